@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -284,8 +283,6 @@ def vectors_cli(
     lang: Annotated[str, options.lang("words are split by it")] = "zh",
     width: Annotated[int, typer.Option(help="Length of a vector", min=1)] = 50,
     epochs: Annotated[int, typer.Option(help="Passes over the text", min=1)] = 3,
-    window: Annotated[int, typer.Option(help="Context size: neighbours on each side of a string", min=1)] = 5,
-    negative: Annotated[int, typer.Option(help="Negative samples for each string", min=1)] = 5,
     min_count: Annotated[int | None, options.min_count(_MIN_COUNTS)] = None,
     digits: Annotated[
         bool, typer.Option("--digits/--keep-digits", help="Read every digit as 0, or keep digits")
@@ -293,56 +290,32 @@ def vectors_cli(
     lower: Annotated[
         bool, typer.Option("--lower/--keep-case", help="Read upper case as lower case, or keep it")
     ] = False,
-    lexicon: Annotated[
-        list[str] | None, typer.Option(help="Word list to add to jieba's dictionary, or directory of such; repeatable")
-    ] = None,
-    all_matches: Annotated[
-        bool, typer.Option("--all-matches", help="Count all matches of dictionary words, nested ones too")
-    ] = False,
     seed: Annotated[int, typer.Option(help="Random seed", min=0, max=2**32 - 1)] = 1,
-    workers: Annotated[int, typer.Option(help="Threads; only one gives the same vectors each time", min=1)] = 1,
 ) -> None:
     """
     Train character, bigram and word vectors on raw text.
 
     Reads text with a paragraph per line (.txt, or any other name), JSONL with a "text", and .spacy files; plain, .gz,
     .bz2 or .xz. A file that is named several times counts as often. Writes chars.vec, bigrams.vec and words.vec
-    (word2vec's text format) for a config's paths, and vectors.json with all settings and counts.
-
-    jieba segments the text into words. With --all-matches, every match of a word of its dictionary counts, as in a
-    lattice, so that more words get a vector. --lexicon adds word lists to the dictionary.
+    (word2vec's text format) for a config's paths. jieba segments Chinese text into words.
 
     Digits and case must be read as by the config's embedders: by default digits are read as 0, and case is kept.
     """
     if WORDS not in names(kinds):
         why = "only for words, which get no vectors here"
-        refuse_given(ctx, ["lang", "lexicon", "all_matches"], why, "Leave it out, or add words to --kinds.")
+        refuse_given(ctx, ["lang"], why, "Leave it out, or add words to --kinds.")
     counts = {kind: MIN_COUNTS.get(kind, 1) if min_count is None else min_count for kind in names(kinds)}
-    training = TrainingSettings(
-        width=width, epochs=epochs, window=window, negative=negative, seed=seed, workers=workers
-    )
-    reading = TextSettings(lang=lang, digits=digits, lower=lower, lexicon=tuple(lexicon or ()), all_matches=all_matches)
+    training = {
+        kind: TrainingSettings(width=width, epochs=epochs, min_count=count, seed=seed) for kind, count in counts.items()
+    }
     sources, left_out = find_texts(texts)
     if left_out:
         msg.info(f"Files left out: {len(left_out)}", ", ".join(Path(path).name for path in left_out[:_EXAMPLES]))
-    if workers > 1:
-        msg.info(f"With {workers} workers the vectors differ from run to run, even with the same seed")
     with interrupted_by_signals():
-        report = make_vectors(
-            sources,
-            output,
-            {kind: replace(training, min_count=count) for kind, count in counts.items()},
-            reading=reading,
-            progress=True,
-            note=lambda part: msg.good(f"{part.kind}: {part.strings:,} vectors in {part.seconds:.1f} s"),
-        )
-    msg.info(f"{report.characters:,} characters of text, split in {report.seconds:.1f} s")
+        made = make_vectors(sources, output, training, reading=TextSettings(lang=lang, digits=digits, lower=lower))
     msg.table(
-        [
-            (output / part.file, f"{part.strings:,}", f"{part.distinct:,}", f"{part.tokens:,}", f"{part.seconds:.1f}")
-            for part in report.kinds
-        ],
-        header=("File", "Vectors", "Distinct", "Occurrences", "Seconds"),
-        aligns=("l", *"rrrr"),
+        [(output / part.file, f"{part.strings:,}", f"{part.distinct:,}", f"{part.tokens:,}") for part in made],
+        header=("File", "Vectors", "Distinct", "Occurrences"),
+        aligns=("l", *"rrr"),
         divider=True,
     )

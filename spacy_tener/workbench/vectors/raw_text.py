@@ -14,7 +14,6 @@ from spacy.tokens import Doc
 from spacy.training import Example
 
 from ...errors import InputError
-from ...features.lexicon_sources import list_files, read_list
 from ...inputs import STDIN, DamagedText, check_text, find_files, parse_object, read_lines, suffix_of
 from ...pipeline.units import view_of
 from ..docbins import read_docs
@@ -62,14 +61,6 @@ def make_docs(nlp: Language, texts: Iterable[str]) -> Iterator[Doc]:
     # nlp.make_doc and nlp.pipe refuse texts over nlp.max_length, a million characters, for the sake of components that
     # process a whole Doc at once. Raw text is processed in windows here, or cut.
     return map(nlp.tokenizer, texts)
-
-
-def read_words(path: str | Path) -> list[str]:
-    """Return the distinct words of a list, or of all lists in a directory, as `spacy_tener.WordList.v1` reads them."""
-    words = dict.fromkeys(entry.word for file in list_files(Path(path)) for entry in read_list(file, ""))
-    if not words:
-        raise InputError(str(path), "there is no word in it", "Give a list with a word on each line.")
-    return list(words)
 
 
 def _json_texts(source: str | Path) -> Iterator[str]:

@@ -27,19 +27,11 @@ class TextSettings:
 
     lang: The language: words are found by jieba in Chinese, by spaCy's tokenizer in others.
     digits, lower: Read every digit as 0; read upper case as lower case. As the embedder that the vectors are for.
-    lexicon: Lists of words that jieba is to know, beyond its own.
-    all_matches: Take every word of the dictionary that occurs, nested ones too, and not jieba's reading of the text.
     """
 
     lang: str = "zh"
     digits: bool = True
     lower: bool = False
-    lexicon: tuple[str, ...] = ()
-    all_matches: bool = False
-
-    def __post_init__(self) -> None:
-        if (self.lexicon or self.all_matches) and self.lang != "zh":
-            raise RemedyError("A lexicon and all its matches are for Chinese only", "Leave them out.")
 
     @property
     def normaliser(self) -> Normaliser:
@@ -73,32 +65,18 @@ def bigrams(characters: list[str]) -> list[str]:
     return [*map(add, characters, [*characters[1:], END_MARK])]
 
 
-class LexiconSplitter:
+class JiebaSplitter:
     """The words that jieba finds, which are not only those of its dictionary.
 
     A word of the dictionary stays as it is written, because a lexicon is matched as written; any other is normalised.
-
-    words: More words for jieba's dictionary. Each wins over the shorter words that it is made of.
-    all_matches: Find every word of the dictionary wherever it occurs, overlapping and nested ones too, as a lattice
-        does, and not one way to read the text.
-
-    The attribute `words` has all of two characters and more.
     """
 
-    def __init__(self, normaliser: Normaliser, words: Iterable[str] = (), *, all_matches: bool = False) -> None:
-        self._all_matches = all_matches
-        self._jieba, known = _plain_jieba()
-        self.words = {word for word in words if len(word) > 1} | known
-        if added := sorted(self.words - known):
-            # Our own instance, so that the words do not change jieba's global one.
-            self._jieba = _load_jieba()
-            for word in added:
-                self._jieba.add_word(word)
-        self._spelling = Spelling(lambda word: word if word in self.words else normaliser(word))
+    def __init__(self, normaliser: Normaliser) -> None:
+        self._jieba, known = _jieba_and_words()
+        self._spelling = Spelling(lambda word: word if word in known else normaliser(word))
 
     def __call__(self, text: str) -> list[str]:
-        words = self._jieba.cut(text, cut_all=self._all_matches)
-        return [self._spelling[word] for word in words if word.strip()]
+        return [self._spelling[word] for word in self._jieba.cut(text) if word.strip()]
 
 
 class TokenSplitter:
@@ -118,15 +96,14 @@ class TextSplitter:
     """Splits a text into all that vectors are wanted for.
 
     kinds: Some of `KINDS`.
-    lexicon: The words in the lists that the settings name.
     """
 
-    def __init__(self, kinds: Iterable[str], settings: TextSettings, lexicon: Iterable[str] = ()) -> None:
+    def __init__(self, kinds: Iterable[str], settings: TextSettings) -> None:
         self.kinds = tuple(kinds)
         self._spelling = Spelling(settings.normaliser)
-        self.words: LexiconSplitter | TokenSplitter | None = None
+        self.words: JiebaSplitter | TokenSplitter | None = None
         if WORDS in self.kinds and settings.lang == "zh":
-            self.words = LexiconSplitter(settings.normaliser, lexicon, all_matches=settings.all_matches)
+            self.words = JiebaSplitter(settings.normaliser)
         elif WORDS in self.kinds:
             self.words = TokenSplitter(settings.normaliser, settings.lang)
 
@@ -139,19 +116,15 @@ class TextSplitter:
 
 
 @cache
-def _plain_jieba() -> tuple[Any, frozenset[str]]:
-    """Return the default jieba tokenizer, and the words of its dictionary. See `LexiconSplitter`."""
-    tokenizer = _load_jieba()
-    # Entries with frequency 0 are prefixes of words, not words.
-    return tokenizer, frozenset(word for word, count in tokenizer.FREQ.items() if count and len(word) > 1)
-
-
-def _load_jieba() -> Any:
+def _jieba_and_words() -> tuple[Any, frozenset[str]]:
+    """Return jieba's tokenizer, and the words of two characters and more in its dictionary."""
     try:
         import jieba
     except ImportError as error:
         raise RemedyError("Chinese words need jieba", install("jieba")) from error
     jieba.setLogLevel("WARNING")
+    # Our own instance, so that words that somebody added to the global one change nothing.
     tokenizer = jieba.Tokenizer()
     tokenizer.initialize()
-    return tokenizer
+    # Entries with frequency 0 are prefixes of words, not words.
+    return tokenizer, frozenset(word for word, count in tokenizer.FREQ.items() if count and len(word) > 1)

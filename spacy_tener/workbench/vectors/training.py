@@ -6,27 +6,23 @@ speed, and nobody holds the corpus: memory goes with the number of distinct stri
 
 from __future__ import annotations
 
-import json
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
 from ...errors import InputError, RemedyError, install
-from ...files import check_folder, staged, write_text
-from ...manifest import installed_versions
+from ...files import check_folder, staged
 from ...types import FloatArray
-from .raw_text import read_texts, read_words
+from .raw_text import read_texts
 from .strings import BIGRAMS, CHARS, KINDS, WORDS, TextSettings, TextSplitter
 
 MIN_COUNTS = {CHARS: 1, BIGRAMS: 2, WORDS: 2}
 """How often a string must occur to get a vector, by default."""
-SUMMARY = "vectors.json"
 MAX_STRINGS = 5_000_000
 """Most distinct strings that are counted at once. Beyond it, the rarest are dropped."""
 
@@ -39,20 +35,14 @@ class TrainingSettings:
 
     width: Length of a vector.
     epochs: Passes over the text.
-    window: How many strings before and after one are its context, at most.
-    negative: Strings drawn at random that each string is told from.
     min_count: How often a string must occur to get a vector.
-    seed: Start of the random numbers. The same seed gives the same vectors, with one worker.
-    workers: Threads. With more than one, no two runs are the same.
+    seed: Start of the random numbers. The same seed gives the same vectors.
     """
 
     width: int = 50
     epochs: int = 3
-    window: int = 5
-    negative: int = 5
     min_count: int = 1
     seed: int = 1
-    workers: int = 1
 
 
 class StringFile:
@@ -89,9 +79,7 @@ class StringFile:
             self.counts = Counter({string: count for string, count in self.counts.items() if count >= least})
 
 
-def train_vectors(
-    file: StringFile, settings: TrainingSettings, *, name: str, progress: bool = False
-) -> tuple[list[str], FloatArray]:
+def train_vectors(file: StringFile, settings: TrainingSettings, *, name: str) -> tuple[list[str], FloatArray]:
     """Return the strings of a file that occur often enough, the most frequent first, and their vectors.
 
     name: what the strings are, for messages.
@@ -101,24 +89,10 @@ def train_vectors(
     if not any(count >= settings.min_count for count in file.counts.values()):
         reason = f"None of the {len(file.counts):,} distinct {name} occurs {settings.min_count} times"
         raise RemedyError(reason, "Give more text, or a smaller --min-count.")
-    model = word2vec()(
-        vector_size=settings.width,
-        window=settings.window,
-        negative=settings.negative,
-        min_count=settings.min_count,
-        seed=settings.seed,
-        workers=settings.workers,
-    )
+    # With one thread, as with more no two runs are the same.
+    model = word2vec()(vector_size=settings.width, min_count=settings.min_count, seed=settings.seed, workers=1)
     model.build_vocab_from_freq(file.counts, corpus_count=file.lines)
-    hidden = None if progress else True  # None: on a terminal only
-    with tqdm(total=settings.epochs, desc=f"Training {name}", unit=" epochs", leave=False, disable=hidden) as bar:
-        model.train(
-            corpus_file=str(file.path),
-            total_examples=file.lines,
-            total_words=file.tokens,
-            epochs=settings.epochs,
-            callbacks=[_epoch_counter(bar)],
-        )
+    model.train(corpus_file=str(file.path), total_examples=file.lines, total_words=file.tokens, epochs=settings.epochs)
     return list(model.wv.index_to_key), model.wv.vectors
 
 
@@ -142,17 +116,6 @@ def word2vec() -> Any:
     return Word2Vec
 
 
-def _epoch_counter(bar: Any) -> Any:
-    """Return a callback that advances a progress bar after each epoch."""
-    from gensim.models.callbacks import CallbackAny2Vec
-
-    class EpochCounter(CallbackAny2Vec):  # type: ignore[misc,unused-ignore]
-        def on_epoch_end(self, model: Any) -> None:
-            bar.update()
-
-    return EpochCounter()
-
-
 @dataclass
 class KindReport:
     """The vectors of one kind of strings.
@@ -165,16 +128,6 @@ class KindReport:
     strings: int
     distinct: int
     tokens: int
-    seconds: float
-
-
-@dataclass
-class VectorsReport:
-    """The vectors made of a text. seconds: for reading the text, splitting it and counting."""
-
-    kinds: list[KindReport] = field(default_factory=list)
-    characters: int = 0
-    seconds: float = 0.0
 
 
 def make_vectors(
@@ -183,9 +136,7 @@ def make_vectors(
     training: Mapping[str, TrainingSettings],
     *,
     reading: TextSettings | None = None,
-    progress: bool = False,
-    note: Callable[[KindReport], object] = lambda report: None,
-) -> VectorsReport:
+) -> list[KindReport]:
     """Train vectors for the strings of some texts, and write them below `output`.
 
     The text is read once, and is on disk beside the output as long as this takes, split into strings. Files appear when
@@ -193,63 +144,34 @@ def make_vectors(
 
     sources: Files, and `-` for standard input. See `find_texts`.
     training: How to train each kind of `KINDS` that is wanted.
-    note: Called with each kind's report as soon as it is known.
     """
-    output, reading = Path(output), reading or TextSettings()
+    output = Path(output)
     unknown = sorted(set(training) - set(KINDS))
     if unknown or not training:
         raise RemedyError(f"Unknown kinds of vectors: {unknown}", f"Use some of: {', '.join(KINDS)}.")
     check_folder(output)
     word2vec()
-    split = TextSplitter(training, reading, (word for name in reading.lexicon for word in read_words(name)))
-    report = VectorsReport()
+    made = []
     with staged(output) as work:
-        for kind, file in _split_texts(sources, split, work, report, progress=progress).items():
-            started = time.perf_counter()
-            strings, table = train_vectors(file, training[kind], name=kind, progress=progress)
+        files = _split_texts(sources, TextSplitter(training, reading or TextSettings()), work)
+        for kind, file in tqdm(files.items(), desc="Training", unit=" kinds", leave=False, disable=None):
+            strings, table = train_vectors(file, training[kind], name=kind)
             write_vectors(file.path.with_suffix(".vec"), strings, table)
             file.path.unlink()
-            seconds = round(time.perf_counter() - started, 1)
-            made = KindReport(kind, f"{kind}.vec", len(strings), len(file.counts), file.tokens, seconds)
-            report.kinds.append(made)
-            note(made)
+            made.append(KindReport(kind, f"{kind}.vec", len(strings), len(file.counts), file.tokens))
             file.counts.clear()
-        # What the summary says about kinds that this run did not make stays.
-        summary = _old_summary(output / SUMMARY)
-        for part in report.kinds:
-            summary[part.kind] = {
-                **{name: value for name, value in vars(part).items() if name != "kind"},
-                "inputs": list(sources),
-                "text": asdict(reading),
-                "training": asdict(training[part.kind]),
-                "versions": installed_versions("spacy_tener", "gensim", "jieba", "numpy", "spacy"),
-            }
-        write_text(work / SUMMARY, json.dumps(summary, ensure_ascii=False, indent=2) + "\n")
-    return report
+    return made
 
 
-def _split_texts(
-    sources: Sequence[str], split: TextSplitter, work: Path, report: VectorsReport, *, progress: bool
-) -> dict[str, StringFile]:
+def _split_texts(sources: Sequence[str], split: TextSplitter, work: Path) -> dict[str, StringFile]:
     """Write the strings of all texts, each kind to a file."""
-    started = time.perf_counter()
     with ExitStack() as stack:
         files = {kind: stack.enter_context(StringFile(work / f"{kind}.txt")) for kind in split.kinds}
         for source in sources:
-            shown = {"desc": f"Splitting {source}", "disable": None if progress else True}
-            for text in tqdm(read_texts(source), unit=" lines", unit_scale=True, leave=False, **shown):
-                report.characters += len(text)
+            shown = {"desc": f"Splitting {source}", "unit": " lines", "unit_scale": True}
+            for text in tqdm(read_texts(source), leave=False, disable=None, **shown):
                 for kind, strings in split(text).items():
                     files[kind].add(strings)
     if not all(file.tokens for file in files.values()):
         raise InputError(", ".join(sources), "there is no text", "Give files with a paragraph on each line.")
-    report.seconds = time.perf_counter() - started
     return files
-
-
-def _old_summary(path: Path) -> dict[str, Any]:
-    try:
-        old = json.loads(path.read_text(encoding="utf8"))
-    except (OSError, ValueError):
-        return {}
-    return {kind: old[kind] for kind in KINDS if kind in old} if isinstance(old, dict) else {}

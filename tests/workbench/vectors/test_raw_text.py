@@ -15,7 +15,7 @@ import spacy
 from spacy.tokens import Doc, DocBin
 
 from spacy_tener.errors import InputError
-from spacy_tener.workbench.vectors.raw_text import find_texts, read_texts, read_words
+from spacy_tener.workbench.vectors.raw_text import find_texts, read_texts
 
 TEXT = "第一条 为了规范\n\n第二条\n"
 
@@ -93,22 +93,3 @@ def test_bytes_that_are_not_utf8_are_refused_with_file_and_line(tmp_path: Path) 
     (tmp_path / "gbk.txt").write_bytes("好\n".encode() + "中国".encode("gbk"))
     with pytest.raises(InputError, match=r"gbk\.txt:2: character 1 of the line is not UTF-8"):
         list(read_texts(tmp_path / "gbk.txt"))
-
-
-# Lists of words
-
-
-def test_words_of_a_list_come_once_without_their_frequencies(tmp_path: Path) -> None:
-    path = write(tmp_path / "words.txt", "权利\t13204281\r\n法人\n\n权利\n有限公司\n")
-    assert read_words(path) == ["权利", "法人", "有限公司"]
-
-
-def test_words_of_all_lists_of_a_directory_are_joined(tmp_path: Path) -> None:
-    write(tmp_path / "a.txt", "权利\t1\n法人\t2\n")
-    write(tmp_path / "b.txt", "法人\n海口\n")
-    assert read_words(tmp_path) == ["权利", "法人", "海口"]
-
-
-def test_empty_word_list_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"words\.txt: there is no word in it"):
-        read_words(write(tmp_path / "words.txt", "\n \n"))

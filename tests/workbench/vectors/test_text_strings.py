@@ -19,7 +19,7 @@ from spacy_tener.workbench.vectors.strings import (
     CHARS,
     KINDS,
     WORDS,
-    LexiconSplitter,
+    JiebaSplitter,
     Spelling,
     TextSettings,
     TextSplitter,
@@ -32,8 +32,8 @@ PLAIN = Normaliser(digits=False)
 
 
 @pytest.fixture(scope="module")
-def jieba_words() -> LexiconSplitter:
-    return LexiconSplitter(Normaliser(lower=True))
+def jieba_words() -> JiebaSplitter:
+    return JiebaSplitter(Normaliser(lower=True))
 
 
 # Characters
@@ -62,11 +62,10 @@ def test_blank_text_has_no_characters(text: str) -> None:
     "splitter",
     [
         partial(characters, spelling=Spelling(PLAIN)),
-        LexiconSplitter(PLAIN),
-        LexiconSplitter(PLAIN, all_matches=True),
+        JiebaSplitter(PLAIN),
         TokenSplitter(PLAIN, "en"),
     ],
-    ids=["characters", "words", "all matches", "tokens"],
+    ids=["characters", "words", "tokens"],
 )
 def test_no_string_can_break_the_trainers_lines(splitter: Callable[[str], list[str]], text: str) -> None:
     for string in splitter(text):
@@ -94,27 +93,12 @@ def test_bigrams_have_the_keys_that_the_embedder_looks_up(text: str) -> None:
 # Words
 
 
-def test_chinese_words_are_jiebas(jieba_words: LexiconSplitter) -> None:
+def test_chinese_words_are_jiebas(jieba_words: JiebaSplitter) -> None:
     assert jieba_words("有限责任公司 的　股东") == ["有限责任", "公司", "的", "股东"]
 
 
-def test_words_of_the_dictionary_stay_as_they_are_and_others_are_normalised(jieba_words: LexiconSplitter) -> None:
-    assert "T恤" in jieba_words.words
+def test_words_of_the_dictionary_stay_as_they_are_and_others_are_normalised(jieba_words: JiebaSplitter) -> None:
     assert jieba_words("T恤2011年ABC") == ["T恤", "0000", "年", "abc"]
-
-
-def test_lexicon_words_are_found_whole_and_only_by_the_splitter_that_has_them(jieba_words: LexiconSplitter) -> None:
-    assert jieba_words("量子波动速读机") != ["量子波动速读机"]
-    split = LexiconSplitter(Normaliser(), ["量子波动速读机", "机"])
-    assert split("买量子波动速读机") == ["买", "量子波动速读机"]
-    assert split.words - jieba_words.words == {"量子波动速读机"}
-    assert jieba_words("量子波动速读机") != ["量子波动速读机"]
-
-
-def test_all_matches_are_the_words_of_a_lattice(jieba_words: LexiconSplitter) -> None:
-    assert jieba_words("上海市长 ２") == ["上海", "市长", "0"]
-    split = LexiconSplitter(Normaliser(), ["海市长"], all_matches=True)
-    assert split("上海市长 ２") == ["上海", "上海市", "海市", "海市长", "市长", "0"]
 
 
 def test_other_languages_have_the_words_of_spacys_tokenizer() -> None:
@@ -134,9 +118,10 @@ def test_language_that_spacy_does_not_know_is_refused() -> None:
 
 
 def test_missing_jieba_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    strings_module._jieba_and_words.cache_clear()
     monkeypatch.setitem(sys.modules, "jieba", None)
     with pytest.raises(ValueError, match=r"jieba.*pip install .jieba"):
-        LexiconSplitter(Normaliser(), ["量子波动速读机"])
+        JiebaSplitter(Normaliser())
 
 
 # All at once

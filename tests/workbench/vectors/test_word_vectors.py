@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import io
-import json
 import random
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import spacy
-from tqdm import tqdm
 
 from spacy_tener.errors import InputError, RemedyError
 from spacy_tener.features.keys import END_MARK, Normaliser
@@ -22,10 +18,9 @@ from spacy_tener.models.embed.tables import Vocabulary
 from spacy_tener.workbench.vectors import training
 from spacy_tener.workbench.vectors.strings import BIGRAMS, CHARS, KINDS, TextSettings
 from spacy_tener.workbench.vectors.training import (
-    SUMMARY,
+    KindReport,
     StringFile,
     TrainingSettings,
-    VectorsReport,
     make_vectors,
     train_vectors,
     write_vectors,
@@ -49,8 +44,14 @@ def string_file(path: Path, lines: list[str], *, max_strings: int = 1000) -> Str
     return file
 
 
-def make(text: Path, output: Path, *kinds: str, settings: TrainingSettings = SMALL, **options: object) -> VectorsReport:
-    return make_vectors([str(text)], output, dict.fromkeys(kinds or KINDS, settings), **options)  # type: ignore[arg-type]
+def make(
+    text: Path,
+    output: Path,
+    *kinds: str,
+    settings: TrainingSettings = SMALL,
+    reading: TextSettings | None = None,
+) -> list[KindReport]:
+    return make_vectors([str(text)], output, dict.fromkeys(kinds or KINDS, settings), reading=reading)
 
 
 def strings_of(path: Path) -> set[str]:
@@ -83,7 +84,7 @@ def test_strings_that_share_contexts_come_near_each_other(tmp_path: Path) -> Non
     rng = random.Random(0)
     lines = [f"{a} {x} {a} {x} {a}" for x, a in rng.choices([("x", "a"), ("y", "a"), ("z", "b"), ("w", "b")], k=2000)]
     file = string_file(tmp_path / "f", lines)
-    strings, table = train_vectors(file, TrainingSettings(width=8, epochs=5, window=2), name="words")
+    strings, table = train_vectors(file, TrainingSettings(width=8, epochs=5), name="words")
     unit = dict(zip(strings, table / np.linalg.norm(table, axis=1, keepdims=True), strict=True))
     assert unit["x"] @ unit["y"] > unit["x"] @ unit["z"] + 0.5
     assert unit["z"] @ unit["w"] > unit["y"] @ unit["w"] + 0.5
@@ -113,21 +114,6 @@ def test_nothing_frequent_enough_is_an_error_that_says_what_to_do(tmp_path: Path
         train_vectors(file, TrainingSettings(min_count=2), name="bigrams")
 
 
-def test_training_counts_its_epochs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bars: list[Any] = []
-
-    class Bar(tqdm):
-        def __init__(self, **options: Any) -> None:
-            super().__init__(**{**options, "disable": False, "file": io.StringIO()})
-            bars.append((self, options["disable"]))
-
-    monkeypatch.setattr(training, "tqdm", Bar)
-    file = string_file(tmp_path / "f", ["a b"] * 5)
-    for progress in (True, False):
-        train_vectors(file, TrainingSettings(width=8, epochs=7), name="chars", progress=progress)
-    assert [(bar.n, disabled) for bar, disabled in bars] == [(7, None), (7, True)]
-
-
 # The file of vectors
 
 
@@ -145,20 +131,14 @@ def test_written_vectors_are_read_back(tmp_path: Path) -> None:
 
 
 def test_every_kind_gets_a_file_with_its_strings(text: Path, tmp_path: Path) -> None:
-    report = make(text, tmp_path / "out")
+    made = make(text, tmp_path / "out")
     assert strings_of(tmp_path / "out" / "chars.vec") == set("上海市0年\u3000口岸。第条A股公司")
     pairs = "上海 海市 市0 00 0年 年\u3000 \u3000上 海口 口岸 岸。 。<eos> 第0 0条 条A A股 股公 公司 司<eos>"
     assert strings_of(tmp_path / "out" / "bigrams.vec") == set(pairs.split(" "))
     assert {"口岸", "公司", "A股", "0", "00"} <= strings_of(tmp_path / "out" / "words.vec")
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        "chars.vec",
-        "bigrams.vec",
-        "words.vec",
-        SUMMARY,
-    }
-    assert [part.kind for part in report.kinds] == list(KINDS)
-    assert report.characters == len(TEXT) - TEXT.count("\n")
-    chars = report.kinds[0]
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"chars.vec", "bigrams.vec", "words.vec"}
+    assert [part.kind for part in made] == list(KINDS)
+    chars = made[0]
     assert (chars.tokens, chars.distinct, chars.strings) == (21, 15, 15)
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
@@ -194,18 +174,7 @@ def test_same_seed_gives_the_same_files_and_another_seed_others(text: Path, tmp_
 
 
 def test_file_given_twice_counts_twice(text: Path, tmp_path: Path) -> None:
-    report = make_vectors([str(text), str(text)], tmp_path / "out", {CHARS: SMALL})
-    assert report.kinds[0].tokens == 42
-
-
-def test_summary_says_how_the_vectors_were_made(text: Path, tmp_path: Path) -> None:
-    make(text, tmp_path / "out", CHARS, settings=TrainingSettings(width=8, seed=7), reading=TextSettings(lower=True))
-    summary = json.loads((tmp_path / "out" / SUMMARY).read_text(encoding="utf8"))
-    assert list(summary) == [CHARS]
-    chars = summary[CHARS]
-    assert (chars["file"], chars["strings"], chars["tokens"], chars["inputs"]) == ("chars.vec", 15, 21, [str(text)])
-    assert (chars["training"]["seed"], chars["text"]["lower"]) == (7, True)
-    assert {"gensim", "numpy", "spacy_tener"} <= set(chars["versions"])
+    assert make_vectors([str(text), str(text)], tmp_path / "out", {CHARS: SMALL})[0].tokens == 42
 
 
 def test_later_run_for_another_kind_leaves_what_is_there(text: Path, tmp_path: Path) -> None:
@@ -213,10 +182,7 @@ def test_later_run_for_another_kind_leaves_what_is_there(text: Path, tmp_path: P
     before = (tmp_path / "out" / "chars.vec").read_bytes()
     make(text, tmp_path / "out", BIGRAMS)
     assert (tmp_path / "out" / "chars.vec").read_bytes() == before
-    assert set(json.loads((tmp_path / "out" / SUMMARY).read_text(encoding="utf8"))) == {CHARS, BIGRAMS}
-
-
-# Coverage
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"chars.vec", "bigrams.vec"}
 
 
 # What goes wrong
@@ -229,7 +195,7 @@ def test_text_without_anything_in_it_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("stage", ["train_vectors", "write_vectors", "write_text"])
+@pytest.mark.parametrize("stage", ["train_vectors", "write_vectors"])
 def test_run_that_fails_leaves_what_was_there(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
@@ -254,12 +220,6 @@ def test_output_that_is_a_file_is_refused(text: Path) -> None:
 def test_unknown_kinds_are_refused_with_the_known_ones(text: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"\['trigrams'\]. Use some of: chars, bigrams, words"):
         make(text, tmp_path / "out", "trigrams", CHARS)
-
-
-@pytest.mark.parametrize("options", [{"lexicon": ("words.txt",)}, {"all_matches": True}])
-def test_lexicon_for_another_language_than_chinese_is_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="are for Chinese"):
-        TextSettings(lang="en", **options)
 
 
 def test_missing_gensim_is_told_with_the_extra_before_the_text_is_read(
