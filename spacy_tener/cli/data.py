@@ -19,7 +19,7 @@ from thinc.api import Config
 from ..errors import RemedyError
 from ..workbench.composing.files import problems
 from ..workbench.corpus.columns import ALIASES, SCHEMES
-from ..workbench.corpus.convert import SPACES, ConversionReport, DocOptions, convert_jobs, plan_jobs
+from ..workbench.corpus.convert import ConversionReport, DocOptions, convert_jobs, plan_jobs
 from ..workbench.corpus.docs import INCORRECT
 from ..workbench.corpus.options import (
     ANNOTATORS,
@@ -66,7 +66,6 @@ _SENTENCE_FORMATS = (*COLUMN_FORMATS, TOKENS, GLINER, CONLL_2012)
 # The formats of those options that are not for all of them.
 _USED_BY = {
     "n_sents": _SENTENCE_FORMATS,
-    "spaces": _SENTENCE_FORMATS,
     "offsets": (JSONL, LABEL_STUDIO, CLUENER, BRAT),
     "overlap": (*TEXT_FORMATS, GLINER, BRAT),
     "scheme": (*COLUMN_FORMATS, TOKENS),
@@ -76,7 +75,6 @@ _USED_BY = {
     "token_column": COLUMN_FORMATS,
     "tag_column": COLUMN_FORMATS,
     "tag_names": (TOKENS,),
-    "include_nt": (CONLL_2012,),
 }
 
 
@@ -91,9 +89,6 @@ def convert_cli(
         str, typer.Option(help=f"Tag scheme of the inputs: auto, {', '.join((*SCHEMES, *ALIASES))}")
     ] = "auto",
     n_sents: Annotated[int, typer.Option("--n-sents", help="Sentences per Doc, 0 for whole documents", min=0)] = 1,
-    spaces: Annotated[
-        str, options.choice(("--spaces",), "Spaces between the tokens of columns; auto by the language", SPACES)
-    ] = "auto",
     offsets: Annotated[str, options.choice(("--offsets",), "What JSON offsets count", UNITS)] = "codepoint",
     overlap: Annotated[str, options.choice(("--overlap",), "What to do where JSON spans overlap", OVERLAPS)] = "error",
     answers: Annotated[
@@ -111,9 +106,6 @@ def convert_cli(
     tag_column: Annotated[int | None, typer.Option(help=_COLUMN_HELP.format("tags"), show_default="last")] = None,
     tag_names: Annotated[str, typer.Option(help=_NAMES_HELP)] = "",
     join: Annotated[bool, typer.Option("--join", help="Write all inputs into one .spacy file")] = False,
-    include_nt: Annotated[
-        bool, typer.Option("--include-nt", help="Keep OntoNotes' New Testament, which has no names annotated")
-    ] = False,
 ) -> None:
     """
     Convert NER corpora to .spacy files, one for each input.
@@ -144,13 +136,12 @@ def convert_cli(
             answers=answers,
             annotators=annotators,
             texts=tuple(names(texts)),
-            new_testament=include_nt,
             encoding=encoding,
             token_column=token_column,
             tag_column=tag_column,
             tag_names=tag_names,
         )
-    making = DocOptions(lang=None if lang == "auto" else lang, n_sents=n_sents, spaces=spaces)
+    making = DocOptions(lang=None if lang == "auto" else lang, n_sents=n_sents)
     if not any(map(os.path.isdir, inputs)):
         refuse_given(ctx, ["glob"], "no input is a directory", "Leave it out.")
     jobs, left_out = plan_jobs(inputs, output, glob=glob or None, join=join)

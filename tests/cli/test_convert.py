@@ -93,8 +93,6 @@ def test_documents_become_docs(tmp_path: Path) -> None:
     result = convert(tmp_path / "eng.testa", "-o", tmp_path, "--lang", "en", "--n-sents", "0")
     assert {"Documents 2", "Sentences 3", "Docs written 2"} <= set(result.lines)
     assert [doc.text for doc in docs(tmp_path / "eng.testa.spacy")] == ["EU left Peter ", "UN "]
-    convert(tmp_path / "eng.testa", "-o", tmp_path, "--lang", "en", "--spaces", "no")
-    assert [doc.text for doc in docs(tmp_path / "eng.testa.spacy")] == ["EUleft", "Peter", "UN"]
 
 
 def test_overlaps_and_offsets_follow_the_options(tmp_path: Path) -> None:
@@ -179,8 +177,6 @@ def test_ontonotes_joins_into_one_file_without_the_new_testament(tmp_path: Path)
     assert "Documents of the New Testament left out" in result.text
     assert "line 2: pt/b" in result.text
     assert len(docs(tmp_path / "train.spacy")) == 1
-    convert(tmp_path / "in", "-o", tmp_path / "train.spacy", "--join", "--lang", "en", "--include-nt")
-    assert len(docs(tmp_path / "train.spacy")) == 2
     apart = convert(tmp_path / "in", "-o", tmp_path / "out", "--lang", "en")
     assert "b.v4_gold_conll: nothing to write" in apart.text
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["a.spacy"]
@@ -203,16 +199,16 @@ def test_columns_encoding_and_names_of_tags_follow_the_options(tmp_path: Path) -
 
 
 def test_options_that_no_input_reads_are_named(corpus: Path, tmp_path: Path) -> None:
-    given = ("--tag-column", "2", "--annotators", "first", "--include-nt")
+    given = ("--tag-column", "2", "--annotators", "first", "--tag-names", "O,B-PER")
     result = convert(corpus, "-o", tmp_path / "out", *given)
     assert result.code == 0
     assert "--annotators did nothing It is for labelstudio, not for columns." in result.text
-    assert "--include-nt did nothing It is for conll2012, not for columns." in result.text
+    assert "--tag-names did nothing It is for tokens, not for columns." in result.text
     assert "--tag-column" not in result.text
     (tmp_path / "task.jsonl").write_text(json.dumps({"text": "高勇", "label": []}))
     for join in ([], ["--join"]):
         output = tmp_path / ("joined.spacy" if join else "mixed")
-        both = convert(corpus, tmp_path / "task.jsonl", "-o", output, "--offsets", "utf16", "--spaces", "no", *join)
+        both = convert(corpus, tmp_path / "task.jsonl", "-o", output, "--offsets", "utf16", "--n-sents", "1", *join)
         assert both.code == 0
         assert "did nothing" not in both.text
 

@@ -82,7 +82,6 @@ ROWS = {
         "lang": Row("--lang en", result="*.spacy"),
         "scheme": Row("--scheme BIO"),
         "n_sents": Row("--n-sents 0", result="*.spacy"),
-        "spaces": Row("--spaces yes", result="*.spacy"),
         "offsets": Row("--offsets utf16", "convert emoji.jsonl -o out", result="*.spacy"),
         "overlap": Row("--overlap longest", "convert overlap.jsonl -o out", codes=(1, 0)),
         "answers": Row("--answers complete", "convert binary.jsonl -o out", result="*.spacy"),
@@ -94,7 +93,6 @@ ROWS = {
         "tag_column": Row("--tag-column 2", "convert three.txt -o out", result="*.spacy"),
         "tag_names": Row("--tag-names O,B-PER", "convert tokens.jsonl -o out", codes=(1, 0)),
         "join": Row("--join", "convert corpora -o out.spacy", codes=(1, 0)),
-        "include_nt": Row("--include-nt", "convert pt.v4_gold_conll -o out", result="*.spacy"),
     },
     "debug-data": {
         # It ends with 1, as the corpus is tiny.

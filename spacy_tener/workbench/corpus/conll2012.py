@@ -55,19 +55,16 @@ def read_documents(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, list
 class Conll2012Reader:
     """Reads the documents of one file. Each part of a document counts as a document.
 
-    new_testament: Read documents whose id begins with `pt/`, too. Names in them are not annotated, and the papers leave
-        them out.
-
-    Names in some other documents are not annotated either, which the format does not mark. They are kept, as in the
-    papers, and counted.
+    Documents of the New Testament, whose id begins with `pt/`, are left out, as in the papers: names in them are not
+    annotated. Names in some other documents are not annotated either, which the format does not mark. They are kept,
+    as in the papers, and counted.
     """
 
     notes: Notes
-    new_testament: bool = False
 
     def __call__(self, document: list[Block], line: int) -> list[Sentence]:
         name = _split(document[0].lines[0][1], line)[_DOCUMENT]
-        if name.startswith(_NEW_TESTAMENT) and not self.new_testament:
+        if name.startswith(_NEW_TESTAMENT):
             self.notes.add(Event.NEW_TESTAMENT, name, line)
             return []
         sentences = [self._sentence(block) for block in document]

@@ -18,7 +18,7 @@ from spacy.pipeline.spancat import DEFAULT_SPANS_KEY
 from spacy.tokens import Doc, DocBin
 from tqdm import tqdm
 
-from ...errors import InputError, RemedyError, check_choice
+from ...errors import InputError, RemedyError
 from ...files import write_file
 from ...inputs import COMPRESSED, STDIN, find_files, suffix_of
 from ..languages import UNSPACED, blank_pipeline, detect_language
@@ -37,7 +37,6 @@ _FORMAT_SUFFIXES = frozenset(
 _PART_SUFFIXES = frozenset({".train", ".dev", ".valid", ".test", ".testa", ".testb", ".annotated"})
 _LANGUAGE_SAMPLE = 200  # sentences or texts
 _ATTRS = ["ENT_IOB", "ENT_TYPE", "SENT_START"]
-SPACES = ("auto", "yes", "no")
 
 
 @dataclass(frozen=True)
@@ -119,20 +118,14 @@ class DocOptions:
     lang: Language, or None to detect Chinese and English by their letters. Its tokenizer splits texts; the tokens of a
         corpus in columns are kept.
     n_sents: Sentences of a Doc (never of two documents), or 0 for whole documents. Texts stay whole.
-    spaces: A space after each token of a corpus in columns: `yes`, `no`, or `auto` by the language.
     """
 
     lang: str | None = None
     n_sents: int = 1
-    spaces: str = "auto"
 
     def __post_init__(self) -> None:
         if self.n_sents < 0:
             raise RemedyError(f"n_sents is {self.n_sents}", "Give a number of sentences, or 0 for whole documents.")
-        check_choice("way to set spaces", self.spaces, SPACES)
-
-    def has_spaces(self, lang: str) -> bool:
-        return self.spaces == "yes" or (self.spaces == "auto" and lang not in UNSPACED)
 
 
 @dataclass
@@ -229,7 +222,7 @@ def _docs(job: ConversionJob, reading: CorpusOptions, making: DocOptions, report
             if head:
                 report.lang = report.lang or detect_language(item.text for item in head)
                 nlp = nlp or blank_pipeline(report.lang)
-                spaces = making.has_spaces(report.lang)
+                spaces = report.lang not in UNSPACED
                 for group in group_sentences(chain(head, items), making.n_sents):
                     if isinstance(group, AnnotatedText):
                         yield text_to_doc(nlp.tokenizer, group, note=reader.note, overlapping=overlapping)

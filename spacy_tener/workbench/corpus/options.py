@@ -31,7 +31,6 @@ class CorpusOptions:
     annotators: How to read several annotations of a text: the `first`; what all agree on (`agreement`); what more than
         half agree on (`majority`); or refuse them (`error`). An annotation marked as ground truth is read alone.
     texts: Names of annotated texts in Label Studio's tasks, in addition to those with entities.
-    new_testament: Read the documents of the New Testament in `conll2012`, whose names are not annotated.
     encoding: Encoding of the files.
     token_column, tag_column: Number of the column in `columns`, from 1, or from -1 for the last. By default tags are in
         the last; tokens are in the first, or in the second if the first numbers them.
@@ -45,7 +44,6 @@ class CorpusOptions:
     answers: str = "auto"
     annotators: str = "first"
     texts: tuple[str, ...] = ()
-    new_testament: bool = False
     encoding: str = "utf-8"
     token_column: int | None = None
     tag_column: int | None = None

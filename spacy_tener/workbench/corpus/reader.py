@@ -129,7 +129,7 @@ class CorpusReader:
         if self.format == AUTO:
             self.format = detect_columns((line for _, line in sample), options.token_column is None) or AUTO
         if self.format == CONLL_2012:
-            return read_documents(lines), Conll2012Reader(self._notes, options.new_testament)
+            return read_documents(lines), Conll2012Reader(self._notes)
         if self.format not in COLUMN_FORMATS:
             return read_records(lines), self._json
         token, tag = options.token_column, options.tag_column

@@ -150,11 +150,6 @@ def test_the_new_testament_is_left_out_and_counted(tmp_path: Path) -> None:
     assert reader.notes.examples[Event.NEW_TESTAMENT][0] == "line 2: pt/nt/40/nt_4001"
 
 
-def test_the_new_testament_is_kept_where_asked(tmp_path: Path) -> None:
-    found = sentences(tmp_path, TESTAMENT + NEWS, new_testament=True)
-    assert [len(each.tokens) for each in found] == [1, 4, 2, 1]
-
-
 def test_documents_without_a_name_are_kept_and_noted(tmp_path: Path) -> None:
     path = tmp_path / "x"
     text = NEWS + document("*", "*", name="wb/b/00/b_0000") + document("(GPE)")

@@ -82,14 +82,9 @@ def test_sentences_are_grouped_inside_of_documents(
     assert sum(1 for doc in found for _ in doc.sents) == 3
 
 
-@pytest.mark.parametrize(
-    ("lang", "spaces", "text"),
-    [("zh", "auto", "ab"), ("zh", "yes", "a b "), ("en", "auto", "a b "), ("en", "no", "ab"), ("xx", "auto", "a b ")],
-)
-def test_spaces_follow_the_language_or_what_is_asked_for(
-    write: Write, tmp_path: Path, lang: str, spaces: str, text: str
-) -> None:
-    convert([write("a.txt", "a O\nb O\n")], tmp_path, making=DocOptions(lang=lang, spaces=spaces))
+@pytest.mark.parametrize(("lang", "text"), [("zh", "ab"), ("en", "a b "), ("xx", "a b ")])
+def test_spaces_follow_the_language(write: Write, tmp_path: Path, lang: str, text: str) -> None:
+    convert([write("a.txt", "a O\nb O\n")], tmp_path, making=DocOptions(lang=lang))
     assert docs(tmp_path / "a.spacy")[0].text == text
 
 
@@ -175,8 +170,6 @@ def test_reading_options_reach_the_reader(write: Write, tmp_path: Path) -> None:
 def test_options_that_make_no_sense_are_refused(write: Write, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="n_sents is -1"):
         DocOptions(n_sents=-1)
-    with pytest.raises(ValueError, match=r"Unknown way to set spaces 'some'. Use one of: auto, yes, no"):
-        DocOptions(spaces="some")
     with pytest.raises(ValueError, match="no tokenizer for the language 'qqq'"):
         convert([write("a.txt", COLUMNS)], tmp_path, making=DocOptions(lang="qqq"))
 
