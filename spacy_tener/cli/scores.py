@@ -12,19 +12,17 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from spacy import displacy
 from spacy.language import Language
 from spacy.training import Example
 
 from ..errors import RemedyError, counted
 from ..files import write_text
-from ..pages import displacy_options
 from ..pipeline.finding import entity_finders, known_labels, span_finders
 from ..workbench.docbins import NamingCorpus
 from ..workbench.report.errors import compare_texts, errors_page, surest_errors
 from ..workbench.report.scores import CountingScorer, parse_scores
 from . import options
-from ._common import CommandLineError, check_file, command, load_pipeline, msg, refuse_given, setup_gpu
+from ._common import CommandLineError, check_file, command, load_pipeline, msg, setup_gpu
 
 _WARMING = 16
 
@@ -41,7 +39,6 @@ def read_examples(nlp: Language, path: Path, *, gold_preproc: bool = False, limi
 
 @command("evaluate")
 def evaluate_cli(
-    ctx: typer.Context,
     model: options.Model,
     data: Annotated[Path, typer.Argument(help="A .spacy file, or a directory of them")],
     output: Annotated[Path | None, options.output("a JSON file")] = None,
@@ -52,12 +49,6 @@ def evaluate_cli(
         int, typer.Option("--explain", min=0, help="Number of texts with errors to explain, on a page beside --page")
     ] = 0,
     gold_preproc: Annotated[bool, typer.Option("--gold-preproc", "-G", help="Use gold preprocessing")] = False,
-    displacy_path: Annotated[
-        Path | None, typer.Option("--displacy-path", "-dp", help="Directory to write entities.html to")
-    ] = None,
-    displacy_limit: Annotated[
-        int, typer.Option("--displacy-limit", "-dl", help="Most texts of entities.html", min=1)
-    ] = 25,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
 ) -> None:
@@ -71,15 +62,11 @@ def evaluate_cli(
     --page writes one HTML file that needs no network: scores, a confusion matrix, and all texts with their errors, to
     filter, sort and search. --explain 20 explains the 20 errors that the pipeline is surest of; the page links to the
     explanations.
-
-    --displacy-path draws entities, which `spacy evaluate --displacy-path` does for the factory `ner` only.
     """
-    for path in (output, page, displacy_path and displacy_path / "entities.html"):
+    for path in (output, page):
         check_file(path)
     if explained and page is None:
         raise CommandLineError("--explain: there is no page to link from", "Add --page errors.html.")
-    if displacy_path is None:
-        refuse_given(ctx, ["displacy_limit"], "there is no directory to draw to", "Name one by --displacy-path.")
     setup_gpu(gpu_id)
     nlp = load_pipeline(model)
     for pipe in () if entity_finders(nlp) else span_finders(nlp).values():
@@ -105,12 +92,6 @@ def evaluate_cli(
         msg.good(str(output))
     if page:
         _write_errors(page, nlp, model, data, scores, scorer.examples, explained)
-    if displacy_path:
-        docs = list(nlp.pipe(example.predicted for example in examples[:displacy_limit]))
-        shown = displacy_options({ent.label_ for doc in docs for ent in doc.ents})
-        drawn = displacy.render(docs, style="ent", page=True, jupyter=False, options=shown)
-        write_text(displacy_path / "entities.html", drawn)
-        msg.good(f"{displacy_path / 'entities.html'}: {counted(len(docs), 'text')}")
 
 
 def _print_scores(scores: Mapping[str, Any]) -> None:

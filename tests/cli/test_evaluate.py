@@ -180,14 +180,6 @@ def test_a_directory_is_refused_as_output_before_anything_is_scored(model: Path,
     assert "tokens per second" not in text
 
 
-def test_entities_are_drawn_as_by_spacy_evaluate_for_ner(model: Path, data: Path, tmp_path: Path) -> None:
-    code, text = evaluate(model, data, "--displacy-path", tmp_path / "drawn", "--displacy-limit", "1")
-    page = (tmp_path / "drawn" / "entities.html").read_text(encoding="utf8")
-    assert (code, "entities.html: 1 text" in text) == (0, True)
-    assert page.count("<mark") == 3, "of the first text, what the pipeline finds"
-    assert "PER.NAM" in page
-
-
 def test_a_page_of_errors_is_written_with_explanations_beside_it(saved: dict[str, Path], tmp_path: Path) -> None:
     nlp = spacy.load(saved["tener"])
     doc = nlp.make_doc("王小明去了上海")

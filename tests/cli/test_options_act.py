@@ -152,8 +152,6 @@ ROWS = {
         "page": Row("--page page.html", result="page.html"),
         "explained": Row("--explain 1", "evaluate model doubtful.spacy --page p.html", result="p*.html"),
         "gold_preproc": Row("--gold-preproc", "evaluate model words.spacy"),
-        "displacy_path": Row("--displacy-path drawn", result="drawn/*"),
-        "displacy_limit": Row("-dl 1", "evaluate model doubtful.spacy -dp drawn", result="drawn/*"),
         "gpu_id": on_gpu(),
         "code": IMPORTED,
     },

@@ -104,7 +104,6 @@ WRONG_COMMAND_LINE = [
     ("convert text.txt -o {new} --n-sents -2", "Invalid value for '--n-sents'"),
     ("convert text.txt -o {new} --lang qqq", "spaCy has no tokenizer for the language 'qqq'"),
     ("evaluate model", "Missing argument"),
-    ("evaluate model gold.spacy -dl 3", "--displacy-limit: there is no directory to draw to"),
     ("evaluate model gold.spacy --explain 3", "--explain: there is no page to link from"),
     ("explain model text.txt -o page.docx", "page.docx: no format has this ending"),
     ("review model -o {new}", "There is no annotation to review"),
