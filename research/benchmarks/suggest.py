@@ -30,7 +30,7 @@ from spacy.training.loop import train
 from spacy_tener.files import write_text
 from spacy_tener.workbench.composing.compose import compose
 from spacy_tener.workbench.composing.files import find_base
-from spacy_tener.workbench.suggestions.suggest import MEASURES, suggest, text_key
+from spacy_tener.workbench.suggestions.suggest import suggest, text_key
 
 SIZES = {"resume": (100, 200, 400, 800), "weibo": (135, 270, 540, 1080)}
 STEPS = 1000
@@ -66,7 +66,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=Path("corpus"), help="holds CORPUS/{train,dev,test}.spacy")
     parser.add_argument("--work", type=Path, default=Path("training/suggest"), help="what is finished is kept here")
     parser.add_argument("--corpora", default="resume,weibo")
-    parser.add_argument("--orders", default=f"{RANDOM},entropy", help=f"{RANDOM}, {', '.join(MEASURES)}")
+    parser.add_argument("--orders", default=f"{RANDOM},entropy", help=f"{RANDOM}, entropy")
     parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--until", type=int, default=0, help="most sentences; 0 for all points")
     parser.add_argument("--split", default="test", help="what to score on; only test writes the page")
@@ -127,7 +127,7 @@ class Point:
         known = list(DocBin().from_disk(self.before.folder / "train.spacy").get_docs(blank.vocab))
         texts = [doc.text for doc in known]
         raw = [pool[name].text for name in order]
-        more = suggest(self.before.trained(), raw, self.size - self.before.size, by=self.order, known=texts)
+        more = suggest(self.before.trained(), raw, self.size - self.before.size, known=texts)
         return [*known, *(pool[text_key(each.text)] for each in more)]
 
 

@@ -44,7 +44,7 @@ from ..workbench.suggestions.review import (
     rank_doubts,
 )
 from ..workbench.suggestions.review_page import annotation_page, docs_jsonl, doubts_jsonl, review_page
-from ..workbench.suggestions.suggest import MEASURES, make_tasks, suggest
+from ..workbench.suggestions.suggest import make_tasks, suggest
 from ..workbench.vectors.raw_text import find_texts, read_all
 from . import options
 from ._common import (
@@ -151,7 +151,6 @@ def suggest_cli(
     limit: Annotated[int, options.limit("to choose")] = 200,
     format: Annotated[str | None, options.output_format((*TOOLS, ANNOTATION_PAGE))] = None,
     labels: Annotated[str, typer.Option(help="Labels to annotate, as in PER,ORG (default: the model's)")] = "",
-    measure: Annotated[str, options.choice(("--measure",), "Measure of uncertainty", MEASURES)] = "entropy",
     known: Annotated[list[str] | None, typer.Option(help="Texts that are annotated already; may be repeated")] = None,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
@@ -172,9 +171,6 @@ def suggest_cli(
         remedy = f"Name one by --format: {', '.join((*TOOLS, ANNOTATION_PAGE))}."
         raise CommandLineError(f"{output}: no format has this ending", remedy)
     blank = model.startswith(BLANK)
-    if blank:
-        why, remedy = f"{model} is as uncertain of all texts", "Leave it out, or name a trained pipeline."
-        refuse_given(ctx, ["measure"], why, remedy)
     if format != ANNOTATION_PAGE and not TOOLS[format].interface:
         refuse_given(
             ctx, ["labels"], f"{format} gets its labels from its own project", "Set them there, and leave it out."
@@ -187,7 +183,7 @@ def suggest_cli(
     if first is None:
         raise no_text(texts)
     known_texts = list(read_all(find_texts(known or [])[0]))
-    chosen = suggest(None if blank else nlp, itertools.chain([first], raw), limit, by=measure, known=known_texts)
+    chosen = suggest(None if blank else nlp, itertools.chain([first], raw), limit, known=known_texts)
     if not chosen:
         raise RemedyError("No text is left to suggest: all are known or empty", "Give other texts, or fewer --known.")
     tasks = make_tasks(nlp, chosen, shown)

@@ -106,7 +106,6 @@ ROWS = {
         "limit": Row("-n 2", result="out.jsonl"),
         "format": Row("--format prodigy", result="out.jsonl"),
         "labels": Row("--labels PER", "suggest model text.txt -o out.html", result="out.html"),
-        "measure": Row("--measure margin", "suggest model raw.txt -o out.jsonl -n 20", result="out.jsonl"),
         "known": Row("--known known.txt", result="out.jsonl"),
         "gpu_id": on_gpu(),
         "code": IMPORTED,

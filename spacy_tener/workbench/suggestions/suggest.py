@@ -6,7 +6,7 @@ import heapq
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,6 @@ from spacy.tokens import Doc
 from spacy.util import minibatch
 
 from ...annotate.finding import reading_score
-from ...errors import check_choice
 from ...pipeline.crf_pipe import CRFPipe
 from ...pipeline.finding import PipelineNER, crf_pipes
 from ..annotation_tasks import Task
@@ -44,7 +43,7 @@ class Suggestion:
     uncertainty: float
 
 
-def by_entropy(ner: CRFPipe, docs: Sequence[Doc]) -> list[float]:
+def uncertainties(ner: CRFPipe, docs: Sequence[Doc]) -> list[float]:
     """Return the entropy over all readings, in nats, divided by the square root of the number of tokens.
 
     Entropy grows with length, and would rank the longest texts first; entropy per token would rank the shortest first.
@@ -52,30 +51,14 @@ def by_entropy(ner: CRFPipe, docs: Sequence[Doc]) -> list[float]:
     return [value / math.sqrt(max(1, len(doc))) for doc, value in zip(docs, ner.entropy(docs), strict=True)]
 
 
-def by_margin(ner: CRFPipe, docs: Sequence[Doc]) -> list[float]:
-    """Return 1 minus the difference in probability of the two best readings."""
-    found = ner.k_best(docs, k=2)
-    return [1.0 - readings[0].probability + sum(each.probability for each in readings[1:]) for readings in found]
-
-
-MEASURES: dict[str, Callable[[CRFPipe, Sequence[Doc]], list[float]]] = {
-    "entropy": by_entropy,
-    "margin": by_margin,
-}
-
-
-def suggest(
-    nlp: Language | None, texts: Iterable[str], n: int, *, by: str = "entropy", known: Sequence[str] = ()
-) -> list[Suggestion]:
+def suggest(nlp: Language | None, texts: Iterable[str], n: int, *, known: Sequence[str] = ()) -> list[Suggestion]:
     """Return the n texts to annotate next: uncertain ones that differ from each other and do not repeat themselves.
 
     nlp: The pipeline, or None without a model: then the uncertainty of a text is its `variety`.
     texts: Any number of texts. Only the `POOL * n` most uncertain are held in memory.
-    by: One of `MEASURES`.
     known: Texts that are annotated already. They are left out, and similar texts come later.
     """
-    check_choice("measure of uncertainty", by, tuple(MEASURES))
-    pool = most_uncertain(nlp, texts, POOL * n, by=by, without={text_key(text) for text in known})
+    pool = most_uncertain(nlp, texts, POOL * n, without={text_key(text) for text in known})
     vectors = profiles([each.text for each in pool])
     chosen = spread([each.uncertainty for each in pool], vectors, n, known)
     return [pool[index] for index in chosen]
@@ -98,7 +81,7 @@ def make_tasks(nlp: Language, chosen: Sequence[Suggestion], labels: Sequence[str
 
 
 def most_uncertain(
-    nlp: Language | None, texts: Iterable[str], n: int, *, by: str = "entropy", without: Set[str] = frozenset()
+    nlp: Language | None, texts: Iterable[str], n: int, *, without: Set[str] = frozenset()
 ) -> list[Suggestion]:
     """Return the n most uncertain texts, most uncertain first, ties in input order. Of near-duplicates (see `near_key`)
     one is kept. Uncertainty is multiplied by the text's `variety`.
@@ -107,7 +90,7 @@ def most_uncertain(
     """
     heap: list[tuple[float, int, str]] = []
     held: set[str] = set()
-    for index, text, uncertainty in _measured(nlp, texts, by):
+    for index, text, uncertainty in _measured(nlp, texts):
         name = near_key(text)
         if name in held or text_key(text) in without or (len(heap) == n and uncertainty <= heap[0][0]):
             continue
@@ -141,7 +124,7 @@ def variety(text: str) -> float:
     return len({text[start : start + _VARIETY] for start in range(size)}) / size if size > 0 else 1.0
 
 
-def _measured(nlp: Language | None, texts: Iterable[str], by: str) -> Iterator[tuple[int, str, float]]:
+def _measured(nlp: Language | None, texts: Iterable[str]) -> Iterator[tuple[int, str, float]]:
     if nlp is None:
         yield from ((index, text, variety(text)) for index, text in enumerate(texts))
         return
@@ -149,7 +132,7 @@ def _measured(nlp: Language | None, texts: Iterable[str], by: str) -> Iterator[t
     rest = enumerate(texts)
     while batch := list(itertools.islice(rest, BATCH)):
         with nlp.memory_zone():
-            values = MEASURES[by](pipeline.ner, pipeline.read(text for _, text in batch))
+            values = uncertainties(pipeline.ner, pipeline.read(text for _, text in batch))
         for (index, text), value in zip(batch, values, strict=True):
             yield index, text, value * variety(text)
 

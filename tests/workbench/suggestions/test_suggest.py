@@ -18,7 +18,6 @@ from spacy_tener.pipeline.finding import PipelineNER
 from spacy_tener.pipeline.tener_ner import TenerNER
 from spacy_tener.workbench.suggestions import suggest as module
 from spacy_tener.workbench.suggestions.suggest import (
-    MEASURES,
     WIDTH,
     most_uncertain,
     near_key,
@@ -43,7 +42,7 @@ def nlp(learned: dict[str, Language], train: Callable[..., Language]) -> Languag
     return learned["nlp"]
 
 
-def by_hand(nlp: Language, texts: Sequence[str], measure: str) -> dict[str, float]:
+def by_hand(nlp: Language, texts: Sequence[str]) -> dict[str, float]:
     """From all readings of each text."""
     found = {}
     pipeline = PipelineNER.of(nlp)
@@ -51,15 +50,14 @@ def by_hand(nlp: Language, texts: Sequence[str], measure: str) -> dict[str, floa
         (readings,) = pipeline.ner.k_best([doc], k=5_000)
         shares = np.array([each.probability for each in readings])
         entropy = -(shares * np.log(np.maximum(shares, 1e-300))).sum() / len(doc) ** 0.5
-        found[doc.text] = float(entropy) if measure == "entropy" else 1.0 - shares[0] + shares[1:2].sum()
+        found[doc.text] = float(entropy)
     return found
 
 
-@pytest.mark.parametrize("measure", MEASURES)
-def test_uncertainty_is_that_of_all_readings(nlp: Language, measure: str) -> None:
+def test_uncertainty_is_that_of_all_readings(nlp: Language) -> None:
     short = ["京", "去长沙"]
-    expected = by_hand(nlp, short, measure)
-    for each in most_uncertain(nlp, short, len(short), by=measure):
+    expected = by_hand(nlp, short)
+    for each in most_uncertain(nlp, short, len(short)):
         assert each.uncertainty == pytest.approx(expected[each.text], abs=1e-4)
 
 
@@ -87,7 +85,7 @@ def test_so_many_uncertain_texts_are_compared_for_each_one_to_choose(
     nlp: Language, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = dict(zip(TEXTS, (5.0, 4.9, 4.8, 4.7, 1.0, 0.9, 0.8), strict=True))
-    monkeypatch.setitem(MEASURES, "entropy", lambda ner, docs: [values[doc.text] for doc in docs])
+    monkeypatch.setattr(module, "uncertainties", lambda ner, docs: [values[doc.text] for doc in docs])
     monkeypatch.setattr(module, "POOL", 2)
     assert {each.text for each in suggest(nlp, TEXTS, 2, known=TEXTS[:0])} <= set(TEXTS[:4])
     assert len(suggest(nlp, TEXTS, 1)) == 1
@@ -97,7 +95,7 @@ def test_so_many_uncertain_texts_are_compared_for_each_one_to_choose(
 
 
 def test_equally_uncertain_texts_keep_their_order(nlp: Language, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(MEASURES, "entropy", lambda ner, docs: [1.0] * len(docs))
+    monkeypatch.setattr(module, "uncertainties", lambda ner, docs: [1.0] * len(docs))
     monkeypatch.setattr(module, "BATCH", 2)
     assert [each.text for each in most_uncertain(nlp, TEXTS, 4)] == TEXTS[:4]
 
@@ -109,12 +107,12 @@ def test_memory_does_not_grow_with_the_number_of_texts(nlp: Language, monkeypatc
     def peak(n: int) -> int:
         texts: Iterator[str] = (f"文{number}" for number in range(n))
         tracemalloc.start()
-        suggest(nlp, texts, 5, by="entropy")
+        suggest(nlp, texts, 5)
         size = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return size
 
-    monkeypatch.setitem(MEASURES, "entropy", cheap)
+    monkeypatch.setattr(module, "uncertainties", cheap)
     peak(300)
     assert peak(4000) < 1.5 * peak(1000)
 
@@ -124,11 +122,6 @@ def test_pipelines_without_a_crf_are_refused() -> None:
     nlp.add_pipe("ner")
     with pytest.raises(RemedyError, match="no tener_ner"):
         suggest(nlp, TEXTS, 1)
-
-
-def test_an_unknown_measure_is_refused(nlp: Language) -> None:
-    with pytest.raises(RemedyError, match="entropy"):
-        suggest(nlp, TEXTS, 1, by="guess")
 
 
 # Spreading
