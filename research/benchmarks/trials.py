@@ -15,15 +15,12 @@ from pathlib import Path
 import _report
 import numpy as np
 import spacy
-from new_words import wrong_words
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
-from spacy_tener.features.lexicon_sources import read_jieba
 from spacy_tener.models.bridge import torch_shim
 from spacy_tener.pipeline.finding import find_crf_pipe
 from spacy_tener.workbench.composing.files import BASES
-from spacy_tener.workbench.vectors.raw_text import find_texts, read_all
 
 HERE = Path(__file__).parent
 CODE = HERE / "_trials.py"
@@ -48,8 +45,6 @@ use_averages = false
 """,
 }
 SILVER = {"silver-posts": "posts", "silver-laws": "laws"}
-NAMES = ("nr", "ns", "nt", "nz")
-GAZETTEERS = ("gazetteer", "gazetteer-wrong")
 NOTE = (
     "TENER on Weibo as its config has it, with one thing changed; F1 chosen on dev, seeds 1, 2 and 3. "
     "`mention-replacement`: beside half of the sentences, one with other entities of the same labels. `r-drop`: each "
@@ -57,9 +52,7 @@ NOTE = (
     "`no-averages`: the weights of the last step, where the config averages those of all steps. `silver-posts`: the "
     f"three models of `{BASE}` annotate {RAW:,} posts together (`tener silver`), and new ones learn that beside three "
     f"times the gold annotation, in {STEPS:,} steps: an ensemble distilled. `silver-laws`: the same with paragraphs of "
-    "laws, text of another domain. `gazetteer`: the overlay of that name, with jieba's names of persons, places, "
-    "organisations and other things as lists. `gazetteer-wrong`: a fifth of the words of the lists are wrong, strings "
-    "of 2 or 3 characters of the posts, with a tag drawn at random. p: paired bootstrap against `tener`."
+    "laws, text of another domain. p: paired bootstrap against `tener`."
 )
 
 
@@ -76,8 +69,6 @@ def main() -> None:
         grid(args, as_overlay(configs, "silver", name), f"{BASE}+{name}", f"paths.silver={output}", steps=STEPS)
     for name in OVERLAYS:
         grid(args, configs, f"{BASE}+{name}")
-    for name, lists in zip(GAZETTEERS, write_lists(args), strict=True):
-        grid(args, as_overlay(configs, "gazetteer", name), f"{BASE}+{name}", f"paths.word_lists={lists}")
     _report.write(args.out, "What did not help", NOTE, *_report.scores([runs], BASE), ensemble(args, runs))
 
 
@@ -105,21 +96,6 @@ def as_overlay(configs: Path, overlay: str, name: str) -> Path:
     if overlay != name:
         shutil.copy(configs / "models" / f"{overlay}.cfg", configs / "models" / f"{name}.cfg")
     return configs
-
-
-def write_lists(args: argparse.Namespace) -> tuple[Path, ...]:
-    """jieba's names, a list for each kind, and the same with wrong words."""
-    lexicon = read_jieba()
-    tags = (lexicon.tag_names[tag] for tag in lexicon.tags)
-    names = {word: tag for word, tag in zip(lexicon.words, tags, strict=True) if tag in NAMES}
-    blank = spacy.blank("zh")
-    wrong = wrong_words([blank.make_doc(text) for text in read_all(find_texts([str(args.posts)])[0])], names)
-    folders = tuple(args.work / "lists" / name for name in GAZETTEERS)
-    for folder, words in zip(folders, (names, {**wrong, **names}), strict=True):
-        folder.mkdir(parents=True, exist_ok=True)
-        for kind in NAMES:
-            (folder / f"{kind}.txt").write_text("\n".join(word for word, tag in words.items() if tag == kind) + "\n")
-    return folders
 
 
 def grid(args: argparse.Namespace, configs: Path, system: str, *settings: str, steps: int | None = None) -> None:

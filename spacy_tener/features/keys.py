@@ -21,7 +21,7 @@ END_MARK = "<eos>"
 
 _DECIMAL = re.compile(r"\d")
 _MAX_STRINGS = 1_000_000
-MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
 
 
@@ -37,8 +37,8 @@ def search(haystack: Keys, needles: Keys) -> tuple[IntArray, BoolArray]:
 def mix(first: Keys, second: Keys) -> Keys:
     """Hash two keys to one. *Shape* [N] each"""
     # Odd multiplier and shifted xor: not symmetric, so "ab" and "ba" differ. Overflow is intended.
-    mixed = (first ^ (first >> _SHIFT)) * MULTIPLIER + second
-    return (mixed ^ (mixed >> _SHIFT)) * MULTIPLIER
+    mixed = (first ^ (first >> _SHIFT)) * _MULTIPLIER + second
+    return (mixed ^ (mixed >> _SHIFT)) * _MULTIPLIER
 
 
 class KeyMap:

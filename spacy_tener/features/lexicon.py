@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 import weakref
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -159,11 +158,6 @@ class Lexicon:
     def _index_of(self) -> dict[str, int]:
         return {word: index for index, word in enumerate(self.words)}
 
-    @cached_property
-    def kinds(self) -> frozenset[str]:
-        """The tags in use, and the empty string if some words have no tag."""
-        return frozenset(self.tag_names[index] for index in np.unique(self.tags).tolist())
-
     def to_bytes(self) -> bytes:
         """Serialize the words and tags, compressed."""
         if any(SEPARATOR in name for name in self.tag_names):
@@ -206,16 +200,6 @@ class Lexicon:
 
     def __reduce__(self) -> tuple[object, tuple[bytes]]:
         return type(self).from_bytes, (self.to_bytes(),)
-
-
-def warn_if_empty(lexicon: Lexicon, layer: str) -> None:
-    """Warn about a lexicon without words."""
-    if not len(lexicon):
-        warnings.warn(
-            f"The lexicon of {layer} is empty: no word will be found in any text. Check its source in the config, and "
-            "its limits on frequency and length.",
-            stacklevel=3,
-        )
 
 
 def is_fit(word: str) -> bool:

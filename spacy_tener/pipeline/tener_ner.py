@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 from spacy.errors import Errors
 from spacy.language import Language
 from spacy.pipeline.ner import ner_score
@@ -20,7 +19,6 @@ from thinc.api import Config, Model, Optimizer, set_dropout_rate
 from thinc.types import Floats2d
 
 from ..models.bridge import finish_updates, require_torch, torch_shims
-from ..models.embed.gazetteer import Annotation, gazetteers
 from ..models.embed.tables import check_loaded, observe
 from ..models.tagger import TaggerModel, crf, set_labels
 from ..optim.schedules import warm_up
@@ -203,8 +201,6 @@ class TenerNER(CRFPipe):
         self.cfg[TOKEN_LENGTH], self._seen = sum(lengths) / len(lengths) if lengths else None, (0, 0)
         self.model.initialize(X=sample or None)
         crf(self.model)
-        for gazetteer in gazetteers(self.model):
-            gazetteer.count(minibatch(self._annotated_docs(get_examples()), _OBSERVED_AT_ONCE), len(self.labels))
         observe(self.model, minibatch(self._whole_docs(get_examples()), _OBSERVED_AT_ONCE))
         if nlp is not None:
             add_requirements(nlp)
@@ -222,14 +218,6 @@ class TenerNER(CRFPipe):
             view = view_of(example.predicted, settings.view)
             if len(view):
                 yield view.piece(0, len(view))
-
-    def _annotated_docs(self, examples: Iterable[Example]) -> Iterator[tuple[Doc, Annotation]]:
-        layout = self._label_index.layout
-        for target in self._targets(examples):
-            if len(target.view):
-                known = target.tags >= 0
-                spans = layout.decode(np.where(known, target.tags, layout.outside))
-                yield target.view.piece(0, len(target.view)), Annotation(*spans, known=known)
 
     @property
     def _scorer_in_use(self) -> Callable[..., Any] | None:

@@ -15,7 +15,7 @@ from ..features.lexicon import is_fit
 from ..features.lexicon_sources import read_list
 from ..features.vectors import read_vectors
 from ..features.word_lists import LOCK, ListedWord, ListLimits, WordList, WordLists
-from ..models.embed.lexicon import LexiconVocabulary, WordVocabulary
+from ..models.embed.lexicon import LexiconVocabulary
 
 _NEIGHBOURS = 8
 _Item = TypeVar("_Item")
@@ -193,7 +193,7 @@ class PipelineWords:
                 entries = {} if replace else dict(old.entries)
                 for word in gone:
                     entries.pop(word, None)
-                    if isinstance(vocabulary, WordVocabulary) and word in vocabulary.lexicon:
+                    if isinstance(vocabulary, LexiconVocabulary) and word in vocabulary.lexicon:
                         entries[word] = ListedWord(hidden=True)
                 entries |= fit
                 changed.append(WordList(entries, old.saved if saved is None else saved))

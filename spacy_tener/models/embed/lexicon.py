@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +16,7 @@ from thinc.api import Model
 
 from ...batching.lattice import Lattice
 from ...features.keys import Keys, StringTable
-from ...features.lexicon import Lexicon, Match, warn_if_empty
+from ...features.lexicon import Lexicon, Match
 from ...features.lexicon_sources import jieba_lexicon
 from ...features.word_lists import LayeredMatch, WordList, WordLists, find_layered
 from ...settings import Count, Probability, Size, check_each, named
@@ -96,9 +97,12 @@ def build_lexicon_embed(
     )
 
 
-class WordVocabulary(Vocabulary):
-    """A lexicon, and lists of words that are added to it.
+class LexiconVocabulary(Vocabulary):
+    """A lexicon, with a row for each of its words that is in training or has a vector, and lists of more words.
 
+    A word's key is its index in the lexicon, and a tag's key its index among the lexicon's tags.
+
+    names: Names of the tables: `word`, and `tag` unless tags are not used.
     max_words: Maximum number of words that begin with the same token, the longest first; None for no limit.
     """
 
@@ -107,12 +111,7 @@ class WordVocabulary(Vocabulary):
         self.max_words = max_words
         self.lexicon = Lexicon(())
         self.lists = WordLists()
-
-    def take(self, lexicon: Lexicon, architecture: str) -> None:
-        """Set the lexicon. architecture: The registered name, for warnings."""
-        lexicon.prepare()
-        warn_if_empty(lexicon, architecture)
-        self.lexicon = lexicon
+        self._known: tuple[StringTable, int, KnownWords] | None = None
 
     @property
     def tag_names(self) -> list[str]:
@@ -131,19 +130,6 @@ class WordVocabulary(Vocabulary):
         lexicon.prepare()
         self.lexicon = lexicon
         self.lists.from_message(lists)
-
-
-class LexiconVocabulary(WordVocabulary):
-    """A lexicon, with a row for each of its words that is in training or has a vector.
-
-    A word's key is its index in the lexicon, and a tag's key its index among the lexicon's tags.
-
-    names: Names of the tables: `word`, and `tag` unless tags are not used.
-    """
-
-    def __init__(self, names: Iterable[str], max_words: int | None) -> None:
-        super().__init__(names, max_words)
-        self._known: tuple[StringTable, int, KnownWords] | None = None
 
     def match(self, docs: list[Doc]) -> Match:
         """Find the lexicon's words, without those of lists."""
@@ -191,8 +177,14 @@ def _init(
     unit_length: bool,
 ) -> None:
     vocabulary: LexiconVocabulary = model.attrs["vocabulary"]
-    lexicon = source()
-    vocabulary.take(lexicon, "spacy_tener.LexiconEmbed.v1")
+    lexicon = vocabulary.lexicon = source()
+    lexicon.prepare()
+    if not len(lexicon):
+        warnings.warn(
+            "The lexicon of spacy_tener.LexiconEmbed.v1 is empty: no word will be found in any text. Check its source "
+            "in the config, and its limits on frequency and length.",
+            stacklevel=2,
+        )
     init_tables(model)
     load_vectors(
         model,
