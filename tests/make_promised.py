@@ -46,12 +46,7 @@ def make_pipelines() -> dict[str, Trained]:
     systems = {name: {**tok2vec, "width": 8} for name, tok2vec in small_tok2vecs(Path()).items()}
     systems["MECT"] |= {"random_attention": 30, "radicals": {**systems["MECT"]["radicals"], "radical_width": 8}}
     characters = {**systems["TENER"]["embed"], "width": 8, "bigram_width": 4}
-    segments = {
-        "@architectures": "spacy_tener.SegmentEmbed.v1",
-        "width": 6,
-        "segmenter": {"@misc": "spacy_tener.JiebaSegmenter.v1"},
-    }
-    tags = {**segments, "segmenter": {"@misc": "spacy_tener.TokenSegmenter.v1"}}
+    segments = {"@architectures": "spacy_tener.SegmentEmbed.v1", "width": 6}
     transformer = {
         "@architectures": "spacy_tener.TransformerEmbed.v1",
         "name": str(save_tiny_transformer(Path("bert"))),
@@ -63,7 +58,6 @@ def make_pipelines() -> dict[str, Trained]:
         "flat": taught(pipeline(systems["FLAT"]), after=add_words),
         "characters": taught(pipeline(tener(characters), view="characters", window=60, overlap=10)),
         "segment": taught(with_tokenizer(pipeline(tener(join(characters, segments))))),
-        "tokens": taught(pipeline(tener(join(characters, tags)))),
         "transformer": taught(pipeline(transformer)),
         "half": taught(pipeline(tener(characters)), after=halve),
         "calibrated": taught(pipeline(tener(characters), spans_key="probable", threshold=0.3), after=calibrate),

@@ -24,7 +24,7 @@ from ..pipeline.crf_pipe import Reading
 from ..pipeline.decoding import Probabilities
 from ..pipeline.entities import FoundEntity
 from ..pipeline.finding import PipelineNER
-from ..pipeline.units import DocView, has_place
+from ..pipeline.units import DocView, data_of
 from .explanation import Evidence, ExplainedEntity, ExplainedText, Explanation, HeatMap, LexiconWord, Passage
 from .passages import PassageSpan, cut_passages, find_vocabulary, lexicon_words, radicals_of
 
@@ -240,7 +240,7 @@ class Mask:
         words = [token.text for token in doc]
         spaces = [bool(token.whitespace_) for token in doc]
         attributes: Any = doc.to_array(_UNMASKED)
-        data = {key: value for key, value in doc.user_data.items() if not has_place(key)}
+        data = data_of(doc)
         for place in places:
             copy = Doc(doc.vocab, words=[*words[:place], self.text, *words[place + 1 :]], spaces=spaces)
             values = attributes.copy()

@@ -1,38 +1,31 @@
-"""Segmenters, which divide texts into words with parts of speech, and listed words that override theirs."""
+"""Segmentation of texts into words with parts of speech by jieba, and listed words that override it."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from importlib.metadata import version
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from ahocorasick_rs import AhoCorasick, MatchKind
-from spacy.attrs import IDX, LENGTH, POS, TAG
 from spacy.strings import get_string_id
-from spacy.tokens import Doc, Token
 
 from ..batching.sequences import ranges
-from ..errors import MissingPackageError, check_choice, install
+from ..errors import MissingPackageError, install
 from ..types import BoolArray, IntArray
 from .characters import CodePoints, JoinedText, lengths_of
 from .keys import Keys, mix
 from .word_lists import WordList
 
-SOURCE_DOC = "spacy_tener_source_doc"
-"""Key of the `user_data` of a Doc whose tokens are characters of another Doc: the other Doc, and their offset in it."""
-
 _PROBE = (
     "吴重阳在中国银行工作，1996-2002年任深圳高速公路股份有限公司董事。陆毅曹芙嘉《蒲公英》http://t.cn/zYimvPe（分享自@土豆网）"
     "卡拉OK和T恤打5.5折，㐀㐀不懷著沈灵佳的C++、AT&T与a_b-c.d%！韩版潮长袖原宿卫衣ａ１\r\n然後就最後悔。泰国C.H.InternationalTradingCo."
 )
-_ATTRS = {"TAG": TAG, "POS": POS}
 _BEGIN, _END = 1, 2
 
 
@@ -67,45 +60,6 @@ def keys_of_tag(tag: str) -> Keys:
     return mix(np.full(4, get_string_id(tag), dtype=np.uint64), np.arange(4, dtype=np.uint64))
 
 
-class Segmenter(Protocol):
-    """Divides texts into words."""
-
-    @property
-    def identity(self) -> tuple[str, str]:
-        """A digest of the segmenter's output on a sample text, and its software; saved with a pipeline."""
-
-    @property
-    def requirement(self) -> str | None:
-        """The package that the pipeline needs where it runs, as a requirement of pip."""
-
-    def divide(self, docs: Sequence[Doc], text: JoinedText) -> Division:
-        """Segment the joined texts of Docs; the separator after each text is a word of one character."""
-
-
-SegmenterSource = Callable[[], Segmenter]
-
-
-def jieba_segmenter() -> SegmenterSource:
-    """Divide text by the Chinese word segmenter jieba, with its HMM for words that its dictionary lacks.
-
-    Registered as `spacy_tener.JiebaSegmenter.v1`. The package rjieba does the work, at some two million characters a
-    second. It is in the extra `zh`.
-    """
-    return JiebaSegmenter
-
-
-def token_segmenter(attr: str = "TAG") -> SegmenterSource:
-    """Take the tokens of the Doc as words, with parts of speech that earlier components have set.
-
-    Registered as `spacy_tener.TokenSegmenter.v1`. For the view `characters` of Docs with tokens and tags of another
-    tool: pkuseg, `zh_core_web_sm`, LTP.
-
-    attr (str): `TAG` or `POS`.
-    """
-    check_choice("attr of spacy_tener.TokenSegmenter.v1", attr, _ATTRS)
-    return partial(TokenSegmenter, attr)
-
-
 @lru_cache(maxsize=1)
 def _jieba() -> Any:
     """Return an instance of our own, to which no other code adds words."""
@@ -119,75 +73,26 @@ def _jieba() -> Any:
     return rjieba.Jieba()
 
 
-@dataclass(frozen=True)
-class JiebaSegmenter:
-    """Segmentation by jieba, independent of the tokens."""
+def jieba_version() -> tuple[str, str]:
+    """Return a digest of jieba's output on a sample text, and its software; saved with a pipeline."""
+    read = repr(_jieba().tag(_PROBE)).encode()
+    return f"jieba {blake2b(read, digest_size=8).hexdigest()}", f"rjieba {version('rjieba')}"
 
-    @property
-    def identity(self) -> tuple[str, str]:
-        read = repr(_jieba().tag(_PROBE)).encode()
-        return f"jieba {blake2b(read, digest_size=8).hexdigest()}", f"rjieba {version('rjieba')}"
 
-    @property
-    def requirement(self) -> str:
-        return f"rjieba>={version('rjieba')}"
+def divide(text: JoinedText) -> Division:
+    """Divide joined texts by the Chinese word segmenter jieba, with its HMM for words that its dictionary lacks.
 
-    def divide(self, docs: Sequence[Doc], text: JoinedText) -> Division:
-        # One call for all texts: jieba makes each separator a word of its own.
-        pairs = _jieba().tag(text.slice(0, len(text)))
-        words, tags = zip(*pairs, strict=True) if pairs else ((), ())
-        return Division(lengths_of(words), np.fromiter(map(_hash, tags), dtype=np.uint64, count=len(tags)))
+    The package rjieba does the work, at some two million characters a second. All texts are divided in one call: the
+    separator after each text is a word of its own.
+    """
+    pairs = _jieba().tag(text.slice(0, len(text)))
+    words, tags = zip(*pairs, strict=True) if pairs else ((), ())
+    return Division(lengths_of(words), np.fromiter(map(_hash, tags), dtype=np.uint64, count=len(tags)))
 
 
 @lru_cache(maxsize=1000)
 def _hash(tag: str) -> int:
     return get_string_id(tag)
-
-
-@dataclass(frozen=True)
-class TokenSegmenter:
-    """Segmentation by the tokens of the Docs; for Docs of characters, by the tokens of their source Docs.
-
-    attr: `TAG` or `POS`.
-    """
-
-    attr: str
-
-    @property
-    def identity(self) -> tuple[str, str]:
-        return f"tokens {self.attr}", "the tokens' own"
-
-    @property
-    def requirement(self) -> None:
-        return None
-
-    def divide(self, docs: Sequence[Doc], text: JoinedText) -> Division:
-        separator = np.array([[1], [0]], dtype=np.uint64)
-        parts = [part for doc in docs for part in (self._words(doc), separator)]
-        lengths, tags = np.concatenate(parts, axis=1) if parts else np.zeros((2, 0), dtype=np.uint64)
-        return Division(lengths.astype(np.int64), tags)
-
-    def _words(self, doc: Doc) -> Keys:
-        """Return lengths and tags of a text's words; a space after a token is a word without a tag.
-
-        *Shape* [2, words]
-        """
-        source, start = doc.user_data.get(SOURCE_DOC, (doc, 0)) if doc.user_data else (doc, 0)
-        stop = start + len(doc.text)
-        # The tokens of this window only: a long Doc is read in many windows.
-        first = max(bisect_right(source, start, key=_place) - 1, 0)
-        tokens: Any = source[first : bisect_left(source, stop, key=_place)]
-        table = tokens.to_array([IDX, LENGTH, _ATTRS[self.attr]])
-        begins, sizes = table[:, :2].astype(np.int64).T
-        edges = np.unique(np.concatenate(([start, stop], begins, begins + sizes)))
-        edges = edges[(start <= edges) & (edges <= stop)]
-        owner = np.searchsorted(begins, edges[:-1], side="right") - 1
-        tags = np.where(edges[:-1] < (begins + sizes)[owner], table[owner, 2], np.uint64(0))
-        return np.stack((np.diff(edges).astype(np.uint64), tags))
-
-
-def _place(token: Token) -> int:
-    return token.idx
 
 
 def with_listed_words(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import version
 from typing import Any
 
 from spacy.language import Language
@@ -58,6 +59,5 @@ def _requirements(model: Model[Any, Any]) -> Iterator[str]:
             yield from TRANSFORMER
         if isinstance(features := node.attrs.get("features"), FrozenFeatures):
             yield from features.encoder.requirements
-        vocabulary = node.attrs.get("vocabulary")
-        if isinstance(vocabulary, SegmentVocabulary) and vocabulary.segmenter.requirement:
-            yield vocabulary.segmenter.requirement
+        if isinstance(node.attrs.get("vocabulary"), SegmentVocabulary):
+            yield f"rjieba>={version('rjieba')}"

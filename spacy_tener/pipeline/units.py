@@ -6,11 +6,9 @@ the model, and convert spans of units to spans of tokens.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import ChainMap
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +31,6 @@ from spacy.attrs import (
 )
 from spacy.tokens import Doc
 
-from ..features.segmenter import SOURCE_DOC
-from ..features.word_lists import USER_DATA_KEY, names_of
 from ..types import BoolArray, IntArray
 from .tokenizer import doc_of_characters
 
@@ -69,16 +65,29 @@ class Units:
         return Units(self.space, np.full_like(self.iob, MISSING), np.zeros_like(self.label), self.sentence_start)
 
 
-def has_place(key: Any) -> bool:
-    """Return True if a key of `user_data` is that of a token's or span's extension attribute."""
-    return isinstance(key, tuple) and len(key) == 4 and key[0] == "._." and key[2] is not None
+def data_of(doc: Doc) -> dict[Any, Any]:
+    """Return the `user_data` of a Doc itself, without the extension attributes of its tokens and spans."""
+    data: Any = doc.user_data
+    return {
+        key: value
+        for key, value in data.items()
+        if not (isinstance(key, tuple) and len(key) == 4 and key[0] == "._." and key[2] is not None)
+    }
 
 
-class TokenView:
-    """A Doc as the sequence of its tokens."""
+class _View:
+    """Base of the views."""
 
     def __init__(self, doc: Doc) -> None:
         self.doc = doc
+
+    @cached_property
+    def _data(self) -> dict[Any, Any]:
+        return data_of(self.doc)
+
+
+class TokenView(_View):
+    """A Doc as the sequence of its tokens."""
 
     def __len__(self) -> int:
         return len(self.doc)
@@ -105,27 +114,8 @@ class TokenView:
         attributes[0, 0] = BEGIN if attributes[0, 0] == INSIDE else attributes[0, 0]
         part.from_array(_EMBEDDABLE, attributes)
         part.tensor = self.doc.tensor[start:end]
-        if self.doc.user_data:
-            part.user_data = cast(Any, self._user_data_of(*self.char_span(start, end)))
+        part.user_data.update(self._data)
         return part
-
-    @cached_property
-    def _user_data(self) -> tuple[dict[Any, Any], list[int], list[tuple[Any, Any]]]:
-        """The entries of the Doc itself, and the start characters and entries of tokens and spans, sorted."""
-        data: Any = self.doc.user_data.items()
-        placed = [(key, value) for key, value in data if has_place(key)]
-        placed.sort(key=lambda item: item[0][2])
-        return {k: v for k, v in data if not has_place(k)}, [key[2] for key, _ in placed], placed
-
-    def _user_data_of(self, start: int, end: int) -> ChainMap[Any, Any]:
-        """Return the entries of the Doc, and of the tokens and spans between two character offsets."""
-        shared, places, placed = self._user_data
-        own = {
-            (mark, name, first - start, None if last is None else last - start): value
-            for (mark, name, first, last), value in placed[bisect_left(places, start) : bisect_left(places, end)]
-            if last is None or last <= end
-        }
-        return ChainMap(own, shared)
 
     def sentence_ends(self) -> BoolArray:
         """Return a mask of the units that look like the end of a sentence. *Shape* [n]"""
@@ -153,11 +143,11 @@ class TokenView:
         return start, end
 
 
-class CharacterView:
+class CharacterView(_View):
     """A Doc as the sequence of its characters, white space included."""
 
     def __init__(self, doc: Doc) -> None:
-        self.doc = doc
+        super().__init__(doc)
         self.text = doc.text
         self._codes = np.frombuffer(self.text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
         self._starts, lengths, self._space = doc.to_array([IDX, LENGTH, IS_SPACE]).astype(np.int64).T
@@ -202,9 +192,7 @@ class CharacterView:
     def piece(self, start: int, end: int) -> Doc:
         characters = list(self.text[start:end])
         part = doc_of_characters(self.doc.vocab, characters, [False] * len(characters))
-        part.user_data[SOURCE_DOC] = (self.doc, start)
-        if lists := names_of(self.doc):
-            part.user_data[USER_DATA_KEY] = lists
+        part.user_data.update(self._data)
         return part
 
     def sentence_ends(self) -> BoolArray:

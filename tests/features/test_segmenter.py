@@ -1,10 +1,9 @@
-"""Segmenters: jieba's words, and the tokens as words."""
+"""Segmentation: jieba's words, and those of lists."""
 
 from __future__ import annotations
 
 import itertools
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -13,19 +12,12 @@ import spacy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spacy.strings import get_string_id
-from spacy.tokens import Doc, Token
+from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
 from spacy_tener.features import segmenter as module
 from spacy_tener.features.characters import join_texts
-from spacy_tener.features.segmenter import (
-    SOURCE_DOC,
-    Division,
-    JiebaSegmenter,
-    TokenSegmenter,
-    token_keys,
-    with_listed_words,
-)
+from spacy_tener.features.segmenter import Division, divide, jieba_version, token_keys, with_listed_words
 from spacy_tener.features.word_lists import ListedWord, WordList
 
 VOCAB = Vocab()
@@ -40,66 +32,10 @@ def test_docs_are_divided_one_by_one():
     nlp = spacy.blank("zh")
     docs = [nlp.make_doc("今天北"), nlp.make_doc(""), nlp.make_doc("京城\r"), nlp.make_doc("\n王小明")]
     text = join_texts(docs)
-    division = JiebaSegmenter().divide(docs, text)
+    division = divide(text)
     expected = [pair for doc in docs for pair in [*rjieba.Jieba().tag(doc.text), ("\0", "x")]]
     assert words_of(text.slice(0, len(text)), division) == [word for word, _ in expected]
     assert division.tags.tolist() == [get_string_id(tag) for _, tag in expected]
-
-
-def test_tokens_are_words_with_their_tags_and_the_space_between_them_has_none():
-    vocab = spacy.blank("zh").vocab
-    doc = Doc(vocab, words=["北京", "欢迎", "你"], spaces=[True, False, False], tags=["ns", "v", "r"])
-    docs = [Doc(vocab), doc]
-    division = TokenSegmenter("TAG").divide(docs, join_texts(docs))
-    assert division.lengths.tolist() == [1, 2, 1, 2, 1, 1]
-    tags = [0, get_string_id("ns"), 0, get_string_id("v"), get_string_id("r"), 0]
-    assert division.tags.tolist() == tags
-
-
-@pytest.mark.parametrize(
-    ("start", "stop", "lengths", "last"),
-    [(0, 6, [2, 1, 2, 1], "r"), (1, 5, [1, 1, 2], "v"), (4, 6, [1, 1], "r")],
-)
-def test_characters_know_the_tokens_of_the_doc_they_were_taken_from(start, stop, lengths, last):
-    vocab = spacy.blank("zh").vocab
-    doc = Doc(vocab, words=["北京", "欢迎", "你"], spaces=[True, False, False], tags=["ns", "v", "r"])
-    part = Doc(vocab, words=list(doc.text[start:stop]), spaces=[False] * (stop - start))
-    part.user_data[SOURCE_DOC] = (doc, start)
-    division = TokenSegmenter("TAG").divide([part], join_texts([part]))
-    assert division.lengths.tolist() == [*lengths, 1]
-    assert division.tags[-2] == get_string_id(last)
-
-
-@given(
-    st.lists(st.tuples(st.text("北京ab ", min_size=1, max_size=3), st.sampled_from("abc"), st.booleans()), max_size=8),
-    st.data(),
-)
-def test_any_piece_of_a_doc_has_the_words_of_the_tokens_that_it_cuts(tokens, data):
-    words, tags, spaces = ([each[i] for each in tokens] for i in range(3))
-    doc = Doc(VOCAB, words=words, tags=tags, spaces=spaces)
-    text, owners = doc.text, {token.idx + i: token for token in doc for i in range(len(token))}
-    start = data.draw(st.integers(0, len(text)))
-    stop = data.draw(st.integers(start, len(text)))
-    piece = Doc(VOCAB, words=list(text[start:stop]), spaces=[False] * (stop - start))
-    piece.user_data[SOURCE_DOC] = (doc, start)
-    division = TokenSegmenter("TAG").divide([piece], join_texts([piece]))
-    of_tokens = itertools.groupby(range(start, stop), lambda place: owners.get(place, place))
-    expected = [(len(list(places)), token.tag if isinstance(token, Token) else 0) for token, places in of_tokens]
-    assert list(zip(division.lengths.tolist(), division.tags.tolist(), strict=True)) == [*expected, (1, 0)]
-
-
-def test_the_pieces_of_a_long_doc_cost_what_they_hold(monkeypatch):
-    n = 20_000
-    doc = Doc(VOCAB, words=["北京"] * n, spaces=[False] * n, tags=["ns"] * n)
-    pieces = []
-    for start in range(0, 2 * n, 100):
-        pieces.append(Doc(VOCAB, words=["字"] * 100, spaces=[False] * 100))
-        pieces[-1].user_data[SOURCE_DOC] = (doc, start)
-    begun = time.process_time()
-    division = TokenSegmenter("TAG").divide(pieces, join_texts(pieces))
-    # A tenth of a second; reading the whole Doc for each of the 400 takes three.
-    assert time.process_time() - begun < 1.0
-    assert division.lengths.size == n + len(pieces)
 
 
 def keys_of(words, *, lengths, tags):
@@ -128,7 +64,7 @@ def test_without_rjieba_one_is_told_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "rjieba", None)
     module._jieba.cache_clear()
     with pytest.raises(ImportError, match=r"package rjieba, which is not installed.*pip install .rjieba"):
-        JiebaSegmenter().identity  # noqa: B018
+        jieba_version()
 
 
 def is_latin(char):

@@ -9,34 +9,23 @@ import numpy as np
 from spacy.tokens import Doc
 
 from ...features.characters import join_texts
-from ...features.segmenter import (
-    Segmenter,
-    SegmenterSource,
-    jieba_segmenter,
-    keys_of_tag,
-    token_keys,
-    with_listed_words,
-)
+from ...features.segmenter import divide, jieba_version, keys_of_tag, token_keys, with_listed_words
 from ...features.word_lists import WordLists
 from ...settings import Probability, Size, check_each, named
 from ..bridge import EmbedModel
 from .tables import EmbedInput, Vocabulary, init_tables, table_embedder, table_shim
 
 SEGMENT = "segment"
-# Parts of speech of jieba and LTP, names first; of the Penn Chinese Treebank (`zh_core_web_*`, CTB taggers); of UD.
+# Parts of speech of jieba, names first.
 _TAGS = (
-    "nr nrt nrfg ns nt nz n nh ni nl nd nw vn v a d m q r t eng x ad ag an b c dg df e f g h i j k l mg mq ng o p rg "
-    "rr rz s tg u ud ug uj ul uv uz vd vg vi vq w wp ws y z zg "
-    "NR NN NT VV VA VC VE AD AS BA CC CD CS DEC DEG DER DEV DT ETC FW IJ INF JJ LB LC M MSP OD ON P PN PU SB SP X "
-    "PROPN NOUN VERB ADJ ADV NUM PRON DET ADP AUX PART CCONJ SCONJ INTJ SYM PUNCT"
+    "nr nrt nrfg ns nt nz n vn v a d m q r t eng x ad ag an b c dg df e f g h i j k l mg mq ng o p rg "
+    "rr rz s tg u ud ug uj ul uv uz vd vg vi vq w y z zg"
 )
 
 
 @named("spacy_tener.SegmentEmbed.v1")
-def build_segment_embed(
-    segmenter: SegmenterSource | None = None, width: int = 32, dropout: float = 0.3, word_dropout: float = 0.01
-) -> EmbedModel:
-    """Embed each token by its position in its word, as found by a segmenter, and by the word's part of speech.
+def build_segment_embed(width: int = 32, dropout: float = 0.3, word_dropout: float = 0.01) -> EmbedModel:
+    """Embed each token by its position in its word, as jieba divides the text, and by the word's part of speech.
 
     Registered as `spacy_tener.SegmentEmbed.v1`. There is a row for each combination of a character's position in its
     word (B, I, E, S) and the word's part of speech, such as `B-ns` for the first character of a place name; they are
@@ -45,33 +34,31 @@ def build_segment_embed(
     does both, such as a token of one or several words, and otherwise I; its part of speech is that of the word in which
     it begins.
 
-    A digest of the segmenter's output on a sample is saved with a pipeline, which warns if it differs on loading.
+    jieba is read by the package rjieba, which is in the extra `zh`, at some two million characters a second, with its
+    HMM for words that its dictionary lacks. A digest of its output on a sample is saved with a pipeline, which warns if
+    it differs on loading.
 
-    segmenter (Optional[Callable[[], Segmenter]]): The segmenter: `spacy_tener.TokenSegmenter.v1`, or
-        `spacy_tener.JiebaSegmenter.v1`, the default.
     width (int): Width of the rows.
     dropout (float): Dropout on the rows.
     word_dropout (float): Probability that a token is read as unknown in training.
     """
     check_each(Size, width=width)
     check_each(Probability, dropout=dropout, word_dropout=word_dropout)
-    vocabulary = SegmentVocabulary((segmenter or jieba_segmenter())())
     shim = table_shim({SEGMENT: width}, word_dropout={SEGMENT: word_dropout}, dropout=dropout)
-    return table_embedder("segment_embed", vocabulary, shim, width=width, init=_init)
+    return table_embedder("segment_embed", SegmentVocabulary(), shim, width=width, init=_init)
 
 
 class SegmentVocabulary(Vocabulary):
     """Combinations of position and part of speech that were seen in training."""
 
-    def __init__(self, segmenter: Segmenter) -> None:
+    def __init__(self) -> None:
         super().__init__((SEGMENT,))
-        self.segmenter = segmenter
         self.lists = WordLists()
 
     def read(self, docs: list[Doc]) -> EmbedInput:
         """Return the key of each token's combination. *Shape* [N]"""
         text = join_texts(docs)
-        division = self.segmenter.divide(docs, text)
+        division = divide(text)
         if lists := self.lists.active(docs):
             told, untold = (token_keys(text, each) for each in with_listed_words(text, division, lists))
             # A list's tag that was not in training at this position is ignored in favour of the segmenter's.
@@ -87,11 +74,10 @@ class SegmentVocabulary(Vocabulary):
         return bool(self.tables[SEGMENT].rows(keys_of_tag(tag)).any())
 
     def to_parts(self) -> dict[str, Any]:
-        own = {"segmenter": list(self.segmenter.identity), "lists": self.lists.to_message()}
-        return {**super().to_parts(), **own}
+        return {**super().to_parts(), "segmenter": list(jieba_version()), "lists": self.lists.to_message()}
 
     def from_parts(self, parts: dict[str, Any]) -> None:
-        (taught, theirs), (reads, ours) = parts.pop("segmenter"), self.segmenter.identity
+        (taught, theirs), (reads, ours) = parts.pop("segmenter"), jieba_version()
         lists = parts.pop("lists")
         super().from_parts(parts)
         self.lists.from_message(lists)
@@ -104,5 +90,5 @@ class SegmentVocabulary(Vocabulary):
 
 
 def _init(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None) -> None:
-    model.attrs["vocabulary"].segmenter.identity  # noqa: B018 - raises if a package is missing
+    jieba_version()  # raises if the package is missing
     init_tables(model)

