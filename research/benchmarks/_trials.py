@@ -12,7 +12,7 @@ from spacy.tokens import DocBin
 from spacy.training import Example
 
 from spacy_tener.models.tagger import crf
-from spacy_tener.pipeline.learning.soft_targets import EmissionTarget, SoftTarget
+from spacy_tener.pipeline.learning.teaching import SoftTarget
 from spacy_tener.pipeline.tener_ner import TenerNER
 from spacy_tener.pipeline.units import DocView
 
@@ -68,6 +68,6 @@ class Itself:
         layer = crf(self.pipe.model)
         return layer.resize(layer.layout.n_labels)
 
-    def soft_targets(self, views: Sequence[DocView], labels: Sequence[str]) -> list[SoftTarget]:
+    def soft_targets(self, views: Sequence[DocView]) -> list[SoftTarget]:
         scores, _ = self.pipe.model.begin_update([view.piece(0, len(view)) for view in views])
-        return [EmissionTarget(rows) for rows in scores]
+        return scores

@@ -263,9 +263,7 @@ class TenerNER(CRFPipe):
         require_torch()
         from .learning.learn import learn
 
-        losses[self.name] += learn(
-            self.model, targets, self.settings, name=self.name, labels=self.labels, teacher=self._teacher
-        )
+        losses[self.name] += learn(self.model, targets, self.settings, name=self.name, teacher=self._teacher)
         if sgd is not None:
             self.finish_update(sgd)
         return losses

@@ -24,9 +24,8 @@ from ..settings import NERSettings
 from ..tags import UNKNOWN, Mask, agreeing_tags, join_masks, possible_tags
 from ..units import DocView, Units
 from ..windows import DocReader, Piece, documents
-from .soft_targets import EmissionTarget, PathTarget, SoftTarget
 from .targets import IncorrectSpan, Target
-from .teaching import Teacher
+from .teaching import SoftTarget, Teacher
 
 
 def loss_of_scores(crf: CRF, scores: list[Floats2d], targets: Sequence[Target]) -> tuple[float, list[Floats2d]]:
@@ -109,41 +108,10 @@ def teaching_loss(
     teacher: Its labels are the student's first ones.
     *Shape* emissions: the student's, [N, n_tags], of the units of all texts joined; result: a scalar
     """
-    lengths = [len(each.space) for each in units]
-    masks = [possible_tags(each, student.layout) for each in units]
-    ends = np.cumsum(lengths)
-    total = torch.zeros(())
-    for kind in (EmissionTarget, PathTarget):
-        chosen = [i for i, soft in enumerate(soft_targets) if isinstance(soft, kind)]
-        if not chosen:
-            continue
-        rows = np.concatenate([np.arange(ends[i] - lengths[i], ends[i]) for i in chosen])
-        part = emissions[on_device(rows, emissions.device)]
-        sizes = [lengths[i] for i in chosen]
-        possible = tensor(join_masks([masks[i] for i in chosen], sizes, student.layout.n_tags))
-        if kind is EmissionTarget:
-            scores = [soft.scores for soft in soft_targets if isinstance(soft, EmissionTarget)]
-            loss = cross_entropy(teacher, torch.from_numpy(np.concatenate(scores)), student, part, sizes, possible)
-        else:
-            paths = [soft for soft in soft_targets if isinstance(soft, PathTarget)]
-            loss = _listed_loss(student, part, paths, sizes, possible)
-        total = total + loss
-    return total
-
-
-def _listed_loss(
-    student: CRF, emissions: Tensor, paths: Sequence[PathTarget], lengths: list[int], possible: Tensor | None
-) -> Tensor:
-    """Return the student's log Z minus the weighted mean of its scores of the teacher's best paths."""
-    ends = np.cumsum(lengths)
-    rows = np.concatenate(
-        [np.tile(np.arange(end - n, end), len(each.weights)) for each, n, end in zip(paths, lengths, ends, strict=True)]
-    )
-    sizes = [n for each, n in zip(paths, lengths, strict=True) for _ in each.weights]
-    tags = torch.from_numpy(np.concatenate([each.tags.ravel() for each in paths]))
-    weights = torch.from_numpy(np.concatenate([each.weights for each in paths]))
-    scores = student.path_score(emissions[on_device(rows, emissions.device)], sizes, tags)
-    return student.log_partition(emissions, lengths, possible).sum() - scores @ _like(scores, weights)
+    lengths, n_tags = [len(each.space) for each in units], student.layout.n_tags
+    possible = join_masks([possible_tags(each, student.layout) for each in units], lengths, n_tags)
+    scores = torch.from_numpy(np.concatenate(soft_targets))
+    return cross_entropy(teacher, scores, student, emissions, lengths, tensor(possible))
 
 
 PieceLoss = Callable[[Sequence[Piece], list[Doc], Tensor], Tensor]
@@ -156,13 +124,9 @@ def learn(
     settings: NERSettings,
     *,
     name: str,
-    labels: Sequence[str] = (),
     teacher: Teacher | None = None,
 ) -> float:
-    """Accumulate the gradients of the targets. Return the mean loss of pieces with annotation or a teacher.
-
-    labels: The component's labels, for a teacher.
-    """
+    """Accumulate the gradients of the targets. Return the mean loss of pieces with annotation or a teacher."""
     reader = DocReader.of(model, settings)
     learned = [target.has_loss or (teacher is not None and len(target.view) > 0) for target in targets]
     if not reader.listens:
@@ -173,13 +137,13 @@ def learn(
         _backprop_zeros(model, views)
         return 0.0
     layer = crf(model)
-    soft_targets = teacher.soft_targets(views, labels) if teacher else []
+    soft_targets = teacher.soft_targets(views) if teacher else []
 
     def loss_of(batch: Sequence[Piece], docs: list[Doc], emissions: Tensor) -> Tensor:
         parts = [targets[piece.index].within(piece.window) for piece in batch]
         if teacher is None:
             return batch_loss(layer, emissions, parts)
-        own = [soft_targets[piece.index].within(piece.window) for piece in batch]
+        own = [soft_targets[piece.index][piece.window.start : piece.window.end] for piece in batch]
         units = [part.units for part in parts]
         loss = teacher.share * teaching_loss(layer, teacher.crf, emissions, own, units)
         if teacher.share < 1.0 and any(part.has_loss for part in parts):
