@@ -12,7 +12,6 @@ from spacy.training import Example
 from spacy.util import logger, registry
 
 from ...errors import RemedyError
-from ...models.embed.gazetteer import gazetteers
 
 SUGGESTER = "spacy.ngram_range_suggester.v1"
 
@@ -42,11 +41,6 @@ def _set_lengths(
     if not isinstance(pipe, SpanCategorizer):
         remedy = f"Set `component` to one of: {', '.join(nlp.pipe_names)}."
         raise RemedyError(f"spacy_tener.SpanLengths.v1: '{component}' is no spancat of the pipeline", remedy)
-    if gazetteers(pipe.model):
-        remedy = "Leave the overlay `gazetteer` out."
-        raise RemedyError(
-            "spacy_tener.GazetteerEmbed.v1 counts the entities of a tener_ner, not those of a spancat", remedy
-        )
     examples = list(corpus(nlp))
     lacking = sum(pipe.key not in example.reference.spans for example in examples)
     # In tokens of the pipeline, which the component reads, and not in those of the corpus.
