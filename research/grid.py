@@ -28,7 +28,15 @@ from spacy_tener.workbench.composing.files import (
 )
 from spacy_tener.workbench.runs.engines import Engine, Task, run_tasks
 from spacy_tener.workbench.runs.processes import Processes
-from spacy_tener.workbench.runs.training import METRICS, MODEL, TrainingResult, TrainingRun, evaluate, train
+from spacy_tener.workbench.runs.training import (
+    METRICS,
+    MODEL,
+    OUTPUT,
+    TrainingResult,
+    TrainingRun,
+    exit_reason,
+    train,
+)
 
 from .systems import find_system
 
@@ -58,6 +66,19 @@ class Grid:
     code: Path | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class GridRun(TrainingRun):
+    """A training whose pipeline is scored by `spacy tener evaluate`. Its manifest then has METRICS, with a digest of
+    the test data.
+
+    test: A file of annotation that the pipeline is scored on.
+    gold_preproc: Whether it is scored on the file's own tokens.
+    """
+
+    test: Path
+    gold_preproc: bool = False
+
+
 @dataclass(frozen=True)
 class Todo:
     """The action that a run needs.
@@ -65,14 +86,14 @@ class Todo:
     changes: The differences from a finished run in its directory, a line for each.
     """
 
-    run: TrainingRun
+    run: GridRun
     action: Literal["train", "evaluate", "nothing"]
     changes: tuple[str, ...] = ()
 
 
-def plan(grid: Grid) -> list[TrainingRun]:
+def plan(grid: Grid) -> list[GridRun]:
     """Return all runs, by corpus, system and seed. Raises one error that lists everything wrong or missing."""
-    runs: list[TrainingRun] = []
+    runs: list[GridRun] = []
     problems: list[str] = []
     for corpus, part in product(grid.corpora, PARTS):
         path = grid.data / corpus / f"{part}.spacy"
@@ -93,9 +114,8 @@ def plan(grid: Grid) -> list[TrainingRun]:
     return runs
 
 
-def todo(run: TrainingRun) -> Todo:
+def todo(run: GridRun) -> Todo:
     """Return the action that a run needs. A finished run needs none, even if its pipeline was deleted."""
-    assert run.test is not None
     now, before = run.manifest(), Manifest.read(run.folder)
     scored, trained = (run.folder / METRICS).is_file(), (run.folder / MODEL).is_dir()
     if before is None or MODEL not in before.parts:
@@ -154,6 +174,18 @@ def run_grid(
     return failures
 
 
+def evaluate(run: GridRun, processes: Processes) -> str:
+    """Score a trained pipeline on the test data. Returns why that failed, or an empty string."""
+    folder, data = run.folder, digest(run.test)
+    command = ["tener", "evaluate", str(folder / MODEL), str(run.test), "--output", str(folder / METRICS)]
+    options = ["--gold-preproc"] * run.gold_preproc
+    if status := processes.run([*command, *run.options, *options], folder / OUTPUT):
+        return f"evaluation {exit_reason(status, folder)}"
+    manifest = Manifest.read(folder) or run.manifest()
+    manifest.finish(METRICS, data)
+    return ""
+
+
 def _train(each: Todo, processes: Processes) -> TrainingResult:
     return train(each.run, processes) if each.action == "train" else TrainingResult(None)
 
@@ -178,7 +210,7 @@ def _config(grid: Grid, corpus: str, system: str) -> Config:
     return config
 
 
-def _run(grid: Grid, corpus: str, system: str, seed: int, composed: Config) -> TrainingRun:
+def _run(grid: Grid, corpus: str, system: str, seed: int, composed: Config) -> GridRun:
     config = composed.copy()
     config["system"]["seed"] = seed
     reader = corpus_reader(config, "train_corpus")
@@ -186,7 +218,7 @@ def _run(grid: Grid, corpus: str, system: str, seed: int, composed: Config) -> T
         raise ConfigError(f"{corpus}, {system}: the seed is fixed", "Set seed = ${system.seed} in [training].")
     if reader.get("path") != config["paths"]["train"]:
         raise ConfigError(f"{corpus}, {system}: the data is fixed", "Set path = ${paths.train} in [corpora.train].")
-    return TrainingRun(
+    return GridRun(
         name=f"{corpus}/{system}/{seed}",
         folder=grid.output / corpus / system / str(seed),
         config=config,

@@ -14,13 +14,13 @@ from spacy.util import load_config
 from thinc.api import Config
 
 from research import grid as module
-from research.grid import Grid, Todo, check_unchanged, plan, run_grid, todo
+from research.grid import Grid, GridRun, Todo, check_unchanged, plan, run_grid, todo
 from spacy_tener.files import digest
 from spacy_tener.manifest import Manifest
 from spacy_tener.workbench.composing.compose import compose
 from spacy_tener.workbench.composing.files import ConfigError
 from spacy_tener.workbench.runs.engines import on_this_machine
-from spacy_tener.workbench.runs.training import TrainingResult, TrainingRun
+from spacy_tener.workbench.runs.training import TrainingResult
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 WINDOW = "[components.tener_ner]\nwindow = 150\n"
@@ -53,7 +53,7 @@ def grid(here: Path, **wanted: Any) -> Grid:
     return Grid(output=here / "out", data=here / "data", configs=here / "configs", **{**defaults, **wanted})
 
 
-def config_of(run: TrainingRun) -> Config:
+def config_of(run: GridRun) -> Config:
     return run.config.interpolate()
 
 
@@ -162,7 +162,7 @@ def test_silver_annotation_beside_the_gold_is_read_by_the_package_s_own_overlay(
 # What is left to do
 
 
-def made(here: Path, *, scored: bool = True) -> TrainingRun:
+def made(here: Path, *, scored: bool = True) -> GridRun:
     """A run that was trained."""
     (run,) = plan(grid(here))
     (run.folder / "model-best").mkdir(parents=True)
@@ -174,7 +174,7 @@ def made(here: Path, *, scored: bool = True) -> TrainingRun:
     return run
 
 
-def left(run: TrainingRun) -> str:
+def left(run: GridRun) -> str:
     found = todo(run)
     assert not found.changes
     return found.action
@@ -262,7 +262,7 @@ def test_what_is_finished_is_scored_without_a_training_and_what_fails_is_not_sco
 ) -> None:
     trained, scored, ended = [], [], {}
 
-    def train(run: TrainingRun, _: object) -> TrainingResult:
+    def train(run: GridRun, _: object) -> TrainingResult:
         trained.append(run.name[-1])
         return TrainingResult(None, "out of luck" if run.name.endswith("3") else "")
 

@@ -196,7 +196,8 @@ def test_nothing_else_is_trained_or_scored_while_a_speed_is_measured(
     for folder in ("red", "blue"):  # What is read when a process fails.
         for seed in "12":
             (here / "out" / folder / "tener" / seed).mkdir(parents=True)
-    monkeypatch.setattr("spacy_tener.workbench.runs.training._exit", lambda status, folder: str(status))
+    monkeypatch.setattr("spacy_tener.workbench.runs.training.exit_reason", lambda status, folder: str(status))
+    monkeypatch.setattr("research.grid.exit_reason", lambda status, folder: str(status))
     grid(*wanted("red,blue", seeds="1,2"), "--jobs", str(jobs))
     assert others == [set()] * 2  # Blue failed, so it has no scores.
     assert most == {"train": jobs, "tener": 1}

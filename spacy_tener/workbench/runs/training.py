@@ -1,4 +1,4 @@
-"""One run: trained by `spacy train` and scored by `spacy tener evaluate`, in a directory."""
+"""One run: trained by `spacy train`, in a directory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spacy.training.loop import DIR_MODEL_LAST
 from thinc.api import Config
 
 from ...errors import RemedyError
-from ...files import digest, write_text
+from ...files import write_text
 from ...manifest import NAME, Manifest, file_input
 from ..composing.compose import CONFIG
 from ..composing.files import entries
@@ -41,8 +41,6 @@ class TrainingRun:
     """A training in a directory.
 
     config: Complete.
-    test: A file of annotation that the trained pipeline is scored on.
-    gold_preproc: Whether it is scored on the file's own tokens.
     gpu_id: -1 for the CPU.
     code: A Python file with what the config needs.
     """
@@ -50,8 +48,6 @@ class TrainingRun:
     name: str
     folder: Path
     config: Config
-    test: Path | None = None
-    gold_preproc: bool = False
     gpu_id: int = -1
     code: Path | None = None
 
@@ -62,8 +58,7 @@ class TrainingRun:
 
     def manifest(self) -> Manifest:
         """Return the manifest of this run, with its files as they are now: the values of the interpolated config by
-        their dotted names. MODEL is a part of it when it is trained, and METRICS, with a digest of the test data, when
-        it is scored."""
+        their dotted names. MODEL is a part of it when it is trained."""
         made_of = {
             name: _as_input(name, value)
             for name, value in entries(self.config.interpolate())
@@ -110,7 +105,7 @@ def train(run: TrainingRun, processes: Processes, watch: Watch | None = None) ->
     status = processes.run(command, folder / OUTPUT, poll=poll)
     shutil.rmtree(folder / DIR_MODEL_LAST, ignore_errors=True)
     if status:
-        return TrainingResult(None, f"training {_exit(status, folder)}")
+        return TrainingResult(None, f"training {exit_reason(status, folder)}")
     _, score = max(rows, key=lambda row: row[0], default=(0.0, None))
     if score is None:
         return TrainingResult(None, f"no {SCORE} in the scores on dev")
@@ -119,19 +114,6 @@ def train(run: TrainingRun, processes: Processes, watch: Watch | None = None) ->
         write_text(folder / METRICS_DEV, json.dumps(meta["performance"], indent=1) + "\n")
         manifest.finish(MODEL)
     return TrainingResult(score, stopped=status is None)
-
-
-def evaluate(run: TrainingRun, processes: Processes) -> str:
-    """Score a trained pipeline on the test data. Returns why that failed, or an empty string."""
-    assert run.test is not None
-    folder, data = run.folder, digest(run.test)
-    command = ["tener", "evaluate", str(folder / MODEL), str(run.test), "--output", str(folder / METRICS)]
-    options = ["--gold-preproc"] * run.gold_preproc
-    if status := processes.run([*command, *run.options, *options], folder / OUTPUT):
-        return f"evaluation {_exit(status, folder)}"
-    manifest = Manifest.read(folder) or run.manifest()
-    manifest.finish(METRICS, data)
-    return ""
 
 
 def is_trained(run: TrainingRun, *, remedy: str) -> bool:
@@ -160,7 +142,7 @@ def _as_input(name: str, value: Any) -> Any:
     return file_input(path) if is_input else str(value)
 
 
-def _exit(status: int, folder: Path) -> str:
+def exit_reason(status: int, folder: Path) -> str:
     """Describe how a process ended, with its last line."""
     if status < 0:
         return f"was killed by signal {-status}"

@@ -79,6 +79,6 @@ def test_an_exception_ends_what_runs_and_nothing_else_begins(tmp_path: Path) -> 
 
 
 def test_tasks_can_be_sent_to_other_machines(tmp_path: Path) -> None:
-    run = TrainingRun("1", tmp_path, make_config(tmp_path, tener()), test=tmp_path / "test.spacy")
+    run = TrainingRun("1", tmp_path, make_config(tmp_path, tener()))
     sent = pickle.loads(pickle.dumps(partial(train, run)))
     assert sent.args == (run,)

@@ -15,7 +15,7 @@ from thinc.api import Config
 from spacy_tener.errors import RemedyError
 from spacy_tener.workbench.runs import processes
 from spacy_tener.workbench.runs.processes import Echo, Processes
-from spacy_tener.workbench.runs.training import TrainingResult, TrainingRun, evaluate, is_trained, train
+from spacy_tener.workbench.runs.training import TrainingResult, TrainingRun, is_trained, train
 
 ROWS = """
 import json, pathlib, sys, time
@@ -108,14 +108,12 @@ def test_a_watcher_may_stop_a_training_which_keeps_its_score(trained: Train) -> 
     assert time.monotonic() - begin < 4
 
 
-def test_what_a_process_prints_is_passed_on(trained: Train, config: Config, tmp_path: Path) -> None:
+def test_what_a_process_prints_is_passed_on(trained: Train, tmp_path: Path) -> None:
     lines: list[str] = []
     trained("print('好\\nb')", echo=lines.append)
     assert lines[1:] == ["好\n", "b\n"]
     lines.clear()
-    (tmp_path / "test.spacy").touch()
-    run = TrainingRun("run", tmp_path / "run", config, test=tmp_path / "test.spacy")
-    evaluate(run, Processes(echo=lines.append))
+    Processes(echo=lines.append).run(["again"], tmp_path / "run" / "output.log")
     assert [line[:2] for line in lines] == ["$ ", "好\n", "b\n"]
 
 
