@@ -77,7 +77,8 @@ def export_transformer(args: argparse.Namespace) -> Path:
     """The same in ONNX, in int8."""
     exported: Path = args.work / "wnut17-int8"
     if not exported.exists():
-        _tener("trim", train_transformer(args), "--onnx", "int8", "--output", exported)
+        texts = args.data / "wnut17" / "dev.spacy"
+        _tener("trim", train_transformer(args), texts, "--onnx", "int8", "--output", exported)
     return exported
 
 
