@@ -1,0 +1,78 @@
+"""Baidu's LAC as it is, with nothing trained, beside trained pipelines, on names of persons, places and organisations.
+
+    python research/benchmarks/lac_alone.py "Weibo: TENER=RUNS/weibo/tener/1/model-best" --data corpus
+
+The corpora have finer labels: each is read as one of LAC's, and entities of other labels do not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from pathlib import Path
+
+import _report
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin
+
+CORPORA = ("weibo", "resume")
+LABELS = {
+    "PER": ("PER", "PER.NAM", "NAME"),
+    "LOC": ("LOC", "LOC.NAM", "GPE.NAM"),
+    "ORG": ("ORG", "ORG.NAM"),
+}
+MERGED = {label: merged for merged, labels in LABELS.items() for label in labels}
+NOTE = (
+    "On the test parts; precision, recall and F1 over spans and labels. LAC: the component `lac` alone, as Baidu "
+    "trained it, on texts that are not public: nobody can say whether it has seen these. Its TIME is left out. "
+    "Weibo: names (.NAM) of persons, of places and political entities as LOC, and of organisations. Resume: NAME, "
+    "LOC and ORG. Trained pipelines: one seed each, read by the same labels."
+)
+Entity = tuple[int, int, int, str]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("pipelines", nargs="*", metavar="CORPUS:NAME=PATH", help="trained pipelines to set beside it")
+    parser.add_argument("--data", type=Path, required=True, help="holds CORPUS/test.spacy")
+    args = parser.parse_args()
+    trained = _report.named_paths(args.pipelines)
+    rows = []
+    for corpus in CORPORA:
+        own = {name.partition(":")[2]: spacy.load(path) for name, path in trained.items() if name.startswith(corpus)}
+        alone = spacy.blank("zh")
+        alone.add_pipe("lac")
+        for name, nlp in {"LAC": alone, **own}.items():
+            gold, found = read(nlp, args.data / corpus / "test.spacy")
+            rows += [[corpus, name, label, *scores(gold, found, label)] for label in (*LABELS, "")]
+    lines = [("corpus", "pipeline", "label", "P", "R", "F1"), ("---",) * 6, *rows]
+    table = "\n".join(f"| {' | '.join(str(cell) or 'all' for cell in line)} |" for line in lines)
+    _report.write(_report.RESULTS / "lac-alone.md", "LAC alone", NOTE, table)
+
+
+def read(nlp: Language, path: Path) -> tuple[set[Entity], set[Entity]]:
+    """The entities of gold Docs, and those that a pipeline finds in their texts."""
+    docs = list(DocBin().from_disk(path).get_docs(nlp.vocab))
+    return entities(docs), entities(nlp.pipe(doc.text for doc in docs))
+
+
+def entities(docs: Iterable[Doc]) -> set[Entity]:
+    return {
+        (i, ent.start_char, ent.end_char, MERGED[ent.label_])
+        for i, doc in enumerate(docs)
+        for ent in doc.ents
+        if ent.label_ in MERGED
+    }
+
+
+def scores(gold: set[Entity], found: set[Entity], label: str) -> list[str]:
+    """Precision, recall and F1 of a label, or of all, in percent."""
+    wanted, given = ({each for each in some if label in ("", each[-1])} for some in (gold, found))
+    right = len(wanted & given)
+    p, r = right / max(len(given), 1), right / max(len(wanted), 1)
+    return [f"{100 * value:.1f}" for value in (p, r, 2 * p * r / max(p + r, 1e-9))]
+
+
+if __name__ == "__main__":
+    main()
