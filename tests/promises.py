@@ -47,7 +47,7 @@ METHODS: dict[type, tuple[str, ...]] = {
         "labels",
         "lexicon",
     ),
-    PipelineWords: ("add", "clear", "limits", "names", "read", "remove", "words"),
+    PipelineWords: ("add", "clear", "names", "read", "remove", "words"),
     Annotator: ("__init__", "__call__", "answers", "nlp", "use"),
 }
 """The methods and properties that are promised, beside those of spaCy's TrainablePipe."""

@@ -31,27 +31,11 @@ class ListedWord(NamedTuple):
     """An entry of a list of words.
 
     tag: a tag that the pipeline was trained with; the empty string if unknown.
-    like: words of the pipeline's lexicon that are used alike.
     hidden: True for a word of the pipeline's lexicon that is no longer found.
     """
 
     tag: str = ""
-    like: tuple[str, ...] = ()
     hidden: bool = False
-
-
-@dataclass(frozen=True)
-class ListLimits:
-    """Limits of lists of words. A change beyond them is refused as a whole.
-
-    words: maximum number of words of a list.
-    length: maximum number of characters of a word; longer ones are left out.
-    lists: maximum number of named lists.
-    """
-
-    words: int = 100_000
-    length: int = 40
-    lists: int = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +72,6 @@ class WordLists:
 
     def __init__(self) -> None:
         _register()
-        self.limits = ListLimits()
         # Replaced as a whole, so that no thread sees half of a change.
         self.lists: dict[str, WordList] = {}
 
@@ -135,7 +118,7 @@ class WordLists:
     def from_message(self, message: Mapping[str, Any]) -> None:
         """Load saved lists, in place of all lists that would be saved."""
         read = {
-            name: WordList({word: ListedWord(tag, tuple(like), hidden) for word, tag, like, hidden in rows})
+            name: WordList({word: ListedWord(tag, hidden) for word, tag, hidden in rows})
             for name, rows in message.items()
         }
         with LOCK:

@@ -8,16 +8,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-import numpy as np
-
 from ..errors import InputError, RemedyError, check_choice
 from ..features.lexicon import is_fit
 from ..features.lexicon_sources import read_list
-from ..features.vectors import read_vectors
-from ..features.word_lists import LOCK, ListedWord, ListLimits, WordList, WordLists
+from ..features.word_lists import LOCK, ListedWord, WordList, WordLists
 from ..models.embed.lexicon import LexiconVocabulary
 
-_NEIGHBOURS = 8
+MOST_WORDS, MOST_LISTS, LONGEST = 1_000_000, 10_000, 40
+"""Words of a list, named lists, and characters of a word. A change beyond is refused; longer words are left out."""
 _Item = TypeVar("_Item")
 
 
@@ -55,16 +53,6 @@ class PipelineWords:
         """The names of the lists."""
         return [name for name in self._vocabularies[0].lists.lists if name]
 
-    @property
-    def limits(self) -> ListLimits:
-        """The limits of lists."""
-        return self._vocabularies[0].lists.limits
-
-    @limits.setter
-    def limits(self, limits: ListLimits) -> None:
-        for vocabulary in self._vocabularies:
-            vocabulary.lists.limits = limits
-
     def words(self, name: str = "") -> dict[str, str]:
         """Return the words of a list with their tags.
 
@@ -79,8 +67,6 @@ class PipelineWords:
         tag: str = "",
         *,
         name: str = "",
-        like: Iterable[str] = (),
-        vectors: str | Path | None = None,
         saved: bool | None = None,
     ) -> None:
         """Add words to a list. They are found from the next text on.
@@ -89,9 +75,6 @@ class PipelineWords:
         tag (str): What the words are, by a tag that the model was trained with: by jieba's, `nr` is a person, `ns` a
             place, `nt` an organisation.
         name (str): The list; the one that counts for every Doc without a name.
-        like (Iterable[str]): Words of the lexicon that these are used like. Otherwise a word is taken to be used like
-            those of its tag that begin or end with the same character.
-        vectors (Optional[Union[str, Path]]): A file of vectors, which tells for each word what it is used like.
         saved (Optional[bool]): Whether the list is saved with the pipeline; as it was, or true for a new list, if None.
         """
         _check_name(name)
@@ -99,10 +82,7 @@ class PipelineWords:
         rows = [(_stripped(word, own), own) for word, own in self._bounded(tags, name)]
         for own in sorted({own for _, own in rows}):
             self._check_tag(own)
-        if like or vectors is not None:
-            like = self._likes(like)
-        nearest = {} if vectors is None else self._nearest([word for word, _ in rows], vectors)
-        self._change(name, {word: ListedWord(own, nearest.get(word, tuple(like))) for word, own in rows}, saved=saved)
+        self._change(name, {word: ListedWord(own) for word, own in rows}, saved=saved)
 
     def remove(self, words: Iterable[str], *, name: str = "") -> None:
         """Remove words from a list, and hide those that are in the model's lexicon.
@@ -153,11 +133,11 @@ class PipelineWords:
 
     def _bounded(self, items: Iterable[_Item], name: str) -> list[_Item]:
         """Return the items as a list; raise if there are too many, without reading the rest."""
-        bounded = list(islice(items, self.limits.words + 1))
-        if len(bounded) > self.limits.words:
+        bounded = list(islice(items, MOST_WORDS + 1))
+        if len(bounded) > MOST_WORDS:
             raise RemedyError(
-                f"The list of words {name!r} would have more than {self.limits.words:,}",
-                "Nothing was changed. Give fewer words, those that your texts are about, or raise the limits.",
+                f"The list of words {name!r} would have more than {MOST_WORDS:,}",
+                "Nothing was changed. Give fewer words, those that your texts are about.",
             )
         return bounded
 
@@ -174,19 +154,16 @@ class PipelineWords:
 
         gone: words to be taken out, or hidden. replace: whether the words that the list had go.
         """
-        limits = self.limits
-        fit = {word: entry for word, entry in words.items() if is_fit(word) and len(word) <= limits.length}
-        if unfit := [word[: limits.length] for word in words if word not in fit]:
+        fit = {word: entry for word, entry in words.items() if is_fit(word) and len(word) <= LONGEST}
+        if unfit := [word[:LONGEST] for word in words if word not in fit]:
             warnings.warn(
                 f"{len(unfit)} of the words for the list {name!r} were left out, such as {unfit[:3]}: words have "
-                f"2 to {limits.length} characters, not only white space, and no NUL.",
+                f"2 to {LONGEST} characters, not only white space, and no NUL.",
                 stacklevel=3,
             )
         with LOCK:
-            if name and name not in self.names and len(self.names) >= limits.lists:
-                raise RemedyError(
-                    f"There are {len(self.names):,} lists of words already", "Remove some, or raise the limits."
-                )
+            if name and name not in self.names and len(self.names) >= MOST_LISTS:
+                raise RemedyError(f"There are {len(self.names):,} lists of words already", "Remove some.")
             changed = []
             for vocabulary in self._vocabularies:
                 old = vocabulary.lists.lists.get(name, WordList())
@@ -213,43 +190,6 @@ class PipelineWords:
             reason = f"Unknown tag of words {tag[:60]!r}"
             remedy = f"Use one that the model was trained with: {', '.join(known)}." if known else "Give none."
             raise InputError(str(path), reason, remedy, line=line) if path else RemedyError(reason, remedy)
-
-    def _likes(self, like: Iterable[str]) -> tuple[str, ...]:
-        if isinstance(like, str):
-            raise ValueError(f"`like` must be a list of words, not the string {like!r}: [{like!r}].")
-        if not any(isinstance(vocabulary, LexiconVocabulary) for vocabulary in self._vocabularies):
-            raise RemedyError(
-                "The model has no lexicon, which `like` and `vectors` need", "Give the words' tags instead."
-            )
-        like = tuple(like)
-        if unknown := sorted(set(like) - self._known()):
-            warnings.warn(
-                f"{len(unknown)} of the words in `like` are ignored, since they were not in training: {unknown[:3]}.",
-                stacklevel=3,
-            )
-        return like
-
-    def _known(self) -> set[str]:
-        """Return the words of lexicons with a row."""
-        return {word for each in self._vocabularies if isinstance(each, LexiconVocabulary) for word in each.known}
-
-    def _nearest(self, words: list[str], path: str | Path) -> dict[str, tuple[str, ...]]:
-        """Return, for each word, the words with a row that have the most similar vectors."""
-        known = self._known()
-        wanted = known | set(words)
-        vectors = read_vectors(path, keep=wanted.__contains__, strings=sorted(wanted))
-        table = vectors.table / np.maximum(np.linalg.norm(vectors.table, axis=1, keepdims=True), 1e-8)
-        places = {word: place for place, word in enumerate(vectors.strings)}
-        others = [word for word in vectors.strings if word in known]
-        rows = table[[places[word] for word in others]]
-        nearest = {}
-        for word in words if others else ():
-            if word in places:
-                order = np.argsort(-(rows @ table[places[word]]), kind="stable")[: _NEIGHBOURS + 1]
-                nearest[word] = tuple(others[index] for index in order if others[index] != word)[:_NEIGHBOURS]
-        if words and not nearest:
-            warnings.warn(f"{path} has no vector for any of the words, or none for words of training.", stacklevel=3)
-        return nearest
 
 
 def _check_name(name: object) -> None:

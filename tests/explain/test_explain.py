@@ -105,7 +105,7 @@ def test_words_of_lists_are_shown_as_the_encoder_reads_them(learned):
     nlp = learned("MECT")
     words = nlp.get_pipe("tener_ner").lexicon
     words.remove(["重阳"])
-    words.add(["上海银行"], like=["上海"])
+    words.add(["上海银行"])
     try:
         (text,) = explain(nlp, "吴重阳去上海银行").texts
         (passage,) = text.passages

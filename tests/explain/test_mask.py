@@ -100,7 +100,7 @@ def test_masked_texts_read_the_words_of_the_lists_that_their_doc_asks_for(learne
     nlp = learned("MECT")
     words, drops = nlp.get_pipe("tener_ner").lexicon, []
     for name in ("", "named"):
-        words.add(["小明", "明去"], like=["上海"], name=name)
+        words.add(["小明", "明去"], name=name)
         doc = nlp.make_doc(TEXT)
         if name:
             doc._.tener_words = name

@@ -124,7 +124,7 @@ def test_a_wish_for_lists_that_are_no_names_is_refused(asked: object) -> None:
 def test_lists_are_saved_but_those_that_are_not_to_be() -> None:
     lists = WordLists()
     lists.put("", WordList())
-    lists.put("kept", WordList({"甲乙": ListedWord("ns", ("丙丁",)), "乙丙": ListedWord(hidden=True)}))
+    lists.put("kept", WordList({"甲乙": ListedWord("ns"), "乙丙": ListedWord(hidden=True)}))
     lists.put("bare", WordList())
     lists.put("left", WordList({"甲乙": ListedWord()}, saved=False))
     message = lists.to_message()

@@ -11,8 +11,8 @@ import spacy
 from spacy.tokens import Doc
 from spacy.training import Example
 
-from spacy_tener.features.word_lists import ListLimits
 from spacy_tener.models.parts import run
+from spacy_tener.pipeline import words as module
 
 PLACES = ["北京", "上海", "天津", "广州", "南京", "武汉"]
 THINGS = ["苹果", "天气", "电影", "手机", "汽车", "音乐"]
@@ -189,20 +189,6 @@ def test_a_word_of_the_models_own_lexicon_can_be_hidden(nlp):
     assert "北京" in vocabulary.lexicon
 
 
-@pytest.mark.parametrize("kind", ["words", "tags"], indirect=True)
-def test_a_word_is_like_those_it_is_told_to_be_like_or_whose_vectors_are_near(nlp, tmp_path):
-    words_of(nlp).add([NEW], like=PLACES)
-    assert found(nlp, TEXT) == [NEW]
-    words_of(nlp).clear()
-    vectors = {**dict.fromkeys(PLACES, "1 0 0.1"), **dict.fromkeys(THINGS, "0 1 0.1"), NEW: "1 0.2 0"}
-    path = tmp_path / "words.vec"
-    path.write_text("\n".join(f"{word} {row}" for word, row in vectors.items()), encoding="utf8")
-    words_of(nlp).add([NEW], vectors=path)
-    (entry,) = words_of(nlp)._list("").entries.values()
-    assert set(PLACES) <= set(entry.like[:6])
-    assert found(nlp, "我看花园了") == [NEW]
-
-
 def test_a_list_is_what_is_in_a_file_and_reading_it_again_is_one_call(nlp, place, tmp_path):
     words, path = words_of(nlp), tmp_path / "names.txt"
     words.add(["旧词"], place, name="people")
@@ -239,9 +225,9 @@ def test_words_of_a_file_are_saved_as_others_are(nlp, place, tmp_path):
     ],
 )
 @pytest.mark.parametrize("kind", ["words", "segmenter"], indirect=True)
-def test_a_file_that_is_wrong_is_named_and_leaves_its_list(nlp, place, tmp_path, content, reason):
+def test_a_file_that_is_wrong_is_named_and_leaves_its_list(nlp, place, tmp_path, content, reason, monkeypatch):
     words, path = words_of(nlp), tmp_path / "names.txt"
-    words.limits = ListLimits(words=9)
+    monkeypatch.setattr(module, "MOST_WORDS", 9)
     words.add([NEW], place, name="people")
     if content is not None:
         path.write_bytes(content)
@@ -278,16 +264,12 @@ def test_docs_may_ask_for_saved_lists_where_nobody_added_any(nlp, place):
 
 
 @pytest.mark.parametrize("kind", ["words"], indirect=True)
-def test_wrong_arguments_are_told(nlp, saved):
+def test_wrong_arguments_are_told(nlp):
     words = words_of(nlp)
-    with pytest.raises(ValueError, match=r"`like` must be a list .* '北京': \['北京'\]"):
-        words.add([NEW], like="北京")
     with pytest.raises(ValueError, match="must be strings, but got 1 with"):
         words.add([1])
     with pytest.raises(ValueError, match=f"must be strings, but got '{NEW}' with the tag None"):
         words.add({NEW: None})
-    with pytest.raises(ValueError, match=r"no lexicon, which `like` and `vectors` need\. Give the words' tags"):
-        words_of(saved["segmenter"]).add([NEW], like=["北京"])
     with pytest.raises(ValueError, match=r"not the string '和田': \['和田'\]"):
         words.remove("和田")
     for name in (17, None, ("a", "b"), "\ud800"):
@@ -296,17 +278,6 @@ def test_wrong_arguments_are_told(nlp, saved):
                 change([NEW], name=name)
     assert words.words() == {}
     assert words.names == []
-    with pytest.warns(UserWarning, match=r"1 of the words in `like` are ignored.*\['从未'\]"):
-        words.add([NEW, "和田"], like=(word for word in ["从未", "北京"]))
-    assert {entry.like for entry in words._list("").entries.values()} == {("从未", "北京")}
-
-
-@pytest.mark.parametrize("kind", ["words"], indirect=True)
-def test_vectors_of_other_words_are_told(nlp, tmp_path):
-    path = tmp_path / "words.vec"
-    path.write_text("巴黎 1 0\n伦敦 0 1\n", encoding="utf8")
-    with pytest.warns(UserWarning, match=r"words.vec has no vector for any of the words"):
-        words_of(nlp).add([NEW], vectors=path)
 
 
 def test_lines_of_a_file_are_words(nlp, place):
@@ -317,9 +288,10 @@ def test_lines_of_a_file_are_words(nlp, place):
 
 
 @pytest.mark.parametrize("kind", ["words"], indirect=True)
-def test_hostile_lists_are_refused_or_bounded_with_a_message(nlp, place):
+def test_hostile_lists_are_refused_or_bounded_with_a_message(nlp, place, monkeypatch):
     words = words_of(nlp)
-    words.limits = ListLimits(words=100, length=10, lists=2)
+    for name, limit in (("MOST_WORDS", 100), ("LONGEST", 10), ("MOST_LISTS", 2)):
+        monkeypatch.setattr(module, name, limit)
 
     def endless():
         while True:
@@ -439,14 +411,14 @@ def test_a_tag_that_training_has_not_shown_at_such_a_place_says_nothing(nlp):
     assert (vocabulary.read(docs).keys["segment"] != before).tolist() == [False, False, True, True, False, False]
 
 
-def test_a_change_that_one_of_several_embedders_refuses_is_made_in_none(word_lists):
+def test_a_change_that_one_of_several_embedders_refuses_is_made_in_none(word_lists, monkeypatch):
     tok2vec = flat(word_lists, 0)
     tok2vec["embed"] = {"@architectures": "spacy_tener.JoinEmbed.v1", "first": EMBED, "second": SEGMENT}
     nlp = trained(tok2vec)
     words = words_of(nlp)
     words.add([NEW, "和田"], "place")
     words.remove(["北京"])
-    words.limits = ListLimits(words=3)
+    monkeypatch.setattr(module, "MOST_WORDS", 3)
     with pytest.raises(ValueError, match=r"more than 3\. Nothing was changed"):
         words.remove([NEW, "上海", "天津"])
     for vocabulary in words._vocabularies:

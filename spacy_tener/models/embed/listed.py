@@ -61,15 +61,11 @@ class KnownWords:
     def rows(self, word: str, entry: ListedWord) -> IntArray:
         """Return the rows of words similar to a listed one.
 
-        These are the words in `like`; otherwise the word itself, if it has a row and its tag in the lexicon is the
-        same; otherwise words of its tag with the same first or last character, or all of its tag if these are few;
-        otherwise row 0, the unknown word's.
+        That is the word itself, if it has a row and its tag in the lexicon is the same; otherwise words of its tag with
+        the same first or last character, or all of its tag if these are few; otherwise row 0, the unknown word's.
         """
-        named = [self._rows[like] for like in entry.like if like in self._rows]
-        if not named and self.tag(word, ListedWord()) == self.tag(word, entry) and word in self._rows:
-            named = [self._rows[word]]
-        if named:
-            return np.array(named)
+        if word in self._rows and self.tag(word, ListedWord()) == self.tag(word, entry):
+            return np.array([self._rows[word]])
         alike = np.array(self._by_edge.get((word[0], True), []) + self._by_edge.get((word[-1], False), []), dtype=int)
         alike = np.unique(alike)
         if entry.tag in self._tag_index:
