@@ -24,7 +24,6 @@ _BOM = b"\xef\xbb\xbf"
 _CHUNK = 1 << 22
 _BIG_FILE = 1 << 25
 _HEADER = re.compile(rb"([0-9]{1,18}) ([0-9]{1,18})")
-_FLORET_HEADER = re.compile(rb"([0-9]+ ){6}\S+ \S+")
 _NUMBER = re.compile(rb"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?(nan|inf|infinity)", re.IGNORECASE)
 _DECIMAL = re.compile(rb"[-+]?[0-9]*\.[0-9]+([eE][-+]?[0-9]+)?")
 
@@ -122,31 +121,25 @@ def read_text_vectors(names: RowFilter) -> FloatArray:
 
 def _chunks(path: Path) -> Iterator[list[bytes]]:
     """Yield the lines of a file, some megabytes at a time. Only a line feed ends them, never a Unicode line end."""
-    size = path.stat().st_size
-    # tqdm: None shows the bar on a terminal only.
-    hidden = None if size > _BIG_FILE else True
-    with (
-        open_file(path) as (stream, packed),
-        tqdm(total=size, desc=f"Reading {path.name}", unit="B", unit_scale=True, leave=False, disable=hidden) as bar,
-    ):
-        while lines := stream.readlines(_CHUNK):
-            yield lines
-            bar.update(packed.tell() - bar.n)
+    with open_file(path) as (stream, packed):
+        size = path.stat().st_size
+        # tqdm: None shows the bar on a terminal only.
+        hidden = None if size > _BIG_FILE else True
+        with tqdm(
+            total=size, desc=f"Reading {path.name}", unit="B", unit_scale=True, leave=False, disable=hidden
+        ) as bar:
+            while lines := stream.readlines(_CHUNK):
+                yield lines
+                bar.update(packed.tell() - bar.n)
 
 
 def _refuse_other_formats(path: Path, lines: list[bytes]) -> None:
     if any(b"\0" in line for line in lines):
         remedy = (
-            "Save word2vec's binary format as text with gensim: "
+            "Use the .vec file beside a fastText model. Save word2vec's binary format as text with gensim: "
             "`KeyedVectors.load_word2vec_format(path, binary=True).save_word2vec_format(new_path)`."
         )
         raise InputError(str(path), "a binary file, or text that is not UTF-8", remedy)
-    if _FLORET_HEADER.fullmatch(lines[0].strip()):
-        remedy = (
-            f"Make a directory of it with `python -m spacy init vectors LANG {path.name} DIRECTORY --mode floret`, and "
-            "give that."
-        )
-        raise InputError(str(path), "a table of floret, which has no strings", remedy)
 
 
 def _infer_width(path: Path, line: bytes) -> int:

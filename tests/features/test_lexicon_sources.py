@@ -160,7 +160,7 @@ def test_strings_of_spacy_vectors_are_words(tmp_path: Path) -> None:
 
 
 def test_missing_vectors_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"nowhere: there are no vectors: No such file"):
+    with pytest.raises(ValueError, match=r"nowhere: cannot be read: No such file"):
         vectors_lexicon(tmp_path / "nowhere")()
 
 

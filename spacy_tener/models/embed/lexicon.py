@@ -194,7 +194,6 @@ def _init(
         whiten=whiten,
         unit_length=unit_length,
         keep=lexicon.__contains__,
-        strings=lexicon.words,
     )
     if vectors is not None:
         covered = vocabulary.pretrained[WORD] - 1

@@ -7,7 +7,7 @@ contains an `EmbeddingTables`, and whose sizes are the heights of these tables b
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -222,19 +222,18 @@ def load_vectors(
     unit_length: bool,
     normalise: Callable[[str], str] | None = None,
     keep: Callable[[str], bool] | None = None,
-    strings: Sequence[str] | None = None,
 ) -> None:
     """Add a row with its vector to a table for every string of a vectors file, if a path is given.
 
     to_keys: Converts strings to the embedder's keys.
     whiten, unit_length: Settings of `prepared`.
-    normalise, keep, strings: As for `read_vectors`.
+    normalise, keep: As for `read_vectors`.
     """
     if path is None:
         return
     vocabulary: Vocabulary = model.attrs["vocabulary"]
     width = _tables(model).tables[name].shape[1]
-    loaded = read_vectors(path, width=width, normalise=normalise, keep=keep, strings=strings)
+    loaded = read_vectors(path, width=width, normalise=normalise, keep=keep)
     keys, first = np.unique(to_keys(loaded.strings), return_index=True)
     vectors = prepared(loaded.table[first], whiten=whiten, unit_length=unit_length)
     table = vocabulary.tables[name]

@@ -160,7 +160,7 @@ def test_a_loaded_pipeline_needs_no_vectors_file(characters, pairs, train, tmp_p
             pipeline.get_pipe("tener_ner").model.predict([nlp.make_doc(text)])[0] for pipeline in (nlp, loaded)
         ]
         np.testing.assert_array_equal(*emissions)
-    with pytest.raises(ValueError, match="there are no vectors: No such file"):
+    with pytest.raises(ValueError, match="cannot be read: No such file"):
         loaded.initialize()
 
 
