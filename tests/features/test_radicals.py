@@ -55,12 +55,7 @@ def source():
 
 @pytest.fixture(scope="module")
 def one_level(source):
-    return RadicalTable.of(decompose(source.parts, kind="all", depth=1), source.credit)
-
-
-@pytest.fixture(scope="module")
-def all_levels(source):
-    return RadicalTable.of(decompose(source.parts, kind="all", depth=None))
+    return RadicalTable.of(decompose(source.parts), source.credit)
 
 
 # --- the dictionary --------------------------------------------------------------------------------------------------
@@ -71,11 +66,8 @@ def test_the_sentence_of_the_paper_s_figure_2(one_level):
     assert [one_level[char] for char in "南京市长江大桥"] == figure
 
 
-def test_the_decompositions_of_the_paper_s_table_1(source, all_levels):
-    assert all_levels["榆"] == "木人一月刂"
-    tables = {kind: RadicalTable.of(decompose(source.parts, kind=kind, depth=1)) for kind in ("head_tail", "indexing")}
-    assert [tables["head_tail"][char] for char in "题榆渡脸"] == ["是页", "木俞", "氵度", "月佥"]
-    assert [tables["indexing"][char] for char in "题榆渡脸"] == ["页", "木", "氵", "月"]
+def test_the_decompositions_of_the_paper_s_table_1(one_level):
+    assert [one_level[char] for char in "题榆渡脸"] == ["是页", "木俞", "氵度", "月佥"]
 
 
 def test_simplified_and_traditional_characters_share_what_they_share(one_level):
@@ -101,18 +93,10 @@ def test_every_entry_is_of_characters(source):
         assert all(len(part) == 1 and part.isprintable() and part != "□" for part in parts)
 
 
-def test_no_radical_is_broken_at_any_depth(one_level, all_levels):
+def test_no_radical_is_broken(one_level):
     assert len(KANGXI) == 214
     assert KANGXI < INDEXING_RADICALS
-    assert all(one_level[char] == all_levels[char] == char for char in INDEXING_RADICALS)
-
-
-def test_breaking_up_ends_and_needs_fewer_kinds_of_radicals_the_deeper_it_goes(source, one_level, all_levels):
-    kinds = [set(table.parts.tolist()) for table in (one_level, all_levels)]
-    assert len(kinds[1]) < len(kinds[0]) / 5
-    assert all_levels.lengths.max() < 20
-    again = decompose(source.parts, kind="all", depth=50)
-    assert RadicalTable.of(again).to_bytes() == all_levels.to_bytes()
+    assert all(one_level[char] == char for char in INDEXING_RADICALS)
 
 
 def test_the_table_is_small(one_level):
@@ -130,50 +114,19 @@ def test_without_the_package_one_is_told_how_to_get_it(monkeypatch):
         read()
 
 
-# --- kinds and depths ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
-    ("char", "depth", "radicals"),
+    ("char", "radicals"),
     [
-        ("题", 1, "是页"),
-        ("题", 2, "日疋页"),
-        ("题", None, "日疋页"),
-        ("榆", 1, "木俞"),
-        ("榆", None, "木人一月刂"),
-        ("丫", None, "丫"),  # of single strokes
-        ("大", 1, "大"),  # a radical
-        ("奖", None, "丬夕大"),
-        ("离", None, "离隹离"),  # in itself
-        ("林", None, "木木"),
+        ("题", "是页"),
+        ("榆", "木俞"),
+        ("丫", "丫"),  # of single strokes
+        ("大", "大"),  # a radical
+        ("离", "离隹离"),  # in itself
+        ("林", "木木"),
     ],
 )
-def test_radicals_at_a_depth(char, depth, radicals):
-    assert "".join(decompose(PARTS, kind="all", depth=depth)[char]) == radicals
-
-
-@pytest.mark.parametrize(
-    ("char", "depth", "ends"), [("题", 1, "是页"), ("题", None, "日页"), ("奖", 1, "丬大"), ("大", 1, "大")]
-)
-def test_head_and_tail_are_the_first_and_the_last_radical(char, depth, ends):
-    assert "".join(decompose(PARTS, kind="head_tail", depth=depth)[char]) == ends
-
-
-@pytest.mark.parametrize(
-    ("char", "radical"),
-    [
-        ("题", "页"),
-        ("相", "木"),
-        ("新", "斤"),
-        ("有", "月"),  # and not its first stroke
-        ("乾", "倝"),  # none of its parts is one
-        ("丫", "丫"),
-        ("大", "大"),
-        ("语", "讠"),
-    ],
-)
-def test_the_radical_is_the_first_radical_that_is_one(char, radical):
-    assert decompose(PARTS, kind="indexing", depth=1)[char] == (radical,)
+def test_radicals_are_the_parts_but_of_radicals_and_strokes(char, radicals):
+    assert "".join(decompose(PARTS)[char]) == radicals
 
 
 # --- the table -------------------------------------------------------------------------------------------------------

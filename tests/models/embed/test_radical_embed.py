@@ -38,6 +38,10 @@ def few_characters():
     return Structures(PARTS, "made up")
 
 
+def first_radicals():
+    return Structures({char: parts[:1] for char, parts in PARTS.items()}, "made up")
+
+
 def embedder(**settings):
     quiet = {"dropout": 0.0, "radical_dropout": 0.0, "source": few_characters}
     model = build_radical_embed(**{**quiet, "width": 8, "radical_width": 6, "filters": 5, **settings})
@@ -61,20 +65,6 @@ def known(model):
 # --- what is embedded ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("settings", "radicals"),
-    [
-        ({}, "氵胡"),
-        ({"depth": 2}, "氵古月"),
-        ({"depth": None}, "氵十口月"),
-        ({"kind": "head_tail", "depth": None}, "氵月"),
-        ({"kind": "indexing"}, "氵"),
-    ],
-)
-def test_kind_and_depth_say_what_is_read_of_a_character(doc_of, settings, radicals):
-    assert sorted(known(learn(embedder(**settings), [doc_of("湖")]))) == sorted(radicals)
-
-
 def test_what_has_no_radicals_stands_for_itself(doc_of):
     words = ["A", "é", "。", "😀", "龘", "𢰌"]
     assert sorted(known(learn(embedder(), [doc_of_words(*words)]))) == sorted("Aé。😀龘扌罒心")
@@ -96,7 +86,7 @@ def test_unknown_radicals_share_a_row(doc_of):
 
 def test_an_unseen_character_of_known_radicals_is_read_by_them(doc_of):
     # What the embedding of radicals is for.
-    model = learn(embedder(kind="indexing"), [doc_of("江河")])
+    model = learn(embedder(source=first_radicals), [doc_of("江河")])
     lake, river, silver = model.predict([doc_of_words("湖", "江", "银")])[0]
     np.testing.assert_array_equal(lake, river)
     assert not np.allclose(silver, river)
@@ -143,7 +133,7 @@ def test_a_distinct_character_is_encoded_once(doc_of, monkeypatch):
 
 @pytest.mark.parametrize("optimizer", [Adam(0.02), MomentumSGD(0.05)])
 def test_what_it_learns_of_a_radical_holds_for_unseen_characters(doc_of, optimizer):
-    model = embedder(width=2, radical_width=30, filters=30, kind="indexing")
+    model = embedder(width=2, radical_width=30, filters=30, source=first_radicals)
     docs, target = [doc_of("江河钢")], np.array([[1, 0], [1, 0], [0, 1]], dtype="f")
     for _ in range(150):
         Y, backprop = model.begin_update(docs)
@@ -208,9 +198,6 @@ def test_a_file_of_one_s_own_serves_as_the_source(doc_of, tmp_path):
         ({"radical_width": 0}, "radical_width"),
         ({"filters": 0}, "filters"),
         ({"window": 2}, "window"),
-        ({"depth": 0}, "depth"),
-        ({"kind": "strokes"}, "strokes"),
-        ({"kind": "indexing", "depth": None}, 'depth must be 1 if kind is "indexing"'),
         ({"dropout": 1.0}, "dropout"),
         ({"radical_dropout": -0.1}, "radical_dropout"),
     ],
