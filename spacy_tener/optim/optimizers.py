@@ -1,7 +1,5 @@
 """Optimizers with learning rates by parameter groups: Thinc's Adam, and the SGD of the papers' code."""
 
-from __future__ import annotations
-
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar
 
@@ -9,6 +7,8 @@ from thinc.api import Optimizer, registry
 from thinc.backends import get_array_ops
 from thinc.optimizers import FloatOrSeq, KeyT
 from thinc.types import Floats2d, FloatsXd
+
+# Annotations are no strings here: config files are checked by those of a class as they stand.
 
 
 class RatedOptimizer(Optimizer):
@@ -49,20 +49,8 @@ class RatedOptimizer(Optimizer):
 
 
 @registry.optimizers("spacy_tener.Adam.v1")
-def Adam(  # noqa: N802 - the name that it is known by, as in Thinc
-    learn_rate: FloatOrSeq = 1e-3,
-    *,
-    beta1: FloatOrSeq = 0.9,
-    beta2: FloatOrSeq = 0.999,
-    eps: FloatOrSeq = 1e-8,
-    L2: FloatOrSeq = 0.0,
-    L2_is_weight_decay: bool = True,
-    grad_clip: FloatOrSeq = 1.0,
-    use_averages: bool = True,
-    use_radam: bool = False,
-    rates: dict[str, float] | None = None,
-) -> RatedAdam:
-    """Make Thinc's `Adam.v1`, or its `RAdam.v1`, with `rates` by the names of parameters.
+class Adam(RatedOptimizer):
+    """Thinc's `Adam.v1` with `rates` by the names of parameters.
 
     Parameters are known by the names that their torch modules give them: `transformer.*` are those of
     `spacy_tener.TransformerEmbed.v1`, `radicals.*` those of `spacy_tener.RadicalEmbed.v1`, `crf.*` the CRF's. A
@@ -77,29 +65,37 @@ def Adam(  # noqa: N802 - the name that it is known by, as in Thinc
         to the gradient.
     grad_clip: The longest gradient of a parameter; 0 for no limit.
     use_averages: Keep an average of every parameter but rows of embedding tables, for spaCy to evaluate and save.
-    use_radam: Rectify the first steps, as RAdam does.
     rates: Factors of the learning rate for parameters whose name matches a pattern. The first pattern that matches is
         taken, in the given order; without a match the rate is multiplied by 1.
     """
-    return RatedAdam(
-        learn_rate,
-        beta1=beta1,
-        beta2=beta2,
-        eps=eps,
-        L2=L2,
-        L2_is_weight_decay=L2_is_weight_decay,
-        grad_clip=grad_clip,
-        use_averages=use_averages,
-        use_radam=use_radam,
-        rates=rates,
-    )
-
-
-class RatedAdam(RatedOptimizer):
-    """Thinc's `Adam` with a learning rate for each group of parameters."""
 
     __slots__: list[str] = []
     registered = "spacy_tener.Adam.v1"
+
+    def __init__(
+        self,
+        learn_rate: FloatOrSeq = 1e-3,
+        *,
+        beta1: FloatOrSeq = 0.9,
+        beta2: FloatOrSeq = 0.999,
+        eps: FloatOrSeq = 1e-8,
+        L2: FloatOrSeq = 0.0,
+        L2_is_weight_decay: bool = True,
+        grad_clip: FloatOrSeq = 1.0,
+        use_averages: bool = True,
+        rates: dict[str, float] | None = None,
+    ) -> None:
+        super().__init__(
+            learn_rate,
+            beta1=beta1,
+            beta2=beta2,
+            eps=eps,
+            L2=L2,
+            L2_is_weight_decay=L2_is_weight_decay,
+            grad_clip=grad_clip,
+            use_averages=use_averages,
+            rates=rates,
+        )
 
     def __call__(
         self, key: KeyT, weights: FloatsXd, gradient: FloatsXd, *, lr_scale: float = 1.0
@@ -108,27 +104,14 @@ class RatedAdam(RatedOptimizer):
 
         key: the node's id and the parameter's name.
         """
-        # Not by Thinc's `lr_scale`, which its RAdam ignores.
-        usual = self.learn_rate
-        self.learn_rate = lr_scale * self.rate_of(key[1])
-        try:
-            updated: tuple[FloatsXd, FloatsXd] = super().__call__(key, weights, gradient)
-        finally:
-            self.learn_rate = usual
+        scale = lr_scale * self.factor_of(key[1])
+        updated: tuple[FloatsXd, FloatsXd] = super().__call__(key, weights, gradient, lr_scale=scale)
         return updated
 
 
 @registry.optimizers("spacy_tener.SGD.v1")
-def SGD(  # noqa: N802 - the name that it is known by, as in Thinc
-    learn_rate: FloatOrSeq = 1e-3,
-    *,
-    momentum: float = 0.9,
-    nesterov: bool = False,
-    clip_value: float = 5.0,
-    L2: FloatOrSeq = 0.0,
-    rates: dict[str, float] | None = None,
-) -> MomentumSGD:
-    """Make an optimizer by gradient descent with momentum.
+class SGD(RatedOptimizer):
+    """Gradient descent with momentum.
 
     A step is `torch.optim.SGD`'s, after clipping: `velocity = momentum * velocity + gradient`,
     `weights -= learn_rate * velocity`. Weights are changed in place and gradients are used up. Parameter averages,
@@ -142,11 +125,6 @@ def SGD(  # noqa: N802 - the name that it is known by, as in Thinc
     rates: Factors of the learning rate for parameters whose name matches a pattern (`*embed*`, `crf.*`). The first
         pattern that matches is taken, in the given order; without a match the rate is multiplied by 1.
     """
-    return MomentumSGD(learn_rate, momentum=momentum, nesterov=nesterov, clip_value=clip_value, L2=L2, rates=rates)
-
-
-class MomentumSGD(RatedOptimizer):
-    """Gradient descent with momentum; see `SGD`."""
 
     __slots__ = ["clip_value", "momentum", "nesterov"]
     registered = "spacy_tener.SGD.v1"
@@ -157,13 +135,13 @@ class MomentumSGD(RatedOptimizer):
 
     def __init__(
         self,
-        learn_rate: FloatOrSeq,
+        learn_rate: FloatOrSeq = 1e-3,
         *,
-        momentum: float,
-        nesterov: bool,
-        clip_value: float,
-        L2: FloatOrSeq,
-        rates: dict[str, float] | None,
+        momentum: float = 0.9,
+        nesterov: bool = False,
+        clip_value: float = 5.0,
+        L2: FloatOrSeq = 0.0,
+        rates: dict[str, float] | None = None,
     ) -> None:
         self._check("momentum", momentum, 0.0 <= momentum < 1.0, "at least 0 and below 1")
         self._check("nesterov", nesterov, not nesterov or momentum > 0.0, "false where momentum is 0")

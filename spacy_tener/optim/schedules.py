@@ -1,4 +1,4 @@
-"""Learning rate schedules of the papers: endless iterators, from which Thinc's optimizers read one value a step."""
+"""TENER's learning rate schedule: an endless iterator, from which Thinc's optimizers read one value a step."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def triangular(max_rate: float, total_steps: int | str, *, warmup: float = 0.01)
     """
     endless = total_steps == 0 or (isinstance(total_steps, str) and total_steps.startswith("${"))
     steps = _ENDLESS if endless else total_steps
-    _check("triangular", "max_rate", max_rate, max_rate >= 0.0, "at least 0")
-    _check("triangular", "total_steps", total_steps, isinstance(steps, int) and steps >= 1, "a number of updates")
-    _check("triangular", "warmup", warmup, 0.0 <= warmup < 1.0, "at least 0 and below 1")
+    _check("max_rate", max_rate, max_rate >= 0.0, "at least 0")
+    _check("total_steps", total_steps, isinstance(steps, int) and steps >= 1, "a number of updates")
+    _check("warmup", warmup, 0.0 <= warmup < 1.0, "at least 0 and below 1")
     rates = _triangular(max_rate, int(steps), warmup * int(steps))
     return RateSchedule(itertools.accumulate(rates, max) if endless else rates)
 
@@ -82,28 +82,6 @@ def _triangular(max_rate: float, total_steps: int, top: float) -> Iterator[float
         yield max_rate * min(step / top if step < top else 1.0, left, 1.0)
 
 
-@registry.schedules("spacy_tener.inverse_time.v1")
-def inverse_time(rate: float, *, decay: float, steps_per_epoch: int) -> RateSchedule:
-    """Make GRN's schedule: `rate / (1 + decay * epoch)`, the same for all steps of an epoch, the first being epoch 0.
-
-    rate: the rate of the first epoch.
-    decay: how fast it falls.
-    steps_per_epoch: how many updates one pass over the data makes.
-    """
-    _check("inverse_time", "rate", rate, rate >= 0.0, "at least 0")
-    _check("inverse_time", "decay", decay, decay >= 0.0, "at least 0")
-    _check("inverse_time", "steps_per_epoch", steps_per_epoch, steps_per_epoch >= 1, "at least 1")
-    return RateSchedule(_inverse_time(rate, decay, steps_per_epoch))
-
-
-def _inverse_time(rate: float, decay: float, steps_per_epoch: int) -> Iterator[float]:
-    epoch = 0
-    while True:
-        for _ in range(steps_per_epoch):
-            yield rate / (1.0 + decay * epoch)
-        epoch += 1
-
-
-def _check(schedule: str, name: str, value: float | str, valid: bool, needed: str) -> None:
+def _check(name: str, value: float | str, valid: bool, needed: str) -> None:
     if not valid:
-        raise ValueError(f"spacy_tener.{schedule}.v1: {name} must be {needed}, got {value}.")
+        raise ValueError(f"spacy_tener.triangular.v1: {name} must be {needed}, got {value}.")

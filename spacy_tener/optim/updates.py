@@ -19,7 +19,7 @@ import torch
 from thinc.api import Optimizer, get_array_module, torch2xp, xp2torch
 from torch import Tensor, nn
 
-from .optimizers import MomentumSGD, RatedAdam, RatedOptimizer
+from .optimizers import SGD, Adam, RatedOptimizer
 
 Key = tuple[int, str]
 
@@ -139,7 +139,7 @@ class StepTogether:
         # A module that has grown has a new id.
         self._tensors = {place: kept for place, kept in self._tensors.items() if place[1][0] in owners}
         step = self._adam
-        if type(optimizer) is MomentumSGD:
+        if type(optimizer) is SGD:
             step, parameters = self._momentum, [each for each in parameters if not cast(Tensor, each[1].grad).is_sparse]
         for group in _groups(optimizer, parameters):
             step(optimizer, group, [_rate(optimizer, name) for _, name in group.keys])
@@ -174,8 +174,8 @@ class StepTogether:
             averages, _ = self._state(optimizer.averages, "averages", whole, shaped=True)
             torch._foreach_lerp_(averages, whole.weights, max(9.0 / (10.0 + steps), 1e-4))
 
-    def _momentum(self, optimizer: MomentumSGD, group: Parameters, rates: list[float]) -> None:
-        """Compute what `MomentumSGD.__call__` does."""
+    def _momentum(self, optimizer: SGD, group: Parameters, rates: list[float]) -> None:
+        """Compute what `SGD.__call__` does."""
         weights, gradients = group.weights, group.gradients
         if optimizer.clip_value:
             torch._foreach_clamp_min_(gradients, -optimizer.clip_value)
@@ -226,9 +226,9 @@ class StepTogether:
 
 
 def _is_known(optimizer: Any) -> bool:
-    if type(optimizer) in (Optimizer, RatedAdam):
+    if type(optimizer) in (Optimizer, Adam):
         return not optimizer.use_radam and (optimizer.b1 > 0.0) == (optimizer.b2 > 0.0)
-    return type(optimizer) is MomentumSGD
+    return type(optimizer) is SGD
 
 
 def _shares_memory(parameter: Tensor) -> bool:

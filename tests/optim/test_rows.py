@@ -7,7 +7,7 @@ import pytest
 import torch
 from thinc.api import SGD, Adam, RAdam
 
-from spacy_tener.optim.optimizers import MomentumSGD
+from spacy_tener.optim.optimizers import SGD as MomentumSGD  # noqa: N811 - Thinc has one of that name
 from spacy_tener.optim.updates import apply_row_gradient
 
 HEIGHT, WIDTH = 6, 3

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from spacy.util import load_config, registry
 
-from spacy_tener.optim.schedules import inverse_time, triangular
+from spacy_tener.optim.schedules import triangular
 
 
 def first(schedule: Iterator[float], n: int) -> list[float]:
@@ -51,15 +51,6 @@ def test_triangular_never_leaves_its_range(total: int, warmup: float) -> None:
     assert values[top:] == sorted(values[top:], reverse=True)
 
 
-def test_inverse_time_falls_from_epoch_to_epoch() -> None:
-    expected = [0.02] * 3 + [0.02 / 1.02] * 3 + [0.02 / 1.04] * 3
-    assert first(inverse_time(0.02, decay=0.02, steps_per_epoch=3), 9) == pytest.approx(expected)
-
-
-def test_inverse_time_without_decay_is_constant() -> None:
-    assert first(inverse_time(0.1, decay=0.0, steps_per_epoch=2), 5) == [0.1] * 5
-
-
 @pytest.mark.parametrize("total", [0, "${training.max_steps}"])
 def test_triangular_without_a_known_end_warms_up_and_stays(total: int | str) -> None:
     """spaCy leaves the variable as it is where it reads the optimizer's section alone."""
@@ -74,9 +65,6 @@ def test_triangular_without_a_known_end_warms_up_and_stays(total: int | str) -> 
         (lambda: triangular(1.0, -1), r"triangular.v1: total_steps must be a number of updates, got -1"),
         (lambda: triangular(1.0, "many"), r"triangular.v1: total_steps must be a number of updates, got many"),
         (lambda: triangular(1.0, 10, warmup=1.0), r"triangular.v1: warmup must be at least 0 and below 1, got 1.0"),
-        (lambda: inverse_time(-0.1, decay=0.1, steps_per_epoch=1), r"inverse_time.v1: rate must be at least 0"),
-        (lambda: inverse_time(0.1, decay=-0.1, steps_per_epoch=1), r"inverse_time.v1: decay must be at least 0"),
-        (lambda: inverse_time(0.1, decay=0.1, steps_per_epoch=0), r"steps_per_epoch must be at least 1, got 0"),
     ],
 )
 def test_wrong_settings_are_named_before_training_starts(make: Any, message: str) -> None:
@@ -90,12 +78,6 @@ CONFIG = """
 max_rate = 0.001
 total_steps = 10
 warmup = 0.2
-
-[decay]
-@schedules = "spacy_tener.inverse_time.v1"
-rate = 0.02
-decay = 0.02
-steps_per_epoch = 2
 """
 
 
@@ -104,7 +86,6 @@ def test_schedules_come_out_of_a_config_file(tmp_path: Path) -> None:
     path.write_text(CONFIG, encoding="utf8")
     resolved = registry.resolve(load_config(path))
     assert first(resolved["rate"], 3) == pytest.approx([0.0005, 0.001, 0.000875])
-    assert first(resolved["decay"], 3) == pytest.approx([0.02, 0.02, 0.02 / 1.02])
 
 
 def test_a_config_is_the_same_after_filling_and_writing(tmp_path: Path) -> None:
