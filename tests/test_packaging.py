@@ -32,6 +32,7 @@ REGISTRIES = {
     "spacy_architectures": "architectures",
     "spacy_misc": "misc",
     "spacy_scorers": "scorers",
+    "spacy_callbacks": "callbacks",
     "spacy_readers": "readers",
     "spacy_tokenizers": "tokenizers",
     "spacy_cli": "cli",
