@@ -13,7 +13,7 @@ from spacy.tokens import Doc
 
 from ..pipeline.crf_pipe import CRFPipe, Reading
 from ..pipeline.entities import CHAR_OFFSETS, SCORES, FoundEntity, Place, place_of, read_places
-from ..pipeline.finding import crf_pipes, entity_finders, span_finders
+from ..pipeline.finding import components_before, crf_pipes, entity_finders, span_finders
 from ..pipeline.settings import NERSettings
 from ..pipeline.windows import SizedT, batch_by_size
 
@@ -85,8 +85,8 @@ def _k_best(
     with nlp.memory_zone():
         # k_best needs the Docs before later components, which may merge tokens, and the whole batch at once, since a
         # listener of a shared tok2vec keeps the last batch only.
-        names, asked = nlp.pipe_names, _asked(nlp, probability)
-        before, others = names[: names.index(pipe.name)], names[names.index(pipe.name) :]
+        before, asked = components_before(nlp, pipe), _asked(nlp, probability)
+        others = nlp.pipe_names[len(before) :]
         docs = list(nlp.pipe(texts, batch_size=len(texts), disable=others, component_cfg=asked))
         readings = pipe.k_best(docs, k)
         found = _found_in(nlp, nlp.pipe(docs, batch_size=len(texts), disable=before, component_cfg=asked))

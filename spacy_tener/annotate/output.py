@@ -81,6 +81,7 @@ class AnnotationJob:
         weights = digest(get_package_path(model) if is_package(model) else Path(model))
         return {
             "model": file_input(model, weights),
+            "code": file_input(self.annotator.code) if self.annotator.code else None,
             **asdict(self.annotator.settings),
             **asdict(self.options),
             "format": self.format,

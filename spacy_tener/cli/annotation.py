@@ -16,6 +16,7 @@ from spacy.vocab import Vocab
 
 from ..errors import RemedyError, counted
 from ..files import check_folder, locked, write_file, write_text
+from ..manifest import file_input
 from ..pipeline.finding import PipelineNER, entity_finders
 from ..pipeline.gpu import check_gpu
 from ..workbench.annotation_tasks import TOOLS
@@ -111,7 +112,8 @@ def silver_cli(
     if lacks := unknown_labels(pipelines):
         lines = [f"{name} does not know {', '.join(labels)}" for name, labels in lacks.items()]
         msg.warn("A label that a pipeline does not know has the probability 0 there", "\n".join(lines))
-    settings = {**made_of(list(pipelines), list(pipelines.values()), sources), "limit": limit}
+    made = made_of(list(pipelines), list(pipelines.values()), sources)
+    settings = {**made, "limit": limit, "code": file_input(code) if code else None}
     with closing(read_all(sources)) as raw:
         if (first := next(raw, None)) is None:
             raise no_text(texts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -54,6 +55,11 @@ def find_crf_pipe(nlp: Language, name: str | None = None, *, what: str = "The pi
     raise RemedyError(f"{what} has no {wanted}", f"Its components are: {has}. {remedy}")
 
 
+def components_before(nlp: Language, pipe: CRFPipe) -> tuple[str, ...]:
+    """Return the names of the components before one, whose own name is another once another pipeline sources it."""
+    return tuple(itertools.takewhile(lambda name: nlp.get_pipe(name) is not pipe, nlp.pipe_names))
+
+
 @dataclass(frozen=True)
 class PipelineNER:
     """A `tener_ner` in its pipeline, with the components that texts and single windows pass before it.
@@ -71,7 +77,7 @@ class PipelineNER:
     def of(cls, nlp: Language, name: str | None = None) -> PipelineNER:
         """Find the component. name: Its name; None for the first `tener_ner` of the pipeline."""
         ner = find_crf_pipe(nlp, name)
-        before = tuple(nlp.pipe_names[: nlp.pipe_names.index(ner.name)])
+        before = components_before(nlp, ner)
         upstream = {node.upstream_name for node in ner.model.walk() if hasattr(node, "upstream_name")}
         listened = [own for own in before if hasattr(nlp.get_pipe(own), "find_listeners")]
         return cls(nlp, ner, before, tuple(own for own in listened if upstream & {own, "*"}))

@@ -11,6 +11,7 @@ from spacy.tokens import Doc, Span, SpanGroup
 
 from spacy_tener.annotate.finding import _found, entity_task, labels, reading_task
 from spacy_tener.pipeline.entities import FoundEntity, UnitEntity, set_entities
+from spacy_tener.pipeline.finding import PipelineNER
 from spacy_tener.pipeline.settings import NERSettings
 from spacy_tener.pipeline.units import view_of
 
@@ -34,6 +35,16 @@ def test_merged_tokens_do_not_change_the_k_best_readings(saved: dict[str, Path],
     assert all(one.probability is not None for found, _ in before for one in found)
     nlp.add_pipe("merge_entities")
     assert reading_task(nlp, 3)(TEXTS) == before
+
+
+def test_a_pipeline_reads_as_before_when_another_sources_its_component_under_another_name(
+    saved: dict[str, Path],
+) -> None:
+    nlp, other = spacy.load(saved["tener"]), spacy.blank("zh")
+    before = reading_task(nlp, 2)(TEXTS)
+    other.add_pipe("tener_ner", name="names", source=nlp)
+    assert reading_task(nlp, 2)(TEXTS) == reading_task(other, 2)(TEXTS) == before
+    assert PipelineNER.of(nlp).before == ()
 
 
 def test_probabilities_of_a_call_leave_the_component_as_it_is(saved: dict[str, Path]) -> None:

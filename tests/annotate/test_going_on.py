@@ -254,6 +254,15 @@ def test_what_the_output_was_made_of_may_not_change(tmp_path, archive, run, make
         run([archive], archive)
 
 
+def test_the_code_that_a_pipeline_needs_may_not_change(tmp_path, archive, make_job) -> None:
+    job = make_job([archive], tmp_path / "out")
+    job.annotator.code = tmp_path / "own.py"
+    for content, error in (("a = 1", contextlib.nullcontext()), ("a = 2", pytest.raises(RemedyError, match="code: "))):
+        job.annotator.code.write_text(content)
+        with error:
+            annotate_locally(job, lambda *_: None)
+
+
 def test_records_without_the_column_are_refused_at_once(tmp_path, archive, run) -> None:
     with pytest.raises(RemedyError, match=r"no column 'body'\. Their columns are: key, text\. Choose one by --text"):
         run([archive], tmp_path / "out", text="body")

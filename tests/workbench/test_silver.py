@@ -243,6 +243,15 @@ def test_other_settings_do_not_mix_with_what_is_there(run, trained, tmp_path):
     assert json.loads((tmp_path / "silver" / "_manifest.json").read_text())["made_of"]["entity"] == 0.51
 
 
+def test_other_code_does_not_mix_with_what_is_there(run, trained, tmp_path):
+    (tmp_path / "own.py").write_text("a = 1\n")
+    assert run(trained, "--code", tmp_path / "own.py")[0] == 0
+    (tmp_path / "own.py").write_text("a = 2\n")
+    code, said = run(trained, "--code", tmp_path / "own.py")
+    assert code == 1
+    assert f"code: {tmp_path / 'own.py'} changed" in said
+
+
 def test_teachers_of_different_labels_are_warned_of(run, trained, ruled):
     code, said = run(f"{trained},{ruled(GPE='上海', ORG='小明')}")
     assert code == 0

@@ -243,7 +243,11 @@ def _limitations(card: Card) -> Iterable[str]:
         yield "It learned on the corpus' own tokens. spaCy's tokenizer may cut raw text otherwise."
     elif card.config["nlp"].get("tokenizer", {}).get("segmenter") == "char":
         yield "Its tokens are single characters."
-    yield from card.limitations
+    yield from filter(None, map(_one_line, card.limitations))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _link(source: Mapping[str, str]) -> str:
@@ -253,4 +257,4 @@ def _link(source: Mapping[str, str]) -> str:
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table in Markdown."""
     lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(_one_line(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)

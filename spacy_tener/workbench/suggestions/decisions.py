@@ -5,15 +5,17 @@ from __future__ import annotations
 import itertools
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from spacy.pipeline.spancat import DEFAULT_SPANS_KEY
 from spacy.tokens import Doc, Span
 
 from ...errors import InputError
 from ...pipeline.entities import Place, place_of
+from ..corpus.docs import INCORRECT
 
 _REMEDY = "Name the file that a review's page downloads; `spacy tener convert` reads that of `suggest --format page`."
 
@@ -108,6 +110,18 @@ def _set_entities(doc: Doc, before: set[Span], after: list[Span]) -> None:
     new = [ent for ent in after if ent not in before]
     if new or gone:
         doc.set_ents(new, outside=gone, default="unmodified")
+        _set_groups(doc, before - {*after}, new)
+
+
+def _set_groups(doc: Doc, gone: Set[Span], new: Sequence[Span]) -> None:
+    """Let the groups that `convert` writes agree with the changed entities: the one of all entities, which may overlap,
+    and that of spans known to be incorrect."""
+    removed, added = ({place_of(ent) for ent in ents} for ents in (gone, new))
+    if DEFAULT_SPANS_KEY in doc.spans:
+        kept = [span for span in doc.spans[DEFAULT_SPANS_KEY] if place_of(span) not in removed | added]
+        doc.spans[DEFAULT_SPANS_KEY] = sorted([*kept, *new])
+    if INCORRECT in doc.spans:
+        doc.spans[INCORRECT] = [span for span in doc.spans[INCORRECT] if place_of(span) not in added]
 
 
 def _overlap(one: Place, other: Place) -> bool:

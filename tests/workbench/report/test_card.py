@@ -149,6 +149,12 @@ def test_limitations_follow_from_the_results() -> None:
     assert section(replace(CARD, limitations=[own]), "Limitations").endswith(f"- {own}")
 
 
+def test_what_users_write_stays_in_its_line_of_the_card() -> None:
+    card = replace(CARD, limitations=["Names in\n# verses", " "], meta={**META, "author": "Ann\nBob"})
+    assert section(card, "Limitations").endswith("\n- Names in # verses")
+    assert "| Author | Ann Bob |" in render_card(card)
+
+
 def test_the_corpus_own_tokens_are_said_to_be_kept() -> None:
     english = replace(CARD, config=config_with("corpora", dev={"gold_preproc": True}))
     assert "The corpus' own tokens were kept." in section(english, "Scores")

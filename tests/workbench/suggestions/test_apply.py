@@ -50,6 +50,19 @@ def test_decisions_that_are_true_already_change_nothing(doc: Doc) -> None:
     assert doc.to_json() == before
 
 
+def test_groups_of_spans_agree_with_what_is_decided(doc: Doc) -> None:
+    nested = doc.char_span(0, 1, "SURNAME")
+    doc.spans["sc"] = [nested, *doc.ents]
+    doc.spans["incorrect_spans"] = [doc.char_span(1, 3, "PER"), doc.char_span(5, 6, "GPE")]
+    assert decide(doc, ([[0, 3, "PER"]], [[1, 3, "PER"]]), ([[5, 7, "GPE"]], [[5, 7, "GPE"]])) == (1, 1, [])
+    assert [(span.text, span.label_) for span in doc.spans["sc"]] == [
+        ("王", "SURNAME"),
+        ("小明", "PER"),
+        ("上海", "GPE"),
+    ]
+    assert [(span.text, span.label_) for span in doc.spans["incorrect_spans"]] == [("上", "GPE")]
+
+
 @pytest.mark.parametrize("backwards", [False, True])
 def test_an_entity_may_go_and_come_back(doc: Doc, backwards: bool) -> None:
     before = doc.to_json()
