@@ -151,8 +151,14 @@ def render_card(card: Card) -> str:
         "## Made with",
         ", ".join(f"{package} {version}" for package, version in made_with) + ".",
     ]
-    if sources := dictionaries_in(card.config):
-        lines = [f"- {_link(source)}: {source['text']}, {source['license']}, {source['author']}" for source in sources]
+    lines = [
+        f"- {_link(source)}: {source['text']}, {source['license']}, {source['author']}"
+        for source in dictionaries_in(card.config)
+    ]
+    for encoder in card.meta.get("encoders", []):
+        terms = f"{encoder.get('origin') or 'origin not stated'}, {encoder.get('licence') or 'licence not stated'}"
+        lines.append(f"- {encoder['name']}, a pretrained encoder: {terms}")
+    if lines:
         parts += ["## Stored in it", "\n".join(lines)]
     return "\n\n".join(parts) + "\n"
 

@@ -171,6 +171,12 @@ def test_features_name_architecture_size_and_speed() -> None:
     assert "| Speed" not in render_card(replace(CARD, speed=None))
 
 
+def test_pretrained_encoders_in_it_have_their_origin_and_licence() -> None:
+    encoder = {"name": "LAC", "origin": "https://github.com/baidu/lac", "licence": "Apache-2.0"}
+    text = section(replace(CARD, meta={**META, "encoders": [encoder]}), "Stored in it")
+    assert text == "- LAC, a pretrained encoder: https://github.com/baidu/lac, Apache-2.0"
+
+
 def test_an_encoder_over_an_embedder_shows_the_encoders_sizes() -> None:
     tok2vec = {
         "@architectures": "spacy.Tok2Vec.v2",
