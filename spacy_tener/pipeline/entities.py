@@ -23,8 +23,8 @@ SCORES = "scores"
 """Key in a span group's `attrs`: the probability of each span, as in `spancat`."""
 
 PLACES = "places"
-"""Key in a span group's `attrs`: the character offsets and label of each span. They stay valid if a later component
-merges tokens, and only groups written by `tener_ner` have them."""
+"""Key in a span group's `attrs`: the character offsets and label that each entity has in `doc.ents`. They stay valid if
+a later component merges tokens, and only groups written by `tener_ner` have them."""
 
 Place = tuple[int, int, str]
 
@@ -112,7 +112,8 @@ def _set_scored_spans(doc: Doc, scores: dict[tuple[int, int, str], float], key: 
             )
         earlier = {place: float(score) for place, score in read_places(doc.spans[key], SCORES)}
     found = [scores.get((e.start, e.end, e.label_), earlier.get(place_of(e), 1.0)) for e in doc.ents]
-    _write_group(doc, key, list(doc.ents), {SCORES: np.array(found, dtype=np.float64)})
+    ents = list(doc.ents)
+    _write_group(doc, key, ents, map(place_of, ents), {SCORES: np.array(found, dtype=np.float64)})
 
 
 def _set_char_spans(
@@ -134,9 +135,10 @@ def _set_char_spans(
             found.add((*offsets, ent.label_))
     rows = sorted(found)
     spans = [Span(doc, *view.token_span(start, end, "expand"), label=label) for start, end, label in rows]
-    _write_group(doc, key, spans, {CHAR_OFFSETS: [[start, end] for start, end, _ in rows]})
+    aligned = (Span(doc, *view.token_span(start, end, alignment), label=label) for start, end, label in rows)
+    places = [place_of(own if len(own) else span) for own, span in zip(aligned, spans, strict=True)]
+    _write_group(doc, key, spans, places, {CHAR_OFFSETS: [[start, end] for start, end, _ in rows]})
 
 
-def _write_group(doc: Doc, key: str, spans: list[Span], attrs: dict[str, Any]) -> None:
-    places = [list(place_of(span)) for span in spans]
-    doc.spans[key] = SpanGroup(doc, name=key, spans=spans, attrs={**attrs, PLACES: places})
+def _write_group(doc: Doc, key: str, spans: list[Span], places: Iterable[Place], attrs: dict[str, Any]) -> None:
+    doc.spans[key] = SpanGroup(doc, name=key, spans=spans, attrs={**attrs, PLACES: list(map(list, places))})

@@ -65,6 +65,16 @@ def test_of_two_entities_in_a_token_the_one_that_the_doc_has_is_told() -> None:
     assert list(_found(doc, [settings])) == [FoundEntity(0, 3, "PER", 0.9)]
 
 
+@pytest.mark.parametrize("alignment", ["expand", "contract"])
+def test_offsets_are_exact_where_tokens_are_not(saved: dict[str, Path], alignment: str) -> None:
+    nlp = spacy.load(saved["characters"])
+    nlp.get_pipe("tener_ner").cfg["alignment_mode"] = alignment  # type: ignore[attr-defined]
+    nlp.tokenizer = lambda text: Doc(nlp.vocab, words=["王小", "明去", "了", "上", "海，"], spaces=[False] * 5)
+    (found,) = entity_task(nlp)(["王小明去了上海，"])
+    assert [(one.start, one.end, one.label) for one in found] == [(0, 3, "PER"), (5, 7, "GPE")]
+    assert all(one.probability < 1.0 for one in found if one.probability)
+
+
 def test_the_scores_of_another_component_are_not_those_of_entities() -> None:
     doc = Doc(spacy.blank("zh").vocab, words=["王", "去", "京"], spaces=[False] * 3)
     settings = NERSettings(spans_key="sc")
