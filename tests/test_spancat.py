@@ -131,6 +131,24 @@ def test_entities_of_two_components_come_once(model: Path) -> None:
     assert [[each.start, each.end, each.label] for each in found] == NESTED
 
 
+@pytest.mark.parametrize("text", ["", "京"])
+def test_a_text_shorter_than_its_spans_is_no_error(model: Path, text: str) -> None:
+    nlp = spacy.load(model)
+    assert entity_task(nlp)([text, TEXT, text])[::2] == [[], []]
+    nlp.add_pipe("entity_ruler").add_patterns([{"label": "GPE", "pattern": "京"}])  # type: ignore[attr-defined]
+    assert [len(found) for found in entity_task(nlp)([text])] == [len(text)]
+
+
+def test_spans_that_a_later_component_writes_to_its_group_have_no_probability(model: Path) -> None:
+    nlp = spacy.load(model)
+    ruler = nlp.add_pipe("span_ruler", config={"spans_key": "sc"})
+    ruler.add_patterns([{"label": "PER", "pattern": "他"}])  # type: ignore[attr-defined]
+    (found,) = entity_task(nlp)([TEXT])
+    assert [(one.start, one.end, one.label, one.probability) for one in found if one.label == "PER"] == [
+        (0, 1, "PER", None)
+    ]
+
+
 def test_spacy_evaluate_scores_it(model: Path, folder: Path, tmp_path: Path) -> None:
     data, scores = folder / "spans" / "train.spacy", tmp_path / "scores.json"
     ran = run_tener("evaluate", model, data)
@@ -224,6 +242,17 @@ def test_what_it_cannot_learn_from(settings: list[str], corpus: str, message: st
     config["paths"].update(dict.fromkeys(("train", "dev"), str(folder / corpus / "train.spacy")))
     with pytest.raises(RemedyError, match=message):
         init_nlp(config)
+
+
+def test_annotation_in_part_is_warned_of_where_a_spancat_is_to_learn_it(tmp_path: Path) -> None:
+    said = {}
+    for answer in ("accept", "reject"):
+        spans = [{"start": 2, "end": 4, "label": "GPE"}, {"start": 2, "end": 6, "label": "ORG", "answer": answer}]
+        (tmp_path / "in.jsonl").write_text(json.dumps({"text": TEXT, "spans": spans, "answer": "accept"}))
+        ran = run_tener("convert", tmp_path / "in.jsonl", "-o", tmp_path / "out.spacy", "--overlap", "spans")
+        assert ran.code == 0
+        said[answer] = "spancat learns that no entity is in the 2 tokens without annotation" in ran.text
+    assert said == {"accept": False, "reject": True}
 
 
 def test_a_corpus_without_any_entity_is_refused(tmp_path: Path) -> None:

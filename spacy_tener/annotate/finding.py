@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -9,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from spacy.language import Language
-from spacy.tokens import Doc
+from spacy.tokens import Doc, SpanGroup
 
 from ..pipeline.crf_pipe import CRFPipe, Reading
 from ..pipeline.entities import CHAR_OFFSETS, SCORES, FoundEntity, Place, place_of, read_places
@@ -119,10 +120,17 @@ def _found(doc: Doc, settings: Sequence[NERSettings], keys: Iterable[str] = ()) 
         place = place_of(ent)
         start, end = exact.get(place, place[:2])
         yield FoundEntity(start, end, ent.label_, known.get(place))
-    groups = [doc.spans[key] for key in keys]
-    others = {place_of(one): float(p) for group in groups for one, p in zip(group, group.attrs[SCORES], strict=True)}
+    others = {place: p for key in keys if key in doc.spans for place, p in _scored(doc.spans[key])}
     for place in others.keys() - set(map(place_of, doc.ents)):
         yield FoundEntity(*place, others[place])
+
+
+def _scored(group: SpanGroup) -> Iterator[tuple[Place, float | None]]:
+    """Yield the places and probabilities of a `spancat`'s spans. It writes no scores in a text shorter than its spans,
+    and a later component that writes to its group drops them."""
+    scores = group.attrs.get(SCORES, ())
+    known = map(float, scores) if len(scores) == len(group) else itertools.repeat(None)
+    yield from zip(map(place_of, group), known, strict=False)
 
 
 def _overlap_priority(row: tuple[Place, Sequence[int]]) -> tuple[int, int]:

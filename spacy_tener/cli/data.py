@@ -16,7 +16,7 @@ from spacy.training.corpus import walk_corpus
 from spacy.util import load_config
 from thinc.api import Config
 
-from ..errors import RemedyError
+from ..errors import RemedyError, counted
 from ..workbench.composing.files import problems
 from ..workbench.corpus.columns import ALIASES, SCHEMES
 from ..workbench.corpus.convert import ConversionReport, DocOptions, convert_jobs, plan_jobs
@@ -152,6 +152,11 @@ def convert_cli(
     for report in convert_jobs(jobs, reading=reading, making=making, progress=True):
         formats.update(name for name in report.format.split(", ") if name)
         _print_conversion(report, detected=lang == "auto")
+        if overlap == "spans" and report.missing:
+            msg.warn(
+                f"A spancat learns that no entity is in the {counted(report.missing, 'token')} without annotation",
+                "Annotate these texts completely, or leave them out.",
+            )
         outputs += [report.output] * bool(report.docs)
         incorrect += report.incorrect
     for name, readers in _USED_BY.items():
