@@ -94,8 +94,8 @@ def test_training_keeps_the_corpus_schedule_and_fine_tuning_has_a_rate(base: str
 
 
 def test_without_an_encoder_the_transformer_is_all_that_the_crf_reads() -> None:
-    for base, system in STACKS:
-        found = tok2vec(composed(base, *system, "transformer-crf"))
+    for base in {base for base, _ in STACKS}:
+        found = tok2vec(composed(base, "transformer-crf"))
         assert (found["@architectures"], found["frozen"]) == ("spacy_tener.TransformerEmbed.v1", False)
         assert set(found) >= {"name", "pooling", "layers"}
         assert "embed" not in found
@@ -107,7 +107,7 @@ def test_without_an_encoder_the_transformer_is_all_that_the_crf_reads() -> None:
         ("weibo", ("flat",), "transformer"),
         ("wnut17", ("grn", "chars-shape"), "transformer-frozen"),
         ("wnut17", ("grn", "chars-shape"), "transformer-shared"),
-        ("weibo", ("flat",), "transformer-crf"),
+        ("weibo", (), "transformer-crf"),
     ],
 )
 def test_every_stack_trains_and_lowers_its_loss(base: str, system: tuple[str, ...], overlay: str, tiny: Path) -> None:
