@@ -224,7 +224,8 @@ def write_index(output: Path) -> None:
                 sources = ", ".join(source["name"] for source in meta["sources"])
                 rows.append([f"[{wheel.name}]({wheel.stem}.md)", f"{f1:.2f}", f"{size:.1f}", sources, meta["license"]])
     table = markdown_table(("Wheel", "F1 on test", "MB", "Learned from", "Licence"), rows)
-    use = f"Each needs the wheel of {__title__}, which pip finds here: `pip install --find-links . NAME.whl`."
+    (own,) = (wheel.name for wheel in wheels if wheel.name.startswith(__title__))
+    use = f"Each needs {__title__}, which is on no index: `pip install {own} NAME.whl` installs both."
     (output / "README.md").write_text(f"# Pipelines\n\n{table}\n\n{use}\n", encoding="utf8")
 
 

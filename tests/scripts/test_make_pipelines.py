@@ -37,7 +37,9 @@ def test_only_wheels_of_pipelines_are_in_the_table(tmp_path: Path) -> None:
     write_index(tmp_path)
     (own,) = tmp_path.glob("*.whl")
     assert own.name in (tmp_path / "SHA256SUMS").read_text(encoding="utf8")
-    assert own.name not in (tmp_path / "README.md").read_text(encoding="utf8")
+    page = (tmp_path / "README.md").read_text(encoding="utf8")
+    assert f"[{own.name}]" not in page
+    assert f"pip install {own.name} NAME.whl" in page
 
 
 @pytest.mark.parametrize(
