@@ -124,20 +124,24 @@ def _set_char_spans(
     A preset entity keeps the offsets that an earlier run of the component wrote.
     """
     doc = view.doc
-    earlier: dict[tuple[int, int, str], list[tuple[int, int]]] = defaultdict(list)
+    earlier: dict[Place, list[tuple[int, int]]] = defaultdict(list)
     if key in doc.spans:
-        for (_, _, label), (start, end) in read_places(doc.spans[key], CHAR_OFFSETS):
-            first, last = view.token_span(start, end, alignment)
-            earlier[first, last, label].append((start, end))
-    found = {(*view.char_span(entity.start, entity.end), entity.label) for entity in new}
+        for place, (start, end) in read_places(doc.spans[key], CHAR_OFFSETS):
+            earlier[place].append((start, end))
+    places: dict[Place, Place] = {}
     for ent in preset:
-        for offsets in earlier.get((ent.start, ent.end, ent.label_), [(ent.start_char, ent.end_char)]):
-            found.add((*offsets, ent.label_))
-    rows = sorted(found)
+        place = place_of(ent)
+        for start, end in earlier.get(place, [place[:2]]):
+            places[start, end, ent.label_] = place
+    for entity in new:
+        start, end = view.char_span(entity.start, entity.end)
+        aligned = view.token_span(start, end, alignment)
+        first, last = aligned if aligned[0] < aligned[1] else view.token_span(start, end, "expand")
+        places[start, end, entity.label] = place_of(Span(doc, first, last, label=entity.label))
+    rows = sorted(places)
     spans = [Span(doc, *view.token_span(start, end, "expand"), label=label) for start, end, label in rows]
-    aligned = (Span(doc, *view.token_span(start, end, alignment), label=label) for start, end, label in rows)
-    places = [place_of(own if len(own) else span) for own, span in zip(aligned, spans, strict=True)]
-    _write_group(doc, key, spans, places, {CHAR_OFFSETS: [[start, end] for start, end, _ in rows]})
+    offsets = [[start, end] for start, end, _ in rows]
+    _write_group(doc, key, spans, [places[row] for row in rows], {CHAR_OFFSETS: offsets})
 
 
 def _write_group(doc: Doc, key: str, spans: list[Span], places: Iterable[Place], attrs: dict[str, Any]) -> None:

@@ -75,6 +75,16 @@ def test_offsets_are_exact_where_tokens_are_not(saved: dict[str, Path], alignmen
     assert all(one.probability < 1.0 for one in found if one.probability)
 
 
+def test_components_that_align_in_different_ways_keep_the_exact_offsets_of_each_other() -> None:
+    doc = Doc(spacy.blank("zh").vocab, words=["王小", "明去", "了上", "海，"], spaces=[False] * 4)
+    first, second = (NERSettings(view="characters", alignment_mode=mode) for mode in ("expand", "contract"))
+    view = view_of(doc, "characters")
+    set_entities(view, [UnitEntity(0, 3, "PER")], first)
+    set_entities(view, [UnitEntity(4, 7, "GPE")], second)
+    assert [ent.text for ent in doc.ents] == ["王小明去", "了上"]
+    assert [(one.start, one.end) for one in _found(doc, [first, second])] == [(0, 3), (4, 7)]
+
+
 def test_the_scores_of_another_component_are_not_those_of_entities() -> None:
     doc = Doc(spacy.blank("zh").vocab, words=["王", "去", "京"], spaces=[False] * 3)
     settings = NERSettings(spans_key="sc")
