@@ -17,7 +17,7 @@ from spacy.training import Example
 
 from ..errors import RemedyError, counted
 from ..files import write_text
-from ..pipeline.finding import entity_finders, known_labels, span_finders
+from ..pipeline.finding import entity_finders, find_crf_pipe, known_labels, span_finders
 from ..workbench.docbins import NamingCorpus
 from ..workbench.report.errors import compare_texts, errors_page, surest_errors
 from ..workbench.report.scores import CountingScorer, parse_scores
@@ -72,6 +72,8 @@ def evaluate_cli(
     for pipe in () if entity_finders(nlp) else span_finders(nlp).values():
         remedy = f"Score it by `python -m spacy evaluate {model} {data} --spans-key {pipe.key}`."
         raise RemedyError(f"{model}: its entities are in doc.spans['{pipe.key}'], and may overlap", remedy)
+    if explained:
+        find_crf_pipe(nlp)  # refuses, before any work, a pipeline whose entities cannot be explained
     examples = read_examples(nlp, data, gold_preproc=gold_preproc)
     # Warm up, so that loading a dictionary, say, does not count for the speed.
     deque(nlp.pipe(example.reference.text for example in examples[:_WARMING]), maxlen=0)

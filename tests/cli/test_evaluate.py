@@ -207,3 +207,11 @@ def test_a_page_of_a_corpus_without_annotation_has_what_was_found(model: Path, t
     assert '"scores":null,"texts":[["王李",[[0,[0,1,"PER.NAM"],null],[0,[1,2,"PER.NOM"],null]]]]' in (
         tmp_path / "e.html"
     ).read_text(encoding="utf8")
+
+
+def test_entities_that_cannot_be_explained_are_refused_before_any_work(model: Path, data: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    ran = run_tener("evaluate", model, data, "--page", page, "--explain", 1)
+    assert ran.code == 1
+    assert "no tener_ner" in ran.text
+    assert "tokens per second" not in ran.text
