@@ -185,6 +185,7 @@ def keep_sure(belief: Belief, sure: Sureness) -> Doc:
     known = taken | (outside >= sure.outside)
     missing: list[Span] = [doc[index : index + 1] for index in np.flatnonzero(~known).tolist()]
     doc.set_ents(entities, missing=missing, default="outside")
+    doc.spans.clear()  # what the teacher found there is not what is kept
     return doc
 
 

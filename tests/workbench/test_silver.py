@@ -235,6 +235,15 @@ def test_the_command_writes_parts_that_spacy_reads_and_goes_on_where_it_was_stop
     assert len(list(DocBin().from_disk(tmp_path / "silver" / "part-00001.spacy").get_docs(nlp.vocab))) == 1
 
 
+def test_groups_of_spans_of_a_teacher_are_not_kept(trained):
+    nlp = spacy.load(trained)
+    nlp.get_pipe("tener_ner").cfg["spans_key"] = "sc"
+    nlp.add_pipe("sentencizer")
+    (doc,), _ = silver_module.silver([nlp], [TEXT], Sureness())
+    assert doc.ents
+    assert not doc.spans
+
+
 def test_other_settings_do_not_mix_with_what_is_there(run, trained, tmp_path):
     assert run(trained)[0] == 0
     code, said = run(trained, "--sure", "0.7")
