@@ -42,6 +42,8 @@ def external(place="initializer"):
         values = onnx.SparseTensorProto(dims=[3])
         values.values.CopyFrom(table)
         plain.graph.sparse_initializer.append(values)
+    elif place == "training":
+        plain.training_info.append(onnx.TrainingInfoProto(algorithm=inner))
     return plain
 
 
@@ -61,7 +63,7 @@ def split_in_two():
     ("data", "reason"),
     [
         *((external(place).SerializeToString(), "'table' are in another file")
-          for place in ("initializer", "constant", "branch", "function", "default", "sparse")),
+          for place in ("initializer", "constant", "branch", "function", "default", "sparse", "training")),
         (split_in_two(), "in another file"),
         (of_domain("my.library").SerializeToString(), "'my.library'"),
         (of_domain("com.microsoft", "EPContext").SerializeToString(), "EPContext"),
