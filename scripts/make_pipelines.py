@@ -75,7 +75,7 @@ def train_transformer(args: argparse.Namespace) -> Path:
 
 def export_transformer(args: argparse.Namespace) -> Path:
     """The same in ONNX, in int8."""
-    exported: Path = args.work / "wnut17-int8"
+    exported: Path = args.work / f"wnut17-int8-{args.seed}"
     if not exported.exists():
         texts = args.data / "wnut17" / "dev.spacy"
         _tener("trim", train_transformer(args), texts, "--onnx", "int8", "--output", exported)
@@ -84,7 +84,7 @@ def export_transformer(args: argparse.Namespace) -> Path:
 
 def train_small(args: argparse.Namespace) -> Path:
     """TENER with vectors of raw tweets, taught on them by the transformer."""
-    vectors, silver, teacher = args.work / "vectors", args.work / "silver", export_transformer(args)
+    vectors, silver, teacher = args.work / "vectors", args.work / f"silver-{args.seed}", export_transformer(args)
     if not vectors.exists():
         _tener("vectors", args.tweets, "--kinds", "words", "--lang", "en", "--lower", "--width", 100, "-o", vectors)
     _tener("silver", teacher, args.tweets, "--limit", 50_000, "--output", silver)
@@ -131,7 +131,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         if not (args.data / recipe.corpus / "test.spacy").exists():
             _run("research/convert_corpus.py", recipe.corpus)
         wheel = package(recipe, recipe.train(args), args)
-        print(f"{wheel.name}: {json.dumps(try_wheel(wheel, own, recipe), ensure_ascii=False)}", flush=True)
+        print(f"{wheel.name}: {json.dumps(try_wheel(wheel, own), ensure_ascii=False)}", flush=True)
     write_index(args.output)
 
 
@@ -167,7 +167,7 @@ def package(recipe: Recipe, model: Path, args: argparse.Namespace) -> Path:
         return target
 
 
-def try_wheel(wheel: Path, own: Path, recipe: Recipe) -> dict[str, object]:
+def try_wheel(wheel: Path, own: Path) -> dict[str, object]:
     """Install a wheel into an empty environment, let it predict, explain and serve there, and return what it found."""
     module, text = wheel.name.split("-")[0], TEXTS[wheel.name[:2]]
     with TemporaryDirectory() as folder:
