@@ -111,7 +111,11 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--sizes", default="100,300,1000")
     _report.add_engine_options(parser)
     parser.add_argument("--only-table", action="store_true", help="write the page of what is there")
-    return parser.parse_args()
+    args = parser.parse_args()
+    taught = not (args.systems or args.only_table) and "wnut17" in args.corpora.split(",")
+    if taught and args.transformer is None:
+        parser.error("the teacher of wnut17 is a transformer: name it by --transformer")
+    return args
 
 
 if __name__ == "__main__":

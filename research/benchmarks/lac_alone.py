@@ -14,6 +14,7 @@ from pathlib import Path
 import _report
 import spacy
 from spacy.language import Language
+from spacy.scorer import PRFScore
 from spacy.tokens import Doc, DocBin
 
 CORPORA = ("weibo", "resume")
@@ -22,6 +23,7 @@ LABELS = {
     "LOC": ("LOC", "LOC.NAM", "GPE.NAM"),
     "ORG": ("ORG", "ORG.NAM"),
 }
+ALL = "all"
 MERGED = {label: merged for merged, labels in LABELS.items() for label in labels}
 NOTE = (
     "On the test parts; precision, recall and F1 over spans and labels. LAC: the component `lac` alone, as Baidu "
@@ -45,9 +47,8 @@ def main() -> None:
         alone.add_pipe("lac")
         for name, nlp in {"LAC": alone, **own}.items():
             gold, found = read(nlp, args.data / corpus / "test.spacy")
-            rows += [[corpus, name, label, *scores(gold, found, label)] for label in (*LABELS, "")]
-    lines = [("corpus", "pipeline", "label", "P", "R", "F1"), ("---",) * 6, *rows]
-    table = "\n".join(f"| {' | '.join(str(cell) or 'all' for cell in line)} |" for line in lines)
+            rows += [[corpus, name, label, *scores(gold, found, label)] for label in (*LABELS, ALL)]
+    table = _report.table(("corpus", "pipeline", "label", "P", "R", "F1"), rows)
     _report.write(_report.RESULTS / "lac-alone.md", "LAC alone", NOTE, table)
 
 
@@ -68,10 +69,10 @@ def entities(docs: Iterable[Doc]) -> set[Entity]:
 
 def scores(gold: set[Entity], found: set[Entity], label: str) -> list[str]:
     """Precision, recall and F1 of a label, or of all, in percent."""
-    wanted, given = ({each for each in some if label in ("", each[-1])} for some in (gold, found))
-    right = len(wanted & given)
-    p, r = right / max(len(given), 1), right / max(len(wanted), 1)
-    return [f"{100 * value:.1f}" for value in (p, r, 2 * p * r / max(p + r, 1e-9))]
+    wanted, given = ({each for each in some if label in (ALL, each[-1])} for some in (gold, found))
+    score = PRFScore()
+    score.score_set(given, wanted)
+    return [f"{100 * value:.1f}" for value in (score.precision, score.recall, score.fscore)]
 
 
 if __name__ == "__main__":
