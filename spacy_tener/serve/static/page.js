@@ -190,7 +190,7 @@ async function begin() {
   $("choose").hidden = models.length < 2;
   $("most").textContent = limits.characters.toLocaleString("en");
   if (!$("input").value) $("input").value = SAMPLES[models[0].language] || "";
-  $("sample").hidden = !$("input").value || $("input").value !== SAMPLES[models[0].language];
+  $("sample").hidden = $("input").value !== SAMPLES[models[0].language];
   choose();
   $("input").addEventListener("input", () => {
     $("sample").hidden = true;
