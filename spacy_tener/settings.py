@@ -86,7 +86,6 @@ class StackConfig(Settings):
     ff_width: Size | None = None
     dropout: Probability = 0.15
     attention_dropout: Probability | None = 0.0
-    norm: Literal["post", "pre"] = "post"
 
     usual_ff: ClassVar[int] = 3
     """Width of the feed-forward in widths of the model, where `ff_width` is None."""

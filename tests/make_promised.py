@@ -51,8 +51,8 @@ def make_pipelines() -> dict[str, Trained]:
         "@architectures": "spacy_tener.TransformerEmbed.v1",
         "name": str(save_tiny_transformer(Path("bert"))),
     }
-    adapted = {"@architectures": "spacy_tener.AdaptedTransformerEncoder.v1", "heads": 2, "dropout": 0.0}
-    vanilla = {"@architectures": "spacy_tener.TransformerEncoder.v1", "heads": 2, "dropout": 0.0}
+    adapted = {"@architectures": "spacy_tener.TransformerEncoder.v1", "heads": 2, "dropout": 0.0}
+    vanilla = {**adapted, "adapted": False}
     made = {name.lower(): taught(pipeline(tok2vec)) for name, tok2vec in systems.items() if name != "FLAT"}
     made |= {
         "flat": taught(pipeline(systems["FLAT"]), after=add_words),

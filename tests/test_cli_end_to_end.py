@@ -110,8 +110,8 @@ def test_fill_config_fills_in_every_setting(work: Workspace) -> None:
     component = load_config(work.path / "full.cfg")["components"]["tener_ner"]
     assert {"view", "alignment_mode", "window", "overlap", "max_units", "scorer"} <= set(component)
     assert {"nO", "dropout"} <= set(component["model"])
-    assert {"norm", "adapted", "scaled", "key_position"} <= set(component["model"]["tok2vec"])
-    assert {"lower", "normalize_vectors"} <= set(component["model"]["tok2vec"]["embed"])
+    assert {"adapted", "scaled", "key_position"} <= set(component["model"]["tok2vec"])
+    assert {"lower", "whiten_vectors"} <= set(component["model"]["tok2vec"]["embed"])
 
 
 def test_debug_config_finds_nothing_wrong(work: Workspace) -> None:

@@ -28,7 +28,6 @@ from spacy_tener.settings import (
         (MectConfig, {"attention_dropout": -0.1}, "attention_dropout must be at least 0"),
         (MectConfig, {"random_attention": -1}, "random_attention must be at least 0; got -1"),
         (MectConfig, {"streams": "double"}, "streams must be one of 'cross', 'parallel', 'single'; got 'double'"),
-        (MectConfig, {"norm": "middle"}, "norm must be one of 'post', 'pre'"),
         (FlatConfig, {"width": 30}, "width must be a multiple of heads, which is 8; got 30"),
         (FlatConfig, {"width": 15, "heads": 5}, "width must be even"),
         (FlatConfig, {"heads": 0}, "heads must be at least 1; got 0"),

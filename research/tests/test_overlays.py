@@ -124,10 +124,11 @@ def test_a_cell_has_the_encoders_of_its_names(stack: tuple[str, ...]) -> None:
     architecture = {
         "bilstm": "spacy.TorchBiLSTMEncoder.v1",
         "idcnn": "spacy_tener.IDCNNEncoder.v1",
-        "adapted": "spacy_tener.AdaptedTransformerEncoder.v1",
+        "adapted": "spacy_tener.TransformerEncoder.v1",
         "transformer": "spacy_tener.TransformerEncoder.v1",
     }
     assert found["encode"]["@architectures"] == architecture[encoder]
+    assert found["encode"].get("adapted") == {"adapted": True, "transformer": False}.get(encoder)
 
 
 @pytest.mark.parametrize(("base", "cells"), [("ontonotes5", CELLS), ("conll2003", set(TRAINED) & set(CELLS))])

@@ -96,13 +96,13 @@ def test_the_example_has_the_first_of_each_choice_and_the_lowest_of_each_range(s
 def test_values_are_settings_that_compose_reads_back() -> None:
     values = {
         f"{TOK2VEC}.heads": 8,
-        f"{TOK2VEC}.norm": "pre",
+        f"{TOK2VEC}.adapted": False,
         f"{TOK2VEC}.ff_width": None,
         "training.optimizer.learn_rate.max_rate": 0.0009,
     }
     config = compose(CONFIGS / "weibo.cfg", settings=as_settings(values))
     tok2vec = config["components"]["tener_ner"]["model"]["tok2vec"]
-    assert (tok2vec["heads"], tok2vec["norm"], tok2vec["ff_width"]) == (8, "pre", None)
+    assert (tok2vec["heads"], tok2vec["adapted"], tok2vec["ff_width"]) == (8, False, None)
     assert config["training"]["optimizer"]["learn_rate"]["max_rate"] == pytest.approx(0.0009)
 
 

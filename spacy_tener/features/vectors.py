@@ -80,14 +80,13 @@ def _read_directory(names: RowFilter) -> FloatArray:
     return np.asarray(data.get() if hasattr(data, "get") else data, dtype=np.float32)[rows]
 
 
-def prepared(table: FloatArray, *, whiten: bool, unit_length: bool) -> FloatArray:
-    """Whiten the rows, then scale them to unit length, each as an option. *Shape* [n, width]"""
+def prepared(table: FloatArray, *, whiten: bool) -> FloatArray:
+    """Scale the rows to unit length, after whitening them if asked. *Shape* [n, width]"""
     if whiten:
         table = whitened(table)
-    if unit_length:
-        # Randomly initialised rows have this length on average. A row of zeros is kept.
-        table = table / np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-12)
-    return table
+    # Randomly initialised rows have this length on average. A row of zeros is kept.
+    scaled: FloatArray = table / np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-12)
+    return scaled
 
 
 def whitened(table: FloatArray) -> FloatArray:

@@ -39,7 +39,6 @@ class FlatEncoder(nn.Module):
         self.word_input = Linear(word_width, config.width)
         self.positions = SpanPositions(width=config.width, distances=config.distances or DISTANCES)
         self.layers = nn.ModuleList(span_layer(config, scaled=config.scaled) for _ in range(config.layers))
-        self.output_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
 
     def forward(self, chars: Tensor, words: Tensor, lattice: Lattice) -> Tensor:
         """Encode the characters of all sentences, joined.
@@ -58,8 +57,7 @@ class FlatEncoder(nn.Module):
         for layer in inner:
             rows = layer(rows, plan.by_all, relative)
         x = rows.index_select(0, plan.characters) if inner else x
-        x = last(x, plan.by_characters, relative, last.attention_input(rows))
-        return self.output_norm(x)
+        return last(x, plan.by_characters, relative, rows)
 
     def attention_weights(self, chars: Tensor, words: Tensor, lattice: Lattice) -> list[list[Tensor]]:
         """Return the attention map of each sentence in each layer, over characters, then words. *Shape: [h, L, L]*
@@ -103,7 +101,6 @@ class AtssaEncoder(nn.Module):
         )
         self.input = Linear(char_width + config.fused_width, config.width)
         self.layers = nn.ModuleList(TransformerLayer(context_attention(config), config) for _ in range(config.layers))
-        self.output_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
 
     def forward(self, chars: Tensor, words: Tensor, lattice: Lattice) -> Tensor:
         """Encode the characters of all sentences, joined.
@@ -113,7 +110,7 @@ class AtssaEncoder(nn.Module):
         x, *context = self._read(chars, words, lattice)
         for layer in self.layers:
             x = layer(x, *context)
-        return self.output_norm(x)
+        return x
 
     def attention_weights(self, chars: Tensor, words: Tensor, lattice: Lattice) -> list[list[Tensor]]:
         """Return the attention map of each sentence in each layer, in evaluation. *Shape: [h, length, length]* each"""
@@ -190,13 +187,10 @@ class MectLayer(nn.Module):
         self, streams: Streams, rows: Streams, relative: Streams
     ) -> Iterator[tuple[SpanAttention, Tensor, Tensor, Tensor, Tensor]]:
         """Return each stream's attention, and its arguments other than the plan."""
-        layers = self._layers()
-        own = [layer.attention_input(x) for layer, x in zip(layers, streams, strict=True)]
-        keys = [layer.attention_input(x) for layer, x in zip(layers, rows, strict=True)]
-        attentions = [cast(SpanAttention, layer.attention) for layer in layers]
+        attentions = [cast(SpanAttention, layer.attention) for layer in self._layers()]
         # The queries of each stream are computed from the other.
-        queries = own[::-1] if self.crossed else own
-        return zip(attentions, own, relative, keys, queries, strict=True)
+        queries = streams[::-1] if self.crossed else streams
+        return zip(attentions, streams, relative, rows, queries, strict=True)
 
 
 class MectEncoder(nn.Module):
@@ -215,8 +209,6 @@ class MectEncoder(nn.Module):
         self.word_input = Linear(word_width, config.width)
         self.positions = nn.ModuleList(SpanPositions(width=config.width, distances=MECT_DISTANCES) for _ in widths)
         self.layers = nn.ModuleList(MectLayer(config) for _ in range(config.layers))
-        normed = config.norm == "pre"
-        self.output_norms = nn.ModuleList(nn.LayerNorm(config.width) if normed else nn.Identity() for _ in widths)
         self.fusion = Linear(2 * config.width, config.width) if config.n_streams == 2 else nn.Identity()
 
     def forward(self, chars: Tensor, radicals: Tensor, words: Tensor, lattice: Lattice) -> Tensor:
@@ -238,8 +230,7 @@ class MectEncoder(nn.Module):
         if inner:
             streams = [stream.index_select(0, plan.characters) for stream in rows]
         streams = last(rows, plan.by_characters, relative, streams)
-        normed = [norm(stream) for norm, stream in zip(self.output_norms, streams, strict=True)]
-        return self.fusion(torch.cat(normed, dim=-1))  # eq. 14
+        return self.fusion(torch.cat(list(streams), dim=-1))  # eq. 14
 
     def attention_weights(
         self, chars: Tensor, radicals: Tensor, words: Tensor, lattice: Lattice

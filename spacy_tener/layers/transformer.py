@@ -50,7 +50,6 @@ class TransformerLayer(nn.Module):
 
     def __init__(self, attention: nn.Module, config: StackConfig) -> None:
         super().__init__()
-        self.pre_norm = config.norm == "pre"
         self.attention = attention
         hidden = config.ff_width or config.usual_ff * config.width
         self.feed_forward = FeedForward(width=config.width, hidden=hidden, dropout=config.dropout)
@@ -59,23 +58,16 @@ class TransformerLayer(nn.Module):
 
     def forward(self, x: Tensor, *context: Any) -> Tensor:
         """x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
-        return self.complete(x, self.attention(self.attention_input(x), *context))
-
-    def attention_input(self, x: Tensor) -> Tensor:
-        """Return the input of attention, normalised with pre-norm. x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
-        return self.attention_norm(x) if self.pre_norm else x
+        return self.complete(x, self.attention(x, *context))
 
     def complete(self, x: Tensor, mixed: Tensor) -> Tensor:
         """Return the output of the layer. x: its input; mixed: the output of attention. *Shape: [N, d]* all"""
-        if self.pre_norm:
-            x = x + mixed
-            return x + self.feed_forward(self.feed_forward_norm(x))
         x = self.attention_norm(x + mixed)
         return self.feed_forward_norm(x + self.feed_forward(x))
 
     def weights(self, x: Tensor, *context: Any) -> list[Tensor]:
         """Return the attention map of each sequence for this layer's input. *Shape: [h, length, length]* each"""
-        return cast(Any, self.attention).weights(self.attention_input(x), *context)
+        return cast(Any, self.attention).weights(x, *context)
 
 
 def each_layer(layers: Iterable[nn.Module], function: Callable[..., Result], x: Any, *context: Any) -> list[Result]:
@@ -101,7 +93,6 @@ class TransformerEncoder(nn.Module):
         self.layers = nn.ModuleList(
             TransformerLayer(transformer_attention(config), config) for _ in range(config.layers)
         )
-        self.output_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
 
     def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
         """Encode the tokens of all sequences, joined; `lengths` says how many each sequence has.
@@ -111,7 +102,7 @@ class TransformerEncoder(nn.Module):
         x, *context = self._read(x, lengths)
         for layer in self.layers:
             x = layer(x, *context)
-        return self.output_norm(x)
+        return x
 
     def attention_weights(self, x: Tensor, lengths: Lengths) -> list[list[Tensor]]:
         """Return the attention map of each sequence in each layer. *Shape: [h, length, length]* each"""

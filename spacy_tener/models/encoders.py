@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from ..runtime import convolution, transformer
 from ..settings import GRNConfig, IDCNNConfig, RelationKind, TransformerConfig, named
@@ -27,7 +27,6 @@ def build_tener(
     ff_width: int | None = None,
     dropout: float = 0.15,
     attention_dropout: float | None = None,
-    norm: Literal["post", "pre"] = "post",
     adapted: bool = True,
     scaled: bool | None = None,
     key_projection: bool = False,
@@ -45,8 +44,6 @@ def build_tener(
     ff_width (Optional[int]): Width inside the feed-forward; None for twice the width.
     dropout (float): Inside the feed-forward, and on the attention map unless `attention_dropout` says otherwise.
     attention_dropout (Optional[float]): On the attention map; None for the same as `dropout`.
-    norm (Literal["post", "pre"]): Normalise after each sum ("post", as the papers), or before each part and once at the
-        end ("pre").
     adapted (bool): TENER's attention; else the vanilla one, with sinusoidal positions added to its input.
     scaled (Optional[bool]): Divide attention scores by the root of the head's width `sqrt(d_k)`; None for the papers'
         choice: vanilla attention is scaled, adapted is not.
@@ -61,7 +58,6 @@ def build_tener(
         ff_width=ff_width,
         dropout=dropout,
         attention_dropout=attention_dropout,
-        norm=norm,
         adapted=adapted,
         scaled=scaled,
         key_projection=key_projection,
@@ -70,22 +66,23 @@ def build_tener(
     return chain_layers(embed or build_char_embed(), _transformer_encoder(config))
 
 
-@named("spacy_tener.AdaptedTransformerEncoder.v1")
-def build_adapted_transformer_encoder(
+@named("spacy_tener.TransformerEncoder.v1")
+def build_transformer_encoder(
     width: int = 128,
     layers: int = 1,
     heads: int = 4,
     ff_width: int | None = None,
     dropout: float = 0.15,
     attention_dropout: float | None = None,
-    norm: Literal["post", "pre"] = "post",
-    scaled: bool | None = False,
+    adapted: bool = True,
+    scaled: bool | None = None,
     key_projection: bool = False,
     key_position: bool = False,
 ) -> RaggedModel:
-    """TENER's encoder without embedder, for any embedder: `Model[List[Floats2d], List[Floats2d]]`.
+    """TENER's encoder without embedder, for any embedder: `Model[List[Floats2d], List[Floats2d]]`; or the vanilla
+    transformer encoder, its baseline.
 
-    Registered as `spacy_tener.AdaptedTransformerEncoder.v1`.
+    Registered as `spacy_tener.TransformerEncoder.v1`.
 
     width (int): Width d of the output, shared by the heads. A linear layer brings the input to it.
     layers (int): Number of layers.
@@ -93,10 +90,9 @@ def build_adapted_transformer_encoder(
     ff_width (Optional[int]): Width inside the feed-forward; None for twice the width.
     dropout (float): Inside the feed-forward, and on the attention map unless `attention_dropout` says otherwise.
     attention_dropout (Optional[float]): On the attention map; None for the same as `dropout`.
-    norm (Literal["post", "pre"]): Normalise after each sum ("post", as the papers), or before each part and once at the
-        end ("pre").
-    scaled (Optional[bool]): Divide attention scores by the root of the head's width `sqrt(d_k)`, unlike the
-        paper; None for False.
+    adapted (bool): TENER's attention; else the vanilla one, with sinusoidal positions added to its input.
+    scaled (Optional[bool]): Divide attention scores by the root of the head's width `sqrt(d_k)`; None for the papers'
+        choice: vanilla attention is scaled, adapted is not.
     key_projection (bool): Give the keys of adapted attention a projection, as the released code does and the paper does
         not.
     key_position (bool): Give adapted attention the released code's third term, `k_j . r_{t-j}`.
@@ -108,51 +104,10 @@ def build_adapted_transformer_encoder(
         ff_width=ff_width,
         dropout=dropout,
         attention_dropout=attention_dropout,
-        norm=norm,
+        adapted=adapted,
         scaled=scaled,
         key_projection=key_projection,
         key_position=key_position,
-        adapted=True,
-    )
-    return _transformer_encoder(config)
-
-
-@named("spacy_tener.TransformerEncoder.v1")
-def build_transformer_encoder(
-    width: int = 128,
-    layers: int = 1,
-    heads: int = 4,
-    ff_width: int | None = None,
-    dropout: float = 0.15,
-    attention_dropout: float | None = None,
-    norm: Literal["post", "pre"] = "post",
-    scaled: bool | None = True,
-) -> RaggedModel:
-    """The vanilla transformer encoder with sinusoidal positions, the baseline of TENER.
-
-    Registered as `spacy_tener.TransformerEncoder.v1`.
-
-    width (int): Width d of the output, shared by the heads. A linear layer brings the input to it.
-    layers (int): Number of layers.
-    heads (int): Number of heads h; each is `width / heads` wide.
-    ff_width (Optional[int]): Width inside the feed-forward; None for twice the width.
-    dropout (float): Inside the feed-forward, and on the attention map unless `attention_dropout` says otherwise.
-    attention_dropout (Optional[float]): On the attention map; None for the same as `dropout`.
-    norm (Literal["post", "pre"]): Normalise after each sum ("post", as the papers), or before each part and once at the
-        end ("pre").
-    scaled (Optional[bool]): Divide attention scores by the root of the head's width `sqrt(d_k)`, as the paper; None
-        for True.
-    """
-    config = TransformerConfig(
-        width=width,
-        layers=layers,
-        heads=heads,
-        ff_width=ff_width,
-        dropout=dropout,
-        attention_dropout=attention_dropout,
-        norm=norm,
-        scaled=scaled,
-        adapted=False,
     )
     return _transformer_encoder(config)
 

@@ -33,7 +33,6 @@ def build_flat(
     ff_width: int | None = None,
     dropout: float = 0.15,
     attention_dropout: float | None = 0.0,
-    norm: Literal["post", "pre"] = "post",
     distances: list[Literal["hh", "ht", "th", "tt"]] | None = None,
     scaled: bool = False,
 ) -> EmbedModel:
@@ -53,9 +52,6 @@ def build_flat(
     ff_width (Optional[int]): Width inside the feed-forward; None for three times the width.
     dropout (float): Inside the feed-forward.
     attention_dropout (Optional[float]): On the attention map; None for the same as `dropout`.
-    norm (Literal["post", "pre"]): Normalise after each sum ("post", as the paper), or before each part and once at the
-        end ("pre"). (Where this sum should be, the released code adds a part's output to itself: that is not an
-        option.)
     distances (Optional[List[Literal["hh", "ht", "th", "tt"]]]): Distances between two spans that the attention uses, of
         "hh", "ht", "th" and "tt" (head to head, head to tail, ..); None for all, as in the paper. The released code and
         MECT use "hh" and "tt".
@@ -68,7 +64,6 @@ def build_flat(
         ff_width=ff_width,
         dropout=dropout,
         attention_dropout=attention_dropout,
-        norm=norm,
         distances=distances,
         scaled=scaled,
     )
@@ -85,7 +80,6 @@ def build_flat_atssa(
     ff_width: int | None = None,
     dropout: float = 0.15,
     attention_dropout: float | None = 0.0,
-    norm: Literal["post", "pre"] = "post",
     selection: Literal["adaptive", "top_k", "none"] = "adaptive",
     k: int = 3,
     alpha: float = 50.0,
@@ -110,8 +104,6 @@ def build_flat_atssa(
         searched.
     dropout (float): Inside the feed-forward.
     attention_dropout (Optional[float]): On the attention map; None for the same as `dropout`.
-    norm (Literal["post", "pre"]): Normalise after each sum ("post", as the papers), or before each part and once at the
-        end ("pre").
     selection (Literal["adaptive", "top_k", "none"]): Keys that a query keeps: those above its threshold ("adaptive",
         ATSSA), the `k` largest ("top_k", the explicit sparse transformer), or all ("none", the paper's "- Selective
         SA").
@@ -131,7 +123,6 @@ def build_flat_atssa(
         ff_width=ff_width,
         dropout=dropout,
         attention_dropout=attention_dropout,
-        norm=norm,
         selection=selection,
         k=k,
         alpha=alpha,
@@ -154,7 +145,6 @@ def build_mect(
     ff_width: int | None = None,
     dropout: float = 0.15,
     attention_dropout: float | None = 0.0,
-    norm: Literal["post", "pre"] = "post",
     streams: Literal["cross", "parallel", "single"] = "cross",
     random_attention: int = 320,
 ) -> EmbedModel:
@@ -176,8 +166,6 @@ def build_mect(
     ff_width (Optional[int]): Width inside the feed-forwards; None for three times the width.
     dropout (float): Inside the feed-forward.
     attention_dropout (Optional[float]): On the attention map; None for the same as `dropout`.
-    norm (Literal["post", "pre"]): Normalise after each sum ("post", as the papers), or before each part and once at the
-        end ("pre").
     streams (Literal["cross", "parallel", "single"]): Two streams, with the queries of each from the other ("cross",
         MECT) or from itself ("parallel", the paper's experiment B); or one, of characters joined with their radicals
         ("single", experiment A).
@@ -192,7 +180,6 @@ def build_mect(
         ff_width=ff_width,
         dropout=dropout,
         attention_dropout=attention_dropout,
-        norm=norm,
         streams=streams,
         random_attention=random_attention,
     )

@@ -16,7 +16,7 @@ from .dense import Linear
 from .fusion import WordFusion
 from .selection import SelectiveAttention
 from .spans import Queries, SpanAttention, SpanHeads, SpanPositions, attend_spans, plan_spans
-from .transformer import TransformerLayer, output_norm
+from .transformer import TransformerLayer
 from .weights import Weights
 
 FEW_ROWS = 512
@@ -32,7 +32,6 @@ class FlatEncoder:
         self.layers = [
             _span_layer(config, weights.part("layers", i), scaled=config.scaled) for i in range(config.layers)
         ]
-        self.output_norm = output_norm(config, weights.part("output_norm"))
 
     def __call__(self, chars: FloatArray, words: FloatArray, lattice: Lattice) -> FloatArray:
         """*Shape* chars: [N, char_width]; words: [W, word_width]; result: [N, d]"""
@@ -44,8 +43,7 @@ class FlatEncoder:
         for layer in inner:
             rows = layer(rows, plan.by_all, relative)
         x = rows[plan.characters] if inner else x
-        mixed = last.attention(last.attention_input(x), plan.by_characters, relative, last.attention_input(rows))
-        return self.output_norm(last.complete(x, mixed))
+        return last(x, plan.by_characters, relative, rows)
 
 
 def _span_layer(config: Any, weights: Weights, **options: Any) -> TransformerLayer:
@@ -61,7 +59,6 @@ class AtssaEncoder:
         self.input = Linear(weights.part("input"))
         layers = [weights.part("layers", i) for i in range(config.layers)]
         self.layers = [TransformerLayer(config, _context(config, layer.part("attention")), layer) for layer in layers]
-        self.output_norm = output_norm(config, weights.part("output_norm"))
 
     def __call__(self, chars: FloatArray, words: FloatArray, lattice: Lattice) -> FloatArray:
         """*Shape* chars: [N, char_width]; words: [W, word_width]; result: [N, d]"""
@@ -72,7 +69,7 @@ class AtssaEncoder:
         x = self.input(x)
         for layer in self.layers:
             x = layer(x, rectangle)
-        return self.output_norm(x)
+        return x
 
 
 def _context(config: AtssaConfig, weights: Weights) -> Callable[..., FloatArray]:
@@ -95,7 +92,6 @@ class MectEncoder:
             [_span_layer(config, weights.part("layers", n, "streams", i), **options) for i in each]
             for n in range(config.layers)
         ]
-        self.output_norms = [output_norm(config, weights.part("output_norms", i)) for i in each]
         self.fusion = Linear(weights.part("fusion")) if config.n_streams == 2 else None
 
     def __call__(self, chars: FloatArray, radicals: FloatArray, words: FloatArray, lattice: Lattice) -> FloatArray:
@@ -114,8 +110,7 @@ class MectEncoder:
         if inner:
             streams = [stream[plan.characters] for stream in rows]
         streams = self._layer(last, rows, streams, plan.by_characters, relative)
-        normed = [norm(stream) for norm, stream in zip(self.output_norms, streams, strict=True)]
-        return normed[0] if self.fusion is None else self.fusion(np.concatenate(normed, axis=1))
+        return streams[0] if self.fusion is None else self.fusion(np.concatenate(streams, axis=1))
 
     def _layer(
         self,
@@ -126,12 +121,10 @@ class MectEncoder:
         relative: Sequence[FloatArray],
     ) -> list[FloatArray]:
         """Run one layer of each stream. rows: all spans, as keys and values; streams: the spans that are queries."""
-        own = [layer.attention_input(x) for layer, x in zip(layers, streams, strict=True)]
-        keys = own if rows is streams else [layer.attention_input(x) for layer, x in zip(layers, rows, strict=True)]
-        queries = own[::-1] if self.config.streams == "cross" else own
+        queries = streams[::-1] if self.config.streams == "cross" else streams
         heads: list[SpanHeads] = [
             layer.attention.heads(x, plan, *others)  # type: ignore[attr-defined]
-            for layer, x, *others in zip(layers, own, relative, keys, queries, strict=True)
+            for layer, x, *others in zip(layers, streams, relative, rows, queries, strict=True)
         ]
         if len(rows[0]) > FEW_ROWS:
             parts = [divided(attend_spans(each, plan.groups)) for each in heads]

@@ -19,7 +19,6 @@ class TransformerLayer:
     """Attention and feed-forward, each with a residual connection and a layer norm."""
 
     def __init__(self, config: StackConfig, attention: Callable[..., FloatArray], weights: Weights) -> None:
-        self.pre_norm = config.norm == "pre"
         self.attention = attention
         hidden = config.ff_width or config.usual_ff * config.width
         weights.shaped("feed_forward.widen.weight", hidden, config.width)
@@ -29,28 +28,15 @@ class TransformerLayer:
 
     def __call__(self, x: FloatArray, *context: Any) -> FloatArray:
         """*Shape: [N, d]*"""
-        return self.complete(x, self.attention(self.attention_input(x), *context))
-
-    def attention_input(self, x: FloatArray) -> FloatArray:
-        return self.attention_norm(x) if self.pre_norm else x
+        return self.complete(x, self.attention(x, *context))
 
     def complete(self, x: FloatArray, mixed: FloatArray) -> FloatArray:
         """Return the output of the layer. x: its input; mixed: the output of attention, which is overwritten."""
         mixed += x
-        if not self.pre_norm:
-            mixed = self.attention_norm(mixed)
-        read = self.feed_forward_norm(mixed) if self.pre_norm else mixed
-        added = self.feed_forward(read)
+        mixed = self.attention_norm(mixed)
+        added = self.feed_forward(mixed)
         added += mixed
-        return added if self.pre_norm else self.feed_forward_norm(added)
-
-
-def output_norm(config: StackConfig, weights: Weights) -> Callable[[FloatArray], FloatArray]:
-    return LayerNorm(weights) if config.norm == "pre" else unchanged
-
-
-def unchanged(x: FloatArray) -> FloatArray:
-    return x
+        return self.feed_forward_norm(added)
 
 
 class TransformerEncoder:
@@ -58,23 +44,23 @@ class TransformerEncoder:
 
     def __init__(self, config: TransformerConfig, weights: Weights) -> None:
         self.config = config
-        self.input = unchanged if weights.get("input.weight") is None else Linear(weights.part("input"))
+        self.input = None if weights.get("input.weight") is None else Linear(weights.part("input"))
         layers = [weights.part("layers", i) for i in range(config.layers)]
         self.layers = [TransformerLayer(config, _attention(config, layer.part("attention")), layer) for layer in layers]
-        self.output_norm = output_norm(config, weights.part("output_norm"))
 
     def __call__(self, x: FloatArray, lengths: Lengths) -> FloatArray:
         """x: the tokens of all sequences. *Shape: [N, input_width]*. Returns *Shape: [N, d]*"""
         return in_rectangles(lengths, x, self.config.width, self._encode)
 
     def _encode(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
-        x = self.input(x)
+        if self.input is not None:
+            x = self.input(x)
         if not self.config.adapted:
             n, length = rectangle.shape
             x = x + np.tile(interleave(*sinusoids(length, self.config.width)), (n, 1))
         for layer in self.layers:
             x = layer(x, rectangle)
-        return self.output_norm(x)
+        return x
 
 
 def _attention(config: TransformerConfig, weights: Weights) -> Callable[..., FloatArray]:

@@ -27,7 +27,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "- DT": {"threshold": "fixed"},
     "explicit sparse": {"selection": "top_k"},
     "two layers": {"layers": 2},
-    "pre-norm": {"layers": 2, "norm": "pre"},
     "narrow fusion": {"fusion_width": 8},
 }
 each_variant = pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS.keys())
@@ -53,7 +52,7 @@ def batch(lengths: list[int], *, words: bool = True) -> tuple[Tensor, Tensor, La
 
 
 def paper_layer(x: Tensor, layer: Any) -> Tensor:
-    """One post-norm context layer over one sentence at prediction, equation by equation."""
+    """One context layer over one sentence at prediction, equation by equation."""
     attention, scores = layer.attention, reference_scores(layer.attention, x)
     z = torch.ones_like(scores)
     if isinstance(attention, SelectiveAttention):
@@ -76,7 +75,7 @@ def paper_layer(x: Tensor, layer: Any) -> Tensor:
     return F.layer_norm(x + fed, (16,), layer.feed_forward_norm.weight, layer.feed_forward_norm.bias)
 
 
-@pytest.mark.parametrize("options", [options for options in VARIANTS.values() if options.get("norm") != "pre"])
+@each_variant
 def test_prediction_is_words_fused_then_the_papers_layers(options: dict[str, Any]) -> None:
     encoder = make(**options).eval()
     chars, words, lattice = batch(LENGTHS)
@@ -102,12 +101,12 @@ def test_maps_are_of_each_layer_and_sentence(options: dict[str, Any]) -> None:
 
 def test_maps_are_those_that_prediction_uses() -> None:
     """With values that are 1 everywhere but at one character, the output of attention is that character's weight."""
-    encoder = make(norm="pre").eval()
+    encoder = make().eval()
     chars, words, lattice = batch([9])
     x, *context = encoder._read(chars, words, lattice)
     layer = encoder.layers[0]
-    values = layer.attention.project(layer.attention_norm(x))[2]
-    mixed = layer.attention(layer.attention_norm(x), *context)
+    values = layer.attention.project(x)[2]
+    mixed = layer.attention(x, *context)
     (weights,) = encoder.attention_weights(chars, words, lattice)[0]
     assert torch.allclose(torch.einsum("htj,jhd->thd", weights, values).flatten(1), mixed, atol=1e-12)
 

@@ -18,8 +18,6 @@ LENGTHS = [4, 0, 11, 1, 35]
 KINDS: list[dict[str, Any]] = [
     {},
     {"layers": 1},
-    {"norm": "pre"},
-    {"layers": 1, "norm": "pre"},
     {"scaled": True, "distances": ("hh", "tt"), "ff_width": 20},
 ]
 
@@ -54,15 +52,10 @@ def plain(encoder: FlatEncoder, chars: Tensor, words: Tensor, places: Tensor) ->
     """One sentence as the paper has it: all spans through all layers, then the characters."""
     x = torch.cat((encoder.char_input(chars), encoder.word_input(words)))
     for layer in encoder.layers:
-        read = layer.attention_norm(x) if encoder.config.norm == "pre" else x
-        mixed = reference_span_attention(layer.attention, encoder.positions, read, read, places)
-        if encoder.config.norm == "pre":
-            x = x + mixed
-            x = x + feed_forward(layer, layer.feed_forward_norm(x))
-        else:
-            x = layer.attention_norm(x + mixed)
-            x = layer.feed_forward_norm(x + feed_forward(layer, x))
-    return encoder.output_norm(x)[: len(chars)]
+        mixed = reference_span_attention(layer.attention, encoder.positions, x, x, places)
+        x = layer.attention_norm(x + mixed)
+        x = layer.feed_forward_norm(x + feed_forward(layer, x))
+    return x[: len(chars)]
 
 
 @pytest.mark.parametrize("options", KINDS)

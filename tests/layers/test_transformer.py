@@ -25,18 +25,12 @@ def tokens(lengths: list[int] = LENGTHS, width: int = 10) -> Tensor:
     return torch.randn(sum(lengths), width, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
-def test_a_layer_is_the_papers_and_pre_norm_leaves_the_sum_alone_until_the_end(norm: str) -> None:
-    encoder = make(input_width=None, layers=1, norm=norm)
+def test_a_layer_is_the_papers() -> None:
+    encoder = make(input_width=None, layers=1)
     (layer,) = encoder.layers
     x = tokens([9], 24)
-
-    def normed(rows: Tensor, when: str) -> Tensor:
-        return F.layer_norm(rows, (24,)) if norm == when else rows
-
-    summed = normed(x + reference_attention(layer.attention, normed(x, "pre")), "post")
-    read = normed(summed, "pre")
-    hidden = torch.relu(read @ layer.feed_forward.widen.weight.T + layer.feed_forward.widen.bias)
+    summed = F.layer_norm(x + reference_attention(layer.attention, x), (24,))
+    hidden = torch.relu(summed @ layer.feed_forward.widen.weight.T + layer.feed_forward.widen.bias)
     mixed = hidden @ layer.feed_forward.narrow.weight.T + layer.feed_forward.narrow.bias
     assert torch.allclose(encoder(x, [9]), F.layer_norm(summed + mixed, (24,)), atol=1e-11)
 
@@ -81,7 +75,7 @@ def test_dropout_follows_both_halves_of_the_feed_forward(zeroed: str) -> None:
 
 
 def test_attention_weights_are_those_of_each_layers_input() -> None:
-    encoder, x = make(norm="pre"), tokens()
+    encoder, x = make(), tokens()
     maps = encoder.attention_weights(x, LENGTHS)
     assert [[tuple(m.shape) for m in layer] for layer in maps] == [[(3, n, n) for n in LENGTHS]] * 2
     for layer in maps:

@@ -28,7 +28,6 @@ NAMES = [
     "spacy_tener.TransformerEmbed.v1",
     "spacy_tener.OnnxEmbed.v1",
     "spacy_tener.JoinEmbed.v1",
-    "spacy_tener.AdaptedTransformerEncoder.v1",
     "spacy_tener.TransformerEncoder.v1",
     "spacy_tener.GatedRelationEncoder.v1",
     "spacy_tener.IDCNNEncoder.v1",
@@ -38,7 +37,6 @@ WRONG = {
     "spacy_tener.TENER.v1": [
         ("width", "wide"),
         ("width", 12.5),
-        ("norm", "middle"),
         ("adapted", "perhaps"),
         ("ff_width", "x"),
         ("attention_dropout", "x"),
@@ -61,8 +59,7 @@ WRONG = {
     "spacy_tener.JoinEmbed.v1": [("first", 3)],
     "spacy_tener.GatedRelationEncoder.v1": [("relation", "some"), ("width", None)],
     "spacy_tener.IDCNNEncoder.v1": [("dilations", 1), ("iterations", "x")],
-    "spacy_tener.AdaptedTransformerEncoder.v1": [("heads", "two"), ("scaled", "x"), ("norm", "none")],
-    "spacy_tener.TransformerEncoder.v1": [("layers", []), ("dropout", "x")],
+    "spacy_tener.TransformerEncoder.v1": [("heads", "two"), ("scaled", "x"), ("layers", []), ("dropout", "x")],
 }
 
 
@@ -137,4 +134,4 @@ def test_filling_a_config_shows_every_default():
     }
     # Without one given, the component's default stands, with all of its own settings.
     assert model["tok2vec"]["@architectures"] == "spacy_tener.TENER.v1"
-    assert {"width", "layers", "heads", "norm", "adapted", "embed"} <= set(model["tok2vec"])
+    assert {"width", "layers", "heads", "adapted", "embed"} <= set(model["tok2vec"])

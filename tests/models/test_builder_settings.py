@@ -30,21 +30,20 @@ class MadeError(Exception):
 
 
 @pytest.mark.parametrize(
-    ("build", "config", "fixed"),
+    ("build", "config"),
     [
-        (encoders.build_tener, TransformerConfig, {}),
-        (encoders.build_adapted_transformer_encoder, TransformerConfig, {"adapted": True}),
-        (encoders.build_transformer_encoder, TransformerConfig, {"adapted": False}),
-        (encoders.build_grn, GRNConfig, {}),
-        (encoders.build_gated_relation_encoder, GRNConfig, {}),
-        (encoders.build_idcnn_encoder, IDCNNConfig, {}),
-        (lattice.build_flat, FlatConfig, {}),
-        (lattice.build_flat_atssa, AtssaConfig, {}),
-        (lattice.build_mect, MectConfig, {}),
+        (encoders.build_tener, TransformerConfig),
+        (encoders.build_transformer_encoder, TransformerConfig),
+        (encoders.build_grn, GRNConfig),
+        (encoders.build_gated_relation_encoder, GRNConfig),
+        (encoders.build_idcnn_encoder, IDCNNConfig),
+        (lattice.build_flat, FlatConfig),
+        (lattice.build_flat_atssa, AtssaConfig),
+        (lattice.build_mect, MectConfig),
     ],
 )
 def test_each_argument_sets_the_field_of_its_name_and_has_its_default(
-    build: Callable[..., Any], config: type[Settings], fixed: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+    build: Callable[..., Any], config: type[Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def make(**settings: object) -> Settings:
         raise MadeError(settings)
@@ -56,13 +55,12 @@ def test_each_argument_sets_the_field_of_its_name_and_has_its_default(
     given = {name: object() for name in own}
     with pytest.raises(MadeError) as made:
         build(**given)
-    assert made.value.args == ({**given, **fixed},)
-    # The encoders without embedder write out what None stands for.
-    assert {name for name, default in own.items() if default != defaults[name]} <= {"scaled"}
+    assert made.value.args == (given,)
+    assert own == {name: defaults[name] for name in own}
 
 
 def test_spacy_fills_and_validates_a_config_by_the_signature() -> None:
-    name = "spacy_tener.AdaptedTransformerEncoder.v1"
+    name = "spacy_tener.TransformerEncoder.v1"
     assert registry.fill({"model": {"@architectures": name, "heads": 2}})["model"] == {
         "@architectures": name,
         "width": 128,
@@ -71,12 +69,12 @@ def test_spacy_fills_and_validates_a_config_by_the_signature() -> None:
         "ff_width": None,
         "dropout": 0.15,
         "attention_dropout": None,
-        "scaled": False,
-        "norm": "post",
+        "adapted": True,
+        "scaled": None,
         "key_projection": False,
         "key_position": False,
     }
-    for wrong in ({"adapted": False}, {"norm": "middle"}, {"heads": "many"}):
+    for wrong in ({"adapted": "no way"}, {"depth": 2}, {"heads": "many"}):
         with pytest.raises(ConfigValidationError, match=next(iter(wrong))):
             registry.resolve({"model": {"@architectures": name, **wrong}})
 

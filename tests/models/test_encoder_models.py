@@ -30,7 +30,6 @@ from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.embed.characters import build_radical_embed
 from spacy_tener.models.embed.lexicon import build_lexicon_embed
 from spacy_tener.models.encoders import (
-    build_adapted_transformer_encoder,
     build_gated_relation_encoder,
     build_grn,
     build_idcnn_encoder,
@@ -90,13 +89,11 @@ SYSTEMS = {
         {
             "the paper's": {},
             "scaled": {"scaled": True},
-            "before each part": {"norm": "pre"},
             "key projection": {"key_projection": True},
             "key position": {"key_position": True},
             "both of the released code's": {"key_projection": True, "key_position": True},
             "vanilla": {"adapted": False},
             "vanilla, not scaled": {"adapted": False, "scaled": False},
-            "vanilla, before each part": {"adapted": False, "norm": "pre"},
             "two layers": {"layers": 2, "ff_width": 24, "attention_dropout": 0.2},
         },
     ),
@@ -135,7 +132,6 @@ SYSTEMS = {
             "experiment B": {"streams": "parallel"},
             "- RA": {"random_attention": 0},
             "few places": {"random_attention": 3},
-            "before each part": {"norm": "pre"},
             "two layers": {"layers": 2, "ff_width": 24, "attention_dropout": 0.2},
         },
     ),
@@ -248,8 +244,8 @@ def test_spacy_s_embedder_serves_as_well(name, docs):
 @pytest.mark.parametrize(
     ("alone", "whole"),
     [
-        (build_adapted_transformer_encoder(16, heads=2, key_position=True), tener(key_position=True)),
-        (build_transformer_encoder(16, heads=2), tener(adapted=False)),
+        (build_transformer_encoder(16, heads=2, key_position=True), tener(key_position=True)),
+        (build_transformer_encoder(16, heads=2, adapted=False), tener(adapted=False)),
         (build_gated_relation_encoder(16, relation="mean"), grn(relation="mean", dropout=0.5)),
     ],
     ids=["TENER", "vanilla", "GRN"],
@@ -264,7 +260,7 @@ def test_an_encoder_alone_is_the_one_inside_the_system(alone, whole, docs):
 
 
 def test_the_vanilla_transformer_s_scores_are_scaled_and_the_adapted_one_s_are_not(docs):
-    encoders = [build(width=16, heads=4) for build in (build_adapted_transformer_encoder, build_transformer_encoder)]
+    encoders = [build_transformer_encoder(width=16, heads=4, adapted=adapted) for adapted in (True, False)]
     for encoder in encoders:
         encoder.initialize([np.ones((2, 10), dtype="f")])
     wholes = [tener(adapted=adapted, heads=4).initialize(docs).layers[1] for adapted in (True, False)]
@@ -368,8 +364,8 @@ def trained(nlp, text="red fox saw blue dog", steps=80, **annotation):
 
 TAGS = ["A", "B", "C", "A", "B"]
 ENCODERS = {
-    "adapted": {"@architectures": "spacy_tener.AdaptedTransformerEncoder.v1", "heads": 2},
-    "vanilla": {"@architectures": "spacy_tener.TransformerEncoder.v1", "heads": 2},
+    "adapted": {"@architectures": "spacy_tener.TransformerEncoder.v1", "heads": 2},
+    "vanilla": {"@architectures": "spacy_tener.TransformerEncoder.v1", "heads": 2, "adapted": False},
     "ID-CNN": {"@architectures": "spacy_tener.IDCNNEncoder.v1"},
     **{
         f"GRN, {choice}": {"@architectures": "spacy_tener.GatedRelationEncoder.v1", **settings}

@@ -41,7 +41,13 @@ def encoder(name, embed=CHARACTERS, **settings):
 
 BILSTM = {"depth": 1, "dropout": 0.0}
 MAXOUT = {"window_size": 1, "maxout_pieces": 2, "depth": 2}
-ATTENTION = {"@architectures": "spacy_tener.TransformerEncoder.v1", "width": WIDTH, "heads": 2, "dropout": 0.0}
+ATTENTION = {
+    "@architectures": "spacy_tener.TransformerEncoder.v1",
+    "adapted": False,
+    "width": WIDTH,
+    "heads": 2,
+    "dropout": 0.0,
+}
 BILSTM_ENCODER = {"@architectures": "spacy.TorchBiLSTMEncoder.v1", "width": WIDTH, **BILSTM}
 BASELINES = {
     "CNN-BiLSTM-CRF": BILSTM_ENCODER,

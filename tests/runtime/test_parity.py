@@ -55,10 +55,10 @@ def rows(n, width):
 
 TRANSFORMERS = [
     {},
-    *options(layers=[3], heads=[1], ff_width=[20], norm=["pre"], adapted=[False], scaled=[True, False]),
+    *options(layers=[3], heads=[1], ff_width=[20], adapted=[False], scaled=[True, False]),
     *options(key_projection=[True], key_position=[True]),
     {"adapted": False, "scaled": False},
-    {"key_projection": True, "key_position": True, "scaled": True, "norm": "pre", "layers": 2},
+    {"key_projection": True, "key_position": True, "scaled": True, "layers": 2},
 ]
 
 
@@ -124,8 +124,8 @@ def test_iterated_dilated_convolutions(setting):
 
 FLAT = [
     {},
-    *options(layers=[2], norm=["pre"], scaled=[True], distances=[["hh", "tt"], ["th"]], ff_width=[9]),
-    {"layers": 3, "norm": "pre"},
+    *options(layers=[2], scaled=[True], distances=[["hh", "tt"], ["th"]], ff_width=[9]),
+    {"layers": 3},
 ]
 
 
@@ -141,7 +141,7 @@ def test_flat(setting):
 
 ATSSA = [
     {},
-    *options(layers=[2], norm=["pre"], selection=["top_k", "none"], k=[0, 1, 4, 9], threshold=["fixed"]),
+    *options(layers=[2], selection=["top_k", "none"], k=[0, 1, 4, 9], threshold=["fixed"]),
     *options(fusion_width=[12], ff_width=[9]),
     {"threshold": "fixed", "k": 0},
 ]
@@ -159,8 +159,8 @@ def test_flat_atssa(setting):
 
 MECT = [
     {},
-    *options(layers=[2], norm=["pre"], streams=["parallel", "single"], random_attention=[0, 20, 64]),
-    {"layers": 2, "streams": "parallel", "norm": "pre", "random_attention": 7},
+    *options(layers=[2], streams=["parallel", "single"], random_attention=[0, 20, 64]),
+    {"layers": 2, "streams": "parallel", "random_attention": 7},
 ]
 
 

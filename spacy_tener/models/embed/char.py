@@ -38,7 +38,6 @@ def build_char_embed(
     bigram_dropout: float = 0.02,
     vectors: str | Path | None = None,
     bigram_vectors: str | Path | None = None,
-    normalize_vectors: bool = True,
     whiten_vectors: bool = False,
 ) -> EmbedModel:
     """Embed each token by its own row and the row of the pair that it makes with the next token.
@@ -55,11 +54,11 @@ def build_char_embed(
     word_dropout (float): Probability that a token is read as unknown in training.
     bigram_dropout (float): The same for a pair.
     vectors (Optional[Union[str, Path]]): Pretrained rows for tokens: a word2vec or GloVe text file (plain, gz, bz2, xz)
-        or a directory that `spacy init vectors` made. Read by `initialize` only, fine-tuned, saved with the model.
+        or a directory that `spacy init vectors` made. Read by `initialize` only, scaled to unit length, which random
+        rows have on average, fine-tuned, saved with the model.
     bigram_vectors (Optional[Union[str, Path]]): The same for pairs, written as two characters.
-    normalize_vectors (bool): Scale pretrained rows to unit length, which random rows have on average.
-    whiten_vectors (bool): Before that, whiten pretrained rows: subtract their mean, and scale them to equal variance in
-        all directions.
+    whiten_vectors (bool): Whiten pretrained rows first: subtract their mean, and scale them to equal variance in all
+        directions.
     """
     check_each(Count, bigram_width=bigram_width)
     check_each(Probability, bigram_dropout=bigram_dropout)
@@ -72,7 +71,6 @@ def build_char_embed(
         word_dropout={UNIGRAM: word_dropout, BIGRAM: bigram_dropout},
         vectors={UNIGRAM: vectors, BIGRAM: bigram_vectors},
         whiten=whiten_vectors,
-        unit_length=normalize_vectors,
     )
 
 
@@ -84,7 +82,6 @@ def _char_embed(
     word_dropout: Mapping[str, float],
     vectors: Mapping[str, str | Path | None],
     whiten: bool,
-    unit_length: bool,
 ) -> EmbedModel:
     """Return an embedder of tokens, and of pairs if these have a width."""
     check_each(Size, width=widths[UNIGRAM])
@@ -94,7 +91,7 @@ def _char_embed(
         CharVocabulary(normaliser, widths),
         table_shim(widths, word_dropout=word_dropout, dropout=dropout),
         width=sum(widths.values()),
-        init=partial(_init, normaliser=normaliser, vectors=vectors, whiten=whiten, unit_length=unit_length),
+        init=partial(_init, normaliser=normaliser, vectors=vectors, whiten=whiten),
     )
 
 
@@ -126,7 +123,6 @@ def _init(
     normaliser: Normaliser,
     vectors: Mapping[str, str | Path | None],
     whiten: bool,
-    unit_length: bool,
 ) -> None:
     init_tables(model)
     to_keys = {UNIGRAM: unigram_key_array, BIGRAM: bigram_key_array}
@@ -137,7 +133,6 @@ def _init(
             path,
             to_keys=partial(to_keys[name], normaliser=normaliser),
             whiten=whiten,
-            unit_length=unit_length,
             normalise=normaliser,
         )
 
@@ -150,7 +145,6 @@ def build_word_char_embed(
     dropout: float = 0.5,
     word_dropout: float = 0.01,
     vectors: str | Path | None = None,
-    normalize_vectors: bool = True,
     whiten_vectors: bool = False,
     chars: EmbedModel | Literal["cnn"] | None = "cnn",
     project_to: int | None = None,
@@ -168,10 +162,10 @@ def build_word_char_embed(
     dropout (float): Dropout on the joined rows of tokens and pairs.
     word_dropout (float): Probability that a token is read as unknown in training.
     vectors (Optional[Union[str, Path]]): Pretrained rows for tokens: a word2vec or GloVe text file (plain, gz, bz2, xz)
-        or a directory that `spacy init vectors` made. Read by `initialize` only, fine-tuned, saved with the model.
-    normalize_vectors (bool): Scale pretrained rows to unit length, which random rows have on average.
-    whiten_vectors (bool): Before that, whiten pretrained rows: subtract their mean, and scale them to equal variance in
-        all directions.
+        or a directory that `spacy init vectors` made. Read by `initialize` only, scaled to unit length, which random
+        rows have on average, fine-tuned, saved with the model.
+    whiten_vectors (bool): Whiten pretrained rows first: subtract their mean, and scale them to equal variance in all
+        directions.
     chars (Optional[Union[Model[List[Doc], List[Floats2d]], str]]): Embedder whose output is joined: an encoder of
         characters (`spacy_tener.CharCNN.v1`, `spacy_tener.CharBiLSTM.v1`, `spacy_tener.CharTransformer.v1`), or any
         other embedder; "cnn" for the first of them with its defaults; None for nothing.
@@ -186,7 +180,6 @@ def build_word_char_embed(
         word_dropout={UNIGRAM: word_dropout},
         vectors={UNIGRAM: vectors},
         whiten=whiten_vectors,
-        unit_length=normalize_vectors,
     )
     if chars is not None:
         embed = join_embedders(embed, build_char_cnn() if chars == "cnn" else chars)

@@ -54,7 +54,6 @@ def build_lexicon_embed(
     dropout: float = 0.3,
     word_dropout: float = 0.01,
     vectors: str | Path | None = None,
-    normalize_vectors: bool = True,
     whiten_vectors: bool = False,
 ) -> LexiconModel:
     """Find the words of a lexicon in each Doc, overlapping and nested ones included, and embed each by its own row.
@@ -72,8 +71,7 @@ def build_lexicon_embed(
     dropout (float): Dropout on the rows.
     word_dropout (float): Probability that a word is read as unknown in training.
     vectors (Optional[Union[str, Path]]): Pretrained rows for words, as for `spacy_tener.CharEmbed.v1`.
-    normalize_vectors (bool): Scale pretrained rows to unit length, which random rows have on average.
-    whiten_vectors (bool): Before that, whiten pretrained rows, as for `spacy_tener.CharEmbed.v1`.
+    whiten_vectors (bool): Whiten pretrained rows first, as for `spacy_tener.CharEmbed.v1`.
     """
     check_each(Size, width=width, max_words=max_words)
     check_each(Count, tag_width=tag_width)
@@ -89,7 +87,6 @@ def build_lexicon_embed(
             source=lexicon or jieba_lexicon(),
             vectors=vectors,
             whiten=whiten_vectors,
-            unit_length=normalize_vectors,
         ),
         dims={"nO": sum(widths.values())},
         attrs={"vocabulary": LexiconVocabulary(widths, max_words)},
@@ -174,7 +171,6 @@ def _init(
     source: Callable[[], Lexicon],
     vectors: str | Path | None,
     whiten: bool,
-    unit_length: bool,
 ) -> None:
     vocabulary: LexiconVocabulary = model.attrs["vocabulary"]
     lexicon = vocabulary.lexicon = source()
@@ -192,7 +188,6 @@ def _init(
         vectors,
         to_keys=vocabulary.word_keys,
         whiten=whiten,
-        unit_length=unit_length,
         keep=lexicon.__contains__,
     )
     if vectors is not None:

@@ -219,14 +219,13 @@ def load_vectors(
     *,
     to_keys: Callable[[list[str]], Keys],
     whiten: bool,
-    unit_length: bool,
     normalise: Callable[[str], str] | None = None,
     keep: Callable[[str], bool] | None = None,
 ) -> None:
     """Add a row with its vector to a table for every string of a vectors file, if a path is given.
 
     to_keys: Converts strings to the embedder's keys.
-    whiten, unit_length: Settings of `prepared`.
+    whiten: Whiten the vectors.
     normalise, keep: As for `read_vectors`.
     """
     if path is None:
@@ -235,7 +234,7 @@ def load_vectors(
     width = _tables(model).tables[name].shape[1]
     loaded = read_vectors(path, width=width, normalise=normalise, keep=keep)
     keys, first = np.unique(to_keys(loaded.strings), return_index=True)
-    vectors = prepared(loaded.table[first], whiten=whiten, unit_length=unit_length)
+    vectors = prepared(loaded.table[first], whiten=whiten)
     table = vocabulary.tables[name]
     table.add(keys)
     vocabulary.pretrained[name] = len(table)

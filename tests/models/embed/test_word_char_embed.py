@@ -23,6 +23,12 @@ CHARS = {"char_width": 8, "filters": 7, "width": 4, "dropout": 0.0, "char_dropou
 VECTORS = {"london": [3.0, 0.0, 4.0], "the": [0.0, 2.0, 0.0], "00:00": [1.0, 1.0, 1.0], "PARIS": [0.0, 5.0, 0.0]}
 
 
+def units(words):
+    """The vectors of words, of unit length."""
+    rows = np.array([VECTORS[word] for word in words])
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
 def doc_of(text):
     return Doc(NLP.vocab, words=text.split())
 
@@ -126,20 +132,19 @@ def test_word_dropout_leaves_the_characters_alone():
 
 
 def test_a_cased_word_finds_the_vector_of_its_lower_form(vectors):
-    model = embedder(vectors=vectors, normalize_vectors=False, width=3)
+    model = embedder(vectors=vectors, width=3)
     rows = embedded(model, "London LONDON london 12:34 Paris")
-    np.testing.assert_array_equal(rows[:3, :3], [VECTORS["london"]] * 3)
-    np.testing.assert_array_equal(rows[3:, :3], [VECTORS["00:00"], VECTORS["PARIS"]])
+    np.testing.assert_allclose(rows[:, :3], units(["london"] * 3 + ["00:00", "PARIS"]), rtol=1e-6)
 
 
 def test_case_of_vectors_can_be_kept(vectors):
-    model = embedder(vectors=vectors, normalize_vectors=False, lower=False)
+    model = embedder(vectors=vectors, lower=False)
     rows = embedded(model, "london London PARIS")
-    np.testing.assert_array_equal(rows[[0, 2], :3], [VECTORS["london"], VECTORS["PARIS"]])
+    np.testing.assert_allclose(rows[[0, 2], :3], units(["london", "PARIS"]), rtol=1e-6)
     np.testing.assert_array_equal(rows[1, :3], embedded(model, "unheard-of")[0, :3])
 
 
-def test_vectors_are_of_unit_length_by_default_and_trained_on(vectors):
+def test_vectors_are_of_unit_length_and_trained_on(vectors):
     model = embedder(vectors=vectors)
     np.testing.assert_allclose(embedded(model, "London")[0, :3], [0.6, 0.0, 0.8], rtol=1e-6)
     learn(model, [doc_of("London")], SGD(0.5, grad_clip=0.0))

@@ -181,11 +181,11 @@ def test_an_encoder_over_an_embedder_shows_the_encoders_sizes() -> None:
     tok2vec = {
         "@architectures": "spacy.Tok2Vec.v2",
         "embed": {"@architectures": "spacy_tener.WordCharEmbed.v1", "width": 100},
-        "encode": {"@architectures": "spacy_tener.AdaptedTransformerEncoder.v1", "width": 128, "heads": 8},
+        "encode": {"@architectures": "spacy_tener.TransformerEncoder.v1", "width": 128, "heads": 8},
     }
     config = {**CONFIG, "components": {"tener_ner": {"model": {"tok2vec": tok2vec}}, "rules": {"factory": "ruler"}}}
     text = render_card(replace(CARD, config=config))
-    assert "| Architecture | `spacy_tener.AdaptedTransformerEncoder.v1` width 128, heads 8 |" in text
+    assert "| Architecture | `spacy_tener.TransformerEncoder.v1` width 128, heads 8 |" in text
 
 
 def test_dictionaries_stored_in_the_pipeline_are_credited() -> None:
