@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from tempfile import TemporaryFile
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from spacy.attrs import IDX, LENGTH
 from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.model import deserialize_attr, serialize_attr
 
+from ...features.cache import FeatureCache, key_of
 from ...onnx.encoder import Encoder
 from ...onnx.lac import lac_encoder
 from ...runtime.dense import Projection as Projecting
@@ -30,11 +29,8 @@ if TYPE_CHECKING:
 _MB = 1_000_000
 _ON_DISK = 20
 """Features on disk may take so many times the memory of those that are kept there."""
-_NOTED = 100_000
-"""Maximum number of predicted texts that are remembered, until one is predicted again."""
 
 EncoderSource = Callable[[], Encoder]
-_Key = tuple[str, bytes]
 
 
 @named("spacy_tener.OnnxEmbed.v1")
@@ -81,32 +77,14 @@ def _build_projection(*, nI: int, nO: int, dropout: float) -> nn.Module:
 class FrozenFeatures:
     """An encoder and, during training, its features of texts, each computed once.
 
-    Features are kept of texts in training, and of those that are predicted again after it began, as the dev part is.
-    Copies start with none.
-
     source: Reads the encoder.
-    limit: Maximum size in memory, in bytes.
+    limit: Maximum size of the features in memory, in bytes.
     """
 
     def __init__(self, source: EncoderSource, limit: int) -> None:
-        self.source, self.limit = source, limit
+        self.source = source
+        self.cache = FeatureCache(limit, _ON_DISK * limit)
         self._encoder: Encoder | None = None
-        self.forget()
-
-    def forget(self) -> None:
-        """Remove all features."""
-        self.kept: dict[_Key, FloatArray | tuple[int, int]] = {}
-        self.size = self._on_disk = 0
-        self._file: IO[bytes] | None = None
-        self._training = False
-        self._predicted: set[int] = set()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"source": self.source, "limit": self.limit, "_encoder": self._encoder}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self.forget()
 
     @property
     def encoder(self) -> Encoder:
@@ -117,51 +95,15 @@ class FrozenFeatures:
     def set(self, encoder: Encoder) -> None:
         """Replace the encoder."""
         self._encoder = encoder
-        self.forget()
+        self.cache = FeatureCache(self.cache.limit, self.cache.on_disk)
 
     def __call__(self, docs: list[Doc], *, training: bool, gpu: bool) -> FloatArray:
         """Return the features of all tokens of the Docs. *Shape* [N, width]"""
-        self._training |= training and self.limit > 0
-        if not self._training:
-            return self.encoder(docs, gpu=gpu)
-        keys = [(doc.text, doc.to_array([IDX, LENGTH]).tobytes()) for doc in docs]
-        found = {key: self._read(self.kept[key]) for key in keys if key in self.kept}
-        missing = {key: doc for key, doc in zip(keys, docs, strict=True) if key not in found}
-        if missing:
-            rows = self.encoder(list(missing.values()), gpu=gpu)
-            ends = np.cumsum(token_counts(list(missing.values())))
-            for key, own in zip(missing, np.split(rows, ends[:-1]), strict=True):
-                found[key] = own
-                if training or self._seen(hash(key)):
-                    self._keep(key, own)
-        return np.concatenate([found[key] for key in keys])
 
-    def _seen(self, text: int) -> bool:
-        """Note a predicted text; return whether it was predicted before."""
-        seen = text in self._predicted
-        if len(self._predicted) < _NOTED:
-            self._predicted.add(text)
-        return seen
+        def read(some: Sequence[Doc]) -> list[FloatArray]:
+            return np.split(self.encoder(some, gpu=gpu), np.cumsum(token_counts(some))[:-1])
 
-    def _keep(self, key: _Key, rows: FloatArray) -> None:
-        if self.size + rows.nbytes <= self.limit:
-            self.kept[key] = rows.copy()
-            self.size += rows.nbytes
-        elif self._on_disk + rows.nbytes <= _ON_DISK * self.limit:
-            self._file = self._file or TemporaryFile()  # noqa: SIM115 - open as long as the features are kept
-            self._file.seek(self._on_disk)
-            self._file.write(rows.tobytes())
-            self.kept[key] = self._on_disk, len(rows)
-            self._on_disk += rows.nbytes
-
-    def _read(self, kept: FloatArray | tuple[int, int]) -> FloatArray:
-        if not isinstance(kept, tuple):
-            return kept
-        assert self._file is not None
-        start, n_rows = kept
-        self._file.seek(start)
-        width = self.encoder.width
-        return np.frombuffer(self._file.read(4 * n_rows * width), dtype=np.float32).reshape(n_rows, width)
+        return np.concatenate(self.cache(list(map(key_of, docs)), docs, read, training=training))
 
 
 @serialize_attr.register(FrozenFeatures)

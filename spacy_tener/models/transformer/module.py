@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from spacy.attrs import IDX, LENGTH
 from spacy.tokens import Doc
 from torch import Tensor, nn
 
 from ...errors import RemedyError
+from ...features.cache import FeatureCache, key_of
 from ...features.pieces import PieceReader, Pieces
 from ...layers.dense import Dropout
 from ...layers.devices import on_device
@@ -21,12 +21,6 @@ from ...layers.ragged import Ragged, Segments
 from ...settings import Count, Probability, Settings, Size, check
 from .precision import in_bfloat16
 
-Key = tuple[str, bytes]
-Read = Callable[[Sequence[Doc]], Tensor]
-
-_NOTED = 100_000
-"""Maximum number of predicted texts that are remembered since the last update, and of those before it: more than a
-corpus has in its dev part."""
 _AT_ONCE = {"cpu": 4096, "cuda": 1 << 16}
 """Maximum number of word pieces, with padding, that a prediction computes at once, to limit memory for long texts. On
 a GPU with little free memory it is smaller."""
@@ -84,16 +78,18 @@ class PretrainedTransformer(nn.Module):
         """*Shape: [N, width]*"""
         if self.config.frozen:
             # On a GPU the last digits differ from run to run anyway, and many small calls would leave it idle.
-            alone = self._device.type == "cpu"
+            alone, keys = self._device.type == "cpu", list(map(key_of, docs))
             with torch.no_grad():
-                features = self.cache(docs, self._read_docs, training=self.training, alone=alone)
+                parts = self.cache(keys, docs, self._read_docs, training=self.training, alone=alone)
+                features = torch.cat(list(parts))
         else:
-            features = self._read_docs(docs)
+            features = self.features(self.reader(docs))
         dropped: Tensor = self.dropout(features)
         return dropped
 
-    def _read_docs(self, docs: Sequence[Doc]) -> Tensor:
-        return self.features(self.reader(docs))
+    def _read_docs(self, docs: Sequence[Doc]) -> list[Tensor]:
+        """Return the features of each Doc. *Shape: [n, width]* each"""
+        return list(torch.split(self.features(self.reader(docs)), [len(doc) for doc in docs]))
 
     def features(self, pieces: Pieces) -> Tensor:
         """Return the features before dropout. *Shape: [N, width]*"""
@@ -168,71 +164,3 @@ def mean_of_layers(transformer: Callable[..., Any], ids: Tensor, mask: Tensor, n
     output = transformer(input_ids=ids, attention_mask=mask, output_hidden_states=n_layers > 1, return_dict=True)
     last: Tensor = output.last_hidden_state
     return last if n_layers == 1 else torch.stack(output.hidden_states[-n_layers:]).mean(dim=0)
-
-
-class FeatureCache:
-    """Cache of Docs' features by text and token offsets, on the transformer's device.
-
-    It keeps features of Docs in training, and of Docs that are predicted both before and after an update, as those of
-    dev are. So nothing is added when training has ended, or `limit` bytes are reached. Copies start empty.
-
-    Features to keep can be computed for each Doc alone: in a batch they would differ in the last digits, and a training
-    that was interrupted would end with other weights than one that was not.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.size = 0
-        self._started = False
-        self._kept: dict[Key, Tensor] = {}
-        # Hashes of Docs that were predicted since the last update, and before it.
-        self._predicted: set[int] = set()
-        self._evaluated: set[int] = set()
-
-    def __reduce__(self) -> tuple[type[FeatureCache], tuple[int]]:
-        return FeatureCache, (self.limit,)
-
-    def __call__(self, docs: Sequence[Doc], read: Read, *, training: bool, alone: bool = True) -> Tensor:
-        """Return the features of all tokens of the Docs. *Shape: [N, width]*
-
-        read: Computes the features of Docs, *Shape: [N, width]*.
-        alone: Compute features to keep for each Doc alone, rather than in a batch.
-        """
-        if training:
-            self._started = self.limit > 0
-            if self.size < self.limit and len(self._evaluated) < _NOTED:
-                self._evaluated |= self._predicted
-            self._predicted.clear()
-        if not self._started:
-            return read(docs)
-        keys = [_key_of(doc) for doc in docs]
-        found: dict[Key, Tensor] = {}
-        left: dict[Key, Doc] = {}
-        for key, doc in zip(keys, docs, strict=True):
-            if key in self._kept:
-                found[key] = self._kept[key]
-            elif alone and self._keeps(key, training=training):
-                found[key] = self._keep(key, read([doc]))
-            else:
-                left[key] = doc
-        if left:
-            parts = read(list(left.values())).split([len(doc) for doc in left.values()])
-            found.update(zip(left, parts, strict=True))
-            for key, part in zip(left, parts, strict=True):
-                if not alone and self._keeps(key, training=training):
-                    self._keep(key, part.clone())
-        if not training and len(self._predicted) < _NOTED:
-            self._predicted.update(map(hash, left))
-        return torch.cat([found[key] for key in keys])
-
-    def _keeps(self, key: Key, *, training: bool) -> bool:
-        return self.size < self.limit and (training or hash(key) in self._evaluated)
-
-    def _keep(self, key: Key, features: Tensor) -> Tensor:
-        self._kept[key] = features
-        self.size += features.nbytes
-        return features
-
-
-def _key_of(doc: Doc) -> Key:
-    return doc.text, doc.to_array([IDX, LENGTH]).tobytes()

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from spacy.language import Language
 
 from ...errors import RemedyError
+from ...features.cache import FeatureCache, key_of
 from ...models.tagger import crf, on_host
 from ..crf_pipe import CRFPipe
 from ..finding import find_crf_pipe
@@ -50,9 +51,7 @@ class Teacher:
         self.pipe = pipe
         self.share = share
         self.temperature = temperature * pipe.temperature
-        self.limit = limit
-        self._kept: dict[tuple[str, bytes], SoftTarget] = {}
-        self._size = 0
+        self._cache = FeatureCache(limit)
 
     @cached_property
     def crf(self) -> CRF:
@@ -68,16 +67,8 @@ class Teacher:
 
     def soft_targets(self, views: Sequence[DocView]) -> list[SoftTarget]:
         """Return the teacher's distributions over tags of the student's units. Each text is read once."""
-        keys = [(view.doc.text, view.places().tobytes()) for view in views]
-        found = {key: self._kept[key] for key in keys if key in self._kept}
-        missing = {key: view for key, view in zip(keys, views, strict=True) if key not in found}
-        if missing:
-            found |= zip(missing, self._predict(list(missing.values())), strict=True)
-        for key in missing:
-            if self._size + found[key].nbytes <= self.limit:
-                self._kept[key] = found[key]
-                self._size += found[key].nbytes
-        return [found[key] for key in keys]
+        keys = [key_of(view.doc) for view in views]
+        return list(self._cache(keys, views, self._predict, training=True))
 
     def _predict(self, views: Sequence[DocView]) -> list[SoftTarget]:
         pipe = self.pipe

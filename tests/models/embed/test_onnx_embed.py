@@ -42,47 +42,19 @@ def source(tmp_path):
     return onnx_encoder(save(tmp_path, mean_encoder()))
 
 
-def features_of(source, limit):
-    features = FrozenFeatures(source, limit)
+def test_a_text_is_read_once_in_training_and_copies_keep_nothing(source, read):
+    features, docs = FrozenFeatures(source, 150), docs_of("王小明去了上海", "今天", "中国银行", "今天")
     features.set(source())
-    return features
-
-
-@pytest.mark.parametrize("limit", [1_000_000, 300])
-def test_a_text_is_read_once_in_training_from_memory_or_disk(source, read, limit):
-    features, docs = features_of(source, limit), docs_of("王小明去了上海", "今天", "中国银行", "今天")
     expected = features.encoder(docs)
     read.clear()
     for _ in range(3):
         np.testing.assert_allclose(features(docs, training=True, gpu=False), expected, atol=1e-6)
         np.testing.assert_allclose(features(docs[:1], training=True, gpu=False), expected[:7], atol=1e-6)
     assert sorted(read) == sorted({doc.text for doc in docs})
-    assert features.size <= limit
-    assert (features._file is None) == (limit > 300)
-    assert features(docs_of("上海今天"), training=True, gpu=False).shape == (4, 6)
-
-
-def test_predicted_texts_are_kept_when_they_come_again_in_training(source, read):
-    features, dev = features_of(source, 1_000_000), docs_of("王小明去了上海")
-    for _ in range(3):
-        features(dev, training=False, gpu=False)
-    assert len(read) == 3
-    features(docs_of("今天"), training=True, gpu=False)
-    for _ in range(4):
-        features(dev, training=False, gpu=False)
-    assert read[4:] == [dev[0].text] * 2
+    assert features.cache.size_on_disk > 0
     for made in (copy.deepcopy(features), pickle.loads(pickle.dumps(features))):
-        assert not made.kept
-        np.testing.assert_array_equal(made.encoder(dev), features.encoder(dev))
-
-
-def test_nothing_is_kept_beyond_the_limits(source):
-    features = features_of(source, 100)
-    for number in range(200):
-        features(docs_of("上海" * 3 + str(number)), training=True, gpu=False)
-    assert features.size <= 100
-    assert features._on_disk <= 20 * 100
-    assert features_of(source, 0)(docs_of("今天"), training=True, gpu=False).shape == (2, 6)
+        assert not made.cache.size
+        np.testing.assert_array_equal(made.encoder(docs), features.encoder(docs))
 
 
 def test_a_trained_pipeline_holds_its_encoder(tmp_path):
