@@ -26,6 +26,15 @@ from typing import IO, Any, cast
 from .errors import InputError, RemedyError, install
 
 STDIN = "-"
+TEXT = "text"
+FORMATS = {
+    **dict.fromkeys((".txt", ".text"), TEXT),
+    **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),
+    **dict.fromkeys((".csv", ".tsv"), "csv"),
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+    ".spacy": "spacy",
+}
+"""Ending of a file's name -> format."""
 COMPRESSED = frozenset({".gz", ".bz2", ".xz", ".zst"})
 MAX_LINE_LENGTH = 1 << 26
 """Maximum characters of a line. Longer ones, as of files of other kinds, are cut before they fill the memory."""
@@ -70,6 +79,15 @@ def suffix_of(path: str | Path) -> str:
     """Return the suffix of the format, ignoring that of the compression."""
     path = Path(path)
     return Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
+
+
+def format_of(path: str | Path) -> str:
+    """Return the format by the ending of a file's name. With an unknown ending, each line is a text.
+
+    A `.json` holds a record per line, but is read only if it is named: in directories it often describes the data.
+    """
+    suffix = suffix_of(path)
+    return "jsonl" if suffix == ".json" else FORMATS.get(suffix, TEXT)
 
 
 def walk(directory: Path, is_wanted: Callable[[Path], bool]) -> tuple[list[Path], list[Path]]:

@@ -18,6 +18,7 @@ from spacy.vocab import Vocab
 
 from ..errors import InputError, RemedyError
 from ..inputs import (
+    FORMATS,
     MAX_LINE_LENGTH,
     DamagedText,
     check_decoded,
@@ -26,6 +27,7 @@ from ..inputs import (
     decode_whole,
     decompressed,
     find_files,
+    format_of,
     is_remote,
     open_raw,
     open_text,
@@ -37,14 +39,6 @@ from ..inputs import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-TEXT = "text"
-FORMATS = {
-    **dict.fromkeys((".txt", ".text"), TEXT),
-    **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),
-    **dict.fromkeys((".csv", ".tsv"), "csv"),
-    **dict.fromkeys((".parquet", ".pq"), "parquet"),
-    ".spacy": "spacy",
-}
 PART_CHARACTERS = 1_000_000
 """Characters (bytes of tables) after which a part ends, whatever its number of texts."""
 _TABLE_ROWS, _TABLE_BYTES = 256, 1 << 18  # most rows and bytes of the pieces in which Parquet is read
@@ -62,8 +56,8 @@ class Source:
 
     @property
     def format(self) -> str:
-        """The format, by the ending of the name. Unknown endings are read as a text per line."""
-        return FORMATS.get(suffix_of(self.address), TEXT)
+        """The format, by the ending of the name."""
+        return format_of(self.address)
 
 
 def find_sources(inputs: Sequence[str], output: str | None = None) -> tuple[list[Source], list[str]]:

@@ -16,10 +16,10 @@ from ..annotate import AnnotateSettings, Annotator
 from ..annotate.entity_tables import ENTITIES, PARQUET, TABLE_FORMATS
 from ..annotate.local import Progress, annotate_locally
 from ..annotate.output import OUTPUTS, AnnotationJob
-from ..annotate.reading import TEXT, ReadOptions, find_sources
+from ..annotate.reading import ReadOptions, find_sources
 from ..errors import RemedyError, counted, install
 from ..files import write_text
-from ..inputs import STDIN
+from ..inputs import STDIN, TEXT
 from ..pipeline.finding import entity_finders, span_finders
 from ..pipeline.gpu import check_gpu
 from ..workbench.runs.processes import cores, interrupted_by_signals

@@ -55,6 +55,7 @@ def as_docs(texts):
 
 
 FORMATS = {
+    ".json": lambda: FORMATS[".jsonl"](),
     ".jsonl": lambda: "".join(json.dumps({"key": n, "text": t}) + "\n" for n, t in enumerate(TEXTS)).encode(),
     ".csv": lambda: b"key,text\n" + "".join(f'{n},"{t}"\n' for n, t in enumerate(TEXTS)).encode(),
     ".tsv": lambda: "\ufeffkey\ttext\n".encode() + "".join(f"{n}\t{t}\n" for n, t in enumerate(TEXTS)).encode(),
@@ -155,12 +156,12 @@ def test_what_is_not_there_or_not_readable_is_said(tmp_path) -> None:
 
 
 def test_directories_give_their_files_in_order(tmp_path) -> None:
-    for name in ("b/2.txt", "a/1.csv", "c.jsonl", "d.pdf", ".hidden.txt"):
+    for name in ("b/2.txt", "a/1.csv", "c.jsonl", "d.pdf", "e.json", ".hidden.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(FORMATS[".csv"]() if name.endswith("csv") else b'{"text": "x"}')
     sources, left_out = find_sources([str(tmp_path)])
     assert [source.address.removeprefix(f"{tmp_path}/") for source in sources] == ["a/1.csv", "b/2.txt", "c.jsonl"]
-    assert left_out == [str(tmp_path / "d.pdf")]
+    assert left_out == [str(tmp_path / "d.pdf"), str(tmp_path / "e.json")]
     assert [row["text"] for row in read(tmp_path)] == [*TEXTS, '{"text": "x"}', "x"]
 
 
@@ -172,7 +173,7 @@ def test_addresses_of_other_file_systems_are_read(tmp_path) -> None:
     memory.pipe_file("/archive/_hidden.jsonl", b"x")
     memory.pipe_file("/archive/x.pdf", b"x")
     try:
-        assert [row["text"] for row in read("memory://archive")] == TEXTS * len(FORMATS)
+        assert [row["text"] for row in read("memory://archive")] == TEXTS * len(FORMATS.keys() - {".json"})
         assert [row["text"] for row in read("memory://archive/*.parquet", "memory://archive/x.csv.gz")] == TEXTS * 2
     finally:
         memory.rm("/archive", recursive=True)

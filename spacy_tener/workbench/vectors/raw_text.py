@@ -14,7 +14,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 
 from ...errors import InputError
-from ...inputs import STDIN, DamagedText, check_text, find_files, parse_object, read_lines, suffix_of
+from ...inputs import STDIN, TEXT, DamagedText, check_text, find_files, format_of, parse_object, read_lines, suffix_of
 from ...pipeline.units import view_of
 from ..docbins import read_docs
 
@@ -40,13 +40,15 @@ def comes_once(source: str | Path) -> bool:
 
 
 def read_texts(source: str | Path) -> Iterator[str]:
-    """Yield the paragraphs of a file, or of standard input for `-`. Some may be empty or blank."""
-    suffix = suffix_of(source)
-    if suffix == _SPACY:
+    """Yield the paragraphs of a file, or of standard input for `-`. Some may be empty or blank. Refuses tables."""
+    format = format_of(source)
+    if format == "spacy":
         for doc in read_docs(Path(source)):
             yield from doc.text.split("\n")
-    elif suffix == _JSONL:
+    elif format == "jsonl":
         yield from _json_texts(source)
+    elif format != TEXT:
+        raise InputError(str(source), "is a table", "Write its texts to a file, one on each line.")
     else:
         yield from (line for _, line in read_lines(source))
 

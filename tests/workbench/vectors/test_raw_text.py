@@ -64,8 +64,9 @@ def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(read_texts("-")) == ["第一条 为了规范", "", "第二条"]
 
 
-def test_texts_of_json_lines_are_read_paragraph_by_paragraph(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.jsonl", '{"text": "一\\n二", "label": []}\n\n{"text": "三"}\n')
+@pytest.mark.parametrize("ending", ["jsonl", "ndjson", "json"])
+def test_texts_of_json_lines_are_read_paragraph_by_paragraph(tmp_path: Path, ending: str) -> None:
+    path = write(tmp_path / f"a.{ending}", '{"text": "一\\n二", "label": []}\n\n{"text": "三"}\n')
     assert list(read_texts(path)) == ["一", "二", "三"]
 
 
@@ -76,6 +77,12 @@ def test_docs_of_a_spacy_file_are_read(tmp_path: Path) -> None:
     docs = [Doc(vocab, words=words[n], spaces=spaces[n]) for n in range(2)]
     DocBin(docs=docs).to_disk(tmp_path / "train.spacy")
     assert list(read_texts(tmp_path / "train.spacy")) == ["上海", "a b", "c"]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv.gz", "a.parquet"])
+def test_a_table_is_no_text(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match="is a table"):
+        list(read_texts(write(tmp_path / name, "id,text\n1,王小明\n")))
 
 
 def test_file_that_is_no_docbin_is_refused(tmp_path: Path) -> None:
