@@ -220,7 +220,7 @@ def _docs(job: ConversionJob, reading: CorpusOptions, making: DocOptions, report
         try:
             head = list(islice(items, _LANGUAGE_SAMPLE))
             if head:
-                report.lang = report.lang or detect_language(item.text for item in head)
+                report.lang = making.lang or detect_language((item.text for item in head), report.lang)
                 nlp = nlp or blank_pipeline(report.lang)
                 spaces = report.lang not in UNSPACED
                 for group in group_sentences(chain(head, items), making.n_sents):

@@ -196,6 +196,17 @@ def test_a_twentieth_of_the_letters_is_chinese_and_a_fiftieth_may_be_of_another_
         detect_language([text, "я" * 3])
 
 
+def test_joined_files_have_one_language_that_is_detected_or_named(write: Write, tmp_path: Path) -> None:
+    zh, en, digits = write("zh.txt", "京 O\n上 O\n"), write("en.txt", "Jane O\nsang O\n"), write("digits.txt", "12 O\n")
+    for pair in ([zh, en], [en, zh]):
+        with pytest.raises(RemedyError, match=r"in several languages: (zh, en|en, zh).*--lang"):
+            convert(pair, tmp_path / "joined.spacy", join=True)
+    convert([zh, en], tmp_path / "joined.spacy", join=True, making=DocOptions(lang="en"))
+    convert([en, digits], tmp_path / "numbers.spacy", join=True)
+    found = [doc.text for name in ("joined", "numbers") for doc in docs(tmp_path / f"{name}.spacy")]
+    assert found == ["京 上 ", "Jane sang ", "Jane sang ", "12 "]
+
+
 def test_a_stray_file_in_a_directory_is_left_out_with_a_warning(write: Write, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     write("in/train.txt", COLUMNS)
