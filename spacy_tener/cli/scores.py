@@ -19,7 +19,7 @@ from ..errors import RemedyError, counted
 from ..files import write_text
 from ..pipeline.finding import entity_finders, find_crf_pipe, known_labels, span_finders
 from ..workbench.docbins import NamingCorpus
-from ..workbench.report.errors import compare_texts, errors_page, surest_errors
+from ..workbench.report.errors import Pair, compare_texts, errors_page, surest_errors
 from ..workbench.report.scores import CountingScorer, parse_scores
 from . import options
 from ._common import CommandLineError, check_file, command, load_pipeline, msg, setup_gpu
@@ -93,7 +93,8 @@ def evaluate_cli(
         write_text(output, "{\n  " + ",\n  ".join(lines) + "\n}\n")
         msg.good(str(output))
     if page:
-        _write_errors(page, nlp, model, data, scores, scorer.examples, explained)
+        compared = compare_texts(nlp, examples, scorer.examples)
+        _write_errors(page, nlp, model, data, scores, list(compared), explained)
 
 
 def _print_scores(scores: Mapping[str, Any]) -> None:
@@ -111,12 +112,11 @@ def _write_errors(
     model: str,
     data: Path,
     scores: Mapping[str, Any],
-    examples: Sequence[Example],
+    compared: Sequence[tuple[Example, Sequence[Pair]]],
     explained: int,
 ) -> None:
     """Write the page of errors, and the page of explanations beside it if any are asked for."""
     title = f"Errors on {'/'.join(data.with_suffix('').parts[-2:])}"
-    compared = list(compare_texts(nlp, examples))
     texts = [(example.reference, pairs) for example, pairs in compared]
     numbers = surest_errors(texts, explained)
     why = page.with_name(f"{page.stem}-why.html")

@@ -71,7 +71,7 @@ TEXTS = [
 def write(nlp: Language, path: Path, examples: list[Example], **options: Any) -> str:
     scorer = CountingScorer(nlp)
     scores = nlp.evaluate(examples, scorer=scorer)
-    compared = [(example.reference, pairs) for example, pairs in compare_texts(nlp, scorer.examples)]
+    compared = [(example.reference, pairs) for example, pairs in compare_texts(nlp, examples, scorer.examples)]
     scored: Scores | None = None if scores.get("ents_f") is None else parse_scores(scores, path)
     path.write_text(errors_page("Errors", scored, compared, **options), encoding="utf8")
     return path.as_uri()
@@ -79,8 +79,9 @@ def write(nlp: Language, path: Path, examples: list[Example], **options: Any) ->
 
 def test_texts_are_compared_as_they_are_scored(nlp: Language) -> None:
     scorer = CountingScorer(nlp)
-    scores = nlp.evaluate(examples_of(nlp, TEXTS), scorer=scorer)
-    compared = [pairs for _, pairs in compare_texts(nlp, scorer.examples)]
+    examples = examples_of(nlp, TEXTS)
+    scores = nlp.evaluate(examples, scorer=scorer)
+    compared = [pairs for _, pairs in compare_texts(nlp, examples, scorer.examples)]
     assert compared[1] == [Pair((2, 6, "ORG"), (2, 4, "LOC"))]
     assert compared[4] == [Pair(None, (0, 2, "PER"), judged=False)]
     for label, counts in scores["ents_counts"].items():
@@ -101,7 +102,7 @@ def test_each_text_is_read_once_for_the_probabilities_of_what_is_found_and_of_wh
     examples = [Example(nlp(each.text), each.reference) for each in examples_of(nlp, texts)]
     docs = [each.predicted for each in examples]
     groups_read.clear()
-    compared = [pairs for _, pairs in compare_texts(nlp, examples)]
+    compared = [pairs for _, pairs in compare_texts(nlp, examples, examples)]
     assert len(groups_read) > 10
     assert [text for group in groups_read for text in group] == [doc.text for doc in docs]
     for doc, pairs, found in zip(docs, compared, ner.scored(docs), strict=True):
@@ -110,6 +111,26 @@ def test_each_text_is_read_once_for_the_probabilities_of_what_is_found_and_of_wh
             wanted = sure[pair.found] if pair.found else 1.0 - ner.probabilities(doc, [pair.gold])[0]
             assert pair.probability == pytest.approx(wanted, abs=1e-6)
     assert {pair.found is None for pairs in compared for pair in pairs} == {False, True}
+
+
+def test_probabilities_are_of_the_component_that_finds_an_entity_before_later_ones_merge_tokens(
+    saved: dict[str, Path],
+) -> None:
+    nlp, other = (spacy.load(saved["tener"]) for _ in range(2))
+    text, gold = "吴重阳在中国银行工作。王小明", [(0, 3, "PER"), (4, 8, "ORG"), (8, 10, "TITLE"), (11, 14, "PER")]
+    (doc,) = examples_of(nlp, [(text, gold)])
+    alone = {(each.start, each.end): each.probability for each in nlp.get_pipe("tener_ner").scored([doc.predicted])[0]}
+    other.get_pipe("tener_ner").cfg["labels"] = ["TITLE", "HERO", "VILLAIN"]
+    nlp.add_pipe("tener_ner", name="other", source=other)
+    nlp.add_pipe("merge_entities")
+    scorer = CountingScorer(nlp)
+    nlp.evaluate([doc], scorer=scorer)
+    ((_, pairs),) = compare_texts(nlp, [doc], scorer.examples)
+    of_found = {pair.found[:2]: pair.probability for pair in pairs if pair.found}
+    assert {place: of_found[place] for place in alone} == pytest.approx(alone)
+    (missed,) = (pair.probability for pair in pairs if pair.gold == gold[2])
+    right = nlp.get_pipe("other").probabilities(nlp.make_doc(text), [gold[2]])[0]
+    assert missed == pytest.approx(1.0 - right)
 
 
 def test_the_surest_errors_come_first() -> None:
@@ -259,7 +280,7 @@ def test_ten_thousand_texts_open_within_a_second_and_stay_small(
         [(43, 45, "PER"), (46, 48, "PER"), (49, 51, "LOC")],
     )
     (example,) = examples_of(nlp, [(text, spans)])
-    ((_, pairs),) = compare_texts(nlp, [Example(nlp(text), example.reference)])
+    ((_, pairs),) = compare_texts(nlp, [example], [Example(nlp(text), example.reference)])
     path = tmp_path / "errors.html"
     texts = [(example.reference, pairs)] * 10_000
     path.write_text(errors_page("Errors", None, texts), encoding="utf8")

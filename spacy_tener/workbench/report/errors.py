@@ -16,7 +16,7 @@ from spacy.util import minibatch
 from ...pages import make_page
 from ...pipeline.crf_pipe import best_entities, probabilities_of_places
 from ...pipeline.entities import Place, place_of
-from ...pipeline.finding import crf_pipes
+from ...pipeline.finding import PipelineNER, crf_pipes
 from .scores import Found, Scores, comparison_of, total
 
 BATCH = 256
@@ -65,24 +65,35 @@ def _overlaps(gold: Sequence[Place], found: Sequence[Place]) -> Iterator[tuple[b
             yield gold[i] != other, -shared, i, j
 
 
-def compare_texts(nlp: Language, examples: Iterable[Example]) -> Iterator[tuple[Example, list[Pair]]]:
-    """Compare both sides of each example as the pipeline's scorer does, with the probabilities of its `tener_ner`."""
+def compare_texts(
+    nlp: Language, examples: Iterable[Example], scored: Iterable[Example]
+) -> Iterator[tuple[Example, list[Pair]]]:
+    """Compare both sides of each example as the pipeline's scorer does, with the probabilities of its `tener_ner`; of
+    several, that of the first one that finds an entity, and of the one that came closest to one that is missed.
+
+    examples: As the pipeline gets them.
+    scored: The same with the pipeline's entities, `CountingScorer.examples`, in which later components may have merged
+        tokens.
+    """
     compare = comparison_of(nlp)
-    ner = next(iter(crf_pipes(nlp).values()), None)
-    if ner is None:
-        yield from ((example, _pairs(example, compare(example), {}, {})) for example in examples)
-        return
-    for batch in minibatch(examples, BATCH):
-        rest = iter(batch)
-        for views, decoding in ner._decodings(example.predicted for example in batch):
-            group = list(itertools.islice(rest, len(views)))
-            gold = [[place_of(ent) for ent in example.reference.ents] for example in group]
-            of_gold = probabilities_of_places(ner, views, decoding, gold)
-            columns = zip(group, best_entities(ner, views, decoding), gold, of_gold, strict=True)
-            for example, best, places, values in columns:
-                sure = {(each.start, each.end, each.label): each.probability for each in best}
-                wrong = {place: 1.0 - p for place, p in zip(places, values, strict=True)}
-                yield example, _pairs(example, compare(example), sure, wrong)
+    pipes = [PipelineNER.of(nlp, name) for name in crf_pipes(nlp)]
+    for batch in minibatch(zip(examples, scored, strict=True), BATCH):
+        gold = [[place_of(ent) for ent in example.reference.ents] for example, _ in batch]
+        sure: list[dict[Place, float | None]] = [{} for _ in batch]
+        wrong: list[dict[Place, float]] = [{} for _ in batch]
+        for pipe in pipes:
+            rest = zip(gold, sure, wrong, strict=True)
+            for views, decoding in pipe.ner._decodings(pipe.read(example.predicted for example, _ in batch)):
+                group = list(itertools.islice(rest, len(views)))
+                of_gold = probabilities_of_places(pipe.ner, views, decoding, [places for places, *_ in group])
+                best = best_entities(pipe.ner, views, decoding)
+                for (places, found, missed), values, entities in zip(group, of_gold, best, strict=True):
+                    for place, p in zip(places, values, strict=True):
+                        missed[place] = min(missed.get(place, 1.0), 1.0 - p)
+                    for each in entities:
+                        found.setdefault((each.start, each.end, each.label), each.probability)
+        for (example, each), found, missed in zip(batch, sure, wrong, strict=True):
+            yield example, _pairs(each, compare(each), found, missed)
 
 
 def _pairs(
