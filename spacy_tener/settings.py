@@ -121,16 +121,8 @@ class TransformerConfig(StackConfig):
     attention_dropout: Probability | None = None
     adapted: bool = True
     scaled: bool | None = None
-    key_projection: bool = False
-    key_position: bool = False
 
     usual_ff = 2
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("key_projection", "key_position"):
-            value = getattr(self, name)
-            check(name, value, self.adapted or not value, "False with vanilla attention, which has no use for it")
 
     @property
     def positions_by_head(self) -> bool:
@@ -153,7 +145,6 @@ class FlatConfig(StackConfig):
     """Sizes and choices of a FLAT encoder: `build_flat`."""
 
     distances: list[Literal["hh", "ht", "th", "tt"]] | None = None
-    scaled: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -170,7 +161,6 @@ class AtssaConfig(StackConfig):
     tau: Positive = 1.0
     penalty: Weight = 4e-6
     threshold: Literal["adaptive", "fixed"] = "adaptive"
-    fusion_width: Size | None = None
 
     usual_ff = 4
 
@@ -178,17 +168,10 @@ class AtssaConfig(StackConfig):
         super().__post_init__()
         some = self.k >= 1 or self.selection != "top_k"
         check("k", self.k, some, "at least 1 where the k largest scores are kept")
-        fused = self.fused_width
-        check("fusion_width", fused, fused % 2 == 0, "even, since positions are pairs of sine and cosine")
-        check("fusion_width", fused, fused % self.heads == 0, f"a multiple of heads, which is {self.heads}")
 
     @property
     def positions_by_head(self) -> bool:
         return True
-
-    @property
-    def fused_width(self) -> int:
-        return self.fusion_width or self.width
 
     @property
     def selects(self) -> bool:

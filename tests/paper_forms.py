@@ -44,8 +44,6 @@ def reference_scores(attention: AdaptedAttention, x: Tensor) -> Tensor:
     scores = torch.einsum("htd,hjd->htj", q, k) + torch.einsum("htd,tjd->htj", q, r)  # eq. 18, first two terms
     scores = scores + torch.einsum("hd,hjd->hj", attention.u, k)[:, None]
     scores = scores + torch.einsum("hd,tjd->htj", attention.v, r)
-    if attention.key_position:
-        scores = scores + torch.einsum("hjd,tjd->htj", k, r)
     return scores * attention.scale
 
 
@@ -105,7 +103,7 @@ def reference_span_attention(
     r = split_heads(attention.position(reference_span_positions(positions, places).flatten(0, 1)), attention.n_heads)
     r = r.unflatten(0, (len(x), len(x)))
     scores = torch.einsum("ihd,jhd->hij", q + attention.u, k)  # eq. 5
-    scores = (scores + torch.einsum("ihd,ijhd->hij", q + attention.v, r)) * attention.scale
+    scores = scores + torch.einsum("ihd,ijhd->hij", q + attention.v, r)
     if attention.random is not None:
         bias = attention.random(len(x), len(x))  # eq. 12
         scores = scores + F.pad(bias, (0, len(x) - bias.shape[2], 0, len(x) - bias.shape[1]))

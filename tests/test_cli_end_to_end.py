@@ -110,7 +110,7 @@ def test_fill_config_fills_in_every_setting(work: Workspace) -> None:
     component = load_config(work.path / "full.cfg")["components"]["tener_ner"]
     assert {"view", "alignment_mode", "window", "overlap", "max_units", "scorer"} <= set(component)
     assert {"nO", "dropout"} <= set(component["model"])
-    assert {"adapted", "scaled", "key_position"} <= set(component["model"]["tok2vec"])
+    assert {"adapted", "scaled"} <= set(component["model"]["tok2vec"])
     assert {"lower", "whiten_vectors"} <= set(component["model"]["tok2vec"]["embed"])
 
 

@@ -8,7 +8,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from typing import Any, cast
 
 import torch
@@ -276,16 +276,6 @@ class RelativePositions:
         table = sinusoids(ragged.longest, head_width, like, _key_table)
         return cls(table, turns.index_select(0, ragged.positions)[:, None])
 
-    @cached_property
-    def query(self) -> Tensor:
-        """`[sin(c t), cos(c t), ..]`. *Shape: [N, 1, d_k]*"""
-        return interleave(self.query_turn.real, -self.query_turn.imag)
-
-    @cached_property
-    def key_turn(self) -> Tensor:
-        """`cos(c j) - i sin(c j)`. *Shape: [N, 1, d_k / 2]*"""
-        return torch.complex(-self.query_turn.imag, -self.query_turn.real)
-
 
 def _query_turns(sin: Tensor, cos: Tensor) -> Tensor:
     return torch.complex(sin, -cos)
@@ -312,15 +302,11 @@ class AdaptedAttention(Attention):
     so that, per head, `A[t, j] = [q_t + u ; turned_t] . [k_j ; cos(c j), sin(c j), ..]`: ordinary attention of twice
     the head width, with no table of relative positions, no shifting, and positions exact at any length.
 
-    The released code has a third term, `k_j . r_{t-j}`, which becomes one more pair of blocks: `[sin(c t), cos(c t),
-    ..]` beside the keys turned by `e^{-i c j}`.
-
     width: d, the width of input and output.
     n_heads: h; `d_k = width / n_heads` must be even.
     dropout: on the attention map.
     scaled: divide the scores by `sqrt(d_k)`: the paper's "w/ scale".
-    key_projection: project the keys, as the released code does and the paper does not.
-    key_position: add the released code's third term.
+    key_projection: project the keys, as FLAT-ATSSA does and TENER does not.
     """
 
     def __init__(
@@ -331,13 +317,10 @@ class AdaptedAttention(Attention):
         dropout: float = 0.0,
         scaled: bool = False,
         key_projection: bool = False,
-        key_position: bool = False,
     ) -> None:
         super().__init__(n_heads=n_heads, dropout=dropout)
         head_width = width // n_heads
         self.scale = 1.0 / math.sqrt(head_width) if scaled else 1.0
-        self.key_projection = key_projection
-        self.key_position = key_position
         self.query = Linear(width, width, bias=False)
         self.key = Linear(width, width, bias=False) if key_projection else nn.Identity()
         self.value = Linear(width, width, bias=False)
@@ -352,11 +335,7 @@ class AdaptedAttention(Attention):
     def heads(self, x: Tensor, *context: Any) -> Heads:
         (relative,) = context
         q, k, v = self.project(x)
-        queries = q + self.u
-        q_position = turn(q + self.v, relative.query_turn)
-        if self.key_position:
-            queries = torch.cat((queries, relative.query.expand_as(q)), dim=-1)
-            k = torch.cat((k, turn(k, relative.key_turn)), dim=-1)
+        queries, q_position = q + self.u, turn(q + self.v, relative.query_turn)
         if self.scale != 1.0:
             queries, q_position = queries * self.scale, q_position * self.scale
         return Heads(queries, k, v, q_position, relative.table)

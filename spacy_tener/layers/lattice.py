@@ -38,7 +38,7 @@ class FlatEncoder(nn.Module):
         self.char_input = Linear(char_width, config.width)
         self.word_input = Linear(word_width, config.width)
         self.positions = SpanPositions(width=config.width, distances=config.distances or DISTANCES)
-        self.layers = nn.ModuleList(span_layer(config, scaled=config.scaled) for _ in range(config.layers))
+        self.layers = nn.ModuleList(span_layer(config) for _ in range(config.layers))
 
     def forward(self, chars: Tensor, words: Tensor, lattice: Lattice) -> Tensor:
         """Encode the characters of all sentences, joined.
@@ -95,11 +95,11 @@ class AtssaEncoder(nn.Module):
         self.fusion = WordFusion(
             char_width=char_width,
             word_width=word_width,
-            width=config.fused_width,
+            width=config.width,
             n_heads=config.heads,
             dropout=config.map_dropout,
         )
-        self.input = Linear(char_width + config.fused_width, config.width)
+        self.input = Linear(char_width + config.width, config.width)
         self.layers = nn.ModuleList(TransformerLayer(context_attention(config), config) for _ in range(config.layers))
 
     def forward(self, chars: Tensor, words: Tensor, lattice: Lattice) -> Tensor:

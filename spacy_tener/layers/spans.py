@@ -113,7 +113,7 @@ class RandomAttention(nn.Module):
 
 @dataclass(frozen=True)
 class SpanHeads:
-    """Queries, keys and values of a batch by head; any scale is in the queries.
+    """Queries, keys and values of a batch by head.
 
     q: queries to keys; q_position: queries to positions. *Shape: [n, h, d_k]* each
     k, v: *Shape: [N + W, h, d_k]* each
@@ -255,7 +255,6 @@ class SpanAttention(nn.Module):
     width: d, of input and output.
     n_heads: h; each head is `width / n_heads` wide.
     dropout: on the attention map.
-    scaled: divide the scores by `sqrt(d_k)`.
     key_projection: project the keys, as FLAT does; otherwise the keys are the input itself (MECT's eq. 7).
     places: number of positions of a sentence with MECT's random attention (eq. 12 and 13); 0 for none.
     """
@@ -266,7 +265,6 @@ class SpanAttention(nn.Module):
         width: int,
         n_heads: int,
         dropout: float = 0.0,
-        scaled: bool = False,
         key_projection: bool = True,
         places: int = 0,
     ) -> None:
@@ -274,7 +272,6 @@ class SpanAttention(nn.Module):
         head_width = width // n_heads
         self.n_heads = n_heads
         self.dropout = dropout
-        self.scale = 1.0 / math.sqrt(head_width) if scaled else 1.0
         self.query = Linear(width, width, bias=False)
         self.key = Linear(width, width, bias=False) if key_projection else nn.Identity()
         self.value = Linear(width, width, bias=False)
@@ -333,10 +330,7 @@ class SpanAttention(nn.Module):
         rows = x if rows is None else rows
         q = self._split(self.query, x if query_input is None else query_input)
         k, v, r = self._split(self.key, rows), self._split(self.value, rows), self._split(self.position, relative)
-        queries, q_position = q + self.u, q + self.v
-        if self.scale != 1.0:
-            queries, q_position = queries * self.scale, q_position * self.scale
-        return SpanHeads(queries, q_position, k, v, r, self._bias(plan))
+        return SpanHeads(q + self.u, q + self.v, k, v, r, self._bias(plan))
 
     def _split(self, projection: nn.Module, x: Tensor) -> Tensor:
         return split_heads(projection(x), self.n_heads)

@@ -23,7 +23,7 @@ def transformer_attention(config: TransformerConfig) -> Attention:
     sizes: Any = {"width": config.width, "n_heads": config.heads, "dropout": config.map_dropout, "scaled": scaled}
     if not config.adapted:
         return VanillaAttention(**sizes)
-    return AdaptedAttention(**sizes, key_projection=config.key_projection, key_position=config.key_position)
+    return AdaptedAttention(**sizes)
 
 
 class FeedForward(nn.Module):

@@ -29,8 +29,6 @@ def build_tener(
     attention_dropout: float | None = None,
     adapted: bool = True,
     scaled: bool | None = None,
-    key_projection: bool = False,
-    key_position: bool = False,
 ) -> EmbedModel:
     """TENER (Yan et al., 2019): an embedder, a linear layer, and a transformer with relative positions in its
     attention, which tell direction and distance.
@@ -47,9 +45,6 @@ def build_tener(
     adapted (bool): TENER's attention; else the vanilla one, with sinusoidal positions added to its input.
     scaled (Optional[bool]): Divide attention scores by the root of the head's width `sqrt(d_k)`; None for the papers'
         choice: vanilla attention is scaled, adapted is not.
-    key_projection (bool): Give the keys of adapted attention a projection, as the released code does and the paper does
-        not.
-    key_position (bool): Give adapted attention the released code's third term, `k_j . r_{t-j}`.
     """
     config = TransformerConfig(
         width=width,
@@ -60,8 +55,6 @@ def build_tener(
         attention_dropout=attention_dropout,
         adapted=adapted,
         scaled=scaled,
-        key_projection=key_projection,
-        key_position=key_position,
     )
     return chain_layers(embed or build_char_embed(), _transformer_encoder(config))
 
@@ -76,8 +69,6 @@ def build_transformer_encoder(
     attention_dropout: float | None = None,
     adapted: bool = True,
     scaled: bool | None = None,
-    key_projection: bool = False,
-    key_position: bool = False,
 ) -> RaggedModel:
     """TENER's encoder without embedder, for any embedder: `Model[List[Floats2d], List[Floats2d]]`; or the vanilla
     transformer encoder, its baseline.
@@ -93,9 +84,6 @@ def build_transformer_encoder(
     adapted (bool): TENER's attention; else the vanilla one, with sinusoidal positions added to its input.
     scaled (Optional[bool]): Divide attention scores by the root of the head's width `sqrt(d_k)`; None for the papers'
         choice: vanilla attention is scaled, adapted is not.
-    key_projection (bool): Give the keys of adapted attention a projection, as the released code does and the paper does
-        not.
-    key_position (bool): Give adapted attention the released code's third term, `k_j . r_{t-j}`.
     """
     config = TransformerConfig(
         width=width,
@@ -106,8 +94,6 @@ def build_transformer_encoder(
         attention_dropout=attention_dropout,
         adapted=adapted,
         scaled=scaled,
-        key_projection=key_projection,
-        key_position=key_position,
     )
     return _transformer_encoder(config)
 

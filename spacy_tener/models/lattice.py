@@ -34,7 +34,6 @@ def build_flat(
     dropout: float = 0.15,
     attention_dropout: float | None = 0.0,
     distances: list[Literal["hh", "ht", "th", "tt"]] | None = None,
-    scaled: bool = False,
 ) -> EmbedModel:
     """FLAT (Li et al., 2020): a transformer over embedded characters and words, with relative positions of spans. It
     returns the characters' vectors.
@@ -55,7 +54,6 @@ def build_flat(
     distances (Optional[List[Literal["hh", "ht", "th", "tt"]]]): Distances between two spans that the attention uses, of
         "hh", "ht", "th" and "tt" (head to head, head to tail, ..); None for all, as in the paper. The released code and
         MECT use "hh" and "tt".
-    scaled (bool): Divide attention scores by the root of the head's width `sqrt(d_k)`, unlike the paper.
     """
     config = FlatConfig(
         width=width,
@@ -65,7 +63,6 @@ def build_flat(
         dropout=dropout,
         attention_dropout=attention_dropout,
         distances=distances,
-        scaled=scaled,
     )
     return _lattice_layer("flat", runtime.FlatEncoder, config, [embed or build_char_embed()], words)
 
@@ -86,7 +83,6 @@ def build_flat_atssa(
     tau: float = 1.0,
     penalty: float = 4e-6,
     threshold: Literal["adaptive", "fixed"] = "adaptive",
-    fusion_width: int | None = None,
 ) -> EmbedModel:
     """FLAT-ATSSA (Hu et al., 2022): embedded words are fused into the characters that they cover, followed by layers of
     self-attention over the characters, which selects its keys by a threshold.
@@ -114,7 +110,6 @@ def build_flat_atssa(
     penalty (float): With a threshold, weight lambda of the number of keys kept, a mean over the sentences, in the loss.
     threshold (Literal["adaptive", "fixed"]): Computed for each query and head from the sentence ("adaptive"), or 0 for
         all ("fixed", the paper's "- DT").
-    fusion_width (Optional[int]): Width of the word fusion's output; None for `width`.
     """
     config = AtssaConfig(
         width=width,
@@ -129,7 +124,6 @@ def build_flat_atssa(
         tau=tau,
         penalty=penalty,
         threshold=threshold,
-        fusion_width=fusion_width,
     )
     return _lattice_layer("flat_atssa", runtime.AtssaEncoder, config, [embed or build_char_embed()], words)
 

@@ -21,12 +21,12 @@ _SIZES = {_FIXED64: 8, _FIXED32: 4}
 _MODEL_OPSET, _MODEL_GRAPH, _MODEL_TRAINING, _MODEL_FUNCTION = 8, 7, 20, 25
 _GRAPH_NODE, _GRAPH_TENSOR, _GRAPH_INPUT, _GRAPH_OUTPUT, _GRAPH_SPARSE = 1, 5, 11, 12, 15
 _NODE_INPUT, _NODE_OUTPUT, _NODE_OP, _NODE_ATTRIBUTE, _NODE_DOMAIN = 1, 2, 4, 5, 7
-_ATTRIBUTE_NAME, _ATTRIBUTE_INT, _ATTRIBUTE_INTS, _ATTRIBUTE_TYPE = 1, 3, 8, 20
+_ATTRIBUTE_NAME, _ATTRIBUTE_INT, _ATTRIBUTE_TYPE = 1, 3, 20
 _ATTRIBUTE_TENSORS, _ATTRIBUTE_GRAPHS, _ATTRIBUTE_SPARSE = (5, 10), (6, 11), (22, 23)
 _FUNCTION_NODE, _FUNCTION_DOMAIN, _FUNCTION_DEFAULT = 7, 10, 11
 _TRAINING_GRAPHS, _SPARSE_TENSORS = (1, 2), (1, 2)
 _TENSOR_DIMS, _TENSOR_NAME, _TENSOR_RAW, _TENSOR_EXTERNAL, _TENSOR_PLACE = 1, 8, 9, 13, 14
-_INT, _INTS = 2, 7
+_INT = 2
 _INT32, INT64 = 6, 7
 """Types of elements."""
 
@@ -188,17 +188,15 @@ class Graph:
         """The names of all nodes' outputs."""
         return {name for node in self.graph.messages(_GRAPH_NODE) for name in node.strings(_NODE_OUTPUT)}
 
-    def add_node(self, op: str, inputs: Sequence[str], output: str, **ints: int | list[int]) -> None:
+    def add_node(self, op: str, inputs: Sequence[str], output: str, **ints: int) -> None:
         """Add a node."""
         node = Message()
         for name in inputs:
             node.add(_NODE_INPUT, name)
         node.add(_NODE_OUTPUT, output).add(_NODE_OP, op)
         for name, value in ints.items():
-            attribute = Message().add(_ATTRIBUTE_NAME, name)
-            for number in [value] if isinstance(value, int) else value:
-                attribute.add(_ATTRIBUTE_INT if isinstance(value, int) else _ATTRIBUTE_INTS, number)
-            node.add(_NODE_ATTRIBUTE, attribute.add(_ATTRIBUTE_TYPE, _INT if isinstance(value, int) else _INTS))
+            attribute = Message().add(_ATTRIBUTE_NAME, name).add(_ATTRIBUTE_INT, value).add(_ATTRIBUTE_TYPE, _INT)
+            node.add(_NODE_ATTRIBUTE, attribute)
         self.graph.add(_GRAPH_NODE, node)
 
     def show(self, name: str) -> None:

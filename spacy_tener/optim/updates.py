@@ -186,10 +186,7 @@ class StepTogether:
             velocity, _ = self._state(optimizer.mom1, "mom1", group, shaped=True)
             torch._foreach_mul_(velocity, optimizer.momentum)
             torch._foreach_add_(velocity, gradients)
-            if optimizer.nesterov:
-                torch._foreach_add_(gradients, velocity, alpha=optimizer.momentum)
-            else:
-                gradients = velocity
+            gradients = velocity
         torch._foreach_add_(weights, torch._foreach_mul(gradients, [-rate for rate in rates]))
 
     def _state(

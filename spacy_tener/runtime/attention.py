@@ -219,10 +219,9 @@ class AdaptedAttention:
         *,
         scaled: bool = False,
         key_projection: bool = False,
-        key_position: bool = False,
     ) -> None:
         self.n_heads, self.head_width, self.width = config.heads, config.head_width, config.width
-        self.key_projection, self.key_position = key_projection, key_position
+        self.key_projection = key_projection
         self.scale = config.head_width**-0.5 if scaled else 1.0
         u, v = (weights.shaped(name, config.heads, config.head_width).reshape(-1) for name in ("u", "v"))
         query, value = Linear(weights.part("query")), values_layer(weights.part("value"), config.heads)
@@ -244,19 +243,15 @@ class AdaptedAttention:
         key = split_heads(key if self.key_projection else x, rectangle.shape, self.n_heads)
         turned = query.view(np.complex64).reshape(n, length, -1) * relative.turn
         turned += self.v_less_u * relative.turn
-        parts, width = (3 if self.key_position else 2), self.head_width
+        width = self.head_width
         # Queries are transposed: products with keys then take two thirds of the time.
-        q = np.empty((n, self.n_heads, parts * width, length), np.float32)
-        k = np.empty((n, self.n_heads, length, parts * width), np.float32)
+        q = np.empty((n, self.n_heads, 2 * width, length), np.float32)
+        k = np.empty((n, self.n_heads, length, 2 * width), np.float32)
         q[:, :, :width] = split_heads(query, rectangle.shape, self.n_heads).swapaxes(2, 3)
-        q[:, :, width : 2 * width] = split_heads(
+        q[:, :, width:] = split_heads(
             turned.view(np.float32).reshape(n * length, -1), rectangle.shape, self.n_heads
         ).swapaxes(2, 3)
-        k[..., :width], k[..., width : 2 * width] = key, relative.key.view(np.float32)
-        if self.key_position:
-            # `[sin(c t), cos(c t), ..]` of the query, and the key turned by its own position.
-            q[:, :, 2 * width :] = (np.complex64(1j * self.scale) * relative.key.conj()).view(np.float32).T
-            k[..., 2 * width :] = (np.ascontiguousarray(key).view(np.complex64) * relative.key.conj()).view(np.float32)
+        k[..., :width], k[..., width:] = key, relative.key.view(np.float32)
         return Heads(q, k, split_heads(value, rectangle.shape, self.n_heads))
 
 

@@ -29,9 +29,7 @@ class FlatEncoder:
     def __init__(self, config: FlatConfig, weights: Weights) -> None:
         self.char_input, self.word_input = (Linear(weights.part(name)) for name in ("char_input", "word_input"))
         self.positions = SpanPositions(config.width, config.distances or DISTANCES, weights.part("positions"))
-        self.layers = [
-            _span_layer(config, weights.part("layers", i), scaled=config.scaled) for i in range(config.layers)
-        ]
+        self.layers = [_span_layer(config, weights.part("layers", i)) for i in range(config.layers)]
 
     def __call__(self, chars: FloatArray, words: FloatArray, lattice: Lattice) -> FloatArray:
         """*Shape* chars: [N, char_width]; words: [W, word_width]; result: [N, d]"""
@@ -55,7 +53,7 @@ class AtssaEncoder:
 
     def __init__(self, config: AtssaConfig, weights: Weights) -> None:
         self.config = config
-        self.fusion = WordFusion(config.heads, config.fused_width, weights.part("fusion"))
+        self.fusion = WordFusion(config.heads, config.width, weights.part("fusion"))
         self.input = Linear(weights.part("input"))
         layers = [weights.part("layers", i) for i in range(config.layers)]
         self.layers = [TransformerLayer(config, _context(config, layer.part("attention")), layer) for layer in layers]

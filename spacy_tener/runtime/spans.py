@@ -71,7 +71,7 @@ class SpanPositions:
 
 @dataclass(frozen=True)
 class SpanHeads:
-    """Queries, keys and values of a batch by head, heads first; any scale is in the queries.
+    """Queries, keys and values of a batch by head, heads first.
 
     q, q_position: *Shape: [h, n, d_k]*; k: *Shape: [h, N + W, d_k]*
     v: *Shape: [h, N + W, d_k + 1]*, the last column 1
@@ -142,17 +142,15 @@ class SpanAttention:
         config: StackConfig,
         weights: Weights,
         *,
-        scaled: bool = False,
         key_projection: bool = True,
         places: int = 0,
     ) -> None:
         self.n_heads = config.heads
-        scale = config.head_width**-0.5 if scaled else 1.0
         u, v = (weights.shaped(name, config.heads, config.head_width).reshape(-1) for name in ("u", "v"))
         query, value = Linear(weights.part("query")), values_layer(weights.part("value"), config.heads)
-        # The projection computes `(q + u) scale`.
-        self.query = Linear.of(query.weight, u if query.bias is None else query.bias + u).scaled(scale)
-        self.v_less_u = (v - u) * np.float32(scale)
+        # The projection computes `q + u`.
+        self.query = Linear.of(query.weight, u if query.bias is None else query.bias + u)
+        self.v_less_u = v - u
         self.read = Linear.joined(value, Linear(weights.part("key"))) if key_projection else value
         self.position = Linear(weights.part("position"))
         along = -(-places // BLOCK)

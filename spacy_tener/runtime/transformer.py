@@ -66,5 +66,4 @@ class TransformerEncoder:
 def _attention(config: TransformerConfig, weights: Weights) -> Callable[..., FloatArray]:
     if not config.adapted:
         return VanillaAttention(config, weights)
-    options = {"key_projection": config.key_projection, "key_position": config.key_position}
-    return AdaptedAttention(config, weights, scaled=bool(config.scaled), **options)
+    return AdaptedAttention(config, weights, scaled=bool(config.scaled))

@@ -14,8 +14,8 @@ from spacy_tener.layers.ragged import Ragged
 
 LENGTHS = [7, 1, 0, 40, 12]
 OPTIONS = [
-    {"scaled": scaled, "key_projection": projection, "key_position": position}
-    for scaled, projection, position in itertools.product([False, True], repeat=3)
+    {"scaled": scaled, "key_projection": projection}
+    for scaled, projection in itertools.product([False, True], repeat=2)
 ]
 
 
@@ -80,17 +80,6 @@ def test_scores_are_those_of_equation_18_by_hand() -> None:
             scores.append(content + (q[0] - 0.5) * r[0] + (q[1] + 0.7) * r[1])
         total = sum(math.exp(score) for score in scores)
         assert weights[0, t].tolist() == pytest.approx([math.exp(score) / total for score in scores], abs=1e-12)
-
-
-def test_the_released_codes_term_adds_the_keys_product_with_the_relative_position() -> None:
-    module = make(width=2, n_heads=1, key_position=True)
-    with torch.no_grad():
-        for parameter in (module.query.weight, module.u, module.v):
-            parameter.zero_()
-    x = torch.tensor([[1.0, 0.5], [-0.4, 0.2], [0.3, 0.9]], dtype=torch.float64)
-    (weights,) = module.weights(x, *context(module, [3], x))
-    scores = [[x[j, 0] * math.sin(t - j) + x[j, 1] * math.cos(t - j) for j in range(3)] for t in range(3)]
-    assert torch.allclose(weights[0], torch.softmax(torch.tensor(scores, dtype=torch.float64), dim=-1), atol=1e-12)
 
 
 def test_scores_depend_on_the_distance_only_at_any_position() -> None:

@@ -27,7 +27,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "- DT": {"threshold": "fixed"},
     "explicit sparse": {"selection": "top_k"},
     "two layers": {"layers": 2},
-    "narrow fusion": {"fusion_width": 8},
 }
 each_variant = pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS.keys())
 
@@ -154,11 +153,11 @@ def test_the_defaults_are_the_papers() -> None:
     layer = encoder.layers[0]
     assert layer.feed_forward.widen.out_features == 4 * 128
     assert isinstance(layer.attention, SelectiveAttention)
-    assert layer.attention.key_projection
+    assert isinstance(layer.attention.key, torch.nn.Linear)
     assert encoder.fusion.width == 128
 
 
 def test_without_selection_the_attention_is_teners_with_projected_keys() -> None:
     attention = make(selection="none").layers[0].attention
     assert type(attention) is AdaptedAttention
-    assert attention.key_projection
+    assert isinstance(attention.key, torch.nn.Linear)

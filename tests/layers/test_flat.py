@@ -18,7 +18,7 @@ LENGTHS = [4, 0, 11, 1, 35]
 KINDS: list[dict[str, Any]] = [
     {},
     {"layers": 1},
-    {"scaled": True, "distances": ("hh", "tt"), "ff_width": 20},
+    {"distances": ("hh", "tt"), "ff_width": 20},
 ]
 
 

@@ -22,10 +22,9 @@ WIDTH = 24
 LENGTHS = [7, 1, 0, 40, 12]
 OPTIONS: list[dict[str, Any]] = [
     {},
-    {"scaled": True},
     {"distances": ("hh", "tt")},
     {"places": 100},
-    {"places": 60, "scaled": True, "distances": ("hh", "tt")},
+    {"places": 60, "distances": ("hh", "tt")},
     {"key_projection": False},
 ]
 

@@ -71,8 +71,6 @@ def test_spacy_fills_and_validates_a_config_by_the_signature() -> None:
         "attention_dropout": None,
         "adapted": True,
         "scaled": None,
-        "key_projection": False,
-        "key_position": False,
     }
     for wrong in ({"adapted": "no way"}, {"depth": 2}, {"heads": "many"}):
         with pytest.raises(ConfigValidationError, match=next(iter(wrong))):

@@ -89,9 +89,6 @@ SYSTEMS = {
         {
             "the paper's": {},
             "scaled": {"scaled": True},
-            "key projection": {"key_projection": True},
-            "key position": {"key_position": True},
-            "both of the released code's": {"key_projection": True, "key_position": True},
             "vanilla": {"adapted": False},
             "vanilla, not scaled": {"adapted": False, "scaled": False},
             "two layers": {"layers": 2, "ff_width": 24, "attention_dropout": 0.2},
@@ -244,7 +241,7 @@ def test_spacy_s_embedder_serves_as_well(name, docs):
 @pytest.mark.parametrize(
     ("alone", "whole"),
     [
-        (build_transformer_encoder(16, heads=2, key_position=True), tener(key_position=True)),
+        (build_transformer_encoder(16, heads=2), tener()),
         (build_transformer_encoder(16, heads=2, adapted=False), tener(adapted=False)),
         (build_gated_relation_encoder(16, relation="mean"), grn(relation="mean", dropout=0.5)),
     ],

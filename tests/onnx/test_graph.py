@@ -122,7 +122,6 @@ def test_edits_give_valid_files():
     graph.take_rows("table", np.array([2, 0]))
     graph.use_lengths("length")
     graph.add_node("Softmax", ["states"], "shares", axis=-1)
-    graph.add_node("Transpose", ["rows"], "turned", perm=[1, 0, 2])
     graph.show("shares")
     made = onnx.load_from_string(bytes(graph))
     made.graph.output[1].CopyFrom(helper.make_tensor_value_info("shares", FLOAT, ["batch", "length", WIDTH]))

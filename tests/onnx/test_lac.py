@@ -66,7 +66,6 @@ def test_best_paths_are_those_of_brute_force():
 def test_only_rows_of_characters_are_kept(tagger):
     assert len(tagger.encoder.graph) < 7_000_000
     assert lac_encoder()().width == 2 * 128 + 59
-    assert lac_encoder(first_layer=True)().width == 4 * 128 + 59
 
 
 def test_files_are_read_from_a_directory_and_compared_with_the_known_ones(tmp_path, tagger):

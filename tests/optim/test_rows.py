@@ -210,7 +210,7 @@ class Watching(MomentumSGD):
 
 
 def test_the_package_s_own_optimizer_updates_rows_itself():
-    optimizer = Watching(0.1, momentum=0.9, nesterov=False, clip_value=0.0, L2=0.0, rates=None)
+    optimizer = Watching(0.1, momentum=0.9, clip_value=0.0, L2=0.0, rates=None)
     ours, gradient = table(), gradients(1)[0][:2]
     before = ours.clone()
     step(optimizer, ours, [1, 4], gradient)

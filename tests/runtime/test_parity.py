@@ -56,9 +56,8 @@ def rows(n, width):
 TRANSFORMERS = [
     {},
     *options(layers=[3], heads=[1], ff_width=[20], adapted=[False], scaled=[True, False]),
-    *options(key_projection=[True], key_position=[True]),
     {"adapted": False, "scaled": False},
-    {"key_projection": True, "key_position": True, "scaled": True, "layers": 2},
+    {"scaled": True, "layers": 2},
 ]
 
 
@@ -124,7 +123,7 @@ def test_iterated_dilated_convolutions(setting):
 
 FLAT = [
     {},
-    *options(layers=[2], scaled=[True], distances=[["hh", "tt"], ["th"]], ff_width=[9]),
+    *options(layers=[2], distances=[["hh", "tt"], ["th"]], ff_width=[9]),
     {"layers": 3},
 ]
 
@@ -142,7 +141,7 @@ def test_flat(setting):
 ATSSA = [
     {},
     *options(layers=[2], selection=["top_k", "none"], k=[0, 1, 4, 9], threshold=["fixed"]),
-    *options(fusion_width=[12], ff_width=[9]),
+    {"ff_width": 9},
     {"threshold": "fixed", "k": 0},
 ]
 
