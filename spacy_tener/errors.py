@@ -67,14 +67,18 @@ class MissingPackageError(ImportError):
 def install(name: str) -> str:
     """Return the command that installs the packages of one of our extras, or one of those packages.
 
-    It names these packages, not ours: until that is on an index, anybody could register the name there.
+    It names these packages, not ours: until that is on an index, anybody could register the name there. Of torch
+    pip takes the build for GPUs on any Linux, 5 GB.
     """
     known = [Requirement(line) for line in requires(__title__) or ()]
     of_extra = [each for each in known if each.marker and each.marker.evaluate({"extra": name})]
     wanted = of_extra or [each for each in known if each.name.replace("-", "_") == name.replace("-", "_")]
     for each in wanted:
         each.marker = None
-    return " ".join(["pip install", *dict.fromkeys(f'"{each}"' for each in wanted)])
+    command = " ".join(["pip install", *dict.fromkeys(f'"{each}"' for each in wanted)])
+    if any(each.name == "torch" for each in wanted) and not name.startswith("cu"):
+        command += " (without a GPU, first torch's build for the CPU: https://pytorch.org/get-started/locally/)"
+    return command
 
 
 def counted(number: int, one: str, several: str = "") -> str:

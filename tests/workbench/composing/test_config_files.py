@@ -67,7 +67,8 @@ def test_training_tener_ner_needs_torch(monkeypatch: pytest.MonkeyPatch) -> None
     assert missing_requirements(config) == []
     monkeypatch.setitem(sys.modules, "torch", None)
     assert missing_requirements(other) == []
-    assert missing_requirements(config) == ['[components.tener_ner] needs the package torch: pip install "torch>=2.4"']
+    (line,) = missing_requirements(config)
+    assert line.startswith('[components.tener_ner] needs the package torch: pip install "torch>=2.4"')
 
 
 @pytest.mark.parametrize(
