@@ -272,7 +272,7 @@ def review_cli(
         )
         setup_gpu(gpu_id)
         judged = list(judge(load_pipeline(model_or_config), enumerate(docs)))
-        how = f"Judged by {model_or_config}, which finds fewer errors if it was trained on this data."
+        how = f"Judged by {model_or_config}. Was it trained on these texts, errors and all? Then give a config instead."
         msg.warn(how, "With a config, each text is judged by a model that has not seen it.")
         with interrupted_by_signals(), locked(output / ".lock"):
             _write_review(output, judged, str(data), how, limit)
