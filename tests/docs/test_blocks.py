@@ -63,25 +63,46 @@ def test_commands_in_the_text_exist(page: str) -> None:
             check(words)
 
 
+def test_no_page_composes_another_config_into_the_same_file() -> None:
+    """`tener config` refuses it, to whoever reads two pages in one clone."""
+    composed: dict[str, set[str]] = {}
+    for page in ONCE:
+        for block in blocks(page):
+            for words in commands(block.code) if block.language == "bash" else ():
+                if words[2:5] == ["spacy", "tener", "config"] and "--output" in words:
+                    composed.setdefault(words[words.index("--output") + 1], set()).add(" ".join(words))
+    assert len(composed) > 20
+    assert [lines for lines in composed.values() if len(lines) > 1] == []
+
+
 @pytest.mark.parametrize("page", RUN)
-def test_blocks_run(page: str, clone: Path) -> None:
-    names: dict[str, Any] = {}
-    for block in blocks(page):
-        if not block.kind:
-            execute(block, names)
+def test_blocks_run(page: str, clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_blocks(page, capsys)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", SLOW)
-def test_slow_blocks_run(page: str, clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_blocks_run(
+    page: str, clone: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All of a page's blocks in their order; those that are slow as a shell runs them, in processes of their own."""
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    run_blocks(page, capsys, slow=True)
+
+
+def run_blocks(page: str, capsys: pytest.CaptureFixture[str], slow: bool = False) -> None:
+    """Run a page's blocks in one process, and compare what Python prints with the `text` that follows it."""
     names: dict[str, Any] = {}
-    for block in blocks(page):
+    of_page = blocks(page)
+    for block, after in zip(of_page, [*of_page[1:], None], strict=True):
         if block.kind == "slow" and block.language == "bash":
-            subprocess.run(["bash", "-euc", block.code], check=True)
-        elif block.kind != "not run":
+            if slow:
+                subprocess.run(["bash", "-euc", block.code], check=True)
+        elif not block.kind or (slow and block.kind == "slow"):
+            capsys.readouterr()
             execute(block, names)
+            if block.language == "python" and after and after.language == "text" and not after.kind:
+                assert capsys.readouterr().out == after.code
 
 
 def execute(block: Block, names: dict[str, Any]) -> None:
