@@ -86,7 +86,7 @@ def calibrate_cli(
     if (output is not None) == in_place:
         raise CommandLineError("One of --output and --in-place is needed", "Name a new directory by --output.")
     if in_place and not Path(model).is_dir():
-        raise RemedyError(f"'{model}' is an installed package", "Name a new directory by --output.")
+        raise RemedyError(f"'{model}' is no directory", "Check it, or copy an installed package by --output.")
     if output is not None:
         check_new(output)
     if precision is None:
@@ -105,7 +105,7 @@ def calibrate_cli(
     # Probabilities of texts that the temperature was not fitted to.
     shown = tested or outcomes
     after = tested.probabilities(temperature) if tested else cross_validated(outcomes)
-    series: Series = {"before": (shown.probabilities(), shown.right), "after": (after, shown.right)}
+    series: Series = {"before": (shown.probabilities(pipe.temperature), shown.right), "after": (after, shown.right)}
     _print_errors(series, f"{test}" if test else f"{data}, cross-validated")
     if precision is not None:
         probability = outcomes.probabilities(temperature)
