@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import itertools
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
-from typing import Any
 
 from spacy.language import Language
 from spacy.util import split_requirement
@@ -26,11 +26,16 @@ def add_requirements(nlp: Language) -> None:
     require the same minor version.
     """
     needed, encoders = list[str](), list[dict[str, str]]()
-    for _, pipe in nlp.pipeline:
-        if isinstance(model := getattr(pipe, "model", None), Model):
-            needed += _requirements(model)
-            features = (node.attrs.get("features") for node in model.walk())
-            encoders += [each.encoder.description for each in features if isinstance(each, FrozenFeatures)]
+    models = [getattr(pipe, "model", None) for _, pipe in nlp.components]
+    for node in itertools.chain.from_iterable(model.walk() for model in models if isinstance(model, Model)):
+        features = node.attrs.get("features")
+        if isinstance(features, FrozenFeatures) and features.is_read:
+            needed += features.encoder.requirements
+            encoders.append(features.encoder.description)
+        if node.name == "transformer_embed":
+            needed += TRANSFORMER
+        if isinstance(node.attrs.get("vocabulary"), SegmentVocabulary):
+            needed.append(f"rjieba>={version('rjieba')}")
     require(nlp, needed, encoders)
 
 
@@ -51,13 +56,3 @@ def require(nlp: Language, needed: Iterable[str], encoders: Iterable[dict[str, s
     nlp.meta["requirements"] = [*kept, *dict.fromkeys(needed)]
     if described := {each["name"]: each for each in [*nlp.meta.get("encoders", []), *encoders]}:
         nlp.meta["encoders"] = list(described.values())
-
-
-def _requirements(model: Model[Any, Any]) -> Iterator[str]:
-    for node in model.walk():
-        if node.name == "transformer_embed":
-            yield from TRANSFORMER
-        if isinstance(features := node.attrs.get("features"), FrozenFeatures):
-            yield from features.encoder.requirements
-        if isinstance(node.attrs.get("vocabulary"), SegmentVocabulary):
-            yield f"rjieba>={version('rjieba')}"

@@ -20,15 +20,15 @@ _SHARED = "transformer", "curated_transformer"
 
 
 def to_onnx(nlp: Language, precision: Precision) -> list[str]:
-    """Let ONNX Runtime compute all of a pipeline's transformers, in place. Returns the exporting packages whose
-    versions the conversion was not tested with."""
-    if shared := [name for name in nlp.pipe_names if nlp.get_pipe_meta(name).factory in _SHARED]:
+    """Let ONNX Runtime compute all of a pipeline's transformers, in place, of disabled components too. Returns the
+    exporting packages whose versions the conversion was not tested with."""
+    if shared := [name for name in nlp.component_names if nlp.get_pipe_meta(name).factory in _SHARED]:
         raise RemedyError(
             f"The transformer of '{shared[0]}', which components share, cannot be converted",
             "Train with the overlay transformer or transformer-frozen instead of transformer-shared.",
         )
     pipes: dict[str, Any] = {
-        name: pipe for name, pipe in nlp.pipeline if isinstance(getattr(pipe, "model", None), Model)
+        name: pipe for name, pipe in nlp.components if isinstance(getattr(pipe, "model", None), Model)
     }
     found = [(pipe, node) for pipe in pipes.values() for node in pipe.model.walk() if node.name == "transformer_embed"]
     if not found:

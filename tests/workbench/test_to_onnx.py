@@ -105,6 +105,14 @@ def test_a_component_that_is_a_transformer_is_converted_for_its_listeners(tiny):
         np.testing.assert_allclose(after, before, atol=1e-3)
 
 
+def test_a_disabled_component_is_converted_too(tiny):
+    nlp = learned(transformer(tiny))
+    nlp.disable_pipe("tener_ner")
+    to_onnx(nlp, "float32")
+    assert not [node for node in nlp.get_pipe("tener_ner").model.walk() if node.name == "transformer_embed"]
+    assert "onnxruntime>=1.19" in nlp.meta["requirements"]
+
+
 def test_changed_entities_are_counted_and_shown():
     old, new = spacy.blank("zh"), spacy.blank("zh")
     for nlp, last in ((old, "大学"), (new, "北京大学")):

@@ -87,6 +87,10 @@ class FrozenFeatures:
         self._encoder: Encoder | None = None
 
     @property
+    def is_read(self) -> bool:
+        return self._encoder is not None
+
+    @property
     def encoder(self) -> Encoder:
         if self._encoder is None:
             raise ValueError("The encoder was not read yet. Call nlp.initialize(), or load a trained pipeline.")

@@ -76,6 +76,13 @@ def test_a_trained_pipeline_holds_its_encoder(tmp_path):
     assert (encoder["name"], len(encoder["digest"])) == ("encoder", 64)
 
 
+def test_components_with_an_encoder_each_are_initialized_one_after_another(tmp_path):
+    nlp = pipeline(small_tok2vecs(tmp_path)["ONNX"])
+    nlp.add_pipe("tener_ner", name="later", config={"model": nlp.get_pipe_config("tener_ner")["model"]})
+    nlp.initialize(lambda: examples_of(nlp))
+    assert "onnxruntime>=1.19" in nlp.meta["requirements"]
+
+
 def test_dropout_is_on_features_in_training_only(source):
     model = build_onnx_embed(source, width=4, dropout=0.5).initialize(docs := docs_of("王小明去了上海"))
     [first], [second] = model(docs, is_train=True)[0], model(docs, is_train=True)[0]
