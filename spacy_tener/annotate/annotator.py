@@ -14,7 +14,7 @@ from spacy.language import Language
 
 from ..errors import RemedyError
 from ..inputs import DamagedText, check_text
-from ..pipeline.finding import crf_pipes, entity_finders, span_finders
+from ..pipeline.finding import check_finders, crf_pipes, span_finders
 from ..pipeline.gpu import use_gpu
 from .finding import Task, answer_each, batch_by_length, entity_task, reading_task
 from .settings import AnnotateSettings, Answer
@@ -76,8 +76,7 @@ class Annotator:
     def use(self, nlp: Language) -> None:
         """Use a loaded pipeline. Refuse one without a component for what the settings ask."""
         k_best, probability = self.settings.k_best, self.settings.probability
-        if not entity_finders(nlp) and not span_finders(nlp):
-            raise RemedyError("The pipeline has no component that finds entities", "Name one with a trained tener_ner.")
+        check_finders(nlp)
         if k_best and not crf_pipes(nlp):
             raise RemedyError("The pipeline has no tener_ner, so it has no k best readings", "Leave k_best out.")
         if probability and not crf_pipes(nlp) and not span_finders(nlp):

@@ -11,13 +11,14 @@ from typing import Annotated
 
 import spacy
 import typer
+from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
 from ..errors import RemedyError, counted
 from ..files import check_folder, locked, write_file, write_text
 from ..manifest import file_input
-from ..pipeline.finding import PipelineNER, entity_finders
+from ..pipeline.finding import PipelineNER, crf_pipes, entity_finders
 from ..pipeline.gpu import check_gpu
 from ..workbench.annotation_tasks import TOOLS
 from ..workbench.composing.compose import compose
@@ -190,7 +191,7 @@ def suggest_cli(
         raise RemedyError("No text is left to suggest: all are known or empty", "Give other texts, or fewer --known.")
     tasks = make_tasks(nlp, chosen, shown)
     if format == ANNOTATION_PAGE:
-        about = f"{counted(len(chosen), 'text')}, chosen by {model} of {', '.join(texts)}"
+        about = f"{counted(len(chosen), 'text')}, chosen by {_judge_of(nlp, model)} of {', '.join(texts)}"
         write_text(output, annotation_page("Texts to annotate", about, tasks, shown, lang=str(nlp.lang)))
         msg.good(f"{output.resolve()}: {counted(len(chosen), 'text')} to annotate in a browser")
     else:
@@ -201,6 +202,12 @@ def suggest_cli(
             interface = output.with_name(f"{output.stem}{INTERFACE}")
             write_text(interface, tool.interface(shown))
             msg.info(f"{interface}: the labelling interface")
+
+
+def _judge_of(nlp: Language, model: str) -> str:
+    """Return the name of a pipeline, and of the component whose probabilities count if it has several."""
+    first, *others = crf_pipes(nlp) or [""]
+    return f"{first}, the first tener_ner of {model}" if others else model
 
 
 @command("review", stopped="The same command resumes; an interrupted training begins again.")
@@ -271,8 +278,10 @@ def review_cli(
             ctx, TRAINING, f"for training, and {model_or_config} is trained", "Leave it out, or name a config."
         )
         setup_gpu(gpu_id)
-        judged = list(judge(load_pipeline(model_or_config), enumerate(docs)))
-        how = f"Judged by {model_or_config}. Was it trained on these texts, errors and all? Then give a config instead."
+        nlp = load_pipeline(model_or_config)
+        judged = list(judge(nlp, enumerate(docs)))
+        judge_name = _judge_of(nlp, model_or_config)
+        how = f"Judged by {judge_name}. Was it trained on these texts, errors and all? Then give a config instead."
         msg.warn(how, "With a config, each text is judged by a model that has not seen it.")
         with interrupted_by_signals(), locked(output / ".lock"):
             _write_review(output, judged, str(data), how, limit)

@@ -20,7 +20,7 @@ from ..annotate.reading import ReadOptions, find_sources
 from ..errors import RemedyError, counted, install
 from ..files import write_text
 from ..inputs import STDIN, TEXT
-from ..pipeline.finding import entity_finders, span_finders
+from ..pipeline.finding import check_finders
 from ..pipeline.gpu import check_gpu
 from ..workbench.runs.processes import cores, interrupted_by_signals
 from ..workbench.vectors.raw_text import read_texts
@@ -238,6 +238,5 @@ def _named(models: list[str]) -> dict[str, str]:
 
 def _load(model: str) -> Language:
     nlp = load_pipeline(model)
-    if not entity_finders(nlp) and not span_finders(nlp):
-        raise RemedyError(f"{model}: no component finds entities", "Name a pipeline with a trained tener_ner.")
+    check_finders(nlp, model)
     return nlp

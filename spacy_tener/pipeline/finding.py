@@ -29,6 +29,12 @@ def span_finders(nlp: Language) -> dict[str, SpanCategorizer]:
     return {name: pipe for name, pipe in nlp.pipeline if isinstance(pipe, SpanCategorizer)}
 
 
+def check_finders(nlp: Language, what: str = "The pipeline") -> None:
+    """Refuse a pipeline without a component that finds entities. what: Its name in the message."""
+    if not entity_finders(nlp) and not span_finders(nlp):
+        raise RemedyError(f"{what} has no component that finds entities", "Name one with a trained tener_ner.")
+
+
 def known_labels(nlp: Language) -> set[str] | None:
     """Return the labels that a pipeline can find; None if a component that assigns `doc.ents` lists no labels."""
     finding, told = entity_finders(nlp), nlp.pipe_labels

@@ -32,7 +32,7 @@ def test_what_cannot_be_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     spacy.blank("zh").to_disk(tmp_path / "blank")
     assert "'runs/lr=0.1/model'" in printed("--port", "0", "runs/lr=0.1/model")
     assert "none: " in printed("--port", "0", "x=none")
-    assert "no component finds entities" in printed("--port", "0", tmp_path / "blank")
+    assert "no component that finds entities" in printed("--port", "0", tmp_path / "blank")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert f"127.0.0.1:{port}: Address already in use Choose another" in printed("--port", port, "x")

@@ -181,6 +181,11 @@ def test_a_pipeline_judges_all_and_its_weakness_is_told(tmp_path: Path, model: P
     suspicions = [each["suspicion"] for each in records(tmp_path / "out" / "review.jsonl")]
     assert suspicions == sorted(suspicions, reverse=True)
     assert f"{counted(len(suspicions), 'doubt')} about 4 texts with " in text
+    nlp = spacy.load(model)
+    nlp.add_pipe("tener_ner", name="other", source=spacy.load(model), first=True)
+    nlp.to_disk(tmp_path / "two")
+    text = call("review", tmp_path / "two", tmp_path / "gold.spacy", "-o", tmp_path / "out")[1]
+    assert f"Judged by other, the first tener_ner of {tmp_path / 'two'}" in text
 
 
 def test_a_page_says_how_many_doubts_it_shows(tmp_path: Path, model: Path) -> None:

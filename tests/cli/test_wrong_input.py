@@ -70,7 +70,7 @@ WRONG_INPUT = [
     ("review blank gold.spacy -o {new}", "The pipeline has no tener_ner"),
     ("calibrate blank gold.spacy -o {new}", "The pipeline has no tener_ner"),
     ("trim blank text.txt -o {new}", "The pipeline has no tener_ner"),
-    ("serve blank", "blank: no component finds entities Name a pipeline with a trained tener_ner."),
+    ("serve blank", "blank has no component that finds entities Name one with a trained tener_ner."),
     ("annotate blank text.txt -o {new} -f jsonl", "has no component that finds entities"),
     ("review nope gold.spacy -o {new}", "Can't find model 'nope'"),
     ("review sample gold.spacy -o {new}", "which is not a file to choose models by"),

@@ -177,6 +177,12 @@ def test_pretrained_encoders_in_it_have_their_origin_and_licence() -> None:
     assert text == "- LAC, a pretrained encoder: https://github.com/baidu/lac, Apache-2.0"
 
 
+def test_entities_of_a_spancat_may_overlap() -> None:
+    components = {"tener_ner": {"factory": "tener_ner"}, "names": {"factory": "spancat"}}
+    beside = replace(CARD, config={**CONFIG, "components": components})
+    assert [("do not overlap" in section(card, "Limitations")) for card in (CARD, beside)] == [True, False]
+
+
 def test_an_encoder_over_an_embedder_shows_the_encoders_sizes() -> None:
     tok2vec = {
         "@architectures": "spacy.Tok2Vec.v2",
