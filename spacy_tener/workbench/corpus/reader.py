@@ -50,7 +50,7 @@ Item = Sentence | AnnotatedText
 
 _SAMPLE_LINES = 1000
 # A column may begin with a bracket, but not as a JSON record does.
-_JSON_START = re.compile(r"""\s*(\{\s*("|$)|\[\s*(\{|\]|$|"\S.*\{|\[\s*("|$)))""")
+_JSON_START = re.compile(r"""\s*(\{\s*("|$)|\[\s*(\{|\]|$|".*"\s*,\s*\{|\[\s*("|$)))""")
 _BRAT_OTHER = ("R", "E", "A", "M", "N", "#", "*")  # relations, events, attributes, normalizations, notes, equivalences
 _BRAT_ENTITY = re.compile(r"T[^\t]*\t([^ \t]+) ([0-9]{1,18} [0-9]{1,18}(?:;[0-9]{1,18} [0-9]{1,18})*)(?:\t(.*))?")
 

@@ -153,6 +153,13 @@ def test_objects_over_several_lines_are_read(tmp_path: Path) -> None:
     assert [text.text for text in CorpusReader(path)] == [CLUENER["text"]] * 2
 
 
+@pytest.mark.parametrize("text", [" 在北京", "[在北京", "在{北京\n"])
+def test_a_pair_of_text_and_entities_on_each_line_is_json(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(f"{json.dumps([text, {'entities': [[2, 4, 'LOC']]}])}\n" * 2)
+    assert [(found.text, len(found.spans)) for found in CorpusReader(path)] == [(text, 1)] * 2
+
+
 def test_spans_are_sorted(tmp_path: Path) -> None:
     assert spans_of(tmp_path, "abcdef", [[4, 6, "B"], [0, 2, "A"]]) == (EntitySpan(0, 2, "A"), EntitySpan(4, 6, "B"))
 
