@@ -36,9 +36,9 @@ def output(what: str) -> Any:
     return typer.Option("--output", "-o", help=f"Where to write: {what}", show_default=False)
 
 
-def limit(of: str, *, least: int = 1) -> Any:
+def limit(of: str) -> Any:
     """Return the option for the most texts that a command takes."""
-    return typer.Option("--limit", "-n", help=f"Most texts: {of}", min=least)
+    return typer.Option("--limit", "-n", help=f"Most texts: {of}", min=1)
 
 
 def lang(of: str, *, auto: bool = False) -> Any:

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import importlib
 import unicodedata
-import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import cast
 
 import numpy as np
-import srsly
 
 from ..batching.sequences import ranges, starts
 from ..errors import InputError, MissingPackageError, install
@@ -172,20 +169,3 @@ class RadicalTable:
         before = np.append(0, np.cumsum(counts))
         ends = np.cumsum(lengths)
         return radicals, before[ends] - before[ends - lengths]
-
-    def to_bytes(self) -> bytes:
-        """Serialize the table."""
-        message = {
-            "characters": self.characters.astype("<u4").tobytes(),
-            "lengths": self.lengths.astype("<u2").tobytes(),
-            "parts": self.parts.astype("<u4").tobytes(),
-            "credit": self.credit,
-        }
-        return zlib.compress(cast(bytes, srsly.msgpack_dumps(message)), 9)
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> RadicalTable:
-        """Load a table from bytes of `to_bytes`."""
-        saved = srsly.msgpack_loads(zlib.decompress(data))
-        characters, parts = (np.frombuffer(saved[name], "<u4").astype(np.uint64) for name in ("characters", "parts"))
-        return cls(characters, np.frombuffer(saved["lengths"], "<u2").astype(np.int64), parts, saved["credit"])

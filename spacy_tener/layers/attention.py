@@ -123,11 +123,16 @@ class Attention(nn.Module, ABC):
         ragged: the sequences, planned for this number of heads.
         context: other arguments of `heads`, such as positions.
         """
-        return attend(self.heads(x, *context), ragged, self.dropout if self.training else 0.0)
+        p = self.dropout if self.training else 0.0
+        return attend(self.heads(x, *context), ragged, p, self.weighting(sampled=self.training))
 
     def weights(self, x: Tensor, ragged: Ragged, *context: Any) -> list[Tensor]:
         """Return the attention map of each sequence, in the batch's order. *Shape: [h, length, length]* each"""
-        return attention_maps(self.heads(x, *context), ragged)
+        return attention_maps(self.heads(x, *context), ragged, self.weighting(sampled=False))
+
+    def weighting(self, *, sampled: bool) -> Weighting | None:
+        """Return the function from scores to attention weights; None for softmax. sampled: In training."""
+        return None
 
 
 class VanillaAttention(Attention):

@@ -206,14 +206,11 @@ class CRF(nn.Module):
     @property
     def scorer(self) -> PathScorer:
         """The CRF for prediction in numpy, with the current weights."""
-        return PathScorer(cast(CRFArrays, tuple(weight.numpy() for weight in to_host(*map(_detached, self.weights)))))
+        weights = to_host(*(weight.detach() for weight in self.weights))
+        return PathScorer(cast(CRFArrays, tuple(weight.numpy() for weight in weights)))
 
     def _packing(self, emissions: Tensor, lengths: Lengths) -> Packing:
         return packing_of(self.layout, tuple(emissions.shape), lengths)
-
-
-def _detached(tensor: Tensor) -> Tensor:
-    return tensor.detach()
 
 
 def path_score(emissions: Tensor, weights: CRFWeights, packing: Packing, tags: Tensor) -> Tensor:

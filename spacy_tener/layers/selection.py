@@ -27,9 +27,9 @@ import torch
 from torch import Tensor, nn
 
 from ..batching.tournament import kth_by_merging
-from .attention import AdaptedAttention, Heads, attend, attention_maps
+from .attention import AdaptedAttention, Heads, Weighting
 from .dense import Linear, random_steps
-from .ragged import Ragged, Segments
+from .ragged import Segments
 
 
 class Penalty(nn.Module):
@@ -153,16 +153,10 @@ class SelectiveAttention(AdaptedAttention):
         factors = sentences.gather(factor / sentences.sizes.to(x)).expand_as(thresholds)
         return replace(heads, per_query=torch.stack((thresholds, factors), dim=-1))
 
-    def forward(self, x: Tensor, ragged: Ragged, *context: Any) -> Tensor:
-        """x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
-        samples = self.training and self.selection.by == "threshold"
-        penalty = self.penalty if self.penalty.weight else None
-        weighting = partial(self.selection.sample, penalty=penalty) if samples else self.selection.decide
-        return attend(self.heads(x, *context), ragged, self.dropout if self.training else 0.0, weighting)
-
-    def weights(self, x: Tensor, ragged: Ragged, *context: Any) -> list[Tensor]:
-        """Return the attention map of each sequence at prediction. *Shape: [h, length, length]* each"""
-        return attention_maps(self.heads(x, *context), ragged, self.selection.decide)
+    def weighting(self, *, sampled: bool) -> Weighting:
+        if not sampled or self.selection.by == "top_k":
+            return self.selection.decide
+        return partial(self.selection.sample, penalty=self.penalty if self.penalty.weight else None)
 
 
 def kth_largest(x: Tensor, k: int) -> Tensor:

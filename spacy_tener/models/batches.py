@@ -35,11 +35,6 @@ def split_rows(array: Floats2d, lengths: Sequence[int]) -> list[Floats2d]:
     return [array[end - length : end] for end, length in zip(itertools.accumulate(lengths), lengths, strict=True)]
 
 
-def token_counts(docs: Sequence[Doc]) -> list[int]:
-    """Return the number of tokens of each Doc."""
-    return [len(doc) for doc in docs]
-
-
 def in_halves(compute: Callable[[list[Doc]], Any], docs: list[Doc]) -> list[Any]:
     """Compute a batch at once or, if that takes more memory than the GPU has, in halves. Return the result of each."""
     try:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d
 
+from ..runtime.dense import Projection
 from .batches import in_halves
 from .bridge import EmbedModel, RaggedModel, TorchShim, require_torch, torch_shim, torch_shims
 from .run import COMPUTE, HostRun, Rows
+
+if TYPE_CHECKING:
+    from torch import nn
 
 Compute = Callable[..., Any]
 
@@ -88,6 +93,17 @@ def _init_ragged(model: RaggedModel, X: list[Floats2d] | None = None, Y: list[Fl
         model.set_dim("nO", Y[0].shape[1])
     if model.has_dim("nI") and model.has_dim("nO"):
         torch_shim(model).build(nI=model.get_dim("nI"), nO=model.get_dim("nO"))
+
+
+def projection(width: int, dropout: float = 0.0) -> RaggedModel:
+    """Return a linear layer between two parts of a model that differ in width."""
+    return ragged_layer("project", partial(_build_projection, dropout=dropout), Projection, width_out=width)
+
+
+def _build_projection(*, nI: int, nO: int, dropout: float) -> nn.Module:
+    from ..layers.dense import Projection
+
+    return Projection(width_in=nI, width_out=nO, dropout=dropout)
 
 
 def chain_layers(first: EmbedModel, second: RaggedModel) -> EmbedModel:

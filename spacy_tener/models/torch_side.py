@@ -130,17 +130,9 @@ def _write_back(parameter: nn.Parameter, weights: FloatsXd) -> None:
 
 def join(ops: Ops, arrays: Sequence[Floats2d], device: torch.device) -> Tensor:
     """Join the arrays of a batch as one tensor."""
-    return _to_device(join_rows(ops, arrays), device)
+    return xp2torch(join_rows(ops, arrays), device=device).to(torch.float32)
 
 
 def split(ops: Ops, tensor: Tensor, lengths: Sequence[int]) -> list[Floats2d]:
     """Split a tensor into one array per text: views, not copies."""
-    return split_rows(_to_ops(ops, tensor), lengths)
-
-
-def _to_ops(ops: Ops, tensor: Tensor) -> Floats2d:
-    return cast(Floats2d, torch2xp(tensor.detach(), ops=ops))
-
-
-def _to_device(rows: Floats2d, device: torch.device) -> Tensor:
-    return xp2torch(rows, device=device).to(torch.float32)
+    return split_rows(cast(Floats2d, torch2xp(tensor.detach(), ops=ops)), lengths)

@@ -109,13 +109,9 @@ def attend_spans(heads: SpanHeads, groups: Sequence[Queries]) -> FloatArray:
         scores += np.take(products.reshape(n_heads, -1), _pairs(group), axis=1).reshape(scores.shape)
         if heads.bias is not None:
             _add_bias(scores, heads.bias, group)
-        weights = _exponentials(scores)
+        weights = exponentials(scores.swapaxes(1, 2)).swapaxes(1, 2)
         mixed[group.queries] = (weights @ heads.v[:, group.keys]).swapaxes(0, 1)
     return mixed
-
-
-def _exponentials(scores: FloatArray) -> FloatArray:
-    return exponentials(scores.swapaxes(1, 2)).swapaxes(1, 2)
 
 
 def _pairs(group: Queries) -> IntArray:

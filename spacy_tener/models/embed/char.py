@@ -5,23 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-import numpy as np
 from spacy.tokens import Doc
 
+from ...features.characters import lengths_of
 from ...features.keys import END_MARK, KeyCache, Normaliser, bigram_key_array, pair_keys, token_orths, unigram_key_array
-from ...runtime.dense import Projection as Projecting
 from ...settings import Count, Probability, Size, check, check_each, named
-from ..batches import token_counts
 from ..bridge import EmbedModel
-from ..parts import chain_layers, own_layer, ragged_layer
+from ..parts import chain_layers, own_layer, projection
 from ..run import HostRun, Rows
 from .characters import build_char_cnn, build_radical_embed
 from .tables import EmbedInput, Vocabulary, init_tables, load_vectors, table_embedder, table_shim
-
-if TYPE_CHECKING:
-    from torch import nn
 
 UNIGRAM = "unigram"
 BIGRAM = "bigram"
@@ -111,7 +106,7 @@ class CharVocabulary(Vocabulary):
         unigrams = self._cache(*token_orths(docs))
         keys = {UNIGRAM: unigrams}
         if BIGRAM in self.tables:
-            keys[BIGRAM] = pair_keys(unigrams, np.asarray(token_counts(docs), dtype=np.int64), self._end_key)
+            keys[BIGRAM] = pair_keys(unigrams, lengths_of(docs), self._end_key)
         return EmbedInput(keys)
 
 
@@ -185,13 +180,7 @@ def build_word_char_embed(
         embed = join_embedders(embed, build_char_cnn() if chars == "cnn" else chars)
     if project_to is None:
         return embed
-    return chain_layers(embed, ragged_layer("project", _build_projection, Projecting, width_out=project_to))
-
-
-def _build_projection(*, nI: int, nO: int) -> nn.Module:
-    from ...layers.dense import Projection
-
-    return Projection(width_in=nI, width_out=nO)
+    return chain_layers(embed, projection(project_to))
 
 
 def build_join_embed(first: EmbedModel | None = None, second: EmbedModel | None = None) -> EmbedModel:

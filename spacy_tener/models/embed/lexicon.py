@@ -15,13 +15,13 @@ from spacy.util import logger
 from thinc.api import Model
 
 from ...batching.lattice import Lattice
+from ...features.characters import lengths_of
 from ...features.keys import Keys, StringTable
 from ...features.lexicon import Lexicon, Match
 from ...features.lexicon_sources import jieba_lexicon
 from ...features.word_lists import LayeredMatch, WordList, WordLists, find_layered
 from ...settings import Count, Probability, Size, check_each, named
 from ...types import IntArray
-from ..batches import token_counts
 from ..parts import own_layer
 from ..run import HostRun, Rows
 from .listed import KnownWords, Likes, like_words
@@ -217,5 +217,4 @@ def _compute(model: LexiconModel, run: HostRun, docs: list[Doc]) -> LatticeWords
 
 
 def _lattice(docs: list[Doc], match: Match) -> Lattice:
-    lengths = np.asarray(token_counts(docs), dtype=np.int64)
-    return Lattice(lengths=lengths, counts=match.counts, heads=match.heads, tails=match.tails)
+    return Lattice(lengths=lengths_of(docs), counts=match.counts, heads=match.heads, tails=match.tails)

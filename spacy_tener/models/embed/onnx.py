@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from spacy.tokens import Doc
@@ -12,19 +11,15 @@ from thinc.api import Model
 from thinc.model import deserialize_attr, serialize_attr
 
 from ...features.cache import FeatureCache, key_of
+from ...features.characters import lengths_of
 from ...onnx.encoder import Encoder
 from ...onnx.lac import lac_encoder
-from ...runtime.dense import Projection as Projecting
 from ...settings import Count, Probability, Size, check_each, named
 from ...types import FloatArray
-from ..batches import token_counts
 from ..bridge import EmbedModel
-from ..parts import chain_layers, own_layer, ragged_layer
+from ..parts import chain_layers, own_layer, projection
 from ..run import HostRun, Rows
 from ..serialize import from_safetensors, to_safetensors
-
-if TYPE_CHECKING:
-    from torch import nn
 
 _MB = 1_000_000
 _ON_DISK = 20
@@ -64,14 +59,7 @@ def build_onnx_embed(
     )
     if width is None:
         return features
-    project = ragged_layer("project", partial(_build_projection, dropout=dropout), Projecting, width_out=width)
-    return chain_layers(features, project)
-
-
-def _build_projection(*, nI: int, nO: int, dropout: float) -> nn.Module:
-    from ...layers.dense import Projection
-
-    return Projection(width_in=nI, width_out=nO, dropout=dropout)
+    return chain_layers(features, projection(width, dropout))
 
 
 class FrozenFeatures:
@@ -105,7 +93,7 @@ class FrozenFeatures:
         """Return the features of all tokens of the Docs. *Shape* [N, width]"""
 
         def read(some: Sequence[Doc]) -> list[FloatArray]:
-            return np.split(self.encoder(some, gpu=gpu), np.cumsum(token_counts(some))[:-1])
+            return np.split(self.encoder(some, gpu=gpu), np.cumsum(lengths_of(some))[:-1])
 
         return np.concatenate(self.cache(list(map(key_of, docs)), docs, read, training=training))
 
