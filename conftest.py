@@ -9,6 +9,7 @@ import pytest
 import spacy
 import torch
 from hypothesis import settings
+from small_systems import small_tok2vecs
 from spacy.training import Example
 from trained import trained
 
@@ -62,6 +63,12 @@ SENTENCES = [
 def saved() -> dict[str, Path]:
     """Trained pipelines on disk, one of each view."""
     return {name: trained(name) for name in ("tener", "characters")}
+
+
+@pytest.fixture(scope="session")
+def tok2vecs(tmp_path_factory):
+    """The config of a small model of each architecture."""
+    return small_tok2vecs(tmp_path_factory.mktemp("sources"))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from emulated_device import DEVICE, XP, Record, emulated_device, recorded
-from small_systems import TEXTS, examples_of, pipeline, small_tok2vecs
+from small_systems import TEXTS, examples_of, pipeline
 from spacy.tokens import Span
 from spacy.training import Example
 from thinc.api import use_ops
@@ -42,11 +42,6 @@ BUDGETS = {
     "MECT": Cost(250, 9, 1, 64, 0, 6, 111, 8, 1),
     "GRN": Cost(111, 8, 1, 31, 0, 2, 39, 7, 1),
 }
-
-
-@pytest.fixture(scope="module")
-def tok2vecs(tmp_path_factory):
-    return small_tok2vecs(tmp_path_factory.mktemp("sources"))
 
 
 class Run(NamedTuple):

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 
 import pytest
 import spacy
@@ -79,14 +78,6 @@ def test_thresholds_of_other_probabilities_do_not_stay(model, data):
     assert "Earlier thresholds are removed" in output
     assert cfg_of(model)["threshold"] == 0.0
     assert len(spacy.load(model)(TEXT).ents) == 2
-
-
-def test_a_damaged_file_is_named(model, tmp_path):
-    (tmp_path / "broken.spacy").write_text("hello")
-    code, output = calibrate(model, tmp_path / "broken.spacy", "--in-place")
-    assert code == 1
-    assert "broken.spacy" in output
-    assert "Traceback" not in output
 
 
 def test_another_directory_gets_a_copy_and_the_model_stays(model, data, tmp_path):
@@ -179,18 +170,11 @@ def test_what_it_cannot_do_is_said_and_nothing_is_changed(model, data, tmp_path)
         code, output = calibrate(model, *arguments, "--in-place")
         assert (code, message in output) == (1, True), output
         assert files(model) == before
-    assert calibrate(model, data(), "--precision", "1.5", "--in-place")[0] == 2
-    assert files(model) == before
 
 
-def test_a_pipeline_without_the_component_and_one_that_is_a_package_are_named(data, tmp_path):
+def test_a_pipeline_without_the_component_is_named(data, tmp_path):
     nlp = spacy.blank("zh")
     nlp.add_pipe("sentencizer")
     nlp.to_disk(tmp_path / "other")
     code, output = calibrate(tmp_path / "other", data(), "--in-place")
     assert (code, "no tener_ner Its components are: sentencizer." in output) == (1, True)
-    code, output = calibrate(tmp_path / "other", data(), "--in-place", "--component", "sentencizer")
-    assert (code, "no tener_ner named 'sentencizer'" in output) == (1, True)
-    shutil.rmtree(tmp_path / "other")
-    code, output = calibrate("some_package", data(), "--in-place")
-    assert (code, "by --output" in output) == (1, True)

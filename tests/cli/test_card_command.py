@@ -107,20 +107,6 @@ def test_something_else_is_never_written_over(folder: Path) -> None:
     assert (folder / "out" / "thesis.txt").exists()
 
 
-def test_what_is_missing_is_named(folder: Path) -> None:
-    assert "there is no pipeline" in card(folder, "out", model="nowhere")[1]
-    (folder / "metrics.json").write_text("{}", encoding="utf8")
-    code, text = card(folder, "out")
-    assert (code, "there is no 'ents_p'" in text) == (1, True)
-    assert not (folder / "out").exists()
-
-
-def test_data_without_a_text_cannot_be_timed(folder: Path) -> None:
-    DocBin().to_disk(folder / "empty.spacy")
-    code, text = card(folder, "out", "--speed", str(folder / "empty.spacy"))
-    assert (code, "no text to time" in text) == (1, True)
-
-
 @pytest.mark.parametrize(("name", "content"), [("meta.json", "{"), ("config.cfg", "[nlp]\nlang")])
 def test_a_damaged_file_of_the_pipeline_is_named(folder: Path, name: str, content: str) -> None:
     path = folder / "run" / "model-best" / name
@@ -129,12 +115,3 @@ def test_a_damaged_file_of_the_pipeline_is_named(folder: Path, name: str, conten
     assert code == 1
     assert str(path) in text
     assert ("Restore it from a copy" in text) == (name == "meta.json")
-
-
-@pytest.mark.parametrize(("output", "message"), [("file", "not a directory"), ("file/below/out", "cannot be written")])
-def test_a_place_that_cannot_be_written_is_named(folder: Path, output: str, message: str) -> None:
-    (folder / "file").touch()
-    code, text = card(folder, output)
-    assert code == 1
-    assert f"{folder / output}: {message}" in text
-    assert "Errno" not in text

@@ -426,13 +426,6 @@ def test_errors_go_to_standard_error_and_nothing_is_written(tmp_path: Path) -> N
     assert not (tmp_path / "out.cfg").exists()
 
 
-def test_an_output_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    code, _, messages = run(BASE, "-o", tmp_path / "file" / "out.cfg")
-    assert code == 1
-    assert "cannot be written" in messages
-
-
 def test_the_overlay_tener_is_the_base_as_it_is() -> None:
     assert compose("weibo", ["tener"]) == compose("weibo")
     assert compose("weibo", ["tener", "segment"]) == compose("weibo", ["segment"])

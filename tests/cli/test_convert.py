@@ -151,20 +151,6 @@ def test_a_bad_line_names_file_line_reason_and_remedy_and_exits_with_1(corpus: P
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["train.spacy"]
 
 
-@pytest.mark.parametrize("name", ["missing.txt", "empty.txt", "a.spacy: is a .spacy file already"])
-def test_a_missing_empty_or_converted_input_exits_with_1(tmp_path: Path, name: str) -> None:
-    (tmp_path / "empty.txt").touch()
-    result = convert(tmp_path / name.partition(":")[0], "-o", tmp_path / "out")
-    assert result.code == 1
-    assert name in result.text
-
-
-def test_two_inputs_for_one_output_exit_with_1(corpus: Path, tmp_path: Path) -> None:
-    result = convert(corpus, corpus, "-o", tmp_path / "out")
-    assert result.code == 1
-    assert "would be written to" in result.text
-
-
 def test_ontonotes_joins_into_one_file_without_the_new_testament(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     for name in ("nw/a", "pt/b"):

@@ -111,45 +111,10 @@ def test_the_datas_own_tokens_can_be_kept(tmp_path: Path) -> None:
     assert scores == {(): 0.0, ("--gold-preproc",): 1.0}
 
 
-def test_data_without_entities_is_an_error(model: Path, tmp_path: Path) -> None:
-    nlp = spacy.blank("zh")
-    DocBin(docs=[nlp.make_doc("好")]).to_disk(tmp_path / "test.spacy")
-    code, text = evaluate(model, tmp_path / "test.spacy", "--output", tmp_path / "m.json")
-    assert code == 1
-    assert "no entities to score" in text
-    assert not (tmp_path / "m.json").exists()
-
-
 def test_counts_of_each_document_take_one_line_of_the_output(model: Path, data: Path, tmp_path: Path) -> None:
     evaluate(model, data, "--output", tmp_path / "m.json")
     lines = (tmp_path / "m.json").read_text(encoding="utf8").splitlines()
     assert '"ents_counts_per_doc": [[2, 1, 0], [0, 1, 2]]' in [line.strip().rstrip(",") for line in lines]
-
-
-@pytest.mark.parametrize("name", ["nope", "."])
-def test_a_pipeline_that_is_not_there_is_named(data: Path, tmp_path: Path, name: str) -> None:
-    code, text = evaluate(tmp_path / name if name == "." else name, data)
-    assert code == 1
-    assert "Can't find model 'nope'" in text or "Could not read meta.json" in text
-    assert "Traceback" not in text
-
-
-@pytest.mark.parametrize("content", [b"", b"no DocBin"])
-def test_a_file_that_is_no_spacy_file_is_named(model: Path, tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "bad.spacy").write_bytes(content)
-    code, text = evaluate(model, tmp_path / "bad.spacy")
-    assert code == 1
-    assert f"{tmp_path / 'bad.spacy'}: is not a .spacy file" in text
-    assert "convert" in text
-
-
-@pytest.mark.parametrize("name", ["test.bmes", "."])
-def test_data_without_spacy_files_is_to_be_converted(model: Path, tmp_path: Path, name: str) -> None:
-    (tmp_path / "test.bmes").write_text("王 S-PER\n", encoding="utf8")
-    code, text = evaluate(model, tmp_path / name)
-    assert code == 1
-    assert "there are no Docs in .spacy files Make them with `spacy tener convert`." in text
-    assert "W090" not in text
 
 
 def test_a_missing_package_of_the_pipeline_is_told_in_one_line(
@@ -171,13 +136,6 @@ def test_a_damaged_file_of_the_pipeline_is_named(model: Path, data: Path, name: 
     code, text = evaluate(model, data)
     assert code == 1
     assert str(model / name) in text
-
-
-def test_a_directory_is_refused_as_output_before_anything_is_scored(model: Path, data: Path, tmp_path: Path) -> None:
-    code, text = evaluate(model, data, "--output", tmp_path)
-    assert code == 1
-    assert "is a directory" in text
-    assert "tokens per second" not in text
 
 
 def test_a_page_of_errors_is_written_with_explanations_beside_it(saved: dict[str, Path], tmp_path: Path) -> None:

@@ -62,22 +62,3 @@ def test_a_corpus_is_shown_with_its_annotation(model: Path, tmp_path: Path) -> N
     assert [text["gold"] for text in data["texts"]] == [[[0, 3, "PER"]]]
     # It was never packaged, and has no name but its place.
     assert (data["pipeline"]["name"], data["pipeline"]["version"]) == (str(model), "")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["missing.jsonl", "-o", "page.html"], "missing.jsonl: there is no such file"),
-        ([".", "-o", "page.html"], ".: there are no Docs in .spacy files"),
-        ([" ", "-o", "page.html"], "there is nothing in it"),
-        ([TEXT, "--component", "other", "-o", "page.html"], "no tener_ner named 'other'"),
-    ],
-)
-def test_what_cannot_be_done_is_said_with_a_remedy(
-    arguments: list[str], said: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    status, printed = explain(model, *arguments)
-    assert status == 1
-    assert said in printed
-    assert not list(tmp_path.iterdir())

@@ -100,13 +100,6 @@ def test_known_texts_are_not_suggested(model: Path, raw: Path, tmp_path: Path) -
     assert sorted(json.loads(line)["text"] for line in lines) == sorted(TEXTS[3:])
 
 
-def test_where_all_texts_are_known_an_earlier_output_stays(model: Path, raw: Path, tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text("annotated", encoding="utf8")
-    code, text = call("suggest", model, raw, "-o", tmp_path / "a.jsonl", "--known", raw)
-    assert (code, "No text is left to suggest" in text) == (1, True)
-    assert (tmp_path / "a.jsonl").read_text(encoding="utf8") == "annotated"
-
-
 # review
 
 

@@ -73,20 +73,3 @@ def test_a_text_longer_than_spacy_lets_through_counts_whole(saved, tmp_path, mon
 
 def size(model):
     return (model / "tener_ner" / "model").stat().st_size
-
-
-def test_what_cannot_be_done_is_said(saved, tmp_path):
-    (tmp_path / "empty.txt").write_text("\n \n", encoding="utf8")
-    (tmp_path / "raw.txt").write_text(TEXT, encoding="utf8")
-    (tmp_path / "there").mkdir()
-    (tmp_path / "there" / "thesis.txt").write_text("x")
-    for arguments, message in [
-        ((tmp_path / "empty.txt", "-o", tmp_path / "out"), "there is no text"),
-        ((tmp_path / "raw.txt", "-o", tmp_path / "there"), "exists already Name a new directory."),
-        ((tmp_path / "raw.txt", "-o", tmp_path / "out", "--component", "ner"), "has no tener_ner named 'ner'"),
-        ((tmp_path / "raw.txt", "-o", tmp_path / "out", "--min-count", "0"), "min-count"),
-    ]:
-        code, output = run(saved["tener"], *arguments)
-        assert code
-        assert message in output
-    assert not (tmp_path / "out").exists()

@@ -49,27 +49,3 @@ def test_kinds_have_their_own_least_counts_by_default(text: Path, tmp_path: Path
     assert make_vectors(text, "-o", tmp_path / "out", "--width", "4", "--epochs", "1").code == 0
     assert set(read_vectors(tmp_path / "out" / "bigrams.vec").strings) == {"上海", "口岸", "00"}
     assert "公" in read_vectors(tmp_path / "out" / "chars.vec").strings
-
-
-def test_errors_are_one_message_and_nothing_is_written(text: Path, tmp_path: Path) -> None:
-    result = make_vectors(text, "-o", tmp_path / "out", "--min-count", "99")
-    assert result.code == 1
-    assert "None of the 10 distinct chars occurs 99 times" in result.text
-    assert "Traceback" not in result.text
-    assert not (tmp_path / "out").exists()
-
-
-def test_undecodable_bytes_are_told_with_file_and_line(tmp_path: Path) -> None:
-    (tmp_path / "gbk.txt").write_bytes("好\n".encode() + "中国".encode("gbk"))
-    result = make_vectors(tmp_path / "gbk.txt", "-o", tmp_path / "out", *QUICK)
-    assert result.code == 1
-    assert "gbk.txt:2: character 1 of the line is not UTF-8" in result.text
-
-
-@pytest.mark.parametrize(("output", "message"), [("file", "not a directory"), ("file/below/out", "cannot be written")])
-def test_a_place_that_cannot_be_written_is_named(text: Path, tmp_path: Path, output: str, message: str) -> None:
-    (tmp_path / "file").touch()
-    result = make_vectors(text, "-o", tmp_path / output, *QUICK)
-    assert result.code == 1
-    assert f"{tmp_path / output}: {message}" in result.text
-    assert "Errno" not in result.text

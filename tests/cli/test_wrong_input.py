@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ TEXT = "王小明去了上海"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pipelines with a `tener_ner` and without, a corpus, a text, a run, an empty and a damaged file."""
+    """Pipelines with a `tener_ner` and without, corpora, texts, a run, empty and damaged files."""
     folder = tmp_path_factory.mktemp("work")
     nlp = spacy.blank("zh")
     nlp.to_disk(folder / "blank")
@@ -29,27 +30,32 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     doc = nlp.make_doc(TEXT)
     doc.ents = [doc.char_span(0, 3, label="PER")]
     DocBin(docs=[doc]).to_disk(folder / "gold.spacy")
+    DocBin(docs=[nlp.make_doc(TEXT)]).to_disk(folder / "bare.spacy")
+    DocBin().to_disk(folder / "no-docs.spacy")
+    (folder / "broken.spacy").write_text("no DocBin", encoding="utf8")
+    (folder / "empty.spacy").touch()
     (folder / "text.txt").write_text(TEXT, encoding="utf8")
+    (folder / "gbk.txt").write_bytes("好\n".encode() + "中国".encode("gbk"))
     (folder / "empty.txt").touch()
+    scores = {"ents_p": 0.5, "ents_r": 1.0, "ents_f": 0.6667, "ents_per_type": {}}
+    (folder / "scores.json").write_text(json.dumps(scores), encoding="utf8")
+    (folder / "no-scores.json").write_text("{}", encoding="utf8")
     (folder / "broken.json").write_text("{", encoding="utf8")
     make_run(folder / "runs", "weibo/tener/1", f=0.5)
     return folder
 
 
+FILES = ("evaluate model gold.spacy", "explain model text.txt", "suggest model text.txt", "config sample")
+DIRECTORIES = ("card model --metrics scores.json", "vectors text.txt --width 4 --epochs 1 --min-count 1")
+
+
 @pytest.mark.parametrize(
-    "words",
+    ("words", "output", "message"),
     [
-        "evaluate model gold.spacy --output",
-        "explain model text.txt --output",
-        "suggest model text.txt --output",
-        "config sample --output",
-    ],
-)
-@pytest.mark.parametrize(
-    ("output", "message"),
-    [
-        ("folder.html", "folder.html: is a directory Name a file."),
-        ("text.txt/new/a.html", "text.txt/new/a.html: cannot be written, as {}/text.txt is not a directory"),
+        *((words, "folder.html", "folder.html: is a directory Name a file.") for words in FILES),
+        *((words, "text.txt/a.html", "text.txt/a.html: cannot be written, as {}/text.txt is not a") for words in FILES),
+        *((words, "text.txt", "text.txt: not a directory") for words in DIRECTORIES),
+        *((words, "text.txt/new/out", "text.txt/new/out: cannot be written") for words in DIRECTORIES),
     ],
 )
 def test_a_place_that_cannot_be_written_is_named_before_anything_is_done(
@@ -58,14 +64,40 @@ def test_a_place_that_cannot_be_written_is_named_before_anything_is_done(
     monkeypatch.chdir(folder)
     Path("folder.html").mkdir(exist_ok=True)
     monkeypatch.setattr("spacy.load", lambda *_, **__: pytest.fail("the pipeline is loaded"))
-    ran = run_tener(*words.split(), output)
+    ran = run_tener(*words.split(), "--output", output)
     assert ran.code == 1
+    assert "Errno" not in ran.text
     assert message.format(folder) in ran.text
     assert Path("text.txt").read_text(encoding="utf8") == TEXT
 
 
 WRONG_INPUT = [
+    ("calibrate model broken.spacy --in-place", "broken.spacy: is not a .spacy file"),
+    ("calibrate blank gold.spacy --in-place --component ner", "no tener_ner named 'ner'"),
+    ("calibrate some_package gold.spacy --in-place", "by --output"),
+    ("card nowhere -o {new} --metrics scores.json", "there is no pipeline"),
+    ("card model -o {new} --metrics no-scores.json", "there is no 'ents_p'"),
+    ("card model -o {new} --metrics scores.json --speed no-docs.spacy", "no text to time"),
+    ("convert missing.txt -o {new}", "missing.txt"),
+    ("convert empty.txt -o {new}", "empty.txt"),
+    ("convert gold.spacy -o {new}", "gold.spacy: is a .spacy file already"),
+    ("convert text.txt text.txt -o {new}", "would be written to"),
+    ("evaluate nope gold.spacy", "Can't find model 'nope'"),
+    ("evaluate runs gold.spacy", "Could not read meta.json"),
+    ("evaluate model bare.spacy -o {new}.json", "no entities to score"),
+    ("evaluate model broken.spacy", "broken.spacy: is not a .spacy file Make it with `spacy tener convert`."),
+    ("evaluate model empty.spacy", "empty.spacy: is not a .spacy file"),
+    ("evaluate model text.txt", "there are no Docs in .spacy files Make them with `spacy tener convert`."),
+    ("evaluate model runs", "there are no Docs in .spacy files Make them with `spacy tener convert`."),
+    ("explain model missing.jsonl -o {new}.html", "missing.jsonl: there is no such file"),
+    ("explain model runs -o {new}.html", "runs: there are no Docs in .spacy files"),
+    ("explain model text.txt --component other -o {new}.html", "no tener_ner named 'other'"),
     ("suggest blank text.txt -o {new}.jsonl", "The pipeline has no tener_ner"),
+    ("suggest model text.txt -o broken.json -f doccano --known text.txt", "No text is left to suggest"),
+    ("trim model text.txt -o runs", "exists already Name a new directory."),
+    ("trim model text.txt -o {new} --component ner", "has no tener_ner named 'ner'"),
+    ("vectors text.txt -o {new} --min-count 99", "None of the 7 distinct chars occurs 99 times"),
+    ("vectors gbk.txt -o {new} --min-count 1", "gbk.txt:2: character 1 of the line is not UTF-8"),
     ("explain blank text.txt -o {new}.html", "The pipeline has no tener_ner"),
     ("review blank gold.spacy -o {new}", "The pipeline has no tener_ner"),
     ("calibrate blank gold.spacy -o {new}", "The pipeline has no tener_ner"),
@@ -124,6 +156,7 @@ WRONG_COMMAND_LINE = [
     ("vectors text.txt -o {new} --kinds chars,trigrams", "'trigrams' is not one of: chars, bigrams, words."),
     ("vectors text.txt -o {new} --width 0", "Invalid value for '--width'"),
     ("vectors text.txt -o {new} --lang qq", "spaCy has no tokenizer for the language 'qq'"),
+    ("trim model text.txt -o {new} --min-count 0", "min-count"),
     ("wectors text.txt", "No such command 'wectors'"),
 ]
 
@@ -141,6 +174,7 @@ def test_one_message_says_what_is_wrong_and_nothing_is_written(
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     ran = run_tener(*words.format(new=tmp_path / "new").split())
     assert (ran.code, message in ran.text) == (code, True), ran.text
+    assert "[W" not in ran.text
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
     assert not list(tmp_path.iterdir())
 

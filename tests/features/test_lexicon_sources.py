@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import lzma
 import pickle
 import sys
 import time
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -250,22 +246,6 @@ def test_a_frequency_of_thousands_of_digits_is_cut(tmp_path: Path) -> None:
 
 def test_an_empty_list_has_no_words(tmp_path: Path) -> None:
     assert read(tmp_path / "empty.txt", "") == []
-
-
-@pytest.mark.parametrize(("ending", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress)])
-def test_packed_lists_are_read(tmp_path: Path, ending: str, pack: Callable[[bytes], bytes]) -> None:
-    found = read(tmp_path / f"places.txt{ending}", pack(LINES.encode("utf8")))
-    assert found == [("南京", 120, ""), ("北京大学", 7, "")]
-
-
-def test_line_that_is_not_utf8_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"gbk.txt:2: character 1 of the line is not UTF-8"):
-        read(tmp_path / "gbk.txt", b"abc\n" + "南京".encode("gb18030"))
-
-
-def test_damaged_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"cut.txt.gz: cannot be read"):
-        read(tmp_path / "cut.txt.gz", gzip.compress(LINES.encode("utf8"))[:-9])
 
 
 def test_directory_gives_its_lists_in_order(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import pytest
 import torch
 from emulated_device import DEVICE, emulated_device
-from small_systems import small_tok2vecs
 from thinc.api import set_active_gpu, use_ops
 from thinc.util import has_cupy_gpu
 
@@ -21,8 +20,3 @@ def device(request):
         set_active_gpu(0)
         with use_ops("cupy"):
             yield torch.device("cuda", 0)
-
-
-@pytest.fixture(scope="session")
-def tok2vecs(tmp_path_factory):
-    return small_tok2vecs(tmp_path_factory.mktemp("sources"))

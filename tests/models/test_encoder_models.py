@@ -171,13 +171,6 @@ def test_a_system_learns(name, docs):
 
 
 @each_choice
-def test_a_choice_reaches_the_torch_module(name, settings, docs):
-    model = SYSTEMS[name].build(**settings).initialize(docs)
-    config = torch_shim(encoder_node(model)).module.config
-    assert {field: getattr(config, field) for field in settings} == settings
-
-
-@each_choice
 def test_output_is_the_torch_module_s_for_what_is_embedded(name, settings, docs):
     model = SYSTEMS[name].build(**settings).initialize(docs)
     learn(name, model, docs, 2)
@@ -256,15 +249,6 @@ def test_an_encoder_alone_is_the_one_inside_the_system(alone, whole, docs):
         np.testing.assert_array_equal(y, expected)
 
 
-def test_the_vanilla_transformer_s_scores_are_scaled_and_the_adapted_one_s_are_not(docs):
-    encoders = [build_transformer_encoder(width=16, heads=4, adapted=adapted) for adapted in (True, False)]
-    for encoder in encoders:
-        encoder.initialize([np.ones((2, 10), dtype="f")])
-    wholes = [tener(adapted=adapted, heads=4).initialize(docs).layers[1] for adapted in (True, False)]
-    scales = [torch_shim(model).module.layers[0].attention.scale for model in encoders + wholes]
-    assert scales == [1.0, 0.5, 1.0, 0.5]
-
-
 def test_the_number_of_tener_s_weights_is_that_of_the_paper_s_equations():
     model = build_tener(embed=None, width=128, layers=1, heads=4)
     model.initialize()
@@ -314,18 +298,6 @@ def test_every_embedder_of_mect_learns(settings, docs):
     for node, weights in zip(model.layers, before, strict=True):
         moved = [name for name, value in weights_of(node).items() if not torch.equal(value, weights[name])]
         assert moved == list(weights), node.name
-
-
-def test_the_radical_embedder_has_a_rate_of_its_own(docs):
-    model = mect().initialize(docs)
-    learn("MECT", model, docs, 1)
-    before = [weights_of(node) for node in (model, *model.layers)]
-    learn("MECT", model, docs, 1, optimizer=SGD(0.01, rates={"radicals*": 0.0}))
-    moved = {
-        node.name: any(not torch.equal(value, weights[name]) for name, value in weights_of(node).items())
-        for node, weights in zip((model, *model.layers), before, strict=True)
-    }
-    assert moved == {"mect": True, "char_embed": True, "radical_embed": False, "lexicon_embed": True}
 
 
 @pytest.mark.parametrize("optimizer", [Adam(0.01, L2=0.1), SGD(0.01, L2=0.1)], ids=["Adam", "SGD"])

@@ -303,7 +303,9 @@ def test_parameter_averages_are_used_inside_the_context_only(nlp, pipe, make_exa
 
 
 def test_rehearsal_needs_a_model_to_remember(nlp, pipe, make_examples):
-    assert not pipe.rehearse(make_examples(nlp))
+    before = pipe.model.to_bytes()
+    assert not pipe.rehearse(make_examples(nlp), sgd=nlp.create_optimizer())
+    assert pipe.model.to_bytes() == before
     nlp.resume_training()
     assert set(nlp.rehearse(make_examples(nlp), losses={})) == {pipe.name}
 

@@ -95,13 +95,6 @@ def test_a_known_part_is_learned_and_the_rest_left_to_the_model(nlp, known, lear
     assert fresh.get_pipe("tener_ner").update([example], losses={})["tener_ner"] < 0.1
 
 
-def test_nothing_known_gives_no_gradient_at_all(learned, gradients):
-    nlp = learned()
-    pipe = nlp.get_pipe("tener_ner")
-    assert pipe.update([Example(nlp.make_doc(TEXT), nlp.make_doc(TEXT))], losses={}) == {"tener_ner": 0.0}
-    assert gradients(pipe) == {}
-
-
 def test_docs_without_annotation_do_not_dilute_the_others(learned, make_examples, gradients):
     plain, mixed = learned(), learned()
     examples = make_examples(plain)

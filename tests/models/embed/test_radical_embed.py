@@ -142,18 +142,6 @@ def test_what_it_learns_of_a_radical_holds_for_unseen_characters(doc_of, optimiz
     np.testing.assert_allclose(model.predict([doc_of("湖银")])[0], [[1, 0], [0, 1]], atol=0.05)
 
 
-def test_the_radicals_can_have_a_learning_rate_of_their_own(doc_of):
-    docs = [doc_of("江河")]
-    join = build_join_embed(build_char_embed(width=4, bigram_width=3, dropout=0.0), embedder())
-    join.initialize()
-    learn(join, docs)
-    before = join.copy()
-    learn(join, docs, MomentumSGD(0.1, rates={"radicals.*": 0.0}))
-    (chars, radicals), (old_chars, old_radicals) = join.layers, before.layers
-    assert radicals.to_bytes() == old_radicals.to_bytes()
-    assert chars.to_bytes() != old_chars.to_bytes()
-
-
 # --- saving ----------------------------------------------------------------------------------------------------------
 
 

@@ -20,13 +20,6 @@ LISTENER = {
 SLOW_TRANSFORMER = {"embeddings.*": 0.05, "encoder.layer.*": 0.05, "pooler.*": 0.05}
 
 
-@pytest.fixture
-def lexicon(tmp_path):
-    path = tmp_path / "places.txt"
-    path.write_text("中国银行\n中国\n上海\n", encoding="utf8")
-    return {"@misc": "spacy_tener.WordList.v1", "path": str(path)}
-
-
 def pipeline(name, tok2vec, **settings):
     nlp = spacy.blank("zh")
     spans = {"@span_getters": "spacy-transformers.strided_spans.v1", "window": 20, "stride": 15}
@@ -42,19 +35,10 @@ def pipeline(name, tok2vec, **settings):
     return nlp
 
 
-def tok2vec_of(architecture, lexicon):
-    first = {"@architectures": "spacy_tener.CharEmbed.v1", "dropout": 0.0}
-    embed = {"@architectures": "spacy_tener.JoinEmbed.v1", "first": first, "second": LISTENER}
-    words = {"words": {"@architectures": "spacy_tener.LexiconEmbed.v1", "lexicon": lexicon}}
-    has_words = architecture in ("FLAT", "FLAT_ATSSA", "MECT")
-    return {
-        "@architectures": f"spacy_tener.{architecture}.v1",
-        "embed": embed,
-        "width": 16,
-        "dropout": 0.0,
-        **(words if has_words else {}),
-        **({} if architecture == "GRN" else {"heads": 2}),
-    }
+def joined(tok2vec):
+    """The system with the listener beside its embedder."""
+    both = {"@architectures": "spacy_tener.JoinEmbed.v1", "first": tok2vec["embed"], "second": LISTENER}
+    return {**tok2vec, "embed": both}
 
 
 def weights(nlp):
@@ -68,9 +52,9 @@ def changed(before, after):
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_every_architecture_learns_with_it_and_is_saved(
-    architecture, tiny, lexicon, tmp_path, make_examples, entities_of
+    architecture, tiny, tok2vecs, tmp_path, make_examples, entities_of
 ):
-    nlp = pipeline(tiny, tok2vec_of(architecture, lexicon))
+    nlp = pipeline(tiny, joined(tok2vecs[architecture]))
     examples = make_examples(nlp)
     optimizer = Adam(0.01, use_averages=False, rates=SLOW_TRANSFORMER)
     nlp.initialize(lambda: examples)
@@ -84,8 +68,8 @@ def test_every_architecture_learns_with_it_and_is_saved(
     assert [entities_of(doc) for doc in loaded.pipe(texts)] == [entities_of(doc) for doc in nlp.pipe(texts)]
 
 
-def test_its_features_are_those_of_the_tokens_that_share_a_piece(tiny, lexicon):
-    nlp = pipeline(tiny, tok2vec_of("TENER", lexicon))
+def test_its_features_are_those_of_the_tokens_that_share_a_piece(tiny, tok2vecs):
+    nlp = pipeline(tiny, joined(tok2vecs["TENER"]))
     nlp.initialize(lambda: [Example.from_dict(nlp.make_doc(TEXT), {"entities": [(0, 3, "PER")]})])
     doc = nlp("2023 去")
     embed = nlp.get_pipe("tener_ner").model.get_ref("tok2vec").layers[0]
@@ -95,8 +79,8 @@ def test_its_features_are_those_of_the_tokens_that_share_a_piece(tiny, lexicon):
     np.testing.assert_allclose(rows, pieces[[1, 1, 1, 1, 2]], atol=1e-6)
 
 
-def test_a_frozen_shared_transformer_stays_bit_for_bit(tiny, lexicon, make_examples):
-    nlp = pipeline(tiny, tok2vec_of("TENER", lexicon))
+def test_a_frozen_shared_transformer_stays_bit_for_bit(tiny, tok2vecs, make_examples):
+    nlp = pipeline(tiny, joined(tok2vecs["TENER"]))
     examples = make_examples(nlp)
     optimizer = nlp.initialize(lambda: examples)
     before, losses = weights(nlp), []
@@ -109,8 +93,8 @@ def test_a_frozen_shared_transformer_stays_bit_for_bit(tiny, lexicon, make_examp
     assert changed(before, weights(nlp)) == set()
 
 
-def test_its_parameters_have_the_rate_of_their_names(tiny, lexicon, make_examples):
-    nlp = pipeline(tiny, tok2vec_of("TENER", lexicon))
+def test_its_parameters_have_the_rate_of_their_names(tiny, tok2vecs, make_examples):
+    nlp = pipeline(tiny, joined(tok2vecs["TENER"]))
     examples = make_examples(nlp)
     nlp.initialize(lambda: examples)
     before = weights(nlp)
@@ -122,9 +106,9 @@ def test_its_parameters_have_the_rate_of_their_names(tiny, lexicon, make_example
     assert [name for name in moved if name.startswith("encoder.layer.1.")]
 
 
-def test_the_rates_of_its_names_are_not_those_of_the_recogniser(tiny, lexicon):
+def test_the_rates_of_its_names_are_not_those_of_the_recogniser(tiny, tok2vecs):
     for architecture in ARCHITECTURES:
-        nlp = pipeline(tiny, tok2vec_of(architecture, lexicon))
+        nlp = pipeline(tiny, joined(tok2vecs[architecture]))
         nlp.initialize(lambda nlp=nlp: [Example.from_dict(nlp.make_doc(TEXT), {"entities": [(0, 3, "PER")]})])
         optimizer = Adam(1.0, rates=SLOW_TRANSFORMER)
         shims = [shim for node in nlp.get_pipe("tener_ner").model.walk() for shim in node.shims]
@@ -133,8 +117,8 @@ def test_the_rates_of_its_names_are_not_those_of_the_recogniser(tiny, lexicon):
         assert {optimizer.rate_of(name) for name in weights(nlp)} == {0.05}
 
 
-def test_characters_of_words_are_refused_with_the_remedy(tiny, lexicon):
-    nlp = pipeline(tiny, tok2vec_of("TENER", lexicon), view="characters")
+def test_characters_of_words_are_refused_with_the_remedy(tiny, tok2vecs):
+    nlp = pipeline(tiny, joined(tok2vecs["TENER"]), view="characters")
     words = spacy.tokens.Doc(nlp.vocab, words=["吴重阳", "在", "上海"], spaces=[False] * 3)
     example = Example.from_dict(words, {"entities": [(0, 3, "PER")]})
     with pytest.raises(ValueError, match=r"embeds the pipeline's tokens.*Use view = 'tokens', or give"):
@@ -142,8 +126,8 @@ def test_characters_of_words_are_refused_with_the_remedy(tiny, lexicon):
 
 
 @pytest.mark.parametrize("tok2vec", ["joined", "alone"])
-def test_empty_texts_are_legal(tok2vec, tiny, lexicon, make_examples):
-    nlp = pipeline(tiny, LISTENER if tok2vec == "alone" else tok2vec_of("TENER", lexicon))
+def test_empty_texts_are_legal(tok2vec, tiny, tok2vecs, make_examples):
+    nlp = pipeline(tiny, LISTENER if tok2vec == "alone" else joined(tok2vecs["TENER"]))
     empty = Example.from_dict(nlp.make_doc(""), {})
     examples = [empty, *make_examples(nlp), empty]
     optimizer = nlp.initialize(lambda: examples)

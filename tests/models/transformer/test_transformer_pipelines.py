@@ -28,13 +28,6 @@ def tiny(tmp_path_factory):
     return save_tiny_transformer(path, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 
 
-@pytest.fixture(scope="module")
-def words(tmp_path_factory):
-    path = tmp_path_factory.mktemp("words") / "places.txt"
-    path.write_text("中国银行\n中国\n上海\n", encoding="utf8")
-    return path
-
-
 def transformer(name, **settings):
     return {"@architectures": "spacy_tener.TransformerEmbed.v1", "name": str(name), "dropout": 0.0, **settings}
 
@@ -42,17 +35,6 @@ def transformer(name, **settings):
 def joined(name, **settings):
     first = {"@architectures": "spacy_tener.CharEmbed.v1", "dropout": 0.0}
     return {"@architectures": "spacy_tener.JoinEmbed.v1", "first": first, "second": transformer(name, **settings)}
-
-
-def tok2vec_of(architecture, embed, words):
-    lexicon = {"@misc": "spacy_tener.WordList.v1", "path": str(words)}
-    has_words = architecture in ("FLAT", "FLAT_ATSSA", "MECT")
-    return {
-        "@architectures": f"spacy_tener.{architecture}.v1",
-        "embed": embed,
-        **({"words": {"@architectures": "spacy_tener.LexiconEmbed.v1", "lexicon": lexicon}} if has_words else {}),
-        **({"width": 24, "dropout": 0.0} if architecture == "GRN" else {"width": 16, "heads": 2, "dropout": 0.0}),
-    }
 
 
 def pipeline(tok2vec, *, nlp=None, **settings):
@@ -101,11 +83,11 @@ def known(entities_of, nlp, texts):
     ("architecture", "frozen"), [("TENER", True), *((architecture, False) for architecture in ARCHITECTURES)]
 )
 def test_every_architecture_learns_with_it_and_is_saved_without_its_directory(
-    architecture, frozen, tiny, words, tmp_path, make_examples, sentences
+    architecture, frozen, tiny, tok2vecs, tmp_path, make_examples, sentences
 ):
     name = shutil.copytree(tiny, tmp_path / "bert")
     # What training keeps of a frozen one differs in its last digits from what a loaded pipeline computes.
-    nlp = pipeline(tok2vec_of(architecture, joined(name, frozen=frozen, cache=0), words))
+    nlp = pipeline({**tok2vecs[architecture], "embed": joined(name, frozen=frozen, cache=0)})
     examples, optimizer = make_examples(nlp), Adam(0.01, use_averages=False, rates={"transformer.*": 0.1})
     nlp.initialize(lambda: examples)
     losses = [nlp.update(examples, sgd=optimizer)["tener_ner"] for _ in range(5)]
@@ -125,27 +107,12 @@ def test_alone_it_is_a_whole_tok2vec(tiny, make_examples, sentences, entities_of
     assert known(entities_of, nlp, [text for text, _ in sentences]) == [entities for _, entities in sentences]
 
 
-def test_a_frozen_transformer_is_bit_for_bit_the_same_after_training(tiny, words, make_examples):
-    nlp = pipeline(tok2vec_of("TENER", joined(tiny, frozen=True), words))
-    examples = make_examples(nlp)
-    optimizer = nlp.initialize(lambda: examples)
-    before = parameters(nlp)
-    for _ in range(5):
-        nlp.update(examples, sgd=optimizer)
-    inside, others = moved(before, parameters(nlp))
-    assert not inside
-    assert others
-    held = {name for _, name in [*optimizer.mom1, *optimizer.mom2, *(optimizer.averages or {})]}
-    assert held
-    assert not [name for name in held if name.startswith("transformer")]
-
-
 @pytest.mark.parametrize("make", [Adam, SGD])
-def test_its_rate_is_its_own(make, tiny, words, make_examples):
+def test_its_rate_is_its_own(make, tiny, tok2vecs, make_examples):
     steps = {}
     for factor in (0.0, 0.01, 1.0):
         spacy.util.fix_random_seed(0)
-        nlp = pipeline(tok2vec_of("TENER", joined(tiny), words))
+        nlp = pipeline({**tok2vecs["TENER"], "embed": joined(tiny)})
         examples = make_examples(nlp)
         nlp.initialize(lambda examples=examples: examples)
         before = parameters(nlp)
@@ -160,9 +127,9 @@ def test_its_rate_is_its_own(make, tiny, words, make_examples):
         torch.testing.assert_close(steps[0.01][name], scale * step, rtol=0.1, atol=1e-6)
 
 
-def test_radicals_have_a_rate_of_their_own(words, tiny, make_examples):
+def test_radicals_have_a_rate_of_their_own(tok2vecs, tiny, make_examples):
     for architecture, embed in (("MECT", joined(tiny)), ("TENER", {"@architectures": "spacy_tener.JoinEmbed.v1"})):
-        nlp = pipeline(tok2vec_of(architecture, embed, words))
+        nlp = pipeline({**tok2vecs[architecture], "embed": embed})
         examples = make_examples(nlp)
         nlp.initialize(lambda examples=examples: examples)
         before = parameters(nlp)
@@ -170,22 +137,6 @@ def test_radicals_have_a_rate_of_their_own(words, tiny, make_examples):
         still = {name for name, value in parameters(nlp).items() if torch.equal(value, before[name])}
         assert any(".radicals." in name for name in still)
         assert {name.split(".")[1] for name in still if ".weight" in name} <= {"radicals", "transformer"}
-
-
-def test_averaged_weights_are_those_that_are_evaluated(tiny, words, make_examples):
-    nlp = pipeline(tok2vec_of("TENER", joined(tiny), words))
-    optimizer = Adam(0.01, use_averages=True, rates={"transformer.*": 0.5})
-    teach(nlp, make_examples(nlp), optimizer=optimizer, steps=5)
-    now = parameters(nlp)
-    with nlp.use_params(optimizer.averages):
-        inside, others = moved(now, parameters(nlp))
-        saved = nlp.to_bytes()
-    # All that moved in training is averaged, above the transformer and in it, but for rows of tables.
-    assert inside
-    assert {name.partition(".")[2] for name in inside | others} == {name for _, name in optimizer.averages}
-    assert not any(moved(now, parameters(nlp)))
-    inside, _ = moved(now, parameters(pipeline(tok2vec_of("TENER", joined(None), words)).from_bytes(saved)))
-    assert inside
 
 
 def test_characters_of_words_are_read_where_the_view_says_so(tiny, entities_of):
@@ -253,18 +204,12 @@ def test_spacys_own_components_sit_on_it(tiny):
     assert nlp(LONG).has_annotation("TAG")
 
 
-def test_without_a_name_the_pipeline_says_how_to_give_one(make_examples):
-    nlp = pipeline(transformer(None) | {"name": None})
-    with pytest.raises(ValueError, match=r"--paths\.transformer"):
-        nlp.initialize(lambda: make_examples(nlp))
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("mixed_precision", [False, True])
-def test_it_learns_on_a_gpu_as_overlays_have_it(mixed_precision, tiny, words, make_examples, sentences, entities_of):
+def test_it_learns_on_a_gpu_as_overlays_have_it(mixed_precision, tiny, tok2vecs, make_examples, sentences, entities_of):
     set_active_gpu(0)
     with use_ops("cupy"):
-        nlp = pipeline(tok2vec_of("TENER", joined(tiny, mixed_precision=mixed_precision), words))
+        nlp = pipeline({**tok2vecs["TENER"], "embed": joined(tiny, mixed_precision=mixed_precision)})
         teach(nlp, make_examples(nlp), optimizer=Adam(0.01, use_averages=False, rates={"transformer.*": 0.1}))
         assert {value.device.type for value in parameters(nlp).values()} == {"cuda"}
         assert known(entities_of, nlp, [text for text, _ in sentences]) == [entities for _, entities in sentences]

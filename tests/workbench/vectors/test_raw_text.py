@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import io
-import lzma
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -50,20 +44,6 @@ def test_directory_without_texts_is_refused(tmp_path: Path) -> None:
 # What is in them
 
 
-@pytest.mark.parametrize(
-    ("suffix", "pack"), [("", bytes), (".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress)]
-)
-def test_text_is_read_line_by_line_packed_or_not(tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes]) -> None:
-    path = tmp_path / f"laws.txt{suffix}"
-    path.write_bytes(pack(TEXT.encode()))
-    assert list(read_texts(path)) == ["第一条 为了规范", "", "第二条"]
-
-
-def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
-    assert list(read_texts("-")) == ["第一条 为了规范", "", "第二条"]
-
-
 @pytest.mark.parametrize("ending", ["jsonl", "ndjson", "json"])
 def test_texts_of_json_lines_are_read_paragraph_by_paragraph(tmp_path: Path, ending: str) -> None:
     path = write(tmp_path / f"a.{ending}", '{"text": "一\\n二", "label": []}\n\n{"text": "三"}\n')
@@ -83,20 +63,3 @@ def test_docs_of_a_spacy_file_are_read(tmp_path: Path) -> None:
 def test_a_table_is_no_text(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match="is a table"):
         list(read_texts(write(tmp_path / name, "id,text\n1,王小明\n")))
-
-
-def test_file_that_is_no_docbin_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"x\.spacy: is not a \.spacy file"):
-        list(read_texts(write(tmp_path / "x.spacy")))
-
-
-@pytest.mark.parametrize("name", ["nowhere.txt", "nowhere.spacy", "nowhere.jsonl"])
-def test_missing_file_is_named(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match=rf"{name}: cannot be read: No such file"):
-        list(read_texts(tmp_path / name))
-
-
-def test_bytes_that_are_not_utf8_are_refused_with_file_and_line(tmp_path: Path) -> None:
-    (tmp_path / "gbk.txt").write_bytes("好\n".encode() + "中国".encode("gbk"))
-    with pytest.raises(InputError, match=r"gbk\.txt:2: character 1 of the line is not UTF-8"):
-        list(read_texts(tmp_path / "gbk.txt"))
