@@ -75,7 +75,7 @@ def labels(nlp: Language) -> list[str]:
 
 def _entities(nlp: Language, probability: bool, texts: Sequence[str]) -> list[list[FoundEntity]]:
     with nlp.memory_zone():  # drops the strings that the texts add to the vocabulary
-        return _found_in(nlp, nlp.pipe(texts, component_cfg=_asked(nlp, probability)))
+        return found_in(nlp, nlp.pipe(texts, component_cfg=_asked(nlp, probability)))
 
 
 def _k_best(
@@ -90,7 +90,7 @@ def _k_best(
         others = nlp.pipe_names[len(before) :]
         docs = list(nlp.pipe(texts, batch_size=len(texts), disable=others, component_cfg=asked))
         readings = pipe.k_best(docs, k)
-        found = _found_in(nlp, nlp.pipe(docs, batch_size=len(texts), disable=before, component_cfg=asked))
+        found = found_in(nlp, nlp.pipe(docs, batch_size=len(texts), disable=before, component_cfg=asked))
         return list(zip(found, readings, strict=True))
 
 
@@ -99,7 +99,8 @@ def _asked(nlp: Language, probability: bool) -> dict[str, dict[str, Any]]:
     return {name: {"spans_key": _SPANS_KEY} for name in crf_pipes(nlp)} if probability else {}
 
 
-def _found_in(nlp: Language, docs: Iterable[Doc]) -> list[list[FoundEntity]]:
+def found_in(nlp: Language, docs: Iterable[Doc]) -> list[list[FoundEntity]]:
+    """Return the entities in Docs that a pipeline has read, those of a `spancat` too."""
     settings = [pipe.settings for pipe in crf_pipes(nlp).values()]
     settings = [replace(each, spans_key=each.spans_key or _SPANS_KEY) for each in settings]
     keys = {pipe.key for pipe in span_finders(nlp).values()}

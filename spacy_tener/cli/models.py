@@ -25,7 +25,7 @@ from ..errors import RemedyError, counted
 from ..files import check_folder, writing
 from ..models.embed.tables import count_rows, table_nodes, trim
 from ..pipeline.crf_pipe import CRFPipe
-from ..pipeline.finding import find_crf_pipe
+from ..pipeline.finding import find_crf_pipe, span_finders
 from ..pipeline.settings import TEMPERATURE
 from ..pipeline.units import View, view_of
 from ..workbench.calibration import (
@@ -362,7 +362,9 @@ def _score_both(model: str, output: str, test: Path) -> None:
     for which, name in (("old", model), ("new", output)):
         nlp = load_pipeline(name)
         scores = nlp.evaluate(read_examples(nlp, test))
-        shares = (scores.get(f"ents_{part}") for part in "prf")
+        groups = [f"spans_{pipe.key}" for pipe in span_finders(nlp).values()]
+        kind = next((each for each in groups if scores.get("ents_f") is None), "ents")
+        shares = (scores.get(f"{kind}_{part}") for part in "prf")
         rows.append(
             (which, *("-" if each is None else f"{100 * each:.2f}" for each in shares), f"{scores['speed']:.0f}")
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from spacy.language import Language
 from thinc.api import Model
 
+from ..annotate.finding import found_in
 from ..errors import RemedyError
 from ..pipeline.requirements import TRANSFORMER, add_requirements
 from .vectors.raw_text import make_docs
@@ -62,10 +63,10 @@ def _converted(section: Any) -> Any:
 def changed_entities(old: Language, new: Language, texts: Sequence[str]) -> tuple[int, list[tuple[str, str, str]]]:
     """Return how many entities of texts two pipelines both find, and the others: which one finds it, label, text."""
     same, others = 0, []
-    for before, after in zip(old.pipe(make_docs(old, texts)), new.pipe(make_docs(new, texts)), strict=True):
-        found = [{(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents} for doc in (before, after)]
-        same += len(found[0] & found[1])
-        for start, end, label in sorted(found[0] ^ found[1]):
-            which = "old" if (start, end, label) in found[0] else "new"
-            others.append((which, label, before.text[start:end]))
+    found = (found_in(nlp, nlp.pipe(make_docs(nlp, texts))) for nlp in (old, new))
+    for text, *sides in zip(texts, *found, strict=True):
+        before, after = ({(each.start, each.end, each.label) for each in side} for side in sides)
+        same += len(before & after)
+        for start, end, label in sorted(before ^ after):
+            others.append(("old" if (start, end, label) in before else "new", label, text[start:end]))
     return same, others

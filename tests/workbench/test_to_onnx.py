@@ -125,6 +125,17 @@ def test_changed_entities_are_counted_and_shown():
     assert changed == [("new", "ORG", "北京大学"), ("old", "ORG", "大学")]
 
 
+def test_entities_of_a_spancat_are_compared_too():
+    sides = []
+    for threshold in (0.0, 1.0):
+        nlp = spacy.blank("zh")
+        nlp.add_pipe("spancat", config={"threshold": threshold}).add_label("PER")
+        nlp.initialize()
+        sides.append(nlp)
+    same, changed = changed_entities(*sides, ["李华"])
+    assert (same, sorted(changed)) == (0, [("old", "PER", text) for text in ("华", "李", "李华")])
+
+
 def test_the_command_converts_checks_and_scores_both(tiny, tmp_path):
     nlp = learned(transformer(tiny))
     nlp.to_disk(tmp_path / "old")
