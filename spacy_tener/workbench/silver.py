@@ -21,7 +21,7 @@ from ..errors import RemedyError
 from ..files import digest
 from ..inputs import STDIN, is_remote, open_file, size_and_version
 from ..manifest import Manifest, file_input, stream_input
-from ..pipeline.entities import Place, place_of
+from ..pipeline.entities import SCORES, Place, place_of, read_places
 from ..pipeline.finding import crf_pipes, entity_finders, known_labels, span_finders
 from .vectors.raw_text import comes_once, make_docs
 
@@ -32,6 +32,7 @@ LEAST_SURE = 0.51
 """The probability from which annotation is kept, unless more is asked for."""
 
 BATCH = 256
+_SPANS_KEY = "tener_earlier"
 _REMEDY = "Delete the directory to annotate everything again, or choose another one."
 
 
@@ -85,7 +86,8 @@ def _vote(teacher: Language, texts: Sequence[str]) -> list[Belief]:
     name, pipe = found.popitem()
     at = teacher.pipe_names.index(name)
     with teacher.select_pipes(disable=teacher.pipe_names[at:]):
-        docs = list(teacher.pipe(make_docs(teacher, texts)))
+        asked = {other: {"spans_key": _SPANS_KEY} for other in found}
+        docs = list(teacher.pipe(make_docs(teacher, texts), component_cfg=asked))
     believed = [
         Belief(doc, {(e.start, e.end, e.label): e.probability or 0.0 for e in each.entities}, each.outside)
         for doc, each in zip(docs, pipe.marginals(docs, LEAST), strict=True)
@@ -98,8 +100,10 @@ def _vote(teacher: Language, texts: Sequence[str]) -> list[Belief]:
 
 def _correct(belief: Belief, components: Sequence[Callable[[Doc], Doc]]) -> None:
     """Correct the probabilities of the first of these components for the others: entities that earlier or later
-    components set have the probability 1, and entities that later ones remove count as not found."""
+    components set have the probability 1, or that of an earlier `tener_ner`; those that later ones remove count as not
+    found."""
     doc = belief.doc
+    known = {place: float(score) for group in doc.spans.values() for place, score in read_places(group, SCORES)}
     before = _entities(doc)
     found = _entities(components[0](doc))
     for component in components[1:]:
@@ -107,9 +111,9 @@ def _correct(belief: Belief, components: Sequence[Callable[[Doc], Doc]]) -> None
     final = _entities(doc)
     for entity in found - final:
         belief.entities.pop(entity, None)
-    for start, end, label in (before & final) | (final - found):
-        belief.entities[start, end, label] = 1.0
-        belief.outside[start:end] = 0.0
+    for place in (before & final) | (final - found):
+        belief.entities[place] = known.get(place, 1.0)
+        belief.outside[place[0] : place[1]] = 0.0
 
 
 def _entities(doc: Doc) -> set[Place]:

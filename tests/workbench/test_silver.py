@@ -105,6 +105,17 @@ def test_what_other_components_of_a_teacher_say_counts(trained):
         assert unknown_labels({"all": teacher, "crf": spacy.load(trained)}) == {"crf": ["VERB"]}
 
 
+def test_what_an_earlier_component_finds_is_as_sure_as_it_says(trained):
+    teacher, alone = spacy.load(trained), spacy.load(trained)
+    for nlp in (teacher, alone):
+        nlp.get_pipe("tener_ner").cfg["temperature"] = 3.0
+    teacher.add_pipe("tener_ner", name="later", source=spacy.load(trained))
+    for each, expected in zip(beliefs([teacher], [TEXT]), beliefs([alone], [TEXT]), strict=True):
+        places = [(0, 3, "PER"), (5, 7, "GPE")]
+        assert [each.entities[place] for place in places] == pytest.approx([expected.entities[at] for at in places])
+        assert not keep_sure(each, Sureness(entity=0.99)).ents
+
+
 def without_places(doc):
     doc.set_ents([ent for ent in doc.ents if ent.label_ != "GPE"])
     return doc
