@@ -155,17 +155,19 @@ def parse_flat(record: JsonRecord, note: Note, options: CorpusOptions) -> list[A
         return []
     text = expect(record.get("text", record.get("data")), str, "'text'", "a string")
     lists = {key: value for key, value in record.items() if isinstance(value, list)}
-    found = [value for key, value in lists.items() if _holds_spans(value, key in _SPAN_KEYS)]
+    found = {key: value for key, value in lists.items() if _holds_spans(value, key in _SPAN_KEYS)}
     known = [lists[key] for key in _SPAN_KEYS if key in lists]
     if not found and not known and not any(done in record for done in _DONE_KEYS):
         reason = f"no list of entities under any of: {', '.join(_SPAN_KEYS)}"
         raise RecordError(reason, 'A text without entities says so with an empty list: "label": [].')
     if is_suggestion(record):
         note(Event.SUGGESTED, f"'{text[:40]}'")
+    if len(found) > 1:
+        note(Event.LISTS, ", ".join(found))
     for _ in record["relations"] if isinstance(record.get("relations"), list) else ():
         note(Event.RELATIONS, f"'{text[:40]}'")
     # Without any valid span, the first item of the list that should hold them raises the error.
-    items = chain.from_iterable(found or sorted(known, key=len)[-1:])
+    items = chain.from_iterable(found.values() or sorted(known, key=len)[-1:])
     by_answer: dict[str, list[EntitySpan]] = {each: [] for each in DECISIONS}
     for item in items:
         by_answer[_answer(item, answer)] += in_codepoints(text, read_spans(item), options.offsets)

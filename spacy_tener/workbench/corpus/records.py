@@ -104,6 +104,7 @@ class Event(Enum):
     NO_ENTITIES = "Files without a single entity (were they annotated, and are the format and the columns right?)"
     LEFT_OUT = "Records left out (rejected, cancelled or not annotated)"
     SUGGESTED = "Suggestions of a model that nobody has corrected, read as annotation (export them from a tool instead)"
+    LISTS = "Records with several lists of entities, read as one (is one a model's?)"
     SEVERAL = "Texts annotated several times (--annotators)"
     BINARY = "Records that decide on single spans, whose texts are otherwise without annotation (--answers)"
     RELATIONS = "Relations between entities, left out"

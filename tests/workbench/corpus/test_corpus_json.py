@@ -345,6 +345,16 @@ def test_an_empty_list_does_not_hide_a_filled_one(tmp_path: Path) -> None:
         assert texts(tmp_path, [{"text": TEXT, empty: [], filled: SPANS}])[0].spans == ENTITIES
 
 
+def test_several_lists_are_read_as_one_with_a_note(tmp_path: Path) -> None:
+    """As of a tool's export that `tener annotate` has added its entities to."""
+    path = tmp_path / "a.jsonl"
+    found = {"entities": [{"start": s, "end": e, "label": x, "text": TEXT[s:e]} for s, e, x in SPANS[1:]]}
+    path.write_text(json.dumps({"text": TEXT, "label": SPANS[:1], **found}))
+    reader = CorpusReader(path)
+    assert [text.spans for text in reader] == [ENTITIES]
+    assert reader.notes.examples[Event.LISTS] == ["line 1: label, entities"]
+
+
 def test_tokens_with_places_are_no_entities(tmp_path: Path) -> None:
     tokens = [{"text": "高", "start": 0, "end": 1, "id": 0}]
     assert texts(tmp_path, [{"text": TEXT, "tokens": tokens, "spans": []}])[0].spans == ()
