@@ -83,7 +83,7 @@
       : [mistakes(text) ? "≠ found, not annotated" : "The same entities as annotated."]));
     const choices = Math.exp(text.entropy);
     $("doubt").textContent = choices < 1.05 ? "One reading of the whole text has nearly all the probability."
-      : `Uncertainty about the whole text: as between ${choices < 100 ? choices.toFixed(1) : choices < 10000 ? Math.round(choices) : "more than 10,000"} equally likely readings.`;
+      : `Uncertainty about the whole text: as if ${choices < 100 ? choices.toFixed(1) : choices < 10000 ? Math.round(choices) : "more than 10,000"} readings were equally likely.`;
     showReadings(text);
     showEntity(targets().length ? 0 : -1);
   }

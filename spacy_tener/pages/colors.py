@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 # A seed for which the hues of the labels of common corpora are far apart; tests/pages lists these.
-_SEED = 266311783
+_SEED = 1123335291
 _BITS = 0xFFFFFFFF
 
 

@@ -18,7 +18,7 @@ const parts = (() => {
 
   /** The hue of a label in degrees. `label_hue` of colors.py computes the same. */
   function hue(label) {
-    let value = 266311783;
+    let value = 1123335291;
     for (const char of label) value = Math.imul(value ^ char.codePointAt(0), 0x01000193);
     value = Math.imul(value ^ (value >>> 15), 0x2c1b3c6d);
     return ((value ^ (value >>> 12)) >>> 0) % 360;

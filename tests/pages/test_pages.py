@@ -36,13 +36,14 @@ def test_a_label_has_one_colour_in_python_in_scripts_and_in_displacy(browser: Br
 @pytest.mark.parametrize(
     ("labels", "degrees"),
     [
-        ("PER ORG LOC GPE", 50),
-        ("PER ORG LOC MISC", 50),
-        ("PER ORG TITLE DATE", 30),
+        ("PER ORG LOC GPE", 45),
+        ("PER ORG LOC MISC", 40),
+        ("PER ORG TITLE DATE", 45),
         ("PER LOC ORG TIME", 50),
+        ("DATE LAW LOC MED ORG PER PRODUCT TITLE", 22),
         ("CONT EDU LOC NAME ORG PRO RACE TITLE", 22),
-        ("PER.NAM PER.NOM LOC.NAM LOC.NOM GPE.NAM GPE.NOM ORG.NAM ORG.NOM", 22),
-        ("corporation creative-work group location person product", 28),
+        ("PER.NAM PER.NOM LOC.NAM LOC.NOM GPE.NAM GPE.NOM ORG.NAM ORG.NOM", 20),
+        ("corporation creative-work group location person product", 26),
     ],
 )
 def test_labels_of_usual_corpora_are_far_apart(labels: str, degrees: int) -> None:

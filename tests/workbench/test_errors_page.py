@@ -17,7 +17,7 @@ from spacy.training import Example
 from trained import UNSEEN
 
 from spacy_tener.workbench.report.errors import Pair, compare_texts, errors_page, pair_entities, surest_errors
-from spacy_tener.workbench.report.scores import CountingScorer, Scores, parse_scores
+from spacy_tener.workbench.report.scores import Confusion, CountingScorer, Score, Scores, parse_scores
 
 PER, ORG = (0, 2, "PER"), (4, 8, "ORG")
 
@@ -202,6 +202,24 @@ def test_crossing_entities_are_above_and_below_the_text_and_long_ones_in_pieces(
     assert max(top - stack for top, stack in heights[0]) < min(top - stack for top, stack in heights[1])
     assert browser.run("return document.documentElement.scrollWidth <= window.innerWidth")
     assert (browser.violations(), browser.said()) == ([], [])
+
+
+def test_a_phone_cuts_no_column_no_label_and_no_short_entity(browser: Browser, nlp: Language, tmp_path: Path) -> None:
+    labels = ["DATE", "LAW", "LOC", "MED", "ORG", "PER", "PRODUCT", "TITLE"]
+    scores = Scores(
+        Score(1, 1, 1), dict.fromkeys(labels, Score(1, 1, 1)), dict.fromkeys(labels, Confusion(999, 999, 999))
+    )
+    doc = nlp.make_doc("一二三四五六七八九十" * 11)
+    missed = [Pair((10 * i, 10 * i + 9 - i, label), None, probability=1.0) for i, label in enumerate(labels)]
+    others = [Pair((80 + i, 81 + i, label), None) for i, label in enumerate(labels) for _ in range(2)]
+    path = tmp_path / "errors.html"
+    path.write_text(errors_page("Errors", scores, [(doc, missed), (doc, others)]), encoding="utf8")
+    browser.open(path.as_uri(), PHONE)
+    assert browser.run("return [scores, matrix].every((table) => table.scrollWidth <= table.clientWidth)")
+    assert browser.run("return [scores, matrix].every((table) => table.scrollHeight <= table.clientHeight)")
+    lines = browser.run("return [...document.querySelectorAll('.ent')].map((mark) => mark.getClientRects().length)")
+    assert set(lines) == {1}
+    assert browser.run("return document.documentElement.scrollWidth <= window.innerWidth")
 
 
 def test_a_link_leads_to_a_text(browser: Browser, nlp: Language, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@
     $("scores").hidden = !data.scores;
     if (!data.scores) return;
     const hasCounts = data.scores.some((row) => row[4]);
-    const names = ["", "Precision", "Recall", "F1", "", ...(hasCounts ? ["Right", "Wrong", "Missed"] : [])];
+    const names = ["", "P", "R", "F1", "", ...(hasCounts ? ["Right", "Wrong", "Missed"] : [])];
     const kinds = {
       right: (pair, label) => pair.kind === "right" && (!label || pair.gold[2] === label),
       wrong: (pair, label) => isError(pair) && pair.found && (!label || pair.found[2] === label),
@@ -47,7 +47,7 @@
     const row = ([label, p, r, f, counts], index) => el("tr", {},
       el("th", { scope: "row" }, index ? chip(label) : label), ...[p, r, f].map((each) => el("td", {}, (100 * each).toFixed(2))),
       el("td", {}, meter(f)), ...(hasCounts ? Object.keys(kinds).map((kind, i) => el("td", {}, counts ? counted(kind, index, label, counts[i]) : "–")) : []));
-    $("scores").replaceChildren(el("table", {}, el("thead", {}, el("tr", {}, ...names.map((name) => el(name ? "th" : "td", name ? { scope: "col" } : {}, name)))),
+    $("scores").replaceChildren(el("table", {}, el("thead", {}, el("tr", {}, ...names.map((name) => el(name ? "th" : "td", name ? { scope: "col", title: { P: "Precision", R: "Recall" }[name] ?? name } : {}, name)))),
       el("tbody", {}, ...data.scores.map(row))));
   }
 
@@ -139,8 +139,9 @@
     return [...nodes, text.slice(done, to)];
   }
   const cut = (span, start, end) => `${start > span.start ? " begun" : ""}${end < span.end ? " cut" : ""}`;
+  const SHORT = 10; // an entity of so many characters stays on one line, also of a phone
   const single = (text, span, start, end) =>
-    el("mark", { class: `ent ${span.kind}${cut(span, start, end)}`, style: { "--h": hue(span.label) } }, text.slice(start, end), ...(end < span.end ? [] : [el("small", {}, span.name)]));
+    el("mark", { class: `ent ${span.kind}${cut(span, start, end)}${span.end - span.start <= SHORT ? " short" : ""}`, style: { "--h": hue(span.label) } }, text.slice(start, end), ...(end < span.end ? [] : [el("small", {}, span.name)]));
 
   /** A long group is in several pieces, so that lines can end between them. */
   function stacks(text, spans, start, end, most = 12) {
