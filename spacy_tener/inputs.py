@@ -260,7 +260,7 @@ def read_lines(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int,
         reason, remedy = "", "Save the file as plain text."
         if isinstance(line, DamagedText):
             reason = line.reason
-            remedy = "Save the file as UTF-8, or name its encoding where there is an option for it (gb18030, ...)."
+            remedy = "Save the file as UTF-8. `tener convert` and `tener annotate` read others by `--encoding gb18030`."
         elif "\0" in line:
             reason = "the line holds a NUL byte"
         elif "\r" in line:

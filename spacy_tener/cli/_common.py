@@ -119,9 +119,9 @@ def load_pipeline(name: str) -> Language:
     try:
         return spacy.load(name)
     except OSError as error:
-        raise RemedyError(
-            f"{name}: {spacys_words(error)}", "Name a pipeline that is installed, or its directory."
-        ) from error
+        best = Path(name, "model-best")
+        remedy = f"It is in {best}." if best.is_dir() else "Name a pipeline that is installed, or its directory."
+        raise RemedyError(f"{name}: {spacys_words(error)}", remedy) from error
     except Exception:
         if Path(name).is_dir():
             read_meta(Path(name))

@@ -42,6 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "no-scores.json").write_text("{}", encoding="utf8")
     (folder / "broken.json").write_text("{", encoding="utf8")
     make_run(folder / "runs", "weibo/tener/1", f=0.5)
+    (folder / "training" / "model-best").mkdir(parents=True)
     return folder
 
 
@@ -84,6 +85,7 @@ WRONG_INPUT = [
     ("convert text.txt text.txt -o {new}", "would be written to"),
     ("evaluate nope gold.spacy", "Can't find model 'nope'"),
     ("evaluate runs gold.spacy", "Could not read meta.json"),
+    ("serve training", "Could not read meta.json from training It is in training/model-best."),
     ("evaluate model bare.spacy -o {new}.json", "no entities to score"),
     ("evaluate model broken.spacy", "broken.spacy: is not a .spacy file Make it with `spacy tener convert`."),
     ("evaluate model empty.spacy", "empty.spacy: is not a .spacy file"),
