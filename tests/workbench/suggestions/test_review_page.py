@@ -172,7 +172,9 @@ def test_a_phone_shows_the_first_text_whole_and_says_whose_version_each_button_k
     assert keeps == ["Take the model’s", "Keep the annotation" if kind == "review" else "No entity"]
     box = "const box = (id) => document.querySelector(id).getBoundingClientRect();"
     assert review.browser.run(f"{box} return box('#list .line').bottom < box('#tools').top")
-    assert review.browser.run("return document.querySelector('#list .ent').getClientRects().length") == 1
+    script = "return [...document.querySelectorAll('#tools [data-key], #filters select')].map((each) => "
+    assert max(review.browser.run(f"{script} each.getBoundingClientRect().right)")) <= PHONE[0]
+    assert review.browser.run("return document.querySelector('#list .ent').offsetHeight") < 40
 
 
 def test_a_page_without_suggestions_counts_texts_only(annotating: Open) -> None:
