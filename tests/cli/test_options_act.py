@@ -10,7 +10,6 @@ import json
 import re
 import shutil
 import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -365,14 +364,15 @@ class Outcome(NamedTuple):
 @pytest.fixture
 def stubs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trainings that copy a pipeline, and a service, a cluster and processes that say how they were started."""
-    running, lock = [0, 0], threading.Lock()
+    running, lock, two = [0, 0], threading.Lock(), threading.Barrier(2)
 
     def run(self: Processes, arguments: Sequence[str], log: Path, *, poll: Callable[[], bool]) -> int:
         config, output = Path(arguments[1]), Path(arguments[3])
         with lock:
             running[0] += 1
             running[1] = max(running)
-        time.sleep(0.1)
+        if self._echo is None:  # several at once, of which nothing is echoed: two must run before either ends
+            two.wait(timeout=60)
         shutil.copytree(trained("tener"), output / "model-best")
         meta = json.loads((output / "model-best/meta.json").read_text(encoding="utf8"))
         meta["performance"] = scores = {"ents_f": 50.0}
