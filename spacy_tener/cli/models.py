@@ -382,6 +382,8 @@ def _with_rows(nlp: Language, name: str) -> ThincModel[Any, Any]:
         return models[name]
     others = [each for each, model in models.items() if table_nodes(model)]
     remedy = f"Choose one that has, by --component: {', '.join(others)}." if others else "There is nothing to trim."
+    if any(node.name == "transformer_embed" for node in models[name].walk()):
+        remedy = "It has a transformer: convert that by --onnx int8."
     raise RemedyError(f"'{name}' has no embedding tables of its own", remedy)
 
 

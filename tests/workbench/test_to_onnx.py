@@ -143,6 +143,9 @@ def test_the_command_converts_checks_and_scores_both(tiny, tmp_path):
     (tmp_path / "raw.txt").write_text("\n".join(text for text, _ in TEXTS), encoding="utf8")
     DocBin(docs=[example.reference for example in examples_of(nlp)]).to_disk(tmp_path / "gold.spacy")
     arguments = (tmp_path / "old", tmp_path / "raw.txt", "--onnx", "int8", "--test", tmp_path / "gold.spacy")
+    ran = run_tener("trim", *arguments[:2], "-o", tmp_path / "new")
+    assert ran.code
+    assert "convert that by --onnx" in ran.text
     ran = run_tener("trim", *arguments, "-o", tmp_path / "new")
     assert ran.code == 0, ran.text
     assert "8 texts: " in ran.text
