@@ -32,7 +32,8 @@ def span_finders(nlp: Language) -> dict[str, SpanCategorizer]:
 def check_finders(nlp: Language, what: str = "The pipeline") -> None:
     """Refuse a pipeline without a component that finds entities. what: Its name in the message."""
     if not entity_finders(nlp) and not span_finders(nlp):
-        raise RemedyError(f"{what} has no component that finds entities", "Name one with a trained tener_ner.")
+        remedy = _enable_one(nlp) or "Name one with a trained tener_ner."
+        raise RemedyError(f"{what} has no component that finds entities", remedy)
 
 
 def known_labels(nlp: Language) -> set[str] | None:
@@ -57,8 +58,14 @@ def find_crf_pipe(nlp: Language, name: str | None = None, *, what: str = "The pi
         return found[name]
     wanted = "tener_ner" if name is None else f"tener_ner named '{name}'"
     has = ", ".join(nlp.pipe_names) or "none"
-    remedy = f"Name {' or '.join(found)}." if found else "Name a pipeline trained with one."
+    remedy = f"Name {' or '.join(found)}." if found else _enable_one(nlp) or "Name a pipeline trained with one."
     raise RemedyError(f"{what} has no {wanted}", f"Its components are: {has}. {remedy}")
+
+
+def _enable_one(nlp: Language) -> str:
+    """Return the remedy for a pipeline whose `tener_ner` is disabled; an empty one if it has none."""
+    names = [name for name, pipe in nlp.components if isinstance(pipe, CRFPipe) and name in nlp.disabled]
+    return f"Enable {' or '.join(names)}, which is disabled, and save the pipeline." if names else ""
 
 
 def components_before(nlp: Language, pipe: CRFPipe) -> tuple[str, ...]:

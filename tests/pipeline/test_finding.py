@@ -4,7 +4,7 @@ import pytest
 import spacy
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.pipeline.finding import crf_pipes, find_crf_pipe
+from spacy_tener.pipeline.finding import check_finders, crf_pipes, find_crf_pipe
 
 
 @pytest.fixture(scope="module")
@@ -28,3 +28,9 @@ def test_one_that_is_not_there_is_missed_with_what_there_is(nlp):
         find_crf_pipe(nlp, "ner")
     with pytest.raises(RemedyError, match=r"^X has no tener_ner\. Its components are: none\. Name a pipeline"):
         find_crf_pipe(spacy.blank("zh"), what="X")
+
+
+@pytest.mark.parametrize("look", [find_crf_pipe, check_finders])
+def test_one_that_is_disabled_is_to_be_enabled(nlp, look):
+    with nlp.select_pipes(disable=["first", "second"]), pytest.raises(RemedyError, match="Enable first or second"):
+        look(nlp)
