@@ -75,7 +75,7 @@ def labels(nlp: Language) -> list[str]:
 
 def _entities(nlp: Language, probability: bool, texts: Sequence[str]) -> list[list[FoundEntity]]:
     with nlp.memory_zone():  # drops the strings that the texts add to the vocabulary
-        return found_in(nlp, nlp.pipe(texts, component_cfg=_asked(nlp, probability)))
+        return found_in(nlp, nlp.pipe(texts, component_cfg=probabilities_asked(nlp, probability)))
 
 
 def _k_best(
@@ -86,7 +86,7 @@ def _k_best(
     with nlp.memory_zone():
         # k_best needs the Docs before later components, which may merge tokens, and the whole batch at once, since a
         # listener of a shared tok2vec keeps the last batch only.
-        before, asked = components_before(nlp, pipe), _asked(nlp, probability)
+        before, asked = components_before(nlp, pipe), probabilities_asked(nlp, probability)
         others = nlp.pipe_names[len(before) :]
         docs = list(nlp.pipe(texts, batch_size=len(texts), disable=others, component_cfg=asked))
         readings = pipe.k_best(docs, k)
@@ -94,16 +94,16 @@ def _k_best(
         return list(zip(found, readings, strict=True))
 
 
-def _asked(nlp: Language, probability: bool) -> dict[str, dict[str, Any]]:
+def probabilities_asked(nlp: Language, probability: bool = True) -> dict[str, dict[str, Any]]:
     """Return the arguments of components that write probabilities: those without a `spans_key` get one."""
     return {name: {"spans_key": _SPANS_KEY} for name in crf_pipes(nlp)} if probability else {}
 
 
-def found_in(nlp: Language, docs: Iterable[Doc]) -> list[list[FoundEntity]]:
-    """Return the entities in Docs that a pipeline has read, those of a `spancat` too."""
+def found_in(nlp: Language, docs: Iterable[Doc], *, apart: bool = False) -> list[list[FoundEntity]]:
+    """Return the entities in Docs that a pipeline has read. apart: Without those of a `spancat`, which may overlap."""
     settings = [pipe.settings for pipe in crf_pipes(nlp).values()]
     settings = [replace(each, spans_key=each.spans_key or _SPANS_KEY) for each in settings]
-    keys = {pipe.key for pipe in span_finders(nlp).values()}
+    keys = set() if apart else {pipe.key for pipe in span_finders(nlp).values()}
     return [sorted(_found(doc, settings, keys), key=lambda one: (one.start, one.end, one.label)) for doc in docs]
 
 

@@ -15,6 +15,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
+from ..annotate.finding import labels as entity_labels
 from ..errors import RemedyError, counted
 from ..files import check_folder, locked, write_file, write_text
 from ..manifest import file_input
@@ -180,7 +181,9 @@ def suggest_cli(
         )
     setup_gpu(gpu_id)
     nlp = blank_pipeline(model.removeprefix(BLANK)) if blank else load_pipeline(model)
-    shown = names(labels) or ([] if blank else list(PipelineNER.of(nlp).ner.labels))
+    shown = names(labels)
+    if not blank:
+        shown = shown or list(dict.fromkeys([*PipelineNER.of(nlp).ner.labels, *entity_labels(nlp)]))
     raw = read_all(find_texts(texts)[0])
     first = next(raw, None)
     if first is None:

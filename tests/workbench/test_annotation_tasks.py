@@ -199,3 +199,27 @@ def test_texts_are_filled_in_with_the_models_best_reading(train: Callable[..., L
     assert 0.5 < task.probability <= min(each.probability for each in task.entities) <= 1.0
     (task,) = make_tasks(nlp, [Suggestion("王小明去了上海", 1.0)], ["GPE", "OTHER"])
     assert [each.label for each in task.entities] == ["GPE"]
+
+
+def test_texts_are_filled_in_with_the_entities_of_the_whole_pipeline(saved: dict[str, Path]) -> None:
+    nlp = spacy.load(saved["tener"])
+    rules = {"PER": "王小", "MET": "去了"}
+    for label, pattern in rules.items():
+        ruler = nlp.add_pipe("entity_ruler", name=label, **{"first" if label == "PER" else "last": True})
+        ruler.add_patterns([{"label": label, "pattern": pattern}])
+    nlp.add_pipe("merge_entities")
+    (task,) = make_tasks(nlp, [Suggestion("王小明去了上海", 1.0)], ["PER", "GPE", "MET"])
+    found = [(each.start, each.end, each.label) for each in task.entities]
+    assert found == [(ent.start_char, ent.end_char, ent.label_) for ent in nlp("王小明去了上海").ents]
+    assert {(0, 2, "PER"), (3, 5, "MET"), (5, 7, "GPE")} <= {*found}
+    assert len(task.doc) == 7
+
+
+def test_entities_of_characters_are_filled_in_where_they_are_not_where_tokens_end(saved: dict[str, Path]) -> None:
+    nlp = spacy.load(saved["characters"])
+    text, label = "王小明去了上海", "GPE"
+    (exact,) = make_tasks(nlp, [Suggestion(text, 1.0)], [label])
+    nlp.tokenizer = lambda text: spacy.tokens.Doc(nlp.vocab, words=["王小明", "去了上海"], spaces=[False] * 2)
+    (task,) = make_tasks(nlp, [Suggestion(text, 1.0)], [label])
+    assert [(ent.start_char, ent.end_char) for ent in nlp(text).ents if ent.label_ == label] == [(3, 7)]
+    assert task.entities == exact.entities != []

@@ -15,8 +15,9 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.util import minibatch
 
-from ...annotate.finding import reading_score
+from ...annotate.finding import found_in, probabilities_asked, reading_score
 from ...pipeline.crf_pipe import CRFPipe
+from ...pipeline.entities import FoundEntity, Place, place_of
 from ...pipeline.finding import PipelineNER, crf_pipes
 from ..annotation_tasks import Task
 
@@ -65,19 +66,29 @@ def suggest(nlp: Language | None, texts: Iterable[str], n: int, *, known: Sequen
 
 
 def make_tasks(nlp: Language, chosen: Sequence[Suggestion], labels: Sequence[str]) -> list[Task]:
-    """Return texts with the entities of the pipeline's best reading that have one of the labels; without entities if it
-    has no `tener_ner`."""
+    """Return texts with the entities of `doc.ents` that have one of the labels; without entities if the pipeline has no
+    `tener_ner`. Scores are those of the first one's best reading."""
+    fresh = [nlp.tokenizer(each.text) for each in chosen]  # later components may merge tokens
     if not crf_pipes(nlp):
-        return [Task(nlp.tokenizer(each.text), (), 0.0, each.uncertainty, 0.0) for each in chosen]
+        return [Task(doc, (), 0.0, each.uncertainty, 0.0) for doc, each in zip(fresh, chosen, strict=True)]
     pipeline = PipelineNER.of(nlp)
     docs = pipeline.read(each.text for each in chosen)
-    readings = pipeline.ner.k_best(docs, k=1)
+    readings = [best for (best,) in pipeline.ner.k_best(docs, k=1)]
+    exact = [_by_tokens(doc, best.entities) for doc, best in zip(docs, readings, strict=True)]
+    found = found_in(nlp, nlp.pipe(docs, disable=pipeline.before, component_cfg=probabilities_asked(nlp)), apart=True)
     tasks = []
-    for doc, (best,), each in zip(docs, readings, chosen, strict=True):
-        entities = [own for own in best.entities if own.label in labels]
+    for doc, best, own, entities, each in zip(fresh, readings, exact, found, chosen, strict=True):
+        shown = [own.get((one.start, one.end, one.label), one) for one in entities if one.label in labels]
         score = reading_score(best.log_probability, len(doc.text))
-        tasks.append(Task(doc, entities, best.probability, each.uncertainty, score))
+        tasks.append(Task(doc, shown, best.probability, each.uncertainty, score))
     return tasks
+
+
+def _by_tokens(doc: Doc, entities: Sequence[FoundEntity]) -> dict[Place, FoundEntity]:
+    """Return entities by the place that they have in `doc.ents`: of those in the same tokens the longest."""
+    by_length = sorted(entities, key=lambda one: (one.end - one.start, -one.start))
+    spans = [doc.char_span(one.start, one.end, one.label, alignment_mode="expand") for one in by_length]
+    return {place_of(span): one for span, one in zip(spans, by_length, strict=True) if span is not None}
 
 
 def most_uncertain(
