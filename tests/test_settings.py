@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from spacy_tener.models.embed.char import build_char_embed, build_word_char_embed
+from spacy_tener.models.embed.characters import (
+    build_char_bilstm,
+    build_char_cnn,
+    build_char_transformer,
+    build_radical_embed,
+)
+from spacy_tener.models.encoders import build_grn, build_idcnn_encoder, build_tener
+from spacy_tener.models.lattice import build_mect
+from spacy_tener.models.tagger import build_crf_tagger
+from spacy_tener.models.transformer.embed import build_transformer_embed
 from spacy_tener.settings import (
     AtssaConfig,
     FlatConfig,
     GRNConfig,
     IDCNNConfig,
     MectConfig,
-    Settings,
     TransformerConfig,
 )
 
 
 @pytest.mark.parametrize(
-    ("config", "wrong", "message"),
+    ("make", "wrong", "message"),
     [
         (MectConfig, {"width": 10, "heads": 3}, "width must be a multiple of heads, which is 3; got 10"),
         (MectConfig, {"width": 9, "heads": 3}, "width must be even"),
@@ -57,8 +68,55 @@ from spacy_tener.settings import (
         (IDCNNConfig, {"dilations": ()}, r"dilations must be numbers of at least 1; got \(\)"),
         (IDCNNConfig, {"dilations": (1, 0)}, r"dilations must be numbers of at least 1; got \(1, 0\)"),
         (IDCNNConfig, {"dropout": 1.0}, "dropout must be at least 0 and below 1; got 1.0"),
+        (build_tener, {"width": 15}, "spacy_tener.TENER.v1: width must be a multiple of heads"),
+        (build_grn, {"width": 0}, "spacy_tener.GRN.v1: width must be at least 1"),
+        (build_idcnn_encoder, {"width": 0}, "spacy_tener.IDCNNEncoder.v1: width must be at least 1"),
+        (build_mect, {"width": 15}, "spacy_tener.MECT.v1: width must be a multiple of heads"),
+        (build_char_embed, {"width": 0}, "spacy_tener.CharEmbed.v1: width must be at least 1; got 0"),
+        (build_char_embed, {"bigram_width": -1}, "bigram_width must be at least 0; got -1"),
+        (
+            build_char_embed,
+            {"bigram_width": 0, "bigram_vectors": "x.vec"},
+            "bigram_width must be above 0 if there are bigram_vectors",
+        ),
+        (build_char_embed, {"dropout": 1.0}, "dropout must be at least 0 and below 1; got 1.0"),
+        (build_char_embed, {"word_dropout": -0.1}, "word_dropout must be"),
+        (build_char_embed, {"bigram_dropout": 1.5}, "bigram_dropout must be"),
+        (build_word_char_embed, {"width": 0}, "spacy_tener.WordCharEmbed.v1: width must be at least 1"),
+        (build_word_char_embed, {"project_to": 0}, "project_to must be at least 1"),
+        (build_word_char_embed, {"dropout": 1.0}, "dropout must be at least 0 and below 1; got 1.0"),
+        (build_word_char_embed, {"word_dropout": -0.1}, "word_dropout must be"),
+        (build_char_cnn, {"filters": 0}, "spacy_tener.CharCNN.v1: filters must be at least 1; got 0"),
+        (build_char_cnn, {"width": 0}, "width must be at least 1"),
+        (build_char_cnn, {"window": 2}, "window must be an odd number"),
+        (build_char_cnn, {"window": -1}, "window must be an odd number"),
+        (build_char_cnn, {"char_dropout": 1.0}, "char_dropout must be at least 0 and below 1"),
+        (build_char_bilstm, {"hidden": 0}, "hidden must be at least 1"),
+        (build_char_bilstm, {"dropout": -0.5}, "dropout must be at least 0"),
+        (build_char_transformer, {"heads": 4}, "spacy_tener.CharTransformer.v1: width must be a multiple of heads"),
+        (build_char_transformer, {"inner_dropout": 1.0}, "dropout must be at least 0"),
+        (build_char_transformer, {"width": -1}, "width must be at least 1"),
+        (build_radical_embed, {"width": 0}, "width"),
+        (build_radical_embed, {"radical_width": 0}, "radical_width"),
+        (build_radical_embed, {"filters": 0}, "filters"),
+        (build_radical_embed, {"window": 2}, "window"),
+        (build_radical_embed, {"dropout": 1.0}, "dropout"),
+        (build_radical_embed, {"radical_dropout": -0.1}, "radical_dropout"),
+        (build_transformer_embed, {"layers": 0}, "layers must be at least 1; got 0"),
+        (build_transformer_embed, {"dropout": 1.0}, "dropout must be at least 0 and below 1"),
+        (build_transformer_embed, {"pooling": "max"}, "pooling must be one of"),
+        (
+            build_transformer_embed,
+            {"window": 64, "overlap": 30},
+            "window must be at least 76, twice the overlap and 16 pieces; got 64",
+        ),
+        (build_transformer_embed, {"overlap": -1}, "overlap must be at least 0; got -1"),
+        (build_transformer_embed, {"cache": -1}, "cache must be at least 0; got -1"),
+        (build_crf_tagger, {"dropout": 1.0}, r"spacy_tener\.CRFTagger\.v1: dropout must be at least 0"),
+        (build_crf_tagger, {"dropout": -0.1}, r"spacy_tener\.CRFTagger\.v1: dropout must be at least 0"),
+        (build_crf_tagger, {"dropout": 40}, r"spacy_tener\.CRFTagger\.v1: dropout must be at least 0"),
     ],
 )
-def test_a_wrong_setting_is_named(config: type[Settings], wrong: dict[str, Any], message: str) -> None:
+def test_a_wrong_setting_is_named(make: Callable[..., Any], wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        config(**wrong)
+        make(**wrong)

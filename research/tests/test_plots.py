@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import struct
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -275,12 +274,6 @@ def test_other_endings_are_an_error(weibo: list[Run], tmp_path: Path, name: str)
         plots.draw_scores(weibo, tmp_path / name)
 
 
-def test_a_place_that_cannot_be_written_is_an_error(weibo: list[Run], tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(RemedyError, match="cannot be written"):
-        plots.draw_scores(weibo[:1], tmp_path / "file" / "a.svg")
-
-
 def test_what_cannot_be_drawn_is_an_error(runs: list[Run], tmp_path: Path) -> None:
     path = tmp_path / "a.svg"
     for draw in (plots.draw_scores, plots.draw_speed, plots.draw_convergence):
@@ -296,14 +289,6 @@ def test_what_cannot_be_drawn_is_an_error(runs: list[Run], tmp_path: Path) -> No
     with pytest.raises(RemedyError, match="seed 1 is there twice"):
         plots.draw_sweep(runs, path, x="corpus")
     assert not path.exists()
-
-
-def test_without_matplotlib_the_requirements_are_named(
-    weibo: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(RemedyError, match=r"-r research/requirements\.txt"):
-        plots.draw_scores(weibo, tmp_path / "a.png")
 
 
 LOG = [(0, 100, 10.0), (0, 200, 20.0), (1, 300, 30.0)]
@@ -374,12 +359,6 @@ def test_a_missing_log_says_how_to_get_one(tmp_path: Path) -> None:
     assert not has_log(only(tmp_path))
     with pytest.raises(RemedyError, match=r"there is no training\.jsonl.*ConsoleLogger\.v3"):
         read_log(only(tmp_path), x="step", metric="f")
-
-
-def test_an_unknown_axis_is_an_error(tmp_path: Path) -> None:
-    make_run(tmp_path, "weibo/a/1", f=0.5, log=LOG)
-    with pytest.raises(RemedyError, match="Unknown axis 'time'"):
-        read_log(only(tmp_path), x="time", metric="f")
 
 
 def group_curve(root: Path, *logs: list[tuple[int, int, float]]) -> Curve:

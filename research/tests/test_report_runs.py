@@ -105,11 +105,6 @@ def test_no_run_is_an_error_that_says_what_a_run_is(tmp_path: Path) -> None:
         find_runs([tmp_path])
 
 
-def test_no_directory_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(RemedyError, match="nowhere: there is no such directory"):
-        find_runs([tmp_path / "nowhere"])
-
-
 @pytest.mark.parametrize("other", ["old/weibo/tener/1", "weibo/tener/01"])
 def test_a_seed_twice_is_an_error_that_names_both(tmp_path: Path, other: str) -> None:
     make_run(tmp_path, "weibo/tener/1", COUNTS)

@@ -13,7 +13,6 @@ from made_runs import make_run
 from research.rows import Comparison, Row, ScoreTable, make_table
 from research.runs import find_runs
 from research.tables import FORMATS, format_table
-from spacy_tener.errors import RemedyError
 
 
 @pytest.fixture
@@ -236,8 +235,3 @@ def test_without_a_finished_run_every_format_stays_well_formed(empty: ScoreTable
         assert json.loads(text)["overall"] == []
     if format == "csv":
         assert [row["kind"] for row in csv.DictReader(io.StringIO(text))] == ["unfinished"]
-
-
-def test_an_unknown_format_is_an_error(report: ScoreTable) -> None:
-    with pytest.raises(RemedyError, match="Unknown format 'latex'"):
-        format_table(report, "latex")

@@ -116,15 +116,6 @@ def test_what_cannot_be_searched_is_said(arguments, code: int, more: list[str], 
     assert (result.code, message in result.text) == (code, True)
 
 
-def test_a_setting_that_the_config_lacks_is_named_before_the_first_trial(arguments, tmp_path: Path) -> None:
-    (tmp_path / "space.cfg").write_text("[training]\nmax_stepps = [1]\n", encoding="utf8")
-    result = search(*arguments, "--trials", "1")
-    assert result.code == 1
-    assert "The config has no 'training.max_stepps', which the search space sets" in result.text
-    assert "Did you mean training.max_steps" in result.text
-    assert not (tmp_path / "found").exists()
-
-
 def test_settings_are_called_by_the_shortest_end_that_tells_them_apart() -> None:
     text = _described({"a.b.dropout": 0.1, "a.c.dropout": 0.25, "training.rate": 1e-30, "x": None})
     assert text == "b.dropout=0.1  c.dropout=0.25  rate=1e-30  x=None"

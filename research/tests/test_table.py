@@ -126,10 +126,3 @@ def test_many_directories_that_are_no_runs_are_not_all_listed(runs: Path) -> Non
     stderr = table(runs).stderr
     assert "CORPUS/SYSTEM/SEED: 15" in stderr
     assert "... 5 more" in stderr
-
-
-def test_an_output_that_cannot_be_written_is_an_error(runs: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    result = table(runs, "--output", tmp_path / "file" / "a.md")
-    assert result.code == 1
-    assert "cannot be written" in result.stderr

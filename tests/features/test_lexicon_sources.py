@@ -87,14 +87,6 @@ def test_jieba_itself_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "jieba" not in sys.modules
 
 
-def test_missing_jieba_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jieba", None)
-    read_jieba.cache_clear()
-    source = jieba_lexicon()
-    with pytest.raises(ImportError, match=r"pip install .jieba"):
-        source()
-
-
 # Lists
 
 

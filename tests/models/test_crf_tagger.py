@@ -151,12 +151,6 @@ def test_labels_cannot_be_taken_away_from_trained_weights(docs):
     assert model.get_dim("nO") == 9
 
 
-@pytest.mark.parametrize("dropout", [1.0, -0.1, 40])
-def test_an_impossible_dropout_is_refused_at_once(dropout):
-    with pytest.raises(ValueError, match=r"spacy_tener\.CRFTagger\.v1: dropout must be at least 0"):
-        build_crf_tagger(tok2vec(), dropout=dropout)
-
-
 def test_a_model_without_crf_is_refused_with_the_remedy(docs):
     spacys = spacy.blank("en").add_pipe("tagger").model
     for model in (spacys, tok2vec(), Model("nothing", lambda model, X, is_train: (X, lambda dY: dY))):

@@ -386,17 +386,3 @@ def test_a_listener_s_copy_and_the_shared_model_learn_apart(tiny_model):
     ids = [{shim.id for node in model.walk() for shim in node.shims} for model in models]
     assert [len(found) for found in ids] == [2, 2]
     assert not ids[0] & ids[1]
-
-
-@pytest.mark.parametrize(
-    ("build", "settings", "message"),
-    [
-        (tener, {"width": 15}, "spacy_tener.TENER.v1: width must be a multiple of heads"),
-        (grn, {"width": 0}, "spacy_tener.GRN.v1: width must be at least 1"),
-        (idcnn, {"width": 0}, "spacy_tener.IDCNNEncoder.v1: width must be at least 1"),
-        (mect, {"width": 15}, "spacy_tener.MECT.v1: width must be a multiple of heads"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused_at_once(build, settings, message):
-    with pytest.raises(ValueError, match=message):
-        build(**settings)

@@ -4,30 +4,31 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("settings", "message"),
     [
-        ("view", "words"),
-        ("view", None),
-        ("alignment_mode", "loose"),
-        ("window", "200"),
-        ("window", 80),
-        ("overlap", 0),
-        ("max_units", 199),
-        ("spans_key", 5),
-        ("threshold", "0.5"),
-        ("threshold", None),
-        ("threshold", 1.5),
-        ("threshold", {"PER": "high"}),
-        ("treshold", 0.5),
+        ({"view": "words"}, "view"),
+        ({"view": None}, "view"),
+        ({"alignment_mode": "loose"}, "alignment_mode"),
+        ({"window": "200"}, "window"),
+        ({"window": 100, "overlap": 50}, "'window'.*100.*'overlap'.*50"),
+        ({"window": 0}, "'window'.*0"),
+        ({"overlap": 0}, "'overlap' is 0"),
+        ({"window": 600, "max_units": 599}, "'max_units'.*599.*600"),
+        ({"spans_key": 5}, "spans_key"),
+        ({"threshold": "0.5"}, "threshold"),
+        ({"threshold": None}, "threshold"),
+        ({"threshold": 1.5}, "threshold"),
+        ({"threshold": {"PER": "high"}}, "threshold"),
+        ({"treshold": 0.5}, "treshold"),
     ],
 )
-def test_what_the_factory_refuses_is_refused_in_cfg(learned, blank, name, value):
+def test_what_the_factory_refuses_is_refused_in_cfg(learned, blank, settings, message):
     nlp = learned()
-    nlp.get_pipe("tener_ner").cfg[name] = value
-    with pytest.raises(ValueError, match=name):
+    nlp.get_pipe("tener_ner").cfg.update(settings)
+    with pytest.raises(ValueError, match=message):
         nlp("王小明去了上海")
-    with pytest.raises(ValueError, match=name):
-        blank(**{name: value})
+    with pytest.raises(ValueError, match=message):
+        blank(**settings)
 
 
 @pytest.mark.parametrize(

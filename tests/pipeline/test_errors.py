@@ -14,33 +14,12 @@ TEXT = "王小明去了上海"
 FOUND = [(0, 3, "PER"), (5, 7, "GPE")]
 
 
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        ({"window": 100, "overlap": 50}, "'window'.*100.*'overlap'.*50"),
-        ({"overlap": 0}, "'overlap' is 0"),
-        ({"window": 0}, "'window'.*0"),
-        ({"window": 600, "max_units": 599}, "'max_units'.*599.*600"),
-        ({"view": "words"}, "view"),
-        ({"alignment_mode": "inside"}, "alignment_mode"),
-    ],
-)
-def test_settings_that_make_no_sense_are_named(blank, config, message):
-    with pytest.raises(ValueError, match=message):
-        blank(**config)
-
-
 @pytest.mark.parametrize(("name", "wanted"), [("window", "int"), ("spans_key", "str | None")])
 def test_settings_of_another_type_name_theirs(blank, name, wanted):
     nlp = blank()
     nlp.get_pipe("tener_ner").cfg[name] = 0.5
     with pytest.raises(ValueError, match=re.escape(f"'{name}' of tener_ner is 0.5: it must be {wanted}.")):
         nlp(TEXT)
-
-
-def test_settings_that_do_not_exist_are_named(blank):
-    with pytest.raises(ValueError, match="windows"):
-        blank(windows=3)
 
 
 @pytest.mark.parametrize("kind", ["another tagger", "a tok2vec", "our tok2vec"])

@@ -81,13 +81,6 @@ def test_a_setting_changed_after_training_is_saved(learned, tmp_path):
         assert copy.get_pipe("tener_ner").settings.window == 123
 
 
-def test_a_changed_setting_that_makes_no_sense_is_named(learned):
-    nlp = learned()
-    nlp.get_pipe("tener_ner").cfg["window"] = 3
-    with pytest.raises(ValueError, match=r"'window'.*3"):
-        nlp(TEXT)
-
-
 def test_excluding_cfg_keeps_the_settings_and_loads_the_labels(learned, blank, entities_of, tmp_path):
     """As with `ner`, whose labels are not in its cfg."""
     pipe = learned().get_pipe("tener_ner")

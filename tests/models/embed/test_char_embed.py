@@ -192,19 +192,3 @@ def test_the_key_of_a_row_is_that_of_the_normalised_string(doc_of):
     model = learn(embedder(lower=True), [doc_of("A7")])
     keys = model.attrs["vocabulary"].tables[UNIGRAM].keys.tolist()
     assert keys == [Normaliser(lower=True).key(string) for string in "A7"] == [get_string_id("a"), get_string_id("0")]
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"width": 0}, "spacy_tener.CharEmbed.v1: width must be at least 1; got 0"),
-        ({"bigram_width": -1}, "bigram_width must be at least 0; got -1"),
-        ({"bigram_width": 0, "bigram_vectors": "x.vec"}, "bigram_width must be above 0 if there are bigram_vectors"),
-        ({"dropout": 1.0}, "dropout must be at least 0 and below 1; got 1.0"),
-        ({"word_dropout": -0.1}, "word_dropout must be"),
-        ({"bigram_dropout": 1.5}, "bigram_dropout must be"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused_at_once(settings, message):
-    with pytest.raises(ValueError, match=message):
-        build_char_embed(**settings)

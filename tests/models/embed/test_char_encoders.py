@@ -143,23 +143,3 @@ def test_very_long_tokens_cost_no_more_than_their_ends(kind, encoded_words):
     same = model.predict(texts)
     np.testing.assert_allclose(same[0], same[1], atol=1e-6)
     assert encoded_words == [(2, 4 * HALF)]
-
-
-@pytest.mark.parametrize(
-    ("builder", "settings", "message"),
-    [
-        (build_char_cnn, {"filters": 0}, "spacy_tener.CharCNN.v1: filters must be at least 1; got 0"),
-        (build_char_cnn, {"width": 0}, "width must be at least 1"),
-        (build_char_cnn, {"window": 2}, "window must be an odd number"),
-        (build_char_cnn, {"window": -1}, "window must be an odd number"),
-        (build_char_cnn, {"char_dropout": 1.0}, "char_dropout must be at least 0 and below 1"),
-        (build_char_bilstm, {"hidden": 0}, "hidden must be at least 1"),
-        (build_char_bilstm, {"dropout": -0.5}, "dropout must be at least 0"),
-        (build_char_transformer, {"heads": 4}, "spacy_tener.CharTransformer.v1: width must be a multiple of heads"),
-        (build_char_transformer, {"inner_dropout": 1.0}, "dropout must be at least 0"),
-        (build_char_transformer, {"width": -1}, "width must be at least 1"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused_at_once(builder, settings, message):
-    with pytest.raises(ValueError, match=message):
-        builder(**settings)

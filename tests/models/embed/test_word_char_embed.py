@@ -223,20 +223,6 @@ def test_embedders_are_joined_in_their_order():
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"width": 0}, "spacy_tener.WordCharEmbed.v1: width must be at least 1"),
-        ({"project_to": 0}, "project_to must be at least 1"),
-        ({"dropout": 1.0}, "dropout must be at least 0 and below 1; got 1.0"),
-        ({"word_dropout": -0.1}, "word_dropout must be"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused_at_once(settings, message):
-    with pytest.raises(ValueError, match=message):
-        build_word_char_embed(**settings)
-
-
-@pytest.mark.parametrize(
     ("chars", "width"),
     [
         ({}, 130),

@@ -93,8 +93,3 @@ def test_dropout_is_drawn_anew_each_time(tiny):
     model = embedder(tiny, dropout=0.5)
     first, second = (model.begin_update(DOCS[:1])[0][0] for _ in range(2))
     assert not np.array_equal(first == 0, second == 0)
-
-
-def test_a_cache_of_less_than_nothing_is_refused():
-    with pytest.raises(ValueError, match="cache must be at least 0; got -1"):
-        build_transformer_embed("bert", frozen=True, cache=-1)

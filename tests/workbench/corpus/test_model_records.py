@@ -20,6 +20,10 @@ def gliner(*entities: Any, tokens: Any = TOKENS) -> dict[str, Any]:
     return {"tokenized_text": tokens, "ner": list(entities), "ner_labels": ["person", "company"]}
 
 
+def llm(**entities: Any) -> dict[str, Any]:
+    return {"text": "Jack and Jill", **entities}
+
+
 def reader_of(folder: Path, records: Any, **options: Any) -> CorpusReader:
     path = folder / "records.json"
     path.write_text(json.dumps(records, ensure_ascii=False), encoding="utf8")
@@ -50,11 +54,21 @@ def test_of_gliners_overlapping_entities_the_longest_can_be_kept(tmp_path: Path)
         (gliner(tokens=["a", ""]), "'tokenized_text' is not a list of strings"),
         (gliner(tokens=None), "'tokenized_text' is not a list of strings: missing"),
         ({"tokenized_text": ["a"]}, "'ner' is not a list of [first, last, label]: missing"),
+        (llm(entities={"PER": ["Jim"]}), "'Jim' is not in the text"),
+        (llm(entities={"PER": [""]}), "'' is not in the text"),
+        (llm(entities={"PER": "Jack"}), "'PER' is not a list of strings"),
+        (llm(entities={"PER": ["Jack"], "X": ["Jack and"]}), "PER 0-4 'Jack' and X 0-8 'Jack and' overlap"),
+        (
+            llm(spans=[{"text": "Jill", "is_entity": True, "label": "P"}] * 2),
+            "'Jill' is not in the text after character 13",
+        ),
+        (llm(spans=[{"text": "Jill", "is_entity": True}]), "a label is not a string: missing"),
     ],
 )
-def test_bad_records_of_gliner_are_refused_with_their_place(tmp_path: Path, record: Any, reason: str) -> None:
+def test_bad_records_are_refused_with_their_place(tmp_path: Path, record: Any, reason: str) -> None:
+    good = [gliner()] if "tokenized_text" in record else []
     with pytest.raises(CorpusError) as caught:
-        list(reader_of(tmp_path, [gliner(), record]))
+        list(reader_of(tmp_path, [*good, record]))
     assert caught.value.reason[: len(reason)] == reason
     assert caught.value.line == 1
 
@@ -70,23 +84,3 @@ def test_spacy_llm_names_entities_by_their_strings(tmp_path: Path) -> None:
     assert list(reader_of(tmp_path, [{"text": text, "spans": [*spans, behind]}])) == [
         AnnotatedText(text, (jill, again))
     ]
-
-
-@pytest.mark.parametrize(
-    ("record", "reason"),
-    [
-        ({"entities": {"PER": ["Jim"]}}, "'Jim' is not in the text"),
-        ({"entities": {"PER": [""]}}, "'' is not in the text"),
-        ({"entities": {"PER": "Jack"}}, "'PER' is not a list of strings"),
-        ({"entities": {"PER": ["Jack"], "X": ["Jack and"]}}, "PER 0-4 'Jack' and X 0-8 'Jack and' overlap"),
-        (
-            {"spans": [{"text": "Jill", "is_entity": True, "label": "P"}] * 2},
-            "'Jill' is not in the text after character 13",
-        ),
-        ({"spans": [{"text": "Jill", "is_entity": True}]}, "a label is not a string: missing"),
-    ],
-)
-def test_bad_examples_of_spacy_llm_are_refused(tmp_path: Path, record: Any, reason: str) -> None:
-    with pytest.raises(CorpusError) as caught:
-        list(reader_of(tmp_path, [{"text": "Jack and Jill", **record}]))
-    assert caught.value.reason[: len(reason)] == reason

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import partial
 
@@ -115,13 +114,6 @@ def test_other_languages_have_the_words_of_spacys_tokenizer() -> None:
 def test_language_that_spacy_does_not_know_is_refused() -> None:
     with pytest.raises(ValueError, match="no tokenizer for the language 'qq'"):
         TokenSplitter(Normaliser(), "qq")
-
-
-def test_missing_jieba_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    strings_module._jieba_and_words.cache_clear()
-    monkeypatch.setitem(sys.modules, "jieba", None)
-    with pytest.raises(ValueError, match=r"jieba.*pip install .jieba"):
-        JiebaSplitter(Normaliser())
 
 
 # All at once
