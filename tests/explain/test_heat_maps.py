@@ -11,8 +11,9 @@ import spacy
 from spacy_tener.explain import explain
 from spacy_tener.explain.encoders import find_encoders, record_maps
 from spacy_tener.explain.explanation import HeatMap, _map_as_bytes
-from spacy_tener.explain.passages import find_vocabulary, lexicon_words
+from spacy_tener.explain.passages import cut_passages, find_vocabulary, lexicon_words
 from spacy_tener.models.embed.lexicon import LexiconVocabulary
+from spacy_tener.pipeline.units import view_of
 
 TEXT = "吴重阳在中国银行工作。"
 WORDS = ["重阳", "中国", "中国银行", "银行", "工作"]
@@ -123,3 +124,27 @@ def test_a_passage_has_its_own_part_of_a_map(name, learned):
             assert each.weights.shape == (2, len(units), wide + keys)
             assert each.weights.sum(-1).max() < 1.0 + 1e-5
     assert "".join(text.text[passage.start : passage.end] for passage in text.passages) == TEXT * 12
+
+
+def test_maps_of_a_later_window_are_of_what_a_shared_component_reads_in_it(make_examples):
+    shared = {"@architectures": "spacy.HashEmbedCNN.v2", "pretrained_vectors": None, "width": 16, "depth": 1}
+    shared |= {"embed_size": 200, "window_size": 1, "maxout_pieces": 2, "subword_features": False}
+    listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 16, "upstream": "*"}
+    tok2vec = {"@architectures": "spacy_tener.TENER.v1", "width": 16, "heads": 2, "embed": listener}
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("tok2vec", config={"model": shared})
+    ner = nlp.add_pipe(
+        "tener_ner", config={"model": {"@architectures": "spacy_tener.CRFTagger.v1", "tok2vec": tok2vec}}
+    )
+    examples = make_examples(nlp)
+    nlp.initialize(lambda: examples)
+    doc = nlp.make_doc(TEXT * 40)
+    (text,) = explain(nlp, doc, evidence=False).texts
+    found = [(entity.start, entity.end) for entity in text.entities]
+    start = cut_passages(view_of(doc, "tokens"), found, ner.settings)[-1].window.start
+    passage = text.passages[-1]
+    assert 0 < start <= passage.start
+    piece = nlp.get_pipe("tok2vec")(nlp.make_doc(doc.text[start:]))
+    (whole,) = record_maps(find_encoders([ner.model]), lambda: ner.model.predict([piece]))
+    expected = whole.part(slice(passage.start - start, passage.end - start), np.array([], dtype=np.int64))
+    np.testing.assert_allclose(passage.maps[0].weights, expected.weights, atol=1e-6)
