@@ -126,16 +126,19 @@ def wrong_words(docs: Sequence[Doc], names: Names) -> dict[str, str]:
 def system_rows(
     args: argparse.Namespace, system: str, lists: Mapping[str, Names], docs: Sequence[Doc], names: Names
 ) -> list[list[str]]:
-    """One for each list of words."""
+    """One for each list of words, or a single one where the model reads no words."""
     scored: dict[str, list[tuple[Counts, Counts]]] = {name: [] for name in lists}
     for seed in args.seeds.split(","):
         nlp = spacy.load(args.runs / args.corpus / system / seed / "model-best")
         component: Any = nlp.get_pipe("tener_ner")
+        reads_words = any(hasattr(node.attrs.get("vocabulary"), "lists") for node in component.model.walk())
         for name, words in lists.items():
-            component.lexicon.clear()
-            component.lexicon.add(words)
-            scored[name].append(score(nlp, docs, names))
-    return [[system, name, *cells(runs)] for name, runs in scored.items()]
+            if reads_words:
+                component.lexicon.clear()
+                component.lexicon.add(words)
+            if reads_words or not words:
+                scored[name].append(score(nlp, docs, names))
+    return [[system, name, *cells(runs)] for name, runs in scored.items() if runs]
 
 
 def score(nlp: Language, docs: Sequence[Doc], names: Names) -> tuple[Counts, Counts]:
