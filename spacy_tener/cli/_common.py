@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -126,7 +127,17 @@ def load_pipeline(name: str) -> Language:
         if Path(name).is_dir():
             read_meta(Path(name))
             read_trained_config(Path(name, CONFIG))
+            _check_strings(Path(name, "vocab", "strings.json"))
         raise
+
+
+def _check_strings(path: Path) -> None:
+    """Refuse a pipeline's strings that are damaged: spaCy's error does not name the file."""
+    try:
+        if path.is_file():
+            json.loads(path.read_text(encoding="utf8"))
+    except ValueError as error:
+        raise RemedyError(f"{path}: {error}", "Restore it from a copy, or train the pipeline again.") from error
 
 
 def is_spacys(error: Exception) -> bool:

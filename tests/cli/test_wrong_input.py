@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -41,6 +42,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "scores.json").write_text(json.dumps(scores), encoding="utf8")
     (folder / "no-scores.json").write_text("{}", encoding="utf8")
     (folder / "broken.json").write_text("{", encoding="utf8")
+    shutil.copytree(folder / "blank", folder / "strings")
+    (folder / "strings/vocab/strings.json").write_text("[", encoding="utf8")
     make_run(folder / "runs", "weibo/tener/1", f=0.5)
     (folder / "training" / "model-best").mkdir(parents=True)
     return folder
@@ -84,6 +87,7 @@ WRONG_INPUT = [
     ("convert gold.spacy -o {new}", "gold.spacy: is a .spacy file already"),
     ("convert text.txt text.txt -o {new}", "would be written to"),
     ("evaluate nope gold.spacy", "Can't find model 'nope'"),
+    ("evaluate strings gold.spacy", "strings.json: Expecting"),
     ("evaluate runs gold.spacy", "Could not read meta.json"),
     ("serve training", "Could not read meta.json from training It is in training/model-best."),
     ("evaluate model bare.spacy -o {new}.json", "no entities to score"),
