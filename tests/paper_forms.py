@@ -118,6 +118,17 @@ def backward_gradients(loss: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
     return [torch.zeros_like(each) if each.grad is None else each.grad for each in inputs]
 
 
+def assert_same(got: Tensor, expected: Tensor, leaves: Sequence[Tensor], within: float = 1e-10) -> None:
+    """Compare two outputs, and their gradients along a random direction."""
+    assert got.shape == expected.shape
+    assert torch.allclose(got, expected, rtol=0.0, atol=within)
+    weight = torch.randn_like(expected)
+    wanted = backward_gradients((expected * weight).sum(), leaves)
+    for a, b in zip(backward_gradients((got * weight).sum(), leaves), wanted, strict=True):
+        # The gradient of random attention is sparse.
+        assert torch.allclose(a.to_dense(), b.to_dense(), atol=within)
+
+
 def assert_slopes(function: Callable[..., Tensor], *inputs: Tensor) -> None:
     """Compare the gradient of a function with its differences along a random direction."""
     inputs = tuple(each.detach().requires_grad_() for each in inputs)

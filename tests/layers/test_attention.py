@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from paper_forms import assert_slopes, backward_gradients
+from paper_forms import assert_same, assert_slopes
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -51,36 +51,27 @@ def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("q_position", [True, False])
-def test_attention_of_a_batch_is_that_of_its_sequences(q_position: bool) -> None:
+def test_maps_of_a_batch_are_those_of_its_sequences(q_position: bool) -> None:
     heads = random_heads(LENGTHS, q_position=q_position)
-    expected, maps = plain(heads, LENGTHS)
-    ragged = Ragged.of(LENGTHS, heads=3)
-    assert torch.allclose(attend(heads, ragged, 0.0), expected, atol=1e-12)
-    for got, wanted in zip(attention_maps(heads, ragged), maps, strict=True):
+    for got, wanted in zip(attention_maps(heads, Ragged.of(LENGTHS, heads=3)), plain(heads, LENGTHS)[1], strict=True):
         assert got.shape == wanted.shape
         assert torch.allclose(got, wanted, atol=1e-12)
 
 
 @pytest.mark.parametrize("q_position", [True, False])
-def test_gradients_are_those_of_single_sequences(q_position: bool) -> None:
-    assert_same_gradients(q_position)
+def test_attention_and_its_gradients_are_those_of_single_sequences(q_position: bool) -> None:
+    assert_like_single_sequences(q_position)
 
 
 @pytest.mark.usefixtures("in_parts")
 @pytest.mark.parametrize("q_position", [True, False])
 def test_reading_in_parts_changes_neither_result_nor_gradient(q_position: bool) -> None:
-    assert_same_gradients(q_position)
+    assert_like_single_sequences(q_position)
 
 
-def assert_same_gradients(q_position: bool) -> None:
+def assert_like_single_sequences(q_position: bool) -> None:
     heads = random_heads(LENGTHS, q_position=q_position)
-    expected, _ = plain(heads, LENGTHS)
-    got = attend(heads, Ragged.of(LENGTHS, heads=3), 0.0)
-    weight = torch.randn_like(expected)
-    assert torch.allclose(got, expected, atol=1e-12)
-    wanted = backward_gradients((expected * weight).sum(), inputs(heads))
-    for a, b in zip(backward_gradients((got * weight).sum(), inputs(heads)), wanted, strict=True):
-        assert torch.allclose(a, b, atol=1e-11)
+    assert_same(attend(heads, Ragged.of(LENGTHS, heads=3), 0.0), plain(heads, LENGTHS)[0], inputs(heads), within=1e-11)
 
 
 @pytest.mark.parametrize("q_position", [True, False])

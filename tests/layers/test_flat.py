@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from lattices import lattice_of, random_lattice, sentences_of
-from paper_forms import reference_span_attention
+from paper_forms import assert_same, reference_span_attention
 from torch import Tensor
 
 from spacy_tener.batching.lattice import Lattice
@@ -63,14 +63,7 @@ def test_outputs_and_all_gradients_are_the_papers(options: dict[str, Any]) -> No
     encoder = make(**options)
     chars, words, lattice = inputs(random_lattice(LENGTHS), grad=True)
     expected = torch.cat([plain(encoder, *sentence) for sentence in of_sentences(lattice, chars, words)])
-    got = encoder(chars, words, lattice)
-    assert got.shape == (sum(LENGTHS), 24)
-    assert (got - expected).abs().max() < 1e-10
-    weight = torch.randn_like(got)
-    leaves = [chars, words, *encoder.parameters()]
-    wanted = torch.autograd.grad((expected * weight).sum(), leaves)
-    for found, gradient in zip(torch.autograd.grad((got * weight).sum(), leaves), wanted, strict=True):
-        assert torch.allclose(found, gradient, atol=1e-9)
+    assert_same(encoder(chars, words, lattice), expected, [chars, words, *encoder.parameters()])
 
 
 @pytest.mark.parametrize("options", KINDS)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from paper_forms import backward_gradients, reference_relation
+from paper_forms import assert_same, backward_gradients, reference_relation
 from torch import Tensor, nn
 
 from spacy_tener.layers import relation
@@ -37,51 +37,31 @@ def tokens(lengths: list[int] = LENGTHS, width: int = WIDTH) -> Tensor:
     return torch.randn(sum(lengths), width, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
 
-def gradients(output: Tensor, module: Relation, x: Tensor) -> list[Tensor]:
-    weight = torch.linspace(-1, 1, output.numel(), dtype=output.dtype).view_as(output)
-    return backward_gradients((output * weight).sum(), [x, *module.parameters()])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_fast_form_equals_the_papers(kind: str) -> None:
-    module, x = make(kind), tokens()
-    assert torch.allclose(module(x, LENGTHS), reference_relation(module, x, LENGTHS), atol=1e-13)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_gradients_equal_those_of_the_papers_form(kind: str) -> None:
+def assert_the_papers(kind: str) -> None:
     module, x = make(kind), tokens().requires_grad_()
-    wanted = gradients(reference_relation(module, x, LENGTHS), module, x)
-    for a, b in zip(gradients(module(x, LENGTHS), module, x), wanted, strict=True):
-        assert torch.allclose(a, b, atol=1e-12)
+    expected = reference_relation(module, x, LENGTHS)
+    assert_same(module(x, LENGTHS), expected, [x, *module.parameters()], within=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_fast_form_and_its_gradients_equal_the_papers(kind: str) -> None:
+    assert_the_papers(kind)
 
 
 @pytest.mark.parametrize("kind", ["gated", "attention"])
 def test_sequences_side_by_side_as_a_gpu_takes_them_give_the_same(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    module, x = make(kind), tokens().requires_grad_()
-    expected = reference_relation(module, x, LENGTHS)
-    wanted = gradients(expected, module, x)
-
     def side_by_side(lengths: list[int], like: Tensor) -> Rectangles:
         return Rectangles(list(lengths), Ragged.of(lengths, price=10_000))
 
-    assert side_by_side(LENGTHS, x).most > 1
+    assert side_by_side(LENGTHS, tokens()).most > 1
     monkeypatch.setattr(Rectangles, "of", side_by_side)
-    got = module(x, LENGTHS)
-    assert torch.allclose(got, expected, atol=1e-12)
-    for a, b in zip(gradients(got, module, x), wanted, strict=True):
-        assert torch.allclose(a, b, atol=1e-12)
+    assert_the_papers(kind)
 
 
 @pytest.mark.parametrize("tile", TILES)
 def test_the_size_of_tiles_changes_nothing(tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    module, x = make("gated"), tokens().requires_grad_()
-    expected = reference_relation(module, x, LENGTHS)
     monkeypatch.setattr(relation, "TILE", {"cpu": tile})
-    got = module(x, LENGTHS)
-    assert torch.allclose(got, expected, atol=1e-13)
-    for a, b in zip(gradients(got, module, x), gradients(expected, module, x), strict=True):
-        assert torch.allclose(a, b, atol=1e-12)
+    assert_the_papers("gated")
 
 
 @settings(max_examples=40)
@@ -175,12 +155,12 @@ def test_float32_is_as_exact_as_float32_can_be() -> None:
     lengths = [100, 15, 30]
     x = torch.tanh(torch.randn(145, 64)).requires_grad_()
     got = module(x, lengths)
-    found = gradients(got, module, x)
+    found = backward_gradients(got.sum(), [x, *module.parameters()])
     exact = module.double()
     x64 = x.detach().double().requires_grad_()
     wanted = reference_relation(exact, x64, lengths)
     assert torch.allclose(got.double(), wanted, atol=1e-6)
-    for a, b in zip(found, gradients(wanted, exact, x64), strict=True):
+    for a, b in zip(found, backward_gradients(wanted.sum(), [x64, *exact.parameters()]), strict=True):
         assert (a.double() - b).abs().max() < 1e-5 * b.abs().max()
 
 
@@ -189,10 +169,7 @@ def test_long_sentences_gates_of_one_number_are_made_in_parts(length: int, monke
     module, x = make("attention"), tokens([length]).requires_grad_()
     expected = reference_relation(module, x, [length])
     monkeypatch.setattr(relation, "TOKENS_AT_ONCE", 4)
-    got = module(x, [length])
-    assert torch.allclose(got, expected, atol=1e-13)
-    for a, b in zip(gradients(got, module, x), gradients(expected, module, x), strict=True):
-        assert torch.allclose(a, b, atol=1e-12)
+    assert_same(module(x, [length]), expected, [x, *module.parameters()], within=1e-12)
     with torch.inference_mode():
         assert torch.allclose(module(x, [length]), expected, atol=1e-13)
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from lattices import lattice_of, random_lattice, sentences_of
-from paper_forms import reference_span_attention
+from paper_forms import assert_same, reference_span_attention
 from torch import Tensor
 
 from spacy_tener.batching.lattice import Lattice
@@ -102,25 +102,11 @@ def of_sentences(inputs: Inputs) -> list[tuple[Any, ...]]:
     return list(zip(*parts, places, strict=True))
 
 
-def dense(gradient: Tensor | None, of: Tensor) -> Tensor:
-    if gradient is None:
-        return torch.zeros_like(of)
-    return gradient.to_dense() if gradient.is_sparse else gradient
-
-
 @each_kind
 def test_outputs_and_all_gradients_are_the_paper_s(options: dict[str, Any]) -> None:
     encoder, batch = make(**options), inputs(random_lattice(LENGTHS), grad=True)
     expected = torch.cat([plain(encoder, *sentence) for sentence in of_sentences(batch)])
-    got = encoder(*batch)
-    assert got.shape == (sum(LENGTHS), WIDTH)
-    assert (got - expected).abs().max() < 1e-10
-    weight = torch.randn_like(got)
-    leaves = [*batch[:3], *encoder.parameters()]
-    wanted = torch.autograd.grad((expected * weight).sum(), leaves, allow_unused=True)
-    found = torch.autograd.grad((got * weight).sum(), leaves, allow_unused=True)
-    for leaf, a, b in zip(leaves, found, wanted, strict=True):
-        assert torch.allclose(dense(a, leaf), dense(b, leaf), atol=1e-9)
+    assert_same(encoder(*batch), expected, [*batch[:3], *encoder.parameters()])
 
 
 @pytest.mark.parametrize("streams", ["cross", "parallel", "single"])
@@ -240,9 +226,6 @@ def test_without_random_attention_it_is_as_with_zeros() -> None:
         own.attention.random.blocks.data.zero_()
     batch = inputs(random_lattice([30, 4]))
     assert torch.allclose(without(*batch), zeros(*batch), atol=1e-12)
-
-
-# --- Batches ---------------------------------------------------------------------------------------------------------
 
 
 # --- Sizes and refusals ----------------------------------------------------------------------------------------------

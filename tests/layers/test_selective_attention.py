@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from paper_forms import assert_slopes, backward_gradients, reference_scores
+from paper_forms import assert_same, assert_slopes, reference_scores
 from torch import Tensor
 
 from spacy_tener.layers import attention as attention_module
@@ -131,10 +131,7 @@ def test_training_is_the_papers_for_the_noise_drawn(options: dict[str, Any]) -> 
     torch.manual_seed(5)
     noise = logistic_noise(x.new_empty(1, HEADS, 9, 9))[0]
     torch.manual_seed(5)
-    got = run(module, x, [9])
-    expected = paper(module, x, noise)[0]
-    assert (got - expected).abs().max() < 1e-10
-    assert_same_gradients(module, x, got, expected)
+    assert_same(run(module, x, [9]), paper(module, x, noise)[0], [x, *module.parameters()], within=1e-8)
 
 
 @pytest.mark.usefixtures("no_noise")
@@ -143,16 +140,7 @@ def test_a_batch_trains_as_its_sentences_do_alone(options: dict[str, Any]) -> No
     """So padding counts for nothing: not as a key, not in the mean, not among the largest."""
     module, x = make(**options), tokens(sum(LENGTHS))
     got, expected = run(module, x, LENGTHS), paper_batch(module, x, LENGTHS, samples=True)
-    assert (got - expected).abs().max() < 1e-10
-    assert_same_gradients(module, x, got, expected)
-
-
-def assert_same_gradients(module: SelectiveAttention, x: Tensor, got: Tensor, expected: Tensor) -> None:
-    torch.manual_seed(2)
-    weight, wanted_by = torch.randn_like(got), [x, *module.parameters()]
-    wanted = backward_gradients((expected * weight).sum(), wanted_by)
-    for a, b in zip(backward_gradients((got * weight).sum(), wanted_by), wanted, strict=True):
-        assert (a - b).abs().max() < 1e-8 * (1 + b.abs().max())
+    assert_same(got, expected, [x, *module.parameters()], within=1e-8)
 
 
 @pytest.mark.parametrize("k", [0, 1, 3, 6])
@@ -310,8 +298,7 @@ def test_reading_in_parts_changes_neither_training_nor_prediction(
     monkeypatch.setattr(attention_module, "WHOLE_MAP", 512)
     assert torch.allclose(predicted, run(module, x, lengths), atol=1e-12)
     whole = run(module.train(), x, lengths)
-    assert torch.allclose(parts, whole, atol=1e-12)
-    assert_same_gradients(module, x, parts, whole)
+    assert_same(parts, whole, [x, *module.parameters()])
 
 
 @pytest.mark.parametrize("training", [True, False])

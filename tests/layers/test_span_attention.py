@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from lattices import lattice_of, random_lattice, sentences_of
-from paper_forms import reference_span_attention
+from paper_forms import assert_same, reference_span_attention
 from torch import Tensor
 
 from spacy_tener.batching import span_plan
@@ -79,31 +79,18 @@ class Setting:
         return torch.cat([x[:length] for x, length in pairs])
 
 
-def check_gradients(leaves: list[Tensor], got: Tensor, expected: Tensor, *, within: float = 1e-10) -> None:
-    weight = torch.randn_like(expected)
-    wanted = torch.autograd.grad((expected * weight).sum(), leaves, allow_unused=True, materialize_grads=True)
-    found = torch.autograd.grad((got * weight).sum(), leaves, allow_unused=True, materialize_grads=True)
-    for a, b in zip(found, wanted, strict=True):
-        # The gradient of random attention is sparse, and so is that of its plain form.
-        assert torch.allclose(a.to_dense(), b.to_dense(), atol=within)
-
-
 @pytest.mark.parametrize("cross", [False, True])
 @pytest.mark.parametrize("options", OPTIONS)
 def test_all_spans_get_what_the_papers_form_gives(options: dict[str, Any], cross: bool) -> None:
     setting = Setting(random_lattice(LENGTHS), **options)
-    got, expected = setting.all_ask(cross=cross), torch.cat(setting.reference(cross=cross))
-    assert (got - expected).abs().max() < 1e-11
-    check_gradients(setting.leaves, got, expected)
+    assert_same(setting.all_ask(cross=cross), torch.cat(setting.reference(cross=cross)), setting.leaves)
 
 
 @pytest.mark.parametrize("cross", [False, True])
 @pytest.mark.parametrize("options", OPTIONS)
 def test_characters_alone_get_what_they_get_among_all(options: dict[str, Any], cross: bool) -> None:
     setting = Setting(random_lattice(LENGTHS), **options)
-    got, expected = setting.characters_ask(cross=cross), setting.reference_of_characters(cross=cross)
-    assert (got - expected).abs().max() < 1e-11
-    check_gradients(setting.leaves, got, expected)
+    assert_same(setting.characters_ask(cross=cross), setting.reference_of_characters(cross=cross), setting.leaves)
 
 
 @pytest.mark.parametrize("most", [1, 5, 1000])
@@ -111,8 +98,7 @@ def test_the_size_of_groups_changes_nothing(most: int, monkeypatch: pytest.Monke
     setting = Setting(random_lattice(LENGTHS), places=20)
     expected = setting.all_ask()
     monkeypatch.setattr(span_plan, "GROUP", most)
-    check_gradients(setting.leaves, setting.all_ask(), expected)
-    assert torch.allclose(setting.all_ask(), expected, atol=1e-12)
+    assert_same(setting.all_ask(), expected, setting.leaves)
 
 
 BATCHES = {
@@ -130,12 +116,8 @@ BATCHES = {
 @pytest.mark.parametrize("name", BATCHES)
 def test_special_batches_are_those_of_the_papers_form(name: str) -> None:
     setting = Setting(BATCHES[name])
-    for got, expected in [
-        (setting.all_ask(), torch.cat(setting.reference())),
-        (setting.characters_ask(), setting.reference_of_characters()),
-    ]:
-        assert (got - expected).abs().max() < 1e-11
-        check_gradients(setting.leaves, got, expected)
+    assert_same(setting.all_ask(), torch.cat(setting.reference()), setting.leaves)
+    assert_same(setting.characters_ask(), setting.reference_of_characters(), setting.leaves)
 
 
 @pytest.mark.parametrize("lattice", [lattice_of(), lattice_of((0, []), (0, []))])
@@ -162,9 +144,7 @@ def test_a_sentence_of_600_characters_is_that_of_the_papers_form() -> None:
     """Longer than the maps that are kept for the way back."""
     setting = Setting(random_lattice([600, 3], density=0.05), n_heads=2, width=4, distances=("hh", "tt"), places=700)
     assert setting.lattice.longest > spans.WHOLE_MAP
-    got, expected = setting.characters_ask(), setting.reference_of_characters()
-    assert (got - expected).abs().max() < 1e-10
-    check_gradients(setting.leaves, got, expected, within=1e-8)
+    assert_same(setting.characters_ask(), setting.reference_of_characters(), setting.leaves, within=1e-8)
 
 
 @pytest.mark.parametrize("p", [0.0, 0.4])
@@ -174,7 +154,7 @@ def test_maps_that_are_made_again_are_those_that_were_kept(p: float, monkeypatch
     expected = setting.all_ask()
     monkeypatch.setattr(spans, "WHOLE_MAP", 8)
     torch.manual_seed(1)
-    check_gradients(setting.leaves, setting.all_ask(), expected, within=1e-12)
+    assert_same(setting.all_ask(), expected, setting.leaves, within=1e-12)
 
 
 def test_scores_by_hand() -> None:

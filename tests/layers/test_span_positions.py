@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 from lattices import lattice_of, random_lattice, sentences_of
-from paper_forms import reference_span_positions
+from paper_forms import assert_same, reference_span_positions
 
 from spacy_tener.layers.span_plan import TensorPlan, plan_spans
 from spacy_tener.layers.spans import DISTANCES, SpanPositions
@@ -31,23 +31,12 @@ def rows_of_pairs(positions: SpanPositions, plan: TensorPlan, sentence: int) -> 
 
 
 @pytest.mark.parametrize("distances", CHOICES)
-def test_rows_are_the_papers(distances: tuple[str, ...]) -> None:
+def test_rows_and_the_gradient_of_their_weights_are_the_papers(distances: tuple[str, ...]) -> None:
     positions, lattice = make(distances=distances), random_lattice([1, 17, 60])
     plan = plan_spans(lattice, word_queries=True)
     for sentence, spans in enumerate(sentences_of(lattice)):
         expected = reference_span_positions(positions, torch.from_numpy(spans))
-        assert (rows_of_pairs(positions, plan, sentence) - expected).abs().max() < 1e-12
-
-
-@pytest.mark.parametrize("distances", CHOICES)
-def test_the_weights_gradient_is_that_of_the_papers_form(distances: tuple[str, ...]) -> None:
-    positions, lattice = make(distances=distances), random_lattice([30])
-    plan = plan_spans(lattice, word_queries=True)
-    expected = reference_span_positions(positions, torch.from_numpy(sentences_of(lattice)[0]))
-    weight = torch.randn_like(expected)
-    (wanted,) = torch.autograd.grad((expected * weight).sum(), positions.fuse.weight)
-    (got,) = torch.autograd.grad((rows_of_pairs(positions, plan, 0) * weight).sum(), positions.fuse.weight)
-    assert (got - wanted).abs().max() < 1e-10
+        assert_same(rows_of_pairs(positions, plan, sentence), expected, [positions.fuse.weight])
 
 
 def test_one_pair_by_hand() -> None:

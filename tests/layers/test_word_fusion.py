@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 import torch
+from lattices import Words, lattice_of
+from paper_forms import assert_same
 from torch import Tensor
 
 from spacy_tener.batching.lattice import Lattice
@@ -13,16 +14,8 @@ from spacy_tener.layers.fusion import CoverSegments, WordFusion
 CHARS, WORDS, WIDTH, HEADS = 5, 4, 12, 3
 
 
-def lattice(sentences: list[tuple[int, list[tuple[int, int]]]]) -> Lattice:
-    """Sentences as a length and its words' heads and tails."""
-    words = [word for _, own in sentences for word in own]
-    heads, tails = np.array(words, dtype=np.int64).reshape(-1, 2).T
-    lengths, counts = ([length for length, _ in sentences], [len(own) for _, own in sentences])
-    return Lattice(np.array(lengths, dtype=np.int64), np.array(counts, dtype=np.int64), heads, tails)
-
-
 # Nested, overlapping and repeated words, a sentence without words, one without characters, one that is a word.
-SENTENCES: list[tuple[int, list[tuple[int, int]]]] = [
+SENTENCES: list[tuple[int, Words]] = [
     (7, [(0, 2), (0, 1), (2, 3), (2, 6), (5, 6), (5, 6)]),
     (3, []),
     (0, []),
@@ -52,7 +45,7 @@ def position(distance: int) -> Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
 
-def read_words(fusion: WordFusion, char: Tensor, i: int, words: Tensor, spans: list[tuple[int, int]]) -> Tensor:
+def read_words(fusion: WordFusion, char: Tensor, i: int, words: Tensor, spans: Words) -> Tensor:
     """Equations 5, 13, 14 and 15 for the character at `i` of a sentence with these words."""
     covering = [j for j, (head, tail) in enumerate(spans) if head <= i <= tail]
     if not covering:
@@ -73,9 +66,7 @@ def read_words(fusion: WordFusion, char: Tensor, i: int, words: Tensor, spans: l
     return torch.cat(mixed)
 
 
-def paper(
-    fusion: WordFusion, chars: Tensor, words: Tensor, sentences: list[tuple[int, list[tuple[int, int]]]]
-) -> Tensor:
+def paper(fusion: WordFusion, chars: Tensor, words: Tensor, sentences: list[tuple[int, Words]]) -> Tensor:
     read = []
     own_chars = chars.split([length for length, _ in sentences])
     own_words = words.split([len(spans) for _, spans in sentences])
@@ -85,19 +76,15 @@ def paper(
 
 
 def test_the_fast_form_is_the_papers_with_all_its_gradients() -> None:
-    fusion, own = make(), lattice(SENTENCES)
+    fusion, own = make(), lattice_of(*SENTENCES)
     chars, words = rows(own)
     got, expected = fusion(chars, words, CoverSegments(own)), paper(fusion, chars, words, SENTENCES)
-    assert (got - expected).abs().max() < 1e-12
-    weight, wanted_by = torch.randn_like(got), [chars, words, *fusion.parameters()]
-    wanted = torch.autograd.grad((expected * weight).sum(), wanted_by)
-    for a, b in zip(torch.autograd.grad((got * weight).sum(), wanted_by), wanted, strict=True):
-        assert (a - b).abs().max() < 1e-11
+    assert_same(got, expected, [chars, words, *fusion.parameters()], within=1e-12)
 
 
 @pytest.mark.parametrize("sentences", [[], [(0, [])], [(4, []), (2, [])]])
-def test_no_words_give_zeros_and_gradients_of_zero(sentences: list[tuple[int, list[tuple[int, int]]]]) -> None:
-    fusion, own = make(), lattice(sentences)
+def test_no_words_give_zeros_and_gradients_of_zero(sentences: list[tuple[int, Words]]) -> None:
+    fusion, own = make(), lattice_of(*sentences)
     chars, words = rows(own)
     fused = fusion(chars, words, CoverSegments(own))
     assert torch.equal(fused, torch.zeros(own.n_characters, WIDTH, dtype=torch.float64))
@@ -108,14 +95,14 @@ def test_no_words_give_zeros_and_gradients_of_zero(sentences: list[tuple[int, li
 
 def test_there_are_as_many_pairs_as_words_have_characters() -> None:
     """One character under a hundred words costs the others nothing."""
-    own = lattice([(1000, [(0, 1 + i % 3) for i in range(100)])])
+    own = lattice_of((1000, [(0, 1 + i % 3) for i in range(100)]))
     covers = CoverSegments(own)
     assert len(covers.characters.index) == len(covers.words.index) == sum(2 + i % 3 for i in range(100))
     assert covers.longest == 4
 
 
 def test_pairs_know_their_distances_to_both_ends() -> None:
-    covers = CoverSegments(lattice([(3, []), (6, [(1, 3), (3, 5)])]))
+    covers = CoverSegments(lattice_of((3, []), (6, [(1, 3), (3, 5)])))
     assert covers.characters.index.tolist() == [4, 5, 6, 6, 7, 8]
     assert covers.words.index.tolist() == [0, 0, 0, 1, 1, 1]
     assert covers.from_head.index.tolist() == [0, 1, 2, 0, 1, 2]
@@ -123,7 +110,7 @@ def test_pairs_know_their_distances_to_both_ends() -> None:
 
 
 def test_dropout_acts_on_the_map_in_training() -> None:
-    fusion, own = make(dropout=0.5), lattice(SENTENCES)
+    fusion, own = make(dropout=0.5), lattice_of(*SENTENCES)
     chars, words = rows(own)
     covers = CoverSegments(own)
     assert not torch.allclose(fusion(chars, words, covers), fusion(chars, words, covers))
@@ -133,7 +120,7 @@ def test_dropout_acts_on_the_map_in_training() -> None:
 
 @pytest.mark.gpu
 def test_a_gpu_gives_what_the_cpu_gives() -> None:
-    fusion, own = make(), lattice(SENTENCES)
+    fusion, own = make(), lattice_of(*SENTENCES)
     chars, words = rows(own)
     expected = fusion(chars, words, CoverSegments(own))
     covers = CoverSegments(own, device="cuda")
