@@ -12,6 +12,7 @@ from torch import Tensor
 
 from spacy_tener.layers.attention import AdaptedAttention, split_heads
 from spacy_tener.layers.relation import Relation
+from spacy_tener.layers.selection import SelectiveAttention
 from spacy_tener.layers.spans import SpanAttention, SpanPositions
 from spacy_tener.tagging import TagLayout
 
@@ -45,6 +46,36 @@ def reference_scores(attention: AdaptedAttention, x: Tensor) -> Tensor:
     scores = scores + torch.einsum("hd,hjd->hj", attention.u, k)[:, None]
     scores = scores + torch.einsum("hd,tjd->htj", attention.v, r)
     return scores * attention.scale
+
+
+def reference_selection(
+    attention: SelectiveAttention, x: Tensor, noise: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """FLAT-ATSSA's eq. 7, 8, 9 and 17 as the paper writes them, query by query, for one sentence without dropout.
+
+    x: *Shape: [L, d]*. noise: for training; without it what is kept at prediction. *Shape: [h, L, L]*
+    Returns the output, the map and z.
+    """
+    scores, choice, mean = reference_scores(attention, x), attention.selection, x.mean(0)
+    rows = []
+    for h, t in np.ndindex(scores.shape[:2]):
+        matching = torch.cat((x[t], mean, x[t] * mean, x[t] - mean))
+        threshold = x.new_zeros(()) if attention.threshold is None else attention.threshold.weight[h] @ matching
+        topk = torch.sort(scores[h, t], descending=True).values[: choice.k]
+        if choice.by == "top_k":
+            threshold = topk[-1]
+        elif choice.k:
+            threshold = torch.minimum(topk[-1], threshold) if len(topk) == choice.k else x.new_tensor(-1e9)
+        if noise is None or choice.by == "top_k":
+            rows.append((scores[h, t] >= threshold).double())
+            continue
+        step = choice.alpha * (scores[h, t] - threshold)
+        log_b, log_rest = F.logsigmoid(step), F.logsigmoid(-step)
+        rows.append(torch.softmax(torch.stack((log_b + noise[h, t], log_rest)) / choice.tau, dim=0)[0])
+    z = torch.stack(rows).view_as(scores)
+    weights = z * (scores - scores.amax(-1, keepdim=True)).exp()
+    weights = weights / weights.sum(-1, keepdim=True).clamp_min(1e-300)
+    return torch.einsum("htj,jhd->thd", weights, attention.project(x)[2]).flatten(1), weights, z
 
 
 def _relative(length: int, head_width: int, like: Tensor) -> Tensor:

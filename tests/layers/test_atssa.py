@@ -2,15 +2,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from paper_forms import reference_scores
+from lattices import random_lattice
+from paper_forms import reference_attention, reference_selection
 from torch import Tensor
 
 from spacy_tener.batching.lattice import Lattice
-from spacy_tener.layers import attention as attention_module
 from spacy_tener.layers.attention import AdaptedAttention
 from spacy_tener.layers.fusion import CoverSegments
 from spacy_tener.layers.lattice import AtssaConfig, AtssaEncoder
@@ -37,37 +36,20 @@ def make(**options: Any) -> AtssaEncoder:
     return AtssaEncoder(config, char_width=CHARS, word_width=WORDS).double()
 
 
-def batch(lengths: list[int], *, words: bool = True) -> tuple[Tensor, Tensor, Lattice]:
+def batch(lengths: list[int]) -> tuple[Tensor, Tensor, Lattice]:
     """Random characters under random words, two for three characters."""
-    rng = np.random.default_rng(0)
-    sizes = np.array(lengths, dtype=np.int64)
-    counts = np.where(sizes > 1, sizes * 2 // 3, 0) if words else np.zeros_like(sizes)
-    heads = rng.integers(0, np.repeat(np.maximum(sizes - 1, 1), counts))
-    tails = np.minimum(heads + rng.integers(1, 4, len(heads)), np.repeat(sizes, counts) - 1)
+    lattice = random_lattice(lengths, density=0.67)
     torch.manual_seed(1)
-    chars = torch.randn(int(sizes.sum()), CHARS, dtype=torch.float64, requires_grad=True)
-    rows = torch.randn(len(heads), WORDS, dtype=torch.float64, requires_grad=True)
-    return chars, rows, Lattice(sizes, counts, heads, tails)
+    chars = torch.randn(lattice.n_characters, CHARS, dtype=torch.float64, requires_grad=True)
+    rows = torch.randn(lattice.n_words, WORDS, dtype=torch.float64, requires_grad=True)
+    return chars, rows, lattice
 
 
 def paper_layer(x: Tensor, layer: Any) -> Tensor:
     """One context layer over one sentence at prediction, equation by equation."""
-    attention, scores = layer.attention, reference_scores(layer.attention, x)
-    z = torch.ones_like(scores)
-    if isinstance(attention, SelectiveAttention):
-        k, mean = attention.selection.k, x.mean(0).expand_as(x)
-        bound = torch.full_like(scores[..., :1], torch.inf)
-        if attention.selection.by == "threshold":
-            matching = torch.cat((x, mean, x * mean, x - mean), dim=-1)
-            made = x.new_zeros(len(x), 4) if attention.threshold is None else matching @ attention.threshold.weight.T
-            bound = made.T[..., None]
-        if k:
-            floor = torch.sort(scores, descending=True).values[..., k - 1 : k]
-            bound = torch.minimum(bound, floor) if len(x) >= k else torch.full_like(bound, -torch.inf)
-        z = (scores >= bound).double()
-    weights = z * scores.exp()
-    weights = weights / weights.sum(-1, keepdim=True).clamp_min(1e-300)
-    mixed = torch.einsum("htj,jhd->thd", weights, attention.project(x)[2]).flatten(1)
+    attention = layer.attention
+    selects = isinstance(attention, SelectiveAttention)
+    mixed = reference_selection(attention, x)[0] if selects else reference_attention(attention, x)
     x = F.layer_norm(x + mixed, (16,), layer.attention_norm.weight, layer.attention_norm.bias)
     parts = layer.feed_forward
     fed = parts.narrow(torch.relu(parts.widen(x)))
@@ -110,19 +92,6 @@ def test_maps_are_those_that_prediction_uses() -> None:
     assert torch.allclose(torch.einsum("htj,jhd->thd", weights, values).flatten(1), mixed, atol=1e-12)
 
 
-def test_how_many_keys_are_kept_depends_on_the_choice() -> None:
-    inputs = batch([30, 2])
-    adaptive, top_k, every = (
-        [(weights > 0).sum(-1) for weights in make(selection=selection).eval().attention_weights(*inputs)[0]]
-        for selection in ("adaptive", "top_k", "none")
-    )
-    assert (top_k[0] == 3).all()
-    assert (top_k[1] == 2).all()
-    assert (every[0] == 30).all()
-    assert (adaptive[0] >= 3).all()
-    assert adaptive[0].unique().numel() > 3
-
-
 def test_the_penalty_teaches_thresholds_though_the_loss_says_nothing() -> None:
     inputs, gradients = batch([20]), []
     for penalty in (0.0, 1.0):
@@ -132,18 +101,6 @@ def test_the_penalty_teaches_thresholds_though_the_loss_says_nothing() -> None:
         gradients.append(encoder.layers[0].attention.threshold.weight.grad)
     assert not gradients[0].any()
     assert gradients[1].any()
-
-
-@pytest.mark.parametrize("options", [{}, {"selection": "none"}])
-def test_long_sentences_are_read_in_parts(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder, inputs = make(**options).eval(), batch([200, 20])
-    whole = encoder(*inputs)
-    monkeypatch.setattr(attention_module, "WHOLE_MAP", 16)
-    monkeypatch.setattr(attention_module, "SCORES_AT_ONCE", 1)
-    assert torch.allclose(encoder(*inputs), whole, atol=1e-11)
-    trained = encoder.train()(*inputs)
-    trained.sum().backward()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in encoder.parameters())
 
 
 def test_the_defaults_are_the_papers() -> None:

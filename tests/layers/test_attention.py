@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from spacy_tener.layers import attention as attention
-from spacy_tener.layers.attention import Attention, Heads, VanillaAttention, attend, attention_maps
+from spacy_tener.layers.attention import Heads, VanillaAttention, attend, attention_maps
 from spacy_tener.layers.ragged import Ragged
 
 LENGTHS = [5, 0, 1, 60, 7, 3]
@@ -151,12 +151,6 @@ def test_long_sequences_never_make_a_map_of_length_by_length(monkeypatch: pytest
     assert whole.numel == length**2
 
 
-def test_a_batch_without_tokens_has_no_rows() -> None:
-    heads = Heads(*(torch.zeros(0, 2, 4) for _ in range(3)))
-    assert attend(heads, Ragged.of([0, 0], heads=2), 0.0).shape == (0, 8)
-    assert [m.shape for m in attention_maps(heads, Ragged.of([0, 0], heads=2))] == [(2, 0, 0)] * 2
-
-
 @pytest.mark.parametrize("scaled", [True, False])
 def test_vanilla_attention_is_torchs_multi_head_attention(scaled: bool) -> None:
     torch.manual_seed(0)
@@ -188,8 +182,3 @@ def test_attention_drops_in_training_only() -> None:
     assert not torch.allclose(module(x, ragged), module(x, ragged))
     module.eval()
     assert torch.equal(module(x, ragged), module(x, ragged))
-
-
-def test_a_kind_of_attention_must_say_what_its_heads_are() -> None:
-    with pytest.raises(TypeError, match="abstract"):
-        Attention(n_heads=2, dropout=0.0)

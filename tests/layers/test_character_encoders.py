@@ -72,42 +72,6 @@ def test_there_are_as_many_parameters_as_in_the_supplement_of_the_paper(
 
 
 @every_kind
-def test_words_do_not_see_each_other(kind: str) -> None:
-    encoder, x = make(kind), characters()
-    together = encoder(x, LENGTHS)
-    assert together.shape == (len(LENGTHS), 5)
-    apart = torch.cat([encoder(own, [len(own)]) for own in x.split(LENGTHS)])
-    torch.testing.assert_close(together, apart, rtol=0, atol=1e-12)
-
-
-@every_kind
-def test_every_character_counts_in_its_own_word_only(kind: str) -> None:
-    encoder, x = make(kind), characters().requires_grad_()
-    for word, length in enumerate(LENGTHS):
-        (gradient,) = torch.autograd.grad(encoder(x, LENGTHS)[word].sum(), x)
-        begin = sum(LENGTHS[:word])
-        outside = torch.cat((gradient[:begin], gradient[begin + length :]))
-        assert not outside.any()
-        assert gradient.isfinite().all()
-        assert bool(gradient.any()) == (length > 0)
-
-
-@every_kind
-def test_the_order_of_characters_matters_unless_a_filter_sees_one_alone(kind: str) -> None:
-    encoder, x = make(kind), characters([5])
-    same = torch.allclose(encoder(x, [5]), encoder(x.flip(0), [5]))
-    assert same == (kind == "cnn of one")
-
-
-@every_kind
-def test_lengths_may_come_in_any_form(kind: str) -> None:
-    encoder, x = make(kind), characters()
-    expected = encoder(x, LENGTHS)
-    torch.testing.assert_close(encoder(x, np.array(LENGTHS)), expected, rtol=0, atol=0)
-    torch.testing.assert_close(encoder(x, torch.tensor(LENGTHS)), expected, rtol=0, atol=0)
-
-
-@every_kind
 @pytest.mark.parametrize("lengths", [[], [0], [0, 0]])
 def test_no_words_and_words_of_no_characters_are_legal(kind: str, lengths: list[int]) -> None:
     encoder = make(kind)
@@ -120,32 +84,22 @@ def test_no_words_and_words_of_no_characters_are_legal(kind: str, lengths: list[
     assert (encoder.out.bias.grad == len(lengths)).all()
 
 
-@pytest.mark.parametrize(("kind", "window"), [("cnn", 3), ("wide cnn", 5), ("cnn of one", 1)])
-def test_the_cnn_is_a_padded_convolution(kind: str, window: int) -> None:
-    encoder = make(kind)
+def convolved(encoder: CharacterEncoder, word: Tensor) -> Tensor:
     filters = encoder.encode.convolution.product
     # From neighbour after neighbour to torch's channel after channel.
-    kernel = filters.weight.view(7, window, WIDTH).transpose(1, 2)
-
-    def convolve(word: Tensor) -> Tensor:
-        return F.conv1d(word.T[None], kernel, filters.bias, padding=window // 2)[0].T
-
-    x = characters()
-    torch.testing.assert_close(encoder(x, LENGTHS), reference(encoder, convolve, x), rtol=0, atol=1e-12)
+    kernel = filters.weight.view(7, -1, WIDTH).transpose(1, 2)
+    return F.conv1d(word.T[None], kernel, filters.bias, padding=kernel.shape[2] // 2)[0].T
 
 
-def test_the_bilstm_reads_each_word_from_both_ends() -> None:
-    encoder = make("bilstm")
-    x = characters()
-    expected = reference(encoder, lambda word: encoder.encode.lstm(word)[0], x)
-    torch.testing.assert_close(encoder(x, LENGTHS), expected, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("kind", ["transformer", "adapted transformer"])
-def test_the_transformer_is_that_of_sentences(kind: str) -> None:
-    encoder = make(kind)
-    x = characters()
-    expected = reference(encoder, lambda word: encoder.encode(word, [len(word)]), x)
+@every_kind
+def test_each_word_alone_goes_through_torchs_convolution_lstm_or_the_transformer_of_sentences(kind: str) -> None:
+    encoder, x = make(kind), characters()
+    plain: dict[str, Callable[[Tensor], Tensor]] = {
+        "cnn": partial(convolved, encoder),
+        "bilstm": lambda word: encoder.encode.lstm(word)[0],
+        "transformer": lambda word: encoder.encode(word, [len(word)]),
+    }
+    expected = reference(encoder, next(encode for name, encode in plain.items() if name in kind), x)
     torch.testing.assert_close(encoder(x, LENGTHS), expected, rtol=0, atol=1e-12)
 
 

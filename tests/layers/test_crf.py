@@ -35,12 +35,6 @@ def test_log_partition_and_its_gradients_equal_brute_force(n_labels, masked, sca
     assert_same_gradients((ours * weights).sum(), (theirs * weights).sum(), crf, emissions)
 
 
-def test_log_partition_of_five_tokens_equals_brute_force():
-    crf = brute.random_crf(2)
-    emissions = brute.random_emissions(crf, [5, 5])
-    assert_close(crf.log_partition(emissions, [5, 5]), brute.log_partition(crf, emissions, [5, 5]))
-
-
 @pytest.mark.parametrize("n_labels", SIZES)
 def test_path_score_is_the_sum_of_its_terms(n_labels):
     crf = brute.random_crf(n_labels)
@@ -94,16 +88,6 @@ def test_loss_of_a_partial_annotation_equals_brute_force_over_the_paths_that_agr
     assert_same_gradients(ours.sum(), theirs.sum(), crf, emissions)
 
 
-def test_loss_of_tags_equals_that_of_the_mask_that_allows_only_them():
-    crf = brute.random_crf(2)
-    emissions = brute.random_emissions(crf, LENGTHS).requires_grad_()
-    tags = brute.random_tags(crf, LENGTHS)
-    only = torch.nn.functional.one_hot(tags, crf.layout.n_tags).bool()
-    full, partial = crf.loss(emissions, LENGTHS, tags=tags), crf.loss(emissions, LENGTHS, allowed=only)
-    assert_close(full, partial)
-    assert_same_gradients(full.sum(), partial.sum(), crf, emissions)
-
-
 def test_nothing_known_costs_nothing_and_moves_nothing():
     crf = brute.random_crf(2)
     emissions = brute.random_emissions(crf, LENGTHS).requires_grad_()
@@ -136,14 +120,6 @@ def test_gradients_of_the_loss_pass_finite_differences(annotation):
 
     weights = [weight.detach().clone().requires_grad_() for weight in crf.parameters()]
     assert torch.autograd.gradcheck(loss, (emissions, *weights))
-
-
-def test_sequences_do_not_see_each_other():
-    crf = brute.random_crf(2)
-    emissions = brute.random_emissions(crf, LENGTHS)
-    together = crf.log_partition(emissions, LENGTHS)
-    alone = [crf.log_partition(part, [length]) for part, length in zip(emissions.split(LENGTHS), LENGTHS, strict=True)]
-    assert_close(together, torch.cat(alone))
 
 
 @pytest.mark.parametrize("lengths", [[], [0], [0, 0]])
@@ -306,19 +282,6 @@ def test_frozen_weights_let_the_gradient_of_the_emissions_through():
     assert_close(emissions.grad, brute.token_marginals(crf, emissions.detach(), [3]))
 
 
-def test_learning_reaches_the_annotation():
-    crf, lengths = CRF(2), [4, 3]
-    tags = brute.random_tags(crf, lengths, seed=11)
-    emissions = torch.zeros(7, crf.layout.n_tags, requires_grad=True)
-    optimizer = torch.optim.SGD([emissions, *crf.parameters()], lr=0.5)
-    for _ in range(60):
-        optimizer.zero_grad()
-        crf.loss(emissions, lengths, tags=tags).sum().backward()
-        optimizer.step()
-    assert brute.decode(crf, emissions, lengths).tolist() == tags.tolist()
-    assert float(crf.loss(emissions, lengths, tags=tags).sum().detach()) < 0.5
-
-
 def test_weights_start_at_zero_and_every_path_is_equally_likely():
     crf = CRF(2)
     log_z = crf.log_partition(torch.zeros(4, crf.layout.n_tags), [4])
@@ -354,14 +317,6 @@ def test_a_crf_does_not_shrink():
         CRF(3).resize(2)
 
 
-def test_a_state_dict_restores_every_score():
-    crf = brute.random_crf(2)
-    copy = CRF(2).double()
-    copy.load_state_dict(crf.state_dict())
-    emissions = brute.random_emissions(crf, LENGTHS)
-    assert_close(copy.log_partition(emissions, LENGTHS), crf.log_partition(emissions, LENGTHS))
-
-
 @pytest.mark.parametrize("student_types", [1, 2])
 @pytest.mark.parametrize("restricted", [False, True])
 def test_cross_entropy_equals_brute_force_over_all_paths(student_types, restricted):
@@ -391,15 +346,6 @@ def test_gradient_of_cross_entropy_is_the_student_s_marginals_less_the_teacher_s
     expected = brute.found_marginals(student, emissions, LENGTHS) - brute.found_marginals(teacher, taught, LENGTHS)
     assert_close(emissions.grad, expected)
     assert all(weight.grad is None for weight in teacher.parameters())
-
-
-def test_a_student_like_its_teacher_is_left_alone():
-    crf = brute.random_crf(2)
-    emissions = brute.random_emissions(crf, LENGTHS)
-    copied = emissions.clone().requires_grad_()
-    loss = cross_entropy(crf, emissions, crf, copied, LENGTHS)
-    for gradient in brute.gradients(loss, crf, copied):
-        assert_close(gradient, torch.zeros_like(gradient), atol=1e-12, rtol=0)
 
 
 def test_a_teacher_that_knows_more_types_than_its_student_is_refused():

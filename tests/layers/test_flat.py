@@ -66,18 +66,6 @@ def test_outputs_and_all_gradients_are_the_papers(options: dict[str, Any]) -> No
     assert_same(encoder(chars, words, lattice), expected, [chars, words, *encoder.parameters()])
 
 
-@pytest.mark.parametrize("options", KINDS)
-def test_maps_are_probabilities_of_every_span(options: dict[str, Any]) -> None:
-    encoder = make(**options)
-    chars, words, lattice = inputs(random_lattice(LENGTHS))
-    layers = encoder.attention_weights(chars, words, lattice)
-    assert len(layers) == encoder.config.layers
-    for maps in layers:
-        for weights, length in zip(maps, lattice.lengths + lattice.counts, strict=True):
-            assert weights.shape == (3, length, length)
-            assert torch.allclose(weights.sum(-1), torch.ones(3, length, dtype=torch.float64))
-
-
 def test_maps_are_those_that_the_encoder_used() -> None:
     encoder = make(layers=1)
     chars, words, lattice = inputs(lattice_of((5, [(2, 4)])))

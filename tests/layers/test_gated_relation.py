@@ -110,17 +110,6 @@ def test_gates_are_those_of_equations_4_to_8_by_hand() -> None:
     assert got.flatten().tolist() == pytest.approx(expected, abs=1e-15)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("lengths", [[], [0], [0, 0]])
-def test_batches_without_tokens_are_legal(kind: str, lengths: list[int]) -> None:
-    module, x = make(kind), tokens([0]).requires_grad_()
-    got = module(x, lengths)
-    assert got.shape == (0, WIDTH)
-    got.sum().backward()
-    assert x.grad is not None
-    assert x.grad.shape == (0, WIDTH)
-
-
 @pytest.mark.parametrize("sign_left", [-1e3, 1e3])
 @pytest.mark.parametrize("sign_right", [-1e3, 1e3])
 def test_extreme_scores_give_finite_numbers(sign_left: float, sign_right: float) -> None:

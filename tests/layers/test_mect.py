@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from lattices import lattice_of, random_lattice, sentences_of
+from lattices import random_lattice, sentences_of
 from paper_forms import assert_same, reference_span_attention
 from torch import Tensor
 
 from spacy_tener.batching.lattice import Lattice
 from spacy_tener.layers.lattice import MectConfig, MectEncoder
 from spacy_tener.layers.span_plan import plan_spans
-from spacy_tener.layers.spans import BLOCK
 
 WIDTH, HEADS = 12, 3
 CHARS, RADICALS, WORDS = 6, 4, 5
@@ -109,15 +107,6 @@ def test_outputs_and_all_gradients_are_the_paper_s(options: dict[str, Any]) -> N
     assert_same(encoder(*batch), expected, [*batch[:3], *encoder.parameters()])
 
 
-@pytest.mark.parametrize("streams", ["cross", "parallel", "single"])
-def test_words_may_be_any_spans(streams: str) -> None:
-    """The same word twice, a single character, the whole sentence, in any order."""
-    encoder = make(streams=streams)
-    batch = inputs(lattice_of((5, [(0, 4), (1, 2), (1, 2), (3, 3)]), (2, []), (3, [(2, 2), (0, 2)])))
-    expected = torch.cat([plain(encoder, *sentence) for sentence in of_sentences(batch)])
-    assert (encoder(*batch) - expected).abs().max() < 1e-10
-
-
 # --- What the streams do ---------------------------------------------------------------------------------------------
 
 
@@ -135,36 +124,6 @@ def test_in_the_cross_each_stream_is_asked_by_the_other(streams: str) -> None:
     other_lattice_map, other_radical_map = maps(encoder, (chars, radicals + 1.0, words, lattice))
     assert not torch.allclose(radical_map, other_radical_map)
     assert torch.allclose(lattice_map, other_lattice_map) == (streams == "parallel")
-
-
-def test_words_have_no_radicals_but_take_the_radicals_attention() -> None:
-    encoder = make(streams="parallel")
-    chars, radicals, words, lattice = inputs(lattice_of((6, [(0, 1), (2, 4)])))
-
-    def fused(words: Tensor, lattice: Lattice) -> Tensor:
-        """What the radicals' stream makes of the characters, seen through the fusion."""
-        only = copy.deepcopy(encoder)
-        with torch.no_grad():
-            only.fusion.weight[:, :WIDTH] = 0.0
-        return only(chars, radicals, words, lattice)
-
-    with_words = fused(words, lattice)
-    assert torch.equal(fused(words + 1.0, lattice), with_words)
-    assert not torch.allclose(fused(words[:0], lattice_of((6, []))), with_words)
-
-
-def test_a_single_stream_reads_characters_radicals_and_words() -> None:
-    encoder = make(streams="single")
-    chars, radicals, words, lattice = inputs(random_lattice([9]))
-    results = [
-        encoder(chars, radicals, words, lattice),
-        encoder(chars + 1.0, radicals, words, lattice),
-        encoder(chars, radicals + 1.0, words, lattice),
-        encoder(chars, radicals, words + 1.0, lattice),
-    ]
-    for i, a in enumerate(results):
-        for b in results[:i]:
-            assert not torch.allclose(a, b)
 
 
 @each_kind
@@ -193,39 +152,6 @@ def test_the_maps_are_those_that_outputs_are_made_with() -> None:
 
 
 # --- Random attention ------------------------------------------------------------------------------------------------
-
-
-def test_a_sentence_may_have_more_places_than_random_attention() -> None:
-    encoder, batch = make(random_attention=5), inputs(random_lattice([40, 3, 6]), grad=True)
-    result = encoder(*batch)
-    assert result.isfinite().all()
-    result.square().sum().backward()
-    blocks = [parameter.grad.to_dense() for name, parameter in encoder.named_parameters() if name.endswith("blocks")]
-    assert [int((gradient != 0).any(0).sum()) for gradient in blocks] == [HEADS * 5 * 5] * 2
-
-
-@pytest.mark.parametrize("places", [2, 9, 16, 20])
-def test_places_behind_the_last_have_nothing_added(places: int) -> None:
-    """Random attention that reaches further with zeros changes nothing."""
-    short, long = make(random_attention=places), make(random_attention=64)
-    long.load_state_dict({k: v for k, v in short.state_dict().items() if not k.endswith("blocks")}, strict=False)
-    for of_short, of_long in zip(short.layers[0].streams, long.layers[0].streams, strict=True):
-        known = of_short.attention.random(places, places).detach()
-        square = torch.zeros(HEADS, 64, 64, dtype=torch.float64)
-        square[:, :places, :places] = known
-        in_blocks = square.view(HEADS, 4, BLOCK, 4, BLOCK).permute(1, 3, 0, 2, 4).reshape(16, -1)
-        of_long.attention.random.blocks.data.copy_(in_blocks)
-    batch = inputs(random_lattice([30, 4]))
-    assert torch.allclose(short(*batch), long(*batch), atol=1e-12)
-
-
-def test_without_random_attention_it_is_as_with_zeros() -> None:
-    without, zeros = make(random_attention=0), make(random_attention=50)
-    zeros.load_state_dict(without.state_dict(), strict=False)
-    for own in zeros.layers[0].streams:
-        own.attention.random.blocks.data.zero_()
-    batch = inputs(random_lattice([30, 4]))
-    assert torch.allclose(without(*batch), zeros(*batch), atol=1e-12)
 
 
 # --- Sizes and refusals ----------------------------------------------------------------------------------------------

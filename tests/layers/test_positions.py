@@ -54,11 +54,6 @@ def test_a_table_first_made_in_inference_mode_serves_training() -> None:
     assert torch.equal(x.grad, table)
 
 
-def test_interleaving_alternates() -> None:
-    even, odd = torch.tensor([[0.0, 2.0]]), torch.tensor([[1.0, 3.0]])
-    assert interleave(even, odd).tolist() == [[0.0, 1.0, 2.0, 3.0]]
-
-
 def test_turning_multiplies_pairs_as_complex_numbers() -> None:
     x = torch.tensor([[1.0, 2.0, 3.0, -1.0]])
     by = torch.tensor([[0.5 + 1.0j, -2.0j]])

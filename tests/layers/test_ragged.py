@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -65,14 +64,6 @@ def test_padding_wastes_no_more_than_what_a_bucket_costs(lengths: list[int]) -> 
         wasted = sum(bucket.length**2 - n**2 for n in inside)
         assert bucket.length == max(inside)
         assert wasted <= price * (1 + math.log(len(inside)))
-
-
-@settings(max_examples=40, deadline=None)
-@given(LENGTHS)
-def test_buckets_hold_similar_lengths_longest_first(lengths: list[int]) -> None:
-    buckets = Ragged.of(lengths).buckets
-    for longer, shorter in pairwise(buckets):
-        assert min(lengths[s] for s in longer.sequences) >= shorter.length
 
 
 def test_equal_lengths_need_one_bucket_and_no_mask() -> None:

@@ -47,16 +47,6 @@ def test_no_two_pairs_share_a_number(places: int) -> None:
     assert len(numbers.unique()) == HEADS * places**2
 
 
-def test_a_longer_batch_sees_the_same_numbers_and_more() -> None:
-    attention = make(40)
-    assert torch.equal(attention(30, 37)[:, :9, :20], attention(9, 20))
-
-
-def test_beyond_its_places_there_is_nothing() -> None:
-    attention = make(20)
-    assert torch.equal(attention(1000, 2000), attention(20, 20))
-
-
 @pytest.mark.parametrize(
     ("queries", "keys", "blocks"),
     [(1, 1, [0]), (16, 16, [0]), (16, 17, [0, 1]), (17, 17, [0, 1, 4, 5]), (33, 10, [0, 4, 8]), (99, 999, range(16))],

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
-from paper_forms import assert_same, assert_slopes, reference_scores
+from paper_forms import assert_same, assert_slopes, reference_selection
 from torch import Tensor
 
 from spacy_tener.layers import attention as attention_module
@@ -27,6 +26,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "cool": {"tau": 0.3, "alpha": 3.0},
     "fixed threshold": {"adaptive": False},
     "fixed threshold without top-k": {"adaptive": False, "k": 0},
+    "the k largest alone": {"by": "top_k", "k": 4},
 }
 each_variant = pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS.keys())
 
@@ -62,40 +62,11 @@ def run(module: SelectiveAttention, x: Tensor, lengths: list[int]) -> Tensor:
     return mixed
 
 
-def paper_z(module: SelectiveAttention, x: Tensor, scores: Tensor, noise: Tensor | None) -> Tensor:
-    """Equations 7, 8, 9 and 17 for one sentence, query by query; without noise what is kept at prediction."""
-    selection, mean, z = module.selection, x.mean(0), torch.zeros_like(scores)
-    rows = []
-    for h in range(HEADS):
-        for t in range(len(x)):
-            matching = torch.cat((x[t], mean, x[t] * mean, x[t] - mean))
-            threshold = x.new_zeros(()) if module.threshold is None else module.threshold.weight[h] @ matching
-            if selection.k:
-                topk = torch.sort(scores[h, t], descending=True).values[: selection.k]
-                threshold = torch.minimum(topk[-1], threshold) if len(topk) == selection.k else x.new_tensor(-1e9)
-            if noise is None:
-                rows.append((scores[h, t] >= threshold).double())
-                continue
-            step = selection.alpha * (scores[h, t] - threshold)
-            log_b, log_rest = F.logsigmoid(step), F.logsigmoid(-step)
-            rows.append(torch.softmax(torch.stack((log_b + noise[h, t], log_rest)) / selection.tau, dim=0)[0])
-    return torch.stack(rows).view_as(z) if rows else z
-
-
-def paper(module: SelectiveAttention, x: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """Output, map and z of one sentence."""
-    scores = reference_scores(module, x)
-    z = paper_z(module, x, scores, noise)
-    weights = z * (scores - scores.amax(-1, keepdim=True)).exp()
-    weights = weights / weights.sum(-1, keepdim=True).clamp_min(1e-300)
-    return torch.einsum("htj,jhd->thd", weights, module.project(x)[2]).flatten(1), weights, z
-
-
 def paper_batch(module: SelectiveAttention, x: Tensor, lengths: list[int], *, samples: bool) -> Tensor:
     parts = []
     for own in x.split(lengths):
         noise = own.new_zeros(HEADS, len(own), len(own)) if samples else None
-        parts.append(paper(module, own, noise)[0] if len(own) else own)
+        parts.append(reference_selection(module, own, noise)[0] if len(own) else own)
     return torch.cat(parts)
 
 
@@ -120,7 +91,7 @@ def test_prediction_is_the_papers(options: dict[str, Any]) -> None:
     for own, weights in zip(x.split(LENGTHS), module.weights(x, *context(LENGTHS, x)), strict=True):
         assert weights.shape == (HEADS, len(own), len(own))
         if len(own):
-            _, wanted, z = paper(module, own)
+            _, wanted, z = reference_selection(module, own)
             assert torch.allclose(weights, wanted, atol=1e-12)
             assert torch.equal(weights > 0, z > 0)
 
@@ -131,7 +102,7 @@ def test_training_is_the_papers_for_the_noise_drawn(options: dict[str, Any]) -> 
     torch.manual_seed(5)
     noise = logistic_noise(x.new_empty(1, HEADS, 9, 9))[0]
     torch.manual_seed(5)
-    assert_same(run(module, x, [9]), paper(module, x, noise)[0], [x, *module.parameters()], within=1e-8)
+    assert_same(run(module, x, [9]), reference_selection(module, x, noise)[0], [x, *module.parameters()], within=1e-8)
 
 
 @pytest.mark.usefixtures("no_noise")
@@ -169,7 +140,7 @@ def test_the_penalty_has_the_gradient_of_the_term_in_the_papers_loss(options: di
     term = x.new_zeros(())
     for own in x.split(LENGTHS):
         if len(own):
-            z = paper(module, own, own.new_zeros(HEADS, len(own), len(own)))[2]
+            z = reference_selection(module, own, own.new_zeros(HEADS, len(own), len(own)))[2]
             term = term + penalty * z.sum() / len(own) / len(LENGTHS)  # eq. 19, its mean over the sentences
     wanted_by = [x, *module.parameters()]
     wanted = torch.autograd.grad(term, wanted_by, materialize_grads=True)
@@ -192,15 +163,6 @@ def test_the_penalty_of_a_text_does_not_grow_with_its_batch() -> None:
     assert terms[0] == pytest.approx(terms[1]) != 0.0
 
 
-def test_at_least_k_keys_stay_and_all_of_a_shorter_sentence() -> None:
-    module, x = make(k=3).eval(), tokens(sum(LENGTHS))
-    assert module.threshold is not None
-    kept = torch.cat([(weights > 0).sum(-1).flatten() for weights in module.weights(x, *context(LENGTHS, x))])
-    fewest = torch.cat([torch.full((HEADS * length,), min(length, 3)) for length in LENGTHS])
-    assert (kept >= fewest).all()
-    assert kept.unique().numel() > 3, "queries should keep different numbers of keys"
-
-
 @pytest.mark.parametrize("training", [True, False])
 def test_a_query_that_keeps_nothing_mixes_nothing(training: bool) -> None:
     module, x = make(k=0).train(training), tokens(6)
@@ -210,22 +172,6 @@ def test_a_query_that_keeps_nothing_mixes_nothing(training: bool) -> None:
     mixed.sum().backward()
     assert x.grad is not None
     assert x.grad.isfinite().all()
-
-
-@pytest.mark.parametrize("training", [True, False])
-def test_top_k_keeps_exactly_the_k_largest(training: bool) -> None:
-    module, x = make(by="top_k", k=4).train(training), tokens(sum(LENGTHS))
-    assert module.threshold is None
-    places = context(LENGTHS, x)
-    mixed = run(module, x, LENGTHS).split(LENGTHS)
-    for own, got, weights in zip(x.split(LENGTHS), mixed, module.weights(x, *places), strict=True):
-        assert ((weights > 0).sum(-1) == min(len(own), 4)).all()
-        if len(own):
-            scores = reference_scores(module, own)
-            lowest = torch.sort(scores, descending=True).values[..., :4][..., -1:]
-            weights = torch.softmax(scores.masked_fill(scores < lowest, -torch.inf), dim=-1)
-            expected = torch.einsum("htj,jhd->thd", weights, module.project(own)[2]).flatten(1)
-            assert torch.allclose(got, expected, atol=1e-12)
 
 
 def test_the_gradient_of_top_k_is_that_of_softmax_over_what_is_kept() -> None:

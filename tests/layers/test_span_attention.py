@@ -120,15 +120,6 @@ def test_special_batches_are_those_of_the_papers_form(name: str) -> None:
     assert_same(setting.characters_ask(), setting.reference_of_characters(), setting.leaves)
 
 
-@pytest.mark.parametrize("lattice", [lattice_of(), lattice_of((0, []), (0, []))])
-def test_a_batch_of_nothing_goes_through(lattice: Lattice) -> None:
-    setting = Setting(lattice, places=4)
-    for got in (setting.all_ask(), setting.characters_ask()):
-        assert got.shape == (0, WIDTH)
-        got.sum().backward()
-    assert all(not leaf.grad.any() for leaf in setting.attention.parameters() if leaf.grad is not None)
-
-
 @pytest.mark.parametrize("word_queries", [False, True])
 def test_gradients_are_those_of_differences(word_queries: bool) -> None:
     setting = Setting(lattice_of((3, [(0, 1)]), (2, [(0, 1)])), n_heads=2, width=4)
@@ -229,13 +220,3 @@ def test_gradients_go_through_the_same_dropout() -> None:
 
     leaves = [leaf for leaf in setting.leaves if leaf is not setting.others]
     assert torch.autograd.gradcheck(attend, leaves, fast_mode=True)
-
-
-def test_float32_is_near_the_papers_form() -> None:
-    setting = Setting(random_lattice([54, 150]), width=64, n_heads=4)
-    expected = setting.reference_of_characters()
-    for module in (setting.attention, setting.positions):
-        module.float()
-    setting.characters, setting.words = setting.characters.float(), setting.words.float()
-    got = setting.characters_ask()
-    assert ((got - expected).norm() / expected.norm()).item() < 1e-5

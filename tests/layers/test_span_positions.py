@@ -70,12 +70,6 @@ def test_weights_begin_as_those_of_one_layer_over_all_distances() -> None:
     assert bound * 0.99 < weight.abs().max() <= bound
 
 
-def test_a_batch_of_nothing_has_no_rows() -> None:
-    positions = make()
-    for lattice in (lattice_of(), lattice_of((0, []))):
-        assert positions(plan_spans(lattice)).shape == (0, 12)
-
-
 @pytest.mark.parametrize(("distances", "named"), [((), "none"), (("hh", "hh"), "hh, hh"), (("hh", "xx"), "hh, xx")])
 def test_distances_that_there_are_not_are_refused(distances: tuple[str, ...], named: str) -> None:
     with pytest.raises(ValueError, match=f"one or more of hh, ht, th, tt, each once; got {named}"):

@@ -43,13 +43,6 @@ def test_the_vanilla_encoder_adds_absolute_positions_to_its_input() -> None:
     assert torch.allclose(encoder(x, [5, 8]), encoder.layers[0](q_position, Ragged.of([5, 8], heads=3)), atol=1e-12)
 
 
-@pytest.mark.parametrize(("adapted", "count"), [(True, 6600), (False, 8460)])
-def test_parameter_counts_are_those_of_the_papers_character_encoders(adapted: bool, count: int) -> None:
-    """Supplement 6.1: three heads of 10, feed-forward 60, character rows of 30."""
-    config = TransformerConfig(width=30, heads=3, ff_width=60, adapted=adapted)
-    assert sum(p.numel() for p in TransformerEncoder(config, input_width=30).parameters()) == count
-
-
 def test_no_dropout_follows_the_input_layer_or_the_attention() -> None:
     encoder, x = make(dropout=0.9, attention_dropout=0.0), tokens()
     for layer in encoder.layers:
