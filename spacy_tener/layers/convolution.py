@@ -21,7 +21,7 @@ from ..batching.sequences import Lengths, as_lengths, ranges
 from ..settings import GRNConfig, IDCNNConfig
 from ..types import IntArray
 from .dense import Dropout, Linear
-from .devices import on_device
+from .ragged import Segments
 from .relation import Relation
 
 
@@ -30,13 +30,11 @@ class ConvolutionWindows:
     """Windows around each token of a batch. Made once per batch, for all convolutions of this size and dilation.
 
     size: k, tokens in a window; an odd number, with the token itself in the middle.
-    rows: the flat row of each token of a window; N, the number of tokens, beyond the sequence's ends. *Shape: [N, k]*
-    readers: the indices of each token in `rows`, flattened; N k for windows beyond the ends. *Shape: [N, k]*
+    tokens: the token at each place of each window, in reading order; token N is beyond the sequence's ends.
     """
 
     size: int
-    rows: Tensor
-    readers: Tensor
+    tokens: Segments
 
     @classmethod
     def of(
@@ -45,16 +43,11 @@ class ConvolutionWindows:
         """Plan the windows. dilation: distance between the tokens of a window."""
         if size < 1 or size % 2 == 0:
             raise ValueError(f"A convolution's window must be an odd number of tokens; got {size!r}.")
-        # Made on the host and sent in one copy: a GPU would need a dozen launches for it.
-        place = np.arange(size)
-        offsets, n_tokens = (place - size // 2) * dilation, lengths.sum()
+        offsets, n_tokens = (np.arange(size) - size // 2) * dilation, int(lengths.sum())
         seen = ranges(np.zeros_like(lengths), lengths)[:, None] + offsets
         inside = (seen >= 0) & (seen < np.repeat(lengths, lengths)[:, None])
-        flat = np.arange(n_tokens)[:, None] + offsets
-        # Windows are symmetric: a token's neighbour at `place` sees the token at the mirrored place.
-        readers = flat * size + (size - 1 - place)
-        plan = np.stack([np.where(inside, flat, n_tokens), np.where(inside, readers, n_tokens * size)])
-        return cls(size, *on_device(plan, device))
+        tokens = np.where(inside, np.arange(n_tokens)[:, None] + offsets, n_tokens)
+        return cls(size, Segments.of(tokens.ravel(), n_tokens + 1, device=device))
 
     def gather(self, x: Tensor) -> Tensor:
         """Return the tokens of each window, concatenated in reading order, with zeros beyond the sequence's ends.
@@ -63,7 +56,7 @@ class ConvolutionWindows:
         """
         if self.size == 1:
             return x
-        return _Gather.apply(x, self.rows, self.readers)  # type: ignore[no-untyped-call]
+        return self.tokens.gather(F.pad(x, (0, 0, 0, 1))).view(len(x), self.size * x.shape[1])
 
 
 class Convolution(nn.Module):
@@ -83,27 +76,6 @@ class Convolution(nn.Module):
         windows: windows of `size` tokens.
         """
         return self.product(windows.gather(x))
-
-
-class _Gather(torch.autograd.Function):
-    """Gather of windows, whose gradient is a gather as well: a scatter would add row after row."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, rows: Tensor, readers: Tensor) -> Tensor:
-        ctx.readers = readers
-        return _rows(x, rows).view(len(x), rows.shape[1] * x.shape[1])
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        n_tokens, size = ctx.readers.shape
-        width = gradients[0].shape[1] // size
-        d_rows = gradients[0].reshape(n_tokens * size, width)
-        return _rows(d_rows, ctx.readers).view(n_tokens, size, width).sum(1), None, None
-
-
-def _rows(x: Tensor, index: Tensor) -> Tensor:
-    """Return rows of `x` by index; row N is zeros. *Shape* x: [N, w]; index: any; result: [.., w]"""
-    return torch.cat((x, x.new_zeros(1, x.shape[1]))).index_select(0, index.flatten())
 
 
 class IDCNNEncoder(nn.Module):
