@@ -92,16 +92,15 @@ def read(path: Path) -> list[spacy.tokens.Doc]:
 
 def random_base(folder: Path, like: Path) -> Path:
     """Write a pipeline whose transformer has BERT base's sizes and the tokenizer of another pipeline's."""
-    from transformers import BertConfig, BertModel
+    from tokenizers import Tokenizer
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
     from spacy_tener.models.bridge import torch_shim
-    from spacy_tener.models.transformer.embed import put_together
 
     nodes = spacy.load(like).get_pipe("tener_ner").model.walk()
     sizes = next(torch_shim(node).sizes for node in nodes if node.name == "transformer_embed")
-    _, tokenizer = put_together(
-        sizes["transformer"], {name: each for name, each in sizes.items() if isinstance(each, bytes)}
-    )
+    pieces = Tokenizer.from_buffer(sizes["tokenizer"])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=pieces, model_max_length=sizes["longest"])
     tokenizer.save_pretrained(folder / "bert")
     BertModel(BertConfig(vocab_size=len(tokenizer))).save_pretrained(folder / "bert")
     nlp = spacy.blank("en")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from spacy.attrs import IDX, LENGTH
 from spacy.tokens import Doc
 
+from ..errors import MissingPackageError, RemedyError
 from ..types import IntArray
+
+_MASK_TOKENS = "[MASK]", "<mask>"
 
 
 @dataclass(frozen=True)
@@ -62,17 +65,6 @@ class PieceReader:
     overlap: int
     mask_token: str | None = None
 
-    @classmethod
-    def of(cls, tokenizer: Any, *, longest: int, overlap: int) -> PieceReader:
-        """Make a reader with windows of at most `longest` pieces, special ones included.
-
-        tokenizer: A fast tokenizer of the library transformers, since these return offsets.
-        """
-        sample = tokenizer("a", return_special_tokens_mask=True)
-        before, after = special_pieces(sample["input_ids"], sample["special_tokens_mask"])
-        size = longest - len(before) - len(after)
-        return cls(partial(_encode_fast, tokenizer), before, after, size, overlap, tokenizer.mask_token)
-
     def __call__(self, docs: Sequence[Doc]) -> Pieces:
         texts = [doc.text for doc in docs]
         return self.read(texts, *_token_spans(docs, _begins([len(text) + 1 for text in texts])))
@@ -106,16 +98,48 @@ class PieceReader:
         return windows, owners * windows.shape[1] + len(self.before) + np.arange(len(ids)) - starts[owners]
 
 
-def special_pieces(ids: Sequence[int], special: Sequence[int]) -> tuple[IntArray, IntArray]:
-    """Return the special pieces before and after a sample text. special: 1 for a special piece."""
-    pieces, text = np.asarray(ids, np.int64), np.flatnonzero(np.asarray(special) == 0)
-    return pieces[: text[0]], pieces[text[-1] + 1 :]
+@dataclass(frozen=True)
+class WordPieces:
+    """The tokenizer of a `tokenizer.json`. json: The file."""
 
+    json: bytes
 
-def _encode_fast(tokenizer: Any, texts: list[str]) -> Encoded:
-    encoded = tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-    ids = [np.asarray(part, np.int64) for part in encoded["input_ids"]]
-    return ids, [np.asarray(part, np.int64).reshape(-1, 2) for part in encoded["offset_mapping"]]
+    @cached_property
+    def _tokenizer(self) -> Any:
+        try:
+            from tokenizers import Tokenizer
+        except ImportError as error:
+            raise MissingPackageError(
+                "This encoder's texts are split by the package tokenizers, which is not installed",
+                "Install it by `pip install tokenizers`.",
+            ) from error
+        try:
+            tokenizer = Tokenizer.from_buffer(self.json)
+        except Exception as error:  # The library has no class of errors.
+            raise RemedyError(
+                f"The tokenizer's file cannot be read: {error}", "Name the tokenizer.json of the encoder."
+            ) from error
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        return tokenizer
+
+    @property
+    def size(self) -> int:
+        """One more than the largest id."""
+        return max(self._tokenizer.get_vocab().values(), default=0) + 1
+
+    def encode(self, texts: list[str]) -> Encoded:
+        encoded = self._tokenizer.encode_batch(texts, add_special_tokens=False)
+        ids = [np.asarray(text.ids, np.int64) for text in encoded]
+        return ids, [np.asarray(text.offsets, np.int64).reshape(-1, 2) for text in encoded]
+
+    def reader(self, window: int, overlap: int) -> PieceReader:
+        """Make a reader with windows of at most `window` pieces, special ones included."""
+        sample = self._tokenizer.encode("a")
+        ids, text = np.asarray(sample.ids, np.int64), np.flatnonzero(np.asarray(sample.special_tokens_mask) == 0)
+        before, after = ids[: text[0]], ids[text[-1] + 1 :]
+        mask_token = next((each for each in _MASK_TOKENS if self._tokenizer.token_to_id(each) is not None), None)
+        return PieceReader(self.encode, before, after, window - len(before) - len(after), overlap, mask_token)
 
 
 def windows_of(n_pieces: int, *, size: int, overlap: int) -> tuple[IntArray, IntArray]:

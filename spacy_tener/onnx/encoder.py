@@ -17,7 +17,7 @@ from spacy.tokens import Doc
 from ..batching.sequences import cuts_by_cost, ranges, starts
 from ..errors import MissingPackageError, RemedyError
 from ..features.characters import code_points, lengths_of
-from ..features.pieces import Encoded, PieceReader, Pieces, special_pieces
+from ..features.pieces import Encoded, PieceReader, Pieces, WordPieces
 from ..types import FloatArray, IntArray
 from .graph import INT64, Graph, Tensor
 
@@ -33,7 +33,6 @@ _AT_ONCE = 2048
 """Maximum number of pieces, with padding, that are computed at once."""
 _PIECES_PER_CALL = 32
 """Cost of one more call, in pieces of padding."""
-_MASK_TOKENS = "[MASK]", "<mask>"
 _PROCESS = os.getpid()
 Pooling = Literal["mean", "first"]
 
@@ -73,48 +72,6 @@ class Characters:
     def reader(self, window: int, overlap: int) -> PieceReader:
         nothing = np.zeros(0, dtype=np.int64)
         return PieceReader(self.encode, nothing, nothing, window, overlap)
-
-
-@dataclass(frozen=True)
-class WordPieces:
-    """The tokenizer of a `tokenizer.json`. json: The file."""
-
-    json: bytes
-
-    @cached_property
-    def _tokenizer(self) -> Any:
-        try:
-            from tokenizers import Tokenizer
-        except ImportError as error:
-            raise MissingPackageError(
-                "This encoder's texts are split by the package tokenizers, which is not installed",
-                "Install it by `pip install tokenizers`.",
-            ) from error
-        try:
-            tokenizer = Tokenizer.from_buffer(self.json)
-        except Exception as error:  # The library has no class of errors.
-            raise RemedyError(
-                f"The tokenizer's file cannot be read: {error}", "Name the tokenizer.json of the encoder."
-            ) from error
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
-        return tokenizer
-
-    @property
-    def size(self) -> int:
-        """One more than the largest id."""
-        return max(self._tokenizer.get_vocab().values(), default=0) + 1
-
-    def encode(self, texts: list[str]) -> Encoded:
-        encoded = self._tokenizer.encode_batch(texts, add_special_tokens=False)
-        ids = [np.asarray(text.ids, np.int64) for text in encoded]
-        return ids, [np.asarray(text.offsets, np.int64).reshape(-1, 2) for text in encoded]
-
-    def reader(self, window: int, overlap: int) -> PieceReader:
-        sample = self._tokenizer.encode("a")
-        before, after = special_pieces(sample.ids, sample.special_tokens_mask)
-        mask_token = next((each for each in _MASK_TOKENS if self._tokenizer.token_to_id(each) is not None), None)
-        return PieceReader(self.encode, before, after, window - len(before) - len(after), overlap, mask_token)
 
 
 Vocabulary = Characters | WordPieces

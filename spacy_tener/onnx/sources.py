@@ -10,8 +10,9 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import InputError, RemedyError
+from ..features.pieces import WordPieces
 from ..inputs import read_lines
-from .encoder import Characters, Encoder, Vocabulary, WordPieces
+from .encoder import Characters, Encoder, Vocabulary
 
 EncoderSource = Callable[[], Encoder]
 

@@ -8,26 +8,29 @@ import spacy
 from spacy.tokens import Doc
 from tiny_transformer import POSITIONS, VOCAB, characters, save_tiny_transformer
 
-from spacy_tener.features.pieces import PieceReader, align, windows_of
-from spacy_tener.models.transformer.embed import load_pretrained, longest_window
+from spacy_tener.features.pieces import PieceReader, Pieces, WordPieces, align, windows_of
 
 CLS, SEP = "[CLS]", "[SEP]"
 
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory):
-    transformer, tokenizer = load_pretrained(save_tiny_transformer(tmp_path_factory.mktemp("bert")))
-    return PieceReader.of(tokenizer, longest=longest_window(transformer, tokenizer), overlap=5)
+    folder = save_tiny_transformer(tmp_path_factory.mktemp("bert"))
+    return WordPieces((folder / "tokenizer.json").read_bytes()).reader(POSITIONS, 5)
 
 
 def words(text: str) -> Doc:
     return spacy.blank("en")(text)
 
 
+def names_of(reader: PieceReader, found: Pieces) -> list[str]:
+    return list(map(reader.encode.__self__._tokenizer.id_to_token, found.ids.tolist()))
+
+
 def pieces_of_tokens(reader: PieceReader, *docs: Doc) -> list[tuple[str, list[str]]]:
     """Each token with its pieces."""
     found = reader(docs)
-    names = reader.encode.args[0].convert_ids_to_tokens(found.ids)
+    names = names_of(reader, found)
     tokens = [token.text for doc in docs for token in doc]
     assert found.n_tokens == len(tokens)
     assert found.tokens.tolist() == sorted(found.tokens)
@@ -88,7 +91,7 @@ def test_texts_of_a_batch_are_kept_apart(reader):
 
 def test_each_window_has_the_special_pieces_around_it(reader):
     found = reader([characters("吴重阳" * 40), characters("在")])
-    names = reader.encode.args[0].convert_ids_to_tokens(found.ids)
+    names = names_of(reader, found)
     ends = np.cumsum(found.lengths)
     assert {names[end - length] for end, length in zip(ends, found.lengths, strict=True)} == {CLS}
     assert {names[end - 1] for end in ends} == {SEP}

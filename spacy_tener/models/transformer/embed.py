@@ -1,11 +1,10 @@
-"""Embedder of tokens by a pretrained transformer, and its conversion to and from the parts that a pipeline saves."""
+"""Embedder of tokens by a pretrained transformer."""
 
 from __future__ import annotations
 
 import json
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any, Literal
 
@@ -13,7 +12,7 @@ from spacy.tokens import Doc
 from torch import nn
 
 from ...errors import MissingPackageError, install
-from ...features.pieces import PieceReader
+from ...features.pieces import WordPieces
 from ...settings import named
 from ..bridge import EmbedModel, TorchShim, torch_shim
 from ..parts import own_layer
@@ -81,19 +80,31 @@ def build_transformer_embed(
     )
 
 
-def _rebuild(*, transformer: str, embed: TransformerEmbedConfig, **tokenizer: bytes) -> PretrainedTransformer:
-    return _assemble(*put_together(transformer, tokenizer), embed)
+def _rebuild(
+    *, transformer: str, tokenizer: bytes, longest: int, embed: TransformerEmbedConfig
+) -> PretrainedTransformer:
+    """Make a module with random weights.
+
+    transformer: Config of the transformer, as JSON.
+    tokenizer: The `tokenizer.json`.
+    longest: Maximum number of pieces that the transformer can read at once.
+    """
+    library, settings = _library(), json.loads(transformer)
+    made = library.AutoModel.from_config(library.AutoConfig.for_model(settings.pop("model_type"), **settings))
+    return _assemble(made.float(), tokenizer, longest, embed)
 
 
-def _assemble(transformer: Any, tokenizer: Any, config: TransformerEmbedConfig) -> PretrainedTransformer:
+def _assemble(
+    transformer: Any, tokenizer: bytes, longest: int, config: TransformerEmbedConfig
+) -> PretrainedTransformer:
     available = transformer.config.num_hidden_layers
     if config.layers > available:
         raise ValueError(
             f"spacy_tener.TransformerEmbed.v1: layers must be at most {available}, as many as the transformer has; "
             f"got {config.layers}."
         )
-    longest = min(config.window, longest_window(transformer, tokenizer))
-    reader = PieceReader.of(tokenizer, longest=longest, overlap=min(config.overlap, longest // 4))
+    window = min(config.window, longest)
+    reader = WordPieces(tokenizer).reader(window, min(config.overlap, window // 4))
     return PretrainedTransformer(transformer, reader, config)
 
 
@@ -106,8 +117,10 @@ def _init(
     config: TransformerEmbedConfig,
 ) -> None:
     transformer, tokenizer = load_pretrained(name)
-    module = to_default_device(_assemble(transformer, tokenizer, config))
-    torch_shim(model).set_module(module, take_apart(transformer, tokenizer))
+    pieces, longest = tokenizer.backend_tokenizer.to_str().encode(), longest_window(transformer, tokenizer)
+    module = to_default_device(_assemble(transformer, pieces, longest, config))
+    sizes = {"transformer": transformer.config.to_json_string(use_diff=False), "tokenizer": pieces, "longest": longest}
+    torch_shim(model).set_module(module, sizes)
     model.set_dim("nO", transformer.config.hidden_size, force=True)
 
 
@@ -135,30 +148,6 @@ def load_pretrained(name: str | Path | None) -> tuple[Any, Any]:
         ) from error
     _check(transformer, tokenizer, str(name))
     return transformer, tokenizer
-
-
-def take_apart(transformer: Any, tokenizer: Any) -> dict[str, Any]:
-    """Return the parts that are saved beside the weights, for `put_together`: the config as JSON, and the tokenizer's
-    files by name."""
-    with TemporaryDirectory() as directory:
-        tokenizer.save_pretrained(directory)
-        files = {path.name: path.read_bytes() for path in sorted(Path(directory).iterdir())}
-    return {"transformer": transformer.config.to_json_string(use_diff=False), **files}
-
-
-def put_together(config: str, tokenizer: dict[str, bytes]) -> tuple[Any, Any]:
-    """Return a transformer with random weights, and its tokenizer."""
-    library = _library()
-    settings = json.loads(config)
-    transformer = library.AutoModel.from_config(library.AutoConfig.for_model(settings.pop("model_type"), **settings))
-    transformer.float()
-    with TemporaryDirectory() as directory:
-        for name, content in tokenizer.items():
-            # A pipeline may be untrusted: a file name must not lead out of the directory.
-            if Path(name).name != name or name == "..":
-                raise ValueError(f"The saved tokenizer has an unsafe file name {name!r}. Do not use this pipeline.")
-            (Path(directory) / name).write_bytes(content)
-        return transformer, library.AutoTokenizer.from_pretrained(directory)
 
 
 def longest_window(transformer: nn.Module, tokenizer: Any) -> int:

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import MissingPackageError, RemedyError
-from ...onnx.encoder import IDS, MASK, REQUIREMENT, Encoder, WordPieces
+from ...features.pieces import WordPieces
+from ...onnx.encoder import IDS, MASK, REQUIREMENT, Encoder
 from ...onnx.int8 import to_int8
 from ...onnx.sources import onnx_encoder
 from ..bridge import EmbedModel, torch_shim
@@ -83,7 +84,7 @@ def _encoder_of(module: PretrainedTransformer, parts: dict[str, Any], precision:
     def encoder(graph: bytes) -> Encoder:
         return Encoder(
             graph,
-            WordPieces(parts["tokenizer.json"]),
+            WordPieces(parts["tokenizer"]),
             inputs={IDS: IDS, MASK: MASK},
             outputs=[_FEATURES],
             about={"name": f"{kind}, {precision}", "origin": "the transformer of a trained pipeline"},
