@@ -10,8 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confection import ConfigValidationError
-from spacy.util import registry
 
 from spacy_tener.models import encoders, lattice
 from spacy_tener.settings import (
@@ -57,24 +55,6 @@ def test_each_argument_sets_the_field_of_its_name_and_has_its_default(
         build(**given)
     assert made.value.args == (given,)
     assert own == {name: defaults[name] for name in own}
-
-
-def test_spacy_fills_and_validates_a_config_by_the_signature() -> None:
-    name = "spacy_tener.TransformerEncoder.v1"
-    assert registry.fill({"model": {"@architectures": name, "heads": 2}})["model"] == {
-        "@architectures": name,
-        "width": 128,
-        "layers": 1,
-        "heads": 2,
-        "ff_width": None,
-        "dropout": 0.15,
-        "attention_dropout": None,
-        "adapted": True,
-        "scaled": None,
-    }
-    for wrong in ({"adapted": "no way"}, {"depth": 2}, {"heads": "many"}):
-        with pytest.raises(ConfigValidationError, match=next(iter(wrong))):
-            registry.resolve({"model": {"@architectures": name, **wrong}})
 
 
 def test_a_builder_can_be_pickled() -> None:

@@ -118,18 +118,3 @@ def test_a_step_teaches_words_characters_and_projection(name):
     nlp.update(examples_of(nlp), sgd=nlp.resume_training())
     assert set(nodes) == {"char_embed", "char_encoder", "project"}
     assert [part for part, node in nodes.items() if node.to_bytes() == before[part]] == []
-
-
-@pytest.mark.parametrize("component", ["ner", "tagger"])
-def test_words_with_characters_serve_spacy_s_own_components(component):
-    plain, nlp = spacy.blank("zh"), spacy.blank("zh")
-    plain.add_pipe(component)
-    model = {**plain.get_pipe_config(component)["model"], "tok2vec": baseline("CNN-BiLSTM-CRF")}
-    nlp.add_pipe(component, config={"model": model})
-    examples = examples_of(nlp)
-    for example in examples:
-        for token in example.reference:
-            token.tag_ = "NNP" if token.text in "上海京" else "NN"
-    optimizer = nlp.initialize(lambda: examples)
-    losses = [nlp.update(examples, sgd=optimizer)[component] for _ in range(20)]
-    assert losses[-1] < losses[0]

@@ -8,7 +8,7 @@ import spacy
 from spacy.strings import get_string_id
 from spacy.tokens import Doc
 from teaching import learn
-from thinc.api import SGD, Adam, Model, chain
+from thinc.api import Adam, Model, chain
 
 from spacy_tener.features.keys import Normaliser
 from spacy_tener.models.bridge import torch_shim
@@ -113,17 +113,6 @@ def test_words_are_tokens_too(nlp):
     assert (embedded[1][6:] != embedded[4][6:]).all(), "the last one's pair is with the end mark"
 
 
-def test_only_rows_of_the_batch_are_updated(doc_of):
-    model = learn(embedder(), [doc_of("中国人民")])
-    before, pairs = weights(model).copy(), weights(model, BIGRAM).copy()
-    learn(model, [doc_of("国人国")], SGD(0.1, grad_clip=0.0))
-    changed = (weights(model)[:5] != before[:5]).all(1).tolist()
-    assert changed == [False, False, True, True, False]
-    np.testing.assert_allclose(before[2] - weights(model)[2], 0.2, rtol=1e-5, err_msg="used twice")
-    kept = [row for row in range(5) if row != 2]
-    np.testing.assert_array_equal(weights(model, BIGRAM)[kept], pairs[kept], "of its pairs only 国人 was there before")
-
-
 def test_word_dropout_trains_the_unknown_row_in_training_only(doc_of):
     model = embedder(word_dropout=0.5, bigram_dropout=0.0)
     text = doc_of("中" * 100)
@@ -132,16 +121,6 @@ def test_word_dropout_trains_the_unknown_row_in_training_only(doc_of):
     assert (weights(model)[0] != before[0]).all()
     np.testing.assert_array_equal(weights(model, BIGRAM)[0], before[1])
     np.testing.assert_array_equal(model.predict([text])[0][0, :6], weights(model)[1])
-
-
-def test_gradients_of_several_batches_add_up_even_where_a_table_grows_between_them(doc_of):
-    model, optimizer = learn(embedder(), [doc_of("中")]), SGD(0.1, grad_clip=0.0)
-    before = weights(model)[1].copy()
-    for text in ("中", "国人民上海北京大学生中"):
-        Y, backprop = model.begin_update([doc_of(text)])
-        backprop([np.ones_like(y) for y in Y])
-    model.finish_update(optimizer)
-    np.testing.assert_allclose(before - weights(model)[1], 0.2, rtol=1e-5)
 
 
 def test_growing_is_rare(doc_of, monkeypatch):
@@ -162,16 +141,6 @@ def test_an_embedder_learns_with_averages_and_adam(doc_of):
     trained = model.predict([doc_of("中国")])[0]
     with model.use_params(optimizer.averages):
         np.testing.assert_array_equal(model.predict([doc_of("中国")])[0], trained)
-
-
-def test_observing_gives_every_string_a_row_and_trains_nothing(doc_of, caplog):
-    model = embedder()
-    before = {name: weights(model, name)[0].copy() for name in (UNIGRAM, BIGRAM)}
-    observe(model, [[doc_of("中国"), doc_of("")], [doc_of("国人")]])
-    assert n_rows(model) == {UNIGRAM: 4, BIGRAM: 5}
-    for name, row in before.items():
-        np.testing.assert_array_equal(weights(model, name)[0], row)
-    assert "retrained" not in caplog.text
 
 
 def test_observing_for_a_model_without_embedder_reads_nothing():

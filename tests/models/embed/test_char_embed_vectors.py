@@ -69,11 +69,6 @@ def test_vectors_are_whitened_on_request(tmp_path, nlp):
     np.testing.assert_allclose(np.cov(table.T, bias=True), np.eye(3) / 3, atol=0.1)
 
 
-def test_a_vector_of_zeros_stays_one(tmp_path, nlp):
-    path = word2vec(tmp_path / "zeros.vec", {"中": [0.0, 0.0, 0.0]})
-    np.testing.assert_array_equal(embedded(embedder(vectors=path, bigram_width=0), nlp, "中"), [[0, 0, 0]])
-
-
 def test_other_strings_share_a_random_unknown_row(characters, nlp):
     model = embedder(vectors=characters, bigram_width=0)
     unknown = embedded(model, nlp, "龘x")
@@ -93,12 +88,6 @@ def test_a_symbol_of_spacy_s_has_its_vector(characters):
     doc = spacy.blank("en").make_doc("PERSON")
     model = embedder(vectors=characters, bigram_width=0)
     np.testing.assert_array_equal(model.predict([doc])[0], [[0, 0, 1]])
-
-
-def test_of_strings_that_become_one_the_first_has_its_vector(tmp_path, nlp):
-    path = word2vec(tmp_path / "twice.vec", {"2": [0.0, 2.0, 0.0], "1": [1.0, 1.0, 1.0], "0": [0.0, 0.0, 0.0]})
-    model = embedder(vectors=path, bigram_width=0)
-    np.testing.assert_array_equal(embedded(model, nlp, "0"), [[0, 1, 0]])
 
 
 def test_vectors_are_trained_on(characters, nlp):
@@ -128,38 +117,6 @@ def test_how_many_strings_have_a_vector_is_logged(characters, pairs, nlp, caplog
     assert "Pretrained bigram vectors: found 2 of 7 strings of the training data" in caplog.messages
 
 
-def test_the_pipeline_s_initialization_says_it_too(characters, train, caplog):
-    embed = {"@architectures": "spacy_tener.CharEmbed.v1", "width": 3, "bigram_width": 0, "vectors": str(characters)}
-    tok2vec = {"@architectures": "spacy_tener.TENER.v1", "width": 8, "heads": 2, "embed": embed}
-    with caplog.at_level(logging.INFO, logger="spacy"):
-        train(steps=0, model={"@architectures": "spacy_tener.CRFTagger.v1", "tok2vec": tok2vec})
-    assert any(message.startswith("Pretrained unigram vectors: found 2 of ") for message in caplog.messages)
-    assert not any("bigram vectors" in message for message in caplog.messages)
-
-
-def test_a_loaded_pipeline_needs_no_vectors_file(characters, pairs, train, tmp_path):
-    embed = {
-        "@architectures": "spacy_tener.CharEmbed.v1",
-        "width": 3,
-        "bigram_width": 2,
-        "vectors": str(characters),
-        "bigram_vectors": str(pairs),
-    }
-    tok2vec = {"@architectures": "spacy_tener.TENER.v1", "width": 8, "heads": 2, "embed": embed}
-    nlp = train(steps=2, model={"@architectures": "spacy_tener.CRFTagger.v1", "tok2vec": tok2vec})
-    nlp.to_disk(tmp_path / "pipeline")
-    characters.unlink()
-    pairs.unlink()
-    loaded = spacy.load(tmp_path / "pipeline")
-    for text in ("吴重阳在中国银行工作。", "中国1龘"):
-        emissions = [
-            pipeline.get_pipe("tener_ner").model.predict([nlp.make_doc(text)])[0] for pipeline in (nlp, loaded)
-        ]
-        np.testing.assert_array_equal(*emissions)
-    with pytest.raises(ValueError, match="cannot be read: No such file"):
-        loaded.initialize()
-
-
 def test_a_missing_file_is_named_at_initialization(tmp_path):
     model = build_char_embed(vectors=tmp_path / "nowhere.vec")
     with pytest.raises(ValueError, match=r"nowhere\.vec"):
@@ -172,13 +129,6 @@ def test_vectors_of_another_width_are_refused(option, table, tmp_path):
     with pytest.raises(ValueError, match=r"other\.vec") as error:
         embedder(width=5, bigram_width=5, **{option: path})
     assert "5" in str(error.value)
-
-
-def test_a_malformed_line_is_named(tmp_path):
-    path = tmp_path / "broken.vec"
-    path.write_text("2 3\n中 1 2 3\n国 1 x 3\n", encoding="utf8")
-    with pytest.raises(ValueError, match=r"broken\.vec.*3"):
-        embedder(vectors=path)
 
 
 def test_pairs_of_a_file_that_are_none_are_never_met(pairs, nlp):

@@ -100,13 +100,6 @@ def test_every_occurrence_of_a_word_teaches_its_characters(kind):
         np.testing.assert_allclose(value, weights(thrice)[name], atol=1e-5, err_msg=name)
 
 
-def test_characters_never_seen_in_training_share_the_unknown_row():
-    model = made("cnn", "cat")
-    rare = model.predict([doc_of("czt c龘t c👍t cat")])[0]
-    np.testing.assert_allclose(rare[:2], rare[1:3], atol=1e-6)
-    assert not np.allclose(rare[2], rare[3])
-
-
 def test_unknown_characters_are_trained_by_dropout():
     model = made("cnn", "aaaa", char_dropout=0.5)
     before = weights(model)["tables.tables.character"][0]
@@ -114,15 +107,6 @@ def test_unknown_characters_are_trained_by_dropout():
     assert (weights(model)["tables.tables.character"][0] != before).any()
     learned = model.predict([doc_of("aaaa")])[0]
     np.testing.assert_array_equal(learned, model.predict([doc_of("aaaa")])[0])
-
-
-def test_dropout_is_for_training_and_differs_between_tokens():
-    model = made("cnn", "cat", dropout=0.5)
-    (tokens,), _ = model.begin_update([doc_of("cat " * 60)])
-    assert 0.3 < (tokens == 0).mean() < 0.7
-    assert not np.array_equal(tokens[0] == 0, tokens[1] == 0)
-    predicted = model.predict([doc_of("cat " * 60)])[0]
-    assert (predicted == predicted[0]).all()
 
 
 def test_case_is_kept_and_digits_are_one_or_ten():

@@ -6,7 +6,6 @@ import importlib
 
 import numpy as np
 import pytest
-from spacy.lang.en import English
 from spacy.lang.zh import Chinese
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
@@ -14,10 +13,8 @@ from teaching import learn
 from thinc.api import Adam
 
 from spacy_tener.features.radicals import Structures, radicals_file
-from spacy_tener.models.embed.char import build_char_embed, build_join_embed
+from spacy_tener.models.embed.char import build_join_embed
 from spacy_tener.models.embed.characters import RADICAL, build_radical_embed
-from spacy_tener.models.embed.tables import observe
-from spacy_tener.models.encoders import build_tener
 from spacy_tener.optim.optimizers import SGD as MomentumSGD  # noqa: N811 - Thinc has one of that name
 from spacy_tener.runtime import characters
 
@@ -108,11 +105,6 @@ def test_an_endless_token_is_bounded():
     assert model.predict([endless])[0].shape == (1, 8)
 
 
-def test_words_of_english_are_read_by_their_letters():
-    model = learn(embedder(), [English().make_doc("I saw 3 dogs")])
-    assert set(known(model)) == set("Isaw0dog")
-
-
 def test_a_distinct_character_is_encoded_once(doc_of, monkeypatch):
     model = learn(embedder(), [doc_of("江河")])
     lengths, pool = [], characters.rectified_maximum
@@ -169,30 +161,5 @@ def test_a_file_of_one_s_own_serves_as_the_source(doc_of, tmp_path):
 # --- beside other embedders ------------------------------------------------------------------------------------------
 
 
-def test_joined_with_characters_it_stands_beside_them(doc_of):
-    chars = build_char_embed(width=4, bigram_width=3, dropout=0.0)
-    join = build_join_embed(chars, embedder())
-    join.initialize()
-    docs = [doc_of("江河"), doc_of("")]
-    observe(join, [docs])
-    joined, empty = join.predict(docs)
-    assert (joined.shape, empty.shape, join.get_dim("nO")) == ((2, 15), (0, 15), 15)
-    for columns, part in ((slice(7), join.layers[0]), (slice(7, 15), join.layers[1])):
-        np.testing.assert_array_equal(joined[:, columns], part.predict(docs)[0])
-
-
 def test_joining_without_parts_joins_characters_and_radicals():
     assert [part.name for part in build_join_embed().layers] == ["char_embed", "radical_embed"]
-
-
-def test_tener_takes_characters_and_radicals_and_updates_both(doc_of):
-    docs = [doc_of("江河湖")]
-    tener = build_tener(width=16, heads=2, embed=build_join_embed(second=embedder()))
-    tener.initialize(X=docs)
-    learn(tener, docs)
-    before = [node.to_bytes() for node in tener.walk() if "vocabulary" in node.attrs]
-    learn(tener, docs)
-    after = [node.to_bytes() for node in tener.walk() if "vocabulary" in node.attrs]
-    assert len(before) == 2
-    assert all(old != new for old, new in zip(before, after, strict=True))
-    assert tener.predict(docs)[0].shape == (3, 16)

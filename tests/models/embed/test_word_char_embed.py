@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-
 import numpy as np
 import pytest
 import spacy
 from spacy.tokens import Doc
 from spacy.util import registry
 from teaching import learn
-from thinc.api import SGD, Adam
+from thinc.api import SGD
 
 from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.embed.char import build_word_char_embed, join_embedders
@@ -144,22 +142,6 @@ def test_case_of_vectors_can_be_kept(vectors):
     np.testing.assert_array_equal(rows[1, :3], embedded(model, "unheard-of")[0, :3])
 
 
-def test_vectors_are_of_unit_length_and_trained_on(vectors):
-    model = embedder(vectors=vectors)
-    np.testing.assert_allclose(embedded(model, "London")[0, :3], [0.6, 0.0, 0.8], rtol=1e-6)
-    learn(model, [doc_of("London")], SGD(0.5, grad_clip=0.0))
-    np.testing.assert_allclose(embedded(model, "London")[0, :3], [0.1, -0.5, 0.3], rtol=1e-5)
-    np.testing.assert_allclose(embedded(model, "the")[0, :3], [0.0, 1.0, 0.0])
-
-
-def test_how_many_words_have_a_vector_is_logged(vectors, caplog):
-    model = build(vectors=vectors)
-    model.initialize()
-    with caplog.at_level(logging.INFO, logger="spacy"):
-        observe(model, [[doc_of("London the THE 11:11 dog")]])
-    assert "Pretrained unigram vectors: found 3 of 4 strings of the training data" in caplog.messages
-
-
 def test_a_projection_brings_the_result_to_any_width():
     model = embedder("The cat", project_to=11)
     assert model.get_dim("nO") == 11
@@ -188,28 +170,11 @@ def test_gradients_reach_words_characters_and_projection_by_their_own_columns():
     assert changed(slice(2, 4)) == [True, True]
 
 
-def test_an_embedder_learns_apart_what_is_spelled_alike():
-    model = embedder("cat Cat act", project_to=6)
-    target = np.random.default_rng(0).normal(size=(3, 6)).astype("f")
-    optimizer, losses = Adam(0.02), []
-    for _ in range(80):
-        (Y,), backprop = model.begin_update([doc_of("cat Cat act")])
-        losses.append(float(((Y - target) ** 2).sum()))
-        backprop([Y - target])
-        model.finish_update(optimizer)
-    assert losses[-1] < 0.01 * losses[0]
-
-
 def test_a_loaded_embedder_needs_no_vectors_file(vectors):
     model = embedder("the cat", vectors=vectors)
     vectors.unlink()
     loaded = build(vectors=vectors).from_bytes(model.to_bytes())
     np.testing.assert_array_equal(embedded(loaded, "the London"), embedded(model, "the London"))
-
-
-def test_a_missing_vectors_file_is_named_at_initialization(tmp_path):
-    with pytest.raises(ValueError, match=r"nowhere\.txt"):
-        build(vectors=tmp_path / "nowhere.txt").initialize()
 
 
 def test_embedders_are_joined_in_their_order():

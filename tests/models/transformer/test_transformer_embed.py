@@ -253,24 +253,6 @@ def test_it_can_be_taught(still):
     assert losses[-1] < 0.6 * losses[0]
 
 
-def test_averaged_weights_are_read_and_put_back(tiny):
-    model, optimizer = embedder(tiny), Adam(0.05, use_averages=True)
-    for _ in range(3):
-        rows, backprop = model.begin_update(DOCS)
-        backprop([row + 1.0 for row in rows])
-        model.finish_update(optimizer)
-    now, current = weights(model), model.predict(DOCS)[0]
-    with model.use_params(optimizer.averages):
-        averaged = weights(model)
-        for (_, name), average in optimizer.averages.items():
-            np.testing.assert_array_equal(averaged[name].numpy(), average)
-        assert not np.allclose(model.predict(DOCS)[0], current)
-    assert all(torch.equal(value, now[name]) for name, value in weights(model).items())
-    # All that learns densely has an average.
-    dense = {name for name in now if "pooler" not in name and "word_embeddings" not in name}
-    assert {name for _, name in optimizer.averages} == dense
-
-
 def test_mixed_precision_says_nearly_the_same_in_full_floats(tiny):
     full, mixed = embedder(tiny), embedder(tiny, mixed_precision=True)
     rows, wanted = mixed.predict(DOCS)[0], full.predict(DOCS)[0]
@@ -423,11 +405,6 @@ def test_a_directory_without_a_tokenizer_is_refused(tiny, tmp_path):
         shutil.copy(tiny / name, tmp_path)
     with pytest.raises(ValueError, match="neither a directory with a model and its tokenizer"):
         build_transformer_embed(tmp_path).initialize()
-
-
-def test_before_it_is_initialized_it_says_so(tiny):
-    with pytest.raises(ValueError, match="has no weights yet"):
-        build_transformer_embed(tiny).predict(DOCS)
 
 
 def test_a_tokenizer_that_does_not_know_places_is_refused(tiny, monkeypatch):

@@ -169,13 +169,6 @@ def test_long_documents_are_read_in_the_components_windows_and_each_window_once(
     assert read == [unit + 2 for unit in units]
 
 
-def test_empty_texts_and_white_space_are_legal(tiny, entities_of, make_examples):
-    nlp = pipeline(joined(tiny))
-    examples = [*make_examples(nlp), *(Example.from_dict(nlp.make_doc(text), {}) for text in ("", " \n "))]
-    teach(nlp, examples, steps=2)
-    assert [len(doc) for doc in nlp.pipe(["", TEXT, " ", ""])] == [0, len(TEXT), 1, 0]
-
-
 def test_workers_of_a_pipe_say_the_same(tiny, make_examples, entities_of):
     nlp = pipeline(transformer(tiny, frozen=True))
     teach(nlp, make_examples(nlp), steps=20)
