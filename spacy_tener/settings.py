@@ -132,10 +132,6 @@ class TransformerConfig(StackConfig):
 DISTANCES = ("hh", "ht", "th", "tt")
 """From query to key: head to head, head to tail, tail to head, tail to tail. The order of `SpanPlan.distances`."""
 
-MECT_DISTANCES = ("hh", "tt")
-"""MECT uses the distances of head to head and of tail to tail only (eq. 11)."""
-
-
 RANDOM_BLOCK = 16
 """Positions of queries, and of keys, in a block of MECT's random attention."""
 
@@ -146,9 +142,18 @@ class FlatConfig(StackConfig):
 
     distances: list[Literal["hh", "ht", "th", "tt"]] | None = None
 
+    n_streams: ClassVar[int] = 1
+    crossed: ClassVar[bool] = False
+    key_projection: ClassVar[bool] = True
+    random_attention: ClassVar[int] = 0
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_distances(self.distances or DISTANCES)
+        check_distances(self.used_distances)
+
+    @property
+    def used_distances(self) -> Sequence[str]:
+        return self.distances or DISTANCES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,9 +190,19 @@ class MectConfig(StackConfig):
     streams: Literal["cross", "parallel", "single"] = "cross"
     random_attention: Count = 320
 
+    key_projection: ClassVar[bool] = False
+    """Keys are the input itself: I in eq. 7."""
+    used_distances: ClassVar[Sequence[str]] = ("hh", "tt")
+    """Head to head and tail to tail only (eq. 11)."""
+
     @property
     def n_streams(self) -> int:
         return 1 if self.streams == "single" else 2
+
+    @property
+    def crossed(self) -> bool:
+        """Return True if the queries of each stream are computed from the other."""
+        return self.streams == "cross"
 
 
 def check_distances(distances: Sequence[str]) -> None:

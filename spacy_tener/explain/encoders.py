@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from thinc.api import Model
 from torch import Tensor, nn
 
-from ..batching.lattice import Lattice
 from ..layers.convolution import GRNEncoder
-from ..layers.lattice import AtssaEncoder, FlatEncoder, MectEncoder
+from ..layers.lattice import AtssaEncoder, SpanEncoder
 from ..layers.transformer import TransformerEncoder
 from ..models.bridge import TorchShim, torch_shim
 from .explanation import HeatMap
@@ -83,11 +82,6 @@ def _transformer(module: TransformerEncoder, *inputs: Any) -> list[HeatMap]:
 
 
 @heat_maps.register
-def _flat(module: FlatEncoder, chars: Tensor, words: Tensor, lattice: Lattice) -> list[HeatMap]:
-    return _attention(module.attention_weights(chars, words, lattice), queries=len(chars))
-
-
-@heat_maps.register
 def _atssa(module: AtssaEncoder, *inputs: Any) -> list[HeatMap]:
     (fusion,) = module.word_weights(*inputs)
     maps = module.attention_weights(*inputs)
@@ -96,7 +90,7 @@ def _atssa(module: AtssaEncoder, *inputs: Any) -> list[HeatMap]:
 
 
 @heat_maps.register
-def _mect(module: MectEncoder, chars: Tensor, *inputs: Any) -> list[HeatMap]:
+def _spans(module: SpanEncoder, chars: Tensor, *inputs: Any) -> list[HeatMap]:
     layers = module.attention_weights(chars, *inputs)
     names = ("lattice", "radicals") if module.config.n_streams == 2 else ("",)
     streams = zip(names, zip(*layers, strict=True), strict=True)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..batching.lattice import Lattice
 from ..batching.span_plan import AttentionPlan
-from ..settings import DISTANCES, MECT_DISTANCES, AtssaConfig, FlatConfig, MectConfig
+from ..settings import AtssaConfig, FlatConfig, MectConfig
 from .attention import AdaptedAttention, Attention, RelativePositions
 from .dense import Linear
 from .fusion import CoverSegments, WordFusion
@@ -21,53 +21,6 @@ from .selection import Selection, SelectiveAttention
 from .span_plan import Queries, TensorPlan, arrange, plan_spans
 from .spans import SpanAttention, SpanHeads, SpanPositions, attend_spans, span_layer
 from .transformer import TransformerLayer, each_layer
-
-
-class FlatEncoder(nn.Module):
-    """FLAT: linear layers for characters and for words, and a stack of layers over both. It returns the outputs of
-    characters, so only these are queries in the last layer.
-
-    config: sizes and choices.
-    char_width: width of the characters' input.
-    word_width: width of the words' input.
-    """
-
-    def __init__(self, config: FlatConfig, char_width: int, word_width: int) -> None:
-        super().__init__()
-        self.config = config
-        self.char_input = Linear(char_width, config.width)
-        self.word_input = Linear(word_width, config.width)
-        self.positions = SpanPositions(width=config.width, distances=config.distances or DISTANCES)
-        self.layers = nn.ModuleList(span_layer(config) for _ in range(config.layers))
-
-    def forward(self, chars: Tensor, words: Tensor, lattice: Lattice) -> Tensor:
-        """Encode the characters of all sentences, joined.
-
-        chars: *Shape: [N, char_width]*
-        words: the words of all sentences, joined. *Shape: [W, word_width]*
-        lattice: the lengths of the sentences, and the spans of the words.
-        Returns *Shape: [N, d]*
-        """
-        lattice.check_rows(characters=len(chars), words=len(words))
-        *inner, last = [cast(TransformerLayer, layer) for layer in self.layers]
-        plan = plan_spans(lattice, word_queries=bool(inner), device=chars.device)
-        relative = self.positions(plan)
-        x = self.char_input(chars)
-        rows = arrange(plan, x, self.word_input(words))
-        for layer in inner:
-            rows = layer(rows, plan.by_all, relative)
-        x = rows.index_select(0, plan.characters) if inner else x
-        return last(x, plan.by_characters, relative, rows)
-
-    def attention_weights(self, chars: Tensor, words: Tensor, lattice: Lattice) -> list[list[Tensor]]:
-        """Return the attention map of each sentence in each layer, over characters, then words. *Shape: [h, L, L]*
-        each
-        """
-        lattice.check_rows(characters=len(chars), words=len(words))
-        plan = plan_spans(lattice, word_queries=True, device=chars.device, rectangles=False)
-        relative = self.positions(plan)
-        rows = arrange(plan, self.char_input(chars), self.word_input(words))
-        return each_layer(self.layers, TransformerLayer.weights, rows, plan.by_all, relative)
 
 
 def context_attention(config: AtssaConfig) -> Attention:
@@ -144,20 +97,18 @@ Streams = Sequence[Tensor]
 """Arrays of the stream of characters and words, then of that of radicals; or of a single stream."""
 
 
-class MectLayer(nn.Module):
-    """Transformer layers, one for each stream. With "cross", the queries of a stream are computed from the other.
+class SpanLayer(nn.Module):
+    """Transformer layers, one for each stream. Where streams are crossed, the queries of each are computed from the
+    other.
 
     config: sizes and choices.
     """
 
-    def __init__(self, config: MectConfig) -> None:
+    def __init__(self, config: FlatConfig | MectConfig) -> None:
         super().__init__()
-        self.crossed = config.streams == "cross"
+        self.crossed = config.crossed
         self.dropout = config.map_dropout
-        # Keys are not projected: I in eq. 7.
-        self.streams = nn.ModuleList(
-            span_layer(config, key_projection=False, places=config.random_attention) for _ in range(config.n_streams)
-        )
+        self.streams = nn.ModuleList(span_layer(config) for _ in range(config.n_streams))
 
     def forward(
         self, rows: Streams, plan: AttentionPlan[Queries], relative: Streams, streams: Streams | None = None
@@ -170,7 +121,7 @@ class MectLayer(nn.Module):
         Returns *Shape: [n, d]* each
         """
         streams = rows if streams is None else streams
-        heads = [attention.heads(x, plan, *others) for attention, x, *others in self._read(streams, rows, relative)]
+        heads = [attention.heads(plan, *given) for attention, *given in self._read(streams, rows, relative)]
         # One pass for all streams: the products of a sentence are so small that calls take as long.
         p = self.dropout if self.training else 0.0
         mixed = attend_spans(SpanHeads.joined(heads), plan.groups, p).flatten(1).chunk(len(heads), dim=1)
@@ -178,83 +129,82 @@ class MectLayer(nn.Module):
 
     def weights(self, rows: Streams, plan: AttentionPlan[Queries], relative: Streams) -> list[list[Tensor]]:
         """Return the attention map of each sentence, for each stream of keys. *Shape: [h, L, L]* each"""
-        return [attention.weights(x, plan, *others) for attention, x, *others in self._read(rows, rows, relative)]
+        return [attention.weights(plan, *given) for attention, *given in self._read(rows, rows, relative)]
 
     def _layers(self) -> list[TransformerLayer]:
         return [cast(TransformerLayer, layer) for layer in self.streams]
 
     def _read(
         self, streams: Streams, rows: Streams, relative: Streams
-    ) -> Iterator[tuple[SpanAttention, Tensor, Tensor, Tensor, Tensor]]:
+    ) -> Iterator[tuple[SpanAttention, Tensor, Tensor, Tensor]]:
         """Return each stream's attention, and its arguments other than the plan."""
         attentions = [cast(SpanAttention, layer.attention) for layer in self._layers()]
-        # The queries of each stream are computed from the other.
         queries = streams[::-1] if self.crossed else streams
-        return zip(attentions, streams, relative, rows, queries, strict=True)
+        return zip(attentions, queries, rows, relative, strict=True)
 
 
-class MectEncoder(nn.Module):
-    """MECT: a linear layer for each stream, a stack of layers, and the fusion of the streams (eq. 14). It returns the
-    outputs of characters, so only these are queries in the last layer.
+class SpanEncoder(nn.Module):
+    """FLAT and MECT: a linear layer for each stream and one for words, a stack of layers over both, and the fusion of
+    MECT's two streams (eq. 14). It returns the outputs of characters, so only these are queries in the last layer.
 
     config: sizes and choices.
-    char_width, radical_width, word_width: widths of the input.
+    widths: widths of the input: characters, in MECT their radicals, words.
     """
 
-    def __init__(self, config: MectConfig, char_width: int, radical_width: int, word_width: int) -> None:
+    def __init__(self, config: FlatConfig | MectConfig, *widths: int) -> None:
         super().__init__()
         self.config = config
-        widths = [char_width + radical_width] if config.n_streams == 1 else [char_width, radical_width]
-        self.inputs = nn.ModuleList(Linear(width, config.width) for width in widths)
+        *given, word_width = widths
+        self.inputs = nn.ModuleList(
+            Linear(width, config.width) for width in ([sum(given)] if config.n_streams == 1 else given)
+        )
         self.word_input = Linear(word_width, config.width)
-        self.positions = nn.ModuleList(SpanPositions(width=config.width, distances=MECT_DISTANCES) for _ in widths)
-        self.layers = nn.ModuleList(MectLayer(config) for _ in range(config.layers))
+        self.positions = nn.ModuleList(
+            SpanPositions(width=config.width, distances=config.used_distances) for _ in self.inputs
+        )
+        self.layers = nn.ModuleList(SpanLayer(config) for _ in range(config.layers))
         self.fusion = Linear(2 * config.width, config.width) if config.n_streams == 2 else nn.Identity()
 
-    def forward(self, chars: Tensor, radicals: Tensor, words: Tensor, lattice: Lattice) -> Tensor:
+    def forward(self, *inputs: Any) -> Tensor:
         """Encode the characters of all sentences, joined.
 
-        chars: *Shape: [N, char_width]*
-        radicals: the embedded radicals of each character. *Shape: [N, radical_width]*
-        words: the words of all sentences, joined. *Shape: [W, word_width]*
-        lattice: the lengths of the sentences, and the spans of the words.
+        inputs: the characters and, in MECT, their embedded radicals, *Shape: [N, width]* each; the words of all
+            sentences, joined, *Shape: [W, word_width]*; the `Lattice`.
         Returns *Shape: [N, d]*
         """
         *inner, last = self.layers
-        plan = self._plan(chars, radicals, words, lattice, word_queries=bool(inner))
+        streams, words, plan = self._read(*inputs, word_queries=bool(inner))
         relative = [positions(plan) for positions in self.positions]
-        streams = self._streams(chars, radicals)
         rows = self._rows(streams, words, plan)
         for layer in inner:
             rows = layer(rows, plan.by_all, relative)
         if inner:
             streams = [stream.index_select(0, plan.characters) for stream in rows]
         streams = last(rows, plan.by_characters, relative, streams)
-        return self.fusion(torch.cat(list(streams), dim=-1))  # eq. 14
+        return self.fusion(torch.cat(list(streams), dim=-1) if len(streams) > 1 else streams[0])  # eq. 14
 
-    def attention_weights(
-        self, chars: Tensor, radicals: Tensor, words: Tensor, lattice: Lattice
-    ) -> list[list[list[Tensor]]]:
+    def attention_weights(self, *inputs: Any) -> list[list[list[Tensor]]]:
         """Return the attention map of each sentence, for each layer and each stream of keys, over characters, then
         words. *Shape: [h, L, L]* each
         """
-        plan = self._plan(chars, radicals, words, lattice, word_queries=True, rectangles=False)
+        streams, words, plan = self._read(*inputs, word_queries=True, rectangles=False)
         relative = [positions(plan) for positions in self.positions]
-        rows = self._rows(self._streams(chars, radicals), words, plan)
-        return each_layer(self.layers, MectLayer.weights, rows, plan.by_all, relative)
+        return each_layer(self.layers, SpanLayer.weights, self._rows(streams, words, plan), plan.by_all, relative)
 
-    def _plan(self, chars: Tensor, radicals: Tensor, words: Tensor, lattice: Lattice, **options: Any) -> TensorPlan:
-        for given in (chars, radicals):
-            lattice.check_rows(characters=len(given), words=len(words))
-        return plan_spans(lattice, device=chars.device, **options)
+    def _read(self, *inputs: Any, **options: Any) -> tuple[list[Tensor], Tensor, TensorPlan]:
+        """Return each stream's rows for the characters, *Shape: [N, d]*, the rows of the words, [W, d], and the plan.
 
-    def _streams(self, chars: Tensor, radicals: Tensor) -> list[Tensor]:
-        """Return each stream's rows for the characters. *Shape: [N, d]* each"""
-        given = [torch.cat((chars, radicals), dim=-1)] if self.config.n_streams == 1 else [chars, radicals]
-        return [project(part) for project, part in zip(self.inputs, given, strict=True)]
+        options: of `plan_spans`.
+        """
+        *given, words, lattice = inputs
+        for part in given:
+            lattice.check_rows(characters=len(part), words=len(words))
+        if self.config.n_streams == 1:
+            given = [torch.cat(given, dim=-1)] if len(given) > 1 else given
+        streams = [project(part) for project, part in zip(self.inputs, given, strict=True)]
+        return streams, self.word_input(words), plan_spans(lattice, device=words.device, **options)
 
     def _rows(self, streams: Streams, words: Tensor, plan: TensorPlan) -> list[Tensor]:
         """Return each stream's rows for all spans; that of radicals has zeros for words. *Shape: [N + W, d]* each"""
         lattice, *radicals = streams
-        of_words = self.word_input(words)
-        return [arrange(plan, lattice, of_words), *(arrange(plan, x, torch.zeros_like(of_words)) for x in radicals)]
+        return [arrange(plan, lattice, words), *(arrange(plan, x, torch.zeros_like(words)) for x in radicals)]

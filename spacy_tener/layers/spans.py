@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ..batching.span_plan import AttentionPlan
-from ..settings import DISTANCES, StackConfig, check_distances
+from ..settings import DISTANCES, FlatConfig, MectConfig, check_distances
 from ..settings import RANDOM_BLOCK as BLOCK
 from .attention import WHOLE_MAP, mirrored, sinusoids, split_heads
 from .dense import Linear, dropout
@@ -135,6 +135,8 @@ class SpanHeads:
     @classmethod
     def joined(cls, each: Sequence[SpanHeads]) -> SpanHeads:
         """Join several attentions over the same spans into one with more heads, to be computed in one pass."""
+        if len(each) == 1:
+            return each[0]
         parts = zip(*(heads.parts for heads in each), strict=True)
         q, q_position, k, v, table = (torch.cat(cast("tuple[Tensor, ...]", next(parts)), dim=1) for _ in range(5))
         biases = [heads.bias for heads in each if heads.bias is not None]
@@ -254,24 +256,14 @@ class SpanAttention(nn.Module):
 
     width: d, of input and output.
     n_heads: h; each head is `width / n_heads` wide.
-    dropout: on the attention map.
     key_projection: project the keys, as FLAT does; otherwise the keys are the input itself (MECT's eq. 7).
     places: number of positions of a sentence with MECT's random attention (eq. 12 and 13); 0 for none.
     """
 
-    def __init__(
-        self,
-        *,
-        width: int,
-        n_heads: int,
-        dropout: float = 0.0,
-        key_projection: bool = True,
-        places: int = 0,
-    ) -> None:
+    def __init__(self, *, width: int, n_heads: int, key_projection: bool = True, places: int = 0) -> None:
         super().__init__()
         head_width = width // n_heads
         self.n_heads = n_heads
-        self.dropout = dropout
         self.query = Linear(width, width, bias=False)
         self.key = Linear(width, width, bias=False) if key_projection else nn.Identity()
         self.value = Linear(width, width, bias=False)
@@ -280,57 +272,28 @@ class SpanAttention(nn.Module):
         self.v = nn.Parameter(nn.init.xavier_normal_(torch.empty(n_heads, head_width)))
         self.random = RandomAttention(n_heads=n_heads, places=places) if places else None
 
-    def forward(
-        self,
-        x: Tensor,
-        plan: AttentionPlan[Queries],
-        relative: Tensor,
-        rows: Tensor | None = None,
-        query_input: Tensor | None = None,
-    ) -> Tensor:
-        """Attend within each sentence.
-
-        x: the spans that are queries: the characters of a batch, or all. *Shape: [n, d]*. Returns *Shape: [n, d]*
+    def heads(self, plan: AttentionPlan[Queries], x: Tensor, rows: Tensor, relative: Tensor) -> SpanHeads:
+        """Return queries, keys, values (eq. 6) and positions by head.
 
         plan: of the batch, for these queries.
+        x: input of the queries: the characters of a batch, or all spans, of this stream or of another. *Shape: [n, d]*
+        rows: all spans. *Shape: [N + W, d]*
         relative: the relative positions, `SpanPositions()(plan)`. *Shape: [R, d]*
-        rows: all spans, if they are not `x`. *Shape: [N + W, d]*
-        query_input: input of the queries, if it is another stream than `x` (MECT's cross). *Shape: [n, d]*
         """
-        heads = self.heads(x, plan, relative, rows, query_input)
-        return attend_spans(heads, plan.groups, self.dropout if self.training else 0.0).flatten(1)
+        q = self._split(self.query, x)
+        k, v, r = self._split(self.key, rows), self._split(self.value, rows), self._split(self.position, relative)
+        return SpanHeads(q + self.u, q + self.v, k, v, r, self._bias(plan))
 
-    def weights(
-        self,
-        x: Tensor,
-        plan: AttentionPlan[Queries],
-        relative: Tensor,
-        rows: Tensor | None = None,
-        query_input: Tensor | None = None,
-    ) -> list[Tensor]:
-        """Return the attention map of each sentence. Its keys are its characters, then its words. *Shape: [h, n, L]*
-        each
+    def weights(self, plan: AttentionPlan[Queries], x: Tensor, rows: Tensor, relative: Tensor) -> list[Tensor]:
+        """Return the attention map of each sentence, for the input of `heads`. Its keys are its characters, then its
+        words. *Shape: [h, n, L]* each
         """
-        heads = self.heads(x, plan, relative, rows, query_input)
+        heads = self.heads(plan, x, rows, relative)
         maps = [[heads.q.new_zeros(self.n_heads, 0, length)] for length in plan.lengths]
         for group in plan.groups:
             assert isinstance(group, GroupViews), "the plan must have single groups, not rectangles"
             maps[group.sentence].append(span_weights(heads, group))
         return [torch.cat(parts, dim=1) for parts in maps]
-
-    def heads(
-        self,
-        x: Tensor,
-        plan: AttentionPlan[Queries],
-        relative: Tensor,
-        rows: Tensor | None = None,
-        query_input: Tensor | None = None,
-    ) -> SpanHeads:
-        """Return queries, keys, values (eq. 6) and positions by head."""
-        rows = x if rows is None else rows
-        q = self._split(self.query, x if query_input is None else query_input)
-        k, v, r = self._split(self.key, rows), self._split(self.value, rows), self._split(self.position, relative)
-        return SpanHeads(q + self.u, q + self.v, k, v, r, self._bias(plan))
 
     def _split(self, projection: nn.Module, x: Tensor) -> Tensor:
         return split_heads(projection(x), self.n_heads)
@@ -342,7 +305,8 @@ class SpanAttention(nn.Module):
         return self.random(plan.most, max(plan.lengths, default=0))
 
 
-def span_layer(config: StackConfig, **options: Any) -> TransformerLayer:
-    """Return a layer of span attention and feed-forward. options: of the attention."""
-    attention = SpanAttention(width=config.width, n_heads=config.heads, dropout=config.map_dropout, **options)
+def span_layer(config: FlatConfig | MectConfig) -> TransformerLayer:
+    """Return a layer of span attention and feed-forward."""
+    sizes: Any = {"width": config.width, "n_heads": config.heads}
+    attention = SpanAttention(**sizes, key_projection=config.key_projection, places=config.random_attention)
     return TransformerLayer(attention, config)

@@ -64,7 +64,7 @@ def build_flat(
         attention_dropout=attention_dropout,
         distances=distances,
     )
-    return _lattice_layer("flat", runtime.FlatEncoder, config, [embed or build_char_embed()], words)
+    return _lattice_layer("flat", runtime.SpanEncoder, config, [embed or build_char_embed()], words)
 
 
 @named("spacy_tener.FLAT_ATSSA.v1")
@@ -178,7 +178,7 @@ def build_mect(
         random_attention=random_attention,
     )
     inputs = [embed or build_char_embed(), radicals or build_radical_embed()]
-    return _lattice_layer("mect", runtime.MectEncoder, config, inputs, words)
+    return _lattice_layer("mect", runtime.SpanEncoder, config, inputs, words)
 
 
 def _lattice_layer(
@@ -200,14 +200,10 @@ def _lattice_layer(
 
 def _build(*, config: LatticeConfig, nO: int, nW: int, **nI: int) -> nn.Module:
     """Make the module. nI: The widths of the streams, `nI0`, `nI1`, .."""
-    from ..layers.lattice import AtssaEncoder, FlatEncoder, MectEncoder
+    from ..layers.lattice import AtssaEncoder, SpanEncoder
 
     widths = (*(nI[name] for name in sorted(nI)), nW)
-    if isinstance(config, FlatConfig):
-        return FlatEncoder(config, *widths)
-    if isinstance(config, AtssaConfig):
-        return AtssaEncoder(config, *widths)
-    return MectEncoder(config, *widths)
+    return AtssaEncoder(config, *widths) if isinstance(config, AtssaConfig) else SpanEncoder(config, *widths)
 
 
 def _init(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None) -> None:

@@ -10,10 +10,10 @@ import numpy as np
 
 from ..batching.lattice import Lattice
 from ..batching.span_plan import AttentionPlan, QueryGroup, SpanPlan, query_groups
-from ..settings import DISTANCES, StackConfig
+from ..settings import DISTANCES, FlatConfig, MectConfig
 from ..settings import RANDOM_BLOCK as BLOCK
 from ..types import FloatArray, IntArray
-from .attention import divided, exponentials, interleave, sinusoids, values_layer
+from .attention import exponentials, interleave, sinusoids, values_layer
 from .dense import Linear, relu
 from .weights import Weights
 
@@ -128,55 +128,31 @@ def _add_bias(scores: FloatArray, bias: FloatArray, group: Queries) -> None:
 
 
 class SpanAttention:
-    """Multi-head attention of spans.
+    """Multi-head attention of spans."""
 
-    places: Number of positions of a sentence with MECT's random attention; 0 for none.
-    """
-
-    def __init__(
-        self,
-        config: StackConfig,
-        weights: Weights,
-        *,
-        key_projection: bool = True,
-        places: int = 0,
-    ) -> None:
-        self.n_heads = config.heads
+    def __init__(self, config: FlatConfig | MectConfig, weights: Weights) -> None:
+        self.n_heads, self.key_projection = config.heads, config.key_projection
         u, v = (weights.shaped(name, config.heads, config.head_width).reshape(-1) for name in ("u", "v"))
         query, value = Linear(weights.part("query")), values_layer(weights.part("value"), config.heads)
         # The projection computes `q + u`.
         self.query = Linear.of(query.weight, u if query.bias is None else query.bias + u)
         self.v_less_u = v - u
-        self.read = Linear.joined(value, Linear(weights.part("key"))) if key_projection else value
+        self.read = Linear.joined(value, Linear(weights.part("key"))) if config.key_projection else value
         self.position = Linear(weights.part("position"))
-        along = -(-places // BLOCK)
-        self.places, self.blocks = places, None
-        if places:
+        self.places, self.blocks = config.random_attention, None
+        if self.places:
+            along = -(-self.places // BLOCK)
             self.blocks = weights.shaped("random.blocks", along**2, config.heads * BLOCK**2)
 
-    def __call__(
-        self, x: FloatArray, plan: AttentionPlan[Queries], relative: FloatArray, rows: FloatArray | None = None
-    ) -> FloatArray:
-        """Attend within each sentence. x: the spans that are queries, *Shape: [n, d]*; rows: all spans, if they are not
-        x, *Shape: [N + W, d]*
-        """
-        return divided(attend_spans(self.heads(x, plan, relative, rows), plan.groups))
+    def heads(self, plan: AttentionPlan[Queries], x: FloatArray, rows: FloatArray, relative: FloatArray) -> SpanHeads:
+        """Return queries, keys and values.
 
-    def heads(
-        self,
-        x: FloatArray,
-        plan: AttentionPlan[Queries],
-        relative: FloatArray,
-        rows: FloatArray | None = None,
-        query_input: FloatArray | None = None,
-    ) -> SpanHeads:
-        """Return queries, keys and values. query_input: input of the queries, if it is another stream than `x`. *Shape:
-        [n, d]*
+        x: input of the queries: the characters, or all spans, of this stream or of another. *Shape: [n, d]*
+        rows: all spans. *Shape: [N + W, d]*
         """
-        rows = x if rows is None else rows
-        q = self.query(x if query_input is None else query_input)
+        q = self.query(x)
         read, width = self.read(rows), self.n_heads + rows.shape[1]
-        k = read[:, width:] if read.shape[1] > width else rows
+        k = read[:, width:] if self.key_projection else rows
         table = self.position(relative)
         table = table.reshape(len(table), self.n_heads, table.shape[1] // self.n_heads)
         q, q_position, k, v = map(self._split, (q, q + self.v_less_u, k, read[:, :width]))

@@ -16,9 +16,12 @@ from .weights import Weights
 
 
 class TransformerLayer:
-    """Attention and feed-forward, each with a residual connection and a layer norm."""
+    """Attention and feed-forward, each with a residual connection and a layer norm.
 
-    def __init__(self, config: StackConfig, attention: Callable[..., FloatArray], weights: Weights) -> None:
+    attention: Called with the layer's arguments, or by whoever calls `complete` with its output.
+    """
+
+    def __init__(self, config: StackConfig, attention: Any, weights: Weights) -> None:
         self.attention = attention
         hidden = config.ff_width or config.usual_ff * config.width
         weights.shaped("feed_forward.widen.weight", hidden, config.width)

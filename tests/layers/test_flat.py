@@ -12,7 +12,7 @@ from paper_forms import assert_same, reference_span_attention
 from torch import Tensor
 
 from spacy_tener.batching.lattice import Lattice
-from spacy_tener.layers.lattice import FlatConfig, FlatEncoder
+from spacy_tener.layers.lattice import FlatConfig, SpanEncoder
 
 LENGTHS = [4, 0, 11, 1, 35]
 KINDS: list[dict[str, Any]] = [
@@ -22,10 +22,10 @@ KINDS: list[dict[str, Any]] = [
 ]
 
 
-def make(**options: Any) -> FlatEncoder:
+def make(**options: Any) -> SpanEncoder:
     torch.manual_seed(0)
     config = FlatConfig(**{"width": 24, "heads": 3, "layers": 2, "dropout": 0.3, **options})
-    return FlatEncoder(config, char_width=10, word_width=7).double().eval()
+    return SpanEncoder(config, 10, 7).double().eval()
 
 
 def inputs(lattice: Lattice, *, grad: bool = False) -> tuple[Tensor, Tensor, Lattice]:
@@ -48,11 +48,15 @@ def feed_forward(layer: Any, x: Tensor) -> Tensor:
     return F.linear(torch.relu(F.linear(x, widen.weight, widen.bias)), narrow.weight, narrow.bias)
 
 
-def plain(encoder: FlatEncoder, chars: Tensor, words: Tensor, places: Tensor) -> Tensor:
+def rows_of(encoder: SpanEncoder, chars: Tensor, words: Tensor) -> Tensor:
+    return torch.cat((encoder.inputs[0](chars), encoder.word_input(words)))
+
+
+def plain(encoder: SpanEncoder, chars: Tensor, words: Tensor, places: Tensor) -> Tensor:
     """One sentence as the paper has it: all spans through all layers, then the characters."""
-    x = torch.cat((encoder.char_input(chars), encoder.word_input(words)))
-    for layer in encoder.layers:
-        mixed = reference_span_attention(layer.attention, encoder.positions, x, x, places)
+    x = rows_of(encoder, chars, words)
+    for (layer,) in (each.streams for each in encoder.layers):
+        mixed = reference_span_attention(layer.attention, encoder.positions[0], x, x, places)
         x = layer.attention_norm(x + mixed)
         x = layer.feed_forward_norm(x + feed_forward(layer, x))
     return x[: len(chars)]
@@ -69,9 +73,9 @@ def test_outputs_and_all_gradients_are_the_papers(options: dict[str, Any]) -> No
 def test_maps_are_those_that_the_encoder_used() -> None:
     encoder = make(layers=1)
     chars, words, lattice = inputs(lattice_of((5, [(2, 4)])))
-    ((weights,),) = encoder.attention_weights(chars, words, lattice)
-    (layer,) = encoder.layers
-    rows = torch.cat((encoder.char_input(chars), encoder.word_input(words)))
+    (((weights,),),) = encoder.attention_weights(chars, words, lattice)
+    (layer,) = encoder.layers[0].streams
+    rows = rows_of(encoder, chars, words)
     mixed = torch.einsum("hij,jhd->ihd", weights, layer.attention.value(rows).view(6, 3, 8)).flatten(1)
     summed = layer.attention_norm(rows + mixed)
     expected = layer.feed_forward_norm(summed + feed_forward(layer, summed))[:5]

@@ -12,8 +12,8 @@ from paper_forms import assert_same, reference_span_attention
 from torch import Tensor
 
 from spacy_tener.batching.lattice import Lattice
-from spacy_tener.layers.lattice import MectConfig, MectEncoder
-from spacy_tener.layers.span_plan import plan_spans
+from spacy_tener.layers.lattice import MectConfig, SpanEncoder
+from spacy_tener.layers.spans import attend_spans
 
 WIDTH, HEADS = 12, 3
 CHARS, RADICALS, WORDS = 6, 4, 5
@@ -36,10 +36,10 @@ each_kind = pytest.mark.parametrize("options", KINDS.values(), ids=KINDS.keys())
 Inputs = tuple[Tensor, Tensor, Tensor, Lattice]
 
 
-def make(**options: Any) -> MectEncoder:
+def make(**options: Any) -> SpanEncoder:
     torch.manual_seed(0)
     config = MectConfig(**{"width": WIDTH, "heads": HEADS, "random_attention": 9, "dropout": 0.3, **options})
-    encoder = MectEncoder(config, char_width=CHARS, radical_width=RADICALS, word_width=WORDS).double().eval()
+    encoder = SpanEncoder(config, CHARS, RADICALS, WORDS).double().eval()
     for name, parameter in encoder.named_parameters():
         if name.endswith("blocks"):
             # As they begin, the numbers of random attention are too small to be seen.
@@ -68,7 +68,7 @@ def feed_forward(layer: Any, x: Tensor) -> Tensor:
     return linear(layer.feed_forward.narrow, torch.relu(linear(layer.feed_forward.widen, x)))
 
 
-def plain_layer(encoder: MectEncoder, layer: Any, streams: list[Tensor], places: Any) -> list[Tensor]:
+def plain_layer(encoder: SpanEncoder, layer: Any, streams: list[Tensor], places: Any) -> list[Tensor]:
     query_input = streams[::-1] if encoder.config.streams == "cross" else streams
     results = []
     for own, positions, x, asked_by in zip(layer.streams, encoder.positions, streams, query_input, strict=True):
@@ -77,7 +77,7 @@ def plain_layer(encoder: MectEncoder, layer: Any, streams: list[Tensor], places:
     return results
 
 
-def plain(encoder: MectEncoder, chars: Tensor, radicals: Tensor, words: Tensor, places: Any) -> Tensor:
+def plain(encoder: SpanEncoder, chars: Tensor, radicals: Tensor, words: Tensor, places: Any) -> Tensor:
     """One sentence: all spans of both streams through all layers, then the characters."""
     of_words = linear(encoder.word_input, words)
     if encoder.config.streams == "single":
@@ -110,7 +110,7 @@ def test_outputs_and_all_gradients_are_the_paper_s(options: dict[str, Any]) -> N
 # --- What the streams do ---------------------------------------------------------------------------------------------
 
 
-def maps(encoder: MectEncoder, batch: Inputs) -> list[Tensor]:
+def maps(encoder: SpanEncoder, batch: Inputs) -> list[Tensor]:
     """The attention maps of the first sentence in the first layer, one for each stream."""
     return [of_stream[0] for of_stream in encoder.attention_weights(*batch)[0]]
 
@@ -140,15 +140,14 @@ def test_maps_are_of_each_layer_stream_and_sentence(options: dict[str, Any]) -> 
 
 def test_the_maps_are_those_that_outputs_are_made_with() -> None:
     encoder, batch = make(), inputs(random_lattice([8]))
-    chars, radicals, words, lattice = batch
-    plan = plan_spans(lattice)
-    rows = encoder._rows(encoder._streams(chars, radicals), words, plan)
+    streams, words, plan = encoder._read(*batch)
+    rows = encoder._rows(streams, words, plan)
     relative = [positions(plan) for positions in encoder.positions]
     for i, (own, weights) in enumerate(zip(encoder.layers[0].streams, maps(encoder, batch), strict=True)):
         values = own.attention.value(rows[i]).view(len(rows[i]), HEADS, -1)
         expected = torch.einsum("hij,jhd->ihd", weights[:, :8], values).flatten(1)
-        got = own.attention(rows[i][:8], plan.by_characters, relative[i], rows[i], rows[1 - i][:8])
-        assert torch.allclose(got, expected)
+        heads = own.attention.heads(plan.by_characters, rows[1 - i][:8], rows[i], relative[i])
+        assert torch.allclose(attend_spans(heads, plan.by_characters.groups, 0.0).flatten(1), expected)
 
 
 # --- Random attention ------------------------------------------------------------------------------------------------
@@ -158,7 +157,7 @@ def test_the_maps_are_those_that_outputs_are_made_with() -> None:
 
 
 def test_the_number_of_weights_is_that_of_the_paper_s_equations() -> None:
-    encoder = MectEncoder(MectConfig(), char_width=100, radical_width=50, word_width=50)
+    encoder = SpanEncoder(MectConfig(), 100, 50, 50)
     width, hidden, places = 128, 384, 320
     inputs_and_fusion = (100 + 1 + 50 + 1 + 50 + 1) * width + (2 * width + 1) * width
     attention = 3 * width * width + 2 * width  # queries, values, W_R; u and v of all heads. Keys have none.

@@ -10,7 +10,7 @@ from lattices import lattice_of, random_lattice
 from spacy_tener.layers.characters import CharacterFeatures, char_bilstm, char_cnn, char_transformer
 from spacy_tener.layers.convolution import GRNEncoder, IDCNNEncoder
 from spacy_tener.layers.dense import EmbeddingTables
-from spacy_tener.layers.lattice import AtssaEncoder, FlatEncoder, MectEncoder
+from spacy_tener.layers.lattice import AtssaEncoder, SpanEncoder
 from spacy_tener.layers.transformer import TransformerEncoder
 from spacy_tener.runtime import attention, characters, convolution, dense, lattice, relation, transformer
 from spacy_tener.runtime.attention import in_rectangles
@@ -131,8 +131,8 @@ FLAT = [
 @pytest.mark.parametrize("setting", FLAT, ids=str)
 def test_flat(setting):
     config = FlatConfig(**{"width": 16, "heads": 2, **setting})
-    module = FlatEncoder(config, 6, 5)
-    made = lattice.FlatEncoder(config, weights_of(module))
+    module = SpanEncoder(config, 6, 5)
+    made = lattice.SpanEncoder(config, weights_of(module))
     for sentences in SENTENCES:
         found = lattice_of(*sentences)
         check(module, made, rows(found.n_characters, 6), rows(found.n_words, 5), found)
@@ -166,8 +166,8 @@ MECT = [
 @pytest.mark.parametrize("setting", MECT, ids=str)
 def test_mect(setting):
     config = MectConfig(**{"width": 16, "heads": 2, **setting})
-    module = MectEncoder(config, 6, 7, 5)
-    made = lattice.MectEncoder(config, weights_of(module))
+    module = SpanEncoder(config, 6, 7, 5)
+    made = lattice.SpanEncoder(config, weights_of(module))
     for sentences in SENTENCES:
         found = lattice_of(*sentences)
         check(module, made, rows(found.n_characters, 6), rows(found.n_characters, 7), rows(found.n_words, 5), found)
@@ -217,6 +217,6 @@ def test_padding_is_written_nowhere():
 def test_a_long_lattice_in_groups():
     found = random_lattice([130, 70])
     config = FlatConfig(width=8, heads=2, layers=2)
-    module = FlatEncoder(config, 4, 4)
-    made = lattice.FlatEncoder(config, weights_of(module))
+    module = SpanEncoder(config, 4, 4)
+    made = lattice.SpanEncoder(config, weights_of(module))
     check(module, made, rows(found.n_characters, 4), rows(found.n_words, 4), found)
