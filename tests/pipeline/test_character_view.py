@@ -133,23 +133,6 @@ def test_preset_entities_are_kept_and_decoded_around(reader, char_entities_of):
     assert [entity for entity in char_entities_of(doc) if entity[0] < 7 and entity[1] > 4] == [(4, 7, "GPE")]
 
 
-def test_blocked_words_are_in_no_entity(reader, char_entities_of):
-    nlp, pipe = reader()
-    doc = segmented(nlp.vocab, ["吴", "重阳", "在", "中国银行", "工作。"])
-    doc.set_ents([], blocked=[doc[1:2]], default="missing")
-    pipe(doc)
-    assert (doc[1].ent_iob_, doc[1].ent_type_) == ("B", "")
-    assert all(not (start < 3 and end > 1) for start, end, _ in char_entities_of(doc))
-    assert (4, 8, "ORG") in char_entities_of(doc)
-
-
-def test_no_entity_crosses_a_known_start_of_a_sentence(reader, char_entities_of):
-    nlp, pipe = reader()
-    doc = Doc(nlp.vocab, words=["吴重阳在中国", "银行工作。"], spaces=[False] * 2, sent_starts=[True, True])
-    pipe(doc)
-    assert all(not start < 6 < end for start, end, _ in char_entities_of(doc))
-
-
 def test_a_second_run_loses_nothing(reader, entities_of, char_entities_of):
     for mode in ("expand", "contract", "strict"):
         nlp, pipe = reader(alignment_mode=mode)
@@ -169,21 +152,6 @@ STRANGE = [
     pytest.param("\x00\x1f吴重阳", id="control characters"),
     pytest.param("   \n \n  ", id="white space"),
 ]
-
-
-@pytest.mark.parametrize("text", STRANGE)
-@pytest.mark.parametrize("mode", ["expand", "contract", "strict"])
-def test_no_text_fails_and_every_entity_lies_on_its_characters(reader, jieba_nlp, text, mode, char_entities_of):
-    _, pipe = reader(alignment_mode=mode)
-    for nlp in (jieba_nlp(), spacy.blank("en"), spacy.blank("zh")):
-        doc = pipe(nlp.make_doc(text))
-        assert doc.text == text
-        for start, end, label in char_entities_of(doc):
-            assert text[start:end] == text[start:end].strip() != ""
-            assert label in pipe.labels
-        for ent in doc.ents:
-            assert not ent[0].is_space
-            assert not ent[-1].is_space
 
 
 @pytest.mark.parametrize("text", STRANGE)

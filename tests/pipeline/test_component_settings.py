@@ -19,6 +19,8 @@ import pytest
         ({"threshold": None}, "threshold"),
         ({"threshold": 1.5}, "threshold"),
         ({"threshold": {"PER": "high"}}, "threshold"),
+        ({"threshold": {"PER": -0.1}}, "threshold.*-0.1"),
+        ({"spans_key": "same", "chars_key": "same"}, "spans_key.*chars_key.*same"),
         ({"treshold": 0.5}, "treshold"),
     ],
 )

@@ -40,31 +40,6 @@ def found(doc):
     return [(ent.text, ent.label_) for ent in doc.ents]
 
 
-def test_tokens_without_entity_become_outside(words, write):
-    doc = write(words("中国", "银行", "在", "北京"), [(3, 4, "GPE"), (0, 2, "ORG")], view="tokens")
-    assert found(doc) == [("中国银行", "ORG"), ("北京", "GPE")]
-    assert [token.ent_iob_ for token in doc] == ["B", "I", "O", "B"]
-
-
-def test_without_entities_everything_is_outside(words, write, char_entities_of):
-    doc = write(words("中国", "银行"), [], view="tokens")
-    assert [token.ent_iob_ for token in doc] == ["O", "O"]
-
-
-def test_ids_of_what_was_there_are_kept_and_what_is_new_has_none(words, write):
-    doc = words("中国", "银行", "在", "北京")
-    doc.set_ents([Span(doc, 0, 1, label="GPE", kb_id="Q148", span_id="7")], default="missing")
-    write(doc, [(0, 1, "GPE"), (3, 4, "GPE")], view="tokens")
-    assert [(ent.text, ent.kb_id_, ent.id_) for ent in doc.ents] == [("中国", "Q148", "7"), ("北京", "", "")]
-
-
-def test_blocked_tokens_stay_blocked(words, write):
-    doc = words("中国", "银行", "在")
-    doc.set_ents([], blocked=[doc[0:2]], default="missing")
-    write(doc, [(2, 3, "GPE")], view="tokens")
-    assert [(token.ent_iob_, token.ent_type_) for token in doc] == [("B", ""), ("B", ""), ("B", "GPE")]
-
-
 LENGTH = 8
 PARTS = st.lists(st.tuples(st.integers(1, 3), st.sampled_from(["", "A", "B", "missing", "blocked"])), max_size=LENGTH)
 FOUND = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 3), st.sampled_from("AB")), max_size=5)

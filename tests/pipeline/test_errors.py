@@ -65,13 +65,6 @@ def test_a_label_needs_a_name(learned, label):
     assert pipe.labels == ("GPE", "ORG", "PER")
 
 
-def test_prediction_before_initialization_names_the_remedy(blank):
-    nlp = blank()
-    for predict in (nlp, lambda text: list(nlp.pipe([text]))):
-        with pytest.raises(ValueError, match=r"initialize\(\)"):
-            predict(TEXT)
-
-
 def test_training_before_initialization_names_the_remedy(blank, make_examples):
     nlp = blank()
     for label in ("PER", "GPE"):

@@ -259,17 +259,6 @@ def test_an_untrained_component_lets_empty_docs_pass(blank, factory):
     assert not blank(factory)("").ents
 
 
-def test_an_untrained_component_is_not_trained(blank, factory, make_examples):
-    nlp = blank(factory)
-    with pytest.raises((ValueError, KeyError)):
-        nlp.update(make_examples(nlp))
-
-
-def test_initialization_needs_a_function(blank, factory):
-    with pytest.raises(TypeError, match="E930"):
-        blank(factory).get_pipe(factory).initialize([])
-
-
 def test_a_pipeline_may_be_initialized_without_entities(blank, factory, make_examples, entities_of):
     nlp = blank(factory)
     examples = make_examples(nlp, [(TEXT, []), ("京", [])])

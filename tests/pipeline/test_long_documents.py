@@ -7,9 +7,7 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 
 from spacy_tener.models.run import COMPUTE
-from spacy_tener.pipeline.learning.targets import make_target
 from spacy_tener.pipeline.settings import NERSettings
-from spacy_tener.pipeline.tags import UNKNOWN
 from spacy_tener.pipeline.units import view_of
 from spacy_tener.pipeline.windows import DocReader
 
@@ -90,19 +88,6 @@ def test_an_entity_across_a_cut_is_neither_split_nor_doubled(knows, entities_of)
     assert cuts == set(range(7))
 
 
-def test_windows_read_what_the_whole_document_reads(learned, entities_of):
-    """One window over everything and many small ones score alike where the context hardly matters."""
-    small, large = learned(window=64, overlap=24, max_units=64), learned(window=4096)
-    text = "王小明去了上海。今天天气很好。" * 20
-    views = [view_of(small.make_doc(text), "tokens")]
-    scores = []
-    for nlp in (small, large):
-        pipe = nlp.get_pipe("tener_ner")
-        scores.append(DocReader.of(pipe.model, pipe.settings).emissions(pipe.model, views))
-    assert scores[0].shape == scores[1].shape == (len(text), 13)
-    assert (scores[0].argmax(1) == scores[1].argmax(1)).mean() > 0.9
-
-
 def test_each_score_comes_from_the_window_in_whose_core_it_lies(learned):
     nlp = learned(**SMALL)
     pipe = nlp.get_pipe("tener_ner")
@@ -175,23 +160,6 @@ def test_a_long_document_is_learned(blank, learn, make_examples, entities_of):
     nlp = blank(**SMALL)
     learn(nlp, make_examples(nlp, [(SENTENCE * 12, repeated(12))]), steps=25)
     assert entities_of(nlp(SENTENCE * 12)) == repeated(12)
-
-
-@pytest.mark.parametrize("view", ["tokens", "characters"])
-def test_every_token_is_taught_once(learned, view):
-    nlp = learned(view=view, **SMALL)
-    pipe = nlp.get_pipe("tener_ner")
-    text = SENTENCE * 20
-    words = ["王小明", "去了", "上海", "。"] * 20 if view == "characters" else list(text)
-    predicted = Doc(nlp.vocab, words=words, spaces=[False] * len(words))
-    reference = Example.from_dict(nlp.make_doc(text), {"entities": repeated(20)}).reference
-    target = make_target(Example(predicted, reference), view, pipe._label_index, None)
-    taught = np.zeros(len(text), dtype=int)
-    for batch in DocReader.of(pipe.model, pipe.settings).batches([target.view]):
-        for piece in batch:
-            known = np.flatnonzero(target.within(piece.window).tags != UNKNOWN) + piece.window.start
-            taught[known] += 1
-    assert taught.tolist() == [1] * len(text)
 
 
 def test_presets_and_sentence_starts_hold_across_windows(knows):

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from crf_brute_force import all_paths
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from paper_forms import allowed_transitions
 
 from spacy_tener.layers.crf import CRF
 from spacy_tener.pipeline.learning.learn import batch_loss, loss_of_scores
@@ -21,15 +21,7 @@ LAYOUT = TagLayout(N_LABELS)
 LENGTH = 4
 
 
-def all_paths(length):
-    follows = allowed_transitions(LAYOUT)
-    paths = [(tag,) for tag in range(LAYOUT.openers.stop)]
-    for _ in range(length - 1):
-        paths = [(*path, tag) for path in paths for tag in np.flatnonzero(follows[path[-1]])]
-    return np.array([path for path in paths if LAYOUT.closers.start <= path[-1] < LAYOUT.closers.stop])
-
-
-PATHS = all_paths(LENGTH)
+PATHS = all_paths(LAYOUT, LENGTH)
 SPANS = [(start, end, label) for start in range(LENGTH) for end in range(start + 1, LENGTH + 1) for label in (0, 1)]
 
 

@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from crf_brute_force import all_paths
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from paper_forms import allowed_transitions
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 from thinc.api import Adam
@@ -17,20 +17,9 @@ from spacy_tener.tagging import TagLayout
 
 TEXT = "王小明去"
 LABELS = ("GPE", "ORG", "PER")
-NAMES = np.array(TagLayout(len(LABELS)).names(LABELS))
-
-
-def all_paths(length):
-    """Every list of entities over the tokens, as tags."""
-    layout = TagLayout(len(LABELS))
-    follows = allowed_transitions(layout)
-    paths = [(tag,) for tag in range(layout.n_tags) if tag < layout.openers.stop]
-    for _ in range(length - 1):
-        paths = [(*path, tag) for path in paths for tag in np.flatnonzero(follows[path[-1]])]
-    return np.array([path for path in paths if layout.closers.start <= path[-1] < layout.closers.stop])
-
-
-PATHS = all_paths(len(TEXT))
+LAYOUT = TagLayout(len(LABELS))
+NAMES = np.array(LAYOUT.names(LABELS))
+PATHS = all_paths(LAYOUT, len(TEXT))
 
 
 def log_weights(pipe, doc):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from paper_forms import allowed_transitions
+from crf_brute_force import all_paths
 from spacy.tokens import Doc, Span
 
 from spacy_tener.models.tagger import crf
@@ -12,17 +12,12 @@ from spacy_tener.tagging import TagLayout
 TEXT = "王小上海"
 
 
-def all_readings(layout, length):
-    """Every list of entities over the tokens, as (start, end, label index), and its tags."""
-    follows = allowed_transitions(layout)
-    paths = [(tag,) for tag in range(layout.openers.stop)]
-    for _ in range(length - 1):
-        paths = [(*path, tag) for path in paths for tag in np.flatnonzero(follows[path[-1]])]
-    closed = [np.array(path) for path in paths if layout.closers.start <= path[-1] < layout.closers.stop]
-    return [(set(zip(*(column.tolist() for column in layout.decode(path)), strict=True)), path) for path in closed]
-
-
-READINGS = all_readings(TagLayout(3), len(TEXT))
+LAYOUT = TagLayout(3)
+READINGS = [
+    (set(zip(*(column.tolist() for column in LAYOUT.decode(path)), strict=True)), path)
+    for path in all_paths(LAYOUT, len(TEXT))
+]
+"""Every list of entities over the tokens, as (start, end, label index), and its tags."""
 
 
 @pytest.fixture(scope="module")

@@ -110,14 +110,6 @@ def test_every_score_comes_back(learned, saved):
     assert (before == after).all()
 
 
-def test_parts_of_a_pipeline_are_loaded(saved, entities_of):
-    assert spacy.load(saved, exclude=["tener_ner"]).pipe_names == []
-    nlp = spacy.load(saved, disable=["tener_ner"])
-    assert entities_of(nlp(TEXT)) == []
-    nlp.enable_pipe("tener_ner")
-    assert entities_of(nlp(TEXT)) == FOUND
-
-
 def test_a_vocab_that_knows_no_label_is_enough(saved, entities_of):
     """The labels are the component's, not the vocabulary's."""
     nlp = spacy.load(saved, vocab=Vocab(), exclude=["vocab"])
@@ -129,16 +121,6 @@ def test_loading_over_what_was_there_replaces_it(learned, blank, learn, make_exa
     learn(other, make_examples(other, [("一二三四五六七", [(1, 2, "GPE"), (3, 4, "ORG"), (5, 6, "PER")])]), steps=5)
     other.from_bytes(learned().to_bytes())
     assert entities_of(other(TEXT)) == FOUND
-
-
-def test_training_goes_on_after_loading(saved, learn, make_examples, entities_of):
-    nlp = spacy.load(saved)
-    nlp.get_pipe("tener_ner").add_label("PLANET")
-    data = [("火星很远", [(0, 2, "PLANET")]), (TEXT, FOUND)]
-    optimizer = nlp.resume_training()
-    optimizer.learn_rate = 0.01
-    learn(nlp, make_examples(nlp, data), optimizer=optimizer)
-    assert [entities_of(nlp(text)) for text, _ in data] == [entities for _, entities in data]
 
 
 FRESH = """

@@ -128,11 +128,6 @@ def test_settings_and_calibration_are_saved_with_the_pipeline(blank, scoring, tm
         assert scored(copy(TEXT)) == scored(nlp(TEXT))
 
 
-def test_thresholds_by_label_can_be_set_in_a_config(blank):
-    pipe = blank(threshold={"PER": 0.5}, spans_key="sc").get_pipe("tener_ner")
-    assert (pipe.settings.spans_key, pipe.settings.threshold) == ("sc", {"PER": 0.5})
-
-
 def test_a_calibration_goes_with_the_weights_it_was_made_for(scoring, learned, make_examples):
     nlp, fresh = scoring(), learned().to_bytes()
     assert "temperature" in nlp.get_pipe("tener_ner").cfg
@@ -140,19 +135,6 @@ def test_a_calibration_goes_with_the_weights_it_was_made_for(scoring, learned, m
     nlp = scoring()
     nlp.initialize(lambda: make_examples(nlp))
     assert "temperature" not in nlp.get_pipe("tener_ner").cfg
-
-
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        ({"threshold": 1.5}, "threshold.*1.5"),
-        ({"threshold": {"PER": -0.1}}, "threshold.*-0.1"),
-        ({"spans_key": "same", "chars_key": "same"}, "spans_key.*chars_key.*same"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused(blank, config, message):
-    with pytest.raises(ValueError, match=message):
-        blank(**config)
 
 
 def test_a_threshold_of_an_unknown_label_is_named(learned):

@@ -270,34 +270,3 @@ class TestOtherTok2Vecs:
         for copy in (nlp, spacy.load(tmp_path)):
             for text, entities in sentences:
                 assert entities_of(copy(text)) == entities
-
-    def test_ours_learns_inside_spacys_ner(
-        self, tiny_ner, tiny_model, learn, make_examples, sentences, entities_of, tmp_path
-    ):
-        nlp = spacy.blank("zh")
-        nlp.add_pipe("ner", config={"model": {**tiny_ner, "tok2vec": tiny_model["tok2vec"]}})
-        learn(nlp, make_examples(nlp))
-        nlp.to_disk(tmp_path)
-        for copy in (nlp, spacy.load(tmp_path)):
-            for text, entities in sentences:
-                assert entities_of(copy(text)) == entities
-        assert [len(doc.ents) for doc in nlp.pipe(["", TEXT, " "])] == [0, 2, 0]
-
-    def test_ours_learns_inside_spacys_tagger(self, tiny_model, learn):
-        nlp = spacy.blank("zh")
-        nlp.add_pipe(
-            "tagger", config={"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": tiny_model["tok2vec"]}}
-        )
-        tags = ["NR", "NR", "NR", "VV", "AS", "NS", "NS"]
-        learn(nlp, [Example.from_dict(nlp.make_doc(TEXT), {"tags": tags})])
-        assert [token.tag_ for token in nlp(TEXT)] == tags
-
-    def test_ours_is_shared_by_listeners(self, tiny_model, tiny_ner, learn, make_examples, entities_of):
-        nlp = spacy.blank("zh")
-        nlp.add_pipe("tok2vec", config={"model": tiny_model["tok2vec"]})
-        nlp.add_pipe("tener_ner", config={"model": tagger_over(LISTENER)})
-        nlp.add_pipe("ner", config={"model": {**tiny_ner, "tok2vec": LISTENER}})
-        learn(nlp, make_examples(nlp))
-        for name in ("ner", "tener_ner"):
-            with nlp.select_pipes(enable=["tok2vec", name]):
-                assert entities_of(nlp(TEXT)) == FOUND
