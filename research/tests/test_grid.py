@@ -13,14 +13,11 @@ from spacy.cli.init_config import init_config
 from spacy.util import load_config
 from thinc.api import Config
 
-from research import grid as module
-from research.grid import Grid, GridRun, Todo, check_unchanged, plan, run_grid, todo
+from research.grid import Grid, GridRun, Todo, check_unchanged, plan, todo
 from spacy_tener.files import digest
 from spacy_tener.manifest import Manifest
 from spacy_tener.workbench.composing.compose import compose
 from spacy_tener.workbench.composing.files import ConfigError
-from spacy_tener.workbench.runs.engines import on_this_machine
-from spacy_tener.workbench.runs.training import TrainingResult
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 WINDOW = "[components.tener_ner]\nwindow = 150\n"
@@ -102,11 +99,6 @@ def test_own_overlays_and_configs_go_before_those_of_the_same_names(here: Path) 
 def test_settings_go_over_all_files(here: Path) -> None:
     runs = plan(grid(here, systems=["tener", "short"], settings=["components.tener_ner.window=177"]))
     assert [config_of(run)["components"]["tener_ner"]["window"] for run in runs] == [177, 177]
-
-
-def test_own_tokens_are_kept_in_evaluation_where_training_keeps_them(here: Path) -> None:
-    write_config(here, "blue", gold_preproc=True)
-    assert [run.gold_preproc for run in plan(grid(here, corpora=["red", "blue"]))] == [False, True]
 
 
 @pytest.mark.parametrize("name", ["nothing", "lap+nothing", "", "../models/short", "lap+"])
@@ -197,14 +189,6 @@ def test_an_interrupted_training_is_done_again(here: Path) -> None:
     assert left(run) == "train"
 
 
-def test_nothing_is_left_of_what_is_finished_and_scored(here: Path) -> None:
-    assert left(made(here)) == "nothing"
-
-
-def test_a_finished_training_is_only_scored(here: Path) -> None:
-    assert left(made(here, scored=False)) == "evaluate"
-
-
 def test_other_data_to_score_on_needs_no_training(here: Path) -> None:
     run = made(here)
     write_corpus(run.test, 3)
@@ -217,17 +201,6 @@ def test_a_scored_run_is_finished_without_its_pipeline(here: Path) -> None:
     assert left(run) == "nothing"
     write_corpus(run.test, 3)
     assert f"{run.test} has changed" in refused(todo(run))
-
-
-def test_another_config_or_other_data_is_named_and_refused(here: Path) -> None:
-    run = made(here)
-    (changed,) = plan(grid(here, settings=["training.max_steps=3"]))
-    text = refused(todo(changed))
-    assert text.startswith("1 finished run has another config or other data")
-    assert "red/tener/1: training.max_steps: was 13, is 3" in text
-    assert "--retrain" in text
-    write_corpus(here / "data" / "red" / "dev.spacy", 3)
-    assert f"paths.dev: {here / 'data' / 'red' / 'dev.spacy'} changed" in refused(todo(run))
 
 
 def test_a_default_that_a_later_version_adds_is_named_and_refused(here: Path) -> None:
@@ -254,29 +227,6 @@ def test_another_place_of_the_same_data_is_no_change(here: Path) -> None:
 
 
 # Training and scoring
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_what_is_finished_is_scored_without_a_training_and_what_fails_is_not_scored(
-    here: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
-) -> None:
-    trained, scored, ended = [], [], {}
-
-    def train(run: GridRun, _: object) -> TrainingResult:
-        trained.append(run.name[-1])
-        return TrainingResult(None, "out of luck" if run.name.endswith("3") else "")
-
-    monkeypatch.setattr(module, "train", train)
-    monkeypatch.setattr(module, "evaluate", lambda run, _: scored.append(run.name[-1]) or "")
-    one, two, three = plan(grid(here, seeds=[1, 2, 3]))
-    todos = [Todo(one, "train"), Todo(two, "evaluate"), Todo(three, "train")]
-    with on_this_machine(jobs) as engine:
-        failures = run_grid(
-            todos, engine, begun=lambda each: None, ended=lambda each, why: ended.update({each.run.name: why})
-        )
-    assert (sorted(trained), sorted(scored)) == (["1", "3"], ["1", "2"])
-    assert failures == {"red/tener/3": "out of luck"}
-    assert {name[-1]: why for name, why in ended.items()} == {"1": "", "2": "", "3": "out of luck"}
 
 
 # configs/models/ner.cfg

@@ -85,13 +85,6 @@ def test_named_and_nominal_entities_are_micro_averaged_from_counts(weibo: Path) 
     assert nominal.gold == 12
 
 
-def test_the_mean_of_labels_is_not_sold_as_micro_averaged(weibo: Path) -> None:
-    result = report(weibo, named_nominal=True, per_label=True)
-    labels = [row.f.mean for row in result.labels if row.label.endswith(".NAM")]
-    named = result.mentions[0].f.mean
-    assert abs(named - sum(labels) / 2) > 5
-
-
 def test_named_and_nominal_need_counts(weibo: Path) -> None:
     folder = make_run(weibo, "weibo/mine/3", FIRST, with_counts=False)
     with pytest.raises(RemedyError, match=r"has no counts.*spacy tener evaluate") as error:
@@ -229,20 +222,6 @@ def test_runs_scored_on_other_data_are_warned_of(weibo: Path) -> None:
     make_run(weibo, "weibo/other/1", {"PER.NAM": (1, 0, 2)})
     (warning,) = report(weibo).warnings
     assert warning == "weibo/other/1 was scored on 3 entities, weibo/mine/1 on 32: not the same test data"
-
-
-def test_unfinished_runs_are_part_of_the_report(weibo: Path) -> None:
-    make_run(weibo, "weibo/mine/3")
-    result = report(weibo)
-    assert [each.name for each in result.unfinished] == ["weibo/mine/3"]
-    assert result.overall[0].seeds == (1, 2)
-
-
-def test_without_a_finished_run_there_are_no_rows(tmp_path: Path) -> None:
-    make_run(tmp_path, "weibo/mine/3")
-    result = report(tmp_path)
-    assert result.overall == []
-    assert len(result.unfinished) == 1
 
 
 VECTORS, BERT, RANDOM = "pretrained vectors", "pretrained vectors and BERT", "random embeddings, one seed"

@@ -120,14 +120,6 @@ def test_a_bar_in_a_name_does_not_break_a_line(tmp_path: Path) -> None:
     assert "a\\|b" in format_table(make_table(find_runs([tmp_path])), "md")
 
 
-def test_small_probabilities_are_not_zero(tmp_path: Path) -> None:
-    for seed in range(1, 9):
-        make_run(tmp_path, f"weibo/a/{seed}", f=0.5 + seed / 1000)
-        make_run(tmp_path, f"weibo/b/{seed}", f=0.8 + seed / 1001)
-    text = format_table(make_table(find_runs([tmp_path]), baseline="a"), "md")
-    assert "<0.0001 |" in text
-
-
 @pytest.mark.parametrize(("p", "shown"), [(0.0001, "0.0001"), (0.00009, "<0.0001"), (1.0, "1.0000"), (None, "+0.00")])
 def test_a_probability_has_four_digits(p: float | None, shown: str) -> None:
     row = Row(key=("weibo", "a"), versus=Comparison(0.0, p, "bootstrap"))

@@ -198,16 +198,6 @@ def test_tpe_draws_where_it_is_asked_for(opened) -> None:
             assert all(set(values) == {f"{TOK2VEC}.heads", f"{TOK2VEC}.width", RATE} for values in drawn(search))
 
 
-def test_ranges_and_choices_are_optuna_s_distributions(files: Path) -> None:
-    (files / "space.cfg").write_text(
-        '[a]\nx = ["y", null]\nn = {"low": 1, "high": 9, "step": 4}\nr = {"low": 0.5, "high": 2.0, "step": 0.5}\n'
-    )
-    made = read_space(files / "space.cfg").draws
-    assert made["a.x"].choices == ("y", None)
-    assert (made["a.n"].low, made["a.n"].high, made["a.n"].step) == (1, 9, 4)
-    assert (made["a.r"].low, made["a.r"].high, made["a.r"].step) == (0.5, 2.0, 0.5)
-
-
 # Going on
 
 
@@ -387,11 +377,6 @@ def test_settings_that_do_not_fit_together_fail_alone(opened, files: Path) -> No
     assert found[16] == ("done", None)
     assert found[18][0] == "failed"
     assert "multiple of heads" in found[18][1]
-
-
-def test_an_unknown_sampler_is_named(opened) -> None:
-    with pytest.raises(RemedyError, match="Unknown sampler 'smac'"), opened(sampler="smac"):
-        pass
 
 
 def test_without_optuna_its_requirements_are_named(opened, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -255,21 +255,27 @@ def test_groups_of_spans_of_a_teacher_are_not_kept(trained):
     assert not doc.spans
 
 
-def test_other_settings_do_not_mix_with_what_is_there(run, trained, tmp_path):
-    assert run(trained)[0] == 0
-    code, said = run(trained, "--sure", "0.7")
-    assert code == 1
-    assert "entity: was 0.51, is 0.7" in said
+def test_what_would_be_annotated_otherwise_does_not_mix_with_what_is_there(run, ruled, tmp_path):
+    """By other settings or code, of other texts, by another teacher of the same name."""
+    teacher, code, raw = ruled(GPE="上海"), tmp_path / "own.py", tmp_path / "raw.txt"
+    code.write_text("a = 1\n")
+    assert run(teacher, "--code", code)[0] == 0
+
+    def refused(*more):
+        status, said = run(teacher, "--code", code, *more)
+        assert status == 1
+        return said
+
+    assert "entity: was 0.51, is 0.7" in refused("--sure", "0.7")
     assert json.loads((tmp_path / "silver" / "_manifest.json").read_text())["made_of"]["entity"] == 0.51
-
-
-def test_other_code_does_not_mix_with_what_is_there(run, trained, tmp_path):
-    (tmp_path / "own.py").write_text("a = 1\n")
-    assert run(trained, "--code", tmp_path / "own.py")[0] == 0
-    (tmp_path / "own.py").write_text("a = 2\n")
-    code, said = run(trained, "--code", tmp_path / "own.py")
-    assert code == 1
-    assert f"code: {tmp_path / 'own.py'} changed" in said
+    code.write_text("a = 2\n")
+    assert f"code: {code} changed" in refused()
+    raw.write_text(f"{TEXT}\n", encoding="utf8")
+    assert f"texts: {raw} changed" in refused()
+    nlp = spacy.load(teacher)
+    nlp.get_pipe("entity_ruler").add_patterns([{"label": "GPE", "pattern": "北京"}])
+    nlp.to_disk(teacher)
+    assert f"teachers: {teacher} changed" in refused()
 
 
 def test_teachers_of_different_labels_are_warned_of(run, trained, ruled):
@@ -278,28 +284,6 @@ def test_teachers_of_different_labels_are_warned_of(run, trained, ruled):
     assert f"{trained} does not know ORG" in said
     assert "does not know PER" in said
     assert "does not know" not in run(trained, "--sure", "0.8")[1]
-
-
-@pytest.mark.parametrize(
-    "now", [f"{TEXT}\n北京很大\n他去了上海\n北京\n", f"{TEXT}\n", f"{TEXT}\n北京很小\n他去了上海\n"]
-)
-def test_annotation_of_other_texts_by_the_same_name_is_refused(run, trained, tmp_path, now):
-    assert run(trained)[0] == 0
-    (tmp_path / "raw.txt").write_text(now, encoding="utf8")
-    code, said = run(trained)
-    assert code == 1
-    assert f"The output was made from other inputs or settings: texts: {tmp_path / 'raw.txt'} changed" in said
-
-
-def test_annotation_by_another_teacher_of_the_same_name_is_refused(run, ruled):
-    teacher = ruled(GPE="上海")
-    assert run(teacher)[0] == 0
-    nlp = spacy.load(teacher)
-    nlp.get_pipe("entity_ruler").add_patterns([{"label": "GPE", "pattern": "北京"}])
-    nlp.to_disk(teacher)
-    code, said = run(teacher)
-    assert code == 1
-    assert f"teachers: {teacher} changed" in said
 
 
 def test_standard_input_does_not_go_on_behind_what_other_input_left(run, trained, tmp_path):
@@ -320,16 +304,3 @@ def test_a_path_without_text_leaves_nothing_that_refuses_the_right_one(run, trai
     assert code == 1
     assert f"{wrong}: " in said
     assert run(trained)[0] == 0
-
-
-@pytest.mark.parametrize("settings", ["[]", "{}", "{", None])
-def test_parts_of_which_nothing_tells_how_they_were_made_are_refused(run, trained, tmp_path, settings):
-    assert run(trained)[0] == 0
-    path = tmp_path / "silver" / "_manifest.json"
-    path.unlink()
-    if settings is not None:
-        path.write_text(settings)
-    code, said = run(trained)
-    assert code == 1
-    assert "The output holds files (part-00000.spacy, part-00001.spacy) but no readable _manifest.json" in said
-    assert "Delete the directory" in said

@@ -8,7 +8,6 @@ import pytest
 import spacy
 from conversion import convert
 from spacy.tokens import Doc, DocBin
-from spacy.training import Corpus
 
 from spacy_tener.errors import InputError
 from spacy_tener.workbench.corpus.convert import DocOptions
@@ -34,14 +33,6 @@ nw/xyz/24/xyz_2401   1   0    Rain     NN  (TOP(NP*))   -    -   -   -   *   -
 """
 TESTAMENT = """#begin document (pt/nt/40/nt_4001); part 000
 pt/nt/40/nt_4001   0   0   Abraham   NNP   (TOP(NP*))   -   -   -   -   *   -
-
-#end document
-"""
-CHINESE = """#begin document (bn/cnr/00/cnr_0001); part 000
-bn/cnr/00/cnr_0001\t0\t0\t王小明\tNR\t(TOP(IP*\t-\t-\t-\t-\t(PERSON)\t-
-bn/cnr/00/cnr_0001\t0\t1\t在\tP\t*\t-\t-\t-\t-\t*\t-
-bn/cnr/00/cnr_0001\t0\t2\t中国\tNR\t*\t-\t-\t-\t-\t(ORG*\t-
-bn/cnr/00/cnr_0001\t0\t3\t银行\tNN\t*)\t-\t-\t-\t-\t*)\t-
 
 #end document
 """
@@ -199,17 +190,6 @@ def test_a_file_becomes_docs_with_spaces_and_sentences(tmp_path: Path) -> None:
     ]
     assert [len(sentence) for sentence in first.sents] == [4, 2]
     assert (second.text, report.documents, report.sentences, report.format) == ("Rain ", 2, 3, "conll2012")
-
-
-def test_chinese_words_serve_pipelines_of_characters(tmp_path: Path) -> None:
-    (tmp_path / "a.gold_conll").write_text(CHINESE, encoding="utf-8")
-    convert([tmp_path / "a.gold_conll"], tmp_path)
-    nlp = spacy.blank("zh")
-    (example,) = Corpus(tmp_path / "a.spacy")(nlp)
-    assert [token.text for token in example.reference] == ["王小明", "在", "中国", "银行"]
-    assert [token.text for token in example.predicted] == list("王小明在中国银行")
-    tags = ["B-PERSON", "I-PERSON", "L-PERSON", "O", "B-ORG", "I-ORG", "I-ORG", "L-ORG"]
-    assert example.get_aligned_ner() == tags
 
 
 def test_a_tree_of_files_joins_into_one(tmp_path: Path) -> None:

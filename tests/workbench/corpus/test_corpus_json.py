@@ -82,25 +82,9 @@ def test_flat_records(tmp_path: Path, shape: str) -> None:
     assert (reader.format, reader.scheme, reader.notes.counts.total()) == ("jsonl", None, 0)
 
 
-def test_label_studio(tmp_path: Path) -> None:
-    reader = reader_of(tmp_path, [task([annotation()])])
-    assert list(reader) == [AnnotatedText(TEXT, ENTITIES, (), 1)]
-    assert reader.format == "labelstudio"
-
-
 def test_label_studio_older_exports_and_other_names_of_the_text(tmp_path: Path) -> None:
     record = {"data": {"review": TEXT, "id": 3}, "completions": [annotation()]}
     assert texts(tmp_path, [record])[0].spans == ENTITIES
-
-
-def test_label_studio_regions_that_are_no_labels_are_passed_over(tmp_path: Path) -> None:
-    others = [
-        {"type": "relation", "from_id": "x", "to_id": "y"},
-        {"type": "choices", "value": {"choices": ["good"]}},
-    ]
-    each = annotation()
-    each["result"] = others + each["result"]
-    assert texts(tmp_path, [task([each])])[0].spans == ENTITIES
 
 
 def test_label_studio_reads_the_ground_truth_of_several_annotations_and_counts_them(tmp_path: Path) -> None:
@@ -408,16 +392,6 @@ def test_strings_inside_of_objects_are_the_last_to_be_a_label_studio_text(tmp_pa
         deep = {"a": deep}
     record = {"data": {"review": "高勇", "meta": {"source": "y", **deep}}, "annotations": [annotation([])]}
     assert [text.text for text in texts(tmp_path, [record])] == ["高勇"]
-
-
-@pytest.mark.parametrize("indent", [None, 1])
-def test_training_data_of_spacy_2_is_read(tmp_path: Path, indent: int | None) -> None:
-    pairs = [[TEXT, {"entities": SPANS}], ["没有", {"entities": []}]]
-    path = tmp_path / "train.json"
-    path.write_text(json.dumps(pairs, ensure_ascii=False, indent=indent), encoding="utf-8")
-    assert [text.spans for text in CorpusReader(path)] == [ENTITIES, ()]
-    path.write_text("\n".join(json.dumps(pair, ensure_ascii=False) for pair in pairs), encoding="utf-8")
-    assert [text.spans for text in CorpusReader(path)] == [ENTITIES, ()]
 
 
 def test_numbered_tags_get_their_names_from_the_option_or_the_file_beside(tmp_path: Path) -> None:

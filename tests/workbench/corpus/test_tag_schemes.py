@@ -116,18 +116,6 @@ def test_a_repair_names_its_line_and_what_it_did() -> None:
     ]
 
 
-def test_the_first_examples_are_kept_and_all_are_counted() -> None:
-    _, repaired, reader = read("I-A O " * 10, "IOB2")
-    assert repaired == 10
-    assert len(reader.repairs.examples[Event.REPAIRED]) == 3
-
-
-def test_sentences_do_not_run_into_each_other() -> None:
-    reader = TagReader("IOB2")
-    assert reader.read(["B-A"])[0] == (EntitySpan(0, 1, "A"),)
-    assert reader.read(["I-A"])[0] == (EntitySpan(0, 1, "A"),)
-
-
 def test_iob1_takes_inside_as_a_beginning_and_notes_a_needless_b() -> None:
     assert read("O I-A I-A B-A O", "IOB1")[:2] == ([(1, 3, "A"), (3, 4, "A")], 0)
     assert read("O B-A I-A", "IOB1")[:2] == ([(1, 3, "A")], 1)

@@ -11,7 +11,6 @@ import pytest
 import spacy
 
 from spacy_tener.errors import InputError, RemedyError
-from spacy_tener.features.keys import END_MARK, Normaliser
 from spacy_tener.features.vectors import read_vectors
 from spacy_tener.models.embed.char import build_char_embed
 from spacy_tener.models.embed.tables import Vocabulary
@@ -229,9 +228,3 @@ def test_missing_gensim_is_told_with_the_extra_before_the_text_is_read(
     monkeypatch.setattr(training, "read_texts", lambda source: pytest.fail("the text was read"))
     with pytest.raises(ValueError, match=r"needs gensim.*pip install .gensim"):
         make(text, tmp_path / "out", CHARS)
-
-
-def test_text_settings_make_the_embedders_normaliser() -> None:
-    assert TextSettings().normaliser == Normaliser()
-    assert TextSettings(digits=False, lower=True).normaliser == Normaliser(digits=False, lower=True)
-    assert END_MARK not in TextSettings().normaliser("0")
