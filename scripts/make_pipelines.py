@@ -102,10 +102,15 @@ WEIBO_LIMITS = (
     "It annotates as the corpus does: of 中国银行 it may make 中国, a political entity, and 银行, an organisation.",
 )
 WNUT_LIMITS = ("Rare and new names are the point of this corpus, and hard: it misses more entities than it finds.",)
+TWEETS_LIMITS = (
+    *WNUT_LIMITS,
+    "It learned from tweets too, as the transformer annotated them, and has vectors of their words. They are those of "
+    "TweetEval, without user names; their texts are not in it.",
+)
 RECIPES = {
     "weibo": Recipe("weibo", "weibo_tener_lac", "CC BY-SA 3.0", WEIBO_LIMITS, train_weibo),
     "wnut17": Recipe("wnut17", "wnut17_minilm_int8", "CC BY 4.0", WNUT_LIMITS, export_transformer),
-    "wnut17-small": Recipe("wnut17", "wnut17_tener_taught", "CC BY 4.0", WNUT_LIMITS, train_small),
+    "wnut17-small": Recipe("wnut17", "wnut17_tener_taught", "CC BY 4.0", TWEETS_LIMITS, train_small),
 }
 
 

@@ -228,9 +228,15 @@ def _training(card: Card) -> Iterable[str]:
     if "max_steps" in training:
         optimizer = training["optimizer"].get("@optimizers", "an optimizer of its own")
         yield f"At most {training['max_steps']:,} steps of {optimizer}, seed {training['seed']}."
-    paths = card.config.get("paths", {}).items()
-    vectors = sorted({Path(value).name for name, value in paths if value and "vectors" in name})
+    # A config may have paths that no section of it reads: those of overlays for other languages.
+    read = {str(value) for name, value in entries(card.config) if not name.startswith("paths.")}
+    paths = {name: Path(value).name for name, value in card.config.get("paths", {}).items() if value in read}
+    vectors = sorted({value for name, value in paths.items() if "vectors" in name})
     yield f"Pretrained vectors: {', '.join(vectors)}." if vectors else "No pretrained vectors."
+    if "silver" in paths:
+        yield f"As well raw texts as trained pipelines annotated them: {paths['silver']}."
+    if "teacher" in paths:
+        yield f"Taught by {paths['teacher']}."
 
 
 def _limitations(card: Card) -> Iterable[str]:

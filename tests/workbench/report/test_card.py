@@ -109,11 +109,20 @@ def test_the_training_data_has_its_terms_and_sizes() -> None:
     assert text.endswith("No pretrained vectors.")
 
 
-def test_vectors_are_named_without_the_directory_where_they_lay() -> None:
-    paths = {"train": "t.spacy", "char_vectors": "/home/me/chars.vec", "bigram_vectors": "v/bigrams.vec"}
-    text = section(replace(CARD, config={**CONFIG, "paths": paths}), "Training data")
-    assert text.endswith("Pretrained vectors: bigrams.vec, chars.vec.")
+def test_what_was_read_in_training_is_named_without_the_directory_where_it_lay() -> None:
+    paths = {"char_vectors": "/home/me/chars.vec", "bigram_vectors": "v/bigrams.vec", "silver": "/home/posts"}
+    embed = {"vectors": "/home/me/chars.vec", "bigram_vectors": "v/bigrams.vec"}
+    read = {"tener_ner": {"factory": "tener_ner", "model": {"tok2vec": {**TOK2VEC, "embed": embed}}}}
+    corpora = {"train": {"readers": {"silver": {"path": "/home/posts"}}}}
+    taught = {"components": {"tener_ner": {"teacher": {"path": "/home/bert"}}}}
+    sections = {"components": read, "corpora": corpora, "initialize": taught}
+    changed = {**CONFIG, **sections, "paths": {**paths, "teacher": "/home/bert", "word_vectors": "v/words.vec"}}
+    text = section(replace(CARD, config=changed), "Training data")
+    assert "Pretrained vectors: bigrams.vec, chars.vec." in text
+    assert "trained pipelines annotated them: posts." in text
+    assert text.endswith("Taught by bert.")
     assert "/home" not in text
+    assert "words.vec" not in text, "a path that the config names and nothing reads"
 
 
 def test_a_corpus_that_nobody_knows_has_its_name_only() -> None:
