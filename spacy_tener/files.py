@@ -21,8 +21,8 @@ else:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text in UTF-8, atomically; see `write_file`."""
-    write_file(path, lambda file: file.write(text.encode("utf8")))
+    """Write a text in UTF-8, atomically; see `write_file`. A file name in it that is not UTF-8 is escaped, as in JSON."""
+    write_file(path, lambda file: file.write(text.encode("utf8", "backslashreplace")))
 
 
 def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:

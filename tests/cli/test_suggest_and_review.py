@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -64,6 +66,14 @@ def test_suggestions_are_written_and_converted_back(model: Path, raw: Path, tmp_
     assert len(docs) == 3
     for doc in docs:
         assert [str(ent) for ent in doc.ents] == [str(ent) for ent in nlp(doc.text).ents]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are UTF-8 there")
+def test_a_page_names_a_file_whose_name_is_not_utf_8(model: Path, raw: Path, tmp_path: Path) -> None:
+    named = raw.rename(os.fsdecode(os.fsencode(tmp_path) + "/新闻.jsonl".encode("gb18030")))
+    code, _ = call("suggest", model, named, "-o", tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf8")
+    assert (code, "王小明去了上海" in page, "\\udcd0\\udcc2\\udcce\\udcc5.jsonl" in page) == (0, True, True)
 
 
 def test_label_studio_gets_its_interface_beside_the_tasks(model: Path, raw: Path, tmp_path: Path) -> None:
