@@ -6,6 +6,7 @@ speed, and nobody holds the corpus: memory goes with the number of distinct stri
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -92,7 +93,8 @@ def train_vectors(file: StringFile, settings: TrainingSettings, *, name: str) ->
     # With one thread, as with more no two runs are the same.
     model = word2vec()(vector_size=settings.width, min_count=settings.min_count, seed=settings.seed, workers=1)
     model.build_vocab_from_freq(file.counts, corpus_count=file.lines)
-    model.train(corpus_file=str(file.path), total_examples=file.lines, total_words=file.tokens, epochs=settings.epochs)
+    path = os.fsencode(file.path)  # for a path that is not UTF-8, as a string, gensim waits forever
+    model.train(corpus_file=path, total_examples=file.lines, total_words=file.tokens, epochs=settings.epochs)
     return list(model.wv.index_to_key), model.wv.vectors
 
 

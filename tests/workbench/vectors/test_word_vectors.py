@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -162,6 +164,16 @@ def test_files_serve_the_embedder_with_every_token_of_their_text(text: Path, tmp
     assert set(keys) == set(vocabulary.tables)
     for name, table in vocabulary.tables.items():
         assert (table.rows(keys[name]) > 0).all(), name
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are UTF-8 there")
+def test_vectors_are_the_same_in_a_directory_whose_name_is_not_utf_8(text: Path, tmp_path: Path) -> None:
+    elsewhere = Path(os.fsdecode(os.fsencode(tmp_path) + "/向量".encode("gb18030")))
+    making = threading.Thread(target=make, args=(text, elsewhere, CHARS), daemon=True)  # gensim may wait forever
+    making.start()
+    making.join(60)
+    make(text, tmp_path / "vectors", CHARS)
+    assert (elsewhere / "chars.vec").read_bytes() == (tmp_path / "vectors" / "chars.vec").read_bytes()
 
 
 def test_same_seed_gives_the_same_files_and_another_seed_others(text: Path, tmp_path: Path) -> None:
