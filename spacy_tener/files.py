@@ -21,7 +21,7 @@ else:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text in UTF-8, atomically; see `write_file`. A file name in it that is not UTF-8 is escaped, as in JSON."""
+    """Write a text in UTF-8, atomically; see `write_file`. Names of files in it that are not UTF-8 are escaped."""
     write_file(path, lambda file: file.write(text.encode("utf8", "backslashreplace")))
 
 
