@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from spacy.language import Language
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.explain.explanation import ExplainedEntity, ExplainedText, HeatMap, Passage
+from spacy_tener.explain import ExplainedText, explain
 
 from .canvas import figure
+from .maps import HeatMap, record_maps
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,43 +39,38 @@ class Panel:
     signed: bool = False
 
 
-def panels(text: ExplainedText) -> dict[str, Panel]:
-    """Return the panels of a text by their titles: the evidence of each passage with entities, and each head of each
-    map. Relations have rows for the units of entities only, as in GRN's Figure 4."""
-    shown = [passage for passage in text.passages if passage.maps or _entities_of(text, passage)]
-    found: dict[str, Panel] = {}
-    for number, passage in enumerate(shown, start=1):
-        place = f"passage {number}: " if len(shown) > 1 else ""
-        found |= {f"{place}{title}": panel for title, panel in _passage_panels(text, passage)}
-    return found
+def panels(text: ExplainedText, maps: Sequence[HeatMap]) -> dict[str, Panel]:
+    """Return the panels of a text by their titles: the evidence of its entities, and each head of each map. Relations
+    have rows for the units of entities only, as in GRN's Figure 4."""
+    return dict(_evidence_panel(text)) | dict(each for found in maps for each in _map_panels(found, text))
 
 
-def _entities_of(text: ExplainedText, passage: Passage) -> list[ExplainedEntity]:
-    return [entity for entity in text.entities if passage.start <= entity.start < passage.end]
-
-
-def _passage_panels(text: ExplainedText, passage: Passage) -> Iterator[tuple[str, Panel]]:
-    units = [text.text[start:end] for start, end in passage.units]
-    entities = [entity for entity in _entities_of(text, passage) if entity.evidence]
+def _evidence_panel(text: ExplainedText) -> Iterator[tuple[str, Panel]]:
+    entities = [entity for entity in text.entities if entity.evidence]
     if entities:
+        (passage,) = text.passages
         names = [f"{text.text[own.start : own.end]} {own.label} {percent(own.probability)}" for own in entities]
         drops = [{evidence.start: evidence.drop for evidence in own.evidence} for own in entities]
         values = np.array([[drop.get(start, 0.0) for start, _ in passage.units] for drop in drops])
-        yield "what entities rest on", Panel(values, names, units, "drop of log-odds", signed=True)
-    for found in passage.maps:
-        yield from _map_panels(found, units, [word.text for word in passage.words], _entity_rows(text, passage))
+        yield "what entities rest on", Panel(values, names, _units(text), "drop of log-odds", signed=True)
 
 
-def _entity_rows(text: ExplainedText, passage: Passage) -> list[int]:
-    spans = [(own.start, own.end) for own in _entities_of(text, passage)]
+def _units(text: ExplainedText) -> list[str]:
+    return [text.text[start:end] for passage in text.passages for start, end in passage.units]
+
+
+def _entity_rows(text: ExplainedText) -> list[int]:
+    (passage,) = text.passages
+    spans = [(own.start, own.end) for own in text.entities]
     overlaps = [any(start < last and first < end for first, last in spans) for start, end in passage.units]
     return [row for row, inside in enumerate(overlaps) if inside]
 
 
-def _map_panels(
-    found: HeatMap, units: Sequence[str], words: Sequence[str], entities: Sequence[int]
-) -> Iterator[tuple[str, Panel]]:
-    keys = list(words) if found.kind == "words" else [*units, *words][: found.weights.shape[2]]
+def _map_panels(found: HeatMap, text: ExplainedText) -> Iterator[tuple[str, Panel]]:
+    (passage,) = text.passages
+    units, words = _units(text), [word.text for word in passage.words]
+    keys = words if found.kind == "words" else [*units, *words][: found.weights.shape[2]]
+    entities = _entity_rows(text)
     rows = entities if found.kind == "relations" and entities else range(len(units))
     unit = "strength" if found.kind == "relations" else "attention"
     stream = f"{found.stream}, " if found.stream else ""
@@ -116,9 +113,15 @@ def paint(axes: Axes, panel: Panel) -> None:
         side.set_visible(False)
 
 
-def draw_heat_maps(text: ExplainedText, path: Path) -> bool:
-    """Draw the panels of a text. Returns whether the fonts lack some of its characters."""
-    shown = panels(text)
+def draw_heat_maps(nlp: Language, text: str, path: Path, *, name: str | None = None) -> bool:
+    """Draw the panels of a text. Returns whether the fonts lack some of its characters.
+
+    name: The component's name; the first `tener_ner` if there is none.
+    """
+    (explained,) = explain(nlp, text, name=name).texts
+    if len(explained.passages) > 1:
+        raise RemedyError("The text is too long for a figure", "Give a single sentence.")
+    shown = panels(explained, record_maps(nlp, text, name))
     if not shown:
         raise RemedyError("There is nothing to draw: no entity is found", "Give another text.")
     with warnings.catch_warnings(record=True) as missing:

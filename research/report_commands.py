@@ -9,13 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from spacy_tener.cli import options
-from spacy_tener.cli._common import CommandLineError, check_file, load_pipeline, msg, names, setup_gpu
+from spacy_tener.cli._common import CommandLineError, check_file, load_pipeline, msg, names
 from spacy_tener.errors import RemedyError, counted
 from spacy_tener.files import write_text
 
 from .app import command
 from .canvas import check_ending
-from .heat_maps import draw_heat_maps
 from .plots import draw_convergence, draw_scores, draw_speed, draw_sweep, has_log
 from .rows import ScoreTable, make_table
 from .runs import FoundRuns, Run, find_runs, has_setting
@@ -175,23 +174,20 @@ def _drawable(kind: str, found: FoundRuns, given: Mapping[str, Any]) -> list[Run
 @command("heat-maps")
 def heat_maps_cli(
     model: options.Model,
-    text: Annotated[str, typer.Argument(help="One text")],
+    text: Annotated[str, typer.Argument(help="One sentence")],
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write: .png or .svg")],
     component: options.Component = None,
-    gpu_id: options.GpuId = -1,
     code: options.Code = None,
 ) -> None:
     """
     Draw what the entities of a text rest on, and the maps of attention or relations.
 
-    The figures of MECT's and GRN's papers. `spacy tener explain` shows the same on a page. Needs matplotlib.
+    The figures of MECT's and GRN's papers. Needs torch and matplotlib.
     """
-    from spacy_tener.explain import explain  # here, as it is slow to import
+    from .heat_maps import draw_heat_maps  # here, as it imports torch
 
     check_ending(output)
     check_file(output)
-    setup_gpu(gpu_id)
-    explained = explain(load_pipeline(model), [text], name=component)
-    if draw_heat_maps(explained.texts[0], output):
+    if draw_heat_maps(load_pipeline(model), text, output, name=component):
         msg.warn("Characters are missing in the figure", "Install a font that has them, such as Noto Sans CJK SC.")
     msg.good(str(output))

@@ -11,43 +11,37 @@ import spacy
 from matplotlib.figure import Figure
 from research_commands import run_research
 
-from research.heat_maps import Panel, _map_panels, paint, panels, percent
-from spacy_tener.explain.explanation import Evidence, ExplainedEntity, ExplainedText, HeatMap, Passage
+from research.heat_maps import Panel, paint, panels, percent
+from research.maps import HeatMap
+from spacy_tener.explain import Evidence, ExplainedEntity, ExplainedText, Passage
+
+
+def explained(entities: list[ExplainedEntity], text: str = "abc") -> ExplainedText:
+    units = [(place, place + 1) for place in range(len(text))]
+    return ExplainedText(text, entities, [], [], [Passage(0, len(text), units)])
 
 
 def test_layers_and_streams_of_one_head_have_a_panel_each() -> None:
     weights = np.ones((1, 2, 2), dtype=np.float32)
-    maps = [HeatMap("attention", layer, stream, weights) for layer in (1, 2) for stream in ("lattice", "radicals")]
-    found = [each for own in maps for each in _map_panels(own, "京海", [], [0])]
     streams = ("lattice", "radicals")
-    assert [title for title, _ in found] == [
-        f"attention, {name}, layer {n}, head 1" for n in (1, 2) for name in streams
-    ]
-    assert all((list(panel.rows), panel.unit) == (["京", "海"], "attention") for _, panel in found)
+    maps = [HeatMap("attention", layer, stream, weights) for layer in (1, 2) for stream in streams]
+    found = panels(explained([], "京海"), maps)
+    assert [*found] == [f"attention, {name}, layer {n}, head 1" for n in (1, 2) for name in streams]
+    assert all((list(panel.rows), panel.unit) == (["京", "海"], "attention") for panel in found.values())
 
 
 def test_relations_have_rows_of_entities_and_maps_of_one_head_only_their_kind() -> None:
-    weights = np.arange(9, dtype=np.float32).reshape(1, 3, 3)
+    maps = [HeatMap("relations", 1, "", np.arange(9, dtype=np.float32).reshape(1, 3, 3))]
     entity = ExplainedEntity(1, 2, "X", 0.5, [], [Evidence(0, 1, 1.5), Evidence(2, 3, -2.0)])
-    passage = Passage(0, 3, [(0, 1), (1, 2), (2, 3)], [], [HeatMap("relations", 1, "", weights)])
-    found = panels(ExplainedText("abc", [entity], [], [], [passage]))
+    found = panels(explained([entity]), maps)
     evidence, relations = found.values()
     assert [*found] == ["what entities rest on", "relations"]
     assert evidence.values.tolist() == [[1.5, 0.0, -2.0]]
     assert (evidence.rows, evidence.columns) == (["b X 50 %"], ["a", "b", "c"])
     assert (relations.values.tolist(), relations.rows, relations.unit) == ([[3.0, 4.0, 5.0]], ["b"], "strength")
-    without = panels(ExplainedText("abc", [], [], [], [passage]))
+    without = panels(explained([]), maps)
     assert {title: panel.rows for title, panel in without.items()} == {"relations": ["a", "b", "c"]}
-
-
-def test_passages_are_numbered_where_several_have_something_to_show() -> None:
-    places = [(0, 1), (1, 2), (2, 3)]
-    passages = [Passage(start, end, [(start, end)]) for start, end in places]
-    first, _, last = [ExplainedEntity(start, end, "X", 0.5, [], [Evidence(start, end, 1.0)]) for start, end in places]
-    title = "what entities rest on"
-    assert [*panels(ExplainedText("abc", [last], [], [], passages))] == [title]
-    assert [*panels(ExplainedText("abc", [first, last], [], [], passages))] == [f"passage {n}: {title}" for n in (1, 2)]
-    assert panels(ExplainedText("abc", [replace(first, evidence=[])], [], [], passages)) == {}
+    assert panels(explained([replace(entity, evidence=[])]), []) == {}
 
 
 def test_a_bar_says_what_colours_mean() -> None:
@@ -86,12 +80,25 @@ def test_probabilities_are_written_as_on_the_page(probability: float | None, wri
     assert percent(probability) == written
 
 
-@pytest.mark.parametrize("ending", ["png", "svg"])
-def test_a_text_becomes_a_figure(ending: str, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     nlp = spacy.blank("zh")
     nlp.add_pipe("tener_ner").add_label("PER")
     nlp.initialize()
-    nlp.to_disk(tmp_path / "model")
-    ran = run_research("heat-maps", tmp_path / "model", "Anna", "-o", tmp_path / f"figure.{ending}")
+    path = tmp_path_factory.mktemp("model")
+    nlp.to_disk(path)
+    return path
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_a_text_becomes_a_figure(ending: str, model: Path, tmp_path: Path) -> None:
+    ran = run_research("heat-maps", model, "Anna", "-o", tmp_path / f"figure.{ending}")
     assert ran.code == 0, ran.text
     assert (tmp_path / f"figure.{ending}").stat().st_size > 1000
+
+
+def test_of_a_text_that_no_figure_has_room_for_a_sentence_is_wanted(model: Path, tmp_path: Path) -> None:
+    ran = run_research("heat-maps", model, "Anna" * 100, "-o", tmp_path / "figure.png")
+    assert ran.code == 1
+    assert "too long for a figure" in ran.text
+    assert "Give a single sentence" in ran.text

@@ -117,7 +117,6 @@ def explain_cli(
     limit: Annotated[int, options.limit("of a file")] = 100,
     component: options.Component = None,
     evidence: Annotated[bool, typer.Option(help="Mask characters, to find those that support an entity")] = True,
-    maps: Annotated[bool, typer.Option(help="Show maps of attention or relations")] = True,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
 ) -> tuple[str, int]:
@@ -125,8 +124,8 @@ def explain_cli(
     Explain the entities that a pipeline finds.
 
     Writes one HTML page that needs no network. For each entity it shows the probability, rivals, the characters that
-    support it, matching words of the lexicon, and the encoder's attention; and differences from the annotation of a
-    .spacy file. Without --output, prints the data as JSON.
+    support it, and matching words of the lexicon; and differences from the annotation of a .spacy file. Without
+    --output, prints the data as JSON.
     """
     from ..explain import explain  # here, as it is slow to import
 
@@ -140,7 +139,7 @@ def explain_cli(
     texts = _texts(nlp, text, limit + 1)
     if len(texts) > limit:
         msg.warn(f"Only the first {limit} texts are explained", "Take more by --limit.")
-    explained = explain(nlp, texts[:limit], name=component, evidence=evidence, maps=maps)
+    explained = explain(nlp, texts[:limit], name=component, evidence=evidence)
     if output is None:
         return explained.to_json(), 0
     write_text(output, explained.to_json() if output.suffix == ".json" else explained.to_html())

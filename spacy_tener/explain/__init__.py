@@ -1,14 +1,13 @@
 """Explanations of entities: `explain(nlp, text)`, as data and as a page."""
 
 from .explaining import explain
-from .explanation import Evidence, ExplainedEntity, ExplainedText, Explanation, HeatMap, LexiconWord, Passage
+from .explanation import Evidence, ExplainedEntity, ExplainedText, Explanation, LexiconWord, Passage
 
 __all__ = [
     "Evidence",
     "ExplainedEntity",
     "ExplainedText",
     "Explanation",
-    "HeatMap",
     "LexiconWord",
     "Passage",
     "explain",

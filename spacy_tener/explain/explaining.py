@@ -1,11 +1,11 @@
-"""`explain`: probabilities, rivals, evidence by masking, the lexicon's words, and maps of attention."""
+"""`explain`: probabilities, rivals, evidence by masking, and the lexicon's words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 from spacy.attrs import IS_SPACE, LEMMA, MORPH, NORM, POS, SENT_START, TAG
@@ -14,8 +14,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import Model
 
-from ..errors import MissingPackageError, install
-from ..models.bridge import require_torch, torch_shim
+from ..models.bridge import torch_shim
 from ..models.embed.characters import RadicalVocabulary
 from ..models.embed.lexicon import LexiconVocabulary
 from ..models.embed.onnx import FrozenFeatures
@@ -25,11 +24,8 @@ from ..pipeline.decoding import Probabilities
 from ..pipeline.entities import FoundEntity
 from ..pipeline.finding import PipelineNER
 from ..pipeline.units import DocView, data_of
-from .explanation import Evidence, ExplainedEntity, ExplainedText, Explanation, HeatMap, LexiconWord, Passage
+from .explanation import Evidence, ExplainedEntity, ExplainedText, Explanation, LexiconWord, Passage
 from .passages import PassageSpan, cut_passages, find_vocabulary, lexicon_words, radicals_of
-
-if TYPE_CHECKING:
-    from .encoders import MappedEncoder
 
 Span = tuple[int, int]
 """Start and end in units of a view."""
@@ -55,7 +51,6 @@ def explain(
     k_best: int = 5,
     rivals: int = 3,
     evidence: bool = True,
-    maps: bool = True,
 ) -> Explanation:
     """Explain each entity of some texts: its probability, its rivals, and why it was found.
 
@@ -66,12 +61,11 @@ def explain(
     k_best (int): How many of the best readings of each text.
     rivals (int): How many rivals of each entity, at most.
     evidence (bool): Whether to mask units, one at a time: it takes as long as reading each text once per unit.
-    maps (bool): Whether to show what the encoder looked at, in the passages with an entity.
     RETURNS (Explanation): The data, which writes itself as JSON or as a page.
     """
     given: list[Text] = [texts] if isinstance(texts, str | Doc | Example) else list(texts)
     pipeline = PipelineNER.of(nlp, name)
-    explainer = _Explainer(pipeline, evidence=evidence, maps=maps)
+    explainer = _Explainer(pipeline, evidence=evidence)
     docs = pipeline.read(text.predicted if isinstance(text, Example) else text for text in given)
     ner = pipeline.ner
     columns = (docs, ner.scored(docs), ner.rivals(docs, rivals), ner.k_best(docs, k_best), ner.entropy(docs))
@@ -90,12 +84,11 @@ def _gold(text: Text) -> list[tuple[int, int, str]] | None:
 class _Explainer:
     """The parts of a pipeline that explanations of its Docs need."""
 
-    def __init__(self, pipeline: PipelineNER, *, evidence: bool, maps: bool) -> None:
+    def __init__(self, pipeline: PipelineNER, *, evidence: bool) -> None:
         models = pipeline.models
         characters = pipeline.ner.settings.view == "characters"
         self.pipeline = pipeline
         self.mask = find_mask(models, one_character=characters) if evidence else None
-        self.encoders, self.map_note = _find_encoders(models) if maps else ([], "")
         self.lexicon = find_vocabulary(models, LexiconVocabulary)
         self.radicals = find_vocabulary(models, RadicalVocabulary)
 
@@ -103,7 +96,7 @@ class _Explainer:
         """Return notes on the mask, and on parts of an explanation that this pipeline lacks."""
         mask_note = "" if self.mask is None else self.mask.note
         word_note = "" if self.lexicon is not None else "No words: this pipeline reads no lexicon."
-        return [note for note in (mask_note, self.map_note, word_note) if note]
+        return [note for note in (mask_note, word_note) if note]
 
     def __call__(
         self, doc: Doc, found: list[FoundEntity], rivals: list[list[FoundEntity]], k_best: list[Reading]
@@ -125,7 +118,8 @@ class _Explainer:
                 if own[0].start <= start < own[-1].end and end <= window.end
             }
             evidence.update(zip(inside, self._evidence(view, piece, window.start, list(inside.values())), strict=True))
-            passages += self._passages(view, piece, own, spans)
+            words = lexicon_words(self.lexicon, piece) if self.lexicon else []
+            passages += [_passage(passage, view, words) for passage in own]
         others = [*rivals, *([other for other in entities if _overlap(own, other)] for own in possible)]
         explained = [
             ExplainedEntity(own.start, own.end, own.label, own.probability, others[i], evidence.get(i, []))
@@ -165,35 +159,6 @@ class _Explainer:
             for drops, (start, end, _) in zip((odds[0] - odds[1:]).T.tolist(), entities, strict=True)
         ]
 
-    def _passages(
-        self, view: DocView, piece: Doc, passages: Sequence[PassageSpan], entities: Sequence[Span]
-    ) -> Iterator[Passage]:
-        words = lexicon_words(self.lexicon, piece) if self.lexicon else []
-        shown = {
-            passage: not entities or any(passage.start <= start < passage.end for start, _ in entities)
-            for passage in passages
-        }
-        maps: list[HeatMap] = []
-        if self.encoders and any(shown.values()):
-            from .encoders import record_maps
-
-            maps = record_maps(self.encoders, lambda: self.pipeline.predict(piece))
-        for passage, with_maps in shown.items():
-            yield _passage(passage, view, words, maps if with_maps else [])
-
-
-def _find_encoders(models: Sequence[Model[Any, Any]]) -> tuple[list[MappedEncoder], str]:
-    """Return the encoders that have maps, or why there are none."""
-    try:
-        require_torch()
-    except MissingPackageError:
-        return [], f"No maps: torch, which computes them, is not installed: {install('torch')}"
-    from .encoders import find_encoders
-
-    encoders = find_encoders(models)
-    none = "No maps: none of this package's encoders with attention or relations is in this pipeline."
-    return encoders, "" if encoders else none
-
 
 def _possible(found: Sequence[FoundEntity], k_best: Sequence[Reading]) -> list[FoundEntity]:
     """Return entities that only other readings have, with at least `MIN_POSSIBLE`, in the order of the text."""
@@ -211,14 +176,17 @@ def _overlap(a: FoundEntity, b: FoundEntity) -> bool:
     return a is not b and a.start < b.end and b.start < a.end
 
 
-def _passage(passage: PassageSpan, view: DocView, words: Sequence[LexiconWord], maps: Sequence[HeatMap]) -> Passage:
+def _passage(passage: PassageSpan, view: DocView, words: Sequence[LexiconWord]) -> Passage:
+    """Return a passage with those of its window's words that lie in it."""
     units = passage.in_window
-    places = [i for i, word in enumerate(words) if units.start <= word.start and word.end <= units.stop]
     return Passage(
         *view.char_span(passage.start, passage.end),
         [view.char_span(unit, unit + 1) for unit in range(passage.start, passage.end)],
-        [replace(words[i], start=words[i].start - units.start, end=words[i].end - units.start) for i in places],
-        [found.part(units, np.array(places, dtype=np.int64)) for found in maps],
+        [
+            replace(word, start=word.start - units.start, end=word.end - units.start)
+            for word in words
+            if units.start <= word.start and word.end <= units.stop
+        ],
     )
 
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, Literal, cast
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, cast
 
 from ..pages import make_page
 from ..pipeline.crf_pipe import Reading
@@ -58,51 +54,19 @@ class LexiconWord:
     known: bool
 
 
-@dataclass(frozen=True, eq=False)
-class HeatMap:
-    """Attention or relation strength between the units of a text, and from units to the words of the lexicon.
-
-    kind: `attention`, where each query's row adds up to 1; `words`, the same where the keys are words only
-        (FLAT-ATSSA's word fusion); `relations`, the lengths of GRN's r_ij, as the paper's Figure 4 has them.
-    layer: Counted from 1.
-    stream: The stream of MECT that is read, or nothing.
-    weights: *Shape: [heads, units, units + words]*; the keys are units alone for `relations` and for encoders that read
-        no words beside them, and words alone for `words`.
-    kept: How many keys each query keeps, where it selects (ATSSA). *Shape: [heads, units]*
-    """
-
-    kind: Literal["attention", "words", "relations"]
-    layer: int
-    stream: str
-    weights: NDArray[np.float32]
-    kept: NDArray[np.int64] | None = None
-
-    def part(self, units: slice, words: NDArray[np.int64]) -> HeatMap:
-        """Return the map over some of the units and of the words."""
-        n_units = 0 if self.kind == "words" else self.weights.shape[1]
-        keys = np.arange(n_units)[units]
-        if self.weights.shape[2] > n_units:
-            keys = np.concatenate([keys, n_units + words])
-        kept = None if self.kept is None else self.kept[:, units]
-        return replace(self, weights=self.weights[:, units, :][:, :, keys], kept=kept)
-
-
 @dataclass(frozen=True)
 class Passage:
-    """A part of a text that a page has room for, with its words and maps.
+    """A part of a text that a page has room for, with its words.
 
     start, end: Offsets in characters of the text.
     units: Start and end of each token or character, as the model reads them.
     words: Words of the lexicon that lie in the passage, by units of the passage.
-    maps: The parts of the encoder's maps over the units and words of the passage: a row of `attention` may add up to
-        less than 1, where a query looks at what lies outside.
     """
 
     start: int
     end: int
     units: list[tuple[int, int]]
     words: list[LexiconWord] = field(default_factory=list)
-    maps: list[HeatMap] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -141,7 +105,7 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the data as lists, strings and numbers, rounded to six digits."""
-        return cast("dict[str, Any]", _plain(self, {HeatMap: _map_as_numbers}))
+        return cast("dict[str, Any]", _plain(self))
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), ensure_ascii=False) + "\n"
@@ -151,41 +115,21 @@ class Explanation:
 
         links: For each text the address to link back to.
         """
-        data = {**_plain(self, {HeatMap: _map_as_bytes, Evidence: _evidence_as_list}), "links": list(links)}
+        data = {**self.to_dict(), "links": list(links)}
+        for text in data["texts"]:
+            for entity in (*text["entities"], *text["possible"]):
+                # Without the names of fields, since the page of a long text has very many of these.
+                entity["evidence"] = [(one["start"], one["end"], round(one["drop"], 3)) for one in entity["evidence"]]
         own = self.pipeline
         name = " ".join(filter(None, (own["name"], own["version"])))
         about = " · ".join(filter(None, (name, own["component"], f"reads {own['view']}")))
         return make_page(__package__, "page", data, title=title, about=about, lang=own["lang"] or "en")
 
 
-def _plain(value: Any, writers: Mapping[type, Callable[[Any], Any]]) -> Any:
-    """Return a value as JSON types. writers: Functions for types that are not converted field by field."""
-    if (write := writers.get(type(value))) is not None:
-        return write(value)
+def _plain(value: Any) -> Any:
+    """Return a value as JSON types."""
     if is_dataclass(value):
-        return {part.name: _plain(getattr(value, part.name), writers) for part in fields(value)}
+        return {part.name: _plain(getattr(value, part.name)) for part in fields(value)}
     if isinstance(value, list | tuple):
-        return [_plain(part, writers) for part in value]
+        return [_plain(part) for part in value]
     return float(f"{value:.6g}") if isinstance(value, float) else value
-
-
-def _map_as_numbers(found: HeatMap) -> dict[str, Any]:
-    return _map(found, weights=np.round(found.weights.astype(np.float64), 4).tolist())
-
-
-def _map_as_bytes(found: HeatMap) -> dict[str, Any]:
-    """Pack weights as bytes: 0 for 0, 1 to 255 for what lies between that and the largest."""
-    largest = float(found.weights.max(initial=0.0))
-    scaled = np.ceil(found.weights / (largest or 1.0) * 255).astype(np.uint8)
-    weights = base64.b64encode(scaled.tobytes()).decode("ascii")
-    return _map(found, shape=list(found.weights.shape), largest=round(largest, 6), weights=weights)
-
-
-def _map(found: HeatMap, **weights: Any) -> dict[str, Any]:
-    kept = None if found.kept is None else found.kept.tolist()
-    return {"kind": found.kind, "layer": found.layer, "stream": found.stream, **weights, "kept": kept}
-
-
-def _evidence_as_list(evidence: Evidence) -> list[float]:
-    """Leave out the field names, since the page of a long text has very many of these."""
-    return [evidence.start, evidence.end, round(evidence.drop, 3)]

@@ -20,7 +20,7 @@ from ..types import BoolArray
 from .explanation import LexiconWord
 
 MAX_UNITS = 64
-"""Most units of a passage, which limits the size of a map of attention. An entity may make it longer."""
+"""Most units of a passage. An entity may make it longer."""
 
 VocabularyT = TypeVar("VocabularyT")
 

@@ -58,7 +58,6 @@ class TorchShim(Shim):
         self._arrays: Arrays | None = None
         self._predictor: Predict | None = None
         self._step_together: Any = None
-        self._observers: list[Callable[..., None]] = []
 
     @property
     def is_built(self) -> bool:
@@ -104,22 +103,8 @@ class TorchShim(Shim):
                 self._predictor = self._make_predictor(Weights(self.weights))
         return self._predictor
 
-    @contextlib.contextmanager
-    def observe(self, note: Callable[..., None]) -> Iterator[None]:
-        """Call `note` with the layer's inputs, in all threads: arrays if it predicts in numpy, else tensors."""
-        self._observers.append(note)
-        try:
-            yield
-        finally:
-            self._observers.remove(note)
-
-    def tell(self, *inputs: Any) -> None:
-        """Call all observers with the layer's inputs."""
-        for note in tuple(self._observers):
-            note(*inputs)
-
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_predictor": None, "_observers": []}
+        return {**self.__dict__, "_predictor": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Finish a copy: deep, shallow or unpickled."""

@@ -54,9 +54,8 @@ class HostRun:
 
     def module(self, layer: Model[Any, Any], *inputs: Any) -> Rows:
         """Call a layer's module with rows, with `Indices`, and with what it reads on the host."""
-        shim, given = torch_shim(layer), [own.array if isinstance(own, Indices) else own for own in inputs]
-        shim.tell(*given)
-        return shim.predictor()(*given)
+        given = [own.array if isinstance(own, Indices) else own for own in inputs]
+        return torch_shim(layer).predictor()(*given)
 
     def rows(self, arrays: Sequence[Floats2d], *, learn: bool = True) -> Rows:
         """Return the joined rows of all texts. learn: Compute their gradient in training."""

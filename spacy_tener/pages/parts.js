@@ -199,13 +199,5 @@ const parts = (() => {
   dark.addEventListener("change", () => paint());
   paint({ dark: "dark", light: "light" }[kept.get("theme")]);
 
-  /** A token of the style as red, green and blue, for canvases. */
-  function rgb(token) {
-    const probe = document.body.appendChild(el("i", { style: { color: `var(${token})` } }));
-    const found = getComputedStyle(probe).color.match(/[\d.]+/g).slice(0, 3).map(Number);
-    probe.remove();
-    return found;
-  }
-
-  return { $, el, data, hue, chip, count, percent, meter, places, excerpts, marked, listing, searching, kept, download, rgb };
+  return { $, el, data, hue, chip, count, percent, meter, places, excerpts, marked, listing, searching, kept, download };
 })();

@@ -133,12 +133,6 @@ class PipelineNER:
         piece = view.piece(window.start, window.end)
         return piece if piece is view.doc else self._run([piece], self.shared)[0]
 
-    def predict(self, piece: Doc) -> None:
-        """Run the models on one piece."""
-        for pipe in self._pipes():
-            pipe.predict([piece])
-        self.ner.model.predict([piece])
-
     def probabilities(self, pieces: Iterable[Doc], spans: Sequence[tuple[int, int, str]]) -> Probabilities:
         """Return the probabilities of the same spans of tokens in each of some Docs whose tokens are units.
 

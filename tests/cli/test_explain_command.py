@@ -38,7 +38,7 @@ def test_a_text_becomes_a_page(model: Path, tmp_path: Path) -> None:
 
 
 def test_data_are_printed_and_nothing_else(model: Path) -> None:
-    ran = run_tener("explain", model, TEXT, "--no-evidence", "--no-maps")
+    ran = run_tener("explain", model, TEXT, "--no-evidence")
     assert json.loads(ran.stdout)["texts"][0]["text"] == TEXT
 
 

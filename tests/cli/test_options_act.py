@@ -158,7 +158,6 @@ ROWS = {
         "limit": Row("--limit 1"),
         "component": Row("--component ner2", codes=(0, 1)),
         "evidence": Row("--no-evidence"),
-        "maps": Row("--no-maps"),
         "gpu_id": on_gpu(),
         "code": IMPORTED,
     },

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import spacy
@@ -28,7 +26,7 @@ def log_odds(p):
 def test_a_text_may_be_longer_than_spacys_limit(learned, monkeypatch):
     nlp = learned()
     monkeypatch.setattr(nlp, "max_length", 5)
-    assert len(explain(nlp, TEXT, evidence=False, maps=False).texts[0].entities) == 2
+    assert len(explain(nlp, TEXT, evidence=False).texts[0].entities) == 2
 
 
 def test_it_says_what_the_component_says(learned):
@@ -83,9 +81,7 @@ def test_a_shared_component_reads_the_masked_text(make_examples, sentences, enti
     masked = of_characters(nlp, "王小" + UNKNOWN + "去了上海")
     (probability,) = nlp.get_pipe("tener_ner").probabilities(nlp.get_pipe("tok2vec")(masked), [(0, 3, "PER")])
     assert person.evidence[2].drop == pytest.approx(log_odds(person.probability) - log_odds(probability), abs=1e-3)
-    assert not text.passages[0].maps
     assert any("hashed rows" in note for note in found.notes)
-    assert any("No maps" in note for note in found.notes)
     assert any("no lexicon" in note for note in found.notes)
 
 
@@ -132,17 +128,17 @@ def test_of_a_long_text_each_entity_is_explained_where_it_stands(learned):
         assert entity.start - 1 <= strongest.start <= entity.end
     rows = sum(len(passage.units) for passage in text.passages)
     assert rows == len(text.text)
-    assert max(each.weights.shape[1] for passage in text.passages for each in passage.maps) <= 40
+    assert max(len(passage.units) for passage in text.passages) <= 40
 
 
 def test_in_a_text_of_one_window_every_unit_is_evidence_of_every_entity(learned):
-    (text,) = explain(learned("TENER"), TEXT * 3, maps=False).texts
+    (text,) = explain(learned("TENER"), TEXT * 3).texts
     assert len(text.entities) > 3
     assert {len(entity.evidence) for entity in text.entities} == {33}
 
 
 def test_an_entity_at_the_end_of_a_text_has_evidence(learned):
-    (text,) = explain(learned("TENER"), "王小明去了上海", maps=False).texts
+    (text,) = explain(learned("TENER"), "王小明去了上海").texts
     assert [entity.end for entity in text.entities] == [3, 7]
     assert all(len(entity.evidence) == 7 for entity in text.entities)
 
@@ -159,9 +155,9 @@ def test_entities_overlap_where_they_share_characters(start, end, expected):
 
 
 def test_what_is_not_wanted_is_left_out(learned):
-    (text,) = explain(learned(), TEXT, evidence=False, maps=False).texts
+    (text,) = explain(learned(), TEXT, evidence=False).texts
+    assert text.entities
     assert not any(entity.evidence for entity in text.entities)
-    assert not any(passage.maps for passage in text.passages)
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\n", "京"])
@@ -196,30 +192,7 @@ def test_the_data_are_json(learned):
     assert data["labels"] == ["GPE", "ORG", "PER"]
     entity = data["texts"][0]["entities"][0]
     assert {"start", "end", "label", "probability", "rivals", "evidence"} == set(entity)
-    radicals = data["texts"][1]["passages"][0]["maps"][-1]
-    assert radicals["stream"] == "radicals"
-    assert sum(radicals["weights"][0][0]) == pytest.approx(1.0, abs=1e-2)
-
-
-def test_explanations_in_threads_keep_their_maps(learned):
-    """Each thread records the maps of its own texts, whatever others predict meanwhile."""
-    nlp = learned("FLAT")
-    texts = [TEXT[: 4 + number % 7] for number in range(24)]
-
-    def shapes(text):
-        return [each.weights.shape for passage in explain(nlp, text).texts[0].passages for each in passage.maps]
-
-    expected = [shapes(text) for text in texts]
-    with ThreadPoolExecutor(6) as threads:
-        assert list(threads.map(shapes, texts)) == expected
-    assert all(expected)
-
-
-def test_a_torch_that_fails_to_import_is_not_told_as_one_that_is_missing(learned, monkeypatch):
-    monkeypatch.delitem(sys.modules, "spacy_tener.explain.encoders", raising=False)
-    monkeypatch.setitem(sys.modules, "spacy_tener.layers.convolution", None)
-    with pytest.raises(ImportError, match=r"layers\.convolution"):
-        explain(learned(), TEXT)
+    assert data["texts"][0]["passages"][0]["words"][0]["text"] == "重阳"
 
 
 def test_a_pipeline_without_the_component_is_refused(learned):

@@ -42,7 +42,6 @@ def test_a_transformer_reads_its_own_mask(transformer):
     expected = whole.copy()
     expected[1 + 2] = mask_id(reader)
     np.testing.assert_array_equal(reader([masked]).ids, expected)
-    assert not explain(nlp, TEXT).texts[0].passages[0].maps
 
 
 def test_a_shared_transformer_reads_its_own_mask_too(tmp_path):
@@ -60,7 +59,6 @@ def test_a_shared_transformer_reads_its_own_mask_too(tmp_path):
     found = explain(nlp, TEXT)
     (text,) = found.texts
     assert "[MASK]" in found.notes[0]
-    assert text.passages[0].maps[0].weights.shape == (2, 7, 7)
     named = [*text.entities, *text.possible]
     assert named
     for entity in named:
@@ -104,7 +102,7 @@ def test_masked_texts_read_the_words_of_the_lists_that_their_doc_asks_for(learne
         doc = nlp.make_doc(TEXT)
         if name:
             doc._.tener_words = name
-        (text,) = explain(nlp, doc, maps=False).texts
+        (text,) = explain(nlp, doc).texts
         drops.append([each.drop for entity in text.entities for each in entity.evidence])
         words.clear(name)
     assert drops[0]

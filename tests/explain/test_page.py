@@ -90,9 +90,6 @@ def test_a_click_on_an_entity_shows_why_it_was_found(page, size):
     assert "→" in shown(browser, "#strongest .value")[0]
     assert shown(browser, "#radicals li") == ["银钅 ＋ 艮"]
     assert {"中国", "银行", "中国银行"} <= {text.split("\n")[0] for text in shown(browser, "#lattice .word")}
-    open_maps(browser)
-    # As many heads as the papers have.
-    browser.run("const [legend, head] = heads.children; for (let i = 0; i < 6; i++) heads.append(head.cloneNode(true))")
     assert browser.run("return window.innerWidth") == size[0]
     assert browser.run("return document.documentElement.scrollWidth") <= size[0]
 
@@ -113,7 +110,6 @@ def test_entities_are_one_stop_of_the_tab_key_and_the_arrow_keys_go_through_them
 
 def test_all_can_be_reached_by_the_tab_key_in_the_order_of_the_page(page):
     browser = page("some")
-    open_maps(browser)
     reached = []
     for _ in range(40):
         ActionChains(browser.driver).send_keys(Keys.TAB).perform()
@@ -122,59 +118,25 @@ def test_all_can_be_reached_by_the_tab_key_in_the_order_of_the_page(page):
                 "const node = document.activeElement; return node.id || node.name || node.className || node.tagName"
             )
         )
-        if reached[-1] == "heat":
+        if reached[-1] == "scroll":
             break
-    order = ("theme", "order", "search", "LI", "back", "ent short", "SUMMARY", "map", "rows-only", "head", "heat")
+    order = ("theme", "order", "search", "LI", "back", "ent short", "SUMMARY", "scroll")
     places = [reached.index(name) for name in order]
     assert places == sorted(places)
 
 
-def open_maps(browser):
-    """Open the maps: nothing of them is drawn before."""
-    assert not browser.run("return document.querySelector('#heads canvas') || document.querySelector('#map option')")
-    browser.run("document.querySelector('#open-maps summary').click()")
-    browser.wait(lambda: find(browser, "#map option"))
-
-
-def test_a_map_says_what_each_cell_means_to_pointer_and_keyboard(page):
+def test_words_of_the_lexicon_stand_below_their_characters(page):
     browser = page("atssa")
-    open_maps(browser)
-    heat, cell = find(browser, "#heat")[0], find(browser, "#cell")[0]
-    assert "head" in heat.get_attribute("aria-label")
-    browser.run("arguments[0].focus()", heat)
-    ActionChains(browser.driver).send_keys(Keys.ARROW_RIGHT).perform()
-    assert cell.text.startswith("吴 looks at 吴: ")
-    ActionChains(browser.driver).send_keys(Keys.ARROW_DOWN, Keys.ARROW_RIGHT).perform()
-    assert cell.text.startswith("重 looks at 重: ")
-    assert "it keeps" in cell.text
-    ActionChains(browser.driver).move_to_element(heat).perform()
-    assert not cell.text.startswith("重 looks at 重: ")
+    place = "const {left, right} = arguments[0].getBoundingClientRect(); return [left, right]"
+    units = [browser.run(place, node) for node in find(browser, "#lattice .unit")]
+    words = {node.text: browser.run(place, node) for node in find(browser, "#lattice .word")}
+    assert words["重阳"] == pytest.approx([units[1][0], units[2][1]], abs=1)
+    assert words["中国银行"] == pytest.approx([units[4][0], units[7][1]], abs=1)
+    assert [node.text for node in find(browser, "#lattice .own")] == ["吴", "重", "阳"]
 
 
-def test_heads_and_maps_are_chosen(page):
-    browser = page("some")
-    open_maps(browser)
-    assert len(find(browser, "#heads input")) == 2
-    labels = [node.text for node in find(browser, "#map option")]
-    assert labels == ["Attention, characters and words, layer 1", "Attention, radicals, layer 1"]
-    before = find(browser, "#heat")[0].screenshot_as_png
-    other = next(node for node in find(browser, "#heads input") if not node.is_selected())
-    browser.run("arguments[0].focus()", other)
-    ActionChains(browser.driver).send_keys(Keys.SPACE).perform()
-    assert other.is_selected()
-    assert find(browser, "#heat")[0].screenshot_as_png != before
-    find(browser, "#map option")[1].click()
-    assert "radicals" in find(browser, "#heat")[0].get_attribute("aria-label")
-
-
-def test_relations_have_rows_for_entities_unless_all_are_wanted(page):
+def test_a_pipeline_without_a_lexicon_has_a_note_of_that_alone(page):
     browser = page("grn")
-    open_maps(browser)
-    heat = find(browser, "#heat")[0]
-    assert "7 rows, 11 columns" in heat.get_attribute("aria-label")
-    find(browser, "#rows-only")[0].click()
-    assert "11 rows, 11 columns" in heat.get_attribute("aria-label")
-    assert not find(browser, "#heads")[0].is_displayed()
     assert not find(browser, "#lexicon")[0].is_displayed()
     assert any("No words: this pipeline reads no lexicon" in text for text in shown(browser, "#notes li"))
 
@@ -199,7 +161,7 @@ def test_texts_are_chosen_ordered_and_sought(page):
         find(browser, "#search")[0].send_keys(Keys.ESCAPE, sought)
         browser.wait(lambda found=found: [text[:3] for text in browser.run(snippets)] == found)
     assert shown(browser, "#shown") == ["0 texts"]
-    assert not any(section.is_displayed() for section in find(browser, "#read, #entity, #lexicon, #maps"))
+    assert not any(section.is_displayed() for section in find(browser, "#read, #entity, #lexicon"))
 
 
 def test_on_a_phone_every_row_of_the_list_shows_its_text(page):
@@ -224,7 +186,7 @@ def test_a_text_without_entities_says_so(page):
     browser = page("empty")
     assert shown(browser, "#none") == ["No entity was found in this text."]
     assert shown(browser, "#back") == []
-    assert not any(section.is_displayed() for section in find(browser, "#texts, #entity, #lexicon, #maps"))
+    assert not any(section.is_displayed() for section in find(browser, "#texts, #entity, #lexicon"))
 
 
 def test_colours_are_dark_where_the_reader_wants_them(page):
@@ -252,7 +214,6 @@ def test_hostile_text_stays_text(page):
 @pytest.mark.parametrize(("name", "size"), [("some", DESKTOP), ("atssa", PHONE)])
 def test_axe_finds_nothing_that_keeps_people_from_using_the_page(page, name, size):
     browser = page(name, size)
-    open_maps(browser)
     browser.run("document.getElementById('readings').open = true")
     assert browser.violations() == []
 

@@ -432,40 +432,6 @@ def build_own(*, nI, nO):
     return module
 
 
-@pytest.mark.parametrize("predictor", [None, doubled])
-@pytest.mark.parametrize("is_train", [False, True])
-def test_observers_see_what_a_layer_is_called_with(predictor, is_train):
-    model = ragged_layer("own", build_own, predictor, width_in=WIDTH_IN, width_out=WIDTH_OUT)
-    model.initialize()
-    X, seen, others = inputs(), [], []
-    with torch_shim(model).observe(lambda *given: others.append(given)):
-        with torch_shim(model).observe(lambda *given: seen.append(given)):
-            model(X, is_train=is_train)
-        model(X, is_train=is_train)
-    model(X, is_train=is_train)
-    [(rows, lengths)] = seen
-    np.testing.assert_array_equal(np.asarray(rows.detach() if is_train else rows), np.concatenate(X))
-    assert lengths == LENGTHS
-    assert len(others) == 2
-
-
-def test_copies_have_no_observers():
-    model, seen = layer(), []
-    model.initialize()
-    with torch_shim(model).observe(lambda *given: seen.append(given)):
-        model.copy().predict(inputs())
-    assert not seen
-
-
-def test_an_error_ends_observing():
-    model, seen = layer(), []
-    model.initialize()
-    with pytest.raises(RuntimeError), torch_shim(model).observe(lambda *given: seen.append(given)):
-        raise RuntimeError
-    model.predict(inputs())
-    assert not seen
-
-
 @pytest.mark.parametrize(
     ("names", "message"),
     [(["own.weight", "other"], "hold 'other'"), (["other"], "lack 'own.weight'")],

@@ -1,67 +1,74 @@
 """Maps of attention, of relations, and of the words that each character read: what an encoder looked at.
 
 Encoders compute these maps in functions that prediction does not call. Their inputs are those of the encoder itself,
-which are recorded during one prediction, whether torch computes it or not.
+which are recorded during one prediction.
 """
 
 from __future__ import annotations
 
-import copy
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial, singledispatch
-from typing import Any
+from functools import singledispatch
+from typing import Any, Literal
+from unittest import mock
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from thinc.api import Model
+from spacy.language import Language
 from torch import Tensor, nn
 
-from ..layers.convolution import GRNEncoder
-from ..layers.lattice import AtssaEncoder, SpanEncoder
-from ..layers.transformer import TransformerEncoder
-from ..models.bridge import TorchShim, torch_shim
-from .explanation import HeatMap
+from spacy_tener.layers.convolution import GRNEncoder
+from spacy_tener.layers.lattice import AtssaEncoder, SpanEncoder
+from spacy_tener.layers.transformer import TransformerEncoder
+from spacy_tener.models.bridge import torch_shim
+from spacy_tener.pipeline.finding import PipelineNER
 
 _NAMES = {"transformer_encoder", "gated_relation_encoder", "flat", "flat_atssa", "mect"}
 """Names of the layers whose modules have maps to show."""
 
 
-@dataclass(frozen=True)
-class MappedEncoder:
-    """An encoder of a pipeline, and its torch module.
+@dataclass(frozen=True, eq=False)
+class HeatMap:
+    """Attention or relation strength between the units of a text, and from units to the words of the lexicon.
 
-    module: For a pipeline that predicts without torch, a copy, so that the pipeline itself stays without.
+    kind: `attention`, where each query's row adds up to 1; `words`, the same where the keys are words only
+        (FLAT-ATSSA's word fusion); `relations`, the lengths of GRN's r_ij, as the paper's Figure 4 has them.
+    layer: Counted from 1.
+    stream: The stream of MECT that is read, or nothing.
+    weights: *Shape: [heads, units, units + words]*; the keys are units alone for `relations` and for encoders that read
+        no words beside them, and words alone for `words`.
+    kept: How many keys each query keeps, where it selects (ATSSA). *Shape: [heads, units]*
     """
 
-    shim: TorchShim
-    module: nn.Module
+    kind: Literal["attention", "words", "relations"]
+    layer: int
+    stream: str
+    weights: NDArray[np.float32]
+    kept: NDArray[np.int64] | None = None
 
 
-def find_encoders(models: Iterable[Model[Any, Any]]) -> list[MappedEncoder]:
-    """Return the encoders in some models that have maps to show."""
-    nodes = [node for model in models for node in model.walk() if node.name in _NAMES]
-    shims = [torch_shim(node) for node in nodes]
-    return [MappedEncoder(shim, copy.copy(shim).module) for shim in shims if shim.is_built]
+def record_maps(nlp: Language, text: str, name: str | None = None) -> list[HeatMap]:
+    """Return the maps of a pipeline's encoders for a text that it reads in one window, on the CPU.
 
-
-def record_maps(encoders: Sequence[MappedEncoder], predict: Callable[[], object]) -> list[HeatMap]:
-    """Return the maps of encoders for the one text that `predict` predicts."""
+    name: The component's name; the first `tener_ner` if there is none.
+    """
     calls: list[tuple[nn.Module, tuple[Any, ...]]] = []
-    thread = threading.get_ident()
+    nodes = [node for model in PipelineNER.of(nlp, name).models for node in model.walk() if node.name in _NAMES]
 
-    def note(module: nn.Module, *inputs: Any) -> None:
-        # Another thread may predict with the same pipeline meanwhile.
-        if threading.get_ident() == thread:
+    def noting(module: nn.Module, predict: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*inputs: Any) -> Any:
             calls.append((module, inputs))
+            return predict(*inputs)
 
-    with ExitStack() as observing:
-        for encoder in encoders:
-            observing.enter_context(encoder.shim.observe(partial(note, encoder.module)))
-        predict()
+        return noted
+
+    with ExitStack() as recording:
+        for shim in map(torch_shim, nodes):
+            noted = noting(shim.module, shim.predictor())
+            recording.enter_context(mock.patch.object(shim, "predictor", return_value=noted))
+        nlp(text)
     with torch.inference_mode():
         return [each for module, inputs in calls for each in heat_maps(module, *map(_as_tensor, inputs))]
 

@@ -1,0 +1,94 @@
+"""What encoders looked at, as the architectures' own functions have it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from small_systems import examples_of, pipeline
+
+from research.maps import record_maps
+from spacy_tener.models.bridge import torch_shim
+
+TEXT = "吴重阳在中国银行工作。"
+WORDS = [(4, 6), (4, 8), (6, 8), (8, 10)]
+"""The words of the lexicon in it: 中国, 中国银行, 银行, 工作."""
+
+
+@pytest.fixture
+def started(tok2vecs):
+    """Makes a pipeline of an architecture with its initial weights."""
+
+    def make(name):
+        nlp = pipeline(tok2vecs[name])
+        nlp.initialize(lambda: examples_of(nlp))
+        return nlp
+
+    return make
+
+
+def by_kind(nlp):
+    return {(each.kind, each.stream): each for each in record_maps(nlp, TEXT)}
+
+
+@pytest.mark.parametrize("name", ["TENER", "FLAT", "FLAT_ATSSA", "MECT"])
+def test_what_a_character_looks_at_adds_up_to_one(name, started):
+    n_keys = {"TENER": 11, "FLAT": 11 + 4, "FLAT_ATSSA": 11, "MECT": 11 + 4}[name]
+    found = by_kind(started(name))
+    maps = [each for (kind, _), each in found.items() if kind == "attention"]
+    assert len(maps) == (2 if name == "MECT" else 1)
+    assert {each.layer for each in found.values()} == {1}
+    for each in maps:
+        assert each.weights.shape == (2, 11, n_keys)
+        np.testing.assert_allclose(each.weights.sum(-1), 1.0, atol=1e-5)
+
+
+def test_a_query_of_atssa_looks_only_at_the_keys_that_it_kept(started):
+    attention = by_kind(started("FLAT_ATSSA"))["attention", ""]
+    assert attention.kept is not None
+    assert attention.kept.min() >= 3
+    assert attention.kept.min() < 11
+    assert ((attention.weights > 0).sum(-1) <= attention.kept).all()
+
+
+def test_characters_read_the_words_that_cover_them_and_no_other(started):
+    read = by_kind(started("FLAT_ATSSA"))["words", ""].weights
+    assert read.shape == (2, 11, 4)
+    covered = np.array([[start <= unit < end for start, end in WORDS] for unit in range(11)])
+    assert (read[:, ~covered] == 0).all()
+    np.testing.assert_allclose(read.sum(-1)[:, covered.any(1)], 1.0, atol=1e-5)
+
+
+def test_relations_are_those_of_grn_s_figure(started):
+    nlp = started("GRN")
+    embed, grn = nlp.get_pipe("tener_ner").model.get_ref("tok2vec").layers
+    (embedded,) = embed.predict([nlp.make_doc(TEXT)])
+    encoder = torch_shim(grn).module
+    with torch.inference_mode():
+        x = encoder.context(torch.from_numpy(embedded), np.array([len(TEXT)]))
+        pairs = encoder.relation.left(x)[:, None] + encoder.relation.right(x)[None]
+    found = by_kind(nlp)["relations", ""]
+    np.testing.assert_allclose(found.weights[0], pairs.norm(dim=2), atol=1e-5)
+    assert found.layer == 1
+
+
+def test_a_pipeline_without_these_encoders_has_no_maps(tok2vecs):
+    nlp = pipeline(tok2vecs["TENER"]["embed"])
+    nlp.initialize(lambda: examples_of(nlp))
+    assert record_maps(nlp, TEXT) == []
+
+
+def test_looking_leaves_nothing_behind(started):
+    nlp = started("TENER")
+    record_maps(nlp, TEXT)
+    encoder = nlp.get_pipe("tener_ner").model.get_ref("tok2vec").layers[1]
+    assert "predictor" not in vars(torch_shim(encoder))
+
+
+def test_a_shared_component_s_encoder_has_maps(tok2vecs):
+    listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 16, "upstream": "*"}
+    nlp = pipeline(listener)
+    nlp.add_pipe("tok2vec", config={"model": tok2vecs["TENER"]}, before="tener_ner")
+    nlp.initialize(lambda: examples_of(nlp))
+    (found,) = record_maps(nlp, TEXT)
+    assert found.weights.shape == (2, 11, 11)
