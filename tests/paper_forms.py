@@ -8,12 +8,13 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from spacy_tener.layers.attention import AdaptedAttention, split_heads
 from spacy_tener.layers.relation import Relation
 from spacy_tener.layers.selection import SelectiveAttention
 from spacy_tener.layers.spans import SpanAttention, SpanPositions
+from spacy_tener.layers.transformer import TransformerLayer
 from spacy_tener.tagging import TagLayout
 
 
@@ -139,6 +140,17 @@ def reference_span_attention(
         bias = attention.random(len(x), len(x))  # eq. 12
         scores = scores + F.pad(bias, (0, len(x) - bias.shape[2], 0, len(x) - bias.shape[1]))
     return torch.einsum("hij,jhd->ihd", torch.softmax(scores, dim=-1), v).flatten(1)  # eq. 4
+
+
+def reference_layer(layer: TransformerLayer, x: Tensor, mixed: Tensor) -> Tensor:
+    """Residuals, norms and the feed-forward around an attention. mixed: its output. *Shape: [L, d]* all"""
+
+    def norm(norm: nn.LayerNorm, x: Tensor) -> Tensor:
+        return F.layer_norm(x, x.shape[-1:], norm.weight, norm.bias)
+
+    summed, parts = norm(layer.attention_norm, x + mixed), layer.feed_forward
+    hidden = torch.relu(F.linear(summed, parts.widen.weight, parts.widen.bias))
+    return norm(layer.feed_forward_norm, summed + F.linear(hidden, parts.narrow.weight, parts.narrow.bias))
 
 
 def backward_gradients(loss: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:

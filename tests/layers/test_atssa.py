@@ -4,16 +4,15 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from lattices import random_lattice
-from paper_forms import reference_attention, reference_selection
+from paper_forms import reference_attention, reference_layer, reference_selection
 from torch import Tensor
 
 from spacy_tener.batching.lattice import Lattice
 from spacy_tener.layers.attention import AdaptedAttention
 from spacy_tener.layers.fusion import CoverSegments
 from spacy_tener.layers.lattice import AtssaConfig, AtssaEncoder
-from spacy_tener.layers.selection import SelectiveAttention
+from spacy_tener.layers.selection import Selection, SelectiveAttention
 
 CHARS, WORDS = 10, 6
 LENGTHS = [9, 2, 0, 30, 1]
@@ -50,10 +49,7 @@ def paper_layer(x: Tensor, layer: Any) -> Tensor:
     attention = layer.attention
     selects = isinstance(attention, SelectiveAttention)
     mixed = reference_selection(attention, x)[0] if selects else reference_attention(attention, x)
-    x = F.layer_norm(x + mixed, (16,), layer.attention_norm.weight, layer.attention_norm.bias)
-    parts = layer.feed_forward
-    fed = parts.narrow(torch.relu(parts.widen(x)))
-    return F.layer_norm(x + fed, (16,), layer.feed_forward_norm.weight, layer.feed_forward_norm.bias)
+    return reference_layer(layer, x, mixed)
 
 
 @each_variant
@@ -90,6 +86,13 @@ def test_maps_are_those_that_prediction_uses() -> None:
     mixed = layer.attention(x, *context)
     (weights,) = encoder.attention_weights(chars, words, lattice)[0]
     assert torch.allclose(torch.einsum("htj,jhd->thd", weights, values).flatten(1), mixed, atol=1e-12)
+
+
+def test_choices_reach_the_attention() -> None:
+    attention = make(threshold="fixed", k=5, alpha=2.0, tau=0.5, penalty=0.25).layers[0].attention
+    assert attention.threshold is None
+    assert attention.selection == Selection(k=5, alpha=2.0, tau=0.5)
+    assert attention.penalty.weight == 0.25
 
 
 def test_the_penalty_teaches_thresholds_though_the_loss_says_nothing() -> None:

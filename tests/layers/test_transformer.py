@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
-from paper_forms import reference_attention
+from paper_forms import reference_attention, reference_layer
 from torch import Tensor
 
 from spacy_tener.layers.attention import AdaptedAttention, VanillaAttention, sinusoids
@@ -29,10 +28,8 @@ def test_a_layer_is_the_papers() -> None:
     encoder = make(input_width=None, layers=1)
     (layer,) = encoder.layers
     x = tokens([9], 24)
-    summed = F.layer_norm(x + reference_attention(layer.attention, x), (24,))
-    hidden = torch.relu(summed @ layer.feed_forward.widen.weight.T + layer.feed_forward.widen.bias)
-    mixed = hidden @ layer.feed_forward.narrow.weight.T + layer.feed_forward.narrow.bias
-    assert torch.allclose(encoder(x, [9]), F.layer_norm(summed + mixed, (24,)), atol=1e-11)
+    expected = reference_layer(layer, x, reference_attention(layer.attention, x))
+    assert torch.allclose(encoder(x, [9]), expected, atol=1e-11)
 
 
 def test_the_vanilla_encoder_adds_absolute_positions_to_its_input() -> None:
