@@ -10,18 +10,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
+from .errors import RemedyError
+
 
 class SettingError(ValueError):
     """Invalid value of a setting."""
 
 
 @contextmanager
-def named(architecture: str) -> Iterator[None]:
+def named(registered: str) -> Iterator[None]:
     """Begin messages about a setting with a registered name. Decorates the function that is registered."""
     try:
         yield
     except SettingError as error:
-        raise ValueError(f"{architecture}: {error}") from None
+        raise RemedyError(f"{registered}: {error}", "Correct the config.") from None
 
 
 class Rule(NamedTuple):
@@ -57,12 +59,19 @@ def check_each(kind: Any, /, **settings: object) -> None:
 def check(name: str, value: object, valid: bool, needed: str) -> None:
     """Raise if a setting's value is not valid. needed: the condition, in words."""
     if not valid:
-        raise SettingError(f"{name} must be {needed}; got {value!r}.")
+        raise SettingError(f"{name} must be {needed}; got {value!r}")
 
 
 def check_window(size: int) -> None:
     """Raise if the window of a convolution is not an odd number."""
     check("window", size, size >= 1 and size % 2 == 1, "an odd number, so that a filter has a middle")
+
+
+def check_pieces(window: int, overlap: int) -> None:
+    """Raise if windows of pieces are too short for their overlap."""
+    check_each(Count, overlap=overlap)
+    least = 2 * overlap + 16
+    check("window", window, window >= least, f"at least {least}, twice the overlap and 16 pieces")
 
 
 def _rules(hint: Any) -> Iterator[Rule]:

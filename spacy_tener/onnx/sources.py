@@ -12,6 +12,7 @@ import numpy as np
 from ..errors import InputError, RemedyError
 from ..features.pieces import WordPieces
 from ..inputs import read_lines
+from ..settings import check_pieces, named
 from .encoder import Characters, Encoder, Vocabulary
 
 EncoderSource = Callable[[], Encoder]
@@ -20,6 +21,7 @@ _VOCABULARIES = ("tokenizer.json", "vocab.txt")
 _UNKNOWN = {"[UNK]", "<unk>", "<UNK>", "UNK", "OOV"}
 
 
+@named("spacy_tener.OnnxEncoder.v1")
 def onnx_encoder(
     path: str | Path | None = None,
     vocabulary: str | Path | None = None,
@@ -51,11 +53,7 @@ def onnx_encoder(
     origin (str): Where the encoder is from, for meta.json.
     licence (str): Its licence, for meta.json.
     """
-    if overlap < 0 or window < 2 * overlap + 16:
-        raise RemedyError(
-            f"spacy_tener.OnnxEncoder.v1: window is {window} and overlap {overlap}",
-            "A window must be at least 16 pieces longer than twice the overlap.",
-        )
+    check_pieces(window, overlap)
     about = {"origin": origin, "licence": licence}
     settings = {"inputs": inputs, "outputs": outputs, "window": window, "overlap": overlap, "pooling": pooling}
     return partial(_read, path, vocabulary, about, settings)

@@ -1,12 +1,14 @@
 """Optimizers with learning rates by parameter groups: Thinc's Adam, and the SGD of the papers' code."""
 
 from fnmatch import fnmatchcase
-from typing import Any, ClassVar
+from typing import Any
 
 from thinc.api import Optimizer, registry
 from thinc.backends import get_array_ops
 from thinc.optimizers import FloatOrSeq, KeyT
 from thinc.types import Floats2d, FloatsXd
+
+from ..settings import Probability, Weight, check_each, named
 
 # Annotations are no strings here: config files are checked by those of a class as they stand.
 
@@ -23,15 +25,12 @@ class RatedOptimizer(Optimizer):
     __slots__ = ["rates"]
 
     rates: dict[str, float]
-    registered: ClassVar[str]
 
     def __init__(self, learn_rate: FloatOrSeq, *, rates: dict[str, float] | None, **settings: Any) -> None:
         self.rates = dict(rates or {})
-        for pattern, rate in self.rates.items():
-            self._check(f"rates[{pattern!r}]", rate, rate >= 0.0, "at least 0")
+        check_each(Weight, **{f"rates[{pattern!r}]": rate for pattern, rate in self.rates.items()})
         super().__init__(learn_rate, **settings)
-        self._check("learn_rate", self.learn_rate, self.learn_rate >= 0.0, "at least 0")
-        self._check("L2", self.L2, self.L2 >= 0.0, "at least 0")
+        check_each(Weight, learn_rate=self.learn_rate, L2=self.L2)
 
     def factor_of(self, name: str) -> float:
         """Return the factor of the learning rate for the parameter of this name."""
@@ -40,12 +39,6 @@ class RatedOptimizer(Optimizer):
     def rate_of(self, name: str) -> float:
         """Return the current learning rate of the parameter of this name."""
         return float(self.learn_rate * self.factor_of(name))
-
-    @classmethod
-    def _check(cls, name: str, value: float, valid: bool, needed: str) -> None:
-        """Raise for an invalid setting, with the registered name of the optimizer."""
-        if not valid:
-            raise ValueError(f"{cls.registered}: {name} must be {needed}, got {value}.")
 
 
 @registry.optimizers("spacy_tener.Adam.v1")
@@ -70,8 +63,8 @@ class Adam(RatedOptimizer):
     """
 
     __slots__: list[str] = []
-    registered = "spacy_tener.Adam.v1"
 
+    @named("spacy_tener.Adam.v1")
     def __init__(
         self,
         learn_rate: FloatOrSeq = 1e-3,
@@ -126,11 +119,11 @@ class SGD(RatedOptimizer):
     """
 
     __slots__ = ["clip_value", "momentum"]
-    registered = "spacy_tener.SGD.v1"
 
     momentum: float
     clip_value: float
 
+    @named("spacy_tener.SGD.v1")
     def __init__(
         self,
         learn_rate: FloatOrSeq = 1e-3,
@@ -140,8 +133,8 @@ class SGD(RatedOptimizer):
         L2: FloatOrSeq = 0.0,
         rates: dict[str, float] | None = None,
     ) -> None:
-        self._check("momentum", momentum, 0.0 <= momentum < 1.0, "at least 0 and below 1")
-        self._check("clip_value", clip_value, clip_value >= 0.0, "at least 0 (0 switches clipping off)")
+        check_each(Probability, momentum=momentum)
+        check_each(Weight, clip_value=clip_value)
         super().__init__(learn_rate, rates=rates, L2=L2, beta1=0.0, beta2=0.0, grad_clip=0.0, use_averages=False)
         self.momentum = momentum
         self.clip_value = clip_value

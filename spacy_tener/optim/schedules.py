@@ -9,6 +9,8 @@ from typing import Any
 
 from thinc.api import registry
 
+from ..settings import Probability, Weight, check, check_each, named
+
 _ENDLESS = 1000
 
 
@@ -52,6 +54,7 @@ def warm_up(sgd: Any, component: str) -> None:
 
 
 @registry.schedules("spacy_tener.triangular.v1")
+@named("spacy_tener.triangular.v1")
 def triangular(max_rate: float, total_steps: int | str, *, warmup: float = 0.01) -> RateSchedule:
     """Make TENER's schedule: up from 0 for the first part of the steps, then down to 0, both linearly.
 
@@ -66,9 +69,9 @@ def triangular(max_rate: float, total_steps: int | str, *, warmup: float = 0.01)
     """
     endless = total_steps == 0 or (isinstance(total_steps, str) and total_steps.startswith("${"))
     steps = _ENDLESS if endless else total_steps
-    _check("max_rate", max_rate, max_rate >= 0.0, "at least 0")
-    _check("total_steps", total_steps, isinstance(steps, int) and steps >= 1, "a number of updates")
-    _check("warmup", warmup, 0.0 <= warmup < 1.0, "at least 0 and below 1")
+    check_each(Weight, max_rate=max_rate)
+    check("total_steps", total_steps, isinstance(steps, int) and steps >= 1, "a number of updates")
+    check_each(Probability, warmup=warmup)
     rates = _triangular(max_rate, int(steps), warmup * int(steps))
     return RateSchedule(itertools.accumulate(rates, max) if endless else rates)
 
@@ -80,8 +83,3 @@ def _triangular(max_rate: float, total_steps: int, top: float) -> Iterator[float
         left = max(total_steps - step, 0) / (total_steps - top)
         # If the peak lies between two steps, neither side may exceed it.
         yield max_rate * min(step / top if step < top else 1.0, left, 1.0)
-
-
-def _check(name: str, value: float | str, valid: bool, needed: str) -> None:
-    if not valid:
-        raise ValueError(f"spacy_tener.triangular.v1: {name} must be {needed}, got {value}.")

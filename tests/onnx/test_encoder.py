@@ -171,7 +171,10 @@ def test_wrong_settings_are_told(tmp_path):
     path = save(tmp_path / "mean", mean_encoder())
     refused(lambda: onnx_encoder()(), "path is not set")
     refused(lambda: onnx_encoder(tmp_path / "none.onnx")(), "none.onnx", "No such file")
-    refused(lambda: onnx_encoder(path, window=20, overlap=10), "window is 20")
+    refused(
+        lambda: onnx_encoder(path, window=20, overlap=10),
+        "window must be at least 36, twice the overlap and 16 pieces; got 20",
+    )
     refused(lambda: onnx_encoder(path, outputs=["other"])(), "no output 'other'", "states", "rows")
     refused(lambda: onnx_encoder(path, inputs={"ids": "other"})(), "no input 'other'", "input_ids, attention_mask")
     refused(lambda: onnx_encoder(path, inputs={"idx": "input_ids"})(), "'idx'", "ids, mask, types, lengths")

@@ -18,7 +18,7 @@ from ...features.pieces import PieceReader, Pieces
 from ...layers.dense import Dropout
 from ...layers.devices import on_device
 from ...layers.ragged import Ragged, Segments
-from ...settings import Count, Probability, Settings, Size, check
+from ...settings import Count, Probability, Settings, Size, check_pieces
 from .precision import in_bfloat16
 
 _AT_ONCE = {"cpu": 4096, "cuda": 1 << 16}
@@ -39,14 +39,13 @@ class TransformerEmbedConfig(Settings):
     layers: Size
     dropout: Probability
     window: int
-    overlap: Count
+    overlap: int
     mixed_precision: bool | Literal["gpu"]
     cache: Count
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        least = 2 * self.overlap + 16
-        check("window", self.window, self.window >= least, f"at least {least}, twice the overlap and 16 pieces")
+        check_pieces(self.window, self.overlap)
 
 
 class PretrainedTransformer(nn.Module):

@@ -12,10 +12,12 @@ from spacy.training import Example
 from spacy.util import logger, registry
 
 from ...errors import RemedyError
+from ...settings import check, named
 
 SUGGESTER = "spacy.ngram_range_suggester.v1"
 
 
+@named("spacy_tener.SpanLengths.v1")
 def span_lengths(
     corpus: Callable[[Language], Iterable[Example]], component: str = "spancat", share: float = 0.99
 ) -> Callable[[Language], Language]:
@@ -29,8 +31,7 @@ def span_lengths(
     share (float): The share of the corpus' spans that must not be longer than the longest suggested. Each length costs
         as much as any other, however rare it is.
     """
-    if not 0.0 < share <= 1.0:
-        raise RemedyError(f"spacy_tener.SpanLengths.v1: share is {share}", "Set it above 0, and to at most 1.")
+    check("share", share, 0.0 < share <= 1.0, "above 0 and at most 1")
     return partial(_set_lengths, corpus=corpus, component=component, share=share)
 
 

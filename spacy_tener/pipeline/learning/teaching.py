@@ -16,6 +16,7 @@ from spacy.language import Language
 from ...errors import RemedyError
 from ...features.cache import FeatureCache, key_of
 from ...models.tagger import crf, on_host
+from ...settings import Count, check, check_each, named
 from ..crf_pipe import CRFPipe
 from ..finding import find_crf_pipe
 from ..units import DocView, view_of
@@ -90,6 +91,7 @@ class Teacher:
         return made
 
 
+@named("spacy_tener.Teacher.v1")
 def load_teacher(
     path: str | Path | None = None,
     component: str = "tener_ner",
@@ -111,14 +113,9 @@ def load_teacher(
         sequences weigh more.
     cache_mb (int): Maximum memory for cached distributions, in MB; other texts are read again in each epoch.
     """
-    for name, value, valid in (
-        ("share", share, 0.0 < share <= 1.0),
-        ("temperature", temperature, 0.0 < temperature < np.inf),
-        ("cache_mb", cache_mb, cache_mb >= 0),
-    ):
-        if not valid:
-            wanted = "share must be above 0 and at most 1, temperature above 0, cache_mb at least 0"
-            raise RemedyError(f"spacy_tener.Teacher.v1: {name} is {value}", f"Correct the config: {wanted}.")
+    check("share", share, 0.0 < share <= 1.0, "above 0 and at most 1")
+    check("temperature", temperature, 0.0 < temperature < np.inf, "above 0")
+    check_each(Count, cache_mb=cache_mb)
     if not path:
         remedy = "Set `path` in this section of the config to a trained pipeline, such as by --paths.teacher."
         raise RemedyError("spacy_tener.Teacher.v1: path is not set", remedy)
