@@ -16,3 +16,17 @@ def spacy_s_ner(tok2vec: dict[str, Any]) -> dict[str, Any]:
         "use_upper": True,
         "tok2vec": tok2vec,
     }
+
+
+def spacy_s_cnn():
+    """The config of spaCy's CNN over hashed strings, a tok2vec by itself."""
+    return {
+        "@architectures": "spacy.HashEmbedCNN.v2",
+        "pretrained_vectors": None,
+        "width": 16,
+        "depth": 1,
+        "embed_size": 200,
+        "window_size": 1,
+        "maxout_pieces": 2,
+        "subword_features": False,
+    }

@@ -10,6 +10,7 @@ import pytest
 import spacy
 from spacy.tokens import Doc
 from spacy.util import registry
+from spacy_parts import spacy_s_cnn
 from thinc.api import Adam, Model
 
 from spacy_tener.layers.crf import CRF
@@ -19,16 +20,6 @@ from spacy_tener.models.tagger import build_crf_tagger, crf, resize_output, set_
 from spacy_tener.tagging import TagLayout
 
 TEXTS = ["吴重阳在中国银行工作", "", "京"]
-HASH_CNN = {
-    "@architectures": "spacy.HashEmbedCNN.v2",
-    "width": 16,
-    "depth": 1,
-    "embed_size": 100,
-    "window_size": 1,
-    "maxout_pieces": 2,
-    "subword_features": True,
-    "pretrained_vectors": None,
-}
 
 
 @pytest.fixture(scope="module")
@@ -161,28 +152,8 @@ def test_without_tok2vec_it_has_tener():
     assert [node.name for node in model.get_ref("tok2vec").layers] == ["char_embed", "transformer_encoder"]
 
 
-@pytest.mark.parametrize("architecture", ["spacy.HashEmbedCNN.v2", "spacy.Tok2Vec.v2"])
-def test_spacy_s_tok2vecs_serve_as_well(architecture, docs):
-    config = HASH_CNN
-    if architecture == "spacy.Tok2Vec.v2":
-        embed = {
-            "@architectures": "spacy.CharacterEmbed.v2",
-            "width": 16,
-            "rows": 50,
-            "nM": 8,
-            "nC": 4,
-            "include_static_vectors": False,
-            "feature": "NORM",
-        }
-        encode = {
-            "@architectures": "spacy.MaxoutWindowEncoder.v2",
-            "width": 16,
-            "depth": 1,
-            "window_size": 1,
-            "maxout_pieces": 2,
-        }
-        config = {"@architectures": architecture, "embed": embed, "encode": encode}
-    model = build_crf_tagger(registry.resolve({"model": config})["model"], nO=9, dropout=0.0)
+def test_spacy_s_tok2vecs_serve_as_well(docs):
+    model = build_crf_tagger(registry.resolve({"model": spacy_s_cnn()})["model"], nO=9, dropout=0.0)
     model.initialize(docs)
     before = [abs(y - 1.0).mean() for y in model.predict(docs) if len(y)]
     learn(model, docs, Adam(0.01), steps=20)

@@ -152,17 +152,6 @@ def test_an_empty_lexicon_warns_and_works(name, tok2vec):
     assert [doc.text for doc in nlp.pipe([text for text, _ in TEXTS])] == [text for text, _ in TEXTS]
 
 
-def test_words_change_what_is_read(name, learned):
-    nlp = learned(name)
-    model, docs = model_of(nlp), [nlp.make_doc("他在南京大学工作"), nlp.make_doc("他很好")]
-    with_words = model.predict(docs)
-    vocabulary = vocabulary_of(model)
-    vocabulary.lexicon = type(vocabulary.lexicon)(["很大"])
-    without = model.predict(docs)
-    assert not np.allclose(with_words[0], without[0], atol=1e-3)
-    np.testing.assert_allclose(with_words[1], without[1], atol=1e-5)
-
-
 @pytest.mark.parametrize(("name", "view"), [("FLAT", "tokens"), ("FLAT_ATSSA", "tokens"), ("MECT", "characters")])
 def test_a_pipeline_of_words_is_read_by_tokens_or_by_characters(name, view, tok2vec, entities_of):
     nlp = pipeline(tok2vec(name), view=view)

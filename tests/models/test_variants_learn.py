@@ -106,15 +106,3 @@ def test_all_texts_are_learned_by_heart(name, tok2vec, tmp_path):
     assert recognised(nlp) == EXPECTED
     nlp.to_disk(tmp_path)
     assert recognised(spacy.load(tmp_path)) == EXPECTED
-
-
-@pytest.mark.parametrize("name", BASELINES)
-def test_a_step_teaches_words_characters_and_projection(name):
-    nlp = pipeline(baseline(name))
-    nlp.initialize(lambda: examples_of(nlp))
-    model = nlp.get_pipe("tener_ner").model
-    nodes = {node.name: node for node in model.walk() if node.name in ("char_embed", "char_encoder", "project")}
-    before = {part: node.to_bytes() for part, node in nodes.items()}
-    nlp.update(examples_of(nlp), sgd=nlp.resume_training())
-    assert set(nodes) == {"char_embed", "char_encoder", "project"}
-    assert [part for part, node in nodes.items() if node.to_bytes() == before[part]] == []

@@ -7,23 +7,14 @@ import spacy
 import torch
 from spacy.lang.zh import Chinese
 from spacy.tokens import Doc, Span
-from spacy_parts import spacy_s_ner
+from spacy_parts import spacy_s_cnn, spacy_s_ner
 
 from spacy_tener.crf.marginals import EntitySpans
 from spacy_tener.models.bridge import TorchShim
 from spacy_tener.models.tagger import crf
 from spacy_tener.models.torch_side import join
 
-TINY_HASH_EMBED = {
-    "@architectures": "spacy.HashEmbedCNN.v2",
-    "pretrained_vectors": None,
-    "width": 16,
-    "depth": 1,
-    "embed_size": 200,
-    "window_size": 1,
-    "maxout_pieces": 2,
-    "subword_features": False,
-}
+TINY_HASH_EMBED = spacy_s_cnn()
 TINY_NER = spacy_s_ner(TINY_HASH_EMBED)
 LEARNED: dict[str, bytes] = {}
 """Trained pipelines by factory: training is done once, and every test gets a copy of its own."""

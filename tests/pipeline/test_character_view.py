@@ -182,16 +182,6 @@ def test_exact_entities_travel_with_the_doc(reader, char_entities_of):
         assert char_entities_of(pipe(other)) == FOUND
 
 
-def test_joined_docs_keep_the_spans_and_no_offsets_of_other_texts(reader):
-    """As spaCy joins groups: their attributes are not carried over."""
-    nlp, pipe = reader()
-    doc = pipe(segmented(nlp.vocab, ["吴", "重阳在", "中国", "银行工作", "。"]))
-    joined = Doc.from_docs([doc, doc], ensure_whitespace=False)
-    group = joined.spans["tener_ner_chars"]
-    assert [span.text for span in group] == ["吴重阳在", "中国银行工作"] * 2
-    assert not group.attrs
-
-
 def test_exact_entities_are_replaced_when_the_doc_is_read_anew(reader, char_entities_of):
     nlp, pipe = reader()
     doc = pipe(segmented(nlp.vocab, ["吴", "重阳在", "中国", "银行工作", "。"]))

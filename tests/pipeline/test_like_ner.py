@@ -5,7 +5,7 @@ import pickle
 import pytest
 import spacy
 import srsly
-from spacy.tokens import Doc, DocBin, Span
+from spacy.tokens import Doc, Span
 from spacy.training import Example
 
 TEXT = "王小明去了上海"
@@ -100,17 +100,6 @@ def test_an_update_without_examples_does_nothing(nlp, pipe):
     assert nlp.update([], sgd=nlp.create_optimizer()) == {}
     assert pipe.update([], sgd=nlp.create_optimizer()) == {pipe.name: 0.0}
     assert pipe.model.to_bytes() == before
-
-
-def test_loss_falls_in_training(blank, factory, make_examples):
-    nlp = blank(factory)
-    examples = make_examples(nlp)
-    optimizer = nlp.initialize(lambda: examples)
-    optimizer.learn_rate = 0.01
-    first = nlp.update(examples, sgd=optimizer, losses={})[factory]
-    for _ in range(20):
-        last = nlp.update(examples, sgd=optimizer, losses={})[factory]
-    assert last < first
 
 
 def test_examples_without_annotation_change_no_weight(nlp, pipe):
@@ -212,12 +201,6 @@ def test_texts_may_carry_context(nlp, entities_of):
     assert [(entities_of(doc), context["id"]) for doc, context in pairs] == [(FOUND, 1), ([], 2), ([(0, 1, "GPE")], 3)]
 
 
-def test_disabled_and_selected_components_do_nothing(nlp, factory, entities_of):
-    with nlp.select_pipes(disable=[factory]):
-        assert entities_of(nlp(TEXT)) == []
-    assert entities_of(nlp(TEXT)) == FOUND
-
-
 @pytest.mark.parametrize("route", ["bytes", "disk", "pickle", "srsly"])
 def test_a_copy_by_any_route_predicts_the_same(nlp, route, tmp_path, sentences, entities_of):
     if route == "disk":
@@ -237,12 +220,6 @@ def test_a_component_alone_is_pickled(nlp, pipe, entities_of):
     copy = pickle.loads(pickle.dumps(pipe))
     assert entities_of(copy(nlp.make_doc(TEXT))) == FOUND
     assert copy.labels == pipe.labels
-
-
-def test_annotated_docs_travel_in_a_doc_bin(nlp, entities_of):
-    docs = DocBin(docs=[nlp(TEXT)]).to_bytes()
-    [doc] = DocBin().from_bytes(docs).get_docs(nlp.vocab)
-    assert entities_of(doc) == FOUND
 
 
 def test_an_untrained_component_is_saved_and_loaded(blank, factory, tmp_path):

@@ -67,15 +67,6 @@ class TestListener:
             with nlp.select_pipes(enable=["tok2vec", name]):
                 assert entities_of(nlp(TEXT)) == FOUND
 
-    def test_docs_without_annotation_pass_in_a_batch_with_others(self, shared, make_examples):
-        nlp = shared()
-        examples = make_examples(nlp)
-        optimizer = nlp.initialize(lambda: examples)
-        unknown = [Example(nlp.make_doc(text), nlp.make_doc(text)) for text in (TEXT, "")]
-        for batch in (examples + unknown, unknown, examples):
-            losses = nlp.update(batch, sgd=optimizer, losses={})
-            assert np.isfinite(losses["tener_ner"])
-
     @pytest.mark.parametrize("others", [["tagger"], []], ids=["beside a tagger", "alone"])
     @pytest.mark.parametrize("texts", [[TEXT, "", "京"], ["", ""]], ids=["texts", "empty"])
     def test_a_batch_without_entities_passes_the_gradient_of_others_on(self, tiny_hash_embed, others, texts):
@@ -161,15 +152,6 @@ class TestListener:
         learn(nlp, make_examples(nlp, [("火星很远", [(0, 2, "GPE")])]), optimizer=Adam(0.01))
         assert moved(before, parameters(nlp.get_pipe("tener_ner")))
         assert entities_of(nlp("火星很远")) == [(0, 2, "GPE")]
-
-    def test_it_travels_between_processes(self, shared, learn, make_examples, entities_of):
-        nlp = shared()
-        learn(nlp, make_examples(nlp))
-        assert [entities_of(doc) for doc in nlp.pipe([TEXT, "", "京"], n_process=2, batch_size=1)] == [
-            FOUND,
-            [],
-            [(0, 1, "GPE")],
-        ]
 
     def test_rehearsal_reads_the_same_docs(self, shared, learn, make_examples):
         nlp = shared()
@@ -257,16 +239,3 @@ class TestSourced:
         assert (6, 8, "DATE") in found or any(end > 6 for _, end, _ in first)
         assert nlp.get_pipe("tener_ner").labels == ("GPE", "ORG", "PER")
         assert nlp.get_pipe("dates").labels == ("DATE",)
-
-
-class TestOtherTok2Vecs:
-    def test_spacys_own_tok2vec_learns_inside(
-        self, tiny_hash_embed, learn, make_examples, sentences, entities_of, tmp_path
-    ):
-        nlp = spacy.blank("zh")
-        nlp.add_pipe("tener_ner", config={"model": tagger_over(tiny_hash_embed)})
-        learn(nlp, make_examples(nlp))
-        nlp.to_disk(tmp_path)
-        for copy in (nlp, spacy.load(tmp_path)):
-            for text, entities in sentences:
-                assert entities_of(copy(text)) == entities
