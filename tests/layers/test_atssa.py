@@ -93,6 +93,7 @@ def test_choices_reach_the_attention() -> None:
     assert attention.threshold is None
     assert attention.selection == Selection(k=5, alpha=2.0, tau=0.5)
     assert attention.penalty.weight == 0.25
+    assert make(selection="top_k").layers[0].attention.selection.by == "top_k"
 
 
 def test_the_penalty_teaches_thresholds_though_the_loss_says_nothing() -> None:

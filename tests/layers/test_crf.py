@@ -78,7 +78,8 @@ def test_loss_of_a_partial_annotation_equals_brute_force_over_the_paths_that_agr
     crf = brute.random_crf(n_labels)
     emissions = brute.random_emissions(crf, LENGTHS).requires_grad_()
     allowed = brute.random_mask(crf, LENGTHS, seed=5)
-    possible = brute.random_mask(crf, LENGTHS, seed=5) | (~allowed) if restricted else None
+    path = torch.nn.functional.one_hot(brute.random_tags(crf, LENGTHS, seed=5), crf.layout.n_tags).bool()
+    possible = brute.random_mask(crf, LENGTHS, seed=6) | path if restricted else None
     agreeing = allowed if possible is None else allowed & possible
     agreeing_exists = brute.log_partition(crf, emissions, LENGTHS, agreeing)
     ours = crf.loss(emissions, LENGTHS, allowed=allowed, possible=possible)
