@@ -51,13 +51,6 @@ def test_token_marginals_equal_brute_force(n_labels, masked, scale):
     assert_close(brute.found_marginals(crf, emissions, LENGTHS, allowed), expected)
 
 
-def test_token_marginals_are_the_gradient_of_log_z():
-    crf = brute.random_crf(2)
-    emissions = brute.random_emissions(crf, LENGTHS).requires_grad_()
-    (gradient,) = torch.autograd.grad(crf.log_partition(emissions, LENGTHS).sum(), emissions)
-    assert_close(brute.found_marginals(crf, emissions, LENGTHS), gradient)
-
-
 @pytest.mark.parametrize("scale", [1.0, 100.0, 1e4])
 def test_token_marginals_sum_to_one_at_every_token(scale):
     crf = brute.random_crf(3).float()
@@ -67,15 +60,6 @@ def test_token_marginals_sum_to_one_at_every_token(scale):
     assert marginals.dtype == torch.float32
     assert_close(marginals.sum(1), torch.ones(341))
     assert ((marginals >= 0) & (marginals <= 1)).all()
-
-
-def test_token_marginals_of_a_mask_are_zero_where_it_bars_and_nowhere_nan():
-    crf = brute.random_crf(2)
-    emissions = brute.random_emissions(crf, LENGTHS)
-    allowed = brute.random_mask(crf, LENGTHS)
-    marginals = brute.found_marginals(crf, emissions, LENGTHS, allowed)
-    assert not marginals[~allowed].any()
-    assert_close(marginals.sum(1), torch.ones(sum(LENGTHS), dtype=torch.float64))
 
 
 @pytest.mark.parametrize("n_labels", [1, 2, 3])
@@ -88,32 +72,6 @@ def test_span_marginals_equal_brute_force_for_every_span(n_labels, masked, scale
     spans = all_spans(crf, LENGTHS)
     ours = brute.found_spans(crf, emissions, LENGTHS, spans, allowed)
     assert_close(ours, span_probabilities(crf, emissions, LENGTHS, spans, allowed))
-
-
-def test_span_marginals_of_five_tokens_equal_brute_force():
-    crf = brute.random_crf(1)
-    emissions = brute.random_emissions(crf, [5])
-    spans = all_spans(crf, [5])
-    assert_close(brute.found_spans(crf, emissions, [5], spans), span_probabilities(crf, emissions, [5], spans))
-
-
-def test_spans_that_begin_at_a_token_are_as_likely_as_its_opening_tags():
-    crf = brute.random_crf(2)
-    emissions = brute.random_emissions(crf, [30])
-    spans = all_spans(crf, [30])
-    layout = crf.layout
-    tags = brute.found_marginals(crf, emissions, [30])
-    opened = torch.zeros(30, dtype=torch.float64)
-    opened.index_add_(0, torch.from_numpy(spans.start), brute.found_spans(crf, emissions, [30], spans))
-    assert_close(opened, tags[:, layout.begin].sum(1) + tags[:, layout.single].sum(1))
-
-
-def test_a_decoded_entity_that_cannot_be_otherwise_has_probability_one():
-    crf = CRF(1)
-    tags = torch.from_numpy(crf.layout.encode(np.array([1]), np.array([4]), np.array([0]), 5))
-    only = torch.nn.functional.one_hot(tags, crf.layout.n_tags).bool()
-    spans = EntitySpans(*np.array([[0, 1, 4, 0], [0, 1, 3, 0]]).T)
-    assert_close(brute.found_spans(crf, torch.randn(5, 5), [5], spans, only), torch.tensor([1.0, 0.0]))
 
 
 def test_probabilities_stay_exact_over_a_long_text():

@@ -8,7 +8,7 @@ import spacy
 from spacy.strings import get_string_id
 from spacy.tokens import Doc
 from teaching import learn
-from thinc.api import Adam, Model, chain
+from thinc.api import SGD, Adam, Model, chain
 
 from spacy_tener.features.keys import Normaliser
 from spacy_tener.models.bridge import torch_shim
@@ -121,6 +121,16 @@ def test_word_dropout_trains_the_unknown_row_in_training_only(doc_of):
     assert (weights(model)[0] != before[0]).all()
     np.testing.assert_array_equal(weights(model, BIGRAM)[0], before[1])
     np.testing.assert_array_equal(model.predict([text])[0][0, :6], weights(model)[1])
+
+
+def test_gradients_of_several_batches_add_up_even_where_a_table_grows_between_them(doc_of):
+    model, optimizer = learn(embedder(), [doc_of("中")]), SGD(0.1, grad_clip=0.0)
+    before = weights(model)[1].copy()
+    for text in ("中", "国人民上海北京大学生中"):
+        Y, backprop = model.begin_update([doc_of(text)])
+        backprop([np.ones_like(y) for y in Y])
+    model.finish_update(optimizer)
+    np.testing.assert_allclose(before - weights(model)[1], 0.2, rtol=1e-5)
 
 
 def test_growing_is_rare(doc_of, monkeypatch):
