@@ -1,16 +1,16 @@
 """Maps of attention, of relations, and of the words that each character read: what an encoder looked at.
 
-Encoders compute these maps in functions that prediction does not call. Their inputs are those of the encoder itself,
-which are recorded during one prediction.
+They are computed from the inputs of an encoder's layers, which are recorded while it runs once more, in torch, for the
+input that it had in one prediction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatch
-from typing import Any, Literal
+from typing import Any, Literal, cast
 from unittest import mock
 
 import numpy as np
@@ -19,9 +19,13 @@ from numpy.typing import NDArray
 from spacy.language import Language
 from torch import Tensor, nn
 
-from spacy_tener.layers.convolution import GRNEncoder
-from spacy_tener.layers.lattice import AtssaEncoder, SpanEncoder
-from spacy_tener.layers.transformer import TransformerEncoder
+from spacy_tener.layers.attention import Attention, Heads, Weighting
+from spacy_tener.layers.fusion import CoverSegments, WordFusion
+from spacy_tener.layers.lattice import SpanLayer, Streams
+from spacy_tener.layers.ragged import Ragged
+from spacy_tener.layers.relation import Relation
+from spacy_tener.layers.selection import SelectiveAttention
+from spacy_tener.layers.spans import span_weights
 from spacy_tener.models.bridge import torch_shim
 from spacy_tener.pipeline.finding import PipelineNER
 
@@ -69,61 +73,80 @@ def record_maps(nlp: Language, text: str, name: str | None = None) -> list[HeatM
             noted = noting(shim.module, shim.predictor())
             recording.enter_context(mock.patch.object(shim, "predictor", return_value=noted))
         nlp(text)
-    with torch.inference_mode():
-        return [each for module, inputs in calls for each in heat_maps(module, *map(_as_tensor, inputs))]
+    return [each for module, inputs in calls for each in heat_maps(module, *map(_as_tensor, inputs))]
 
 
 def _as_tensor(value: Any) -> Any:
     return torch.from_numpy(value) if isinstance(value, np.ndarray) else value
 
 
+@torch.inference_mode()
+def heat_maps(encoder: nn.Module, *inputs: Any) -> list[HeatMap]:
+    """Return the maps of an encoder for its inputs of a single text, from those of its layers."""
+    made: list[HeatMap] = []
+
+    def note(module: nn.Module, given: tuple[Any, ...]) -> None:
+        layer = 1 + max((each.layer for each in made if each.kind == "attention"), default=0)
+        made.extend(maps_of(module, layer, *given))
+
+    with ExitStack() as recording:
+        for module in encoder.modules():
+            recording.callback(module.register_forward_pre_hook(note).remove)
+        encoder(*inputs)
+    # Of FLAT and MECT, words are queries too, after the characters.
+    return [replace(each, weights=each.weights[:, : len(inputs[0])]) for each in made]
+
+
 @singledispatch
-def heat_maps(module: nn.Module, *inputs: Any) -> list[HeatMap]:
-    """Return the maps of an encoder for its inputs of a single text."""
+def maps_of(module: nn.Module, layer: int, *inputs: Any) -> list[HeatMap]:
+    """Return the maps of a part of an encoder for its inputs, those of one text."""
     return []
 
 
-@heat_maps.register
-def _transformer(module: TransformerEncoder, *inputs: Any) -> list[HeatMap]:
-    return _attention(module.attention_weights(*inputs))
+@maps_of.register
+def _attention(module: Attention, layer: int, x: Tensor, ragged: Ragged, *context: Any) -> list[HeatMap]:
+    weights = attention_map(module.heads(x, *context), module.weighting(sampled=False))
+    kept = array((weights > 0).sum(-1)) if isinstance(module, SelectiveAttention) else None
+    return [HeatMap("attention", layer, "", array(weights), kept)]
 
 
-@heat_maps.register
-def _atssa(module: AtssaEncoder, *inputs: Any) -> list[HeatMap]:
-    (fusion,) = module.word_weights(*inputs)
-    maps = module.attention_weights(*inputs)
-    kept = [array((only > 0).sum(-1)) for (only,) in maps] if module.config.selects else None
-    return [HeatMap("words", 1, "", array(fusion)), *_attention(maps, kept=kept)]
+def attention_map(heads: Heads, weighting: Weighting | None) -> Tensor:
+    """Return the attention map of one sequence. *Shape: [h, L, L]*"""
+    scores = torch.einsum("qhw,khw->hqk", heads.q, heads.k)
+    if heads.q_position is not None and heads.table is not None:
+        scores += torch.einsum("qhw,kw->hqk", heads.q_position, heads.table)
+    if weighting is None:
+        return scores.softmax(dim=-1)
+    per_query = None if heads.per_query is None else heads.per_query.transpose(0, 1)[None]
+    return weighting(scores[None], per_query)[0]
 
 
-@heat_maps.register
-def _spans(module: SpanEncoder, chars: Tensor, *inputs: Any) -> list[HeatMap]:
-    layers = module.attention_weights(chars, *inputs)
-    names = ("lattice", "radicals") if module.config.n_streams == 2 else ("",)
-    streams = zip(names, zip(*layers, strict=True), strict=True)
-    return [found for name, maps in streams for found in _attention(maps, queries=len(chars), stream=name)]
-
-
-@heat_maps.register
-def _grn(module: GRNEncoder, *inputs: Any) -> list[HeatMap]:
-    if module.relation is None:
-        return []
-    (strengths,) = module.relation_strengths(*inputs)
-    return [HeatMap("relations", 1, "", array(strengths)[None])]
-
-
-def _attention(
-    layers: Iterable[Sequence[Tensor]],
-    *,
-    queries: int | None = None,
-    stream: str = "",
-    kept: Sequence[NDArray[np.int64]] | None = None,
+@maps_of.register
+def _spans(
+    module: SpanLayer, layer: int, rows: Streams, plan: Any, relative: Streams, asked: Streams | None = None
 ) -> list[HeatMap]:
-    """Return the only text's map of each layer. queries: The number of characters, where words are queries too."""
-    return [
-        HeatMap("attention", layer, stream, array(only[:, :queries]), kept[layer - 1] if kept else None)
-        for layer, (only,) in enumerate(layers, start=1)
-    ]
+    asked = rows if asked is None else asked
+    names = ("lattice", "radicals") if len(rows) == 2 else ("",)
+    given = zip(names, module.streams, asked[::-1] if module.crossed else asked, rows, relative, strict=True)
+    made = []
+    for name, own, *inputs in given:
+        heads = cast(Any, own).attention.heads(plan, *inputs)
+        weights = torch.cat([span_weights(heads, group) for group in plan.groups], dim=1)
+        made.append(HeatMap("attention", layer, name, array(weights)))
+    return made
+
+
+@maps_of.register
+def _words(module: WordFusion, layer: int, chars: Tensor, words: Tensor, covers: CoverSegments) -> list[HeatMap]:
+    weights = chars.new_zeros(len(module.u), len(chars), len(words))
+    weights[:, covers.characters.index, covers.words.index] = module.weights(chars, words, covers).T
+    return [HeatMap("words", layer, "", array(weights))]
+
+
+@maps_of.register
+def _relations(module: Relation, layer: int, x: Tensor, lengths: Sequence[int]) -> list[HeatMap]:
+    # The norm of r_ij = a_i + b_j is the distance between a_i and -b_j.
+    return [HeatMap("relations", layer, "", array(torch.cdist(module.left(x), -module.right(x)))[None])]
 
 
 def array(tensor: Tensor) -> NDArray[Any]:

@@ -8,6 +8,7 @@ import torch
 from small_systems import examples_of, pipeline
 
 from research.maps import record_maps
+from spacy_tener.layers.spans import attend_spans
 from spacy_tener.models.bridge import torch_shim
 
 TEXT = "吴重阳在中国银行工作。"
@@ -27,6 +28,11 @@ def started(tok2vecs):
     return make
 
 
+def encoders_of(nlp):
+    nodes = nlp.get_pipe("tener_ner").model.walk()
+    return [torch_shim(node).module for node in nodes if node.name in {"transformer_encoder", "flat_atssa"}]
+
+
 def by_kind(nlp):
     return {(each.kind, each.stream): each for each in record_maps(nlp, TEXT)}
 
@@ -41,6 +47,44 @@ def test_what_a_character_looks_at_adds_up_to_one(name, started):
     for each in maps:
         assert each.weights.shape == (2, 11, n_keys)
         np.testing.assert_allclose(each.weights.sum(-1), 1.0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["TENER", "FLAT_ATSSA"])
+def test_values_are_mixed_by_the_maps_of_units(name, started):
+    nlp, taken = started(name), []
+    (encoder,) = encoders_of(nlp)
+    for layer in encoder.layers:
+        layer.attention.register_forward_hook(lambda module, given, mixed: taken.append((module, given, mixed)))
+    maps = [each for each in record_maps(nlp, TEXT) if each.kind == "attention"]
+    for each, (module, (x, _, *context), mixed) in zip(maps, taken, strict=True):
+        with torch.inference_mode():
+            values = module.heads(x, *context).v
+        expected = torch.einsum("htj,jhd->thd", torch.from_numpy(each.weights), values).flatten(1)
+        torch.testing.assert_close(mixed, expected)
+
+
+@pytest.mark.parametrize("name", ["FLAT", "MECT"])
+def test_values_are_mixed_by_the_maps_of_spans(name, started, monkeypatch):
+    nlp, taken = started(name), []
+
+    def noted(heads, groups, p):
+        taken.append((heads.v, attend_spans(heads, groups, p)))
+        return taken[-1][1]
+
+    monkeypatch.setattr("spacy_tener.layers.lattice.attend_spans", noted)
+    weights = torch.cat([torch.from_numpy(each.weights) for each in record_maps(nlp, TEXT)])
+    ((values, mixed),) = taken
+    torch.testing.assert_close(mixed, torch.einsum("htj,jhd->thd", weights, values))
+
+
+def test_layers_are_told_apart_and_words_are_keys_only(tok2vecs):
+    nlp = pipeline({**tok2vecs["MECT"], "layers": 2})
+    nlp.initialize(lambda: examples_of(nlp))
+    maps = record_maps(nlp, TEXT)
+    assert [(each.layer, each.stream) for each in maps] == [
+        (n, name) for n in (1, 2) for name in ("lattice", "radicals")
+    ]
+    assert {each.weights.shape for each in maps} == {(2, 11, 15)}
 
 
 def test_a_query_of_atssa_looks_only_at_the_keys_that_it_kept(started):

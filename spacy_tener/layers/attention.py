@@ -126,10 +126,6 @@ class Attention(nn.Module, ABC):
         p = self.dropout if self.training else 0.0
         return attend(self.heads(x, *context), ragged, p, self.weighting(sampled=self.training))
 
-    def weights(self, x: Tensor, ragged: Ragged, *context: Any) -> list[Tensor]:
-        """Return the attention map of each sequence, in the batch's order. *Shape: [h, length, length]* each"""
-        return attention_maps(self.heads(x, *context), ragged, self.weighting(sampled=False))
-
     def weighting(self, *, sampled: bool) -> Weighting | None:
         """Return the function from scores to attention weights; None for softmax. sampled: In training."""
         return None
@@ -184,17 +180,6 @@ def attend(heads: Heads, ragged: Ragged, p: float, weighting: Weighting | None =
         padded = zip(_pad(heads, ragged), ragged.buckets, strict=True)
         mixed = [_plain(own, bucket.key_mask, p, weighting) for own, bucket in padded]
     return ragged.join(mixed).view(heads.v.shape[0], -1)
-
-
-def attention_maps(heads: Heads, ragged: Ragged, weighting: Weighting | None = None) -> list[Tensor]:
-    """Return the attention map of each sequence. *Shape: [h, length, length]* each"""
-    maps = [heads.q.new_zeros(ragged.heads, 0, 0) for _ in ragged.lengths]
-    for padded, bucket in zip(_pad(heads, ragged), ragged.buckets, strict=True):
-        weights = _map(padded, bucket.key_mask, weighting)
-        for row, sequence in enumerate(bucket.sequences):
-            length = ragged.lengths[sequence]
-            maps[sequence] = weights[row, :, :length, :length]
-    return maps
 
 
 def _pad(heads: Heads, ragged: Ragged) -> Iterator[Heads]:

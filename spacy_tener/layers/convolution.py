@@ -202,23 +202,10 @@ class GRNEncoder(nn.Module):
 
         x: *Shape: [N, input_width]*. Returns *Shape: [N, d]*
         """
-        context, sizes = self._read(x, lengths)
-        return context if self.relation is None else self.relation(context, sizes.tolist())
-
-    def relation_strengths(self, x: Tensor, lengths: Lengths) -> list[Tensor]:
-        """Return the strength of relation of all pairs of tokens of each sequence: the paper's figure 4.
-        *Shape: [T, T]* each
-        """
-        if self.relation is None:
-            raise ValueError("This gated relation network was made without a relation layer, so it relates no tokens.")
-        context, sizes = self._read(x, lengths)
-        return self.relation.strengths(context, sizes.tolist())
-
-    def _read(self, x: Tensor, lengths: Lengths) -> tuple[Tensor, IntArray]:
-        """Return the context features of every token, and the lengths, checked. *Shape: [N, d]; [n]*"""
         sizes = as_lengths(lengths, len(x))
         if self.context is not None:
             x = self.context(x, sizes)
         elif self.input is not None:
             x = self.input(x)
-        return self.dropout(x), sizes
+        x = self.dropout(x)
+        return x if self.relation is None else self.relation(x, sizes.tolist())

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, cast
 
 import torch
@@ -18,9 +18,9 @@ from .dense import Linear
 from .fusion import CoverSegments, WordFusion
 from .ragged import Ragged, Segments
 from .selection import Selection, SelectiveAttention
-from .span_plan import Queries, TensorPlan, arrange, plan_spans
+from .span_plan import Queries, arrange, plan_spans
 from .spans import SpanAttention, SpanHeads, SpanPositions, attend_spans, span_layer
-from .transformer import TransformerLayer, each_layer
+from .transformer import TransformerLayer
 
 
 def context_attention(config: AtssaConfig) -> Attention:
@@ -60,37 +60,16 @@ class AtssaEncoder(nn.Module):
 
         chars: *Shape: [N, char_width]*; words: *Shape: [W, word_width]*. Returns *Shape: [N, d]*
         """
-        x, *context = self._read(chars, words, lattice)
-        for layer in self.layers:
-            x = layer(x, *context)
-        return x
-
-    def attention_weights(self, chars: Tensor, words: Tensor, lattice: Lattice) -> list[list[Tensor]]:
-        """Return the attention map of each sentence in each layer, in evaluation. *Shape: [h, length, length]* each"""
-        return each_layer(self.layers, TransformerLayer.weights, *self._read(chars, words, lattice))
-
-    def word_weights(self, chars: Tensor, words: Tensor, lattice: Lattice) -> list[Tensor]:
-        """Return the attention of each character to each word of its sentence, 0 for words that do not cover it.
-
-        *Shape: [h, length, words]* each
-        """
-        lattice.check_rows(characters=len(chars), words=len(words))
-        covers = CoverSegments(lattice, device=chars.device)
-        weights = chars.new_zeros(self.config.heads, len(chars), len(words))
-        weights[:, covers.characters.index, covers.words.index] = self.fusion.weights(chars, words, covers).T
-        rows, columns = lattice.lengths.tolist(), lattice.counts.tolist()
-        return [part.split(columns, dim=2)[i] for i, part in enumerate(weights.split(rows, dim=1))]
-
-    def _read(self, chars: Tensor, words: Tensor, lattice: Lattice) -> tuple[Any, ...]:
-        """Return the input of the first layer, and the other arguments of all layers."""
         lattice.check_rows(characters=len(chars), words=len(words))
         fused = self.fusion(chars, words, CoverSegments(lattice, device=chars.device))
         x = self.input(torch.cat((chars, fused), dim=-1))
         ragged = Ragged.of(lattice.lengths, heads=self.config.heads, device=x.device)
-        relative = RelativePositions.of(ragged, self.config.head_width, x)
-        if not self.config.selects:
-            return x, ragged, relative
-        return x, ragged, relative, Segments.of_sequences(lattice.lengths, device=x.device)
+        context: tuple[Any, ...] = ragged, RelativePositions.of(ragged, self.config.head_width, x)
+        if self.config.selects:
+            context += (Segments.of_sequences(lattice.lengths, device=x.device),)
+        for layer in self.layers:
+            x = layer(x, *context)
+        return x
 
 
 Streams = Sequence[Tensor]
@@ -121,26 +100,13 @@ class SpanLayer(nn.Module):
         Returns *Shape: [n, d]* each
         """
         streams = rows if streams is None else streams
-        heads = [attention.heads(plan, *given) for attention, *given in self._read(streams, rows, relative)]
+        layers = [cast(TransformerLayer, layer) for layer in self.streams]
+        given = zip(layers, streams[::-1] if self.crossed else streams, rows, relative, strict=True)
+        heads = [cast(SpanAttention, layer.attention).heads(plan, *others) for layer, *others in given]
         # One pass for all streams: the products of a sentence are so small that calls take as long.
         p = self.dropout if self.training else 0.0
         mixed = attend_spans(SpanHeads.joined(heads), plan.groups, p).flatten(1).chunk(len(heads), dim=1)
-        return [layer.complete(x, own) for layer, x, own in zip(self._layers(), streams, mixed, strict=True)]
-
-    def weights(self, rows: Streams, plan: AttentionPlan[Queries], relative: Streams) -> list[list[Tensor]]:
-        """Return the attention map of each sentence, for each stream of keys. *Shape: [h, L, L]* each"""
-        return [attention.weights(plan, *given) for attention, *given in self._read(rows, rows, relative)]
-
-    def _layers(self) -> list[TransformerLayer]:
-        return [cast(TransformerLayer, layer) for layer in self.streams]
-
-    def _read(
-        self, streams: Streams, rows: Streams, relative: Streams
-    ) -> Iterator[tuple[SpanAttention, Tensor, Tensor, Tensor]]:
-        """Return each stream's attention, and its arguments other than the plan."""
-        attentions = [cast(SpanAttention, layer.attention) for layer in self._layers()]
-        queries = streams[::-1] if self.crossed else streams
-        return zip(attentions, queries, rows, relative, strict=True)
+        return [layer.complete(x, own) for layer, x, own in zip(layers, streams, mixed, strict=True)]
 
 
 class SpanEncoder(nn.Module):
@@ -172,39 +138,22 @@ class SpanEncoder(nn.Module):
             sentences, joined, *Shape: [W, word_width]*; the `Lattice`.
         Returns *Shape: [N, d]*
         """
+        *given, words, lattice = inputs
+        for part in given:
+            lattice.check_rows(characters=len(part), words=len(words))
         *inner, last = self.layers
-        streams, words, plan = self._read(*inputs, word_queries=bool(inner))
+        plan = plan_spans(lattice, word_queries=bool(inner), device=words.device)
         relative = [positions(plan) for positions in self.positions]
-        rows = self._rows(streams, words, plan)
+        if self.config.n_streams == 1 and len(given) > 1:
+            given = [torch.cat(given, dim=-1)]
+        streams = [project(part) for project, part in zip(self.inputs, given, strict=True)]
+        of_words = self.word_input(words)
+        # The radicals' stream has zeros for words.
+        beside = [of_words, *(torch.zeros_like(of_words) for _ in streams[1:])]
+        rows = [arrange(plan, *pair) for pair in zip(streams, beside, strict=True)]
         for layer in inner:
             rows = layer(rows, plan.by_all, relative)
         if inner:
             streams = [stream.index_select(0, plan.characters) for stream in rows]
         streams = last(rows, plan.by_characters, relative, streams)
-        return self.fusion(torch.cat(list(streams), dim=-1) if len(streams) > 1 else streams[0])  # eq. 14
-
-    def attention_weights(self, *inputs: Any) -> list[list[list[Tensor]]]:
-        """Return the attention map of each sentence, for each layer and each stream of keys, over characters, then
-        words. *Shape: [h, L, L]* each
-        """
-        streams, words, plan = self._read(*inputs, word_queries=True, rectangles=False)
-        relative = [positions(plan) for positions in self.positions]
-        return each_layer(self.layers, SpanLayer.weights, self._rows(streams, words, plan), plan.by_all, relative)
-
-    def _read(self, *inputs: Any, **options: Any) -> tuple[list[Tensor], Tensor, TensorPlan]:
-        """Return each stream's rows for the characters, *Shape: [N, d]*, the rows of the words, [W, d], and the plan.
-
-        options: of `plan_spans`.
-        """
-        *given, words, lattice = inputs
-        for part in given:
-            lattice.check_rows(characters=len(part), words=len(words))
-        if self.config.n_streams == 1:
-            given = [torch.cat(given, dim=-1)] if len(given) > 1 else given
-        streams = [project(part) for project, part in zip(self.inputs, given, strict=True)]
-        return streams, self.word_input(words), plan_spans(lattice, device=words.device, **options)
-
-    def _rows(self, streams: Streams, words: Tensor, plan: TensorPlan) -> list[Tensor]:
-        """Return each stream's rows for all spans; that of radicals has zeros for words. *Shape: [N + W, d]* each"""
-        lattice, *radicals = streams
-        return [arrange(plan, lattice, words), *(arrange(plan, x, torch.zeros_like(words)) for x in radicals)]
+        return self.fusion(torch.cat(streams, dim=-1) if len(streams) > 1 else streams[0])  # eq. 14

@@ -113,15 +113,6 @@ class Relation(nn.Module):
         fuse = {"gated": _gated_mean, "mean": _mean, "attention": _attention_mean}[self.kind]
         return torch.tanh(fuse(self.left(x), self.right(x), x, lengths))  # eq. 8
 
-    def strengths(self, x: Tensor, lengths: Sequence[int]) -> list[Tensor]:
-        """Return the strength of relation of all pairs, as in the paper's figure 4: the norm of each r_ij.
-
-        *Shape: [T, T]* for each sequence
-        """
-        pairs = zip(self.left(x).split(list(lengths)), self.right(x).split(list(lengths)), strict=True)
-        # The norm of a_i + b_j is the distance between a_i and -b_j.
-        return [torch.cdist(a, -b) for a, b in pairs]
-
 
 def _gated_mean(a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
     """Return r_i of every token (eq. 6). a, b, x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""

@@ -30,7 +30,7 @@ from ..settings import DISTANCES, FlatConfig, MectConfig, check_distances
 from ..settings import RANDOM_BLOCK as BLOCK
 from .attention import WHOLE_MAP, mirrored, sinusoids, split_heads
 from .dense import Linear, dropout
-from .span_plan import GroupViews, Queries, TensorPlan
+from .span_plan import Queries, TensorPlan
 from .transformer import TransformerLayer
 
 
@@ -283,17 +283,6 @@ class SpanAttention(nn.Module):
         q = self._split(self.query, x)
         k, v, r = self._split(self.key, rows), self._split(self.value, rows), self._split(self.position, relative)
         return SpanHeads(q + self.u, q + self.v, k, v, r, self._bias(plan))
-
-    def weights(self, plan: AttentionPlan[Queries], x: Tensor, rows: Tensor, relative: Tensor) -> list[Tensor]:
-        """Return the attention map of each sentence, for the input of `heads`. Its keys are its characters, then its
-        words. *Shape: [h, n, L]* each
-        """
-        heads = self.heads(plan, x, rows, relative)
-        maps = [[heads.q.new_zeros(self.n_heads, 0, length)] for length in plan.lengths]
-        for group in plan.groups:
-            assert isinstance(group, GroupViews), "the plan must have single groups, not rectangles"
-            maps[group.sentence].append(span_weights(heads, group))
-        return [torch.cat(parts, dim=1) for parts in maps]
 
     def _split(self, projection: nn.Module, x: Tensor) -> Tensor:
         return split_heads(projection(x), self.n_heads)

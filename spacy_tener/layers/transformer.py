@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -45,7 +44,7 @@ class TransformerLayer(nn.Module):
     """Attention and feed-forward, each with a residual connection and a layer norm. There is no dropout after
     attention.
 
-    attention: a module with a method `weights`; both get the layer's arguments.
+    attention: a module that gets the layer's arguments.
     """
 
     def __init__(self, attention: nn.Module, config: StackConfig) -> None:
@@ -64,19 +63,6 @@ class TransformerLayer(nn.Module):
         """Return the output of the layer. x: its input; mixed: the output of attention. *Shape: [N, d]* all"""
         x = self.attention_norm(x + mixed)
         return self.feed_forward_norm(x + self.feed_forward(x))
-
-    def weights(self, x: Tensor, *context: Any) -> list[Tensor]:
-        """Return the attention map of each sequence for this layer's input. *Shape: [h, length, length]* each"""
-        return cast(Any, self.attention).weights(x, *context)
-
-
-def each_layer(layers: Iterable[nn.Module], function: Callable[..., Result], x: Any, *context: Any) -> list[Result]:
-    """Return `function(layer, x, *context)` for each layer of a stack, where `x` is the input of that layer."""
-    results = []
-    for layer in layers:
-        results.append(function(layer, x, *context))
-        x = layer(x, *context)
-    return results
 
 
 class TransformerEncoder(nn.Module):
@@ -99,20 +85,12 @@ class TransformerEncoder(nn.Module):
 
         x: *Shape: [N, input_width]*. Returns *Shape: [N, d]*
         """
-        x, *context = self._read(x, lengths)
-        for layer in self.layers:
-            x = layer(x, *context)
-        return x
-
-    def attention_weights(self, x: Tensor, lengths: Lengths) -> list[list[Tensor]]:
-        """Return the attention map of each sequence in each layer. *Shape: [h, length, length]* each"""
-        return each_layer(self.layers, TransformerLayer.weights, *self._read(x, lengths))
-
-    def _read(self, x: Tensor, lengths: Lengths) -> tuple[Any, ...]:
-        """Return the input of the first layer, and the other arguments of all layers."""
         ragged = Ragged.of(lengths, heads=self.config.heads, device=x.device, n_tokens=len(x))
-        x = self.input(x)
+        x, relative = self.input(x), []
         if self.config.adapted:
-            return x, ragged, RelativePositions.of(ragged, self.config.head_width, x)
-        table = sinusoids(ragged.longest, self.config.width, x)
-        return x + table.index_select(0, ragged.positions), ragged
+            relative = [RelativePositions.of(ragged, self.config.head_width, x)]
+        else:
+            x = x + sinusoids(ragged.longest, self.config.width, x).index_select(0, ragged.positions)
+        for layer in self.layers:
+            x = layer(x, ragged, *relative)
+        return x

@@ -67,27 +67,6 @@ def test_prediction_is_words_fused_then_the_papers_layers(options: dict[str, Any
     assert torch.allclose(encoder(chars, words, lattice), torch.cat(rows), atol=1e-10)
 
 
-@each_variant
-def test_maps_are_of_each_layer_and_sentence(options: dict[str, Any]) -> None:
-    encoder = make(**options).eval()
-    maps = encoder.attention_weights(*batch(LENGTHS))
-    assert len(maps) == encoder.config.layers
-    for of_layer in maps:
-        assert [tuple(weights.shape) for weights in of_layer] == [(4, length, length) for length in LENGTHS]
-
-
-def test_maps_are_those_that_prediction_uses() -> None:
-    """With values that are 1 everywhere but at one character, the output of attention is that character's weight."""
-    encoder = make().eval()
-    chars, words, lattice = batch([9])
-    x, *context = encoder._read(chars, words, lattice)
-    layer = encoder.layers[0]
-    values = layer.attention.project(x)[2]
-    mixed = layer.attention(x, *context)
-    (weights,) = encoder.attention_weights(chars, words, lattice)[0]
-    assert torch.allclose(torch.einsum("htj,jhd->thd", weights, values).flatten(1), mixed, atol=1e-12)
-
-
 def test_choices_reach_the_attention() -> None:
     attention = make(threshold="fixed", k=5, alpha=2.0, tau=0.5, penalty=0.25).layers[0].attention
     assert attention.threshold is None

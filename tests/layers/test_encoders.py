@@ -129,11 +129,6 @@ def test_batches_of_little_or_nothing_and_without_words(name: str, given: dict[s
         assert encoded.isfinite().all()
         encoded.sum().backward()
         assert batch[0].grad.isfinite().all()
-    if name != "IDCNN" and name != "GRN":
-        layers = encoder.eval().attention_weights(*batch)
-        if name in ("FLAT", "MECT"):
-            layers = [maps for streams in layers for maps in streams]
-        assert all(len(maps) == len(lengths) for maps in layers)
 
 
 @each_kind
@@ -209,13 +204,12 @@ def test_lengths_may_be_any_kind_of_sequence(name: str, kind: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["FLAT", "ATSSA", "MECT"])
-@pytest.mark.parametrize("method", ["forward", "attention_weights"])
-def test_rows_that_are_not_the_lattices_are_refused(name: str, method: str) -> None:
+def test_rows_that_are_not_the_lattices_are_refused(name: str) -> None:
     encoder, (*floats, lattice) = make(name), inputs(name, random_lattice([6]))
     for i, (x, kind) in enumerate(zip(floats, [*["characters"] * (len(floats) - 1), "words"], strict=True)):
         short = [*floats[:i], x[1:], *floats[i + 1 :]]
         with pytest.raises(ValueError, match=f"a row for each of the lattice's {len(x)} {kind}; got {len(x) - 1} rows"):
-            getattr(encoder, method)(*short, lattice)
+            encoder(*short, lattice)
 
 
 @each_encoder

@@ -193,16 +193,6 @@ def test_the_tiles_have_one_size_however_long_the_sentence() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_strengths_are_the_lengths_of_the_relation_vectors(kind: str) -> None:
-    module, x = make(kind), tokens()
-    strengths = module.strengths(x, LENGTHS)
-    assert [tuple(found.shape) for found in strengths] == [(length, length) for length in LENGTHS]
-    a, b = module.left(x), module.right(x)
-    assert strengths[0][2, 5].item() == pytest.approx((a[2] + b[5]).norm().item(), abs=1e-12)
-    assert strengths[4][0, 11].item() == pytest.approx((a[38] + b[49]).norm().item(), abs=1e-12)
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_weights_start_kaiming_uniform_over_both_halves_and_biases_at_zero(kind: str) -> None:
     torch.manual_seed(0)
     module = Relation(kind, width=400)

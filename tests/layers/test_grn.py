@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from paper_forms import assert_same, reference_relation
-from torch import Tensor, nn
+from torch import Tensor
 
 from spacy_tener.layers.convolution import ContextLayer, GRNConfig, GRNEncoder
 
@@ -104,18 +104,3 @@ def test_the_number_of_weights_is_that_of_the_papers_equations() -> None:
     context = sum(size * 130 * 400 + 400 for size in (1, 3, 5))
     relation = 2 * 400 * 400 + 400
     assert sum(p.numel() for p in encoder.parameters()) == context + relation == 789_600
-
-
-def test_relation_strengths_are_those_of_the_context_features() -> None:
-    encoder, x = make(), tokens()
-    assert encoder.context is not None
-    assert isinstance(encoder.relation, nn.Module)
-    context = reference_context(encoder.context, x, LENGTHS)
-    expected = encoder.relation.strengths(context, LENGTHS)
-    for got, wanted in zip(encoder.relation_strengths(x, LENGTHS), expected, strict=True):
-        assert torch.allclose(got, wanted, atol=1e-12)
-
-
-def test_without_relations_there_are_no_strengths() -> None:
-    with pytest.raises(ValueError, match="without a relation layer"):
-        make(relation=None).relation_strengths(tokens(), LENGTHS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from spacy_tener.batching.lattice import Lattice
 from spacy_tener.batching.span_plan import AttentionPlan
 from spacy_tener.layers import spans
 from spacy_tener.layers.span_plan import Queries, TensorPlan, arrange, plan_spans
-from spacy_tener.layers.spans import DISTANCES, SpanAttention, SpanPositions, attend_spans
+from spacy_tener.layers.spans import DISTANCES, SpanAttention, SpanPositions, attend_spans, span_weights
 
 WIDTH = 24
 LENGTHS = [7, 1, 0, 40, 12]
@@ -165,7 +164,8 @@ def test_scores_by_hand() -> None:
         setting.positions.fuse.weight.copy_(torch.eye(2).repeat(4, 1))
     plan = plan_spans(lattice, word_queries=True)
     rows = arrange(plan, setting.characters, setting.words)
-    (got,) = attention.weights(plan.by_all, rows, rows, setting.positions(plan))
+    heads = attention.heads(plan.by_all, rows, rows, setting.positions(plan))
+    got = torch.cat([span_weights(heads, group) for group in plan.by_all.groups], dim=1)
     x, spans = rows.tolist(), [(0, 0), (1, 1), (0, 1)]
     for i, query in enumerate(spans):
         scores = []
@@ -176,33 +176,6 @@ def test_scores_by_hand() -> None:
             scores.append(content + sum((x[i][n] + v[n]) * r[n] for n in range(2)))
         total = sum(math.exp(score) for score in scores)
         assert got[0, i].tolist() == pytest.approx([math.exp(score) / total for score in scores], abs=1e-12)
-
-
-def maps_of(setting: Setting) -> Iterator[Tensor]:
-    plan = plan_spans(setting.lattice, word_queries=True)
-    rows = arrange(plan, setting.characters, setting.words)
-    yield from setting.attention.weights(plan.by_all, rows, rows, setting.positions(plan))
-
-
-def test_maps_are_probabilities_over_characters_then_words() -> None:
-    setting = Setting(random_lattice(LENGTHS), places=5)
-    values = setting.attention.value(arrange(plan_spans(setting.lattice), setting.characters, setting.words))
-    counts = (setting.lattice.lengths + setting.lattice.counts).tolist()
-    outputs = setting.all_ask().split(counts)
-    for weights, own, output in zip(maps_of(setting), values.split(counts), outputs, strict=True):
-        assert weights.shape == (3, len(own), len(own))
-        assert torch.allclose(weights.sum(-1), torch.ones(3, len(own), dtype=torch.float64))
-        mixed = torch.einsum("hij,jhd->ihd", weights, own.view(len(own), 3, WIDTH // 3))
-        assert torch.allclose(mixed.flatten(1), output, atol=1e-12)
-
-
-def test_maps_of_characters_alone_have_their_rows_only() -> None:
-    setting = Setting(random_lattice(LENGTHS))
-    plan = plan_spans(setting.lattice)
-    rows = arrange(plan, setting.characters, setting.words)
-    own = setting.attention.weights(plan.by_characters, setting.characters, rows, setting.positions(plan))
-    for weights, whole, length in zip(own, maps_of(setting), setting.lattice.lengths, strict=True):
-        assert torch.allclose(weights, whole[:, :length], atol=1e-12)
 
 
 def test_dropout_on_the_map_keeps_the_mean() -> None:

@@ -69,40 +69,28 @@ def linear(layer: Any, x: Tensor) -> Tensor:
     return F.linear(x, layer.weight, getattr(layer, "bias", None))
 
 
-def plain(encoder: SpanEncoder, given: list[Tensor], words: Tensor, places: Tensor, maps: Any = None) -> Tensor:
-    """One sentence: all spans of each stream through all layers, pair by pair, then the characters.
-
-    maps: of each layer and stream, in place of those of the papers' attention.
-    """
+def plain(encoder: SpanEncoder, given: list[Tensor], words: Tensor, places: Tensor) -> Tensor:
+    """One sentence: all spans of each stream through all layers, pair by pair, then the characters."""
     of_words, n_streams = linear(encoder.word_input, words), encoder.config.n_streams
     first, *radicals = [torch.cat(given, dim=-1)] if n_streams == 1 else given
     streams = [torch.cat((linear(encoder.inputs[0], first), of_words))]
     streams += [torch.cat((linear(encoder.inputs[1], x), torch.zeros_like(of_words))) for x in radicals]
-    for i, layer in enumerate(encoder.layers if len(places) else []):
+    for layer in encoder.layers if len(places) else []:
         asking = streams[::-1] if getattr(encoder.config, "streams", "") == "cross" else streams
         mixed = [
             reference_span_attention(own.attention, positions, x, asked_by, places)
             for own, positions, x, asked_by in zip(layer.streams, encoder.positions, streams, asking, strict=True)
         ]
-        if maps is not None:
-            values = [
-                own.attention.value(x).unflatten(1, (HEADS, -1)) for own, x in zip(layer.streams, streams, strict=True)
-            ]
-            mixed = [torch.einsum("hij,jhd->ihd", *each).flatten(1) for each in zip(maps[i], values, strict=True)]
         streams = [reference_layer(*each) for each in zip(layer.streams, streams, mixed, strict=True)]
     streams = [x[: len(first)] for x in streams]
     return streams[0] if n_streams == 1 else linear(encoder.fusion, torch.cat(streams, dim=-1))  # eq. 14
 
 
-def plain_batch(encoder: SpanEncoder, floats: list[Tensor], lattice: Lattice, maps: Any = None) -> Tensor:
+def plain_batch(encoder: SpanEncoder, floats: list[Tensor], lattice: Lattice) -> Tensor:
     *characters, words = floats
     parts = [list(own) for own in zip(*(x.split(lattice.lengths.tolist()) for x in characters), strict=True)]
     own_words, places = words.split(lattice.counts.tolist()), [torch.from_numpy(each) for each in sentences_of(lattice)]
-    sentences = []
-    for i, own in enumerate(zip(parts, own_words, places, strict=True)):
-        own_maps = maps and [[stream[i] for stream in layer] for layer in maps]
-        sentences.append(plain(encoder, *own, own_maps))
-    return torch.cat(sentences)
+    return torch.cat([plain(encoder, *own) for own in zip(parts, own_words, places, strict=True)])
 
 
 @each_kind
@@ -110,14 +98,6 @@ def test_outputs_and_all_gradients_are_the_papers(config: Config) -> None:
     encoder, (floats, lattice) = make(config), inputs(config)
     expected = plain_batch(encoder, floats, lattice)
     assert_same(encoder(*floats, lattice), expected, [*floats, *encoder.parameters()])
-
-
-@each_kind
-def test_maps_of_each_layer_and_stream_are_those_that_outputs_are_made_with(config: Config) -> None:
-    encoder, (floats, lattice) = make(config), inputs(config)
-    maps = encoder.attention_weights(*floats, lattice)
-    assert [len(layer) for layer in maps] == [config.n_streams] * config.layers
-    assert torch.allclose(plain_batch(encoder, floats, lattice, maps), encoder(*floats, lattice), atol=1e-10)
 
 
 def test_the_number_of_weights_is_that_of_mect_s_equations() -> None:

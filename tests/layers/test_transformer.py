@@ -64,19 +64,6 @@ def test_dropout_follows_both_halves_of_the_feed_forward(zeroed: str) -> None:
         assert kept.unique().numel() > 1000
 
 
-def test_attention_weights_are_those_of_each_layers_input() -> None:
-    encoder, x = make(), tokens()
-    maps = encoder.attention_weights(x, LENGTHS)
-    assert [[tuple(m.shape) for m in layer] for layer in maps] == [[(3, n, n) for n in LENGTHS]] * 2
-    for layer in maps:
-        for weights, length in zip(layer, LENGTHS, strict=True):
-            assert torch.allclose(weights.sum(-1), torch.ones(3, length, dtype=torch.float64))
-    assert not torch.allclose(maps[0][2], maps[1][2])
-    alone = encoder.attention_weights(x[4:15], [11])
-    for layer in range(2):
-        assert torch.allclose(alone[layer][0], maps[layer][2], atol=1e-11)
-
-
 def test_tables_of_positions_are_no_part_of_the_weights() -> None:
     encoder = make()
     before = set(encoder.state_dict())
