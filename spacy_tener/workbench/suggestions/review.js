@@ -51,9 +51,11 @@ const annotation = (() => {
 
   const undo = (one) => { one.now = one.past.pop() || one.now; };
 
-  /** An entity with its start or end at the next edge of a token, or of a character; null if there is none. */
+  /** An entity with its start or end at the next edge of a token, or of a character, but not in white space, which
+   * `convert` would trim to the entity before; null if there is none. */
   function stretched(one, entity, side, direction) {
-    const edges = one.tokens ? one.tokens.map((token) => token[side === "end" ? 1 : 0]) : one.at.edges;
+    const all = one.tokens ? one.tokens.map((token) => token[side === "end" ? 1 : 0]) : one.at.edges;
+    const edges = all.filter((edge) => (one.text[side === "end" ? edge - 1 : edge] || "").trim());
     const to = direction > 0 ? edges.find((edge) => edge > entity[side]) : edges.findLast((edge) => edge < entity[side]);
     const own = { ...entity, [side]: to ?? entity[side], p: null };
     return to === undefined || own.start >= own.end ? null : own;

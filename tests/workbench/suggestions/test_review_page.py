@@ -252,6 +252,20 @@ def test_selections_and_edges_keep_to_tokens(annotating: Open) -> None:
     assert review.lines() == ["TimPER Cook left"]
 
 
+def test_an_edge_does_not_stop_at_white_space_which_convert_trims(annotating: Open, tmp_path: Path) -> None:
+    """With it trimmed, the entity that is accepted would be the one that it replaces, which is rejected."""
+    review = annotating([annotated("在 王小明 在", [(2, 5, "PER")]), annotated("王小明 在", [(0, 3, "PER")])])
+    review.shift(Keys.ARROW_RIGHT)
+    review.keys(Keys.ARROW_DOWN)
+    review.shift(Keys.ARROW_RIGHT, Keys.ARROW_LEFT)
+    assert review.lines() == ["在 王小明 在PER", "王小明PER 在"]
+    (tmp_path / "decisions.json").write_text(json.dumps(review.decisions()), encoding="utf8")
+    jobs, _ = plan_jobs([str(tmp_path / "decisions.json")], tmp_path / "out.spacy")
+    list(convert_jobs(jobs, reading=CorpusOptions(), making=DocOptions(lang="zh")))
+    docs = read_docs(tmp_path / "out.spacy")
+    assert [[(ent.text, ent.label_) for ent in doc.ents] for doc in docs] == [[("王小明 在", "PER")], [("王小明", "PER")]]
+
+
 def test_a_selection_makes_its_text_the_current_one(annotating: Open) -> None:
     review = annotating([annotated("王小明", []), annotated("好", [])])
     review.keys(Keys.ARROW_DOWN)
