@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from made_runs import make_run, metrics, write_json
+from made_runs import Counted, make_run, metrics, write_json
 
 from research.comparing import Summary
 from research.runs import Run, find_runs, group_runs, has_setting, order_of, setting
@@ -23,22 +23,13 @@ def test_runs_are_found_anywhere_below_and_sorted(tmp_path: Path) -> None:
     assert found.unfinished == found.left_out == ()
 
 
-@pytest.mark.parametrize("root", ["", "weibo", "weibo/tener", "weibo/tener/1"])
-def test_any_directory_on_the_way_will_do(tmp_path: Path, root: str) -> None:
-    make_run(tmp_path, "weibo/tener/1", COUNTS)
-    assert [run.name for run in find_runs([tmp_path / root]).runs] == ["weibo/tener/1"]
-
-
-def test_a_relative_root_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = make_run(tmp_path, "weibo/tener/1", COUNTS)
-    monkeypatch.chdir(run)
-    (found,) = find_runs([Path()]).runs
-    assert found.name == "weibo/tener/1"
-
-
-def test_a_run_is_read_once_where_directories_overlap(tmp_path: Path) -> None:
-    make_run(tmp_path, "weibo/tener/1", COUNTS)
-    assert len(find_runs([tmp_path, tmp_path / "weibo", tmp_path]).runs) == 1
+def test_a_run_is_found_from_any_directory_on_the_way_and_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(make_run(tmp_path, "weibo/tener/1", COUNTS))
+    roots = [tmp_path, *(tmp_path / name for name in ("weibo", "weibo/tener", "weibo/tener/1")), Path()]
+    for some in (*([root] for root in roots), roots):
+        assert [run.name for run in find_runs(some).runs] == ["weibo/tener/1"]
 
 
 def test_scores_and_size_are_read(tmp_path: Path) -> None:
@@ -105,21 +96,18 @@ def test_no_run_is_an_error_that_says_what_a_run_is(tmp_path: Path) -> None:
         find_runs([tmp_path])
 
 
-@pytest.mark.parametrize("other", ["old/weibo/tener/1", "weibo/tener/01"])
-def test_a_seed_twice_is_an_error_that_names_both(tmp_path: Path, other: str) -> None:
+@pytest.mark.parametrize(
+    ("other", "counts"), [("old/weibo/tener/1", COUNTS), ("weibo/tener/01", COUNTS), ("old/weibo/tener/1", None)]
+)
+def test_a_seed_twice_is_an_error_that_names_both_also_where_one_is_unfinished(
+    tmp_path: Path, other: str, counts: Counted | None
+) -> None:
     make_run(tmp_path, "weibo/tener/1", COUNTS)
-    make_run(tmp_path, other, COUNTS)
+    make_run(tmp_path, other, counts)
     with pytest.raises(RemedyError, match="weibo, tener: seed 1 is there twice") as error:
         find_runs([tmp_path])
     assert str(tmp_path / "weibo/tener/1") in str(error.value)
     assert str(tmp_path / other) in str(error.value)
-
-
-def test_a_seed_twice_is_an_error_where_one_is_unfinished(tmp_path: Path) -> None:
-    make_run(tmp_path, "weibo/tener/1", COUNTS)
-    make_run(tmp_path, "old/weibo/tener/1")
-    with pytest.raises(RemedyError, match="twice"):
-        find_runs([tmp_path])
 
 
 def test_broken_files_are_named(tmp_path: Path) -> None:

@@ -87,11 +87,3 @@ def test_the_number_of_weights_is_that_of_torchs_convolution() -> None:
 def test_a_window_without_a_middle_is_refused(size: int) -> None:
     with pytest.raises(ValueError, match=f"must be an odd number of tokens; got {size}"):
         windows(size)
-
-
-@pytest.mark.gpu
-def test_a_gpu_computes_the_same() -> None:
-    module, x = make(3), tokens()
-    expected = module(x, windows(3, 2))
-    on_gpu = ConvolutionWindows.of(np.array(LENGTHS), 3, 2, device="cuda")
-    assert torch.allclose(module.cuda()(x.cuda(), on_gpu).cpu(), expected, atol=1e-12)

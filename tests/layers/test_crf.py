@@ -373,20 +373,3 @@ def test_input_that_does_not_fit_is_refused_with_what_was_expected(shape, length
 def test_loss_needs_one_annotation_and_only_one(known):
     with pytest.raises(ValueError, match="either tags or a mask"):
         CRF(1).loss(torch.zeros(1, 5), [1], **known)
-
-
-@pytest.mark.gpu
-def test_loss_and_gradients_on_a_gpu_equal_those_on_the_cpu():
-    crf = brute.random_crf(2).float()
-    emissions = brute.random_emissions(crf, LENGTHS).float().requires_grad_()
-    allowed = brute.random_mask(crf, LENGTHS)
-    expected = crf.loss(emissions, LENGTHS, allowed=allowed).sum()
-    references = brute.gradients(expected, crf, emissions)
-    decoded = brute.decode(crf, emissions, LENGTHS, allowed)
-    crf.cuda()
-    moved = emissions.detach().cuda().requires_grad_()
-    loss = crf.loss(moved, torch.tensor(LENGTHS).cuda(), allowed=allowed.cuda()).sum()
-    assert_close(loss.cpu(), expected)
-    for gradient, reference in zip(brute.gradients(loss, crf, moved), references, strict=True):
-        assert_close(gradient.cpu(), reference)
-    assert brute.decode(crf, moved, LENGTHS, allowed.cuda()).tolist() == decoded.tolist()

@@ -208,11 +208,3 @@ def test_the_number_of_weights_is_that_of_the_papers_matrix() -> None:
     counts = [sum(p.numel() for p in Relation(kind, width=10).parameters()) for kind in ("gated", "mean")]
     assert counts == [2 * 10 * 10 + 10] * 2
     assert sum(p.numel() for p in Relation("attention", width=10).parameters()) == 2 * 10 + 1
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_gpu_computes_the_same(kind: str) -> None:
-    module, x = make(kind), tokens()
-    expected = module(x, LENGTHS)
-    assert torch.allclose(module.cuda()(x.cuda(), LENGTHS).cpu(), expected, atol=1e-12)

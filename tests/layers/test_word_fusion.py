@@ -116,12 +116,3 @@ def test_dropout_acts_on_the_map_in_training() -> None:
     assert not torch.allclose(fusion(chars, words, covers), fusion(chars, words, covers))
     predicted = fusion.eval()(chars, words, covers)
     assert torch.allclose(predicted, paper(fusion, chars, words, SENTENCES), atol=1e-12)
-
-
-@pytest.mark.gpu
-def test_a_gpu_gives_what_the_cpu_gives() -> None:
-    fusion, own = make(), lattice_of(*SENTENCES)
-    chars, words = rows(own)
-    expected = fusion(chars, words, CoverSegments(own))
-    covers = CoverSegments(own, device="cuda")
-    assert torch.allclose(fusion.cuda()(chars.cuda(), words.cuda(), covers).cpu(), expected, atol=1e-10)
