@@ -265,8 +265,3 @@ class IDCNNConfig(Settings):
         check("window", self.window, odd, "an odd number of tokens, at least 3")
         positive = bool(self.dilations) and min(self.dilations) >= 1
         check("dilations", self.dilations, positive, "numbers of at least 1")
-
-    @property
-    def reach(self) -> int:
-        """Number of tokens to each side that take part in a token's output."""
-        return self.window // 2 * (1 + self.iterations * sum(self.dilations))

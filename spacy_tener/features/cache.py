@@ -31,9 +31,6 @@ class FeatureCache:
     It keeps features of texts in training, and of texts that are predicted both before and after an update, as those of
     dev are. So nothing is added when training has ended. Copies start empty.
 
-    Features to keep can be computed for each text alone: in a batch those of some encoders differ in the last digits,
-    and a training that was interrupted would end with other weights than one that was not.
-
     limit: Maximum size in memory, in bytes, which the last text may exceed.
     on_disk: Maximum size of further features, arrays of float32, in a temporary file.
     """
@@ -58,13 +55,8 @@ class FeatureCache:
         read: Callable[[Sequence[Item]], Sequence[Rows]],
         *,
         training: bool,
-        alone: bool = False,
     ) -> Sequence[Rows]:
-        """Return the features of each text.
-
-        read: Computes the features of texts.
-        alone: Compute features to keep for each text alone, rather than in a batch.
-        """
+        """Return the features of each text. read: Computes the features of texts."""
         if training:
             self._started = self.limit > 0
             if self._has_room and len(self._evaluated) < _NOTED:
@@ -74,15 +66,10 @@ class FeatureCache:
             return read(items)
         found = {key: self._read(self._kept[key]) for key in keys if key in self._kept}
         left = {key: item for key, item in zip(keys, items, strict=True) if key not in found}
-        if alone:
-            for key in list(left):
-                if self._keeps(key, training):
-                    (found[key],) = read([left.pop(key)])
-                    self._keep(key, found[key])
         if left:
             for key, rows in zip(left, read(list(left.values())), strict=True):
                 found[key] = rows
-                if not alone and self._keeps(key, training):
+                if self._has_room and (training or hash(key) in self._evaluated):
                     # A copy: these rows are a view of the batch's.
                     self._keep(key, rows.copy() if isinstance(rows, np.ndarray) else rows.clone())
         if not training and len(self._predicted) < _NOTED:
@@ -92,9 +79,6 @@ class FeatureCache:
     @property
     def _has_room(self) -> bool:
         return self.size < self.limit or self.size_on_disk < self.on_disk
-
-    def _keeps(self, key: Key, training: bool) -> bool:
-        return self._has_room and (training or hash(key) in self._evaluated)
 
     def _keep(self, key: Key, rows: Rows) -> None:
         if self.size < self.limit:

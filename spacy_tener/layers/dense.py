@@ -48,9 +48,6 @@ class Dropout(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return dropout(x, self.p, training=self.training)
 
-    def extra_repr(self) -> str:
-        return f"p={self.p}"
-
 
 class Projection(nn.Module):
     """Linear layer with the call of an encoder, between two parts of a model that differ in width.

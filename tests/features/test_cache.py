@@ -29,22 +29,21 @@ class Reading:
         self.batches.append([doc.text for doc in docs])
         return [np.full((len(doc), WIDTH), len(doc.text), dtype=np.float32) for doc in docs]
 
-    def __call__(self, *texts: str, training: bool = False, alone: bool = False) -> None:
+    def __call__(self, *texts: str, training: bool = False) -> None:
         docs = [Doc(VOCAB, words=list(text), spaces=[False] * len(text)) for text in texts]
-        found = self.cache([key_of(doc) for doc in docs], docs, self._read, training=training, alone=alone)
+        found = self.cache([key_of(doc) for doc in docs], docs, self._read, training=training)
         for text, rows in zip(texts, found, strict=True):
             np.testing.assert_array_equal(rows, np.full((len(text), WIDTH), len(text)))
 
 
-def test_training_reads_each_text_once_with_others_or_alone() -> None:
-    for alone, expected in ((False, [["一二", "", "三"], ["四"]]), (True, [["一二"], [""], ["三"], ["四"]])):
-        reading = Reading()
-        for _ in range(3):
-            reading("一二", "", "一二", "三", training=True, alone=alone)
-        reading("三", "四", "一二", training=True, alone=alone)
-        reading("三", "四")
-        assert reading.batches == expected
-        assert reading.cache.size == 4 * ROW
+def test_training_reads_each_text_once() -> None:
+    reading = Reading()
+    for _ in range(3):
+        reading("一二", "", "一二", "三", training=True)
+    reading("三", "四", "一二", training=True)
+    reading("三", "四")
+    assert reading.batches == [["一二", "", "三"], ["四"]]
+    assert reading.cache.size == 4 * ROW
 
 
 def test_texts_of_dev_are_kept_when_they_are_evaluated_again() -> None:
@@ -80,13 +79,11 @@ def test_one_text_in_other_tokens_is_another() -> None:
     assert len({key_of(doc) for doc in docs}) == 2
 
 
-@pytest.mark.parametrize("alone", [False, True])
-def test_once_full_it_takes_no_more_and_the_rest_is_read_together(alone: bool) -> None:
+def test_once_full_it_takes_no_more_and_the_rest_is_read_together() -> None:
     reading = Reading(5 * ROW)
     for _ in range(2):
-        reading("一二三", "四五六七", "八", "九十", training=True, alone=alone)
-    first = [["一二三"], ["四五六七"], ["八", "九十"]] if alone else [["一二三", "四五六七", "八", "九十"]]
-    assert reading.batches == [*first, ["八", "九十"]]
+        reading("一二三", "四五六七", "八", "九十", training=True)
+    assert reading.batches == [["一二三", "四五六七", "八", "九十"], ["八", "九十"]]
     assert reading.cache.size == 7 * ROW
 
 
@@ -101,7 +98,7 @@ def test_what_memory_has_no_room_for_is_on_disk_up_to_a_limit_too() -> None:
 def test_without_room_every_text_is_read_as_it_comes() -> None:
     reading = Reading(0)
     for training in (True, False, True):
-        reading("一二", "一二", training=training, alone=True)
+        reading("一二", "一二", training=training)
     assert reading.batches == [["一二", "一二"]] * 3
 
 

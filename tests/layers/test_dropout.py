@@ -71,4 +71,3 @@ def test_the_module_is_active_in_training_only() -> None:
     module, x = Dropout(0.5), torch.ones(1000)
     assert (module(x) == 0).any()
     assert module.eval()(x) is x
-    assert "p=0.5" in repr(module)

@@ -154,11 +154,6 @@ class LexiconVocabulary(Vocabulary):
             tag_rows = {names[int(key)]: row for row, key in enumerate(self.tables[TAG].keys.tolist(), start=1)}
         return like_words(known[2], tag_rows, found, lists)
 
-    @property
-    def known(self) -> list[str]:
-        """The words that have a row."""
-        return [self.lexicon.words[key] for key in self.tables[WORD].keys.tolist()]
-
     def word_keys(self, words: Sequence[str]) -> Keys:
         return self.lexicon.index(words).astype(np.uint64)
 

@@ -76,10 +76,8 @@ class PretrainedTransformer(nn.Module):
     def forward(self, docs: Sequence[Doc]) -> Tensor:
         """*Shape: [N, width]*"""
         if self.config.frozen:
-            # On a GPU the last digits differ from run to run anyway, and many small calls would leave it idle.
-            alone, keys = self._device.type == "cpu", list(map(key_of, docs))
             with torch.no_grad():
-                parts = self.cache(keys, docs, self._read_docs, training=self.training, alone=alone)
+                parts = self.cache(list(map(key_of, docs)), docs, self._read_docs, training=self.training)
                 features = torch.cat(list(parts))
         else:
             features = self.features(self.reader(docs))
