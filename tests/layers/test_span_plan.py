@@ -92,21 +92,6 @@ def test_words_ask_only_where_that_was_planned() -> None:
         _ = plan_spans(random_lattice(MIXED)).by_all
 
 
-def test_without_words_characters_are_all_rows() -> None:
-    plan = plan_spans(lattice_of((4, []), (2, [])))
-    assert len(plan.by_characters.groups) == 2
-    assert plan.order.tolist() == list(range(6))
-
-
-@pytest.mark.parametrize("lattice", [lattice_of(), lattice_of((0, []), (0, []))])
-@pytest.mark.parametrize("word_queries", [False, True])
-def test_a_batch_of_nothing_is_planned(lattice: Lattice, word_queries: bool) -> None:
-    plan = plan_spans(lattice, word_queries=word_queries)
-    assert plan.by_characters.groups == ()
-    assert plan.distances.shape == (0, 4)
-    assert plan.by_characters.lengths == (0,) * len(lattice.lengths)
-
-
 @pytest.mark.gpu
 def test_a_plan_lies_on_its_device() -> None:
     plan = plan_spans(random_lattice(MIXED), word_queries=True, device="cuda")

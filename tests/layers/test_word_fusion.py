@@ -101,14 +101,6 @@ def test_there_are_as_many_pairs_as_words_have_characters() -> None:
     assert covers.longest == 4
 
 
-def test_pairs_know_their_distances_to_both_ends() -> None:
-    covers = CoverSegments(lattice_of((3, []), (6, [(1, 3), (3, 5)])))
-    assert covers.characters.index.tolist() == [4, 5, 6, 6, 7, 8]
-    assert covers.words.index.tolist() == [0, 0, 0, 1, 1, 1]
-    assert covers.from_head.index.tolist() == [0, 1, 2, 0, 1, 2]
-    assert covers.from_tail.index.tolist() == [2, 1, 0, 2, 1, 0]
-
-
 def test_dropout_acts_on_the_map_in_training() -> None:
     fusion, own = make(dropout=0.5), lattice_of(*SENTENCES)
     chars, words = rows(own)

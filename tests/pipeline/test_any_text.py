@@ -191,9 +191,3 @@ def test_processes_find_the_same(pipelines, kind, mades):
     alone = [found_in(nlp(made.doc(nlp.vocab))) for made in mades]
     docs = nlp.pipe((made.doc(nlp.vocab) for made in mades), n_process=2, batch_size=3)
     assert [*map(found_in, docs)] == alone
-
-
-def test_lone_surrogates_are_refused_by_spacy(pipelines):
-    """What reads text as UTF-8 cannot hold them: nothing of ours ever sees one."""
-    with pytest.raises(UnicodeEncodeError):
-        pipelines("tener")("上\ud800海")

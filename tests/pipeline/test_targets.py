@@ -37,15 +37,6 @@ def names_of(tags):
 
 
 class TestWithin:
-    def test_a_window_over_everything_teaches_everything(self):
-        target = target_of([(1, 3)], 5)
-        assert names_of(target.within(Window(0, 5, 0, 5)).tags) == "O B E O O"
-
-    def test_a_window_teaches_its_core(self):
-        target = target_of([(1, 2), (5, 6)], 8)
-        assert names_of(target.within(Window(0, 6, 0, 4)).tags) == "O S O O - -"
-        assert names_of(target.within(Window(2, 8, 4, 8)).tags) == "- - O S O O"
-
     def test_an_entity_that_runs_out_of_the_core_is_taught_whole_where_it_starts(self):
         target = target_of([(3, 6)], 8)
         assert names_of(target.within(Window(0, 7, 0, 4)).tags) == "O O O B I E -"

@@ -154,30 +154,6 @@ def test_a_part_has_the_user_data_of_the_doc_and_not_that_of_tokens(vocab, view)
     assert doc._.note == "doc"
 
 
-@pytest.mark.parametrize(
-    ("mode", "expected"),
-    [("expand", (0, 2)), ("contract", (1, 2)), ("strict", None)],
-)
-def test_entities_inside_a_token_are_aligned_as_the_mode_says(segmented, mode, expected):
-    # 国 银行: starts inside the first token.
-    start, end = CharacterView(segmented).token_span(1, 5, mode)
-    assert (start, end) == expected if expected else start == end
-
-
-@pytest.mark.parametrize("mode", ["expand", "contract", "strict"])
-def test_entities_on_token_edges_are_exact_in_every_mode(segmented, mode):
-    assert CharacterView(segmented).token_span(0, 5, mode) == (0, 2)
-    assert CharacterView(segmented).token_span(7, 9, mode) == (3, 4)
-
-
-def test_an_entity_smaller_than_its_token_is_left_out_or_expanded(segmented):
-    view = CharacterView(segmented)
-    assert view.token_span(7, 8, "expand") == (3, 4)
-    for mode in ("contract", "strict"):
-        start, end = view.token_span(7, 8, mode)
-        assert start == end
-
-
 def test_every_stretch_of_characters_agrees_with_spacys_own_alignment(segmented):
     view = CharacterView(segmented)
     for start in range(len(view)):

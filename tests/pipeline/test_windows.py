@@ -52,10 +52,6 @@ def test_sentence_ends_too_early_in_the_window_are_passed_over():
     assert cut_windows(100, ends, size=50, overlap=5)[0].core_end == 45
 
 
-def test_the_core_is_counted_from_the_windows_start():
-    assert Window(40, 90, 45, 85).core == slice(5, 45)
-
-
 def test_nothing_has_no_windows():
     assert cut_windows(0, no_ends(0), size=50, overlap=5) == []
 
@@ -68,11 +64,6 @@ def test_batches_hold_at_most_the_limit_and_keep_the_order(sizes, limit):
     for batch in batches:
         assert batch
         assert len(batch) == 1 or sum(map(len, batch)) <= limit
-
-
-def test_an_item_over_the_limit_is_a_batch_of_its_own():
-    batches = list(batch_by_size(["ab", "abcdefgh", "c"], 4))
-    assert batches == [["ab"], ["abcdefgh"], ["c"]]
 
 
 @pytest.mark.parametrize("limit", [1, 3])

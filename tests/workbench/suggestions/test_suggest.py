@@ -138,12 +138,6 @@ def test_each_next_text_is_the_best_by_weight_and_distance() -> None:
         assert chosen[count] == rest[int(np.argmax(gains))]
 
 
-def test_equal_weights_take_one_of_each_kind_first() -> None:
-    texts = ["王小明去了上海", "王小明去了上海市", "今天天气很好", "今天天气很好啊", "his name", "his names"]
-    chosen = spread([1.0] * 6, profiles(texts), 3)
-    assert sorted(index // 2 for index in chosen) == [0, 1, 2]
-
-
 def test_what_is_known_counts_as_chosen() -> None:
     texts = ["王小明去了上海", "今天天气很好"]
     assert spread([1.0, 0.9], profiles(texts), 1) == [0]
