@@ -26,7 +26,6 @@ from spacy_tener.workbench.composing.files import (
     missing_requirements,
     names_in,
 )
-from spacy_tener.workbench.runs.engines import Engine, Task, run_tasks
 from spacy_tener.workbench.runs.processes import Processes
 from spacy_tener.workbench.runs.training import (
     METRICS,
@@ -38,6 +37,7 @@ from spacy_tener.workbench.runs.training import (
     train,
 )
 
+from .engines import Engine, Task, run_tasks
 from .systems import find_system
 
 LOCK = ".grid.lock"

@@ -18,11 +18,11 @@ from typing import Any
 from spacy_tener.cli._common import CommandLineError
 from spacy_tener.errors import RemedyError
 from spacy_tener.pipeline.gpu import check_gpu
-from spacy_tener.workbench.runs.engines import Engine, Task, on_this_machine, run_task
 from spacy_tener.workbench.runs.processes import Processes
 from spacy_tener.workbench.runs.training import TrainingResult
 
 from .cluster import connected, reason_of, work_in
+from .engines import Engine, Task, on_this_machine, run_task
 
 
 class RayEngine:

@@ -40,10 +40,10 @@ from spacy_tener.workbench.composing.files import (
     names_in,
     read_config,
 )
-from spacy_tener.workbench.runs.engines import Engine, Task, run_tasks
 from spacy_tener.workbench.runs.processes import Processes
 from spacy_tener.workbench.runs.training import MODEL, TrainingResult, TrainingRun, Watch, train
 
+from .engines import Engine, Task, run_tasks
 from .on_ray import shared
 from .search_space import Space, as_settings
 

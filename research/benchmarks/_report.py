@@ -16,8 +16,8 @@ from datetime import date
 from pathlib import Path
 from typing import TypeVar
 
+from research.engines import Engine
 from spacy_tener.manifest import installed_versions
-from spacy_tener.workbench.runs.engines import Engine
 
 Task = TypeVar("Task", bound=Hashable)
 ROOT = Path(__file__).parents[2]

@@ -23,7 +23,7 @@ from suggest import SMALL
 
 from spacy_tener.workbench.composing.compose import compose
 from spacy_tener.workbench.composing.files import find_base
-from spacy_tener.workbench.runs.engines import Engine, run_tasks
+from spacy_tener.workbench.runs.processes import Processes
 from spacy_tener.workbench.runs.training import MODEL, is_trained, train
 from spacy_tener.workbench.suggestions.review import Crossing, Doubt, cross_train, fold_run, judge, rank_doubts
 
@@ -44,13 +44,10 @@ def main() -> None:
     planted = plant(docs, args.seed)
     settings = [f"paths.dev={args.data / args.corpus / 'dev.spacy'}", *STEPS, *SMALL]
     crossing = Crossing(compose(find_base(args.corpus), settings=settings), docs, args.work, FOLDS)
-    with _report.engine(args) as engine:
-        crossed = list(
-            cross_train(crossing, engine, begun=lambda fold, trained: print("fold", fold + 1, trained, flush=True))
-        )
-        judges = {f"{FOLDS} models, cross-trained": crossed}
-        if args.alone:
-            judges["One model, trained on all of it"] = list(judge(trained_on_all(crossing, engine), enumerate(docs)))
+    begun = partial(print, "fold, trained already:", flush=True)
+    judges = {f"{FOLDS} models, cross-trained": list(cross_train(crossing, args.jobs, begun=begun))}
+    if args.alone:
+        judges["One model, trained on all of it"] = list(judge(trained_on_all(crossing), enumerate(docs)))
     sizes = sizes_of(planted)
     parts = [
         part
@@ -70,7 +67,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--model", type=Path, help="plant in the test part, often, and let this pipeline judge it")
     parser.add_argument("--alone", action="store_true", help="beside a model that judges what it was trained on")
     parser.add_argument("--seed", type=int, default=1)
-    _report.add_engine_options(parser)
+    parser.add_argument("--jobs", type=int, default=1, help="how many are trained at once")
     parser.add_argument("--cpu", type=int, default=-1, help="keep everything on this core")
     parser.add_argument("--out", type=Path, default=_report.RESULTS / "review.md")
     return parser.parse_args()
@@ -144,12 +141,10 @@ def _wrong(doc: Doc, index: int, kind: str, labels: Sequence[str], random_: rand
     return [Span(doc, *random_.choice(possible), ent.label_)] if possible else []
 
 
-def trained_on_all(crossing: Crossing, engine: Engine) -> spacy.language.Language:
+def trained_on_all(crossing: Crossing) -> spacy.language.Language:
     run = fold_run(crossing, "all", crossing.docs)
-    if not is_trained(run, remedy="Remove it."):
-        for _, result in run_tasks(engine, [("", partial(train, run))]):
-            if result.failure:
-                raise SystemExit(result.failure)
+    if not is_trained(run, remedy="Remove it.") and (failure := train(run, Processes()).failure):
+        raise SystemExit(failure)
     return spacy.load(run.folder / MODEL)
 
 

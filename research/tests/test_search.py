@@ -16,13 +16,13 @@ from optuna.samplers import RandomSampler, TPESampler
 from optuna.trial import TrialState
 
 from research import search as module
+from research.engines import on_this_machine
 from research.search import Search, SearchPlan, open_search
 from research.search_space import read_space
 from spacy_tener.errors import RemedyError
 from spacy_tener.workbench.composing.compose import compose
 from spacy_tener.workbench.composing.files import ConfigError
 from spacy_tener.workbench.runs import processes
-from spacy_tener.workbench.runs.engines import on_this_machine
 from spacy_tener.workbench.runs.training import TrainingResult, TrainingRun
 
 TOK2VEC = "components.tener_ner.model.tok2vec"

@@ -26,7 +26,6 @@ from ..workbench.composing.compose import compose
 from ..workbench.composing.files import BASES, ConfigError, missing_requirements, names_in
 from ..workbench.docbins import open_docbin, read_docs, repacked
 from ..workbench.languages import blank_pipeline
-from ..workbench.runs.engines import on_this_machine
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.silver import (
     LEAST_SURE,
@@ -268,12 +267,8 @@ def review_cli(
         def begun(fold: int, trained: bool) -> None:
             msg.info(f"{crossing.folder(fold)}: {'trained already' if trained else 'training'}")
 
-        with (
-            interrupted_by_signals(),
-            locked(output / ".lock"),
-            on_this_machine(jobs, sys.stderr.write) as trainer,
-        ):
-            judged = list(cross_train(crossing, trainer, begun=begun))
+        with interrupted_by_signals(), locked(output / ".lock"):
+            judged = list(cross_train(crossing, jobs, echo=sys.stderr.write, begun=begun))
             how = f"{folds} models judged the folds that they were not trained on."
             _write_review(output, judged, str(data), how, limit)
     else:

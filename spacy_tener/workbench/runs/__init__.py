@@ -1,1 +1,1 @@
-"""Training runs: grids of systems, corpora and seeds, and hyperparameter search."""
+"""Trainings as processes, each in its directory."""

@@ -1,7 +1,7 @@
 """Run a module as `python -m` does. When standard input is closed, kill the process group.
 
 `processes.Processes` holds the other end of standard input, which the system closes even if that process is killed. So
-no training outlives its grid or search.
+no training outlives the command that began it.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import spacy
@@ -29,7 +29,7 @@ from ...pipeline.crf_pipe import best_entities, gold_masks, probabilities_of_pla
 from ...pipeline.entities import FoundEntity, place_of
 from ...pipeline.finding import PipelineNER
 from ..composing.files import ConfigError, corpus_reader
-from ..runs.engines import Engine, Task, run_tasks
+from ..runs.processes import Echo, Processes
 from ..runs.training import MODEL, TrainingRun, is_trained, train
 from .suggest import text_key
 
@@ -222,26 +222,34 @@ def assign(docs: Sequence[Doc], folds: int) -> list[int]:
     return [part[name] for name in names]
 
 
-def cross_train(crossing: Crossing, engine: Engine, *, begun: Callable[[int, bool], object]) -> Iterator[JudgedDoc]:
-    """Train the models of all folds that have none, then judge each fold by its model.
+def cross_train(
+    crossing: Crossing, jobs: int = 1, *, echo: Echo | None = None, begun: Callable[[int, bool], object]
+) -> Iterator[JudgedDoc]:
+    """Train the models of all folds that have none, then judge each fold by its model. An exception ends trainings.
 
+    jobs: The number of trainings at once, which share the cores.
+    echo: Called with the lines that a training prints, unless there are several at once.
     begun: Called with each fold, and whether its model is trained already.
     """
     assigned = assign(crossing.docs, crossing.folds)
+    processes = Processes(jobs, echo if jobs == 1 else None)
 
-    def tasks() -> Iterator[tuple[TrainingRun, Task]]:
-        for fold in range(crossing.folds):
-            run = fold_run(
-                crossing, fold, [doc for doc, own in zip(crossing.docs, assigned, strict=True) if own != fold]
-            )
-            trained = is_trained(run, remedy="Choose another --output, or delete this one to train again.")
-            begun(fold, trained)
-            if not trained:
-                yield run, partial(train, run)
+    def train_fold(fold: int) -> None:
+        run = fold_run(crossing, fold, [doc for doc, own in zip(crossing.docs, assigned, strict=True) if own != fold])
+        trained = is_trained(run, remedy="Choose another --output, or delete this one to train again.")
+        begun(fold, trained)
+        if not trained and (failure := train(run, processes).failure):
+            raise RemedyError(f"{run.folder}: {failure}", "See its output.log.")
 
-    for run, result in run_tasks(engine, tasks()):
-        if result.failure:
-            raise RemedyError(f"{run.folder}: {result.failure}", "See its output.log.")
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            for trained in as_completed([pool.submit(train_fold, fold) for fold in range(crossing.folds)]):
+                trained.result()
+        except BaseException:
+            # First, so that no queued training starts when a running one is ended.
+            pool.shutdown(wait=False, cancel_futures=True)
+            processes.stop()
+            raise
     for fold in range(crossing.folds):
         part = [(n, doc) for n, (doc, own) in enumerate(zip(crossing.docs, assigned, strict=True)) if own == fold]
         yield from judge(spacy.load(crossing.folder(fold) / MODEL), part)

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
-from ...errors import RemedyError
-from .processes import Echo, Processes
-from .training import TrainingResult
+from spacy_tener.errors import RemedyError
+from spacy_tener.workbench.runs.processes import Echo, Processes
+from spacy_tener.workbench.runs.training import TrainingResult
 
 Key = TypeVar("Key")
 Task = Callable[[Processes], TrainingResult]

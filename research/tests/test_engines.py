@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from made_trainings import make_config, tener
 
+from research.engines import Task, on_this_machine, run_tasks
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.runs.engines import Task, on_this_machine, run_tasks
 from spacy_tener.workbench.runs.processes import Processes
 from spacy_tener.workbench.runs.training import TrainingResult, TrainingRun, train
 
