@@ -15,12 +15,16 @@ from spacy.language import Language
 
 from spacy_tener.errors import RemedyError
 from spacy_tener.explain import ExplainedText, explain
+from spacy_tener.pipeline.finding import PipelineNER
 
 from .canvas import figure
 from .maps import HeatMap, record_maps
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+MOST_UNITS = 64
 
 
 @dataclass(frozen=True)
@@ -39,46 +43,44 @@ class Panel:
     signed: bool = False
 
 
-def panels(text: ExplainedText, maps: Sequence[HeatMap]) -> dict[str, Panel]:
+def panels(text: ExplainedText, units: Sequence[tuple[int, int]], maps: Sequence[HeatMap]) -> dict[str, Panel]:
     """Return the panels of a text by their titles: the evidence of its entities, and each head of each map. Relations
-    have rows for the units of entities only, as in GRN's Figure 4."""
-    return dict(_evidence_panel(text)) | dict(each for found in maps for each in _map_panels(found, text))
+    have rows for the units of entities only, as in GRN's Figure 4.
+
+    units: Start and end in characters of each token or character, as the model reads them.
+    """
+    found = dict(_evidence_panel(text, units))
+    return found | dict(each for one in maps for each in _map_panels(one, text, units))
 
 
-def _evidence_panel(text: ExplainedText) -> Iterator[tuple[str, Panel]]:
+def _evidence_panel(text: ExplainedText, units: Sequence[tuple[int, int]]) -> Iterator[tuple[str, Panel]]:
     entities = [entity for entity in text.entities if entity.evidence]
     if entities:
-        (passage,) = text.passages
         names = [f"{text.text[own.start : own.end]} {own.label} {percent(own.probability)}" for own in entities]
         drops = [{evidence.start: evidence.drop for evidence in own.evidence} for own in entities]
-        values = np.array([[drop.get(start, 0.0) for start, _ in passage.units] for drop in drops])
-        yield "what entities rest on", Panel(values, names, _units(text), "drop of log-odds", signed=True)
+        values = np.array([[drop.get(start, 0.0) for start, _ in units] for drop in drops])
+        columns = [text.text[start:end] for start, end in units]
+        yield "what entities rest on", Panel(values, names, columns, "drop of log-odds", signed=True)
 
 
-def _units(text: ExplainedText) -> list[str]:
-    return [text.text[start:end] for passage in text.passages for start, end in passage.units]
-
-
-def _entity_rows(text: ExplainedText) -> list[int]:
-    (passage,) = text.passages
+def _entity_rows(text: ExplainedText, units: Sequence[tuple[int, int]]) -> list[int]:
     spans = [(own.start, own.end) for own in text.entities]
-    overlaps = [any(start < last and first < end for first, last in spans) for start, end in passage.units]
+    overlaps = [any(start < last and first < end for first, last in spans) for start, end in units]
     return [row for row, inside in enumerate(overlaps) if inside]
 
 
-def _map_panels(found: HeatMap, text: ExplainedText) -> Iterator[tuple[str, Panel]]:
-    (passage,) = text.passages
-    units, words = _units(text), [word.text for word in passage.words]
-    keys = words if found.kind == "words" else [*units, *words][: found.weights.shape[2]]
-    entities = _entity_rows(text)
-    rows = entities if found.kind == "relations" and entities else range(len(units))
+def _map_panels(found: HeatMap, text: ExplainedText, units: Sequence[tuple[int, int]]) -> Iterator[tuple[str, Panel]]:
+    names, words = [text.text[start:end] for start, end in units], [word.text for word in text.words]
+    keys = words if found.kind == "words" else [*names, *words][: found.weights.shape[2]]
+    entities = _entity_rows(text, units)
+    rows = entities if found.kind == "relations" and entities else range(len(names))
     unit = "strength" if found.kind == "relations" else "attention"
     stream = f"{found.stream}, " if found.stream else ""
     for head, weights in enumerate(found.weights if keys else (), start=1):
         # Only attention has layers and streams, of one head or several.
         whole = len(found.weights) == 1 and found.kind != "attention"
         one = found.kind if whole else f"{found.kind}, {stream}layer {found.layer}, head {head}"
-        yield one, Panel(weights[list(rows)], [units[row] for row in rows], keys, unit)
+        yield one, Panel(weights[list(rows)], [names[row] for row in rows], keys, unit)
 
 
 def percent(probability: float | None) -> str:
@@ -118,10 +120,13 @@ def draw_heat_maps(nlp: Language, text: str, path: Path, *, name: str | None = N
 
     name: The component's name; the first `tener_ner` if there is none.
     """
+    view = PipelineNER.of(nlp, name).view(nlp(text))
+    if len(view) > MOST_UNITS:
+        reason = f"The text has {len(view)} tokens or characters, and a figure has room for {MOST_UNITS}"
+        raise RemedyError(reason, "Give a shorter sentence.")
+    units = [view.char_span(unit, unit + 1) for unit in range(len(view))]
     (explained,) = explain(nlp, text, name=name).texts
-    if len(explained.passages) > 1:
-        raise RemedyError("The text is too long for a figure", "Give a single sentence.")
-    shown = panels(explained, record_maps(nlp, text, name))
+    shown = panels(explained, units, record_maps(nlp, text, name))
     if not shown:
         raise RemedyError("There is nothing to draw: no entity is found", "Give another text.")
     with warnings.catch_warnings(record=True) as missing:

@@ -13,19 +13,21 @@ from research_commands import run_research
 
 from research.heat_maps import Panel, paint, panels, percent
 from research.maps import HeatMap
-from spacy_tener.explain import Evidence, ExplainedEntity, ExplainedText, Passage
+from spacy_tener.explain import Evidence, ExplainedEntity, ExplainedText
 
 
 def explained(entities: list[ExplainedEntity], text: str = "abc") -> ExplainedText:
-    units = [(place, place + 1) for place in range(len(text))]
-    return ExplainedText(text, entities, [], [], [Passage(0, len(text), units)])
+    return ExplainedText(text, entities, [], [])
+
+
+UNITS = [(0, 1), (1, 2), (2, 3)]
 
 
 def test_layers_and_streams_of_one_head_have_a_panel_each() -> None:
     weights = np.ones((1, 2, 2), dtype=np.float32)
     streams = ("lattice", "radicals")
     maps = [HeatMap("attention", layer, stream, weights) for layer in (1, 2) for stream in streams]
-    found = panels(explained([], "京海"), maps)
+    found = panels(explained([], "京海"), UNITS[:2], maps)
     assert [*found] == [f"attention, {name}, layer {n}, head 1" for n in (1, 2) for name in streams]
     assert all((list(panel.rows), panel.unit) == (["京", "海"], "attention") for panel in found.values())
 
@@ -33,15 +35,15 @@ def test_layers_and_streams_of_one_head_have_a_panel_each() -> None:
 def test_relations_have_rows_of_entities_and_maps_of_one_head_only_their_kind() -> None:
     maps = [HeatMap("relations", 1, "", np.arange(9, dtype=np.float32).reshape(1, 3, 3))]
     entity = ExplainedEntity(1, 2, "X", 0.5, [], [Evidence(0, 1, 1.5), Evidence(2, 3, -2.0)])
-    found = panels(explained([entity]), maps)
+    found = panels(explained([entity]), UNITS, maps)
     evidence, relations = found.values()
     assert [*found] == ["what entities rest on", "relations"]
     assert evidence.values.tolist() == [[1.5, 0.0, -2.0]]
     assert (evidence.rows, evidence.columns) == (["b X 50 %"], ["a", "b", "c"])
     assert (relations.values.tolist(), relations.rows, relations.unit) == ([[3.0, 4.0, 5.0]], ["b"], "strength")
-    without = panels(explained([]), maps)
+    without = panels(explained([]), UNITS, maps)
     assert {title: panel.rows for title, panel in without.items()} == {"relations": ["a", "b", "c"]}
-    assert panels(explained([replace(entity, evidence=[])]), []) == {}
+    assert panels(explained([replace(entity, evidence=[])]), UNITS, []) == {}
 
 
 def test_a_bar_says_what_colours_mean() -> None:
@@ -100,5 +102,5 @@ def test_a_text_becomes_a_figure(ending: str, model: Path, tmp_path: Path) -> No
 def test_of_a_text_that_no_figure_has_room_for_a_sentence_is_wanted(model: Path, tmp_path: Path) -> None:
     ran = run_research("heat-maps", model, "Anna" * 100, "-o", tmp_path / "figure.png")
     assert ran.code == 1
-    assert "too long for a figure" in ran.text
-    assert "Give a single sentence" in ran.text
+    assert "a figure has room for 64" in ran.text
+    assert "Give a shorter sentence" in ran.text

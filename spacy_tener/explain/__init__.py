@@ -1,7 +1,7 @@
 """Explanations of entities: `explain(nlp, text)`, as data and as a page."""
 
 from .explaining import explain
-from .explanation import Evidence, ExplainedEntity, ExplainedText, Explanation, LexiconWord, Passage
+from .explanation import Evidence, ExplainedEntity, ExplainedText, Explanation, LexiconWord
 
 __all__ = [
     "Evidence",
@@ -9,6 +9,5 @@ __all__ = [
     "ExplainedText",
     "Explanation",
     "LexiconWord",
-    "Passage",
     "explain",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, groupby
+from itertools import chain
 from typing import Any, cast
 
 import numpy as np
@@ -24,8 +24,9 @@ from ..pipeline.decoding import Probabilities
 from ..pipeline.entities import FoundEntity
 from ..pipeline.finding import PipelineNER
 from ..pipeline.units import DocView, data_of
-from .explanation import Evidence, ExplainedEntity, ExplainedText, Explanation, LexiconWord, Passage
-from .passages import PassageSpan, cut_passages, find_vocabulary, lexicon_words, radicals_of
+from ..pipeline.windows import Window, cut_windows
+from .explanation import Evidence, ExplainedEntity, ExplainedText, Explanation, LexiconWord
+from .words import find_vocabulary, lexicon_words, radicals_of
 
 Span = tuple[int, int]
 """Start and end in units of a view."""
@@ -107,19 +108,16 @@ class _Explainer:
         entities = [*found, *possible]
         spans = [cast(Span, view.unit_span(entity.start, entity.end)) for entity in entities]
         evidence: dict[int, list[Evidence]] = {}
-        passages: list[Passage] = []
-        cut = cut_passages(view, spans[: len(found)], self.pipeline.ner.settings)
-        for window, group in groupby(cut, key=lambda passage: passage.window):
-            own = list(group)
+        words: list[LexiconWord] = []
+        for window in self._windows(view, spans[: len(found)]):
             piece = self.pipeline.piece(view, window)
             inside = {
                 index: (start - window.start, end - window.start, entities[index].label)
                 for index, (start, end) in enumerate(spans)
-                if own[0].start <= start < own[-1].end and end <= window.end
+                if window.core_start <= start < window.core_end and end <= window.end
             }
             evidence.update(zip(inside, self._evidence(view, piece, window.start, list(inside.values())), strict=True))
-            words = lexicon_words(self.lexicon, piece) if self.lexicon else []
-            passages += [_passage(passage, view, words) for passage in own]
+            words += lexicon_words(self.lexicon, view, window, piece) if self.lexicon else []
         others = [*rivals, *([other for other in entities if _overlap(own, other)] for own in possible)]
         explained = [
             ExplainedEntity(own.start, own.end, own.label, own.probability, others[i], evidence.get(i, []))
@@ -130,9 +128,17 @@ class _Explainer:
             entities=explained[: len(found)],
             possible=explained[len(found) :],
             k_best=k_best,
-            passages=passages,
+            words=words,
             radicals=radicals_of(self.radicals, doc.text) if self.radicals else {},
         )
+
+    def _windows(self, view: DocView, entities: Sequence[Span]) -> list[Window]:
+        """Return the windows of a Doc. No core ends after a sentence end within an entity."""
+        ends = view.sentence_ends()
+        for start, end in entities:
+            ends[start : end - 1] = False
+        settings = self.pipeline.ner.settings
+        return cut_windows(len(view), ends, size=settings.window, overlap=settings.overlap)
 
     def _evidence(
         self, view: DocView, piece: Doc, offset: int, entities: Sequence[tuple[int, int, str]]
@@ -174,20 +180,6 @@ def _possible(found: Sequence[FoundEntity], k_best: Sequence[Reading]) -> list[F
 
 def _overlap(a: FoundEntity, b: FoundEntity) -> bool:
     return a is not b and a.start < b.end and b.start < a.end
-
-
-def _passage(passage: PassageSpan, view: DocView, words: Sequence[LexiconWord]) -> Passage:
-    """Return a passage with those of its window's words that lie in it."""
-    units = passage.in_window
-    return Passage(
-        *view.char_span(passage.start, passage.end),
-        [view.char_span(unit, unit + 1) for unit in range(passage.start, passage.end)],
-        [
-            replace(word, start=word.start - units.start, end=word.end - units.start)
-            for word in words
-            if units.start <= word.start and word.end <= units.stop
-        ],
-    )
 
 
 # --- masks

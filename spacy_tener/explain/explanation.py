@@ -41,7 +41,7 @@ class ExplainedEntity(FoundEntity):
 class LexiconWord:
     """A word of the lexicon that was found in a text.
 
-    start, end: The units that it covers.
+    start, end: Offsets in characters of the text.
     tag: The lexicon's tag of the word, or nothing: a part of speech in jieba's dictionary.
     known: Whether the model has a row for this word, from training or from a file of vectors, or for words that it is
         like, if it came after training. All others share one.
@@ -55,27 +55,13 @@ class LexiconWord:
 
 
 @dataclass(frozen=True)
-class Passage:
-    """A part of a text that a page has room for, with its words.
-
-    start, end: Offsets in characters of the text.
-    units: Start and end of each token or character, as the model reads them.
-    words: Words of the lexicon that lie in the passage, by units of the passage.
-    """
-
-    start: int
-    end: int
-    units: list[tuple[int, int]]
-    words: list[LexiconWord] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
 class ExplainedText:
     """One text.
 
     possible: Entities of other readings than the best, with what they would rest on.
     entropy: Entropy of the distribution over all readings, in nats.
     gold: Start, end and label of the annotated entities, where the text is annotated.
+    words: The words of the lexicon that were found in it, where the model reads them.
     radicals: The radicals of its characters, where the model reads them.
     """
 
@@ -83,9 +69,9 @@ class ExplainedText:
     entities: list[ExplainedEntity]
     possible: list[ExplainedEntity]
     k_best: list[Reading]
-    passages: list[Passage]
     entropy: float = 0.0
     gold: list[tuple[int, int, str]] | None = None
+    words: list[LexiconWord] = field(default_factory=list)
     radicals: dict[str, str] = field(default_factory=dict)
 
 

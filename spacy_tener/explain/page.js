@@ -1,5 +1,6 @@
 (() => {
   const { $, el, data, chip, count, percent, meter, listing, searching } = parts;
+  const NEAR = 32; // characters on each side of an entity, in which the words of the lexicon are shown
   const state = { text: null, chars: [], entity: -1 };
 
   // --- helpers
@@ -170,31 +171,34 @@
 
   // --- the lexicon's words
 
+  /** The words around an entity, or else around the first word. */
   function showLattice(entity) {
-    const holds = (passage) => (entity ? passage.start <= entity.start && entity.start < passage.end : passage.words.length);
-    const passage = state.text?.passages.find(holds);
-    $("lexicon").hidden = !passage?.words.length;
-    if ($("lexicon").hidden) return;
-    const isOwn = ([start, end]) => entity && start < entity.end && end > entity.start;
-    const units = passage.units.map(([start, end], i) =>
-      el("li", { class: isOwn([start, end]) ? "unit own" : "unit", "aria-hidden": "true", style: { "grid-column": i + 1, "grid-row": 1 } }, words({ start, end })));
+    const all = state.text?.words || [];
+    const [first, last] = entity ? [entity.start, entity.end] : [all[0]?.start ?? 0, 0];
+    const from = Math.max(0, first - NEAR), to = Math.min(state.chars.length, Math.max(first, last) + NEAR);
+    const near = all.filter((word) => from <= word.start && word.end <= to);
+    $("lexicon").hidden = !near.length;
+    if (!near.length) return;
+    const own = (place) => entity && entity.start <= place && place < entity.end;
+    const units = state.chars.slice(from, to).map((char, i) =>
+      el("li", { class: own(from + i) ? "unit own" : "unit", "aria-hidden": "true", style: { "grid-column": i + 1, "grid-row": 1 } }, char));
     const filled = [];
-    const bars = passage.words.map((word) => {
+    const bars = near.map((word) => {
       let level = filled.findIndex((end) => end <= word.start);
       if (level < 0) level = filled.push(0) - 1;
       filled[level] = word.end;
       const told = [word.text, word.tag, word.known ? "" : "no row of its own"].filter(Boolean).join(", ");
       return el("li",
         { class: word.known ? "word" : "word strange", title: told,
-          style: { "grid-column": `${word.start + 1} / ${word.end + 1}`, "grid-row": level + 2 } },
+          style: { "grid-column": `${word.start - from + 1} / ${word.end - from + 1}`, "grid-row": level + 2 } },
         word.text);
     });
-    $("lattice").style.gridTemplateColumns = `repeat(${passage.units.length}, max-content)`;
+    $("lattice").style.gridTemplateColumns = `repeat(${to - from}, max-content)`;
     $("lattice").replaceChildren(...units, ...bars);
-    const first = $("lattice").querySelector(".own");
+    const place = $("lattice").querySelector(".own");
     const box = $("lattice").parentElement;
-    const place = first ? first.offsetLeft - box.offsetLeft : 0;
-    box.scrollLeft = place > 0.7 * box.clientWidth ? place - 80 : 0;
+    const left = place ? place.offsetLeft - box.offsetLeft : 0;
+    box.scrollLeft = left > 0.7 * box.clientWidth ? left - 80 : 0;
   }
 
   // --- events

@@ -87,13 +87,12 @@ def test_a_shared_component_reads_the_masked_text(make_examples, sentences, enti
 
 def test_words_of_the_lexicon_are_shown_with_what_is_known_of_them(learned):
     (text,) = explain(learned("MECT"), "吴重阳去上海银行", evidence=False).texts
-    (passage,) = text.passages
-    assert [(word.text, word.start, word.end) for word in passage.words] == [
+    assert [(word.text, word.start, word.end) for word in text.words] == [
         ("重阳", 1, 3),
         ("上海", 4, 6),
         ("银行", 6, 8),
     ]
-    assert all(word.known for word in passage.words)
+    assert all(word.known for word in text.words)
     assert text.radicals == {"海": "氵每", "银": "钅艮"}
 
 
@@ -104,8 +103,7 @@ def test_words_of_lists_are_shown_as_the_encoder_reads_them(learned):
     words.add(["上海银行"])
     try:
         (text,) = explain(nlp, "吴重阳去上海银行").texts
-        (passage,) = text.passages
-        assert [(word.text, word.start, word.end, word.known) for word in passage.words] == [
+        assert [(word.text, word.start, word.end, word.known) for word in text.words] == [
             ("上海", 4, 6, True),
             ("上海银行", 4, 8, True),
             ("银行", 6, 8, True),
@@ -126,9 +124,18 @@ def test_of_a_long_text_each_entity_is_explained_where_it_stands(learned):
         assert starts == [*range(starts[0], starts[-1] + 1)]
         strongest = max(entity.evidence, key=lambda each: each.drop)
         assert entity.start - 1 <= strongest.start <= entity.end
-    rows = sum(len(passage.units) for passage in text.passages)
-    assert rows == len(text.text)
-    assert max(len(passage.units) for passage in text.passages) <= 40
+
+
+def test_words_of_a_long_text_are_those_of_each_sentence(learned):
+    """Twelve sentences in windows of 40 characters, with 10 of context on each side, whose words count once."""
+    (one,) = explain(learned("FLAT"), TEXT, evidence=False).texts
+    (text,) = explain(learned("FLAT"), TEXT * 12, evidence=False).texts
+    places = [(word.start, word.end) for word in one.words]
+    assert len(places) == 5
+    shifts = [len(TEXT) * number for number in range(12)]
+    found = [(word.start, word.end) for word in text.words]
+    assert sorted(found) == sorted((start + by, end + by) for by in shifts for start, end in places)
+    assert all(text.text[word.start : word.end] == word.text for word in text.words)
 
 
 def test_in_a_text_of_one_window_every_unit_is_evidence_of_every_entity(learned):
@@ -192,7 +199,7 @@ def test_the_data_are_json(learned):
     assert data["labels"] == ["GPE", "ORG", "PER"]
     entity = data["texts"][0]["entities"][0]
     assert {"start", "end", "label", "probability", "rivals", "evidence"} == set(entity)
-    assert data["texts"][0]["passages"][0]["words"][0]["text"] == "重阳"
+    assert data["texts"][0]["words"][0]["text"] == "重阳"
 
 
 def test_a_pipeline_without_the_component_is_refused(learned):
