@@ -52,6 +52,10 @@ def test_sentence_ends_too_early_in_the_window_are_passed_over():
     assert cut_windows(100, ends, size=50, overlap=5)[0].core_end == 45
 
 
+def test_the_core_is_counted_from_the_windows_start():
+    assert Window(40, 90, 45, 85).core == slice(5, 45)
+
+
 def test_nothing_has_no_windows():
     assert cut_windows(0, no_ends(0), size=50, overlap=5) == []
 
