@@ -10,7 +10,6 @@ from spacy.tokens import Doc
 from teaching import learn
 from thinc.api import SGD, Adam, Model, chain
 
-from spacy_tener.features.keys import Normaliser
 from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.embed.char import BIGRAM, UNIGRAM, build_char_embed
 from spacy_tener.models.embed.tables import check_loaded, observe
@@ -165,9 +164,3 @@ def test_another_layer_may_have_a_vocabulary_of_another_kind(doc_of):
     check_loaded(model)
     observe(model, [[doc_of("中国")]])
     assert n_rows(model.layers[0])[UNIGRAM] == 3
-
-
-def test_the_key_of_a_row_is_that_of_the_normalised_string(doc_of):
-    model = learn(embedder(lower=True), [doc_of("A7")])
-    keys = model.attrs["vocabulary"].tables[UNIGRAM].keys.tolist()
-    assert keys == [Normaliser(lower=True).key(string) for string in "A7"] == [get_string_id("a"), get_string_id("0")]

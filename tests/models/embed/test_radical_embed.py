@@ -12,7 +12,7 @@ from spacy.vocab import Vocab
 from teaching import learn
 from thinc.api import Adam
 
-from spacy_tener.features.radicals import Structures, radicals_file
+from spacy_tener.features.radicals import Structures
 from spacy_tener.models.embed.char import build_join_embed
 from spacy_tener.models.embed.characters import RADICAL, build_radical_embed
 from spacy_tener.optim.optimizers import SGD as MomentumSGD  # noqa: N811 - Thinc has one of that name
@@ -60,11 +60,6 @@ def known(model):
 
 
 # --- what is embedded ------------------------------------------------------------------------------------------------
-
-
-def test_what_has_no_radicals_stands_for_itself(doc_of):
-    words = ["A", "é", "。", "😀", "龘", "𢰌"]
-    assert sorted(known(learn(embedder(), [doc_of_words(*words)]))) == sorted("Aé。😀龘扌罒心")
 
 
 def test_digits_are_one_unless_they_are_wanted(doc_of):
@@ -149,13 +144,6 @@ def test_a_loaded_embedder_reads_no_source(doc_of, monkeypatch):
     assert "CC BY" in loaded.attrs["vocabulary"].structures.credit
     learn(loaded, [doc_of("银河")])
     assert set(known(loaded)) == set(known(model)) | set("钅艮氵可")
-
-
-def test_a_file_of_one_s_own_serves_as_the_source(doc_of, tmp_path):
-    path = tmp_path / "radicals.txt"
-    path.write_text("湖\t水\n", encoding="utf8")
-    model = learn(embedder(source=radicals_file(path)), [doc_of("湖江")])
-    assert sorted(known(model)) == sorted("水江")
 
 
 # --- beside other embedders ------------------------------------------------------------------------------------------

@@ -101,13 +101,6 @@ def test_a_batch_says_of_each_text_what_it_says_alone(tiny):
         np.testing.assert_allclose(rows, model.predict([doc])[0], atol=1e-5)
 
 
-def test_characters_of_one_piece_share_its_row_and_white_space_is_zero(tiny):
-    rows = embedder(tiny).predict([characters("2023 去")])[0]
-    assert (rows[1:4] == rows[0]).all()
-    assert rows[[0, 5]].any(axis=1).all()
-    assert not rows[4].any()
-
-
 def test_no_text_and_texts_without_a_piece_are_legal(tiny):
     model = embedder(tiny)
     assert model.predict([]) == []

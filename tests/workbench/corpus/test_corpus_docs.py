@@ -6,7 +6,7 @@ import pytest
 import spacy
 from spacy.tokens import Doc
 
-from spacy_tener.workbench.corpus.docs import group_sentences, sentences_to_doc, text_to_doc
+from spacy_tener.workbench.corpus.docs import sentences_to_doc, text_to_doc
 from spacy_tener.workbench.corpus.records import AnnotatedText, EntitySpan, Event, Notes, Sentence
 
 ZH = spacy.blank("zh")
@@ -67,22 +67,6 @@ def test_entities_lose_tokens_of_white_space_at_their_edges() -> None:
     assert ents(doc) == [("a\u3000b", "X"), ("c", "Y")]
     assert notes.counts == {Event.TRIMMED: 1, Event.BLANK: 1}
     assert notes.examples[Event.TRIMMED] == ["line 10: X"]
-
-
-@pytest.mark.parametrize(
-    ("n_sents", "groups"),
-    [
-        (1, ["a", "b", "c", "d", "e"]),
-        (2, ["ab", "c", "de"]),
-        (3, ["abc", "de"]),
-        (10, ["abc", "de"]),
-        (0, ["abc", "de"]),
-    ],
-)
-def test_groups_never_cross_a_document(n_sents: int, groups: list[str]) -> None:
-    sentences = [sentence(letter, starts=letter in "ad") for letter in "abcde"]
-    found = group_sentences(sentences, n_sents)
-    assert ["".join(each.tokens[0] for each in group if isinstance(each, Sentence)) for group in found] == groups
 
 
 @pytest.mark.parametrize(

@@ -306,13 +306,6 @@ def test_a_json_file_that_is_named_as_columns_is_refused(tmp_path: Path) -> None
         texts(tmp_path, [CLUENER], format="columns")
 
 
-def test_unknown_rules_are_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"Unknown unit of offsets 'bytes'\. Use one of: codepoint, utf16"):
-        CorpusOptions(offsets="bytes")
-    with pytest.raises(ValueError, match=r"Unknown way to read overlaps 'first'\. Use one of: error, longest, spans"):
-        CorpusOptions(overlap="first")
-
-
 # What annotation tools call things
 
 

@@ -69,11 +69,6 @@ def test_a_paragraph_longer_than_spacy_lets_through_is_cut_too(file: Path) -> No
     assert pieces == ["a b c ", "d e f "]
 
 
-def test_length_is_that_of_the_pipelines_own_tokens(file: Path) -> None:
-    words = texts(raw_text(file, min_length=2, max_length=3, shuffle=False), "en")
-    assert words == ["a b c ", "d e f "]
-
-
 def test_each_pass_has_an_order_of_its_own_that_the_seed_decides(tmp_path: Path) -> None:
     lines = [f"第{number}条为了" for number in range(50)]
     (tmp_path / "many.txt").write_text("\n".join(lines), encoding="utf8")

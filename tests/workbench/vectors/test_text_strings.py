@@ -74,12 +74,6 @@ def test_no_string_can_break_the_trainers_lines(splitter: Callable[[str], list[s
 # Bigrams
 
 
-def test_bigrams_pair_neighbours_and_the_last_with_the_end_mark() -> None:
-    assert bigrams(["上", "海", "市"]) == ["上海", "海市", f"市{END_MARK}"]
-    assert bigrams(["上"]) == [f"上{END_MARK}"]
-    assert bigrams([]) == []
-
-
 @given(st.text(st.sampled_from("上海市2３aB𠮷。<"), min_size=1))
 def test_bigrams_have_the_keys_that_the_embedder_looks_up(text: str) -> None:
     normaliser = Normaliser(digits=True, lower=True)
