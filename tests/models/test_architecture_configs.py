@@ -10,28 +10,6 @@ from confection import ConfigValidationError
 from spacy.util import registry
 from thinc.api import Model
 
-NAMES = [
-    "spacy_tener.CRFTagger.v1",
-    "spacy_tener.TENER.v1",
-    "spacy_tener.FLAT.v1",
-    "spacy_tener.FLAT_ATSSA.v1",
-    "spacy_tener.MECT.v1",
-    "spacy_tener.GRN.v1",
-    "spacy_tener.CharEmbed.v1",
-    "spacy_tener.WordCharEmbed.v1",
-    "spacy_tener.CharCNN.v1",
-    "spacy_tener.CharBiLSTM.v1",
-    "spacy_tener.CharTransformer.v1",
-    "spacy_tener.RadicalEmbed.v1",
-    "spacy_tener.LexiconEmbed.v1",
-    "spacy_tener.SegmentEmbed.v1",
-    "spacy_tener.TransformerEmbed.v1",
-    "spacy_tener.OnnxEmbed.v1",
-    "spacy_tener.JoinEmbed.v1",
-    "spacy_tener.TransformerEncoder.v1",
-    "spacy_tener.GatedRelationEncoder.v1",
-    "spacy_tener.IDCNNEncoder.v1",
-]
 WRONG = {
     "spacy_tener.CRFTagger.v1": [("nO", "many"), ("dropout", "half"), ("tok2vec", "spacy_tener.TENER.v1")],
     "spacy_tener.TENER.v1": [
@@ -61,6 +39,8 @@ WRONG = {
     "spacy_tener.IDCNNEncoder.v1": [("dilations", 1), ("iterations", "x")],
     "spacy_tener.TransformerEncoder.v1": [("heads", "two"), ("scaled", "x"), ("layers", []), ("dropout", "x")],
 }
+NAMES = [*WRONG]
+"""All architectures of the package."""
 
 
 def resolve(name, /, **settings):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import spacy
 from spacy.tokens import Span
 from spacy.training import Example
 
@@ -202,14 +203,11 @@ def test_the_first_threshold_lies_below_a_fifth_of_the_entities():
 
 TEXT, SOURCE = "王小明去了上海", Path("dev.spacy")
 PERSON, PLACE = (0, 3, "PER"), (5, 7, "GPE")
-TRAINED: dict[str, bytes] = {}
 
 
 @pytest.fixture
-def nlp(train):
-    if "bytes" not in TRAINED:
-        TRAINED["bytes"] = train(steps=40).to_bytes()
-    return train(steps=0).from_bytes(TRAINED["bytes"])
+def nlp(saved):
+    return spacy.load(saved["tener"])
 
 
 def example(nlp, *entities, missing=(), text=TEXT):

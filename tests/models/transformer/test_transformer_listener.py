@@ -79,33 +79,6 @@ def test_its_features_are_those_of_the_tokens_that_share_a_piece(tiny, tok2vecs)
     np.testing.assert_allclose(rows, pieces[[1, 1, 1, 1, 2]], atol=1e-6)
 
 
-def test_a_frozen_shared_transformer_stays_bit_for_bit(tiny, tok2vecs, make_examples):
-    nlp = pipeline(tiny, joined(tok2vecs["TENER"]))
-    examples = make_examples(nlp)
-    optimizer = nlp.initialize(lambda: examples)
-    before, losses = weights(nlp), []
-    for _ in range(10):
-        # What `frozen_components` and `annotating_components` of [training] do.
-        losses.append(
-            nlp.update(examples, sgd=optimizer, exclude=["transformer"], annotates=["transformer"])["tener_ner"]
-        )
-    assert losses[-1] < losses[0]
-    assert changed(before, weights(nlp)) == set()
-
-
-def test_its_parameters_have_the_rate_of_their_names(tiny, tok2vecs, make_examples):
-    nlp = pipeline(tiny, joined(tok2vecs["TENER"]))
-    examples = make_examples(nlp)
-    nlp.initialize(lambda: examples)
-    before = weights(nlp)
-    nlp.update(examples, sgd=Adam(0.01, rates=dict.fromkeys(SLOW_TRANSFORMER, 0.0)))
-    assert changed(before, weights(nlp)) == set()
-    nlp.update(examples, sgd=Adam(0.01, rates={"encoder.layer.0.*": 0.0}))
-    moved = changed(before, weights(nlp))
-    assert not [name for name in moved if name.startswith("encoder.layer.0.")]
-    assert [name for name in moved if name.startswith("encoder.layer.1.")]
-
-
 def test_the_rates_of_its_names_are_not_those_of_the_recogniser(tiny, tok2vecs):
     for architecture in ARCHITECTURES:
         nlp = pipeline(tiny, joined(tok2vecs[architecture]))

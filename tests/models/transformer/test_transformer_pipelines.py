@@ -127,18 +127,6 @@ def test_its_rate_is_its_own(make, tiny, tok2vecs, make_examples):
         torch.testing.assert_close(steps[0.01][name], scale * step, rtol=0.1, atol=1e-6)
 
 
-def test_radicals_have_a_rate_of_their_own(tok2vecs, tiny, make_examples):
-    for architecture, embed in (("MECT", joined(tiny)), ("TENER", {"@architectures": "spacy_tener.JoinEmbed.v1"})):
-        nlp = pipeline({**tok2vecs[architecture], "embed": embed})
-        examples = make_examples(nlp)
-        nlp.initialize(lambda examples=examples: examples)
-        before = parameters(nlp)
-        nlp.update(examples, sgd=Adam(0.001, rates={"radicals.*": 0.0, "transformer.*": 0.0}))
-        still = {name for name, value in parameters(nlp).items() if torch.equal(value, before[name])}
-        assert any(".radicals." in name for name in still)
-        assert {name.split(".")[1] for name in still if ".weight" in name} <= {"radicals", "transformer"}
-
-
 def test_characters_of_words_are_read_where_the_view_says_so(tiny, entities_of):
     nlp = pipeline(transformer(tiny), view="characters")
     words = Doc(nlp.vocab, words=["吴重阳", "在", "中国银行", "工作", "2023", "。"], spaces=[False] * 6)

@@ -173,18 +173,6 @@ def test_counts_and_pairs_give_the_scores_of_the_scorer(exact: bool) -> None:
     assert min(everything) > 30
 
 
-def test_a_hand_made_example() -> None:
-    words = list("abcdef")
-    predicted, reference = Doc(VOCAB, words=words), Doc(VOCAB, words=words)
-    predicted.ents = [Span(predicted, 0, 2, "PER"), Span(predicted, 3, 4, "PER"), Span(predicted, 5, 6, "ORG")]
-    reference.ents = [Span(reference, 0, 2, "PER"), Span(reference, 3, 5, "PER"), Span(reference, 5, 6, "LOC")]
-    assert count_entities(Example(predicted, reference)) == {
-        "LOC": Confusion(tp=0, fp=0, fn=1),
-        "ORG": Confusion(tp=0, fp=1, fn=0),
-        "PER": Confusion(tp=1, fp=1, fn=1),
-    }
-
-
 def test_a_reference_without_annotation_does_not_count() -> None:
     predicted, reference = Doc(VOCAB, words=["a"]), Doc(VOCAB, words=["a"])
     predicted.ents = [Span(predicted, 0, 1, "PER")]
