@@ -11,8 +11,10 @@ import numpy as np
 from spacy.attrs import IDX, LENGTH
 from spacy.tokens import Doc
 
+from ..batching.sequences import starts as begins_of
 from ..errors import RemedyError, check_package
 from ..types import IntArray
+from .characters import lengths_of
 
 _MASK_TOKENS = "[MASK]", "<mask>"
 
@@ -67,7 +69,7 @@ class PieceReader:
 
     def __call__(self, docs: Sequence[Doc]) -> Pieces:
         texts = [doc.text for doc in docs]
-        return self.read(texts, *_token_spans(docs, _begins([len(text) + 1 for text in texts])))
+        return self.read(texts, *_token_spans(docs, begins_of(lengths_of(texts) + 1)))
 
     def read(self, texts: list[str], starts: IntArray, ends: IntArray) -> Pieces:
         """Return the pieces of texts and of their tokens.
@@ -75,13 +77,13 @@ class PieceReader:
         starts, ends: Of all tokens, in the texts joined with one character after each. *Shape: [N]*
         """
         encoded, spans = self.encode(texts)
-        begins = _begins([len(text) + 1 for text in texts])
+        begins = begins_of(lengths_of(texts) + 1)
         pieces, tokens = align(_joined(spans, begins), starts, ends)
         windows, rows = zip(*map(self._windows, encoded), strict=True)
         return Pieces(
             ids=np.concatenate([window.ravel() for window in windows]),
             lengths=np.concatenate([np.full(*window.shape) for window in windows]),
-            rows=_joined(rows, _begins([window.size for window in windows]))[pieces],
+            rows=_joined(rows, begins_of(np.array([window.size for window in windows])))[pieces],
             tokens=tokens,
             n_tokens=len(starts),
         )
@@ -161,15 +163,9 @@ def align(spans: IntArray, starts: IntArray, ends: IntArray) -> tuple[IntArray, 
     behind = np.searchsorted(starts, spans[:, 1], side="left")
     covered = np.where(spans[:, 1] > spans[:, 0], np.maximum(behind - first, 0), 0)
     pieces = np.repeat(np.arange(len(spans)), covered)
-    tokens = np.arange(len(pieces)) + np.repeat(first - _begins(covered), covered)
+    tokens = np.arange(len(pieces)) + np.repeat(first - begins_of(covered), covered)
     order = np.argsort(tokens, kind="stable")
     return pieces[order], tokens[order]
-
-
-def _begins(sizes: Sequence[int] | IntArray) -> IntArray:
-    """Return the start of each part when they are joined."""
-    begins: IntArray = np.cumsum(sizes, dtype=np.int64) - np.asarray(sizes, dtype=np.int64)
-    return begins
 
 
 def _joined(parts: Sequence[IntArray], begins: IntArray) -> IntArray:

@@ -26,6 +26,9 @@ USER_DATA_KEY: Any = ("._.", ATTRIBUTE, None, None)
 LOCK = threading.RLock()
 """Held while lists change; reading needs no lock."""
 
+if not Doc.has_extension(ATTRIBUTE):  # so that Docs can name lists before there are any
+    Doc.set_extension(ATTRIBUTE, default=None)
+
 
 class ListedWord(NamedTuple):
     """An entry of a list of words.
@@ -71,13 +74,8 @@ class WordLists:
     """The lists of an embedder by name. Threads may read while one changes them."""
 
     def __init__(self) -> None:
-        _register()
         # Replaced as a whole, so that no thread sees half of a change.
         self.lists: dict[str, WordList] = {}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        _register()
-        self.__dict__.update(state)
 
     def put(self, name: str, words: WordList | None) -> None:
         """Add or replace a list, or remove it, with None."""
@@ -123,12 +121,6 @@ class WordLists:
         }
         with LOCK:
             self.lists = {**{name: words for name, words in self.lists.items() if not words.saved}, **read}
-
-
-def _register() -> None:
-    """Register the extension attribute, so that Docs can name lists before there are any."""
-    if not Doc.has_extension(ATTRIBUTE):
-        Doc.set_extension(ATTRIBUTE, default=None)
 
 
 def names_of(doc: Doc) -> list[str]:

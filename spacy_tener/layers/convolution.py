@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -153,29 +153,12 @@ def kaiming_uniform_start(layer: Linear) -> None:
 
 
 def _largest(branches: Sequence[Tensor]) -> Tensor:
-    if len(branches) == 1:
-        return branches[0]
-    return _Largest.apply(*branches)  # type: ignore[no-untyped-call]
-
-
-class _Largest(torch.autograd.Function):
-    """Elementwise maximum, which gets the gradient; equal numbers share it.
+    """Return the elementwise maximum.
 
     The gradient of `torch.maximum` takes many times as long on a CPU, where selecting by a condition is not vectorised.
     """
-
-    @staticmethod
-    def forward(ctx: Any, *branches: Tensor) -> Tensor:
-        largest = functools.reduce(torch.maximum, branches)
-        ctx.save_for_backward(largest, *branches)
-        return largest
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
-        largest, *branches = ctx.saved_tensors
-        chosen = [torch.eq(branch, largest, out=torch.empty_like(branch)) for branch in branches]
-        share = gradients[0] / functools.reduce(torch.add, chosen)
-        return tuple(part.mul_(share) for part in chosen)
+    larger = (lambda a, b: a + F.relu(b - a)) if torch.is_grad_enabled() else torch.maximum
+    return functools.reduce(larger, branches)
 
 
 class GRNEncoder(nn.Module):

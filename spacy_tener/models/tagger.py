@@ -93,21 +93,13 @@ def crf(model: Model[Any, Any]) -> CRF:
     return head.crf
 
 
-def path_scorer(model: Model[Any, Any]) -> PathScorer:
-    """Return the CRF of a tagger for prediction."""
-    shim = torch_shim(_output_layer(model))
-    if shim.is_built and not shim.predicts_on_host(model.ops):
-        return crf(model).scorer
-    return cast(dense.CRFHead, shim.predictor()).scorer
-
-
 def on_host(model: Model[Any, Any], emissions: Rows) -> tuple[PathScorer, AnyFloats]:
     """Return the CRF of a tagger for prediction, and emissions of a run. A GPU is synchronised once.
 
     *Shape* [N, n_tags]
     """
     if isinstance(emissions, np.ndarray):
-        return path_scorer(model), emissions
+        return cast(dense.CRFHead, torch_shim(_output_layer(model)).predictor()).scorer, emissions
     rows, weights = crf(model).on_host(emissions)
     arrays = (weight.detach().numpy() for weight in weights)
     return PathScorer(cast(CRFArrays, tuple(arrays))), rows.detach().numpy()

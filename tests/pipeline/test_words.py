@@ -256,7 +256,6 @@ def test_docs_may_ask_for_saved_lists_where_nobody_added_any(nlp, place):
     words_of(nlp).remove(["北京"], name="hides")
     assert found(nlp, TEXT, tener_words="hides") == []
     data = nlp.to_bytes()
-    Doc.remove_extension("tener_words")
     loaded = spacy.util.load_model_from_config(nlp.config).from_bytes(data)
     assert words_of(loaded).names == ["a", "hides"]
     assert found(loaded, TEXT, tener_words="a") == [NEW]
