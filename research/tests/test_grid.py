@@ -226,9 +226,6 @@ def test_another_place_of_the_same_data_is_no_change(here: Path) -> None:
     assert left(moved) == "nothing"
 
 
-# Training and scoring
-
-
 # configs/models/ner.cfg
 
 

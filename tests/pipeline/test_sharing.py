@@ -1,4 +1,4 @@
-"""Sharing between components and pipelines: listeners, frozen and annotating components, sources, other tok2vecs."""
+"""Sharing between components and pipelines: listeners, frozen and annotating components, sources."""
 
 import numpy as np
 import pytest
