@@ -158,8 +158,7 @@ def package(recipe: Recipe, model: Path, args: argparse.Namespace) -> Path:
     told = ("--name", recipe.name, "--version", args.version, "--license", recipe.license)
     limits = [part for limit in recipe.limits for part in ("--limitation", limit)]
     about = ("--metrics", metrics, "--corpus", recipe.corpus, "--training", data / "train.spacy")
-    timed = ("--speed", data / "test.spacy")
-    _tener("card", model, "--output", described, "--force", *about, *timed, *told, *limits)
+    _tener("card", model, "--output", described, "--force", *about, *told, *limits)
     with TemporaryDirectory() as built:
         _run("-m", "spacy", "package", described, built, "--build", "wheel", "--force")
         (wheel,) = Path(built).glob("*/dist/*.whl")

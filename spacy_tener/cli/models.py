@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import shutil
-import statistics
-import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -52,7 +47,6 @@ from .scores import read_examples
 if TYPE_CHECKING:
     from ..models.transformer.export import Precision
 
-_PASSES, _TEXTS, _SINGLE = 3, 1000, 50
 _AT_ONCE = 256
 _MB = 1 << 20
 _SHOWN = 20
@@ -165,7 +159,6 @@ def _share(part: int, whole: int) -> str:
 
 @command("card")
 def card_cli(
-    ctx: typer.Context,
     model: Annotated[Path, typer.Argument(help="A trained pipeline's directory")],
     output: Annotated[Path, options.output("a directory: the pipeline with README.md and meta.json")],
     metrics: Annotated[
@@ -175,7 +168,6 @@ def card_cli(
         str | None, typer.Option("--corpus", help="Name of the training corpus: weibo, resume, ..., or any other")
     ] = None,
     training: Annotated[Path | None, typer.Option("--training", help=".spacy file that it was trained on")] = None,
-    speed: Annotated[Path | None, typer.Option("--speed", help=".spacy file with texts to time it on")] = None,
     name: Annotated[str | None, typer.Option("--name", help="Name of the package, without language")] = None,
     version: Annotated[str | None, typer.Option("--version", help="Version of the package")] = None,
     license: Annotated[str | None, typer.Option("--license", help="Licence of the package")] = None,
@@ -183,22 +175,18 @@ def card_cli(
     limitation: Annotated[
         list[str] | None, typer.Option("--limitation", help="What it fails at, for the card; may be repeated")
     ] = None,
-    gpu_id: options.GpuId = -1,
-    code: options.Code = None,
     force: options.Force = False,
 ) -> None:
     """
     Copy a pipeline with a model card, for `spacy package`.
 
-    The card, README.md, has scores on test by label, training data, speed, usage and limitations. meta.json has name,
+    The card, README.md, has scores on test by label, training data, usage and limitations. meta.json has name,
     version, licence, sources and the scores. Both go into the wheel, which
 
         python -m spacy package OUTPUT packages --build wheel
 
     builds. `spacy huggingface-hub push` reads them there, and writes the Hub's metadata itself.
     """
-    if speed is None:
-        refuse_given(ctx, ["gpu_id", "code"], "the pipeline is not run", "Time it by --speed texts.spacy.")
     _check_places(model, output, force=force)
     source = CORPORA.get(corpus, {"name": corpus}) if corpus else None
     scores, before = read_json(metrics), read_meta(model)
@@ -213,7 +201,6 @@ def card_cli(
         dev=dev_scores(model / "meta.json"),
         corpus=source,
         training=_count(training) if training else None,
-        speed=_measure(model, speed, gpu_id) if speed else None,
         megabytes=size_mb(model),
         limitations=limitation or (),
     )
@@ -246,40 +233,6 @@ def _count(training: Path) -> TrainingSize:
     docs = list(read_docs(training))
     entities = Counter(ent.label_ for doc in docs for ent in doc.ents)
     return TrainingSize(docs=len(docs), tokens=sum(map(len, docs)), entities=entities)
-
-
-def _measure(model: Path, data: Path, gpu_id: int) -> str:
-    """Describe the speed over raw text: medians of some passes, after one to warm up."""
-    setup_gpu(gpu_id, silent=True)
-    nlp = load_pipeline(str(model))
-    texts = [doc.text for doc in read_docs(data)][:_TEXTS]
-    if not texts:
-        raise RemedyError(f"{data}: there is no text to time the pipeline on", "Name another file by --speed.")
-    tokens = sum(map(len, nlp.pipe(texts)))
-    seconds = statistics.median(_seconds(lambda: deque(nlp.pipe(texts), maxlen=0)) for _ in range(_PASSES))
-    milliseconds = 1000 * statistics.median(_seconds(partial(nlp, text)) for text in texts[:_SINGLE])
-    return (
-        f"{sum(map(len, texts)) / seconds:,.0f} characters ({tokens / seconds:,.0f} tokens) a second by `nlp.pipe`, "
-        f"{milliseconds:.1f} ms for a text by `nlp(text)`: {_machine(gpu_id)}"
-    )
-
-
-def _seconds(work: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
-def _machine(gpu_id: int) -> str:
-    import torch  # not above: `tener --help` is to answer without it
-
-    if gpu_id >= 0:
-        return torch.cuda.get_device_name(gpu_id)
-    info, threads = Path("/proc/cpuinfo"), torch.get_num_threads()
-    lines = info.read_text(encoding="utf8").splitlines() if info.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    processor = next(iter(names), platform.processor() or platform.machine())
-    return f"{processor}, {counted(threads, 'thread')} of {os.cpu_count()} cores"
 
 
 @command("trim")

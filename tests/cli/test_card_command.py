@@ -45,7 +45,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_a_copy_is_described_and_the_pipeline_stays_as_it_is(folder: Path) -> None:
     before = contents(folder / "run")
     data = str(folder / "train.spacy")
-    code, text = card(folder, "out", "--training", data, "--speed", data, "--name", "a-b", "--version", "1.0.0")
+    code, text = card(folder, "out", "--training", data, "--name", "a-b", "--version", "1.0.0")
     assert code == 0, text
     assert "zh_a_b 1.0.0" in text
     assert contents(folder / "run") == before
@@ -53,8 +53,6 @@ def test_a_copy_is_described_and_the_pipeline_stays_as_it_is(folder: Path) -> No
     assert "| PER | 50.00 | 100.00 | 66.67 | 2 |" in readme
     assert "4 texts with 25 tokens and 5 entities." in readme
     assert "F1 there: 25.00" in readme
-    assert "characters (" in readme
-    assert "1 thread of" in readme
     assert "torch" in readme
     meta = json.loads((folder / "out" / "meta.json").read_text(encoding="utf8"))
     assert meta["performance"] == SCORES

@@ -49,7 +49,6 @@ class Card:
     dev: The scores on dev of the chosen checkpoint.
     corpus: The corpus of training and test: an entry of `CORPORA`, or a name.
     training: The size of the training corpus.
-    speed: Characters and tokens per second over raw text, and the machine.
     megabytes: The pipeline's size on disk.
     limitations: What it fails at, beside what the scores and the corpus tell.
     """
@@ -60,7 +59,6 @@ class Card:
     dev: Scores | None
     corpus: Mapping[str, str] | None
     training: TrainingSize | None
-    speed: str | None
     megabytes: float
     limitations: Sequence[str] = ()
 
@@ -177,7 +175,7 @@ def _features(card: Card) -> list[tuple[str, str]]:
         "Size": f"{card.megabytes:.1f} MB",
         "Licence": meta.get("license") or "not stated",
         "Author": meta.get("author") or "not stated",
-        "Speed": card.speed,
+        "Speed": f"{card.test.speed:,.0f} tokens a second when it was scored" if card.test.speed else None,
     }
     return [(name, text) for name, text in rows.items() if text is not None]
 
