@@ -245,12 +245,13 @@ def debug_data_cli(
 
 
 def _open_corpora(config: Config) -> None:
-    """Refuse corpora that cannot be read: spaCy's errors do not name the file."""
+    """Refuse corpora that cannot be read, or are empty: spaCy's errors do not name the file."""
     for corpus in config.get("corpora", {}).values():
         path = corpus.get("path")
         if corpus.get("@readers") == "spacy.Corpus.v1" and isinstance(path, str):
-            for file in walk_corpus(path, ".spacy"):
-                open_docbin(file)
+            tokens = [len(doc) for file in walk_corpus(path, ".spacy") for doc in open_docbin(file).tokens]
+            if not any(tokens):
+                raise RemedyError(f"{path}: there are no Docs in .spacy files", "Make them with `spacy tener convert`.")
 
 
 def _as_ner(config: Config) -> Config:

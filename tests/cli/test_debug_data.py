@@ -122,6 +122,7 @@ def test_a_wrong_setting_is_told_as_spacy_tells_it(tmp_path: Path, train: str) -
         ([], "tener.cfg: Corpus path can't be None"),
         (["--paths.train", "corpus.spacy"], "corpus.spacy: cannot be read: No such file or directory Check the path."),
         (["--paths.train", "junk.spacy"], "junk.spacy: is not a .spacy file Make it with `spacy tener convert`."),
+        (["--paths.train", "empty.spacy"], "empty.spacy: there are no Docs in .spacy files Make them with"),
         (["--paths.train"], "tener.cfg: train.path: at root: True is not"),
     ],
 )
@@ -130,6 +131,7 @@ def test_corpora_that_cannot_be_read_are_named(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "junk.spacy").write_text("hello", encoding="utf8")
+    DocBin().to_disk(tmp_path / "empty.spacy")
     config(tmp_path / "tener.cfg", "tener_ner")
     assert message in " ".join(report("tener", "debug-data", "tener.cfg", *options).split())
 
