@@ -8,28 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
 from ..types import AnyFloats, IntArray
 
-
-class ArrayLike(Protocol):
-    """An array of any library."""
-
-    def __len__(self) -> int: ...
-
-    def tolist(self) -> list[int]: ...
-
-
-Lengths = Sequence[int] | IntArray | ArrayLike
+Lengths = Sequence[int] | IntArray
 
 
 def as_lengths(lengths: Lengths, n_tokens: int | None = None) -> IntArray:
     """Return lengths as a checked array; 0 is legal. n_tokens: the sum that they must have, if known. *Shape: [n]*"""
-    host = lengths if isinstance(lengths, Sequence | np.ndarray) else lengths.tolist()
-    array = np.asarray(host, dtype=np.int64).reshape(-1)
+    array = np.asarray(lengths, dtype=np.int64).reshape(-1)
     if array.size and array.min() < 0:
         raise ValueError(f"lengths of sequences cannot be negative, got {array.min()}")
     if n_tokens is not None and array.sum() != n_tokens:

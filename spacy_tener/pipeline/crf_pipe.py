@@ -177,22 +177,8 @@ class CRFPipe(TrainablePipe):
             whole tokens in the view `tokens`, or whose label is not one of the model's.
         """
         places = [(s.start_char, s.end_char, s.label_) if isinstance(s, Span) else s for s in spans]
-        return self._probabilities_of_each([doc], [places])[0]
-
-    def _probabilities_of_each(self, docs: Sequence[Doc], places: Sequence[Sequence[Place]]) -> list[list[float]]:
-        """Return the same as `probabilities`, for spans of several Docs.
-
-        docs (Sequence[Doc]): The Docs.
-        places (Sequence[Sequence[Tuple[int, int, str]]]): For each Doc, start and end of spans in characters of its
-            text, and their label.
-        RETURNS (List[List[float]]): For each Doc, the probabilities of its spans.
-        """
-        answers: list[list[float]] = []
-        wanted = iter(places)
-        for views, decoding in self._decodings(docs):
-            own = list(itertools.islice(wanted, len(views)))
-            answers += probabilities_of_places(self, views, decoding, own)
-        return answers
+        ((views, decoding),) = self._decodings([doc])
+        return probabilities_of_places(self, views, decoding, [places])[0]
 
     def _compared(self, docs: Iterable[Doc], spans: Sequence[tuple[int, int, str]]) -> Probabilities:
         """Return the probabilities of the same spans in each of several Docs.
@@ -356,7 +342,7 @@ def best_entities(ner: CRFPipe, views: Sequence[DocView], decoding: Decoding) ->
 def probabilities_of_places(
     ner: CRFPipe, views: Sequence[DocView], decoding: Decoding, places: Sequence[Sequence[Place]]
 ) -> list[list[float]]:
-    """Return the same as `_probabilities_of_each`, for a group from `_decodings`."""
+    """Return the same as `probabilities`, for the spans of each Doc of a group from `_decodings`."""
     labels, rows = ner.labels, dict[int, tuple[int, ...]]()
     ends = np.cumsum([0, *map(len, places)])
     for text, (view, own) in enumerate(zip(views, places, strict=True)):

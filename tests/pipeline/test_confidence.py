@@ -11,6 +11,7 @@ from spacy.training import Example
 from spacy_tener.crf.marginals import EntitySpans
 from spacy_tener.models.tagger import crf
 from spacy_tener.models.torch_side import join
+from spacy_tener.pipeline.crf_pipe import probabilities_of_places
 
 TEXT = "吴重阳在中国银行工作。"
 
@@ -151,7 +152,10 @@ def test_spans_of_many_docs_have_the_probabilities_of_each_by_itself(pipe_of, se
     ]
     assert any(places)
     assert not places[0]
-    together = pipe._probabilities_of_each(docs, places)
+    together = list[list[float]]()
+    for views, decoding in pipe._decodings(docs):
+        group = slice(len(together), len(together) + len(views))
+        together += probabilities_of_places(pipe, views, decoding, places[group])
     for doc, spans, values in zip(docs, places, together, strict=True):
         assert values == pytest.approx(pipe.probabilities(doc, spans), abs=1e-6)
 
