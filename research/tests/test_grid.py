@@ -154,14 +154,13 @@ def test_silver_annotation_beside_the_gold_is_read_by_the_package_s_own_overlay(
 # What is left to do
 
 
-def made(here: Path, *, scored: bool = True) -> GridRun:
-    """A run that was trained."""
+def made(here: Path) -> GridRun:
+    """A run that was trained and scored."""
     (run,) = plan(grid(here))
     (run.folder / "model-best").mkdir(parents=True)
-    if scored:
-        (run.folder / "metrics.json").write_text("{}", encoding="utf8")
+    (run.folder / "metrics.json").write_text("{}", encoding="utf8")
     manifest = run.manifest()
-    manifest.parts = {"model-best": None, **({"metrics.json": digest(run.test)} if scored else {})}
+    manifest.parts = {"model-best": None, "metrics.json": digest(run.test)}
     manifest.save()
     return run
 
