@@ -163,9 +163,9 @@ def suggest_cli(
 
     Chooses the texts that the model is most uncertain about, each different from those chosen before, without
     duplicates. Every line of a text file is a text; there may be millions. The output is for import into doccano, Label
-    Studio or Prodigy, with the model's entities to correct and their probabilities, or GLiNER's training data. `spacy
-    tener convert` reads the tools' exports. The format page is one HTML file to annotate in a browser. Without
-    --format, the output's ending decides: .jsonl is doccano's, .json Label Studio's, .html the page.
+    Studio or Prodigy, with the model's entities to correct and their probabilities. `spacy tener convert` reads the
+    tools' exports. The format page is one HTML file to annotate in a browser. Without --format, the output's ending
+    decides: .jsonl is doccano's, .json Label Studio's, .html the page.
 
     Without a model, blank:zh chooses texts that differ from each other, and annotates nothing in them.
     """

@@ -1,5 +1,4 @@
-"""Import formats of annotation tools (doccano, Label Studio, Prodigy) and GLiNER's training data, for texts with the
-entities of a model.
+"""Import formats of annotation tools (doccano, Label Studio, Prodigy), for texts with the entities of a model.
 
 `tener convert` reads the tools' exports. All tools count offsets in code points.
 """
@@ -42,12 +41,10 @@ class Tool:
     """The import format of an annotation tool.
 
     write: Returns the content of a file.
-    suffix: The ending of the file's name.
     interface: Returns the configuration that the tool needs for some labels, if it needs one.
     """
 
     write: Callable[[Sequence[Task]], str]
-    suffix: str = ".jsonl"
     interface: Callable[[Sequence[str]], str] | None = None
 
 
@@ -134,27 +131,10 @@ def _tokens(task: Task) -> list[dict[str, Any]]:
     ]
 
 
-def gliner(tasks: Sequence[Task]) -> str:
-    """Return GLiNER's training data: a JSON list of tokens and entities, whose ends include the last token."""
-    lines = ",\n".join(dump_json(_gliner_record(task)) for task in tasks)
-    return f"[\n{lines}\n]\n"
-
-
-def _gliner_record(task: Task) -> dict[str, Any]:
-    tokens = [token for token in _tokens(task) if not token["text"].isspace()]
-    entities = []
-    for each in task.entities:
-        inside = [at for at, token in enumerate(tokens) if each.start <= token["start"] and token["end"] <= each.end]
-        if inside:
-            entities.append([inside[0], inside[-1], each.label])
-    return {"tokenized_text": [token["text"] for token in tokens], "ner": entities, SUGGESTED: True, **_numbers(task)}
-
-
 TOOLS = {
     "doccano": Tool(doccano),
-    "labelstudio": Tool(label_studio, ".json", labelling_interface),
+    "labelstudio": Tool(label_studio, labelling_interface),
     "prodigy": Tool(prodigy),
-    "gliner": Tool(gliner, ".json"),
 }
 """Name -> format that `suggest` can write."""
 

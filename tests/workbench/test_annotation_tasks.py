@@ -124,30 +124,16 @@ def test_any_texts_and_entities_come_back(tmp_path: Path, tool: str, tasks: list
     assert read_back(tmp_path, EXPORTS[tool](TOOLS[tool].write(tasks))) == expected
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(tasks=st.lists(found_in_texts(), min_size=1, max_size=3))
-def test_gliners_tokens_are_the_text_and_its_entities_come_back(tmp_path: Path, tasks: list[Task]) -> None:
-    path = tmp_path / "train.json"
-    path.write_text(TOOLS["gliner"].write(tasks), encoding="utf8")
-    for sentence, task in zip(CorpusReader(path), tasks, strict=True):
-        text = task.doc.text
-        assert sentence.text == "".join(text.split())
-        assert [(span.label, "".join(sentence.tokens[span.start : span.end])) for span in sentence.spans] == [
-            (each.label, "".join(text[each.start : each.end].split())) for each in task.entities
-        ]
-
-
-@pytest.mark.parametrize("tool", ["doccano", "prodigy", "gliner"])
+@pytest.mark.parametrize("tool", ["doccano", "prodigy"])
 def test_entities_that_no_tool_has_exported_are_read_with_a_warning(tmp_path: Path, tool: str) -> None:
     path = tmp_path / "export.jsonl"
     path.write_text(TOOLS[tool].write(TASKS), encoding="utf8")
     reader = CorpusReader(path)
     assert [len(each.spans) for each in reader] == [2, 0, 1]
     assert reader.notes.counts == {Event.SUGGESTED: 3}
-    if tool in EXPORTS:
-        path.write_text(EXPORTS[tool](TOOLS[tool].write(TASKS)), encoding="utf8")
-        assert len(list(reader)) == 3
-        assert reader.notes.counts.total() == 0
+    path.write_text(EXPORTS[tool](TOOLS[tool].write(TASKS)), encoding="utf8")
+    assert len(list(reader)) == 3
+    assert reader.notes.counts.total() == 0
 
 
 def test_predictions_that_nobody_accepted_are_left_out_and_counted(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from .columns import (
     split_line,
 )
 from .conll2012 import Conll2012Reader, is_conll_2012, read_documents
-from .json_records import check_record, detect, is_suggestion, parse_cluener, parse_flat, parse_llm, read_records
+from .json_records import check_record, detect, parse_cluener, parse_flat, parse_llm, read_records
 from .label_studio import parse_label_studio
 from .options import BRAT, COLUMN_FORMATS, CONLL_2012, GLINER, TOKENS, CorpusOptions
 from .records import (
@@ -149,8 +149,6 @@ class CorpusReader:
         if self.format == GLINER:
             tokens, entities = parse_gliner(record)
             note = partial(self.note, line=line)
-            if is_suggestion(record):
-                note(Event.SUGGESTED, f"'{' '.join(tokens)[:40]}'")
             kept, others, unknown = resolve_token_spans(tokens, entities, note, self.options.overlap)
             return [Sentence(tokens, kept, unknown, line, self.items == 0, others)]
         if self.format != TOKENS:
