@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from operator import add
 from typing import Any
 
@@ -38,26 +38,14 @@ class TextSettings:
         return Normaliser(digits=self.digits, lower=self.lower)
 
 
-class Spelling(dict[str, str]):
-    """Strings to their normalised forms, each worked out once: a dict, so that whole texts are mapped at C speed.
-
-    It is bounded: past a million distinct strings it starts again.
-    """
-
-    def __init__(self, normalise: Callable[[str], str]) -> None:
-        super().__init__()
-        self.normalise = normalise
-
-    def __missing__(self, text: str) -> str:
-        if len(self) >= _CACHE_LIMIT:
-            self.clear()
-        normal = self[text] = self.normalise(text)
-        return normal
+def remembered(normalise: Callable[[str], str]) -> Callable[[str], str]:
+    """Return a function that normalises each string once, among the last million distinct ones."""
+    return lru_cache(_CACHE_LIMIT)(normalise)
 
 
-def characters(text: str, spelling: Spelling) -> list[str]:
+def characters(text: str, normalise: Callable[[str], str]) -> list[str]:
     """Return a text's characters as `CharEmbed` reads them: lower case is that of a character by itself."""
-    return [*map(spelling.__getitem__, _UNIT.findall(text))]
+    return [*map(normalise, _UNIT.findall(text))]
 
 
 def bigrams(characters: list[str]) -> list[str]:
@@ -73,10 +61,10 @@ class JiebaSplitter:
 
     def __init__(self, normaliser: Normaliser) -> None:
         self._jieba, known = _jieba_and_words()
-        self._spelling = Spelling(lambda word: word if word in known else normaliser(word))
+        self._normalise = remembered(lambda word: word if word in known else normaliser(word))
 
     def __call__(self, text: str) -> list[str]:
-        return [self._spelling[word] for word in self._jieba.cut(text) if word.strip()]
+        return [self._normalise(word) for word in self._jieba.cut(text) if word.strip()]
 
 
 class TokenSplitter:
@@ -84,12 +72,12 @@ class TokenSplitter:
 
     def __init__(self, normaliser: Normaliser, lang: str) -> None:
         self._nlp = blank_pipeline(lang)
-        self._spelling = Spelling(normaliser)
+        self._normalise = remembered(normaliser)
 
     def __call__(self, text: str) -> list[str]:
         # In a memory zone, so that spaCy does not keep every string of the text.
         with self._nlp.memory_zone():
-            return [self._spelling[token.text] for token in self._nlp.tokenizer(text) if not token.is_space]
+            return [self._normalise(token.text) for token in self._nlp.tokenizer(text) if not token.is_space]
 
 
 class TextSplitter:
@@ -100,7 +88,7 @@ class TextSplitter:
 
     def __init__(self, kinds: Iterable[str], settings: TextSettings) -> None:
         self.kinds = tuple(kinds)
-        self._spelling = Spelling(settings.normaliser)
+        self._normalise = remembered(settings.normaliser)
         self.words: JiebaSplitter | TokenSplitter | None = None
         if WORDS in self.kinds and settings.lang == "zh":
             self.words = JiebaSplitter(settings.normaliser)
@@ -109,7 +97,7 @@ class TextSplitter:
 
     def __call__(self, text: str) -> dict[str, list[str]]:
         """Return the strings of a text by their kind."""
-        chars = [] if self.kinds == (WORDS,) else characters(text, self._spelling)
+        chars = [] if self.kinds == (WORDS,) else characters(text, self._normalise)
         strings = {CHARS: chars, BIGRAMS: bigrams(chars) if BIGRAMS in self.kinds else []}
         strings[WORDS] = self.words(text) if self.words else []
         return {kind: strings[kind] for kind in self.kinds}

@@ -19,12 +19,12 @@ from spacy_tener.workbench.vectors.strings import (
     KINDS,
     WORDS,
     JiebaSplitter,
-    Spelling,
     TextSettings,
     TextSplitter,
     TokenSplitter,
     bigrams,
     characters,
+    remembered,
 )
 
 PLAIN = Normaliser(digits=False)
@@ -39,28 +39,28 @@ def jieba_words() -> JiebaSplitter:
 
 
 def test_characters_are_normalised_one_by_one() -> None:
-    spelling = Spelling(Normaliser(digits=True, lower=True))
-    assert characters("A１٣b7𠮷", spelling) == ["a", "0", "0", "b", "0", "𠮷"]
+    normalise = Normaliser(digits=True, lower=True)
+    assert characters("A１٣b7𠮷", normalise) == ["a", "0", "0", "b", "0", "𠮷"]
     # Not the lower case of the whole text, which has another sigma at the end of a word.
-    assert characters("ΟΣ", spelling) == ["ο", "σ"]
+    assert characters("ΟΣ", normalise) == ["ο", "σ"]
 
 
 @pytest.mark.parametrize("text", ["第一条 为了", "　　为了　规范", "a\u00a0b", "好 \u3000好", "无"])
 def test_characters_are_the_tokens_of_spacys_chinese_tokenizer(text: str) -> None:
     tokens = [token.text for token in spacy.blank("zh")(text)]
-    assert characters(text, Spelling(PLAIN)) == tokens
+    assert characters(text, PLAIN) == tokens
 
 
 @pytest.mark.parametrize("text", ["", " ", " \t ", "\r"])
 def test_blank_text_has_no_characters(text: str) -> None:
-    assert characters(text, Spelling(PLAIN)) == []
+    assert characters(text, PLAIN) == []
 
 
 @given(st.text(st.one_of(st.characters(codec="utf8"), st.sampled_from(" \t\r\v\f\u3000\u00a0上海市长ab12,。"))))
 @pytest.mark.parametrize(
     "splitter",
     [
-        partial(characters, spelling=Spelling(PLAIN)),
+        partial(characters, normalise=PLAIN),
         JiebaSplitter(PLAIN),
         TokenSplitter(PLAIN, "en"),
     ],
@@ -79,7 +79,7 @@ def test_bigrams_have_the_keys_that_the_embedder_looks_up(text: str) -> None:
     normaliser = Normaliser(digits=True, lower=True)
     keys = unigram_key_array(text, normaliser)
     looked_up = pair_keys(keys, np.asarray([len(text)]), normaliser.key(END_MARK))
-    written = bigrams(characters(text, Spelling(normaliser)))
+    written = bigrams(characters(text, normaliser))
     np.testing.assert_array_equal(bigram_key_array(written, normaliser), looked_up)
 
 
@@ -119,7 +119,7 @@ def test_only_what_is_wanted_is_split(kinds: tuple[str, ...]) -> None:
     assert TextSplitter(kinds, TextSettings(lang="en", digits=False))("in") == {kind: whole[kind] for kind in kinds}
 
 
-def test_spelling_is_worked_out_once_and_never_kept_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_string_is_normalised_once_and_none_is_kept_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(strings_module, "_CACHE_LIMIT", 3)
     asked: list[str] = []
 
@@ -127,7 +127,6 @@ def test_spelling_is_worked_out_once_and_never_kept_without_bound(monkeypatch: p
         asked.append(text)
         return text.upper()
 
-    spelling = Spelling(upper)
-    assert [spelling[text] for text in "aabbcdd"] == list("AABBCDD")
-    assert asked == list("abcd")
-    assert len(spelling) <= 3
+    normalise = remembered(upper)
+    assert list(map(normalise, "aabbcdda")) == list("AABBCDDA")
+    assert asked == list("abcda")
