@@ -125,25 +125,19 @@ class ForwardBackward:
     """Masked: -inf where a tag is not allowed. *Shape* [N, K]"""
     alpha: AnyFloats
     """*Shape* [N, K]"""
-    beta: AnyFloats | None
-    """*Shape* [N, K]; None where only the partition function is needed."""
+    beta: AnyFloats
+    """*Shape* [N, K]"""
 
     @classmethod
     @np.errstate(divide="ignore", over="ignore", invalid="ignore")
-    def of(cls, emissions: AnyFloats, transitions: Transitions, packing: Packing, *, backward: bool) -> ForwardBackward:
-        ahead, flat, moderate = packing.forward, np.empty_like(emissions), transitions.moderate
-        if not backward:
-            start, table = transitions.start[None], transitions.table[None]
-            flat[ahead] = forward_sums(emissions[None, ahead], start, table, packing, moderate=moderate)[0]
-            return cls(packing, transitions, emissions, flat, None)
-        behind, swap = packing.backward, mirror(transitions.layout)
+    def of(cls, emissions: AnyFloats, transitions: Transitions, packing: Packing) -> ForwardBackward:
+        ahead, behind, swap = packing.forward, packing.backward, mirror(transitions.layout)
         start, table = transitions.both_ways()
         both = np.stack([emissions[ahead], emissions[behind][:, swap]])
-        packed = forward_sums(both, start, table, packing, moderate=moderate)
-        flat[ahead] = packed[0]
-        beta = np.empty_like(emissions)
-        beta[behind] = packed[1][:, swap]
-        return cls(packing, transitions, emissions, flat, beta)
+        packed = forward_sums(both, start, table, packing, moderate=transitions.moderate)
+        alpha, beta = np.empty_like(emissions), np.empty_like(emissions)
+        alpha[ahead], beta[behind] = packed[0], packed[1][:, swap]
+        return cls(packing, transitions, emissions, alpha, beta)
 
     def shifts(self) -> AnyFloats:
         """Return the shift subtracted from `alpha` between each token and the next; 0 for the last. *Shape* [N]"""
@@ -163,7 +157,6 @@ class ForwardBackward:
 
         *Shape* [N, K] and [N, 1]
         """
-        assert self.beta is not None
         forbidden = self.emissions == -np.inf
         with np.errstate(divide="ignore", invalid="ignore"):
             paths: AnyFloats = self.alpha + self.beta - self.emissions
@@ -182,7 +175,6 @@ class ForwardBackward:
 
         *Shape* [N, 1] to [n_later, K] twice
         """
-        assert self.beta is not None
         layout, later = self.transitions.layout, self.packing.later
         step = ForwardStep(layout, self.alpha[None], later.size)
         with np.errstate(invalid="ignore"):

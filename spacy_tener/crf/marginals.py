@@ -69,7 +69,6 @@ def multi_token(
 
     *Shape* [n_spans]
     """
-    assert passes.beta is not None
     layout = passes.transitions.layout
     begin, end = layout.begin.start + label, layout.end.start + label
     # alpha and beta are relative to different shifts: subtract those between the two ends of the span.

@@ -59,7 +59,7 @@ class PathScorer:
         scores = mask_emissions(emissions.astype(np.float64) / temperature, allowed)
         transitions = Transitions.of(*(weight.astype(np.float64) / temperature for weight in self.weights))
         packing = packing_of(self.layout, emissions.shape, lengths)
-        return ForwardBackward.of(scores, transitions, packing, backward=True)
+        return ForwardBackward.of(scores, transitions, packing)
 
     def _decodable(
         self, emissions: AnyFloats, packing: Packing, allowed: BoolArray | None

@@ -63,12 +63,10 @@ class LogPartition(torch.autograd.Function):
         inside: Tensor,
         packing: Packing,
         allowed: Tensor | None,
-        gradient: bool,
     ) -> Tensor:
         like = upcast(emissions)
         scores, *weights = as_arrays(like, emissions, start, end, outside, inside)
-        transitions, backward = Transitions.of(*weights), gradient and any(ctx.needs_input_grad)
-        passes = ForwardBackward.of(mask_emissions(scores, as_mask(allowed)), transitions, packing, backward=backward)
+        passes = ForwardBackward.of(mask_emissions(scores, as_mask(allowed)), Transitions.of(*weights), packing)
         ctx.passes, ctx.dtype = passes, emissions.dtype
         return torch.from_numpy(passes.log_partition())
 
@@ -83,7 +81,7 @@ class LogPartition(torch.autograd.Function):
         counts = np.exp(paths, out=paths)
         counts *= weights
         moves = passes.expected_transitions(total, weights)
-        return *_gradients(passes.transitions, packing, counts, moves, ctx.dtype), None, None, None
+        return *_gradients(passes.transitions, packing, counts, moves, ctx.dtype), None, None
 
 
 def _gradients(
@@ -230,10 +228,7 @@ def _log_likelihood(
     emissions: Tensor, weights: CRFWeights, packing: Packing, allowed: Tensor | None, tags: Tensor | None = None
 ) -> Tensor:
     """Return log Z of each sequence over the paths of allowed tags, minus the score of `tags` if given."""
-    gradient = torch.is_grad_enabled()
-    sums: Tensor = LogPartition.apply(  # type: ignore[no-untyped-call]
-        emissions, *weights, packing, allowed, gradient
-    )
+    sums: Tensor = LogPartition.apply(emissions, *weights, packing, allowed)  # type: ignore[no-untyped-call]
     return sums if tags is None else sums - path_score(emissions, weights, packing, tags)
 
 
