@@ -133,7 +133,17 @@ class LexiconVocabulary(Vocabulary):
         return self.lexicon.find(docs, max_words=self.max_words)
 
     def read(self, docs: list[Doc]) -> EmbedInput:
-        return EmbedInput(self.keys(self.match(docs).words))
+        lists = self.lists.active(docs)
+        if not lists:
+            return EmbedInput(self.keys(self.match(docs).words))
+        found = find_layered(self.lexicon, docs, lists, self.max_words)
+        keys = self.keys(found.match.words[found.layers == 0])
+        # A listed word is read by the rows of similar words, each time that it occurs.
+        likes = self.likes(found, [words for words, _ in lists])
+        times = np.bincount(likes.which, minlength=likes.sizes.size)
+        rows = np.repeat(likes.words, np.repeat(times, likes.sizes))
+        keys[WORD] = np.append(keys[WORD], self.tables[WORD].keys[rows[rows > 0] - 1])
+        return EmbedInput(keys)
 
     def keys(self, words: IntArray) -> dict[str, Keys]:
         """Return the keys of words for each table. *Shape* [W] -> [W]"""

@@ -84,6 +84,28 @@ def test_a_copy_reads_listed_words_alike(tag_width):
     np.testing.assert_array_equal(row_of(copy, "北方"), row_of(model, "北方"))
 
 
+def test_trimming_keeps_the_rows_by_which_listed_words_of_the_texts_are_read(monkeypatch):
+    """As often as these occur, though the texts have none of the words that the rows belong to."""
+    monkeypatch.setattr(tables, "FEW", 0)
+    model = trained(["上海", "北京", "天津", "山东"])
+    add(model, "北方", "天下")
+    texts = ["北方", "北方", "天下"]
+    before = run(model, docs_of(*texts)).output.floats
+    [made] = trim(model, count_rows(model, [docs_of(*texts)]), least=2, half=False)
+    assert made.rows == (5, 2)
+    np.testing.assert_array_equal(run(model, docs_of("北方")).output.floats, before[:1])
+    assert not np.array_equal(row_of(model, "天下"), before[2])
+
+
+def test_trimming_keeps_the_words_that_hidden_ones_make_room_for(monkeypatch):
+    monkeypatch.setattr(tables, "FEW", 0)
+    model = trained(["上海", "上海市"], max_words=1)
+    model.attrs["vocabulary"].lists.put("", WordList({"上海市": ListedWord(hidden=True)}))
+    before = row_of(model, "上海市")
+    trim(model, count_rows(model, [docs_of("上海市")]), least=1, half=False)
+    np.testing.assert_array_equal(row_of(model, "上海市"), before)
+
+
 def test_a_listed_word_without_a_tag_has_the_row_of_unknown_tags():
     model = build_lexicon_embed(lambda: Lexicon(["上海", "北京"], ["ns", "ns"]), width=3, tag_width=2, dropout=0.0)
     model.initialize()
