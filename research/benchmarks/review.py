@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import mean
@@ -142,7 +143,7 @@ def _wrong(doc: Doc, index: int, kind: str, labels: Sequence[str], random_: rand
 
 
 def trained_on_all(crossing: Crossing) -> spacy.language.Language:
-    run = fold_run(crossing, "all", crossing.docs)
+    run = fold_run(replace(crossing, output=crossing.output / "all"), 0, crossing.docs)
     if not is_trained(run, remedy="Remove it.") and (failure := train(run, Processes()).failure):
         raise SystemExit(failure)
     return spacy.load(run.folder / MODEL)

@@ -1,7 +1,7 @@
 """A page as one file: page.html with style, script and data filled in, and a policy (CSP) that allows nothing else.
 
-The body, style and script of a page called `name` are the files `name.html`, `name.css` and `name.js` of a package; a
-page without a style of its own has no `name.css`. page.css and parts.js come before them on every page.
+The body, style and script of a page called `name` are the files `name.html`, `name.css` and `name.js` of a package.
+page.css and parts.js come before them on every page.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def page_policy(package: str, name: str, also: str = "") -> str:
 @lru_cache
 def _sources(package: str, name: str) -> tuple[str, str]:
     """Return the style and the script of a page, the shared ones first."""
-    style = _read(__package__, "page.css") + _read(package, f"{name}.css", needed=False)
+    style = _read(__package__, "page.css") + _read(package, f"{name}.css")
     return style, _read(__package__, "parts.js") + _read(package, f"{name}.js")
 
 
@@ -62,6 +62,5 @@ def _digest(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode("utf8")).digest()).decode("ascii")
 
 
-def _read(package: str, name: str, *, needed: bool = True) -> str:
-    path = files(package).joinpath(name)
-    return path.read_text(encoding="utf8") if needed or path.is_file() else ""
+def _read(package: str, name: str) -> str:
+    return files(package).joinpath(name).read_text(encoding="utf8")

@@ -207,8 +207,8 @@ class Crossing:
     gpu_id: int = -1
     code: Path | None = None
 
-    def folder(self, fold: int | str) -> Path:
-        return self.output / FOLDS / str(fold if isinstance(fold, str) else fold + 1)
+    def folder(self, fold: int) -> Path:
+        return self.output / FOLDS / str(fold + 1)
 
 
 def assign(docs: Sequence[Doc], folds: int) -> list[int]:
@@ -255,7 +255,7 @@ def cross_train(
         yield from judge(spacy.load(crossing.folder(fold) / MODEL), part)
 
 
-def fold_run(crossing: Crossing, fold: int | str, docs: Sequence[Doc]) -> TrainingRun:
+def fold_run(crossing: Crossing, fold: int, docs: Sequence[Doc]) -> TrainingRun:
     """Return a training run on some Docs, and write these to its directory."""
     folder = crossing.folder(fold)
     data = DocBin(docs=docs).to_bytes()
