@@ -92,6 +92,24 @@ def test_entropy_is_that_of_all_readings(pipe_of):
     assert expected[1] > expected[2] == 0.0
 
 
+def test_rivals_are_the_most_probable_spans_that_exclude_an_entity(pipe_of):
+    pipe = pipe_of()
+    doc = Doc(pipe.vocab, words=list(TEXT), spaces=[False] * len(TEXT))
+    (found,), (rivals,) = pipe.scored([doc]), pipe.rivals([doc], n=4, minimum=1e-4)
+    spans = spans_of(len(TEXT), pipe.labels)
+    weighed = sorted(zip(pipe.probabilities(doc, spans), spans, strict=True), reverse=True)
+    assert len(rivals) == len(found) == 2
+    for entity, others in zip(found, rivals, strict=True):
+        wanted = [
+            (p, span)
+            for p, span in weighed
+            if span[0] < entity.end and span[1] > entity.start and [span] != keys([entity]) and p >= 1e-4
+        ]
+        assert keys(others) == [span for _, span in wanted[:4]]
+        assert weights(others) == pytest.approx([p for p, _ in wanted[:4]])
+        assert others
+
+
 @pytest.mark.parametrize("minimum", [0.0, -1.0, 1.5, float("nan")])
 @pytest.mark.parametrize("method", ["rivals", "marginals"])
 def test_a_minimum_probability_is_checked(pipe_of, method, minimum):
