@@ -17,7 +17,7 @@ from spacy.util import minibatch
 from thinc.api import Model as ThincModel
 
 from ..errors import RemedyError, counted
-from ..files import check_folder, writing
+from ..files import check_folder
 from ..models.embed.tables import count_rows, table_nodes, trim
 from ..pipeline.crf_pipe import CRFPipe
 from ..pipeline.finding import find_crf_pipe, span_finders
@@ -35,7 +35,7 @@ from ..workbench.calibration import (
 )
 from ..workbench.composing.compose import CONFIG, read_trained_config
 from ..workbench.docbins import read_docs
-from ..workbench.pipelines import change_cfg, check_new, size_mb, write_pipeline
+from ..workbench.pipelines import change_cfg, check_new, replaced, size_mb, write_pipeline
 from ..workbench.report.card import CORPORA, Card, TrainingSize, fill_meta, render_card
 from ..workbench.report.scores import dev_scores, parse_scores, read_json
 from ..workbench.to_onnx import changed_entities, to_onnx
@@ -204,11 +204,10 @@ def card_cli(
         megabytes=size_mb(model),
         limitations=limitation or (),
     )
-    with writing(output):
-        shutil.rmtree(output, ignore_errors=True)
-        shutil.copytree(model, output)
-        srsly.write_json(output / "meta.json", card.meta)
-        (output / "README.md").write_text(render_card(card), encoding="utf8")
+    with replaced(output) as folder:
+        shutil.copytree(model, folder)
+        srsly.write_json(folder / "meta.json", card.meta)
+        (folder / "README.md").write_text(render_card(card), encoding="utf8")
     msg.good(f"{output}: {card.package} {card.meta['version']}")
     if not card.meta.get("license"):
         msg.warn("The card states no licence", "Name yours with --license; it must suit those of the training data.")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -36,13 +36,22 @@ def change_cfg(nlp: Language, name: str, changes: Mapping[str, Any], output: Pat
 
 
 def write_pipeline(nlp: Language, output: Path) -> None:
-    """Write a pipeline atomically: under a temporary name, then renamed."""
+    """Write a pipeline to a directory, atomically."""
+    with replaced(output) as folder:
+        nlp.to_disk(folder)
+
+
+@contextmanager
+def replaced(output: Path) -> Iterator[Path]:
+    """Yield where to write a directory. If the block ends without an error, it takes the place of `output`."""
     with writing(output):
         output.parent.mkdir(parents=True, exist_ok=True)
         temporary = TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.")
     with temporary as folder, writing(output):
-        nlp.to_disk(Path(folder) / "model")
-        os.replace(Path(folder) / "model", output)
+        yield Path(folder) / "new"
+        if output.exists():
+            output.replace(Path(folder) / "old")
+        Path(folder, "new").replace(output)
 
 
 def size_mb(folder: Path) -> float:

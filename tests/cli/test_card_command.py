@@ -89,6 +89,21 @@ def test_a_pipeline_is_written_over_only_by_force(folder: Path) -> None:
     assert not (folder / "out" / "stale").exists()
 
 
+def test_what_stands_at_the_output_stays_when_a_card_cannot_be_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card(folder, "out")
+    before = contents(folder)
+
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("spacy_tener.cli.models.shutil.copytree", fail)
+    code, text = card(folder, "out", "--force")
+    assert (code, "No space left" in text) == (1, True)
+    assert contents(folder) == before
+
+
 @pytest.mark.parametrize("output", ["run/model-best", "run", ".", "run/model-best/out"])
 def test_the_pipeline_itself_is_never_written_over(folder: Path, output: str) -> None:
     before = contents(folder)
