@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from paper_forms import allowed_transitions
 from torch import Tensor
 
-from spacy_tener.batching.sequences import Lengths
+from spacy_tener.batching.sequences import Lengths, Packing
 from spacy_tener.crf.forward import ForwardBackward
 from spacy_tener.crf.marginals import EntitySpans, span_marginals
+from spacy_tener.crf.scorer import PathScorer
+from spacy_tener.layers import crf as crf_module
 from spacy_tener.layers.crf import CRF
 from spacy_tener.tagging import TagLayout
 from spacy_tener.types import IntArray
@@ -134,17 +136,27 @@ def array(tensor: Tensor | None) -> NDArray[Any] | None:
     return None if tensor is None else tensor.detach().cpu().numpy()
 
 
+def scorer_of(crf: CRF) -> PathScorer:
+    start, end, outside, inside = (weight.detach().numpy() for weight in crf.weights)
+    return PathScorer((start, end, outside, inside))
+
+
+def path_score(crf: CRF, emissions: Tensor, lengths: Lengths, tags: Tensor) -> Tensor:
+    """The score of one path of each sequence, in float64."""
+    return crf_module.path_score(emissions, crf.weights, Packing.of(lengths, len(emissions)), tags)
+
+
 def decode(crf: CRF, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> IntArray:
     """The path that the package finds, from tensors."""
-    return crf.scorer.decode(array(emissions), lengths, array(allowed))
+    return scorer_of(crf).decode(array(emissions), lengths, array(allowed))
 
 
 def k_best(crf: CRF, emissions: Tensor, lengths: Lengths, k: int, allowed: Tensor | None = None) -> list[Any]:
-    return crf.scorer.k_best(array(emissions), lengths, k, array(allowed))
+    return scorer_of(crf).k_best(array(emissions), lengths, k, array(allowed))
 
 
 def passes(crf: CRF, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None, **options) -> ForwardBackward:
-    return crf.scorer.passes(array(emissions), lengths, array(allowed), **options)
+    return scorer_of(crf).passes(array(emissions), lengths, array(allowed), **options)
 
 
 def found_marginals(crf: CRF, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> Tensor:

@@ -17,6 +17,7 @@ import torch
 import torchcrf
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
+from spacy_tener.crf.scorer import PathScorer
 from spacy_tener.layers.crf import CRF
 
 NOTE = (
@@ -94,8 +95,10 @@ def tasks(size: Size) -> dict[str, Callable[[], object]]:
     peer = torchcrf.CRF(n_tags, batch_first=True)
     for weight in ours.parameters():
         torch.nn.init.uniform_(weight, -0.1, 0.1)
+    start, end, outside, inside = (weight.detach().numpy() for weight in ours.weights)
+    scorer = PathScorer((start, end, outside, inside))
     emissions = torch.randn(sum(lengths), n_tags)
-    tags = torch.from_numpy(ours.scorer.decode(torch.randn(emissions.shape).numpy(), lengths))
+    tags = torch.from_numpy(scorer.decode(torch.randn(emissions.shape).numpy(), lengths))
     half = torch.nn.functional.one_hot(tags, n_tags).bool()
     half[::2] = True
     shape = (size.n_sequences, size.length)
@@ -105,7 +108,7 @@ def tasks(size: Size) -> dict[str, Callable[[], object]]:
         "loss": lambda: with_gradient(lambda x: ours.loss(x, lengths, tags=tags).sum(), ours, emissions),
         "partial": lambda: with_gradient(lambda x: ours.loss(x, lengths, allowed=half).sum(), ours, emissions),
         "peer decode": lambda: peer.decode(padded, mask),
-        "decode": lambda: ours.scorer.decode(emissions.numpy(), lengths),
+        "decode": lambda: scorer.decode(emissions.numpy(), lengths),
     }
 
 

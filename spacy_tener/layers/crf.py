@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,8 +26,8 @@ from torch.autograd.function import once_differentiable
 
 from ..batching.sequences import Lengths, Packing
 from ..crf.forward import ForwardBackward
-from ..crf.scorer import PathScorer, mask_emissions, packing_of
-from ..crf.transitions import CRFArrays, Transitions, parameter_of_score, weight_gradients
+from ..crf.scorer import mask_emissions, packing_of
+from ..crf.transitions import Transitions, parameter_of_score, weight_gradients
 from ..tagging import TagLayout
 from ..types import AnyFloats, BoolArray
 from .dense import Dropout, Linear
@@ -154,15 +154,6 @@ class CRF(nn.Module):
         sums = log_likelihood(emissions, weights, self._packing(emissions, lengths), allowed)
         return sums.to(upcast(emissions).dtype)
 
-    def path_score(self, emissions: Tensor, lengths: Lengths, tags: Tensor) -> Tensor:
-        """Return the score of one path of each sequence, -inf if it is forbidden.
-
-        *Shape* [N, K], [N] to [n_sequences]
-        """
-        emissions, weights = self.on_host(emissions)
-        scores = path_score(emissions, weights, self._packing(emissions, lengths), tags.cpu())
-        return scores.to(upcast(emissions).dtype)
-
     def loss(
         self,
         emissions: Tensor,
@@ -200,12 +191,6 @@ class CRF(nn.Module):
         if kernels is None:
             return *self.on_host(emissions), _log_likelihood
         return emissions, self.weights, kernels.log_likelihood
-
-    @property
-    def scorer(self) -> PathScorer:
-        """The CRF for prediction in numpy, with the current weights."""
-        weights = to_host(*(weight.detach() for weight in self.weights))
-        return PathScorer(cast(CRFArrays, tuple(weight.numpy() for weight in weights)))
 
     def _packing(self, emissions: Tensor, lengths: Lengths) -> Packing:
         return packing_of(self.layout, tuple(emissions.shape), lengths)

@@ -13,7 +13,7 @@ LENGTHS = [4, 0, 1, 3, 4, 2, 4]
 def known(crf, emissions, lengths, allowed=None):
     if allowed is not None:
         emissions = emissions.masked_fill(~allowed, -float("inf"))
-    transitions = crf.scorer.transitions
+    transitions = brute.scorer_of(crf).transitions
     return surely_outside(np.ascontiguousarray(emissions.numpy().T), transitions, Packing.of(lengths, len(emissions)))
 
 

@@ -17,7 +17,7 @@ SIZES = [0, 1, 3]
 
 @pytest.mark.parametrize("n_labels", SIZES)
 def test_exactly_the_allowed_transitions_have_a_score(n_labels):
-    tables = Transitions.of(*brute.random_crf(n_labels).scorer.weights)
+    tables = Transitions.of(*brute.scorer_of(brute.random_crf(n_labels)).weights)
     layout = TagLayout(n_labels)
     assert np.isfinite(tables.table).tolist() == allowed_transitions(layout).tolist()
     tags = np.arange(layout.n_tags)
@@ -28,14 +28,14 @@ def test_exactly_the_allowed_transitions_have_a_score(n_labels):
 def test_inside_scores_lie_where_their_names_say():
     crf = brute.random_crf(2)
     names = crf.layout.names(("x", "y"))
-    table = Transitions.of(*crf.scorer.weights).table
+    table = Transitions.of(*brute.scorer_of(crf).weights).table
     read = [[table[names.index(f"{s}-{x}"), names.index(f"{t}-{x}")] for t in "EI" for x in "xy"] for s in "BI"]
     assert_close(torch.tensor(read, dtype=crf.inside.dtype), crf.inside.detach())
 
 
 @pytest.mark.parametrize("n_labels", SIZES)
 def test_gathering_undoes_spreading(n_labels):
-    weights = brute.random_crf(n_labels).scorer.weights
+    weights = brute.scorer_of(brute.random_crf(n_labels)).weights
     tables = Transitions.of(*weights)
     for ours, expected in zip(
         weight_gradients(tables.layout, tables.start, tables.end, tables.table), weights, strict=True
@@ -46,7 +46,7 @@ def test_gathering_undoes_spreading(n_labels):
 @pytest.mark.parametrize("n_labels", SIZES)
 def test_the_mirrored_tables_score_a_text_read_backwards(n_labels):
     crf = brute.random_crf(n_labels)
-    tables = Transitions.of(*crf.scorer.weights)
+    tables = Transitions.of(*brute.scorer_of(crf).weights)
     start, table = tables.both_ways()
     swap = mirror(tables.layout)
     for path in brute.all_paths(tables.layout, 3):
@@ -60,7 +60,7 @@ def test_the_mirrored_tables_score_a_text_read_backwards(n_labels):
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_tables_say_when_a_transition_is_too_large_to_be_exponentiated(name, sign):
     crf = brute.random_crf(2, scale=0.1)
-    assert Transitions.of(*crf.scorer.weights).moderate
+    assert Transitions.of(*brute.scorer_of(crf).weights).moderate
     with torch.no_grad():
         getattr(crf, name)[0, 0] = sign * (MODERATE + 1)
-    assert not Transitions.of(*crf.scorer.weights).moderate
+    assert not Transitions.of(*brute.scorer_of(crf).weights).moderate

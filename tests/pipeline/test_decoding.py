@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from crf_brute_force import scorer_of
 
 from spacy_tener.crf.marginals import EntitySpans
 from spacy_tener.layers.crf import CRF
@@ -26,7 +27,7 @@ def decoding_of(crf, lengths=LENGTHS, *, masks=None, temperature=1.0, seed=0):
     rng = np.random.default_rng(seed)
     scores = [rng.normal(size=(n, crf.layout.n_tags), scale=2.0).astype(np.float32) for n in lengths]
     allowed = join_masks(masks or [None] * len(lengths), lengths, crf.layout.n_tags)
-    return Decoding(crf.scorer, np.concatenate(scores), list(lengths), allowed, temperature), scores
+    return Decoding(scorer_of(crf), np.concatenate(scores), list(lengths), allowed, temperature), scores
 
 
 def rows(spans):

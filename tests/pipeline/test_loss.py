@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from crf_brute_force import all_paths
+from crf_brute_force import all_paths, path_score
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,7 +56,7 @@ def target(tags, incorrect=(), space=None):
 def weights_of(crf, scores, paths):
     """The score of every path, differentiable in the scores."""
     repeated = scores.repeat(len(paths), 1)
-    return crf.path_score(repeated, [paths.shape[1]] * len(paths), torch.from_numpy(paths.ravel())).double()
+    return path_score(crf, repeated, [paths.shape[1]] * len(paths), torch.from_numpy(paths.ravel())).double()
 
 
 def agreeing(tags):

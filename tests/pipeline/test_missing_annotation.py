@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from crf_brute_force import all_paths
+from crf_brute_force import all_paths, path_score
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from spacy.tokens import Doc, Span
@@ -27,7 +27,7 @@ def log_weights(pipe, doc):
     repeated = scores.repeat(len(PATHS), 1)
     tags = torch.from_numpy(PATHS.ravel())
     with torch.no_grad():
-        return crf(pipe.model).path_score(repeated, [len(doc)] * len(PATHS), tags).double()
+        return path_score(crf(pipe.model), repeated, [len(doc)] * len(PATHS), tags).double()
 
 
 @pytest.fixture(scope="module")

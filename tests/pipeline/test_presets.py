@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from crf_brute_force import all_paths
+from crf_brute_force import all_paths, path_score
 from spacy.tokens import Doc, Span
 
 from spacy_tener.models.tagger import crf
@@ -52,7 +52,7 @@ def best(nlp):
         tags = torch.from_numpy(np.concatenate([path for _, path in allowed]))
         lengths = [len(doc)] * len(allowed)
         with torch.no_grad():
-            weights = crf(pipe.model).path_score(scores.repeat(len(allowed), 1), lengths, tags)
+            weights = path_score(crf(pipe.model), scores.repeat(len(allowed), 1), lengths, tags)
         entities, _ = allowed[int(weights.argmax())]
         return sorted((start, end, pipe.labels[label]) for start, end, label in entities)
 
