@@ -14,10 +14,12 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import date
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from research.engines import Engine
 from spacy_tener.manifest import installed_versions
+
+if TYPE_CHECKING:
+    from research.engines import Engine
 
 Task = TypeVar("Task", bound=Hashable)
 ROOT = Path(__file__).parents[2]

@@ -1,0 +1,14 @@
+"""Scripts that measure, which import research though it is not installed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+REVIEW = Path(__file__).parents[1] / "benchmarks" / "review.py"
+
+
+def test_a_script_is_run_from_any_directory(tmp_path: Path) -> None:
+    ran = subprocess.run([sys.executable, REVIEW, "--help"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "usage: review.py" in ran.stdout
