@@ -11,15 +11,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from spacy_tener.manifest import installed_versions
-
-if TYPE_CHECKING:
-    from research.engines import Engine
 
 Task = TypeVar("Task", bound=Hashable)
 ROOT = Path(__file__).parents[2]
@@ -170,13 +166,6 @@ def engine_options(args: argparse.Namespace) -> list[str]:
     names = ("jobs", "engine", "address", "cpus_per_run", "gpus_per_run")
     given = {name: value for name in names if (value := getattr(args, name)) is not None}
     return [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
-
-
-def engine(args: argparse.Namespace) -> AbstractContextManager[Engine]:
-    """What these options choose."""
-    from research.on_ray import training_engine
-
-    return training_engine(args.engine, args.address, args.cpus_per_run, args.gpus_per_run, args.jobs)
 
 
 def scores(runs: Sequence[Path], baseline: str, *options: object) -> tuple[str, str]:
