@@ -137,7 +137,7 @@ def array(tensor: Tensor | None) -> NDArray[Any] | None:
 
 
 def scorer_of(crf: CRF) -> PathScorer:
-    start, end, outside, inside = (weight.detach().numpy() for weight in crf.weights)
+    start, end, outside, inside = (weight.detach().cpu().numpy() for weight in crf.weights)
     return PathScorer((start, end, outside, inside))
 
 
