@@ -137,7 +137,12 @@ def median_seconds(
 
 def tener(*arguments: object, stdout: int | None = None) -> str:
     """Run a command of `spacy tener`. stdout: As of `subprocess.run`; with `PIPE`, what it prints is returned."""
-    return _run(["spacy", "tener", *map(str, arguments)], stdout)
+    return spacy_command("tener", *arguments, stdout=stdout)
+
+
+def spacy_command(*arguments: object, stdout: int | None = None) -> str:
+    """Run a command of `spacy`. stdout: As for `tener`."""
+    return _run(["spacy", *map(str, arguments)], stdout)
 
 
 def research(*arguments: object, stdout: int | None = None) -> str:

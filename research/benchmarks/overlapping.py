@@ -1,0 +1,168 @@
+"""Names within names: spaCy's `spancat` on three encoders, beside `tener_ner`, which gives each character one label.
+
+    python research/benchmarks/overlapping.py --data corpus --places THUOCL_diming.txt --work training/overlapping
+
+Resume NER with what stands at the beginning of its organisations: the longest place (深圳市 in 深圳市政府, of a list of
+places, the most frequent first), and the longest organisation that is annotated elsewhere (清华大学 in
+清华大学经济管理学院). What is finished is not trained again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import _report
+import spacy
+from spacy.language import Language
+from spacy.scorer import PRFScore
+from spacy.tokens import Doc, DocBin, Span
+from spacy.util import filter_spans
+
+KEY = "sc"
+PARTS = ("train", "dev", "test")
+FREQUENT = 100
+"""So many places of the list are taken as they are. Others must be units of administration, or named like one."""
+UNITS = ("省", "市", "县", "区", "州")
+SHORTEST = 4
+"""Characters of an organisation within another: fewer are common nouns (公司, 集团)."""
+CNN = """[components.tener_ner.model.tok2vec]
+@architectures = "spacy.HashEmbedCNN.v2"
+width = 96
+depth = 4
+embed_size = 2000
+window_size = 1
+maxout_pieces = 3
+subword_features = true
+pretrained_vectors = null
+"""
+SYSTEMS = {
+    "`tener_ner` on TENER with LAC": ("lac",),
+    "`spancat` on spaCy's HashEmbedCNN": ("cnn.cfg", "spancat"),
+    "`spancat` on TENER": ("spancat",),
+    "`spancat` on TENER with LAC": ("lac", "spancat"),
+}
+Entity = tuple[int, int, int, str]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--data", type=Path, required=True, help="holds resume/{train,dev,test}.spacy")
+    parser.add_argument("--places", type=Path, required=True, help="a place a line, the most frequent first")
+    parser.add_argument("--work", type=Path, required=True, help="where corpora and pipelines are kept")
+    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--seeds", default="1,2,3")
+    parser.add_argument("--out", default="overlapping.md", help="name of the page")
+    args = parser.parse_args()
+    _report.single_thread(cpu=-1)
+    args.work.mkdir(parents=True, exist_ok=True)
+    seeds = args.seeds.split(",")
+    counts = prepare(args.data / "resume", args.work, read_places(args.places))
+    measured = {name: [] for name in SYSTEMS}
+    for seed in seeds:
+        for name in SYSTEMS:
+            pipeline = spacy.load(train(args.work, name, args.steps, seed))
+            measured[name].append(measure(pipeline, args.work / "test.spacy"))
+    rows = []
+    for name, scores in measured.items():
+        *shares, speeds = zip(*scores, strict=True)
+        rows.append([name, *map(_report.mean_sd, shares), f"{statistics.median(speeds):,.0f}"])
+    columns = ("system", "all: P", "R", "F1", "inner: recall", "outermost: F1", "characters a second")
+    note = (
+        "Resume NER, and within its organisations the longest place and the longest other organisation that they begin "
+        "with, found by lists, not by people. Entities of the parts, and those within others: "
+        + "; ".join(f"{part} {whole:,}, {inner:,}" for part, (whole, inner) in counts.items())
+        + f". {args.steps} steps of 16 sentences, the checkpoint chosen on dev, scores on test"
+        + (f", mean ± standard deviation over seeds {args.seeds}" if len(seeds) > 1 else ", one seed")
+        + ". Outermost: entities that lie in no other, and of what `spancat` finds the longest where spans overlap. "
+        "Characters a second: `nlp.pipe` from raw text on one thread, seconds of CPU."
+    )
+    _report.write(_report.RESULTS / args.out, "Names within names", note, _report.table(columns, rows))
+
+
+def read_places(path: Path) -> set[str]:
+    words = [line.split("\t")[0].strip() for line in path.read_text(encoding="utf8").splitlines()]
+    every = set(words)
+    units = {word for word in every if word.endswith(UNITS) or any(word + unit in every for unit in UNITS)}
+    return {word for word in units | set(words[:FREQUENT]) if len(word) > 1}
+
+
+def prepare(source: Path, target: Path, places: set[str]) -> dict[str, tuple[int, int]]:
+    """Write the parts of the corpus with names within names in `doc.spans`. Return how many entities each has, and how
+    many of them are within others."""
+    vocab = spacy.blank("zh").vocab
+    docs = {part: list(DocBin().from_disk(source / f"{part}.spacy").get_docs(vocab)) for part in PARTS}
+    of_corpus = {ent.text for part in PARTS for doc in docs[part] for ent in doc.ents if ent.label_ == "ORG"}
+    organisations = {name for name in of_corpus if len(name) >= SHORTEST} - places
+    counts = {}
+    for part in PARTS:
+        found: Counter[str] = Counter()
+        for doc in docs[part]:
+            inner = [
+                span
+                for ent in doc.ents
+                if ent.label_ == "ORG"
+                for names, label in ((places, "LOC"), (organisations, "ORG"))
+                for span in longest_prefix(ent, names, label)
+            ]
+            doc.spans[KEY] = [*doc.ents, *inner]
+            found.update(all=len(doc.ents) + len(inner), inner=len(inner))
+        DocBin(docs=docs[part], store_user_data=True).to_disk(target / f"{part}.spacy")
+        counts[part] = (found["all"], found["inner"])
+    return counts
+
+
+def longest_prefix(ent: Span, names: set[str], label: str) -> list[Span]:
+    """The longest of some names that an entity begins with and that is shorter than it, if there is one."""
+    ends = range(ent.end - 1, ent.start, -1)
+    prefixes = (Span(ent.doc, ent.start, end, label=label) for end in ends)
+    return next(([span] for span in prefixes if span.text in names), [])
+
+
+def train(work: Path, name: str, steps: int, seed: str) -> Path:
+    """The pipeline of a system, trained unless it is there."""
+    (work / "cnn.cfg").write_text(CNN, encoding="utf8")
+    overlays = [str(work / each) if each.endswith(".cfg") else each for each in SYSTEMS[name]]
+    run = work / "-".join([*(Path(each).stem for each in SYSTEMS[name]), str(steps), seed])
+    best = run / "model-best"
+    if (run / "finished").exists():
+        return best
+    run.mkdir(exist_ok=True)
+    config = run / "config.cfg"
+    settings = _report.overrides(f"system.seed={seed}", "training.eval_frequency=100", steps=steps)
+    _report.tener("config", "resume", *overlays, *settings, "--output", config, "--force")
+    paths = [f"--paths.{part}={work / part}.spacy" for part in ("train", "dev")]
+    _report.spacy_command("train", config, "--output", run, *paths)
+    (run / "finished").touch()
+    return best
+
+
+def measure(nlp: Language, path: Path) -> tuple[float, ...]:
+    """Scores of a pipeline in percent, and how many characters it reads in a second."""
+    gold = list(DocBin().from_disk(path).get_docs(nlp.vocab))
+    texts = [doc.text for doc in gold]
+    found: list[Doc] = []
+    seconds = _report.median_seconds({0: lambda: found.__setitem__(slice(None), list(nlp.pipe(texts)))}, 3)[0]
+    wanted, given = (entities(docs, spans_of) for docs in (gold, found))
+    inner = wanted - entities(gold, lambda doc: doc.ents)
+    every, outer = PRFScore(), PRFScore()
+    every.score_set(given, wanted)
+    outer.score_set(entities(found, lambda doc: filter_spans(spans_of(doc))), entities(gold, lambda doc: doc.ents))
+    shares = (every.precision, every.recall, every.fscore, len(inner & given) / len(inner), outer.fscore)
+    return (*(100 * share for share in shares), sum(map(len, texts)) / seconds)
+
+
+def spans_of(doc: Doc) -> Iterable[Span]:
+    """What a `spancat` found, or the entities of a pipeline without one."""
+    return doc.spans.get(KEY, doc.ents)
+
+
+def entities(docs: Iterable[Doc], spans: Callable[[Doc], Iterable[Span]]) -> set[Entity]:
+    return {(i, span.start_char, span.end_char, span.label_) for i, doc in enumerate(docs) for span in spans(doc)}
+
+
+if __name__ == "__main__":
+    main()
