@@ -227,7 +227,7 @@ def _training(card: Card) -> Iterable[str]:
         optimizer = training["optimizer"].get("@optimizers", "an optimizer of its own")
         yield f"At most {training['max_steps']:,} steps of {optimizer}, seed {training['seed']}."
     # A config may have paths that no section of it reads: those of overlays for other languages.
-    read = {str(value) for name, value in entries(card.config) if not name.startswith("paths.")}
+    read = {value for name, value in entries(card.config) if isinstance(value, str) and not name.startswith("paths.")}
     paths = {name: Path(value).name for name, value in card.config.get("paths", {}).items() if value in read}
     vectors = sorted({value for name, value in paths.items() if "vectors" in name})
     yield f"Pretrained vectors: {', '.join(vectors)}." if vectors else "No pretrained vectors."
