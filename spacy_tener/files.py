@@ -47,16 +47,30 @@ def staged(folder: Path) -> Iterator[Path]:
     """Yield a temporary directory. If the block ends without an error, its files move to `folder`, each atomically,
     replacing files of the same names.
     """
-    with writing(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.")
-    with temporary as name:
+    with _beside(folder) as name:
         yield Path(name)
         with writing(folder):
             folder.mkdir(exist_ok=True)
             for path in sorted(Path(name).iterdir()):
                 path.replace(folder / path.name)
         _sync_folder(folder)
+
+
+@contextlib.contextmanager
+def replaced(folder: Path) -> Iterator[Path]:
+    """Yield where to write a directory. If the block ends without an error, it takes the place of `folder`."""
+    with _beside(folder) as name, writing(folder):
+        yield Path(name) / "new"
+        if folder.exists():
+            folder.replace(Path(name) / "old")
+        Path(name, "new").replace(folder)
+
+
+def _beside(folder: Path) -> TemporaryDirectory[str]:
+    """Make a temporary directory beside another one, which may not exist yet, so that files move without a copy."""
+    with writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        return TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.")
 
 
 def digest(path: Path) -> str:

@@ -17,7 +17,7 @@ from spacy.util import minibatch
 from thinc.api import Model as ThincModel
 
 from ..errors import RemedyError, counted
-from ..files import check_folder
+from ..files import check_folder, replaced
 from ..models.embed.tables import count_rows, table_nodes, trim
 from ..pipeline.crf_pipe import CRFPipe
 from ..pipeline.finding import find_crf_pipe, span_finders
@@ -35,7 +35,7 @@ from ..workbench.calibration import (
 )
 from ..workbench.composing.compose import CONFIG, read_trained_config
 from ..workbench.docbins import read_docs
-from ..workbench.pipelines import change_cfg, check_new, replaced, size_mb, write_pipeline
+from ..workbench.pipelines import change_cfg, check_new, size_mb, write_pipeline
 from ..workbench.report.card import CORPORA, Card, TrainingSize, fill_meta, render_card
 from ..workbench.report.scores import dev_scores, parse_scores, read_json
 from ..workbench.to_onnx import changed_entities, to_onnx

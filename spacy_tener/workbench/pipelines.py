@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from spacy.language import Language
 
 from ..errors import RemedyError
-from ..files import write_text, writing
+from ..files import replaced, write_text
 from ..pipeline.finding import find_crf_pipe
 
 
@@ -39,19 +37,6 @@ def write_pipeline(nlp: Language, output: Path) -> None:
     """Write a pipeline to a directory, atomically."""
     with replaced(output) as folder:
         nlp.to_disk(folder)
-
-
-@contextmanager
-def replaced(output: Path) -> Iterator[Path]:
-    """Yield where to write a directory. If the block ends without an error, it takes the place of `output`."""
-    with writing(output):
-        output.parent.mkdir(parents=True, exist_ok=True)
-        temporary = TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.")
-    with temporary as folder, writing(output):
-        yield Path(folder) / "new"
-        if output.exists():
-            output.replace(Path(folder) / "old")
-        Path(folder, "new").replace(output)
 
 
 def size_mb(folder: Path) -> float:
