@@ -1,5 +1,5 @@
-"""The package's two wings and its floors, as CONTRIBUTING.md draws them: a file imports from lower floors only, and no
-two files import each other."""
+"""The layers of the package, as CONTRIBUTING.md draws them: a file imports from lower layers only, and no two files
+import each other."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "spacy_tener"
-WALL = "-----"
-# Rooms that know nothing of each other, though the picture needs a line for each.
-ONE_FLOOR = {"layers", "runtime", "features", "optim"}
-FOREIGN = {
+BOUNDARY = "-----"
+# Folders of one layer, which do not import each other, though the picture needs a line for each.
+SAME_LAYER = {"layers", "runtime", "features", "optim"}
+FORBIDDEN_LIBRARIES = {
     "about": {"spacy", "thinc", "torch"},
     "errors": {"spacy", "thinc", "torch"},
     "files": {"spacy", "thinc", "torch"},
@@ -48,18 +48,18 @@ def picture() -> list[list[str]]:
 
 
 PICTURE = picture()
-ROOMS = [names for names in PICTURE if not names[0].startswith(WALL)]
-FOLDERS = [names[0] for names in ROOMS[:-1]]
-GROUND = set(ROOMS[-1])
-# From the ground up.
+LINES = [names for names in PICTURE if not names[0].startswith(BOUNDARY)]
+FOLDERS = [names[0] for names in LINES[:-1]]
+BASE_FILES = set(LINES[-1])
+# From the bottom.
 ORDER = [*reversed(FOLDERS)]
-LOWEST = min(map(ORDER.index, ONE_FLOOR))
-FLOOR_OF = {room: 1 + (LOWEST if room in ONE_FLOOR else ORDER.index(room)) for room in ORDER}
-FLOOR_OF |= dict.fromkeys(GROUND, 0)
-WORKBENCH = {names[0] for names in PICTURE[: [names[0][:5] for names in PICTURE].index(WALL)]}
+SHARED_LAYER = min(map(ORDER.index, SAME_LAYER))
+LAYER_OF = {part: 1 + (SHARED_LAYER if part in SAME_LAYER else ORDER.index(part)) for part in ORDER}
+LAYER_OF |= dict.fromkeys(BASE_FILES, 0)
+WORKBENCH = {names[0] for names in PICTURE[: [names[0][:5] for names in PICTURE].index(BOUNDARY)]}
 
 
-def room_of(module: str) -> str:
+def part_of(module: str) -> str:
     """The part of the package that a module is in; the package's own `__init__` is none."""
     return module.split(".")[1] if "." in module else ""
 
@@ -79,38 +79,38 @@ def imported_names(module: str) -> set[str]:
     return names
 
 
-def own_imports(module: str) -> set[str]:
+def package_imports(module: str) -> set[str]:
     """The modules of this package that a module imports."""
     names = imported_names(module)
     found = {name if name in MODULES else name.rpartition(".")[0] for name in names}
     return (found & set(MODULES)) - {module}
 
 
-def test_the_picture_shows_every_room() -> None:
-    there = {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"}
+def test_the_picture_shows_every_part() -> None:
+    folders = {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"}
     files = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__"}
-    assert set(FOLDERS) == there
-    assert files == GROUND
+    assert set(FOLDERS) == folders
+    assert files == BASE_FILES
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_module_imports_from_lower_floors_only(module: str) -> None:
-    room = room_of(module)
-    together = GROUND if room in GROUND else {room}
-    others = {name for name in own_imports(module) if room_of(name) not in ("", *together)}
-    upward = {name for name in others if room and FLOOR_OF[room_of(name)] >= FLOOR_OF[room]}
-    assert not upward, f"{module} imports from its own floor or above: {sorted(upward)}"
+def test_module_imports_from_lower_layers_only(module: str) -> None:
+    part = part_of(module)
+    siblings = BASE_FILES if part in BASE_FILES else {part}
+    imported = {name for name in package_imports(module) if part_of(name) not in ("", *siblings)}
+    upward = {name for name in imported if part and LAYER_OF[part_of(name)] >= LAYER_OF[part]}
+    assert not upward, f"{module} imports from its own layer or above: {sorted(upward)}"
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if room_of(name) in FOREIGN])
-def test_module_knows_only_the_libraries_of_its_room(module: str) -> None:
+@pytest.mark.parametrize("module", [name for name in MODULES if part_of(name) in FORBIDDEN_LIBRARIES])
+def test_module_knows_only_the_libraries_of_its_part(module: str) -> None:
     libraries = {name.partition(".")[0] for name in imported_names(module)}
-    assert not libraries & FOREIGN[room_of(module)]
+    assert not libraries & FORBIDDEN_LIBRARIES[part_of(module)]
 
 
 def test_no_two_modules_import_each_other() -> None:
     # A package's __init__ gathers names from its modules; asking it for one of them is not a way round.
-    graph = {module: own_imports(module) for module in MODULES}
+    graph = {module: package_imports(module) for module in MODULES}
     assert list(TopologicalSorter(graph).static_order())
 
 
@@ -119,10 +119,10 @@ def test_the_package_never_imports_what_reproduces_the_papers() -> None:
 
 
 def test_the_component_never_imports_the_workbench() -> None:
-    below = [module for module in MODULES if module.count(".") and room_of(module) not in WORKBENCH]
+    below = [module for module in MODULES if module.count(".") and part_of(module) not in WORKBENCH]
     assert below
-    imported = set(chain.from_iterable(map(own_imports, below)))
-    assert {room_of(name) for name in imported} & WORKBENCH == set()
+    imported = set(chain.from_iterable(map(package_imports, below)))
+    assert {part_of(name) for name in imported} & WORKBENCH == set()
 
 
 def test_spacy_finds_the_component_which_imports_nothing_above_itself(train, tmp_path) -> None:
@@ -137,14 +137,14 @@ print(*sys.modules)
     module, modules = result.stdout.splitlines()
     assert module == "spacy_tener.pipeline.tener_ner"
     imported = {name for name in modules.split() if name.startswith("spacy_tener.")}
-    above = {room for room, floor in FLOOR_OF.items() if floor > FLOOR_OF["pipeline"]}
+    above = {part for part, layer in LAYER_OF.items() if layer > LAYER_OF["pipeline"]}
     assert above >= WORKBENCH | {"explain"}
-    assert {room_of(name) for name in imported} & above == set()
-    assert {room_of(name) for name in imported} >= {"pipeline", "models", "runtime", "crf", "features"}
+    assert {part_of(name) for name in imported} & above == set()
+    assert {part_of(name) for name in imported} >= {"pipeline", "models", "runtime", "crf", "features"}
 
 
 def test_imports_are_found_in_all_their_forms() -> None:
     assert "spacy_tener.about.__version__" in imported_names("spacy_tener")
-    assert own_imports("spacy_tener") == {"spacy_tener.about"}
-    assert "spacy_tener.tagging" in own_imports("spacy_tener.pipeline.tags")
+    assert package_imports("spacy_tener") == {"spacy_tener.about"}
+    assert "spacy_tener.tagging" in package_imports("spacy_tener.pipeline.tags")
     assert {"cli", "workbench"} == WORKBENCH
