@@ -246,22 +246,3 @@ class GRNConfig(Settings):
         check("branches", self.branches, odd, "odd numbers of tokens")
         left, needed = self.relation is not None or bool(self.branches), "one of 'gated', 'mean' and 'attention'"
         check("relation", self.relation, left, f"{needed} where there are no branches")
-
-
-@dataclass(frozen=True, kw_only=True)
-class IDCNNConfig(Settings):
-    """Sizes and choices of an ID-CNN: `build_idcnn_encoder`."""
-
-    width: Size = 300
-    window: int = 3
-    dilations: Sequence[int] = (1, 2, 1)
-    iterations: Size = 3
-    dropout: Probability = 0.15
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        # A window of one token would see no neighbour at any distance.
-        odd = self.window >= 3 and self.window % 2 == 1
-        check("window", self.window, odd, "an odd number of tokens, at least 3")
-        positive = bool(self.dilations) and min(self.dilations) >= 1
-        check("dilations", self.dilations, positive, "numbers of at least 1")

@@ -65,9 +65,8 @@ def make_pipelines() -> dict[str, Trained]:
         "adapted": taught(pipeline(encoded(characters, {**adapted, "width": 12}))),
     }
     english = {
-        "cnn": (char_embed("CharCNN", filters=4), {"@architectures": "spacy_tener.IDCNNEncoder.v1", "width": 10}),
-        "bilstm": (
-            char_embed("CharBiLSTM", hidden=4),
+        "cnn": (
+            char_embed("CharCNN", filters=4),
             {"@architectures": "spacy_tener.GatedRelationEncoder.v1", "width": 10},
         ),
         "attention": (char_embed("CharTransformer", ff_width=8, heads=2, char_width=8), {**vanilla, "width": 10}),

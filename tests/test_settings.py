@@ -9,12 +9,11 @@ import pytest
 
 from spacy_tener.models.embed.char import build_char_embed, build_word_char_embed
 from spacy_tener.models.embed.characters import (
-    build_char_bilstm,
     build_char_cnn,
     build_char_transformer,
     build_radical_embed,
 )
-from spacy_tener.models.encoders import build_grn, build_idcnn_encoder, build_tener
+from spacy_tener.models.encoders import build_grn, build_tener
 from spacy_tener.models.lattice import build_mect
 from spacy_tener.models.tagger import build_crf_tagger
 from spacy_tener.models.transformer.embed import build_transformer_embed
@@ -22,7 +21,6 @@ from spacy_tener.settings import (
     AtssaConfig,
     FlatConfig,
     GRNConfig,
-    IDCNNConfig,
     MectConfig,
     TransformerConfig,
 )
@@ -61,16 +59,8 @@ from spacy_tener.settings import (
         (GRNConfig, {"branches": (-1,)}, "branches must be odd numbers of tokens"),
         (GRNConfig, {"relation": "sum"}, "relation must be one of 'gated', 'mean', 'attention'; got 'sum'"),
         (GRNConfig, {"relation": None, "branches": ()}, "relation must be one of .* where there are no branches"),
-        (IDCNNConfig, {"width": 0}, "width must be at least 1; got 0"),
-        (IDCNNConfig, {"iterations": 0}, "iterations must be at least 1; got 0"),
-        (IDCNNConfig, {"window": 1}, "window must be an odd number of tokens, at least 3; got 1"),
-        (IDCNNConfig, {"window": 4}, "window must be an odd number of tokens, at least 3; got 4"),
-        (IDCNNConfig, {"dilations": ()}, r"dilations must be numbers of at least 1; got \(\)"),
-        (IDCNNConfig, {"dilations": (1, 0)}, r"dilations must be numbers of at least 1; got \(1, 0\)"),
-        (IDCNNConfig, {"dropout": 1.0}, "dropout must be at least 0 and below 1; got 1.0"),
         (build_tener, {"width": 15}, "spacy_tener.TENER.v1: width must be a multiple of heads"),
         (build_grn, {"width": 0}, "spacy_tener.GRN.v1: width must be at least 1"),
-        (build_idcnn_encoder, {"width": 0}, "spacy_tener.IDCNNEncoder.v1: width must be at least 1"),
         (build_mect, {"width": 15}, "spacy_tener.MECT.v1: width must be a multiple of heads"),
         (build_char_embed, {"width": 0}, "spacy_tener.CharEmbed.v1: width must be at least 1; got 0"),
         (build_char_embed, {"bigram_width": -1}, "bigram_width must be at least 0; got -1"),
@@ -91,8 +81,6 @@ from spacy_tener.settings import (
         (build_char_cnn, {"window": 2}, "window must be an odd number"),
         (build_char_cnn, {"window": -1}, "window must be an odd number"),
         (build_char_cnn, {"char_dropout": 1.0}, "char_dropout must be at least 0 and below 1"),
-        (build_char_bilstm, {"hidden": 0}, "hidden must be at least 1"),
-        (build_char_bilstm, {"dropout": -0.5}, "dropout must be at least 0"),
         (build_char_transformer, {"heads": 4}, "spacy_tener.CharTransformer.v1: width must be a multiple of heads"),
         (build_char_transformer, {"inner_dropout": 1.0}, "dropout must be at least 0"),
         (build_char_transformer, {"width": -1}, "width must be at least 1"),

@@ -11,9 +11,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
 
-from ..batching.sequences import Lengths, Packing, as_lengths
+from ..batching.sequences import Lengths, as_lengths
 from ..settings import TransformerConfig
 from ..types import IntArray
 from .convolution import Convolution, ConvolutionWindows
@@ -60,11 +59,6 @@ def char_cnn(*, char_width: int, filters: int, window: int, width: int) -> Chara
     return CharacterEncoder(CNN(char_width, filters, window=window), hidden=filters, width=width)
 
 
-def char_bilstm(*, char_width: int, hidden: int, width: int) -> CharacterEncoder:
-    """Return a BiLSTM over the characters. hidden: width of each direction."""
-    return CharacterEncoder(BiLSTM(char_width, hidden), hidden=2 * hidden, width=width)
-
-
 def char_transformer(config: TransformerConfig, *, width: int) -> CharacterEncoder:
     """Return a transformer over the characters: the adapted one of TENER, or the vanilla one."""
     return CharacterEncoder(TransformerEncoder(config), hidden=config.width, width=width)
@@ -84,25 +78,6 @@ class CNN(nn.Module):
         """*Shape* [N, width] -> [N, filters]"""
         windows = ConvolutionWindows.of(as_lengths(lengths), self.convolution.size, device=x.device)
         return self.convolution(x, windows)
-
-
-class BiLSTM(nn.Module):
-    """A bidirectional LSTM over the sequences of a flat batch, with no padding.
-
-    hidden: width of each direction.
-    """
-
-    def __init__(self, width: int, hidden: int) -> None:
-        super().__init__()
-        self.lstm = nn.LSTM(width, hidden, bidirectional=True)
-
-    def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
-        """*Shape* [N, width] -> [N, 2 hidden]"""
-        packing = Packing.of(lengths, len(x))
-        flat = on_device(packing.forward, x.device)
-        packed, _ = self.lstm(PackedSequence(x.index_select(0, flat), torch.tensor(packing.sizes)))
-        # `flat` is a permutation, and argsort inverts it.
-        return packed.data.index_select(0, flat.argsort())
 
 
 class CharacterFeatures(nn.Module):

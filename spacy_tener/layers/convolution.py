@@ -1,4 +1,4 @@
-"""Convolutions along the sequences of a flat batch, and the encoders made of them: ID-CNN and GRN.
+"""Convolutions along the sequences of a flat batch, and the encoder made of them: GRN.
 
 torch's own convolution needs padded sequences, and on a CPU compiles a kernel for every new shape. Here one gather
 concatenates the tokens of each window, and a linear layer multiplies them: on batches of sentences of mixed lengths
@@ -8,7 +8,7 @@ that takes about half the time of `nn.Conv1d`, forwards and backwards.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..batching.sequences import Lengths, as_lengths, ranges
-from ..settings import GRNConfig, IDCNNConfig
+from ..settings import GRNConfig
 from ..types import IntArray
 from .dense import Dropout, Linear
 from .ragged import Segments
@@ -27,7 +27,7 @@ from .relation import Relation
 
 @dataclass(frozen=True)
 class ConvolutionWindows:
-    """Windows around each token of a batch. Made once per batch, for all convolutions of this size and dilation.
+    """Windows around each token of a batch. Made once per batch, for all convolutions of this size.
 
     size: k, tokens in a window; an odd number, with the token itself in the middle.
     tokens: the token at each place of each window, in reading order; token N is beyond the sequence's ends.
@@ -37,13 +37,11 @@ class ConvolutionWindows:
     tokens: Segments
 
     @classmethod
-    def of(
-        cls, lengths: IntArray, size: int, dilation: int = 1, *, device: torch.device | str = "cpu"
-    ) -> ConvolutionWindows:
-        """Plan the windows. dilation: distance between the tokens of a window."""
+    def of(cls, lengths: IntArray, size: int, *, device: torch.device | str = "cpu") -> ConvolutionWindows:
+        """Plan the windows."""
         if size < 1 or size % 2 == 0:
             raise ValueError(f"A convolution's window must be an odd number of tokens; got {size!r}.")
-        offsets, n_tokens = (np.arange(size) - size // 2) * dilation, int(lengths.sum())
+        offsets, n_tokens = np.arange(size) - size // 2, int(lengths.sum())
         seen = ranges(np.zeros_like(lengths), lengths)[:, None] + offsets
         inside = (seen >= 0) & (seen < np.repeat(lengths, lengths)[:, None])
         tokens = np.where(inside, np.arange(n_tokens)[:, None] + offsets, n_tokens)
@@ -60,7 +58,7 @@ class ConvolutionWindows:
 
 
 class Convolution(nn.Module):
-    """Convolution with zero padding at both ends of each sequence: `k // 2` zeros, times the dilation.
+    """Convolution with zero padding at both ends of each sequence: `k // 2` zeros.
 
     Its weights are those of `nn.Conv1d` with the last two dimensions swapped and joined.
     """
@@ -76,55 +74,6 @@ class Convolution(nn.Module):
         windows: windows of `size` tokens.
         """
         return self.product(windows.gather(x))
-
-
-class IDCNNEncoder(nn.Module):
-    """Iterated dilated CNN: a convolution of the input, then one block of dilated convolutions, applied repeatedly.
-
-    As in the released code, every convolution is followed by ReLU; the first is initialised Xavier-uniform, those of
-    the block as the identity, so that an untrained block returns its input. Unlike in the paper, the loss is that of
-    the last iteration's output, not a mean over all, and there is no penalty on the difference that dropout makes: both
-    belong to training, not to an encoder.
-    """
-
-    def __init__(self, config: IDCNNConfig, *, input_width: int) -> None:
-        super().__init__()
-        self.config = config
-        self.widen = Convolution(input_width, config.width, size=config.window)
-        nn.init.xavier_uniform_(self.widen.product.weight)
-        nn.init.zeros_(self.widen.product.bias)
-        self.block = nn.ModuleList(_identity(config.width, config.window) for _ in config.dilations)
-        self.dropout = Dropout(config.dropout)
-
-    def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
-        """Encode the tokens of all sequences, joined; `lengths` says how many each sequence has.
-
-        x: *Shape: [N, input_width]*. Returns *Shape: [N, d]*
-        """
-        sizes, size = as_lengths(lengths, len(x)), self.config.window
-        dilations = {1, *self.config.dilations}
-        windows = {step: ConvolutionWindows.of(sizes, size, step, device=x.device) for step in dilations}
-        x = F.relu(self.widen(x, windows[1]))
-        for _ in range(self.config.iterations):
-            x = self._iterate(self.dropout(x), windows)
-        return x
-
-    def _iterate(self, x: Tensor, windows: Mapping[int, ConvolutionWindows]) -> Tensor:
-        """Apply the block once. *Shape: [N, d]*"""
-        for layer, dilation in zip(self.block, self.config.dilations, strict=True):
-            x = F.relu(cast(Convolution, layer)(x, windows[dilation]))
-        return x
-
-
-def _identity(width: int, window: int) -> Convolution:
-    """Return a convolution initialised as the identity."""
-    layer = Convolution(width, width, size=window)
-    with torch.no_grad():
-        middle = torch.zeros(width, window, width)
-        middle[:, window // 2] = torch.eye(width)
-        layer.product.weight.copy_(middle.flatten(1))
-        layer.product.bias.zero_()
-    return layer
 
 
 class ContextLayer(nn.Module):

@@ -1,4 +1,4 @@
-"""Sequence encoders, and whole architectures of an embedder and an encoder: TENER, GRN, ID-CNN."""
+"""Sequence encoders, and whole architectures of an embedder and an encoder: TENER, GRN."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..runtime import convolution, transformer
-from ..settings import GRNConfig, IDCNNConfig, RelationKind, TransformerConfig, named
+from ..settings import GRNConfig, RelationKind, TransformerConfig, named
 from .bridge import EmbedModel, RaggedModel
 from .embed.char import build_char_embed, build_word_char_embed
 from .parts import chain_layers, ragged_layer
@@ -15,7 +15,7 @@ from .parts import chain_layers, ragged_layer
 if TYPE_CHECKING:
     from torch import nn
 
-EncoderConfig = TransformerConfig | GRNConfig | IDCNNConfig
+EncoderConfig = TransformerConfig | GRNConfig
 
 
 @named("spacy_tener.TENER.v1")
@@ -157,37 +157,10 @@ def _gated_relation_encoder(config: GRNConfig) -> RaggedModel:
     return ragged_layer("gated_relation_encoder", partial(_build, config=config), predictor, width_out=config.width)
 
 
-@named("spacy_tener.IDCNNEncoder.v1")
-def build_idcnn_encoder(
-    width: int = 300, window: int = 3, dilations: Sequence[int] = (1, 2, 1), iterations: int = 3, dropout: float = 0.15
-) -> RaggedModel:
-    """Iterated dilated convolutions (Strubell et al., 2017) for any embedder: `Model[List[Floats2d], List[Floats2d]]`.
-
-    Registered as `spacy_tener.IDCNNEncoder.v1`. One convolution projects the input to `width`; then a block of dilated
-    convolutions is applied repeatedly with shared weights, each convolution followed by ReLU. With the defaults
-    a token sees 13 neighbours on either side.
-
-    Width, window, dilations, and the initialization of the block as the identity are those of the released code, which
-    applies its block once to sentences and three times to documents. Unlike there, the only loss is that of the output,
-    instead of the mean over all applications of the block, and there is no dropout penalty.
-
-    width (int): Width of every convolution's output.
-    window (int): Tokens that a convolution sees; an odd number, at least 3.
-    dilations (Sequence[int]): For each convolution of the block, the distance between the tokens that it sees.
-    iterations (int): How often the block is applied, each time with the same weights.
-    dropout (float): Dropout before each application of the block.
-    """
-    config = IDCNNConfig(width=width, window=window, dilations=dilations, iterations=iterations, dropout=dropout)
-    predictor = partial(convolution.IDCNNEncoder, config)
-    return ragged_layer("idcnn_encoder", partial(_build, config=config), predictor, width_out=config.width)
-
-
 def _build(*, config: EncoderConfig, nI: int, nO: int) -> nn.Module:
-    from ..layers.convolution import GRNEncoder, IDCNNEncoder
+    from ..layers.convolution import GRNEncoder
     from ..layers.transformer import TransformerEncoder
 
     if isinstance(config, TransformerConfig):
         return TransformerEncoder(config, input_width=nI)
-    if isinstance(config, GRNConfig):
-        return GRNEncoder(config, input_width=nI)
-    return IDCNNEncoder(config, input_width=nI)
+    return GRNEncoder(config, input_width=nI)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from ..batching.sequences import Lengths, Packing, as_lengths, starts
+from ..batching.sequences import Lengths, as_lengths, starts
 from ..types import FloatArray, IntArray
 from .convolution import Convolution
-from .dense import EmbeddingTables, Linear, sigmoid
+from .dense import EmbeddingTables, Linear
 from .weights import Weights
 
 Encode = Callable[[FloatArray, Lengths], FloatArray]
@@ -63,47 +63,3 @@ class CNN:
     def __call__(self, x: FloatArray, lengths: Lengths) -> FloatArray:
         """*Shape* [N, width] -> [N, filters]"""
         return self.convolution(x, as_lengths(lengths))
-
-
-class BiLSTM:
-    """Bidirectional LSTM, with torch's weights, over all words at once, character by character."""
-
-    def __init__(self, hidden: int, weights: Weights) -> None:
-        weights.shaped("lstm.weight_hh_l0", 4 * hidden, hidden)
-        self.directions = [_Direction(weights.part("lstm"), suffix) for suffix in ("", "_reverse")]
-
-    def __call__(self, x: FloatArray, lengths: Lengths) -> FloatArray:
-        """*Shape* [N, width] -> [N, 2 hidden]"""
-        packing = Packing.of(lengths, len(x))
-        parts = []
-        for direction, rows in zip(self.directions, (packing.forward, packing.backward), strict=True):
-            outputs = direction(x[rows], packing)
-            flat = np.empty_like(outputs)
-            flat[rows] = outputs
-            parts.append(flat)
-        return np.concatenate(parts, axis=1)
-
-
-class _Direction:
-    """LSTM in one direction."""
-
-    def __init__(self, weights: Weights, suffix: str) -> None:
-        self.input, self.hidden = (
-            np.ascontiguousarray(weights[f"weight_{kind}_l0{suffix}"].T) for kind in ("ih", "hh")
-        )
-        self.bias = weights[f"bias_ih_l0{suffix}"] + weights[f"bias_hh_l0{suffix}"]
-
-    def __call__(self, x: FloatArray, packing: Packing) -> FloatArray:
-        """x: in packed order. *Shape* [N, width] -> [N, hidden]"""
-        gates = x @ self.input + self.bias
-        width = len(self.hidden)
-        outputs = np.empty((len(x), width), np.float32)
-        state, cell = (np.zeros((packing.sizes[0], width), np.float32) for _ in range(2))
-        for begin, end in packing.steps:
-            step = gates[begin:end]
-            step += state[: end - begin] @ self.hidden
-            opened = sigmoid(step)
-            cell = opened[:, width : 2 * width] * cell[: end - begin]
-            cell += opened[:, :width] * np.tanh(step[:, 2 * width : 3 * width])
-            state = np.multiply(opened[:, 3 * width :], np.tanh(cell), out=outputs[begin:end])
-        return outputs

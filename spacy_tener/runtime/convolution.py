@@ -1,4 +1,4 @@
-"""Convolutions along joined sequences, and the encoders ID-CNN and GRN."""
+"""Convolutions along joined sequences, and the encoder of GRN."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from functools import reduce
 import numpy as np
 
 from ..batching.sequences import Lengths, as_lengths, ranges
-from ..settings import GRNConfig, IDCNNConfig
+from ..settings import GRNConfig
 from ..types import FloatArray, IntArray
-from .dense import Linear, relu
+from .dense import Linear
 from .relation import relate
 from .weights import Weights, WeightsError
 
@@ -19,14 +19,13 @@ class Convolution:
 
     out: Width of the output.
     size: Number of tokens in a window.
-    dilation: Distance between the tokens of a window.
     """
 
-    def __init__(self, weights: Weights, out: int, size: int, dilation: int = 1) -> None:
+    def __init__(self, weights: Weights, out: int, size: int) -> None:
         width = weights.shaped("product.weight", out, None).shape[1]
         if width % size:
             raise WeightsError(f"The weights do not fit a window of {size} tokens")
-        self.offsets = (np.arange(size) - size // 2) * dilation
+        self.offsets = np.arange(size) - size // 2
         self.product = Linear(weights.part("product"))
 
     def __call__(self, x: FloatArray, lengths: IntArray) -> FloatArray:
@@ -40,27 +39,6 @@ class Convolution:
         windows = x[rows]
         windows[outside] = 0.0
         return self.product(windows.reshape(len(x), len(self.offsets) * x.shape[1]))
-
-
-class IDCNNEncoder:
-    """Iterated dilated CNN: see `layers.convolution`."""
-
-    def __init__(self, config: IDCNNConfig, weights: Weights) -> None:
-        self.config = config
-        self.widen = Convolution(weights.part("widen"), config.width, config.window)
-        self.block = [
-            Convolution(weights.part("block", i), config.width, config.window, dilation)
-            for i, dilation in enumerate(config.dilations)
-        ]
-
-    def __call__(self, x: FloatArray, given: Lengths) -> FloatArray:
-        """*Shape: [N, input_width] -> [N, d]*"""
-        lengths = as_lengths(given, len(x))
-        x = relu(self.widen(x, lengths))
-        for _ in range(self.config.iterations):
-            for layer in self.block:
-                x = relu(layer(x, lengths))
-        return x
 
 
 class GRNEncoder:

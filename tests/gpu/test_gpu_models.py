@@ -30,7 +30,6 @@ ENCODERS = [
     ("GRN", {}),
     ("GRN", {"relation": "attention"}),
     ("GRN", {"relation": "mean"}),
-    ("IDCNN", {}),
 ]
 each_encoder = pytest.mark.parametrize(
     ("name", "settings"), ENCODERS, ids=["-".join([name, *map(str, more.values())]) for name, more in ENCODERS]
@@ -43,10 +42,6 @@ def docs_of_all():
 
 
 def config_of(name, tok2vecs, settings):
-    if name == "IDCNN":
-        # As wide as the embedder.
-        encode = {"@architectures": "spacy_tener.IDCNNEncoder.v1", "width": 20, "dropout": 0.0}
-        return {"@architectures": "spacy.Tok2Vec.v2", "embed": tok2vecs["TENER"]["embed"], "encode": encode}
     return {**tok2vecs[name], **settings}
 
 

@@ -1,4 +1,4 @@
-"""From characters to words: the four encoders of the TENER paper, each against its plain form."""
+"""From characters to words: the three encoders of the TENER paper, each against its plain form."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from torch import Tensor
 from spacy_tener.layers.characters import (
     CharacterEncoder,
     CharacterFeatures,
-    char_bilstm,
     char_cnn,
     char_transformer,
     rectified_maximum,
@@ -30,7 +29,6 @@ KINDS: dict[str, Callable[[], CharacterEncoder]] = {
     "cnn": partial(char_cnn, char_width=WIDTH, filters=7, window=3, width=5),
     "wide cnn": partial(char_cnn, char_width=WIDTH, filters=7, window=5, width=5),
     "cnn of one": partial(char_cnn, char_width=WIDTH, filters=7, window=1, width=5),
-    "bilstm": partial(char_bilstm, char_width=WIDTH, hidden=6, width=5),
     "transformer": partial(char_transformer, VANILLA, width=5),
     "adapted transformer": partial(char_transformer, SMALL, width=5),
 }
@@ -58,12 +56,11 @@ def reference(encoder: CharacterEncoder, encode: Callable[[Tensor], Tensor], x: 
 @pytest.mark.parametrize(
     ("encoder", "count"),
     [
-        (partial(char_bilstm, char_width=30, hidden=50, width=30), 35830),
         (partial(char_cnn, char_width=30, filters=30, window=3, width=30), 3660),
         (partial(char_transformer, TransformerConfig(width=30, heads=3, ff_width=60, adapted=False), width=30), 8460),
         (partial(char_transformer, TransformerConfig(width=30, heads=3, ff_width=60), width=30), 6600),
     ],
-    ids=["BiLSTM", "CNN", "Transformer", "adapted Transformer"],
+    ids=["CNN", "Transformer", "adapted Transformer"],
 )
 def test_there_are_as_many_parameters_as_in_the_supplement_of_the_paper(
     encoder: Callable[[], CharacterEncoder], count: int
@@ -92,11 +89,10 @@ def convolved(encoder: CharacterEncoder, word: Tensor) -> Tensor:
 
 
 @every_kind
-def test_each_word_alone_goes_through_torchs_convolution_lstm_or_the_transformer_of_sentences(kind: str) -> None:
+def test_each_word_alone_goes_through_torchs_convolution_or_the_transformer_of_sentences(kind: str) -> None:
     encoder, x = make(kind), characters()
     plain: dict[str, Callable[[Tensor], Tensor]] = {
         "cnn": partial(convolved, encoder),
-        "bilstm": lambda word: encoder.encode.lstm(word)[0],
         "transformer": lambda word: encoder.encode(word, [len(word)]),
     }
     expected = reference(encoder, next(encode for name, encode in plain.items() if name in kind), x)

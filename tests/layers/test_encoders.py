@@ -14,10 +14,10 @@ from lattices import lattice_of, random_lattice, sentences_of
 from torch import Tensor, nn
 
 from spacy_tener.batching.lattice import Lattice
-from spacy_tener.layers.convolution import GRNEncoder, IDCNNEncoder
+from spacy_tener.layers.convolution import GRNEncoder
 from spacy_tener.layers.lattice import AtssaEncoder, SpanEncoder
 from spacy_tener.layers.transformer import TransformerEncoder
-from spacy_tener.settings import AtssaConfig, FlatConfig, GRNConfig, IDCNNConfig, MectConfig, TransformerConfig
+from spacy_tener.settings import AtssaConfig, FlatConfig, GRNConfig, MectConfig, TransformerConfig
 
 LENGTHS = [9, 2, 0, 30, 1]
 WIDTH, CHARS, RADICALS, WORDS = 12, 10, 4, 6
@@ -37,11 +37,6 @@ KINDS: dict[str, tuple[Callable[..., nn.Module], tuple[int, ...], list[dict[str,
         lambda **given: GRNEncoder(GRNConfig(width=WIDTH, **given), input_width=CHARS),
         (CHARS,),
         [{}, *({"relation": kind} for kind in ("mean", "attention", None)), {"branches": ()}, {"branches": (3,)}],
-    ),
-    "IDCNN": (
-        lambda **given: IDCNNEncoder(IDCNNConfig(width=WIDTH, **given), input_width=CHARS),
-        (CHARS,),
-        [{}, {"iterations": 1}, {"dilations": (2, 4)}, {"window": 5}],
     ),
     "FLAT": (
         lambda **given: SpanEncoder(FlatConfig(**STACK, **given), CHARS, WORDS),
@@ -194,7 +189,7 @@ def test_every_weight_and_input_takes_part_and_learns(name: str, given: dict[str
     assert losses[-1] < 0.5 * losses[0]
 
 
-@pytest.mark.parametrize("name", ["transformer", "GRN", "IDCNN"])
+@pytest.mark.parametrize("name", ["transformer", "GRN"])
 @pytest.mark.parametrize("kind", [list, tuple, np.array, torch.tensor])
 def test_lengths_may_be_any_kind_of_sequence(name: str, kind: Any) -> None:
     encoder, (x, lengths) = make(name), inputs(name, random_lattice(LENGTHS))

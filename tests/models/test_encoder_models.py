@@ -1,4 +1,4 @@
-"""TENER, GRN, ID-CNN and MECT as Thinc models: every choice, over embedders of ours and of spaCy's, and as the tok2vec
+"""TENER, GRN and MECT as Thinc models: every choice, over embedders of ours and of spaCy's, and as the tok2vec
 of spaCy's own components."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from teaching import (
     embedder,
     losses_of_steps,
 )
-from thinc.api import Adam, chain
+from thinc.api import Adam
 
 from spacy_tener.features.lexicon import Lexicon
 from spacy_tener.features.radicals import Structures
@@ -32,7 +32,6 @@ from spacy_tener.models.embed.lexicon import build_lexicon_embed
 from spacy_tener.models.encoders import (
     build_gated_relation_encoder,
     build_grn,
-    build_idcnn_encoder,
     build_tener,
     build_transformer_encoder,
 )
@@ -49,10 +48,6 @@ def tener(**settings):
 
 def grn(**settings):
     return build_grn(**{"embed": embedder(), "width": 16, "dropout": 0.0, **settings})
-
-
-def idcnn(**settings):
-    return chain(embedder(), build_idcnn_encoder(**{"width": 16, "dropout": 0.0, **settings}))
 
 
 def few_words():
@@ -108,17 +103,6 @@ SYSTEMS = {
             "branch 3": {"branches": (3,)},
         },
     ),
-    "ID-CNN": System(
-        idcnn,
-        np.abs,
-        30,
-        {
-            "the released code's": {},
-            "one iteration": {"iterations": 1},
-            "other distances": {"dilations": (1, 2, 4), "window": 5},
-        },
-    ),
-    # The rows of the paper's Table 8, and what else can be chosen.
     "MECT": System(
         mect,
         np.asarray,
@@ -258,7 +242,6 @@ def test_the_number_of_tener_s_weights_is_that_of_the_paper_s_equations():
     ("build", "defaults"),
     [
         (build_gated_relation_encoder, {"width": 400, "branches": (1, 3, 5), "relation": "gated", "dropout": 0.5}),
-        (build_idcnn_encoder, {"width": 300, "window": 3, "dilations": (1, 2, 1), "iterations": 3}),
     ],
 )
 def test_the_defaults_are_the_papers_or_the_released_codes(build, defaults):
@@ -317,7 +300,6 @@ def trained(nlp, text="red fox saw blue dog", steps=80, **annotation):
 TAGS = ["A", "B", "C", "A", "B"]
 ENCODERS = {
     "TENER": {"@architectures": "spacy_tener.TransformerEncoder.v1", "heads": 2},
-    "ID-CNN": {"@architectures": "spacy_tener.IDCNNEncoder.v1"},
     "GRN": {"@architectures": "spacy_tener.GatedRelationEncoder.v1"},
 }
 

@@ -76,7 +76,6 @@ VARIANTS = [
     ("GRN without relation", grn(relation=None)),
     ("GRN without context", grn(branches=[])),
     ("GRN with branch 3", grn(branches=[3])),
-    ("ID-CNN", encoder("spacy_tener.IDCNNEncoder.v1", dropout=0.0)),
     ("BiLSTM", encoder("spacy.TorchBiLSTMEncoder.v1", **BILSTM)),
     *((name, baseline(name)) for name in BASELINES),
     ("GRN over words and their characters", grn(embed=WORDS)),

@@ -7,8 +7,8 @@ import pytest
 import torch
 from lattices import lattice_of, random_lattice
 
-from spacy_tener.layers.characters import CharacterFeatures, char_bilstm, char_cnn, char_transformer
-from spacy_tener.layers.convolution import GRNEncoder, IDCNNEncoder
+from spacy_tener.layers.characters import CharacterFeatures, char_cnn, char_transformer
+from spacy_tener.layers.convolution import GRNEncoder
 from spacy_tener.layers.dense import EmbeddingTables
 from spacy_tener.layers.lattice import AtssaEncoder, SpanEncoder
 from spacy_tener.layers.transformer import TransformerEncoder
@@ -16,7 +16,7 @@ from spacy_tener.runtime import attention, characters, convolution, dense, latti
 from spacy_tener.runtime.attention import in_rectangles
 from spacy_tener.runtime.selection import kth_largest
 from spacy_tener.runtime.weights import Weights
-from spacy_tener.settings import AtssaConfig, FlatConfig, GRNConfig, IDCNNConfig, MectConfig, TransformerConfig
+from spacy_tener.settings import AtssaConfig, FlatConfig, GRNConfig, MectConfig, TransformerConfig
 
 TOLERANCE = 1e-4
 BATCHES = [[5, 0, 9, 9, 1, 30], [7], [700, 3], [4, 4, 4], []]
@@ -112,15 +112,6 @@ def test_gated_relation_network(setting, monkeypatch):
         check(module, made, rows(sum(lengths), 11), lengths)
 
 
-@pytest.mark.parametrize("setting", [{}, *options(window=[5], dilations=[[1], [1, 2, 4]], iterations=[1])], ids=str)
-def test_iterated_dilated_convolutions(setting):
-    config = IDCNNConfig(**{"width": 12, **setting})
-    module = IDCNNEncoder(config, input_width=6)
-    made = convolution.IDCNNEncoder(config, weights_of(module, scale=0.1))
-    for lengths in BATCHES:
-        check(module, made, rows(sum(lengths), 6), lengths)
-
-
 FLAT = [
     {},
     *options(layers=[2], distances=[["hh", "tt"], ["th"]], ff_width=[9]),
@@ -178,7 +169,6 @@ ADAPTED = TransformerConfig(width=8, heads=2)
 ENCODERS = {
     "cnn": (char_cnn(char_width=8, filters=7, window=3, width=5), lambda w: characters.CNN(3, 7, w)),
     "wide cnn": (char_cnn(char_width=8, filters=7, window=1, width=5), lambda w: characters.CNN(1, 7, w)),
-    "bilstm": (char_bilstm(char_width=8, hidden=6, width=5), lambda w: characters.BiLSTM(6, w)),
     "adapted": (char_transformer(ADAPTED, width=5), lambda w: transformer.TransformerEncoder(ADAPTED, w)),
     "vanilla": (char_transformer(VANILLA, width=5), lambda w: transformer.TransformerEncoder(VANILLA, w)),
 }

@@ -162,7 +162,7 @@ def build_word_char_embed(
     whiten_vectors (bool): Whiten pretrained rows first: subtract their mean, and scale them to equal variance in all
         directions.
     chars (Optional[Union[Model[List[Doc], List[Floats2d]], str]]): Embedder whose output is joined: an encoder of
-        characters (`spacy_tener.CharCNN.v1`, `spacy_tener.CharBiLSTM.v1`, `spacy_tener.CharTransformer.v1`), or any
+        characters (`spacy_tener.CharCNN.v1`, `spacy_tener.CharTransformer.v1`), or any
         other embedder; "cnn" for the first of them with its defaults; None for nothing.
     project_to (Optional[int]): Output width of a linear layer on top, for encoders whose input must be as wide as their
         output, such as spaCy's; None for no such layer.

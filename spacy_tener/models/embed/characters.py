@@ -1,4 +1,4 @@
-"""Embedders of tokens by their characters, with a CNN, a BiLSTM or a transformer (TENER, sections 3.1 and 4.4), or by
+"""Embedders of tokens by their characters, with a CNN or a transformer (TENER, sections 3.1 and 4.4), or by
 their characters' radicals (MECT, section 4.1).
 
 Each is `Model[List[Doc], List[Floats2d]]`, for use in `spacy_tener.WordCharEmbed.v1` or alone. Each distinct word of a
@@ -76,38 +76,6 @@ def build_char_cnn(
     return _char_embed("cnn", sizes, partial(characters.CNN, window, filters), config)
 
 
-@named("spacy_tener.CharBiLSTM.v1")
-def build_char_bilstm(
-    hidden: int = 50,
-    char_width: int = 30,
-    width: int = 30,
-    digits: bool = True,
-    dropout: float = 0.3,
-    char_dropout: float = 0.01,
-) -> EmbedModel:
-    """Embed each token by a bidirectional LSTM over its characters.
-
-    Registered as `spacy_tener.CharBiLSTM.v1`. The defaults are the TENER paper's, with its 35,830 parameters beside the
-    characters' rows: twice 4 x 50 x (30 + 50 + 2) of the LSTMs, which have two biases in torch, and 100 x 30 + 30 of
-    the linear layer. As in its released code, that layer gets the maximum over all characters, unlike in Lample et al.,
-    where it gets the last state of each direction. Characters get rows, and long tokens are cut, as in
-    `spacy_tener.CharCNN.v1`.
-
-    hidden (int): Width of each direction.
-    char_width (int): Width of the characters' rows.
-    width (int): Width of the output.
-    digits (bool): Read every digit as 0.
-    dropout (float): Dropout on the characters' rows and, again, on the output. The 0.3 is the released code's.
-    char_dropout (float): Probability that a character is read as unknown in training.
-    """
-    check_each(Size, hidden=hidden)
-    config = SpellingConfig(
-        char_width=char_width, width=width, digits=digits, dropout=dropout, char_dropout=char_dropout
-    )
-    sizes = {"char_width": char_width, "hidden": hidden}
-    return _char_embed("bilstm", sizes, partial(characters.BiLSTM, hidden), config)
-
-
 @named("spacy_tener.CharTransformer.v1")
 def build_char_transformer(
     adapted: bool = True,
@@ -169,7 +137,6 @@ def _build(*, name: str, sizes: Mapping[str, Any], config: SpellingConfig, **hei
     tables = build_tables(widths=widths, word_dropout=dropped, dropout=config.dropout, **heights)
     encoders: dict[str, Callable[..., Any]] = {
         "cnn": layers.char_cnn,
-        "bilstm": layers.char_bilstm,
         "transformer": layers.char_transformer,
     }
     encoder = encoders[name](**sizes, width=config.width)

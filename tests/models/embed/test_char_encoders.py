@@ -13,7 +13,6 @@ from spacy_tener.features.characters import HALF
 from spacy_tener.layers import characters as torch_characters
 from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.embed.characters import (
-    build_char_bilstm,
     build_char_cnn,
     build_char_transformer,
 )
@@ -22,7 +21,6 @@ from spacy_tener.runtime import characters
 
 BUILDERS = {
     "cnn": (build_char_cnn, {"filters": 7}),
-    "bilstm": (build_char_bilstm, {"hidden": 5}),
     "transformer": (build_char_transformer, {"adapted": False, "heads": 2, "inner_dropout": 0.0}),
     "adapted": (build_char_transformer, {"heads": 2, "ff_width": 9, "inner_dropout": 0.0}),
 }

@@ -22,7 +22,6 @@ from thinc.api import SGD, Adam
 from spacy_tener.features.radicals import Structures
 from spacy_tener.models.embed.char import build_char_embed, build_word_char_embed
 from spacy_tener.models.embed.characters import (
-    build_char_bilstm,
     build_char_cnn,
     build_char_transformer,
     build_radical_embed,
@@ -52,7 +51,6 @@ EMBEDDERS: dict[str, Callable] = {
         **{"width": 8, "radical_width": 6, "filters": 5, "dropout": 0.0, "radical_dropout": 0.0, "source": few, **s}
     ),
     "CNN": lambda **s: build_char_cnn(**{**CHARS, "filters": 7, **s}),
-    "BiLSTM": lambda **s: build_char_bilstm(**{**CHARS, "hidden": 5, **s}),
     "transformer": lambda **s: build_char_transformer(**{**TRANSFORMER, "adapted": False, **s}),
     "adapted transformer": lambda **s: build_char_transformer(**{**TRANSFORMER, "ff_width": 9, **s}),
 }

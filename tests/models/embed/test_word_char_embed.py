@@ -193,7 +193,6 @@ def test_embedders_are_joined_in_their_order():
         ({}, 130),
         ({"chars": "cnn"}, 130),
         ({"chars": None}, 100),
-        ({"chars": {"@architectures": "spacy_tener.CharBiLSTM.v1"}}, 130),
         ({"chars": {"@architectures": "spacy_tener.CharTransformer.v1", "adapted": False, "width": 20}}, 120),
     ],
 )
