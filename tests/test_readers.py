@@ -20,7 +20,7 @@ from spacy_tener.annotate.tables import rows_of_table
 from spacy_tener.errors import InputError
 from spacy_tener.inputs import DamagedText
 from spacy_tener.workbench.corpus.reader import CorpusOptions, CorpusReader
-from spacy_tener.workbench.vectors.raw_text import read_texts
+from spacy_tener.workbench.raw_text import read_texts
 
 MARK = "\ufeff"
 # Quotes, emoji, marks that combine with what is before them, and characters that some take for ends of lines.
@@ -47,7 +47,7 @@ def annotated(path: Path, encoding: str = "utf-8") -> list[str]:
 
 
 def raw(path: Path) -> list[str]:
-    """Read as `vectors`, `silver` and `suggest` do."""
+    """Read as `silver` and `suggest` do."""
     return list(read_texts(path))
 
 

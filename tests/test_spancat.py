@@ -25,6 +25,8 @@ from spacy_tener.serve import make_app
 from spacy_tener.workbench.composing.compose import compose
 from spacy_tener.workbench.composing.files import ConfigError
 
+PRETRAINING = Path(__file__).parents[1] / "research" / "overlays" / "pretraining.cfg"
+
 TEXT = "他在北京大学医学院工作"
 NESTED = [[2, 4, "GPE"], [2, 6, "ORG"], [2, 9, "ORG"]]
 LONGEST = [2, 9, "ORG"]
@@ -226,7 +228,7 @@ def test_what_stands_below_is_refused_by_name_or_goes_with_it() -> None:
         compose("weibo", ["ner", "spancat"])
     with pytest.raises(ConfigError, match="removes transformer"):
         compose("weibo", ["transformer-shared", "spancat"])
-    assert compose("weibo", ["pretraining", "spancat"])["pretraining"]["component"] == "spancat"
+    assert compose("weibo", [PRETRAINING, "spancat"])["pretraining"]["component"] == "spancat"
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ BORROWED = {
     "assets/sample/README.md": "sample.md",
     "research/README.md": "benchmarks.md",
     "research/papers.md": "papers.md",
+    "research/pretraining.md": "pretraining.md",
     "research/project.md": "project.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import _report
 
-from spacy_tener.workbench.vectors.raw_text import find_texts, read_all
+from spacy_tener.workbench.raw_text import find_texts, read_all
 
 HERE = Path(__file__).parent
 LONG = 100_000  # characters of the longest texts

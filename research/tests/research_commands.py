@@ -7,6 +7,6 @@ from command_line import Ran
 from research.__main__ import app
 
 
-def run_research(*words: object) -> Ran:
+def run_research(*words: object, stdin: bytes | str | None = None) -> Ran:
     """Run a command of `research`."""
-    return Ran(*words, app=app)
+    return Ran(*words, stdin=stdin, app=app)

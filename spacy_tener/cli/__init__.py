@@ -17,7 +17,7 @@ from typer.main import get_command_from_info
 GROUPS = {
     "Data": {"convert": "data", "debug-data": "data"},
     "Annotating": {"suggest": "annotation", "review": "annotation", "silver": "annotation"},
-    "Training": {"config": "config", "vectors": "data"},
+    "Training": {"config": "config"},
     "Looking": {"evaluate": "scores", "explain": "texts"},
     "Running": {
         "calibrate": "models",

@@ -26,6 +26,7 @@ from ..workbench.composing.compose import compose
 from ..workbench.composing.files import BASES, ConfigError, missing_requirements, names_in
 from ..workbench.docbins import open_docbin, read_docs, repacked
 from ..workbench.languages import blank_pipeline
+from ..workbench.raw_text import find_texts, read_all
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.silver import (
     LEAST_SURE,
@@ -47,7 +48,6 @@ from ..workbench.suggestions.review import (
 )
 from ..workbench.suggestions.review_page import annotation_page, docs_jsonl, doubts_jsonl, review_page
 from ..workbench.suggestions.suggest import make_tasks, suggest
-from ..workbench.vectors.raw_text import find_texts, read_all
 from . import options
 from ._common import (
     CommandLineError,

@@ -39,10 +39,6 @@ from ..workbench.corpus.options import (
     CorpusOptions,
 )
 from ..workbench.docbins import open_docbin
-from ..workbench.runs.processes import interrupted_by_signals
-from ..workbench.vectors.raw_text import find_texts
-from ..workbench.vectors.strings import KINDS, WORDS, TextSettings
-from ..workbench.vectors.training import MIN_COUNTS, TrainingSettings, make_vectors
 from . import options
 from ._common import (
     command,
@@ -56,9 +52,7 @@ from ._common import (
     spacys_words,
 )
 
-_EXAMPLES = 10
 _NAME_CORPORA = "Name the corpora, as in --paths.train corpus/train.spacy --paths.dev corpus/dev.spacy."
-_MIN_COUNTS = "with a vector; by default " + ", ".join(f"{count} for {kind}" for kind, count in MIN_COUNTS.items())
 _COLUMN_HELP = "Column of the {}, counted from 1, or from -1 for the last"
 _NAMES_HELP = "Names of numbered tags: O,B-PER,... or a JSON file; by default the dataset_info.json beside the corpus"
 
@@ -267,52 +261,3 @@ def _factory(name: str, component: Mapping[str, Any]) -> str:
     if source := component.get("source"):
         return load_pipeline(source).get_pipe_meta(component.get("component", name)).factory
     return str(component.get("factory"))
-
-
-@command("vectors")
-def vectors_cli(
-    ctx: typer.Context,
-    texts: options.RawTexts,
-    output: Annotated[Path, options.output("a directory")],
-    kinds: Annotated[
-        str, options.choice(("--kinds",), "Kinds of strings that get vectors", KINDS, several=True)
-    ] = ",".join(KINDS),
-    lang: Annotated[str, options.lang("words are split by it")] = "zh",
-    width: Annotated[int, typer.Option(help="Length of a vector", min=1)] = 50,
-    epochs: Annotated[int, typer.Option(help="Passes over the text", min=1)] = 3,
-    min_count: Annotated[int | None, options.min_count(_MIN_COUNTS)] = None,
-    digits: Annotated[
-        bool, typer.Option("--digits/--keep-digits", help="Read every digit as 0, or keep digits")
-    ] = True,
-    lower: Annotated[
-        bool, typer.Option("--lower/--keep-case", help="Read upper case as lower case, or keep it")
-    ] = False,
-    seed: Annotated[int, typer.Option(help="Random seed", min=0, max=2**32 - 1)] = 1,
-) -> None:
-    """
-    Train character, bigram and word vectors on raw text.
-
-    Reads text with a paragraph per line (.txt, or any other name), JSONL with a "text", and .spacy files; plain, .gz,
-    .bz2 or .xz. A file that is named several times counts as often. Writes chars.vec, bigrams.vec and words.vec
-    (word2vec's text format) for a config's paths. jieba segments Chinese text into words.
-
-    Digits and case must be read as by the config's embedders: by default digits are read as 0, and case is kept.
-    """
-    if WORDS not in names(kinds):
-        why = "only for words, which get no vectors here"
-        refuse_given(ctx, ["lang"], why, "Leave it out, or add words to --kinds.")
-    counts = {kind: MIN_COUNTS.get(kind, 1) if min_count is None else min_count for kind in names(kinds)}
-    training = {
-        kind: TrainingSettings(width=width, epochs=epochs, min_count=count, seed=seed) for kind, count in counts.items()
-    }
-    sources, left_out = find_texts(texts)
-    if left_out:
-        msg.info(f"Files left out: {len(left_out)}", ", ".join(Path(path).name for path in left_out[:_EXAMPLES]))
-    with interrupted_by_signals():
-        made = make_vectors(sources, output, training, reading=TextSettings(lang=lang, digits=digits, lower=lower))
-    msg.table(
-        [(output / part.file, f"{part.strings:,}", f"{part.distinct:,}", f"{part.tokens:,}") for part in made],
-        header=("File", "Vectors", "Distinct", "Occurrences"),
-        aligns=("l", *"rrr"),
-        divider=True,
-    )

@@ -36,10 +36,10 @@ from ..workbench.calibration import (
 from ..workbench.composing.compose import CONFIG, read_trained_config
 from ..workbench.docbins import read_docs
 from ..workbench.pipelines import change_cfg, check_new, size_mb, write_pipeline
+from ..workbench.raw_text import find_texts, make_docs, read_all
 from ..workbench.report.card import CORPORA, Card, TrainingSize, fill_meta, render_card
 from ..workbench.report.scores import dev_scores, parse_scores, read_json
 from ..workbench.to_onnx import changed_entities, to_onnx
-from ..workbench.vectors.raw_text import find_texts, make_docs, read_all
 from . import options
 from ._common import CommandLineError, command, load_pipeline, msg, no_text, read_meta, refuse_given, setup_gpu
 from .scores import read_examples
@@ -240,7 +240,9 @@ def trim_cli(
     model: options.Model,
     texts: options.RawTexts,
     output: Annotated[Path, options.output("a new directory")],
-    min_count: Annotated[int, options.min_count("that keeps its row; by default 1")] = 1,
+    min_count: Annotated[
+        int, typer.Option("--min-count", help="Keep the rows of strings that occur this often", min=1)
+    ] = 1,
     half: Annotated[bool, typer.Option("--half", help="Store rows as 16-bit floats")] = False,
     onnx: Annotated[
         str | None, options.choice(("--onnx",), "Convert transformers to ONNX, instead", ("float32", "int8"))

@@ -55,11 +55,6 @@ def lang(of: str, *, auto: bool = False) -> Any:
     return typer.Option("--lang", "-l", help=f"Language of the texts: {of}", callback=check)
 
 
-def min_count(of: str) -> Any:
-    """Return the option for the least occurrences of a string."""
-    return typer.Option("--min-count", help=f"Least occurrences of a string: {of}", min=1, show_default=False)
-
-
 def choice(names: tuple[str, ...], what: str, choices: Collection[str], *, several: bool = False) -> Any:
     """Return an option with few values. several: With commas between them."""
 

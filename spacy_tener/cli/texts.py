@@ -22,8 +22,8 @@ from ..files import write_text
 from ..inputs import STDIN, TEXT
 from ..pipeline.finding import check_finders
 from ..pipeline.gpu import check_gpu
+from ..workbench.raw_text import read_texts
 from ..workbench.runs.processes import cores, interrupted_by_signals
-from ..workbench.vectors.raw_text import read_texts
 from . import options
 from ._common import (
     CommandLineError,

@@ -23,7 +23,7 @@ from ..inputs import STDIN, is_remote, open_file, size_and_version
 from ..manifest import Manifest, file_input, stream_input
 from ..pipeline.entities import SCORES, Place, place_of, read_places
 from ..pipeline.finding import crf_pipes, entity_finders, known_labels, span_finders
-from .vectors.raw_text import comes_once, make_docs
+from .raw_text import comes_once, make_docs
 
 FloatArray = NDArray[np.float64]
 LEAST = 0.05

@@ -11,7 +11,7 @@ from thinc.api import Model
 from ..annotate.finding import found_in
 from ..errors import RemedyError
 from ..pipeline.requirements import TRANSFORMER, add_requirements
-from .vectors.raw_text import make_docs
+from .raw_text import make_docs
 
 if TYPE_CHECKING:
     from ..models.transformer.export import Precision

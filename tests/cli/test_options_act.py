@@ -63,7 +63,6 @@ BASES = {
     "review": "review my.cfg gold.spacy -o out --folds 2",
     "silver": "silver model text.txt -o out",
     "config": "config weibo",
-    "vectors": "vectors text.txt -o out --kinds chars --width 4",
     "evaluate": "evaluate model doubtful.spacy",
     "explain": "explain model text.txt -n 3",
     "calibrate": "calibrate model doubtful.spacy -o out",
@@ -73,7 +72,6 @@ BASES = {
     "serve": "serve model --port 0",
 }
 REVIEWED = "review model gold.spacy -o out"
-WORDS = "vectors text.txt -o out --kinds words --width 4 --min-count 1"
 ROWS = {
     "convert": {
         "output": Row("--output other", result="other/*"),
@@ -133,17 +131,6 @@ ROWS = {
         "settings": Row("--set training.max_steps=9", says="max_steps = 9"),
         "output": Row("--output out.cfg", result="out.cfg"),
         "force": Row("--force", "config weibo -o known.txt", codes=(1, 0)),
-    },
-    "vectors": {
-        "output": Row("--output other", result="other/*"),
-        "kinds": Row("--kinds chars,bigrams", result="*.vec"),
-        "lang": Row("--lang en", WORDS, result="*.vec"),
-        "width": Row("--width 5", result="*.vec"),
-        "epochs": Row("--epochs 4", result="*.vec"),
-        "min_count": Row("--min-count 2", result="*.vec"),
-        "digits": Row("--keep-digits", result="*.vec"),
-        "lower": Row("--lower", result="*.vec"),
-        "seed": Row("--seed 2", result="*.vec"),
     },
     "evaluate": {
         "output": Row("--output scores.txt", result="scores.txt"),
@@ -240,7 +227,6 @@ NOWHERE = [
     ("config --set training.max_steps=9 --output out.cfg --force", "--set, --output, --force"),
     ("config weibo --force", "--force"),
     ("trim model text.txt -o out --onnx int8 --min-count 2 --half", "--min-count, --half"),
-    ("vectors text.txt -o out --kinds chars --lang en", "--lang"),
     ("explain model 王小明去了上海 --limit 3", "--limit"),
     ("convert two.txt -o out --glob *.bmes", "--glob"),
     ("annotate model rows.jsonl -o out -f jsonl --whole-files", "--whole-files"),

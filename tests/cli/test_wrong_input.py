@@ -50,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 FILES = ("evaluate model gold.spacy", "explain model text.txt", "suggest model text.txt", "config sample")
-DIRECTORIES = ("card model --metrics scores.json", "vectors text.txt --width 4 --epochs 1 --min-count 1")
+DIRECTORIES = ("card model --metrics scores.json",)
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,6 @@ WRONG_INPUT = [
     ("suggest model text.txt -o broken.json -f doccano --known text.txt", "No text is left to suggest"),
     ("trim model text.txt -o runs", "exists already Name a new directory."),
     ("trim model text.txt -o {new} --component ner", "has no tener_ner named 'ner'"),
-    ("vectors text.txt -o {new} --min-count 99", "None of the 7 distinct chars occurs 99 times"),
-    ("vectors gbk.txt -o {new} --min-count 1", "gbk.txt:2: character 1 of the line is not UTF-8"),
     ("explain blank text.txt -o {new}.html", "The pipeline has no tener_ner"),
     ("review blank gold.spacy -o {new}", "The pipeline has no tener_ner"),
     ("calibrate blank gold.spacy -o {new}", "The pipeline has no tener_ner"),
@@ -157,9 +155,6 @@ WRONG_COMMAND_LINE = [
     ("suggest model text.txt -o {new}.bin", "Name one by --format: doccano, labelstudio, prodigy, page."),
     ("suggest model text.txt -o {new} --format brat", "'brat' is not one of: doccano, labelstudio"),
     ("suggest model text.txt -o {new}.jsonl --labels PER", "--labels: doccano gets its labels from its own project"),
-    ("vectors text.txt -o {new} --kinds chars,trigrams", "'trigrams' is not one of: chars, bigrams, words."),
-    ("vectors text.txt -o {new} --width 0", "Invalid value for '--width'"),
-    ("vectors text.txt -o {new} --lang qq", "spaCy has no tokenizer for the language 'qq'"),
     ("trim model text.txt -o {new} --min-count 0", "min-count"),
     ("wectors text.txt", "No such command 'wectors'"),
 ]

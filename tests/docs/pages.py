@@ -25,6 +25,7 @@ PAGES = {
         ROOT / "research/README.md",
         ROOT / "research/papers.md",
         ROOT / "research/project.md",
+        ROOT / "research/pretraining.md",
         ROOT / "research/results/README.md",
     )
 }

@@ -18,8 +18,6 @@ from spacy.tokens import DocBin
 from tqdm import tqdm
 
 from spacy_tener.workbench.corpus.convert import DocOptions
-from spacy_tener.workbench.vectors.strings import BIGRAMS, CHARS
-from spacy_tener.workbench.vectors.training import TrainingSettings, make_vectors
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no fork, and no signal that cannot be caught")
 
@@ -81,33 +79,3 @@ def test_convert(tmp_path: Path) -> None:
     convert(sources, out, making=DocOptions(lang="zh"))
     check()
     assert finished == set(names)
-
-
-def test_vectors(tmp_path: Path) -> None:
-    text = tmp_path / "text.txt"
-    text.write_text("上海市人民政府今天在北京宣布了新的规定\n" * 150, encoding="utf8")
-    out = tmp_path / "vectors"
-    settings = dict.fromkeys((CHARS, BIGRAMS), TrainingSettings(width=8, epochs=2, min_count=1))
-
-    def command() -> None:
-        make_vectors([str(text)], out, settings)
-
-    command()
-    expected = {path.name: path.read_bytes() for path in out.glob("*.vec")}
-    assert set(expected) == {"chars.vec", "bigrams.vec"}
-
-    def check() -> None:
-        found = {path.name: path.read_bytes() for path in out.glob("*.vec")}
-        assert found == expected
-
-    assert kill_at_random(command, check) > TIMES // 3
-    for path in out.iterdir():
-        path.unlink()
-
-    def check_parts() -> None:
-        found = {path.name: path.read_bytes() for path in out.glob("*.vec")}
-        assert found.items() <= expected.items()
-
-    kill_at_random(command, check_parts)
-    command()
-    check()

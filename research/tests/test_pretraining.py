@@ -18,7 +18,9 @@ from typer.testing import CliRunner
 
 from spacy_tener.workbench.composing.compose import compose
 
-CONFIGS = Path(__file__).parents[3] / "configs"
+ROOT = Path(__file__).parents[2]
+CONFIGS = ROOT / "configs"
+PRETRAINING, CODE = ROOT / "research" / "overlays" / "pretraining.cfg", ROOT / "research" / "raw_corpus.py"
 CHINESE = [text for text, _ in sentences()] + ["吴重阳从南京去了上海。", "人喜欢住在长沙!"]
 ENGLISH = ["John Smith went to New York .", "It rained all day in Acme City ."]
 # The paper's English encoder is 1,792 wide; it begins no differently where it is small.
@@ -33,14 +35,14 @@ def config_of(folder: Path, base: str, system: str, *settings: str) -> Config:
         write_corpus(folder / f"{part}.spacy", 6)
     paths = {"train": "train.spacy", "dev": "dev.spacy", "raw_text": "raw.txt.xz"}
     named = [f"paths.{name}={folder / file}" for name, file in paths.items()]
-    overlays = [CONFIGS / "models" / f"{name}.cfg" for name in (system, "pretraining") if name != "tener"]
+    overlays = [system, PRETRAINING]
     return compose(CONFIGS / f"{base}.cfg", overlays, [*named, *settings])
 
 
 def pretrain(config: Config, output: Path, *arguments: str) -> Path:
     path = output.parent / "config.cfg"
     config.to_disk(path)
-    result = CliRunner().invoke(app, ["pretrain", str(path), str(output), *arguments])
+    result = CliRunner().invoke(app, ["pretrain", str(path), str(output), "--code", str(CODE), *arguments])
     assert result.exit_code == 0, (result.output, result.exception)
     return output / "model-last.bin"
 

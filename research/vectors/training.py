@@ -16,10 +16,11 @@ from typing import Any
 
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
-from ...errors import InputError, RemedyError, install
-from ...files import check_folder, staged
-from ...types import FloatArray
-from .raw_text import read_texts
+from spacy_tener.errors import InputError, RemedyError, install
+from spacy_tener.files import check_folder, staged
+from spacy_tener.types import FloatArray
+from spacy_tener.workbench.raw_text import read_texts
+
 from .strings import BIGRAMS, CHARS, KINDS, WORDS, TextSettings, TextSplitter
 
 MIN_COUNTS = {CHARS: 1, BIGRAMS: 2, WORDS: 2}

@@ -11,8 +11,8 @@ import pytest
 import spacy
 from spacy.util import registry
 
+from research.raw_corpus import raw_text
 from spacy_tener.errors import InputError
-from spacy_tener.workbench.vectors.raw_text import raw_text
 
 LINES = ["第一条为了规范", "", "  第二条为了保护  ", "短", "a b c d e f g"]
 

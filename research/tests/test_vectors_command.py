@@ -1,4 +1,4 @@
-"""`python -m spacy tener vectors`: arguments in, files and a report out."""
+"""`python -m research vectors`: arguments in, files and a report out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from command_line import run_tener
+from research_commands import run_research
 
 from spacy_tener.features.vectors import read_vectors
 
@@ -15,7 +15,7 @@ TEXT = "上海市2020年口岸。\n上海口岸公司\n"
 QUICK = ("--width", "4", "--epochs", "1", "--min-count", "1")
 
 
-make_vectors = partial(run_tener, "vectors")
+make_vectors = partial(run_research, "vectors")
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_directories_packed_files_and_standard_input_are_read_together(text: Pat
     (text.parent / "notes.md").write_text("not text")
     result = make_vectors(text.parent, "-", "-o", tmp_path / "out", *QUICK, "--kinds", "chars", stdin="吗".encode())
     assert result.code == 0, result.text
-    assert "Files left out: 1 notes.md" in result.text
+    assert "Files left out, as they hold no text: 1" in result.text
     strings = read_vectors(tmp_path / "out" / "chars.vec").strings
     assert {"上", "好", "吗"} <= set(strings)
     assert "n" not in strings

@@ -11,9 +11,8 @@ import spacy
 from hypothesis import given
 from hypothesis import strategies as st
 
-import spacy_tener.workbench.vectors.strings as strings_module
-from spacy_tener.features.keys import END_MARK, Normaliser, bigram_key_array, pair_keys, unigram_key_array
-from spacy_tener.workbench.vectors.strings import (
+import research.vectors.strings as strings_module
+from research.vectors.strings import (
     BIGRAMS,
     CHARS,
     KINDS,
@@ -26,6 +25,7 @@ from spacy_tener.workbench.vectors.strings import (
     characters,
     remembered,
 )
+from spacy_tener.features.keys import END_MARK, Normaliser, bigram_key_array, pair_keys, unigram_key_array
 
 PLAIN = Normaliser(digits=False)
 

@@ -9,7 +9,7 @@ import spacy
 from spacy.tokens import Doc, DocBin
 
 from spacy_tener.errors import InputError
-from spacy_tener.workbench.vectors.raw_text import find_texts, read_texts
+from spacy_tener.workbench.raw_text import find_texts, read_texts
 
 TEXT = "第一条 为了规范\n\n第二条\n"
 

@@ -12,13 +12,9 @@ import numpy as np
 import pytest
 import spacy
 
-from spacy_tener.errors import InputError, RemedyError
-from spacy_tener.features.vectors import read_vectors
-from spacy_tener.models.embed.char import build_char_embed
-from spacy_tener.models.embed.tables import Vocabulary
-from spacy_tener.workbench.vectors import training
-from spacy_tener.workbench.vectors.strings import BIGRAMS, CHARS, KINDS, TextSettings
-from spacy_tener.workbench.vectors.training import (
+from research.vectors import training
+from research.vectors.strings import BIGRAMS, CHARS, KINDS, TextSettings
+from research.vectors.training import (
     KindReport,
     StringFile,
     TrainingSettings,
@@ -26,6 +22,10 @@ from spacy_tener.workbench.vectors.training import (
     train_vectors,
     write_vectors,
 )
+from spacy_tener.errors import InputError, RemedyError
+from spacy_tener.features.vectors import read_vectors
+from spacy_tener.models.embed.char import build_char_embed
+from spacy_tener.models.embed.tables import Vocabulary
 
 SMALL = TrainingSettings(width=8, epochs=2, min_count=1)
 TEXT = "上海市２０20年　上海口岸。\n\n第1条 A股公司\n"

@@ -1,1 +1,0 @@
-"""From raw text to vectors, and to Docs for `spacy pretrain`."""
