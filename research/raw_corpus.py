@@ -11,11 +11,18 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import registry
 
+from spacy_tener.annotate.records import find_texts, read_records
+from spacy_tener.annotate.settings import TEXT_COLUMN
 from spacy_tener.errors import InputError
 from spacy_tener.pipeline.units import view_of
-from spacy_tener.workbench.raw_text import find_texts, make_docs, read_all
 
 Reader = Callable[[Language], Iterator[Example]]
+
+
+def read_paragraphs(addresses: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of the texts of files, stripped of white space, without blank ones."""
+    lines = (line.strip() for record in read_records(addresses) for line in record[TEXT_COLUMN].split("\n"))
+    return (line for line in lines if line)
 
 
 @registry.readers("spacy_tener.RawText.v1")  # type: ignore[untyped-decorator]
@@ -44,13 +51,14 @@ def raw_text(
             remedy = "Set `path` in its section of the config to a file or a directory, as by --paths.raw_text."
             raise InputError("RawText", "no text is named", remedy)
         sources, _ = find_texts([path] if isinstance(path, (str, Path)) else path)
-        texts: Iterator[str] = read_all(sources)
+        texts = read_paragraphs(sources)
         if shuffle:
             held = list(texts)
             random.shuffle(held)
             texts = iter(held)
         given = False
-        for paragraph in make_docs(nlp, texts):
+        # nlp.make_doc refuses texts over nlp.max_length for the sake of components that process a whole Doc at once.
+        for paragraph in map(nlp.tokenizer, texts):
             for doc in _cut(paragraph, max_length):
                 if len(doc) >= min_length:
                     given = True

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from spacy_tener.annotate.records import find_texts
 from spacy_tener.cli import options
 from spacy_tener.cli._common import msg, names, refuse_given
-from spacy_tener.workbench.raw_text import find_texts
 from spacy_tener.workbench.runs.processes import interrupted_by_signals
 
 from .app import command

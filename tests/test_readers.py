@@ -15,12 +15,11 @@ import pytest
 import spacy
 from spacy.tokens import Doc, DocBin
 
-from spacy_tener.annotate.reading import ReadOptions, find_sources, read_parts
+from spacy_tener.annotate.records import ReadOptions, find_sources, read_parts, read_records
 from spacy_tener.annotate.tables import rows_of_table
-from spacy_tener.errors import InputError
+from spacy_tener.errors import InputError, RemedyError
 from spacy_tener.inputs import DamagedText
 from spacy_tener.workbench.corpus.reader import CorpusOptions, CorpusReader
-from spacy_tener.workbench.raw_text import read_texts
 
 MARK = "\ufeff"
 # Quotes, emoji, marks that combine with what is before them, and characters that some take for ends of lines.
@@ -47,8 +46,8 @@ def annotated(path: Path, encoding: str = "utf-8") -> list[str]:
 
 
 def raw(path: Path) -> list[str]:
-    """Read as `silver` and `suggest` do."""
-    return list(read_texts(path))
+    """Read as `silver`, `suggest` and `trim` do."""
+    return [record["text"] for record in read_records([str(path)])]
 
 
 def converted(path: Path, encoding: str = "utf-8") -> list[str]:
@@ -87,7 +86,7 @@ FORMATS: dict[Written, str] = {
     quoted: ".csv",
     tab_separated: ".tsv",
 }
-READERS = [*((annotated, each) for each in FORMATS), (raw, lines_of), (raw, json_lines), (converted, json_lines)]
+READERS = [*((read, written) for read in (annotated, raw) for written in FORMATS), (converted, json_lines)]
 OF_JSON = [reader for reader, written in READERS if written is json_lines]
 
 
@@ -130,7 +129,7 @@ def test_the_line_of_bytes_that_are_not_utf8_is_named(tmp_path, read, written, d
     path = tmp_path / f"a{FORMATS[written]}"
     path.write_bytes(written(["京", "一二", "京"], "\n").encode().replace("一二".encode(), b"x" + damage + b"y"))
     number = 2 + (FORMATS[written] in (".csv", ".tsv"))
-    with pytest.raises(InputError, match=rf"a{FORMATS[written]}:{number}: .*not UTF-8"):
+    with pytest.raises(RemedyError, match=rf"a{FORMATS[written]}:{number}: .*not UTF-8"):
         read(path)
 
 

@@ -19,8 +19,8 @@ from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 from spacy_tener.errors import InputError, RemedyError, install
 from spacy_tener.files import check_folder, staged
 from spacy_tener.types import FloatArray
-from spacy_tener.workbench.raw_text import read_texts
 
+from ..raw_corpus import read_paragraphs
 from .strings import BIGRAMS, CHARS, KINDS, WORDS, TextSettings, TextSplitter
 
 MIN_COUNTS = {CHARS: 1, BIGRAMS: 2, WORDS: 2}
@@ -172,7 +172,7 @@ def _split_texts(sources: Sequence[str], split: TextSplitter, work: Path) -> dic
         files = {kind: stack.enter_context(StringFile(work / f"{kind}.txt")) for kind in split.kinds}
         for source in sources:
             shown = {"desc": f"Splitting {source}", "unit": " lines", "unit_scale": True}
-            for text in tqdm(read_texts(source), leave=False, disable=None, **shown):
+            for text in tqdm(read_paragraphs([source]), leave=False, disable=None, **shown):
                 for kind, strings in split(text).items():
                     files[kind].add(strings)
     if not all(file.tokens for file in files.values()):

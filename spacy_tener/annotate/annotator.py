@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -17,12 +17,10 @@ from ..inputs import DamagedText, check_text
 from ..pipeline.finding import check_finders, crf_pipes, span_finders
 from ..pipeline.gpu import use_gpu
 from .finding import Task, answer_each, batch_by_length, entity_task, reading_task
-from .settings import AnnotateSettings, Answer
+from .settings import AnnotateSettings, Answer, Record
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-Row = Mapping[str, Any]
 
 
 class Annotator:
@@ -89,7 +87,7 @@ class Annotator:
             self._task = entity_task(nlp, probability=probability)
 
     @overload
-    def __call__(self, rows: Sequence[Row]) -> list[dict[str, Any]]: ...
+    def __call__(self, rows: Sequence[Record]) -> list[Record]: ...
 
     @overload
     def __call__(self, rows: pa.Table | pa.RecordBatch) -> pa.Table: ...

@@ -7,8 +7,7 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .reading import Row
-from .settings import AnnotateSettings
+from .settings import AnnotateSettings, Record
 from .values import dump_json, encodable
 
 PARQUET, CSV, JSONL = "parquet", "csv", "jsonl"
@@ -21,7 +20,9 @@ def columns_of(settings: AnnotateSettings) -> list[str]:
     return ["document", "start", "end", "text", "label", *(["probability"] if settings.probability else [])]
 
 
-def entity_rows(part: str, documents: Sequence[Any], entities: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[Row]:
+def entity_rows(
+    part: str, documents: Sequence[Any], entities: Sequence[Sequence[Mapping[str, Any]]]
+) -> Iterator[Record]:
     """Yield a row for each entity of a part.
 
     part: The name of the part's file without its ending.
@@ -34,7 +35,7 @@ def entity_rows(part: str, documents: Sequence[Any], entities: Sequence[Sequence
             yield {"document": encodable(document), **each}
 
 
-def table_bytes(rows: Sequence[Row], columns: Sequence[str], format: str) -> bytes:
+def table_bytes(rows: Sequence[Record], columns: Sequence[str], format: str) -> bytes:
     """Return rows as the content of a file. A column has the same type in every file."""
     if format == PARQUET:
         import pyarrow as pa

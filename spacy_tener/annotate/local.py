@@ -21,7 +21,7 @@ from ..errors import RemedyError, counted
 from ..manifest import Manifest
 from ..pipeline.gpu import use_gpu
 from .output import AnnotationJob, PartStats, check_columns, open_output, part_name, write_part
-from .reading import Part, read_parts
+from .records import Part, read_parts
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

@@ -29,8 +29,8 @@ from .entity_tables import (
     entity_rows,
     table_bytes,
 )
-from .reading import Part, ReadOptions, Row, Source, parquet_columns, read_parts
-from .settings import AnnotateSettings
+from .records import Part, ReadOptions, Source, parquet_columns, read_parts
+from .settings import AnnotateSettings, Record
 from .values import dump_json, packable
 
 if TYPE_CHECKING:
@@ -263,19 +263,19 @@ def _column(table: pa.Table, name: str | None) -> list[Any]:
     return values_of(table[name]) if name in table.column_names else [None] * len(table)
 
 
-def _documents(job: AnnotationJob, rows: Sequence[Row]) -> list[Any]:
+def _documents(job: AnnotationJob, rows: Sequence[Record]) -> list[Any]:
     """Return the document name of each row, or None."""
     return [None if job.document is None else row.get(job.document) for row in rows]
 
 
-def _spacy_bytes(rows: Sequence[Row], nlp: Language, settings: AnnotateSettings) -> bytes:
+def _spacy_bytes(rows: Sequence[Record], nlp: Language, settings: AnnotateSettings) -> bytes:
     """Return a `.spacy` file. Entities are expanded to whole tokens; `user_data` has all columns but the text.
     As `convert --overlap spans` does, `doc.spans["sc"]` has all entities of a pipeline that finds overlapping ones."""
     with nlp.memory_zone():
         return DocBin(docs=[_doc(row, nlp, settings) for row in rows], store_user_data=True).to_bytes()
 
 
-def _doc(row: Row, nlp: Language, settings: AnnotateSettings) -> Doc:
+def _doc(row: Record, nlp: Language, settings: AnnotateSettings) -> Doc:
     # A text with entities was read: its error says that a column of its own was overwritten.
     readable = row[settings.error] is None or bool(row[settings.entities])
     doc = nlp.make_doc(row[settings.text]) if readable else Doc(nlp.vocab)
@@ -289,7 +289,7 @@ def _doc(row: Row, nlp: Language, settings: AnnotateSettings) -> Doc:
     return doc
 
 
-def _rows_of_tables(tables: Sequence[pa.Table]) -> list[Row]:
+def _rows_of_tables(tables: Sequence[pa.Table]) -> list[Record]:
     from .tables import rows_of_table
 
     return [row for table in tables for row in rows_of_table(table)]

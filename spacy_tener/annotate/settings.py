@@ -1,4 +1,4 @@
-"""Settings of annotation, and the values of the added columns."""
+"""Settings of annotation, records, and the values of the added columns."""
 
 from __future__ import annotations
 
@@ -11,6 +11,14 @@ from ..errors import RemedyError
 from ..pipeline.crf_pipe import Reading
 from ..pipeline.entities import FoundEntity
 
+TEXT_COLUMN = "text"
+"""The name of the column of texts, where no other is named."""
+ID_COLUMN = "id"
+"""The name of a column that stays with a text on its way through annotation tools and `silver`."""
+
+Record = dict[str, Any]
+"""A text and its columns: a line of a file, a row of a table, or a Doc with its `user_data`."""
+
 
 @dataclass(frozen=True)
 class AnnotateSettings:
@@ -22,7 +30,7 @@ class AnnotateSettings:
     prefix: A prefix of the names of the added columns, for records that have columns of these names.
     """
 
-    text: str = "text"
+    text: str = TEXT_COLUMN
     probability: bool = False
     k_best: int = 0
     prefix: str = ""

@@ -10,8 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from .reading import Row
-from .settings import AnnotateSettings, Answer
+from .settings import AnnotateSettings, Answer, Record
 from .values import dump_json, encodable
 
 REST = "rest"
@@ -80,12 +79,12 @@ def _without_nanoseconds(of: pa.DataType) -> pa.DataType:
     return pa.int64() if pa.types.is_duration(of) else pa.string()
 
 
-def rows_of_table(table: pa.Table) -> list[Row]:
+def rows_of_table(table: pa.Table) -> list[Record]:
     columns = [values_of(table[name]) for name in table.column_names]
     return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def schema_of_rows(rows: Sequence[Row], settings: AnnotateSettings) -> pa.Schema:
+def schema_of_rows(rows: Sequence[Record], settings: AnnotateSettings) -> pa.Schema:
     """Infer the schema of rows that are not annotated yet from some of them."""
     rows = [encodable(row) for row in rows]
     names = list(dict.fromkeys([*(name for row in rows for name in row), settings.text]))
@@ -94,11 +93,11 @@ def schema_of_rows(rows: Sequence[Row], settings: AnnotateSettings) -> pa.Schema
     return pa.schema([*(fields | {settings.text: pa.field(settings.text, pa.string())}).values()])
 
 
-def table_of_rows(rows: Sequence[Row], schema: pa.Schema, settings: AnnotateSettings) -> pa.Table:
+def table_of_rows(rows: Sequence[Record], schema: pa.Schema, settings: AnnotateSettings) -> pa.Table:
     """Return annotated rows as a table with the columns of a schema, the added ones, and `rest`."""
     names = {*schema.names}
     own = [encodable({name: value for name, value in row.items() if name not in settings.added}) for row in rows]
-    rest: list[Row] = [{name: value for name, value in row.items() if name not in names} for row in own]
+    rest: list[Record] = [{name: value for name, value in row.items() if name not in names} for row in own]
     arrays = [_array(field, [row.get(field.name) for row in own], rest) for field in schema]
     added = added_fields(settings)
     for field in added:
@@ -127,7 +126,7 @@ def _field(name: str, values: Sequence[Any]) -> pa.Field:
     return pa.field(name, pa.string() if pa.types.is_null(found) else found)
 
 
-def _array(field: pa.Field, values: list[Any], rest: list[Row]) -> pa.Array:
+def _array(field: pa.Field, values: list[Any], rest: list[Record]) -> pa.Array:
     """Return a column. A value that does not fit its type is null there, and goes to the `rest` of its row."""
     if field.metadata:
         return pa.array([None if value is None else dump_json(value) for value in values], type=field.type)

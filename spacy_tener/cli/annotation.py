@@ -16,6 +16,8 @@ from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
 from ..annotate.finding import labels as entity_labels
+from ..annotate.records import find_texts, read_records
+from ..annotate.settings import TEXT_COLUMN
 from ..errors import RemedyError, counted
 from ..files import check_folder, locked, write_file, write_text
 from ..manifest import file_input
@@ -26,7 +28,6 @@ from ..workbench.composing.compose import compose
 from ..workbench.composing.files import BASES, ConfigError, missing_requirements, names_in
 from ..workbench.docbins import open_docbin, read_docs, repacked
 from ..workbench.languages import blank_pipeline
-from ..workbench.raw_text import find_texts, read_all
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.silver import (
     LEAST_SURE,
@@ -94,9 +95,9 @@ def silver_cli(
     teachers, the mean of their probabilities counts. `tener_ner` gives probabilities (`spacy tener calibrate` corrects
     them); entities of other components have the probability 1.
 
-    Every line of a text file is a text. `spacy.Corpus.v1` reads the output; `spacy_tener.MixedCorpus.v1` mixes it with
-    your own annotation. The same command resumes a stopped one after the last whole file, unless teachers or texts have
-    changed, or come from standard input.
+    Each line of a text file is a text. A record of JSONL, CSV or a .spacy file stays whole, and keeps its id.
+    `spacy.Corpus.v1` reads the output; `spacy_tener.MixedCorpus.v1` mixes it with your own annotation. The same command
+    resumes a stopped one after the last whole file, unless teachers or texts have changed, or come from standard input.
     """
     setup_gpu(gpu_id)
     check_folder(output)
@@ -115,13 +116,13 @@ def silver_cli(
         msg.warn("A label that a pipeline does not know has the probability 0 there", "\n".join(lines))
     made = made_of(list(pipelines), list(pipelines.values()), sources)
     settings = {**made, "limit": limit, "code": file_input(code) if code else None}
-    with closing(read_all(sources)) as raw:
-        if (first := next(raw, None)) is None:
+    with closing(read_records(sources)) as records:
+        if (first := next(records, None)) is None:
             raise no_text(texts)
         with interrupted_by_signals(), locked(output / ".lock"):
             total = write_silver(
                 list(pipelines.values()),
-                itertools.islice(itertools.chain([first], raw), limit),
+                itertools.islice(itertools.chain([first], records), limit),
                 output,
                 kept,
                 settings=settings,
@@ -162,10 +163,11 @@ def suggest_cli(
     Choose the texts that are most worth annotating.
 
     Chooses the texts that the model is most uncertain about, each different from those chosen before, without
-    duplicates. Every line of a text file is a text; there may be millions. The output is for import into doccano, Label
-    Studio or Prodigy, with the model's entities to correct and their probabilities. `spacy tener convert` reads the
-    tools' exports. The format page is one HTML file to annotate in a browser. Without --format, the output's ending
-    decides: .jsonl is doccano's, .json Label Studio's, .html the page.
+    duplicates; there may be millions. Each line of a text file is a text. A record of JSONL, CSV or a .spacy file stays
+    whole, and keeps its id. The output is for import into doccano, Label Studio or Prodigy, with the model's entities
+    to correct and their probabilities. `spacy tener convert` reads the tools' exports. The format page is one HTML file
+    to annotate in a browser. Without --format, the output's ending decides: .jsonl is doccano's, .json Label Studio's,
+    .html the page.
 
     Without a model, blank:zh chooses texts that differ from each other, and annotates nothing in them.
     """
@@ -183,12 +185,12 @@ def suggest_cli(
     shown = names(labels)
     if not blank:
         shown = shown or list(dict.fromkeys([*PipelineNER.of(nlp).ner.labels, *entity_labels(nlp)]))
-    raw = read_all(find_texts(texts)[0])
-    first = next(raw, None)
+    records = read_records(find_texts(texts)[0])
+    first = next(records, None)
     if first is None:
         raise no_text(texts)
-    known_texts = list(read_all(find_texts(known or [])[0]))
-    chosen = suggest(None if blank else nlp, itertools.chain([first], raw), limit, known=known_texts)
+    known_texts = [record[TEXT_COLUMN] for record in read_records(find_texts(known or [])[0])]
+    chosen = suggest(None if blank else nlp, itertools.chain([first], records), limit, annotated=known_texts)
     if not chosen:
         raise RemedyError("No text is left to suggest: all are known or empty", "Give other texts, or fewer --known.")
     tasks = make_tasks(nlp, chosen, shown)

@@ -16,6 +16,8 @@ from spacy.tokens import Doc
 from spacy.util import minibatch
 from thinc.api import Model as ThincModel
 
+from ..annotate.records import find_texts, read_records
+from ..annotate.settings import TEXT_COLUMN
 from ..errors import RemedyError, counted
 from ..files import check_folder, replaced
 from ..models.embed.tables import count_rows, table_nodes, trim
@@ -36,7 +38,6 @@ from ..workbench.calibration import (
 from ..workbench.composing.compose import CONFIG, read_trained_config
 from ..workbench.docbins import read_docs
 from ..workbench.pipelines import change_cfg, check_new, size_mb, write_pipeline
-from ..workbench.raw_text import find_texts, make_docs, read_all
 from ..workbench.report.card import CORPORA, Card, TrainingSize, fill_meta, render_card
 from ..workbench.report.scores import dev_scores, parse_scores, read_json
 from ..workbench.to_onnx import changed_entities, to_onnx
@@ -299,7 +300,7 @@ def _trim_rows(nlp: Language, texts: list[str], min_count: int, half: bool, comp
 
 def _leave_out_torch(nlp: Language, model: str, texts: list[str], precision: str, output: Path) -> None:
     sources, _ = find_texts(texts)
-    read = list(read_all(sources))
+    read = [record[TEXT_COLUMN] for record in read_records(sources)]
     if not read:
         raise no_text(sources)
     if others := to_onnx(nlp, cast("Precision", precision)):
@@ -347,7 +348,7 @@ def _inputs(nlp: Language, name: str, sources: Sequence[str]) -> Iterator[Doc]:
     view: View = pipe.settings.view if isinstance(pipe, CRFPipe) else "tokens"
     found = False
     with nlp.select_pipes(disable=nlp.pipe_names[nlp.pipe_names.index(name) :]):
-        for doc in nlp.pipe(make_docs(nlp, read_all(sources))):
+        for doc in nlp.pipe(nlp.tokenizer(record[TEXT_COLUMN]) for record in read_records(sources)):
             whole, found = view_of(doc, view), True
             if len(whole):
                 yield whole.piece(0, len(whole))

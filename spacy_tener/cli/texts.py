@@ -16,13 +16,13 @@ from ..annotate import AnnotateSettings, Annotator
 from ..annotate.entity_tables import ENTITIES, PARQUET, TABLE_FORMATS
 from ..annotate.local import Progress, annotate_locally
 from ..annotate.output import OUTPUTS, AnnotationJob
-from ..annotate.reading import ReadOptions, find_sources
+from ..annotate.records import ReadOptions, find_sources, read_records
+from ..annotate.settings import TEXT_COLUMN
 from ..errors import RemedyError, counted, install
 from ..files import write_text
 from ..inputs import STDIN, TEXT
 from ..pipeline.finding import check_finders
 from ..pipeline.gpu import check_gpu
-from ..workbench.raw_text import read_texts
 from ..workbench.runs.processes import cores, interrupted_by_signals
 from . import options
 from ._common import (
@@ -155,8 +155,9 @@ def _texts(nlp: Language, text: str, limit: int) -> list[str] | list[Example]:
         return read_examples(nlp, Path(text), gold_preproc=own_tokens, limit=limit)
     if _FILE.fullmatch(text) and not os.path.isfile(text):
         raise RemedyError(f"{text}: there is no such file", "Give a text, or a file of texts.")
-    lines = read_texts(text) if text == STDIN or os.path.isfile(text) else iter([text])
-    texts = list(islice((line for line in lines if line.strip()), limit))
+    is_file = text == STDIN or os.path.isfile(text)
+    records = read_records([text]) if is_file else iter([{TEXT_COLUMN: text}] if text.strip() else [])
+    texts = [record[TEXT_COLUMN] for record in islice(records, limit)]
     if not texts:
         raise RemedyError(f"{text or 'The text'}: there is nothing in it", "Give a text with some characters.")
     return texts

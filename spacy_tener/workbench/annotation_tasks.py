@@ -18,6 +18,7 @@ from ..pipeline.entities import FoundEntity
 from .corpus.records import SUGGESTED
 
 DIGITS = 4
+RECORD_ID = "record_id"
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Task:
     probability: The probability of the reading that these entities are from, if it was computed.
     uncertainty: The uncertainty by which the text was chosen, if it was.
     score: The score of the best reading, see `reading_score`, if it was computed.
+    record_id: The id of the record that the text is from, if it has one.
     """
 
     doc: Doc
@@ -34,6 +36,7 @@ class Task:
     probability: float | None = None
     uncertainty: float | None = None
     score: float | None = None
+    record_id: Any = None
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ def doccano(tasks: Sequence[Task]) -> str:
             "text": task.doc.text,
             "label": [[each.start, each.end, each.label] for each in task.entities],
             SUGGESTED: True,
-            **_numbers(task),
+            **_metadata(task),
             "probabilities": [_rounded(each.probability) for each in task.entities],
         }
 
@@ -84,7 +87,7 @@ def _label_studio_task(task: Task) -> dict[str, Any]:
     # Label Studio takes scores from 0 to 1, and can show the lowest first.
     score = {} if task.score is None else {"score": _rounded(task.score)}
     prediction = {"model_version": "tener_ner", **score, "result": regions}
-    return {"data": {"text": text, **_numbers(task)}, "predictions": [prediction]}
+    return {"data": {"text": text, **_metadata(task)}, "predictions": [prediction]}
 
 
 def labelling_interface(labels: Sequence[str]) -> str:
@@ -115,7 +118,7 @@ def prodigy_record(task: Task) -> dict[str, Any]:
         }
         for each in task.entities
     ]
-    return {"text": task.doc.text, "tokens": tokens, "spans": spans, "meta": _numbers(task)}
+    return {"text": task.doc.text, "tokens": tokens, "spans": spans, "meta": _metadata(task)}
 
 
 def _tokens(task: Task) -> list[dict[str, Any]]:
@@ -143,9 +146,11 @@ def _lines(records: Iterator[dict[str, Any]]) -> str:
     return "".join(f"{dump_json(record)}\n" for record in records)
 
 
-def _numbers(task: Task) -> dict[str, Any]:
+def _metadata(task: Task) -> dict[str, Any]:
+    # Not "id": the tools give their tasks ids of their own.
     numbers = {"uncertainty": task.uncertainty, "probability": task.probability}
-    return {name: _rounded(value) for name, value in numbers.items() if value is not None}
+    metadata = {RECORD_ID: task.record_id, **{name: _rounded(value) for name, value in numbers.items()}}
+    return {name: value for name, value in metadata.items() if value is not None}
 
 
 def _rounded(value: float | None) -> float | None:

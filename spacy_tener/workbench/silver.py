@@ -17,13 +17,14 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span
 from spacy.util import minibatch
 
+from ..annotate.settings import ID_COLUMN, TEXT_COLUMN, Record
+from ..annotate.values import packable
 from ..errors import RemedyError
 from ..files import digest
 from ..inputs import STDIN, is_remote, open_file, size_and_version
 from ..manifest import Manifest, file_input, stream_input
 from ..pipeline.entities import SCORES, Place, place_of, read_places
 from ..pipeline.finding import crf_pipes, entity_finders, known_labels, span_finders
-from .raw_text import comes_once, make_docs
 
 FloatArray = NDArray[np.float64]
 LEAST = 0.05
@@ -82,12 +83,12 @@ def check_teachers(teachers: Mapping[str, Language]) -> None:
 def _vote(teacher: Language, texts: Sequence[str]) -> list[Belief]:
     found = crf_pipes(teacher)
     if not found:
-        return [_certain(doc) for doc in teacher.pipe(make_docs(teacher, texts))]
+        return [_certain(doc) for doc in teacher.pipe(map(teacher.tokenizer, texts))]
     name, pipe = found.popitem()
     at = teacher.pipe_names.index(name)
     with teacher.select_pipes(disable=teacher.pipe_names[at:]):
         asked = {other: {"spans_key": _SPANS_KEY} for other in found}
-        docs = list(teacher.pipe(make_docs(teacher, texts), component_cfg=asked))
+        docs = list(teacher.pipe(map(teacher.tokenizer, texts), component_cfg=asked))
     believed = [
         Belief(doc, {(e.start, e.end, e.label): e.probability or 0.0 for e in each.entities}, each.outside)
         for doc, each in zip(docs, pipe.marginals(docs, LEAST), strict=True)
@@ -193,12 +194,15 @@ def keep_sure(belief: Belief, sure: Sureness) -> Doc:
     return doc
 
 
-def silver(teachers: Sequence[Language], texts: Iterable[str], sure: Sureness) -> tuple[list[Doc], SilverStats]:
-    """Return texts with the sure annotation, and counts."""
+def silver(teachers: Sequence[Language], records: Iterable[Record], sure: Sureness) -> tuple[list[Doc], SilverStats]:
+    """Return records as Docs with the sure annotation, and counts. `user_data` has the id of a record."""
     docs, stats = list[Doc](), SilverStats()
-    for batch in minibatch(texts, BATCH):
-        for belief in beliefs(teachers, batch):
+    for batch in minibatch(records, BATCH):
+        texts = [record[TEXT_COLUMN] for record in batch]
+        for record, belief in zip(batch, beliefs(teachers, texts), strict=True):
             doc = keep_sure(belief, sure)
+            if (record_id := record.get(ID_COLUMN)) is not None:
+                doc.user_data[ID_COLUMN] = packable(record_id)
             docs.append(doc)
             missing = sum(not token.ent_iob_ for token in doc)
             stats.add(SilverStats(1, len(doc), len(doc.ents), missing, sum(belief.entities.values())))
@@ -212,7 +216,8 @@ def made_of(names: Sequence[str], teachers: Sequence[Language], sources: Sequenc
 
 
 def _as_input(source: str) -> dict[str, str | None]:
-    if comes_once(source):
+    # Standard input and pipes can be read only once.
+    if source == STDIN or (Path(source).exists() and not Path(source).is_file()):
         return stream_input("standard input" if source == STDIN else source)
     with open_file(source):  # raises an error that names a file which cannot be read
         return file_input(source, str(size_and_version(source)) if is_remote(source) else None)
@@ -220,7 +225,7 @@ def _as_input(source: str) -> dict[str, str | None]:
 
 def write_silver(
     teachers: Sequence[Language],
-    texts: Iterable[str],
+    records: Iterable[Record],
     output: Path,
     sure: Sureness,
     *,
@@ -228,7 +233,7 @@ def write_silver(
     part_size: int,
     done: Callable[[SilverStats, bool], object],
 ) -> SilverStats:
-    """Annotate texts and write them in parts to a directory, which `spacy train` reads as one corpus.
+    """Annotate records and write them in parts to a directory, which `spacy train` reads as one corpus.
 
     The same call resumes a stopped one: it skips written parts.
 
@@ -240,12 +245,12 @@ def write_silver(
     manifest = Manifest.resume(output, made_of, remedy=_REMEDY)
     total = SilverStats()
     try:
-        for number, part in enumerate(minibatch(texts, part_size)):
+        for number, part in enumerate(minibatch(records, part_size)):
             name = f"part-{number:05}.spacy"
             finished = name in manifest.parts
             if not finished:
                 docs, stats = silver(teachers, part, sure)
-                manifest.folder.write(name, DocBin(docs=docs).to_bytes())
+                manifest.folder.write(name, DocBin(docs=docs, store_user_data=True).to_bytes())
                 manifest.finish(name, asdict(stats))
             stats = SilverStats(**manifest.parts[name])
             total.add(stats)

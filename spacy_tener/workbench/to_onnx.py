@@ -11,7 +11,6 @@ from thinc.api import Model
 from ..annotate.finding import found_in
 from ..errors import RemedyError
 from ..pipeline.requirements import TRANSFORMER, add_requirements
-from .raw_text import make_docs
 
 if TYPE_CHECKING:
     from ..models.transformer.export import Precision
@@ -63,7 +62,7 @@ def _converted(section: Any) -> Any:
 def changed_entities(old: Language, new: Language, texts: Sequence[str]) -> tuple[int, list[tuple[str, str, str]]]:
     """Return how many entities of texts two pipelines both find, and the others: which one finds it, label, text."""
     same, others = 0, []
-    found = (found_in(nlp, nlp.pipe(make_docs(nlp, texts))) for nlp in (old, new))
+    found = (found_in(nlp, nlp.pipe(map(nlp.tokenizer, texts))) for nlp in (old, new))
     for text, *sides in zip(texts, *found, strict=True):
         before, after = ({(each.start, each.end, each.label) for each in side} for side in sides)
         same += len(before & after)

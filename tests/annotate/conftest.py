@@ -12,7 +12,7 @@ import spacy
 from spacy_tener.annotate import AnnotateSettings, Annotator
 from spacy_tener.annotate.local import annotate_locally
 from spacy_tener.annotate.output import AnnotationJob
-from spacy_tener.annotate.reading import ReadOptions, find_sources
+from spacy_tener.annotate.records import ReadOptions, find_sources
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ from spacy_tener.annotate.entity_tables import (
     entity_rows,
     table_bytes,
 )
-from spacy_tener.annotate.reading import find_sources
+from spacy_tener.annotate.records import find_sources
 from spacy_tener.errors import RemedyError
 
 TEXTS = ["王小明去了上海", "", "今天天气很好", "上海的王小明和上海的吴重阳"]

@@ -22,7 +22,7 @@ from waiting import wait_until
 import spacy_tener.cli  # noqa: F401 - registers the commands
 from spacy_tener.annotate import local
 from spacy_tener.annotate.local import annotate_locally
-from spacy_tener.annotate.reading import read_parts
+from spacy_tener.annotate.records import read_parts
 from spacy_tener.errors import RemedyError
 
 TEXTS = [f"王小明去了上海{n}次。" * (1 + n % 4) for n in range(300)]

@@ -13,7 +13,7 @@ from tqdm import tqdm
 from spacy_tener.annotate import local
 from spacy_tener.annotate.local import Progress
 from spacy_tener.annotate.output import PartStats
-from spacy_tener.annotate.reading import Part
+from spacy_tener.annotate.records import Part
 
 
 @pytest.fixture

@@ -103,6 +103,24 @@ def test_a_page_to_annotate_in_has_the_models_entities_or_begins_with_none(
     assert '<ol id="list" lang="zh"' in page
 
 
+@pytest.mark.parametrize(
+    ("name", "metadata"), [("a.jsonl", None), ("a.json", "data"), ("p.jsonl", "meta"), ("a.html", None)]
+)
+def test_records_stay_whole_with_their_ids(tmp_path: Path, name: str, metadata: str | None) -> None:
+    forms = tmp_path / "forms.jsonl"
+    forms.write_text(json.dumps({"text": "姓名\t王小明\n籍贯\t上海", "id": "form 7"}), encoding="utf8")
+    options = {"a.jsonl": (), "p.jsonl": ("--format", "prodigy")}.get(name, ("--labels", "PER"))
+    assert call("suggest", "blank:zh", forms, "-o", tmp_path / name, *options)[0] == 0
+    written = (tmp_path / name).read_text(encoding="utf8")
+    if name == "a.html":
+        assert '"record_id":"form 7","text":"姓名\\t王小明\\n籍贯\\t上海"' in written
+        return
+    record = json.loads(written)
+    record = record[0] if isinstance(record, list) else record
+    assert (record[metadata] if metadata else record)["record_id"] == "form 7"
+    assert (record["data"] if metadata == "data" else record)["text"] == "姓名\t王小明\n籍贯\t上海"
+
+
 def test_known_texts_are_not_suggested(model: Path, raw: Path, tmp_path: Path) -> None:
     (tmp_path / "known.txt").write_text("\n".join(TEXTS[:3]), encoding="utf8")
     assert call("suggest", model, raw, "-o", tmp_path / "a.jsonl", "--known", tmp_path / "known.txt")[0] == 0

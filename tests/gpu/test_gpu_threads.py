@@ -13,7 +13,7 @@ from thinc.api import use_ops
 from spacy_tener.annotate import AnnotateSettings, Annotator
 from spacy_tener.annotate.local import annotate_locally
 from spacy_tener.annotate.output import AnnotationJob
-from spacy_tener.annotate.reading import ReadOptions, find_sources
+from spacy_tener.annotate.records import ReadOptions, find_sources
 from spacy_tener.models.bridge import TorchShim
 from spacy_tener.serve import Limits
 from spacy_tener.serve.schema import Options

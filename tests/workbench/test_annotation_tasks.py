@@ -175,10 +175,10 @@ def test_prodigys_tokens_join_to_the_text_and_hold_its_spans() -> None:
 
 def test_texts_are_filled_in_with_the_models_best_reading(train: Callable[..., Language]) -> None:
     nlp = train()
-    (task,) = make_tasks(nlp, [Suggestion("王小明去了上海", 1.0)], ["PER", "GPE"])
+    (task,) = make_tasks(nlp, [Suggestion({"text": "王小明去了上海"}, 1.0)], ["PER", "GPE"])
     assert [(each.start, each.end, each.label) for each in task.entities] == [(0, 3, "PER"), (5, 7, "GPE")]
     assert 0.5 < task.probability <= min(each.probability for each in task.entities) <= 1.0
-    (task,) = make_tasks(nlp, [Suggestion("王小明去了上海", 1.0)], ["GPE", "OTHER"])
+    (task,) = make_tasks(nlp, [Suggestion({"text": "王小明去了上海"}, 1.0)], ["GPE", "OTHER"])
     assert [each.label for each in task.entities] == ["GPE"]
 
 
@@ -189,7 +189,7 @@ def test_texts_are_filled_in_with_the_entities_of_the_whole_pipeline(saved: dict
         ruler = nlp.add_pipe("entity_ruler", name=label, **{"first" if label == "PER" else "last": True})
         ruler.add_patterns([{"label": label, "pattern": pattern}])
     nlp.add_pipe("merge_entities")
-    (task,) = make_tasks(nlp, [Suggestion("王小明去了上海", 1.0)], ["PER", "GPE", "MET"])
+    (task,) = make_tasks(nlp, [Suggestion({"text": "王小明去了上海"}, 1.0)], ["PER", "GPE", "MET"])
     found = [(each.start, each.end, each.label) for each in task.entities]
     assert found == [(ent.start_char, ent.end_char, ent.label_) for ent in nlp("王小明去了上海").ents]
     assert {(0, 2, "PER"), (3, 5, "MET"), (5, 7, "GPE")} <= {*found}
@@ -199,8 +199,8 @@ def test_texts_are_filled_in_with_the_entities_of_the_whole_pipeline(saved: dict
 def test_entities_of_characters_are_filled_in_where_they_are_not_where_tokens_end(saved: dict[str, Path]) -> None:
     nlp = spacy.load(saved["characters"])
     text, label = "王小明去了上海", "GPE"
-    (exact,) = make_tasks(nlp, [Suggestion(text, 1.0)], [label])
+    (exact,) = make_tasks(nlp, [Suggestion({"text": text}, 1.0)], [label])
     nlp.tokenizer = lambda text: spacy.tokens.Doc(nlp.vocab, words=["王小明", "去了上海"], spaces=[False] * 2)
-    (task,) = make_tasks(nlp, [Suggestion(text, 1.0)], [label])
+    (task,) = make_tasks(nlp, [Suggestion({"text": text}, 1.0)], [label])
     assert [(ent.start_char, ent.end_char) for ent in nlp(text).ents if ent.label_ == label] == [(3, 7)]
     assert task.entities == exact.entities != []

@@ -198,7 +198,7 @@ def test_sureness_is_not_to_be_lowered_where_it_is_as_low_as_it_goes(run, traine
 
 def test_stats_count_what_is_kept_and_expect_what_is_probable(trained):
     teacher = spacy.load(trained)
-    docs, stats = silver_module.silver([teacher], [TEXT, "", "他"], Sureness(0.99, 0.99))
+    docs, stats = silver_module.silver([teacher], [{"text": text} for text in (TEXT, "", "他")], Sureness(0.99, 0.99))
     [found] = beliefs([teacher], [TEXT])
     assert [doc.text for doc in docs] == [TEXT, "", "他"]
     assert (stats.texts, stats.tokens) == (3, 8)
@@ -246,11 +246,19 @@ def test_the_command_writes_parts_that_spacy_reads_and_goes_on_where_it_was_stop
     assert len(list(DocBin().from_disk(tmp_path / "silver" / "part-00001.spacy").get_docs(nlp.vocab))) == 1
 
 
+def test_records_stay_whole_with_their_ids(run, ruled, tmp_path):
+    records = [{"text": f"姓名\t王小明\n籍贯\t上海\n{TEXT}", "id": 7}, {"text": "北京"}]
+    (tmp_path / "forms.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf8")
+    assert run(ruled(GPE="上海"), raw=tmp_path / "forms.jsonl")[0] == 0
+    docs = list(DocBin().from_disk(tmp_path / "silver" / "part-00000.spacy").get_docs(spacy.blank("zh").vocab))
+    assert [(doc.text, doc.user_data) for doc in docs] == [(records[0]["text"], {"id": 7}), ("北京", {})]
+
+
 def test_groups_of_spans_of_a_teacher_are_not_kept(trained):
     nlp = spacy.load(trained)
     nlp.get_pipe("tener_ner").cfg["spans_key"] = "sc"
     nlp.add_pipe("sentencizer")
-    (doc,), _ = silver_module.silver([nlp], [TEXT], Sureness())
+    (doc,), _ = silver_module.silver([nlp], [{"text": TEXT}], Sureness())
     assert doc.ents
     assert not doc.spans
 

@@ -16,14 +16,14 @@ const annotation = (() => {
   }
 
   /** The annotation of a text of the page's data. side: the entities to begin with, those of `gold` or those `found`. */
-  function load({ doc, text, tokens, questions }, side) {
+  function load({ doc, record_id, text, tokens, questions }, side) {
     const { unit, character } = parts.places(text);
     const read = ([start, end, label, p = null]) => ({ start: unit(start), end: unit(end), label, p });
     const asked = questions.map((sides) => question(...sides.map((some) => some.map(read))));
     const loaded = asked.flatMap((one) => one[side]), given = { entities: loaded, answered: [], done: false };
     const edges = tokens ? [] : Array.from({ length: [...text].length + 1 }, (_, index) => unit(index));
     return {
-      doc, text, tokens: tokens && tokens.map((token) => token.map(unit)), at: { unit, character, edges },
+      doc, record_id, text, tokens: tokens && tokens.map((token) => token.map(unit)), at: { unit, character, edges },
       questions: asked, side, loaded, given, now: given, past: [],
     };
   }
@@ -70,7 +70,7 @@ const annotation = (() => {
     const rejected = without(questions.flatMap(({ all }) => all), entities);
     const done = isDone(one);
     return {
-      text: one.text, doc: one.doc, answer: "accept", _is_binary: !done,
+      text: one.text, doc: one.doc, ...(one.record_id === undefined ? {} : { record_id: one.record_id }), answer: "accept", _is_binary: !done,
       spans: done ? spans(entities) : [...spans(decided, { answer: "accept" }), ...spans(rejected, { answer: "reject" })],
       ...(one.side === "gold" ? { decisions: decisions(one, questions).map(({ gold, entities: own }) => ({ gold: gold.map(offsets), entities: own.map(offsets) })) } : {}),
     };

@@ -15,10 +15,10 @@ from typing import Any
 
 from spacy.tokens import Doc
 
-from ...annotate.values import dump_json
+from ...annotate.values import dump_json, encodable
 from ...pages import make_page
 from ...pipeline.entities import FoundEntity, place_of
-from ..annotation_tasks import Task
+from ..annotation_tasks import RECORD_ID, Task
 from .review import Doubt, JudgedDoc
 
 
@@ -38,7 +38,10 @@ def review_page(title: str, about: str, doubts: Sequence[Doubt], docs: Mapping[i
 
 def annotation_page(title: str, about: str, tasks: Sequence[Task], labels: Iterable[str], *, lang: str = "en") -> str:
     """Return a page with texts to annotate and the model's entities in them. labels: In the order of number keys."""
-    texts = [_text(number, task.doc, [((), [entity]) for entity in task.entities]) for number, task in enumerate(tasks)]
+    texts = [
+        _text(number, task.doc, [((), [entity]) for entity in task.entities], task.record_id)
+        for number, task in enumerate(tasks)
+    ]
     convert = "python -m spacy tener convert decisions.json --output annotated.spacy"
     return _page(title, about, texts, list(labels), stands="found", corpus="", next=convert, lang=lang)
 
@@ -61,7 +64,7 @@ def _questions(judged: JudgedDoc) -> list[Question]:
     return [*((doubt.gold, doubt.found) for doubt in judged.doubts), *(([each], [each]) for each in others)]
 
 
-def _text(number: int, doc: Doc, questions: Sequence[Question]) -> dict[str, Any]:
+def _text(number: int, doc: Doc, questions: Sequence[Question], record_id: Any = None) -> dict[str, Any]:
     """Return the data of a text. Without `tokens`, entities may begin and end at any character."""
     tokens = [(token.idx, token.idx + len(token)) for token in doc]
     edges = {edge for token in tokens for edge in token}
@@ -69,6 +72,7 @@ def _text(number: int, doc: Doc, questions: Sequence[Question]) -> dict[str, Any
     free = len(tokens) == len(doc.text) or any(not {each.start, each.end} <= edges for each in entities)
     return {
         "doc": number,
+        **({} if record_id is None else {RECORD_ID: encodable(record_id)}),
         "text": doc.text,
         "tokens": None if free else tokens,
         "questions": [[[_plain(each) for each in side] for side in sides] for sides in questions],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -16,6 +15,7 @@ from spacy.tokens import Doc
 from spacy.util import minibatch
 
 from ...annotate.finding import found_in, probabilities_asked, reading_score
+from ...annotate.settings import ID_COLUMN, TEXT_COLUMN, Record
 from ...pipeline.crf_pipe import CRFPipe
 from ...pipeline.entities import FoundEntity, Place, place_of
 from ...pipeline.finding import PipelineNER, crf_pipes
@@ -38,10 +38,14 @@ _PRIMES = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9],
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A text and the pipeline's uncertainty about it, 0 or more."""
+    """A record and the pipeline's uncertainty about its text, 0 or more."""
 
-    text: str
+    record: Record
     uncertainty: float
+
+    @property
+    def text(self) -> str:
+        return str(self.record[TEXT_COLUMN])
 
 
 def uncertainties(ner: CRFPipe, docs: Sequence[Doc]) -> list[float]:
@@ -52,16 +56,20 @@ def uncertainties(ner: CRFPipe, docs: Sequence[Doc]) -> list[float]:
     return [value / math.sqrt(max(1, len(doc))) for doc, value in zip(docs, ner.entropy(docs), strict=True)]
 
 
-def suggest(nlp: Language | None, texts: Iterable[str], n: int, *, known: Sequence[str] = ()) -> list[Suggestion]:
-    """Return the n texts to annotate next: uncertain ones that differ from each other and do not repeat themselves.
+def suggest(
+    nlp: Language | None, records: Iterable[Record], n: int, *, annotated: Sequence[str] = ()
+) -> list[Suggestion]:
+    """Choose the n texts to annotate next: uncertain ones that differ from each other and do not repeat themselves.
 
-    nlp: The pipeline, or None without a model: then the uncertainty of a text is its `variety`.
-    texts: Any number of texts. Only the `POOL * n` most uncertain are held in memory.
-    known: Texts that are annotated already. They are left out, and similar texts come later.
+    nlp (Optional[Language]): The pipeline, or None without a model: then the uncertainty of a text is its `variety`.
+    records (Iterable[Record]): Any number. Only the `POOL * n` most uncertain are held in memory.
+    n (int): How many texts to choose.
+    annotated (Sequence[str]): Texts that are annotated already. They are left out, and similar texts come later.
+    RETURNS (List[Suggestion]): The chosen texts, the best first.
     """
-    pool = most_uncertain(nlp, texts, POOL * n, without={text_key(text) for text in known})
-    vectors = profiles([each.text for each in pool])
-    chosen = spread([each.uncertainty for each in pool], vectors, n, known)
+    pool = most_uncertain(nlp, records, POOL * n, excluded={text_key(text) for text in annotated})
+    vectors = profiles([suggestion.text for suggestion in pool])
+    chosen = spread([suggestion.uncertainty for suggestion in pool], vectors, n, annotated)
     return [pool[index] for index in chosen]
 
 
@@ -70,7 +78,10 @@ def make_tasks(nlp: Language, chosen: Sequence[Suggestion], labels: Sequence[str
     `tener_ner`. Scores are those of the first one's best reading."""
     fresh = [nlp.tokenizer(each.text) for each in chosen]  # later components may merge tokens
     if not crf_pipes(nlp):
-        return [Task(doc, (), 0.0, each.uncertainty, 0.0) for doc, each in zip(fresh, chosen, strict=True)]
+        return [
+            Task(doc, (), 0.0, each.uncertainty, 0.0, each.record.get(ID_COLUMN))
+            for doc, each in zip(fresh, chosen, strict=True)
+        ]
     pipeline = PipelineNER.of(nlp)
     docs = pipeline.read(each.text for each in chosen)
     readings = [best for (best,) in pipeline.ner.k_best(docs, k=1)]
@@ -80,7 +91,7 @@ def make_tasks(nlp: Language, chosen: Sequence[Suggestion], labels: Sequence[str
     for doc, best, own, entities, each in zip(fresh, readings, exact, found, chosen, strict=True):
         shown = [own.get((one.start, one.end, one.label), one) for one in entities if one.label in labels]
         score = reading_score(best.log_probability, len(doc.text))
-        tasks.append(Task(doc, shown, best.probability, each.uncertainty, score))
+        tasks.append(Task(doc, shown, best.probability, each.uncertainty, score, each.record.get(ID_COLUMN)))
     return tasks
 
 
@@ -92,24 +103,31 @@ def _by_tokens(doc: Doc, entities: Sequence[FoundEntity]) -> dict[Place, FoundEn
 
 
 def most_uncertain(
-    nlp: Language | None, texts: Iterable[str], n: int, *, without: Set[str] = frozenset()
+    nlp: Language | None, records: Iterable[Record], n: int, *, excluded: Set[str] = frozenset()
 ) -> list[Suggestion]:
-    """Return the n most uncertain texts, most uncertain first, ties in input order. Of near-duplicates (see `near_key`)
-    one is kept. Uncertainty is multiplied by the text's `variety`.
+    """Return the n most uncertain texts, most uncertain first, ties in input order.
 
-    without: The keys of texts to leave out.
+    Of near-duplicates (see `near_key`) it keeps the first. Uncertainty is multiplied by the text's `variety`.
+
+    excluded (Set[str]): The keys of texts to leave out.
     """
-    heap: list[tuple[float, int, str]] = []
-    held: set[str] = set()
-    for index, text, uncertainty in _measured(nlp, texts):
-        name = near_key(text)
-        if name in held or text_key(text) in without or (len(heap) == n and uncertainty <= heap[0][0]):
+    heap: list[tuple[float, int, Record]] = []
+    keys: set[str] = set()
+    for number, (record, uncertainty) in enumerate(_measure(nlp, records)):
+        text = record[TEXT_COLUMN]
+        key = near_key(text)
+        if key in keys or text_key(text) in excluded or (len(heap) == n and uncertainty <= heap[0][0]):
             continue
-        held.add(name)
-        heapq.heappush(heap, (uncertainty, -index, text))
+        keys.add(key)
+        heapq.heappush(heap, (uncertainty, -number, record))
         if len(heap) > n:
-            held.discard(near_key(heapq.heappop(heap)[2]))
-    return [Suggestion(text, uncertainty) for uncertainty, _, text in sorted(heap, reverse=True)]
+            keys.discard(near_key(heapq.heappop(heap)[2][TEXT_COLUMN]))
+    return [Suggestion(record, uncertainty) for uncertainty, _, record in sorted(heap, key=_rank, reverse=True)]
+
+
+def _rank(entry: tuple[float, int, Record]) -> tuple[float, int]:
+    uncertainty, negative_number, _ = entry
+    return uncertainty, negative_number
 
 
 def text_key(text: str) -> str:
@@ -135,17 +153,17 @@ def variety(text: str) -> float:
     return len({text[start : start + _VARIETY] for start in range(size)}) / size if size > 0 else 1.0
 
 
-def _measured(nlp: Language | None, texts: Iterable[str]) -> Iterator[tuple[int, str, float]]:
+def _measure(nlp: Language | None, records: Iterable[Record]) -> Iterator[tuple[Record, float]]:
     if nlp is None:
-        yield from ((index, text, variety(text)) for index, text in enumerate(texts))
+        yield from ((record, variety(record[TEXT_COLUMN])) for record in records)
         return
     pipeline = PipelineNER.of(nlp)
-    rest = enumerate(texts)
-    while batch := list(itertools.islice(rest, BATCH)):
+    for batch in minibatch(records, BATCH):
+        texts = [record[TEXT_COLUMN] for record in batch]
         with nlp.memory_zone():
-            values = uncertainties(pipeline.ner, pipeline.read(text for _, text in batch))
-        for (index, text), value in zip(batch, values, strict=True):
-            yield index, text, value * variety(text)
+            values = uncertainties(pipeline.ner, pipeline.read(texts))
+        for record, text, value in zip(batch, texts, values, strict=True):
+            yield record, value * variety(text)
 
 
 def profiles(texts: Sequence[str]) -> Profiles:

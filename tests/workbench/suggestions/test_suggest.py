@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tracemalloc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import prod
 from pathlib import Path
 
@@ -31,6 +31,10 @@ from spacy_tener.workbench.suggestions.suggest import (
 TEXTS = ["王小明去了上海", "今天天气很好", "吴重阳去了中国银行", "李雷喜欢长沙", "明天去哪", "京", "上海在京"]
 
 
+def records(texts: Iterable[str]) -> Iterator[dict[str, str]]:
+    return ({"text": text} for text in texts)
+
+
 @pytest.fixture(scope="module")
 def nlp(saved: dict[str, Path]) -> Language:
     """Less sure than it learned to be."""
@@ -54,28 +58,30 @@ def by_hand(nlp: Language, texts: Sequence[str]) -> dict[str, float]:
 def test_uncertainty_is_that_of_all_readings(nlp: Language) -> None:
     short = ["京", "去长沙"]
     expected = by_hand(nlp, short)
-    for each in most_uncertain(nlp, short, len(short)):
+    for each in most_uncertain(nlp, records(short), len(short)):
         assert each.uncertainty == pytest.approx(expected[each.text], abs=1e-4)
 
 
 def test_the_most_uncertain_of_a_stream_are_those_of_all(nlp: Language, monkeypatch: pytest.MonkeyPatch) -> None:
-    everything = most_uncertain(nlp, TEXTS, len(TEXTS))
+    everything = most_uncertain(nlp, records(TEXTS), len(TEXTS))
     assert [each.uncertainty for each in everything] == sorted((e.uncertainty for e in everything), reverse=True)
     monkeypatch.setattr(module, "BATCH", 2)
-    assert [each.text for each in most_uncertain(nlp, iter(TEXTS), 3)] == [each.text for each in everything[:3]]
+    assert [each.text for each in most_uncertain(nlp, records(iter(TEXTS)), 3)] == [
+        each.text for each in everything[:3]
+    ]
 
 
 def test_no_text_comes_twice_nor_one_that_is_known(nlp: Language) -> None:
     again = [*TEXTS, *(f" {text[:2]} {text[2:]} " for text in TEXTS)]
-    assert sorted(each.text for each in suggest(nlp, again, 50)) == sorted(TEXTS)
-    rest = {each.text for each in suggest(nlp, again, 50, known=["上海 在京"])}
+    assert sorted(each.text for each in suggest(nlp, records(again), 50)) == sorted(TEXTS)
+    rest = {each.text for each in suggest(nlp, records(again), 50, annotated=["上海 在京"])}
     assert rest == set(TEXTS) - {"上海在京"}
 
 
 def test_the_same_texts_give_the_same_suggestions(nlp: Language) -> None:
-    first = suggest(nlp, TEXTS, 4)
-    assert first == suggest(nlp, TEXTS, 4)
-    assert [each.text for each in first[:2]] == [each.text for each in suggest(nlp, TEXTS, 2)]
+    first = suggest(nlp, records(TEXTS), 4)
+    assert first == suggest(nlp, records(TEXTS), 4)
+    assert [each.text for each in first[:2]] == [each.text for each in suggest(nlp, records(TEXTS), 2)]
 
 
 def test_so_many_uncertain_texts_are_compared_for_each_one_to_choose(
@@ -84,17 +90,17 @@ def test_so_many_uncertain_texts_are_compared_for_each_one_to_choose(
     values = dict(zip(TEXTS, (5.0, 4.9, 4.8, 4.7, 1.0, 0.9, 0.8), strict=True))
     monkeypatch.setattr(module, "uncertainties", lambda ner, docs: [values[doc.text] for doc in docs])
     monkeypatch.setattr(module, "POOL", 2)
-    assert {each.text for each in suggest(nlp, TEXTS, 2, known=TEXTS[:0])} <= set(TEXTS[:4])
-    assert len(suggest(nlp, TEXTS, 1)) == 1
-    assert len(suggest(nlp, TEXTS, 7)) == 7
+    assert {each.text for each in suggest(nlp, records(TEXTS), 2, annotated=TEXTS[:0])} <= set(TEXTS[:4])
+    assert len(suggest(nlp, records(TEXTS), 1)) == 1
+    assert len(suggest(nlp, records(TEXTS), 7)) == 7
     monkeypatch.setattr(module, "spread", lambda weights, *_: range(len(weights)))
-    assert [each.text for each in suggest(nlp, TEXTS, 3)] == TEXTS[:6]
+    assert [each.text for each in suggest(nlp, records(TEXTS), 3)] == TEXTS[:6]
 
 
 def test_equally_uncertain_texts_keep_their_order(nlp: Language, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "uncertainties", lambda ner, docs: [1.0] * len(docs))
     monkeypatch.setattr(module, "BATCH", 2)
-    assert [each.text for each in most_uncertain(nlp, TEXTS, 4)] == TEXTS[:4]
+    assert [each.text for each in most_uncertain(nlp, records(TEXTS), 4)] == TEXTS[:4]
 
 
 def test_memory_does_not_grow_with_the_number_of_texts(nlp: Language, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +110,7 @@ def test_memory_does_not_grow_with_the_number_of_texts(nlp: Language, monkeypatc
     def peak(n: int) -> int:
         texts: Iterator[str] = (f"文{number}" for number in range(n))
         tracemalloc.start()
-        suggest(nlp, texts, 5)
+        suggest(nlp, records(texts), 5)
         size = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return size
@@ -118,7 +124,7 @@ def test_pipelines_without_a_crf_are_refused() -> None:
     nlp = spacy.blank("zh")
     nlp.add_pipe("ner")
     with pytest.raises(RemedyError, match="no tener_ner"):
-        suggest(nlp, TEXTS, 1)
+        suggest(nlp, records(TEXTS), 1)
 
 
 # Spreading
@@ -190,15 +196,15 @@ def test_variety_is_the_share_of_different_strings() -> None:
 
 def test_a_text_that_repeats_itself_does_not_lead(nlp: Language) -> None:
     repetitive = ["京" * 136, "去" * 90, "上海" * 60, "王小明" * 40]
-    assert max(each.uncertainty for each in most_uncertain(nlp, repetitive, 4)) < min(
-        each.uncertainty for each in most_uncertain(nlp, TEXTS[:3], 3)
+    assert max(each.uncertainty for each in most_uncertain(nlp, records(repetitive), 4)) < min(
+        each.uncertainty for each in most_uncertain(nlp, records(TEXTS[:3]), 3)
     )
-    assert {each.text for each in suggest(nlp, [*repetitive, *TEXTS], 3)} <= set(TEXTS)
+    assert {each.text for each in suggest(nlp, records([*repetitive, *TEXTS]), 3)} <= set(TEXTS)
 
 
 def test_of_near_repeats_one_is_suggested(nlp: Language) -> None:
     posts = [f"王小明去了上海{number}次！ http://t.cn/{number}" for number in range(10, 60)]
-    chosen = [each.text for each in suggest(nlp, [*posts, *TEXTS], 20)]
+    chosen = [each.text for each in suggest(nlp, records([*posts, *TEXTS]), 20)]
     assert sum(text in posts for text in chosen) == 1
     assert set(TEXTS) <= set(chosen)
 

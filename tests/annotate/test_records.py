@@ -15,8 +15,8 @@ import pytest
 import spacy
 from spacy.tokens import Doc, DocBin
 
-from spacy_tener.annotate import reading
-from spacy_tener.annotate.reading import ReadOptions, find_sources, read_parts
+from spacy_tener.annotate import records
+from spacy_tener.annotate.records import ReadOptions, find_sources, read_parts
 from spacy_tener.errors import InputError, RemedyError
 from spacy_tener.inputs import DamagedText
 
@@ -180,7 +180,7 @@ def test_addresses_of_other_file_systems_are_read(tmp_path) -> None:
 
 
 def test_parts_are_bounded_and_in_order(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(reading, "PART_CHARACTERS", 2000)
+    monkeypatch.setattr(records, "PART_CHARACTERS", 2000)
     table = pa.table({"key": range(1000), "text": ["x" * (n % 7) for n in range(1000)]})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=300)
     (tmp_path / "b.txt").write_text("".join(f"{'y' * (900 if n % 50 == 0 else 3)}\n" for n in range(1000)))

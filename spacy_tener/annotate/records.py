@@ -1,0 +1,390 @@
+"""Records of files (text, JSONL, CSV, Parquet, `.spacy`) and of standard input: in parts, or one by one."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import itertools
+import lzma
+import sys
+import zlib
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+from spacy.tokens import DocBin
+from spacy.vocab import Vocab
+
+from ..errors import InputError, RemedyError
+from ..inputs import (
+    FORMATS,
+    MAX_LINE_LENGTH,
+    STDIN,
+    DamagedText,
+    check_decoded,
+    check_encoding,
+    check_text,
+    decode_lines,
+    decode_whole,
+    decompressed,
+    find_files,
+    format_of,
+    is_remote,
+    open_raw,
+    open_text,
+    parse_object,
+    size_and_version,
+    suffix_of,
+)
+from .settings import TEXT_COLUMN, Record
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PART_CHARACTERS = 1_000_000
+"""Characters (bytes of tables) after which a part ends, whatever its number of texts."""
+_TABLE_ROWS, _TABLE_BYTES = 256, 1 << 18  # most rows and bytes of the pieces in which Parquet is read
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file to read. size: in bytes, compressed if the file is. version: changes when the file does."""
+
+    address: str
+    size: int
+    version: str
+
+    @property
+    def format(self) -> str:
+        """The format, by the ending of the name."""
+        return format_of(self.address)
+
+
+def find_texts(inputs: Sequence[str | Path], output: str | None = None) -> tuple[list[str], list[str]]:
+    """Return the addresses of the files to read, in order, and of those in directories that are left out.
+
+    A file that is named several times is read as often. Of directories, files with unknown endings are left out, and
+    files below a directory whose name begins with an underscore, such as the tables of entities in an output.
+
+    inputs (Sequence[Union[str, Path]]): Files, directories, addresses of fsspec, and `-` for standard input.
+    output (Optional[str]): The directory of the output. Its files are skipped where it lies in a directory of inputs.
+    """
+    remedy = f"Name the files themselves, or give them one of the endings {', '.join(FORMATS)}."
+    files, left_out = find_files(inputs, lambda path: suffix_of(path) in FORMATS, "text", remedy)
+    files = [file for file in files if not (output and file.found and _is_below(file.address, output))]
+    tables = [
+        file.address for file in files if file.found and any(name[0] == "_" for name in Path(file.name).parts[:-1])
+    ]
+    return [file.address for file in files if file.address not in tables], [*left_out, *tables]
+
+
+def find_sources(inputs: Sequence[str], output: str | None = None) -> tuple[list[Source], list[str]]:
+    """Return what `find_texts` returns, with the sizes and versions of the files to read."""
+    addresses, left_out = find_texts(inputs, output)
+    return [Source(address, *size_and_version(address)) for address in addresses], left_out
+
+
+def _is_below(address: str, directory: str) -> bool:
+    if is_remote(address) or is_remote(directory):
+        return address.startswith(directory.rstrip("/") + "/")
+    return Path(directory).resolve() in Path(address).resolve().parents
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """Options of reading.
+
+    encoding: The encoding of text files, JSONL and CSV.
+    whole_files: Read a text file as one text, instead of one per line.
+    part_size: Most texts of a part.
+    """
+
+    encoding: str = "utf-8"
+    whole_files: bool = False
+    part_size: int = 10_000
+
+    def __post_init__(self) -> None:
+        check_encoding(self.encoding)
+        if self.part_size < 1:
+            raise RemedyError(f"part_size = {self.part_size}", "Give 1 or more.")
+
+
+class Piece(NamedTuple):
+    """A record, or a small table of records, with its size in characters or bytes, and its file and line."""
+
+    content: Record | pa.Table
+    size: int
+    place: str
+
+
+@dataclass
+class Part:
+    """Records that are annotated and written together. position: Bytes of the input read up to its last record."""
+
+    number: int
+    rows: list[Record] = field(default_factory=list)
+    tables: list[pa.Table] = field(default_factory=list)
+    position: int = 0
+    size: int = 0
+
+    def __len__(self) -> int:
+        return len(self.rows) + sum(map(len, self.tables))
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns of all records that could be read, or if none could, of all."""
+        of_rows = (str(name) for row in self._readable or self.rows for name in row)
+        return list(dict.fromkeys([*of_rows, *(name for table in self.tables for name in table.column_names)]))
+
+    @property
+    def _readable(self) -> list[Record]:
+        return [row for row in self.rows if not any(isinstance(value, DamagedText) for value in row.values())]
+
+    def without_records(self) -> Part:
+        return Part(self.number, position=self.position)
+
+    def take(self, content: Record | pa.Table, size: int, limit: int) -> pa.Table | None:
+        """Add a record, or those of a table up to `limit` in the part. Return the rest of the table, if any."""
+        if isinstance(content, dict):
+            self.rows.append(content)
+            self.size += size
+            return None
+        room = limit - len(self)
+        table = content.slice(0, room)
+        self.tables.append(table)
+        self.size += table.nbytes
+        return content.slice(room) if len(content) > room else None
+
+    def fits(self, content: Record | pa.Table) -> bool:
+        """Return whether the part can take this: a record beside records, a table beside tables of its columns."""
+        if isinstance(content, dict):
+            return not self.tables
+        return not self.rows and (not self.tables or self.tables[0].schema.equals(content.schema))
+
+
+def read_parts(sources: Sequence[Source], options: ReadOptions, text: str) -> Iterator[Part]:
+    """Yield all records in parts, the same at each call. A damaged record has a `DamagedText`.
+
+    text (str): The name of the column of texts, also for files without columns.
+    """
+    part = Part(0)
+    for piece, position in _read_sources(sources, options, text):
+        rest = piece.content
+        while rest is not None:
+            if len(part) >= options.part_size or part.size >= PART_CHARACTERS or not part.fits(rest):
+                yield part
+                part = Part(part.number + 1)
+            rest = part.take(rest, piece.size, options.part_size)
+            part.position = position
+    if len(part):
+        yield part
+
+
+def read_records(addresses: Sequence[str]) -> Generator[Record]:
+    """Yield records with a text, as they are, and leave out blank ones. Refuses a damaged record."""
+    for address in addresses:
+        try:
+            with _open(address) as file:
+                for piece in _read(address, file, ReadOptions(), TEXT_COLUMN):
+                    yield from _checked(piece)
+        except RemedyError:
+            raise
+        except Exception as error:  # formats have many kinds of errors
+            reason = f"cannot be read: {getattr(error, 'strerror', None) or error}"
+            raise InputError(address, reason, "Check the path, and that the file is complete.") from error
+
+
+def _checked(piece: Piece) -> Iterator[Record]:
+    if isinstance(piece.content, dict):
+        records = [piece.content]
+    else:
+        from .tables import rows_of_table
+
+        records = rows_of_table(piece.content)
+    for record in records:
+        text = check_text(record.get(TEXT_COLUMN))
+        if isinstance(text, DamagedText):
+            reason = text.reason if text.reason.startswith(piece.place) else f"{piece.place}: {text.reason}"
+            raise RemedyError(reason, f'Give text in UTF-8, as the field "{TEXT_COLUMN}" of a record.')
+        if text and not text.isspace():
+            yield record
+
+
+@contextmanager
+def _open(address: str) -> Iterator[IO[bytes]]:
+    if address == STDIN:
+        yield sys.stdin.buffer
+    else:
+        with open_raw(address) as file:
+            yield file
+
+
+def _read_sources(sources: Sequence[Source], options: ReadOptions, text: str) -> Iterator[tuple[Piece, int]]:
+    """Yield the records and small tables of all files, with the bytes of the input that are read so far."""
+    before = 0
+    for source in sources:
+        try:
+            with _open(source.address) as file:
+                for piece in _read(source.address, file, options, text):
+                    yield piece, before + min(_tell(file), source.size)
+        except RemedyError:
+            raise
+        except Exception as error:
+            if not _is_damage(error):
+                reason = f"cannot be read: {getattr(error, 'strerror', None) or error}"
+                remedy = "Check the address, then run the same command again: it resumes."
+                raise InputError(source.address, reason, remedy) from error
+            reason = f"{source.address}: the file is damaged from here on ({error})"
+            record = {text: DamagedText("", reason), "source": source.address}
+            yield Piece(record, 0, source.address), before + source.size
+        before += source.size
+
+
+def _read(address: str, file: IO[bytes], options: ReadOptions, text: str) -> Iterator[Piece]:
+    format = format_of(address)
+    if format == "parquet":
+        yield from _read_parquet(address, file)
+        return
+    with decompressed(file, address) as stream:
+        if format == "spacy":
+            yield from _read_spacy(address, stream, text)
+        elif format == "csv":
+            yield from _read_csv(address, stream, text, options.encoding)
+        elif format == "jsonl":
+            yield from _read_jsonl(address, stream, text, options.encoding)
+        elif options.whole_files:
+            content = decode_whole(stream, options.encoding)
+            yield Piece({text: _placed(content, address), "source": address}, len(content), address)
+        else:
+            for number, line in decode_lines(stream, options.encoding):
+                place = f"{address}:{number}"
+                yield Piece({text: _placed(line, place), "source": address, "line": number}, len(line) + 1, place)
+
+
+def _read_jsonl(address: str, stream: IO[bytes], text: str, encoding: str) -> Iterator[Piece]:
+    for number, line in decode_lines(stream, encoding):
+        if line and not line.isspace():
+            record, place = parse_object(line), f"{address}:{number}"
+            if isinstance(record, DamagedText):
+                record = {text: _placed(record, place)}
+            yield Piece(record, len(line), place)
+
+
+def _placed(text: str, place: str) -> str:
+    """Return a text. If it is damaged, add its file and line to the reason."""
+    return DamagedText(text, f"{place}: {text.reason}") if isinstance(text, DamagedText) else text
+
+
+def _read_csv(address: str, stream: IO[bytes], text: str, encoding: str) -> Iterator[Piece]:
+    """Yield the rows of a CSV file, or of a TSV file if its name ends so. The first row names the columns.
+
+    Values stay strings, since an identifier may begin with zeros. In TSV, quotes have no special meaning.
+    """
+    csv.field_size_limit(MAX_LINE_LENGTH)
+    with open_text(stream, encoding) as file:
+        if suffix_of(address) == ".tsv":
+            rows = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+        else:
+            rows = csv.reader(file, strict=True)
+        header: list[str] | None = None
+        while True:
+            place = f"{address}:{rows.line_num + 1}"
+            try:
+                fields = next(rows, None)
+            except csv.Error as error:
+                reason = f"{place}: the row that begins here is not CSV ({error})"
+                yield Piece({text: DamagedText("", reason)}, 0, place)
+                continue
+            if fields is None:
+                return
+            if header is None:
+                names = check_decoded(",".join(fields), encoding, "header")
+                if isinstance(names, DamagedText):
+                    raise InputError(address, names.reason, "Name its encoding, as gb18030.", line=rows.line_num)
+                header = _distinct(fields) if fields else None
+            elif fields:
+                record = _csv_record(header, fields, place, text, encoding)
+                yield Piece(record, sum(map(len, fields)), place)
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """Return the names of columns, with repeated ones numbered as in pandas: `tag`, `tag.1`."""
+    distinct: dict[str, None] = {}
+    for name in names:
+        numbered = (f"{name}.{number}" for number in itertools.count(1))
+        free = (candidate for candidate in numbered if candidate not in {*names, *distinct})
+        distinct[name if name not in distinct else next(free)] = None
+    return list(distinct)
+
+
+def _csv_record(header: list[str], fields: list[str], place: str, text: str, encoding: str) -> Record:
+    record: Record = dict(zip(header, fields, strict=False))
+    if len(fields) != len(header):
+        reason = f"{place}: the row has {len(fields)} fields, and the header {len(header)}"
+        return {**record, text: DamagedText(",".join(fields), reason)}
+    if text in record:
+        record[text] = _placed(check_decoded(record[text], encoding, "text"), place)
+    return record
+
+
+def _read_spacy(address: str, file: IO[bytes], text: str) -> Iterator[Piece]:
+    """Yield the text of each Doc with the columns in its `user_data`. The file is read into memory.
+
+    A column of the text's own name becomes `user_data.text`. A Doc without tokens stands for a text that could not be
+    read: its column has that text.
+    """
+    for doc in DocBin().from_bytes(file.read()).get_docs(Vocab()):
+        columns = {name: value for name, value in doc.user_data.items() if isinstance(name, str)}
+        if len(doc) and text in columns:
+            columns[f"user_data.{text}"] = columns.pop(text)
+        yield Piece({text: doc.text, **columns}, len(doc.text), address)
+
+
+def parquet_columns(source: Source) -> list[str]:
+    """Return the names of the columns of a Parquet file; none if it is damaged, which reading it reports."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with open_raw(source.address) as file:
+            names: list[str] = pq.read_schema(file).names
+    except (pa.ArrowException, OSError):
+        return []
+    return names
+
+
+def _read_parquet(address: str, file: IO[bytes]) -> Iterator[Piece]:
+    """Yield small tables, in order. Unlike records, tables keep the types of their columns."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    parquet = pq.ParquetFile(file)
+    schema = parquet.schema_arrow.remove_metadata()
+    for batch in parquet.iter_batches(batch_size=_TABLE_ROWS):
+        for table in _halves(pa.Table.from_batches([batch.replace_schema_metadata()], schema)):
+            yield Piece(table, table.nbytes, address)
+
+
+def _halves(table: pa.Table) -> Iterator[pa.Table]:
+    """Yield a table in pieces of at most `_TABLE_BYTES`, or of one larger row."""
+    if len(table) <= 1 or table.nbytes <= _TABLE_BYTES:
+        yield table
+    else:
+        middle = len(table) // 2
+        yield from _halves(table.slice(0, middle))
+        yield from _halves(table.slice(middle))
+
+
+def _tell(file: IO[bytes]) -> int:
+    with suppress(OSError, ValueError):
+        return file.tell()
+    return 0
+
+
+def _is_damage(error: Exception) -> bool:
+    """Return whether an error means a damaged file, rather than a file that cannot be reached."""
+    if isinstance(error, OSError):
+        return error.errno is None
+    return isinstance(error, (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, ValueError, KeyError, TypeError))
