@@ -42,7 +42,7 @@ class Pieces:
         return replace(self, rows=self.rows[kept], tokens=self.tokens[kept])
 
 
-Encoded = tuple[Sequence[IntArray], Sequence[IntArray]]
+EncodedTexts = tuple[Sequence[IntArray], Sequence[IntArray]]
 """For each text, its pieces, *shape* [n], and the characters that each covers, from begin to end, *shape* [n, 2]."""
 
 
@@ -60,7 +60,7 @@ class PieceReader:
     mask_token: The string that the tokenizer reads as a masked piece; None if it has none.
     """
 
-    encode: Callable[[list[str]], Encoded]
+    encode: Callable[[list[str]], EncodedTexts]
     before: IntArray
     after: IntArray
     size: int
@@ -126,7 +126,7 @@ class WordPieces:
         """One more than the largest id."""
         return max(self._tokenizer.get_vocab().values(), default=0) + 1
 
-    def encode(self, texts: list[str]) -> Encoded:
+    def encode(self, texts: list[str]) -> EncodedTexts:
         encoded = self._tokenizer.encode_batch(texts, add_special_tokens=False)
         ids = [np.asarray(text.ids, np.int64) for text in encoded]
         return ids, [np.asarray(text.offsets, np.int64).reshape(-1, 2) for text in encoded]

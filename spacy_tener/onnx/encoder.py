@@ -1,49 +1,65 @@
-"""A pretrained encoder: an ONNX graph with the vocabulary of its input, from texts to one row of features per token."""
+"""A pretrained encoder: an ONNX graph and the vocabulary of its input, from texts to one row of features per token."""
 
 from __future__ import annotations
 
 import os
-import threading
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from hashlib import sha256
 from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
+from packaging.version import Version
 from spacy.tokens import Doc
 
 from ..batching.sequences import cuts_by_cost, ranges, starts
 from ..errors import MissingPackageError, RemedyError, check_package
 from ..features.characters import code_points, lengths_of
-from ..features.pieces import Encoded, PieceReader, Pieces, WordPieces
+from ..features.pieces import EncodedTexts, PieceReader, Pieces, WordPieces
 from ..types import FloatArray, IntArray
-from .graph import INT64, Graph, Tensor
 
 OLDEST = "1.19"
 """The first onnxruntime that knows NumPy 2."""
 REQUIREMENT = f"onnxruntime>={OLDEST}"
 IDS, MASK, TYPES, LENGTHS = ROLES = "ids", "mask", "types", "lengths"
-"""What an input holds: pieces or characters, *shape* [B, L]; 1 for these and 0 for padding, [B, L]; zeros, [B, L]; the
-number of pieces of each text, [B]."""
+"""What an input holds: ids of pieces, *Shape:* (windows, pieces); 1 for pieces and 0 for padding, (windows, pieces);
+zeros, (windows, pieces); the number of pieces of each window, (windows,)."""
+Batching = Literal["padded", "equal", "single"]
+"""Which windows are computed together: all, with padding; those of equal length; none."""
+Pooling = Literal["mean", "first"]
 
-_PARTS_OF_NAMES = {MASK: ("mask",), TYPES: ("type", "segment"), LENGTHS: ("length", "lens")}
-_AT_ONCE = 2048
+DTYPES = {
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+    "tensor(bool)": np.bool_,
+    "tensor(float)": np.float32,
+    "tensor(float16)": np.float16,
+    "tensor(double)": np.float64,
+}
+_MAX_PIECES = 2048
 """Maximum number of pieces, with padding, that are computed at once."""
-_PIECES_PER_CALL = 32
+_CALL_COST = 32
 """Cost of one more call, in pieces of padding."""
 _PROCESS = os.getpid()
-Pooling = Literal["mean", "first"]
+# A key "location", after its length, which may be written with more bytes than one, and operators that read files.
+_OTHER_FILES = {
+    re.compile(rb"[\x00\x08]location"): "it needs weights that are in another file",
+    re.compile(rb"EPContext|PythonOp"): "one of its operators reads another file",
+}
+_ORT_FORMAT = b"ORTM"
+_CODES = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : (/onnxruntime_src/\S+ .*?\) )?")
 
 
 @dataclass(frozen=True)
 class Characters:
     """A vocabulary of characters.
 
-    codes: The code points that are known, ascending. *Shape: [V]*
-    ids: The id of each. *Shape: [V]*
-    unknown: The id of all others.
+    codes: Their code points, ascending. *Shape:* (characters,)
+    ids: Their ids. *Shape:* (characters,)
+    unknown: The id of any character that is not among them.
     """
 
     codes: IntArray
@@ -51,7 +67,7 @@ class Characters:
     unknown: int
 
     @cached_property
-    def _table(self) -> IntArray:
+    def _id_of_code(self) -> IntArray:
         table = np.full(int(self.codes.max(initial=0)) + 2, self.unknown, dtype=np.int64)
         table[self.codes] = self.ids
         return table
@@ -61,106 +77,83 @@ class Characters:
         """One more than the largest id."""
         return int(max(self.ids.max(initial=0), self.unknown)) + 1
 
-    def encode(self, texts: list[str]) -> Encoded:
-        """Return each text's ids, and the place of each character."""
-        ids = self._table[np.minimum(code_points("".join(texts)), len(self._table) - 1)]
+    def encode(self, texts: list[str]) -> EncodedTexts:
+        """Return the ids of each text, and the offsets of each character."""
+        ids = self._id_of_code[np.minimum(code_points("".join(texts)), len(self._id_of_code) - 1)]
         lengths = lengths_of(texts)
-        places = np.arange(lengths.max(initial=0))
-        spans = np.stack([places, places + 1], axis=1)
+        positions = np.arange(lengths.max(initial=0))
+        spans = np.stack([positions, positions + 1], axis=1)
         return np.split(ids, np.cumsum(lengths)[:-1]), [spans[:length] for length in lengths.tolist()]
 
     def reader(self, window: int, overlap: int) -> PieceReader:
-        nothing = np.zeros(0, dtype=np.int64)
-        return PieceReader(self.encode, nothing, nothing, window, overlap)
-
-
-Vocabulary = Characters | WordPieces
+        """Make a reader with windows of at most `window` characters."""
+        no_ids = np.zeros(0, dtype=np.int64)
+        return PieceReader(self.encode, no_ids, no_ids, window, overlap)
 
 
 class Encoder:
-    """A graph and the vocabulary of its input.
+    """A graph and the vocabulary of its input. `make_encoder` makes one of a user's file.
 
-    A text has the same features alone and in any batch: texts of similar lengths are computed together, padding is
-    masked, or counted out by their lengths, and a graph that scales numbers by those of the whole batch, as dynamic
-    int8 does, gets one text at a time.
+    A text has the same features alone and in any batch. Threads and forked processes may share an encoder.
 
-    graph: The ONNX file.
-    vocabulary: From texts to ids.
-    inputs: The name of each input, by what it holds; None to find them.
-    outputs: Names of the features, *shape* [B, L, w], which are joined; None for the graph's first output.
-    about: Whatever is known of the encoder: `name`, `origin`, `licence`.
-    window: Maximum number of pieces, with special ones, that are read at once.
-    overlap: Pieces of context on each side of a window's own part.
-    pooling: The features of a token: the mean of its pieces, or those of the first one.
-    source: The file's name in messages.
+    graph (bytes): An ONNX file that holds all of its weights.
+    vocabulary (Characters | WordPieces): From texts to ids.
+    inputs (Mapping[str, str]): The name of each input, by what it holds: one of `ROLES`.
+    outputs (Sequence[str]): The names of the features, which are joined. *Shape:* (windows, pieces, width) each
+    batching (Batching): Which windows have the same features in a batch as alone.
+    about (Mapping[str, str]): The encoder's `name`, `origin` and `licence`, for meta.json.
+    window (int): Maximum number of pieces, with special ones, that are read at once.
+    overlap (int): Pieces of context on each side of a window's core.
+    pooling (Pooling): The features of a token: the mean of its pieces, or those of the first one.
+    source (str): The file's name in messages.
     """
 
     def __init__(
         self,
         graph: bytes,
-        vocabulary: Vocabulary,
+        vocabulary: Characters | WordPieces,
         *,
-        inputs: Mapping[str, str] | None = None,
-        outputs: Sequence[str] | None = None,
+        inputs: Mapping[str, str],
+        outputs: Sequence[str],
+        batching: Batching = "padded",
         about: Mapping[str, str] | None = None,
         window: int = 512,
         overlap: int = 64,
         pooling: Pooling = "mean",
         source: str = "The encoder's file",
     ) -> None:
-        parsed = Graph(graph, source)
-        self.source, self.vocabulary, self.about = source, vocabulary, dict(about or {})
-        self._inputs = _find_inputs(parsed, inputs)
-        self.outputs = tuple(outputs or [parsed.outputs[0].name])
-        for name in self.outputs:
-            if name not in parsed.results:
-                raise RemedyError(
-                    f"{source} has no output '{name}'",
-                    f"Its outputs are {', '.join(each.name for each in parsed.outputs)}; inside of it are "
-                    f"{', '.join(sorted(parsed.results)[:20])}, ...",
-                )
-            parsed.show(name)
-        if LENGTHS in self._inputs:
-            parsed.use_lengths(self._inputs[LENGTHS].name)
-        self.graph = bytes(parsed)
-        self._at_once = 1 if parsed.by_batch else _AT_ONCE
-        self.window, self.overlap, self.pooling = window, overlap, pooling
-        self._opset = parsed.opsets.get("", 0)
-        self._lock = threading.Lock()
+        check_graph(graph, source)
+        self.graph, self.vocabulary, self.source = graph, vocabulary, source
+        self.inputs, self.outputs, self.about = dict(inputs), list(outputs), dict(about or {})
+        self.batching, self.window, self.overlap, self.pooling = batching, window, overlap, pooling
         self._sessions: dict[tuple[int, bool], Any] = {}
 
     @property
     def requirements(self) -> list[str]:
         """The packages that it needs, as requirements of pip."""
-        pieces = isinstance(self.vocabulary, WordPieces)
-        return [REQUIREMENT, *(["tokenizers>=0.19"] if pieces else [])]
+        return [REQUIREMENT, *(["tokenizers>=0.19"] if isinstance(self.vocabulary, WordPieces) else [])]
 
     @property
     def description(self) -> dict[str, str]:
-        """What is known of the encoder, with its digest."""
+        """The encoder's name, origin and licence, and the graph's digest."""
         return {**self.about, "digest": sha256(self.graph).hexdigest()}
 
     @cached_property
     def width(self) -> int:
         """Number of features. A vocabulary with more ids than the graph has rows is found here."""
-        last = np.array([self.vocabulary.size - 1] * 2)
+        largest_id = self.vocabulary.size - 1
         try:
-            return int(self.rows(last, np.array([2])).shape[1])
+            return int(self.rows(np.array([largest_id] * 2), np.array([2])).shape[1])
         except RemedyError as error:
-            raise RemedyError(
-                f"{error.reason}. It was given the largest id of its vocabulary, {last[0]}", error.remedy
-            ) from error
+            reason = f"{error.reason}. It was given the largest id of its vocabulary, {largest_id}"
+            raise RemedyError(reason, error.remedy) from error
 
     @cached_property
     def reader(self) -> PieceReader:
         return self.vocabulary.reader(self.window, self.overlap)
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {name: value for name, value in self.__dict__.items() if name not in {"_lock", "reader"}}
-        return {**state, "_sessions": {}}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _lock=threading.Lock())
+        return {name: value for name, value in self.__dict__.items() if name != "reader"} | {"_sessions": {}}
 
     def __deepcopy__(self, memo: object) -> Encoder:
         return self
@@ -168,16 +161,16 @@ class Encoder:
     def to_parts(self) -> dict[str, Any]:
         """Return the data to save."""
         vocabulary = self.vocabulary
-        known = {"tokenizer": vocabulary.json} if isinstance(vocabulary, WordPieces) else vars_of(vocabulary)
-        own = {"window": self.window, "overlap": self.overlap, "pooling": self.pooling, "about": self.about}
-        inputs = {role: each.name for role, each in self._inputs.items()}
-        return {**own, **known, "inputs": inputs, "outputs": list(self.outputs), "graph": self.graph}
+        parts = {"tokenizer": vocabulary.json} if isinstance(vocabulary, WordPieces) else asdict(vocabulary)
+        names = ("graph", "inputs", "outputs", "batching", "about", "window", "overlap", "pooling")
+        return parts | {name: getattr(self, name) for name in names}
 
     @classmethod
     def from_parts(cls, parts: dict[str, Any]) -> Encoder:
         """Make an encoder of the data that `to_parts` returned."""
+        vocabulary: Characters | WordPieces
         if "tokenizer" in parts:
-            vocabulary: Vocabulary = WordPieces(parts.pop("tokenizer"))
+            vocabulary = WordPieces(parts.pop("tokenizer"))
         else:
             vocabulary = Characters(*(parts.pop(name) for name in ("codes", "ids", "unknown")))
         return cls(parts.pop("graph"), vocabulary, source="The saved encoder", **parts)
@@ -185,122 +178,117 @@ class Encoder:
     def __call__(self, docs: Sequence[Doc], *, gpu: bool = False) -> FloatArray:
         """Return the features of all tokens of Docs, from their pieces' rows; 0 for a token without a piece.
 
-        *Shape: [N, width]*
+        *Shape:* (tokens, width)
         """
         return self.features(self.reader(docs), gpu=gpu)
 
     def features(self, pieces: Pieces, *, gpu: bool = False) -> FloatArray:
-        """Return the features of all tokens. *Shape: [N, width]*"""
+        """Return the features of all tokens. *Shape:* (tokens, width)"""
         pairs = pieces.firsts() if self.pooling == "first" else pieces
         rows = self.rows(pieces.ids, pieces.lengths, gpu=gpu)[pairs.rows]
         if len(rows) == pairs.n_tokens and np.array_equal(pairs.tokens, np.arange(pairs.n_tokens)):
             return rows
-        made = np.zeros((pairs.n_tokens, rows.shape[1]), dtype=np.float32)
+        features = np.zeros((pairs.n_tokens, rows.shape[1]), dtype=np.float32)
         if len(rows):
             tokens, first, counts = np.unique(pairs.tokens, return_index=True, return_counts=True)
-            made[tokens] = np.add.reduceat(rows, first, axis=0) / counts[:, None].astype(np.float32)
-        return made
+            features[tokens] = np.add.reduceat(rows, first, axis=0) / counts[:, None].astype(np.float32)
+        return features
 
     def rows(self, ids: IntArray, lengths: IntArray, *, gpu: bool = False) -> FloatArray:
-        """Return the features of windows, one row per piece. *Shape* [M], [W] to [M, width]"""
+        """Return the features of windows, one row per piece.
+
+        ids (IntArray): The windows' pieces, joined. *Shape:* (pieces,)
+        lengths (IntArray): The windows' lengths. *Shape:* (windows,)
+        RETURNS (FloatArray): *Shape:* (pieces, width)
+        """
         session, rows = self._session(gpu), None
         if not len(ids):
             return np.zeros((0, self.width), dtype=np.float32)
         begins = starts(lengths)
-        for chosen in _batches(lengths, self._at_once):
-            own = lengths[chosen]
-            mask = np.arange(own.max()) < own[:, None]
-            places = ranges(begins[chosen], own)
+        for windows in _batches(lengths, self.batching):
+            sizes = lengths[windows]
+            mask = np.arange(sizes.max()) < sizes[:, None]
+            positions = ranges(begins[windows], sizes)
             padded = np.zeros(mask.shape, dtype=np.int64)
-            padded[mask] = ids[places]
-            inputs = {IDS: padded, MASK: mask, TYPES: np.zeros_like(padded), LENGTHS: own}
-            parts = self._run(session, {role: inputs[role] for role in self._inputs}, mask.shape)
+            padded[mask] = ids[positions]
+            outputs = self._run(session, {IDS: padded, MASK: mask, TYPES: np.zeros_like(padded), LENGTHS: sizes})
             if rows is None:
-                rows = np.empty((len(ids), sum(part.shape[2] for part in parts)), dtype=np.float32)
-            real = np.flatnonzero(mask)
-            rows[places] = np.concatenate([part.reshape(mask.size, -1)[real] for part in parts], axis=1)
+                rows = np.empty((len(ids), sum(output.shape[2] for output in outputs)), dtype=np.float32)
+            rows[positions] = np.concatenate([output[mask] for output in outputs], axis=1)
         assert rows is not None
         return rows
 
-    def _run(self, session: Any, inputs: Mapping[str, Any], shape: tuple[int, ...]) -> list[FloatArray]:
-        feed = {
-            each.name: inputs[role].astype(np.int64 if each.kind == INT64 else np.int32)
-            for role, each in self._inputs.items()
-        }
+    def _run(self, session: Any, arrays: Mapping[str, Any]) -> list[FloatArray]:
+        dtypes = {tensor.name: DTYPES[tensor.type] for tensor in session.get_inputs()}
+        feed = {name: arrays[role].astype(dtypes[name]) for role, name in self.inputs.items()}
         try:
-            parts: list[FloatArray] = session.run(self.outputs, feed)
+            outputs: list[FloatArray] = session.run(self.outputs, feed)
         except Exception as error:  # onnxruntime has a class of errors for each cause.
             raise RemedyError(
-                f"{self.source} cannot read a text: {_first_line(error)}",
+                f"{self.source} cannot read a text: {_reason(error)}",
                 "Check that the vocabulary is the encoder's own, and that its window is not longer than it can read.",
             ) from error
-        for name, part in zip(self.outputs, parts, strict=True):
-            if part.ndim != 3 or part.shape[:2] != shape:
+        shape = arrays[IDS].shape
+        for name, output in zip(self.outputs, outputs, strict=True):
+            if output.ndim != 3 or output.shape[:2] != shape:
                 raise RemedyError(
-                    f"{self.source}: the output '{name}' has the shape {part.shape} for an input of {shape}",
+                    f"{self.source}: the output '{name}' has the shape {output.shape} for an input of {shape}",
                     "Name an output with a row of features for each piece of each text.",
                 )
-        return parts
+        return outputs
 
     def _session(self, gpu: bool) -> Any:
         """Return this process's session. A forked process gets one of its own, with one thread."""
         key = (os.getpid(), gpu)
-        with self._lock:
-            if key not in self._sessions:
-                # Those of the process that it was forked from are kept: to end them would wait for threads of that one.
-                self._sessions[key] = self._open(gpu)
-            return self._sessions[key]
+        if key not in self._sessions:
+            # No lock: a process that is forked while a thread holds it would wait for ever. At worst two threads open
+            # one each. A parent's session is kept: to end it would wait for threads of the parent.
+            self._sessions.setdefault(key, open_session(self.graph, self.source, gpu=gpu))
+        return self._sessions[key]
 
-    def _open(self, gpu: bool) -> Any:
-        library = _library()
-        options = library.SessionOptions()
-        options.intra_op_num_threads, options.inter_op_num_threads = _threads(), 1
-        options.log_severity_level = 4
-        providers = ["CPUExecutionProvider"]
-        if gpu and "CUDAExecutionProvider" in library.get_available_providers():
-            providers.insert(0, "CUDAExecutionProvider")
-        try:
-            return library.InferenceSession(self.graph, options, providers=providers)
-        except Exception as error:  # as above
+
+def check_graph(graph: bytes, source: str) -> None:
+    """Raise for a file with which ONNX Runtime would read other files."""
+    if graph[4:8] == _ORT_FORMAT:
+        raise RemedyError(f"{source} has the format of ONNX Runtime, not ONNX", "Name a file that ends in .onnx.")
+    for pattern, reason in _OTHER_FILES.items():
+        if pattern.search(graph):
             raise RemedyError(
-                f"{self.source} cannot be loaded by onnxruntime {library.__version__}: {_first_line(error)}",
-                f"Its operators are of ONNX's opset {self._opset}: if that is too new, update onnxruntime, or export "
-                "the encoder with opset_version=17. Otherwise the file is damaged.",
-            ) from error
+                f"{source} is refused: {reason}",
+                "Put all weights into one file: onnx.save(onnx.load(path), new_path).",
+            )
 
 
-def vars_of(vocabulary: Characters) -> dict[str, Any]:
-    return {"codes": vocabulary.codes, "ids": vocabulary.ids, "unknown": vocabulary.unknown}
-
-
-def _find_inputs(graph: Graph, named: Mapping[str, str] | None) -> dict[str, Tensor]:
-    """Return the graph's inputs by what they hold, as they are named, or as their names and shapes tell."""
-    known = {each.name: each for each in graph.inputs}
-    names = dict(named or {})
-    if named is None:
-        for name, tensor in known.items():
-            flat = tensor.shape is not None and len(tensor.shape) == 1
-            roles = [role for role, parts in _PARTS_OF_NAMES.items() if any(part in name.lower() for part in parts)]
-            names.setdefault(LENGTHS if flat else (roles or [IDS])[0], name)
-    has = ", ".join(known) or "none"
-    if unknown := sorted(set(names.values()) - set(known)):
-        raise RemedyError(f"{graph.source} has no input '{unknown[0]}'", f"Its inputs are {has}.")
-    if unknown := sorted(set(names) - set(ROLES)):
-        raise RemedyError(f"Unknown kind of input '{unknown[0]}'", f"Use {', '.join(ROLES)}.")
-    if IDS not in names or set(names.values()) != set(known):
+def open_session(graph: bytes, source: str, *, gpu: bool = False) -> Any:
+    """Return an `InferenceSession` of ONNX Runtime; raise if it does not know the file."""
+    library = _library()
+    options = library.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = _threads(), 1
+    options.log_severity_level = 4
+    providers = ["CPUExecutionProvider"]
+    if gpu and "CUDAExecutionProvider" in library.get_available_providers():
+        providers.insert(0, "CUDAExecutionProvider")
+    try:
+        session = library.InferenceSession(graph, options, providers=providers)
+        for tensor in (*session.get_inputs(), *session.get_outputs()):
+            tensor.name, tensor.shape  # noqa: B018 - raise if names are not UTF-8
+    except Exception as error:  # as above
         raise RemedyError(
-            f"{graph.source}: it is unclear what its inputs hold: {has}",
-            f"Say which of them are {', '.join(ROLES)}, by the setting `inputs`; there can be no others.",
-        )
-    return {role: known[name] for role, name in names.items()}
+            f"{source} cannot be loaded by onnxruntime {library.__version__}: {_reason(error)}",
+            "If it is a whole ONNX file, update onnxruntime, or export the encoder with opset_version=17.",
+        ) from error
+    return session
 
 
-def _batches(lengths: IntArray, at_once: int) -> Iterator[IntArray]:
-    """Yield the indices of windows of similar lengths that are computed together."""
+def _batches(lengths: IntArray, batching: Batching) -> Iterator[IntArray]:
+    """Yield the indices of windows that are computed together, windows of similar lengths."""
+    if batching == "single":
+        yield from np.arange(len(lengths))[:, None]
+        return
     order = np.argsort(-lengths, kind="stable")
-    cuts = cuts_by_cost(lengths[order], _PIECES_PER_CALL)
+    cuts = cuts_by_cost(lengths[order], _CALL_COST if batching == "padded" else 0)
     for begin, end in pairwise(cuts):
-        step = max(1, at_once // int(lengths[order[begin]]))
+        step = max(1, _MAX_PIECES // int(lengths[order[begin]]))
         for first in range(begin, end, step):
             yield order[first : min(first + step, end)]
 
@@ -310,9 +298,9 @@ def _threads() -> int:
     if os.getpid() != _PROCESS:
         return 1
     asked = os.environ.get("OMP_NUM_THREADS", "")
-    # Named, since onnxruntime otherwise ties its threads to the machine's first cores.
-    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return int(asked) if asked.isdigit() and int(asked) else here
+    # The number is set, since onnxruntime otherwise ties its threads to the machine's first cores.
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return int(asked) if asked.isdigit() and int(asked) else cores
 
 
 def _library() -> Any:
@@ -320,11 +308,14 @@ def _library() -> Any:
     check_package("onnxruntime", "The pretrained encoder needs", install)
     import onnxruntime
 
-    found: str = onnxruntime.__version__
-    if tuple(int(part) for part in found.split(".")[:2]) < tuple(map(int, OLDEST.split("."))):
-        raise MissingPackageError(f"The pretrained encoder needs {REQUIREMENT}; this is {found}", install)
+    if Version(onnxruntime.__version__) < Version(OLDEST):
+        raise MissingPackageError(
+            f"The pretrained encoder needs {REQUIREMENT}; this is {onnxruntime.__version__}", install
+        )
     return onnxruntime
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0][:300].rstrip(".")
+def _reason(error: Exception) -> str:
+    """Return the first line of an error, without onnxruntime's codes and C++ signatures."""
+    line = str(error).strip().splitlines()[0]
+    return _CODES.sub("", line)[:300].rstrip(".")

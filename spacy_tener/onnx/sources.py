@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, get_args
 
 import numpy as np
 
@@ -13,12 +13,30 @@ from ..errors import InputError, RemedyError
 from ..features.pieces import WordPieces
 from ..inputs import read_lines
 from ..settings import check_pieces, named
-from .encoder import Characters, Encoder, Vocabulary
+from .edits import read_graph, results_of, show_outputs, use_lengths
+from .encoder import (
+    DTYPES,
+    IDS,
+    LENGTHS,
+    MASK,
+    ROLES,
+    TYPES,
+    Batching,
+    Characters,
+    Encoder,
+    Pooling,
+    check_graph,
+    open_session,
+)
 
 EncoderSource = Callable[[], Encoder]
 
 _VOCABULARIES = ("tokenizer.json", "vocab.txt")
 _UNKNOWN = {"[UNK]", "<unk>", "<UNK>", "UNK", "OOV"}
+_PARTS_OF_NAMES = {MASK: ("mask",), TYPES: ("type", "segment"), LENGTHS: ("length", "lens")}
+_SAMPLE_LENGTHS = np.array([16, 7, 1, 7, 16, 3])
+_TOLERANCE = 1e-5
+"""The most by which features of a text alone and in a batch differ by rounding, as a share of the largest one."""
 
 
 @named("spacy_tener.OnnxEncoder.v1")
@@ -29,7 +47,7 @@ def onnx_encoder(
     outputs: list[str] | None = None,
     window: int = 512,
     overlap: int = 64,
-    pooling: Literal["mean", "first"] = "mean",
+    pooling: Pooling = "mean",
     origin: str = "",
     licence: str = "",
 ) -> EncoderSource:
@@ -43,7 +61,7 @@ def onnx_encoder(
         text file with a character on each line, in the order of their ids, one of them `[UNK]`. None for a
         `tokenizer.json` or `vocab.txt` beside the file.
     inputs (Optional[Dict[str, str]]): The name of the input that holds the `ids`, and of those that hold the `mask`,
-        `types` (zeros) and `lengths`, as far as there are any. None to tell them by names and shapes.
+        `types` (zeros) and `lengths`, as far as there are any. None to find them by names and shapes.
     outputs (Optional[List[str]]): The names of outputs or of inner results that are joined to the features, such as
         several layers. None for the first output.
     window (int): Maximum number of pieces, with special ones, that are read at once. Longer texts are read in
@@ -59,6 +77,96 @@ def onnx_encoder(
     return partial(_read, path, vocabulary, about, settings)
 
 
+def make_encoder(
+    graph: bytes,
+    vocabulary: Characters | WordPieces,
+    *,
+    inputs: Mapping[str, str] | None = None,
+    outputs: Sequence[str] | None = None,
+    source: str,
+    **settings: Any,
+) -> Encoder:
+    """Make an encoder of a user's file: find its inputs, edit its graph where that is needed, and try it in batches.
+
+    inputs, outputs, settings: As for `Encoder`; None for inputs and outputs finds them.
+    source: The file's name in messages.
+    """
+    check_graph(graph, source)
+    session = open_session(graph, source)
+    shown = [tensor.name for tensor in session.get_outputs()]
+    outputs, inputs = list(outputs or shown[:1]), _find_inputs(session, inputs, source)
+    if LENGTHS in inputs or not set(outputs) <= set(shown):
+        model = read_graph(graph)
+        if missing := sorted(set(outputs) - set(results := results_of(model))):
+            raise RemedyError(
+                f"{source} has no output '{missing[0]}'",
+                f"Its outputs are {', '.join(shown)}; inside of it are {', '.join(sorted(results)[:20])}, ...",
+            )
+        show_outputs(model, outputs)
+        if LENGTHS in inputs:
+            use_lengths(model, inputs[LENGTHS])
+        graph = model.SerializeToString()
+    encoder = Encoder(graph, vocabulary, inputs=inputs, outputs=outputs, source=source, **settings)
+    encoder.batching = _find_batching(encoder)
+    return encoder
+
+
+def _find_inputs(session: Any, names: Mapping[str, str] | None, source: str) -> dict[str, str]:
+    """Return the graph's inputs by what they hold, as they are named, or by their names and shapes."""
+    shapes = {tensor.name: tensor.shape for tensor in session.get_inputs()}
+    names = {_role_of(name, shape): name for name, shape in reversed(shapes.items())} if names is None else dict(names)
+    listed = ", ".join(shapes) or "none"
+    if unknown := sorted(set(names.values()) - set(shapes)):
+        raise RemedyError(f"{source} has no input '{unknown[0]}'", f"Its inputs are {listed}.")
+    if unknown := sorted(set(names) - set(ROLES)):
+        raise RemedyError(f"Unknown kind of input '{unknown[0]}'", f"Use {', '.join(ROLES)}.")
+    if IDS not in names or set(names.values()) != set(shapes):
+        raise RemedyError(
+            f"{source}: it is unclear what its inputs hold: {listed}",
+            f"Say which of them are {', '.join(ROLES)}, by the setting `inputs`; there can be no others.",
+        )
+    for tensor in session.get_inputs():
+        if tensor.type not in DTYPES:
+            raise RemedyError(
+                f"{source}: the input '{tensor.name}' has the type {tensor.type}", f"Use one of {', '.join(DTYPES)}."
+            )
+        if any(isinstance(size, int) for size in tensor.shape):
+            raise RemedyError(
+                f"{source}: the input '{tensor.name}' has the fixed shape {tuple(tensor.shape)}",
+                "Export the encoder with dynamic axes for the number of texts and of pieces.",
+            )
+    return names
+
+
+def _role_of(name: str, shape: Sequence[Any]) -> str:
+    if len(shape) == 1:
+        return LENGTHS
+    roles = [role for role, parts in _PARTS_OF_NAMES.items() if any(part in name.lower() for part in parts)]
+    return (roles or [IDS])[0]
+
+
+def _find_batching(encoder: Encoder) -> Batching:
+    """Return which windows the graph may read at once so that their features are the same as alone.
+
+    A graph without a mask, such as a mean or a recurrent network, reads padding as text, and one in dynamic int8 scales
+    its numbers by the largest one of the batch.
+    """
+    lengths = _SAMPLE_LENGTHS
+    ids = np.random.default_rng(0).integers(0, encoder.vocabulary.size, lengths.sum())
+    encoder.width  # noqa: B018 - raises if the vocabulary is too large
+    encoder.batching = "single"
+    alone = encoder.rows(ids, lengths)
+    for batching in get_args(Batching):
+        encoder.batching = batching
+        try:
+            rows = encoder.rows(ids, lengths)
+        except RemedyError:  # a shape inside of the graph is fixed
+            continue
+        if np.allclose(rows, alone, rtol=0, atol=_TOLERANCE * np.abs(alone).max()):
+            break
+    return encoder.batching
+
+
 def _read(
     path: str | Path | None, vocabulary: str | Path | None, about: dict[str, str], settings: dict[str, Any]
 ) -> Encoder:
@@ -69,26 +177,33 @@ def _read(
     file = Path(path)
     try:
         graph = file.read_bytes()
-        known = _read_vocabulary(Path(vocabulary) if vocabulary else _beside(file))
+        read = _read_vocabulary(Path(vocabulary) if vocabulary else _find_vocabulary(file))
     except OSError as error:
         raise InputError(str(error.filename or file), error.strerror or str(error), "Check the path.") from error
-    return Encoder(graph, known, about={"name": file.stem, **about}, source=str(file), **settings)
+    return make_encoder(graph, read, about={"name": file.stem, **about}, source=str(file), **settings)
 
 
-def _beside(file: Path) -> Path:
+def _find_vocabulary(file: Path) -> Path:
     for name in _VOCABULARIES:
         if (file.parent / name).is_file():
             return file.parent / name
     raise RemedyError(f"{file} has no {' or '.join(_VOCABULARIES)} beside it", "Name its `vocabulary`.")
 
 
-def _read_vocabulary(path: Path) -> Vocabulary:
+def _read_vocabulary(path: Path) -> Characters | WordPieces:
     if path.suffix == ".json":
         return WordPieces(path.read_bytes())
-    rows = {entry: number - 1 for number, entry in read_lines(path)}
-    unknown = [row for entry, row in rows.items() if entry in _UNKNOWN]
+    id_of = {entry: number - 1 for number, entry in read_lines(path)}
+    if pieces := [entry for entry in id_of if len(entry) > 2 and entry.startswith("##")]:
+        raise InputError(
+            str(path),
+            f"this is a vocabulary of pieces of words, such as {pieces[0]}, not of characters",
+            "Name the encoder's tokenizer.json, which transformers writes: AutoTokenizer.from_pretrained(folder)"
+            ".save_pretrained(folder).",
+        )
+    unknown = [number for entry, number in id_of.items() if entry in _UNKNOWN]
     if not unknown:
         raise InputError(str(path), "no line stands for unknown characters", "Add the line [UNK] where its id is.")
-    known = sorted((ord(entry), row) for entry, row in rows.items() if len(entry) == 1)
-    codes, ids = np.array(known, dtype=np.int64).reshape(-1, 2).T
+    pairs = sorted((ord(entry), number) for entry, number in id_of.items() if len(entry) == 1)
+    codes, ids = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     return Characters(codes, ids, unknown[0])

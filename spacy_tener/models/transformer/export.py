@@ -17,7 +17,7 @@ from ...errors import RemedyError, check_package
 from ...features.pieces import WordPieces
 from ...onnx.encoder import IDS, MASK, REQUIREMENT, Encoder
 from ...onnx.int8 import to_int8
-from ...onnx.sources import onnx_encoder
+from ...onnx.sources import make_encoder, onnx_encoder
 from ..bridge import EmbedModel, torch_shim
 from ..embed.onnx import build_onnx_embed
 from .module import PretrainedTransformer, mean_of_layers
@@ -78,7 +78,7 @@ def _encoder_of(module: PretrainedTransformer, parts: dict[str, Any], precision:
     longest = reader.size + len(reader.before) + len(reader.after)
 
     def encoder(graph: bytes) -> Encoder:
-        return Encoder(
+        return make_encoder(
             graph,
             WordPieces(parts["tokenizer"]),
             inputs={IDS: IDS, MASK: MASK},
