@@ -15,8 +15,8 @@ import pytest
 import spacy
 from spacy.tokens import Doc, DocBin
 
+from spacy_tener.annotate.arrow import rows_of_table
 from spacy_tener.annotate.records import ReadOptions, find_sources, read_parts, read_records
-from spacy_tener.annotate.tables import rows_of_table
 from spacy_tener.errors import InputError, RemedyError
 from spacy_tener.inputs import DamagedText
 from spacy_tener.workbench.corpus.reader import CorpusOptions, CorpusReader

@@ -96,7 +96,7 @@ class Annotator:
         """Annotate a batch of records. In a large one, more texts of similar length are predicted together."""
         settings = self.settings
         if hasattr(rows, "schema"):
-            from .tables import annotated_table
+            from .arrow import annotated_table
 
             return annotated_table(rows, settings, self.answers)
         annotated = []

@@ -7,8 +7,8 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from .encoding import dump_json, encodable
 from .settings import AnnotateSettings, Record
-from .values import dump_json, encodable
 
 PARQUET, CSV, JSONL = "parquet", "csv", "jsonl"
 TABLE_FORMATS = (PARQUET, CSV, JSONL)
@@ -40,7 +40,7 @@ def table_bytes(rows: Sequence[Record], columns: Sequence[str], format: str) -> 
     if format == PARQUET:
         import pyarrow as pa
 
-        from .tables import parquet_bytes
+        from .arrow import parquet_bytes
 
         types = {"start": pa.int64(), "end": pa.int64(), "probability": pa.float64()}
         schema = pa.schema([(name, types.get(name, pa.string())) for name in columns])

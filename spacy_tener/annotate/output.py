@@ -20,6 +20,7 @@ from ..inputs import file_system, is_remote
 from ..manifest import Folder, LocalFolder, Manifest, file_input
 from ..pipeline.finding import span_finders
 from .annotator import Annotator
+from .encoding import dump_json, packable
 from .entity_tables import (
     ENTITIES,
     JSONL,
@@ -31,7 +32,6 @@ from .entity_tables import (
 )
 from .records import Part, ReadOptions, Source, parquet_columns, read_parts
 from .settings import AnnotateSettings, Record
-from .values import dump_json, packable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -213,7 +213,7 @@ def check_columns(job: AnnotationJob) -> pa.Schema | None:
 def _schema_of(job: AnnotationJob, part: Part) -> pa.Schema | None:
     if job.format != PARQUET or not part.rows:
         return None
-    from .tables import schema_of_rows
+    from .arrow import schema_of_rows
 
     return schema_of_rows(part.rows, job.annotator.settings)
 
@@ -224,7 +224,7 @@ def write_part(job: AnnotationJob, name: str, part: Part, schema: pa.Schema | No
     if job.format == PARQUET:
         import pyarrow as pa
 
-        from .tables import parquet_bytes, table_of_rows
+        from .arrow import parquet_bytes, table_of_rows
 
         if part.rows:
             # Without a schema the input is tables, and these rows report damaged files.
@@ -258,7 +258,7 @@ def write_part(job: AnnotationJob, name: str, part: Part, schema: pa.Schema | No
 
 def _column(table: pa.Table, name: str | None) -> list[Any]:
     """Return the values of a column; None for each row if the table lacks it."""
-    from .tables import values_of
+    from .arrow import values_of
 
     return values_of(table[name]) if name in table.column_names else [None] * len(table)
 
@@ -290,6 +290,6 @@ def _doc(row: Record, nlp: Language, settings: AnnotateSettings) -> Doc:
 
 
 def _rows_of_tables(tables: Sequence[pa.Table]) -> list[Record]:
-    from .tables import rows_of_table
+    from .arrow import rows_of_table
 
     return [row for table in tables for row in rows_of_table(table)]

@@ -200,7 +200,7 @@ def _checked(piece: Piece) -> Iterator[Record]:
     if isinstance(piece.content, dict):
         records = [piece.content]
     else:
-        from .tables import rows_of_table
+        from .arrow import rows_of_table
 
         records = rows_of_table(piece.content)
     for record in records:

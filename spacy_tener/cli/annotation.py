@@ -23,7 +23,6 @@ from ..files import check_folder, locked, write_file, write_text
 from ..manifest import file_input
 from ..pipeline.finding import PipelineNER, crf_pipes, entity_finders
 from ..pipeline.gpu import check_gpu
-from ..workbench.annotation_tasks import TOOLS
 from ..workbench.composing.compose import compose
 from ..workbench.composing.files import BASES, ConfigError, missing_requirements, names_in
 from ..workbench.docbins import open_docbin, read_docs, repacked
@@ -49,6 +48,7 @@ from ..workbench.suggestions.review import (
 )
 from ..workbench.suggestions.review_page import annotation_page, docs_jsonl, doubts_jsonl, review_page
 from ..workbench.suggestions.suggest import make_tasks, suggest
+from ..workbench.suggestions.tasks import TOOLS
 from . import options
 from ._common import (
     CommandLineError,

@@ -17,8 +17,8 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span
 from spacy.util import minibatch
 
+from ..annotate.encoding import packable
 from ..annotate.settings import ID_COLUMN, TEXT_COLUMN, Record
-from ..annotate.values import packable
 from ..errors import RemedyError
 from ..files import digest
 from ..inputs import STDIN, is_remote, open_file, size_and_version

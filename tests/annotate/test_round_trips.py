@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from spacy.tokens import Doc, DocBin
 
 from spacy_tener.annotate import AnnotateSettings, Annotator
+from spacy_tener.annotate.encoding import encodable
 from spacy_tener.annotate.local import annotate_locally
 from spacy_tener.annotate.output import AnnotationJob
 from spacy_tener.annotate.records import ReadOptions, find_sources
-from spacy_tener.annotate.values import encodable
 
 Row = dict[str, Any]
 ADDED = {"entities", "error", "rest"}

@@ -18,8 +18,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 from spacy.tokens import Doc, DocBin
 
 from spacy_tener.annotate import AnnotateSettings
-from spacy_tener.annotate.tables import rows_of_table, schema_of_rows, table_of_rows
-from spacy_tener.annotate.values import dump_json
+from spacy_tener.annotate.arrow import rows_of_table, schema_of_rows, table_of_rows
+from spacy_tener.annotate.encoding import dump_json
 from spacy_tener.errors import RemedyError
 
 ROWS = [
@@ -81,7 +81,7 @@ class NoPandas:
         raise ImportError(module.__name__)
 sys.meta_path.insert(0, NoPandas())
 import pyarrow.parquet as pq
-from spacy_tener.annotate.tables import rows_of_table
+from spacy_tener.annotate.arrow import rows_of_table
 print(rows_of_table(pq.read_table(sys.argv[1])))
 """
 

@@ -13,8 +13,8 @@ import pytest
 import spacy
 
 from spacy_tener.serve.labelling_interface import read_interface
-from spacy_tener.workbench.annotation_tasks import TOOLS
 from spacy_tener.workbench.suggestions.suggest import Suggestion, make_tasks
+from spacy_tener.workbench.suggestions.tasks import TOOLS
 
 INTERFACE = """<View>
   <Labels name="label" toName="text">

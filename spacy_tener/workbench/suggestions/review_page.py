@@ -15,11 +15,11 @@ from typing import Any
 
 from spacy.tokens import Doc
 
-from ...annotate.values import dump_json, encodable
+from ...annotate.encoding import dump_json, encodable
 from ...pages import make_page
 from ...pipeline.entities import FoundEntity, place_of
-from ..annotation_tasks import RECORD_ID, Task
 from .review import Doubt, JudgedDoc
+from .tasks import RECORD_ID, Task
 
 
 def review_page(title: str, about: str, doubts: Sequence[Doubt], docs: Mapping[int, JudgedDoc], *, corpus: str) -> str:

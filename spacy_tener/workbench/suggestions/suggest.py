@@ -19,7 +19,7 @@ from ...annotate.settings import ID_COLUMN, TEXT_COLUMN, Record
 from ...pipeline.crf_pipe import CRFPipe
 from ...pipeline.entities import FoundEntity, Place, place_of
 from ...pipeline.finding import PipelineNER, crf_pipes
-from ..annotation_tasks import Task
+from .tasks import Task
 
 BATCH = 256
 POOL = 20

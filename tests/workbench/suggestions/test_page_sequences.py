@@ -17,13 +17,13 @@ from conversion import convert
 from spacy.tokens import Doc
 
 from spacy_tener.pipeline.entities import FoundEntity, place_of
-from spacy_tener.workbench.annotation_tasks import Task
 from spacy_tener.workbench.corpus.convert import DocOptions
 from spacy_tener.workbench.corpus.docs import INCORRECT
 from spacy_tener.workbench.docbins import read_docs
 from spacy_tener.workbench.suggestions.decisions import apply_decisions
 from spacy_tener.workbench.suggestions.review import JudgedDoc, disagreements, rank_doubts
 from spacy_tener.workbench.suggestions.review_page import annotation_page, review_page
+from spacy_tener.workbench.suggestions.tasks import Task
 
 CHARACTERS = list("😀王小明北京大学😀")
 A, B = (1, 4, "PER"), (4, 8, "ORG")

@@ -15,13 +15,13 @@ from selenium.webdriver.support.select import Select
 from spacy.tokens import Doc
 
 from spacy_tener.pipeline.entities import FoundEntity
-from spacy_tener.workbench.annotation_tasks import Task
 from spacy_tener.workbench.corpus.convert import DocOptions, convert_jobs, plan_jobs
 from spacy_tener.workbench.corpus.options import CorpusOptions
 from spacy_tener.workbench.docbins import read_docs
 from spacy_tener.workbench.suggestions.decisions import apply_decisions
 from spacy_tener.workbench.suggestions.review import JudgedDoc, disagreements, rank_doubts
 from spacy_tener.workbench.suggestions.review_page import annotation_page, review_page
+from spacy_tener.workbench.suggestions.tasks import Task
 
 Entities = Sequence[tuple[int, int, str]]
 CATCH = "URL.createObjectURL = (blob) => { window.written = blob; return 'data:,'; };"

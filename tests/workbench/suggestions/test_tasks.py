@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from spacy.language import Language
 
 from spacy_tener.pipeline.entities import FoundEntity
-from spacy_tener.workbench.annotation_tasks import TOOLS, Task, labelling_interface
 from spacy_tener.workbench.corpus.reader import CorpusReader
 from spacy_tener.workbench.corpus.records import Event
 from spacy_tener.workbench.suggestions.suggest import Suggestion, make_tasks
+from spacy_tener.workbench.suggestions.tasks import TOOLS, Task, labelling_interface
 
 TEXTS = {
     "吴重阳😂在中国银行工作。": [(0, 3, "PER"), (5, 9, "ORG")],

@@ -13,9 +13,9 @@ from xml.sax.saxutils import quoteattr
 
 from spacy.tokens import Doc
 
-from ..annotate.values import dump_json
-from ..pipeline.entities import FoundEntity
-from .corpus.records import SUGGESTED
+from ...annotate.encoding import dump_json
+from ...pipeline.entities import FoundEntity
+from ..corpus.records import SUGGESTED
 
 DIGITS = 4
 RECORD_ID = "record_id"
