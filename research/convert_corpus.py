@@ -7,9 +7,12 @@ neighbours are often of one article, which then would be in both parts.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from spacy.cli._util import app
 from spacy.tokens import DocBin
@@ -18,12 +21,15 @@ from wasabi import msg
 
 import spacy_tener.cli  # noqa: F401 (puts `tener` into spaCy's command line)
 
+sys.path.append(str(Path(__file__).parents[1]))  # `python research/convert_corpus.py` has only research/ there
+from research.conll2012 import write_columns
+
 ASSETS, CORPORA_DIR, HELD_OUT = Path("assets"), Path("corpus"), 0.1
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Where the parts of a corpus lie below assets/ (files, or directories to join), and its language."""
+    """Where the parts of a corpus lie below assets/ (files, or for OntoNotes 5 directories), and its language."""
 
     lang: str
     train: str
@@ -66,10 +72,22 @@ def main(argv: Sequence[str] | None = None) -> None:
         msg.fail(f"Missing: {', '.join(missing)}", remedy, exits=1)
     for part, place in corpus.parts.items():
         output = CORPORA_DIR / name / f"{part}.spacy"
-        join = ["--join"] if place.is_dir() else []
-        app(["tener", "convert", str(place), "-o", str(output), "--lang", corpus.lang, *join], standalone_mode=False)
+        with as_file(place) as source:
+            app(["tener", "convert", str(source), "-o", str(output), "--lang", corpus.lang], standalone_mode=False)
     if corpus.dev is None:
         hold_out(CORPORA_DIR / name / "train.spacy", CORPORA_DIR / name / "dev.spacy")
+
+
+@contextmanager
+def as_file(place: Path) -> Iterator[Path]:
+    """Return the file of a part. A directory is OntoNotes in the columns of CoNLL-2012, which become one file."""
+    if not place.is_dir():
+        yield place
+        return
+    with TemporaryDirectory() as folder:
+        path = Path(folder, f"{place.name}.txt")
+        write_columns(place, path)
+        yield path
 
 
 def hold_out(train: Path, dev: Path, share: float = HELD_OUT) -> None:

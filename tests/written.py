@@ -81,21 +81,6 @@ def weibo(sentences: Sequence[Sentence]) -> str:
     return _rows(sentences, lambda index, token, tag: f"{token}{index % 3}\t{tag}")
 
 
-def conll2012(sentences: Sequence[Sentence]) -> str:
-    def line(index: int, token: str, tag: str, following: str) -> str:
-        begins, ends = tag.startswith("B"), tag != "O" and not following.startswith("I")
-        name = f"({tag[2:]}*" * begins + "*" * (not begins)
-        return f"nw/a 0 {index} {token} NN * - - - - {name}{')' * ends} -"
-
-    blocks = []
-    for sentence in sentences:
-        tags = tags_of(sentence)
-        tokens = [token if token.strip() else "_" for token in sentence[0]]
-        rows = zip(range(len(tags)), tokens, tags, [*tags[1:], "O"], strict=True)
-        blocks.append("".join(line(*row) + "\n" for row in rows))
-    return "#begin document (nw/a); part 000\n" + "\n".join(blocks) + "\n#end document\n"
-
-
 def conlleval_count(tags: Sequence[str]) -> int:
     """How many entities conlleval counts, in any of the schemes."""
     count, previous = 0, ("O", "")
@@ -119,18 +104,6 @@ def count_columns(text: str, comments: int, tag: int = -1) -> Counted:
     blocks = [tags for tags in blocks if tags]
     entities = sum(map(conlleval_count, blocks))
     return Counted(len(blocks), sum(map(len, blocks)), entities, sum(tags.count("-") for tags in blocks))
-
-
-def count_conll2012(text: str) -> Counted:
-    blocks: list[list[str]] = [[]]
-    for line in text.removeprefix("\ufeff").split("\n"):
-        if not line.strip() or line.startswith(("#begin document", "#end document")):
-            blocks.append([])
-        else:
-            blocks[-1].append(line)
-    lines = [line for block in blocks for line in block]
-    names = [re.split("[ \t]+", line.strip(" \t"))[10] for line in lines]
-    return Counted(sum(map(bool, blocks)), len(names), sum(name.count("(") for name in names))
 
 
 # JSON

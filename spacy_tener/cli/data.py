@@ -27,7 +27,6 @@ from ..workbench.corpus.options import (
     BRAT,
     CLUENER,
     COLUMN_FORMATS,
-    CONLL_2012,
     FORMATS,
     GLINER,
     JSONL,
@@ -56,7 +55,7 @@ _NAME_CORPORA = "Name the corpora, as in --paths.train corpus/train.spacy --path
 _COLUMN_HELP = "Column of the {}, counted from 1, or from -1 for the last"
 _NAMES_HELP = "Names of numbered tags: O,B-PER,... or a JSON file; by default the dataset_info.json beside the corpus"
 
-_SENTENCE_FORMATS = (*COLUMN_FORMATS, TOKENS, GLINER, CONLL_2012)
+_SENTENCE_FORMATS = (*COLUMN_FORMATS, TOKENS, GLINER)
 # The formats of those options that are not for all of them.
 _USED_BY = {
     "n_sents": _SENTENCE_FORMATS,
@@ -105,7 +104,7 @@ def convert_cli(
     Convert NER corpora to .spacy files, one for each input.
 
     Reads `token ... TAG` columns (CoNLL-2003 with -DOCSTART-, one character a line, Weibo NER) with tags in BMES,
-    BIOES, BILOU, IOB1 or IOB2; OntoNotes 5 in the columns of CoNLL-2012 (*_gold_conll; without the New Testament);
+    BIOES, BILOU, IOB1 or IOB2;
     JSON or JSONL with character offsets (doccano, Prodigy, Label Studio, CLUENER, spaCy 2's training data), with tokens
     (Hugging Face, GLiNER) or with the strings of entities (spacy-llm); brat's .ann beside .txt. Any of it plain, .gz,
     .bz2 or .xz. An output is named after its input without the endings that name a format (train.char.bmes makes

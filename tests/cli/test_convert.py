@@ -151,23 +151,6 @@ def test_a_bad_line_names_file_line_reason_and_remedy_and_exits_with_1(corpus: P
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["train.spacy"]
 
 
-def test_ontonotes_joins_into_one_file_without_the_new_testament(tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    for name in ("nw/a", "pt/b"):
-        text = f"#begin document ({name}); part 000\n{name} 0 0 Ann NNP * - - - - {{}} -\n\n#end document\n"
-        text = text.format("(PERSON)" if name == "nw/a" else "*")
-        (tmp_path / "in" / f"{name[-1]}.v4_gold_conll").write_text(text)
-    result = convert(tmp_path / "in", "-o", tmp_path / "train.spacy", "--join", "--lang", "en")
-    assert result.code == 0
-    assert {"Format conll2012", "Documents 1", "Docs written 1", "PERSON 1"} <= set(result.lines)
-    assert "Documents of the New Testament left out" in result.text
-    assert "line 2: pt/b" in result.text
-    assert len(docs(tmp_path / "train.spacy")) == 1
-    apart = convert(tmp_path / "in", "-o", tmp_path / "out", "--lang", "en")
-    assert "b.v4_gold_conll: nothing to write" in apart.text
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["a.spacy"]
-
-
 def test_columns_encoding_and_names_of_tags_follow_the_options(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes("x B-LOC 上海\n".encode("gb18030"))
     options = ("--encoding", "gb18030", "--token-column", "3", "--tag-column", "2")

@@ -313,7 +313,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "two.txt": "王 I-PER\n小 I-PER\n\n京 I-GPE\n",
         "weibo.txt": "王0 I-PER\n小1 I-PER\n",
         "three.txt": "王 O I-PER\n小 I-PER O\n",
-        "pt.v4_gold_conll": "#begin document (pt/b); part 000\npt/b 0 0 Ann NNP * - - - - * -\n\n#end document\n",
         **{name: "\n".join(json.dumps(each) for each in each_file) for name, each_file in records.items()},
     }
     for name, content in texts.items():

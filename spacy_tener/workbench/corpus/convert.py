@@ -31,7 +31,6 @@ OUTPUT_SUFFIX = ".spacy"
 _FORMAT_SUFFIXES = frozenset(
     {".txt", ".tsv", ".conll", ".conllu", ".ner", ".bio", ".iob", ".iob1", ".iob2"}
     | {".bioes", ".bmes", ".bilou", ".char", ".word", ".jsonl", ".json", ".ann"}
-    | {".gold_conll", ".v4_gold_conll", ".v9_gold_conll"}
 )
 # Endings of corpus files that name the part of the corpus.
 _PART_SUFFIXES = frozenset({".train", ".dev", ".valid", ".test", ".testa", ".testb", ".annotated"})
@@ -205,7 +204,7 @@ def _convert(job: ConversionJob, reading: CorpusOptions, making: DocOptions, pro
         write_file(job.output, lambda file: file.write(binary.to_bytes()))
     elif left_out := report.notes.counts[Event.LEFT_OUT]:
         raise CorpusError(job.source, f"no record is annotated. {Event.LEFT_OUT.value}: {left_out:,}", "Annotate some.")
-    elif not report.notes.counts.keys() & {Event.NEW_TESTAMENT, Event.STRAY}:
+    elif Event.STRAY not in report.notes.counts:
         raise CorpusError(job.source, "there is no annotated sentence or text in it", "Is it the right file?")
     return report
 

@@ -10,8 +10,8 @@ from .columns import AUTO, find_scheme
 
 COLUMN_FORMATS = ("columns", "weibo")
 TEXT_FORMATS = JSONL, LABEL_STUDIO, CLUENER, LLM = "jsonl", "labelstudio", "cluener", "llm"
-TOKENS, GLINER, BRAT, CONLL_2012 = "tokens", "gliner", "brat", "conll2012"
-FORMATS = (*COLUMN_FORMATS, *TEXT_FORMATS, TOKENS, GLINER, BRAT, CONLL_2012)
+TOKENS, GLINER, BRAT = "tokens", "gliner", "brat"
+FORMATS = (*COLUMN_FORMATS, *TEXT_FORMATS, TOKENS, GLINER, BRAT)
 UNITS = ("codepoint", "utf16")
 OVERLAPS = ("error", "longest", "spans")
 ANSWERS = ("auto", "complete", "binary")

@@ -20,10 +20,9 @@ from .columns import (
     read_blocks,
     split_line,
 )
-from .conll2012 import Conll2012Reader, is_conll_2012, read_documents
 from .json_records import check_record, detect, parse_cluener, parse_flat, parse_llm, read_records
 from .label_studio import parse_label_studio
-from .options import BRAT, COLUMN_FORMATS, CONLL_2012, GLINER, TOKENS, CorpusOptions
+from .options import BRAT, COLUMN_FORMATS, GLINER, TOKENS, CorpusOptions
 from .records import (
     AnnotatedText,
     EntitySpan,
@@ -128,8 +127,6 @@ class CorpusReader:
             lines = chain(sample, lines)
         if self.format == AUTO:
             self.format = detect_columns((line for _, line in sample), options.token_column is None) or AUTO
-        if self.format == CONLL_2012:
-            return read_documents(lines), Conll2012Reader(self._notes)
         if self.format not in COLUMN_FORMATS:
             return read_records(lines), self._json
         token, tag = options.token_column, options.tag_column
@@ -215,6 +212,4 @@ def detect_columns(lines: Iterable[str], positions: bool) -> str | None:
     data = [line for line in lines if line.strip() and not line.startswith(DOCUMENT_START)]
     if data and _JSON_START.match(data[0]):
         return None
-    if data and is_conll_2012(data[0]):
-        return CONLL_2012
     return "weibo" if positions and has_positions(split_line(line)[0] for line in data) else "columns"

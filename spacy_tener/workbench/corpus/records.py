@@ -99,8 +99,6 @@ class Event(Enum):
     DUPLICATE = "Spans given twice, read once"
     OVERLAP = "Spans left out for a longer one that they overlap"
     DISCONTINUOUS = "Spans in several pieces, whose tokens are left without annotation"
-    NEW_TESTAMENT = "Documents of the New Testament left out, in which nobody annotated names"
-    NAMELESS = "Documents without a single name, kept (were they annotated?)"
     NO_ENTITIES = "Files without a single entity (were they annotated, and are the format and the columns right?)"
     LEFT_OUT = "Records left out (rejected, cancelled or not annotated)"
     SUGGESTED = "Suggestions of a model that nobody has corrected, read as annotation (export them from a tool instead)"

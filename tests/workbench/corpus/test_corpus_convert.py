@@ -12,7 +12,7 @@ from conversion import convert
 from spacy.tokens import Doc, DocBin
 from spacy.training import Corpus
 
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import InputError, RemedyError
 from spacy_tener.workbench.corpus.convert import DocOptions
 from spacy_tener.workbench.corpus.options import CorpusOptions
 from spacy_tener.workbench.corpus.records import CorpusError, Event
@@ -245,3 +245,15 @@ def test_brat_pairs_in_a_directory_are_read_once(write: Write, tmp_path: Path) -
     write("in/a.ann", "T1\tPER 0 4\tJane\n")
     (report,) = convert([tmp_path / "in"], tmp_path / "out")
     assert (report.format, report.output.name, report.labels) == ("brat", "a.spacy", {"PER": 1})
+
+
+def test_files_of_several_formats_join(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Ann B-PER\n", encoding="utf-8")
+    (tmp_path / "b.jsonl").write_text('{"text": "Rome", "label": [[0, 4, "GPE"]]}\n', encoding="utf-8")
+    inputs = [tmp_path / "b.jsonl", tmp_path / "a.txt", tmp_path / "b.jsonl"]
+    (report,) = convert(inputs, tmp_path / "all.spacy", making=DocOptions(lang="en"), join=True)
+    found = DocBin().from_disk(tmp_path / "all.spacy").get_docs(spacy.blank("en").vocab)
+    assert [doc.ents[0].label_ for doc in found] == ["GPE", "PER", "GPE"]
+    assert (report.format, report.scheme) == ("columns, jsonl", "IOB2")
+    with pytest.raises(InputError, match=r"joined inputs make one file. Name a file that ends in \.spacy"):
+        convert(inputs, tmp_path / "out", join=True)

@@ -34,7 +34,7 @@ WITH_OFFSETS: dict[str, Callable[..., str]] = {
 }
 WITHOUT_OFFSETS: dict[str, Callable[..., str]] = {
     **written.COLUMNS,
-    **{each.__name__: each for each in (written.conll2012, written.hugging_face, written.gliner, written.spacy_llm)},
+    **{each.__name__: each for each in (written.hugging_face, written.gliner, written.spacy_llm)},
 }
 FORMATS = {"conll2003": "columns", "numbered": "columns", "doccano": "jsonl", "prodigy": "jsonl", "spacy2": "jsonl"}
 FORMATS |= {"label_studio": "labelstudio", "hugging_face": "tokens", "spacy_llm": "llm"}
@@ -80,8 +80,7 @@ def expected(name: str) -> Texts:
     texts = [(text, [(entity, label) for *_, label, entity in spans]) for text, spans in map(written.text_of, CORPUS)]
     if name == BRAT:
         return [("".join(f"{text}\n" for text, _ in texts), [entity for _, own in texts for entity in own])]
-    # CoNLL-2012 has no tokens of white space.
-    return [(text.replace("\u3000", "_"), own) for text, own in texts] if name == "conll2012" else texts
+    return texts
 
 
 def found(path: Path, options: CorpusOptions) -> Texts:
@@ -119,7 +118,6 @@ DAMAGE = {
     "conll2003": ("\tB-ORG", ""),
     "numbered": ("\t_\tB-ORG", "\tB-ORG"),
     "weibo": ("𠮷1", "𠮷"),
-    "conll2012": ("(ORG*", "ORG*"),
     "doccano": ('"ORG"', "5"),
     "prodigy": ('"ORG"', "null"),
     "spacy2": ('"ORG"', '""'),
