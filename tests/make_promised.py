@@ -147,7 +147,7 @@ def predictions(nlp: Language, texts: list[str]) -> dict[str, Any]:
     pipe: Any = nlp.get_pipe("tener_ner")
     ents = [[[ent.start_char, ent.end_char, ent.label_] for ent in doc.ents] for doc in nlp.pipe(texts)]
     with nlp.select_pipes(disable=["tener_ner"]):
-        found = pipe.scored(list(nlp.pipe(texts)))
+        found = [decoding.entities for decoding in pipe.decode(nlp.pipe(texts))]
     return {
         "ents": ents,
         "scored": [[[each.start, each.end, each.label] for each in entities] for entities in found],

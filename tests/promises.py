@@ -26,7 +26,7 @@ from spacy_tener.annotate.settings import AnnotateSettings, Answer
 from spacy_tener.cli import tener_cli
 from spacy_tener.explain import explain
 from spacy_tener.explain.explanation import Explanation
-from spacy_tener.pipeline.crf_pipe import Reading
+from spacy_tener.pipeline.decoding import Decoding, Reading
 from spacy_tener.pipeline.entities import FoundEntity
 from spacy_tener.pipeline.tener_ner import TenerNER
 from spacy_tener.pipeline.words import PipelineWords
@@ -37,15 +37,22 @@ PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 METHODS: dict[type, tuple[str, ...]] = {
     TenerNER: (
-        "scored",
-        "probabilities",
-        "marginals",
-        "k_best",
-        "rivals",
-        "likelihood",
-        "entropy",
+        "decode",
+        "annotate",
         "labels",
         "lexicon",
+    ),
+    Decoding: (
+        "doc",
+        "entities",
+        "probabilities",
+        "k_best",
+        "rivals",
+        "marginals",
+        "entropy",
+        "likelihood",
+        "allowed",
+        "with_preset",
     ),
     PipelineWords: ("add", "clear", "names", "read", "remove", "words"),
     Annotator: ("__init__", "__call__", "answers", "nlp", "use"),

@@ -45,14 +45,15 @@ for path in map(pathlib.Path, sys.argv[2:]):
     long = nlp("".join(texts) * 20)
     copy = spacy.blank(nlp.lang, config=nlp.config).from_bytes(nlp.to_bytes())
     sums = [emissions.sum(axis=1).tolist() for emissions in ner.model.predict([nlp.make_doc(text) for text in texts])]
+    decodings = list(ner.decode(docs))
     answers[path.name] = {
         "ents": [[[ent.start_char, ent.end_char, ent.label_] for ent in doc.ents] for doc in docs],
         "copied": [[[ent.start_char, ent.end_char, ent.label_] for ent in copy(text).ents] for text in texts],
         "emissions": sums,
         "long": len(long.ents),
-        "probabilities": [entity.probability for found in ner.scored(docs) for entity in found],
-        "k_best": [len(readings) for readings in ner.k_best(docs, k=3)],
-        "entropy": ner.entropy(docs),
+        "probabilities": [entity.probability for decoding in decodings for entity in decoding.entities],
+        "k_best": [len(decoding.k_best(3)) for decoding in decodings],
+        "entropy": [decoding.entropy for decoding in decodings],
     }
 print(json.dumps(answers))
 """
@@ -121,7 +122,7 @@ def test_nothing_that_predicts_imports_torch_where_it_is_installed():
 import sys, spacy
 for path in sys.argv[1:]:
     nlp = spacy.load(path)
-    nlp.get_pipe("tener_ner").scored([nlp("王小明去了上海")])
+    next(nlp.get_pipe("tener_ner").decode([nlp("王小明去了上海")])).entities
 print(*(name for name, module in sys.modules.items() if name.startswith("spacy_tener") and "torch" in vars(module)))
 print("spacy_tener.models.torch_side" in sys.modules)
 """

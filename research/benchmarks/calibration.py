@@ -22,11 +22,11 @@ from spacy.language import Language
 from spacy.training import Corpus, Example
 
 from research.reliability import draw_reliability
-from spacy_tener.pipeline.crf_pipe import CRFPipe
 from spacy_tener.pipeline.decoding import Probabilities
 from spacy_tener.pipeline.entities import place_of
 from spacy_tener.pipeline.scoring import CharComparison
 from spacy_tener.pipeline.settings import TEMPERATURE
+from spacy_tener.pipeline.tener_ner import TenerNER
 from spacy_tener.types import BoolArray, IntArray
 from spacy_tener.workbench.calibration import errors, find_outcomes, fit_temperature, fit_thresholds, losses
 
@@ -117,7 +117,7 @@ def measured(model: Path, data: Path, beam: int) -> Result:
 
 def of_crf(nlp: Language, model: Path, dev: Sequence[Example], test: Sequence[Example]) -> Result:
     pipe = nlp.get_pipe("tener_ner")
-    assert isinstance(pipe, CRFPipe)
+    assert isinstance(pipe, TenerNER)
     pipe.cfg.pop(TEMPERATURE, None)
     outcomes = [find_outcomes(nlp, "tener_ner", part, model) for part in (dev, test)]
     temperature = fit_temperature(outcomes[0])

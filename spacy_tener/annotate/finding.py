@@ -12,10 +12,11 @@ from typing import Any
 from spacy.language import Language
 from spacy.tokens import Doc, SpanGroup
 
-from ..pipeline.crf_pipe import CRFPipe, Reading
+from ..pipeline.decoding import Reading
 from ..pipeline.entities import CHAR_OFFSETS, SCORES, FoundEntity, Place, place_of, read_places
 from ..pipeline.finding import components_before, crf_pipes, entity_finders, span_finders
 from ..pipeline.settings import NERSettings
+from ..pipeline.tener_ner import TenerNER
 from ..pipeline.windows import SizedT, batch_by_size
 
 Task = Callable[[Sequence[str]], Sequence[Any]]
@@ -79,19 +80,20 @@ def _entities(nlp: Language, probability: bool, texts: Sequence[str]) -> list[li
 
 
 def _k_best(
-    nlp: Language, pipe: CRFPipe | None, k: int, probability: bool, texts: Sequence[str]
+    nlp: Language, pipe: TenerNER | None, k: int, probability: bool, texts: Sequence[str]
 ) -> list[tuple[list[FoundEntity], list[Reading]]]:
     if pipe is None:
         return [(entities, []) for entities in _entities(nlp, probability, texts)]
     with nlp.memory_zone():
-        # k_best needs the Docs before later components, which may merge tokens, and the whole batch at once, since a
-        # listener of a shared tok2vec keeps the last batch only.
         before, asked = components_before(nlp, pipe), probabilities_asked(nlp, probability)
-        others = nlp.pipe_names[len(before) :]
-        docs = list(nlp.pipe(texts, batch_size=len(texts), disable=others, component_cfg=asked))
-        readings = pipe.k_best(docs, k)
-        found = found_in(nlp, nlp.pipe(docs, batch_size=len(texts), disable=before, component_cfg=asked))
-        return list(zip(found, readings, strict=True))
+        later = nlp.pipe_names[len(before) :]
+        docs = list(nlp.pipe(texts, batch_size=len(texts), disable=later, component_cfg=asked))
+        decodings = list(pipe.decode(docs))
+        # Before later components, which may merge tokens.
+        readings = [decoding.with_preset.k_best(k) for decoding in decodings]
+        pipe.annotate(decodings, **asked.get(later[0], {}))
+        docs = list(nlp.pipe(docs, batch_size=len(texts), disable=[*before, later[0]], component_cfg=asked))
+        return list(zip(found_in(nlp, docs), readings, strict=True))
 
 
 def probabilities_asked(nlp: Language, probability: bool = True) -> dict[str, dict[str, Any]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..errors import RemedyError
-from ..pipeline.crf_pipe import Reading
+from ..pipeline.decoding import Reading
 from ..pipeline.entities import FoundEntity
 
 TEXT_COLUMN = "text"

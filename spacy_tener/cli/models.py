@@ -21,9 +21,9 @@ from ..annotate.settings import TEXT_COLUMN
 from ..errors import RemedyError, counted
 from ..files import check_folder, replaced
 from ..models.embed.tables import count_rows, table_nodes, trim
-from ..pipeline.crf_pipe import CRFPipe
 from ..pipeline.finding import find_crf_pipe, span_finders
 from ..pipeline.settings import TEMPERATURE
+from ..pipeline.tener_ner import TenerNER
 from ..pipeline.units import View, view_of
 from ..workbench.calibration import (
     Series,
@@ -345,7 +345,7 @@ def _with_rows(nlp: Language, name: str) -> ThincModel[Any, Any]:
 def _inputs(nlp: Language, name: str, sources: Sequence[str]) -> Iterator[Doc]:
     """Yield the inputs of the component's model: texts, annotated by the earlier components."""
     pipe = nlp.get_pipe(name)
-    view: View = pipe.settings.view if isinstance(pipe, CRFPipe) else "tokens"
+    view: View = pipe.settings.view if isinstance(pipe, TenerNER) else "tokens"
     found = False
     with nlp.select_pipes(disable=nlp.pipe_names[nlp.pipe_names.index(name) :]):
         for doc in nlp.pipe(nlp.tokenizer(record[TEXT_COLUMN]) for record in read_records(sources)):

@@ -19,8 +19,7 @@ from ..models.embed.characters import RadicalVocabulary
 from ..models.embed.lexicon import LexiconVocabulary
 from ..models.embed.onnx import FrozenFeatures
 from ..models.embed.tables import Vocabulary
-from ..pipeline.crf_pipe import Reading
-from ..pipeline.decoding import Probabilities
+from ..pipeline.decoding import Decoding, Probabilities, Reading
 from ..pipeline.entities import FoundEntity
 from ..pipeline.finding import PipelineNER
 from ..pipeline.units import DocView, data_of
@@ -69,10 +68,9 @@ def explain(
     explainer = _Explainer(pipeline, evidence=evidence)
     docs = pipeline.read(text.predicted if isinstance(text, Example) else text for text in given)
     ner = pipeline.ner
-    columns = (docs, ner.scored(docs), ner.rivals(docs, rivals), ner.k_best(docs, k_best), ner.entropy(docs))
     explained = [
-        replace(explainer(doc, found, others, best), entropy=entropy, gold=_gold(text))
-        for text, doc, found, others, best, entropy in zip(given, *columns, strict=True)
+        replace(explainer(decoding, k_best, rivals), gold=_gold(text))
+        for text, decoding in zip(given, ner.decode(docs), strict=True)
     ]
     return Explanation(pipeline.describe(), list(ner.labels), explainer.notes(), explained)
 
@@ -99,11 +97,9 @@ class _Explainer:
         word_note = "" if self.lexicon is not None else "No words: this pipeline reads no lexicon."
         return [note for note in (mask_note, word_note) if note]
 
-    def __call__(
-        self, doc: Doc, found: list[FoundEntity], rivals: list[list[FoundEntity]], k_best: list[Reading]
-    ) -> ExplainedText:
-        """Explain a text. Its entropy and annotation are added by the caller."""
-        view = self.pipeline.view(doc)
+    def __call__(self, decoding: Decoding, k: int, n_rivals: int) -> ExplainedText:
+        """Explain a text. Its annotation is added by the caller."""
+        view, found, k_best = decoding.view, decoding.entities, decoding.k_best(k)
         possible = _possible(found, k_best)
         entities = [*found, *possible]
         spans = [cast(Span, view.unit_span(entity.start, entity.end)) for entity in entities]
@@ -118,18 +114,22 @@ class _Explainer:
             }
             evidence.update(zip(inside, self._evidence(view, piece, window.start, list(inside.values())), strict=True))
             words += lexicon_words(self.lexicon, view, window, piece) if self.lexicon else []
-        others = [*rivals, *([other for other in entities if _overlap(own, other)] for own in possible)]
+        others = [
+            *decoding.rivals(n_rivals),
+            *([other for other in entities if _overlap(own, other)] for own in possible),
+        ]
         explained = [
             ExplainedEntity(own.start, own.end, own.label, own.probability, others[i], evidence.get(i, []))
             for i, own in enumerate(entities)
         ]
         return ExplainedText(
-            text=doc.text,
+            text=decoding.doc.text,
             entities=explained[: len(found)],
             possible=explained[len(found) :],
             k_best=k_best,
+            entropy=decoding.entropy,
             words=words,
-            radicals=radicals_of(self.radicals, doc.text) if self.radicals else {},
+            radicals=radicals_of(self.radicals, decoding.doc.text) if self.radicals else {},
         )
 
     def _windows(self, view: DocView, entities: Sequence[Span]) -> list[Window]:

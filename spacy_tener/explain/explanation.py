@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, cast
 
 from ..pages import make_page
-from ..pipeline.crf_pipe import Reading
+from ..pipeline.decoding import Reading
 from ..pipeline.entities import FoundEntity
 
 

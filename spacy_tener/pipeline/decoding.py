@@ -1,31 +1,68 @@
-"""Decoding by a CRF: best entities, k best paths and exact probabilities of a batch of texts."""
+"""What the CRF computes from the emissions of texts: best entities, k best readings, and exact probabilities."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from spacy.tokens import Doc, Span
+from spacy.training import Example
 
-from ..batching.sequences import starts
+from ..batching.sequences import ranges, starts
 from ..crf.forward import ForwardBackward
 from ..crf.marginals import EntitySpans, entropy, probable_spans, span_marginals
 from ..crf.scorer import PathScorer
 from ..types import AnyFloats, IntArray
-from .tags import Mask
+from .entities import FoundEntity, Place, place_of
+from .learning.targets import make_target
+from .tags import Mask, agreeing_tags, index_labels
+from .units import DocView
 
 Probabilities = NDArray[np.float64]
+ScoredSpans = tuple[EntitySpans, Probabilities]
+"""Spans and their probabilities. *Shape:* (spans,)"""
+ScoredPath = tuple[float, EntitySpans, Probabilities]
+"""The log-probability of a path, its entities, and their marginal probabilities. *Shape:* (entities,)"""
 
 
 @dataclass(frozen=True)
-class Decoding:
-    """A CRF and the emissions of a batch of texts.
+class Reading:
+    """One possible set of entities of a whole text: a path of the CRF.
 
-    emissions: Of all texts, joined. *Shape* [N, n_tags]
-    allowed: The tags that the CRF may choose; None for all. *Shape* [N, n_tags]
+    entities: The probability of each is its marginal over all readings, not of this one alone.
+    log_probability: Also finite for a long text, where `probability` underflows to 0.
+    """
+
+    probability: float
+    entities: list[FoundEntity]
+    log_probability: float
+
+
+@dataclass(frozen=True)
+class Marginals:
+    """Marginal probabilities over all readings of a text.
+
+    entities: Spans that may be entities, including those that exclude each other.
+    outside: Probability that each character of `doc.text` is in no entity. *Shape:* (characters,)
+    """
+
+    entities: list[FoundEntity]
+    outside: Probabilities
+
+
+@dataclass(frozen=True, eq=False)
+class BatchDecoding:
+    """A CRF and the emissions of a batch of texts. Results are computed for all texts together, when first needed.
+
+    emissions: Of all texts, joined. *Shape:* (units, tags)
+    lengths: Units of each text.
+    allowed: The tags that the CRF may choose; None for all. *Shape:* (units, tags)
     temperature: Divisor of all scores of the CRF in probabilities. The best path does not depend on it.
+    preset: As `allowed`, where the entities that the Docs have are kept.
     """
 
     crf: PathScorer
@@ -33,96 +70,274 @@ class Decoding:
     lengths: list[int]
     allowed: Mask | None
     temperature: float = 1.0
+    preset: Mask | None = None
+    _readings: dict[int, list[list[ScoredPath]]] = field(default_factory=dict, init=False)
+    _candidates: dict[float, list[ScoredSpans]] = field(default_factory=dict, init=False)
+
+    @cached_property
+    def with_preset(self) -> BatchDecoding:
+        """The same batch, where the entities that the Docs have are kept."""
+        return self if self.preset is self.allowed else replace(self, allowed=self.preset)
 
     @cached_property
     def offsets(self) -> IntArray:
-        """First unit of each text in the joined emissions."""
+        """First unit of each text in the joined emissions. *Shape:* (texts,)"""
         return starts(np.asarray(self.lengths, dtype=np.int64))
 
     @cached_property
     def passes(self) -> ForwardBackward:
         return self.crf.passes(self.emissions, self.lengths, self.allowed, temperature=self.temperature)
 
+    @cached_property
     def best(self) -> EntitySpans:
-        """Return the entities of the best path of each text, in order."""
+        """The entities of the best path of each text, in order."""
         start, end, label = self.crf.layout.decode(self.crf.decode(self.emissions, self.lengths, self.allowed))
         text = np.repeat(np.arange(len(self.lengths)), self.lengths)[start]
         return EntitySpans(text, start - self.offsets[text], end - self.offsets[text], label)
 
-    def per_text(self, spans: EntitySpans) -> Iterator[slice]:
-        """Return the slice of each text's spans. The spans are sorted by text."""
+    @cached_property
+    def best_probabilities(self) -> Probabilities:
+        """The probability of each of the best entities. *Shape:* (entities,)"""
+        return self.probabilities(self.best)
+
+    @cached_property
+    def best_by_text(self) -> list[ScoredSpans]:
+        """The best entities of each text, and their probabilities."""
+        return self._split(self.best, self.best_probabilities)
+
+    @cached_property
+    def entropies(self) -> list[float]:
+        """The entropy of the distribution over all paths of each text, in nats."""
+        values: list[float] = entropy(self.passes).tolist()
+        return values
+
+    def slices(self, spans: EntitySpans) -> list[slice]:
+        """Return the slice of each text's spans, which are sorted by text."""
         ends = np.searchsorted(spans.sequence, np.arange(len(self.lengths)), side="right").tolist()
-        return (slice(start, end) for start, end in zip([0, *ends], ends, strict=False))
+        return [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
 
     def probabilities(self, spans: EntitySpans) -> Probabilities:
-        """Return the marginal probability that each span is an entity. *Shape* [n_spans]"""
+        """Return the marginal probability that each span is an entity. *Shape:* (spans,)"""
         if not spans.label.size:
             return np.zeros(0)
         return span_marginals(self.passes, spans).astype(np.float64, copy=False)
 
-    def k_best(self, k: int) -> list[list[tuple[float, EntitySpans]]]:
-        """Return the k best paths of each text, or fewer, best first: each one's log probability and entities."""
-        found = self.crf.k_best(self.emissions.astype(np.float64), self.lengths, k, self.allowed)
-        log_z = self.passes.log_partition().tolist()
-        return [
-            [(score / self.temperature - total, self._entities(text, tags)) for score, tags in paths]
-            for text, (paths, total) in enumerate(zip(found, log_z, strict=True))
-        ]
+    def readings(self, k: int) -> list[list[ScoredPath]]:
+        """Return the k best paths of each text, best first; fewer where there are fewer."""
+        if k not in self._readings:
+            found = self.crf.k_best(self.emissions.astype(np.float64), self.lengths, k, self.allowed)
+            spans = [[self._entities(text, tags) for _, tags in paths] for text, paths in enumerate(found)]
+            probabilities, end = self.probabilities(join_spans(list(itertools.chain(*spans)))), 0
+            readings: list[list[ScoredPath]] = [[] for _ in found]
+            for text, paths in enumerate(found):
+                for (score, _), path_spans in zip(paths, spans[text], strict=True):
+                    start, end = end, end + path_spans.label.size
+                    log_probability = score / self.temperature - self.log_partitions[text]
+                    readings[text].append((log_probability, path_spans, probabilities[start:end]))
+            self._readings[k] = readings
+        return self._readings[k]
 
     def _entities(self, text: int, tags: IntArray) -> EntitySpans:
         start, end, label = self.crf.layout.decode(tags)
         return EntitySpans(np.full(start.size, text), start, end, label)
 
-    def entropy(self) -> list[float]:
-        """Return the entropy of the distribution over all paths of each text, in nats."""
-        values: list[float] = entropy(self.passes).tolist()
-        return values
+    def candidates(self, minimum: float) -> list[ScoredSpans]:
+        """Return all spans of each text whose probability is at least `minimum`, in no order."""
+        if minimum not in self._candidates:
+            spans, probabilities = probable_spans(self.passes, minimum)
+            order = np.argsort(spans.sequence, kind="stable")
+            sorted_probabilities = probabilities[order].astype(np.float64, copy=False)
+            self._candidates[minimum] = self._split(select_spans(spans, order), sorted_probabilities)
+        return self._candidates[minimum]
 
-    def candidates(self, minimum: float) -> tuple[EntitySpans, Probabilities]:
-        """Return all spans whose probability is at least `minimum`, in no order, and their probabilities."""
-        spans, probability = probable_spans(self.passes, minimum)
-        return spans, probability.astype(np.float64, copy=False)
+    def _split(self, spans: EntitySpans, probabilities: Probabilities) -> list[ScoredSpans]:
+        return [(select_spans(spans, part), probabilities[part]) for part in self.slices(spans)]
 
+    @cached_property
     def outside(self) -> list[Probabilities]:
-        """Return the probability that each unit is in no entity, and that none goes on from the unit before it.
+        """The probability that each unit is in no entity, and that none goes on from the unit before it.
 
-        *Shape* [n, 2] for each text
+        *Shape:* (units, 2) for each text
         """
         layout, marginals = self.crf.layout, self.passes.marginals().astype(np.float64)
         parted = 1.0 - marginals[:, layout.continuers].sum(axis=1)
         columns = np.stack([marginals[:, layout.outside], parted.clip(0.0, 1.0)], axis=1)
         return np.split(columns, np.cumsum(self.lengths)[:-1])
 
-    def share(self, masks: Sequence[Mask]) -> list[float]:
-        """Return, for each text, the total probability of the paths that its mask allows.
-
-        masks: *Shape* [n, n_tags] for each text
-        """
-        agreeing = np.concatenate(masks) if self.allowed is None else np.concatenate(masks) & self.allowed
-        passes = self.crf.passes(self.emissions, self.lengths, agreeing, temperature=self.temperature)
-        shares = np.exp(passes.log_partition() - self.passes.log_partition())
-        values: list[float] = np.nan_to_num(shares).clip(0.0, 1.0).tolist()
+    @cached_property
+    def log_partitions(self) -> list[float]:
+        """The logarithm of the sum over all paths of each text."""
+        values: list[float] = self.passes.log_partition().tolist()
         return values
 
-    def rivals(self, entities: EntitySpans, n: int, minimum: float) -> tuple[EntitySpans, Probabilities, list[int]]:
-        """Return the n most probable spans that share a unit with each entity, the most probable first.
 
-        minimum: Minimum probability of a span.
-        RETURNS: The rivals of all entities, joined, their probabilities, and the number of rivals of each entity.
+@dataclass(frozen=True, eq=False)
+class Decoding:
+    """What the model says of one text, from one run over it: `pipe.decode(docs)` yields one for each Doc.
+
+    Probabilities are exact. Entities that the Doc had are ignored; `with_preset` keeps them. Offsets are those of the
+    text. Ask before tokens of the Doc are merged or split; nothing here changes it.
+
+    view: The Doc as the model's units: its tokens or characters.
+    labels: The entity types of the model.
+    batch: What was decoded together with this text.
+    index: The position of this text in the batch.
+    """
+
+    view: DocView
+    labels: tuple[str, ...]
+    batch: BatchDecoding
+    index: int
+
+    @property
+    def doc(self) -> Doc:
+        """The Doc that was decoded."""
+        return self.view.doc
+
+    @property
+    def with_preset(self) -> Decoding:
+        """The same text, where the entities that the Doc had are certain, as for `nlp.pipe`."""
+        return replace(self, batch=self.batch.with_preset)
+
+    @property
+    def entities(self) -> list[FoundEntity]:
+        """The entities of the best reading with their probabilities, in the order of the text."""
+        return self._found(*self.batch.best_by_text[self.index])
+
+    @property
+    def entropy(self) -> float:
+        """How undecided the model is: the entropy of all readings, in nats; 0 if only one is possible."""
+        return self.batch.entropies[self.index]
+
+    @property
+    def allowed(self) -> Mask:
+        """The tags that the model may give to each unit. *Shape:* (units, tags)"""
+        if self.batch.allowed is None:
+            return np.ones((len(self.view), self.batch.crf.layout.n_tags), dtype=bool)
+        return self.batch.allowed[self._rows]
+
+    @property
+    def _rows(self) -> slice:
+        start = int(self.batch.offsets[self.index])
+        return slice(start, start + len(self.view))
+
+    def probabilities(self, spans: Iterable[Span | Place]) -> list[float]:
+        """Return the probability that each span is an entity of its label.
+
+        spans (Iterable[Union[Span, Tuple[int, int, str]]]): Spans of the Doc, or their start and end in characters of
+            its text, and their label.
+        RETURNS (List[float]): The probabilities; 0 for a span that the model cannot find: one that is not made of
+            whole tokens in the view `tokens`, or whose label is not one of the model's.
         """
-        spans, probability = self.candidates(minimum)
-        opening, stop = (self.offsets[spans.sequence] + edge for edge in (spans.start, spans.end))
-        start, end = (self.offsets[entities.sequence] + edge for edge in (entities.start, entities.end))
-        chosen = []
-        for first, last, label in zip(start.tolist(), end.tolist(), entities.label.tolist(), strict=True):
-            same = (opening == first) & (stop == last) & (spans.label == label)
-            overlapping = np.flatnonzero((opening < last) & (stop > first) & ~same)
-            chosen.append(overlapping[np.argsort(-probability[overlapping], kind="stable")[:n]])
-        rows = np.concatenate([np.empty(0, dtype=np.int64), *chosen])
-        return EntitySpans(*(column[rows] for column in spans)), probability[rows], [own.size for own in chosen]
+        offsets = [place_of(span) if isinstance(span, Span) else span for span in spans]
+        size, rows = len(self.doc.text), dict[int, tuple[int, ...]]()
+        for i, (start, end, label) in enumerate(offsets):
+            if not 0 <= start < end <= size:
+                raise ValueError(f"The span {start}, {end} does not lie in the Doc's {size} characters.")
+            units = self.view.unit_span(start, end)
+            if units and label in self.labels:
+                rows[i] = (self.index, *units, self.labels.index(label))
+        probabilities = np.zeros(len(offsets))
+        columns = np.array(list(rows.values()), dtype=np.int64).reshape(-1, 4).T
+        probabilities[list(rows)] = self.batch.probabilities(EntitySpans(*columns))
+        return probabilities.tolist()
+
+    def k_best(self, k: int = 5) -> list[Reading]:
+        """Return the k most probable readings of the whole text, best first; fewer where there are fewer.
+
+        k (int): Maximum number of readings.
+        RETURNS (List[Reading]): The readings. An empty text has one, of no entities.
+        """
+        return [
+            Reading(float(np.exp(log_probability)), self._found(spans, probabilities), log_probability)
+            for log_probability, spans, probabilities in self.batch.readings(k)[self.index]
+        ]
+
+    def rivals(self, n: int = 3, minimum: float = 0.01) -> list[list[FoundEntity]]:
+        """Return the alternatives to each entity: other spans that share characters with it, with other edges, another
+        label or both.
+
+        n (int): Maximum number of rivals of an entity.
+        minimum (float): Minimum probability of a rival, above 0. All spans of this probability are compared.
+        RETURNS (List[List[FoundEntity]]): For each of `entities`, its rivals, most probable first.
+        """
+        _check_minimum(minimum, "a rival")
+        spans, probabilities = self.batch.candidates(minimum)[self.index]
+        best, _ = self.batch.best_by_text[self.index]
+        rivals = []
+        for start, end, label in zip(best.start.tolist(), best.end.tolist(), best.label.tolist(), strict=True):
+            is_same = (spans.start == start) & (spans.end == end) & (spans.label == label)
+            overlapping = np.flatnonzero((spans.start < end) & (spans.end > start) & ~is_same)
+            chosen = overlapping[np.argsort(-probabilities[overlapping], kind="stable")[:n]]
+            rivals.append(self._found(select_spans(spans, chosen), probabilities[chosen]))
+        return rivals
+
+    def marginals(self, minimum: float = 0.05) -> Marginals:
+        """Return the probabilities of all possible entities, and that each character is in none.
+
+        minimum (float): Minimum probability of an entity, above 0.
+        RETURNS (Marginals): The possible entities, and the probability that each character is in none.
+        """
+        _check_minimum(minimum, "an entity")
+        found = self._found(*self.batch.candidates(minimum)[self.index])
+        return Marginals(found, _by_character(self.view, self.batch.outside[self.index]))
+
+    def likelihood(self, reference: Doc) -> float:
+        """Return the probability of a gold annotation as a whole: of all readings that agree with it.
+
+        reference (Doc): The same text with gold entities, of labels that the component has. Tokens without annotation
+            agree with every reading.
+        RETURNS (float): 0 if the model has no such reading, as for an entity across a known sentence start.
+        """
+        target = make_target(Example(self.doc, reference), self.view, index_labels(self.labels), None)
+        batch = self.batch
+        agreeing = agreeing_tags(target.tags, None, batch.crf.layout) & self.allowed
+        rows, lengths = batch.emissions[self._rows], [len(self.view)]
+        [log_share] = batch.crf.passes(rows, lengths, agreeing, temperature=batch.temperature).log_partition()
+        share = np.exp(log_share - batch.log_partitions[self.index])
+        return float(np.nan_to_num(share).clip(0.0, 1.0))
+
+    def _found(self, spans: EntitySpans, probabilities: Probabilities) -> list[FoundEntity]:
+        columns = spans.start.tolist(), spans.end.tolist(), spans.label.tolist(), probabilities.tolist()
+        return [
+            FoundEntity(*self.view.char_span(start, end), self.labels[label], probability)
+            for start, end, label, probability in zip(*columns, strict=True)
+        ]
 
 
-def joined(spans: Sequence[EntitySpans]) -> EntitySpans:
+def decode_nothing(n_labels: int, n_texts: int) -> BatchDecoding:
+    """Return the decoding of empty texts, by a CRF whose weights are all 0: the model need not be trained."""
+    n_open = 2 * n_labels + 1
+    shapes = (n_open, n_open, (n_open, n_open), (2, 2 * n_labels))
+    start, end, outside, inside = (np.zeros(shape, dtype=np.float32) for shape in shapes)
+    emissions = np.empty((0, 4 * n_labels + 1), dtype=np.float32)
+    return BatchDecoding(PathScorer((start, end, outside, inside)), emissions, [0] * n_texts, None)
+
+
+def select_spans(spans: EntitySpans, rows: slice | IntArray) -> EntitySpans:
+    """Return some of the spans."""
+    return EntitySpans(*(column[rows] for column in spans))
+
+
+def join_spans(parts: Sequence[EntitySpans]) -> EntitySpans:
     """Concatenate columns of spans."""
-    none = EntitySpans(*(np.empty(0, dtype=np.int64) for _ in EntitySpans._fields))
-    return EntitySpans(*(np.concatenate(columns) for columns in zip(none, *spans, strict=True)))
+    nothing = EntitySpans(*np.empty((4, 0), dtype=np.int64))
+    return EntitySpans(*(np.concatenate(columns) for columns in zip(nothing, *parts, strict=True)))
+
+
+def _check_minimum(minimum: float, what: str) -> None:
+    if not 0.0 < minimum <= 1.0:
+        raise ValueError(f"The minimum probability of {what} must be above 0 and at most 1, not {minimum}.")
+
+
+def _by_character(view: DocView, values: Probabilities) -> Probabilities:
+    """Spread the values of units and of the gaps before them over characters.
+
+    *Shape:* (units, 2) to (characters,)
+    """
+    begins, sizes = view.places().T
+    ends = np.append(0, begins + sizes)
+    spread = np.ones(len(view.doc.text))
+    for first, lengths, column in ((begins, sizes, 0), (ends[:-1], begins - ends[:-1], 1)):
+        spread[ranges(first, lengths)] = np.repeat(values[:, column], lengths)
+    return spread

@@ -7,14 +7,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from spacy.language import Language
 from spacy.pipeline import SpanCategorizer
 from spacy.tokens import Doc
 from thinc.api import Model
 
+from ..crf.marginals import EntitySpans
 from ..errors import RemedyError
-from .crf_pipe import CRFPipe
 from .decoding import Probabilities
+from .tener_ner import TenerNER
 from .units import DocView, view_of
 from .windows import Window
 
@@ -44,12 +46,12 @@ def known_labels(nlp: Language) -> set[str] | None:
     return {label for name in finding for label in told[name]}
 
 
-def crf_pipes(nlp: Language) -> dict[str, CRFPipe]:
+def crf_pipes(nlp: Language) -> dict[str, TenerNER]:
     """Return all `tener_ner` components by name, in the order of the pipeline."""
-    return {name: pipe for name, pipe in nlp.pipeline if isinstance(pipe, CRFPipe)}
+    return {name: pipe for name, pipe in nlp.pipeline if isinstance(pipe, TenerNER)}
 
 
-def find_crf_pipe(nlp: Language, name: str | None = None, *, what: str = "The pipeline") -> CRFPipe:
+def find_crf_pipe(nlp: Language, name: str | None = None, *, what: str = "The pipeline") -> TenerNER:
     """Return a `tener_ner`. name: The component's; None for the first. what: The pipeline's name in a message."""
     found = crf_pipes(nlp)
     if found and name is None:
@@ -64,11 +66,11 @@ def find_crf_pipe(nlp: Language, name: str | None = None, *, what: str = "The pi
 
 def _enable_one(nlp: Language) -> str:
     """Return the remedy for a pipeline whose `tener_ner` is disabled; an empty one if it has none."""
-    names = [name for name, pipe in nlp.components if isinstance(pipe, CRFPipe) and name in nlp.disabled]
+    names = [name for name, pipe in nlp.components if isinstance(pipe, TenerNER) and name in nlp.disabled]
     return f"Enable {' or '.join(names)}, which is disabled, and save the pipeline." if names else ""
 
 
-def components_before(nlp: Language, pipe: CRFPipe) -> tuple[str, ...]:
+def components_before(nlp: Language, pipe: TenerNER) -> tuple[str, ...]:
     """Return the names of the components before one, whose own name is another once another pipeline sources it."""
     return tuple(itertools.takewhile(lambda name: nlp.get_pipe(name) is not pipe, nlp.pipe_names))
 
@@ -82,7 +84,7 @@ class PipelineNER:
     """
 
     nlp: Language
-    ner: CRFPipe
+    ner: TenerNER
     before: tuple[str, ...]
     shared: tuple[str, ...]
 
@@ -138,4 +140,14 @@ class PipelineNER:
 
         *Shape* [pieces, spans]
         """
-        return self.ner._compared(self._run(list(pieces), self.shared), spans)
+        labels = self.ner.labels
+        rows = np.array([(start, end, labels.index(label)) for start, end, label in spans], dtype=np.int64)
+        columns = rows.reshape(-1, 3).T
+        probabilities = [np.empty((0, len(spans)))]
+        decodings = self.ner.decode(self._run(list(pieces), self.shared))
+        for batch, group in itertools.groupby(decodings, lambda decoding: decoding.batch):
+            n_texts = len(list(group))
+            texts = np.repeat(np.arange(n_texts), len(spans))
+            repeated = EntitySpans(texts, *(np.tile(column, n_texts) for column in columns))
+            probabilities.append(batch.probabilities(repeated).reshape(n_texts, len(spans)))
+        return np.concatenate(probabilities)

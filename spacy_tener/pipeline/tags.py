@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from spacy.strings import get_string_id
 
 from ..tagging import TagLayout
 from ..types import BoolArray, IntArray
@@ -36,6 +37,11 @@ class LabelIndex:
         places, index = np.flatnonzero(labels), {label: i for i, label in enumerate(self.hashes)}
         found[places] = [index.get(label, -1) for label in labels[places].tolist()]
         return found
+
+
+def index_labels(labels: Iterable[str]) -> LabelIndex:
+    """Return the index of entity types by their names."""
+    return LabelIndex([get_string_id(label) for label in labels])
 
 
 def encode_units(units: Units, labels: LabelIndex) -> IntArray:

@@ -2,14 +2,19 @@
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+from spacy.attrs import ENT_IOB
 from spacy.errors import Errors
 from spacy.language import Language
+from spacy.pipeline import TrainablePipe
 from spacy.pipeline.ner import ner_score
 from spacy.tokens import Doc
 from spacy.training import Example, validate_examples, validate_get_examples
@@ -20,17 +25,19 @@ from thinc.types import Floats2d
 
 from ..models.bridge import finish_updates, require_torch, torch_shims
 from ..models.embed.tables import check_loaded, observe
-from ..models.tagger import TaggerModel, crf, set_labels
+from ..models.tagger import TaggerModel, crf, on_host, set_labels
 from ..optim.schedules import warm_up
-from .crf_pipe import CRFPipe
+from .decoding import BatchDecoding, Decoding, decode_nothing
+from .entities import UnitEntity, set_entities
 from .learning.targets import Target, make_target
 from .learning.teaching import Teacher
 from .loading import OtherLabelsError, wrap_load_errors
 from .requirements import add_requirements
 from .scoring import score_char_entities
 from .settings import TEMPERATURE, TOKEN_LENGTH, NERSettings
-from .units import view_of
-from .windows import DocReader, documents
+from .tags import LabelIndex, Mask, decodable_tags, index_labels, join_masks
+from .units import DocView, view_of
+from .windows import DocReader, check_shared, documents
 from .words import PipelineWords
 
 _DEFAULT_MODEL = """
@@ -44,6 +51,10 @@ DEFAULT_MODEL = Config().from_str(_DEFAULT_MODEL)["model"]
 
 _SAMPLE = 10
 _OBSERVED_AT_ONCE = 256
+_SEEN = 50
+"""Tokens after which their length is compared with that of training."""
+_LONGER = 1.2
+"""Mean length of tokens that are not single characters."""
 
 
 @Language.factory(
@@ -99,11 +110,22 @@ def make_tener_ner(
     return TenerNER(nlp.vocab, model, name, settings=settings, scorer=scorer)
 
 
-class TenerNER(CRFPipe):
+class TenerNER(TrainablePipe):
     """Named entity recognition by a CRF over any token-to-vector model.
 
     Behaves like spaCy's `ner` in all that both do (https://spacy.io/api/entityrecognizer).
     """
+
+    vocab: Vocab
+    model: TaggerModel
+    name: str
+    cfg: dict[str, Any]
+    _process: int
+    """The process that made the component."""
+    _seen: tuple[int, int] | None = (0, 0)
+    """Tokens and characters read so far; None once they were compared with those of training."""
+    _checked: tuple[dict[str, Any], NERSettings] | None = None
+    """The `cfg` whose settings were checked last, and these."""
 
     def __init__(
         self,
@@ -133,6 +155,34 @@ class TenerNER(CRFPipe):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self.vocab, self.model, self.name, self.scorer, self.cfg)
+
+    @property
+    def settings(self) -> NERSettings:
+        """Settings of reading Docs and writing entities, as `cfg` has them: a change there is saved with the
+        component, and checked once."""
+        if self._checked is None or self._checked[0] != self.cfg:
+            self._checked = deepcopy(self.cfg), NERSettings.of(self.cfg)
+        return self._checked[1]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The entity types that the component can predict."""
+        return tuple(self.cfg["labels"])
+
+    @property
+    def temperature(self) -> float:
+        """Divisor of all scores of the CRF where probabilities are computed; 1 unless the component is calibrated."""
+        temperature = self.cfg.get(TEMPERATURE, 1.0)
+        if not (isinstance(temperature, (int, float)) and 0.0 < temperature < np.inf):
+            raise ValueError(
+                f"The temperature of tener_ner is {temperature!r}, but must be a number above 0. Run `spacy tener "
+                "calibrate` again."
+            )
+        return float(temperature)
+
+    @property
+    def _label_index(self) -> LabelIndex:
+        return index_labels(self.labels)
 
     @property
     def lexicon(self) -> PipelineWords:
@@ -189,10 +239,10 @@ class TenerNER(CRFPipe):
         if labels is None:
             labels = sorted({span.label_ for example in get_examples() for span in example.reference.ents} - {""})
         self._teacher = teacher
-        for label in [*(teacher.pipe.labels if teacher else ()), *labels]:
+        for label in [*(teacher.labels if teacher else ()), *labels]:
             self.add_label(label)
         if teacher:  # the teacher's labels come first, as its distributions need
-            first = teacher.pipe.labels
+            first = teacher.labels
             self.cfg["labels"] = [*first, *(label for label in self.cfg["labels"] if label not in first)]
         self.cfg.pop(TEMPERATURE, None)
         set_labels(self.model, len(self.labels))
@@ -219,9 +269,140 @@ class TenerNER(CRFPipe):
             if len(view):
                 yield view.piece(0, len(view))
 
+    def predict(self, docs: Iterable[Doc]) -> list[list[UnitEntity]]:
+        """Find the entities of a batch of Docs without changing them.
+
+        docs (Iterable[Doc]): The Docs.
+        RETURNS (List[List[UnitEntity]]): The entities of each Doc, in units of the view: tokens or characters.
+        """
+        return self._predict(docs, self.settings)
+
+    def _predict(self, docs: Iterable[Doc], settings: NERSettings) -> list[list[UnitEntity]]:
+        found = list[list[UnitEntity]]()
+        for views, batch in self._decode_batches(docs):
+            if self._seen and settings.view == "tokens":
+                self._compare_tokens(views)
+            found += self._select(batch.with_preset, settings)
+        return found
+
+    def _select(self, batch: BatchDecoding, settings: NERSettings) -> list[list[UnitEntity]]:
+        """Return the best entities of each text that reach the thresholds."""
+        best, labels = batch.best, self.labels
+        probabilities, thresholds = [1.0] * best.label.size, [0.0] * len(labels)
+        if settings.asks_probabilities:
+            probabilities, thresholds = batch.best_probabilities.tolist(), settings.thresholds(labels)
+        rows = list(zip(best.start.tolist(), best.end.tolist(), best.label.tolist(), probabilities, strict=True))
+        return [
+            [UnitEntity(start, end, labels[i], p) for start, end, i, p in rows[part] if p >= thresholds[i]]
+            for part in batch.slices(best)
+        ]
+
+    def set_annotations(self, docs: Iterable[Doc], scores: Sequence[Sequence[UnitEntity]]) -> None:
+        """Add entities to those that the Docs already have.
+
+        docs (Iterable[Doc]): The Docs.
+        scores (Sequence[Sequence[UnitEntity]]): What `predict` returned for them.
+        """
+        settings = self.settings
+        for doc, entities in zip(docs, scores, strict=True):
+            set_entities(view_of(doc, settings.view), entities, settings)
+
+    def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128, spans_key: str | None = None) -> Iterator[Doc]:
+        """Add entities to a stream of Docs.
+
+        stream (Iterable[Doc]): The Docs.
+        batch_size (int): The number of Docs to process at once.
+        spans_key (Optional[str]): The group of probabilities for this call, if the settings have none; as in
+            `nlp.pipe(texts, component_cfg={"tener_ner": {"spans_key": "sc"}})`.
+        YIELDS (Doc): The Docs, in order.
+        """
+        settings, on_error = self.settings, self.get_error_handler()
+        if settings.spans_key or not spans_key:
+            yield from super().pipe(stream, batch_size=batch_size)
+            return
+        settings = replace(settings, spans_key=spans_key)
+        for docs in minibatch(stream, batch_size):
+            try:
+                for doc, entities in zip(docs, self._predict(docs, settings), strict=True):
+                    set_entities(view_of(doc, settings.view), entities, settings)
+                yield from docs
+            except Exception as error:
+                on_error(self.name, self, docs, error)
+
+    def decode(self, docs: Iterable[Doc]) -> Iterator[Decoding]:
+        """Run the model once, and yield what it says of each text: entities, probabilities of spans, k best readings,
+        rivals, marginals, entropy, and the likelihood of an annotation.
+
+        docs (Iterable[Doc]): The Docs, which stay as they are. Where the model listens to a shared component, that one
+            has processed them.
+        YIELDS (Decoding): What the model says of each Doc, in order.
+        """
+        docs = list(docs)
+        check_shared(self.model, docs)
+        for views, batch in self._decode_batches(docs):
+            for index, view in enumerate(views):
+                yield Decoding(view, self.labels, batch, index)
+
+    def annotate(self, decodings: Iterable[Decoding], *, spans_key: str | None = None) -> None:
+        """Write to each Doc what `nlp.pipe` would, without running the model again.
+
+        decodings (Iterable[Decoding]): What `decode` yielded.
+        spans_key (Optional[str]): The group of probabilities, if the settings have none.
+        """
+        settings = self.settings
+        settings = replace(settings, spans_key=settings.spans_key or spans_key)
+        for batch, group in itertools.groupby(decodings, lambda decoding: decoding.batch):
+            found = self._select(batch.with_preset, settings)
+            for decoding in group:
+                set_entities(decoding.view, found[decoding.index], settings)
+
+    def _decode_batches(self, docs: Iterable[Doc]) -> Iterator[tuple[Sequence[DocView], BatchDecoding]]:
+        """Yield the views and the decoding of groups of Docs, which are of bounded size."""
+        self._check_process()
+        settings, labels, temperature = self.settings, self._label_index, self.temperature
+        views: list[DocView] = [view_of(doc, settings.view) for doc in docs]
+        if not any(len(view) for view in views):
+            if views:
+                yield views, decode_nothing(len(self.labels), len(views))
+            return
+        reader = DocReader.of(self.model, settings)
+        for group in reader.groups(views):
+            scores = reader.emissions(self.model, group)
+            # In the time in which a GPU computes the emissions.
+            lengths = [len(view) for view in group]
+            preset = allowed = _allowed_tags(group, labels, keep_entities=True)
+            if any(view.doc.has_annotation(ENT_IOB) for view in group):
+                allowed = _allowed_tags(group, labels, keep_entities=False)
+            crf_scorer, emissions = on_host(self.model, scores)
+            yield group, BatchDecoding(crf_scorer, emissions, lengths, allowed, temperature, preset)
+
+    def _compare_tokens(self, views: Sequence[DocView]) -> None:
+        """Warn once if the model was trained on single characters and reads words, or vice versa."""
+        trained = self.cfg.get(TOKEN_LENGTH)
+        n_tokens, n_characters = self._seen or (0, 0)
+        n_tokens += sum(len(view) for view in views)
+        n_characters += sum(int(view.places()[:, 1].sum()) for view in views)
+        self._seen = (n_tokens, n_characters) if trained and n_tokens < _SEEN else None
+        if trained and self._seen is None and (trained > _LONGER) != (n_characters / n_tokens > _LONGER):
+            advice = "Use the tokenizer that it was trained with."
+            if trained <= _LONGER:
+                advice = f"To read their characters: nlp.get_pipe('{self.name}').cfg['view'] = 'characters'"
+            warnings.warn(
+                f"'{self.name}' was trained on tokens of {trained:.1f} characters, and these Docs have tokens of "
+                f"{n_characters / n_tokens:.1f}: it will hardly find entities. {advice}",
+                stacklevel=2,
+            )
+
+    def _check_process(self) -> None:
+        if self.model.ops.name == "cupy" and os.getpid() != self._process:
+            raise RuntimeError(
+                f"The component '{self.name}' is on a GPU, which a forked process cannot use. Use n_process=1 with a "
+                "larger batch_size, or load the pipeline on the CPU, by spacy.require_cpu() before spacy.load()."
+            )
+
     @property
-    def _scorer_in_use(self) -> Callable[..., Any] | None:
-        """The scoring method; spaCy's own counts tokens, so that the view `characters` has another."""
+    def active_scorer(self) -> Callable[..., Any] | None:
+        """The scoring method that `score` uses: spaCy's own counts tokens, so the view `characters` has another."""
         if self.scorer is ner_score and self.settings.view == "characters":
             return score_char_entities
         return self.scorer
@@ -232,7 +413,7 @@ class TenerNER(CRFPipe):
         examples (Iterable[Example]): The examples.
         RETURNS (Dict[str, Any]): The scores.
         """
-        scorer = self._scorer_in_use
+        scorer = self.active_scorer
         return {} if scorer is None else scorer(examples, **{**self.cfg, "labels": self.labels, **kwargs})
 
     def update(
@@ -268,9 +449,11 @@ class TenerNER(CRFPipe):
             self.finish_update(sgd)
         return losses
 
-    def _targets(self, examples: Iterable[Example]) -> list[Target]:
-        index, settings = self._label_index, self.settings
-        return [make_target(example, settings.view, index, settings.incorrect_spans_key) for example in examples]
+    def _targets(self, examples: Sequence[Example]) -> list[Target]:
+        labels, settings = self._label_index, self.settings
+        views = [view_of(example.predicted, settings.view) for example in examples]
+        key = settings.incorrect_spans_key
+        return [make_target(example, view, labels, key) for example, view in zip(examples, views, strict=True)]
 
     def get_loss(self, examples: Iterable[Example], scores: list[Floats2d]) -> tuple[float, list[Floats2d]]:
         """Compute the mean loss over Docs, and its gradient for the emissions. Weights get no gradient.
@@ -373,6 +556,17 @@ class TenerNER(CRFPipe):
                 raise OtherLabelsError(
                     f"its model has {n_tags} tags, but the {len(self.labels)} labels in its cfg need {wanted}"
                 )
+
+
+def _allowed_tags(views: Sequence[DocView], labels: LabelIndex, *, keep_entities: bool) -> Mask | None:
+    """Return the tags that decoding may choose; None if it may choose all. *Shape:* (units, tags)"""
+    masks: list[Mask | None] = []
+    for view in views:
+        units = None if view.is_plain else view.units()
+        if units is not None and not keep_entities:
+            units = units.unannotated()
+        masks.append(None if units is None else decodable_tags(units, labels))
+    return join_masks(masks, [len(view) for view in views], labels.layout.n_tags)
 
 
 def _rebuild(

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..annotate.finding import reading_score
-from ..pipeline.crf_pipe import Reading
+from ..pipeline.decoding import Reading
 from ..pipeline.entities import FoundEntity
 from .access import Handler, ServiceRoute
 from .labelling_interface import TextTag, read_interface

@@ -14,9 +14,8 @@ import numpy as np
 from spacy.language import Language
 from spacy.training import Example
 
-from ..crf.marginals import EntitySpans
 from ..errors import RemedyError, install
-from ..pipeline.decoding import Decoding, Probabilities
+from ..pipeline.decoding import BatchDecoding, Probabilities
 from ..pipeline.finding import find_crf_pipe
 from ..pipeline.scoring import CharComparison
 from ..types import BoolArray, IntArray
@@ -44,14 +43,14 @@ Series = Mapping[str, tuple[Probabilities, BoolArray]]
 class Outcomes:
     """The entities that a component finds in some texts.
 
-    decodings: The decoded batches of texts, each with the entities found.
+    batches: The decoded batches of texts.
     counted: Mask of all entities found: false if annotation is missing there. *Shape* [N]
     label: Index of the label of each counted entity. *Shape* [n]
     right: Mask of the counted entities that are annotated. *Shape* [n]
     text: Index of the text of each counted entity. *Shape* [n]
     """
 
-    decodings: Sequence[tuple[Decoding, EntitySpans]]
+    batches: Sequence[BatchDecoding]
     counted: BoolArray
     label: IntArray
     right: BoolArray
@@ -59,8 +58,8 @@ class Outcomes:
 
     def probabilities(self, temperature: float = 1.0) -> Probabilities:
         """Return the probability of each counted entity at a temperature. *Shape* [n]"""
-        found = [replace(own, temperature=temperature).probabilities(best) for own, best in self.decodings]
-        counted: Probabilities = np.concatenate(found)[self.counted]
+        batches = [(replace(batch, temperature=temperature), batch.best) for batch in self.batches]
+        counted: Probabilities = np.concatenate([batch.probabilities(best) for batch, best in batches])[self.counted]
         return counted
 
 
@@ -74,21 +73,19 @@ def find_outcomes(nlp: Language, name: str, examples: Sequence[Example], source:
     with nlp.select_pipes(enable=list(nlp.pipe_names[: nlp.pipe_names.index(name)])):
         docs = list(nlp.pipe(example.predicted for example in examples))
     compared = [CharComparison(example.reference, doc) for example, doc in zip(examples, docs, strict=True)]
-    decodings, rows, n_read = [], [], 0
-    for views, decoding in pipe._decodings(docs):
-        best = decoding.best()
-        decodings.append((decoding, best))
-        for text, start, end, label in zip(*(column.tolist() for column in best), strict=True):
-            comparison = compared[n_read + text]
-            found = comparison.key((*views[text].char_span(start, end), pipe.labels[label]))
-            rows.append((n_read + text, label, comparison.is_right(found)))
-        n_read += len(views)
+    batches, rows = list[BatchDecoding](), []
+    for number, (comparison, decoding) in enumerate(zip(compared, pipe.decode(docs), strict=True)):
+        if decoding.index == 0:
+            batches.append(decoding.batch)
+        for entity in decoding.entities:
+            found = comparison.key((entity.start, entity.end, entity.label))
+            rows.append((number, pipe.labels.index(entity.label), comparison.is_right(found)))
     if not rows:
         raise RemedyError(f"{source}: the pipeline finds no entity", "Give texts with entities of its labels.")
     text, label, verdicts = zip(*rows, strict=True)
     counted = np.array([verdict is not None for verdict in verdicts])
     right = np.array([verdict for verdict in verdicts if verdict is not None], dtype=bool)
-    return Outcomes(decodings, counted, np.array(label)[counted], right, np.array(text)[counted])
+    return Outcomes(batches, counted, np.array(label)[counted], right, np.array(text)[counted])
 
 
 def check_enough(outcomes: Outcomes, source: Path) -> None:

@@ -90,8 +90,9 @@ def _vote(teacher: Language, texts: Sequence[str]) -> list[Belief]:
         asked = {other: {"spans_key": _SPANS_KEY} for other in found}
         docs = list(teacher.pipe(map(teacher.tokenizer, texts), component_cfg=asked))
     believed = [
-        Belief(doc, {(e.start, e.end, e.label): e.probability or 0.0 for e in each.entities}, each.outside)
-        for doc, each in zip(docs, pipe.marginals(docs, LEAST), strict=True)
+        Belief(decoding.doc, {(e.start, e.end, e.label): e.probability or 0.0 for e in each.entities}, each.outside)
+        for decoding in pipe.decode(docs)
+        for each in [decoding.with_preset.marginals(LEAST)]
     ]
     if len(entity_finders(teacher)) > 1 or teacher.pipe_names[at + 1 :]:
         for belief in believed:

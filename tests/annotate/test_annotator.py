@@ -37,8 +37,9 @@ def test_probabilities_and_readings_are_the_components_own(saved) -> None:
     nlp = spacy.load(saved["tener"])
     pipe = nlp.get_pipe("tener_ner")
     rows = Annotator(saved["tener"], AnnotateSettings(probability=True, k_best=3))([{"text": text} for text in TEXTS])
-    for row, scored, readings in zip(rows, pipe.scored(nlp.pipe(TEXTS)), pipe.k_best(nlp.pipe(TEXTS), 3), strict=True):
-        assert [each["probability"] for each in row["entities"]] == pytest.approx([e.probability for e in scored])
+    for row, decoding in zip(rows, pipe.decode(nlp.pipe(TEXTS)), strict=True):
+        readings, probabilities = decoding.k_best(3), [entity.probability for entity in decoding.entities]
+        assert [each["probability"] for each in row["entities"]] == pytest.approx(probabilities)
         assert [each["probability"] for each in row["k_best"]] == pytest.approx([r.probability for r in readings])
         assert [spans(each) for each in row["k_best"]] == [
             [(e.start, e.end, e.label) for e in each.entities] for each in readings

@@ -67,7 +67,8 @@ def test_it_keeps_a_calibration_in_the_model_and_shows_the_error_before_and_afte
     again = calibrate(model, data(), "--output", tmp_path / "again", "--test", data("test"))[1]
     assert f"before {better}after" in again
     # Five in six are right.
-    assert [entity.probability for entity in pipe.scored([nlp(TEXT)])[0]] == pytest.approx([5 / 6] * 2, abs=0.17)
+    (decoding,) = pipe.decode([nlp(TEXT)])
+    assert [entity.probability for entity in decoding.entities] == pytest.approx([5 / 6] * 2, abs=0.17)
 
 
 def test_thresholds_of_other_probabilities_do_not_stay(model, data):

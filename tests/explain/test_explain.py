@@ -13,7 +13,7 @@ from spacy.training import Example
 from spacy_tener.errors import RemedyError
 from spacy_tener.explain import explain
 from spacy_tener.explain.explaining import UNKNOWN, _overlap, _possible
-from spacy_tener.pipeline.crf_pipe import Reading
+from spacy_tener.pipeline.decoding import Reading
 from spacy_tener.pipeline.entities import FoundEntity
 
 TEXT = "吴重阳在中国银行工作。"
@@ -33,11 +33,12 @@ def test_it_says_what_the_component_says(learned):
     nlp = learned()
     ner, doc = nlp.get_pipe("tener_ner"), nlp.make_doc(TEXT)
     (text,) = explain(nlp, TEXT, rivals=2, k_best=3).texts
+    decoding = next(ner.decode([doc]))
     assert [(e.start, e.end, e.label) for e in text.entities] == [(0, 3, "PER"), (4, 8, "ORG")]
-    assert [e.probability for e in text.entities] == [e.probability for e in ner.scored([doc])[0]]
-    assert [e.rivals for e in text.entities] == ner.rivals([doc], 2)[0]
-    assert text.k_best == ner.k_best([doc], 3)[0]
-    assert text.entropy == ner.entropy([doc])[0]
+    assert [e.probability for e in text.entities] == [e.probability for e in decoding.entities]
+    assert [e.rivals for e in text.entities] == decoding.rivals(2)
+    assert text.k_best == decoding.k_best(3)
+    assert text.entropy == decoding.entropy
     found = {(e.start, e.end, e.label) for e in text.entities}
     possible = [e for reading in text.k_best for e in reading.entities if e.probability >= 0.02]
     assert {(e.start, e.end, e.label) for e in text.possible} == {(e.start, e.end, e.label) for e in possible} - found
@@ -58,7 +59,7 @@ def test_evidence_is_what_the_log_odds_lose_where_a_unit_is_unknown(view, words,
     assert [each.start for each in entity.evidence] == [0, 1, 2, 3, 4, 5, 6, 8, 9]  # 7 is white space
     for each in entity.evidence:
         masked = of_characters(nlp, text.text[: each.start] + UNKNOWN + text.text[each.end :])
-        (probability,) = ner.probabilities(masked, [(entity.start, entity.end, "GPE")])
+        (probability,) = next(ner.decode([masked])).probabilities([(entity.start, entity.end, "GPE")])
         assert each.drop == pytest.approx(log_odds(entity.probability) - log_odds(probability), abs=1e-3)
     strongest = max(entity.evidence, key=lambda each: each.drop)
     assert text.text[strongest.start] in "上海"
@@ -79,7 +80,9 @@ def test_a_shared_component_reads_the_masked_text(make_examples, sentences, enti
     (text,) = found.texts
     person = text.entities[0]
     masked = of_characters(nlp, "王小" + UNKNOWN + "去了上海")
-    (probability,) = nlp.get_pipe("tener_ner").probabilities(nlp.get_pipe("tok2vec")(masked), [(0, 3, "PER")])
+    (probability,) = next(nlp.get_pipe("tener_ner").decode([nlp.get_pipe("tok2vec")(masked)])).probabilities(
+        [(0, 3, "PER")]
+    )
     assert person.evidence[2].drop == pytest.approx(log_odds(person.probability) - log_odds(probability), abs=1e-3)
     assert any("hashed rows" in note for note in found.notes)
     assert any("no lexicon" in note for note in found.notes)

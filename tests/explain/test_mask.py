@@ -66,7 +66,7 @@ def test_a_shared_transformer_reads_its_own_mask_too(tmp_path):
         masked = nlp.get_pipe("transformer")(masked)
         span = masked[entity.start : entity.end]
         span.label_ = entity.label
-        (probability,) = nlp.get_pipe("tener_ner").probabilities(masked, [span])
+        (probability,) = next(nlp.get_pipe("tener_ner").decode([masked])).probabilities([span])
         p = entity.probability
         expected = math.log(p / (1 - p)) - math.log(probability / (1 - probability))
         assert entity.evidence[1].drop == pytest.approx(expected, abs=1e-3)

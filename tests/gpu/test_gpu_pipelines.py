@@ -68,9 +68,10 @@ def test_it_is_as_sure_as_on_a_cpu(tok2vecs, device):
 
     def said(nlp):
         ner, docs = nlp.get_pipe("tener_ner"), [nlp.make_doc(text) for text in texts]
-        best = [reading for doc in ner.k_best(docs, k=3) for reading in doc]
-        entities = [entity for doc in ner.scored(docs) for entity in doc]
-        numbers = [own.probability for own in (*best, *entities)] + ner.entropy(docs)
+        decodings = list(ner.decode(docs))
+        best = [reading for decoding in decodings for reading in decoding.k_best(3)]
+        entities = [entity for decoding in decodings for entity in decoding.entities]
+        numbers = [own.probability for own in (*best, *entities)] + [decoding.entropy for decoding in decodings]
         return numbers, [(own.start, own.end, own.label) for own in entities]
 
     numbers, entities = said(nlp)

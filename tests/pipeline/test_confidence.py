@@ -6,12 +6,10 @@ import pytest
 import spacy
 import torch
 from spacy.tokens import Doc, Span
-from spacy.training import Example
 
 from spacy_tener.crf.marginals import EntitySpans
 from spacy_tener.models.tagger import crf
 from spacy_tener.models.torch_side import join
-from spacy_tener.pipeline.crf_pipe import probabilities_of_places
 
 TEXT = "吴重阳在中国银行工作。"
 
@@ -26,6 +24,10 @@ def keys(entities):
 
 def weights(entities):
     return [entity.probability for entity in entities]
+
+
+def decode(pipe, doc):
+    return next(pipe.decode([doc]))
 
 
 @pytest.fixture
@@ -44,9 +46,10 @@ def test_entities_are_those_that_it_finds_and_their_probabilities_those_of_the_c
     nlp = learned()
     pipe = nlp.get_pipe("tener_ner")
     docs = [nlp.make_doc(text) for text, _ in sentences]
-    for doc, found, (_, expected) in zip(docs, pipe.scored(docs), sentences, strict=True):
-        assert keys(found) == expected
-        assert weights(found) == pytest.approx([probability(pipe, doc, *key) for key in keys(found)], abs=1e-6)
+    for decoding, (_, expected) in zip(pipe.decode(docs), sentences, strict=True):
+        assert keys(decoding.entities) == expected
+        expected_probabilities = [probability(pipe, decoding.doc, *entity) for entity in expected]
+        assert weights(decoding.entities) == pytest.approx(expected_probabilities, abs=1e-6)
 
 
 @pytest.mark.parametrize("setting", [{"spans_key": "sure"}, {"threshold": 0.5}])
@@ -62,20 +65,22 @@ def test_probabilities_of_any_spans_agree_with_all_readings(pipe_of, view):
     pipe = pipe_of(view=view)
     words = ["王", "小明"] if view == "characters" else ["王", "小", "明"]
     doc = Doc(pipe.vocab, words=words, spaces=[False] * len(words))
-    (readings,) = pipe.k_best([doc], k=100_000)
+    decoding = decode(pipe, doc)
+    readings = decoding.k_best(100_000)
     assert sum(reading.probability for reading in readings) == pytest.approx(1.0)
     spans = spans_of(3, pipe.labels)
     expected = [sum(r.probability for r in readings if span in keys(r.entities)) for span in spans]
-    assert pipe.probabilities(doc, spans) == pytest.approx(expected, abs=1e-9)
+    assert decoding.probabilities(spans) == pytest.approx(expected, abs=1e-9)
     assert max(expected) > 0.2
     for reading in readings[:5]:
-        assert weights(reading.entities) == pytest.approx(pipe.probabilities(doc, keys(reading.entities)))
+        assert weights(reading.entities) == pytest.approx(decoding.probabilities(keys(reading.entities)))
 
 
 def test_the_first_reading_has_the_entities_that_are_found(pipe_of, sentences):
     pipe = pipe_of()
     docs = [Doc(pipe.vocab, words=list(text), spaces=[False] * len(text)) for text, _ in sentences]
-    for found, readings in zip(pipe.scored(docs), pipe.k_best(docs, k=3), strict=True):
+    for decoding in pipe.decode(docs):
+        found, readings = decoding.entities, decoding.k_best(3)
         assert keys(readings[0].entities) == keys(found)
         assert weights(readings[0].entities) == pytest.approx(weights(found), abs=1e-6)
         assert len(readings) == 3
@@ -86,18 +91,19 @@ def test_the_first_reading_has_the_entities_that_are_found(pipe_of, sentences):
 def test_entropy_is_that_of_all_readings(pipe_of):
     pipe = pipe_of()
     docs = [Doc(pipe.vocab, words=list(text), spaces=[False] * len(text)) for text in ("京", "王小明", "")]
-    readings = pipe.k_best(docs, k=100_000)
-    expected = [-sum(r.probability * np.log(r.probability) for r in found) for found in readings]
-    assert pipe.entropy(docs) == pytest.approx(expected, abs=1e-9)
+    decodings = list(pipe.decode(docs))
+    expected = [-sum(r.probability * np.log(r.probability) for r in each.k_best(100_000)) for each in decodings]
+    assert [decoding.entropy for decoding in decodings] == pytest.approx(expected, abs=1e-9)
     assert expected[1] > expected[2] == 0.0
 
 
 def test_rivals_are_the_most_probable_spans_that_exclude_an_entity(pipe_of):
     pipe = pipe_of()
     doc = Doc(pipe.vocab, words=list(TEXT), spaces=[False] * len(TEXT))
-    (found,), (rivals,) = pipe.scored([doc]), pipe.rivals([doc], n=4, minimum=1e-4)
+    decoding = decode(pipe, doc)
+    found, rivals = decoding.entities, decoding.rivals(n=4, minimum=1e-4)
     spans = spans_of(len(TEXT), pipe.labels)
-    weighed = sorted(zip(pipe.probabilities(doc, spans), spans, strict=True), reverse=True)
+    weighed = sorted(zip(decoding.probabilities(spans), spans, strict=True), reverse=True)
     assert len(rivals) == len(found) == 2
     for entity, others in zip(found, rivals, strict=True):
         wanted = [
@@ -115,7 +121,7 @@ def test_rivals_are_the_most_probable_spans_that_exclude_an_entity(pipe_of):
 def test_a_minimum_probability_is_checked(pipe_of, method, minimum):
     pipe = pipe_of()
     with pytest.raises(ValueError, match="above 0"):
-        getattr(pipe, method)([Doc(pipe.vocab, words=list(TEXT))], minimum=minimum)
+        getattr(decode(pipe, Doc(pipe.vocab, words=list(TEXT))), method)(minimum=minimum)
 
 
 def test_a_space_within_an_entity_is_as_sure_as_the_entities_that_hold_it(pipe_of):
@@ -126,7 +132,7 @@ def test_a_space_within_an_entity_is_as_sure_as_the_entities_that_hold_it(pipe_o
     sure = Doc(pipe.vocab, words=list("王小明去上海"), spaces=[True, True, True, False, False, False])
     sure.set_ents([Span(sure, 0, 3, label="PER")], default="missing")
     for each, inside in ((doc, []), (spaced, [1, 3]), (sure, [1, 3])):
-        [marginals] = pipe.marginals([each], minimum=1e-12)
+        marginals = decode(pipe, each).with_preset.marginals(1e-12)
         for place in range(len(each.text)):
             holding = [e.probability for e in marginals.entities if e.start <= place < e.end]
             assert marginals.outside[place] == pytest.approx(1.0 - sum(holding), abs=1e-6)
@@ -138,17 +144,37 @@ def test_entities_of_the_doc_are_neither_used_nor_changed(pipe_of):
     bare, annotated = (Doc(pipe.vocab, words=list(TEXT), spaces=[False] * len(TEXT)) for _ in range(2))
     annotated.set_ents([Span(annotated, 1, 5, label="GPE")], blocked=[annotated[6:8]], default="outside")
     before = annotated.to_bytes()
-    for ask in (pipe.scored, pipe.k_best, pipe.rivals, pipe.entropy):
-        assert ask([annotated]) == ask([bare])
+    found, expected = decode(pipe, annotated), decode(pipe, bare)
+    assert found.entities == expected.entities
+    assert found.k_best() == expected.k_best()
+    assert found.rivals() == expected.rivals()
+    assert found.entropy == expected.entropy
+    np.testing.assert_array_equal(found.allowed, expected.allowed)
     assert annotated.to_bytes() == before
-    assert len(pipe.scored([annotated])[0]) == 2
+    assert len(found.entities) == 2
+
+
+def test_with_preset_entities_are_those_that_the_pipeline_gives(pipe_of):
+    pipe = pipe_of()
+    pipe.cfg["spans_key"] = "sure"
+    doc = Doc(pipe.vocab, words=list(TEXT), spaces=[False] * len(TEXT))
+    doc.set_ents([Span(doc, 1, 5, label="GPE")], blocked=[doc[6:8]], default="missing")
+    decoding = decode(pipe, doc).with_preset
+    assert decoding.with_preset.batch is decoding.batch
+    assert decoding.allowed.sum(axis=1).tolist()[1:8] == [1, 1, 1, 1, decoding.allowed.shape[1], 1, 1]
+    assert (1, 5, "GPE") in keys(decoding.entities)
+    assert decoding.probabilities([(1, 5, "GPE")]) == pytest.approx([1.0])
+    annotated = pipe(doc.copy())
+    assert keys(decoding.entities) == [(ent.start_char, ent.end_char, ent.label_) for ent in annotated.ents]
+    pipe.annotate([decoding])
+    assert doc.to_bytes() == annotated.to_bytes()
 
 
 def test_no_entity_begins_in_white_space_or_goes_over_a_known_sentence_start(pipe_of):
     pipe = pipe_of()
     doc = Doc(pipe.vocab, words=list("王小 明去"), spaces=[False] * 5, sent_starts=[True, False, False, True, False])
     spans = [(0, 3, "PER"), (2, 3, "PER"), (0, 5, "PER"), (3, 5, "PER"), (0, 2, "PER")]
-    *impossible, possible, other = pipe.probabilities(doc, spans)
+    *impossible, possible, other = decode(pipe, doc).probabilities(spans)
     assert impossible == [0.0, 0.0, 0.0]
     assert possible > 0.0
     assert other > 0.0
@@ -158,7 +184,8 @@ def test_spans_may_be_spans_of_the_doc(pipe_of):
     pipe = pipe_of()
     doc = Doc(pipe.vocab, words=["王小明", "去", "了", "上海"], spaces=[False, True, False, False])
     given = [Span(doc, 0, 1, label="PER"), Span(doc, 3, 4, label="GPE")]
-    assert pipe.probabilities(doc, given) == pipe.probabilities(doc, [(0, 3, "PER"), (6, 8, "GPE")])
+    decoding = decode(pipe, doc)
+    assert decoding.probabilities(given) == decoding.probabilities([(0, 3, "PER"), (6, 8, "GPE")])
 
 
 def test_spans_of_many_docs_have_the_probabilities_of_each_by_itself(pipe_of, sentences):
@@ -170,27 +197,24 @@ def test_spans_of_many_docs_have_the_probabilities_of_each_by_itself(pipe_of, se
     ]
     assert any(places)
     assert not places[0]
-    together = list[list[float]]()
-    for views, decoding in pipe._decodings(docs):
-        group = slice(len(together), len(together) + len(views))
-        together += probabilities_of_places(pipe, views, decoding, places[group])
-    for doc, spans, values in zip(docs, places, together, strict=True):
-        assert values == pytest.approx(pipe.probabilities(doc, spans), abs=1e-6)
+    for decoding, spans in zip(pipe.decode(docs), places, strict=True):
+        alone = decode(pipe, decoding.doc)
+        assert decoding.probabilities(spans) == pytest.approx(alone.probabilities(spans), abs=1e-6)
 
 
 def test_what_the_model_cannot_find_has_no_probability(pipe_of):
     doc = Doc(pipe_of().vocab, words=["王小明", "去"], spaces=[False, False])
     spans = [(0, 3, "PER"), (0, 2, "PER"), (0, 3, "unheard of")]
-    inside, off_the_tokens, other_label = pipe_of().probabilities(doc, spans)
+    inside, off_the_tokens, other_label = decode(pipe_of(), doc).probabilities(spans)
     assert off_the_tokens == other_label == 0.0 < inside
-    assert pipe_of(view="characters").probabilities(doc, spans)[1] > 0.0
+    assert decode(pipe_of(view="characters"), doc).probabilities(spans)[1] > 0.0
 
 
 @pytest.mark.parametrize("span", [(-1, 2, "PER"), (2, 2, "PER"), (0, 99, "PER")])
 def test_a_span_outside_of_the_text_is_named(pipe_of, span):
     pipe = pipe_of()
     with pytest.raises(ValueError, match=rf"{span[0]}, {span[1]}"):
-        pipe.probabilities(Doc(pipe.vocab, words=["京"]), [span])
+        decode(pipe, Doc(pipe.vocab, words=["京"])).probabilities([span])
 
 
 def test_characters_are_weighed_alike_whatever_the_tokens_are(pipe_of):
@@ -199,7 +223,7 @@ def test_characters_are_weighed_alike_whatever_the_tokens_are(pipe_of):
         Doc(pipe.vocab, words=words, spaces=[False] * len(words))
         for words in (list(TEXT), ["吴", "重阳在", "中国", "银行工作", "。"], [TEXT])
     ]
-    first, *others = pipe.scored(docs)
+    first, *others = (decoding.entities for decoding in pipe.decode(docs))
     assert keys(first) == [(0, 3, "PER"), (4, 8, "ORG")]
     for other in others:
         assert keys(other) == keys(first)
@@ -210,10 +234,11 @@ def test_probabilities_go_over_the_windows_of_a_long_doc(pipe_of):
     """The chain is one over all windows: its sums are those over the emissions of the whole text."""
     pipe = pipe_of(window=20, overlap=6, max_units=50)
     docs = [Doc(pipe.vocab, words=list(TEXT * n), spaces=[False] * (len(TEXT) * n)) for n in (8, 1, 5)]
-    scored = pipe.scored(docs)
-    assert len(scored[0]) > 8
-    for doc, found, readings in zip(docs, scored, pipe.k_best(docs, k=2), strict=True):
-        assert weights(found) == pytest.approx(pipe.probabilities(doc, keys(found)))
+    decodings = list(pipe.decode(docs))
+    assert len(decodings[0].entities) > 8
+    for decoding in decodings:
+        found, readings = decoding.entities, decoding.k_best(2)
+        assert weights(found) == pytest.approx(decoding.probabilities(keys(found)))
         assert keys(readings[0].entities) == keys(found)
         assert weights(readings[0].entities) == pytest.approx(weights(found), abs=1e-6)
         assert 0.0 < readings[1].probability <= readings[0].probability <= min(weights(found)) + 1e-9
@@ -222,25 +247,26 @@ def test_probabilities_go_over_the_windows_of_a_long_doc(pipe_of):
 def test_docs_in_a_batch_do_not_change_each_other(pipe_of):
     pipe = pipe_of(max_units=200)
     docs = [Doc(pipe.vocab, words=list(TEXT[:n]), spaces=[False] * n) for n in (11, 0, 3, 8, 1)] * 30
-    alone = [pipe.scored([doc])[0] for doc in docs[:5]] * 30
-    for found, expected in zip(pipe.scored(docs), alone, strict=True):
-        assert keys(found) == keys(expected)
-        assert weights(found) == pytest.approx(weights(expected), abs=1e-6)
-    assert pipe.entropy(docs) == pytest.approx([pipe.entropy([doc])[0] for doc in docs[:5]] * 30, abs=1e-4)
-    assert [len(found) for found in pipe.rivals(docs)] == [len(found) for found in alone]
-    for readings, expected in zip(pipe.k_best(docs, k=1), alone, strict=True):
-        assert keys(readings[0].entities) == keys(expected)
+    alone = [decode(pipe, doc) for doc in docs[:5]] * 30
+    for decoding, expected in zip(pipe.decode(docs), alone, strict=True):
+        assert keys(decoding.entities) == keys(expected.entities) == keys(decoding.k_best(1)[0].entities)
+        assert weights(decoding.entities) == pytest.approx(weights(expected.entities), abs=1e-6)
+        assert decoding.entropy == pytest.approx(expected.entropy, abs=1e-4)
+        assert len(decoding.rivals()) == len(expected.entities)
+        assert keys(decoding.marginals().entities) == keys(expected.marginals().entities)
 
 
 def test_nothing_has_answers_too(pipe_of, blank):
     for pipe in (pipe_of(), blank().get_pipe("tener_ner")):
-        assert pipe.scored([]) == []
+        assert list(pipe.decode([])) == []
         empty = Doc(pipe.vocab)
-        assert pipe.scored([empty, empty]) == [[], []]
-        assert pipe.rivals([empty]) == [[]]
-        assert pipe.entropy([empty]) == [0.0]
-        assert pipe.probabilities(empty, []) == []
-        ((reading,),) = pipe.k_best([empty])
+        decoding, _ = pipe.decode([empty, empty])
+        assert (
+            decoding.entities == decoding.rivals() == decoding.probabilities([]) == decoding.marginals().entities == []
+        )
+        assert decoding.entropy == 0.0
+        assert decoding.likelihood(empty) == 1.0
+        (reading,) = decoding.k_best()
         assert (reading.probability, reading.entities) == (1.0, [])
 
 
@@ -252,22 +278,22 @@ def test_a_listener_weighs_what_the_shared_component_made(tiny_hash_embed, make_
     pipe = nlp.add_pipe("tener_ner", config={"model": model})
     learn(nlp, make_examples(nlp))
     docs = list(nlp.pipe([TEXT, "", "京"]))
-    scored = pipe.scored(docs)
+    scored = [decoding.entities for decoding in pipe.decode(docs)]
     assert [keys(found) for found in scored] == [[(0, 3, "PER"), (4, 8, "ORG")], [], [(0, 1, "GPE")]]
     scores = join(pipe.model.ops, pipe.model.predict(docs), torch.device("cpu"))
     spans = EntitySpans(*np.array([(0, 0, 3, pipe.labels.index("PER"))]).T)
     expected = brute.found_spans(crf(pipe.model), scores, [len(doc) for doc in docs], spans)
     assert scored[0][0].probability == pytest.approx(expected.item(), abs=1e-6)
     with pytest.raises(ValueError, match="shared component"):
-        pipe.scored([nlp.make_doc(TEXT)])
+        decode(pipe, nlp.make_doc(TEXT))
 
 
 def test_the_temperature_changes_probabilities_and_no_entities(pipe_of):
     pipe = pipe_of()
     doc = Doc(pipe.vocab, words=list(TEXT), spaces=[False] * len(TEXT))
-    (warm,) = pipe.scored([doc])
+    warm = decode(pipe, doc).entities
     del pipe.cfg["temperature"]
-    (cold,) = pipe.scored([doc])
+    cold = decode(pipe, doc).entities
     assert keys(warm) == keys(cold)
     assert all(one < other for one, other in zip(weights(warm), weights(cold), strict=True))
 
@@ -279,8 +305,8 @@ def test_probabilities_of_entities_that_exclude_each_other_add_up_to_at_most_one
     pipe.cfg["temperature"] = temperature
     doc = Doc(pipe.vocab, words=list(TEXT), spaces=[False] * len(TEXT))
     spans = spans_of(len(TEXT), pipe.labels)
-    probabilities = pipe.probabilities(doc, spans)
-    (marginals,) = pipe.marginals([doc])
+    decoding = decode(pipe, doc)
+    probabilities, marginals = decoding.probabilities(spans), decoding.marginals()
     assert min(probabilities) >= 0.0
     for i in range(len(TEXT)):
         covering = sum(p for p, (start, end, _) in zip(probabilities, spans, strict=True) if start <= i < end)
@@ -294,14 +320,15 @@ def test_a_temperature_that_is_no_number_above_zero_is_refused(pipe_of, temperat
     pipe = pipe_of()
     pipe.cfg["temperature"] = temperature
     with pytest.raises(ValueError, match="spacy tener calibrate"):
-        pipe.scored([Doc(pipe.vocab, words=["京"])])
+        decode(pipe, Doc(pipe.vocab, words=["京"]))
 
 
 @pytest.mark.parametrize("view", ["tokens", "characters"])
 def test_likelihood_is_that_of_all_readings_that_agree_with_the_annotation(pipe_of, view):
     pipe = pipe_of(view=view)
     doc = Doc(pipe.vocab, words=["王", "小", "明"], spaces=[False] * 3)
-    (readings,) = pipe.k_best([doc], k=100_000)
+    decoding = decode(pipe, doc)
+    readings = decoding.k_best(100_000)
     for span in (None, (0, 3, "PER"), (1, 2, "GPE")):
         whole, partial = doc.copy(), doc.copy()
         ents = [doc.char_span(*span[:2], label=span[2])] if span else []
@@ -309,7 +336,7 @@ def test_likelihood_is_that_of_all_readings_that_agree_with_the_annotation(pipe_
         partial.set_ents(ents, default="missing")
         exact = sum(r.probability for r in readings if keys(r.entities) == ([span] if span else []))
         agreeing = sum(r.probability for r in readings if span is None or span in keys(r.entities))
-        found = pipe.likelihood([Example(doc, whole), Example(doc, partial)])
+        found = [decoding.likelihood(whole), decoding.likelihood(partial)]
         assert found == pytest.approx([exact, agreeing], abs=1e-6)
 
 
@@ -318,10 +345,11 @@ def test_likelihood_does_not_look_at_spans_known_to_be_incorrect(pipe_of):
     doc = Doc(pipe.vocab, words=["王", "小", "明"], spaces=[False] * 3)
     missing, beside = Doc(pipe.vocab, words=["王", "小", "明"], spaces=[False] * 3), doc.copy()
     beside.ents = [Span(beside, 0, 3, "PER")]
-    before = pipe.likelihood([Example(doc, missing), Example(doc, beside)])
-    for each in (missing, beside):
-        each.spans["wrong"] = [Span(each, 0, 3, "PER")]
-    assert pipe.likelihood([Example(doc, missing), Example(doc, beside)]) == before
+    decoding = decode(pipe, doc)
+    for reference in (missing, beside):
+        before = decoding.likelihood(reference)
+        reference.spans["wrong"] = [Span(reference, 0, 3, "PER")]
+        assert decoding.likelihood(reference) == before
 
 
 def test_likelihood_of_what_no_reading_has_is_zero_and_of_nothing_one(pipe_of):
@@ -329,6 +357,5 @@ def test_likelihood_of_what_no_reading_has_is_zero_and_of_nothing_one(pipe_of):
     doc = Doc(pipe.vocab, words=list("王小明"), sent_starts=[True, True, False])
     across = doc.copy()
     across.ents = [Span(across, 0, 2, "PER")]
-    empty = Doc(pipe.vocab)
-    assert pipe.likelihood([Example(doc, across), Example(empty, empty.copy())]) == [0.0, 1.0]
-    assert pipe.likelihood([]) == []
+    assert decode(pipe, doc).likelihood(across) == 0.0
+    assert decode(pipe, Doc(pipe.vocab)).likelihood(Doc(pipe.vocab)) == 1.0

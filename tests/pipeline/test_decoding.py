@@ -1,14 +1,17 @@
-"""The best reading of emissions, and what excludes its entities, against all paths and all spans."""
+"""The best path of emissions, and the spans that exclude its entities, against all paths and all spans."""
 
 import numpy as np
 import pytest
 import torch
 from crf_brute_force import scorer_of
+from spacy.tokens import Doc
+from spacy.vocab import Vocab
 
 from spacy_tener.crf.marginals import EntitySpans
 from spacy_tener.layers.crf import CRF
-from spacy_tener.pipeline.decoding import Decoding
+from spacy_tener.pipeline.decoding import BatchDecoding, Decoding
 from spacy_tener.pipeline.tags import join_masks
+from spacy_tener.pipeline.units import view_of
 
 N_LABELS = 2
 LENGTHS = [7, 0, 5, 1]
@@ -27,7 +30,14 @@ def decoding_of(crf, lengths=LENGTHS, *, masks=None, temperature=1.0, seed=0):
     rng = np.random.default_rng(seed)
     scores = [rng.normal(size=(n, crf.layout.n_tags), scale=2.0).astype(np.float32) for n in lengths]
     allowed = join_masks(masks or [None] * len(lengths), lengths, crf.layout.n_tags)
-    return Decoding(scorer_of(crf), np.concatenate(scores), list(lengths), allowed, temperature), scores
+    return BatchDecoding(scorer_of(crf), np.concatenate(scores), list(lengths), allowed, temperature), scores
+
+
+def texts_of(batch):
+    """One `Decoding` for each text, of single characters."""
+    docs = [Doc(Vocab(), words=["x"] * length, spaces=[False] * length) for length in batch.lengths]
+    labels = tuple(map(str, range(N_LABELS)))
+    return [Decoding(view_of(doc, "tokens"), labels, batch, i) for i, doc in enumerate(docs)]
 
 
 def rows(spans):
@@ -56,10 +66,10 @@ def test_the_best_entities_are_those_of_the_best_allowed_path(crf, masked):
         masks[2] = None
     decoding, scores = decoding_of(crf, masks=masks)
     before = [part.copy() for part in scores]
-    best = decoding.best()
-    assert rows(best) == [row for readings in decoding.k_best(1) for row in rows(readings[0][1])]
+    best = decoding.best
+    assert rows(best) == [row for readings in decoding.readings(1) for row in rows(readings[0][1])]
     assert {text for text, *_ in rows(best)} > {0}
-    parts = [rows(EntitySpans(*(column[part] for column in best))) for part in decoding.per_text(best)]
+    parts = [rows(EntitySpans(*(column[part] for column in best))) for part in decoding.slices(best)]
     assert parts == [[row for row in rows(best) if row[0] == text] for text in range(len(LENGTHS))]
     for part, other in zip(scores, before, strict=True):
         np.testing.assert_array_equal(part, other)
@@ -69,29 +79,26 @@ def test_the_best_entities_are_those_of_the_best_allowed_path(crf, masked):
 @pytest.mark.parametrize("minimum", [0.001, 0.1])
 def test_rivals_are_all_other_spans_that_touch_an_entity_and_are_probable_enough(crf, temperature, minimum):
     decoding, _ = decoding_of(crf, temperature=temperature)
-    best, every = decoding.best(), every_span(LENGTHS)
+    best, every = decoding.best, every_span(LENGTHS)
     probability = decoding.probabilities(every)
-    wanted = []
-    for owner, (text, start, end, label) in enumerate(rows(best)):
-        found = [
-            (owner, *row, p)
+    found = [rivals for text in texts_of(decoding) for rivals in text.rivals(3, minimum)]
+    for (text, start, end, label), rivals in zip(rows(best), found, strict=True):
+        wanted = [
+            (*row, p)
             for row, p in zip(rows(every), probability.tolist(), strict=True)
             if row[0] == text and row[1] < end and row[2] > start and row != (text, start, end, label) and p >= minimum
         ]
-        wanted += sorted(found, key=lambda rival: -rival[-1])[:3]
-    spans, weights, counts = decoding.rivals(best, 3, minimum)
-    owners = np.repeat(np.arange(len(counts)), counts).tolist()
-    found = list(zip(owners, *(column.tolist() for column in spans), weights.tolist(), strict=True))
-    assert [rival[:-1] for rival in found] == [rival[:-1] for rival in wanted]
-    assert [rival[-1] for rival in found] == pytest.approx([rival[-1] for rival in wanted])
-    assert len(found) > 3
+        wanted = sorted(wanted, key=lambda rival: -rival[-1])[:3]
+        assert [(text, rival.start, rival.end, int(rival.label)) for rival in rivals] == [row[:-1] for row in wanted]
+        assert [rival.probability for rival in rivals] == pytest.approx([row[-1] for row in wanted])
+    assert sum(map(len, found)) > 3
 
 
 def test_probabilities_of_all_readings_sum_to_one_at_any_temperature(crf):
     for temperature in (0.5, 1.0, 3.0):
         decoding, _ = decoding_of(crf, [4], temperature=temperature)
-        (readings,) = decoding.k_best(20_000)
-        weights = np.exp([log_probability for log_probability, _ in readings]).tolist()
+        (readings,) = decoding.readings(20_000)
+        weights = np.exp([log_probability for log_probability, *_ in readings]).tolist()
         assert sum(weights) == pytest.approx(1.0)
         assert weights == sorted(weights, reverse=True)
 
@@ -100,9 +107,9 @@ def test_probabilities_of_all_readings_sum_to_one_at_any_temperature(crf):
 def test_a_long_text_has_its_rivals_without_comparing_all_spans(crf, temperature):
     """Two thousand units have four million spans, and at a high temperature each tag of each unit is possible."""
     decoding, _ = decoding_of(crf, [2000], temperature=temperature)
-    best = decoding.best()
-    _, weights, counts = decoding.rivals(best, 3, 0.01)
-    assert best.label.size > 300
-    assert set(counts) <= {0, 1, 2, 3}
-    assert decoding.candidates(0.01)[1].size < 2000 * 100
-    assert weights.min() >= 0.01
+    (text,) = texts_of(decoding)
+    rivals = text.rivals(3, 0.01)
+    assert len(rivals) > 300
+    assert {len(row) for row in rivals} <= {0, 1, 2, 3}
+    assert decoding.candidates(0.01)[0][1].size < 2000 * 100
+    assert min(rival.probability for row in rivals for rival in row) >= 0.01

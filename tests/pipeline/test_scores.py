@@ -28,7 +28,9 @@ def scored(doc, key="sc"):
 
 
 def expected(pipe, doc):
-    return [(e.start, e.end, e.label, pytest.approx(e.probability, abs=1e-6)) for e in pipe.scored([doc])[0]]
+    return [
+        (e.start, e.end, e.label, pytest.approx(e.probability, abs=1e-6)) for e in next(pipe.decode([doc])).entities
+    ]
 
 
 def test_nothing_is_weighed_or_written_where_it_is_off(learned, monkeypatch):
@@ -63,7 +65,7 @@ def test_joined_docs_keep_the_spans_and_their_probabilities_can_be_asked_again(s
     nlp = scoring()
     joined = Doc.from_docs([nlp(TEXT), nlp("今天天气很好"), nlp(TEXT)], ensure_whitespace=False)
     assert [span.text for span in joined.spans["sc"]] == ["吴重阳", "中国银行"] * 2
-    assert len(nlp.get_pipe("tener_ner").probabilities(joined, joined.spans["sc"])) == 4
+    assert len(next(nlp.get_pipe("tener_ner").decode([joined])).probabilities(joined.spans["sc"])) == 4
 
 
 def test_the_probability_is_that_of_the_entity_behind_the_tokens(scoring):

@@ -12,7 +12,7 @@ from spacy.training import Example
 
 from spacy_tener.pipeline.learning.targets import WEIGHT, IncorrectSpan, Target, make_target
 from spacy_tener.pipeline.tags import UNKNOWN, LabelIndex, encode_units
-from spacy_tener.pipeline.units import BEGIN, INSIDE, OUTSIDE, CharacterView, TokenView, Units
+from spacy_tener.pipeline.units import BEGIN, INSIDE, OUTSIDE, CharacterView, TokenView, Units, view_of
 from spacy_tener.pipeline.windows import Window, cut_windows
 
 HASH = 7
@@ -98,7 +98,8 @@ def nlp(blank):
 
 def make(nlp, predicted, reference, view="tokens", labels=("PER", "ORG"), key=None):
     hashes = LabelIndex([nlp.vocab.strings.add(label) for label in labels])
-    return make_target(Example(predicted, reference), view, hashes, key), hashes.layout.names(tuple(labels))
+    target = make_target(Example(predicted, reference), view_of(predicted, view), hashes, key)
+    return target, hashes.layout.names(tuple(labels))
 
 
 def doc_of(nlp, words, entities=(), spaces=None, **set_ents):
@@ -234,10 +235,10 @@ class TestIncorrectSpans:
 def test_the_weight_of_a_reference_stays_with_its_windows():
     reference = spacy.blank("zh")("王小明")
     reference.user_data[WEIGHT] = 0.25
-    target = make_target(Example(reference.copy(), reference), "tokens", LABELS, None)
+    target = make_target(Example(reference.copy(), reference), view_of(reference, "tokens"), LABELS, None)
     assert target.weight == target.within(Window(0, 2, 0, 1)).weight == 0.25
     reference.user_data[WEIGHT] = 0
-    assert not make_target(Example(reference.copy(), reference), "tokens", LABELS, None).has_loss
+    assert not make_target(Example(reference.copy(), reference), view_of(reference, "tokens"), LABELS, None).has_loss
     reference.user_data[WEIGHT] = "much"
     with pytest.raises(ValueError, match="must be a number of 0 or more, but is 'much'"):
-        make_target(Example(reference.copy(), reference), "tokens", LABELS, None)
+        make_target(Example(reference.copy(), reference), view_of(reference, "tokens"), LABELS, None)

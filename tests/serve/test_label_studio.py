@@ -90,9 +90,11 @@ def test_regions_are_the_entities_of_the_text_as_it_is(served, nlp, text):
 def test_scores_are_probabilities(served, nlp):
     (result,) = predict(served, {"text": TEXT}).json()["results"]
     pipe = nlp.get_pipe("tener_ner")
-    (scored,) = pipe.scored([nlp.make_doc(TEXT)])
-    assert [region["score"] for region in result["result"]] == pytest.approx([each.probability for each in scored])
-    ((best,),) = pipe.k_best([nlp.make_doc(TEXT)], k=1)
+    decoding = next(pipe.decode([nlp.make_doc(TEXT)]))
+    assert [region["score"] for region in result["result"]] == pytest.approx(
+        [entity.probability for entity in decoding.entities]
+    )
+    (best,) = decoding.k_best(1)
     assert result["score"] == pytest.approx(best.probability ** (1 / math.sqrt(len(TEXT))))
 
 

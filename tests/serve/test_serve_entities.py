@@ -22,7 +22,7 @@ def found(nlp, text):
 
 def test_probabilities_are_those_of_the_component(served, nlp):
     text = "吴小明在上海银行工作。王重阳去了中国"
-    scored = nlp.get_pipe("tener_ner").scored([nlp.make_doc(text)])[0]
+    scored = next(nlp.get_pipe("tener_ner").decode([nlp.make_doc(text)])).entities
     entities = served.client.post("/v1/entities", json={"text": text}).json()["entities"]
     assert [each["probability"] for each in entities] == pytest.approx([each.probability for each in scored])
     least = sorted(each["probability"] for each in entities)[1]

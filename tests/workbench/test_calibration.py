@@ -221,12 +221,12 @@ def test_each_entity_has_its_text_and_whether_it_is_right_over_several_groups(nl
     nlp.get_pipe("tener_ner").cfg.update(max_units=200)
     examples = [example(nlp, PERSON, *([PLACE] if i % 3 else [])) for i in range(40)]
     found = find_outcomes(nlp, "tener_ner", examples, SOURCE)
-    assert len(found.decodings) == 2
+    assert len(found.batches) == 2
     labels = nlp.get_pipe("tener_ner").labels
     rows = [(text, label, label == "PER" or text % 3 > 0) for text in range(40) for label in ("PER", "GPE")]
     assert list(zip(found.text, [labels[i] for i in found.label], found.right, strict=True)) == rows
-    scored = nlp.get_pipe("tener_ner").scored([each.predicted for each in examples])
-    expected = [entity.probability for entities in scored for entity in entities]
+    decodings = nlp.get_pipe("tener_ner").decode(each.predicted for each in examples)
+    expected = [entity.probability for decoding in decodings for entity in decoding.entities]
     np.testing.assert_allclose(found.probabilities(), expected, atol=1e-6)
     assert (found.probabilities(4.0) < found.probabilities()).all()
 

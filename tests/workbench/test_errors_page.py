@@ -105,10 +105,10 @@ def test_each_text_is_read_once_for_the_probabilities_of_what_is_found_and_of_wh
     compared = [pairs for _, pairs in compare_texts(nlp, examples, examples)]
     assert len(groups_read) > 10
     assert [text for group in groups_read for text in group] == [doc.text for doc in docs]
-    for doc, pairs, found in zip(docs, compared, ner.scored(docs), strict=True):
-        sure = {(each.start, each.end, each.label): each.probability for each in found}
+    for decoding, pairs in zip(ner.decode(docs), compared, strict=True):
+        sure = {(each.start, each.end, each.label): each.probability for each in decoding.entities}
         for pair in pairs:
-            wanted = sure[pair.found] if pair.found else 1.0 - ner.probabilities(doc, [pair.gold])[0]
+            wanted = sure[pair.found] if pair.found else 1.0 - decoding.probabilities([pair.gold])[0]
             assert pair.probability == pytest.approx(wanted, abs=1e-6)
     assert {pair.found is None for pairs in compared for pair in pairs} == {False, True}
 
@@ -119,7 +119,10 @@ def test_probabilities_are_of_the_component_that_finds_an_entity_before_later_on
     nlp, other = (spacy.load(saved["tener"]) for _ in range(2))
     text, gold = "吴重阳在中国银行工作。王小明", [(0, 3, "PER"), (4, 8, "ORG"), (8, 10, "TITLE"), (11, 14, "PER")]
     (doc,) = examples_of(nlp, [(text, gold)])
-    alone = {(each.start, each.end): each.probability for each in nlp.get_pipe("tener_ner").scored([doc.predicted])[0]}
+    alone = {
+        (each.start, each.end): each.probability
+        for each in next(nlp.get_pipe("tener_ner").decode([doc.predicted])).entities
+    }
     other.get_pipe("tener_ner").cfg["labels"] = ["TITLE", "HERO", "VILLAIN"]
     nlp.add_pipe("tener_ner", name="other", source=other)
     nlp.add_pipe("merge_entities")
@@ -129,7 +132,7 @@ def test_probabilities_are_of_the_component_that_finds_an_entity_before_later_on
     of_found = {pair.found[:2]: pair.probability for pair in pairs if pair.found}
     assert {place: of_found[place] for place in alone} == pytest.approx(alone)
     (missed,) = (pair.probability for pair in pairs if pair.gold == gold[2])
-    right = nlp.get_pipe("other").probabilities(nlp.make_doc(text), [gold[2]])[0]
+    right = next(nlp.get_pipe("other").decode([nlp.make_doc(text)])).probabilities([gold[2]])[0]
     assert missed == pytest.approx(1.0 - right)
 
 

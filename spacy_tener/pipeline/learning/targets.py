@@ -12,7 +12,7 @@ from spacy.training import Example
 
 from ...types import IntArray
 from ..tags import UNKNOWN, LabelIndex, encode_units, trim_space
-from ..units import BEGIN, INSIDE, MISSING, OUTSIDE, CharacterView, DocView, TokenView, Units, View, view_of
+from ..units import BEGIN, INSIDE, MISSING, OUTSIDE, CharacterView, DocView, TokenView, Units
 from ..windows import Window
 
 WEIGHT = "spacy_tener.weight"
@@ -72,18 +72,20 @@ class Target:
         return Target(self.view, units, tags, shifted, self.weight)
 
 
-def make_target(example: Example, view: View, labels: LabelIndex, incorrect_spans_key: str | None) -> Target:
-    """Return the target of an example. Raise if it has a label that the component does not have."""
-    predicted = view_of(example.predicted, view)
-    units = trim_space(_gold_units(example, predicted))
+def make_target(example: Example, view: DocView, labels: LabelIndex, incorrect_spans_key: str | None) -> Target:
+    """Return the target of an example. Raise if it has a label that the component does not have.
+
+    view: That of the example's predicted Doc.
+    """
+    units = trim_space(_gold_units(example, view))
     _check_labels(example, units, labels)
     groups, key = example.reference.spans, incorrect_spans_key
     incorrect = list(groups[key]) if key is not None and key in groups else []
     return Target(
-        view=predicted,
+        view=view,
         units=units,
         tags=encode_units(units, labels),
-        incorrect=_align_incorrect(example, predicted, incorrect, labels),
+        incorrect=_align_incorrect(example, view, incorrect, labels),
         weight=_weight(example.reference),
     )
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import spacy
@@ -15,10 +15,9 @@ from spacy.language import Language
 
 from ...errors import RemedyError
 from ...features.cache import FeatureCache, key_of
-from ...models.tagger import crf, on_host
+from ...models.tagger import TaggerModel, crf, on_host
 from ...settings import Count, check, check_each, named
-from ..crf_pipe import CRFPipe
-from ..finding import find_crf_pipe
+from ..settings import NERSettings
 from ..units import DocView, view_of
 from ..windows import DocReader
 
@@ -34,22 +33,21 @@ SoftTarget = NDArray[np.float32]
 class Teacher:
     """A trained pipeline that another `tener_ner` learns from. See `load_teacher`.
 
-    temperature: Divisor of all scores of the teacher's CRF.
+    component: Name of the `tener_ner` in it.
+    share: The teacher's share of the loss.
+    temperature: Divisor of all scores of the teacher's CRF, beside its calibrated temperature.
+    limit: Maximum memory for cached distributions, in bytes.
 
     Not a dataclass, which spaCy's validation of `initialize` would turn into a dictionary.
     """
 
-    def __init__(
-        self,
-        nlp: Language,
-        pipe: CRFPipe,
-        *,
-        share: float,
-        temperature: float,
-        limit: int,
-    ) -> None:
+    def __init__(self, nlp: Language, component: str, *, share: float, temperature: float, limit: int) -> None:
+        pipe: Any = nlp.get_pipe(component)
         self.nlp = nlp
-        self.pipe = pipe
+        self.component = component
+        self.model: TaggerModel = pipe.model
+        self.settings: NERSettings = pipe.settings
+        self.labels: tuple[str, ...] = pipe.labels
         self.share = share
         self.temperature = temperature * pipe.temperature
         self._cache = FeatureCache(limit)
@@ -59,7 +57,7 @@ class Teacher:
         """The teacher's CRF, with its scores divided by the temperature."""
         import torch
 
-        layer = crf(self.pipe.model)
+        layer = crf(self.model)
         scaled = layer.resize(layer.layout.n_labels)
         with torch.no_grad():
             for weight in scaled.parameters():
@@ -72,23 +70,22 @@ class Teacher:
         return list(self._cache(keys, views, self._predict, training=True))
 
     def _predict(self, views: Sequence[DocView]) -> list[SoftTarget]:
-        pipe = self.pipe
-        with self.nlp.select_pipes(disable=self.nlp.pipe_names[self.nlp.pipe_names.index(pipe.name) :]):
-            # Docs, since spaCy raises an error for texts of more than a million characters.
-            docs = list(self.nlp.pipe(self.nlp.tokenizer(view.doc.text) for view in views))
-        own = [view_of(doc, pipe.settings.view) for doc in docs]
-        for mine, view in zip(own, views, strict=True):
-            if not np.array_equal(mine.places(), view.places()):
+        later = self.nlp.pipe_names[self.nlp.pipe_names.index(self.component) :]
+        # Docs, since spaCy raises an error for texts of more than a million characters.
+        docs = self.nlp.pipe((self.nlp.tokenizer(view.doc.text) for view in views), disable=later)
+        teacher_views = [view_of(doc, self.settings.view) for doc in docs]
+        for teacher_view, view in zip(teacher_views, views, strict=True):
+            if not np.array_equal(teacher_view.places(), view.places()):
                 raise RemedyError(
                     f"spacy_tener.Teacher.v1: the teacher splits a text into other units: {view.doc.text[:60]!r}",
                     "Give teacher and student the same tokenizer, or view = 'characters' to both.",
                 )
-        reader, made = DocReader.of(pipe.model, pipe.settings), list[SoftTarget]()
-        for group in reader.groups(own):
-            _, rows = on_host(pipe.model, reader.emissions(pipe.model, group))
+        reader, soft_targets = DocReader.of(self.model, self.settings), list[SoftTarget]()
+        for group in reader.groups(teacher_views):
+            _, rows = on_host(self.model, reader.emissions(self.model, group))
             ends = np.cumsum([len(view) for view in group])
-            made += np.split(rows.astype(np.float32) / self.temperature, ends[:-1])
-        return made
+            soft_targets += np.split(rows.astype(np.float32) / self.temperature, ends[:-1])
+        return soft_targets
 
 
 @named("spacy_tener.Teacher.v1")
@@ -120,7 +117,11 @@ def load_teacher(
         remedy = "Set `path` in this section of the config to a trained pipeline, such as by --paths.teacher."
         raise RemedyError("spacy_tener.Teacher.v1: path is not set", remedy)
     nlp = spacy.load(path)
-    pipe = find_crf_pipe(nlp, component, what=f"spacy_tener.Teacher.v1: the pipeline {path}")
-    if not pipe.labels:
+    names = [name for name in nlp.pipe_names if nlp.get_pipe_meta(name).factory == "tener_ner"]
+    if component not in names:
+        remedy = f"Set `component` to {' or '.join(names)}." if names else "Use a pipeline trained with one."
+        raise RemedyError(f"spacy_tener.Teacher.v1: {path} has no tener_ner named '{component}'", remedy)
+    teacher = Teacher(nlp, component, share=share, temperature=temperature, limit=cache_mb * _MB)
+    if not teacher.labels:
         raise RemedyError(f"spacy_tener.Teacher.v1: '{component}' of {path} has no labels", "Use a trained pipeline.")
-    return Teacher(nlp, pipe, share=share, temperature=temperature, limit=cache_mb * _MB)
+    return teacher

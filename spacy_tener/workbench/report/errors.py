@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +13,6 @@ from spacy.training import Example
 from spacy.util import minibatch
 
 from ...pages import make_page
-from ...pipeline.crf_pipe import best_entities, probabilities_of_places
 from ...pipeline.entities import Place, place_of
 from ...pipeline.finding import PipelineNER, crf_pipes
 from .scores import Found, Scores, comparison_of, total
@@ -82,16 +80,12 @@ def compare_texts(
         sure: list[dict[Place, float | None]] = [{} for _ in batch]
         wrong: list[dict[Place, float]] = [{} for _ in batch]
         for pipe in pipes:
-            rest = zip(gold, sure, wrong, strict=True)
-            for views, decoding in pipe.ner._decodings(pipe.read(example.predicted for example, _ in batch)):
-                group = list(itertools.islice(rest, len(views)))
-                of_gold = probabilities_of_places(pipe.ner, views, decoding, [places for places, *_ in group])
-                best = best_entities(pipe.ner, views, decoding)
-                for (places, found, missed), values, entities in zip(group, of_gold, best, strict=True):
-                    for place, p in zip(places, values, strict=True):
-                        missed[place] = min(missed.get(place, 1.0), 1.0 - p)
-                    for each in entities:
-                        found.setdefault((each.start, each.end, each.label), each.probability)
+            decodings = pipe.ner.decode(pipe.read(example.predicted for example, _ in batch))
+            for places, found, missed, decoding in zip(gold, sure, wrong, decodings, strict=True):
+                for place, p in zip(places, decoding.probabilities(places), strict=True):
+                    missed[place] = min(missed.get(place, 1.0), 1.0 - p)
+                for entity in decoding.entities:
+                    found.setdefault((entity.start, entity.end, entity.label), entity.probability)
         for (example, each), found, missed in zip(batch, sure, wrong, strict=True):
             yield example, _pairs(each, compare(each), found, missed)
 

@@ -100,7 +100,7 @@ def comparison_of(nlp: Language) -> Callable[[Example], Iterator[Found]]:
     """Return how the scorer of a pipeline's entities compares them: that of the last component that scores them."""
     pipes = [nlp.get_pipe(name) for name in nlp.pipe_names if "ents_f" in nlp.get_pipe_meta(name).scores]
     for pipe in reversed(pipes):
-        scorer = pipe._scorer_in_use if isinstance(pipe, TenerNER) else getattr(pipe, "scorer", None)
+        scorer = pipe.active_scorer if isinstance(pipe, TenerNER) else getattr(pipe, "scorer", None)
         if scorer is score_char_entities:
             # As `TrainablePipe.score` passes it to the scorer.
             return partial(compare_characters, chars_key=getattr(pipe, "cfg", {}).get("chars_key", CHARS_KEY))

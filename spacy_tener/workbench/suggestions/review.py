@@ -25,7 +25,6 @@ from thinc.api import Config
 
 from ...errors import RemedyError, counted
 from ...files import write_file
-from ...pipeline.crf_pipe import best_entities, gold_masks, probabilities_of_places
 from ...pipeline.entities import FoundEntity, place_of
 from ...pipeline.finding import PipelineNER
 from ..composing.files import ConfigError, corpus_reader
@@ -128,20 +127,13 @@ def _judge(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[JudgedDo
     known = [
         Example(bare, _with_known_labels(doc, ner.labels)) for bare, (_, doc) in zip(read_docs, batch, strict=True)
     ]
-    masks = gold_masks(ner, known)
-    gold_spans = [[place_of(ent) for ent in example.reference.ents] for example in known]
-    probabilities, of_gold, found = list[float](), list[list[float]](), list[list[FoundEntity]]()
-    for views, decoding in ner._decodings(read_docs):
-        group = slice(len(found), len(found) + len(views))
-        probabilities += decoding.share(masks[group])
-        of_gold += probabilities_of_places(ner, views, decoding, gold_spans[group])
-        found += best_entities(ner, views, decoding)
-    columns = zip(batch, found, known, probabilities, gold_spans, of_gold, strict=True)
-    for (number, doc), best, example, probability, own, values in columns:
-        gold = [FoundEntity(start, end, label, value) for (start, end, label), value in zip(own, values, strict=True)]
-        unknown = len(doc.ents) - len(own)
-        doubts = disagreements(number, gold, _where_annotated(example.reference, best))
-        yield JudgedDoc(number, doc, probability, tuple(doubts), unknown)
+    for (number, doc), example, decoding in zip(batch, known, ner.decode(read_docs), strict=True):
+        offsets = [place_of(ent) for ent in example.reference.ents]
+        scored = zip(offsets, decoding.probabilities(offsets), strict=True)
+        gold = [FoundEntity(*entity, probability) for entity, probability in scored]
+        unknown = len(doc.ents) - len(offsets)
+        doubts = disagreements(number, gold, _where_annotated(example.reference, decoding.entities))
+        yield JudgedDoc(number, doc, decoding.likelihood(example.reference), tuple(doubts), unknown)
 
 
 def _bare(nlp: Language, doc: Doc) -> Doc:

@@ -16,9 +16,9 @@ from spacy.util import minibatch
 
 from ...annotate.finding import found_in, probabilities_asked, reading_score
 from ...annotate.settings import ID_COLUMN, TEXT_COLUMN, Record
-from ...pipeline.crf_pipe import CRFPipe
 from ...pipeline.entities import FoundEntity, Place, place_of
 from ...pipeline.finding import PipelineNER, crf_pipes
+from ...pipeline.tener_ner import TenerNER
 from .tasks import Task
 
 BATCH = 256
@@ -48,12 +48,12 @@ class Suggestion:
         return str(self.record[TEXT_COLUMN])
 
 
-def uncertainties(ner: CRFPipe, docs: Sequence[Doc]) -> list[float]:
+def uncertainties(ner: TenerNER, docs: Sequence[Doc]) -> list[float]:
     """Return the entropy over all readings, in nats, divided by the square root of the number of tokens.
 
     Entropy grows with length, and would rank the longest texts first; entropy per token would rank the shortest first.
     """
-    return [value / math.sqrt(max(1, len(doc))) for doc, value in zip(docs, ner.entropy(docs), strict=True)]
+    return [decoding.entropy / math.sqrt(max(1, len(decoding.doc))) for decoding in ner.decode(docs)]
 
 
 def suggest(
@@ -84,7 +84,7 @@ def make_tasks(nlp: Language, chosen: Sequence[Suggestion], labels: Sequence[str
         ]
     pipeline = PipelineNER.of(nlp)
     docs = pipeline.read(each.text for each in chosen)
-    readings = [best for (best,) in pipeline.ner.k_best(docs, k=1)]
+    readings = [decoding.k_best(1)[0] for decoding in pipeline.ner.decode(docs)]
     exact = [_by_tokens(doc, best.entities) for doc, best in zip(docs, readings, strict=True)]
     found = found_in(nlp, nlp.pipe(docs, disable=pipeline.before, component_cfg=probabilities_asked(nlp)), apart=True)
     tasks = []

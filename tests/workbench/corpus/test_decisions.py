@@ -228,7 +228,7 @@ def test_decisions_are_learned_exactly(tmp_path: Path, saved: dict[str, Path], v
     nlp = spacy.load(saved[view])
     pipe = nlp.get_pipe("tener_ner")
     pipe.cfg["incorrect_spans_key"] = INCORRECT
-    (marginals,) = pipe.marginals([nlp.make_doc(TEXT)], minimum=1e-9)
+    marginals = next(pipe.decode([nlp.make_doc(TEXT)])).marginals(1e-9)
     probability = next(each.probability for each in marginals.entities if (each.start, each.end, each.label) == ORG)
     assert 0.001 < probability < 0.999
     accepted, rejected = converted(tmp_path, prodigy("accept", ORG), prodigy("reject", ORG), answers="binary")

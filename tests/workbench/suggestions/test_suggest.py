@@ -48,7 +48,7 @@ def by_hand(nlp: Language, texts: Sequence[str]) -> dict[str, float]:
     found = {}
     pipeline = PipelineNER.of(nlp)
     for doc in pipeline.read(texts):
-        (readings,) = pipeline.ner.k_best([doc], k=5_000)
+        readings = next(pipeline.ner.decode([doc])).k_best(5_000)
         shares = np.array([each.probability for each in readings])
         entropy = -(shares * np.log(np.maximum(shares, 1e-300))).sum() / len(doc) ** 0.5
         found[doc.text] = float(entropy)
