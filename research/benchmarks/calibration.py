@@ -23,7 +23,7 @@ from spacy.training import Corpus, Example
 
 from research.reliability import draw_reliability
 from spacy_tener.pipeline.decoding import Probabilities
-from spacy_tener.pipeline.entities import place_of
+from spacy_tener.pipeline.entities import offsets_of
 from spacy_tener.pipeline.scoring import CharComparison
 from spacy_tener.pipeline.settings import TEMPERATURE
 from spacy_tener.pipeline.tener_ner import TenerNER
@@ -153,7 +153,7 @@ def beam_scores(
             (scores,) = pipe.scored_ents(pipe.beam_parse([bare], beam, beam_density=1e-4))
             comparison = CharComparison(example.reference, doc)
             for ent in doc.ents:
-                right = comparison.is_right(comparison.key(place_of(ent)))
+                right = comparison.is_right(comparison.key(offsets_of(ent)))
                 if right is not None:
                     rows.append((scores.get((ent.start, ent.end, ent.label_), 0.0), right, labels.index(ent.label_)))
     probability, right, label = zip(*rows, strict=True)

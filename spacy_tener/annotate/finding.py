@@ -13,7 +13,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, SpanGroup
 
 from ..pipeline.decoding import Reading
-from ..pipeline.entities import CHAR_OFFSETS, SCORES, FoundEntity, Place, place_of, read_places
+from ..pipeline.entities import CHAR_OFFSETS, SCORES, EntityOffsets, FoundEntity, offsets_of, read_offsets
 from ..pipeline.finding import components_before, crf_pipes, entity_finders, span_finders
 from ..pipeline.settings import NERSettings
 from ..pipeline.tener_ner import TenerNER
@@ -112,31 +112,31 @@ def found_in(nlp: Language, docs: Iterable[Doc], *, apart: bool = False) -> list
 def _found(doc: Doc, settings: Sequence[NERSettings], keys: Iterable[str] = ()) -> Iterator[FoundEntity]:
     """Yield the entities of `doc.ents`, and others in the groups of `doc.spans` with these keys."""
     groups = [doc.spans[each.spans_key] for each in settings if each.spans_key in doc.spans]
-    known = {place: float(score) for group in reversed(groups) for place, score in read_places(group, SCORES)}
+    known = {place: float(score) for group in reversed(groups) for place, score in read_offsets(group, SCORES)}
     exact = {
         place: offsets
         for each in settings
         if each.view == "characters" and each.chars_key in doc.spans
-        for place, offsets in sorted(read_places(doc.spans[each.chars_key], CHAR_OFFSETS), key=_overlap_priority)
+        for place, offsets in sorted(read_offsets(doc.spans[each.chars_key], CHAR_OFFSETS), key=_overlap_priority)
     }
     for ent in doc.ents:
-        place = place_of(ent)
+        place = offsets_of(ent)
         start, end = exact.get(place, place[:2])
         yield FoundEntity(start, end, ent.label_, known.get(place))
     others = {place: p for key in keys if key in doc.spans for place, p in _scored(doc.spans[key])}
-    for place in others.keys() - set(map(place_of, doc.ents)):
+    for place in others.keys() - set(map(offsets_of, doc.ents)):
         yield FoundEntity(*place, others[place])
 
 
-def _scored(group: SpanGroup) -> Iterator[tuple[Place, float | None]]:
+def _scored(group: SpanGroup) -> Iterator[tuple[EntityOffsets, float | None]]:
     """Yield the places and probabilities of a `spancat`'s spans. It writes no scores in a text shorter than its spans,
     and a later component that writes to its group drops them."""
     scores = group.attrs.get(SCORES, ())
     known = map(float, scores) if len(scores) == len(group) else itertools.repeat(None)
-    yield from zip(map(place_of, group), known, strict=False)
+    yield from zip(map(offsets_of, group), known, strict=False)
 
 
-def _overlap_priority(row: tuple[Place, Sequence[int]]) -> tuple[int, int]:
+def _overlap_priority(row: tuple[EntityOffsets, Sequence[int]]) -> tuple[int, int]:
     """Return a sort key for entities in the same tokens: the one in `doc.ents` comes last, which is the longest, or the
     first of the longest."""
     _, (start, end) = row

@@ -17,7 +17,7 @@ from ..crf.forward import ForwardBackward
 from ..crf.marginals import EntitySpans, entropy, probable_spans, span_marginals
 from ..crf.scorer import PathScorer
 from ..types import AnyFloats, IntArray
-from .entities import FoundEntity, Place, place_of
+from .entities import EntityOffsets, FoundEntity, offsets_of
 from .learning.targets import make_target
 from .tags import Mask, agreeing_tags, index_labels
 from .units import DocView
@@ -221,7 +221,7 @@ class Decoding:
         start = int(self.batch.offsets[self.index])
         return slice(start, start + len(self.view))
 
-    def probabilities(self, spans: Iterable[Span | Place]) -> list[float]:
+    def probabilities(self, spans: Iterable[Span | EntityOffsets]) -> list[float]:
         """Return the probability that each span is an entity of its label.
 
         spans (Iterable[Union[Span, Tuple[int, int, str]]]): Spans of the Doc, or their start and end in characters of
@@ -229,7 +229,7 @@ class Decoding:
         RETURNS (List[float]): The probabilities; 0 for a span that the model cannot find: one that is not made of
             whole tokens in the view `tokens`, or whose label is not one of the model's.
         """
-        offsets = [place_of(span) if isinstance(span, Span) else span for span in spans]
+        offsets = [offsets_of(span) if isinstance(span, Span) else span for span in spans]
         size, rows = len(self.doc.text), dict[int, tuple[int, ...]]()
         for i, (start, end, label) in enumerate(offsets):
             if not 0 <= start < end <= size:
@@ -335,7 +335,7 @@ def _by_character(view: DocView, values: Probabilities) -> Probabilities:
 
     *Shape:* (units, 2) to (characters,)
     """
-    begins, sizes = view.places().T
+    begins, sizes = view.char_extents().T
     ends = np.append(0, begins + sizes)
     spread = np.ones(len(view.doc.text))
     for first, lengths, column in ((begins, sizes, 0), (ends[:-1], begins - ends[:-1], 1)):

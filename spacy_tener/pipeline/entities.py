@@ -26,7 +26,8 @@ PLACES = "places"
 """Key in a span group's `attrs`: the character offsets and label that each entity has in `doc.ents`. They stay valid if
 a later component merges tokens, and only groups written by `tener_ner` have them."""
 
-Place = tuple[int, int, str]
+EntityOffsets = tuple[int, int, str]
+"""Start and end of an entity in characters of the text, and its label."""
 
 
 @dataclass(frozen=True)
@@ -86,16 +87,16 @@ def set_entities(view: DocView, entities: Sequence[UnitEntity], settings: NERSet
         _set_char_spans(view, entities, given, settings.chars_key, settings.alignment_mode)
 
 
-def place_of(span: Span) -> Place:
+def offsets_of(span: Span) -> EntityOffsets:
     """Return a span's character offsets and label."""
     return span.start_char, span.end_char, span.label_
 
 
-def read_places(group: SpanGroup, attribute: str) -> list[tuple[Place, Any]]:
-    """Return the place of each span in a group, with its value of an attribute; nothing if `tener_ner` did not write
+def read_offsets(group: SpanGroup, attribute: str) -> list[tuple[EntityOffsets, Any]]:
+    """Return the offsets of each entity in a group with its value of an attribute; nothing if `tener_ner` did not write
     the group."""
-    places, values = group.attrs.get(PLACES, ()), group.attrs.get(attribute, ())
-    return [((start, end, label), value) for (start, end, label), value in zip(places, values, strict=False)]
+    entities, values = group.attrs.get(PLACES, ()), group.attrs.get(attribute, ())
+    return [((start, end, label), value) for (start, end, label), value in zip(entities, values, strict=False)]
 
 
 def _set_scored_spans(doc: Doc, scores: dict[tuple[int, int, str], float], key: str) -> None:
@@ -103,17 +104,17 @@ def _set_scored_spans(doc: Doc, scores: dict[tuple[int, int, str], float], key: 
 
     The probability of a preset entity is 1, or what an earlier run of the component wrote to the group.
     """
-    earlier: dict[Place, float] = {}
+    earlier: dict[EntityOffsets, float] = {}
     if key in doc.spans:
         if PLACES not in doc.spans[key].attrs and len(doc.spans[key]):
             warnings.warn(
                 f"doc.spans['{key}'] of another component is overwritten. Set another spans_key for tener_ner.",
                 stacklevel=2,
             )
-        earlier = {place: float(score) for place, score in read_places(doc.spans[key], SCORES)}
-    found = [scores.get((e.start, e.end, e.label_), earlier.get(place_of(e), 1.0)) for e in doc.ents]
+        earlier = {place: float(score) for place, score in read_offsets(doc.spans[key], SCORES)}
+    found = [scores.get((e.start, e.end, e.label_), earlier.get(offsets_of(e), 1.0)) for e in doc.ents]
     ents = list(doc.ents)
-    _write_group(doc, key, ents, map(place_of, ents), {SCORES: np.array(found, dtype=np.float64)})
+    _write_group(doc, key, ents, map(offsets_of, ents), {SCORES: np.array(found, dtype=np.float64)})
 
 
 def _set_char_spans(
@@ -124,25 +125,25 @@ def _set_char_spans(
     A preset entity keeps the offsets that an earlier run of the component wrote.
     """
     doc = view.doc
-    earlier: dict[Place, list[tuple[int, int]]] = defaultdict(list)
+    earlier: dict[EntityOffsets, list[tuple[int, int]]] = defaultdict(list)
     if key in doc.spans:
-        for place, (start, end) in read_places(doc.spans[key], CHAR_OFFSETS):
+        for place, (start, end) in read_offsets(doc.spans[key], CHAR_OFFSETS):
             earlier[place].append((start, end))
-    places: dict[Place, Place] = {}
+    places: dict[EntityOffsets, EntityOffsets] = {}
     for ent in preset:
-        place = place_of(ent)
+        place = offsets_of(ent)
         for start, end in earlier.get(place, [place[:2]]):
             places[start, end, ent.label_] = place
     for entity in new:
         start, end = view.char_span(entity.start, entity.end)
         aligned = view.token_span(start, end, alignment)
         first, last = aligned if aligned[0] < aligned[1] else view.token_span(start, end, "expand")
-        places[start, end, entity.label] = place_of(Span(doc, first, last, label=entity.label))
+        places[start, end, entity.label] = offsets_of(Span(doc, first, last, label=entity.label))
     rows = sorted(places)
     spans = [Span(doc, *view.token_span(start, end, "expand"), label=label) for start, end, label in rows]
     offsets = [[start, end] for start, end, _ in rows]
     _write_group(doc, key, spans, [places[row] for row in rows], {CHAR_OFFSETS: offsets})
 
 
-def _write_group(doc: Doc, key: str, spans: list[Span], places: Iterable[Place], attrs: dict[str, Any]) -> None:
+def _write_group(doc: Doc, key: str, spans: list[Span], places: Iterable[EntityOffsets], attrs: dict[str, Any]) -> None:
     doc.spans[key] = SpanGroup(doc, name=key, spans=spans, attrs={**attrs, PLACES: list(map(list, places))})

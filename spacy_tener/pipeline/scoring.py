@@ -12,7 +12,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 
 from ..types import IntArray
-from .entities import CHAR_OFFSETS, Place, place_of
+from .entities import CHAR_OFFSETS, EntityOffsets, offsets_of
 from .settings import CHARS_KEY
 
 
@@ -57,7 +57,7 @@ def score_char_entities(
 def _count(example: Example, chars_key: str | None, per_type: dict[str, PRFScore]) -> None:
     compared = CharComparison(example.reference, example.predicted)
     missed = set(compared.gold)
-    for place in set(found_places(example.predicted, chars_key)):
+    for place in set(predicted_offsets(example.predicted, chars_key)):
         found, score = compared.key(place), per_type[place[2]]
         right = compared.is_right(found)
         if right:
@@ -87,20 +87,20 @@ class CharComparison:
                 self._unknown[before[token.idx] : before[token.idx + len(token)]] = True
         self._ends = before[1:]
 
-    def key(self, place: Place) -> Place:
+    def key(self, place: EntityOffsets) -> EntityOffsets:
         """Return the key of an entity of the predicted Doc."""
         start, end, label = place
         return int(self._before[start]), int(self._before[end]), label
 
-    def is_right(self, key: Place) -> bool | None:
+    def is_right(self, key: EntityOffsets) -> bool | None:
         """Return whether an entity is annotated; None where annotation is missing, and for white space alone."""
         if key in self.gold:
             return True
         start, end, _ = key
         return None if start >= end or self._unknown[start:end].any() else False
 
-    def gold_place(self, key: Place) -> Place:
-        """Return the place of a key in the reference: of an entity there, or of the characters."""
+    def gold_offsets(self, key: EntityOffsets) -> EntityOffsets:
+        """Return the offsets of a key in the reference: of an entity there, or of the characters."""
         start, end, label = key
         first, last = np.searchsorted(self._ends, (start + 1, end)).tolist()
         return self.gold.get(key, (first, last + 1, label))
@@ -113,7 +113,7 @@ def _marks_before(doc: Doc) -> IntArray:
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(marks)])
 
 
-def found_places(doc: Doc, chars_key: str | None = CHARS_KEY) -> Iterator[Place]:
+def predicted_offsets(doc: Doc, chars_key: str | None = CHARS_KEY) -> Iterator[EntityOffsets]:
     """Yield the entities of a Doc, with exact character offsets where the group `chars_key` has them."""
     group = doc.spans[chars_key] if chars_key is not None and chars_key in doc.spans else None
     offsets = None if group is None else group.attrs.get(CHAR_OFFSETS)
@@ -122,4 +122,4 @@ def found_places(doc: Doc, chars_key: str | None = CHARS_KEY) -> Iterator[Place]
         for span, (start, end) in zip(group, offsets, strict=True):
             yield start, end, span.label_
     else:
-        yield from map(place_of, doc.ents)
+        yield from map(offsets_of, doc.ents)

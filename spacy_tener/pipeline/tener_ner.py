@@ -37,7 +37,7 @@ from .scoring import score_char_entities
 from .settings import TEMPERATURE, TOKEN_LENGTH, NERSettings
 from .tags import LabelIndex, Mask, decodable_tags, index_labels, join_masks
 from .units import DocView, view_of
-from .windows import DocReader, check_shared, documents
+from .windows import WindowBatcher, check_shared, documents
 from .words import PipelineWords
 
 _DEFAULT_MODEL = """
@@ -259,7 +259,7 @@ class TenerNER(TrainablePipe):
         """Return the first Docs as input of the model, long ones in windows."""
         settings = self.settings
         views = [view_of(example.predicted, settings.view) for example in itertools.islice(examples, _SAMPLE)]
-        batch = next(DocReader.of(self.model, settings).batches(views), [])
+        batch = next(WindowBatcher.of(self.model, settings).batches(views), [])
         return [doc for doc in documents(batch, views) if len(doc)]
 
     def _whole_docs(self, examples: Iterable[Example]) -> Iterator[Doc]:
@@ -365,9 +365,9 @@ class TenerNER(TrainablePipe):
             if views:
                 yield views, decode_nothing(len(self.labels), len(views))
             return
-        reader = DocReader.of(self.model, settings)
-        for group in reader.groups(views):
-            scores = reader.emissions(self.model, group)
+        batcher = WindowBatcher.of(self.model, settings)
+        for group in batcher.groups(views):
+            scores = batcher.emissions(self.model, group)
             # In the time in which a GPU computes the emissions.
             lengths = [len(view) for view in group]
             preset = allowed = _allowed_tags(group, labels, keep_entities=True)
@@ -381,7 +381,7 @@ class TenerNER(TrainablePipe):
         trained = self.cfg.get(TOKEN_LENGTH)
         n_tokens, n_characters = self._seen or (0, 0)
         n_tokens += sum(len(view) for view in views)
-        n_characters += sum(int(view.places()[:, 1].sum()) for view in views)
+        n_characters += sum(int(view.char_extents()[:, 1].sum()) for view in views)
         self._seen = (n_tokens, n_characters) if trained and n_tokens < _SEEN else None
         if trained and self._seen is None and (trained > _LONGER) != (n_characters / n_tokens > _LONGER):
             advice = "Use the tokenizer that it was trained with."

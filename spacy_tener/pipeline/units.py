@@ -129,7 +129,7 @@ class TokenView(_View):
         """Return the character offsets of the units from `start` to `end`."""
         return self.doc[start].idx, self.doc[end - 1].idx + len(self.doc[end - 1])
 
-    def places(self) -> IntArray:
+    def char_extents(self) -> IntArray:
         """Return start and length in characters of each unit. *Shape* [n, 2]"""
         return self.doc.to_array([IDX, LENGTH]).astype(np.int64).reshape(-1, 2)
 
@@ -204,7 +204,7 @@ class CharacterView(_View):
     def char_span(self, start: int, end: int) -> tuple[int, int]:
         return start, end
 
-    def places(self) -> IntArray:
+    def char_extents(self) -> IntArray:
         return np.stack([np.arange(len(self)), np.ones(len(self), dtype=np.int64)], axis=1)
 
     def unit_span(self, start: int, end: int) -> tuple[int, int] | None:

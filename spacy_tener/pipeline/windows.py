@@ -95,7 +95,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class DocReader:
+class WindowBatcher:
     """Reader of Docs: cuts them into windows, and gathers these in batches.
 
     A listener has the shared component's vectors for whole Docs and whole batches only. With one, Docs are not cut and
@@ -106,7 +106,7 @@ class DocReader:
     listens: bool
 
     @classmethod
-    def of(cls, model: Model[Any, Any], settings: NERSettings) -> DocReader:
+    def of(cls, model: Model[Any, Any], settings: NERSettings) -> WindowBatcher:
         return cls(settings, listens=any(hasattr(node, "upstream_name") for node in model.walk()))
 
     def batches(self, views: Sequence[DocView]) -> Iterator[list[Piece]]:

@@ -23,7 +23,7 @@ from ..errors import RemedyError
 from ..files import digest
 from ..inputs import STDIN, is_remote, open_file, size_and_version
 from ..manifest import Manifest, file_input, stream_input
-from ..pipeline.entities import SCORES, Place, place_of, read_places
+from ..pipeline.entities import SCORES, EntityOffsets, offsets_of, read_offsets
 from ..pipeline.finding import crf_pipes, entity_finders, known_labels, span_finders
 
 FloatArray = NDArray[np.float64]
@@ -46,14 +46,14 @@ class Belief:
     """
 
     doc: Doc
-    entities: dict[Place, float]
+    entities: dict[EntityOffsets, float]
     outside: FloatArray
 
 
 def beliefs(teachers: Sequence[Language], texts: Sequence[str]) -> Iterator[Belief]:
     """Yield the mean of the teachers' probabilities for each text, with the first teacher's Doc."""
     for votes in zip(*(_vote(teacher, texts) for teacher in teachers), strict=True):
-        entities: dict[Place, float] = defaultdict(float)
+        entities: dict[EntityOffsets, float] = defaultdict(float)
         for vote in votes:
             for entity, probability in vote.entities.items():
                 entities[entity] += probability / len(votes)
@@ -105,7 +105,7 @@ def _correct(belief: Belief, components: Sequence[Callable[[Doc], Doc]]) -> None
     components set have the probability 1, or that of an earlier `tener_ner`; those that later ones remove count as not
     found."""
     doc = belief.doc
-    known = {place: float(score) for group in doc.spans.values() for place, score in read_places(group, SCORES)}
+    known = {place: float(score) for group in doc.spans.values() for place, score in read_offsets(group, SCORES)}
     before = _entities(doc)
     found = _entities(components[0](doc))
     for component in components[1:]:
@@ -118,8 +118,8 @@ def _correct(belief: Belief, components: Sequence[Callable[[Doc], Doc]]) -> None
         belief.outside[place[0] : place[1]] = 0.0
 
 
-def _entities(doc: Doc) -> set[Place]:
-    return set(map(place_of, doc.ents))
+def _entities(doc: Doc) -> set[EntityOffsets]:
+    return set(map(offsets_of, doc.ents))
 
 
 def _certain(doc: Doc) -> Belief:
@@ -127,7 +127,7 @@ def _certain(doc: Doc) -> Belief:
     outside = np.ones(len(doc.text))
     for ent in doc.ents:
         outside[ent.start_char : ent.end_char] = 0.0
-    return Belief(doc, dict.fromkeys(map(place_of, doc.ents), 1.0), outside)
+    return Belief(doc, dict.fromkeys(map(offsets_of, doc.ents), 1.0), outside)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from spacy.training import Example
 from spacy_tener.models.run import COMPUTE
 from spacy_tener.pipeline.settings import NERSettings
 from spacy_tener.pipeline.units import view_of
-from spacy_tener.pipeline.windows import DocReader
+from spacy_tener.pipeline.windows import WindowBatcher
 
 SENTENCE = "王小明去了上海。"
 FOUND = [(0, 3, "PER"), (5, 7, "GPE")]
@@ -82,7 +82,9 @@ def test_an_entity_across_a_cut_is_neither_split_nor_doubled(knows, entities_of)
         assert entities_of(small(text)) == entities_of(large(text))
         view = view_of(small.make_doc(text), "tokens")
         pipe = small.get_pipe("tener_ner")
-        pieces = [piece.window for batch in DocReader.of(pipe.model, pipe.settings).batches([view]) for piece in batch]
+        pieces = [
+            piece.window for batch in WindowBatcher.of(pipe.model, pipe.settings).batches([view]) for piece in batch
+        ]
         cuts |= {(window.core_end - shift) % 7 for window in pieces[:-1]}
     # In front of, inside and behind both entities.
     assert cuts == set(range(7))
@@ -93,9 +95,9 @@ def test_each_score_comes_from_the_window_in_whose_core_it_lies(learned):
     pipe = nlp.get_pipe("tener_ner")
     doc = nlp.make_doc("今天天气很好" * 15)
     views = [view_of(doc, "tokens")]
-    reader = DocReader.of(pipe.model, pipe.settings)
-    scores = reader.emissions(pipe.model, views)
-    for batch in reader.batches(views):
+    batcher = WindowBatcher.of(pipe.model, pipe.settings)
+    scores = batcher.emissions(pipe.model, views)
+    for batch in batcher.batches(views):
         for piece in batch:
             window = piece.window
             [alone] = pipe.model.predict([nlp.make_doc(doc[window.start : window.end].text)])
@@ -215,10 +217,10 @@ def test_what_earlier_components_said_reaches_every_window(tiny_hash_embed):
         token.is_sent_start = token.i % 7 == 0
         token.ent_id_ = str(token.i % 3)
     tagged.set_ents([], blocked=[tagged[i : i + 1] for i in range(0, 60, 4)], default="outside")
-    reader = DocReader.of(pipe.model, pipe.settings)
-    scores = np.split(reader.emissions(pipe.model, [view_of(plain, "tokens"), view_of(tagged, "tokens")]), [60])
+    batcher = WindowBatcher.of(pipe.model, pipe.settings)
+    scores = np.split(batcher.emissions(pipe.model, [view_of(plain, "tokens"), view_of(tagged, "tokens")]), [60])
     assert not np.allclose(scores[0], scores[1])
-    whole = DocReader.of(pipe.model, NERSettings(window=4096)).emissions(pipe.model, [view_of(tagged, "tokens")])
+    whole = WindowBatcher.of(pipe.model, NERSettings(window=4096)).emissions(pipe.model, [view_of(tagged, "tokens")])
     # A convolution of one layer sees one token on each side: windows with context score exactly as the whole.
     np.testing.assert_allclose(scores[1], whole, rtol=1e-4, atol=1e-5)
 

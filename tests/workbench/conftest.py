@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from spacy_tener.pipeline.units import DocView
-from spacy_tener.pipeline.windows import DocReader
+from spacy_tener.pipeline.windows import WindowBatcher
 
 
 @pytest.fixture
 def groups_read(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The texts of each group that a model has read."""
     read: list[list[str]] = []
-    own = DocReader.emissions
+    own = WindowBatcher.emissions
 
-    def emissions(self: DocReader, model: Any, views: Sequence[DocView]) -> Any:
+    def emissions(self: WindowBatcher, model: Any, views: Sequence[DocView]) -> Any:
         read.append([view.doc.text for view in views])
         return own(self, model, views)
 
-    monkeypatch.setattr(DocReader, "emissions", emissions)
+    monkeypatch.setattr(WindowBatcher, "emissions", emissions)
     return read

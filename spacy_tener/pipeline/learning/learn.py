@@ -23,7 +23,7 @@ from ...models.torch_side import join, split
 from ..settings import NERSettings
 from ..tags import UNKNOWN, Mask, agreeing_tags, join_masks, possible_tags
 from ..units import DocView, Units
-from ..windows import DocReader, Piece, documents
+from ..windows import Piece, WindowBatcher, documents
 from .targets import IncorrectSpan, Target
 from .teaching import SoftTarget, Teacher
 
@@ -127,9 +127,9 @@ def learn(
     teacher: Teacher | None = None,
 ) -> float:
     """Accumulate the gradients of the targets. Return the mean loss of pieces with annotation or a teacher."""
-    reader = DocReader.of(model, settings)
+    batcher = WindowBatcher.of(model, settings)
     learned = [target.has_loss or (teacher is not None and len(target.view) > 0) for target in targets]
-    if not reader.listens:
+    if not batcher.listens:
         targets = [target for target, has_loss in zip(targets, learned, strict=True) if has_loss]
         learned = [True] * len(targets)
     views = [target.view for target in targets]
@@ -150,7 +150,7 @@ def learn(
             loss = loss + (1.0 - teacher.share) * batch_loss(layer, emissions, parts)
         return loss
 
-    return _accumulate(model, reader, views, learned, loss_of, name=name)
+    return _accumulate(model, batcher, views, learned, loss_of, name=name)
 
 
 def rehearse(
@@ -164,7 +164,7 @@ def rehearse(
         return cross_entropy(crf(teacher), earlier, crf(model), emissions, [len(doc) for doc in docs])
 
     learned = [len(view) > 0 for view in views]
-    return _accumulate(model, DocReader.of(model, settings), views, learned, loss_of, name=name)
+    return _accumulate(model, WindowBatcher.of(model, settings), views, learned, loss_of, name=name)
 
 
 def _backprop_zeros(model: TaggerModel, views: Sequence[DocView]) -> None:
@@ -179,7 +179,7 @@ def _backprop_zeros(model: TaggerModel, views: Sequence[DocView]) -> None:
 
 def _accumulate(
     model: TaggerModel,
-    reader: DocReader,
+    batcher: WindowBatcher,
     views: Sequence[DocView],
     learned: Sequence[bool],
     loss_of: PieceLoss,
@@ -187,7 +187,7 @@ def _accumulate(
     name: str,
 ) -> float:
     """Accumulate the gradients of a loss over all batches. learned: True for views that count in the mean."""
-    batches = list(reader.batches(views))
+    batches = list(batcher.batches(views))
     counts = [sum(learned[piece.index] for piece in batch) for batch in batches]
     scale = 1.0 / sum(counts)
     terms = penalties(model)

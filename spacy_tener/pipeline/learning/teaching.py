@@ -19,7 +19,7 @@ from ...models.tagger import TaggerModel, crf, on_host
 from ...settings import Count, check, check_each, named
 from ..settings import NERSettings
 from ..units import DocView, view_of
-from ..windows import DocReader
+from ..windows import WindowBatcher
 
 if TYPE_CHECKING:
     from ...layers.crf import CRF
@@ -75,14 +75,14 @@ class Teacher:
         docs = self.nlp.pipe((self.nlp.tokenizer(view.doc.text) for view in views), disable=later)
         teacher_views = [view_of(doc, self.settings.view) for doc in docs]
         for teacher_view, view in zip(teacher_views, views, strict=True):
-            if not np.array_equal(teacher_view.places(), view.places()):
+            if not np.array_equal(teacher_view.char_extents(), view.char_extents()):
                 raise RemedyError(
                     f"spacy_tener.Teacher.v1: the teacher splits a text into other units: {view.doc.text[:60]!r}",
                     "Give teacher and student the same tokenizer, or view = 'characters' to both.",
                 )
-        reader, soft_targets = DocReader.of(self.model, self.settings), list[SoftTarget]()
-        for group in reader.groups(teacher_views):
-            _, rows = on_host(self.model, reader.emissions(self.model, group))
+        batcher, soft_targets = WindowBatcher.of(self.model, self.settings), list[SoftTarget]()
+        for group in batcher.groups(teacher_views):
+            _, rows = on_host(self.model, batcher.emissions(self.model, group))
             ends = np.cumsum([len(view) for view in group])
             soft_targets += np.split(rows.astype(np.float32) / self.temperature, ends[:-1])
         return soft_targets

@@ -13,7 +13,7 @@ from spacy.training import Example
 from spacy.util import minibatch
 
 from ...pages import make_page
-from ...pipeline.entities import Place, place_of
+from ...pipeline.entities import EntityOffsets, offsets_of
 from ...pipeline.finding import PipelineNER, crf_pipes
 from .scores import Found, Scores, comparison_of, total
 
@@ -27,8 +27,8 @@ class Pair(NamedTuple):
     probability: The probability of the found entity, or one minus that of a missed entity; None if it is not known.
     """
 
-    gold: Place | None
-    found: Place | None
+    gold: EntityOffsets | None
+    found: EntityOffsets | None
     judged: bool = True
     probability: float | None = None
 
@@ -37,7 +37,7 @@ class Pair(NamedTuple):
         return self.judged and self.gold != self.found
 
 
-def pair_entities(gold: Sequence[Place], found: Sequence[Place]) -> dict[int, int]:
+def pair_entities(gold: Sequence[EntityOffsets], found: Sequence[EntityOffsets]) -> dict[int, int]:
     """Return the pairs of a found and an annotated entity, by their indices: equal ones first, then those that share
     the most characters.
 
@@ -52,7 +52,7 @@ def pair_entities(gold: Sequence[Place], found: Sequence[Place]) -> dict[int, in
     return pairs
 
 
-def _overlaps(gold: Sequence[Place], found: Sequence[Place]) -> Iterator[tuple[bool, int, int, int]]:
+def _overlaps(gold: Sequence[EntityOffsets], found: Sequence[EntityOffsets]) -> Iterator[tuple[bool, int, int, int]]:
     """Yield overlapping entities: whether they differ, the negative number of shared characters, and both indices."""
     ends = [end for _, end, _ in gold]
     for j, other in enumerate(found):
@@ -76,9 +76,9 @@ def compare_texts(
     compare = comparison_of(nlp)
     pipes = [PipelineNER.of(nlp, name) for name in crf_pipes(nlp)]
     for batch in minibatch(zip(examples, scored, strict=True), BATCH):
-        gold = [[place_of(ent) for ent in example.reference.ents] for example, _ in batch]
-        sure: list[dict[Place, float | None]] = [{} for _ in batch]
-        wrong: list[dict[Place, float]] = [{} for _ in batch]
+        gold = [[offsets_of(ent) for ent in example.reference.ents] for example, _ in batch]
+        sure: list[dict[EntityOffsets, float | None]] = [{} for _ in batch]
+        wrong: list[dict[EntityOffsets, float]] = [{} for _ in batch]
         for pipe in pipes:
             decodings = pipe.ner.decode(pipe.read(example.predicted for example, _ in batch))
             for places, found, missed, decoding in zip(gold, sure, wrong, decodings, strict=True):
@@ -91,10 +91,13 @@ def compare_texts(
 
 
 def _pairs(
-    example: Example, found: Iterable[Found], sure: Mapping[Place, float | None], wrong: Mapping[Place, float]
+    example: Example,
+    found: Iterable[Found],
+    sure: Mapping[EntityOffsets, float | None],
+    wrong: Mapping[EntityOffsets, float],
 ) -> list[Pair]:
     """sure, wrong: The probabilities of what is found, and of the annotation to be wrong."""
-    gold, found = [place_of(ent) for ent in example.reference.ents], list(found)
+    gold, found = [offsets_of(ent) for ent in example.reference.ents], list(found)
     judged = [(own, place) for own, place in found if place]
     of_found = pair_entities(gold, [place for _, place in judged])
     missed = sorted(set(range(len(gold))).difference(of_found.values()))

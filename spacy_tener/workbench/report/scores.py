@@ -21,8 +21,8 @@ from spacy.scorer import Scorer
 from spacy.training import Example
 
 from ...errors import RemedyError
-from ...pipeline.entities import Place, place_of
-from ...pipeline.scoring import CharComparison, found_places, score_char_entities
+from ...pipeline.entities import EntityOffsets, offsets_of
+from ...pipeline.scoring import CharComparison, predicted_offsets, score_char_entities
 from ...pipeline.settings import CHARS_KEY
 from ...pipeline.tener_ner import TenerNER
 
@@ -73,7 +73,7 @@ class Scores:
     speed: float | None = None
 
 
-Found = tuple[Place, Place | None]
+Found = tuple[EntityOffsets, EntityOffsets | None]
 """Where an entity was found, and by which place of the reference it is judged; None where annotation is missing."""
 
 
@@ -119,15 +119,15 @@ def compare_tokens(example: Example) -> Iterator[Found]:
             span = example.reference[int(indices[0]) : int(indices[-1]) + 1]
             if all(token.ent_iob for token in span):
                 place = span.start_char, span.end_char, ent.label_
-        yield place_of(ent), place
+        yield offsets_of(ent), place
 
 
 def compare_characters(example: Example, *, chars_key: str | None) -> Iterator[Found]:
     """Compare entities by the rules of `spacy_tener.char_ner_scorer.v1`: by the characters of the reference."""
     comparison = CharComparison(example.reference, example.predicted)
-    for place in sorted(set(found_places(example.predicted, chars_key))):
+    for place in sorted(set(predicted_offsets(example.predicted, chars_key))):
         key = comparison.key(place)
-        yield place, None if comparison.is_right(key) is None else comparison.gold_place(key)
+        yield place, None if comparison.is_right(key) is None else comparison.gold_offsets(key)
 
 
 def count_entities(
@@ -136,7 +136,7 @@ def count_entities(
     """Count entities by label. One found where annotation is missing is neither right nor wrong."""
     if not example.reference.has_annotation("ENT_IOB"):
         return {}
-    missed = set(map(place_of, example.reference.ents))
+    missed = set(map(offsets_of, example.reference.ents))
     found = list(compare(example))
     counts = {label: [0, 0, 0] for *_, label in (*missed, *(place for place, _ in found))}
     for _, place in found:

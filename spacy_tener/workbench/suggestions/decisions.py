@@ -14,7 +14,7 @@ from spacy.pipeline.spancat import DEFAULT_SPANS_KEY
 from spacy.tokens import Doc, Span
 
 from ...errors import InputError
-from ...pipeline.entities import Place, place_of
+from ...pipeline.entities import EntityOffsets, offsets_of
 from ..corpus.docs import INCORRECT
 
 _REMEDY = "Name the file that a review's page downloads; `spacy tener convert` reads that of `suggest --format page`."
@@ -72,8 +72,8 @@ def apply_decisions(docs: Sequence[Doc], records: Iterable[Mapping[str, Any]]) -
 
 
 def _apply(doc: Doc, decisions: Iterable[Mapping[str, Any]], applied: Applied) -> None:
-    before = {place_of(ent): ent for ent in doc.ents}
-    fitting: list[tuple[list[Place], list[Place], bool]] = []
+    before = {offsets_of(ent): ent for ent in doc.ents}
+    fitting: list[tuple[list[EntityOffsets], list[EntityOffsets], bool]] = []
     for decision in decisions:
         gold, wanted = _entities(decision["gold"]), _entities(decision["entities"])
         others = [own for own in before if own not in wanted]
@@ -99,7 +99,7 @@ def _apply(doc: Doc, decisions: Iterable[Mapping[str, Any]], applied: Applied) -
         else:
             applied.changed += not stands
             applied.kept += stands
-        after |= {place_of(span): span for span in made}
+        after |= {offsets_of(span): span for span in made}
     _set_entities(doc, set(before.values()), list(after.values()))
 
 
@@ -116,28 +116,28 @@ def _set_entities(doc: Doc, before: set[Span], after: list[Span]) -> None:
 def _set_groups(doc: Doc, gone: Set[Span], new: Sequence[Span]) -> None:
     """Let the groups that `convert` writes agree with the changed entities: the one of all entities, which may overlap,
     and that of spans known to be incorrect."""
-    removed, added = ({place_of(ent) for ent in ents} for ents in (gone, new))
+    removed, added = ({offsets_of(ent) for ent in ents} for ents in (gone, new))
     if DEFAULT_SPANS_KEY in doc.spans:
-        kept = [span for span in doc.spans[DEFAULT_SPANS_KEY] if place_of(span) not in removed | added]
+        kept = [span for span in doc.spans[DEFAULT_SPANS_KEY] if offsets_of(span) not in removed | added]
         doc.spans[DEFAULT_SPANS_KEY] = sorted([*kept, *new])
     if INCORRECT in doc.spans:
-        doc.spans[INCORRECT] = [span for span in doc.spans[INCORRECT] if place_of(span) not in added]
+        doc.spans[INCORRECT] = [span for span in doc.spans[INCORRECT] if offsets_of(span) not in added]
 
 
-def _overlap(one: Place, other: Place) -> bool:
+def _overlap(one: EntityOffsets, other: EntityOffsets) -> bool:
     return one[0] < other[1] and other[0] < one[1]
 
 
-def _are_apart(entities: Sequence[Place]) -> bool:
+def _are_apart(entities: Sequence[EntityOffsets]) -> bool:
     """Return whether entities have characters and labels, and do not overlap."""
     apart = not any(_overlap(one, other) for one, other in itertools.combinations(entities, 2))
     return apart and all(0 <= start < end and label for start, end, label in entities)
 
 
-def _entities(written: Any) -> list[Place]:
+def _entities(written: Any) -> list[EntityOffsets]:
     return [(int(start), int(end), str(label)) for start, end, label in written]
 
 
-def _misfit(doc: Doc, entities: Sequence[Place], reason: str) -> str:
+def _misfit(doc: Doc, entities: Sequence[EntityOffsets], reason: str) -> str:
     shown = ", ".join(f"{doc.text[start:end]} {label}" for start, end, label in entities)
     return f"'{doc.text[:40]}': {shown}: {reason}"

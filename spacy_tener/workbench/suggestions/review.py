@@ -25,7 +25,7 @@ from thinc.api import Config
 
 from ...errors import RemedyError, counted
 from ...files import write_file
-from ...pipeline.entities import FoundEntity, place_of
+from ...pipeline.entities import FoundEntity, offsets_of
 from ...pipeline.finding import PipelineNER
 from ..composing.files import ConfigError, corpus_reader
 from ..runs.processes import Echo, Processes
@@ -128,7 +128,7 @@ def _judge(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[JudgedDo
         Example(bare, _with_known_labels(doc, ner.labels)) for bare, (_, doc) in zip(read_docs, batch, strict=True)
     ]
     for (number, doc), example, decoding in zip(batch, known, ner.decode(read_docs), strict=True):
-        offsets = [place_of(ent) for ent in example.reference.ents]
+        offsets = [offsets_of(ent) for ent in example.reference.ents]
         scored = zip(offsets, decoding.probabilities(offsets), strict=True)
         gold = [FoundEntity(*entity, probability) for entity, probability in scored]
         unknown = len(doc.ents) - len(offsets)

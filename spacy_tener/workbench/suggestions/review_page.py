@@ -17,7 +17,7 @@ from spacy.tokens import Doc
 
 from ...annotate.encoding import dump_json, encodable
 from ...pages import make_page
-from ...pipeline.entities import FoundEntity, place_of
+from ...pipeline.entities import FoundEntity, offsets_of
 from .review import Doubt, JudgedDoc
 from .tasks import RECORD_ID, Task
 
@@ -60,7 +60,7 @@ Question = tuple[Sequence[FoundEntity], Sequence[FoundEntity]]
 def _questions(judged: JudgedDoc) -> list[Question]:
     """Return the doubts about a text, and its other entities, on which both sides agree or the model has no say."""
     doubted = {(each.start, each.end, each.label) for doubt in judged.doubts for each in doubt.gold}
-    others = [FoundEntity(*place_of(ent), None) for ent in judged.doc.ents if place_of(ent) not in doubted]
+    others = [FoundEntity(*offsets_of(ent), None) for ent in judged.doc.ents if offsets_of(ent) not in doubted]
     return [*((doubt.gold, doubt.found) for doubt in judged.doubts), *(([each], [each]) for each in others)]
 
 

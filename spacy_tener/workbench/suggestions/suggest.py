@@ -16,7 +16,7 @@ from spacy.util import minibatch
 
 from ...annotate.finding import found_in, probabilities_asked, reading_score
 from ...annotate.settings import ID_COLUMN, TEXT_COLUMN, Record
-from ...pipeline.entities import FoundEntity, Place, place_of
+from ...pipeline.entities import EntityOffsets, FoundEntity, offsets_of
 from ...pipeline.finding import PipelineNER, crf_pipes
 from ...pipeline.tener_ner import TenerNER
 from .tasks import Task
@@ -95,11 +95,11 @@ def make_tasks(nlp: Language, chosen: Sequence[Suggestion], labels: Sequence[str
     return tasks
 
 
-def _by_tokens(doc: Doc, entities: Sequence[FoundEntity]) -> dict[Place, FoundEntity]:
+def _by_tokens(doc: Doc, entities: Sequence[FoundEntity]) -> dict[EntityOffsets, FoundEntity]:
     """Return entities by the place that they have in `doc.ents`: of those in the same tokens the longest."""
     by_length = sorted(entities, key=lambda one: (one.end - one.start, -one.start))
     spans = [doc.char_span(one.start, one.end, one.label, alignment_mode="expand") for one in by_length]
-    return {place_of(span): one for span, one in zip(spans, by_length, strict=True) if span is not None}
+    return {offsets_of(span): one for span, one in zip(spans, by_length, strict=True) if span is not None}
 
 
 def most_uncertain(

@@ -16,7 +16,7 @@ from browser import Browser
 from conversion import convert
 from spacy.tokens import Doc
 
-from spacy_tener.pipeline.entities import FoundEntity, place_of
+from spacy_tener.pipeline.entities import FoundEntity, offsets_of
 from spacy_tener.workbench.corpus.convert import DocOptions
 from spacy_tener.workbench.corpus.docs import INCORRECT
 from spacy_tener.workbench.docbins import read_docs
@@ -107,8 +107,8 @@ def converted(folder: Path, found: list[dict[str, Any]]) -> Iterator[tuple[dict[
 def check_converted(folder: Path, found: list[dict[str, Any]], settled: Entities) -> None:
     for state, doc in converted(folder, found):
         shown = {tuple(entity) for entity in state["entities"]}
-        entities = {place_of(ent) for ent in doc.ents}
-        rejected = {place_of(span) for span in doc.spans.get(INCORRECT, ())}
+        entities = {offsets_of(ent) for ent in doc.ents}
+        rejected = {offsets_of(span) for span in doc.spans.get(INCORRECT, ())}
         assert not rejected & shown, state
         if state["done"]:
             assert (entities, rejected) == (shown, set()), state
@@ -142,7 +142,7 @@ def test_a_corpus_is_what_the_page_of_its_review_shows(
         mended = doc.copy()
         applied = apply_decisions([mended], [state["record"]])
         assert applied.misfits == [], state
-        assert [place_of(ent) for ent in mended.ents] == [tuple(entity) for entity in state["entities"]], state
+        assert [offsets_of(ent) for ent in mended.ents] == [tuple(entity) for entity in state["entities"]], state
     check_converted(tmp_path, all_states, [each for each in annotated if each in found])
 
 
