@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import warnings
 from collections.abc import Callable, Sequence
-from tempfile import TemporaryFile
-from typing import IO, Any, TypeVar
+from tempfile import TemporaryFile, gettempdir
+from typing import IO, Any, NamedTuple, TypeVar
 
 import numpy as np
 from spacy.attrs import IDX, LENGTH
 from spacy.tokens import Doc
 
-_NOTED = 100_000
+_MAX_REMEMBERED = 100_000
 """Maximum number of predicted texts that are remembered since the last update, and of those before it: more than a
 corpus has in its dev part."""
 
-Item = TypeVar("Item")
+Input = TypeVar("Input")
 Key = tuple[str, bytes]
 Rows = Any
-"""Features of a text: an array of numpy, or a tensor. *Shape* [n, width]"""
+"""Features of a text: an array of numpy, or a tensor. *Shape:* (tokens, width)"""
+
+
+class _Record(NamedTuple):
+    """Where the features of a text are in the file."""
+
+    start: int
+    shape: tuple[int, int]
 
 
 def key_of(doc: Doc) -> Key:
@@ -26,21 +36,24 @@ def key_of(doc: Doc) -> Key:
 
 
 class FeatureCache:
-    """Cache of the features of texts, by text and token offsets.
+    """Cache of the features of texts, by text and token offsets. Threads and forked processes may share it.
 
     It keeps features of texts in training, and of texts that are predicted both before and after an update, as those of
     dev are. So nothing is added when training has ended. Copies start empty.
 
-    limit: Maximum size in memory, in bytes, which the last text may exceed.
-    on_disk: Maximum size of further features, arrays of float32, in a temporary file.
+    limit (int): Maximum size in memory, in bytes, which the last text may exceed.
+    on_disk (int): Maximum size of further features, arrays of float32, in a temporary file. Windows keeps none there.
     """
 
     def __init__(self, limit: int, on_disk: int = 0) -> None:
         self.limit, self.on_disk = limit, on_disk
         self.size = self.size_on_disk = 0
         self._file: IO[bytes] | None = None
-        self._kept: dict[Key, Rows | tuple[int, tuple[int, ...]]] = {}
-        self._started = False
+        self._room_on_disk = on_disk if hasattr(os, "pread") else 0
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._entries: dict[Key, Rows | _Record] = {}
+        self._has_begun = False
         # Hashes of texts that were predicted since the last update, and before it.
         self._predicted: set[int] = set()
         self._evaluated: set[int] = set()
@@ -51,50 +64,74 @@ class FeatureCache:
     def __call__(
         self,
         keys: Sequence[Key],
-        items: Sequence[Item],
-        read: Callable[[Sequence[Item]], Sequence[Rows]],
+        inputs: Sequence[Input],
+        compute: Callable[[Sequence[Input]], Sequence[Rows]],
         *,
         training: bool,
     ) -> Sequence[Rows]:
-        """Return the features of each text. read: Computes the features of texts."""
+        """Return the features of each text.
+
+        keys (Sequence[Key]): The keys of the texts.
+        inputs (Sequence[Input]): What their features are computed from.
+        compute (Callable): Computes the features of texts that the cache lacks.
+        """
         if training:
-            self._started = self.limit > 0
-            if self._has_room and len(self._evaluated) < _NOTED:
+            self._has_begun = self.limit > 0
+            if self._has_room and len(self._evaluated) < _MAX_REMEMBERED:
                 self._evaluated |= self._predicted
             self._predicted.clear()
-        if not self._started:
-            return read(items)
-        found = {key: self._read(self._kept[key]) for key in keys if key in self._kept}
-        left = {key: item for key, item in zip(keys, items, strict=True) if key not in found}
-        if left:
-            for key, rows in zip(left, read(list(left.values())), strict=True):
+        if not self._has_begun:
+            return compute(inputs)
+        found = {key: self._load(self._entries[key]) for key in keys if key in self._entries}
+        missing = {key: text for key, text in zip(keys, inputs, strict=True) if key not in found}
+        if missing:
+            for key, rows in zip(missing, compute(list(missing.values())), strict=True):
                 found[key] = rows
                 if self._has_room and (training or hash(key) in self._evaluated):
                     # A copy: these rows are a view of the batch's.
-                    self._keep(key, rows.copy() if isinstance(rows, np.ndarray) else rows.clone())
-        if not training and len(self._predicted) < _NOTED:
-            self._predicted.update(map(hash, left))
+                    self._add(key, rows.copy() if isinstance(rows, np.ndarray) else rows.clone())
+        if not training and len(self._predicted) < _MAX_REMEMBERED:
+            self._predicted.update(map(hash, missing))
         return [found[key] for key in keys]
 
     @property
     def _has_room(self) -> bool:
-        return self.size < self.limit or self.size_on_disk < self.on_disk
+        # A forked process adds nothing: it shares the file.
+        return os.getpid() == self._process and (self.size < self.limit or self.size_on_disk < self._room_on_disk)
 
-    def _keep(self, key: Key, rows: Rows) -> None:
-        if self.size < self.limit:
-            self._kept[key] = rows
-            self.size += rows.nbytes
-        else:
+    def _add(self, key: Key, rows: Rows) -> None:
+        with self._lock:
+            if key in self._entries:
+                return
+            if self.size < self.limit:
+                self._entries[key] = rows
+                self.size += rows.nbytes
+            elif record := self._write(rows):
+                self._entries[key] = record
+                self.size_on_disk += rows.nbytes
+
+    def _write(self, rows: Rows) -> _Record | None:
+        """Append features to the file. Returns None, and writes no more, if the file cannot be written."""
+        try:
             self._file = self._file or TemporaryFile()  # noqa: SIM115 - open as long as the features are kept
-            self._file.seek(self.size_on_disk)
-            self._file.write(rows.tobytes())
-            self._kept[key] = self.size_on_disk, rows.shape
-            self.size_on_disk += rows.nbytes
+            if os.pwrite(self._file.fileno(), rows.tobytes(), self.size_on_disk) == rows.nbytes:
+                return _Record(self.size_on_disk, rows.shape)
+            reason = "it is full"
+        except OSError as error:
+            reason = error.strerror or str(error)
+        self._room_on_disk = 0
+        warnings.warn(
+            f"Features of an encoder cannot be kept in {gettempdir()}: {reason}. Training goes on and computes further "
+            "ones again in each epoch. Free some space, or set TMPDIR to another directory.",
+            stacklevel=2,
+        )
+        return None
 
-    def _read(self, kept: Rows | tuple[int, tuple[int, ...]]) -> Rows:
-        if not isinstance(kept, tuple):
-            return kept
+    def _load(self, entry: Rows | _Record) -> Rows:
+        if not isinstance(entry, _Record):
+            return entry
         assert self._file is not None
-        start, (n_rows, width) = kept
-        self._file.seek(start)
-        return np.frombuffer(self._file.read(4 * n_rows * width), dtype=np.float32).reshape(n_rows, width)
+        n_rows, width = entry.shape
+        # By an offset of its own: threads and forked processes share the file's position.
+        data = os.pread(self._file.fileno(), 4 * n_rows * width, entry.start)
+        return np.frombuffer(data, dtype=np.float32).reshape(entry.shape)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import errno
+import os
 import pickle
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -18,60 +21,60 @@ VOCAB, WIDTH = Vocab(), 4
 ROW = WIDTH * 4
 
 
-class Reading:
-    """A cache, and the batches of texts that were read for it. A text's features are its length."""
+class CachedLengths:
+    """A cache, and the batches of texts that were computed for it. A text's features are its length."""
 
     def __init__(self, limit: int = 1_000_000, on_disk: int = 0) -> None:
         self.cache = FeatureCache(limit, on_disk)
         self.batches: list[list[str]] = []
 
-    def _read(self, docs: list[Doc]) -> list[np.ndarray]:
+    def _compute(self, docs: list[Doc]) -> list[np.ndarray]:
         self.batches.append([doc.text for doc in docs])
         return [np.full((len(doc), WIDTH), len(doc.text), dtype=np.float32) for doc in docs]
 
     def __call__(self, *texts: str, training: bool = False) -> None:
         docs = [Doc(VOCAB, words=list(text), spaces=[False] * len(text)) for text in texts]
-        found = self.cache([key_of(doc) for doc in docs], docs, self._read, training=training)
+        found = self.cache([key_of(doc) for doc in docs], docs, self._compute, training=training)
         for text, rows in zip(texts, found, strict=True):
             np.testing.assert_array_equal(rows, np.full((len(text), WIDTH), len(text)))
 
 
 def test_training_reads_each_text_once() -> None:
-    reading = Reading()
+    cached = CachedLengths()
     for _ in range(3):
-        reading("一二", "", "一二", "三", training=True)
-    reading("三", "四", "一二", training=True)
-    reading("三", "四")
-    assert reading.batches == [["一二", "", "三"], ["四"]]
-    assert reading.cache.size == 4 * ROW
+        cached("一二", "", "一二", "三", training=True)
+    cached("三", "四", "一二", training=True)
+    cached("三", "四")
+    assert cached.batches == [["一二", "", "三"], ["四"]]
+    assert cached.cache.size == 4 * ROW
 
 
 def test_texts_of_dev_are_kept_when_they_are_evaluated_again() -> None:
-    reading = Reading()
+    cached = CachedLengths()
     for _ in range(3):
-        reading("上海", "京")
-    assert reading.batches == [["上海", "京"]] * 3, "nothing is kept before training"
+        cached("上海", "京")
+    assert cached.batches == [["上海", "京"]] * 3, "nothing is kept before training"
     for _ in range(3):
-        reading("一", training=True)
-        reading("上海", "京")
-    assert reading.batches[3:] == [["一"], ["上海", "京"], ["上海", "京"]]
+        cached("一", training=True)
+        cached("上海", "京")
+    assert cached.batches[3:] == [["一"], ["上海", "京"], ["上海", "京"]]
 
 
 def test_nothing_more_is_kept_after_training() -> None:
-    reading = Reading()
-    reading("一", training=True)
+    cached = CachedLengths()
+    cached("一", training=True)
     for _ in range(3):
-        reading("上海", "京")
-    assert reading.batches == [["一"], *[["上海", "京"]] * 3]
-    assert reading.cache.size == ROW
+        cached("上海", "京")
+    assert cached.batches == [["一"], *[["上海", "京"]] * 3]
+    assert cached.cache.size == ROW
 
 
 @pytest.mark.parametrize("how", [copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
 def test_a_copy_is_empty_with_the_same_limits(how: Callable[[FeatureCache], FeatureCache]) -> None:
-    reading = Reading(10, 20)
-    reading("一二", training=True)
-    other = how(reading.cache)
-    assert (other.limit, other.on_disk, other.size) == (10, 20, 0)
+    cached = CachedLengths(10, 20)
+    cached("一二", training=True)
+    copied = how(cached.cache)
+    assert (copied.limit, copied.on_disk, copied.size) == (10, 20, 0)
 
 
 def test_one_text_in_other_tokens_is_another() -> None:
@@ -80,34 +83,105 @@ def test_one_text_in_other_tokens_is_another() -> None:
 
 
 def test_once_full_it_takes_no_more_and_the_rest_is_read_together() -> None:
-    reading = Reading(5 * ROW)
+    cached = CachedLengths(5 * ROW)
     for _ in range(2):
-        reading("一二三", "四五六七", "八", "九十", training=True)
-    assert reading.batches == [["一二三", "四五六七", "八", "九十"], ["八", "九十"]]
-    assert reading.cache.size == 7 * ROW
+        cached("一二三", "四五六七", "八", "九十", training=True)
+    assert cached.batches == [["一二三", "四五六七", "八", "九十"], ["八", "九十"]]
+    assert cached.cache.size == 7 * ROW
 
 
 def test_what_memory_has_no_room_for_is_on_disk_up_to_a_limit_too() -> None:
-    reading = Reading(2 * ROW, 4 * ROW)
+    cached = CachedLengths(2 * ROW, 4 * ROW)
     for _ in range(3):
-        reading("一二", "三四五", "六七", "八", training=True)
-    assert reading.batches == [["一二", "三四五", "六七", "八"], ["八"], ["八"]]
-    assert (reading.cache.size, reading.cache.size_on_disk) == (2 * ROW, 5 * ROW)
+        cached("一二", "三四五", "六七", "八", training=True)
+    assert cached.batches == [["一二", "三四五", "六七", "八"], ["八"], ["八"]]
+    assert (cached.cache.size, cached.cache.size_on_disk) == (2 * ROW, 5 * ROW)
 
 
 def test_without_room_every_text_is_read_as_it_comes() -> None:
-    reading = Reading(0)
+    cached = CachedLengths(0)
     for training in (True, False, True):
-        reading("一二", "一二", training=training)
-    assert reading.batches == [["一二", "一二"]] * 3
+        cached("一二", "一二", training=training)
+    assert cached.batches == [["一二", "一二"]] * 3
 
 
-@pytest.mark.parametrize(("limit", "noted"), [(1000, 3), (ROW, 0)])
-def test_what_it_remembers_of_predictions_is_bounded(limit: int, noted: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_NOTED", 3)
-    reading = Reading(limit)
-    reading("一", training=True)
+@pytest.mark.parametrize(("limit", "n_remembered"), [(1000, 3), (ROW, 0)])
+def test_what_it_remembers_of_predictions_is_bounded(
+    limit: int, n_remembered: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MAX_REMEMBERED", 3)
+    cached = CachedLengths(limit)
+    cached("一", training=True)
     for text in "二三四五六七八":
-        reading(text)
-        reading("一", training=True)
-    assert len(reading.cache._evaluated) == noted, "what is full has no use for it"
+        cached(text)
+        cached("一", training=True)
+    assert len(cached.cache._evaluated) == n_remembered, "what is full has no use for it"
+
+
+def filled_cache(n_texts: int) -> tuple[FeatureCache, list[tuple[str, bytes]]]:
+    """A cache whose features are on disk but for the first text's; those of a text are its number."""
+    cache, keys = FeatureCache(1, 1 << 20), [(str(number), b"") for number in range(n_texts)]
+    cache(keys, range(n_texts), lambda numbers: [np.full((9, WIDTH), number, "f") for number in numbers], training=True)
+    assert cache.size_on_disk == (n_texts - 1) * 9 * ROW
+    return cache, keys
+
+
+def count_wrong(cache: FeatureCache, keys: list[tuple[str, bytes]], seed: int) -> int:
+    """Read texts in any order, a batch at a time, and count those with wrong features."""
+    wrong, rng = 0, np.random.default_rng(seed)
+    for _ in range(300):
+        numbers = rng.integers(0, len(keys), 10).tolist()
+        found = cache([keys[number] for number in numbers], numbers, lambda _: [], training=False)
+        wrong += sum(not (rows == number).all() for rows, number in zip(found, numbers, strict=True))
+    return wrong
+
+
+def test_threads_read_their_own_features() -> None:
+    cache, keys = filled_cache(100)
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(lambda seed: count_wrong(cache, keys, seed), range(4))) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_forked_processes_read_their_own_features_and_add_none() -> None:
+    cache, keys = filled_cache(100)
+
+    def read_and_add(seed: int) -> int:
+        wrong = count_wrong(cache, keys, seed)
+        cache([("new", b"")], [0], lambda _: [np.full((9, WIDTH), -1, "f")], training=True)
+        return wrong
+
+    children = []
+    for seed in range(3):
+        if not (process := os.fork()):
+            os._exit(min(read_and_add(seed), 255))
+        children.append(process)
+    assert [os.waitpid(process, 0)[1] for process in children] == [0, 0, 0]
+    cache([("later", b"")], [0], lambda _: [np.full((9, WIDTH), 7, "f")], training=True)
+    assert count_wrong(cache, keys, 9) == 0
+
+
+@pytest.mark.parametrize("fault", ["no room", "short write"])
+def test_a_full_disk_ends_the_keeping_not_the_training(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(descriptor: int, data: bytes, offset: int) -> int:
+        if fault == "no room":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return len(data) - 1
+
+    monkeypatch.setattr(os, "pwrite", write)
+    cached = CachedLengths(2 * ROW, 9 * ROW)
+    with pytest.warns(UserWarning, match=r"cannot be kept in .* (No space left|it is full).* set TMPDIR"):
+        cached("一二", "三四五", training=True)
+    cached("一二", "三四五", "六", training=True)
+    assert cached.batches == [["一二", "三四五"], ["三四五", "六"]]
+
+
+def test_an_exception_midway_leaves_the_cache_as_it_was() -> None:
+    cache, keys = filled_cache(3)
+
+    def fail(_: object) -> list[np.ndarray]:
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        cache([keys[1], ("new", b"")], [1, 9], fail, training=True)
+    assert count_wrong(cache, keys, 0) == 0
