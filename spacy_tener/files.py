@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import sys
@@ -19,6 +20,18 @@ if sys.platform == "win32":
 else:
     import fcntl
 
+_REMEDIES = {
+    errno.ENOSPC: "Free some space, or choose another path.",
+    errno.EDQUOT: "Free some space, or choose another path.",
+    errno.EACCES: "Change its permissions, or choose another path.",
+    errno.EPERM: "Change its permissions, or choose another path.",
+    errno.EROFS: "Choose a path on a file system that can be written to.",
+    errno.EISDIR: "Choose a path that is not a directory.",
+    errno.ENOTDIR: "Choose a path below a directory: a part of this one is a file.",
+    errno.EEXIST: "Choose a path below a directory: a part of this one is a file.",
+    errno.ENAMETOOLONG: "Choose a shorter path.",
+}
+
 
 def write_text(path: Path, text: str) -> None:
     """Write a text in UTF-8, atomically; see `write_file`. Names of files in it that are not UTF-8 are escaped."""
@@ -28,17 +41,17 @@ def write_text(path: Path, text: str) -> None:
 def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
     """Write a file atomically: to a temporary file in the same directory, synced to disk, then renamed. The directory
     is created."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with beside.open("wb") as file:
+            with temporary.open("wb") as file:
                 write(file)
                 file.flush()
                 os.fsync(file.fileno())
-            beside.replace(path)
+            temporary.replace(path)
         finally:
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
     _sync_folder(path.parent)
 
 
@@ -47,11 +60,11 @@ def staged(folder: Path) -> Iterator[Path]:
     """Yield a temporary directory. If the block ends without an error, its files move to `folder`, each atomically,
     replacing files of the same names.
     """
-    with _beside(folder) as name:
-        yield Path(name)
+    with _temporary_folder(folder) as temporary:
+        yield temporary
         with writing(folder):
             folder.mkdir(exist_ok=True)
-            for path in sorted(Path(name).iterdir()):
+            for path in sorted(temporary.iterdir()):
                 path.replace(folder / path.name)
         _sync_folder(folder)
 
@@ -59,18 +72,27 @@ def staged(folder: Path) -> Iterator[Path]:
 @contextlib.contextmanager
 def replaced(folder: Path) -> Iterator[Path]:
     """Yield where to write a directory. If the block ends without an error, it takes the place of `folder`."""
-    with _beside(folder) as name, writing(folder):
-        yield Path(name) / "new"
+    with _temporary_folder(folder) as temporary, writing(folder):
+        new, old = temporary / "new", temporary / "old"
+        yield new
         if folder.exists():
-            folder.replace(Path(name) / "old")
-        Path(name, "new").replace(folder)
+            folder.replace(old)
+        try:
+            new.replace(folder)
+        except OSError:
+            if old.exists():
+                old.replace(folder)
+            raise
 
 
-def _beside(folder: Path) -> TemporaryDirectory[str]:
-    """Make a temporary directory beside another one, which may not exist yet, so that files move without a copy."""
+@contextlib.contextmanager
+def _temporary_folder(folder: Path) -> Iterator[Path]:
+    """Yield a temporary directory beside another one, which may not exist yet, so that files move without a copy."""
     with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        return TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.")
+        temporary = TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.")
+    with temporary as name:
+        yield Path(name)
 
 
 def digest(path: Path) -> str:
@@ -78,21 +100,21 @@ def digest(path: Path) -> str:
     if path.is_file():
         status = path.stat()
         return _digest_of_file(path.resolve(), status.st_mtime_ns, status.st_size)
-    whole = hashlib.blake2b(digest_size=16)
+    joined = hashlib.blake2b(digest_size=16)
     for file in sorted(file for file in path.rglob("*") if file.is_file() and file.suffix != ".pyc"):
         name = file.relative_to(path)
         if not any(part.startswith(".") for part in name.parts):
-            whole.update(f"{name.as_posix()} {digest(file)}\n".encode())
-    return whole.hexdigest()
+            joined.update(f"{name.as_posix()} {digest(file)}\n".encode())
+    return joined.hexdigest()
 
 
 @cache  # The runs of a grid share files. Size and time of modification tell whether a file has changed.
 def _digest_of_file(path: Path, modified: int, size: int) -> str:
-    whole = hashlib.blake2b(digest_size=16)
+    content = hashlib.blake2b(digest_size=16)
     with path.open("rb") as file:
         for block in iter(partial(file.read, 1 << 20), b""):
-            whole.update(block)
-    return whole.hexdigest()
+            content.update(block)
+    return content.hexdigest()
 
 
 def check_folder(folder: Path) -> None:
@@ -108,7 +130,7 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         reason = f"{path}: cannot be written: {error.strerror or error}"
-        raise RemedyError(reason, "Free some space, or choose another path.") from error
+        raise RemedyError(reason, _REMEDIES.get(error.errno or 0, "Check the path and its file system.")) from error
 
 
 @contextlib.contextmanager
@@ -118,11 +140,9 @@ def locked(path: Path) -> Iterator[None]:
     The file is not removed: if it were while another process waits for the lock, a third could lock a new file.
     """
     check_folder(path.parent)
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("a")
-    except OSError as error:
-        raise RemedyError(f"{path}: cannot be written: {error.strerror or error}", "Check the path.") from error
     with file:
         if not _lock(file.fileno()):
             raise RemedyError(f"{path.parent}: another process works in this directory", "Wait for it, or stop it.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.files import locked, staged, write_file, write_text
+from spacy_tener.files import locked, replaced, staged, write_file, write_text
 
 HOLD = """
 import sys
@@ -65,6 +66,44 @@ def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
         write_text(tmp_path / "file" / "a.txt", "")
     with pytest.raises(RemedyError, match=r"lock: cannot be written"), locked(tmp_path / "file" / "below" / "lock"):
         pass
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.ENOSPC, "Free some space"),
+        (errno.EACCES, "Change its permissions"),
+        (errno.EROFS, "file system that can be written to"),
+        (errno.EIO, "Check the path and its file system"),
+    ],
+)
+def test_the_remedy_is_that_of_the_fault(
+    number: int, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(descriptor: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(RemedyError, match=rf"a\.txt: cannot be written: {os.strerror(number)}\. .*{remedy}"):
+        write_text(tmp_path / "a.txt", "new")
+
+
+def test_a_directory_stays_as_it_was_if_the_new_one_cannot_take_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_text(tmp_path / "out" / "a.txt", "old")
+    rename = Path.replace
+
+    def rename_but_new(path: Path, target: Path) -> Path:
+        if path.name == "new":
+            raise OSError(errno.EIO, "Input/output error")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "replace", rename_but_new)
+    with pytest.raises(RemedyError, match=r"out: cannot be written"), replaced(tmp_path / "out") as folder:
+        folder.mkdir()
+    assert (tmp_path / "out" / "a.txt").read_text(encoding="utf8") == "old"
+    assert names(tmp_path) == ["out"]
 
 
 def test_staged_files_appear_together_over_those_of_the_same_names(tmp_path: Path) -> None:

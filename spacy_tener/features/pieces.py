@@ -108,6 +108,9 @@ class WordPieces:
 
     @cached_property
     def _tokenizer(self) -> Any:
+        return self._load()
+
+    def _load(self) -> Any:
         check_package("tokenizers", "This encoder's texts are split by", "Install it by `pip install tokenizers`.")
         from tokenizers import Tokenizer
 
@@ -127,17 +130,29 @@ class WordPieces:
         return max(self._tokenizer.get_vocab().values(), default=0) + 1
 
     def encode(self, texts: list[str]) -> EncodedTexts:
-        encoded = self._tokenizer.encode_batch(texts, add_special_tokens=False)
+        """Return the ids of each text's pieces, and their offsets."""
+        try:
+            encoded = self._tokenizer.encode_batch(texts, add_special_tokens=False)
+        except Exception as error:  # as above
+            raise RemedyError(
+                f"The tokenizer cannot split a text: {error}", "Repair its tokenizer.json, or name another encoder."
+            ) from error
         ids = [np.asarray(text.ids, np.int64) for text in encoded]
         return ids, [np.asarray(text.offsets, np.int64).reshape(-1, 2) for text in encoded]
 
     def reader(self, window: int, overlap: int) -> PieceReader:
         """Make a reader with windows of at most `window` pieces, special ones included."""
-        sample = self._tokenizer.encode("a")
-        ids, text = np.asarray(sample.ids, np.int64), np.flatnonzero(np.asarray(sample.special_tokens_mask) == 0)
-        before, after = ids[: text[0]], ids[text[-1] + 1 :]
-        mask_token = next((each for each in _MASK_TOKENS if self._tokenizer.token_to_id(each) is not None), None)
+        before, after = self._special_pieces()
+        mask_token = next((token for token in _MASK_TOKENS if self._tokenizer.token_to_id(token) is not None), None)
         return PieceReader(self.encode, before, after, window - len(before) - len(after), overlap, mask_token)
+
+    def _special_pieces(self) -> tuple[IntArray, IntArray]:
+        """Return the special pieces before and after a text. *Shape:* (pieces,) each"""
+        tokenizer = self._load()
+        tokenizer.add_tokens(["a"])  # a piece, where the vocabulary has none for it
+        sample = tokenizer.encode("a")
+        ids, text = np.asarray(sample.ids, np.int64), np.flatnonzero(np.asarray(sample.special_tokens_mask) == 0)
+        return ids[: text[0]], ids[text[-1] + 1 :]
 
 
 def windows_of(n_pieces: int, *, size: int, overlap: int) -> tuple[IntArray, IntArray]:

@@ -14,19 +14,19 @@ UNSPACED = frozenset({"zh", "ja", "th", "lo", "km", "my", "bo", "yue"})
 
 
 def detect_language(texts: Iterable[str], joined: str = "") -> str:
-    """Return `zh` or `en`; refuses texts of other scripts.
+    """Return `zh` or `en`; refuses texts of other scripts, and texts without letters.
 
     joined: The language of other texts that these are joined to: it is returned, unless these are in another one.
     """
     letters = [char for text in texts for char in text if char.isalpha()]
     han = sum("\u3400" <= char <= "\u9fff" or char >= "\U00020000" for char in letters)
-    known = han + sum(map(str.isascii, letters)) >= 0.98 * len(letters)
-    found = "zh" if han >= 0.05 * len(letters) else "en"
-    if known and letters and joined not in ("", found):
+    is_supported = bool(letters) and han + sum(map(str.isascii, letters)) >= 0.98 * len(letters)
+    language = "zh" if han >= 0.05 * len(letters) else "en"
+    if is_supported and joined not in ("", language):
         remedy = "Convert them one by one, or name one language by `--lang`."
-        raise RemedyError(f"The joined texts are in several languages: {joined}, {found}", remedy)
-    if joined or known:
-        return joined or found
+        raise RemedyError(f"The joined texts are in several languages: {joined}, {language}", remedy)
+    if joined or is_supported:
+        return joined or language
     raise RemedyError("The language cannot be detected by the letters", "Name it, as in `--lang de`.")
 
 

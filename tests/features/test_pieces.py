@@ -7,7 +7,9 @@ import pytest
 import spacy
 from spacy.tokens import Doc
 from tiny_transformer import POSITIONS, VOCAB, characters, save_tiny_transformer
+from tokenizers import Tokenizer, models, processors
 
+from spacy_tener.errors import RemedyError
 from spacy_tener.features.pieces import PieceReader, Pieces, WordPieces, align, windows_of
 
 CLS, SEP = "[CLS]", "[SEP]"
@@ -145,3 +147,21 @@ def test_alignment_is_that_of_all_pairs_compared(seed):
     kept = ends > starts
     pieces, tokens = align(spans, starts[kept], ends[kept])
     assert list(zip(pieces.tolist(), np.flatnonzero(kept)[tokens].tolist(), strict=True)) == expected
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        models.WordPiece({"[CLS]": 0, "[SEP]": 1, "在": 2}, unk_token="[UNK]"),
+        models.WordLevel({"[CLS]": 0, "[SEP]": 1, "在": 2}, unk_token="[UNK]"),
+        models.BPE({"[CLS]": 0, "[SEP]": 1, "在": 2}, []),
+    ],
+)
+def test_a_vocabulary_without_latin_letters_or_an_unknown_piece_is_read(model):
+    tokenizer = Tokenizer(model)
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 1), ("[CLS]", 0))
+    reader = WordPieces(tokenizer.to_str().encode()).reader(100, 10)
+    assert reader([words("在")]).ids.tolist() == [0, 2, 1]
+    if not isinstance(model, models.BPE):
+        with pytest.raises(RemedyError, match=r"The tokenizer cannot split a text: .*Missing \[UNK\] token"):
+            reader([words("去")])

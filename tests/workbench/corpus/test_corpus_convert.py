@@ -196,6 +196,13 @@ def test_a_twentieth_of_the_letters_is_chinese_and_a_fiftieth_may_be_of_another_
         detect_language([text, "я" * 3])
 
 
+@pytest.mark.parametrize("texts", [["12 345"], ["!?", ""], []])
+def test_the_language_of_texts_without_letters_is_that_of_those_that_they_are_joined_to(texts: list[str]) -> None:
+    with pytest.raises(RemedyError, match=r"cannot be detected by the letters\. Name it"):
+        detect_language(texts)
+    assert detect_language(texts, "en") == "en"
+
+
 def test_joined_files_have_one_language_that_is_detected_or_named(write: Write, tmp_path: Path) -> None:
     zh, en, digits = write("zh.txt", "京 O\n上 O\n"), write("en.txt", "Jane O\nsang O\n"), write("digits.txt", "12 O\n")
     for pair in ([zh, en], [en, zh]):
