@@ -1,92 +1,85 @@
-"""Settings of encoders and embedders: dataclasses whose annotations restrict the values of their fields.
+"""Settings: types that restrict values, the check of a registered function's arguments, and configs of encoders.
 
 The functions of `models` that make an architecture explain each field, and say which paper the defaults are from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Sequence
+from functools import wraps
+from inspect import signature
+from typing import Annotated, Any, ClassVar, Literal, ParamSpec, TypeVar
+
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError, validate_call
+from pydantic.dataclasses import dataclass
 
 from .errors import RemedyError
 
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+STRICT = ConfigDict(strict=True, arbitrary_types_allowed=True, allow_inf_nan=False)
+"""A boolean is no number and 128.0 no size, but a rate may be a whole number."""
+
 
 class SettingError(ValueError):
-    """Invalid value of a setting."""
+    """Settings that do not fit together."""
 
 
-@contextmanager
-def named(registered: str) -> Iterator[None]:
-    """Begin messages about a setting with a registered name. Decorates the function that is registered."""
-    try:
-        yield
-    except SettingError as error:
-        raise RemedyError(f"{registered}: {error}", "Correct the config.") from None
+def _check_odd(size: int) -> int:
+    if size % 2 == 0:
+        raise SettingError("must be odd, so that it has a middle")
+    return size
 
 
-class Rule(NamedTuple):
-    """Condition on the values of a field, and its wording in a message."""
-
-    valid: Callable[[Any], bool]
-    needed: str
-
-
-Size = Annotated[int, Rule(lambda value: value >= 1, "at least 1")]
-Count = Annotated[int, Rule(lambda value: value >= 0, "at least 0")]
-Weight = Annotated[float, Rule(lambda value: value >= 0.0, "at least 0")]
-Positive = Annotated[float, Rule(lambda value: value > 0.0, "above 0")]
-Probability = Annotated[float, Rule(lambda value: 0.0 <= value < 1.0, "at least 0 and below 1")]
+Size = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=0)]
+OddSize = Annotated[Size, AfterValidator(_check_odd)]
+Weight = Annotated[float, Field(ge=0.0)]
+Positive = Annotated[float, Field(gt=0.0)]
+Share = Annotated[float, Field(gt=0.0, le=1.0)]
+Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
-class Settings:
-    """Base of configs: checks each value by its field's annotation, `Literal` or one of those above."""
+def validated(registered: str) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
+    """Check the arguments of a registered function by their annotations. Errors begin with the registered name."""
 
-    def __post_init__(self) -> None:
-        for name, hint in get_type_hints(type(self), include_extras=True).items():
-            check_each(hint, **{name: getattr(self, name)})
+    def decorate(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+        parameters, checked = signature(function), validate_call(config=STRICT)(function)
+
+        @wraps(function)
+        def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+            try:
+                # By name, since errors would number positional arguments.
+                return checked(**parameters.bind(*args, **kwargs).arguments)  # type: ignore[call-arg]
+            except ValidationError as error:
+                problem = "; ".join(map(_describe, error.errors(include_url=False)))
+            except SettingError as error:
+                problem = str(error)
+            raise RemedyError(f"{registered}: {problem}", "Correct the config.")
+
+        return call
+
+    return decorate
 
 
-def check_each(kind: Any, /, **settings: object) -> None:
-    """Raise if a value is not of a kind, `Literal` or one of those above. None is always valid."""
-    for name, value in settings.items():
-        if value is not None:
-            for rule in _rules(kind):
-                check(name, value, rule.valid(value), rule.needed)
-
-
-def check(name: str, value: object, valid: bool, needed: str) -> None:
-    """Raise if a setting's value is not valid. needed: the condition, in words."""
-    if not valid:
-        raise SettingError(f"{name} must be {needed}; got {value!r}")
-
-
-def check_window(size: int) -> None:
-    """Raise if the window of a convolution is not an odd number."""
-    check("window", size, size >= 1 and size % 2 == 1, "an odd number, so that a filter has a middle")
+def _describe(error: Any) -> str:
+    """Return the setting, what it must be, and its value."""
+    if not error["loc"]:
+        return str(error["ctx"]["error"])
+    name, reason = ".".join(map(str, error["loc"])), error["msg"].removeprefix("Value error, ")
+    return f"{name} {reason.replace('Input should be', 'must be')}; got {error['input']!r}"
 
 
 def check_pieces(window: int, overlap: int) -> None:
     """Raise if windows of pieces are too short for their overlap."""
-    check_each(Count, overlap=overlap)
-    least = 2 * overlap + 16
-    check("window", window, window >= least, f"at least {least}, twice the overlap and 16 pieces")
+    shortest = 2 * overlap + 16
+    if window < shortest:
+        raise SettingError(f"window must be at least {shortest}, twice the overlap and 16 pieces; got {window}")
 
 
-def _rules(hint: Any) -> Iterator[Rule]:
-    if get_origin(hint) is Annotated:
-        yield from hint.__metadata__
-    elif get_origin(hint) is Literal:
-        choices = get_args(hint)
-        yield Rule(lambda value: value in choices, f"one of {', '.join(map(repr, choices))}")
-    elif type(None) in get_args(hint):
-        for part in get_args(hint):
-            yield from _rules(part)
-
-
-@dataclass(frozen=True, kw_only=True)
-class StackConfig(Settings):
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class StackConfig:
     """Settings of encoders that are stacks of transformer layers."""
 
     width: Size = 128
@@ -100,12 +93,14 @@ class StackConfig(Settings):
     """Width of the feed-forward in widths of the model, where `ff_width` is None."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        check("width", self.width, self.width % self.heads == 0, f"a multiple of heads, which is {self.heads}")
-        paired, needed = self.width, "even"
+        if self.width % self.heads:
+            raise SettingError(f"width must be a multiple of heads, which is {self.heads}; got {self.width}")
+        position, needed = self.width, "even"
         if self.positions_by_head:
-            paired, needed = self.head_width, f"an even number times heads, which is {self.heads}"
-        check("width", self.width, paired % 2 == 0, f"{needed}, since positions are pairs of sine and cosine")
+            position, needed = self.head_width, f"an even number times heads, which is {self.heads}"
+        if position % 2:
+            reason = "since positions are pairs of sine and cosine"
+            raise SettingError(f"width must be {needed}, {reason}; got {self.width}")
 
     @property
     def positions_by_head(self) -> bool:
@@ -122,7 +117,7 @@ class StackConfig(Settings):
         return self.dropout if self.attention_dropout is None else self.attention_dropout
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class TransformerConfig(StackConfig):
     """Sizes and choices of a transformer encoder: `build_tener`."""
 
@@ -145,11 +140,11 @@ RANDOM_BLOCK = 16
 """Positions of queries, and of keys, in a block of MECT's random attention."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class FlatConfig(StackConfig):
     """Sizes and choices of a FLAT encoder: `build_flat`."""
 
-    distances: list[Literal["hh", "ht", "th", "tt"]] | None = None
+    distances: Sequence[Literal["hh", "ht", "th", "tt"]] | None = None
 
     n_streams: ClassVar[int] = 1
     crossed: ClassVar[bool] = False
@@ -158,14 +153,15 @@ class FlatConfig(StackConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_distances(self.used_distances)
+        if len(set(self.used_distances)) < len(self.used_distances):
+            raise SettingError(f"distances must have each distance once; got {self.distances}")
 
     @property
     def used_distances(self) -> Sequence[str]:
         return self.distances or DISTANCES
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class AtssaConfig(StackConfig):
     """Sizes and choices of FLAT-ATSSA's encoder: `build_flat_atssa`."""
 
@@ -180,8 +176,8 @@ class AtssaConfig(StackConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        some = self.k >= 1 or self.selection != "top_k"
-        check("k", self.k, some, "at least 1 where the k largest scores are kept")
+        if self.selection == "top_k" and self.k == 0:
+            raise SettingError("k must be at least 1 where the k largest scores are kept; got 0")
 
     @property
     def positions_by_head(self) -> bool:
@@ -192,7 +188,7 @@ class AtssaConfig(StackConfig):
         return self.selection != "none"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class MectConfig(StackConfig):
     """Sizes and choices of a MECT encoder: `build_mect`."""
 
@@ -214,14 +210,6 @@ class MectConfig(StackConfig):
         return self.streams == "cross"
 
 
-def check_distances(distances: Sequence[str]) -> None:
-    if not distances or len(set(distances)) != len(distances) or not set(distances) <= set(DISTANCES):
-        raise ValueError(
-            f"The distances between spans must be one or more of {', '.join(DISTANCES)}, each once; "
-            f"got {', '.join(distances) or 'none'}."
-        )
-
-
 RelationKind = Literal["gated", "mean", "attention"]
 
 EXPONENT_LIMIT = 40.0
@@ -231,18 +219,15 @@ with the opposite sign: otherwise the gate is 0 or 1 to within e^-20, clipped or
 and 1, so with 400 channels and initial weights neither can be above 35, and most are below 2."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class GRNConfig(Settings):
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class GRNConfig:
     """Sizes and choices of a gated relation network: `build_grn`."""
 
     width: Size = 400
-    branches: Sequence[int] = (1, 3, 5)
+    branches: Sequence[OddSize] = (1, 3, 5)
     relation: RelationKind | None = "gated"
     dropout: Probability = 0.5
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        odd = all(size >= 1 and size % 2 == 1 for size in self.branches)
-        check("branches", self.branches, odd, "odd numbers of tokens")
-        left, needed = self.relation is not None or bool(self.branches), "one of 'gated', 'mean' and 'attention'"
-        check("relation", self.relation, left, f"{needed} where there are no branches")
+        if self.relation is None and not self.branches:
+            raise SettingError("relation must be 'gated', 'mean' or 'attention' where there are no branches; got None")

@@ -1,110 +1,128 @@
-"""Settings that make no sense are refused by name."""
+"""Settings that make no sense are refused by name, with their value and what is allowed."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from spacy_tener.errors import RemedyError
 from spacy_tener.models.embed.char import build_char_embed, build_word_char_embed
-from spacy_tener.models.embed.characters import (
-    build_char_cnn,
-    build_char_transformer,
-    build_radical_embed,
-)
+from spacy_tener.models.embed.characters import build_char_cnn, build_char_transformer, build_radical_embed
+from spacy_tener.models.embed.lexicon import build_lexicon_embed
+from spacy_tener.models.embed.onnx import build_onnx_embed
+from spacy_tener.models.embed.segment import build_segment_embed
 from spacy_tener.models.encoders import build_grn, build_tener
-from spacy_tener.models.lattice import build_mect
+from spacy_tener.models.lattice import build_flat, build_flat_atssa, build_mect
 from spacy_tener.models.tagger import build_crf_tagger
 from spacy_tener.models.transformer.embed import build_transformer_embed
-from spacy_tener.settings import (
-    AtssaConfig,
-    FlatConfig,
-    GRNConfig,
-    MectConfig,
-    TransformerConfig,
-)
+from spacy_tener.onnx.sources import onnx_encoder
+from spacy_tener.optim.schedules import triangular
+from spacy_tener.pipeline.learning.span_lengths import span_lengths
+from spacy_tener.pipeline.learning.teaching import load_teacher
+from spacy_tener.settings import GRNConfig, TransformerConfig
+
+SIZE = "must be greater than or equal to 1"
+COUNT = "must be greater than or equal to 0"
+ABOVE = "must be greater than 0"
+BELOW = "must be less than 1"
+INTEGER = "must be a valid integer"
+FLOAT = "must be a valid number"
+FINITE = "must be a finite number"
+
+WRONG: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
+    (build_mect, {"width": 10, "heads": 3}, "MECT.v1: width must be a multiple of heads, which is 3; got 10"),
+    (build_mect, {"width": 9, "heads": 3}, "MECT.v1: width must be even, since positions are pairs"),
+    (build_mect, {"layers": 0}, f"MECT.v1: layers {SIZE}; got 0"),
+    (build_mect, {"ff_width": 0}, f"MECT.v1: ff_width {SIZE}; got 0"),
+    (build_mect, {"dropout": 1.0}, f"MECT.v1: dropout {BELOW}; got 1.0"),
+    (build_mect, {"dropout": float("nan")}, f"MECT.v1: dropout {FINITE}; got nan"),
+    (build_mect, {"attention_dropout": -0.1}, f"MECT.v1: attention_dropout {COUNT}; got -0.1"),
+    (build_mect, {"random_attention": -1}, f"MECT.v1: random_attention {COUNT}; got -1"),
+    (build_mect, {"streams": "double"}, "MECT.v1: streams must be 'cross', 'parallel' or 'single'; got 'double'"),
+    (build_mect, {"radicals": 3}, "MECT.v1: radicals must be an instance of Model; got 3"),
+    (build_flat, {"width": 30}, "FLAT.v1: width must be a multiple of heads, which is 8; got 30"),
+    (build_flat, {"width": 15, "heads": 5}, "FLAT.v1: width must be even"),
+    (build_flat, {"heads": 0}, f"FLAT.v1: heads {SIZE}; got 0"),
+    (build_flat, {"distances": ["hh", "ab"]}, "FLAT.v1: distances.1 must be 'hh', 'ht', 'th' or 'tt'; got 'ab'"),
+    (build_flat, {"distances": ["hh", "hh"]}, "FLAT.v1: distances must have each distance once; got ['hh', 'hh']"),
+    (build_flat_atssa, {"width": 24}, "FLAT_ATSSA.v1: width must be an even number times heads, which is 8"),
+    (build_flat_atssa, {"alpha": 0.0}, f"FLAT_ATSSA.v1: alpha {ABOVE}; got 0.0"),
+    (build_flat_atssa, {"tau": 0.0}, f"FLAT_ATSSA.v1: tau {ABOVE}; got 0.0"),
+    (build_flat_atssa, {"penalty": -1.0}, f"FLAT_ATSSA.v1: penalty {COUNT}; got -1.0"),
+    (build_flat_atssa, {"k": 0, "selection": "top_k"}, "k must be at least 1 where the k largest scores are kept"),
+    (build_flat_atssa, {"selection": "sparse"}, "selection must be 'adaptive', 'top_k' or 'none'; got 'sparse'"),
+    (build_flat_atssa, {"threshold": 0.0}, "threshold must be 'adaptive' or 'fixed'; got 0.0"),
+    (build_tener, {"width": 130}, "TENER.v1: width must be a multiple of heads, which is 4; got 130"),
+    (build_tener, {"width": 12}, "TENER.v1: width must be an even number times heads"),
+    (build_tener, {"width": 15, "heads": 5, "adapted": False}, "TENER.v1: width must be even"),
+    (build_tener, {"width": 128.0}, f"TENER.v1: width {INTEGER}; got 128.0"),
+    (build_tener, {"layers": True}, f"TENER.v1: layers {INTEGER}; got True"),
+    (build_tener, {"adapted": 1}, "TENER.v1: adapted must be a valid boolean; got 1"),
+    (build_tener, {"layers": 0, "dropout": 1.0}, f"TENER.v1: layers {SIZE}; got 0; dropout {BELOW}; got 1.0"),
+    (build_grn, {"width": 0}, f"GRN.v1: width {SIZE}; got 0"),
+    (build_grn, {"branches": [1, 2]}, "GRN.v1: branches.1 must be odd, so that it has a middle; got 2"),
+    (build_grn, {"branches": [-1]}, f"GRN.v1: branches.0 {SIZE}; got -1"),
+    (build_grn, {"relation": "sum"}, "GRN.v1: relation must be 'gated', 'mean' or 'attention'; got 'sum'"),
+    (build_grn, {"relation": None, "branches": []}, "GRN.v1: relation must be .* where there are no branches"),
+    (build_char_embed, {"width": 0}, f"CharEmbed.v1: width {SIZE}; got 0"),
+    (build_char_embed, {"bigram_width": -1}, f"bigram_width {COUNT}; got -1"),
+    (
+        build_char_embed,
+        {"bigram_width": 0, "bigram_vectors": "x.vec"},
+        "CharEmbed.v1: bigram_width must be above 0 if there are bigram_vectors; got 0",
+    ),
+    (build_char_embed, {"dropout": 1.0}, f"dropout {BELOW}; got 1.0"),
+    (build_char_embed, {"word_dropout": -0.1}, f"word_dropout {COUNT}; got -0.1"),
+    (build_char_embed, {"bigram_dropout": 1.5}, f"bigram_dropout {BELOW}; got 1.5"),
+    (build_word_char_embed, {"width": 0}, f"WordCharEmbed.v1: width {SIZE}; got 0"),
+    (build_word_char_embed, {"project_to": 0}, f"project_to {SIZE}; got 0"),
+    (build_word_char_embed, {"word_dropout": -0.1}, f"word_dropout {COUNT}; got -0.1"),
+    (build_char_cnn, {"filters": 0}, f"CharCNN.v1: filters {SIZE}; got 0"),
+    (build_char_cnn, {"window": 2}, "CharCNN.v1: window must be odd, so that it has a middle; got 2"),
+    (build_char_cnn, {"char_dropout": 1.0}, f"char_dropout {BELOW}; got 1.0"),
+    (build_char_transformer, {"heads": 4}, "CharTransformer.v1: width must be a multiple of heads"),
+    (build_char_transformer, {"inner_dropout": 1.0}, f"CharTransformer.v1: dropout {BELOW}; got 1.0"),
+    (build_radical_embed, {"radical_width": 0}, f"RadicalEmbed.v1: radical_width {SIZE}; got 0"),
+    (build_radical_embed, {"window": 2}, "RadicalEmbed.v1: window must be odd"),
+    (build_radical_embed, {"radical_dropout": -0.1}, f"radical_dropout {COUNT}; got -0.1"),
+    (build_segment_embed, {"width": 0}, f"SegmentEmbed.v1: width {SIZE}; got 0"),
+    (build_lexicon_embed, {"max_words": 0}, f"LexiconEmbed.v1: max_words {SIZE}; got 0"),
+    (build_lexicon_embed, {"tag_width": -1}, f"LexiconEmbed.v1: tag_width {COUNT}; got -1"),
+    (build_onnx_embed, {"cache": -1}, f"OnnxEmbed.v1: cache {COUNT}; got -1"),
+    (build_transformer_embed, {"layers": 0}, f"TransformerEmbed.v1: layers {SIZE}; got 0"),
+    (build_transformer_embed, {"pooling": "max"}, "pooling must be 'mean' or 'first'; got 'max'"),
+    (build_transformer_embed, {"mixed_precision": "cpu"}, "mixed_precision.* must be 'gpu'; got 'cpu'"),
+    (
+        build_transformer_embed,
+        {"window": 64, "overlap": 30},
+        "TransformerEmbed.v1: window must be at least 76, twice the overlap and 16 pieces; got 64",
+    ),
+    (build_transformer_embed, {"overlap": -1}, f"overlap {COUNT}; got -1"),
+    (build_transformer_embed, {"cache": -1}, f"cache {COUNT}; got -1"),
+    (onnx_encoder, {"window": 64, "overlap": 30}, "OnnxEncoder.v1: window must be at least 76"),
+    (build_crf_tagger, {"dropout": 40}, f"CRFTagger.v1: dropout {BELOW}; got 40"),
+    (load_teacher, {"share": 0.0}, f"Teacher.v1: share {ABOVE}; got 0.0"),
+    (load_teacher, {"temperature": float("inf")}, f"Teacher.v1: temperature {FINITE}; got inf"),
+    (span_lengths, {"corpus": list, "share": 1.1}, "SpanLengths.v1: share must be less than or equal to 1; got 1.1"),
+]
 
 
-@pytest.mark.parametrize(
-    ("make", "wrong", "message"),
-    [
-        (MectConfig, {"width": 10, "heads": 3}, "width must be a multiple of heads, which is 3; got 10"),
-        (MectConfig, {"width": 9, "heads": 3}, "width must be even"),
-        (MectConfig, {"layers": 0}, "layers must be at least 1"),
-        (MectConfig, {"ff_width": 0}, "ff_width must be at least 1"),
-        (MectConfig, {"dropout": 1.0}, "dropout must be at least 0 and below 1"),
-        (MectConfig, {"attention_dropout": -0.1}, "attention_dropout must be at least 0"),
-        (MectConfig, {"random_attention": -1}, "random_attention must be at least 0; got -1"),
-        (MectConfig, {"streams": "double"}, "streams must be one of 'cross', 'parallel', 'single'; got 'double'"),
-        (FlatConfig, {"width": 30}, "width must be a multiple of heads, which is 8; got 30"),
-        (FlatConfig, {"width": 15, "heads": 5}, "width must be even"),
-        (FlatConfig, {"heads": 0}, "heads must be at least 1; got 0"),
-        (FlatConfig, {"distances": ("hh", "ab")}, "one or more of hh, ht, th, tt, each once; got hh, ab"),
-        (AtssaConfig, {"width": 0}, "width must be at least 1; got 0"),
-        (AtssaConfig, {"width": 24, "heads": 8}, "width must be an even number times heads, which is 8"),
-        (AtssaConfig, {"alpha": 0.0}, "alpha must be above 0"),
-        (AtssaConfig, {"tau": 0.0}, "tau must be above 0"),
-        (AtssaConfig, {"penalty": -1.0}, "penalty must be at least 0"),
-        (AtssaConfig, {"k": -1}, "k must be at least 0"),
-        (AtssaConfig, {"k": 0, "selection": "top_k"}, "k must be at least 1 where the k largest scores are kept"),
-        (AtssaConfig, {"selection": "sparse"}, "selection must be one of 'adaptive', 'top_k', 'none'; got 'sparse'"),
-        (AtssaConfig, {"threshold": 0.0}, "threshold must be one of 'adaptive', 'fixed'"),
-        (TransformerConfig, {"width": 130}, "width must be a multiple of heads, which is 4; got 130"),
-        (TransformerConfig, {"width": 12}, "width must be an even number times heads"),
-        (TransformerConfig, {"width": 15, "heads": 5, "adapted": False}, "width must be even"),
-        (GRNConfig, {"width": 0}, "width must be at least 1; got 0"),
-        (GRNConfig, {"dropout": 1.0}, r"dropout must be at least 0 and below 1; got 1.0"),
-        (GRNConfig, {"branches": (1, 2)}, r"branches must be odd numbers of tokens; got \(1, 2\)"),
-        (GRNConfig, {"branches": (-1,)}, "branches must be odd numbers of tokens"),
-        (GRNConfig, {"relation": "sum"}, "relation must be one of 'gated', 'mean', 'attention'; got 'sum'"),
-        (GRNConfig, {"relation": None, "branches": ()}, "relation must be one of .* where there are no branches"),
-        (build_tener, {"width": 15}, "spacy_tener.TENER.v1: width must be a multiple of heads"),
-        (build_grn, {"width": 0}, "spacy_tener.GRN.v1: width must be at least 1"),
-        (build_mect, {"width": 15}, "spacy_tener.MECT.v1: width must be a multiple of heads"),
-        (build_char_embed, {"width": 0}, "spacy_tener.CharEmbed.v1: width must be at least 1; got 0"),
-        (build_char_embed, {"bigram_width": -1}, "bigram_width must be at least 0; got -1"),
-        (
-            build_char_embed,
-            {"bigram_width": 0, "bigram_vectors": "x.vec"},
-            "bigram_width must be above 0 if there are bigram_vectors",
-        ),
-        (build_char_embed, {"dropout": 1.0}, "dropout must be at least 0 and below 1; got 1.0"),
-        (build_char_embed, {"word_dropout": -0.1}, "word_dropout must be"),
-        (build_char_embed, {"bigram_dropout": 1.5}, "bigram_dropout must be"),
-        (build_word_char_embed, {"width": 0}, "spacy_tener.WordCharEmbed.v1: width must be at least 1"),
-        (build_word_char_embed, {"project_to": 0}, "project_to must be at least 1"),
-        (build_word_char_embed, {"dropout": 1.0}, "dropout must be at least 0 and below 1; got 1.0"),
-        (build_word_char_embed, {"word_dropout": -0.1}, "word_dropout must be"),
-        (build_char_cnn, {"filters": 0}, "spacy_tener.CharCNN.v1: filters must be at least 1; got 0"),
-        (build_char_cnn, {"width": 0}, "width must be at least 1"),
-        (build_char_cnn, {"window": 2}, "window must be an odd number"),
-        (build_char_cnn, {"window": -1}, "window must be an odd number"),
-        (build_char_cnn, {"char_dropout": 1.0}, "char_dropout must be at least 0 and below 1"),
-        (build_char_transformer, {"heads": 4}, "spacy_tener.CharTransformer.v1: width must be a multiple of heads"),
-        (build_char_transformer, {"inner_dropout": 1.0}, "dropout must be at least 0"),
-        (build_char_transformer, {"width": -1}, "width must be at least 1"),
-        (build_radical_embed, {"width": 0}, "width"),
-        (build_radical_embed, {"radical_width": 0}, "radical_width"),
-        (build_radical_embed, {"filters": 0}, "filters"),
-        (build_radical_embed, {"window": 2}, "window"),
-        (build_radical_embed, {"dropout": 1.0}, "dropout"),
-        (build_radical_embed, {"radical_dropout": -0.1}, "radical_dropout"),
-        (build_transformer_embed, {"layers": 0}, "layers must be at least 1; got 0"),
-        (build_transformer_embed, {"dropout": 1.0}, "dropout must be at least 0 and below 1"),
-        (build_transformer_embed, {"pooling": "max"}, "pooling must be one of"),
-        (
-            build_transformer_embed,
-            {"window": 64, "overlap": 30},
-            "window must be at least 76, twice the overlap and 16 pieces; got 64",
-        ),
-        (build_transformer_embed, {"overlap": -1}, "overlap must be at least 0; got -1"),
-        (build_transformer_embed, {"cache": -1}, "cache must be at least 0; got -1"),
-        (build_crf_tagger, {"dropout": 1.0}, r"spacy_tener\.CRFTagger\.v1: dropout must be at least 0"),
-        (build_crf_tagger, {"dropout": -0.1}, r"spacy_tener\.CRFTagger\.v1: dropout must be at least 0"),
-        (build_crf_tagger, {"dropout": 40}, r"spacy_tener\.CRFTagger\.v1: dropout must be at least 0"),
-    ],
-)
-def test_a_wrong_setting_is_named(make: Callable[..., Any], wrong: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make(**wrong)
+@pytest.mark.parametrize(("build", "settings", "message"), WRONG)
+def test_a_wrong_setting_is_named(build: Callable[..., Any], settings: dict[str, Any], message: str) -> None:
+    pattern = re.escape(message).replace(r"\.\*", ".*")
+    with pytest.raises(RemedyError, match=rf"spacy_tener\..*{pattern}"):
+        build(**settings)
+
+
+def test_a_positional_argument_is_named_too() -> None:
+    with pytest.raises(RemedyError, match=r"triangular\.v1: max_rate must be"):
+        triangular(-1.0, 9)
+
+
+@pytest.mark.parametrize("config", [GRNConfig, TransformerConfig])
+def test_a_config_refuses_what_its_architecture_refuses(config: type) -> None:
+    with pytest.raises(ValueError, match=r"(?s)width.*greater than or equal to 1"):
+        config(width=0)

@@ -235,7 +235,7 @@ def test_what_stands_below_is_refused_by_name_or_goes_with_it() -> None:
     ("settings", "corpus", "message"),
     [
         ([], "longest", "4 texts of the training corpus have no doc.spans"),
-        (["initialize.before_init.share=0"], "spans", "share must be above 0 and at most 1; got 0"),
+        (["initialize.before_init.share=0"], "spans", "share must be greater than 0; got 0"),
         (["initialize.before_init.component=ner"], "spans", "'ner' is no spancat"),
     ],
 )

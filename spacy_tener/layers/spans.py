@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ..batching.span_plan import AttentionPlan
-from ..settings import DISTANCES, FlatConfig, MectConfig, check_distances
+from ..settings import DISTANCES, FlatConfig, MectConfig
 from ..settings import RANDOM_BLOCK as BLOCK
 from .attention import WHOLE_MAP, mirrored, sinusoids, split_heads
 from .dense import Linear, dropout
@@ -50,7 +50,6 @@ class SpanPositions(nn.Module):
 
     def __init__(self, *, width: int, distances: Sequence[str] = DISTANCES) -> None:
         super().__init__()
-        check_distances(distances)
         # Not a list: torch would copy it to the device at each use, and wait for it.
         kinds = torch.tensor([DISTANCES.index(distance) for distance in distances])
         self.register_buffer("kinds", kinds, persistent=False)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..runtime import convolution, transformer
-from ..settings import GRNConfig, RelationKind, TransformerConfig, named
+from ..settings import GRNConfig, RelationKind, TransformerConfig, validated
 from .bridge import EmbedModel, RaggedModel
 from .embed.char import build_char_embed, build_word_char_embed
 from .parts import chain_layers, ragged_layer
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 EncoderConfig = TransformerConfig | GRNConfig
 
 
-@named("spacy_tener.TENER.v1")
+@validated("spacy_tener.TENER.v1")
 def build_tener(
     embed: EmbedModel | None = None,
     width: int = 128,
@@ -59,7 +59,7 @@ def build_tener(
     return chain_layers(embed or build_char_embed(), _transformer_encoder(config))
 
 
-@named("spacy_tener.TransformerEncoder.v1")
+@validated("spacy_tener.TransformerEncoder.v1")
 def build_transformer_encoder(
     width: int = 128,
     layers: int = 1,
@@ -103,7 +103,7 @@ def _transformer_encoder(config: TransformerConfig) -> RaggedModel:
     return ragged_layer("transformer_encoder", partial(_build, config=config), predictor, width_out=config.width)
 
 
-@named("spacy_tener.GRN.v1")
+@validated("spacy_tener.GRN.v1")
 def build_grn(
     embed: EmbedModel | None = None,
     width: int = 400,
@@ -131,7 +131,7 @@ def build_grn(
     return chain_layers(embed or build_word_char_embed(), _gated_relation_encoder(config))
 
 
-@named("spacy_tener.GatedRelationEncoder.v1")
+@validated("spacy_tener.GatedRelationEncoder.v1")
 def build_gated_relation_encoder(
     width: int = 400, branches: Sequence[int] = (1, 3, 5), relation: RelationKind | None = "gated", dropout: float = 0.5
 ) -> RaggedModel:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from spacy.tokens import Doc
 
 from ..runtime import lattice as runtime
-from ..settings import AtssaConfig, FlatConfig, MectConfig, named
+from ..settings import AtssaConfig, FlatConfig, MectConfig, validated
 from .bridge import EmbedModel, TorchShim, torch_shim
 from .embed.char import build_char_embed
 from .embed.characters import build_radical_embed
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LatticeConfig = FlatConfig | AtssaConfig | MectConfig
 
 
-@named("spacy_tener.FLAT.v1")
+@validated("spacy_tener.FLAT.v1")
 def build_flat(
     embed: EmbedModel | None = None,
     words: LexiconModel | None = None,
@@ -67,7 +67,7 @@ def build_flat(
     return _lattice_layer("flat", runtime.SpanEncoder, config, [embed or build_char_embed()], words)
 
 
-@named("spacy_tener.FLAT_ATSSA.v1")
+@validated("spacy_tener.FLAT_ATSSA.v1")
 def build_flat_atssa(
     embed: EmbedModel | None = None,
     words: LexiconModel | None = None,
@@ -128,7 +128,7 @@ def build_flat_atssa(
     return _lattice_layer("flat_atssa", runtime.AtssaEncoder, config, [embed or build_char_embed()], words)
 
 
-@named("spacy_tener.MECT.v1")
+@validated("spacy_tener.MECT.v1")
 def build_mect(
     embed: EmbedModel | None = None,
     words: LexiconModel | None = None,

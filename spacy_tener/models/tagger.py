@@ -13,7 +13,7 @@ from thinc.types import Floats2d
 from ..crf.scorer import PathScorer
 from ..crf.transitions import CRFArrays
 from ..runtime import dense
-from ..settings import Probability, check_each, named
+from ..settings import Probability, validated
 from ..tagging import TagLayout
 from ..types import AnyFloats
 from .bridge import torch_shim
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 TaggerModel = Model[list[Doc], list[Floats2d]]
 
 
-@named("spacy_tener.CRFTagger.v1")
-def build_crf_tagger(tok2vec: TaggerModel | None = None, nO: int | None = None, dropout: float = 0.4) -> TaggerModel:
+@validated("spacy_tener.CRFTagger.v1")
+def build_crf_tagger(
+    tok2vec: TaggerModel | None = None, nO: int | None = None, dropout: Probability = 0.4
+) -> TaggerModel:
     """Score BIOES tags for decoding by a CRF.
 
     Registered as `spacy_tener.CRFTagger.v1`. The model's output are the emissions, one row per token; the CRF's
@@ -42,7 +44,6 @@ def build_crf_tagger(tok2vec: TaggerModel | None = None, nO: int | None = None, 
     """
     if nO is not None:
         _count_labels(nO)
-    check_each(Probability, dropout=dropout)
     tok2vec = tok2vec or build_tener()
     width = tok2vec.get_dim("nO") if tok2vec.has_dim("nO") else None
     output_layer = ragged_layer(

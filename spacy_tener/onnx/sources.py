@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import InputError, RemedyError
 from ..features.pieces import WordPieces
 from ..inputs import read_lines
-from ..settings import check_pieces, named
+from ..settings import Count, check_pieces, validated
 from .edits import read_graph, results_of, show_outputs, use_lengths
 from .encoder import (
     DTYPES,
@@ -39,14 +39,14 @@ _TOLERANCE = 1e-5
 """The most by which features of a text alone and in a batch differ by rounding, as a share of the largest one."""
 
 
-@named("spacy_tener.OnnxEncoder.v1")
+@validated("spacy_tener.OnnxEncoder.v1")
 def onnx_encoder(
     path: str | Path | None = None,
     vocabulary: str | Path | None = None,
     inputs: dict[str, str] | None = None,
     outputs: list[str] | None = None,
     window: int = 512,
-    overlap: int = 64,
+    overlap: Count = 64,
     pooling: Pooling = "mean",
     origin: str = "",
     licence: str = "",

@@ -1,14 +1,14 @@
 """Optimizers with learning rates by parameter groups: Thinc's Adam, and the SGD of the papers' code."""
 
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NoReturn
 
 from thinc.api import Optimizer, registry
 from thinc.backends import get_array_ops
 from thinc.optimizers import FloatOrSeq, KeyT
 from thinc.types import Floats2d, FloatsXd
 
-from ..settings import Probability, Weight, check_each, named
+from ..errors import RemedyError
 
 # Annotations are no strings here: config files are checked by those of a class as they stand.
 
@@ -28,9 +28,17 @@ class RatedOptimizer(Optimizer):
 
     def __init__(self, learn_rate: FloatOrSeq, *, rates: dict[str, float] | None, **settings: Any) -> None:
         self.rates = dict(rates or {})
-        check_each(Weight, **{f"rates[{pattern!r}]": rate for pattern, rate in self.rates.items()})
         super().__init__(learn_rate, **settings)
-        check_each(Weight, learn_rate=self.learn_rate, L2=self.L2)
+        factors = {f"rates[{pattern!r}]": rate for pattern, rate in self.rates.items()}
+        self._check_not_negative(learn_rate=self.learn_rate, L2=self.L2, **factors)
+
+    def _check_not_negative(self, **numbers: float) -> None:
+        for name, number in numbers.items():
+            if not number >= 0.0:
+                self._refuse(f"{name} must be at least 0; got {number}")
+
+    def _refuse(self, problem: str) -> NoReturn:
+        raise RemedyError(f"spacy_tener.{type(self).__name__}.v1: {problem}", "Correct the config.")
 
     def factor_of(self, name: str) -> float:
         """Return the factor of the learning rate for the parameter of this name."""
@@ -64,7 +72,6 @@ class Adam(RatedOptimizer):
 
     __slots__: list[str] = []
 
-    @named("spacy_tener.Adam.v1")
     def __init__(
         self,
         learn_rate: FloatOrSeq = 1e-3,
@@ -123,7 +130,6 @@ class SGD(RatedOptimizer):
     momentum: float
     clip_value: float
 
-    @named("spacy_tener.SGD.v1")
     def __init__(
         self,
         learn_rate: FloatOrSeq = 1e-3,
@@ -133,9 +139,10 @@ class SGD(RatedOptimizer):
         L2: FloatOrSeq = 0.0,
         rates: dict[str, float] | None = None,
     ) -> None:
-        check_each(Probability, momentum=momentum)
-        check_each(Weight, clip_value=clip_value)
         super().__init__(learn_rate, rates=rates, L2=L2, beta1=0.0, beta2=0.0, grad_clip=0.0, use_averages=False)
+        self._check_not_negative(momentum=momentum, clip_value=clip_value)
+        if momentum >= 1.0:
+            self._refuse(f"momentum must be below 1; got {momentum}")
         self.momentum = momentum
         self.clip_value = clip_value
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from thinc.api import registry
 
-from ..settings import Probability, Weight, check, check_each, named
+from ..settings import Count, Probability, SettingError, Weight, validated
 
 _ENDLESS = 1000
 
@@ -54,8 +54,8 @@ def warm_up(sgd: Any, component: str) -> None:
 
 
 @registry.schedules("spacy_tener.triangular.v1")
-@named("spacy_tener.triangular.v1")
-def triangular(max_rate: float, total_steps: int | str, *, warmup: float = 0.01) -> RateSchedule:
+@validated("spacy_tener.triangular.v1")
+def triangular(max_rate: Weight, total_steps: Count | str, *, warmup: Probability = 0.01) -> RateSchedule:
     """Make TENER's schedule: up from 0 for the first part of the steps, then down to 0, both linearly.
 
     The first step already has a rate: `max_rate / (warmup * total_steps)`, or `max_rate` where warm-up is shorter than
@@ -69,10 +69,9 @@ def triangular(max_rate: float, total_steps: int | str, *, warmup: float = 0.01)
     """
     endless = total_steps == 0 or (isinstance(total_steps, str) and total_steps.startswith("${"))
     steps = _ENDLESS if endless else total_steps
-    check_each(Weight, max_rate=max_rate)
-    check("total_steps", total_steps, isinstance(steps, int) and steps >= 1, "a number of updates")
-    check_each(Probability, warmup=warmup)
-    rates = _triangular(max_rate, int(steps), warmup * int(steps))
+    if isinstance(steps, str):
+        raise SettingError(f"total_steps must be a number of updates; got {steps!r}")
+    rates = _triangular(max_rate, steps, warmup * steps)
     return RateSchedule(itertools.accumulate(rates, max) if endless else rates)
 
 

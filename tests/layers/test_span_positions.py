@@ -68,9 +68,3 @@ def test_weights_begin_as_those_of_one_layer_over_all_distances() -> None:
     bound = 1 / math.sqrt(4 * 50)
     weight = make(width=50).fuse.weight
     assert bound * 0.99 < weight.abs().max() <= bound
-
-
-@pytest.mark.parametrize(("distances", "named"), [((), "none"), (("hh", "hh"), "hh, hh"), (("hh", "xx"), "hh, xx")])
-def test_distances_that_there_are_not_are_refused(distances: tuple[str, ...], named: str) -> None:
-    with pytest.raises(ValueError, match=f"one or more of hh, ht, th, tt, each once; got {named}"):
-        SpanPositions(width=8, distances=distances)

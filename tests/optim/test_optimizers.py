@@ -194,13 +194,14 @@ def test_rows_leave_no_state_behind() -> None:
             for make in (SGD, Adam)
             for wrong, message in [
                 ({"learn_rate": -0.1}, rf"spacy_tener.{make.__name__}.v1: learn_rate must be at least 0; got -0.1"),
-                ({"L2": -1.0}, "L2 must be at least 0"),
+                ({"L2": -1.0}, "L2 must be at least 0; got -1.0"),
+                ({"L2": float("nan")}, "L2 must be at least 0; got nan"),
                 ({"rates": {"embed*": -2.0}}, r"rates\['embed\*'\] must be at least 0; got -2.0"),
                 ({"learn_rate": object()}, "Invalid schedule for 'learn_rate'"),
             ]
         ),
-        (SGD, {"momentum": 1.0}, "momentum must be at least 0 and below 1; got 1.0"),
-        (SGD, {"momentum": -0.5}, "momentum must be at least 0 and below 1; got -0.5"),
+        (SGD, {"momentum": 1.0}, "momentum must be below 1; got 1.0"),
+        (SGD, {"momentum": -0.5}, "momentum must be at least 0; got -0.5"),
         (SGD, {"clip_value": -1.0}, "clip_value must be at least 0"),
     ],
 )

@@ -121,8 +121,8 @@ def test_a_teacher_without_labels_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"share": 0.0}, "share must be above 0 and at most 1; got 0.0"),
-        ({"temperature": 0.0}, "temperature must be above 0; got 0.0"),
+        ({"share": 0.0}, "share must be greater than 0; got 0.0"),
+        ({"temperature": 0.0}, "temperature must be greater than 0; got 0.0"),
         ({"path": None}, "path is not set"),
         ({"component": "ner"}, "has no tener_ner named 'ner'"),
     ],

@@ -11,7 +11,7 @@ from spacy.tokens import Doc
 
 from ...features.characters import lengths_of
 from ...features.keys import END_MARK, KeyCache, Normaliser, bigram_key_array, pair_keys, token_orths, unigram_key_array
-from ...settings import Count, Probability, Size, check, check_each, named
+from ...settings import Count, Probability, SettingError, Size, validated
 from ..bridge import EmbedModel
 from ..parts import chain_layers, own_layer, projection
 from ..run import HostRun, Rows
@@ -22,15 +22,15 @@ UNIGRAM = "unigram"
 BIGRAM = "bigram"
 
 
-@named("spacy_tener.CharEmbed.v1")
+@validated("spacy_tener.CharEmbed.v1")
 def build_char_embed(
-    width: int = 50,
-    bigram_width: int = 50,
+    width: Size = 50,
+    bigram_width: Count = 50,
     digits: bool = True,
     lower: bool = False,
-    dropout: float = 0.3,
-    word_dropout: float = 0.01,
-    bigram_dropout: float = 0.02,
+    dropout: Probability = 0.3,
+    word_dropout: Probability = 0.01,
+    bigram_dropout: Probability = 0.02,
     vectors: str | Path | None = None,
     bigram_vectors: str | Path | None = None,
     whiten_vectors: bool = False,
@@ -55,10 +55,8 @@ def build_char_embed(
     whiten_vectors (bool): Whiten pretrained rows first: subtract their mean, and scale them to equal variance in all
         directions.
     """
-    check_each(Count, bigram_width=bigram_width)
-    check_each(Probability, bigram_dropout=bigram_dropout)
-    paired = bigram_width > 0 or bigram_vectors is None
-    check("bigram_width", bigram_width, paired, "above 0 if there are bigram_vectors")
+    if bigram_vectors and not bigram_width:
+        raise SettingError("bigram_width must be above 0 if there are bigram_vectors; got 0")
     return _char_embed(
         Normaliser(digits=digits, lower=lower),
         widths={UNIGRAM: width, BIGRAM: bigram_width} if bigram_width else {UNIGRAM: width},
@@ -79,8 +77,6 @@ def _char_embed(
     whiten: bool,
 ) -> EmbedModel:
     """Return an embedder of tokens, and of pairs if these have a width."""
-    check_each(Size, width=widths[UNIGRAM])
-    check_each(Probability, dropout=dropout, word_dropout=word_dropout[UNIGRAM])
     return table_embedder(
         "char_embed",
         CharVocabulary(normaliser, widths),
@@ -132,17 +128,17 @@ def _init(
         )
 
 
-@named("spacy_tener.WordCharEmbed.v1")
+@validated("spacy_tener.WordCharEmbed.v1")
 def build_word_char_embed(
-    width: int = 100,
+    width: Size = 100,
     lower: bool = True,
     digits: bool = True,
-    dropout: float = 0.5,
-    word_dropout: float = 0.01,
+    dropout: Probability = 0.5,
+    word_dropout: Probability = 0.01,
     vectors: str | Path | None = None,
     whiten_vectors: bool = False,
     chars: EmbedModel | Literal["cnn"] | None = "cnn",
-    project_to: int | None = None,
+    project_to: Size | None = None,
 ) -> EmbedModel:
     """Embed each token by its own row, joined with an encoding of its characters.
 
@@ -167,7 +163,6 @@ def build_word_char_embed(
     project_to (Optional[int]): Output width of a linear layer on top, for encoders whose input must be as wide as their
         output, such as spaCy's; None for no such layer.
     """
-    check_each(Size, project_to=project_to)
     embed = _char_embed(
         Normaliser(digits=digits, lower=lower),
         widths={UNIGRAM: width},

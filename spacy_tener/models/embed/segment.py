@@ -11,7 +11,7 @@ from spacy.tokens import Doc
 from ...features.characters import join_texts
 from ...features.segmenter import divide, jieba_version, keys_of_tag, token_keys, with_listed_words
 from ...features.word_lists import WordLists
-from ...settings import Probability, Size, check_each, named
+from ...settings import Probability, Size, validated
 from ..bridge import EmbedModel
 from .tables import EmbedInput, Vocabulary, init_tables, table_embedder, table_shim
 
@@ -23,8 +23,8 @@ _TAGS = (
 )
 
 
-@named("spacy_tener.SegmentEmbed.v1")
-def build_segment_embed(width: int = 32, dropout: float = 0.3, word_dropout: float = 0.01) -> EmbedModel:
+@validated("spacy_tener.SegmentEmbed.v1")
+def build_segment_embed(width: Size = 32, dropout: Probability = 0.3, word_dropout: Probability = 0.01) -> EmbedModel:
     """Embed each token by its position in its word, as jieba divides the text, and by the word's part of speech.
 
     Registered as `spacy_tener.SegmentEmbed.v1`. There is a row for each combination of a character's position in its
@@ -42,8 +42,6 @@ def build_segment_embed(width: int = 32, dropout: float = 0.3, word_dropout: flo
     dropout (float): Dropout on the rows.
     word_dropout (float): Probability that a token is read as unknown in training.
     """
-    check_each(Size, width=width)
-    check_each(Probability, dropout=dropout, word_dropout=word_dropout)
     shim = table_shim({SEGMENT: width}, word_dropout={SEGMENT: word_dropout}, dropout=dropout)
     return table_embedder("segment_embed", SegmentVocabulary(), shim, width=width, init=_init)
 

@@ -13,7 +13,7 @@ from torch import nn
 
 from ...errors import check_package
 from ...features.pieces import WordPieces
-from ...settings import named
+from ...settings import validated
 from ..bridge import EmbedModel, TorchShim, torch_shim
 from ..parts import own_layer
 from ..run import HostRun, Rows
@@ -21,7 +21,7 @@ from ..torch_side import to_default_device
 from .module import PretrainedTransformer, TransformerEmbedConfig
 
 
-@named("spacy_tener.TransformerEmbed.v1")
+@validated("spacy_tener.TransformerEmbed.v1")
 def build_transformer_embed(
     name: str | Path | None = None,
     frozen: bool = False,

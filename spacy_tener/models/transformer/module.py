@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+from pydantic.dataclasses import dataclass
 from spacy.tokens import Doc
 from torch import Tensor, nn
 
@@ -18,7 +18,7 @@ from ...features.pieces import PieceReader, Pieces
 from ...layers.dense import Dropout
 from ...layers.devices import on_device
 from ...layers.ragged import Ragged, Segments
-from ...settings import Count, Probability, Settings, Size, check_pieces
+from ...settings import STRICT, Count, Probability, Size, check_pieces
 from .precision import in_bfloat16
 
 _AT_ONCE = {"cpu": 4096, "cuda": 1 << 16}
@@ -30,8 +30,8 @@ _PIECES_PER_CALL = {"cpu": 32, "cuda": 1 << 14}
 """Cost of one more call, in pieces of padding: computing these takes as long as launching a dozen layers."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TransformerEmbedConfig(Settings):
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class TransformerEmbedConfig:
     """Settings of the embedder of a pretrained transformer: `build_transformer_embed`."""
 
     frozen: bool
@@ -39,12 +39,11 @@ class TransformerEmbedConfig(Settings):
     layers: Size
     dropout: Probability
     window: int
-    overlap: int
+    overlap: Count
     mixed_precision: bool | Literal["gpu"]
     cache: Count
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         check_pieces(self.window, self.overlap)
 
 

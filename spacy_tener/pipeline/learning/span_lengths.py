@@ -12,14 +12,14 @@ from spacy.training import Example
 from spacy.util import logger, registry
 
 from ...errors import RemedyError
-from ...settings import check, named
+from ...settings import Share, validated
 
 SUGGESTER = "spacy.ngram_range_suggester.v1"
 
 
-@named("spacy_tener.SpanLengths.v1")
+@validated("spacy_tener.SpanLengths.v1")
 def span_lengths(
-    corpus: Callable[[Language], Iterable[Example]], component: str = "spancat", share: float = 0.99
+    corpus: Callable[[Language], Iterable[Example]], component: str = "spancat", share: Share = 0.99
 ) -> Callable[[Language], Language]:
     """Let a `spancat` look at the spans that are as long as those of its training corpus.
 
@@ -31,7 +31,6 @@ def span_lengths(
     share (float): The share of the corpus' spans that must not be longer than the longest suggested. Each length costs
         as much as any other, however rare it is.
     """
-    check("share", share, 0.0 < share <= 1.0, "above 0 and at most 1")
     return partial(_set_lengths, corpus=corpus, component=component, share=share)
 
 

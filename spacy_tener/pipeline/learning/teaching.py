@@ -16,7 +16,7 @@ from spacy.language import Language
 from ...errors import RemedyError
 from ...features.cache import FeatureCache, key_of
 from ...models.tagger import TaggerModel, crf, on_host
-from ...settings import Count, check, check_each, named
+from ...settings import Count, Positive, Share, validated
 from ..settings import NERSettings
 from ..units import DocView, view_of
 from ..windows import WindowBatcher
@@ -88,13 +88,13 @@ class Teacher:
         return soft_targets
 
 
-@named("spacy_tener.Teacher.v1")
+@validated("spacy_tener.Teacher.v1")
 def load_teacher(
     path: str | Path | None = None,
     component: str = "tener_ner",
-    share: float = 0.5,
-    temperature: float = 1.0,
-    cache_mb: int = 1000,
+    share: Share = 0.5,
+    temperature: Positive = 1.0,
+    cache_mb: Count = 1000,
 ) -> Teacher:
     """Load a trained pipeline as a teacher of another in training (distillation). The teacher is not saved.
 
@@ -110,9 +110,6 @@ def load_teacher(
         sequences weigh more.
     cache_mb (int): Maximum memory for cached distributions, in MB; other texts are read again in each epoch.
     """
-    check("share", share, 0.0 < share <= 1.0, "above 0 and at most 1")
-    check("temperature", temperature, 0.0 < temperature < np.inf, "above 0")
-    check_each(Count, cache_mb=cache_mb)
     if not path:
         remedy = "Set `path` in this section of the config to a trained pipeline, such as by --paths.teacher."
         raise RemedyError("spacy_tener.Teacher.v1: path is not set", remedy)
