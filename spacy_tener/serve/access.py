@@ -1,4 +1,4 @@
-"""Access: the API key, the origins of CORS, and routes that check the key, bound a body, and end with their client."""
+"""Access: the API key, the origins of CORS, and routes that check the key and limit the body."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _ORIGIN = re.compile(r"\*|https?://[^/\s]+")
 
 def read_api_key(path: Path | None) -> str:
     """Return the API key from a file, or else from the environment; an empty string if neither gives one."""
-    key, place = os.environ.get(VARIABLE, ""), VARIABLE
+    key, source = os.environ.get(VARIABLE, ""), VARIABLE
     if path is not None:
         try:
-            key, place = path.read_text(encoding="utf8"), str(path)
+            key, source = path.read_text(encoding="utf8"), str(path)
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "is not text"
             raise RemedyError(f"{path}: {reason}", "Name a text file that holds only the API key.") from error
     key = key.strip()
     if (path is not None and not key) or not key.isascii() or not key.isprintable() or " " in key:
-        raise RemedyError(f"There is no API key in {place}", "A key is one word of ASCII letters, digits and signs.")
+        raise RemedyError(f"There is no API key in {source}", "A key is one word of ASCII letters, digits and signs.")
     return key
 
 
@@ -54,15 +54,15 @@ def check_origins(origins: Iterable[str]) -> list[str]:
 
 def has_key(headers: Mapping[str, str], key: str) -> bool:
     """Check the Authorization header in constant time: `Bearer KEY`, or `Basic` with the key as the password."""
-    scheme, _, given = headers.get("authorization", "").partition(" ")
+    scheme, _, credentials = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "basic":
         try:
-            given = base64.b64decode(given.strip(), validate=True).decode("latin-1").partition(":")[2]
+            credentials = base64.b64decode(credentials.strip(), validate=True).decode("latin-1").partition(":")[2]
         except ValueError:
             return False
     elif scheme.lower() != "bearer":
         return False
-    return secrets.compare_digest(given.strip().encode("latin-1", "replace"), key.encode())
+    return secrets.compare_digest(credentials.strip().encode("latin-1", "replace"), key.encode())
 
 
 class ServiceRoute(APIRoute):
@@ -75,8 +75,8 @@ class ServiceRoute(APIRoute):
         """Return the handler's response to a request that is let in."""
         state = request.app.state
         if state.api_key and not has_key(request.headers, state.api_key):
-            given = "authorization" in request.headers
-            reason = "This is not the API key of the service" if given else "The service asks for its API key"
+            has_header = "authorization" in request.headers
+            reason = "This is not the API key of the service" if has_header else "The service asks for its API key"
             message = f"{reason}. Send it in the header Authorization: Bearer KEY."
             raise ServiceError(401, "unauthorized", message, {"www-authenticate": "Bearer"})
         if not self.body_field:
@@ -93,8 +93,8 @@ class ServiceRoute(APIRoute):
         async def receive() -> Message:
             return {"type": "http.request", "body": body, "more_body": False}
 
-        answering = handler(Request(request.scope, receive))
-        return await unless_gone(answering, request.receive()) or _client_closed_request()
+        response = handler(Request(request.scope, receive))
+        return await unless_disconnected(response, request.receive()) or _client_closed_request()
 
 
 async def _read_body(request: Request, limit: int) -> bytes:
@@ -113,19 +113,19 @@ async def _read_body(request: Request, limit: int) -> bytes:
     return bytes(body)
 
 
-async def unless_gone(work: Awaitable[Result], gone: Awaitable[object]) -> Result | None:
-    """Return what some work for a client returns; None if the client goes away first, which cancels the work."""
-    working, waiting = asyncio.ensure_future(work), asyncio.ensure_future(gone)
+async def unless_disconnected(work: Awaitable[Result], disconnect: Awaitable[object]) -> Result | None:
+    """Return the result of work for a client; None if the client disconnects first, which cancels the work."""
+    result, disconnected = asyncio.ensure_future(work), asyncio.ensure_future(disconnect)
     try:
-        await asyncio.wait((working, waiting), return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            return working.result()
-        waiting.result()
+        await asyncio.wait((result, disconnected), return_when=asyncio.FIRST_COMPLETED)
+        if result.done():
+            return result.result()
+        disconnected.result()
         return None
     finally:
-        working.cancel()
-        waiting.cancel()
-        await asyncio.gather(working, waiting, return_exceptions=True)
+        result.cancel()
+        disconnected.cancel()
+        await asyncio.gather(result, disconnected, return_exceptions=True)
 
 
 def _client_closed_request() -> Response:

@@ -77,8 +77,8 @@ def make_app(
         app.include_router(router)
     for router in (label_studio.router, health_checks):
         # Label Studio identifies a backend by its URL, so each model has its own.
-        known = [Depends(label_studio.served_model)]
-        app.include_router(router, prefix="/label-studio/{model}", dependencies=known, include_in_schema=False)
+        named_model = [Depends(label_studio.served_model)]
+        app.include_router(router, prefix="/label-studio/{model}", dependencies=named_model, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=STATIC))
     app.add_middleware(MetricsMiddleware, metrics=service.metrics)
     if allow_origins:

@@ -124,8 +124,8 @@ async def setup(request: SetupRequest, served: Served) -> SetupResponse:
     """Check that the labelling interface of a project has texts, and labels that the model finds."""
     tags = read_interface(request.label_config, served.info.labels)
     for tag in tags:
-        if lacking := sorted(set(served.info.labels) - tag.labels.keys()):
-            _log_once(f"Label Studio has no label for {', '.join(lacking)} over the text '{tag.name}'")
+        if missing := sorted(set(served.info.labels) - tag.labels.keys()):
+            _log_once(f"Label Studio has no label for {', '.join(missing)} over the text '{tag.name}'")
     return SetupResponse(model_version=served.model_version)
 
 
@@ -159,13 +159,13 @@ async def predict(request: PredictRequest, served: Served, service: TheService) 
             except ServiceError as error:
                 refuse(number, error)
     answers = await service.answers(served, served.readings, [text for _, _, text in parts])
-    read: list[list[TaskText]] = [[] for _ in request.tasks]
+    predicted: list[list[TaskText]] = [[] for _ in request.tasks]
     for (number, tag, text), answer in zip(parts, answers, strict=True):
         if isinstance(answer, ServiceError):
             refuse(number, answer)
         else:
-            read[number].append(TaskText(tag, text, *answer))
-    return PredictResponse(results=[_prediction(each, served.model_version) for each in read], errors=errors)
+            predicted[number].append(TaskText(tag, text, *answer))
+    return PredictResponse(results=[_prediction(texts, served.model_version) for texts in predicted], errors=errors)
 
 
 @router.post(
@@ -184,19 +184,19 @@ class TaskText(NamedTuple):
 
     tag: TextTag
     text: str
-    found: Sequence[FoundEntity]
+    entities: Sequence[FoundEntity]
     readings: Sequence[Reading]
 
 
-def _prediction(read: Sequence[TaskText], model_version: str) -> Prediction | list[Prediction]:
-    if not read:
+def _prediction(texts: Sequence[TaskText], model_version: str) -> Prediction | list[Prediction]:
+    if not texts:
         return []
-    labelled = [(each, entity) for each in read for entity in each.found if entity.label in each.tag.labels]
-    characters = sum(len(each.text) for each in read)
-    logs = [reading.log_probability for each in read for reading in each.readings]
+    labelled = [(text, entity) for text in texts for entity in text.entities if entity.label in text.tag.labels]
+    characters = sum(len(text.text) for text in texts)
+    log_probabilities = [reading.log_probability for text in texts for reading in text.readings]
     return Prediction(
-        result=[_region(number, *one) for number, one in enumerate(labelled)],
-        score=reading_score(sum(logs), characters) if logs else None,
+        result=[_region(number, text, entity) for number, (text, entity) in enumerate(labelled)],
+        score=reading_score(sum(log_probabilities), characters) if log_probabilities else None,
         model_version=model_version,
     )
 

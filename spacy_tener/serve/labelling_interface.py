@@ -52,7 +52,7 @@ def read_interface(config: str, labels: Sequence[str]) -> list[TextTag]:
         root = ElementTree.fromstring(config)
     except ElementTree.ParseError as error:
         raise _unusable(f"is not XML: {error}", "Start from one of Label Studio's templates.") from None
-    tags = [(each, *_normalised(each)) for each in root.iter()]
+    tags = [(element, *_normalised(element)) for element in root.iter()]
     controls = [
         (attributes.get("name", ""), attributes.get("toname", "").split(","), _matches(element, labels))
         for element, name, attributes in tags
@@ -60,24 +60,24 @@ def read_interface(config: str, labels: Sequence[str]) -> list[TextTag]:
     ]
     texts = [attributes for _, name, attributes in tags if name == "text" and attributes.get("name")]
     if not texts or not controls:
-        others = ", ".join(sorted({element.tag for element, *_ in tags if element is not root})) or "nothing"
-        raise _unusable(f"has no Labels for a Text, but {others}", "Add both: entities are found in plain text only.")
+        names = ", ".join(sorted({element.tag for element, *_ in tags if element is not root})) or "nothing"
+        raise _unusable(f"has no Labels for a Text, but {names}", "Add both: entities are found in plain text only.")
     by_text: dict[str, dict[str, tuple[str, str]]] = {attributes["name"]: {} for attributes in texts}
     for control, to_names, matches in controls:
-        for known in (by_text[name] for name in map(str.strip, to_names) if name in by_text):
-            for own, shown in matches.items():
-                known.setdefault(own, (control, shown))
-    found = [
-        TextTag(attributes["name"], _variable_of(attributes), known)
+        for name in map(str.strip, to_names):
+            for label, choice in matches.items():
+                by_text.get(name, {}).setdefault(label, (control, choice))
+    text_tags = [
+        TextTag(attributes["name"], _variable_of(attributes), choices)
         for attributes in texts
-        if (known := by_text[attributes["name"]])
+        if (choices := by_text[attributes["name"]])
     ]
-    if not found:
+    if not text_tags:
         remedy = 'Name them in the interface, as in <Label value="Person" predicted_values="PER"/>.'
         raise _unusable(
             f"has, for its Text, none of the labels that the model finds: {', '.join(labels) or 'none'}", remedy
         )
-    return found
+    return text_tags
 
 
 def _normalised(element: ElementTree.Element) -> tuple[str, dict[str, str]]:
@@ -98,33 +98,33 @@ def _variable_of(attributes: dict[str, str]) -> str:
 def _matches(control: ElementTree.Element, labels: Sequence[str]) -> dict[str, str]:
     """Return label of the pipeline -> label in Label Studio: the one whose `predicted_values` names it, the same one,
     or one that differs in case only."""
-    named: dict[str, str] = {}
-    same: dict[str, str] = {}
-    for shown, attributes in _labels_of(control):
+    by_prediction: dict[str, str] = {}
+    by_name: dict[str, str] = {}
+    for choice, attributes in _choices_of(control):
         for value in attributes.get("predicted_values", "").split(","):
-            named.setdefault(value.strip(), shown)
-        for value in (shown, attributes.get("value", shown)):
-            same.setdefault(value, shown)
-    by_name = {**same, **named}
-    folded = {value.casefold(): shown for value, shown in reversed(by_name.items())}
-    matches = {own: by_name.get(own, folded.get(own.casefold())) for own in labels}
-    return {own: shown for own, shown in matches.items() if shown}
+            by_prediction.setdefault(value.strip(), choice)
+        for value in (choice, attributes.get("value", choice)):
+            by_name.setdefault(value, choice)
+    exact = {**by_name, **by_prediction}
+    folded = {value.casefold(): choice for value, choice in reversed(exact.items())}
+    matches = {label: exact.get(label, folded.get(label.casefold())) for label in labels}
+    return {label: choice for label, choice in matches.items() if choice}
 
 
-def _labels_of(control: ElementTree.Element) -> Iterator[tuple[str, dict[str, str]]]:
+def _choices_of(control: ElementTree.Element) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the labels of a `Labels` tag, by alias or value as in results, with their attributes.
 
     Labels in a nested `Labels` belong to that one alone.
     """
-    inside = control[::-1]
-    while inside:
-        element = inside.pop()
+    stack = control[::-1]
+    while stack:
+        element = stack.pop()
         name, attributes = _normalised(element)
         if name != "labels":
-            inside += element[::-1]
-        shown = attributes.get("alias") or attributes.get("value")
-        if name == "label" and shown:
-            yield shown, attributes
+            stack += element[::-1]
+        choice = attributes.get("alias") or attributes.get("value")
+        if name == "label" and choice:
+            yield choice, attributes
 
 
 def _unusable(reason: str, remedy: str) -> ServiceError:

@@ -176,18 +176,18 @@ def invalid(errors: Sequence[Mapping[str, Any]]) -> ServiceError:
         return ServiceError(422, "invalid", f"Unknown field: {', '.join(unknown)}.{needed}")
     if errors[0]["type"] == "json_invalid":
         return ServiceError(422, "invalid", "The body is not JSON.")
-    place = _place(errors[0])
-    more = f" ({len(errors) - 1} more like this)" if len(errors) > 1 else ""
-    message = f"{errors[0]['msg']}.{more}"
-    return ServiceError(422, "invalid", f"{place}: {message}" if place else message)
+    field = _field(errors[0])
+    rest = f" ({len(errors) - 1} more like this)" if len(errors) > 1 else ""
+    message = f"{errors[0]['msg']}.{rest}"
+    return ServiceError(422, "invalid", f"{field}: {message}" if field else message)
 
 
 def _fields(errors: Sequence[Mapping[str, Any]], kind: str) -> list[str]:
     """Return the fields with errors of one kind, at most three."""
-    places = [_place(error) for error in errors if error["type"] == kind and _place(error)]
-    return [*places[:3], "..."] if len(places) > 3 else places
+    fields = [_field(error) for error in errors if error["type"] == kind and _field(error)]
+    return [*fields[:3], "..."] if len(fields) > 3 else fields
 
 
-def _place(error: Mapping[str, Any]) -> str:
+def _field(error: Mapping[str, Any]) -> str:
     parts = [str(part) for part in error["loc"] if part not in ("body", "query")]
     return ".".join(part if len(part) <= 40 else f"{part[:40]}..." for part in parts)

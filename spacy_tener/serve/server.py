@@ -7,9 +7,7 @@ import logging
 import signal
 import socket
 import sys
-import time
 from collections.abc import Callable
-from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -24,14 +22,13 @@ SWITCH = 0.0005
 class Server(uvicorn.Server):
     """A uvicorn server that answers the requests in progress before it stops.
 
-    on_startup: Called once requests are accepted.
-    access_log: Print client, method, path and status of each request, but neither texts nor keys.
+    on_startup (Callable[[], None]): Called once requests are accepted.
+    access_log (bool): Print client, method, path and status of each request, but neither texts nor keys.
     """
 
     def __init__(self, app: FastAPI, on_startup: Callable[[], None], *, access_log: bool = False) -> None:
         self._service: Service = app.state.service
         self._on_startup = on_startup
-        self._stalled: dict[Any, tuple[Any, float]] = {}
         limits = self._service.limits
         config = uvicorn.Config(
             app,
@@ -52,20 +49,6 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         self._on_startup()
 
-    async def on_tick(self, counter: int) -> bool:
-        """Drop, each second, connections whose client is silent for the timeout. uvicorn would wait forever."""
-        if counter % 10 == 0:
-            now, stalled = time.monotonic(), {}
-            for connection in list(self.server_state.connections):
-                if (state := _waits_for_client(connection)) is None:
-                    continue
-                before, since = self._stalled.get(connection, (None, now))
-                stalled[connection] = state, since if state == before else now
-                if now - stalled[connection][1] > self._service.limits.timeout:
-                    connection.transport.abort()
-            self._stalled = stalled
-        return await super().on_tick(counter)
-
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._service.stopping = True
         for server in self.servers:
@@ -77,18 +60,8 @@ class Server(uvicorn.Server):
 def _without_query(record: logging.LogRecord) -> bool:
     """Drop the query string, which may hold a key, from uvicorn's line about a request."""
     if isinstance(record.args, tuple):
-        record.args = tuple(each.partition("?")[0] if isinstance(each, str) else each for each in record.args)
+        record.args = tuple(arg.partition("?")[0] if isinstance(arg, str) else arg for arg in record.args)
     return True
-
-
-def _waits_for_client(connection: Any) -> tuple[Any, int] | None:
-    """Return the state of a connection that waits for its client; None while the service works on a request.
-
-    The server waits for a client to send complete headers, or to read a response. The state changes as it does so.
-    uvicorn has no timeout for either, and no public view of a connection: these attributes are its protocols' own.
-    """
-    cycle, unsent = connection.cycle, connection.transport.get_write_buffer_size()
-    return (cycle, unsent) if unsent or cycle is None or cycle.response_complete else None
 
 
 def bind(host: str, port: int) -> socket.socket:

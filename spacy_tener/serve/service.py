@@ -130,7 +130,7 @@ class Service:
             self.check(text, f"texts.{number}")
         served = self.model(options.model)
         answers = await self.answers(served, served.entities, texts)
-        if error := next((each for each in answers if isinstance(each, ServiceError)), None):
+        if error := next((answer for answer in answers if isinstance(answer, ServiceError)), None):
             raise error
         return [to_response(text, entities, options) for text, entities in zip(texts, answers, strict=True)]
 
@@ -147,8 +147,8 @@ class Service:
                     submitted.append(await served.worker.submit(task, text, block=True))
                 answers += await served.worker.answers(submitted)
             finally:  # a client may go away while the queue is full
-                for each in submitted:
-                    each.cancel()
+                for future in submitted:
+                    future.cancel()
         return answers
 
     async def explanation(self, text: str, model: str | None, form: Form) -> str:
@@ -188,23 +188,23 @@ def _explain_texts(name: str, nlp: Language, form: Form, texts: Sequence[str]) -
     with nlp.memory_zone():
         explanations = [explain(nlp, text) for text in texts]
         # The name in the service takes the place of the path on this machine.
-        named = [replace(each, pipeline={**each.pipeline, "name": name}) for each in explanations]
-        return [each.to_html() if form == "html" else each.to_json() for each in named]
+        explanations = [replace(one, pipeline={**one.pipeline, "name": name}) for one in explanations]
+        return [one.to_html() if form == "html" else one.to_json() for one in explanations]
 
 
-def to_response(text: str, found: Sequence[FoundEntity], options: Options) -> list[EntityOut]:
+def to_response(text: str, entities: Sequence[FoundEntity], options: Options) -> list[EntityOut]:
     """Return the entities of at least the minimum probability, with offsets in the requested unit."""
     offsets = utf16_offsets(text) if options.offsets == "utf16" else None
     return [
         EntityOut(
-            start=offsets[each.start] if offsets else each.start,
-            end=offsets[each.end] if offsets else each.end,
-            label=each.label,
-            text=text[each.start : each.end],
-            probability=each.probability,
+            start=offsets[entity.start] if offsets else entity.start,
+            end=offsets[entity.end] if offsets else entity.end,
+            label=entity.label,
+            text=text[entity.start : entity.end],
+            probability=entity.probability,
         )
-        for each in found
-        if each.probability is None or each.probability >= options.minimum
+        for entity in entities
+        if entity.probability is None or entity.probability >= options.minimum
     ]
 
 

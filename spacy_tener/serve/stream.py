@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ..annotate.finding import TOGETHER
-from .access import unless_gone
+from .access import unless_disconnected
 from .schema import ErrorDetail, LineRequest, LineResponse, Options, ServiceError, invalid, request_timeout
 from .service import Service, to_response
 
@@ -56,7 +56,7 @@ class StreamResponse(NdjsonResponse):
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         pending = _PendingLines()
         try:
-            await unless_gone(self._write(send, pending), self._read(Request(scope, receive), pending))
+            await unless_disconnected(self._write(send, pending), self._read(Request(scope, receive), pending))
         finally:
             pending.cancel()
 

@@ -125,12 +125,12 @@ class Worker:
         more, the texts are cancelled."""
         try:
             async with asyncio.timeout(self._limits.timeout):
-                return [await each for each in submitted]
+                return [await future for future in submitted]
         except TimeoutError:
             raise self.overloaded() from None
         finally:
-            for each in submitted:
-                each.cancel()
+            for future in submitted:
+                future.cancel()
 
     def overloaded(self) -> ServiceError:
         """Return the error of a full queue, with the seconds until it will be empty at the speed so far."""
@@ -182,16 +182,16 @@ class Worker:
 
 def batches_by_task(queued: Sequence[QueuedText]) -> Iterator[list[QueuedText]]:
     """Batch texts of the same priority and task by similar cost, the cheapest first."""
-    in_order = sorted(queued, key=lambda each: (each.priority, id(each.task)))
-    for _, group in groupby(in_order, key=lambda each: (each.priority, each.task)):
+    in_order = sorted(queued, key=lambda entry: (entry.priority, id(entry.task)))
+    for _, group in groupby(in_order, key=lambda entry: (entry.priority, entry.task)):
         yield from batch_by_length(group)
 
 
 def _answers(batch: Sequence[QueuedText]) -> list[Any]:
     """Return an answer or an error for each text of one task. Runs in the executor's thread."""
-    answers = answer_each(batch[0].task, [each.text for each in batch]) if batch else []
-    for place, answer in enumerate(answers):
+    answers = answer_each(batch[0].task, [queued.text for queued in batch]) if batch else []
+    for index, answer in enumerate(answers):
         if isinstance(answer, Exception):
-            _LOG.error("The pipeline failed at a text of %d characters", len(batch[place]), exc_info=answer)
-            answers[place] = ServiceError(500, "pipeline_failed", f"The pipeline failed at this text: {answer!r}")
+            _LOG.error("The pipeline failed at a text of %d characters", len(batch[index]), exc_info=answer)
+            answers[index] = ServiceError(500, "pipeline_failed", f"The pipeline failed at this text: {answer!r}")
     return answers

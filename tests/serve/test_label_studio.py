@@ -100,7 +100,7 @@ def test_scores_are_probabilities(served, nlp):
 
 def test_suggested_tasks_have_the_scores_of_predictions(served, nlp):
     texts = [TEXT, "吴小明在上海银行工作。王重阳去了中国"]
-    tasks = make_tasks(nlp, [Suggestion(text, 0.5) for text in texts], nlp.get_pipe("tener_ner").labels)
+    tasks = make_tasks(nlp, [Suggestion({"text": text}, 0.5) for text in texts], nlp.get_pipe("tener_ner").labels)
     suggested = [task["predictions"][0]["score"] for task in json.loads(TOOLS["labelstudio"].write(tasks))]
     predicted = [result["score"] for result in predict(served, *({"text": text} for text in texts)).json()["results"]]
     assert suggested == pytest.approx(predicted, abs=1e-4)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import re
 import socket
 import threading
-import time
 
 import httpx
 import pytest
@@ -114,57 +111,6 @@ def test_a_body_that_does_not_come(start):
         assert answer.startswith(b"HTTP/1.1 408 ")
         assert b'"code": "too_slow"' in answer
         assert service.client.post("/v1/entities", json={"text": "a"}).status_code == 200
-
-
-@pytest.mark.parametrize("sent", [b"", b"GET /hea", b"GET /health HTTP/1.1\r\nhost: x\r\n"])
-def test_silent_connections_are_dropped(sent, start):
-    """Clients that never end their headers do not keep others out for longer than the timeout."""
-    with start({"blank": spacy.blank("en")}, Limits(timeout=0.3, connections=8)) as service:
-        silent = [socket.create_connection(service.place) for _ in range(8)]
-        for each in silent:
-            each.sendall(sent)
-        began = time.monotonic()
-        wait_until(lambda: service.client.get("/health").status_code == 200)
-        assert time.monotonic() - began < 5
-        for each in silent:
-            each.settimeout(5)
-            assert b"200" not in read_all(each)
-            each.close()
-
-
-def read_all(client: socket.socket) -> bytes:
-    """Return what is received until the connection ends."""
-    received = bytearray()
-    with contextlib.suppress(ConnectionError):
-        while chunk := client.recv(2**16):
-            received += chunk
-    return bytes(received)
-
-
-def test_a_connection_that_is_in_use_or_waits_for_its_answer_is_kept(start, blocked):
-    nlp, component = blocked
-    with start({"blocked": nlp}, Limits(timeout=1.5)) as service, httpx.Client(trust_env=False) as client:
-        ports = set()
-        for _ in range(12):
-            answer = client.get(f"{service.url}/health")
-            ports.add(answer.extensions["network_stream"].get_extra_info("client_addr"))
-            time.sleep(0.25)
-        assert len(ports) == 1
-        threading.Timer(1.2, component.go.set).start()
-        assert client.post(f"{service.url}/v1/entities", json={"text": "a"}).status_code == 200
-
-
-def test_a_response_that_is_not_read_is_dropped(start):
-    with start({"blank": spacy.blank("en")}, Limits(timeout=0.5), send_buffer=2048) as service:
-        with socket.socket() as client:
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-            client.settimeout(10)
-            client.connect(service.place)
-            client.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n")
-            time.sleep(4)
-            head, _, body = read_all(client).partition(b"\r\n\r\n")
-        assert len(body) < int(re.findall(rb"content-length: (\d+)", head)[0])
-        assert service.client.get("/health").status_code == 200
 
 
 class Blocked:
