@@ -5,14 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from wasabi.tables import table as terminal_table
 
 from spacy_tener.errors import check_choice
-from spacy_tener.workbench.report.card import markdown_table
 from spacy_tener.workbench.report.scores import METRICS
 
 from .comparing import RESAMPLES, Summary
@@ -169,3 +168,12 @@ def _flat(record: dict[str, Any]) -> dict[str, Any]:
         else:
             flat[name] = value
     return {name: value for name, value in flat.items() if value is not None}
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
+    lines = []
+    for row in [header, ["---"] * len(header), *rows]:
+        cells = [" ".join(cell.split()).replace("|", "\\|") for cell in row]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)

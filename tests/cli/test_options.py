@@ -72,4 +72,4 @@ def test_each_command_that_writes_files_takes_their_place_by_the_same_option() -
 @pytest.mark.parametrize("command", MODULES)
 def test_what_loads_a_pipeline_takes_code(command: str) -> None:
     names = {name for each in options(command) for name in each.opts}
-    assert ("--code" in names) == (command not in {"card", "config", "convert"})
+    assert ("--code" in names) == (command not in {"config", "convert"})

@@ -12,10 +12,13 @@ from trained import UNSEEN, trained
 
 
 @pytest.mark.slow
-def test_a_wheel_with_its_card_and_checksum_works_in_an_empty_environment(
+def test_a_wheel_with_its_readme_and_checksum_works_in_an_empty_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    recipe = Recipe("sample", "sample_quick", "CC0-1.0", ("It learned for a minute.",), lambda _: trained("tener"))
+    source = {"name": "Chinese sample corpus", "license": "CC0-1.0", "author": "spacy_tener"}
+    recipe = Recipe(
+        "sample", "sample_quick", "CC0-1.0", source, ("It learned for a minute.",), lambda _: trained("tener")
+    )
     monkeypatch.setattr(make_pipelines, "RECIPES", {"sample": recipe})
     monkeypatch.setitem(make_pipelines.TEXTS, "zh", UNSEEN)
     packages = tmp_path / "packages"
@@ -25,7 +28,7 @@ def test_a_wheel_with_its_card_and_checksum_works_in_an_empty_environment(
     assert f"{wheel.name}: " in capsys.readouterr().out
     assert "- It learned for a minute." in (packages / f"{wheel.stem}.md").read_text(encoding="utf8")
     table = (packages / "README.md").read_text(encoding="utf8")
-    assert "Chinese sample corpus of spacy_tener | CC0-1.0 |" in table
+    assert "Chinese sample corpus | CC0-1.0 |" in table
     for line in (packages / "SHA256SUMS").read_text(encoding="utf8").splitlines():
         digest, name = line.split("  ")
         assert hashlib.sha256((packages / name).read_bytes()).hexdigest() == digest

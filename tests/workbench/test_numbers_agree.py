@@ -1,4 +1,4 @@
-"""A number that is shown in several places is the same in each: what `evaluate` prints, its JSON and page, a card."""
+"""A number that is shown in several places is the same in each: what `evaluate` prints, its JSON and page."""
 
 from __future__ import annotations
 
@@ -97,14 +97,6 @@ def test_counts_and_scores_are_the_same_everywhere(
         assert sum(found is not None for _, found in judged) == count.tp + count.fp
         assert sum(gold is not None for gold, _ in judged) == count.gold
         assert all(sure is None or 0 < sure <= 1 for _, _, sure in pairs)
-    # A card.
-    printed = run_tener("card", model, "--output", tmp_path / "card", "--metrics", run / "metrics.json")
-    assert printed.code == 0, printed.text
-    card = (tmp_path / "card" / "README.md").read_text(encoding="utf8")
-    for label, score in {"**all**": scores.overall, **scores.labels}.items():
-        gold = whole.gold if label == "**all**" else scores.counts[label].gold
-        assert f"| {' | '.join([label, *row(score), f'{gold:,}'])} |" in card
-    assert f"Of {whole.gold} entities in test it missed {whole.fn}; {whole.fp} that it found are wrong." in card
 
 
 def test_the_sentences_have_something_of_everything(model: Path, tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""Many runs gathered into tables and figures, beside what the papers printed; model cards."""
+"""Scores of pipelines, and the page of their errors."""
