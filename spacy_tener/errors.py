@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib.metadata import requires
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-
-from packaging.requirements import Requirement
-
-from .about import __title__
 
 
 class RemedyError(ValueError):
@@ -32,8 +27,8 @@ class RemedyError(ValueError):
         return _rebuild, (type(self), self.args, self.__dict__)
 
 
-def _rebuild(kind: type[RemedyError], args: tuple[Any, ...], state: dict[str, Any]) -> RemedyError:
-    error = kind.__new__(kind, *args)
+def _rebuild(error_type: type[RemedyError], args: tuple[Any, ...], state: dict[str, Any]) -> RemedyError:
+    error = error_type.__new__(error_type, *args)
     error.__dict__.update(state)
     return error
 
@@ -66,39 +61,32 @@ class MissingPackageError(ImportError):
         return type(self), (self.reason, self.remedy)
 
 
-def check_package(name: str, needed: str, remedy: str = "{install}") -> Path:
+def check_package(name: str, needed: str, remedy: str = "") -> Path:
     """Return the directory of an installed package; raise if it is not installed.
 
     needed: Begin of a message that ends with the package's name: what needs it.
-    remedy: What to do, with `{install}` for the command that installs it.
+    remedy: What to do; by default the command that installs it.
     """
     spec = find_spec(name)
     if spec is None or spec.origin is None:
-        remedy = remedy.format(install=install(name))
-        raise MissingPackageError(f"{needed} the package {name}, which is not installed", remedy)
+        raise MissingPackageError(f"{needed} the package {name}, which is not installed", remedy or install(name))
     return Path(spec.origin).parent
 
 
-def install(name: str) -> str:
-    """Return the command that installs the packages of one of our extras, or one of those packages.
+def install(*packages: str) -> str:
+    """Return the command that installs packages.
 
-    It names these packages, not ours: until that is on an index, anybody could register the name there. Of torch
-    pip takes the build for GPUs on any Linux, 5 GB.
+    It names these packages, not an extra of ours: until ours is on an index, anybody could register the name there.
     """
-    known = [Requirement(line) for line in requires(__title__) or ()]
-    of_extra = [each for each in known if each.marker and each.marker.evaluate({"extra": name})]
-    wanted = of_extra or [each for each in known if each.name.replace("-", "_") == name.replace("-", "_")]
-    for each in wanted:
-        each.marker = None
-    command = " ".join(["pip install", *dict.fromkeys(f'"{each}"' for each in wanted)])
-    if any(each.name == "torch" for each in wanted) and not name.startswith("cu"):
+    command = f"pip install {' '.join(packages)}"
+    if "torch" in packages:  # On any Linux pip takes the build for GPUs, 5 GB.
         command += " (without a GPU, first torch's build for the CPU: https://pytorch.org/get-started/locally/)"
     return command
 
 
-def counted(number: int, one: str, several: str = "") -> str:
+def counted(number: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun, as in "1 text" or "2 entities"."""
-    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def check_choice(what: str, value: str, choices: Iterable[str]) -> None:

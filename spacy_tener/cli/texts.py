@@ -202,7 +202,9 @@ def serve_cli(
     try:
         from ..serve import Limits, address, bind, check_origins, make_app, read_api_key, serve
     except ImportError as error:
-        raise RemedyError(f"Serving needs {error.name}", install("serve")) from error
+        raise RemedyError(
+            f"Serving needs {error.name}", install("fastapi", "httptools", "prometheus_client", "uvicorn", "uvloop")
+        ) from error
     with of_command_line():
         named, origins = _named(models), check_origins(allow_origin or ())
     api_key = read_api_key(api_key_file)

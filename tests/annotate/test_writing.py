@@ -294,7 +294,7 @@ def test_without_pyarrow_only_parquet_is_refused(tmp_path, archive, make_job, mo
     for module in ("pyarrow", "pyarrow.parquet"):
         monkeypatch.setitem(sys.modules, module, None)
     make_job([archive], tmp_path / "out", entities="csv")
-    with pytest.raises(RemedyError, match=r'Parquet needs pyarrow.*pip install "pyarrow'):
+    with pytest.raises(RemedyError, match=r"Parquet needs pyarrow.*pip install pyarrow"):
         make_job([tmp_path / name], tmp_path / "out", **options)
 
 

@@ -240,7 +240,7 @@ def test_a_gpu_that_is_not_there_is_told_alike_by_every_command_before_a_pipelin
 @pytest.mark.parametrize(
     ("number", "message"),
     [
-        (None, 'CuPy is not installed pip install "cupy-cuda12x[ctk]>=14.0", or cupy-cuda13x for CUDA 13;'),
+        (None, 'CuPy is not installed pip install "cupy-cuda12x[ctk]", or cupy-cuda13x for CUDA 13;'),
         (0, f"there is no GPU {CHOOSE}"),
         (1, f"the only one is 0 {CHOOSE}"),
     ],

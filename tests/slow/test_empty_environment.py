@@ -149,5 +149,5 @@ def test_the_wheel_of_a_pipeline_is_installed_by_its_name(
 def test_without_the_segmenter_one_line_says_what_to_install(dist: Path, python: Path, train, tmp_path: Path) -> None:
     train(model=WITH_SEGMENTER, steps=1).to_disk(tmp_path / "saved")
     install(python, *dist.glob("*.whl"))
-    with pytest.raises(AssertionError, match=r'\n.*rjieba, which is not installed.*pip install "rjieba'):
+    with pytest.raises(AssertionError, match=r"\n.*rjieba, which is not installed.*pip install rjieba"):
         predictions(python, tmp_path / "saved")

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from spacy.tokens import Doc
 from torch import nn
 
-from ...errors import check_package
+from ...errors import check_package, install
 from ...features.pieces import WordPieces
 from ...settings import validated
 from ..bridge import EmbedModel, TorchShim, torch_shim
@@ -163,7 +163,7 @@ def longest_window(transformer: nn.Module, tokenizer: Any) -> int:
 
 
 def _library() -> ModuleType:
-    check_package("transformers", "spacy_tener.TransformerEmbed.v1 needs")
+    check_package("transformers", "spacy_tener.TransformerEmbed.v1 needs", install("torch", "transformers"))
     import transformers
 
     return transformers

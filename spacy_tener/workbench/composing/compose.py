@@ -364,7 +364,9 @@ def _check_nothing_lost(config: Config, filled: Config) -> None:
 
 def _refused(text: str, what: str) -> ConfigError:
     if factory := _NO_FACTORY.search(text):
-        remedy = install("transformers") if factory["name"] == "transformer" else _OTHERWISE
+        remedy = (
+            install("torch", "transformers", "spacy-transformers") if factory["name"] == "transformer" else _OTHERWISE
+        )
         return ConfigError(f"{what}: no factory '{factory['name']}' is registered", remedy)
     function = _UNREGISTERED.search(text)
     if function is None:

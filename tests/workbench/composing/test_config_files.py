@@ -68,7 +68,7 @@ def test_training_tener_ner_needs_torch(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(sys.modules, "torch", None)
     assert missing_requirements(other) == []
     (line,) = missing_requirements(config)
-    assert line.startswith('[components.tener_ner] needs the package torch: pip install "torch>=2.4"')
+    assert line.startswith("[components.tener_ner] needs the package torch: pip install torch")
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_package_that_is_not_there_is_named_with_its_extra(
     config = compose(base, overlays, settings)
     assert not any(package in line for line in missing_requirements(config))
     monkeypatch.setitem(sys.modules, package, None)
-    said = f'needs the package {package}: pip install "'
+    said = f"needs the package {package}: pip install "
     assert any(said in line for line in missing_requirements(config))
 
 
