@@ -92,18 +92,18 @@ def figure(path: Path, titles: Iterable[str], *, height: float) -> Iterator[Figu
     with matplotlib.rc_context({**_SETTINGS, "font.family": fonts}):
         columns = min(math.ceil(math.sqrt(len(titles))) if len(titles) > _MAX_COLUMNS else len(titles), _MAX_COLUMNS)
         rows = math.ceil(len(titles) / columns)
-        made = Figure(figsize=(_PANEL_WIDTH * columns, height * rows), layout="constrained")
-        axes: list[Axes] = list(made.subplots(rows, columns, squeeze=False).flat)
+        drawn = Figure(figsize=(_PANEL_WIDTH * columns, height * rows), layout="constrained")
+        axes: list[Axes] = list(drawn.subplots(rows, columns, squeeze=False).flat)
         for unused in axes[len(titles) :]:
             unused.remove()
         for axis, title in zip(axes, titles, strict=False):
             axis.set_title(title, fontsize="medium")
-        yield made
-        _add_legend(made)
+        yield drawn
+        _add_legend(drawn)
         # Without the date, the file is reproducible.
         kind = path.suffix.removeprefix(".")
         metadata = {"Date": None} if kind == "svg" else None
-        write_file(path, lambda file: made.savefig(file, format=kind, metadata=metadata))
+        write_file(path, lambda file: drawn.savefig(file, format=kind, metadata=metadata))
 
 
 def _chinese_fonts(*, anew: bool = False) -> list[str]:
@@ -117,8 +117,8 @@ def _chinese_fonts(*, anew: bool = False) -> list[str]:
     for path in set(font_manager.findSystemFonts()) - {font.fname for font in manager.ttflist} if anew else ():
         with suppress(OSError, RuntimeError):  # not a font, or of a kind that matplotlib does not read
             manager.addfont(path)
-    known = {font.name for font in manager.ttflist}
-    return [name for name in _CHINESE if name in known]
+    installed = {font.name for font in manager.ttflist}
+    return [name for name in _CHINESE if name in installed]
 
 
 def check_ending(path: Path) -> None:

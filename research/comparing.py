@@ -36,23 +36,23 @@ def summarize(values: Sequence[float]) -> Summary:
     return Summary(mean=statistics.fmean(values), sd=sd, n=len(values))
 
 
-def bootstrap_p(ours: NDArray[np.int64], baseline: NDArray[np.int64], metric: str) -> float:
+def bootstrap_p(candidate: NDArray[np.int64], baseline: NDArray[np.int64], metric: str) -> float:
     """Return the two-sided probability, under no difference, of mean scores so far apart, by a bootstrap over test
     documents and seeds together. It is paired: both systems are scored on the same resampled documents.
 
     A handful of seeds tells little of how far seeds differ. Where they differ by more than documents do, p is somewhat
     too small: for 3 seeds it is below 0.05 for one in ten pairs of equal systems.
 
-    ours, baseline: right, wrong and missed entities. *Shape* [seeds, documents, 3]
+    candidate, baseline: Right, wrong and missed entities. *Shape:* `(seeds, documents, 3)`
     """
     rng = np.random.default_rng(0)
-    systems = (ours, baseline)
+    systems = (candidate, baseline)
     observed = [score_counts(counts.sum(axis=1), metric) for counts in systems]
     drawn: list[list[Floats]] = [[], []]
-    for times in _draws(rng, ours.shape[1]):
+    for times in _draws(rng, candidate.shape[1]):
         for counts, resampled in zip(systems, drawn, strict=True):
             resampled.append(score_counts(np.tensordot(times, counts, axes=(1, 1)), metric))
-    first, second = (_means(np.concatenate(each), seen, rng) for each, seen in zip(drawn, observed, strict=True))
+    first, second = (_means(np.concatenate(parts), scores, rng) for parts, scores in zip(drawn, observed, strict=True))
     difference = observed[0].mean() - observed[1].mean()
     # Less rounding errors: where nothing differs, all differences are as far from the observed one as zero.
     farther = int((np.abs(first - second - difference) >= abs(difference) - 1e-12).sum())
@@ -60,7 +60,7 @@ def bootstrap_p(ours: NDArray[np.int64], baseline: NDArray[np.int64], metric: st
 
 
 def _draws(rng: np.random.Generator, n_docs: int) -> Iterator[Floats]:
-    """Yield the number of times that each document is drawn. *Shape* [resamples, documents], some resamples at once"""
+    """Yield the number of times that each document is drawn, for some resamples. *Shape:* `(resamples, documents)`"""
     for _ in range(RESAMPLES // _AT_ONCE):
         drawn = rng.integers(n_docs, size=(_AT_ONCE, n_docs)) + n_docs * np.arange(_AT_ONCE)[:, None]
         yield np.bincount(drawn.ravel(), minlength=_AT_ONCE * n_docs).reshape(_AT_ONCE, n_docs).astype("d")
@@ -75,7 +75,9 @@ def _means(by_seed: Floats, observed: Floats, rng: np.random.Generator) -> Float
     seeds differ by beyond it (as in Owen 2007, The pigeonhole bootstrap, where both would be counted). A single seed
     says nothing of other seeds, so that only documents are drawn then.
 
-    *Shape* by_seed, on drawn documents: [resamples, seeds]; observed, on all documents: [seeds]; result: [resamples]
+    by_seed: On drawn documents. *Shape:* `(resamples, seeds)`
+    observed: On all documents. *Shape:* `(seeds,)`
+    RETURNS: *Shape:* `(resamples,)`
     """
     means: Floats = by_seed.mean(axis=1)
     n_seeds = len(observed)
@@ -89,9 +91,9 @@ def _means(by_seed: Floats, observed: Floats, rng: np.random.Generator) -> Float
     return means
 
 
-def welch_p(ours: Sequence[float], baseline: Sequence[float]) -> float | None:
+def welch_p(candidate: Sequence[float], baseline: Sequence[float]) -> float | None:
     """Return the p of Welch's two-sided t-test over seeds; None where there is no deviation to judge by."""
-    if min(len(ours), len(baseline)) < 2 or len(set(ours)) == len(set(baseline)) == 1:
+    if min(len(candidate), len(baseline)) < 2 or len(set(candidate)) == len(set(baseline)) == 1:
         return None
     try:
         from scipy.stats import ttest_ind
@@ -99,4 +101,4 @@ def welch_p(ours: Sequence[float], baseline: Sequence[float]) -> float | None:
         raise RemedyError(
             "Comparing with a baseline needs scipy", "pip install -r research/requirements.txt"
         ) from error
-    return float(ttest_ind(ours, baseline, equal_var=False).pvalue)
+    return float(ttest_ind(candidate, baseline, equal_var=False).pvalue)

@@ -43,9 +43,9 @@ def run_tasks(engine: Engine, tasks: Iterable[tuple[Key, Task]]) -> Iterator[tup
     result with its message; the others continue.
     """
     running: dict[Future[TrainingResult], Key] = {}
-    left = iter(tasks)
+    pending = iter(tasks)
     while True:
-        for key, task in itertools.islice(left, engine.at_once - len(running)):
+        for key, task in itertools.islice(pending, engine.at_once - len(running)):
             running[engine.submit(task)] = key
         if not running:
             return

@@ -114,7 +114,7 @@ def plan(grid: Grid) -> list[GridRun]:
     return runs
 
 
-def todo(run: GridRun) -> Todo:
+def find_todo(run: GridRun) -> Todo:
     """Return the action that a run needs. A finished run needs none, even if its pipeline was deleted."""
     now, before = run.manifest(), Manifest.read(run.folder)
     scored, trained = (run.folder / METRICS).is_file(), (run.folder / MODEL).is_dir()
@@ -134,11 +134,11 @@ def todo(run: GridRun) -> Todo:
 
 def check_unchanged(todos: Sequence[Todo]) -> None:
     """Refuse to overwrite finished runs of another config or other data."""
-    other = [each for each in todos if each.changes]
-    if other:
-        runs = "1 finished run has" if len(other) == 1 else f"{len(other)} finished runs have"
+    changed = [todo for todo in todos if todo.changes]
+    if changed:
+        runs = "1 finished run has" if len(changed) == 1 else f"{len(changed)} finished runs have"
         what = f"{runs} another config or other data and would be lost"
-        lines = [f"{each.run.name}: {'; '.join(each.changes)}" for each in other]
+        lines = [f"{todo.run.name}: {'; '.join(todo.changes)}" for todo in changed]
         remedy = "Name another output to keep them, or overwrite them with --retrain."
         raise ConfigError(what, "\n".join([*lines, remedy]))
 
@@ -153,24 +153,24 @@ def run_grid(
     """
     failures: dict[str, str] = {}
 
-    def note(each: Todo, failure: str) -> None:
+    def note(todo: Todo, failure: str) -> None:
         if failure:
-            failures[each.run.name] = failure
-        ended(each, failure)
+            failures[todo.run.name] = failure
+        ended(todo, failure)
 
     def training_tasks() -> Iterator[tuple[Todo, Task]]:
-        for each in todos:
-            begun(each)
-            yield each, partial(_train if engine.shares_cores else _train_and_score, each)
+        for todo in todos:
+            begun(todo)
+            yield todo, partial(_train if engine.shares_cores else _train_and_score, todo)
 
-    for each, result in run_tasks(engine, training_tasks()):
+    for todo, result in run_tasks(engine, training_tasks()):
         if result.failure or not engine.shares_cores:
-            note(each, result.failure)
+            note(todo, result.failure)
     if engine.shares_cores:
         # Scored one by one at the end: scoring also measures speed, which trainings on the same cores would change.
-        for each in (each for each in todos if each.run.name not in failures):
-            for _, result in run_tasks(engine, [(each, partial(_score, each))]):
-                note(each, result.failure)
+        for todo in (todo for todo in todos if todo.run.name not in failures):
+            for _, result in run_tasks(engine, [(todo, partial(_score, todo))]):
+                note(todo, result.failure)
     return failures
 
 
@@ -186,23 +186,23 @@ def evaluate(run: GridRun, processes: Processes) -> str:
     return ""
 
 
-def _train(each: Todo, processes: Processes) -> TrainingResult:
-    return train(each.run, processes) if each.action == "train" else TrainingResult(None)
+def _train(todo: Todo, processes: Processes) -> TrainingResult:
+    return train(todo.run, processes) if todo.action == "train" else TrainingResult(None)
 
 
-def _score(each: Todo, processes: Processes) -> TrainingResult:
-    return TrainingResult(None, evaluate(each.run, processes))
+def _score(todo: Todo, processes: Processes) -> TrainingResult:
+    return TrainingResult(None, evaluate(todo.run, processes))
 
 
-def _train_and_score(each: Todo, processes: Processes) -> TrainingResult:
-    result = _train(each, processes)
-    return result if result.failure else _score(each, processes)
+def _train_and_score(todo: Todo, processes: Processes) -> TrainingResult:
+    result = _train(todo, processes)
+    return result if result.failure else _score(todo, processes)
 
 
 def _config(grid: Grid, corpus: str, system: str) -> Config:
-    own = names_in(grid.configs) if grid.configs else []
-    folder = grid.configs if grid.configs and corpus in own else BASES
-    names = sorted({*own, *names_in(BASES)})
+    own_names = names_in(grid.configs) if grid.configs else []
+    folder = grid.configs if grid.configs and corpus in own_names else BASES
+    names = sorted({*own_names, *names_in(BASES)})
     base = find_in(folder, corpus, "config", names, "--configs names a directory of yours.")
     overlays, settings = find_system(system, grid.configs and grid.configs / "models")
     config = compose(base, overlays, [*settings, *grid.settings])

@@ -50,21 +50,21 @@ def panels(text: ExplainedText, units: Sequence[tuple[int, int]], maps: Sequence
     units: Start and end in characters of each token or character, as the model reads them.
     """
     found = dict(_evidence_panel(text, units))
-    return found | dict(each for one in maps for each in _map_panels(one, text, units))
+    return found | dict(panel for heat_map in maps for panel in _map_panels(heat_map, text, units))
 
 
 def _evidence_panel(text: ExplainedText, units: Sequence[tuple[int, int]]) -> Iterator[tuple[str, Panel]]:
     entities = [entity for entity in text.entities if entity.evidence]
     if entities:
-        names = [f"{text.text[own.start : own.end]} {own.label} {percent(own.probability)}" for own in entities]
-        drops = [{evidence.start: evidence.drop for evidence in own.evidence} for own in entities]
+        names = [f"{text.text[e.start : e.end]} {e.label} {percent(e.probability)}" for e in entities]
+        drops = [{evidence.start: evidence.drop for evidence in entity.evidence} for entity in entities]
         values = np.array([[drop.get(start, 0.0) for start, _ in units] for drop in drops])
         columns = [text.text[start:end] for start, end in units]
         yield "what entities rest on", Panel(values, names, columns, "drop of log-odds", signed=True)
 
 
 def _entity_rows(text: ExplainedText, units: Sequence[tuple[int, int]]) -> list[int]:
-    spans = [(own.start, own.end) for own in text.entities]
+    spans = [(entity.start, entity.end) for entity in text.entities]
     overlaps = [any(start < last and first < end for first, last in spans) for start, end in units]
     return [row for row, inside in enumerate(overlaps) if inside]
 
@@ -78,9 +78,9 @@ def _map_panels(found: HeatMap, text: ExplainedText, units: Sequence[tuple[int, 
     stream = f"{found.stream}, " if found.stream else ""
     for head, weights in enumerate(found.weights if keys else (), start=1):
         # Only attention has layers and streams, of one head or several.
-        whole = len(found.weights) == 1 and found.kind != "attention"
-        one = found.kind if whole else f"{found.kind}, {stream}layer {found.layer}, head {head}"
-        yield one, Panel(weights[list(rows)], [names[row] for row in rows], keys, unit)
+        is_unique = len(found.weights) == 1 and found.kind != "attention"
+        title = found.kind if is_unique else f"{found.kind}, {stream}layer {found.layer}, head {head}"
+        yield title, Panel(weights[list(rows)], [names[row] for row in rows], keys, unit)
 
 
 def percent(probability: float | None) -> str:

@@ -43,14 +43,14 @@ class HeatMap:
     stream: The stream of MECT that is read, or nothing.
     weights: *Shape: [heads, units, units + words]*; the keys are units alone for `relations` and for encoders that read
         no words beside them, and words alone for `words`.
-    kept: How many keys each query keeps, where it selects (ATSSA). *Shape: [heads, units]*
+    n_keys: How many keys each query keeps, where it selects (ATSSA). *Shape:* `(heads, units)`
     """
 
     kind: Literal["attention", "words", "relations"]
     layer: int
     stream: str
     weights: NDArray[np.float32]
-    kept: NDArray[np.int64] | None = None
+    n_keys: NDArray[np.int64] | None = None
 
 
 def record_maps(nlp: Language, text: str, name: str | None = None) -> list[HeatMap]:
@@ -73,7 +73,7 @@ def record_maps(nlp: Language, text: str, name: str | None = None) -> list[HeatM
             noted = noting(shim.module, shim.predictor())
             recording.enter_context(mock.patch.object(shim, "predictor", return_value=noted))
         nlp(text)
-    return [each for module, inputs in calls for each in heat_maps(module, *map(_as_tensor, inputs))]
+    return [heat_map for module, inputs in calls for heat_map in heat_maps(module, *map(_as_tensor, inputs))]
 
 
 def _as_tensor(value: Any) -> Any:
@@ -83,18 +83,18 @@ def _as_tensor(value: Any) -> Any:
 @torch.inference_mode()
 def heat_maps(encoder: nn.Module, *inputs: Any) -> list[HeatMap]:
     """Return the maps of an encoder for its inputs of a single text, from those of its layers."""
-    made: list[HeatMap] = []
+    maps: list[HeatMap] = []
 
-    def note(module: nn.Module, given: tuple[Any, ...]) -> None:
-        layer = 1 + max((each.layer for each in made if each.kind == "attention"), default=0)
-        made.extend(maps_of(module, layer, *given))
+    def note(module: nn.Module, module_inputs: tuple[Any, ...]) -> None:
+        layer = 1 + max((heat_map.layer for heat_map in maps if heat_map.kind == "attention"), default=0)
+        maps.extend(maps_of(module, layer, *module_inputs))
 
     with ExitStack() as recording:
         for module in encoder.modules():
             recording.callback(module.register_forward_pre_hook(note).remove)
         encoder(*inputs)
     # Of FLAT and MECT, words are queries too, after the characters.
-    return [replace(each, weights=each.weights[:, : len(inputs[0])]) for each in made]
+    return [replace(heat_map, weights=heat_map.weights[:, : len(inputs[0])]) for heat_map in maps]
 
 
 @singledispatch
@@ -106,8 +106,8 @@ def maps_of(module: nn.Module, layer: int, *inputs: Any) -> list[HeatMap]:
 @maps_of.register
 def _attention(module: Attention, layer: int, x: Tensor, ragged: Ragged, *context: Any) -> list[HeatMap]:
     weights = attention_map(module.heads(x, *context), module.weighting(sampled=False))
-    kept = array((weights > 0).sum(-1)) if isinstance(module, SelectiveAttention) else None
-    return [HeatMap("attention", layer, "", array(weights), kept)]
+    n_keys = array((weights > 0).sum(-1)) if isinstance(module, SelectiveAttention) else None
+    return [HeatMap("attention", layer, "", array(weights), n_keys)]
 
 
 def attention_map(heads: Heads, weighting: Weighting | None) -> Tensor:
@@ -123,17 +123,17 @@ def attention_map(heads: Heads, weighting: Weighting | None) -> Tensor:
 
 @maps_of.register
 def _spans(
-    module: SpanLayer, layer: int, rows: Streams, plan: Any, relative: Streams, asked: Streams | None = None
+    module: SpanLayer, layer: int, rows: Streams, plan: Any, relative: Streams, queries: Streams | None = None
 ) -> list[HeatMap]:
-    asked = rows if asked is None else asked
+    queries = rows if queries is None else queries
     names = ("lattice", "radicals") if len(rows) == 2 else ("",)
-    given = zip(names, module.streams, asked[::-1] if module.crossed else asked, rows, relative, strict=True)
-    made = []
-    for name, own, *inputs in given:
-        heads = cast(Any, own).attention.heads(plan, *inputs)
+    sources = queries[::-1] if module.crossed else queries
+    maps = []
+    for name, stream, *inputs in zip(names, module.streams, sources, rows, relative, strict=True):
+        heads = cast(Any, stream).attention.heads(plan, *inputs)
         weights = torch.cat([span_weights(heads, group) for group in plan.groups], dim=1)
-        made.append(HeatMap("attention", layer, name, array(weights)))
-    return made
+        maps.append(HeatMap("attention", layer, name, array(weights)))
+    return maps
 
 
 @maps_of.register

@@ -33,8 +33,8 @@ class RayEngine:
     def __init__(self, ray: ModuleType, cpus: float, gpus: float, at_once: int | None) -> None:
         self._ray = ray
         self._task = ray.remote(_run_on_node).options(num_cpus=cpus, num_gpus=gpus)
-        there = ray.cluster_resources()
-        room = [there.get(name, 0) // wanted for name, wanted in (("CPU", cpus), ("GPU", gpus)) if wanted]
+        resources = ray.cluster_resources()
+        room = [resources.get(name, 0) // wanted for name, wanted in (("CPU", cpus), ("GPU", gpus)) if wanted]
         self.at_once = at_once or max(1, int(min(room, default=1)))
 
     def submit(self, task: Task) -> Future[TrainingResult]:
@@ -79,9 +79,10 @@ def training_engine(
 
 def check_engine(name: str, options: Mapping[str, Any]) -> bool:
     """Return whether the engine is Ray. With another engine, refuse the options that only Ray has."""
-    given = [option for option, value in options.items() if value is not None]
-    if name != "ray" and given:
-        raise CommandLineError(f"{', '.join(given)}: only for --engine ray", "Add --engine ray, or leave that out.")
+    ray_options = [option for option, value in options.items() if value is not None]
+    if name != "ray" and ray_options:
+        names = ", ".join(ray_options)
+        raise CommandLineError(f"{names}: only for --engine ray", "Add --engine ray, or leave that out.")
     return name == "ray"
 
 

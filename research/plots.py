@@ -79,11 +79,12 @@ def draw_speed(runs: Iterable[Run], path: Path, *, baseline: str | None = None) 
     """Draw a bar for each system: its tokens per second, or times the baseline's."""
     speeds: dict[str, dict[str, Summary]] = {}
     for corpus, groups in _by_corpus(run for run in runs if run.test.speed is not None).items():
-        each = {system: summarize([run.test.speed or 0.0 for run in group.runs]) for system, group in groups.items()}
-        if baseline is not None and baseline not in each:
-            raise RemedyError(f"{corpus}: no speed of the baseline {baseline}", f"There are: {', '.join(each)}.")
-        unit = each[baseline].mean if baseline else 1.0
-        speeds[corpus] = {system: Summary(s.mean / unit, s.sd and s.sd / unit) for system, s in each.items()}
+        measured = {system: [run.test.speed or 0.0 for run in group.runs] for system, group in groups.items()}
+        summaries = {system: summarize(values) for system, values in measured.items()}
+        if baseline is not None and baseline not in summaries:
+            raise RemedyError(f"{corpus}: no speed of the baseline {baseline}", f"There are: {', '.join(summaries)}.")
+        unit = summaries[baseline].mean if baseline else 1.0
+        speeds[corpus] = {system: Summary(s.mean / unit, s.sd and s.sd / unit) for system, s in summaries.items()}
     style, room = styles(chain(*speeds.values())), max(map(len, speeds.values()), default=0)
     with figure(path, speeds, height=1.5 + _BAR_HEIGHT * room) as drawn:
         for axis, bars in zip(drawn.axes, speeds.values(), strict=True):
@@ -140,15 +141,15 @@ def draw_sweep(
         line = lines.setdefault(group.value("corpus"), {}).setdefault(name, {})
         line[group.key[-1]] = summarize(group.scores(metric))
     style = styles(chain(*lines.values()))
-    values = sorted({value for each in lines.values() for line in each.values() for value in line}, key=order_of)
+    values = sorted(set(chain(*(line for named in lines.values() for line in named.values()))), key=order_of)
     numbers = all(map(is_number, values))
     if log_x and values and not (numbers and min(values) > 0):
         raise RemedyError(f"'{x}' has values without a logarithm", "Leave out --log-x.")
     # Numbers stand at their place, if all are numbers, and others evenly spread.
     at = {value: value if numbers else place for place, value in enumerate(values)}
     with figure(path, lines, height=_PANEL_HEIGHT) as drawn:
-        for axis, each in zip(drawn.axes, lines.values(), strict=True):
-            for name, line in each.items():
+        for axis, corpus_lines in zip(drawn.axes, lines.values(), strict=True):
+            for name, line in corpus_lines.items():
                 means, spread = [score.mean for score in line.values()], [score.sd or 0.0 for score in line.values()]
                 axis.errorbar([at[v] for v in line], means, yerr=spread, capsize=4, label=name, **vars(style[name]))
             if log_x:
@@ -189,13 +190,13 @@ class Curve:
 
 def curve(group: SeedGroup, *, x: str, metric: str) -> Curve:
     """Return the curve of a group's seeds. It ends where the first of them stopped: a mean over fewer would jump."""
-    each = [read_log(run, x=x, metric=metric) for run in group.runs]
-    common = sorted(set.intersection(*(set(points) for points in each)))
+    logs = [read_log(run, x=x, metric=metric) for run in group.runs]
+    common = sorted(set.intersection(*(set(points) for points in logs)))
     if not common:
         names = ", ".join(run.name for run in group.runs)
         raise RemedyError(f"No {x} at which all of these were evaluated: {names}", "Evaluate them equally often.")
-    tails = [{at: score for at, score in points.items() if at >= common[-1]} for points in each]
-    mean = {at: summarize([points[at] for points in each]) for at in common}
+    tails = [{at: score for at, score in points.items() if at >= common[-1]} for points in logs]
+    mean = {at: summarize([points[at] for points in logs]) for at in common}
     return Curve(mean, tuple(tail for tail in tails if len(tail) > 1))
 
 

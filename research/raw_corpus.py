@@ -56,14 +56,14 @@ def raw_text(
             held = list(texts)
             random.shuffle(held)
             texts = iter(held)
-        given = False
+        is_found = False
         # nlp.make_doc refuses texts over nlp.max_length for the sake of components that process a whole Doc at once.
         for paragraph in map(nlp.tokenizer, texts):
             for doc in _cut(paragraph, max_length):
                 if len(doc) >= min_length:
-                    given = True
+                    is_found = True
                     yield Example(doc, doc.copy())
-        if not given:
+        if not is_found:
             remedy = f"Give texts of at least min_length = {min_length} tokens."
             raise InputError(", ".join(sources), "there is no text", remedy)
 

@@ -93,7 +93,7 @@ def table_cli(
 def warn_left_out(found: FoundRuns) -> None:
     """Name directories that look like runs but are not, and the runs that are not finished."""
     msg.warn_list("Not runs, since they are not at CORPUS/SYSTEM/SEED", found.left_out)
-    unfinished = [f"{each.name}: {each.reason}" for each in found.unfinished]
+    unfinished = [f"{run.name}: {run.reason}" for run in found.unfinished]
     msg.warn_list("Unfinished runs", unfinished, most=len(unfinished))
 
 
@@ -138,9 +138,9 @@ def plot_cli(
     """
     values: dict[str, Any] = {"x": x, "by": names(by) if by else None, "metric": metric, "baseline": baseline}
     values |= {"published": published, "log_x": log_x, "y_min": y_min}
-    given = {name: value for name, value in values.items() if value is not None}
+    arguments = {name: value for name, value in values.items() if value is not None}
     draw, meaningful = KINDS[kind]
-    if useless := sorted(set(given) - meaningful):
+    if useless := sorted(set(arguments) - meaningful):
         shown = ", ".join("--" + name.replace("_", "-") for name in useless)
         raise CommandLineError(f"{shown}: not an option of --kind {kind}", "Leave it out.")
     if kind == "sweep" and x is None:
@@ -148,12 +148,12 @@ def plot_cli(
     check_file(output)
     found = find_runs(runs).only(corpora=names(corpus), systems=names(system))
     warn_left_out(found)
-    drawn = _drawable(kind, found, given)
-    draw(drawn, output, **given)
+    drawn = _drawable(kind, found, arguments)
+    draw(drawn, output, **arguments)
     msg.good(f"{output}: {counted(len(drawn), 'run')}")
 
 
-def _drawable(kind: str, found: FoundRuns, given: Mapping[str, Any]) -> list[Run]:
+def _drawable(kind: str, found: FoundRuns, arguments: Mapping[str, Any]) -> list[Run]:
     """Return the finished runs that have what the figure is drawn from; name the others."""
     remedy = "Choose other runs, or another kind of figure."
     if kind == "convergence":
@@ -161,7 +161,7 @@ def _drawable(kind: str, found: FoundRuns, given: Mapping[str, Any]) -> list[Run
     elif kind == "speed":
         needed, drawn = "speed in metrics.json", [run for run in found.runs if run.test.speed is not None]
     else:
-        settings = [*given.get("by", ()), given["x"]] if kind == "sweep" else []
+        settings = [*arguments.get("by", ()), arguments["x"]] if kind == "sweep" else []
         needed, drawn = " or ".join(settings), [run for run in found.runs if all(has_setting(run, s) for s in settings)]
         remedy = "Name settings of the runs' config.cfg by --x and --by."
     without = [run.name for run in found.runs if run not in drawn]

@@ -155,7 +155,7 @@ def _check_baseline(groups: Sequence[SeedGroup], found: FoundRuns, by: Sequence[
         raise RemedyError("Runs that are not grouped by system have no baseline", "Group by system, too.")
     systems = sorted({group.value("system") for group in groups})
     if baseline not in systems:
-        unfinished = any(each.system == baseline for each in found.unfinished)
+        unfinished = any(run.system == baseline for run in found.unfinished)
         state = "has no finished run" if unfinished else "is not one of these systems"
         raise RemedyError(f"The baseline {baseline} {state}", f"Finished: {', '.join(systems) or 'none'}.")
 
@@ -178,20 +178,20 @@ def _versus(group: SeedGroup, groups: Sequence[SeedGroup], metric: str, baseline
     if baseline is None or group.value("system") == baseline:
         return None
     wanted = tuple(baseline if name == "system" else value for name, value in zip(group.by, group.key, strict=True))
-    other = next((each for each in groups if each.key == wanted), None)
-    return None if other is None else compare(group, other, metric)
+    counterpart = next((group for group in groups if group.key == wanted), None)
+    return None if counterpart is None else compare(group, counterpart, metric)
 
 
 def compare(group: SeedGroup, baseline: SeedGroup, metric: str) -> Comparison:
     """Test the difference by documents if all runs were scored on the same ones, and otherwise by seeds only."""
-    ours, theirs = group.scores(metric), baseline.scores(metric)
-    difference = float(np.mean(ours) - np.mean(theirs))
+    scores, baseline_scores = group.scores(metric), baseline.scores(metric)
+    difference = float(np.mean(scores) - np.mean(baseline_scores))
     counted = [run.test.docs for run in (*group.runs, *baseline.runs)]
     gold = {tuple(tp + fn for tp, _, fn in docs) for docs in counted if docs}
     if None in counted or len(gold) != 1:
-        return Comparison(difference, welch_p(ours, theirs), "welch")
+        return Comparison(difference, welch_p(scores, baseline_scores), "welch")
     counts = np.array(counted)
-    return Comparison(difference, bootstrap_p(counts[: len(ours)], counts[len(ours) :], metric), "bootstrap")
+    return Comparison(difference, bootstrap_p(counts[: len(scores)], counts[len(scores) :], metric), "bootstrap")
 
 
 def _labels(group: SeedGroup) -> Iterator[Row]:
@@ -221,8 +221,8 @@ def _mentions(group: SeedGroup, papers: Iterable[PrintedScores]) -> Iterator[Row
 
 
 def _printed_row(group: SeedGroup, row: PrintedScores) -> Row:
-    others = {name: getattr(row, name) for name in ("p", "r", "dev_f")}
-    summaries: dict[str, Any] = {name: Summary(value) for name, value in others.items() if value is not None}
+    metrics = {name: getattr(row, name) for name in ("p", "r", "dev_f")}
+    summaries: dict[str, Any] = {name: Summary(value) for name, value in metrics.items() if value is not None}
     return Row(group.key, source=_source(row), f=Summary(row.f, row.sd), **summaries)
 
 
@@ -239,8 +239,8 @@ def _gold(run: Run) -> int | None:
 
 
 def _percent(scores: Iterable[Score]) -> dict[str, Any]:
-    each = list(scores)
-    return {metric: summarize([100 * getattr(score, metric) for score in each]) for metric in METRICS}
+    values = list(scores)
+    return {metric: summarize([100 * getattr(score, metric) for score in values]) for metric in METRICS}
 
 
 def _different_data(runs: Sequence[Run]) -> Iterator[str]:
@@ -250,9 +250,9 @@ def _different_data(runs: Sequence[Run]) -> Iterator[str]:
         gold = _gold(run)
         if gold is None:
             continue
-        other, expected = first.setdefault(run.corpus, (run, gold))
+        first_run, expected = first.setdefault(run.corpus, (run, gold))
         if gold != expected:
-            yield f"{run.name} was scored on {gold} entities, {other.name} on {expected}: not the same test data"
+            yield f"{run.name} was scored on {gold} entities, {first_run.name} on {expected}: not the same test data"
 
 
 @cache
@@ -261,7 +261,7 @@ def all_printed() -> tuple[PrintedScores, ...]:
     with Path(__file__).with_name("published.csv").open(encoding="utf8", newline="") as lines:
         header, *rows = csv.reader(lines)
     scores = [{name: float(cell) for name, cell in zip(header[5:], row[5:], strict=True) if cell} for row in rows]
-    return tuple(PrintedScores(*row[:5], **each) for row, each in zip(rows, scores, strict=True))  # type: ignore[arg-type]
+    return tuple(PrintedScores(*row[:5], **fields) for row, fields in zip(rows, scores, strict=True))  # type: ignore[arg-type]
 
 
 def printed_scores(corpus: str, system: str) -> list[PrintedScores]:

@@ -86,14 +86,14 @@ class FoundRuns:
 
     def only(self, *, corpora: Collection[str] = (), systems: Collection[str] = ()) -> FoundRuns:
         """Return the runs of some corpora and systems; an empty collection stands for all."""
-        both = (*self.runs, *self.unfinished)
-        for kind, names, known in (
-            ("corpus", corpora, {run.corpus for run in both}),
-            ("system", systems, {run.system for run in both}),
+        all_runs = (*self.runs, *self.unfinished)
+        for kind, names, existing in (
+            ("corpus", corpora, {run.corpus for run in all_runs}),
+            ("system", systems, {run.system for run in all_runs}),
         ):
-            if unknown := sorted(set(names) - known):
+            if unknown := sorted(set(names) - existing):
                 reason = f"No run of this {kind}: {', '.join(unknown)}"
-                raise RemedyError(reason, f"There are: {', '.join(sorted(known))}.")
+                raise RemedyError(reason, f"There are: {', '.join(sorted(existing))}.")
 
         def chosen(run: RunFolder) -> bool:
             return (not corpora or run.corpus in corpora) and (not systems or run.system in systems)
@@ -113,23 +113,23 @@ def find_runs(roots: Sequence[Path]) -> FoundRuns:
         if place is None:
             left_out.append(folder)
             continue
-        other = places.setdefault(place.name, place)
-        if other is not place:
-            reason = f"{place.corpus}, {place.system}: seed {place.seed} is there twice: {other.folder} and {folder}"
+        earlier = places.setdefault(place.name, place)
+        if earlier is not place:
+            reason = f"{place.corpus}, {place.system}: seed {place.seed} is there twice: {earlier.folder} and {folder}"
             raise RemedyError(reason, "Name only one of them.")
     if not places:
         raise RemedyError(f"No runs found in {', '.join(map(str, roots))}", _SHAPE)
     read = [_read(place) for place in sorted(places.values(), key=lambda run: (run.corpus, run.system, run.seed))]
     return FoundRuns(
-        runs=tuple(each for each in read if isinstance(each, Run)),
-        unfinished=tuple(each for each in read if isinstance(each, UnfinishedRun)),
+        runs=tuple(run for run in read if isinstance(run, Run)),
+        unfinished=tuple(run for run in read if isinstance(run, UnfinishedRun)),
         left_out=tuple(left_out),
     )
 
 
 def _marked_folders(roots: Iterable[Path]) -> Iterator[Path]:
     """Yield each directory that holds files of a run, once."""
-    seen: set[Path] = set()
+    visited: set[Path] = set()
     for root in roots:
         if not root.is_dir():
             raise RemedyError(f"{root}: there is no such directory", _SHAPE)
@@ -138,8 +138,8 @@ def _marked_folders(roots: Iterable[Path]) -> Iterator[Path]:
             marked = not _MARKS.isdisjoint([*folders, *files])
             # There are no runs in a pipeline or in another run.
             folders[:] = [] if marked and _run_folder(path) else sorted(set(folders) - set(_MODELS))
-            if marked and path.resolve() not in seen:
-                seen.add(path.resolve())
+            if marked and path.resolve() not in visited:
+                visited.add(path.resolve())
                 yield path
 
 
@@ -194,11 +194,11 @@ def group_runs(runs: Iterable[Run], by: Sequence[str] = DEFAULT_BY) -> list[Seed
         values = [setting(run, name) for name in by]
         key = tuple(value if isinstance(value, str | int | float | bool | None) else str(value) for value in values)
         seeds = members.setdefault(key, {})
-        other = seeds.setdefault(run.seed, run)
+        earlier = seeds.setdefault(run.seed, run)
         what = ", ".join(f"{name} {value}" for name, value in zip(by, key, strict=True)) or "all runs together"
         remedy = "Group by the setting that differs, too (--by), or name fewer systems."
-        if other is not run:
-            raise RemedyError(f"{what}: seed {run.seed} is there twice: {other.name} and {run.name}", remedy)
+        if earlier is not run:
+            raise RemedyError(f"{what}: seed {run.seed} is there twice: {earlier.name} and {run.name}", remedy)
         first = next(iter(seeds.values()))
         if different := list(_differences(first, run)):
             reason = f"{what}: {first.name} and {run.name} have different configs: {'; '.join(different)}"
@@ -247,16 +247,16 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _differences(one: Run, other: Run) -> Iterator[str]:
+def _differences(run: Run, reference: Run) -> Iterator[str]:
     """Yield the settings of both runs whose values differ, except seeds and paths."""
-    if one is other or not (_config_file(one.folder) and _config_file(other.folder)):
+    if run is reference or not (_config_file(run.folder) and _config_file(reference.folder)):
         return
     # Without interpolation, so that references to paths and seeds are equal.
-    settings, others = (_settings(run.folder, interpolate=False) for run in (one, other))
+    settings, reference_settings = (_settings(run.folder, interpolate=False) for run in (run, reference))
     for path, value in settings.items():
         free = path.startswith(_FREE_SECTIONS) or path.rpartition(".")[2] in _FREE_NAMES
-        if not free and path in others and value != others[path]:
-            yield f"{path} is {value} and {others[path]}"
+        if not free and path in reference_settings and value != reference_settings[path]:
+            yield f"{path} is {value} and {reference_settings[path]}"
 
 
 def _config_file(folder: Path) -> Path | None:

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 SAMPLERS = ("random", "tpe")
 COLUMNS = ("number", "state", "score", "seconds", "again_of", "reason")
-_STUDY, _LOCK = "study.db", ".lock"
+_STUDY, _STUDY_NAME, _LOCK = "study.db", "spacy_tener", ".lock"
 _STATES = {"COMPLETE": "done", "FAIL": "failed", "PRUNED": "pruned", "RUNNING": "running", "WAITING": "waiting"}
 
 
@@ -91,12 +91,12 @@ class SearchPlan:
     def check(self) -> None:
         """Refuse a space that does not fit the config."""
         check_choice("sampler", self.sampler, SAMPLERS)
-        there = list(keys(self.fixed))
+        existing = list(keys(self.fixed))
         for name in self.space.settings:
-            if name not in there:
+            if name not in existing:
                 having = [overlay for overlay in names_in(OVERLAYS) if name in keys(read_config(find_overlay(overlay)))]
                 otherwise = "Only settings of the filled config can be sampled."
-                remedy = did_you_mean(name, there, otherwise)
+                remedy = did_you_mean(name, existing, otherwise)
                 if having:
                     remedy = f"Name an overlay that has it: {' or '.join(having)}."
                 raise ConfigError(f"The config has no '{name}', which the search space sets", remedy)
@@ -135,16 +135,16 @@ class TrialRow:
 
     @classmethod
     def of(cls, trial: FrozenTrial, space: Space) -> TrialRow:
-        known, state = trial.user_attrs, _STATES[trial.state.name]
-        if state == "failed" and not known.get("reason"):  # a killed search writes no reason
+        attributes, state = trial.user_attrs, _STATES[trial.state.name]
+        if state == "failed" and not attributes.get("reason"):  # a killed search writes no reason
             state = "interrupted"
         return cls(
             number=trial.number,
             state=state,
-            score=trial.value if state == "done" else known.get("score"),
-            seconds=known.get("seconds"),
-            again_of=known.get("again_of"),
-            reason=known.get("reason"),
+            score=trial.value if state == "done" else attributes.get("score"),
+            seconds=attributes.get("seconds"),
+            again_of=attributes.get("again_of"),
+            reason=attributes.get("reason"),
             values=space.values(trial.params) if set(trial.params) == set(space.draws) else {},
         )
 
@@ -184,8 +184,8 @@ class Search:
     def run(self, trials: int, engine: Engine, note: Callable[[TrialRow], None] = lambda row: None) -> None:
         """Train until this number of trials has ended, with success or not. Interrupted trials do not count."""
         worse = shared(engine, partial(_Pruning, self.folder)) if self.prune else None
-        left = trials - sum(row.ended for row in self.rows)
-        for trial, result in run_tasks(engine, (self._next(worse) for _ in range(left))):
+        remaining = trials - sum(row.ended for row in self.rows)
+        for trial, result in run_tasks(engine, (self._next(worse) for _ in range(remaining))):
             self._tell(trial, result)
             self.write()
             note(self.rows[trial.number])
@@ -221,23 +221,28 @@ class Search:
         return text.getvalue()
 
     def _next(self, worse: Callable[[int, int, float], bool] | None) -> tuple[Trial, Task]:
-        """Sample a trial. worse: Tells whether to prune a trial, by its id, step and score."""
+        """Sample a trial.
+
+        worse: Whether to prune a trial, by its number, step and score.
+        """
         # A new sampler for each trial, so that samples do not depend on interruptions.
-        self.study.sampler = _sampler(self.plan.sampler, self.plan.seed, sum(row.again_of is None for row in self.rows))
+        self.study.sampler = make_sampler(
+            self.plan.sampler, self.plan.seed, sum(row.again_of is None for row in self.rows)
+        )
         trial = self.study.ask(dict(self.plan.space.draws))
-        watch = partial(worse, trial._trial_id) if worse else None
+        watch = partial(worse, trial.number) if worse else None
         values, folder = self.plan.space.values(trial.params), self.trial_folder(trial.number)
         return trial, partial(_train, self.plan, values, folder, self.gpu_id, self.code, watch)
 
     def _tell(self, trial: Trial, result: TrainingResult) -> None:
         from optuna.trial import TrialState
 
-        known: dict[str, str | float | None] = {"seconds": round(result.seconds, 1)}
+        attributes: dict[str, str | float | None] = {"seconds": round(result.seconds, 1)}
         if result.failure:
-            known["reason"] = result.failure
+            attributes["reason"] = result.failure
         elif result.stopped:
-            known["score"] = result.score
-        for name, value in known.items():
+            attributes["score"] = result.score
+        for name, value in attributes.items():
             trial.set_user_attr(name, value)
         state = TrialState.FAIL if result.failure else TrialState.PRUNED if result.stopped else None
         self.study.tell(trial, None if state else result.score, state)
@@ -273,13 +278,17 @@ def _wrap_storage_errors(path: Path) -> Iterator[None]:
         raise ConfigError(f"{path}: cannot be read: {reason}", remedy) from error
 
 
+def _storage_url(folder: Path) -> str:
+    return f"sqlite:///{folder / _STUDY}"
+
+
 def _study(folder: Path, *, prune: bool) -> Study:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna.create_study(
-        storage=f"sqlite:///{folder / _STUDY}",
-        study_name="spacy_tener",
+        storage=_storage_url(folder),
+        study_name=_STUDY_NAME,
         direction="maximize",
         pruner=optuna.pruners.MedianPruner() if prune else optuna.pruners.NopPruner(),
         load_if_exists=True,
@@ -291,9 +300,9 @@ def _check_same(search: Search) -> None:
     plan, before = search.plan.described, search.study.user_attrs.get("plan")
     if before is None:
         search.study.set_user_attr("plan", plan)
-    elif other := [name for name in plan if plan[name] != before[name]]:
+    elif changed := [name for name in plan if plan[name] != before[name]]:
         remedy = "Choose another --output, or give the same arguments as before."
-        raise ConfigError(f"{search.folder}: holds another search: its {' and '.join(other)} differ", remedy)
+        raise ConfigError(f"{search.folder}: holds another search: its {' and '.join(changed)} differ", remedy)
 
 
 def _requeue_interrupted(search: Search) -> None:
@@ -309,23 +318,27 @@ def _requeue_interrupted(search: Search) -> None:
             search.study.enqueue_trial(trials[row.number].params, user_attrs={"again_of": row.number})
 
 
-def _sampler(name: str, seed: int, place: int) -> BaseSampler:
+def make_sampler(name: str, seed: int, n_sampled: int) -> BaseSampler:
+    """Return the sampler of the next trial."""
     from optuna.samplers import RandomSampler, TPESampler
 
-    own = int(np.random.SeedSequence([seed, place]).generate_state(1)[0])
-    return TPESampler(seed=own) if name == "tpe" else RandomSampler(seed=own)
+    sampler_seed = int(np.random.SeedSequence([seed, n_sampled]).generate_state(1)[0])
+    return TPESampler(seed=sampler_seed) if name == "tpe" else RandomSampler(seed=sampler_seed)
 
 
 class _Pruning:
     """Optuna's median pruner for the search in a directory, called after each evaluation of a trial."""
 
     def __init__(self, folder: Path) -> None:
-        self._study = _study(folder, prune=True)
+        from optuna.storages import get_storage
 
-    def __call__(self, trial_id: int, step: int, score: float) -> bool:
+        self._study, self._storage = _study(folder, prune=True), get_storage(_storage_url(folder))
+
+    def __call__(self, number: int, step: int, score: float) -> bool:
         from optuna.trial import Trial
 
-        trial = Trial(self._study, trial_id)
+        study_id = self._storage.get_study_id_from_name(_STUDY_NAME)
+        trial = Trial(self._study, self._storage.get_trial_id_from_study_id_trial_number(study_id, number))
         trial.report(score, step)
         return trial.should_prune()
 

@@ -133,10 +133,10 @@ def _draw(value: Any) -> BaseDistribution:
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if isinstance(value, list):
-        odd = [each for each in value if each is not None and not isinstance(each, bool | int | float | str)]
-        if odd:
-            raise ValueError(f"{json.dumps(odd[0])} is not a number, string, true, false or null")
-        if len({json.dumps(each) for each in value}) < len(value):
+        unusable = [choice for choice in value if not isinstance(choice, bool | int | float | str | None)]
+        if unusable:
+            raise ValueError(f"{json.dumps(unusable[0])} is not a number, string, true, false or null")
+        if len({json.dumps(choice) for choice in value}) < len(value):
             raise ValueError("a value occurs twice")
         return CategoricalDistribution(value)
     if not isinstance(value, Mapping):
@@ -163,7 +163,7 @@ def _check(space: Space, path: Path) -> None:
     if not space.draws:
         raise ConfigError(f"{path}: there is nothing to sample", _FORMS)
     drawn = [_last(name) for name in space.draws]
-    used = {name for text in space.formulas.values() for name in _names(_parse(text))}
+    names_used = {name for text in space.formulas.values() for name in _names(_parse(text))}
     for setting, text in space.formulas.items():
         for name in _names(_parse(text)):
             if drawn.count(name) != 1:
@@ -171,7 +171,7 @@ def _check(space: Space, path: Path) -> None:
                 reason = f"{path}: {setting}: '{name}' in \"{text}\" {problem}"
                 raise ConfigError(reason, did_you_mean(name, sorted({*drawn} - {name}), "Add it to [draws]."))
     for name in space.draws:
-        if name.startswith(DRAWS) and _last(name) not in used:
+        if name.startswith(DRAWS) and _last(name) not in names_used:
             raise ConfigError(f"{path}: {name}: no formula uses it", "Use it, or remove it.")
     with wrap_config_errors(str(path)):
         space.values(space.example())

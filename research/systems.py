@@ -44,28 +44,30 @@ def _whole(setting: str) -> str:
     return setting if setting.partition(".")[0] in SECTIONS else f"{_TOK2VEC}.{setting}"
 
 
-def system_of(name: str, own: Sequence[str] = ()) -> System:
+def system_of(name: str, own_overlays: Sequence[str] = ()) -> System:
     """Return a system by its name. Overlays that are named twice count once.
 
-    own: Names of overlays that are not looked up in ablations.cfg.
+    own_overlays: Names of overlays that are not looked up in ablations.cfg.
     """
-    known = {known: system for known, system in ablations().items() if known not in own}
-    parts = [known.get(part, System((part,), ())) for part in name.split("+")]
+    systems = {part: system for part, system in ablations().items() if part not in own_overlays}
+    parts = [systems.get(part, System((part,), ())) for part in name.split("+")]
     overlays = dict.fromkeys(overlay for part in parts for overlay in part.overlays)
     return System(tuple(overlays), tuple(line for part in parts for line in part.settings))
 
 
-def find_system(name: str, own: Path | None = None) -> tuple[list[Path], tuple[str, ...]]:
+def find_system(name: str, own_folder: Path | None = None) -> tuple[list[Path], tuple[str, ...]]:
     """Return the files of a system's overlays, and its settings. Raises a ConfigError for an unknown part.
 
-    own: A directory of overlays, which go before those of the same names here.
+    own_folder: A directory of overlays, which go before those of the same names here.
     """
-    folders = FOLDERS if own is None else (*FOLDERS, own)
-    there = {overlay: folder for folder in folders for overlay in names_in(folder)}
-    system = system_of(name, names_in(own) if own else ())
-    known = sorted({*there, *ablations()})
+    folders = FOLDERS if own_folder is None else (*FOLDERS, own_folder)
+    overlay_folders = {overlay: folder for folder in folders for overlay in names_in(folder)}
+    system = system_of(name, names_in(own_folder) if own_folder else ())
+    existing = sorted({*overlay_folders, *ablations()})
     remedy = "--configs names a directory of yours."
-    files = [find_in(there.get(each, OVERLAYS), each, "overlay", known, remedy) for each in system.overlays]
+    files = [
+        find_in(overlay_folders.get(name, OVERLAYS), name, "overlay", existing, remedy) for name in system.overlays
+    ]
     return files, system.settings
 
 

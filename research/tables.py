@@ -50,7 +50,7 @@ def to_markdown(table: ScoreTable) -> str:
     parts = [f"## {title}\n\n{markdown_table(header, rows)}" for title, header, rows in _sections(table)]
     parts += _notes(table)
     if table.unfinished:
-        parts += ["## Unfinished runs", "\n".join(f"- {each.name}: {each.reason}" for each in table.unfinished)]
+        parts += ["## Unfinished runs", "\n".join(f"- {run.name}: {run.reason}" for run in table.unfinished)]
     return "\n\n".join([*parts, *(f"Warning: {warning}." for warning in table.warnings)]) + "\n"
 
 
@@ -153,8 +153,8 @@ def _records(table: ScoreTable) -> Iterator[tuple[str, dict[str, Any]]]:
         for row in getattr(table, kind):
             fields = asdict(row)
             yield kind, {**dict(zip(table.by, fields.pop("key"), strict=True)), **fields}
-    for each in table.unfinished:
-        yield "unfinished", {"corpus": each.corpus, "system": each.system, "seeds": [each.seed], "reason": each.reason}
+    for run in table.unfinished:
+        yield "unfinished", {"corpus": run.corpus, "system": run.system, "seeds": [run.seed], "reason": run.reason}
 
 
 def _flat(record: dict[str, Any]) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def _flat(record: dict[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in record.items():
         if isinstance(value, dict):
-            flat |= {f"{name}_{part}": each for part, each in value.items()}
+            flat |= {f"{name}_{part}": content for part, content in value.items()}
         elif isinstance(value, list | tuple):
             flat[name] = " ".join(map(str, value))
         else:

@@ -60,9 +60,9 @@ def vectors_cli(
     sources, left_out = find_texts(texts)
     msg.warn_list("Files left out, as they hold no text", left_out, most=5)
     with interrupted_by_signals():
-        made = make_vectors(sources, output, training, reading=TextSettings(lang=lang, digits=digits, lower=lower))
+        reports = make_vectors(sources, output, training, reading=TextSettings(lang=lang, digits=digits, lower=lower))
     msg.table(
-        [(output / part.file, f"{part.strings:,}", f"{part.distinct:,}", f"{part.tokens:,}") for part in made],
+        [(output / part.file, f"{part.strings:,}", f"{part.distinct:,}", f"{part.tokens:,}") for part in reports],
         header=("File", "Vectors", "Distinct", "Occurrences"),
         aligns=("l", *"rrr"),
         divider=True,

@@ -16,7 +16,7 @@ from spacy_tener.workbench.runs.processes import interrupted_by_signals
 from spacy_tener.workbench.runs.training import METRICS, OUTPUT
 
 from .app import command
-from .grid import LOCK, Grid, Todo, check_unchanged, plan, run_grid, todo
+from .grid import LOCK, Grid, Todo, check_unchanged, find_todo, plan, run_grid
 from .on_ray import gpu_of_runs, training_engine
 from .report_commands import warn_table
 from .rows import make_table
@@ -97,17 +97,17 @@ def grid_cli(
     runs = plan(grid)
     where = training_engine(engine, address, cpus_per_run, gpus_per_run, jobs, on_ray_at_once=len(runs))
     with interrupted_by_signals(), locked(output / LOCK), where as trainer:
-        todos = [todo(each) for each in runs]
+        todos = [find_todo(run) for run in runs]
         if not retrain:
             check_unchanged(todos)
-        if done := [each.run.name for each in todos if each.action == "nothing"]:
-            msg.info(f"Finished already: {len(done)} of {len(todos)}", ", ".join(done))
-        left = [each for each in todos if each.action != "nothing"]
-        if not left:
+        if finished := [todo.run.name for todo in todos if todo.action == "nothing"]:
+            msg.info(f"Finished already: {len(finished)} of {len(todos)}", ", ".join(finished))
+        remaining = [todo for todo in todos if todo.action != "nothing"]
+        if not remaining:
             msg.good("There is nothing to do: all runs are finished")
-        failures = run_grid(left, trainer, begun=_run_begun, ended=_run_ended)
+        failures = run_grid(remaining, trainer, begun=_run_begun, ended=_run_ended)
         if failures:
-            lines = [f"{each.run.name}: {each.run.folder / OUTPUT}" for each in left if each.run.name in failures]
+            lines = [f"{todo.run.name}: {todo.run.folder / OUTPUT}" for todo in remaining if todo.run.name in failures]
             msg.fail(f"Failed: {len(failures)} of {len(todos)}", "\n".join(lines))
     found = find_runs([output]).only(corpora=grid.corpora, systems=grid.systems)
     table = make_table(found)
@@ -115,16 +115,16 @@ def grid_cli(
     return format_table(table, "terminal"), 1 if failures else 0
 
 
-def _run_begun(each: Todo) -> None:
-    doing = "scoring" if each.action == "evaluate" else "training again" if each.changes else "training"
-    msg.info(f"{each.run.name}: {doing}", "\n".join(each.changes))
+def _run_begun(todo: Todo) -> None:
+    doing = "scoring" if todo.action == "evaluate" else "training again" if todo.changes else "training"
+    msg.info(f"{todo.run.name}: {doing}", "\n".join(todo.changes))
 
 
-def _run_ended(each: Todo, failure: str) -> None:
+def _run_ended(todo: Todo, failure: str) -> None:
     if failure:
-        msg.fail(f"{each.run.name}: {failure}")
+        msg.fail(f"{todo.run.name}: {failure}")
     else:
-        msg.good(f"{each.run.name}: F1 {100 * read_scores(each.run.folder / METRICS).overall.f:.2f}")
+        msg.good(f"{todo.run.name}: F1 {100 * read_scores(todo.run.folder / METRICS).overall.f:.2f}")
 
 
 @command("search", stopped="The same command resumes.")
@@ -231,10 +231,10 @@ def _described(values: Mapping[str, Any]) -> str:
     return "  ".join(f"{_short(name, list(values))}={value}" for name, value in zip(values, shown, strict=True))
 
 
-def _short(name: str, others: Sequence[str]) -> str:
+def _short(name: str, names: Sequence[str]) -> str:
     parts = name.split(".")
     ends = (".".join(parts[-length:]) for length in range(1, len(parts) + 1))
-    return next(end for end in ends if sum(f".{other}".endswith(f".{end}") for other in others) == 1)
+    return next(end for end in ends if sum(f".{full_name}".endswith(f".{end}") for full_name in names) == 1)
 
 
 def _percent(score: float | None) -> str:

@@ -76,9 +76,9 @@ def find_entities(text: str) -> list[Found]:
     return sorted(found)
 
 
-def _add(found: list[Found], more: Iterator[Found]) -> None:
-    for start, end, label in more:
-        if start < end and not any(start < other_end and other < end for other, other_end, _ in found):
+def _add(found: list[Found], matches: Iterator[Found]) -> None:
+    for start, end, label in matches:
+        if start < end and not any(start < other_end and other_start < end for other_start, other_end, _ in found):
             found.append((start, end, label))
 
 

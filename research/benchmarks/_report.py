@@ -132,7 +132,7 @@ def median_seconds(
 ) -> dict[Task, float]:
     """The medians of `take_turns`."""
     seconds = take_turns(tasks, rounds, warm_up=warm_up, clock=clock)
-    return {name: statistics.median(each) for name, each in seconds.items()}
+    return {name: statistics.median(times) for name, times in seconds.items()}
 
 
 def tener(*arguments: object, stdout: int | None = None) -> str:
@@ -169,8 +169,8 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
 def engine_options(args: argparse.Namespace) -> list[str]:
     """The same options, for `research grid`."""
     names = ("jobs", "engine", "address", "cpus_per_run", "gpus_per_run")
-    given = {name: value for name in names if (value := getattr(args, name)) is not None}
-    return [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
+    chosen = {name: value for name in names if (value := getattr(args, name)) is not None}
+    return [f"--{name.replace('_', '-')}={value}" for name, value in chosen.items()]
 
 
 def scores(runs: Sequence[Path], baseline: str, *options: object) -> tuple[str, str]:

@@ -149,38 +149,38 @@ def command(args: argparse.Namespace, archive: Path, output: Path, processes: in
 
 
 def speeds(args: argparse.Namespace, archive: Path, characters: Sequence[int]) -> str:
-    one, two, few = args.work / "one", args.work / "two", args.pipe_texts or args.texts
+    single, double, few = args.work / "one", args.work / "two", args.pipe_texts or args.texts
     piped = (HERE / "_pipe.py", args.model, archive, args.work / "pipe.jsonl", 2, few)
     pipe = "`nlp.pipe(n_process=2)`" + (f", {few:,} texts" if few < args.texts else "")
     commands = {
-        "`tener annotate`, 1 process": command(args, archive, one, 1),
-        "`tener annotate`, 2 processes": command(args, archive, two, 2),
+        "`tener annotate`, 1 process": command(args, archive, single, 1),
+        "`tener annotate`, 2 processes": command(args, archive, double, 2),
         pipe: [sys.executable, *map(str, piped)],
     }
     read = {name: sum(characters[: few if name == pipe else None]) for name in commands}
     ran: dict[str, list[Ran]] = {name: [] for name in commands}
     for _ in range(args.rounds):
         for name, words in commands.items():
-            for output in (one, two):
+            for output in (single, double):
                 if str(output) in words:
                     shutil.rmtree(output, ignore_errors=True)
             ran[name].append(run(words))
             print(f"{name}: {ran[name][-1].seconds:.0f} s, status {ran[name][-1].status}", flush=True)
-    middle = {name: sorted(each, key=lambda one: one.seconds)[len(each) // 2] for name, each in ran.items()}
-    rate = {name: read[name] / each.seconds for name, each in middle.items()}
+    middle = {name: sorted(runs, key=lambda run: run.seconds)[len(runs) // 2] for name, runs in ran.items()}
+    rate = {name: read[name] / result.seconds for name, result in middle.items()}
     ideal = 2 * rate["`tener annotate`, 1 process"]
     rows = [
         [
             name,
-            f"{each.seconds:,.0f}",
+            f"{result.seconds:,.0f}",
             f"{rate[name]:,.0f}",
             f"{rate[name] / ideal:.2f}",
-            f"{max(each.memory, default=0):,.0f}",
-            *(f"{value:,.0f}" for value in each.tenths),
+            f"{max(result.memory, default=0):,.0f}",
+            *(f"{value:,.0f}" for value in result.tenths),
         ]
-        for name, each in middle.items()
+        for name, result in middle.items()
     ]
-    same = "the same as" if parts(one) == parts(two) else "NOT THE SAME as"
+    same = "the same as" if parts(single) == parts(double) else "NOT THE SAME as"
     return f"{_report.table(HEADER, rows)}\n\nThe output of two processes is {same} that of one, byte by byte.\n"
 
 
@@ -192,13 +192,13 @@ def run(words: Sequence[str], within: float = float("inf")) -> Ran:
         words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=_report.one_thread()
     ) as process:
         while process.poll() is None:
-            left = within - (time.perf_counter() - start)
-            if left <= 0:
+            remaining = within - (time.perf_counter() - start)
+            if remaining <= 0:
                 process.kill()
             elif len(memory) * LOOK < time.perf_counter() - start:
                 memory.append(sum(map(megabytes, family(process.pid))))
             with suppress(subprocess.TimeoutExpired):
-                process.wait(min(LOOK, max(0.001, left)))
+                process.wait(min(LOOK, max(0.001, remaining)))
     return Ran(time.perf_counter() - start, memory, process.returncode)
 
 
@@ -228,27 +228,27 @@ def parts(folder: Path) -> dict[str, str]:
 
 def killed(args: argparse.Namespace, archive: Path) -> str:
     """Kill the command at random moments, let it go on, and compare."""
-    rng, output, whole = random.Random(args.seed), args.work / "killed", parts(args.work / "one")
+    rng, output, complete = random.Random(args.seed), args.work / "killed", parts(args.work / "one")
     shutil.rmtree(output, ignore_errors=True)
     start = time.perf_counter()
     run(command(args, archive, args.work / "two", 2))  # all is there: what starting and reading take
-    least = time.perf_counter() - start
-    done, torn = 0, 0
+    startup = time.perf_counter() - start
+    stopped, torn = 0, 0
     for number in range(args.kills):
-        ran = run(command(args, archive, output, 2), within=rng.uniform(0, least + 20))
-        done += ran.status == -9
-        torn += not parts(output).items() <= whole.items()
-        print(f"killed {number + 1}: {len(parts(output))} of {len(whole)} parts", flush=True)
+        ran = run(command(args, archive, output, 2), within=rng.uniform(0, startup + 20))
+        stopped += ran.status == -9
+        torn += not parts(output).items() <= complete.items()
+        print(f"killed {number + 1}: {len(parts(output))} of {len(complete)} parts", flush=True)
     ended = run(command(args, archive, output, 2))
-    equal = "equal" if parts(output) == whole else "NOT EQUAL"
-    facts = {"killed": done, "kills": args.kills, "torn": torn, "status": ended.status, "equal": equal}
+    equal = "equal" if parts(output) == complete else "NOT EQUAL"
+    facts = {"killed": stopped, "kills": args.kills, "torn": torn, "status": ended.status, "equal": equal}
     return KILLED.format(**facts)
 
 
 def full_disk(args: argparse.Namespace, archive: Path) -> str:
     """Write to a file system of half of the size needed, then make it larger, and let the command go on."""
-    disk, whole = args.work / "disk", args.work / "one"
-    size = sum(path.stat().st_size for path in whole.glob("part-*"))
+    disk, complete = args.work / "disk", args.work / "one"
+    size = sum(path.stat().st_size for path in complete.glob("part-*"))
     disk.mkdir(exist_ok=True)
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size // 2}", "tmpfs", str(disk)]
     if subprocess.run(mount, stderr=subprocess.DEVNULL).returncode:
@@ -258,8 +258,8 @@ def full_disk(args: argparse.Namespace, archive: Path) -> str:
         before = parts(disk / "out")
         subprocess.run(["mount", "-o", f"remount,size={size * 2}", str(disk)], check=True)
         ended = run(command(args, archive, disk / "out", 2))
-        equal = "equal" if parts(disk / "out") == parts(whole) else "NOT EQUAL"
-        facts = {"size": size // 2, "full": full.status, "before": len(before), "parts": len(parts(whole))}
+        equal = "equal" if parts(disk / "out") == parts(complete) else "NOT EQUAL"
+        facts = {"size": size // 2, "full": full.status, "before": len(before), "parts": len(parts(complete))}
         return FULL.format(**facts, status=ended.status, equal=equal)
     finally:
         subprocess.run(["umount", str(disk)], check=False)

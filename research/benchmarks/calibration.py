@@ -77,11 +77,11 @@ def main() -> None:
             results = [measured(path, args.data / corpus, args.beam) for path in paths]
             if results:
                 rows.append([corpus, f"`{system}`", str(len(results)), *cells(results)])
-                joined = [each.test for each in results]
-                right = np.concatenate([each.right for each in joined])
-                series[f"{system}"] = (np.concatenate([each.raw for each in joined]), right)
-                series[f"{system}, calibrated"] = (np.concatenate([each.calibrated for each in joined]), right)
-        panels |= {f"{corpus}: {each}": chosen(series, each) for each in ("ner", "tener") if each in series}
+                joined = [result.test for result in results]
+                right = np.concatenate([outcome.right for outcome in joined])
+                series[f"{system}"] = (np.concatenate([outcome.raw for outcome in joined]), right)
+                series[f"{system}, calibrated"] = (np.concatenate([outcome.calibrated for outcome in joined]), right)
+        panels |= {f"{corpus}: {system}": chosen(series, system) for system in ("ner", "tener") if system in series}
     header = [cell.format(precision=PRECISION) for cell in HEADER]
     figure = _report.RESULTS / "calibration.png"
     draw_reliability(figure, panels)
@@ -121,7 +121,10 @@ def of_crf(nlp: Language, model: Path, dev: Sequence[Example], test: Sequence[Ex
     pipe.cfg.pop(TEMPERATURE, None)
     outcomes = [find_outcomes(nlp, "tener_ner", part, model) for part in (dev, test)]
     temperature = fit_temperature(outcomes[0])
-    found = [Found(each.probabilities(), each.probabilities(temperature), each.right, each.label) for each in outcomes]
+    found = [
+        Found(outcome.probabilities(), outcome.probabilities(temperature), outcome.right, outcome.label)
+        for outcome in outcomes
+    ]
     return Result(*found, pipe.labels, temperature)
 
 
@@ -132,7 +135,7 @@ def of_beam(nlp: Language, dev: Sequence[Example], test: Sequence[Example], beam
     )
     dev_odds, test_odds = (logit(np.clip(raw, 1e-6, 1.0 - 1e-6)) for raw in (dev_raw, test_raw))
     # Logistic regression (Platt 1999).
-    line = minimize(lambda each: losses(expit(each[0] * dev_odds + each[1]), dev_right).sum(), [1.0, 0.0]).x
+    line = minimize(lambda weights: losses(expit(weights[0] * dev_odds + weights[1]), dev_right).sum(), [1.0, 0.0]).x
     lined = [expit(line[0] * odds + line[1]) for odds in (dev_odds, test_odds)]
     return Result(
         Found(dev_raw, lined[0], dev_right, dev_label), Found(test_raw, lined[1], test_right, test_label), labels, None
@@ -163,14 +166,14 @@ def beam_scores(
 def cells(results: Sequence[Result]) -> list[str]:
     columns: dict[str, list[float]] = defaultdict(list)
     for result in results:
-        before, after = (errors(each, result.test.right) for each in (result.test.raw, result.test.calibrated))
+        before, after = (errors(scores, result.test.right) for scores in (result.test.raw, result.test.calibrated))
         for name in ("ece", "brier", "nll"):
             columns[f"{name} before"].append(getattr(before, name))
             columns[f"{name} after"].append(getattr(after, name))
-        kept = above(result)
-        columns["kept"].append(float(kept.mean()))
-        if kept.any():
-            columns["precision"].append(float(result.test.right[kept].mean()))
+        accepted = above(result)
+        columns["kept"].append(float(accepted.mean()))
+        if accepted.any():
+            columns["precision"].append(float(result.test.right[accepted].mean()))
         columns["all"].append(float(result.test.right.mean()))
     temperatures = [result.temperature for result in results if result.temperature is not None]
     names = [f"{name} {when}" for name in ("ece", "brier", "nll") for when in ("before", "after")]
@@ -181,10 +184,10 @@ def cells(results: Sequence[Result]) -> list[str]:
 def above(result: Result) -> BoolArray:
     """Which entities of test lie above the thresholds that dev promises the precision for."""
     dev, test = result.dev, result.test
-    found = fit_thresholds(dev.calibrated, dev.label, dev.right, result.labels, PRECISION, CONFIDENCE)
-    least = {label: 2.0 if each.value is None else each.value for each in found for label in each.labels}
-    kept: BoolArray = test.calibrated >= np.array([least[result.labels[i]] for i in test.label])
-    return kept
+    thresholds = fit_thresholds(dev.calibrated, dev.label, dev.right, result.labels, PRECISION, CONFIDENCE)
+    minimum = {label: 2.0 if fit.value is None else fit.value for fit in thresholds for label in fit.labels}
+    accepted: BoolArray = test.calibrated >= np.array([minimum[result.labels[i]] for i in test.label])
+    return accepted
 
 
 if __name__ == "__main__":

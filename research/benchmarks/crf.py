@@ -74,7 +74,7 @@ def parse_args() -> argparse.Namespace:
 
 def row(size: Size, n_rounds: int) -> list[str]:
     seconds = _report.median_seconds(tasks(size), n_rounds, warm_up=2)
-    times = {name: 1000 * each for name, each in seconds.items()}
+    times = {name: 1000 * median for name, median in seconds.items()}
     return [
         *size.cells(),
         f"{times['peer loss']:.2f}",
@@ -90,12 +90,12 @@ def row(size: Size, n_rounds: int) -> list[str]:
 def tasks(size: Size) -> dict[str, Callable[[], object]]:
     """What is measured, by name: ours and the peer's on the same emissions."""
     torch.manual_seed(0)
-    ours, lengths = CRF(size.n_labels), [size.length] * size.n_sequences
-    n_tags = ours.layout.n_tags
+    crf, lengths = CRF(size.n_labels), [size.length] * size.n_sequences
+    n_tags = crf.layout.n_tags
     peer = torchcrf.CRF(n_tags, batch_first=True)
-    for weight in ours.parameters():
+    for weight in crf.parameters():
         torch.nn.init.uniform_(weight, -0.1, 0.1)
-    start, end, outside, inside = (weight.detach().numpy() for weight in ours.weights)
+    start, end, outside, inside = (weight.detach().numpy() for weight in crf.weights)
     scorer = PathScorer((start, end, outside, inside))
     emissions = torch.randn(sum(lengths), n_tags)
     tags = torch.from_numpy(scorer.decode(torch.randn(emissions.shape).numpy(), lengths))
@@ -105,8 +105,8 @@ def tasks(size: Size) -> dict[str, Callable[[], object]]:
     padded, padded_tags, mask = emissions.view(*shape, n_tags), tags.view(shape), torch.ones(shape, dtype=torch.bool)
     return {
         "peer loss": lambda: with_gradient(lambda x: -peer(x, padded_tags, mask, reduction="sum"), peer, padded),
-        "loss": lambda: with_gradient(lambda x: ours.loss(x, lengths, tags=tags).sum(), ours, emissions),
-        "partial": lambda: with_gradient(lambda x: ours.loss(x, lengths, allowed=half).sum(), ours, emissions),
+        "loss": lambda: with_gradient(lambda x: crf.loss(x, lengths, tags=tags).sum(), crf, emissions),
+        "partial": lambda: with_gradient(lambda x: crf.loss(x, lengths, allowed=half).sum(), crf, emissions),
         "peer decode": lambda: peer.decode(padded, mask),
         "decode": lambda: scorer.decode(emissions.numpy(), lengths),
     }

@@ -75,16 +75,16 @@ def learn(work: Path, corpus: str, args: argparse.Namespace) -> None:
     runs, raw, teacher = work / "runs", work / "data" / corpus / "rest.txt", TEACHERS[corpus]
     grid("ner", schedule=[f"--set=training.max_steps={NER_STEPS}"])
     grid("tener")
-    own, others = work / f"silver-{corpus}", work / f"silver-{corpus}-teacher"
+    silver, silver_of_teacher = work / f"silver-{corpus}", work / f"silver-{corpus}-teacher"
     models = ",".join(str(runs / corpus / "tener" / seed / "model-best") for seed in "123")
     sure = ("--sure", 0.9, "--outside", 0.9)
-    _report.tener("silver", models, raw, "-o", own, *sure)
-    grid(SELF, f"paths.silver={own}")
+    _report.tener("silver", models, raw, "-o", silver, *sure)
+    grid(SELF, f"paths.silver={silver}")
     named = [f"paths.transformer={args.transformer}"] if teacher == "transformer-crf" else []
     grid(teacher, *named, seeds="1")
     best = runs / corpus / teacher / "1" / "model-best"
-    _report.tener("silver", best, raw, "-o", others, *sure)
-    grid(TAUGHT, f"paths.silver={others}", f"paths.teacher={best}")
+    _report.tener("silver", best, raw, "-o", silver_of_teacher, *sure)
+    grid(TAUGHT, f"paths.silver={silver_of_teacher}", f"paths.teacher={best}")
 
 
 def train(
@@ -112,8 +112,8 @@ def parse_args() -> argparse.Namespace:
     _report.add_engine_options(parser)
     parser.add_argument("--only-table", action="store_true", help="write the page of what is there")
     args = parser.parse_args()
-    taught = not (args.systems or args.only_table) and "wnut17" in args.corpora.split(",")
-    if taught and args.transformer is None:
+    with_teacher = not (args.systems or args.only_table) and "wnut17" in args.corpora.split(",")
+    if with_teacher and args.transformer is None:
         parser.error("the teacher of wnut17 is a transformer: name it by --transformer")
     return args
 

@@ -107,7 +107,7 @@ def first_models(
     student = trained(args, work / "student", seed, f"paths.train={silver}")
     yield STUDENT, student
     chosen = suggest(student, [doc.text for doc in pool.values()], FIFTY)
-    suggested = annotated(work / "suggested.spacy", [pool[text_key(each.text)] for each in chosen])
+    suggested = annotated(work / "suggested.spacy", [pool[text_key(suggestion.text)] for suggestion in chosen])
     for name, folder, gold in ((RANDOM, "random", at_random), (SUGGESTED, "suggested", suggested)):
         mixed = (f"paths.train={gold}", f"paths.silver={silver}", f"corpora.train.repeat.gold={REPEAT}")
         yield name, trained(args, work / folder, seed, *mixed, overlays=["silver"])
@@ -122,15 +122,15 @@ def annotated(path: Path, docs: Sequence[Doc]) -> Path:
 def trained(
     args: argparse.Namespace, folder: Path, seed: int, *settings: str, overlays: Sequence[str] = ()
 ) -> Language:
-    done = folder / "done"
-    if not done.is_file():  # a training that was stopped leaves an earlier model
+    finished = folder / "done"
+    if not finished.is_file():  # a training that was stopped leaves an earlier model
         folder.mkdir(parents=True, exist_ok=True)
         steps = (f"training.max_steps={args.steps}", f"training.eval_frequency={args.steps}")
         # Nothing is chosen by the dev part: the last weights are taken.
         dev = (f"paths.dev={args.data / CORPUS / 'dev.spacy'}", "corpora.dev.limit=20")
         config = compose(CORPUS, overlays, [f"system.seed={seed}", *SMALL, *steps, *dev, *settings])
         train(init_nlp(config), folder, stdout=StringIO(), stderr=StringIO())
-        write_text(done, "")
+        write_text(finished, "")
     return spacy.load(folder / "model-last")
 
 

@@ -102,7 +102,7 @@ def main() -> None:
         args = replace_sizes(args)
     with tempfile.TemporaryDirectory() as folder, device:
         rows, profiles = [], []
-        for name in tqdm([each for each in names if not args.systems or each in args.systems]):
+        for name in tqdm([candidate for candidate in names if not args.systems or candidate in args.systems]):
             system = plain_loop(Path(folder), args) if name == "plain loop" else pipeline(name, Path(folder), args)
             rows += rows_of(name, system, cost_of, args)
             if torch.cuda.is_available():
@@ -112,7 +112,7 @@ def main() -> None:
     if torch.cuda.is_available():
         parts += [
             "## The host, steps of 16: own time of functions, of all",
-            "\n".join(f"- {each}" for each in profiles),
+            "\n".join(f"- {profile}" for profile in profiles),
         ]
     _report.write(args.out, "A GPU", *parts)
 
@@ -179,9 +179,9 @@ def measured(work: Callable[[], object], rounds: int) -> Cost:
         return 1000 * (time.perf_counter() - start)
 
     times = [once() for _ in range(rounds + 3)][3:]
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
         once()
-    events = [event for event in seen.events() or () if event.device_type == torch.autograd.DeviceType.CUDA]
+    events = [event for event in profiler.events() or () if event.device_type == torch.autograd.DeviceType.CUDA]
     kernels = [event for event in events if not event.name.startswith(("Memcpy", "Memset"))]
     copies = [event for event in events if event.name.startswith(("Memcpy HtoD", "Memcpy DtoH"))]
     works = sum(event.time_range.elapsed_us() for event in kernels) / 1000
@@ -225,8 +225,10 @@ def host(learn: Callable[[int], object]) -> str:
         for _ in range(20):
             learn(16)
     stats: Any = pstats.Stats(profile)
-    own = sorted(stats.stats.items(), key=lambda item: -item[1][2])[:6]
-    parts = (f"`{Path(place).name}:{name}` {100 * times[2] / stats.total_tt:.0f} %" for (place, _, name), times in own)
+    slowest = sorted(stats.stats.items(), key=lambda item: -item[1][2])[:6]
+    parts = (
+        f"`{Path(path).name}:{name}` {100 * times[2] / stats.total_tt:.0f} %" for (path, _, name), times in slowest
+    )
     return ", ".join(parts)
 
 

@@ -42,10 +42,10 @@ def main() -> None:
     trained = _report.named_paths(args.pipelines)
     rows = []
     for corpus in CORPORA:
-        own = {name.partition(":")[2]: spacy.load(path) for name, path in trained.items() if name.startswith(corpus)}
+        paths = {name.partition(":")[2]: path for name, path in trained.items() if name.startswith(corpus)}
         alone = spacy.blank("zh")
         alone.add_pipe("lac")
-        for name, nlp in {"LAC": alone, **own}.items():
+        for name, nlp in {"LAC": alone, **{name: spacy.load(path) for name, path in paths.items()}}.items():
             gold, found = read(nlp, args.data / corpus / "test.spacy")
             rows += [[corpus, name, label, *scores(gold, found, label)] for label in (*LABELS, ALL)]
     table = _report.table(("corpus", "pipeline", "label", "P", "R", "F1"), rows)
@@ -69,9 +69,9 @@ def entities(docs: Iterable[Doc]) -> set[Entity]:
 
 def scores(gold: set[Entity], found: set[Entity], label: str) -> list[str]:
     """Precision, recall and F1 of a label, or of all, in percent."""
-    wanted, given = ({each for each in some if label in (ALL, each[-1])} for some in (gold, found))
+    wanted, predicted = ({entity for entity in group if label in (ALL, entity[-1])} for group in (gold, found))
     score = PRFScore()
-    score.score_set(given, wanted)
+    score.score_set(predicted, wanted)
     return [f"{100 * value:.1f}" for value in (score.precision, score.recall, score.fscore)]
 
 

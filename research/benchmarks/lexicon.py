@@ -155,11 +155,11 @@ def read_lines(path: Path) -> list[str]:
 
 def make_docs(lines: list[str]) -> list[Doc]:
     """The end of the text."""
-    nlp, docs, left = spacy.blank("zh"), list[Doc](), SEARCHED
+    nlp, docs, remaining = spacy.blank("zh"), list[Doc](), SEARCHED
     for line in filter(None, reversed(lines)):
         docs.append(nlp.make_doc(line))
-        left -= len(line)
-        if left <= 0:
+        remaining -= len(line)
+        if remaining <= 0:
             break
     return docs
 
@@ -180,11 +180,11 @@ def make_words(lines: list[str], n_words: int) -> list[str]:
     return list(words)
 
 
-def distinct(strings: Iterable[str], known: Mapping[str, None]) -> Iterator[str]:
-    seen = set(known)
+def distinct(strings: Iterable[str], excluded: Mapping[str, None]) -> Iterator[str]:
+    skipped = set(excluded)
     for string in strings:
-        if string not in seen:
-            seen.add(string)
+        if string not in skipped:
+            skipped.add(string)
             yield string
 
 
@@ -211,8 +211,9 @@ def matching_rows(words: list[str], docs: list[Doc], rounds: int) -> list[list[s
     batches = [docs[start : start + BATCH] for start in range(0, len(docs), BATCH)]
     texts = ["\0".join(doc.text for doc in batch) for batch in batches]
     n_found = check_equal(list(lexicons.values()), batches)
-    alone = _report.median_seconds({name: partial(search_all, one, texts) for name, one in lexicons.items()}, rounds)
-    whole = _report.median_seconds({name: partial(find_all, one, batches) for name, one in lexicons.items()}, rounds)
+    searches = {name: partial(search_all, lexicon, texts) for name, lexicon in lexicons.items()}
+    finds = {name: partial(find_all, lexicon, batches) for name, lexicon in lexicons.items()}
+    search_seconds, find_seconds = (_report.median_seconds(tasks, rounds) for tasks in (searches, finds))
     chars = sum(map(len, docs))
     return [
         [
@@ -220,8 +221,8 @@ def matching_rows(words: list[str], docs: list[Doc], rounds: int) -> list[list[s
             name,
             f"{costs[name][0]:.2f}",
             f"{costs[name][1]:.0f}",
-            f"{chars / alone[name] / 1e6:.2f}",
-            f"{chars / whole[name] / 1e6:.2f}",
+            f"{chars / search_seconds[name] / 1e6:.2f}",
+            f"{chars / find_seconds[name] / 1e6:.2f}",
             f"{n_found / chars:.2f}",
         ]
         for name in lexicons
@@ -242,10 +243,10 @@ def check_equal(lexicons: list[Lexicon], batches: list[list[Doc]]) -> int:
     """All libraries find the same words at the same places. Returns how many."""
     n_found = 0
     for batch in batches:
-        first, *others = [lexicon.find(batch) for lexicon in lexicons]
-        for other in others:
+        first, *rest = [lexicon.find(batch) for lexicon in lexicons]
+        for found in rest:
             for field in ("words", "heads", "tails", "counts"):
-                np.testing.assert_array_equal(getattr(first, field), getattr(other, field))
+                np.testing.assert_array_equal(getattr(first, field), getattr(found, field))
         n_found += first.words.size
     return n_found
 
@@ -282,8 +283,9 @@ def load_cost(data: bytes) -> tuple[float, float, float]:
     loaded = time.process_time()
     _ = lexicon._automaton
     built = time.process_time()
-    size = sum(map(sys.getsizeof, lexicon.words)) + sys.getsizeof(lexicon.words)
-    return loaded - start, built - loaded, (size + lexicon.tags.nbytes + lexicon._order.nbytes) / 1e6
+    arrays = [value for value in vars(lexicon).values() if isinstance(value, np.ndarray)]
+    size = sum(map(sys.getsizeof, [lexicon.words, *lexicon.words])) + sum(array.nbytes for array in arrays)
+    return loaded - start, built - loaded, size / 1e6
 
 
 def in_child(work: Callable[[], Result]) -> Result:

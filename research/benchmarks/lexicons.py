@@ -64,11 +64,11 @@ def cells(nlp: Language, docs: Sequence[Doc]) -> list[str]:
     vocabulary = vocabulary_of(nlp)
     fresh = [nlp.make_doc(doc.text) for doc in docs]
     match = vocabulary.match(fresh)
-    known = (vocabulary.tables[WORD].rows(vocabulary.keys(match.words)[WORD]) > 0).mean()
+    with_row = (vocabulary.tables[WORD].rows(vocabulary.keys(match.words)[WORD]) > 0).mean()
     entities = [entity.text for doc in docs for entity in doc.ents]
     words = sum(entity in vocabulary.lexicon for entity in entities) / len(entities)
     density = len(match.words) / sum(map(len, fresh))
-    return [f"{len(vocabulary.lexicon):,}", *(f"{100 * share:.1f}" for share in (density, known, words))]
+    return [f"{len(vocabulary.lexicon):,}", *(f"{100 * share:.1f}" for share in (density, with_row, words))]
 
 
 def vocabulary_of(nlp: Language) -> LexiconVocabulary:

@@ -95,14 +95,14 @@ def entities(doc: Doc) -> list[Entity]:
     return [(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents]
 
 
-def new_names(docs: Iterable[Doc], seen: str) -> dict[str, str]:
+def new_names(docs: Iterable[Doc], training_text: str) -> dict[str, str]:
     """The names with the tags of their labels, the most frequent of several."""
-    known = read_jieba()
+    dictionary = read_jieba()
     found: dict[str, Counter[str]] = {}
     for doc in docs:
         for start, end, label in entities(doc):
             name = doc.text[start:end]
-            if label in TAGS and len(name) > 1 and name not in known and name not in seen:
+            if label in TAGS and len(name) > 1 and name not in dictionary and name not in training_text:
                 found.setdefault(name, Counter())[TAGS[label]] += 1
     return {name: tags.most_common(1)[0][0] for name, tags in found.items()}
 
@@ -143,18 +143,18 @@ def system_rows(
 
 def score(nlp: Language, docs: Sequence[Doc], names: Names) -> tuple[Counts, Counts]:
     """Of new names, and of other entities."""
-    new, others = [], []
+    new, other_counts = [], []
     for gold, predicted in zip(docs, nlp.pipe(doc.text for doc in docs), strict=True):
         wanted, found = set(entities(gold)), set(entities(predicted))
         listed = {entity for entity in wanted if gold.text[entity[0] : entity[1]] in names}
-        touching = {one for one in found if any(one[0] < end and start < one[1] for start, end, _ in listed)}
+        touching = {span for span in found if any(span[0] < end and start < span[1] for start, end, _ in listed)}
         new.append((len(listed & found), len(touching), len(listed)))
-        others.append((len((wanted - listed) & found), len(found - touching), len(wanted - listed)))
-    return Counts(*map(sum, zip(*new, strict=True))), Counts(*map(sum, zip(*others, strict=True)))
+        other_counts.append((len((wanted - listed) & found), len(found - touching), len(wanted - listed)))
+    return Counts(*map(sum, zip(*new, strict=True))), Counts(*map(sum, zip(*other_counts, strict=True)))
 
 
 def cells(runs: Sequence[tuple[Counts, Counts]]) -> list[str]:
-    rows = [(new.recall, new.precision, other.precision, other.recall, other.f1) for new, other in runs]
+    rows = [(new.recall, new.precision, old.precision, old.recall, old.f1) for new, old in runs]
     return [percent(column) for column in zip(*rows, strict=True)]
 
 

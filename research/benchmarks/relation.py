@@ -109,7 +109,7 @@ def layer_rows(length: int, args: argparse.Namespace) -> Iterator[list[str]]:
             work,
             *(f"{1000 * seconds[form]:,.1f}" for form in tasks),
             f"{seconds['paper'] / seconds['streaming']:.1f}",
-            *(f"{each:,.1f}" for each in megabytes),
+            *(f"{size:,.1f}" for size in megabytes),
         ]
 
 
@@ -130,11 +130,11 @@ def paper_form(layer: Relation, x: Tensor, lengths: list[int]) -> Tensor:
     """Eq. 4, 6 and 8 as the paper writes them: all pairs of a sentence's tokens at once. *Shape: [N, d]* to *[N, d]*"""
     weight = torch.cat((layer.left.weight, layer.right.weight), dim=1)
     fused = []
-    for own in x.split(lengths):
-        shape = (len(own), len(own), -1)
-        pairs = torch.cat((own[:, None].expand(shape), own[None].expand(shape)), dim=-1)
+    for rows in x.split(lengths):
+        shape = (len(rows), len(rows), -1)
+        pairs = torch.cat((rows[:, None].expand(shape), rows[None].expand(shape)), dim=-1)
         gates = torch.sigmoid(torch.nn.functional.linear(pairs, weight, layer.left.bias))  # eq. 4
-        fused.append(torch.tanh((gates * own).mean(1)))  # eq. 6, 8
+        fused.append(torch.tanh((gates * rows).mean(1)))  # eq. 6, 8
     return torch.cat(fused)
 
 
@@ -159,19 +159,19 @@ def whole(args: argparse.Namespace) -> list[str]:
         return []
     folder = args.data / args.corpus
     pipelines = {name: Pipeline(tok2vec, folder, args.sentences) for name, tok2vec in MODELS.items()}
-    some = next(iter(pipelines.values()))
+    first = next(iter(pipelines.values()))
     columns, rounds = [], dict.fromkeys(MODELS, args.rounds)
     for size in TRAIN_BATCHES:
-        tasks = {name: partial(each.train, size) for name, each in pipelines.items()}
+        tasks = {name: partial(pipeline.train, size) for name, pipeline in pipelines.items()}
         columns.append(
             cells(
                 _report.median_seconds(tasks, rounds),
-                sum(len(example.reference) for example in some.examples),
+                sum(len(example.reference) for example in first.examples),
             )
         )
     for size in PIPE_BATCHES:
-        tasks = {name: partial(each.recognise, size) for name, each in pipelines.items()}
-        columns.append(cells(_report.median_seconds(tasks, rounds), sum(map(len, some.words))))
+        tasks = {name: partial(pipeline.recognise, size) for name, pipeline in pipelines.items()}
+        columns.append(cells(_report.median_seconds(tasks, rounds), sum(map(len, first.words))))
     rows = [[name, *(cell for column in columns for cell in column[name])] for name in MODELS]
     titles = [f"training, batches of {size}" for size in TRAIN_BATCHES]
     titles += [f"nlp.pipe, batches of {size}" for size in PIPE_BATCHES]
@@ -183,7 +183,7 @@ def whole(args: argparse.Namespace) -> list[str]:
 def cells(seconds: Mapping[str, float], n_tokens: int) -> dict[str, list[str]]:
     """Speed, and the ratio to the first."""
     first = next(iter(seconds.values()))
-    return {name: [f"{n_tokens / own:,.0f}", f"{first / own:.2f}"] for name, own in seconds.items()}
+    return {name: [f"{n_tokens / duration:,.0f}", f"{first / duration:.2f}"] for name, duration in seconds.items()}
 
 
 class Pipeline:

@@ -103,7 +103,7 @@ def table(sizes: Sequence[int], found: Sequence[Sequence[Sequence[float]]]) -> s
     """found: by planting and size."""
     header = ["first", "precision", "recall", *(f"recall of {kind}" for kind in KINDS)]
     rows = [[f"{100 * mean(values):.1f} %" for values in zip(*rows, strict=True)] for rows in zip(*found, strict=True)]
-    return _report.table(header, [[f"{size:,}", *each] for size, each in zip(sizes, rows, strict=True)])
+    return _report.table(header, [[f"{size:,}", *cells] for size, cells in zip(sizes, rows, strict=True)])
 
 
 def plant(docs: Sequence[Doc], seed: int) -> list[Planted]:
@@ -137,7 +137,8 @@ def _wrong(doc: Doc, index: int, kind: str, labels: Sequence[str], random_: rand
         return [Span(doc, ent.start, ent.end, random_.choice([label for label in labels if label != ent.label_]))]
     free_from = doc.ents[index - 1].end + 1 if index else 0
     free_to = doc.ents[index + 1].start - 1 if index + 1 < len(doc.ents) else len(doc)
-    edges = [(ent.start + left, ent.end + right) for left, right in ((1, 0), (-1, 0), (0, 1), (0, -1))]
+    shifts = ((1, 0), (-1, 0), (0, 1), (0, -1))
+    edges = [(ent.start + at_start, ent.end + at_end) for at_start, at_end in shifts]
     possible = [(start, end) for start, end in edges if free_from <= start < end <= free_to]
     return [Span(doc, *random_.choice(possible), ent.label_)] if possible else []
 
@@ -152,8 +153,8 @@ def trained_on_all(crossing: Crossing) -> spacy.language.Language:
 def row(planted: Sequence[Planted], doubts: Sequence[Doubt], size: int) -> list[float]:
     """Precision, recall, and the recall of each kind among the first doubts."""
     first = doubts[:size]
-    hits = [any(_meets(doubt, each) for each in planted) for doubt in first]
-    found = [each for each in planted if any(_meets(doubt, each) for doubt in first)]
+    hits = [any(_meets(doubt, error) for error in planted) for doubt in first]
+    found = [error for error in planted if any(_meets(doubt, error) for doubt in first)]
     recalls = [_share(sum(k == kind for *_, k in found), sum(k == kind for *_, k in planted)) for kind in KINDS]
     return [_share(sum(hits), len(first)), _share(len(found), len(planted)), *recalls]
 
@@ -163,8 +164,8 @@ def _meets(doubt: Doubt, planted: Planted) -> bool:
     return doubt.doc == number and doubt.start < end and start < doubt.end
 
 
-def _share(part: int, whole: int) -> float:
-    return part / max(1, whole)
+def _share(part: int, total: int) -> float:
+    return part / max(1, total)
 
 
 if __name__ == "__main__":

@@ -16,10 +16,10 @@ def main() -> None:
     _report.write(args.out, args.title, *notes, *tables(args.runs, args.beside, options))
 
 
-def tables(runs: Sequence[Path], beside: Sequence[str], options: Sequence[str]) -> list[str]:
-    if not beside:
+def tables(runs: Sequence[Path], pages: Sequence[str], options: Sequence[str]) -> list[str]:
+    if not pages:
         return [_report.research("table", *runs, *options, "--format", "md", stdout=subprocess.PIPE).strip()]
-    found = [_report.scores(runs, systems.split(",")[0], "--system", systems, *options) for systems in beside]
+    found = [_report.scores(runs, systems.split(",")[0], "--system", systems, *options) for systems in pages]
     return [*(table for table, _ in found), found[0][1]]
 
 

@@ -35,8 +35,8 @@ def main() -> None:
     args = parse_args()
     _report.single_thread(args.cpu)
     texts = [doc.text for doc in DocBin().from_disk(args.texts).get_docs(spacy.blank("zh").vocab)]
-    first, *others = _report.named_paths(args.pipelines).items()
-    loaded = {(name, by): spacy.load(path) for name, path in others for by in ("numpy", "torch")}
+    first, *rest = _report.named_paths(args.pipelines).items()
+    loaded = {(name, by): spacy.load(path) for name, path in rest for by in ("numpy", "torch")}
     loaded = {(first[0], "numpy"): spacy.load(first[1]), **loaded}
     piped = turns({key: partial(pipe, nlp, texts, key[1]) for key, nlp in loaded.items()}, args.rounds)
     called = turns({key: partial(call, nlp, texts[:SINGLE], key[1]) for key, nlp in loaded.items()}, args.rounds)
@@ -45,8 +45,8 @@ def main() -> None:
     for key in loaded:
         speed, ms = sum(map(len, texts)) / piped[key], 1000 * called[key] / len(texts[:SINGLE])
         ratios = piped[start] / piped[key], called[start] / called[key]
-        other = [(key[0], by) for by in ("numpy", "torch") if (key[0], by) in loaded]
-        found = [pipe(loaded[each], texts, each[1]) for each in other]
+        keys = [(key[0], by) for by in ("numpy", "torch") if (key[0], by) in loaded]
+        found = [pipe(loaded[key], texts, key[1]) for key in keys]
         differing = sum(a != b for a, b in zip(found[0], found[-1], strict=True))
         by = "its own" if key == start else key[1]
         rows.append([key[0], by, f"{speed:,.0f}", f"{ratios[0]:.2f}", f"{ms:.2f}", f"{ratios[1]:.2f}", str(differing)])
@@ -73,7 +73,7 @@ def turns(work: dict[tuple[str, str], Callable[[], object]], rounds: int) -> dic
             run()
             if i:
                 seconds[key].append(time.perf_counter() - begin)
-    return {key: statistics.median(each) for key, each in seconds.items()}
+    return {key: statistics.median(durations) for key, durations in seconds.items()}
 
 
 def pipe(nlp: Language, texts: list[str], by: str) -> list[list[tuple[int, int, str]]]:

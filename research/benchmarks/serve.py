@@ -131,8 +131,8 @@ def resident(field: str, process: int) -> str:
 
 def quantiles(rounds: Sequence[Sequence[float]]) -> list[str]:
     """The median and the 99th percentile, in milliseconds, each as the median of the rounds."""
-    cut = [statistics.quantiles(each[:-1], n=100, method="inclusive") for each in rounds]
-    return [f"{1000 * statistics.median(each[at] for each in cut):.1f}" for at in (49, 98)]
+    cut = [statistics.quantiles(latencies[:-1], n=100, method="inclusive") for latencies in rounds]
+    return [f"{1000 * statistics.median(cuts[at] for cuts in cut):.1f}" for at in (49, 98)]
 
 
 def clients(

@@ -58,7 +58,7 @@ def main() -> None:
     texts = read_texts(args.data / args.corpus / "test.spacy")[: args.texts]
     measures = measure(args, pipelines, texts)
     names = list(pipelines)
-    rows = [[name, *(cell for each in measures for cell in each.cells(name, names[0]))] for name in names]
+    rows = [[name, *(cell for measure in measures for cell in measure.cells(name, names[0]))] for name in names]
     header = [cell.format(batch=args.batch_size) for cell in (*HEADER, *HEADER_TRAINING)]
     chars = sum(map(len, texts))
     note = NOTE.format(rounds=args.rounds, texts=len(texts), chars=chars, train_batch=args.train_batch_size)

@@ -97,8 +97,8 @@ class Point:
         return Path(self.args.data) / self.corpus / f"{part}.spacy"
 
     def trained(self) -> Language:
-        model, done = self.folder / "model-best", self.folder / "done"
-        if not done.is_file():  # a training that was stopped leaves an earlier model-best
+        model, finished = self.folder / "model-best", self.folder / "done"
+        if not finished.is_file():  # a training that was stopped leaves an earlier model-best
             self.folder.mkdir(parents=True, exist_ok=True)
             DocBin(docs=self.chosen()).to_disk(self.folder / "train.spacy")
             settings = [
@@ -112,7 +112,7 @@ class Point:
             ]
             nlp = init_nlp(compose(find_base(self.corpus), settings=settings))
             train(nlp, self.folder, stdout=StringIO(), stderr=StringIO())
-            write_text(done, "")
+            write_text(finished, "")
         return spacy.load(model)
 
     def chosen(self) -> list[Doc]:
@@ -124,11 +124,11 @@ class Point:
         random.Random(self.seed).shuffle(order)
         if self.before is None or self.order == RANDOM:
             return [pool[name] for name in order[: self.size]]
-        known = list(DocBin().from_disk(self.before.folder / "train.spacy").get_docs(blank.vocab))
-        texts = [doc.text for doc in known]
+        annotated = list(DocBin().from_disk(self.before.folder / "train.spacy").get_docs(blank.vocab))
+        texts = [doc.text for doc in annotated]
         raw = [pool[name].text for name in order]
-        more = suggest(self.before.trained(), raw, self.size - self.before.size, known=texts)
-        return [*known, *(pool[text_key(each.text)] for each in more)]
+        suggestions = suggest(self.before.trained(), raw, self.size - self.before.size, known=texts)
+        return [*annotated, *(pool[text_key(suggestion.text)] for suggestion in suggestions)]
 
 
 def note(seeds: Sequence[int]) -> str:
@@ -155,9 +155,9 @@ def _needed(size: int, score: float, need: float | None) -> list[str]:
 
 def sentences_for(score: float, sizes: Sequence[int], curve: Sequence[float]) -> float | None:
     """Where a curve first reaches a score, by straight lines between its points."""
-    for (left, low), (right, high) in pairwise(zip(sizes, curve, strict=True)):
+    for (smaller, low), (larger, high) in pairwise(zip(sizes, curve, strict=True)):
         if low < score <= high:
-            return left + (right - left) * (score - low) / (high - low)
+            return smaller + (larger - smaller) * (score - low) / (high - low)
     return None
 
 

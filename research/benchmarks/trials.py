@@ -107,21 +107,21 @@ def grid(args: argparse.Namespace, configs: Path, system: str, *settings: str, s
 
 def ensemble(args: argparse.Namespace, runs: Path) -> str:
     """The three models as one, their emissions and the weights of their CRFs averaged."""
-    whole, *pipelines = [spacy.load(runs / CORPUS / BASE / str(seed) / "model-best") for seed in (1, *SEEDS)]
-    model, *models = [find_crf_pipe(nlp).model for nlp in (whole, *pipelines)]
-    layer, *layers = [torch_shim(each.get_ref("output_layer")) for each in (model, *models)]
+    pipeline, *pipelines = [spacy.load(runs / CORPUS / BASE / str(seed) / "model-best") for seed in (1, *SEEDS)]
+    model, *models = [find_crf_pipe(nlp).model for nlp in (pipeline, *pipelines)]
+    layer, *layers = [torch_shim(model.get_ref("output_layer")) for model in (model, *models)]
     layer.load_arrays(
-        {name: np.mean([each.weights[name] for each in layers], axis=0) for name in layer.weights}, layer.sizes
+        {name: np.mean([model.weights[name] for model in layers], axis=0) for name in layer.weights}, layer.sizes
     )
 
     def together(model: object, docs: list[Doc], is_train: bool) -> tuple[list[np.ndarray], None]:
-        return [np.mean(rows, axis=0) for rows in zip(*(each.predict(docs) for each in models), strict=True)], None
+        return [np.mean(rows, axis=0) for rows in zip(*(model.predict(docs) for model in models), strict=True)], None
 
     model._func = together
     rows = []
     for part in ("dev", "test"):
-        docs = DocBin().from_disk(args.data / CORPUS / f"{part}.spacy").get_docs(whole.vocab)
-        scores = whole.evaluate([Example(whole.make_doc(doc.text), doc) for doc in docs])
+        docs = DocBin().from_disk(args.data / CORPUS / f"{part}.spacy").get_docs(pipeline.vocab)
+        scores = pipeline.evaluate([Example(pipeline.make_doc(doc.text), doc) for doc in docs])
         alone = [json.loads((runs / CORPUS / BASE / str(seed) / name(part)).read_text())["ents_f"] for seed in SEEDS]
         rows.append([part, *(f"{100 * score:.2f}" for score in (*alone, np.mean(alone), scores["ents_f"]))])
     header = ("", *(f"seed {seed}" for seed in SEEDS), "mean", "together")

@@ -33,10 +33,10 @@ def main() -> None:
     rows = []
     for system in args.systems.split(","):
         rows.append(row(args, system, "all"))
-        for least in map(int, args.min_counts.split(",")):
-            rows.append(row(args, system, f"{least} or more", "--min-count", str(least)))
-            rows.append(row(args, system, f"{least} or more, half", "--min-count", str(least), "--half"))
-    raw = " or ".join(f"`{Path(each).name}`" for each in args.raw)
+        for min_count in map(int, args.min_counts.split(",")):
+            rows.append(row(args, system, f"{min_count} or more", "--min-count", str(min_count)))
+            rows.append(row(args, system, f"{min_count} or more, half", "--min-count", str(min_count), "--half"))
+    raw = " or ".join(f"`{Path(path).name}`" for path in args.raw)
     note = NOTE.format(corpus=args.corpus, raw=raw, seeds=args.seeds)
     out = args.out or _report.RESULTS / f"trim-{args.corpus}.md"
     _report.write(out, f"Smaller pipelines: {args.corpus}", note, _report.table(HEADER, rows))
@@ -56,10 +56,10 @@ def parse_args() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def row(args: argparse.Namespace, system: str, kept: str, *options: str) -> list[str]:
-    made = [scored(args, system, seed, options) for seed in args.seeds.split(",")]
-    sizes, *scores = zip(*made, strict=True)
-    return [f"`{system}`", kept, f"{statistics.fmean(sizes):.1f}", *(_report.mean_sd(each, 2) for each in scores)]
+def row(args: argparse.Namespace, system: str, strings: str, *options: str) -> list[str]:
+    results = [scored(args, system, seed, options) for seed in args.seeds.split(",")]
+    sizes, *scores = zip(*results, strict=True)
+    return [f"`{system}`", strings, f"{statistics.fmean(sizes):.1f}", *(_report.mean_sd(part, 2) for part in scores)]
 
 
 def scored(args: argparse.Namespace, system: str, seed: str, options: tuple[str, ...]) -> list[float]:

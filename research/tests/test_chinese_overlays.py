@@ -79,23 +79,23 @@ def loss_without_dropout(nlp: Language, examples: list[Example]) -> float:
 def test_overlay_sets_what_its_name_says_and_keeps_the_corpus_training(
     base: str, overlays: tuple[str, ...], settings: dict[str, Any]
 ) -> None:
-    config, own = composed(base, overlays), composed(base, ())
+    config, base_config = composed(base, overlays), composed(base, ())
     tok2vec = config["components"]["tener_ner"]["model"]["tok2vec"]
     assert {name: tok2vec[name] for name in settings} == settings
     assert tok2vec["embed"]["vectors"] == "${paths.char_vectors}"
     assert tok2vec["words"]["vectors"] == "${paths.word_vectors}"
     assert tok2vec["embed"]["whiten_vectors"] is tok2vec["words"]["whiten_vectors"] is True
-    assert config["training"] == own["training"]
+    assert config["training"] == base_config["training"]
 
 
 @pytest.mark.parametrize("base", BASES)
 def test_grn_reads_characters_with_its_own_sizes_and_rate(base: str) -> None:
-    config, own = composed(base, ("char-grn",)), composed(base, ())
-    others = composed("conll2003", ("grn",))
-    model, words = (each["components"]["tener_ner"]["model"] for each in (config, others))
+    config, base_config = composed(base, ("char-grn",)), composed(base, ())
+    grn_config = composed("conll2003", ("grn",))
+    model, words = (composed_config["components"]["tener_ner"]["model"] for composed_config in (config, grn_config))
     assert {**model["tok2vec"], "embed": None, "dropout": 0.5} == {**words["tok2vec"], "embed": None}
-    assert model["tok2vec"]["embed"] == own["components"]["tener_ner"]["model"]["tok2vec"]["embed"]
-    expected = deepcopy(own["training"])
+    assert model["tok2vec"]["embed"] == base_config["components"]["tener_ner"]["model"]["tok2vec"]["embed"]
+    expected = deepcopy(base_config["training"])
     expected["optimizer"]["learn_rate"]["max_rate"] = 0.002
     assert config["training"] == expected
 
@@ -113,21 +113,21 @@ def test_the_sizes_are_those_of_the_released_code(base: str, layers: int, heads:
 
 @pytest.mark.parametrize("base", BASES)
 def test_a_base_differs_from_weibos_in_size_and_length_only(base: str) -> None:
-    own, weibo = (dict(settings(composed(name, ()))) for name in (base, "weibo"))
+    base_config, weibo = (dict(settings(composed(name, ()))) for name in (base, "weibo"))
     sizes = {f"components.tener_ner.model.tok2vec.{name}" for name in ("width", "layers", "heads", "ff_width")}
     rates = {f"training.optimizer.learn_rate.{name}" for name in ("max_rate", "total_steps")}
-    changed = {name for name in own.keys() | weibo.keys() if own.get(name) != weibo.get(name)}
+    changed = {name for name in base_config.keys() | weibo.keys() if base_config.get(name) != weibo.get(name)}
     assert changed <= {*sizes, *rates, "training.max_steps", "training.eval_frequency"}
 
 
 @pytest.mark.parametrize("base", BASES)
 @pytest.mark.parametrize("overlays", [(), ("flat",), ("flat-atssa",), ("mect",), ("char-grn",)], ids="+".join)
 def test_the_segmenters_words_stand_beside_the_embedder_of_any_stack(base: str, overlays: tuple[str, ...]) -> None:
-    embed, own = (
+    embed, base_config = (
         composed(base, names)["components"]["tener_ner"]["model"]["tok2vec"]["embed"]
         for names in ((*overlays, "segment"), overlays)
     )
-    assert embed["first"] == own
+    assert embed["first"] == base_config
     assert embed["second"]["@architectures"] == "spacy_tener.SegmentEmbed.v1"
 
 
@@ -184,7 +184,7 @@ def test_vectors_of_the_project_are_read_where_their_overlay_is_laid(
 @pytest.mark.parametrize("system", ["tener", "flat", "flat-atssa", "mect", "char-grn"])
 def test_vectors_change_where_rows_come_from_and_how_many_drop_out(system: str) -> None:
     overlays = () if system == "tener" else (system,)
-    before, after = (dict(settings(composed("weibo", each))) for each in (overlays, (*overlays, "vectors")))
+    before, after = (dict(settings(composed("weibo", names))) for names in (overlays, (*overlays, "vectors")))
     dropout = "components.tener_ner.model.tok2vec.embed.dropout"
     changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
     assert changed - {dropout, "paths.word_vectors"} == {"paths.char_vectors", "paths.bigram_vectors"}

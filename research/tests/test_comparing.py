@@ -19,7 +19,7 @@ def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparing, "RESAMPLES", 1000)
 
 
-def made(rng: np.random.Generator, *, seeds: int, docs: int, skill: float, spread: float = 0.0) -> np.ndarray:
+def draw_counts(rng: np.random.Generator, *, seeds: int, docs: int, skill: float, spread: float = 0.0) -> np.ndarray:
     """Confusion of a system on documents of 0 to 5 entities; seeds differ in skill. *Shape* [seeds, docs, 3]"""
     gold = np.random.default_rng(docs).integers(6, size=docs)
     found = [rng.binomial(gold, np.clip(skill + spread * rng.normal(), 0, 1)) for _ in range(seeds)]
@@ -36,7 +36,9 @@ def test_summary_has_mean_and_deviation() -> None:
 def test_the_bootstrap_is_that_of_a_loop(seeds: tuple[int, int]) -> None:
     """A plain form: documents and seeds drawn one by one, and scored by their sums."""
     rng = np.random.default_rng(0)
-    systems = [made(rng, seeds=n, docs=12, skill=skill, spread=0.1) for n, skill in zip(seeds, (0.6, 0.5), strict=True)]
+    systems = [
+        draw_counts(rng, seeds=n, docs=12, skill=skill, spread=0.1) for n, skill in zip(seeds, (0.6, 0.5), strict=True)
+    ]
 
     def f1(counts: np.ndarray) -> float:
         return Confusion(*counts.sum(axis=0).tolist()).score.f
@@ -51,13 +53,13 @@ def test_the_bootstrap_is_that_of_a_loop(seeds: tuple[int, int]) -> None:
         n = len(system)
         scale = 0.0
         if n > 1:
-            both = np.mean([np.var(each, ddof=1) for each in of_system])
-            scale = math.sqrt(max(2 * np.var([f1(counts) for counts in system], ddof=1) - both, 0) / both)
-        for each in of_system:
-            seed_mean = np.mean([each[rng.integers(n)] for _ in range(max(n - 1, 1))])
-            drawn.append(float(np.mean(each) + scale * (seed_mean - np.mean(each))))
-    ours, theirs = (np.mean([f1(counts) for counts in system]) for system in systems)
-    farther = [abs(x - y - (ours - theirs)) >= abs(ours - theirs) for x, y in zip(*means, strict=True)]
+            variance = np.mean([np.var(scores, ddof=1) for scores in of_system])
+            scale = math.sqrt(max(2 * np.var([f1(counts) for counts in system], ddof=1) - variance, 0) / variance)
+        for scores in of_system:
+            seed_mean = np.mean([scores[rng.integers(n)] for _ in range(max(n - 1, 1))])
+            drawn.append(float(np.mean(scores) + scale * (seed_mean - np.mean(scores))))
+    first, second = (np.mean([f1(counts) for counts in system]) for system in systems)
+    farther = [abs(x - y - (first - second)) >= abs(first - second) for x, y in zip(*means, strict=True)]
     expected = float(np.mean(farther))
     assert 0.02 < expected < 0.98
     assert bootstrap_p(*systems, "f") == pytest.approx(expected, abs=4 * math.sqrt(expected / 2000))
@@ -67,8 +69,8 @@ def test_the_bootstrap_is_that_of_a_loop(seeds: tuple[int, int]) -> None:
 @pytest.mark.usefixtures("few_resamples")
 def test_without_a_difference_p_is_spread_evenly(seeds: int, spread: float) -> None:
     rng = np.random.default_rng(1)
-    trials = [[made(rng, seeds=seeds, docs=80, skill=0.6, spread=spread) for _ in range(2)] for _ in range(200)]
-    found = np.array([bootstrap_p(ours, theirs, "f") for ours, theirs in trials])
+    trials = [[draw_counts(rng, seeds=seeds, docs=80, skill=0.6, spread=spread) for _ in range(2)] for _ in range(200)]
+    found = np.array([bootstrap_p(first, second, "f") for first, second in trials])
     assert (found <= 0.05).mean() < 0.1
     for level in (0.3, 0.5, 0.8):
         assert (found <= level).mean() == pytest.approx(level, abs=0.13)
@@ -77,7 +79,7 @@ def test_without_a_difference_p_is_spread_evenly(seeds: int, spread: float) -> N
 @pytest.mark.usefixtures("few_resamples")
 def test_a_plain_difference_is_seen_and_its_sign_is_of_no_matter() -> None:
     rng = np.random.default_rng(2)
-    good, bad = (made(rng, seeds=3, docs=80, skill=skill, spread=0.02) for skill in (0.8, 0.5))
+    good, bad = (draw_counts(rng, seeds=3, docs=80, skill=skill, spread=0.02) for skill in (0.8, 0.5))
     assert bootstrap_p(good, bad, "f") == bootstrap_p(bad, good, "f") == 1 / 1001
     assert bootstrap_p(good, good, "f") == 1.0
 
@@ -86,7 +88,7 @@ def test_a_plain_difference_is_seen_and_its_sign_is_of_no_matter() -> None:
 def test_seeds_count_beside_documents() -> None:
     """Where seeds are far apart, the same mean difference says less."""
     rng = np.random.default_rng(3)
-    near = [made(rng, seeds=4, docs=300, skill=skill) for skill in (0.6, 0.5)]
+    near = [draw_counts(rng, seeds=4, docs=300, skill=skill) for skill in (0.6, 0.5)]
     # The same sums of right entities over all seeds, but the first two seeds found more of them, the others fewer.
     moved = np.minimum(near[0][:2, :, 0] // 3, near[0][2:, :, 2])
     far = [near[0].copy(), near[1]]
@@ -98,10 +100,10 @@ def test_seeds_count_beside_documents() -> None:
 
 def test_welchs_test_is_that_of_unequal_variances() -> None:
     # t = -2 / sqrt(1/3 + 4/3) with 2.94 degrees of freedom; with the 4 of equal variances it were 0.1963.
-    ours, theirs = [1.0, 2.0, 3.0], [2.0, 4.0, 6.0]
-    assert welch_p(ours, theirs) == pytest.approx(0.2209, abs=1e-4)
-    assert welch_p(theirs, ours) == welch_p(ours, theirs)
-    assert welch_p([1.0, 2.0], theirs) is not None, "two seeds have a deviation"
+    first, second = [1.0, 2.0, 3.0], [2.0, 4.0, 6.0]
+    assert welch_p(first, second) == pytest.approx(0.2209, abs=1e-4)
+    assert welch_p(second, first) == welch_p(first, second)
+    assert welch_p([1.0, 2.0], second) is not None, "two seeds have a deviation"
 
 
 @pytest.mark.parametrize("values", [([1.0], [2.0, 3.0]), ([1.0, 1.0], [2.0, 2.0])])

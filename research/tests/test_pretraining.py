@@ -54,7 +54,7 @@ def layer(nlp: Language) -> Model[Any, Any]:
 def weights(model: Model[Any, Any]) -> list[torch.Tensor]:
     """Those of all but the embedders."""
     modules = [shim.module for node in model.walk() if "vocabulary" not in node.attrs for shim in node.shims]
-    return [each.detach().clone() for module in modules for each in module.parameters()]
+    return [parameter.detach().clone() for module in modules for parameter in module.parameters()]
 
 
 def moved(first: list[torch.Tensor], second: list[torch.Tensor]) -> bool:

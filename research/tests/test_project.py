@@ -32,9 +32,9 @@ BROUGHT = {"vectors": {"assets/raw"}}
 STEPS = [(name, step) for name, steps in PROJECT["workflows"].items() for step in steps]
 
 
-def has(there: set[str], path: str) -> bool:
-    """Return whether a file is there, or something below a directory."""
-    return path in there or any(each.startswith(f"{path}/") for each in there)
+def has(paths: set[str], path: str) -> bool:
+    """Return whether a path, or something below it, is among the paths."""
+    return path in paths or any(entry.startswith(f"{path}/") for entry in paths)
 
 
 def test_spacy_accepts_it_and_makes_its_directories(tmp_path: Path) -> None:
@@ -55,11 +55,11 @@ def test_workflows_have_the_steps_of_all_commands() -> None:
 
 @pytest.mark.parametrize("workflow", PROJECT["workflows"])
 def test_every_dependency_is_in_the_repository_an_asset_or_made_before(workflow: str) -> None:
-    there = {asset["dest"] for asset in PROJECT["assets"]} | {*PROJECT["directories"]} | BROUGHT.get(workflow, set())
+    present = {asset["dest"] for asset in PROJECT["assets"]} | {*PROJECT["directories"]} | BROUGHT.get(workflow, set())
     for step in (step for name in [*BEFORE.get(workflow, []), workflow] for step in PROJECT["workflows"][name]):
         for path in COMMANDS[step].get("deps", []):
-            assert has(there, path) or (ROOT / path).exists(), f"{step} needs {path}"
-        there.update(COMMANDS[step]["outputs"])
+            assert has(present, path) or (ROOT / path).exists(), f"{step} needs {path}"
+        present.update(COMMANDS[step]["outputs"])
 
 
 @pytest.mark.parametrize("workflow", ["all", "sample_en"])
@@ -128,9 +128,9 @@ def test_every_system_is_an_overlay(names: str) -> None:
 
 def test_every_ablation_is_made_and_every_point_of_the_sweeps() -> None:
     names = ("ablations_zh", "ablations_en", "sweep_k", "sweep_alpha")
-    made = {system for name in names for system in PROJECT["vars"][name].split(",")}
-    assert made - ablations().keys() == {"flat-atssa", "mect", "grn"}
-    assert {name for name in ablations() if name.startswith(("flat-atssa", "mect", "grn"))} <= made
+    systems = {system for name in names for system in PROJECT["vars"][name].split(",")}
+    assert systems - ablations().keys() == {"flat-atssa", "mect", "grn"}
+    assert {name for name in ablations() if name.startswith(("flat-atssa", "mect", "grn"))} <= systems
 
 
 @pytest.mark.parametrize(("names", "setting"), [("sweep_k", "k"), ("sweep_alpha", "alpha")])

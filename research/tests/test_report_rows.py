@@ -37,10 +37,10 @@ def test_scores_are_means_over_seeds_in_percent(weibo: Path) -> None:
     (row,) = report(weibo).overall
     # First: 12 right, 7 wrong, 20 missed; second: 14 right, 15 wrong, 18 missed.
     p, r, f = (12 / 19, 14 / 29), (12 / 32, 14 / 32), (24 / 51, 28 / 61)
-    for summary, (one, two) in ((row.p, p), (row.r, r), (row.f, f)):
+    for summary, (first, second) in ((row.p, p), (row.r, r), (row.f, f)):
         assert summary is not None
-        assert summary.mean == pytest.approx(50 * (one + two))
-        assert summary.sd == pytest.approx(100 * abs(one - two) / math.sqrt(2))
+        assert summary.mean == pytest.approx(50 * (first + second))
+        assert summary.sd == pytest.approx(100 * abs(first - second) / math.sqrt(2))
         assert summary.n == 2
     assert row.key == ("weibo", "mine")
     assert (row.seeds, row.gold) == ((1, 2), 32)
@@ -101,9 +101,9 @@ def test_named_and_nominal_are_asked_of_corpora_that_have_them(weibo: Path) -> N
 
 
 def test_without_counts_per_document_a_baseline_is_compared_by_welchs_t_test(weibo: Path) -> None:
-    for seed, (one, other) in enumerate([(0.50, 0.52), (0.53, 0.54), (0.53, 0.56)], start=1):
-        make_run(weibo, f"resume/ner/{seed}", f=one)
-        make_run(weibo, f"resume/tener/{seed}", f=other)
+    for seed, (ner_f, tener_f) in enumerate([(0.50, 0.52), (0.53, 0.54), (0.53, 0.56)], start=1):
+        make_run(weibo, f"resume/ner/{seed}", f=ner_f)
+        make_run(weibo, f"resume/tener/{seed}", f=tener_f)
     make_run(weibo, "resume/tener/4", f=0.56)
     versus = {row.key: row.versus for row in report(weibo, baseline="ner", printed=False).overall}
     test = versus["resume", "tener"]
@@ -180,11 +180,11 @@ def test_settings_of_the_config_can_group(tmp_path: Path) -> None:
 
 def test_printed_rows_follow_ours(tmp_path: Path) -> None:
     make_run(tmp_path, "weibo/mect/1", FIRST)
-    first, table4, *others = report(tmp_path).overall
+    first, table4, *rest = report(tmp_path).overall
     assert first.source == ""
     assert table4.source == "MECT, Wu et al. 2021, table 4, pretrained vectors"
     assert (table4.f, table4.p, table4.seeds) == (Summary(63.30), None, ())
-    assert all(row.source for row in others)
+    assert all(row.source for row in rest)
 
 
 def test_printed_rows_know_names_and_nominal_mentions(tmp_path: Path) -> None:

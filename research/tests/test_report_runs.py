@@ -28,8 +28,8 @@ def test_a_run_is_found_from_any_directory_on_the_way_and_read_once(
 ) -> None:
     monkeypatch.chdir(make_run(tmp_path, "weibo/tener/1", COUNTS))
     roots = [tmp_path, *(tmp_path / name for name in ("weibo", "weibo/tener", "weibo/tener/1")), Path()]
-    for some in (*([root] for root in roots), roots):
-        assert [run.name for run in find_runs(some).runs] == ["weibo/tener/1"]
+    for folders in (*([root] for root in roots), roots):
+        assert [run.name for run in find_runs(folders).runs] == ["weibo/tener/1"]
 
 
 def test_scores_and_size_are_read(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_runs_without_scores_are_unfinished_and_say_how_far_they_came(tmp_path: 
     (tmp_path / "weibo/tener/3/config.cfg").touch()
     found = find_runs([tmp_path])
     assert [run.name for run in found.runs] == ["weibo/tener/1"]
-    assert [(each.name, each.reason) for each in found.unfinished] == [
+    assert [(run.name, run.reason) for run in found.unfinished] == [
         ("weibo/tener/2", "no metrics.json: still in training, stopped, or not evaluated"),
         ("weibo/tener/3", "not trained yet, or stopped before the first evaluation"),
     ]
@@ -97,17 +97,17 @@ def test_no_run_is_an_error_that_says_what_a_run_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "counts"), [("old/weibo/tener/1", COUNTS), ("weibo/tener/01", COUNTS), ("old/weibo/tener/1", None)]
+    ("name", "counts"), [("old/weibo/tener/1", COUNTS), ("weibo/tener/01", COUNTS), ("old/weibo/tener/1", None)]
 )
 def test_a_seed_twice_is_an_error_that_names_both_also_where_one_is_unfinished(
-    tmp_path: Path, other: str, counts: Counted | None
+    tmp_path: Path, name: str, counts: Counted | None
 ) -> None:
     make_run(tmp_path, "weibo/tener/1", COUNTS)
-    make_run(tmp_path, other, counts)
+    make_run(tmp_path, name, counts)
     with pytest.raises(RemedyError, match="weibo, tener: seed 1 is there twice") as error:
         find_runs([tmp_path])
     assert str(tmp_path / "weibo/tener/1") in str(error.value)
-    assert str(tmp_path / other) in str(error.value)
+    assert str(tmp_path / name) in str(error.value)
 
 
 def test_broken_files_are_named(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_runs_can_be_restricted(tmp_path: Path) -> None:
     assert [run.name for run in found.only().runs] == [run.name for run in found.runs]
     only = found.only(corpora=["weibo"], systems=["tener"])
     assert [run.name for run in only.runs] == ["weibo/tener/1"]
-    assert [each.name for each in only.unfinished] == ["weibo/tener/2"]
+    assert [run.name for run in only.unfinished] == ["weibo/tener/2"]
     with pytest.raises(RemedyError, match=r"No run of this corpus: msra\. There are: resume, weibo"):
         found.only(corpora=["msra"])
     with pytest.raises(RemedyError, match="No run of this system: mect"):

@@ -89,8 +89,8 @@ def test_markdown_lists_labels_and_mentions(report: ScoreTable) -> None:
 
 
 def test_unfinished_runs_are_listed_in_markdown(report: ScoreTable, empty: ScoreTable) -> None:
-    for each in (report, empty):
-        assert "- weibo/mect/3: no metrics.json" in format_table(each, "md")
+    for table in (report, empty):
+        assert "- weibo/mect/3: no metrics.json" in format_table(table, "md")
 
 
 def test_notes_say_what_the_numbers_are(report: ScoreTable) -> None:

@@ -146,15 +146,15 @@ def test_tables_have_every_trial_with_every_setting(six: Search) -> None:
     assert list(lines[0])[:3] == ["number", "state", "score"]
     data = json.loads((six.folder / "trials.json").read_text(encoding="utf8"))
     assert data["best"] == six.best.number
-    for line, each, row in zip(lines, data["trials"], six.rows, strict=True):
-        assert each["values"] == row.values
+    for line, trial, row in zip(lines, data["trials"], six.rows, strict=True):
+        assert trial["values"] == row.values
         assert float(line[RATE]) == row.values[RATE]
         assert line["score"] == ("" if row.score is None else str(row.score))
 
 
 def test_only_the_best_pipeline_is_kept(six: Search) -> None:
-    kept = [path.parent.name for path in six.folder.glob("trials/*/model-best")]
-    assert kept == [f"{six.best.number:04d}"]
+    folders = [path.parent.name for path in six.folder.glob("trials/*/model-best")]
+    assert folders == [f"{six.best.number:04d}"]
 
 
 def test_all_pipelines_are_kept_if_they_are_wanted(opened, files: Path) -> None:
@@ -181,12 +181,12 @@ def test_the_same_seed_draws_the_same_and_another_one_something_else(opened) -> 
 def test_a_search_in_several_goes_draws_what_it_would_have_drawn_in_one(opened) -> None:
     with opened("one", seed=3) as search:
         run(search, 4)
-        whole = drawn(search)
+        expected = drawn(search)
     for trials in (1, 4):
         with opened("several", seed=3) as search:
             run(search, trials)
-    assert drawn(search) == whole
-    assert len({values[RATE] for values in whole}) == 4
+    assert drawn(search) == expected
+    assert len({values[RATE] for values in expected}) == 4
 
 
 @pytest.mark.usefixtures("instantly")
@@ -215,7 +215,7 @@ def test_a_finished_search_does_nothing_more(opened, files: Path) -> None:
 def test_an_interrupted_trial_is_marked_and_done_again_with_the_same_settings(opened) -> None:
     with opened("whole", seed=1) as search:
         run(search, 3)
-        whole = drawn(search)
+        expected = drawn(search)
     with opened(seed=1) as search:
         run(search, 1)
         interrupted = _begin_without_end(search)
@@ -226,12 +226,12 @@ def test_an_interrupted_trial_is_marked_and_done_again_with_the_same_settings(op
     assert [row.again_of for row in rows] == [None, None, interrupted, None]
     assert rows[2].values == rows[1].values
     assert rows[2].state in ("done", "failed")
-    assert [row.values for row in rows if row.number != interrupted] == whole
+    assert [row.values for row in rows if row.number != interrupted] == expected
 
 
 def _begin_without_end(search: Search) -> int:
     """What a search leaves that is killed in the middle of a training."""
-    search.study.sampler = module._sampler("random", search.plan.seed, 1)
+    search.study.sampler = module.make_sampler("random", search.plan.seed, 1)
     return search.study.ask(dict(search.plan.space.draws)).number
 
 

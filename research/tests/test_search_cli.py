@@ -105,14 +105,14 @@ def test_ctrl_c_ends_with_a_word_and_the_next_call_goes_on(arguments, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("code", "more", "message"),
+    ("code", "options", "message"),
     [
         (1, ["--set", "training.max_step=3"], "the config has no 'training.max_step'"),
         (2, ["--sampler", "smac"], "'smac' is not one of"),
     ],
 )
-def test_what_cannot_be_searched_is_said(arguments, code: int, more: list[str], message: str) -> None:
-    result = search(*arguments, "--trials", "1", *more)
+def test_what_cannot_be_searched_is_said(arguments, code: int, options: list[str], message: str) -> None:
+    result = search(*arguments, "--trials", "1", *options)
     assert (result.code, message in result.text) == (code, True)
 
 

@@ -174,11 +174,11 @@ def test_every_space_and_overlay_of_the_papers_is_tried_here() -> None:
 
 @pytest.mark.parametrize(("base", "overlays", "space"), SEARCHES)
 def test_the_papers_spaces_fit_their_configs(base: str, overlays: tuple[str, ...], space: str) -> None:
-    made = plan(base, overlays, space)
-    made.check()
+    search_plan = plan(base, overlays, space)
+    search_plan.check()
     # The largest of everything makes a model, too.
-    largest = {name: bounds(draw)[-1] for name, draw in made.space.draws.items()}
-    config = made.config(made.space.values(largest))
+    largest = {name: bounds(draw)[-1] for name, draw in search_plan.space.draws.items()}
+    config = search_plan.config(search_plan.space.values(largest))
     again = config.from_str(config.to_str(interpolate=False), interpolate=False)
     assert again == config
 
@@ -222,8 +222,8 @@ def test_ranges_are_those_that_the_papers_print() -> None:
 
 
 def test_mect_is_as_wide_as_the_paper_has_it_and_its_radicals_have_their_own_rate() -> None:
-    made = plan("weibo", ("models/mect", "models/sgd"), "mect")
-    drawn = {**made.space.example(), "draws.head_width": 20, "draws.radical_rate": 0.0012}
-    config = made.config(made.space.values({**drawn, "training.optimizer.learn_rate.max_rate": 0.002}))
+    search_plan = plan("weibo", ("models/mect", "models/sgd"), "mect")
+    drawn = {**search_plan.space.example(), "draws.head_width": 20, "draws.radical_rate": 0.0012}
+    config = search_plan.config(search_plan.space.values({**drawn, "training.optimizer.learn_rate.max_rate": 0.002}))
     assert config["components"]["tener_ner"]["model"]["tok2vec"]["width"] == 160
     assert config["training"]["optimizer"]["rates"] == {"radicals.*": pytest.approx(0.6)}

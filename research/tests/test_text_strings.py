@@ -115,18 +115,18 @@ def test_language_that_spacy_does_not_know_is_refused() -> None:
 
 @pytest.mark.parametrize("kinds", [KINDS, (CHARS,), (BIGRAMS,), (WORDS,), (WORDS, CHARS)])
 def test_only_what_is_wanted_is_split(kinds: tuple[str, ...]) -> None:
-    whole = {CHARS: ["i", "n"], BIGRAMS: ["in", "n<eos>"], WORDS: ["in"]}
-    assert TextSplitter(kinds, TextSettings(lang="en", digits=False))("in") == {kind: whole[kind] for kind in kinds}
+    expected = {CHARS: ["i", "n"], BIGRAMS: ["in", "n<eos>"], WORDS: ["in"]}
+    assert TextSplitter(kinds, TextSettings(lang="en", digits=False))("in") == {kind: expected[kind] for kind in kinds}
 
 
 def test_each_string_is_normalised_once_and_none_is_kept_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(strings_module, "_CACHE_LIMIT", 3)
-    asked: list[str] = []
+    seen_texts: list[str] = []
 
     def upper(text: str) -> str:
-        asked.append(text)
+        seen_texts.append(text)
         return text.upper()
 
     normalise = remembered(upper)
     assert list(map(normalise, "aabbcdda")) == list("AABBCDDA")
-    assert asked == list("abcda")
+    assert seen_texts == list("abcda")

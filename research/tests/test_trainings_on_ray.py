@@ -38,7 +38,7 @@ def cluster(hold: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hold: Path) -> Path:
+def work_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hold: Path) -> Path:
     """A corpus, its config, and an overlay that fails, in the current directory."""
     monkeypatch.chdir(tmp_path)
     train_nothing(monkeypatch, hold)
@@ -66,12 +66,14 @@ def results(folder: Path) -> dict[str, object]:
 
 
 @pytest.mark.slow
-def test_a_grid_on_ray_is_that_of_one_machine_though_a_node_is_killed(here: Path, cluster: Cluster, hold: Path) -> None:
+def test_a_grid_on_ray_is_that_of_one_machine_though_a_node_is_killed(
+    work_dir: Path, cluster: Cluster, hold: Path
+) -> None:
     code, table, _ = run(*GRID)
-    alone = results(here / "out")
-    (here / "out").rename(here / "alone")
+    alone = results(work_dir / "out")
+    (work_dir / "out").rename(work_dir / "alone")
     hold.write_text("tener")
-    pids = [here / "out" / "red" / "tener" / seed / "pid" for seed in "12"]
+    pids = [work_dir / "out" / "red" / "tener" / seed / "pid" for seed in "12"]
 
     def kill() -> None:
         wait_for(lambda: all(path.exists() for path in pids))
@@ -85,17 +87,17 @@ def test_a_grid_on_ray_is_that_of_one_machine_though_a_node_is_killed(here: Path
     thread.join()
     assert found[:2] == (code, table) == (1, table)
     assert "red/bad/2: training ended with exit status 1: ValueError: [E910] Encountered NaN loss value" in found[2]
-    assert results(here / "out") == alone
+    assert results(work_dir / "out") == alone
     assert "Finished already: 2 of 4" in run(*GRID, "--engine", "ray")[2]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_trainings_on_ray_end_with_the_command(here: Path, cluster: Cluster, hold: Path, number: int) -> None:
+def test_trainings_on_ray_end_with_the_command(work_dir: Path, cluster: Cluster, hold: Path, number: int) -> None:
     hold.write_text("tener")
     command = [sys.executable, "-m", "research", *GRID, "--engine", "ray"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    pid = here / "out" / "red" / "tener" / "1" / "pid"
+    pid = work_dir / "out" / "red" / "tener" / "1" / "pid"
     wait_for(pid.exists)
     process.send_signal(number)
     _, messages = process.communicate(timeout=60)
@@ -108,9 +110,9 @@ def test_trainings_on_ray_end_with_the_command(here: Path, cluster: Cluster, hol
 
 @pytest.mark.slow
 def test_a_search_on_ray_draws_what_it_would_on_one_machine_and_stops_what_is_worse(
-    here: Path, cluster: Cluster, hold: Path
+    work_dir: Path, cluster: Cluster, hold: Path
 ) -> None:
-    (here / "space.cfg").write_text("[components.tener_ner.model.tok2vec]\nheads = [2, 8]\n")
+    (work_dir / "space.cfg").write_text("[components.tener_ner.model.tok2vec]\nheads = [2, 8]\n")
     paths = [part for name in ("train", "dev") for part in ("--set", f"paths.{name}=corpus/red/{name}.spacy")]
     search = ("search", "configs/red.cfg", "--space", "space.cfg", *paths, "--seed", "11", "--prune")
     on_ray = (*search, "-o", "there", "--engine", "ray", "--cpus-per-run", "0.5")
@@ -120,9 +122,9 @@ def test_a_search_on_ray_draws_what_it_would_on_one_machine_and_stops_what_is_wo
     hold.unlink()
     assert code == 0, messages
     run(*search, "-o", "here", "--trials", "6")
-    there, alone = (srsly.read_json(here / name / "trials.json")["trials"] for name in ("there", "here"))
-    assert [(trial["state"], trial["reason"]) for trial in there] == [("done", None)] * 5 + [("pruned", None)]
-    assert [trial["values"] for trial in there] == [trial["values"] for trial in alone]
+    on_cluster, alone = (srsly.read_json(work_dir / name / "trials.json")["trials"] for name in ("there", "here"))
+    assert [(trial["state"], trial["reason"]) for trial in on_cluster] == [("done", None)] * 5 + [("pruned", None)]
+    assert [trial["values"] for trial in on_cluster] == [trial["values"] for trial in alone]
     assert "best.cfg: trial 1, F1 80.00 on dev" in " ".join(table.split())
 
 
@@ -135,13 +137,15 @@ def test_a_search_on_ray_draws_what_it_would_on_one_machine_and_stops_what_is_wo
         (("--engine", "ray", "--address", "127.0.0.1:1"), "There is no Ray cluster at 127.0.0.1:1"),
     ],
 )
-def test_what_cannot_be_run_is_said_before_anything_is_trained(here: Path, options: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_run_is_said_before_anything_is_trained(
+    work_dir: Path, options: tuple[str, ...], said: str
+) -> None:
     code, _, messages = run(*GRID, *options)
     assert (code, said in messages) == (1 if "cluster at" in said else 2, True), messages
-    assert not (here / "out" / "red").exists()
+    assert not (work_dir / "out" / "red").exists()
 
 
-def test_without_ray_the_extra_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ray_the_extra_is_named(work_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     assert 'pip install "ray[data]' in run(*GRID, "--engine", "ray")[2]
 

@@ -132,14 +132,14 @@ def test_written_vectors_are_read_back(tmp_path: Path) -> None:
 
 
 def test_every_kind_gets_a_file_with_its_strings(text: Path, tmp_path: Path) -> None:
-    made = make(text, tmp_path / "out")
+    reports = make(text, tmp_path / "out")
     assert strings_of(tmp_path / "out" / "chars.vec") == set("上海市0年\u3000口岸。第条A股公司")
     pairs = "上海 海市 市0 00 0年 年\u3000 \u3000上 海口 口岸 岸。 。<eos> 第0 0条 条A A股 股公 公司 司<eos>"
     assert strings_of(tmp_path / "out" / "bigrams.vec") == set(pairs.split(" "))
     assert {"口岸", "公司", "A股", "0", "00"} <= strings_of(tmp_path / "out" / "words.vec")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"chars.vec", "bigrams.vec", "words.vec"}
-    assert [part.kind for part in made] == list(KINDS)
-    chars = made[0]
+    assert [part.kind for part in reports] == list(KINDS)
+    chars = reports[0]
     assert (chars.tokens, chars.distinct, chars.strings) == (21, 15, 15)
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
@@ -179,9 +179,9 @@ def test_vectors_are_the_same_in_a_directory_whose_name_is_not_utf_8(text: Path,
 def test_same_seed_gives_the_same_files_and_another_seed_others(text: Path, tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         make(text, tmp_path / name, CHARS, settings=TrainingSettings(width=8, epochs=2, seed=seed))
-    first, again, other = ((tmp_path / name / "chars.vec").read_bytes() for name in "abc")
+    first, again, third = ((tmp_path / name / "chars.vec").read_bytes() for name in "abc")
     assert first == again
-    assert first != other
+    assert first != third
 
 
 def test_file_given_twice_counts_twice(text: Path, tmp_path: Path) -> None:

@@ -60,8 +60,8 @@ class JiebaSplitter:
     """
 
     def __init__(self, normaliser: Normaliser) -> None:
-        self._jieba, known = _jieba_and_words()
-        self._normalise = remembered(lambda word: word if word in known else normaliser(word))
+        self._jieba, words = _jieba_and_words()
+        self._normalise = remembered(lambda word: word if word in words else normaliser(word))
 
     def __call__(self, text: str) -> list[str]:
         return [self._normalise(word) for word in self._jieba.cut(text) if word.strip()]

@@ -75,10 +75,10 @@ class StringFile:
                 self._forget_rarest()
 
     def _forget_rarest(self) -> None:
-        least = 1
+        min_count = 1
         while len(self.counts) > self._max_strings // 2:  # down to half, so that it is not needed again soon
-            least += 1
-            self.counts = Counter({string: count for string, count in self.counts.items() if count >= least})
+            min_count += 1
+            self.counts = Counter({string: count for string, count in self.counts.items() if count >= min_count})
 
 
 def train_vectors(file: StringFile, settings: TrainingSettings, *, name: str) -> tuple[list[str], FloatArray]:
@@ -154,16 +154,16 @@ def make_vectors(
         raise RemedyError(f"Unknown kinds of vectors: {unknown}", f"Use some of: {', '.join(KINDS)}.")
     check_folder(output)
     word2vec()
-    made = []
+    reports = []
     with staged(output) as work:
         files = _split_texts(sources, TextSplitter(training, reading or TextSettings()), work)
         for kind, file in tqdm(files.items(), desc="Training", unit=" kinds", leave=False, disable=None):
             strings, table = train_vectors(file, training[kind], name=kind)
             write_vectors(file.path.with_suffix(".vec"), strings, table)
             file.path.unlink()
-            made.append(KindReport(kind, f"{kind}.vec", len(strings), len(file.counts), file.tokens))
+            reports.append(KindReport(kind, f"{kind}.vec", len(strings), len(file.counts), file.tokens))
             file.counts.clear()
-    return made
+    return reports
 
 
 def _split_texts(sources: Sequence[str], split: TextSplitter, work: Path) -> dict[str, StringFile]:
