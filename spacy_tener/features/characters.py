@@ -19,6 +19,8 @@ CodePoints = NDArray[np.uint32]
 
 SEPARATOR = "\0"
 """Follows each Doc in a joined text. No word of a lexicon contains it, so none is found across Docs."""
+LINE_BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+"""The characters at which `str.splitlines` ends a line."""
 HALF = 32
 """Of a word longer than twice this, only so many characters at each end are read, against hostile text."""
 

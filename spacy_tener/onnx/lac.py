@@ -11,12 +11,11 @@ from pathlib import Path
 
 import numpy as np
 from spacy.strings import get_string_id
-from spacy.tokens import Doc
 
 from ..batching.sequences import Packing
 from ..crf.decode import decode_between
 from ..errors import RemedyError, check_package, install
-from ..features.characters import JoinedText
+from ..features.characters import LINE_BREAKS, JoinedText
 from ..features.keys import Keys
 from ..features.segmenter import Division
 from ..types import FloatArray, IntArray
@@ -33,6 +32,7 @@ _FILES = _GRAPH, _TRANSITIONS, _WORDS, _TAGS, _FORMS = (
     "q2b.dic",
 )
 _UNKNOWN = "OOV"
+_BREAKS = np.array([ord(character) for character in "\t" + LINE_BREAKS], dtype=np.uint32)
 _MARGIN = 1e-3
 """The least lead in score that counts, so that rounding does not decide."""
 # Names in the graph: the table of characters, the states of the second recurrent layer, and the scores of tags.
@@ -68,20 +68,26 @@ class LacTagger:
     def _keys(self) -> Keys:
         return np.array([get_string_id(label) for label in self.labels], dtype=np.uint64)
 
-    def divide(self, docs: Sequence[Doc], text: JoinedText) -> Division:
-        """Segment the joined texts of Docs; the separator after each text is a word of one character."""
+    def divide(self, text: JoinedText) -> Division:
+        """Segment the joined texts of Docs.
+
+        Each line, and each cell between tabs, is read by itself. What ends it is a word of one character, and so is the
+        separator after each text.
+        """
         begins = np.ones(len(text), dtype=bool)
         keys = np.zeros(len(text), dtype=np.uint64)
-        places = np.delete(np.arange(len(text)), text.stops)
-        if places.size:
-            pieces = self.encoder.reader.read([doc.text for doc in docs], places, places + 1)
+        ends = np.union1d(text.stops, np.flatnonzero(np.isin(text.codes, _BREAKS)))
+        characters = np.delete(np.arange(len(text)), ends)
+        if characters.size:
+            joined = text.slice(0, len(text))
+            starts = np.append(0, ends[:-1] + 1)
+            lines = [joined[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+            pieces = self.encoder.reader.read(lines, characters, characters + 1)
             scores = self.encoder.features(pieces)[:, : len(self.transitions)]
-            lengths = np.diff(text.stops, prepend=-1) - 1
-            tags = best_tags(scores, self.transitions, Packing(lengths))
-            begins[places] = tags % 2 == 0
-            begins[1:] |= ~np.isin(np.arange(len(text) - 1), places)
-            begins[0] = True
-            keys[places] = self._keys[tags // 2]
+            tags = best_tags(scores, self.transitions, Packing(ends - starts))
+            begins[characters] = tags % 2 == 0
+            begins[starts] = begins[ends] = True
+            keys[characters] = self._keys[tags // 2]
         firsts = np.flatnonzero(begins)
         return Division(np.diff(firsts, append=len(text)), keys[firsts])
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from spacy.language import Language
 from spacy.pipeline import Pipe
 from spacy.tokens import Doc, Span, SpanGroup
@@ -14,9 +16,11 @@ from spacy.training import Example
 from spacy.util import minibatch
 from spacy.vocab import Vocab
 
+from ..batching.sequences import starts as starts_of
 from ..features.characters import JoinedText, join_texts
+from ..features.keys import Keys
 from ..features.segmenter import Division, with_listed_words
-from ..features.word_lists import WordLists
+from ..features.word_lists import WordList, WordLists
 from ..files import write_file
 from ..models.serialize import from_safetensors, to_safetensors
 from ..onnx.encoder import REQUIREMENT, Encoder
@@ -26,7 +30,7 @@ from .entities import UnitEntity, set_entities
 from .loading import wrap_load_errors
 from .requirements import require
 from .settings import NERSettings
-from .units import Alignment, view_of
+from .units import Alignment, is_ornament, is_space, view_of
 from .words import PipelineWords
 
 LABELS = ("PER", "LOC", "ORG", "TIME")
@@ -39,7 +43,7 @@ _FILE = "lac"
     default_config={
         "path": None,
         "words_key": "lac",
-        "alignment_mode": "expand",
+        "alignment_mode": "strict",
         "scorer": {"@scorers": "spacy.ner_scorer.v1"},
     },
     default_score_weights={"ents_f": 1.0, "ents_p": 0.0, "ents_r": 0.0, "ents_per_type": None},
@@ -58,7 +62,8 @@ def make_lac(
         package, which is in the extra `lac`. A pipeline that was saved has its own copy and reads neither.
     words_key (Optional[str]): Key of `doc.spans` for the words, whose labels are their parts of speech, `n` and `v` for
         instance. Words that are not whole tokens are left out. Nothing is written if it is None.
-    alignment_mode (str): How entities that do not align with tokens get into `doc.ents`, as for `tener_ner`.
+    alignment_mode (str): How entities that do not align with tokens get into `doc.ents`, as for `tener_ner`. By default
+        they are left out, with a warning.
     scorer (Optional[Callable]): The scoring method.
     """
     lac = Lac(nlp.vocab, name, path=path, words_key=words_key, alignment_mode=alignment_mode, scorer=scorer)
@@ -79,7 +84,8 @@ class LacWords:
 class Lac(Pipe):
     """Words, parts of speech and entities by Baidu's LAC.
 
-    A Doc's text is read as a whole, whatever its tokens are. What the component reads is saved with the pipeline.
+    The text of a Doc is read in lines and in cells between tabs, whatever its tokens are. No entity begins or ends with
+    white space or an emoji. The encoder is saved with the pipeline.
     """
 
     def __init__(
@@ -89,7 +95,7 @@ class Lac(Pipe):
         *,
         path: str | Path | None = None,
         words_key: str | None = "lac",
-        alignment_mode: Alignment = "expand",
+        alignment_mode: Alignment = "strict",
         scorer: Callable[..., Any] | None = None,
     ) -> None:
         self.vocab, self.name, self.scorer = vocab, name, scorer
@@ -97,6 +103,7 @@ class Lac(Pipe):
         self.settings = NERSettings(view="characters", alignment_mode=alignment_mode, chars_key=None)
         self._tagger: LacTagger | None = None
         self._words: LacWords | None = None
+        self._has_warned = False
 
     @property
     def tagger(self) -> LacTagger:
@@ -139,50 +146,45 @@ class Lac(Pipe):
     def set_annotations(self, docs: Sequence[Doc]) -> None:
         """Write the words and entities of Docs."""
         text = join_texts(docs)
-        division = self.tagger.divide(docs, text)
+        division = trim_words(text, self.tagger.divide(text))
+        entity_tags = np.array([self.vocab.strings.add(label) for label in LABELS], dtype=np.uint64)
         if lists := self.words.lists.active(docs):
-            division, _ = with_listed_words(text, division, lists)
-        firsts = np.cumsum(division.lengths) - division.lengths
-        # A separator after each text is a word of its own.
-        owners = np.searchsorted(text.stops, firsts)
-        first_words = np.searchsorted(firsts, np.append(0, text.stops + 1))
-        begins = firsts - np.append(0, text.stops[:-1] + 1)[owners]
-        keys = np.array([self.vocab.strings.add(label) for label in LABELS], dtype=np.uint64)
-        named = np.isin(division.tags, keys)
-        for place, doc in enumerate(docs):
-            own = slice(first_words[place], first_words[place + 1] - 1)
-            found = np.flatnonzero(named[own])
-            starts, sizes, tags = begins[own][found], division.lengths[own][found], division.tags[own][found]
-            rows = zip(starts.tolist(), (starts + sizes).tolist(), tags.tolist(), strict=True)
-            if len(doc):
-                entities = [UnitEntity(start, end, self.vocab.strings[tag]) for start, end, tag in rows]
-                set_entities(view_of(doc, "characters"), entities, self.settings)
-        if self.words_key:
-            self._set_words(docs, self.words_key, text, division, firsts, first_words)
-
-    def _set_words(
-        self,
-        docs: Sequence[Doc],
-        key: str,
-        text: JoinedText,
-        division: Division,
-        firsts: IntArray,
-        first_words: IntArray,
-    ) -> None:
-        """Write the words that are whole tokens to `doc.spans`."""
+            division = override_words(text, division, lists, entity_tags)
         # By their names, which a Doc of another vocabulary, as of a pipeline that sources this component, may lack.
         names = {self.vocab.strings.add(label): label for label in ("", *self.tagger.labels)}
-        begins = text.starting[firsts]
-        ends = text.ending[firsts + division.lengths - 1]
-        whole = (begins >= 0) & (ends >= 0)
-        offsets = np.cumsum(text.lengths) - text.lengths
-        for place, doc in enumerate(docs):
-            own = slice(first_words[place], first_words[place + 1] - 1)
-            rows = np.stack((begins[own], ends[own]), axis=1)[whole[own]] - offsets[place]
-            tags = division.tags[own][whole[own]]
-            places = zip(rows.tolist(), tags.tolist(), strict=True)
-            spans = [Span(doc, first, last + 1, label=names[tag]) for (first, last), tag in places]
-            doc.spans[key] = SpanGroup(doc, name=key, spans=spans)
+        lengths, tags = division.lengths, division.tags
+        starts = starts_of(lengths)
+        firsts, lasts = text.starting[starts], text.ending[starts + lengths - 1]
+        text_starts, token_starts = np.append(0, text.stops + 1), starts_of(text.lengths)
+        # The separator after each text is a word of its own.
+        word_starts = np.searchsorted(starts, text_starts)
+        for i, doc in enumerate(docs):
+            words = np.arange(word_starts[i], word_starts[i + 1] - 1)
+            if self.words_key:
+                whole = words[(firsts[words] >= 0) & (lasts[words] >= 0)]
+                tokens = firsts[whole] - token_starts[i], lasts[whole] - token_starts[i] + 1
+                spans = [Span(doc, first, end, names[tag]) for first, end, tag in _rows(*tokens, tags[whole])]
+                doc.spans[self.words_key] = SpanGroup(doc, name=self.words_key, spans=spans)
+            words = words[np.isin(tags[words], entity_tags)]
+            characters = starts[words] - text_starts[i], starts[words] + lengths[words] - text_starts[i]
+            entities = [UnitEntity(start, end, names[tag]) for start, end, tag in _rows(*characters, tags[words])]
+            if len(doc):
+                self._set_entities(doc, entities)
+
+    def _set_entities(self, doc: Doc, entities: Sequence[UnitEntity]) -> None:
+        view = view_of(doc, "characters")
+        set_entities(view, entities, self.settings)
+        for start, end, *_ in entities if not self._has_warned else ():
+            first, last = view.token_span(start, end, "strict")
+            if first == last:
+                self._has_warned = True
+                warnings.warn(
+                    f"'{self.name}' finds {doc.text[start:end]!r}, which is not made of whole tokens. alignment_mode = "
+                    f"'{self.settings.alignment_mode}' says what becomes of such entities. In spacy.blank(\"zh\") each "
+                    "character is a token.",
+                    stacklevel=2,
+                )
+                return
 
     def score(self, examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
         """Score predicted entities."""
@@ -215,3 +217,40 @@ class Lac(Pipe):
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Lac:
         """Load what `to_disk` wrote."""
         return self.from_bytes((Path(path) / _FILE).read_bytes())
+
+
+def trim_words(text: JoinedText, division: Division) -> Division:
+    """Cut white space, emoji and control characters off the edges of words. They become words without a tag."""
+    is_edge = is_space(text.codes) | is_ornament(text.codes)
+    if not is_edge.any():
+        return division
+    inner = np.flatnonzero(~is_edge)
+    owners = np.repeat(np.arange(division.lengths.size), division.lengths)[inner]
+    is_first = np.diff(owners, prepend=-1) != 0
+    firsts, ends = inner[is_first], inner[np.append(is_first[1:], True)[: inner.size]] + 1
+    begins = np.zeros(len(text) + 1, dtype=bool)
+    begins[starts_of(division.lengths)] = begins[firsts] = begins[ends] = True
+    starts = np.flatnonzero(begins[:-1])
+    is_trimmed = np.isin(starts, firsts)
+    tags = np.repeat(division.tags, division.lengths)[starts]
+    return Division(np.diff(starts, append=len(text)), np.where(is_trimmed, tags, np.uint64(0)))
+
+
+def override_words(
+    text: JoinedText, division: Division, lists: Sequence[tuple[WordList, IntArray]], entity_tags: Keys
+) -> Division:
+    """Put the words of lists in place of those that they overlap with. An entity that a listed word cuts is none any
+    more: its remains have no tag, and neither has a listed word without one that covers a part of it."""
+    is_entity = np.isin(division.tags, entity_tags)
+    bare = Division(division.lengths, np.where(is_entity, np.uint64(0), division.tags))
+    overridden, _ = with_listed_words(text, bare, lists)
+    starts = starts_of(overridden.lengths)
+    entity_starts = starts_of(division.lengths)
+    same = np.minimum(np.searchsorted(entity_starts, starts), entity_starts.size - 1)
+    is_whole = (entity_starts[same] == starts) & (division.lengths[same] == overridden.lengths)
+    is_whole &= is_entity[same] & (overridden.tags == 0)
+    return Division(overridden.lengths, np.where(is_whole, division.tags[same], overridden.tags))
+
+
+def _rows(*columns: NDArray[Any]) -> Iterator[tuple[Any, ...]]:
+    return zip(*(column.tolist() for column in columns), strict=True)

@@ -31,6 +31,7 @@ from spacy.attrs import (
 )
 from spacy.tokens import Doc
 
+from ..features.characters import CodePoints
 from ..types import BoolArray, IntArray
 from .tokenizer import doc_of_characters
 
@@ -40,6 +41,7 @@ Alignment = Literal["expand", "contract", "strict"]
 MISSING, INSIDE, OUTSIDE, BEGIN = 0, 1, 2, 3
 """The values of spaCy's `ent_iob`."""
 
+_INVISIBLE = np.array([ord(character) for character in "\u200b\u200c\u200d\u2060\ufe0f\ufeff"], dtype=np.uint32)
 _SENTENCE_ENDS = "。！？!?；;…\n."
 _EMBEDDABLE = [ENT_IOB, NORM, LEMMA, POS, TAG, MORPH, DEP, ENT_TYPE, ENT_ID, ENT_KB_ID, SENT_START]
 """Attributes of a token that earlier components set and a model may embed. Not HEAD: it may lie outside of a window."""
@@ -73,6 +75,19 @@ def data_of(doc: Doc) -> dict[Any, Any]:
         for key, value in data.items()
         if not (isinstance(key, tuple) and len(key) == 4 and key[0] == "._." and key[2] is not None)
     }
+
+
+def is_space(codes: CodePoints) -> BoolArray:
+    """Mark white space. *Shape:* (characters,)"""
+    distinct, indices = np.unique(codes, return_inverse=True)
+    return np.array([chr(code).isspace() for code in distinct.tolist()], dtype=bool)[indices]
+
+
+def is_ornament(codes: CodePoints) -> BoolArray:
+    """Mark characters that belong to no name: emoji, control characters and invisible ones. *Shape:* (characters,)"""
+    is_emoji = ((codes >= 0x2600) & (codes <= 0x27BF)) | ((codes >= 0x1F000) & (codes <= 0x1FAFF))
+    is_control = (codes < 0x20) | ((codes >= 0x7F) & (codes < 0xA0))
+    return is_emoji | is_control | np.isin(codes, _INVISIBLE)
 
 
 class _View:
@@ -179,15 +194,11 @@ class CharacterView(_View):
         goes_on = np.append(tokens.iob[1:], OUTSIDE)[owner] == INSIDE
         outside = np.where(tokens.iob[owner] == MISSING, MISSING, OUTSIDE)
         return Units(
-            space=self._is_space(),
+            space=is_space(self._codes),
             iob=np.where(gap, np.where(goes_on, INSIDE, outside), iob),
             label=np.where(gap & ~goes_on, np.uint64(0), label),
             sentence_start=first & tokens.sentence_start[owner],
         )
-
-    def _is_space(self) -> BoolArray:
-        codes, places = np.unique(self._codes, return_inverse=True)
-        return np.array([chr(code).isspace() for code in codes], dtype=bool)[places]
 
     def piece(self, start: int, end: int) -> Doc:
         characters = list(self.text[start:end])

