@@ -78,9 +78,9 @@ def load(name: str) -> Any:
 
 def options(command: str) -> str:
     """Return a list of the arguments and options of a command."""
-    group: Any = typer.main.get_group(tener_cli)
+    group: Any = typer.main.get_command(tener_cli)
     entries = []
-    for parameter in group.commands[command].params:
+    for parameter in group.get_command(None, command).params:
         if SHARED & set(parameter.opts):
             continue
         names = [*parameter.opts, *parameter.secondary_opts]

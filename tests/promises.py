@@ -109,10 +109,10 @@ def _signature(function: Any) -> str:
 
 
 def _commands() -> Iterator[str]:
-    group: Any = typer.main.get_group(tener_cli)
-    for command, settings in group.commands.items():
+    group: Any = typer.main.get_command(tener_cli)
+    for command in group.list_commands(None):
         yield f"tener {command}"
-        for parameter in settings.params:
+        for parameter in group.get_command(None, command).params:
             if parameter.param_type_name == "argument":
                 yield f"tener {command} {parameter.name.upper()}{'' if parameter.required else ' (optional)'}"
                 continue

@@ -109,8 +109,8 @@ def test_every_option_exists(
     for path in (Path(word) for word in words if word.endswith(".spacy")):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    commands: Any = typer.main.get_group(group)
-    command = commands.commands[words[0]]
+    commands: Any = typer.main.get_command(group)
+    command = commands.get_command(None, words[0])
     assert command.make_context(words[0], list(words[1:])).params
 
 

@@ -5,57 +5,51 @@ spaCy imports this module, by its entry point `spacy_cli`, before every command 
 
 from __future__ import annotations
 
-from collections import UserDict
 from importlib import import_module
 from typing import Any
 
 import typer
 from spacy.cli._util import app
 from typer.core import TyperGroup
-from typer.main import get_command_from_info
+from typer.main import get_command
 
 GROUPS = {
     "Data": {"convert": "data", "debug-data": "data"},
     "Annotating": {"suggest": "annotation", "review": "annotation", "silver": "annotation"},
     "Training": {"config": "config"},
     "Looking": {"evaluate": "scores", "explain": "texts"},
-    "Running": {
-        "calibrate": "models",
-        "trim": "models",
-        "annotate": "texts",
-        "serve": "texts",
-    },
+    "Running": {"calibrate": "models", "trim": "models", "annotate": "texts", "serve": "texts"},
 }
 """Group in the help -> its commands, each with the module that adds it to `tener_cli`."""
 MODULES = {name: module for commands in GROUPS.values() for name, module in commands.items()}
 
 
-class Commands(UserDict[str, Any]):
-    """Name -> command, imported at the first access."""
+class LazyGroup(TyperGroup):
+    """A group that lists its commands by name, and imports the module of one when it is used."""
 
-    def __getitem__(self, name: str) -> Any:
-        command = super().__getitem__(name)
-        if isinstance(command, str):
-            import_module(f"{__package__}.{command}")
-            [info] = [each for each in tener_cli.registered_commands if each.name == name]
-            command = self[name] = get_command_from_info(info, pretty_exceptions_short=True, rich_markup_mode=None)
-        return command
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(MODULES)
 
-
-class Group(TyperGroup):
-    """A group that knows the names of commands without importing them."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.commands: Any = Commands(MODULES)
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        # All modules for an unknown name, so that typer can suggest a similar one.
+        for module in [MODULES[cmd_name]] if cmd_name in MODULES else set(MODULES.values()):
+            import_module(f"{__package__}.{module}")
+        group: Any = get_command(tener_cli)
+        self.commands = group.commands
+        return self.commands.get(cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands by groups."""
         width = formatter.width - 6 - max(map(len, MODULES))
         for title, names in GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl([(name, self.commands[name].get_short_help_str(width)) for name in names])
+                formatter.write_dl([(name, self.get_command(ctx, name).get_short_help_str(width)) for name in names])
 
 
-tener_cli = typer.Typer(name="tener", help="Named entity recognition with TENER and its relatives.", cls=Group)
+tener_cli = typer.Typer(name="tener", cls=LazyGroup, rich_markup_mode=None, pretty_exceptions_short=True)
 app.add_typer(tener_cli, name="tener", no_args_is_help=True)
+
+
+@tener_cli.callback()
+def tener() -> None:
+    """Named entity recognition with TENER and its relatives."""

@@ -170,7 +170,7 @@ def trim_cli(
     code: options.Code = None,
 ) -> None:
     """
-    Make a pipeline smaller: keep the rows that texts need, or leave out torch.
+    Make a pipeline smaller, or let it run without torch.
 
     A pipeline has a row for every character, bigram and word of its vectors and of its training data, and most texts
     use few of them. TEXTS are its training data, and raw text like that it will be used on. All strings that are not in

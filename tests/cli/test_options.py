@@ -7,10 +7,11 @@ from collections import defaultdict
 from typing import Any
 
 import pytest
+import typer
 
-from spacy_tener.cli import MODULES, Commands
+from spacy_tener.cli import MODULES, tener_cli
 
-COMMANDS = Commands(MODULES)
+GROUP: Any = typer.main.get_command(tener_cli)
 LETTERS = {
     "-o": "--output",
     "-f": "--format",
@@ -30,7 +31,7 @@ LETTERS = {
 
 
 def options(command: str) -> list[Any]:
-    return [each for each in COMMANDS[command].params if each.param_type_name == "option"]
+    return [each for each in GROUP.get_command(None, command).params if each.param_type_name == "option"]
 
 
 ALL = [(command, each) for command in MODULES for each in options(command)]

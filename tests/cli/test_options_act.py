@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 import spacy
+import typer
 from command_line import Ran, run_tener
 from fastapi import FastAPI
 from made_trainings import make_config, tener
@@ -25,11 +26,11 @@ from spacy.tokens import Doc, DocBin
 from trained import trained
 
 from spacy_tener.annotate.local import annotate_locally
-from spacy_tener.cli import MODULES, Commands
+from spacy_tener.cli import MODULES, tener_cli
 from spacy_tener.workbench.composing.compose import fill
 from spacy_tener.workbench.runs.processes import Processes
 
-COMMANDS = Commands(MODULES)
+GROUP: Any = typer.main.get_command(tener_cli)
 PRINTED = "printed"
 GPU = "GPU 7 cannot be used"
 
@@ -404,7 +405,7 @@ def outcome(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stubs
 
 def test_the_table_has_each_option_of_each_command() -> None:
     options = {
-        command: {each.name for each in COMMANDS[command].params if each.param_type_name == "option"}
+        command: {each.name for each in GROUP.get_command(None, command).params if each.param_type_name == "option"}
         for command in MODULES
     }
     assert {command: set(rows) for command, rows in ROWS.items()} == options

@@ -58,8 +58,9 @@ def named_command(module: str, words: list[str]) -> tuple[Any, list[str]]:
     """The command, or group of commands, that words name, and the words behind its name."""
     command = GROUPS[module]()
     while hasattr(command, "commands") and words:
-        assert words[0] in command.commands, f"there is no command {words[0]!r}"
-        command, words = command.commands[words[0]], words[1:]
+        found = command.get_command(None, words[0])
+        assert found, f"there is no command {words[0]!r}"
+        command, words = found, words[1:]
     return command, words
 
 

@@ -6,9 +6,10 @@ import inspect
 import re
 
 import pytest
-from commands import root_command
 from make_reference import REFERENCE, described, entry_points, fill, load, parse
 from pages import PAGES
+
+from spacy_tener.cli import MODULES
 
 REFERENCES = {
     name
@@ -26,7 +27,7 @@ def test_the_reference_of_a_page_is_up_to_date(page: str) -> None:
 
 
 def test_every_registered_name_and_every_command_has_a_reference() -> None:
-    commands = {f"tener {name}" for name in root_command().commands["tener"].commands}
+    commands = {f"tener {name}" for name in MODULES}
     assert {*NAMES, *commands} <= REFERENCES
 
 
