@@ -25,8 +25,8 @@ from ..pipeline.finding import PipelineNER, crf_pipes, entity_finders
 from ..pipeline.gpu import check_gpu
 from ..workbench.composing.compose import compose
 from ..workbench.composing.files import BASES, ConfigError, missing_requirements, names_in
-from ..workbench.docbins import open_docbin, read_docs, repacked
-from ..workbench.languages import blank_pipeline
+from ..workbench.corpus.docbins import open_docbin, read_docs, repacked
+from ..workbench.corpus.languages import blank_pipeline
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.silver import (
     LEAST_SURE,

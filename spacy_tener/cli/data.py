@@ -37,7 +37,7 @@ from ..workbench.corpus.options import (
     UNITS,
     CorpusOptions,
 )
-from ..workbench.docbins import open_docbin
+from ..workbench.corpus.docbins import open_docbin
 from . import options
 from ._common import (
     command,

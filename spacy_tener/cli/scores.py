@@ -18,7 +18,7 @@ from spacy.training import Example
 from ..errors import RemedyError, counted
 from ..files import write_text
 from ..pipeline.finding import entity_finders, find_crf_pipe, known_labels, span_finders
-from ..workbench.docbins import NamingCorpus
+from ..workbench.corpus.docbins import NamingCorpus
 from ..workbench.report.errors import Pair, compare_texts, errors_page, surest_errors
 from ..workbench.report.scores import CountingScorer, parse_scores
 from . import options

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import spacy
 from spacy.language import Language
 
-from ..errors import RemedyError
+from ...errors import RemedyError
 
 # Written without spaces between words.
 UNSPACED = frozenset({"zh", "ja", "th", "lo", "km", "my", "bo", "yue"})

@@ -10,7 +10,7 @@ from spacy.tokens import Doc, DocBin
 from spacy.training import Corpus
 from spacy.vocab import Vocab
 
-from ..errors import InputError
+from ...errors import InputError
 
 
 def read_docs(path: Path, vocab: Vocab | None = None) -> Iterator[Doc]:
