@@ -10,7 +10,7 @@ import typer
 from spacy_tener.annotate.records import find_texts
 from spacy_tener.cli import options
 from spacy_tener.cli._common import msg, names, refuse_given
-from spacy_tener.workbench.runs.processes import interrupted_by_signals
+from spacy_tener.processes import interrupted_by_signals
 
 from .app import command
 from .vectors.strings import KINDS, WORDS, TextSettings

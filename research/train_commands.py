@@ -11,8 +11,8 @@ import typer
 from spacy_tener.cli import options
 from spacy_tener.cli._common import CommandLineError, msg, names
 from spacy_tener.files import locked
+from spacy_tener.processes import interrupted_by_signals
 from spacy_tener.workbench.report.scores import read_scores
-from spacy_tener.workbench.runs.processes import interrupted_by_signals
 from spacy_tener.workbench.runs.training import METRICS, OUTPUT
 
 from .app import command

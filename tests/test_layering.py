@@ -22,6 +22,7 @@ FORBIDDEN_LIBRARIES = {
     "errors": {"spacy", "thinc", "torch"},
     "files": {"spacy", "thinc", "torch"},
     "manifest": {"spacy", "thinc", "torch"},
+    "processes": {"spacy", "thinc", "torch"},
     "tagging": {"spacy", "thinc", "torch"},
     "types": {"spacy", "thinc", "torch"},
     "settings": {"spacy", "thinc", "torch"},

@@ -20,6 +20,7 @@ from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 from ..errors import RemedyError, counted
 from ..manifest import Manifest
 from ..pipeline.gpu import use_gpu
+from ..processes import count_cores
 from .output import AnnotationJob, PartStats, check_columns, open_output, part_name, write_part
 from .records import Part, read_parts
 
@@ -108,7 +109,7 @@ def _pool(job: AnnotationJob) -> Iterator[Executor]:
     Each waits for the end of a pipe, which this process holds open while they work.
     """
     before = dict(os.environ)
-    threads = str(max(1, (os.cpu_count() or 1) // job.processes))
+    threads = str(max(1, count_cores() // job.processes))
     os.environ.update({name: threads for name in _THREADS if name not in os.environ})
     context = multiprocessing.get_context("spawn")
     watched, held = context.Pipe(duplex=False)

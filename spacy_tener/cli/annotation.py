@@ -23,11 +23,11 @@ from ..files import check_folder, locked, write_file, write_text
 from ..manifest import file_input
 from ..pipeline.finding import PipelineNER, crf_pipes, entity_finders
 from ..pipeline.gpu import check_gpu
+from ..processes import interrupted_by_signals
 from ..workbench.composing.compose import compose
 from ..workbench.composing.files import BASES, ConfigError, missing_requirements, names_in
 from ..workbench.corpus.docbins import open_docbin, read_docs, repacked
 from ..workbench.corpus.languages import blank_pipeline
-from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.silver import (
     LEAST_SURE,
     SilverStats,

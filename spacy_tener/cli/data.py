@@ -20,6 +20,7 @@ from ..errors import RemedyError, counted
 from ..workbench.composing.files import problems
 from ..workbench.corpus.columns import ALIASES, SCHEMES
 from ..workbench.corpus.convert import ConversionReport, DocOptions, convert_jobs, plan_jobs
+from ..workbench.corpus.docbins import open_docbin
 from ..workbench.corpus.docs import INCORRECT
 from ..workbench.corpus.options import (
     ANNOTATORS,
@@ -37,7 +38,6 @@ from ..workbench.corpus.options import (
     UNITS,
     CorpusOptions,
 )
-from ..workbench.corpus.docbins import open_docbin
 from . import options
 from ._common import (
     command,

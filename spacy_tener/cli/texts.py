@@ -23,7 +23,7 @@ from ..files import write_text
 from ..inputs import STDIN, TEXT
 from ..pipeline.finding import check_finders
 from ..pipeline.gpu import check_gpu
-from ..workbench.runs.processes import cores, interrupted_by_signals
+from ..processes import count_cores, interrupted_by_signals
 from . import options
 from ._common import (
     CommandLineError,
@@ -80,7 +80,7 @@ def annotate_cli(
     settings = AnnotateSettings(text, probability, k_best, prefix)
     annotator = Annotator(model, settings, gpu_id=gpu_id, code=code)
     # By default, one process uses a GPU.
-    n_processes = processes or (cores() if gpu_id < 0 else 1)
+    n_processes = processes or (count_cores() if gpu_id < 0 else 1)
     check_gpu(gpu_id) if n_processes > 1 else setup_gpu(gpu_id)
     annotator.use(load_pipeline(model))  # reports errors before any text is read
     if n_processes > 1:

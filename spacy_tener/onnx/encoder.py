@@ -19,6 +19,7 @@ from ..batching.sequences import cuts_by_cost, ranges, starts
 from ..errors import MissingPackageError, RemedyError, check_package
 from ..features.characters import code_points, lengths_of
 from ..features.pieces import EncodedTexts, PieceReader, Pieces, WordPieces
+from ..processes import count_cores
 from ..types import FloatArray, IntArray
 
 OLDEST = "1.19"
@@ -299,8 +300,7 @@ def _threads() -> int:
         return 1
     asked = os.environ.get("OMP_NUM_THREADS", "")
     # The number is set, since onnxruntime otherwise ties its threads to the machine's first cores.
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return int(asked) if asked.isdigit() and int(asked) else cores
+    return int(asked) if asked.isdigit() and int(asked) else count_cores()
 
 
 def _library() -> Any:

@@ -21,8 +21,8 @@ from tqdm import tqdm
 from ...errors import InputError, RemedyError
 from ...files import write_file
 from ...inputs import COMPRESSED, STDIN, find_files, suffix_of
-from .languages import UNSPACED, blank_pipeline, detect_language
 from .docs import INCORRECT, group_sentences, sentences_to_doc, text_to_doc
+from .languages import UNSPACED, blank_pipeline, detect_language
 from .options import CorpusOptions
 from .reader import CorpusReader, is_brat
 from .records import AnnotatedText, CorpusError, Event, Notes

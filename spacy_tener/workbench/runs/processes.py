@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from spacy.util import ENV_VARS
+
+from ...processes import count_cores
 
 MODULE = "spacy"
 _GUARD = "spacy_tener.workbench.runs.guard"
@@ -95,26 +96,7 @@ def environment(jobs: int) -> dict[str, str]:
     """Return the environment of one of `jobs` processes that share the cores. A set OMP_NUM_THREADS is kept."""
     inherited = {name: value for name, value in os.environ.items() if name != ENV_VARS.CONFIG_OVERRIDES}
     plain = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf8", "WASABI_LOG_FRIENDLY": "1"}
-    return {_THREADS: str(max(1, cores() // jobs)), **inherited, **plain}
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@contextmanager
-def interrupted_by_signals() -> Iterator[None]:
-    """Treat SIGTERM and SIGHUP like Ctrl-C, unless they are ignored, as under nohup."""
-    signals = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    before: dict[int, Any] = {number: signal.getsignal(number) for number in signals}
-    try:
-        for number in (number for number in signals if before[number] != signal.SIG_IGN):
-            signal.signal(number, signal.default_int_handler)
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return {_THREADS: str(max(1, count_cores() // jobs)), **inherited, **plain}
 
 
 class Tail:

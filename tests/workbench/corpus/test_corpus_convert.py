@@ -14,9 +14,9 @@ from spacy.training import Corpus
 
 from spacy_tener.errors import InputError, RemedyError
 from spacy_tener.workbench.corpus.convert import DocOptions
+from spacy_tener.workbench.corpus.languages import detect_language
 from spacy_tener.workbench.corpus.options import CorpusOptions
 from spacy_tener.workbench.corpus.records import CorpusError, Event
-from spacy_tener.workbench.corpus.languages import detect_language
 
 COLUMNS = "高 B-NAME\n勇 E-NAME\n， O\n\n中 B-CONT\n国 M-CONT\n籍 E-CONT\n\n李 M-NAME\n"
 ENGLISH = "-DOCSTART- -X- O\n\nEU NNP B-ORG\nleft VBD O\n\nPeter NNP B-PER\n\n-DOCSTART- -X- O\n\nUN NNP B-ORG\n"

@@ -12,9 +12,10 @@ import spacy
 from made_trainings import begin, is_alive, wait_for
 from spacy.training import loggers
 
+from spacy_tener.processes import interrupted_by_signals
 from spacy_tener.workbench.runs import processes
 from spacy_tener.workbench.runs.guard import write_logs_by_line
-from spacy_tener.workbench.runs.processes import Processes, StoppedError, Tail, environment, interrupted_by_signals
+from spacy_tener.workbench.runs.processes import Processes, StoppedError, Tail, environment
 
 SLEEPER = """
 import os, pathlib, subprocess, sys, time
@@ -122,7 +123,7 @@ def test_spacys_logger_writes_each_line_at_once(tmp_path: Path, monkeypatch: pyt
 
 
 def test_jobs_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "cores", lambda: 8)
+    monkeypatch.setattr(processes, "count_cores", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setenv("SPACY_CONFIG_OVERRIDES", "--training.max_steps 1")
     found = [environment(jobs) for jobs in (1, 3, 8, 20)]
