@@ -86,7 +86,7 @@ def train_vectors(file: StringFile, settings: TrainingSettings, *, name: str) ->
 
     name: what the strings are, for messages.
 
-    *Shape* of the table: [strings, width]
+    RETURNS: Strings, and their vectors. *Shape:* `(strings, width)`
     """
     if not any(count >= settings.min_count for count in file.counts.values()):
         reason = f"None of the {len(file.counts):,} distinct {name} occurs {settings.min_count} times"
