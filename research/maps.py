@@ -41,8 +41,8 @@ class HeatMap:
         (FLAT-ATSSA's word fusion); `relations`, the lengths of GRN's r_ij, as the paper's Figure 4 has them.
     layer: Counted from 1.
     stream: The stream of MECT that is read, or nothing.
-    weights: *Shape:* `(heads, units, units + words)`. The keys are units alone for `relations` and for encoders that read
-        no words beside them, and words alone for `words`.
+    weights: *Shape:* `(heads, units, units + words)`. The keys are units alone for `relations` and for encoders without
+        words, and words alone for `words`.
     n_keys: How many keys each query keeps, where it selects (ATSSA). *Shape:* `(heads, units)`
     """
 
