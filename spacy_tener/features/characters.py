@@ -33,9 +33,9 @@ _NO_TOKEN = -1
 class Spellings:
     """The characters of a batch's distinct words.
 
-    keys: code points of the characters, word after word. *Shape* [C]
-    lengths: number of characters of each word. *Shape* [words]
-    words: index of the word of each token of the batch. *Shape* [tokens]
+    keys: Code points of the characters, word after word. *Shape:* (characters,)
+    lengths: Number of characters of each word. *Shape:* (words,)
+    words: Index of the word of each token of the batch. *Shape:* (tokens,)
     """
 
     keys: Keys
@@ -44,26 +44,26 @@ class Spellings:
 
 
 def spell(docs: Sequence[Doc], *, digits: bool) -> Spellings:
-    """Return the characters of each distinct word of the docs.
+    """Return the characters of each distinct word of the Docs.
 
-    digits: True to replace digits of any script by `0`. Case is kept.
+    digits: Whether digits of any script are replaced by `0`. Case is kept.
     """
     orths, stores = token_orths(docs)
     distinct, words = np.unique(orths, return_inverse=True)
-    texts = texts_of(distinct, stores)
-    spelled = [text if len(text) <= 2 * HALF else text[:HALF] + text[-HALF:] for text in texts]
+    texts = texts_of(distinct.tolist(), stores)
+    spellings = [text if len(text) <= 2 * HALF else text[:HALF] + text[-HALF:] for text in texts]
     # Replacing digits keeps the lengths.
-    codes = code_points(Normaliser(digits=digits)("".join(spelled)))
-    return Spellings(codes.astype(np.uint64), lengths_of(spelled), words)
+    codes = code_points(Normaliser(digits=digits)("".join(spellings)))
+    return Spellings(codes.astype(np.uint64), lengths_of(spellings), words)
 
 
 def lengths_of(texts: Collection[Sized]) -> IntArray:
-    """Return the length of each text. *Shape* [texts]"""
+    """Return the length of each text. *Shape:* (texts,)"""
     return np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
 
 
 def code_points(text: str) -> CodePoints:
-    """Return the code points of a text. *Shape* [characters]"""
+    """Return the code points of a text. *Shape:* (characters,)"""
     return np.frombuffer(text.encode(_CODEC), dtype=_CODE_POINT)
 
 
@@ -71,11 +71,11 @@ def code_points(text: str) -> CodePoints:
 class JoinedText:
     """The texts of Docs, each followed by a separator. Tokens are numbered through the whole batch.
 
-    codes: code points. *Shape: [n]*
-    firsts: index of each token's first character. *Shape: [tokens]*
-    lasts: index of each token's last character. *Shape: [tokens]*
-    lengths: tokens of each Doc. *Shape: [Docs]*
-    stops: end of each text, the index of its separator. *Shape: [Docs]*
+    codes: Code points. *Shape:* (characters,)
+    firsts: Index of each token's first character. *Shape:* (tokens,)
+    lasts: Index of each token's last character. *Shape:* (tokens,)
+    lengths: Tokens of each Doc. *Shape:* (docs,)
+    stops: End of each text, the index of its separator. *Shape:* (docs,)
     """
 
     codes: CodePoints
@@ -89,17 +89,17 @@ class JoinedText:
 
     @cached_property
     def starting(self) -> IntArray:
-        """The token that starts at each character, -1 where none does. *Shape: [n]*"""
+        """The token that starts at each character, -1 where none does. *Shape:* (characters,)"""
         return self._tokens_at(self.firsts)
 
     @cached_property
     def ending(self) -> IntArray:
-        """The token that each character is the last of, -1 where it is no last one. *Shape: [n]*"""
+        """The token that ends with each character, -1 where none does. *Shape:* (characters,)"""
         return self._tokens_at(self.lasts)
 
-    def _tokens_at(self, places: IntArray) -> IntArray:
+    def _tokens_at(self, indices: IntArray) -> IntArray:
         tokens = np.full(len(self), _NO_TOKEN, dtype=np.int64)
-        tokens[places] = np.arange(places.size)
+        tokens[indices] = np.arange(indices.size)
         return tokens
 
     def slice(self, start: int, stop: int) -> str:
@@ -112,7 +112,7 @@ def join_texts(docs: Sequence[Doc]) -> JoinedText:
     lengths = lengths_of(docs)
     table = np.concatenate([np.zeros((0, 2), np.uint64), *(doc.to_array([ORTH, SPACY]) for doc in docs if len(doc))])
     orths, strings = np.unique(table[:, 0], return_inverse=True)
-    texts = texts_of(orths, string_stores(docs))
+    texts = texts_of(orths.tolist(), string_stores(docs))
     # Each distinct string with a space behind it.
     codes, sizes = code_points(" ".join([*texts, ""])), lengths_of(texts)
     begins = starts(sizes + 1)[strings]
@@ -121,9 +121,9 @@ def join_texts(docs: Sequence[Doc]) -> JoinedText:
     widths = sizes + table[:, 1].astype(np.int64)
     separators = np.repeat(np.arange(lengths.size), lengths)
     firsts = starts(widths)
-    place = np.arange(int(widths.sum()))
-    joined = np.zeros(place.size + lengths.size, dtype=_CODE_POINT)
-    joined[place + np.repeat(separators, widths)] = codes[place + np.repeat(begins - firsts, widths)]
+    indices = np.arange(int(widths.sum()))
+    joined = np.zeros(indices.size + lengths.size, dtype=_CODE_POINT)
+    joined[indices + np.repeat(separators, widths)] = codes[indices + np.repeat(begins - firsts, widths)]
     firsts += separators
     text_widths = np.bincount(separators, weights=widths, minlength=lengths.size).astype(np.int64)
     stops = np.cumsum(text_widths) + np.arange(lengths.size)

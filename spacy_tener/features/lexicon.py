@@ -25,7 +25,7 @@ from .characters import SEPARATOR, JoinedText, join_texts
 
 # The library's result takes some 170 bytes per match, so a window takes at most 45 MB.
 _MATCHES_PER_WINDOW = 1 << 18
-MOST_WORDS = 5_000_000
+MAX_LEXICON_WORDS = 5_000_000
 """Maximum size of a lexicon: words and automaton then take some 600 MB, and 20 seconds to build."""
 _UNFIT = re.compile("[" + SEPARATOR + "\ud800-\udfff]")
 _NOTHING = np.zeros((3, 0), dtype=np.int64)
@@ -35,10 +35,10 @@ _NOTHING = np.zeros((3, 0), dtype=np.int64)
 class Match:
     """The words found in a batch, Doc after Doc, ordered in each by (head, tail).
 
-    words: index of each word in the lexicon. *Shape: [W]*
-    heads: first token of each word, as a position in its Doc. *Shape: [W]*
-    tails: last token of each word, inclusive. *Shape: [W]*
-    counts: number of words in each Doc. *Shape: [Docs]*
+    words: Index of each word in the lexicon. *Shape:* (words,)
+    heads: First token of each word, as a position in its Doc. *Shape:* (words,)
+    tails: Last token of each word, inclusive. *Shape:* (words,)
+    counts: Number of words in each Doc. *Shape:* (docs,)
     """
 
     words: IntArray
@@ -64,15 +64,15 @@ class Lexicon:
     tag_names: list[str]
     """The empty string, for no tag, and the distinct tags in order of appearance."""
     tags: NDArray[np.int32]
-    """The index of each word's tag in `tag_names`. *Shape: [words]*"""
+    """The index of each word's tag in `tag_names`. *Shape:* (words,)"""
 
     def __init__(self, words: Iterable[str], tags: Iterable[str] | None = None) -> None:
         tag_of: dict[str, str] = {}
         for word, tag in zip(words, tags, strict=True) if tags is not None else ((word, "") for word in words):
             if is_fit(word):
-                if len(tag_of) >= MOST_WORDS and word not in tag_of:
+                if len(tag_of) >= MAX_LEXICON_WORDS and word not in tag_of:
                     raise RemedyError(
-                        f"The lexicon has more than {MOST_WORDS:,} words",
+                        f"The lexicon has more than {MAX_LEXICON_WORDS:,} words",
                         "Give fewer: words of your domain only, or set the limits of spacy_tener.WordList.v1.",
                     )
                 tag_of.setdefault(word, tag)
@@ -98,7 +98,7 @@ class Lexicon:
         self._automaton  # noqa: B018 - a cached property
 
     def index(self, words: Sequence[str]) -> IntArray:
-        """Return the index of each word, -1 where the lexicon lacks it. *Shape* [W]"""
+        """Return the index of each word, -1 where the lexicon lacks it. *Shape:* (words,)"""
         return np.fromiter((self._index_of.get(word, -1) for word in words), dtype=np.int64, count=len(words))
 
     def find(self, docs: Sequence[Doc], max_words: int | None = None) -> Match:
@@ -123,24 +123,24 @@ class Lexicon:
 
     def _find_all(self, text: JoinedText, max_words: int | None) -> Iterator[IntArray]:
         """Yield words, heads and tails of one window of the text at a time, so that matches that `max_words` drops do
-        not fill the memory. *Shape* [3, W] each
+        not fill the memory. *Shape:* (3, words) each
 
         The search goes past the window's end by one less than the longest word, to find all words that begin in it.
         """
         for start in range(0, len(text) if self.words else 0, self._window):
             words, firsts, lasts = self._search(text.slice(start, start + self._window + self._reach))
             heads, tails = text.starting[firsts + start], text.ending[lasts + start]
-            kept = np.flatnonzero((firsts < self._window) & (heads >= 0) & (tails >= 0))
+            matches = np.flatnonzero((firsts < self._window) & (heads >= 0) & (tails >= 0))
             # Matches come in the order of their ends.
-            kept = kept[np.argsort(heads[kept], kind="stable")]
+            matches = matches[np.argsort(heads[matches], kind="stable")]
             if max_words is not None:
-                kept = kept[are_longest(heads[kept], max_words)]
-            yield np.stack((words[kept], heads[kept], tails[kept]))
+                matches = matches[are_longest(heads[matches], max_words)]
+            yield np.stack((words[matches], heads[matches], tails[matches]))
 
     def _search(self, text: str) -> tuple[IntArray, IntArray, IntArray]:
-        """Find words in a text, and the indices of their first and last characters. *Shape* [W] each"""
-        found = self._automaton.find_matches_as_indexes(text, overlapping=True)
-        flat = np.fromiter(chain.from_iterable(found), dtype=np.int64, count=3 * len(found))
+        """Find words in a text, and the indices of their first and last characters. *Shape:* (words,) each"""
+        matches = self._automaton.find_matches_as_indexes(text, overlapping=True)
+        flat = np.fromiter(chain.from_iterable(matches), dtype=np.int64, count=3 * len(matches))
         patterns, firsts, ends = flat.reshape(-1, 3).T
         return self._order[patterns], firsts, ends - 1
 
@@ -215,7 +215,10 @@ def _digest(data: bytes) -> bytes:
 
 
 def are_longest(heads: IntArray, max_words: int) -> BoolArray:
-    """Return a mask of the `max_words` longest words of each head, of words sorted by (head, tail). *Shape* [W]"""
+    """Return a mask of the `max_words` longest words of each head. The words are sorted by (head, tail).
+
+    *Shape:* (words,)
+    """
     firsts = np.flatnonzero(np.diff(heads, prepend=-1))
     sizes = np.diff(firsts, append=heads.size)
     ends = np.repeat(firsts + sizes, sizes)

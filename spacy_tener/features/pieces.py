@@ -23,10 +23,10 @@ _MASK_TOKENS = "[MASK]", "<mask>"
 class Pieces:
     """The word pieces of a batch in windows, with special pieces around each window, and pairs of tokens and pieces.
 
-    ids: Pieces of all windows, joined. *Shape: [M]*
-    lengths: Lengths of the windows, with special pieces. *Shape: [W]*
-    rows: Index in `ids` of the piece, for each pair of a token and a piece that overlap. *Shape: [P]*
-    tokens: The token of each pair, in ascending order. *Shape: [P]*
+    ids: Pieces of all windows, joined. *Shape:* (pieces,)
+    lengths: Lengths of the windows, with special pieces. *Shape:* (windows,)
+    rows: Index in `ids` of the piece, for each pair of a token and a piece that overlap. *Shape:* (pairs,)
+    tokens: The token of each pair, in ascending order. *Shape:* (pairs,)
     n_tokens: Number of tokens in the batch; some may have no piece.
     """
 
@@ -38,12 +38,12 @@ class Pieces:
 
     def firsts(self) -> Pieces:
         """Return a copy with only the first piece of each token."""
-        kept = np.flatnonzero(np.diff(self.tokens, prepend=-1))
-        return replace(self, rows=self.rows[kept], tokens=self.tokens[kept])
+        pairs = np.flatnonzero(np.diff(self.tokens, prepend=-1))
+        return replace(self, rows=self.rows[pairs], tokens=self.tokens[pairs])
 
 
 EncodedTexts = tuple[Sequence[IntArray], Sequence[IntArray]]
-"""For each text, its pieces, *shape* [n], and the characters that each covers, from begin to end, *shape* [n, 2]."""
+"""For each text, its pieces, *Shape:* (pieces,), and the begin and end of each in the text, *Shape:* (pieces, 2)."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class PieceReader:
     encode: Splits texts into pieces.
     before, after: Special pieces around a text.
     size: Maximum length of a window, without special pieces.
-    overlap: Pieces of context on each side of a window's own part.
+    overlap: Pieces of context on each side of a window's core.
     mask_token: The string that the tokenizer reads as a masked piece; None if it has none.
     """
 
@@ -74,7 +74,7 @@ class PieceReader:
     def read(self, texts: list[str], starts: IntArray, ends: IntArray) -> Pieces:
         """Return the pieces of texts and of their tokens.
 
-        starts, ends: Of all tokens, in the texts joined with one character after each. *Shape: [N]*
+        starts, ends: Of all tokens, in the texts joined with one character after each. *Shape:* (tokens,) each
         """
         encoded, spans = self.encode(texts)
         begins = begins_of(lengths_of(texts) + 1)
@@ -91,7 +91,7 @@ class PieceReader:
     def _windows(self, ids: IntArray) -> tuple[IntArray, IntArray]:
         """Return the windows of one text, and the index of each piece of the text in the joined windows.
 
-        *Shape: [W, n]; [len(ids)]*
+        *Shape:* (windows, size) and (pieces,)
         """
         starts, owners = windows_of(len(ids), size=self.size, overlap=self.overlap)
         text = ids[starts[:, None] + np.arange(min(len(ids), self.size))]
@@ -159,7 +159,7 @@ def windows_of(n_pieces: int, *, size: int, overlap: int) -> tuple[IntArray, Int
     """Return the starts of windows of `size` pieces, or of one window for a shorter text, and the window whose features
     each piece gets: one in which it has `overlap` pieces on both sides, or as many as the text has.
 
-    *Shape: [W]; [n_pieces]*
+    *Shape:* (windows,) and (pieces,)
     """
     step = size - 2 * overlap
     count = -(-(n_pieces - 2 * overlap) // step) if n_pieces > size else min(n_pieces, 1)
@@ -172,7 +172,9 @@ def align(spans: IntArray, starts: IntArray, ends: IntArray) -> tuple[IntArray, 
 
     A piece may overlap several tokens or none, and a token several pieces or none.
 
-    *Shape* spans of pieces: [M, 2]; starts and ends of tokens, both ascending: [N]; results: [P] each
+    spans: Of pieces. *Shape:* (pieces, 2)
+    starts, ends: Of tokens, both ascending. *Shape:* (tokens,) each
+    RETURNS: *Shape:* (pairs,) each
     """
     first = np.searchsorted(ends, spans[:, 0], side="right")
     behind = np.searchsorted(starts, spans[:, 1], side="left")
@@ -190,7 +192,7 @@ def _joined(parts: Sequence[IntArray], begins: IntArray) -> IntArray:
 
 
 def _token_spans(docs: Sequence[Doc], begins: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the starts and ends of all tokens in the joined texts. *Shape: [N] each*"""
+    """Return the starts and ends of all tokens in the joined texts. *Shape:* (tokens,) each"""
     spans = [doc.to_array([IDX, LENGTH]).astype(np.int64).reshape(-1, 2) for doc in docs]
     starts, lengths = np.concatenate(spans).T
     starts = starts + np.repeat(begins, [len(doc) for doc in docs])

@@ -37,8 +37,8 @@ _NO_CHARACTER = "□"
 class Structures:
     """The parts of characters, from one source.
 
-    parts: parts of each character, one level deep.
-    credit: source and licence, saved with every model that read them.
+    parts: Parts of each character, one level deep.
+    credit: Source and licence, saved with every model that read them.
     """
 
     parts: Mapping[str, Sequence[str]]
@@ -116,15 +116,18 @@ def decompose(parts: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
 
     Indexing radicals of dictionaries, in all their shapes, and characters made of single strokes are not decomposed.
     """
-    return {char: char if char in INDEXING_RADICALS or STROKES.issuperset(own) else own for char, own in parts.items()}
+    return {
+        char: char if char in INDEXING_RADICALS or STROKES.issuperset(radicals) else radicals
+        for char, radicals in parts.items()
+    }
 
 
 class RadicalTable:
     """Radicals by character, as code points. A character that is not in the table is its own radical.
 
-    characters: sorted. *Shape* [n]
-    lengths: number of radicals of each. *Shape* [n]
-    parts: radicals, character after character. *Shape* [sum of lengths]
+    characters: Sorted. *Shape:* (characters,)
+    lengths: Number of radicals of each. *Shape:* (characters,)
+    parts: Radicals, character after character. *Shape:* (radicals,)
     """
 
     def __init__(self, characters: Keys, lengths: IntArray, parts: Keys, credit: str = "") -> None:
@@ -137,9 +140,9 @@ class RadicalTable:
     @classmethod
     def of(cls, radicals: Mapping[str, Sequence[str]], credit: str = "") -> RadicalTable:
         """Make the table from the radicals of each character."""
-        known = {char: "".join(parts) for char, parts in sorted(radicals.items()) if "".join(parts) != char}
-        characters, parts = (code_points("".join(each)).astype(np.uint64) for each in (known, known.values()))
-        return cls(characters, lengths_of(known.values()), parts, credit)
+        parts_of = {char: "".join(parts) for char, parts in sorted(radicals.items()) if "".join(parts) != char}
+        characters, parts = (code_points("".join(text)).astype(np.uint64) for text in (parts_of, parts_of.values()))
+        return cls(characters, lengths_of(parts_of.values()), parts, credit)
 
     def __len__(self) -> int:
         """Return the number of characters that are decomposed."""
@@ -153,14 +156,16 @@ class RadicalTable:
     def read(self, characters: Keys, lengths: IntArray) -> tuple[Keys, IntArray]:
         """Return the radicals of the characters of words, and the number of radicals of each word.
 
-        *Shape* characters of all words, joined: [C]; number of characters of each word: [words]; result: [R], [words]
+        characters: Of all words, joined. *Shape:* (characters,)
+        lengths: Number of characters of each word. *Shape:* (words,)
+        RETURNS: *Shape:* (radicals,) and (words,)
         """
-        places, found = search(self.characters, characters)
-        places = places[found]
+        indices, found = search(self.characters, characters)
+        indices = indices[found]
         counts = np.ones(characters.size, dtype=np.int64)
-        counts[found] = self.lengths[places]
+        counts[found] = self.lengths[indices]
         radicals = np.repeat(characters, counts)
-        radicals[np.repeat(found, counts)] = self.parts[ranges(self._begins[places], self.lengths[places])]
+        radicals[np.repeat(found, counts)] = self.parts[ranges(self._begins[indices], self.lengths[indices])]
         before = np.append(0, np.cumsum(counts))
         ends = np.cumsum(lengths)
         return radicals, before[ends] - before[ends - lengths]

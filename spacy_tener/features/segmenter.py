@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from hashlib import blake2b
 from importlib.metadata import version
 from itertools import chain
@@ -12,7 +12,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from ahocorasick_rs import AhoCorasick, MatchKind
+from ahocorasick_rs import AhoCorasick
 from spacy.strings import get_string_id
 
 from ..batching.sequences import ranges
@@ -33,8 +33,8 @@ _BEGIN, _END = 1, 2
 class Division:
     """A segmentation of a text into words, without gaps.
 
-    lengths: characters of each word. *Shape: [W]*
-    tags: hash of each word's part of speech, 0 for none. *Shape: [W]*
+    lengths: Characters of each word. *Shape:* (words,)
+    tags: Hash of each word's part of speech, 0 for none. *Shape:* (words,)
     """
 
     lengths: IntArray
@@ -42,7 +42,7 @@ class Division:
 
 
 def token_keys(text: JoinedText, division: Division) -> Keys:
-    """Return a key for each token's position in a word, B, I, E or S, and the word's part of speech. *Shape* [tokens]
+    """Return a key for each token's position in a word, B, I, E or S, and the word's part of speech. *Shape:* (tokens,)
 
     A token begins a word if its first character does, and ends one if its last character does: B, E, both (S) or
     neither (I). The part of speech is that of the word with its first character. A token that is one or several of the
@@ -56,7 +56,7 @@ def token_keys(text: JoinedText, division: Division) -> Keys:
 
 
 def keys_of_tag(tag: str) -> Keys:
-    """Return the keys that tokens in words of this part of speech may have. *Shape* [4]"""
+    """Return the keys that tokens in words of this part of speech may have. *Shape:* (4,)"""
     return mix(np.full(4, get_string_id(tag), dtype=np.uint64), np.arange(4, dtype=np.uint64))
 
 
@@ -71,8 +71,8 @@ def _jieba() -> Any:
 
 def jieba_version() -> tuple[str, str]:
     """Return a digest of jieba's output on a sample text, and its software; saved with a pipeline."""
-    read = repr(_jieba().tag(_PROBE)).encode()
-    return f"jieba {blake2b(read, digest_size=8).hexdigest()}", f"rjieba {version('rjieba')}"
+    words = repr(_jieba().tag(_PROBE)).encode()
+    return f"jieba {blake2b(words, digest_size=8).hexdigest()}", f"rjieba {version('rjieba')}"
 
 
 def divide(text: JoinedText) -> Division:
@@ -100,16 +100,16 @@ def with_listed_words(
     is cut become one or two words with its part of speech. A listed word without a tag gets the segmenter's tag at its
     last character.
 
-    lists: each with the indices of its Docs.
+    lists: Each with the indices of its Docs.
     """
     begins = np.zeros(len(text) + 1, dtype=bool)
     begins[0] = begins[np.cumsum(division.lengths)] = True
     # Tags of characters: the segmenter's, the lists', and the segmenter's for listed words.
     original = np.repeat(division.tags, division.lengths)
     tags, without_lists = original.copy(), original.copy()
-    for words, places in lists:
+    for words, docs in lists:
         finder = _FINDERS.get(words) or _FINDERS.setdefault(words, _Finder(words))
-        for start, stop in _runs(places, text.stops):
+        for start, stop in _runs(docs, text.stops):
             firsts, ends, keys = finder.find(text, start, stop)
             inside = ranges(firsts, ends - firsts)
             begins[inside] = False
@@ -121,62 +121,44 @@ def with_listed_words(
     return Division(lengths, tags[starts]), Division(lengths, without_lists[starts])
 
 
-def _runs(places: IntArray, stops: IntArray) -> list[tuple[int, int]]:
+def _runs(docs: IntArray, stops: IntArray) -> list[tuple[int, int]]:
     """Return the begin and end of the texts of some Docs; consecutive Docs are one range."""
-    first = np.flatnonzero(np.diff(places, prepend=-2) != 1)
-    last = np.append(first[1:], places.size) - 1
+    first = np.flatnonzero(np.diff(docs, prepend=-2) != 1)
+    last = np.append(first[1:], docs.size) - 1
     starts = np.append(0, stops[:-1] + 1)
-    return list(zip(starts[places[first]].tolist(), stops[places[last]].tolist(), strict=True))
+    return list(zip(starts[docs[first]].tolist(), stops[docs[last]].tolist(), strict=True))
 
 
 class _Finder:
     """Matcher of a word list that finds the longest words from the left, without overlaps."""
 
     def __init__(self, words: WordList) -> None:
-        shown = [(word, entry.tag) for word, entry in words.entries.items() if not entry.hidden]
-        self._keys = np.array([get_string_id(tag) if tag else 0 for _, tag in shown], dtype=np.uint64)
-        self._words = [word for word, _ in shown]
-        self._automaton = AhoCorasick(self._words, MatchKind.LeftmostLongest, store_patterns=False)
-
-    @cached_property
-    def _of_all(self) -> AhoCorasick:
-        return AhoCorasick(self._words, store_patterns=False)
+        tags = {word: entry.tag for word, entry in words.entries.items() if not entry.hidden}
+        self._keys = np.array([get_string_id(tag) if tag else 0 for tag in tags.values()], dtype=np.uint64)
+        self._automaton = AhoCorasick(list(tags), store_patterns=False)
 
     def find(self, text: JoinedText, start: int, stop: int) -> tuple[IntArray, IntArray, Keys]:
-        """Return begin and end of each word between two indices, and the hash of its tag. *Shape* [W] each"""
-        joined = text.slice(start, stop)
-        table, whole = _table(self._automaton.find_matches_as_indexes(joined), text.codes, start)
-        if not whole.all():
-            # Matches that are only parts of words have hidden words that overlap with them.
-            table, whole = _table(self._of_all.find_matches_as_indexes(joined, overlapping=True), text.codes, start)
-            table = _longest_from_left(table[whole])
-        indices, firsts, ends = table.T
-        return firsts, ends, self._keys[indices]
+        """Return begin and end of each word between two indices, and the hash of its tag. *Shape:* (words,) each"""
+        matches = self._automaton.find_matches_as_indexes(text.slice(start, stop), overlapping=True)
+        table = np.fromiter(chain.from_iterable(matches), dtype=np.int64, count=3 * len(matches)).reshape(-1, 3)
+        edges = table[:, 1:] + start
+        # 'AI' in 'MAIL' is not a word.
+        cut = _is_latin(text.codes[edges]) & (edges > 0) & _is_latin(text.codes[edges - 1])
+        intact = np.flatnonzero(~cut.any(axis=1))
+        firsts, ends = edges[intact].T
+        chosen, stop = [], 0
+        for row in np.lexsort((-ends, firsts)).tolist():
+            if firsts[row] >= stop:
+                chosen.append(row)
+                stop = ends[row]
+        return firsts[chosen], ends[chosen], self._keys[table[intact[chosen], 0]]
 
 
 _FINDERS: WeakKeyDictionary[WordList, _Finder] = WeakKeyDictionary()
 
 
-def _table(found: list[tuple[int, int, int]], codes: CodePoints, start: int) -> tuple[IntArray, BoolArray]:
-    """Return index, begin and end of each match, *shape* [W, 3], and a mask of whole words: 'AI' in 'MAIL' is none."""
-    table = np.fromiter(chain.from_iterable(found), dtype=np.int64, count=3 * len(found)).reshape(-1, 3)
-    table[:, 1:] += start
-    places = table[:, 1:]
-    cut = _is_latin(codes[places]) & (places > 0) & _is_latin(codes[places - 1])
-    return table, np.logical_not(cut.any(axis=1))
-
-
-def _longest_from_left(table: IntArray) -> IntArray:
-    kept, stop = [], 0
-    for row, (_, first, end) in enumerate((ordered := table[np.lexsort((-table[:, 2], table[:, 1]))]).tolist()):
-        if first >= stop:
-            kept.append(row)
-            stop = end
-    return ordered[kept]
-
-
 def _is_latin(codes: CodePoints) -> BoolArray:
     """Mark Latin letters and digits."""
     lower = codes | 0x20
-    found: BoolArray = ((lower >= 0x61) & (lower <= 0x7A)) | ((codes >= 0x30) & (codes <= 0x39))
-    return found
+    mask: BoolArray = ((lower >= 0x61) & (lower <= 0x7A)) | ((codes >= 0x30) & (codes <= 0x39))
+    return mask

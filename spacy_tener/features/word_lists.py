@@ -21,8 +21,6 @@ from .lexicon import Lexicon, Match, are_longest
 
 ATTRIBUTE = "tener_words"
 """The extension attribute of a Doc that names its lists."""
-USER_DATA_KEY: Any = ("._.", ATTRIBUTE, None, None)
-"""The key of that attribute in `doc.user_data`."""
 LOCK = threading.RLock()
 """Held while lists change; reading needs no lock."""
 
@@ -33,8 +31,8 @@ if not Doc.has_extension(ATTRIBUTE):  # so that Docs can name lists before there
 class ListedWord(NamedTuple):
     """An entry of a list of words.
 
-    tag: a tag that the pipeline was trained with; the empty string if unknown.
-    hidden: True for a word of the pipeline's lexicon that is no longer found.
+    tag: A tag that the pipeline was trained with; the empty string if unknown.
+    hidden: Whether this is a word of the pipeline's lexicon that is no longer found.
     """
 
     tag: str = ""
@@ -45,7 +43,7 @@ class ListedWord(NamedTuple):
 class WordList:
     """An immutable list of words.
 
-    saved: True if it is saved with the pipeline.
+    saved: Whether it is saved with the pipeline.
     """
 
     entries: Mapping[str, ListedWord] = field(default_factory=dict)
@@ -58,7 +56,7 @@ class WordList:
 
     @cached_property
     def hidden(self) -> BoolArray:
-        """Mask of the hidden words. *Shape* [words of the lexicon]"""
+        """Mask of the hidden words. *Shape:* (words,)"""
         return np.array([self.entries[word].hidden for word in self.lexicon.words], dtype=bool)
 
     @cached_property
@@ -81,7 +79,7 @@ class WordLists:
         """Add or replace a list, or remove it, with None."""
         with LOCK:
             changed = {**self.lists, name: words}
-            self.lists = {other: known for other, known in changed.items() if known is not None}
+            self.lists = {key: value for key, value in changed.items() if value is not None}
 
     def active(self, docs: Sequence[Doc]) -> list[tuple[WordList, IntArray]]:
         """Return the lists that apply to any of the Docs, each with the indices of its Docs. Later lists have priority.
@@ -90,19 +88,18 @@ class WordLists:
         """
         if not (lists := self.lists):
             return []
-        found = [(lists[""], np.arange(len(docs)))] if "" in lists else []
-        named: dict[tuple[int, str], list[int]] = {}
+        docs_of: dict[tuple[int, str], list[int]] = {(-1, ""): list(range(len(docs)))} if "" in lists else {}
         for index, doc in enumerate(docs):
             for rank, name in enumerate(names_of(doc)):
-                named.setdefault((rank, name), []).append(index)
-        if unknown := sorted({name for _, name in named} - set(lists)):
-            known = ", ".join(map(repr, filter(None, lists)))
+                docs_of.setdefault((rank, name), []).append(index)
+        if unknown := sorted({name for _, name in docs_of} - set(lists)):
+            present = ", ".join(map(repr, filter(None, lists)))
             warnings.warn(
                 f"doc._.{ATTRIBUTE} names unknown lists of words, which are ignored: {', '.join(map(repr, unknown))}. "
-                f"Known lists: {known or 'none'}.",
+                f"Known lists: {present or 'none'}.",
                 stacklevel=2,
             )
-        found += [(lists[name], np.array(named[rank, name])) for rank, name in sorted(named) if name in lists]
+        found = [(lists[name], np.array(docs_of[rank, name])) for rank, name in sorted(docs_of) if name in lists]
         return [(words, indices) for words, indices in found if words.entries]
 
     def to_message(self) -> dict[str, list[list[Any]]]:
@@ -115,23 +112,22 @@ class WordLists:
 
     def from_message(self, message: Mapping[str, Any]) -> None:
         """Load saved lists, in place of all lists that would be saved."""
-        read = {
+        saved = {
             name: WordList({word: ListedWord(tag, hidden) for word, tag, hidden in rows})
             for name, rows in message.items()
         }
         with LOCK:
-            self.lists = {**{name: words for name, words in self.lists.items() if not words.saved}, **read}
+            self.lists = {name: words for name, words in self.lists.items() if not words.saved} | saved
 
 
 def names_of(doc: Doc) -> list[str]:
     """Return the names of lists in a Doc's extension attribute."""
-    wanted = doc.user_data.get(USER_DATA_KEY) if doc.user_data else None
-    if wanted is None:
+    value = getattr(doc._, ATTRIBUTE) if doc.user_data else None
+    if value is None:
         return []
-    names = [wanted] if isinstance(wanted, str) or not isinstance(wanted, Iterable) else list(wanted)
-    for name in names:
-        if not isinstance(name, str):
-            raise ValueError(f"doc._.{ATTRIBUTE} must be the name of a list of words, or several; got {wanted!r}.")
+    names = [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError(f"doc._.{ATTRIBUTE} must be the name of a list of words, or several; got {value!r}.")
     return names
 
 
@@ -139,8 +135,8 @@ def names_of(doc: Doc) -> list[str]:
 class LayeredMatch:
     """Words of several lexicons in a batch of Docs.
 
-    match: the words; each index in `words` refers to the lexicon of the word's layer.
-    layers: 0 for words of the model's lexicon, 1 for those of the first list, ... *Shape: [W]*
+    match: The words; each index in `words` refers to the lexicon of the word's layer.
+    layers: 0 for words of the model's lexicon, 1 for those of the first list, ... *Shape:* (words,)
     """
 
     match: Match
@@ -149,13 +145,18 @@ class LayeredMatch:
     def listed(self, lists: Sequence[WordList]) -> tuple[list[tuple[str, ListedWord]], IntArray]:
         """Return the distinct words of lists, and the index among them of each match with a layer above 0.
 
-        *Shape* [W with a layer above 0]
+        *Shape:* (words with a layer above 0,)
         """
-        places = np.flatnonzero(self.layers)
-        pairs, which = np.unique(np.stack((self.layers[places], self.match.words[places])), axis=1, return_inverse=True)
-        found = [(lists[layer - 1], index) for layer, index in pairs.T.tolist()]
-        words = [(own, words.entries[own]) for words, index in found for own in [words.lexicon.words[index]]]
-        return words, which.reshape(-1)
+        listed = np.flatnonzero(self.layers)
+        pairs, indices = np.unique(
+            np.stack((self.layers[listed], self.match.words[listed])), axis=1, return_inverse=True
+        )
+        entries = []
+        for layer, index in pairs.T.tolist():
+            word_list = lists[layer - 1]
+            word = word_list.lexicon.words[index]
+            entries.append((word, word_list.entries[word]))
+        return entries, indices.reshape(-1)
 
 
 def find_layered(
@@ -164,25 +165,25 @@ def find_layered(
     """Find the words of a lexicon and of lists, as `Lexicon.find` does. For a word in several, the last list's entry
     counts; if it is hidden there, the word is not found.
 
-    lists: each with the indices of its Docs.
+    lists: Each with the indices of its Docs.
     """
-    layers = [(lexicon, np.arange(len(docs))), *((words.lexicon, places) for words, places in lists)]
-    # Words that begin at one token differ in length, so at most one hidden word of each length takes a place.
+    layers = [(lexicon, np.arange(len(docs))), *((words.lexicon, indices) for words, indices in lists)]
+    # Words that begin at one token differ in length, so at most one hidden word of each length is among the longest.
     hidden_lengths = frozenset().union(*(words.hidden_lengths for words, _ in lists))
-    most = None if max_words is None else max_words + len(hidden_lengths)
+    limit = None if max_words is None else max_words + len(hidden_lengths)
     columns = []
-    for layer, (words, places) in enumerate(layers):
-        match = words.find([docs[place] for place in places], most)
+    for layer, (words, indices) in enumerate(layers):
+        match = words.find([docs[index] for index in indices], limit)
         layer_of_word = np.full(match.words.size, layer)
-        columns.append((np.repeat(places, match.counts), match.heads, match.tails, layer_of_word, match.words))
-    # Doc, head, tail, layer and index of each word, in this order. *Shape* [5, W]
+        columns.append((np.repeat(indices, match.counts), match.heads, match.tails, layer_of_word, match.words))
+    # Doc, head, tail, layer and index of each word, in this order. *Shape:* (5, words)
     table = np.concatenate(columns, axis=1)
     table = table[:, np.lexsort(table[3::-1])]
     highest = (np.diff(table[:3], axis=1, append=-1) != 0).any(axis=0)
     hidden = np.zeros(highest.size, dtype=bool)
-    for layer, (listed, _) in enumerate(lists, start=1):
-        own = np.flatnonzero(table[3] == layer)
-        hidden[own] = listed.hidden[table[4, own]]
+    for layer, (word_list, _) in enumerate(lists, start=1):
+        of_layer = np.flatnonzero(table[3] == layer)
+        hidden[of_layer] = word_list.hidden[table[4, of_layer]]
     table = table[:, highest & ~hidden]
     if max_words is not None:
         heads = (np.diff(table[:2], axis=1, prepend=-1) != 0).any(axis=0).cumsum()

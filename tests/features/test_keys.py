@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -17,7 +18,6 @@ from spacy_tener.features import keys as module
 from spacy_tener.features.keys import (
     END_MARK,
     KeyCache,
-    KeyMap,
     Normaliser,
     StringTable,
     bigram_key_array,
@@ -38,58 +38,12 @@ def keys(*values):
     return np.array(values, dtype=np.uint64)
 
 
-# Maps
-
-
 @given(st.lists(st.integers(0, 50), unique=True), st.lists(st.integers(0, 50)))
 def test_search_finds_what_is_there_and_nothing_else(haystack, needles):
     straw = np.array(sorted(haystack), dtype=np.uint64)
-    places, known = search(straw, np.array(needles, dtype=np.uint64))
-    assert known.tolist() == [needle in haystack for needle in needles]
-    assert straw[places[known]].tolist() == [needle for needle in needles if needle in haystack]
-
-
-@given(
-    st.lists(st.dictionaries(st.integers(0, 60) | st.just(LARGEST), st.integers(0, LARGEST), max_size=9), max_size=9)
-)
-def test_a_map_is_a_dictionary_and_never_changes(batches):
-    expected, maps = {}, [KeyMap()]
-    for batch in batches:
-        new = {key: value for key, value in batch.items() if key not in expected}
-        maps.append(maps[-1].joined(keys(*new), keys(*new.values())))
-        expected.update(new)
-    wanted = [*range(62), LARGEST]
-    values, found = maps[-1].get(keys(*wanted))
-    assert found.tolist() == [key in expected for key in wanted]
-    assert values[found].tolist() == [expected[key] for key in wanted if key in expected]
-    assert [len(each) for each in maps] == sorted(len(each) for each in maps)
-    assert not maps[0].get(keys(*wanted))[1].any()
-
-
-def test_adding_keys_one_by_one_moves_each_a_few_times_only(monkeypatch):
-    moved = []
-    sort = module._sorted
-    monkeypatch.setattr(module, "_sorted", lambda keys, values: moved.append(keys.size) or sort(keys, values))
-    known, size = KeyMap(), 4000
-    for key in np.random.default_rng(0).permutation(size).astype(np.uint64):
-        known = known.joined(keys(key), keys(key))
-    # Sorting all anew each time would move 8 million.
-    assert sum(moved) < 2 * size * np.log2(size)
-    assert len(known.runs) <= np.log2(size) + 1
-
-
-def test_an_unseen_word_costs_as_little_after_many_words_as_at_first(monkeypatch):
-    sizes = []
-    sort = module._sorted
-    monkeypatch.setattr(module, "_sorted", lambda keys, values: sizes.append(keys.size) or sort(keys, values))
-    cache = KeyCache(Normaliser())
-    many = np.arange(900_000, dtype=np.uint64)
-    cache._known = cache._known.joined(many, many)
-    sizes.clear()
-    for number in range(1000):
-        orth = Normaliser(digits=False).key(f"w{number}")
-        cache(keys(orth), [{orth: f"w{number}"}])
-    assert sum(sizes) < 1000 * 20
+    indices, found = search(straw, np.array(needles, dtype=np.uint64))
+    assert found.tolist() == [needle in haystack for needle in needles]
+    assert straw[indices[found]].tolist() == [needle for needle in needles if needle in haystack]
 
 
 # Normalised strings
@@ -168,7 +122,7 @@ def test_cache_starts_again_where_a_batch_would_pass_its_limit(strings, monkeypa
     cache = KeyCache(Normaliser())
     cache(hashes(strings, ["a", "b", "c"]), [strings])
     cache(hashes(strings, ["c", "1", "2"]), [strings])
-    assert len(cache._known) == 3
+    assert len(cache._key_of) == 3
 
 
 def test_a_known_string_is_not_normalised_again(strings, monkeypatch):
@@ -186,23 +140,19 @@ def test_strings_may_come_from_several_stores():
     assert KeyCache(Normaliser())(orths, stores).tolist() == [Normaliser().key(word) for word in words]
 
 
-def test_another_thread_may_fill_the_cache_between_any_two_steps(strings, monkeypatch):
-    cache = KeyCache(Normaliser())
-    orths = hashes(strings, WORDS)
-    expected = cache(orths, [strings]).tolist()
-    more = hashes(strings, [f"w{number}" for number in range(50)])
-    turns = [more, hashes(strings, ["a", "b"])]
+def test_threads_may_share_a_cache_that_is_full(monkeypatch):
+    monkeypatch.setattr(module, "_MAX_STRINGS", 20)
+    cache, strings = KeyCache(Normaliser()), StringStore()
+    orths = hashes(strings, [f"w{number}" for number in range(50)])
+    expected = np.array([Normaliser().key(strings[orth]) for orth in orths], dtype=np.uint64)
 
-    def get_and_give_way(known, keys):
-        found = get(known, keys)
-        if turns:
-            cache(turns.pop(), [strings])
-        return found
+    def look_up(seed):
+        rng = np.random.default_rng(seed)
+        batches = [rng.integers(0, 50, 10) for _ in range(300)]
+        return all(np.array_equal(cache(orths[batch], [strings]), expected[batch]) for batch in batches)
 
-    get = KeyMap.get
-    monkeypatch.setattr(KeyMap, "get", get_and_give_way)
-    assert cache(orths, [strings]).tolist() == expected
-    assert turns == []
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(look_up, range(4)))
 
 
 # Tables

@@ -281,7 +281,7 @@ def _send_count(sender: Any, lexicon: Lexicon) -> None:
 
 
 def test_an_endless_list_is_refused(monkeypatch):
-    monkeypatch.setattr("spacy_tener.features.lexicon.MOST_WORDS", 100)
+    monkeypatch.setattr("spacy_tener.features.lexicon.MAX_LEXICON_WORDS", 100)
     with pytest.raises(ValueError, match=r"more than 100 words\. Give fewer"):
         Lexicon(f"词{number}" for number in itertools.count())
     with pytest.raises(ValueError, match="more than 100 words"):

@@ -18,7 +18,6 @@ from spacy.vocab import Vocab
 from spacy_tener.features.lexicon import Lexicon
 from spacy_tener.features.word_lists import (
     ATTRIBUTE,
-    USER_DATA_KEY,
     ListedWord,
     WordList,
     WordLists,
@@ -33,7 +32,7 @@ Found = list[tuple[int, int, int, str]]
 def doc_of(text: str, asked: object = None) -> Doc:
     doc = Doc(VOCAB, words=list(text), spaces=[False] * len(text))
     if asked is not None:
-        doc.user_data[USER_DATA_KEY] = asked
+        setattr(doc._, ATTRIBUTE, asked)
     return doc
 
 
