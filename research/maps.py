@@ -26,7 +26,7 @@ from spacy_tener.layers.ragged import Ragged
 from spacy_tener.layers.relation import Relation
 from spacy_tener.layers.selection import SelectiveAttention
 from spacy_tener.layers.spans import span_weights
-from spacy_tener.models.bridge import torch_shim
+from spacy_tener.models.shim import torch_shim
 from spacy_tener.pipeline.finding import PipelineNER
 
 _NAMES = {"transformer_encoder", "gated_relation_encoder", "flat", "flat_atssa", "mect"}

@@ -34,7 +34,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 import spacy_tener
 
 # Imported before their functions are replaced.
-from spacy_tener.models import torch_side  # noqa: F401
+from spacy_tener.models import torch_backend  # noqa: F401
 from spacy_tener.optim import updates  # noqa: F401
 
 DEVICE = torch.device("meta")

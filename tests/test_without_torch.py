@@ -11,7 +11,7 @@ import spacy
 from small_systems import TEXTS
 from trained import KINDS, UNSEEN, trained
 
-from spacy_tener.models.bridge import TorchShim
+from spacy_tener.models.shim import TorchShim
 
 WITHOUT = """
 import importlib.metadata, sys
@@ -63,7 +63,7 @@ def test_every_architecture_predicts_what_it_predicts_with_torch(monkeypatch):
     texts = [*(text for text, _ in TEXTS), UNSEEN]
     answers = json.loads(run("import pathlib\n" + PREDICT, json.dumps(texts), *map(trained, KINDS)))
     assert [*answers] == KINDS
-    monkeypatch.setattr(TorchShim, "predicts_on_host", lambda shim, ops: False)
+    monkeypatch.setattr(TorchShim, "predicts_with_numpy", lambda shim, ops: False)
     for kind, found in answers.items():
         nlp = spacy.load(trained(kind))
         ents = [[[ent.start_char, ent.end_char, ent.label_] for ent in doc.ents] for doc in nlp.pipe(texts)]
@@ -124,7 +124,7 @@ for path in sys.argv[1:]:
     nlp = spacy.load(path)
     next(nlp.get_pipe("tener_ner").decode([nlp("王小明去了上海")])).entities
 print(*(name for name, module in sys.modules.items() if name.startswith("spacy_tener") and "torch" in vars(module)))
-print("spacy_tener.models.torch_side" in sys.modules)
+print("spacy_tener.models.torch_backend" in sys.modules)
 """
     command = [sys.executable, "-c", code, *(str(trained(kind)) for kind in ("tener", "mect"))]
     result = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -20,7 +20,7 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import DocBin
 
-from spacy_tener.models.bridge import TorchShim
+from spacy_tener.models.shim import TorchShim
 
 NOTE = (
     "One thread; all take turns within each round. Medians over {rounds} rounds. Texts: the test part, {texts} texts "
@@ -84,7 +84,7 @@ def pipe(nlp: Language, texts: list[str], by: str) -> list[list[tuple[int, int, 
 
 def by_torch() -> AbstractContextManager[Any]:
     """Let every layer predict by its torch module."""
-    return patch.object(TorchShim, "predicts_on_host", lambda shim, ops: False)
+    return patch.object(TorchShim, "predicts_with_numpy", lambda shim, ops: False)
 
 
 def call(nlp: Language, texts: list[str], by: str) -> None:

@@ -9,7 +9,7 @@ from small_systems import examples_of, pipeline
 
 from research.maps import record_maps
 from spacy_tener.layers.spans import attend_spans
-from spacy_tener.models.bridge import torch_shim
+from spacy_tener.models.shim import torch_shim
 
 TEXT = "吴重阳在中国银行工作。"
 WORDS = [(4, 6), (4, 8), (6, 8), (8, 10)]

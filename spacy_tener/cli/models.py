@@ -16,7 +16,7 @@ from thinc.api import Model as ThincModel
 from ..annotate.records import find_texts, read_records
 from ..annotate.settings import TEXT_COLUMN
 from ..errors import RemedyError, counted
-from ..models.embed.tables import count_rows, table_nodes, trim
+from ..models.embed.tables import table_embedders
 from ..pipeline.finding import find_crf_pipe, span_finders
 from ..pipeline.settings import TEMPERATURE
 from ..pipeline.tener_ner import TenerNER
@@ -33,6 +33,7 @@ from ..workbench.calibration import (
 )
 from ..workbench.pipelines import change_cfg, check_new, size_mb, write_pipeline
 from ..workbench.to_onnx import changed_entities, to_onnx
+from ..workbench.trimming import count_rows, trim_tables
 from . import options
 from ._common import CommandLineError, command, load_pipeline, msg, no_text, refuse_given, setup_gpu
 from .scores import read_examples
@@ -201,7 +202,7 @@ def _trim_rows(nlp: Language, texts: list[str], min_count: int, half: bool, comp
     layers = _with_rows(nlp, name)
     sources, _ = find_texts(texts)
     counts = count_rows(layers, minibatch(_inputs(nlp, name, sources), _AT_ONCE))
-    trimmed = trim(layers, counts, least=min_count, half=half)
+    trimmed = trim_tables(layers, counts, min_count=min_count, half=half)
     msg.table(
         [
             (each.layer, each.table, *(f"{n:,}" for n in each.rows), *(f"{size / _MB:.1f}" for size in each.bytes))
@@ -248,9 +249,9 @@ def _with_rows(nlp: Language, name: str) -> ThincModel[Any, Any]:
     }
     if name not in models:
         find_crf_pipe(nlp, name)
-    if table_nodes(models[name]):
+    if table_embedders(models[name]):
         return models[name]
-    others = [each for each, model in models.items() if table_nodes(model)]
+    others = [each for each, model in models.items() if table_embedders(model)]
     remedy = f"Choose one that has, by --component: {', '.join(others)}." if others else "There is nothing to trim."
     if any(node.name == "transformer_embed" for node in models[name].walk()):
         remedy = "It has a transformer: convert that by --onnx int8."

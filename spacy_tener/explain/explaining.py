@@ -14,11 +14,11 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import Model
 
-from ..models.bridge import torch_shim
 from ..models.embed.characters import RadicalVocabulary
 from ..models.embed.lexicon import LexiconVocabulary
 from ..models.embed.onnx import FrozenFeatures
 from ..models.embed.tables import Vocabulary
+from ..models.shim import torch_shim
 from ..pipeline.decoding import Decoding, Probabilities, Reading
 from ..pipeline.entities import FoundEntity
 from ..pipeline.finding import PipelineNER

@@ -37,8 +37,8 @@ def lexicon_words(vocabulary: LexiconVocabulary, view: DocView, window: Window, 
     known = np.zeros(own.size, dtype=bool)
     known[own] = vocabulary.tables[WORD].rows(vocabulary.keys(match.words[own])[WORD]) != 0
     if not own.all():
-        likes = vocabulary.likes(found, [words for words, _ in lists])
-        known[~own] = np.maximum.reduceat(likes.words, np.cumsum(likes.sizes) - likes.sizes)[likes.which] != 0
+        similar = vocabulary.similar_words(found, [words for words, _ in lists])
+        known[~own] = np.maximum.reduceat(similar.words, np.cumsum(similar.sizes) - similar.sizes)[similar.which] != 0
     columns = (found.layers, match.words, match.heads, match.tails, known)
     return [
         LexiconWord(

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from ..runtime import convolution, transformer
 from ..settings import GRNConfig, RelationKind, TransformerConfig, validated
-from .bridge import EmbedModel, RaggedModel
+from .compose import chain_layers, ragged_layer
 from .embed.char import build_char_embed, build_word_char_embed
-from .parts import chain_layers, ragged_layer
+from .shim import EmbedModel, RaggedModel
 
 if TYPE_CHECKING:
     from torch import nn

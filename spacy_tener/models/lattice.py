@@ -10,12 +10,12 @@ from spacy.tokens import Doc
 
 from ..runtime import lattice as runtime
 from ..settings import AtssaConfig, FlatConfig, MectConfig, validated
-from .bridge import EmbedModel, TorchShim, torch_shim
+from .backends import Backend, Layer, Rows
 from .embed.char import build_char_embed
 from .embed.characters import build_radical_embed
 from .embed.lexicon import LexiconModel, build_lexicon_embed
-from .parts import own_layer
-from .run import HostRun, Rows
+from .run import forward
+from .shim import EmbedModel, TorchShim
 
 if TYPE_CHECKING:
     from torch import nn
@@ -195,7 +195,17 @@ def _lattice_layer(
     """
     layers = [*streams, cast(Any, words or build_lexicon_embed())]
     shim = TorchShim(partial(_build, config=config), partial(predictor, config))
-    return own_layer(name, _compute, init=_init, dims={"nO": config.width}, layers=layers, shims=[shim])
+    return LatticeLayer(name, forward, init=_init, dims={"nO": config.width}, layers=layers, shims=[shim])
+
+
+class LatticeLayer(Layer):
+    """An encoder of streams of token vectors, and of the words over the tokens."""
+
+    __slots__ = ()
+
+    def compute(self, inputs: list[Doc], backend: Backend) -> Rows:
+        *streams, words = (backend.compute(layer, inputs) for layer in self.layers)
+        return backend.call(self, *streams, words.floats, words.lattice)
 
 
 def _build(*, config: LatticeConfig, nO: int, nW: int, **nI: int) -> nn.Module:
@@ -206,14 +216,14 @@ def _build(*, config: LatticeConfig, nO: int, nW: int, **nI: int) -> nn.Module:
     return AtssaEncoder(config, *widths) if isinstance(config, AtssaConfig) else SpanEncoder(config, *widths)
 
 
-def _init(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None) -> None:
-    for layer in model.layers:
+def _init(lattice_layer: LatticeLayer, X: list[Doc] | None = None, Y: Any = None) -> None:
+    for layer in lattice_layer.layers:
         layer.initialize(X=X)
-    *streams, words = model.layers
+    *streams, words = lattice_layer.layers
     widths = [_width(stream, X) for stream in streams]
     if None not in widths:
         sizes = {f"nI{i}": width for i, width in enumerate(widths)}
-        torch_shim(model).build(**sizes, nW=words.get_dim("nO"), nO=model.get_dim("nO"))
+        lattice_layer.shim.build(**sizes, nW=words.get_dim("nO"), nO=lattice_layer.get_dim("nO"))
 
 
 def _width(stream: EmbedModel, X: list[Doc] | None) -> int | None:
@@ -221,8 +231,3 @@ def _width(stream: EmbedModel, X: list[Doc] | None) -> int | None:
     if stream.has_dim("nO"):
         return stream.get_dim("nO")
     return stream.predict(X[:1])[0].shape[1] if X else None
-
-
-def _compute(model: EmbedModel, run: HostRun, docs: list[Doc]) -> Rows:
-    *streams, words = (run(layer, docs) for layer in model.layers)
-    return run.module(model, *streams, words.floats, words.lattice)

@@ -1,81 +1,83 @@
-"""Runs of models over batches: all layers of this package as one computation, in numpy or as one graph of torch.
-
-A layer of this package is a Thinc model whose attribute `compute` is a function of the layer, the run, and the Docs or
-the rows that it reads. Rows are those of all tokens of the batch, joined: an array of numpy, or a tensor. Layers of
-other libraries are called with Docs, as Thinc calls them: gradients pass on to them when the graph's are computed.
-"""
+"""Running a model: the choice of its back end, and the forward function by which Thinc calls a layer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from spacy.tokens import Doc
-from thinc.api import Model, Ops
+from thinc.api import Model
 from thinc.types import Floats2d
 
-from ..batching.sequences import starts
-from ..types import IntArray
-from .batches import Indices, join_rows, split_rows
-from .bridge import torch_shim
-
-Rows = Any
-"""Rows of all tokens or words of a batch: an array of numpy, or a tensor. *Shape* [N, width]"""
-COMPUTE = "compute"
+from ..errors import RemedyError
+from .backends import Backend, Layer, NumpyBackend, Rows, is_out_of_memory
+from .shim import TorchShim, require_torch, torch_shims
 
 
-class HostRun:
-    """A prediction in numpy, by the predictors of the layers' modules; of modules without one in torch, on the CPU.
+def prediction_backend(
+    model: Model[Any, Any], batch: Sequence[Any], shims: Sequence[TorchShim] | None = None
+) -> Backend:
+    """Return NumPy's back end if a model can predict with it, otherwise torch's.
 
-    model: The model, of this package's layers or others.
-    batch: Docs, or the rows of each text for an encoder.
+    shims (Sequence[TorchShim]): The model's, if they are known.
     """
+    shims = torch_shims(model) if shims is None else shims
+    if all(shim.predicts_with_numpy(model.ops) for shim in shims):
+        return NumpyBackend(model.ops, [len(text) for text in batch])
+    require_torch()
+    from .torch_backend import TorchBackend
 
-    training = False
+    return TorchBackend.of(model, batch, training=False, shims=shims)
 
-    def __init__(self, model: Model[Any, Any], batch: Sequence[Any]) -> None:
-        self.ops: Ops = model.ops
-        self.lengths = [len(text) for text in batch]
-        self.batch = batch
-        self.output = self._compute(model)
 
-    def _compute(self, model: Model[Any, Any]) -> Any:
-        return self(model, self.batch if isinstance(self.batch[0], Doc) else self.rows(self.batch))
+def predict(model: Model[Any, Any], docs: list[Doc], shims: Sequence[TorchShim] | None = None) -> Rows:
+    """Return a model's rows for at least one Doc: an array, or a tensor.
 
-    def __call__(self, layer: Model[Any, Any], read: Any) -> Any:
-        """Return the output of a layer for what it reads, Docs or rows."""
-        compute = layer.attrs.get(COMPUTE)
-        return compute(layer, self, read) if compute else self.foreign(layer, read)
+    A batch that takes more memory than the GPU has is computed in halves.
 
-    def foreign(self, layer: Model[Any, Any], docs: Sequence[Doc]) -> Rows:
-        """Return the rows of another library's layer for Docs."""
-        return self.rows(layer.predict(docs))
+    shims (Sequence[TorchShim]): The model's, if they are known.
+    """
+    try:
+        return prediction_backend(model, docs, shims).run(model, docs)
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        if len(docs) < 2:
+            raise RemedyError(
+                "The GPU's memory is too small to read one text",
+                "Lower `window` of tener_ner, and `max_units` with it, or predict on the CPU.",
+            ) from error
+    # Not inside the handler: there, the error still refers to the tensors of the failed attempt.
+    middle = len(docs) // 2
+    return concatenate_rows([predict(model, half, shims) for half in (docs[:middle], docs[middle:])])
 
-    def module(self, layer: Model[Any, Any], *inputs: Any) -> Rows:
-        """Call a layer's module with rows, with `Indices`, and with what it reads on the host."""
-        given = [own.array if isinstance(own, Indices) else own for own in inputs]
-        return torch_shim(layer).predictor()(*given)
 
-    def rows(self, arrays: Sequence[Floats2d], *, learn: bool = True) -> Rows:
-        """Return the joined rows of all texts. learn: Compute their gradient in training."""
-        return join_rows(self.ops, arrays).astype("f", copy=False)
+def concatenate_rows(parts: Sequence[Rows]) -> Rows:
+    """Join rows: arrays or tensors."""
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    import torch
 
-    def beside(self, parts: Sequence[Rows]) -> Rows:
-        """Join the columns of rows."""
-        return np.concatenate(parts, axis=1)
+    return torch.cat(list(parts))
 
-    def with_means(self, rows: Rows, n_own: int, sizes: IntArray, places: IntArray) -> Rows:
-        """Replace the rows after the first `n_own` by means of groups of the given sizes, which pass on no gradient.
 
-        Return the result's rows at some places.
-        """
-        means = np.add.reduceat(rows[n_own:], starts(sizes), axis=0) / sizes[:, None].astype("f")
-        return np.concatenate([rows[:n_own], means])[places]
+def forward(
+    layer: Layer, batch: Sequence[Any], is_train: bool
+) -> tuple[list[Floats2d], Callable[[list[Floats2d]], Sequence[Any]]]:
+    """Compute a layer of this package alone, or inside a layer of another library, as Thinc calls it."""
+    if not len(batch):
+        return [], lambda gradient: batch
+    if not is_train:
+        backend = prediction_backend(layer, batch)
+        return backend.split(backend.run(layer, batch)), _refuse_gradient
+    require_torch()
+    from .torch_backend import begin_update
 
-    def split(self) -> list[Floats2d]:
-        """Return the output as Thinc's layers do: an array for each text."""
-        return split_rows(self.output, self.lengths)
+    return begin_update(layer, batch)
 
-    def backprop(self, gradient: list[Floats2d]) -> Sequence[Any]:
-        raise ValueError("Cannot backpropagate through a prediction. Call begin_update() instead of predict().")
+
+def _refuse_gradient(gradient: list[Floats2d]) -> Sequence[Any]:
+    raise ValueError("Cannot backpropagate through a prediction. Call begin_update() instead of predict().")

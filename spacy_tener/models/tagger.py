@@ -16,10 +16,10 @@ from ..runtime import dense
 from ..settings import Probability, validated
 from ..tagging import TagLayout
 from ..types import AnyFloats
-from .bridge import torch_shim
+from .backends import Rows
+from .compose import chain_layers, ragged_layer
 from .encoders import build_tener
-from .parts import chain_layers, ragged_layer
-from .run import Rows
+from .shim import torch_shim
 
 if TYPE_CHECKING:
     from ..layers.crf import CRF, CRFHead

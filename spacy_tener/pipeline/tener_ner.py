@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from spacy.attrs import ENT_IOB
@@ -23,8 +23,8 @@ from spacy.vocab import Vocab
 from thinc.api import Config, Model, Optimizer, set_dropout_rate
 from thinc.types import Floats2d
 
-from ..models.bridge import finish_updates, require_torch, torch_shims
 from ..models.embed.tables import check_loaded, observe
+from ..models.shim import require_torch
 from ..models.tagger import TaggerModel, crf, on_host, set_labels
 from ..optim.schedules import warm_up
 from .decoding import BatchDecoding, Decoding, decode_nothing
@@ -39,6 +39,9 @@ from .tags import LabelIndex, Mask, decodable_tags, index_labels, join_masks
 from .units import DocView, view_of
 from .windows import WindowBatcher, check_shared, documents
 from .words import PipelineWords
+
+if TYPE_CHECKING:
+    from ..optim.updates import StepTogether
 
 _DEFAULT_MODEL = """
 [model]
@@ -151,6 +154,7 @@ class TenerNER(TrainablePipe):
         self.cfg: dict[str, Any] = {"labels": [], **asdict(settings or NERSettings())}
         self._rehearsal_model: TaggerModel | None = None
         self._teacher: Teacher | None = None
+        self._step_together: StepTogether | None = None
         self._process = os.getpid()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -511,7 +515,12 @@ class TenerNER(TrainablePipe):
         sgd (Optimizer): The optimizer.
         """
         warm_up(sgd, self.name)
-        finish_updates(torch_shims(self.model), sgd)
+        if self.model.ops.name == "cupy":
+            from ..models.torch_backend import finish_updates_together
+            from ..optim.updates import StepTogether
+
+            self._step_together = self._step_together or StepTogether()
+            finish_updates_together(self.model, sgd, self._step_together)
         super().finish_update(sgd)
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "TenerNER":

@@ -12,8 +12,9 @@ from spacy.pipeline.tok2vec import Tok2VecListener
 from spacy.tokens import Doc
 from thinc.api import Model
 
-from ..models.parts import concatenate, run_in_halves
-from ..models.run import Rows
+from ..models.backends import Rows
+from ..models.run import concatenate_rows, predict
+from ..models.shim import TorchShim
 from ..models.tagger import TaggerModel
 from .settings import NERSettings
 from .units import CharacterView, DocView
@@ -104,10 +105,14 @@ class WindowBatcher:
 
     settings: NERSettings
     listens: bool
+    shims: list[TorchShim]
+    """Those of the model, which is walked once."""
 
     @classmethod
     def of(cls, model: Model[Any, Any], settings: NERSettings) -> WindowBatcher:
-        return cls(settings, listens=any(hasattr(node, "upstream_name") for node in model.walk()))
+        nodes = list(model.walk())
+        shims = [shim for node in nodes for shim in node.shims if isinstance(shim, TorchShim)]
+        return cls(settings, any(hasattr(node, "upstream_name") for node in nodes), shims)
 
     def batches(self, views: Sequence[DocView]) -> Iterator[list[Piece]]:
         """Yield the pieces of all views, in order, in batches of at most `max_units` units."""
@@ -140,12 +145,12 @@ class WindowBatcher:
         """
         parts: list[Rows] = []
         for batch in self.batches(views):
-            rows, end = run_in_halves(model, documents(batch, views)), 0
+            rows, end = predict(model, documents(batch, views), self.shims), 0
             for piece in batch:
                 core = piece.window.core
                 parts.append(rows[end + core.start : end + core.stop])
                 end += len(piece)
-        return concatenate(parts or [np.empty((0, model.get_dim("nO")), np.float32)])
+        return concatenate_rows(parts or [np.empty((0, model.get_dim("nO")), np.float32)])
 
 
 def check_shared(model: Model[Any, Any], docs: Iterable[Doc]) -> None:

@@ -7,7 +7,7 @@ from command_line import run_tener
 
 import spacy_tener.cli.models as models_module
 from spacy_tener.models.embed import tables
-from spacy_tener.models.embed.tables import table_nodes
+from spacy_tener.models.embed.tables import table_embedders
 
 TEXT = "王小明去了上海"
 
@@ -54,7 +54,7 @@ def test_a_shared_component_gets_smaller_and_its_listener_finds_the_same(tmp_pat
 
 
 def n_rows(nlp):
-    [node] = table_nodes(nlp.get_pipe("tok2vec").model)
+    [node] = table_embedders(nlp.get_pipe("tok2vec").model)
     return sum(map(len, node.attrs["vocabulary"].tables.values()))
 
 

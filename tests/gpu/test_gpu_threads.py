@@ -14,7 +14,7 @@ from spacy_tener.annotate import AnnotateSettings, Annotator
 from spacy_tener.annotate.local import annotate_locally
 from spacy_tener.annotate.output import AnnotationJob
 from spacy_tener.annotate.records import ReadOptions, find_sources
-from spacy_tener.models.bridge import TorchShim
+from spacy_tener.models.shim import TorchShim
 from spacy_tener.serve import Limits
 from spacy_tener.serve.schema import Options
 from spacy_tener.serve.service import Service

@@ -26,7 +26,6 @@ from thinc.api import Adam
 from spacy_tener.features.lexicon import Lexicon
 from spacy_tener.features.radicals import Structures
 from spacy_tener.layers.spans import BLOCK
-from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.embed.characters import build_radical_embed
 from spacy_tener.models.embed.lexicon import build_lexicon_embed
 from spacy_tener.models.encoders import (
@@ -36,7 +35,8 @@ from spacy_tener.models.encoders import (
     build_transformer_encoder,
 )
 from spacy_tener.models.lattice import build_mect
-from spacy_tener.models.parts import run
+from spacy_tener.models.run import predict
+from spacy_tener.models.shim import torch_shim
 from spacy_tener.optim.optimizers import SGD
 
 TEXTS = ["吴重阳在中国银行工作", "", "京", "江河湖12"]
@@ -153,7 +153,7 @@ def test_output_is_the_torch_module_s_for_what_is_embedded(name, settings, docs)
     learn(name, model, docs, 2)
     streams, others = model.layers[: 2 if name == "MECT" else 1], [[len(doc) for doc in docs]]
     if name == "MECT":
-        found = run(model.layers[2], docs).output
+        found = predict(model.layers[2], docs)
         assert found.lattice.counts.tolist() == [5, 0, 0, 2]
         others = [torch.from_numpy(found.floats), found.lattice]
     rows = [torch.from_numpy(np.concatenate(stream.predict(docs))) for stream in streams]

@@ -2,49 +2,59 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from small_systems import TEXTS, examples_of, pipeline, small_tok2vecs
+from spacy.tokens import Doc
+from spacy.vocab import Vocab
 
 from spacy_tener.errors import RemedyError
 from spacy_tener.layers.crf import CRFHead
-from spacy_tener.models.batches import in_halves
-from spacy_tener.models.run import COMPUTE
+from spacy_tener.models.backends import Layer
+from spacy_tener.models.compose import Chain
+from spacy_tener.models.run import forward, predict
 
 
-def of_at_most(room: int, calls: list[int]):
-    """A computation that holds so many items at once."""
+class LengthLayer(Layer):
+    """A layer with a row for each text, its length, that fits into memory for some texts at once."""
 
-    def compute(items: list[int]) -> list[int]:
-        calls.append(len(items))
-        if len(items) > room:
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.00 GiB.")
-        return [10 * item for item in items]
+    def compute(self, inputs, backend):
+        self.attrs["calls"].append(len(inputs))
+        if len(inputs) > self.attrs["limit"]:
+            raise self.attrs["error"]
+        return np.array([[len(doc)] for doc in inputs])
 
-    return compute
+
+OUT_OF_MEMORY = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.00 GiB.")
+
+
+def length_layer(limit: int, error=OUT_OF_MEMORY):
+    return LengthLayer("length", forward, attrs={"calls": [], "limit": limit, "error": error})
+
+
+def docs_of_lengths(*lengths: int):
+    return [Doc(Vocab(), words=["x"] * length) for length in lengths]
 
 
 @pytest.mark.parametrize(
-    ("room", "expected"), [(7, [7]), (6, [7, 3, 4]), (3, [7, 3, 4, 2, 2]), (1, [7, 3, 1, 2, 1, 1, 4, 2, 1, 1, 2, 1, 1])]
+    ("limit", "calls"), [(7, [7]), (6, [7, 3, 4]), (3, [7, 3, 4, 2, 2]), (1, [7, 3, 1, 2, 1, 1, 4, 2, 1, 1, 2, 1, 1])]
 )
-def test_a_batch_is_halved_until_it_fits(room: int, expected: list[int]) -> None:
-    calls: list[int] = []
-    parts = in_halves(of_at_most(room, calls), list(range(7)))
-    assert [item for part in parts for item in part] == [10 * item for item in range(7)]
-    assert calls == expected
+def test_a_batch_is_halved_until_it_fits(limit: int, calls: list[int]) -> None:
+    layer = length_layer(limit)
+    rows = predict(layer, docs_of_lengths(*range(7)))
+    assert rows[:, 0].tolist() == list(range(7))
+    assert layer.attrs["calls"] == calls
 
 
 def test_a_text_that_does_not_fit_alone_is_told_with_the_setting_to_lower() -> None:
     with pytest.raises(RemedyError, match=r"too small to read one text. Lower `window`"):
-        in_halves(of_at_most(0, []), [1, 2])
+        predict(length_layer(0), docs_of_lengths(1, 2))
 
 
 def test_other_errors_pass() -> None:
-    def fail(items: list[int]) -> list[int]:
-        raise RuntimeError("something else")
-
     with pytest.raises(RuntimeError, match="something else"):
-        in_halves(fail, [1, 2])
+        predict(length_layer(0, RuntimeError("something else")), docs_of_lengths(1, 2))
 
 
 @pytest.fixture
@@ -70,13 +80,14 @@ def test_a_pipe_goes_on_with_smaller_batches(nlp, monkeypatch) -> None:
     expected = [doc.to_json() for doc in nlp.pipe(texts)]
     model, sizes = nlp.get_pipe("tener_ner").model, []
 
-    def compute(model, run, docs):
-        sizes.append(len(docs))
+    def compute_few(chain, docs, backend):
+        if chain is model:
+            sizes.append(len(docs))
         if len(docs) > 3:
             raise torch.OutOfMemoryError
-        return compute_whole(model, run, docs)
+        return compute(chain, docs, backend)
 
-    compute_whole = model.attrs[COMPUTE]
-    monkeypatch.setitem(model.attrs, COMPUTE, compute)
+    compute = Chain.compute
+    monkeypatch.setattr(Chain, "compute", compute_few)
     assert [doc.to_json() for doc in nlp.pipe(texts)] == expected
     assert sizes == [8, 4, 2, 2, 4, 2, 2]

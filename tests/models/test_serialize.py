@@ -11,11 +11,11 @@ from spacy_tener.errors import RemedyError
 from spacy_tener.features.keys import Normaliser
 from spacy_tener.features.lexicon import Lexicon
 from spacy_tener.features.radicals import RadicalTable
-from spacy_tener.models.bridge import TorchShim
 from spacy_tener.models.embed.char import CharVocabulary
 from spacy_tener.models.embed.characters import RadicalVocabulary, SpellingVocabulary
 from spacy_tener.models.embed.lexicon import LexiconVocabulary
 from spacy_tener.models.serialize import from_safetensors, to_safetensors
+from spacy_tener.models.shim import TorchShim
 
 
 def build(nI, nO):

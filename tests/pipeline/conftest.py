@@ -10,9 +10,9 @@ from spacy.tokens import Doc, Span
 from spacy_parts import spacy_s_cnn, spacy_s_ner
 
 from spacy_tener.crf.marginals import EntitySpans
-from spacy_tener.models.bridge import TorchShim
+from spacy_tener.models.shim import TorchShim
 from spacy_tener.models.tagger import crf
-from spacy_tener.models.torch_side import join
+from spacy_tener.models.torch_backend import join_tensors
 
 TINY_HASH_EMBED = spacy_s_cnn()
 TINY_NER = spacy_s_ner(TINY_HASH_EMBED)
@@ -142,7 +142,7 @@ def probability():
     """The probability that a component gives to an entity over the tokens of a Doc, whatever is annotated."""
 
     def of(pipe, doc, start, end, label):
-        scores = join(pipe.model.ops, pipe.model.predict([doc]), torch.device("cpu"))
+        scores = join_tensors(pipe.model.ops, pipe.model.predict([doc]), torch.device("cpu"))
         spans = EntitySpans(*(np.array([value]) for value in (0, start, end, pipe.labels.index(label))))
         return float(brute.found_spans(crf(pipe.model), scores, [len(doc)], spans))
 

@@ -9,7 +9,7 @@ from spacy.tokens import Doc, Span
 
 from spacy_tener.crf.marginals import EntitySpans
 from spacy_tener.models.tagger import crf
-from spacy_tener.models.torch_side import join
+from spacy_tener.models.torch_backend import join_tensors
 
 TEXT = "吴重阳在中国银行工作。"
 
@@ -280,7 +280,7 @@ def test_a_listener_weighs_what_the_shared_component_made(tiny_hash_embed, make_
     docs = list(nlp.pipe([TEXT, "", "京"]))
     scored = [decoding.entities for decoding in pipe.decode(docs)]
     assert [keys(found) for found in scored] == [[(0, 3, "PER"), (4, 8, "ORG")], [], [(0, 1, "GPE")]]
-    scores = join(pipe.model.ops, pipe.model.predict(docs), torch.device("cpu"))
+    scores = join_tensors(pipe.model.ops, pipe.model.predict(docs), torch.device("cpu"))
     spans = EntitySpans(*np.array([(0, 0, 3, pipe.labels.index("PER"))]).T)
     expected = brute.found_spans(crf(pipe.model), scores, [len(doc) for doc in docs], spans)
     assert scored[0][0].probability == pytest.approx(expected.item(), abs=1e-6)

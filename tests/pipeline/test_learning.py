@@ -10,8 +10,8 @@ import torch
 from spacy.training import Example
 from thinc.api import Adam, fix_random_seed
 
-from spacy_tener.models.bridge import forget_gradients
-from spacy_tener.models.embed.tables import table_nodes
+from spacy_tener.models.embed.tables import table_embedders
+from spacy_tener.models.shim import forget_gradients
 from spacy_tener.optim.optimizers import SGD
 from spacy_tener.optim.schedules import triangular
 
@@ -203,7 +203,7 @@ def test_a_step_that_fails_leaves_nothing_for_the_next(learned, make_examples, t
     bad = nlp.make_doc("鲸" * 20)
     pipe.update([Example.from_dict(bad, {"entities": []})])  # gives the character a row, the last one
     forget_gradients(pipe.model)
-    shim = table_nodes(pipe.model)[0]
+    shim = table_embedders(pipe.model)[0]
     rows = shim.attrs["vocabulary"].tables["unigram"].rows(shim.attrs["vocabulary"].read([bad]).keys["unigram"])
     [table] = [value for name, value in torch_parameters(pipe).items() if name.endswith("tables.unigram")]
     with torch.no_grad():

@@ -6,7 +6,7 @@ import spacy
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
-from spacy_tener.models.run import COMPUTE
+from spacy_tener.models.compose import Chain
 from spacy_tener.pipeline.settings import NERSettings
 from spacy_tener.pipeline.units import view_of
 from spacy_tener.pipeline.windows import WindowBatcher
@@ -49,13 +49,14 @@ def recorded(monkeypatch):
 
     def record(model):
         batches = []
-        compute = model.attrs[COMPUTE]
+        compute = Chain.compute
 
-        def reading(model, run, read):
-            batches.append(list(run.lengths))
-            return compute(model, run, read)
+        def record_lengths(chain, docs, backend):
+            if chain is model:
+                batches.append(list(backend.lengths))
+            return compute(chain, docs, backend)
 
-        monkeypatch.setitem(model.attrs, COMPUTE, reading)
+        monkeypatch.setattr(Chain, "compute", record_lengths)
         return batches
 
     return record

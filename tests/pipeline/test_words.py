@@ -11,7 +11,7 @@ import spacy
 from spacy.tokens import Doc
 from spacy.training import Example
 
-from spacy_tener.models.parts import run
+from spacy_tener.models.run import predict
 from spacy_tener.pipeline import words as module
 
 PLACES = ["北京", "上海", "天津", "广州", "南京", "武汉"]
@@ -179,7 +179,7 @@ def test_a_word_of_the_models_own_lexicon_can_be_hidden(nlp):
 
     def heads():
         words = next(node for node in pipe.model.walk() if node.name == "lexicon_embed")
-        return run(words, docs).output.lattice.heads.tolist()
+        return predict(words, docs).lattice.heads.tolist()
 
     assert heads() == [2]
     words_of(nlp).remove(["北京"])
@@ -322,7 +322,7 @@ def test_nested_words_are_bounded_as_those_of_the_lexicon_are(nlp):
     words_of(nlp).add(["甲" * n for n in range(2, 30)], "thing")
     words = next(node for node in nlp.get_pipe("tener_ner").model.walk() if node.name == "lexicon_embed")
     doc = nlp.make_doc("甲" * 60)
-    assert run(words, [doc]).output.lattice.counts.tolist() == [60 * 5 - 4 - 3 - 2 - 1 - 5]
+    assert predict(words, [doc]).lattice.counts.tolist() == [60 * 5 - 4 - 3 - 2 - 1 - 5]
 
 
 @pytest.mark.parametrize("kind", ["words", "segmenter"], indirect=True)
@@ -429,5 +429,5 @@ def test_the_row_of_a_listed_word_does_not_depend_on_its_batch(nlp, place):
     words_of(nlp).add(["甲甲", NEW], place)
     embed = next(node for node in nlp.get_pipe("tener_ner").model.walk() if node.name == "lexicon_embed")
     doc, other = nlp.make_doc(TEXT), nlp.make_doc("甲" * 400)
-    alone, together = (run(embed, docs).output.floats for docs in ([doc], [other, doc]))
+    alone, together = (predict(embed, docs).floats for docs in ([doc], [other, doc]))
     np.testing.assert_array_equal(together[-len(alone) :], alone)

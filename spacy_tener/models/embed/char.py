@@ -12,11 +12,10 @@ from spacy.tokens import Doc
 from ...features.characters import lengths_of
 from ...features.keys import END_MARK, KeyCache, Normaliser, bigram_key_array, pair_keys, token_orths, unigram_key_array
 from ...settings import Count, Probability, SettingError, Size, validated
-from ..bridge import EmbedModel
-from ..parts import chain_layers, own_layer, projection
-from ..run import HostRun, Rows
+from ..compose import chain_layers, join_embedders, projection
+from ..shim import EmbedModel
 from .characters import build_char_cnn, build_radical_embed
-from .tables import EmbedInput, Vocabulary, init_tables, load_vectors, table_embedder, table_shim
+from .tables import EmbedInput, TableEmbedder, Vocabulary, init_tables, load_vectors, table_embedder, table_shim
 
 UNIGRAM = "unigram"
 BIGRAM = "bigram"
@@ -98,7 +97,7 @@ class CharVocabulary(Vocabulary):
         self._end_key = normaliser.key(END_MARK)
 
     def read(self, docs: list[Doc]) -> EmbedInput:
-        """Return the keys of all tokens of the docs joined, for each table. *Shape* [N]"""
+        """Return the keys of all tokens of the docs joined, for each table. *Shape:* (tokens,)"""
         unigrams = self._cache(*token_orths(docs))
         keys = {UNIGRAM: unigrams}
         if BIGRAM in self.tables:
@@ -107,7 +106,7 @@ class CharVocabulary(Vocabulary):
 
 
 def _init(
-    model: EmbedModel,
+    embedder: TableEmbedder,
     X: list[Doc] | None = None,
     Y: Any = None,
     *,
@@ -115,11 +114,11 @@ def _init(
     vectors: Mapping[str, str | Path | None],
     whiten: bool,
 ) -> None:
-    init_tables(model)
+    init_tables(embedder)
     to_keys = {UNIGRAM: unigram_key_array, BIGRAM: bigram_key_array}
     for name, path in vectors.items():
         load_vectors(
-            model,
+            embedder,
             name,
             path,
             to_keys=partial(to_keys[name], normaliser=normaliser),
@@ -187,26 +186,3 @@ def build_join_embed(first: EmbedModel | None = None, second: EmbedModel | None 
     second (Optional[Model[List[Doc], List[Floats2d]]]): `spacy_tener.RadicalEmbed.v1` if there is none.
     """
     return join_embedders(first or build_char_embed(), second or build_radical_embed())
-
-
-def join_embedders(*embedders: EmbedModel) -> EmbedModel:
-    """Concatenate embedders."""
-    name, layers = "|".join(embedder.name for embedder in embedders), list(embedders)
-    model: EmbedModel = own_layer(name, _compute_join, init=_init_join, dims={"nO": None}, layers=layers)
-    _sum_widths(model)
-    return model
-
-
-def _compute_join(model: EmbedModel, run: HostRun, docs: list[Doc]) -> Rows:
-    return run.beside([run(embedder, docs) for embedder in model.layers])
-
-
-def _init_join(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None) -> None:
-    for embedder in model.layers:
-        embedder.initialize(X)
-    _sum_widths(model)
-
-
-def _sum_widths(model: EmbedModel) -> None:
-    if all(embedder.has_dim("nO") for embedder in model.layers):
-        model.set_dim("nO", sum(embedder.get_dim("nO") for embedder in model.layers))

@@ -20,9 +20,9 @@ from ...features.radicals import RadicalSource, RadicalTable, decompose, hanzi_c
 from ...runtime import characters, transformer
 from ...runtime.weights import Weights
 from ...settings import STRICT, OddSize, Probability, Size, TransformerConfig, validated
-from ..batches import Indices
-from ..bridge import EmbedModel, TorchShim
-from .tables import EmbedInput, Vocabulary, build_tables, init_tables, table_embedder
+from ..backends import Indices
+from ..shim import EmbedModel, TorchShim
+from .tables import EmbedInput, TableEmbedder, Vocabulary, build_tables, init_tables, table_embedder
 
 if TYPE_CHECKING:
     from ...layers.characters import CharacterFeatures, RadicalEncoder
@@ -224,23 +224,27 @@ class RadicalVocabulary(SpellingVocabulary):
         return Spellings(*self.structures.read(spelled.keys, spelled.lengths), spelled.words)
 
     def to_parts(self) -> dict[str, Any]:
-        own = self.structures
-        numbers = {"characters": own.characters, "lengths": own.lengths, "parts": own.parts}
+        table = self.structures
+        numbers = {"characters": table.characters, "lengths": table.lengths, "parts": table.parts}
         arrays = {name: array.astype("<u4") for name, array in numbers.items()}
-        return {**super().to_parts(), **arrays, "credit": own.credit}
+        return {**super().to_parts(), **arrays, "credit": table.credit}
 
     def from_parts(self, parts: dict[str, Any]) -> None:
-        arrays, credit = [parts.pop(name) for name in ("characters", "lengths", "parts")], parts.pop("credit")
+        characters, lengths, radicals, credit = (
+            parts.pop(name) for name in ("characters", "lengths", "parts", "credit")
+        )
         super().from_parts(parts)
-        characters, lengths, radicals = arrays
-        known = characters.astype(np.uint64), lengths.astype(np.int64), radicals.astype(np.uint64)
-        self.structures = RadicalTable(*known, credit)
+        self.structures = RadicalTable(
+            characters.astype(np.uint64), lengths.astype(np.int64), radicals.astype(np.uint64), credit
+        )
 
 
-def _init_radicals(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None, *, source: RadicalSource) -> None:
-    read = source()
-    model.attrs["vocabulary"].structures = RadicalTable.of(decompose(read.parts), read.credit)
-    init_tables(model)
+def _init_radicals(
+    embedder: TableEmbedder, X: list[Doc] | None = None, Y: Any = None, *, source: RadicalSource
+) -> None:
+    structures = source()
+    embedder.vocabulary.structures = RadicalTable.of(decompose(structures.parts), structures.credit)
+    init_tables(embedder)
 
 
 def _build_radicals(

@@ -22,10 +22,10 @@ from ...features.lexicon_sources import jieba_lexicon
 from ...features.word_lists import LayeredMatch, WordList, WordLists, find_layered
 from ...settings import Count, Probability, Size, validated
 from ...types import IntArray
-from ..parts import own_layer
-from ..run import HostRun, Rows
-from .listed import KnownWords, Likes, like_words
-from .tables import EmbedInput, Vocabulary, init_tables, load_vectors, look_up, table_shim
+from ..backends import Backend, Rows
+from ..run import forward
+from .listed import SimilarWords, WordIndex, find_similar_words
+from .tables import EmbedInput, TableEmbedder, Vocabulary, init_tables, load_vectors, table_shim
 
 WORD = "word"
 TAG = "tag"
@@ -35,7 +35,7 @@ TAG = "tag"
 class LatticeWords:
     """The words found in a batch of Docs: their positions and vectors.
 
-    *Shape* floats: [W, width]
+    floats (Rows): *Shape:* (words, width)
     """
 
     lattice: Lattice
@@ -76,9 +76,9 @@ def build_lexicon_embed(
     widths = {WORD: width, TAG: tag_width} if tag_width else {WORD: width}
     # A dropped word keeps its tag, as unknown words do in prediction.
     dropped = {WORD: word_dropout, TAG: 0.0}
-    return own_layer(
+    return LexiconEmbedder(
         "lexicon_embed",
-        _compute,
+        forward,
         init=partial(
             _init,
             source=lexicon or jieba_lexicon(),
@@ -89,6 +89,38 @@ def build_lexicon_embed(
         attrs={"vocabulary": LexiconVocabulary(widths, max_words)},
         shims=[table_shim(widths, word_dropout=dropped, dropout=dropout)],
     )
+
+
+class LexiconEmbedder(TableEmbedder):
+    """An embedder of words: those of the lexicon, and those of lists.
+
+    A listed word's row is the mean over similar words, which get no gradient from it.
+    """
+
+    __slots__ = ()
+
+    def compute(self, inputs: list[Doc], backend: Backend) -> LatticeWords:
+        vocabulary: LexiconVocabulary = self.vocabulary
+        lists = vocabulary.lists.active(inputs)
+        if not lists:
+            match = vocabulary.match(inputs)
+            rows = backend.call(self, *self.find_rows(vocabulary.keys(match.words), backend))
+            return LatticeWords(_lattice(inputs, match), rows)
+        found = find_layered(vocabulary.lexicon, inputs, lists, vocabulary.max_words)
+        in_lexicon, in_list = np.flatnonzero(found.layers == 0), np.flatnonzero(found.layers)
+        similar = vocabulary.similar_words(found, [words for words, _ in lists])
+        keys = vocabulary.keys(found.match.words[in_lexicon])
+        appended = {WORD: similar.words, TAG: similar.tags}
+        rows = backend.call(self, *self.find_rows(keys, backend, appended=appended))
+        if in_list.size:
+            order = np.empty(found.layers.size, dtype=np.int64)
+            order[in_lexicon], order[in_list] = np.arange(len(in_lexicon)), len(in_lexicon) + similar.which
+            rows = backend.replace_by_means(rows, len(in_lexicon), similar.sizes, order)
+        return LatticeWords(_lattice(inputs, found.match), rows)
+
+
+def _lattice(docs: list[Doc], match: Match) -> Lattice:
+    return Lattice(lengths=lengths_of(docs), counts=match.counts, heads=match.heads, tails=match.tails)
 
 
 class LexiconVocabulary(Vocabulary):
@@ -105,7 +137,7 @@ class LexiconVocabulary(Vocabulary):
         self.max_words = max_words
         self.lexicon = Lexicon(())
         self.lists = WordLists()
-        self._known: tuple[StringTable, int, KnownWords] | None = None
+        self._index: tuple[StringTable, int, WordIndex] | None = None
 
     @property
     def tag_names(self) -> list[str]:
@@ -136,37 +168,37 @@ class LexiconVocabulary(Vocabulary):
         found = find_layered(self.lexicon, docs, lists, self.max_words)
         keys = self.keys(found.match.words[found.layers == 0])
         # A listed word is read by the rows of similar words, each time that it occurs.
-        likes = self.likes(found, [words for words, _ in lists])
-        times = np.bincount(likes.which, minlength=likes.sizes.size)
-        rows = np.repeat(likes.words, np.repeat(times, likes.sizes))
+        similar = self.similar_words(found, [words for words, _ in lists])
+        times = np.bincount(similar.which, minlength=similar.sizes.size)
+        rows = np.repeat(similar.words, np.repeat(times, similar.sizes))
         keys[WORD] = np.append(keys[WORD], self.tables[WORD].keys[rows[rows > 0] - 1])
         return EmbedInput(keys)
 
     def keys(self, words: IntArray) -> dict[str, Keys]:
-        """Return the keys of words for each table. *Shape* [W] -> [W]"""
+        """Return the keys of words for each table. *Shape:* (words,) each"""
         keys = {WORD: words.astype(np.uint64)}
         if TAG in self.tables:
             keys[TAG] = self.lexicon.tags[words].astype(np.uint64)
         return keys
 
-    def likes(self, found: LayeredMatch, lists: Sequence[WordList]) -> Likes:
+    def similar_words(self, found: LayeredMatch, lists: Sequence[WordList]) -> SimilarWords:
         """Return the similar words of the listed words in a match."""
-        table, known = self.tables[WORD], self._known
+        table, index = self.tables[WORD], self._index
         # Initializing, loading and trimming replace the table; training adds rows to it.
-        if known is None or known[0] is not table or known[1] != len(table):
-            known = self._known = table, len(table), KnownWords(self.lexicon, table.keys)
+        if index is None or index[0] is not table or index[1] != len(table):
+            index = self._index = table, len(table), WordIndex(self.lexicon, table.keys)
         tag_rows: dict[str, int] = {}
         if TAG in self.tables:
             names = self.lexicon.tag_names
             tag_rows = {names[int(key)]: row for row, key in enumerate(self.tables[TAG].keys.tolist(), start=1)}
-        return like_words(known[2], tag_rows, found, lists)
+        return find_similar_words(index[2], tag_rows, found, lists)
 
     def word_keys(self, words: Sequence[str]) -> Keys:
         return self.lexicon.index(words).astype(np.uint64)
 
 
 def _init(
-    model: LexiconModel,
+    embedder: LexiconEmbedder,
     X: list[Doc] | None = None,
     Y: Any = None,
     *,
@@ -174,7 +206,7 @@ def _init(
     vectors: str | Path | None,
     whiten: bool,
 ) -> None:
-    vocabulary: LexiconVocabulary = model.attrs["vocabulary"]
+    vocabulary: LexiconVocabulary = embedder.vocabulary
     lexicon = vocabulary.lexicon = source()
     lexicon.prepare()
     if not len(lexicon):
@@ -183,9 +215,9 @@ def _init(
             "in the config, and its limits on frequency and length.",
             stacklevel=2,
         )
-    init_tables(model)
+    init_tables(embedder)
     load_vectors(
-        model,
+        embedder,
         WORD,
         vectors,
         to_keys=vocabulary.word_keys,
@@ -195,28 +227,3 @@ def _init(
     if vectors is not None:
         covered = vocabulary.pretrained[WORD] - 1
         logger.info("Pretrained word vectors: %d of the lexicon's %d words have one", covered, len(lexicon))
-
-
-def _compute(model: LexiconModel, run: HostRun, docs: list[Doc]) -> LatticeWords:
-    """Embed the lexicon's words and those of lists. A listed word's row is the mean over similar words, which get no
-    gradient from it."""
-    vocabulary: LexiconVocabulary = model.attrs["vocabulary"]
-    lists = vocabulary.lists.active(docs)
-    if not lists:
-        match = vocabulary.match(docs)
-        rows = run.module(model, *look_up(model, vocabulary.keys(match.words), run.training))
-        return LatticeWords(_lattice(docs, match), rows)
-    found = find_layered(vocabulary.lexicon, docs, lists, vocabulary.max_words)
-    own, listed = np.flatnonzero(found.layers == 0), np.flatnonzero(found.layers)
-    likes = vocabulary.likes(found, [words for words, _ in lists])
-    keys, others = vocabulary.keys(found.match.words[own]), {WORD: likes.words, TAG: likes.tags}
-    rows = run.module(model, *look_up(model, keys, run.training, others=others))
-    if listed.size:
-        places = np.empty(found.layers.size, dtype=np.int64)
-        places[own], places[listed] = np.arange(len(own)), len(own) + likes.which
-        rows = run.with_means(rows, len(own), likes.sizes, places)
-    return LatticeWords(_lattice(docs, found.match), rows)
-
-
-def _lattice(docs: list[Doc], match: Match) -> Lattice:
-    return Lattice(lengths=lengths_of(docs), counts=match.counts, heads=match.heads, tails=match.tails)

@@ -1,4 +1,4 @@
-"""Rows of words that are added to a trained pipeline: those of similar words in its lexicon."""
+"""Rows for words that are added to a trained pipeline: those of similar words in its lexicon."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ...types import IntArray
 
 _FEW = 3
 _MANY = 64
-UNKNOWN = np.zeros(1, dtype=np.int64)
+_UNKNOWN_ROW = np.zeros(1, dtype=np.int64)
 
 
 @dataclass(frozen=True)
-class Likes:
+class SimilarWords:
     """Similar words of each distinct listed word in a batch, joined.
 
-    sizes: Numbers of similar words. *Shape: [distinct words]*
-    words: Rows of the similar words. *Shape: [sum of sizes]*
-    tags: Row of the listed word's own tag, for each similar word. *Shape: [sum of sizes]*
-    which: Index of the distinct word, for each listed one. *Shape: [listed words]*
+    sizes (IntArray): Numbers of similar words. *Shape:* (distinct words,)
+    words (IntArray): Rows of the similar words. *Shape:* (similar words,)
+    tags (IntArray): Row of the listed word's own tag, for each similar word. *Shape:* (similar words,)
+    which (IntArray): Index of the distinct word, for each listed one. *Shape:* (listed words,)
     """
 
     sizes: IntArray
@@ -34,16 +34,16 @@ class Likes:
     which: IntArray
 
 
-class KnownWords:
-    """The words of a lexicon that have a row, indexed by tag and by first and last character.
+class WordIndex:
+    """The words of a lexicon that have a row, by tag and by first and last character.
 
-    keys: Keys of the words, in the order of their rows from row 1.
+    keys (Keys): Keys of the words, in the order of their rows from row 1.
     """
 
     def __init__(self, lexicon: Lexicon, keys: Keys) -> None:
         indices = keys.astype(np.int64)
         self._rows = {lexicon.words[index]: row for row, index in enumerate(indices.tolist(), start=1)}
-        self._tags = np.concatenate((UNKNOWN, lexicon.tags[indices]))
+        self._tags = np.concatenate((_UNKNOWN_ROW, lexicon.tags[indices]))
         self._tag_index = {name: index for index, name in enumerate(lexicon.tag_names) if name}
         self._names = lexicon.tag_names
         by_edge: dict[tuple[str, bool], list[int]] = defaultdict(list)
@@ -74,14 +74,19 @@ class KnownWords:
             if alike.size < _FEW:
                 alike = np.flatnonzero(of_tag)
         if not alike.size:
-            return UNKNOWN
+            return _UNKNOWN_ROW
         return alike[np.linspace(0, alike.size - 1, min(alike.size, _MANY)).astype(np.int64)]
 
 
-def like_words(known: KnownWords, tag_rows: dict[str, int], found: LayeredMatch, lists: Sequence[WordList]) -> Likes:
-    """Return the similar words of each listed word in a match. tag_rows: The row of each tag that has one."""
+def find_similar_words(
+    index: WordIndex, tag_rows: dict[str, int], found: LayeredMatch, lists: Sequence[WordList]
+) -> SimilarWords:
+    """Return the similar words of each listed word in a match.
+
+    tag_rows (Dict[str, int]): The row of each tag that has one.
+    """
     words, which = found.listed(lists)
-    rows = [known.rows(word, entry) for word, entry in words]
-    tags = np.array([tag_rows.get(known.tag(word, entry), 0) for word, entry in words], dtype=np.int64)
-    sizes = np.array([part.size for part in rows], dtype=np.int64)
-    return Likes(sizes, np.concatenate([np.zeros(0, dtype=np.int64), *rows]), np.repeat(tags, sizes), which)
+    rows = [index.rows(word, entry) for word, entry in words]
+    tags = np.array([tag_rows.get(index.tag(word, entry), 0) for word, entry in words], dtype=np.int64)
+    sizes = np.array([similar.size for similar in rows], dtype=np.int64)
+    return SimilarWords(sizes, np.concatenate([np.zeros(0, dtype=np.int64), *rows]), np.repeat(tags, sizes), which)

@@ -16,10 +16,11 @@ from ...onnx.encoder import Encoder
 from ...onnx.lac import lac_encoder
 from ...settings import Count, Probability, Size, validated
 from ...types import FloatArray
-from ..bridge import EmbedModel
-from ..parts import chain_layers, own_layer, projection
-from ..run import HostRun, Rows
+from ..backends import Backend, Layer, Rows
+from ..compose import chain_layers, projection
+from ..run import forward
 from ..serialize import from_safetensors, to_safetensors
+from ..shim import EmbedModel
 
 _MB = 1_000_000
 _ON_DISK = 20
@@ -47,9 +48,9 @@ def build_onnx_embed(
         text of train and dev again and again; further ones, up to 20 times as many, are in a temporary file. A token
         takes 4 bytes for each feature. 0 keeps none.
     """
-    features: EmbedModel = own_layer(
+    features = OnnxFeatures(
         "onnx_features",
-        _compute,
+        forward,
         init=_init,
         dims={"nO": None},
         attrs={"features": FrozenFeatures(encoder or lac_encoder(), cache * _MB)},
@@ -59,11 +60,21 @@ def build_onnx_embed(
     return chain_layers(features, projection(width, dropout))
 
 
+class OnnxFeatures(Layer):
+    """The features of an encoder, which get no gradient."""
+
+    __slots__ = ()
+
+    def compute(self, inputs: list[Doc], backend: Backend) -> Rows:
+        features = self.attrs["features"](inputs, training=backend.training, gpu=backend.ops.name == "cupy")
+        return backend.join([backend.ops.asarray2f(features)], learn=False)
+
+
 class FrozenFeatures:
     """An encoder and, during training, its features of texts, each computed once.
 
-    source: Reads the encoder.
-    limit: Maximum size of the features in memory, in bytes.
+    source (Callable): Reads the encoder.
+    limit (int): Maximum size of the features in memory, in bytes.
     """
 
     def __init__(self, source: EncoderSource, limit: int) -> None:
@@ -87,12 +98,12 @@ class FrozenFeatures:
         self.cache = FeatureCache(self.cache.limit, self.cache.on_disk)
 
     def __call__(self, docs: list[Doc], *, training: bool, gpu: bool) -> FloatArray:
-        """Return the features of all tokens of the Docs. *Shape* [N, width]"""
+        """Return the features of all tokens of the Docs. *Shape:* (tokens, width)"""
 
-        def read(some: Sequence[Doc]) -> list[FloatArray]:
-            return np.split(self.encoder(some, gpu=gpu), np.cumsum(lengths_of(some))[:-1])
+        def encode(batch: Sequence[Doc]) -> list[FloatArray]:
+            return np.split(self.encoder(batch, gpu=gpu), np.cumsum(lengths_of(batch))[:-1])
 
-        return np.concatenate(self.cache(list(map(key_of, docs)), docs, read, training=training))
+        return np.concatenate(self.cache(list(map(key_of, docs)), docs, encode, training=training))
 
 
 @serialize_attr.register(FrozenFeatures)
@@ -111,8 +122,3 @@ def _init(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None) -> None:
     features: FrozenFeatures = model.attrs["features"]
     features.set(features.source())
     model.set_dim("nO", features.encoder.width, force=True)
-
-
-def _compute(model: EmbedModel, run: HostRun, docs: list[Doc]) -> Rows:
-    features = model.attrs["features"](docs, training=run.training, gpu=run.ops.name == "cupy")
-    return run.rows([run.ops.asarray2f(features)], learn=False)

@@ -12,8 +12,8 @@ from ...features.characters import join_texts
 from ...features.segmenter import divide, jieba_version, keys_of_tag, token_keys, with_listed_words
 from ...features.word_lists import WordLists
 from ...settings import Probability, Size, validated
-from ..bridge import EmbedModel
-from .tables import EmbedInput, Vocabulary, init_tables, table_embedder, table_shim
+from ..shim import EmbedModel
+from .tables import EmbedInput, TableEmbedder, Vocabulary, init_tables, table_embedder, table_shim
 
 SEGMENT = "segment"
 # Parts of speech of jieba, names first.
@@ -54,13 +54,13 @@ class SegmentVocabulary(Vocabulary):
         self.lists = WordLists()
 
     def read(self, docs: list[Doc]) -> EmbedInput:
-        """Return the key of each token's combination. *Shape* [N]"""
+        """Return the key of each token's combination. *Shape:* (tokens,)"""
         text = join_texts(docs)
         division = divide(text)
         if lists := self.lists.active(docs):
-            told, untold = (token_keys(text, each) for each in with_listed_words(text, division, lists))
+            tagged, untagged = (token_keys(text, words) for words in with_listed_words(text, division, lists))
             # A list's tag that was not in training at this position is ignored in favour of the segmenter's.
-            return EmbedInput({SEGMENT: np.where(self.tables[SEGMENT].rows(told), told, untold)})
+            return EmbedInput({SEGMENT: np.where(self.tables[SEGMENT].rows(tagged), tagged, untagged)})
         return EmbedInput({SEGMENT: token_keys(text, division)})
 
     @property
@@ -75,18 +75,19 @@ class SegmentVocabulary(Vocabulary):
         return {**super().to_parts(), "segmenter": list(jieba_version()), "lists": self.lists.to_message()}
 
     def from_parts(self, parts: dict[str, Any]) -> None:
-        (taught, theirs), (reads, ours) = parts.pop("segmenter"), jieba_version()
+        trained_digest, trained_version = parts.pop("segmenter")
+        digest, version = jieba_version()
         lists = parts.pop("lists")
         super().from_parts(parts)
         self.lists.from_message(lists)
-        if taught != reads:
+        if digest != trained_digest:
             warnings.warn(
-                f"The pipeline was trained with the segmenter {theirs} ({taught}), but {ours} ({reads}) "
-                f"segments differently: expect more errors. Install {theirs}, or train again.",
+                f"The pipeline was trained with the segmenter {trained_version} ({trained_digest}), but {version} "
+                f"({digest}) segments differently: expect more errors. Install {trained_version}, or train again.",
                 stacklevel=2,
             )
 
 
-def _init(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None) -> None:
+def _init(embedder: TableEmbedder, X: list[Doc] | None = None, Y: Any = None) -> None:
     jieba_version()  # raises if the package is missing
-    init_tables(model)
+    init_tables(embedder)

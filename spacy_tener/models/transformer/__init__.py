@@ -1,5 +1,5 @@
 """A pretrained transformer as an embedder."""
 
-from ..bridge import require_torch
+from ..shim import require_torch
 
 require_torch()

@@ -9,15 +9,15 @@ from types import ModuleType
 from typing import Any, Literal
 
 from spacy.tokens import Doc
+from thinc.api import get_torch_default_device
 from torch import nn
 
 from ...errors import check_package, install
 from ...features.pieces import WordPieces
 from ...settings import validated
-from ..bridge import EmbedModel, TorchShim, torch_shim
-from ..parts import own_layer
-from ..run import HostRun, Rows
-from ..torch_side import to_default_device
+from ..backends import Backend, Layer, Rows
+from ..run import forward
+from ..shim import EmbedModel, TorchShim
 from .module import PretrainedTransformer, TransformerEmbedConfig
 
 
@@ -71,13 +71,22 @@ def build_transformer_embed(
         mixed_precision=mixed_precision,
         cache=cache,
     )
-    return own_layer(
+    return TransformerEmbedder(
         "transformer_embed",
-        _compute,
+        forward,
         init=partial(_init, name=name, config=config),
         dims={"nO": None},
         shims=[TorchShim(partial(_rebuild, embed=config))],
     )
+
+
+class TransformerEmbedder(Layer):
+    """A pretrained transformer, which reads Docs."""
+
+    __slots__ = ()
+
+    def compute(self, inputs: list[Doc], backend: Backend) -> Rows:
+        return backend.call(self, inputs)
 
 
 def _rebuild(
@@ -90,8 +99,8 @@ def _rebuild(
     longest: Maximum number of pieces that the transformer can read at once.
     """
     library, settings = _library(), json.loads(transformer)
-    made = library.AutoModel.from_config(library.AutoConfig.for_model(settings.pop("model_type"), **settings))
-    return _assemble(made.float(), tokenizer, longest, embed)
+    model = library.AutoModel.from_config(library.AutoConfig.for_model(settings.pop("model_type"), **settings))
+    return _assemble(model.float(), tokenizer, longest, embed)
 
 
 def _assemble(
@@ -109,7 +118,7 @@ def _assemble(
 
 
 def _init(
-    model: EmbedModel,
+    embedder: TransformerEmbedder,
     X: list[Doc] | None = None,
     Y: Any = None,
     *,
@@ -118,14 +127,10 @@ def _init(
 ) -> None:
     transformer, tokenizer = load_pretrained(name)
     pieces, longest = tokenizer.backend_tokenizer.to_str().encode(), longest_window(transformer, tokenizer)
-    module = to_default_device(_assemble(transformer, pieces, longest, config))
+    module = _assemble(transformer, pieces, longest, config).to(get_torch_default_device())
     sizes = {"transformer": transformer.config.to_json_string(use_diff=False), "tokenizer": pieces, "longest": longest}
-    torch_shim(model).set_module(module, sizes)
-    model.set_dim("nO", transformer.config.hidden_size, force=True)
-
-
-def _compute(model: EmbedModel, run: HostRun, docs: list[Doc]) -> Rows:
-    return run.module(model, docs)
+    embedder.shim.set_module(module, sizes)
+    embedder.set_dim("nO", transformer.config.hidden_size, force=True)
 
 
 def load_pretrained(name: str | Path | None) -> tuple[Any, Any]:

@@ -18,8 +18,8 @@ from ...features.pieces import WordPieces
 from ...onnx.encoder import IDS, MASK, REQUIREMENT, Encoder
 from ...onnx.int8 import to_int8
 from ...onnx.sources import make_encoder, onnx_encoder
-from ..bridge import EmbedModel, torch_shim
 from ..embed.onnx import build_onnx_embed
+from ..shim import EmbedModel, torch_shim
 from .module import PretrainedTransformer, mean_of_layers
 
 Precision = Literal["float32", "int8"]

@@ -15,11 +15,10 @@ from torch import Tensor
 
 from ...layers.crf import CRF, cross_entropy
 from ...layers.devices import on_device, one_host_thread
-from ...models.bridge import forget_gradients, penalties
-from ...models.parts import run
+from ...models.run import predict
+from ...models.shim import forget_gradients, penalties
 from ...models.tagger import TaggerModel, crf
-from ...models.torch_run import TorchRun
-from ...models.torch_side import join, split
+from ...models.torch_backend import TorchBackend, join_tensors, split_tensor
 from ..settings import NERSettings
 from ..tags import UNKNOWN, Mask, agreeing_tags, join_masks, possible_tags
 from ..units import DocView, Units
@@ -32,10 +31,11 @@ def loss_of_scores(crf: CRF, scores: list[Floats2d], targets: Sequence[Target]) 
     """Return the mean loss of targets, and its gradient for the scores of their units, [n, n_tags] each."""
     # On their device: the CRF's for CuPy arrays, else the CPU, also on Apple's GPU.
     ops = get_array_ops(scores[0])
-    emissions = join(ops, scores, crf.start.device if ops.name == "cupy" else torch.device("cpu")).requires_grad_(True)
+    device = crf.start.device if ops.name == "cupy" else torch.device("cpu")
+    emissions = join_tensors(ops, scores, device).requires_grad_(True)
     loss = batch_loss(crf, emissions, targets) / len(targets)
     [gradient] = torch.autograd.grad(loss, [emissions])
-    return float(loss.detach()), split(ops, gradient, [len(part) for part in scores])
+    return float(loss.detach()), split_tensor(ops, gradient, [len(part) for part in scores])
 
 
 def batch_loss(crf: CRF, emissions: Tensor, targets: Sequence[Target]) -> Tensor:
@@ -160,7 +160,7 @@ def rehearse(
     one. Return its mean over pieces."""
 
     def loss_of(batch: Sequence[Piece], docs: list[Doc], emissions: Tensor) -> Tensor:
-        earlier = torch.as_tensor(run(teacher, docs).output)
+        earlier = torch.as_tensor(predict(teacher, docs))
         return cross_entropy(crf(teacher), earlier, crf(model), emissions, [len(doc) for doc in docs])
 
     learned = [len(view) > 0 for view in views]
@@ -174,7 +174,10 @@ def _backprop_zeros(model: TaggerModel, views: Sequence[DocView]) -> None:
     sum. If that one did not call it, the gradients of the others would be lost.
     """
     if any(len(view) for view in views):
-        TorchRun(model.get_ref("tok2vec"), [view.doc for view in views], True).backward(None)
+        tok2vec, docs = model.get_ref("tok2vec"), [view.doc for view in views]
+        backend = TorchBackend.of(tok2vec, docs, training=True)
+        backend.run(tok2vec, docs)
+        backend.backward(None)
 
 
 def _accumulate(
@@ -190,7 +193,7 @@ def _accumulate(
     batches = list(batcher.batches(views))
     counts = [sum(learned[piece.index] for piece in batch) for batch in batches]
     scale = 1.0 / sum(counts)
-    terms = penalties(model)
+    terms = penalties(batcher.shims)
     total = 0.0
     try:
         for batch, count in zip(batches, counts, strict=True):
@@ -198,11 +201,11 @@ def _accumulate(
                 term.share = scale * count
             docs = documents(batch, views)
             with one_host_thread(crf(model).start.device):
-                step = TorchRun(model, docs, True)
-                loss = loss_of(batch, docs, step.output) * scale
+                backend = TorchBackend.of(model, docs, training=True, shims=batcher.shims)
+                loss = loss_of(batch, docs, backend.run(model, docs)) * scale
                 if not isfinite(value := float(loss.detach())):
                     raise ValueError(Errors.E910.format(name=name))
-                step.backward(loss)
+                backend.backward(loss)
             total += value
     except BaseException:
         forget_gradients(model)

@@ -10,9 +10,9 @@ from spacy.tokens import Doc
 from teaching import learn
 from thinc.api import SGD, Adam, Model, chain
 
-from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.embed.char import BIGRAM, UNIGRAM, build_char_embed
 from spacy_tener.models.embed.tables import check_loaded, observe
+from spacy_tener.models.shim import torch_shim
 
 QUIET = {"dropout": 0.0, "word_dropout": 0.0, "bigram_dropout": 0.0}
 

@@ -10,9 +10,9 @@ import spacy
 from spacy.strings import get_string_id
 from thinc.api import SGD
 
-from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.embed.char import BIGRAM, UNIGRAM, build_char_embed
 from spacy_tener.models.embed.tables import observe
+from spacy_tener.models.shim import torch_shim
 
 QUIET = {"dropout": 0.0, "word_dropout": 0.0, "bigram_dropout": 0.0}
 CHARACTERS = {"中": [3.0, 0.0, 4.0], "国": [0.0, 2.0, 0.0], "1": [1.0, 1.0, 1.0], "PERSON": [0.0, 0.0, 7.0]}

@@ -11,12 +11,12 @@ from thinc.api import SGD
 
 from spacy_tener.features.characters import HALF
 from spacy_tener.layers import characters as torch_characters
-from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.embed.characters import (
     build_char_cnn,
     build_char_transformer,
 )
 from spacy_tener.models.embed.tables import observe
+from spacy_tener.models.shim import torch_shim
 from spacy_tener.runtime import characters
 
 BUILDERS = {

@@ -9,11 +9,12 @@ import torch
 
 from spacy_tener.features.lexicon import Lexicon
 from spacy_tener.features.word_lists import ListedWord, WordList
-from spacy_tener.models.bridge import torch_shim
-from spacy_tener.models.embed import tables
 from spacy_tener.models.embed.lexicon import build_lexicon_embed
-from spacy_tener.models.embed.tables import count_rows, observe, trim
-from spacy_tener.models.parts import run
+from spacy_tener.models.embed.tables import observe
+from spacy_tener.models.run import predict
+from spacy_tener.models.shim import torch_shim
+from spacy_tener.models.torch_backend import TorchBackend
+from spacy_tener.workbench import trimming
 
 nlp = spacy.blank("zh")
 
@@ -35,7 +36,7 @@ def trained(words, **settings):
 
 
 def row_of(model, word):
-    (row,) = run(model, docs_of(word)).output.floats
+    (row,) = predict(model, docs_of(word)).floats
     return row
 
 
@@ -64,13 +65,13 @@ def test_initializing_again_forgets_which_words_were_known():
 
 
 def test_trimming_and_training_on_forget_which_words_were_known(monkeypatch):
-    monkeypatch.setattr(tables, "FEW", 0)
+    monkeypatch.setattr(trimming, "FEW", 0)
     model = embedder(["上海", "北京", "天津"])
     model.initialize()
     observe(model, [docs_of("上海", "北京")])
     add(model, "北方")
     row_of(model, "北方")
-    trim(model, count_rows(model, [docs_of("北京")]), least=1, half=False)
+    trimming.trim_tables(model, trimming.count_rows(model, [docs_of("北京")]), min_count=1, half=False)
     observe(model, [docs_of("天津")])
     assert torch_shim(model).sizes["word"] >= 3
     np.testing.assert_array_equal(row_of(model, "北方"), row_of(model, "北京"))
@@ -86,23 +87,23 @@ def test_a_copy_reads_listed_words_alike(tag_width):
 
 def test_trimming_keeps_the_rows_by_which_listed_words_of_the_texts_are_read(monkeypatch):
     """As often as these occur, though the texts have none of the words that the rows belong to."""
-    monkeypatch.setattr(tables, "FEW", 0)
+    monkeypatch.setattr(trimming, "FEW", 0)
     model = trained(["上海", "北京", "天津", "山东"])
     add(model, "北方", "天下")
     texts = ["北方", "北方", "天下"]
-    before = run(model, docs_of(*texts)).output.floats
-    [made] = trim(model, count_rows(model, [docs_of(*texts)]), least=2, half=False)
+    before = predict(model, docs_of(*texts)).floats
+    [made] = trimming.trim_tables(model, trimming.count_rows(model, [docs_of(*texts)]), min_count=2, half=False)
     assert made.rows == (5, 2)
-    np.testing.assert_array_equal(run(model, docs_of("北方")).output.floats, before[:1])
+    np.testing.assert_array_equal(predict(model, docs_of("北方")).floats, before[:1])
     assert not np.array_equal(row_of(model, "天下"), before[2])
 
 
 def test_trimming_keeps_the_words_that_hidden_ones_make_room_for(monkeypatch):
-    monkeypatch.setattr(tables, "FEW", 0)
+    monkeypatch.setattr(trimming, "FEW", 0)
     model = trained(["上海", "上海市"], max_words=1)
     model.attrs["vocabulary"].lists.put("", WordList({"上海市": ListedWord(hidden=True)}))
     before = row_of(model, "上海市")
-    trim(model, count_rows(model, [docs_of("上海市")]), least=1, half=False)
+    trimming.trim_tables(model, trimming.count_rows(model, [docs_of("上海市")]), min_count=1, half=False)
     np.testing.assert_array_equal(row_of(model, "上海市"), before)
 
 
@@ -121,7 +122,7 @@ def test_each_listed_word_of_a_text_has_the_mean_of_words_like_it():
     model = trained(["上海", "北京", "天津"])
     add(model, "北方", "上津")
     shanghai, beijing, tianjin = (row_of(model, word) for word in ("上海", "北京", "天津"))
-    floats = run(model, docs_of("上津，北方，北京，上津")).output.floats
+    floats = predict(model, docs_of("上津，北方，北京，上津")).floats
     mean = (shanghai + tianjin) / 2
     np.testing.assert_allclose(floats, [mean, beijing, beijing, mean], rtol=1e-6)
 
@@ -129,9 +130,11 @@ def test_each_listed_word_of_a_text_has_the_mean_of_words_like_it():
 def test_the_lexicon_s_words_learn_beside_listed_ones_and_these_teach_nothing():
     model = trained(["上海", "北京"])
     add(model, "上方")
-    step = run(model, docs_of("上方北京"), is_train=True)
+    docs = docs_of("上方北京")
+    backend = TorchBackend.of(model, docs, training=True)
+    words = backend.run(model, docs)
     gradient = np.array([[5.0, 5.0, 5.0], [1.0, 2.0, 3.0]], dtype="f")
-    step.backward(step.output.floats, torch.from_numpy(gradient))
+    backend.backward(words.floats, torch.from_numpy(gradient))
     (table,) = torch_shim(model).module.parameters()
     row = model.attrs["vocabulary"].tables["word"].rows(model.attrs["vocabulary"].word_keys(["北京"]))[0]
     expected = np.zeros(table.shape, dtype="f")

@@ -10,10 +10,11 @@ from spacy.util import registry
 from teaching import learn
 from thinc.api import SGD
 
-from spacy_tener.models.bridge import torch_shim
-from spacy_tener.models.embed.char import build_word_char_embed, join_embedders
+from spacy_tener.models.compose import join_embedders
+from spacy_tener.models.embed.char import build_word_char_embed
 from spacy_tener.models.embed.characters import build_char_cnn
 from spacy_tener.models.embed.tables import observe
+from spacy_tener.models.shim import torch_shim
 
 NLP = spacy.blank("en")
 QUIET = {"dropout": 0.0, "word_dropout": 0.0}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tiny_transformer import WIDTH, characters
 
-from spacy_tener.models.bridge import torch_shim
+from spacy_tener.models.shim import torch_shim
 from spacy_tener.models.transformer.embed import build_transformer_embed
 
 TEXTS = ["吴重阳在中国", "2023 去", "", "王小明iPhones。", " "]

@@ -17,7 +17,7 @@ from tiny_transformer import POSITIONS, WIDTH, characters, save_tiny_transformer
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.models.bridge import torch_shim
+from spacy_tener.models.shim import torch_shim
 from spacy_tener.models.transformer import precision
 from spacy_tener.models.transformer.embed import (
     build_transformer_embed,

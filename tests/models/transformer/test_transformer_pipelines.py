@@ -13,7 +13,7 @@ from spacy.training import Example
 from thinc.api import set_active_gpu, use_ops
 from tiny_transformer import save_tiny_transformer
 
-from spacy_tener.models.bridge import TorchShim
+from spacy_tener.models.shim import TorchShim
 from spacy_tener.optim.optimizers import SGD, Adam
 from spacy_tener.pipeline.requirements import TRANSFORMER
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from numpy.typing import NDArray
 from spacy.tokens import Doc
-from thinc.api import Model, Ops, Optimizer, get_current_ops
+from thinc.api import Model, Ops, Optimizer, get_current_ops, get_torch_default_device, torch2xp, xp2torch
 from thinc.shims import Shim
 from thinc.types import Floats2d, FloatsXd
 
@@ -34,20 +33,19 @@ _HOST_OPS = {"numpy", "apple"}
 
 
 class TorchShim(Shim):
-    """Thinc shim of a torch module that is built when its sizes are known, can grow, and predicts on the CPU without
-    torch.
+    """Thinc shim of a torch module, which is built when its sizes are known, can grow, and has a form in NumPy.
 
     Weights are loaded as arrays by name. For training or a GPU, the module is built from them; from then on it owns
-    them, and numpy predictions read the module's memory. They are saved as safetensors, with the sizes, so that a model
-    file can never run code.
+    them. The predictor, the module's form in NumPy, is made from the present weights when it is needed. Weights are
+    saved as safetensors, with the sizes, so that a model file can never run code.
 
     Gradients of embedding tables are sparse: only rows in use are updated. The module stays in evaluation mode except
     in a training step, so that prediction need not switch its submodules.
 
-    build: Builds the module from its sizes, given as keyword arguments. It must be a module-level function or a
+    build (Callable): Builds the module from its sizes, given as keyword arguments: a module-level function or a
         `functools.partial` of one, so that a pipeline can be pickled.
-    make_predictor: Builds the numpy counterpart from the weights; likewise picklable. None for a module that only torch
-        can run.
+    make_predictor (Callable): Builds the predictor from the weights; likewise picklable. None for a module that only
+        torch can run.
     """
 
     def __init__(self, build: Build, make_predictor: MakePredictor | None = None) -> None:
@@ -57,7 +55,6 @@ class TorchShim(Shim):
         self._make_predictor = make_predictor
         self._arrays: Arrays | None = None
         self._predictor: Predict | None = None
-        self._step_together: Any = None
 
     @property
     def is_built(self) -> bool:
@@ -66,18 +63,18 @@ class TorchShim(Shim):
 
     @property
     def module(self) -> Any:
-        """The torch module, built from the weights when it is first needed."""
+        """The torch module, built from the weights when it is first needed. Call `clear_predictor` after changing its
+        weights."""
         if self._model is None:
-            self._model, self._arrays = self._build_of(self.weights, self.sizes), None
-        # Whoever asks for the module may change its weights.
-        self._predictor = None
+            self._model, self._arrays = self._build_module(self.weights, self.sizes), None
+            self._predictor = None
         return self._model
 
     @property
     def weights(self) -> Arrays:
         """The weights by name: views of the module's memory if it is on the CPU, otherwise copies."""
         if self._model is not None:
-            return cast(Arrays, torch_side().arrays_of(self._model))
+            return {name: value.cpu().numpy() for name, value in self._model.state_dict().items()}
         if self._arrays is None:
             raise ValueError(
                 "The torch part of this model has no weights yet. Call nlp.initialize() (or component.initialize()) "
@@ -88,20 +85,25 @@ class TorchShim(Shim):
     @property
     def device(self) -> torch.device:
         """The device of the torch module."""
-        return cast("torch.device", torch_side().device_of(self._model or self.module))
+        return cast("torch.device", next(self.module.parameters()).device)
 
-    def predicts_on_host(self, ops: Ops) -> bool:
-        """Return True if predictions are made on the CPU, from arrays of numpy."""
-        return ops.name in _HOST_OPS and (self._model is None or self.device.type == "cpu")
+    def predicts_with_numpy(self, ops: Ops) -> bool:
+        """Return True if predictions need no torch: on the CPU, by a module with a form in NumPy."""
+        if self._make_predictor is None or ops.name not in _HOST_OPS:
+            return False
+        return self._model is None or self.device.type == "cpu"
 
     def predictor(self) -> Predict:
-        """Return the numpy counterpart of the module with its present weights; without one, the module's call."""
+        """Return the module's form in NumPy, with its present weights."""
         if self._predictor is None:
             if self._make_predictor is None:
-                self._predictor = torch_side().predictor_of(self.module)
-            else:
-                self._predictor = self._make_predictor(Weights(self.weights))
+                raise ValueError("This module has no form in NumPy.")
+            self._predictor = self._make_predictor(Weights(self.weights))
         return self._predictor
+
+    def clear_predictor(self) -> None:
+        """Make the predictor again when it is next needed, since the module's weights have changed."""
+        self._predictor = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_predictor": None}
@@ -120,15 +122,17 @@ class TorchShim(Shim):
 
     def build(self, **sizes: Any) -> None:
         """Build the module with initial weights, on Thinc's default device."""
-        side = torch_side()
-        self.set_module(side.to_default_device(self._build(**sizes)), sizes)
+        require_torch()
+        self.set_module(self._build(**sizes).to(get_torch_default_device()), sizes)
 
-    def _build_of(self, arrays: Arrays, sizes: Mapping[str, Any]) -> nn.Module:
+    def _build_module(self, arrays: Arrays, sizes: Mapping[str, Any]) -> nn.Module:
         """Build a module with these weights, on Thinc's default device, in evaluation mode."""
-        side = torch_side()
+        require_torch()
+        import torch
+
         module = self._build(**sizes)
-        side.load_arrays(module, arrays)
-        return cast("nn.Module", side.to_default_device(module).eval())
+        module.load_state_dict({name: torch.as_tensor(array) for name, array in arrays.items()})
+        return module.to(get_torch_default_device()).eval()
 
     def set_module(self, module: nn.Module, sizes: Mapping[str, Any]) -> None:
         """Replace the module by one of the given sizes, such as a grown one. It stays on its device."""
@@ -145,30 +149,56 @@ class TorchShim(Shim):
             predictor = self._make_predictor(weights)
             weights.check_all_used()
         if arrays and (predictor is None or get_current_ops().name not in _HOST_OPS):
-            module = self._build_of(arrays, sizes)
+            module = self._build_module(arrays, sizes)
         self._renew_id()
         self.sizes = dict(sizes)
         self._model, self._predictor = module, None if module else predictor
         self._arrays = arrays if arrays and module is None else None
 
+    def gradients(self) -> list[tuple[tuple[int, str], nn.Parameter]]:
+        """Return the parameters that have a gradient, each with its key in optimizers."""
+        if self._model is None:
+            return []
+        return [((self.id, name), weight) for name, weight in self._model.named_parameters() if weight.grad is not None]
+
     def finish_update(self, optimizer: Optimizer) -> None:
-        finish_updates([self], optimizer)
+        """Update parameters by their gradients, and remove the gradients."""
+        for key, parameter in self.gradients():
+            if parameter.grad.is_sparse:  # type: ignore[union-attr]
+                from ..optim.updates import apply_row_gradient
+
+                apply_row_gradient(optimizer, key, parameter.data, parameter.grad.coalesce())  # type: ignore[union-attr]
+            else:
+                weights, _ = optimizer(key, _floats(parameter.data), _floats(parameter.grad))
+                updated = xp2torch(weights, device=parameter.device)
+                if updated.data_ptr() != parameter.data.data_ptr():
+                    parameter.data.copy_(updated)
+            parameter.grad = None
+        self.clear_predictor()
 
     @contextlib.contextmanager
     def use_params(self, params: Mapping[Any, FloatsXd]) -> Iterator[None]:
+        """Use other weights, such as averages, inside the context."""
         # Averages of parameters exist only if the module was trained, and so was built.
-        if self._model is None:
+        parameters = {} if self._model is None else dict(self._model.named_parameters())
+        parameters = {name: weight for name, weight in parameters.items() if (self.id, name) in params}
+        backups = {name: weight.detach().clone() for name, weight in parameters.items()}
+        try:
+            for name, weight in parameters.items():
+                weight.data.copy_(xp2torch(params[self.id, name], device=weight.device))
+            self.clear_predictor()
             yield
-        else:
-            with torch_side().use_params(self.module, self.id, params):
-                yield
-            self._predictor = None
+        finally:
+            for name, weight in parameters.items():
+                weight.data.copy_(backups[name])
+            self.clear_predictor()
 
     def to_device(self, device_type: str, device_id: int) -> None:
         if device_type == "gpu" and self.is_built:
             self.module.cuda(device_id)
         elif self._model is not None:
             self._model.cpu()
+        self.clear_predictor()
 
     def to_bytes(self) -> bytes:
         files = {name: size for name, size in self.sizes.items() if isinstance(size, bytes)}
@@ -182,27 +212,14 @@ class TorchShim(Shim):
         return self
 
 
-def finish_updates(shims: Sequence[TorchShim], optimizer: Optimizer) -> None:
-    """Update several modules by their gradients: on a GPU, with as many kernel launches as for one module."""
-    modules = {shim.id: shim.module for shim in shims if shim._model is not None}
-    if modules:
-        side, first = torch_side(), shims[0]
-        first._step_together = first._step_together or side.StepTogether()
-        side.finish_update(modules, optimizer, first._step_together)
+def _floats(tensor: Any) -> FloatsXd:
+    return cast(FloatsXd, torch2xp(tensor))
 
 
 def require_torch() -> None:
     """Raise if torch is not installed."""
     remedy = f"{install('torch')}. Other trained pipelines do not need it."
     check_package("torch", "Training, a GPU, and pipelines with a transformer need", remedy)
-
-
-def torch_side() -> ModuleType:
-    """Import and return the module `torch_side`, which needs torch."""
-    require_torch()
-    from . import torch_side
-
-    return torch_side
 
 
 def torch_shim(model: Model[Any, Any]) -> TorchShim:
@@ -215,12 +232,12 @@ def torch_shims(model: Model[Any, Any]) -> list[TorchShim]:
     return [shim for node in model.walk() for shim in node.shims if isinstance(shim, TorchShim)]
 
 
-def penalties(model: Model[Any, Any]) -> list[Penalty]:
+def penalties(shims: Sequence[TorchShim]) -> list[Penalty]:
     """Return the penalties that layers of a trained model add to the loss."""
     from ..layers.selection import Penalty
 
-    shims = (shim for shim in torch_shims(model) if shim.is_built)
-    return [part for shim in shims for part in shim.module.modules() if isinstance(part, Penalty)]
+    modules = (part for shim in shims if shim.is_built for part in shim.module.modules())
+    return [module for module in modules if isinstance(module, Penalty)]
 
 
 def forget_gradients(model: Model[Any, Any]) -> None:
@@ -232,5 +249,5 @@ def forget_gradients(model: Model[Any, Any]) -> None:
             module = shim.module if isinstance(shim, TorchShim) else shim._model
             if hasattr(module, "zero_grad"):
                 module.zero_grad()
-    for term in penalties(model):
-        term.take()
+    for penalty in penalties(torch_shims(model)):
+        penalty.take()

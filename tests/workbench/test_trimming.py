@@ -5,24 +5,25 @@ import pytest
 import spacy
 from small_systems import TEXTS, examples_of, pipeline, small_tok2vecs
 
-from spacy_tener.models.embed import tables
-from spacy_tener.models.embed.tables import count_rows, table_nodes, trim
+from spacy_tener.models.embed.tables import table_embedders
+from spacy_tener.workbench import trimming
+from spacy_tener.workbench.trimming import count_rows, trim_tables
 
 FEW, MORE = [text for text, _ in TEXTS[:4]], [text for text, _ in TEXTS[4:]]
 
 
 @pytest.fixture(autouse=True)
 def _all_tables_are_large(monkeypatch):
-    monkeypatch.setattr(tables, "FEW", 0)
+    monkeypatch.setattr(trimming, "FEW", 0)
 
 
 @pytest.fixture(params=["TENER", "FLAT", "MECT", "GRN"])
 def nlp(request, tmp_path):
-    made = pipeline(small_tok2vecs(tmp_path)[request.param])
-    made.initialize(lambda: examples_of(made))
+    nlp = pipeline(small_tok2vecs(tmp_path)[request.param])
+    nlp.initialize(lambda: examples_of(nlp))
     for _ in range(3):
-        made.update(examples_of(made))
-    return made
+        nlp.update(examples_of(nlp))
+    return nlp
 
 
 def emissions(nlp, texts):
@@ -30,23 +31,23 @@ def emissions(nlp, texts):
 
 
 def heights(nlp):
-    """Of the first embedder's tables."""
-    return table_nodes(nlp.get_pipe("tener_ner").model)[0].attrs["vocabulary"].heights()
+    """The heights of the first embedder's tables."""
+    return table_embedders(nlp.get_pipe("tener_ner").model)[0].vocabulary.heights()
 
 
-def trimmed(nlp, texts, **settings):
-    """What was done, by table."""
+def trim(nlp, texts, **settings):
+    """Trim a pipeline; return the trimmed tables by name."""
     model = nlp.get_pipe("tener_ner").model
     counts = count_rows(model, [[nlp.make_doc(text) for text in texts]])
-    made = trim(model, counts, **{"least": 1, "half": False} | settings)
-    return {(each.layer, each.table): each for each in made}
+    trimmed = trim_tables(model, counts, **{"min_count": 1, "half": False} | settings)
+    return {(table.layer, table.table): table for table in trimmed}
 
 
 def test_texts_whose_strings_stay_read_as_before(nlp):
     before, known, unknown = emissions(nlp, FEW), heights(nlp)["unigram"], emissions(nlp, ["鸟虫鱼"])
-    made = trimmed(nlp, FEW)
-    assert all(each.rows[1] <= each.rows[0] and each.bytes[1] <= each.bytes[0] for each in made.values())
-    assert made["char_embed", "unigram"].rows == (known, 1 + len(set("".join(FEW))))
+    tables = trim(nlp, FEW)
+    assert all(table.rows[1] <= table.rows[0] and table.bytes[1] <= table.bytes[0] for table in tables.values())
+    assert tables["char_embed", "unigram"].rows == (known, 1 + len(set("".join(FEW))))
     np.testing.assert_array_equal(emissions(nlp, FEW), before)
     # Characters that are not in these texts have become like those of no text.
     np.testing.assert_allclose(emissions(nlp, ["学李华"]), unknown, atol=1e-6)
@@ -59,14 +60,14 @@ def test_strings_stay_that_come_often_enough(nlp):
     for text in FEW + MORE:
         for character in text:
             counts[character] = counts.get(character, 0) + 1
-    made = trimmed(nlp, FEW + MORE, least=3)
-    assert made["char_embed", "unigram"].rows[1] == 1 + sum(count >= 3 for count in counts.values())
+    tables = trim(nlp, FEW + MORE, min_count=3)
+    assert tables["char_embed", "unigram"].rows[1] == 1 + sum(count >= 3 for count in counts.values())
 
 
 def test_half_the_bytes_are_nearly_the_same_numbers(nlp):
     before = emissions(nlp, FEW + MORE)
-    made = trimmed(nlp, FEW + MORE, half=True)
-    assert all(each.bytes[1] <= each.bytes[0] / 2 for each in made.values())
+    tables = trim(nlp, FEW + MORE, half=True)
+    assert all(table.bytes[1] <= table.bytes[0] / 2 for table in tables.values())
     after = emissions(nlp, FEW + MORE)
     assert after.dtype == np.float32
     np.testing.assert_allclose(after, before, atol=5e-3)
@@ -75,7 +76,7 @@ def test_half_the_bytes_are_nearly_the_same_numbers(nlp):
 
 
 def test_what_was_trimmed_goes_on_learning(nlp):
-    trimmed(nlp, FEW, half=True)
+    trim(nlp, FEW, half=True)
     optimizer = nlp.resume_training()
     losses = [nlp.update(examples_of(nlp), sgd=optimizer)["tener_ner"] for _ in range(10)]
     assert losses[-1] < losses[0]
@@ -85,6 +86,6 @@ def test_what_was_trimmed_goes_on_learning(nlp):
 
 @pytest.mark.parametrize("fewer", [0, 1])
 def test_tables_of_at_most_so_many_rows_stay_whole(nlp, monkeypatch, fewer):
-    monkeypatch.setattr(tables, "FEW", heights(nlp)["unigram"] - fewer)
-    before, after = trimmed(nlp, FEW)["char_embed", "unigram"].rows
+    monkeypatch.setattr(trimming, "FEW", heights(nlp)["unigram"] - fewer)
+    before, after = trim(nlp, FEW)["char_embed", "unigram"].rows
     assert (before == after) == (fewer == 0)

@@ -18,11 +18,11 @@ import torch
 from thinc.api import SGD, Adam, NumpyOps, get_current_ops
 from torch import nn
 
-from spacy_tener.models.batches import join_rows, split_rows
-from spacy_tener.models.bridge import TorchShim, torch_shim
-from spacy_tener.models.parts import ragged_layer
+from spacy_tener.models.backends import join_rows, split_rows
+from spacy_tener.models.compose import ragged_layer
 from spacy_tener.models.serialize import from_safetensors, to_safetensors
-from spacy_tener.models.torch_side import hide_known_warnings, join, split
+from spacy_tener.models.shim import TorchShim, torch_shim
+from spacy_tener.models.torch_backend import hide_known_warnings, join_tensors, split_tensor
 from spacy_tener.runtime.weights import WeightsError
 
 WIDTH_IN, WIDTH_OUT = 3, 4
@@ -374,9 +374,9 @@ def test_arrays_in_any_order_of_memory_are_read_right(change, n_texts):
 
 def test_splitting_undoes_joining_without_copies():
     X = inputs()
-    tensor = join(NumpyOps(), X, torch.device("cpu"))
+    tensor = join_tensors(NumpyOps(), X, torch.device("cpu"))
     assert tensor.shape == (sum(LENGTHS), WIDTH_IN)
-    parts = split(NumpyOps(), tensor, LENGTHS)
+    parts = split_tensor(NumpyOps(), tensor, LENGTHS)
     for part, x in zip(parts, X, strict=True):
         np.testing.assert_array_equal(part, x)
     assert np.shares_memory(parts[0], tensor.numpy())
@@ -414,7 +414,7 @@ def test_a_forked_process_runs_a_model_with_one_thread(three_threads):
 
 def test_what_grows_stays_where_it_is(monkeypatch):
     shim = built()
-    monkeypatch.setattr("spacy_tener.models.torch_side.get_torch_default_device", lambda: torch.device("meta"))
+    monkeypatch.setattr("spacy_tener.models.shim.get_torch_default_device", lambda: torch.device("meta"))
     shim.set_module(build_steady(nI=WIDTH_IN, nO=9), {"nI": WIDTH_IN, "nO": 9})
     assert shim.device == torch.device("cpu")
 
@@ -490,7 +490,7 @@ import os, warnings
 import spacy, thinc.api, torch  # which have filters of their own
 torch.set_num_threads(2)
 before = list(warnings.filters)
-import spacy_tener.models.torch_side
+import spacy_tener.models.torch_backend
 assert warnings.filters == before
 reader, writer = os.pipe()
 if not os.fork():
