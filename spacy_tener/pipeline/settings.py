@@ -17,7 +17,13 @@ TEMPERATURE = "temperature"
 TOKEN_LENGTH = "token_length"
 """Key of a component's `cfg`: the mean length in characters of the tokens that it was trained on."""
 
-STATE = {"labels", TEMPERATURE, TOKEN_LENGTH}
+LABELS_OVER_LINES, LABELS_WITH_ORNAMENTS = "labels_over_lines", "labels_with_ornaments"
+"""Keys of a component's `cfg`: the labels of training entities with a line break in them, or an ornament at an edge."""
+
+LEARNED = {TEMPERATURE, TOKEN_LENGTH, LABELS_OVER_LINES, LABELS_WITH_ORNAMENTS}
+"""Keys of a component's `cfg` that belong to its weights."""
+
+STATE = {"labels", *LEARNED}
 """Keys of a component's `cfg` that training or calibration sets, and not the config."""
 
 

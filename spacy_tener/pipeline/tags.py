@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from spacy.strings import get_string_id
 
 from ..tagging import TagLayout
 from ..types import BoolArray, IntArray
-from .units import BEGIN, INSIDE, MISSING, OUTSIDE, Units
+from .units import BEGIN, INSIDE, LINE_BREAK, MISSING, N_KINDS, ORNAMENT, OUTSIDE, SPACE, Units
 
 Mask = BoolArray
 UNKNOWN = -1
@@ -20,23 +21,39 @@ UNKNOWN = -1
 
 @dataclass(frozen=True)
 class LabelIndex:
-    """Index of entity types by hash.
+    """Index of entity types by hash, and what their entities may hold.
 
     hashes: Hashes of the labels, in the order of the model's.
+    over_lines: Indices of the labels whose entities may span lines.
+    with_ornaments: Indices of the labels whose entities may begin or end with an ornament.
     """
 
     hashes: Sequence[int]
+    over_lines: Sequence[int] = ()
+    with_ornaments: Sequence[int] = ()
 
     @property
     def layout(self) -> TagLayout:
         return TagLayout(len(self.hashes))
 
     def indices(self, labels: NDArray[np.uint64]) -> IntArray:
-        """Return the index of each hash; -1 if it is not a label. *Shape* [N] -> [N]"""
+        """Return the index of each hash; -1 if it is not a label. *Shape:* (units,)"""
         found = np.full(labels.shape, -1, dtype=np.int64)
         places, index = np.flatnonzero(labels), {label: i for i, label in enumerate(self.hashes)}
         found[places] = [index.get(label, -1) for label in labels[places].tolist()]
         return found
+
+    @cached_property
+    def possible(self) -> Mask:
+        """The tags that each kind of unit may have. *Shape:* (kinds, tags)"""
+        layout = self.layout
+        possible = np.ones((N_KINDS, layout.n_tags), dtype=bool)
+        for block in (layout.begin, layout.single, layout.end):
+            possible[[SPACE, LINE_BREAK, ORNAMENT], block] = False
+            possible[ORNAMENT, [block.start + label for label in self.with_ornaments]] = True
+        possible[LINE_BREAK, layout.inside] = False
+        possible[LINE_BREAK, [layout.inside.start + label for label in self.over_lines]] = True
+        return possible
 
 
 def index_labels(labels: Iterable[str]) -> LabelIndex:
@@ -75,20 +92,17 @@ def trim_space(units: Units) -> Units:
             iob[edge], label[edge] = OUTSIDE, 0
         if first < end:
             iob[first] = BEGIN
-    return Units(units.space, iob, label, units.sentence_start)
+    return Units(units.kind, iob, label, units.sentence_start)
 
 
-def possible_tags(units: Units, layout: TagLayout) -> Mask | None:
-    """Return a mask of the tags that the text allows: no entity starts or ends in white space.
+def possible_tags(units: Units, labels: LabelIndex) -> Mask | None:
+    """Return a mask of the tags that the text allows.
 
-    *Shape* [n, n_tags], or None if there is no white space.
+    No entity begins or ends with white space or an ornament, and none spans lines.
+
+    *Shape:* (units, tags), or None if every tag is allowed.
     """
-    if not units.space.any():
-        return None
-    allowed = np.ones((len(units.space), layout.n_tags), dtype=bool)
-    for block in (layout.begin, layout.single, layout.end):
-        allowed[units.space, block] = False
-    return allowed
+    return labels.possible[units.kind] if units.kind.any() else None
 
 
 def agreeing_tags(tags: IntArray, possible: Mask | None, layout: TagLayout) -> Mask:
@@ -106,21 +120,18 @@ def agreeing_tags(tags: IntArray, possible: Mask | None, layout: TagLayout) -> M
 def decodable_tags(units: Units, labels: LabelIndex) -> Mask | None:
     """Return a mask of the tags that decoding may choose.
 
-    Preset entities and blocked tokens stay, no entity starts or ends in white space, and none crosses a known sentence
-    start. As with spaCy's `ner`, a token set to be outside may still become an entity.
+    Preset entities and blocked tokens stay, the text's limits hold (`possible_tags`), and no entity crosses a known
+    sentence start. As with spaCy's `ner`, a token set to be outside may still become an entity.
 
     *Shape* [n, n_tags], or None if every tag is allowed.
     """
     preset = (units.iob == BEGIN) | (units.iob == INSIDE)
     boundary = units.sentence_start.copy()
     boundary[:1] = False
-    if not (preset.any() or boundary.any() or units.space.any()):
+    if not (preset.any() or boundary.any() or units.kind.any()):
         return None
-    layout = labels.layout
-    allowed = possible_tags(units, layout)
-    if allowed is None:
-        allowed = np.ones((len(units.space), layout.n_tags), dtype=bool)
-    allowed[boundary, layout.continuers] = False
+    allowed = labels.possible[units.kind]
+    allowed[boundary, labels.layout.continuers] = False
     tags = encode_units(units, labels)
     allowed[preset] = False
     allowed[preset, tags[preset]] = True

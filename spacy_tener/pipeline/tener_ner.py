@@ -29,14 +29,14 @@ from ..models.tagger import TaggerModel, crf, on_host, set_labels
 from ..optim.schedules import warm_up
 from .decoding import BatchDecoding, Decoding, decode_nothing
 from .entities import UnitEntity, set_entities
-from .learning.targets import Target, make_target
+from .learning.targets import Target, exceptional_labels, make_target
 from .learning.teaching import Teacher
 from .loading import OtherLabelsError, wrap_load_errors
 from .requirements import add_requirements
 from .scoring import score_char_entities
-from .settings import TEMPERATURE, TOKEN_LENGTH, NERSettings
+from .settings import LABELS_OVER_LINES, LABELS_WITH_ORNAMENTS, LEARNED, TEMPERATURE, TOKEN_LENGTH, NERSettings
 from .tags import LabelIndex, Mask, decodable_tags, index_labels, join_masks
-from .units import DocView, view_of
+from .units import LINE_BREAK, ORNAMENT, DocView, view_of
 from .windows import WindowBatcher, check_shared, documents
 from .words import PipelineWords
 
@@ -186,7 +186,9 @@ class TenerNER(TrainablePipe):
 
     @property
     def _label_index(self) -> LabelIndex:
-        return index_labels(self.labels)
+        exceptions = (self.cfg.get(key, ()) for key in (LABELS_OVER_LINES, LABELS_WITH_ORNAMENTS))
+        indices = [[self.labels.index(label) for label in labels] for labels in exceptions]
+        return LabelIndex(index_labels(self.labels).hashes, *indices)
 
     @property
     def lexicon(self) -> PipelineWords:
@@ -248,7 +250,8 @@ class TenerNER(TrainablePipe):
         if teacher:  # the teacher's labels come first, as its distributions need
             first = teacher.labels
             self.cfg["labels"] = [*first, *(label for label in self.cfg["labels"] if label not in first)]
-        self.cfg.pop(TEMPERATURE, None)
+        for key in LEARNED:
+            self.cfg.pop(key, None)
         set_labels(self.model, len(self.labels))
         sample = self._sample(get_examples())
         lengths = [len(token) for doc in sample for token in doc]
@@ -456,8 +459,12 @@ class TenerNER(TrainablePipe):
     def _targets(self, examples: Sequence[Example]) -> list[Target]:
         labels, settings = self._label_index, self.settings
         views = [view_of(example.predicted, settings.view) for example in examples]
-        key = settings.incorrect_spans_key
-        return [make_target(example, view, labels, key) for example, view in zip(examples, views, strict=True)]
+        pairs = zip(examples, views, strict=True)
+        targets = [make_target(example, view, labels, settings.incorrect_spans_key) for example, view in pairs]
+        for key, kind in ((LABELS_OVER_LINES, LINE_BREAK), (LABELS_WITH_ORNAMENTS, ORNAMENT)):
+            if exceptions := set().union(*(exceptional_labels(target, labels, kind) for target in targets)):
+                self.cfg[key] = [*self.cfg.get(key, ()), *(self.labels[i] for i in sorted(exceptions))]
+        return targets
 
     def get_loss(self, examples: Iterable[Example], scores: list[Floats2d]) -> tuple[float, list[Floats2d]]:
         """Compute the mean loss over Docs, and its gradient for the emissions. Weights get no gradient.
@@ -548,7 +555,7 @@ class TenerNER(TrainablePipe):
         exclude = set(exclude)
         kept = asdict(self.settings) if "cfg" in exclude else {}
         with wrap_load_errors(self.name, source):
-            for key in (TEMPERATURE, TOKEN_LENGTH):  # belong to the present weights
+            for key in LEARNED:
                 self.cfg.pop(key, None)
             self._seen = (0, 0)
             load(exclude=exclude - {"cfg"})

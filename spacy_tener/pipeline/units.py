@@ -6,8 +6,9 @@ the model, and convert spans of units to spans of tokens.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -29,9 +30,10 @@ from spacy.attrs import (
     SENT_START,
     TAG,
 )
+from spacy.strings import get_string_id
 from spacy.tokens import Doc
 
-from ..features.characters import CodePoints
+from ..features.characters import LINE_BREAKS, CodePoints
 from ..types import BoolArray, IntArray
 from .tokenizer import doc_of_characters
 
@@ -41,6 +43,12 @@ Alignment = Literal["expand", "contract", "strict"]
 MISSING, INSIDE, OUTSIDE, BEGIN = 0, 1, 2, 3
 """The values of spaCy's `ent_iob`."""
 
+N_KINDS = 4
+TEXT, SPACE, LINE_BREAK, ORNAMENT = range(N_KINDS)
+"""Kinds of units. An ornament is an emoji, a control character or an invisible one."""
+
+_LINE_BREAKS = np.array([ord(character) for character in LINE_BREAKS], dtype=np.uint32)
+_HAS_BREAK = re.compile(f"[{LINE_BREAKS}]").search
 _INVISIBLE = np.array([ord(character) for character in "\u200b\u200c\u200d\u2060\ufe0f\ufeff"], dtype=np.uint32)
 _SENTENCE_ENDS = "。！？!?；;…\n."
 _EMBEDDABLE = [ENT_IOB, NORM, LEMMA, POS, TAG, MORPH, DEP, ENT_TYPE, ENT_ID, ENT_KB_ID, SENT_START]
@@ -49,22 +57,28 @@ _EMBEDDABLE = [ENT_IOB, NORM, LEMMA, POS, TAG, MORPH, DEP, ENT_TYPE, ENT_ID, ENT
 
 @dataclass(frozen=True)
 class Units:
-    """Attributes of units. *Shape* of each: [n]
+    """Attributes of units. *Shape:* (units,) each
 
-    space: True for white space.
+    kind: `TEXT`, `SPACE`, `LINE_BREAK` or `ORNAMENT`.
     iob: spaCy's `ent_iob`.
     label: Hash of the entity type; 0 for none.
     sentence_start: True for a known sentence start.
     """
 
-    space: BoolArray
+    kind: IntArray
     iob: IntArray
     label: NDArray[np.uint64]
     sentence_start: BoolArray
 
+    @property
+    def space(self) -> BoolArray:
+        """True for white space. *Shape:* (units,)"""
+        is_white: BoolArray = (self.kind == SPACE) | (self.kind == LINE_BREAK)
+        return is_white
+
     def unannotated(self) -> Units:
         """Return a copy without entities."""
-        return Units(self.space, np.full_like(self.iob, MISSING), np.zeros_like(self.label), self.sentence_start)
+        return Units(self.kind, np.full_like(self.iob, MISSING), np.zeros_like(self.label), self.sentence_start)
 
 
 def data_of(doc: Doc) -> dict[Any, Any]:
@@ -90,6 +104,28 @@ def is_ornament(codes: CodePoints) -> BoolArray:
     return is_emoji | is_control | np.isin(codes, _INVISIBLE)
 
 
+def kinds_of(codes: CodePoints) -> IntArray:
+    """Return the kind of each character. *Shape:* (characters,)"""
+    kinds = np.where(is_ornament(codes), ORNAMENT, TEXT)
+    kinds[is_space(codes)] = SPACE
+    kinds[np.isin(codes, _LINE_BREAKS)] = LINE_BREAK
+    return kinds
+
+
+@cache
+def _ornament_hashes() -> NDArray[np.uint64]:
+    """The hashes of strings of one ornament, ascending, and a last one that is larger than all."""
+    codes = np.flatnonzero(is_ornament(np.arange(0x20000, dtype=np.uint32))).tolist()
+    return np.array([*sorted(get_string_id(chr(code)) for code in codes), 2**64 - 1], dtype=np.uint64)
+
+
+def _are_ornaments(orths: NDArray[Any]) -> BoolArray:
+    """Mark the hashes of strings of one ornament. *Shape:* (tokens,)"""
+    hashes = _ornament_hashes()
+    found: BoolArray = hashes[np.searchsorted(hashes[:-1], orths)] == orths
+    return found
+
+
 class _View:
     """Base of the views."""
 
@@ -109,12 +145,18 @@ class TokenView(_View):
 
     @property
     def is_plain(self) -> bool:
-        """True only if nothing restricts the tags: no white space, annotation or known sentence start."""
-        return not any(map(self.doc.has_annotation, (IS_SPACE, ENT_IOB, SENT_START)))
+        """True only if nothing restricts the tags: no white space, ornament, annotation or known sentence start."""
+        if any(map(self.doc.has_annotation, (IS_SPACE, ENT_IOB, SENT_START))):
+            return False
+        return not _are_ornaments(self.doc.to_array(ORTH)).any()
 
     def units(self) -> Units:
-        space, iob, label, sentence_start = self.doc.to_array([IS_SPACE, ENT_IOB, ENT_TYPE, SENT_START]).T
-        return Units(space != 0, iob.astype(np.int64), label, sentence_start == 1)
+        columns = self.doc.to_array([ORTH, IS_SPACE, ENT_IOB, ENT_TYPE, SENT_START]).T
+        orths, space, iob, label, sentence_start = columns
+        kind = np.where(_are_ornaments(orths), ORNAMENT, TEXT)
+        for i in np.flatnonzero(space).tolist():
+            kind[i] = LINE_BREAK if _HAS_BREAK(self.doc[i].text) else SPACE
+        return Units(kind, iob.astype(np.int64), label, sentence_start == 1)
 
     def piece(self, start: int, end: int) -> Doc:
         """Return the units from `start` to `end` as a Doc with one token each."""
@@ -194,7 +236,7 @@ class CharacterView(_View):
         goes_on = np.append(tokens.iob[1:], OUTSIDE)[owner] == INSIDE
         outside = np.where(tokens.iob[owner] == MISSING, MISSING, OUTSIDE)
         return Units(
-            space=is_space(self._codes),
+            kind=kinds_of(self._codes),
             iob=np.where(gap, np.where(goes_on, INSIDE, outside), iob),
             label=np.where(gap & ~goes_on, np.uint64(0), label),
             sentence_start=first & tokens.sentence_start[owner],

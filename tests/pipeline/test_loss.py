@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from spacy_tener.layers.crf import CRF
 from spacy_tener.pipeline.learning.learn import batch_loss, loss_of_scores
 from spacy_tener.pipeline.learning.targets import IncorrectSpan, Target
-from spacy_tener.pipeline.tags import UNKNOWN
+from spacy_tener.pipeline.tags import UNKNOWN, LabelIndex, possible_tags
 from spacy_tener.pipeline.units import OUTSIDE, Units
 from spacy_tener.tagging import TagLayout
 
@@ -47,10 +47,11 @@ def random_scores(*lengths):
 
 def target(tags, incorrect=(), space=None):
     n = len(tags)
-    nothing = np.zeros(n, dtype=bool)
-    held = nothing if space is None else np.array(space)
-    units = Units(held, np.full(n, OUTSIDE), np.zeros(n, dtype=np.uint64), nothing)
-    return Target(None, units, np.array(tags, dtype=np.int64), [IncorrectSpan(*span) for span in incorrect])
+    kind = np.array(space or [False] * n).astype(np.int64)
+    units = Units(kind, np.full(n, OUTSIDE), np.zeros(n, dtype=np.uint64), np.zeros(n, dtype=bool))
+    spans = [IncorrectSpan(*span) for span in incorrect]
+    possible = possible_tags(units, LabelIndex(range(N_LABELS)))
+    return Target(None, units, np.array(tags, dtype=np.int64), spans, possible=possible)
 
 
 def weights_of(crf, scores, paths):

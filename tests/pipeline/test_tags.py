@@ -15,7 +15,7 @@ from spacy_tener.pipeline.tags import (
     possible_tags,
     trim_space,
 )
-from spacy_tener.pipeline.units import BEGIN, INSIDE, MISSING, OUTSIDE, Units
+from spacy_tener.pipeline.units import BEGIN, INSIDE, MISSING, OUTSIDE, SPACE, TEXT, Units
 
 HASHES = [2**63 + 5, 11]
 """Hashes are 64 bits wide and unsigned."""
@@ -33,7 +33,7 @@ def make_units(iob, labels=None, *, space="", starts=()):
     names = {"A": A, "B": B, "?": STRANGER, ".": 0}
     label = [names[name] for name in labels] if labels else [A if held else 0 for held in inside]
     return Units(
-        space=np.array([mark == " " for mark in (space or "." * len(iob))]),
+        kind=np.array([SPACE if mark == " " else TEXT for mark in (space or "." * len(iob))]),
         iob=values,
         label=np.array(label, dtype=np.uint64),
         sentence_start=np.isin(np.arange(len(iob)), list(starts)),
@@ -114,8 +114,8 @@ def test_trimming_changes_nothing_that_was_passed_and_copies_nothing_without_nee
 
 
 def test_white_space_is_outside_or_inside_and_no_edge():
-    assert possible_tags(make_units("OO"), LABELS.layout) is None
-    first, second = possible_tags(make_units("OO", space=" ."), LABELS.layout)
+    assert possible_tags(make_units("OO"), LABELS) is None
+    first, second = possible_tags(make_units("OO", space=" ."), LABELS)
     assert names_allowed(first) == {"O", "I-A", "I-B"}
     assert second.all()
 
@@ -123,7 +123,7 @@ def test_white_space_is_outside_or_inside_and_no_edge():
 def test_known_tags_agree_with_themselves_alone():
     units = make_units("B--", space=".. ")
     tags = encode_units(units, LABELS)
-    known, free, space = agreeing_tags(tags, possible_tags(units, LABELS.layout), LABELS.layout)
+    known, free, space = agreeing_tags(tags, possible_tags(units, LABELS), LABELS.layout)
     assert names_allowed(known) == {"S-A"}
     assert free.all()
     assert names_allowed(space) == {"O", "I-A", "I-B"}
@@ -131,7 +131,7 @@ def test_known_tags_agree_with_themselves_alone():
 
 def test_agreeing_tags_leave_the_mask_of_possible_ones_alone():
     units = make_units("O-", space="  ")
-    possible = possible_tags(units, LABELS.layout)
+    possible = possible_tags(units, LABELS)
     before = possible.copy()
     agreeing_tags(encode_units(units, LABELS), possible, LABELS.layout)
     np.testing.assert_array_equal(possible, before)
@@ -174,4 +174,4 @@ def test_whatever_is_annotated_some_path_is_left(iob, space, data):
 
 
 def _agreeing(units):
-    return agreeing_tags(encode_units(units, LABELS), possible_tags(units, LABELS.layout), LABELS.layout)
+    return agreeing_tags(encode_units(units, LABELS), possible_tags(units, LABELS), LABELS.layout)

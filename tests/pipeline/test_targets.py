@@ -27,8 +27,7 @@ def target_of(entities, length, missing=(), incorrect=()):
         iob[start] = BEGIN
     label = np.where(iob == OUTSIDE, 0, HASH).astype(np.uint64)
     iob[list(missing)] = 0
-    nothing = np.zeros(length, dtype=bool)
-    units = Units(nothing, iob, label, nothing)
+    units = Units(np.zeros(length, dtype=np.int64), iob, label, np.zeros(length, dtype=bool))
     return Target(None, units, encode_units(units, LABELS), list(incorrect))
 
 

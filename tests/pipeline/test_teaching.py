@@ -11,7 +11,7 @@ from spacy_tener.errors import RemedyError
 from spacy_tener.layers.crf import CRF
 from spacy_tener.pipeline.learning.learn import teaching_loss
 from spacy_tener.pipeline.learning.teaching import load_teacher
-from spacy_tener.pipeline.units import OUTSIDE, Units, view_of
+from spacy_tener.pipeline.units import view_of
 
 
 @pytest.fixture
@@ -23,20 +23,13 @@ def crfs():
     return made
 
 
-def units(length):
-    nothing = np.zeros(length, dtype=bool)
-    return Units(nothing, np.full(length, OUTSIDE), np.zeros(length, dtype=np.uint64), nothing)
-
-
 def test_the_loss_is_the_cross_entropy_of_all_readings(crfs):
     student, teacher = crfs
     own, said = map(torch.from_numpy, random_scores(LENGTH, LENGTH))
     wanted = weights_of(teacher, said, PATHS).detach().softmax(0)
     expected = -(wanted * weights_of(student, own, PATHS).detach().log_softmax(0)).sum()
     for texts in (1, 2):
-        loss = teaching_loss(
-            student, teacher, torch.cat([own] * texts), [said.numpy()] * texts, [units(LENGTH)] * texts
-        )
+        loss = teaching_loss(student, teacher, torch.cat([own] * texts), [said.numpy()] * texts, [None] * texts)
         assert float(loss.detach()) == pytest.approx(texts * float(expected), rel=1e-4)
 
 

@@ -1,13 +1,17 @@
-"""No entity starts or ends in white space, whatever the weights are and however the text is cut into tokens."""
+"""No entity begins or ends with white space, an emoji or a control character, or spans lines, whatever the weights are
+and however the text is cut into tokens."""
 
 import pytest
+import spacy
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from spacy.tokens import Doc
+from spacy.training import Example
 
-SPACE = " \n\t\r\u3000\u00a0\x1f"
-texts = st.text(st.sampled_from("王小明京上海。ab" + SPACE * 2), max_size=24)
+SPACE = " \n\t\r\u3000\u00a0\x1f\u2028"
+ORNAMENTS = "😀❤\ufe0f\u200b\u200d\x00"
+texts = st.text(st.sampled_from("王小明京上海。ab" + SPACE * 2 + ORNAMENTS), max_size=24)
 
 
 @st.composite
@@ -46,6 +50,11 @@ def wild(pipes, blank, make_examples, torch_parameters):
     return make
 
 
+def check(entity):
+    assert entity.strip() == entity.strip(ORNAMENTS) == entity != ""
+    assert len(entity.splitlines()) == 1
+
+
 hypothesis_settings = settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -55,8 +64,7 @@ hypothesis_settings = settings(
 @given(text=texts)
 def test_in_the_token_view(wild, text):
     for ent in wild("tokens")(text).ents:
-        assert not ent[0].is_space
-        assert not ent[-1].is_space
+        check(ent.text)
 
 
 @pytest.mark.parametrize("alignment", ["expand", "contract", "strict"])
@@ -67,10 +75,25 @@ def test_in_the_character_view(wild, alignment, segmentation, char_entities_of):
     words, spaces = segmentation
     doc = nlp.get_pipe("tener_ner")(Doc(nlp.vocab, words=words, spaces=spaces))
     for start, end, _ in char_entities_of(doc):
-        assert doc.text[start:end].strip() == doc.text[start:end] != ""
+        check(doc.text[start:end])
     for ent in doc.ents:
         assert not ent[0].is_space
         assert not ent[-1].is_space
+
+
+@pytest.mark.parametrize("view", ["tokens", "characters"])
+@pytest.mark.parametrize("text", ["😀王小明去了上海", "王\n小明去了上海"])
+def test_entities_like_those_of_training_are_found(blank, learn, view, text):
+    """A label's entities may have what some of them have in training; those of other labels may not."""
+    nlp = blank(view=view)
+    doc = nlp.make_doc(text)
+    examples = [Example.from_dict(doc, {"entities": [(0, 4, "PER"), (6, 8, "GPE")]})]
+    learn(nlp, examples)
+    assert [(ent.text, ent.label_) for ent in nlp(text).ents] == [(text[:4], "PER"), ("上海", "GPE")]
+    again = spacy.blank("zh", config=nlp.config).from_bytes(nlp.to_bytes())
+    assert [ent.text for ent in again(text).ents] == [text[:4], "上海"]
+    nlp.initialize(lambda: examples)
+    assert nlp.get_pipe("tener_ner").cfg.keys().isdisjoint({"labels_over_lines", "labels_with_ornaments"})
 
 
 def test_the_wild_weights_do_find_entities(wild, char_entities_of):

@@ -20,8 +20,8 @@ from ...models.shim import forget_gradients, penalties
 from ...models.tagger import TaggerModel, crf
 from ...models.torch_backend import TorchBackend, join_tensors, split_tensor
 from ..settings import NERSettings
-from ..tags import UNKNOWN, Mask, agreeing_tags, join_masks, possible_tags
-from ..units import DocView, Units
+from ..tags import UNKNOWN, Mask, agreeing_tags, join_masks
+from ..units import DocView
 from ..windows import Piece, WindowBatcher, documents
 from .targets import IncorrectSpan, Target
 from .teaching import SoftTarget, Teacher
@@ -48,7 +48,7 @@ def batch_loss(crf: CRF, emissions: Tensor, targets: Sequence[Target]) -> Tensor
     """
     lengths = [len(target.tags) for target in targets]
     tags = np.concatenate([target.tags for target in targets])
-    possible = join_masks([possible_tags(target.units, crf.layout) for target in targets], lengths, crf.layout.n_tags)
+    possible = join_masks([target.possible for target in targets], lengths, crf.layout.n_tags)
     weights = torch.tensor([target.weight for target in targets], dtype=torch.float64)
     if (tags != UNKNOWN).all():
         losses = crf.loss(emissions, lengths, tags=torch.from_numpy(tags), possible=tensor(possible))
@@ -101,15 +101,16 @@ def _clamped(allowed: Mask, span: IncorrectSpan, crf: CRF) -> Mask:
 
 
 def teaching_loss(
-    student: CRF, teacher: CRF, emissions: Tensor, soft_targets: Sequence[SoftTarget], units: Sequence[Units]
+    student: CRF, teacher: CRF, emissions: Tensor, soft_targets: Sequence[SoftTarget], masks: Sequence[Mask | None]
 ) -> Tensor:
     """Return the cross-entropy between the teacher's and the student's distributions over paths, summed over texts.
 
     teacher: Its labels are the student's first ones.
+    masks: The tags that each text allows.
     *Shape* emissions: the student's, [N, n_tags], of the units of all texts joined; result: a scalar
     """
-    lengths, n_tags = [len(each.space) for each in units], student.layout.n_tags
-    possible = join_masks([possible_tags(each, student.layout) for each in units], lengths, n_tags)
+    lengths = [len(scores) for scores in soft_targets]
+    possible = join_masks(masks, lengths, student.layout.n_tags)
     scores = torch.from_numpy(np.concatenate(soft_targets))
     return cross_entropy(teacher, scores, student, emissions, lengths, tensor(possible))
 
@@ -143,9 +144,9 @@ def learn(
         parts = [targets[piece.index].within(piece.window) for piece in batch]
         if teacher is None:
             return batch_loss(layer, emissions, parts)
-        own = [soft_targets[piece.index][piece.window.start : piece.window.end] for piece in batch]
-        units = [part.units for part in parts]
-        loss = teacher.share * teaching_loss(layer, teacher.crf, emissions, own, units)
+        scores = [soft_targets[piece.index][piece.window.start : piece.window.end] for piece in batch]
+        masks = [part.possible for part in parts]
+        loss = teacher.share * teaching_loss(layer, teacher.crf, emissions, scores, masks)
         if teacher.share < 1.0 and any(part.has_loss for part in parts):
             loss = loss + (1.0 - teacher.share) * batch_loss(layer, emissions, parts)
         return loss

@@ -11,7 +11,7 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 
 from ...types import IntArray
-from ..tags import UNKNOWN, LabelIndex, encode_units, trim_space
+from ..tags import UNKNOWN, LabelIndex, Mask, encode_units, possible_tags, trim_space
 from ..units import BEGIN, INSIDE, MISSING, OUTSIDE, CharacterView, DocView, TokenView, Units
 from ..windows import Window
 
@@ -34,8 +34,9 @@ class IncorrectSpan:
 class Target:
     """The gold annotation of one example, in units of its predicted Doc.
 
-    tags: Gold tags; `UNKNOWN` for missing ones. *Shape* [n]
+    tags: Gold tags; `UNKNOWN` for missing ones. *Shape:* (units,)
     weight: Weight of the loss.
+    possible: The tags that the text allows, and the gold ones; None for all. *Shape:* (units, tags)
     """
 
     view: DocView
@@ -43,6 +44,7 @@ class Target:
     tags: IntArray
     incorrect: list[IncorrectSpan]
     weight: float = 1.0
+    possible: Mask | None = None
 
     @property
     def has_loss(self) -> bool:
@@ -69,7 +71,8 @@ class Target:
             if window.core_start <= span.start < window.core_end and span.end <= window.end
         ]
         units = Units(*(column[position] for column in vars(self.units).values()))
-        return Target(self.view, units, tags, shifted, self.weight)
+        possible = None if self.possible is None else self.possible[window.start : window.end]
+        return Target(self.view, units, tags, shifted, self.weight, possible)
 
 
 def make_target(example: Example, view: DocView, labels: LabelIndex, incorrect_spans_key: str | None) -> Target:
@@ -81,13 +84,27 @@ def make_target(example: Example, view: DocView, labels: LabelIndex, incorrect_s
     _check_labels(example, units, labels)
     groups, key = example.reference.spans, incorrect_spans_key
     incorrect = list(groups[key]) if key is not None and key in groups else []
+    tags, possible = encode_units(units, labels), possible_tags(units, labels)
+    if possible is not None:
+        known = np.flatnonzero(tags != UNKNOWN)
+        possible[known, tags[known]] = True
     return Target(
         view=view,
         units=units,
-        tags=encode_units(units, labels),
+        tags=tags,
         incorrect=_align_incorrect(example, view, incorrect, labels),
         weight=_weight(example.reference),
+        possible=possible,
     )
+
+
+def exceptional_labels(target: Target, labels: LabelIndex, kind: int) -> set[int]:
+    """Return the labels, by their indices, of entities that break a rule for units of this kind: that have a line break
+    in them, or an ornament at an edge."""
+    rows = np.flatnonzero((target.units.kind == kind) & (target.tags != UNKNOWN))
+    tags, layout = target.tags[rows], labels.layout
+    tags = tags[~labels.possible[kind, tags]]
+    return set(((tags - (tags > layout.outside)) % max(layout.n_labels, 1)).tolist())
 
 
 def _weight(reference: Doc) -> float:
@@ -122,7 +139,7 @@ def _aligned_units(example: Example) -> Units:
     strings = example.predicted.vocab.strings
     predicted = TokenView(example.predicted).units()
     return Units(
-        space=predicted.space,
+        kind=predicted.kind,
         iob=np.array([_IOB[tag[0]] for tag in aligned], dtype=np.int64),
         label=np.array([strings.add(tag[2:]) if tag[2:] else 0 for tag in aligned], dtype=np.uint64),
         sentence_start=predicted.sentence_start,
