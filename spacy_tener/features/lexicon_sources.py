@@ -22,12 +22,16 @@ LexiconSource = Callable[[], Lexicon]
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _JIEBA_LINE = re.compile(r"(.+) ([0-9]+) ([a-z]+)")
 _ENDING = ".txt"
-_LONGEST = 10
+_MAX_LENGTH = 10
 """Longer strings of a dictionary or of vectors are no words."""
 
 
 class LexiconEntry(NamedTuple):
-    """A line of a list of words. frequency: None where the list has none for the word; line: counted from 1."""
+    """A line of a list of words.
+
+    frequency: None where the list has none for the word.
+    line: Its number, from 1.
+    """
 
     word: str
     frequency: int | None
@@ -35,28 +39,28 @@ class LexiconEntry(NamedTuple):
     line: int
 
 
-def read_list(path: Path, tag: str = "", *, own_tags: bool = False) -> Iterator[LexiconEntry]:
+def read_list(path: Path, tag: str = "", *, has_tags: bool = False) -> Iterator[LexiconEntry]:
     """Read `word`, or `word<TAB>frequency`, on each line.
 
-    tag: tag of words whose line has none.
-    own_tags: True if lines may have a tag: `word<TAB>tag`, `word<TAB>frequency<TAB>tag`, or, as in jieba,
+    tag: Tag of words whose line has none.
+    has_tags: Whether lines may have a tag: `word<TAB>tag`, `word<TAB>frequency<TAB>tag`, or, as in jieba,
         `word frequency tag`.
     """
     for number, line in read_lines(path):
         if not (line := line.strip()):
             continue
         # 'iPhone 15 Pro' is a word: jieba's tags are small letters.
-        jieba = _JIEBA_LINE.fullmatch(line) if own_tags else None
+        jieba = _JIEBA_LINE.fullmatch(line) if has_tags else None
         word, *rest = (field.strip() for field in (jieba.groups() if jieba else line.split("\t")))
         # Anything after the number is ignored: THUOCL's lists have `3?` and `125472s`.
         count = _NUMBER.match(rest[0]) if rest else None
         rest = rest[1:] if count else rest
-        own = rest.pop(0) if rest and own_tags else ""
+        tag_of_word = rest.pop(0) if rest and has_tags else ""
         if rest:
-            known = "`word`, `word<TAB>frequency`" + (", `word<TAB>tag` or `word frequency tag`" if own_tags else "")
-            reason = f"expected {known}, but got {line[:60]!r}"
+            forms = "`word`, `word<TAB>frequency`" + (", `word<TAB>tag` or `word frequency tag`" if has_tags else "")
+            reason = f"expected {forms}, but got {line[:60]!r}"
             raise InputError(str(path), reason, "Repair or remove the line.", line=number)
-        yield LexiconEntry(word, int(count[0]) if count else None, own or tag, number)
+        yield LexiconEntry(word, int(count[0]) if count else None, tag_of_word or tag, number)
 
 
 def list_files(path: Path) -> list[Path]:
@@ -90,8 +94,8 @@ def read_jieba() -> Lexicon:
     """Read jieba's dictionary."""
     remedy = f"{install('jieba')}, or set `lexicon` to spacy_tener.WordList.v1 and a file."
     folder = check_package("jieba", "The lexicon is read from", remedy)
-    entries = read_list(folder / "dict.txt", own_tags=True)
-    return _lexicon_of([entry for entry in entries if len(entry.word) <= _LONGEST])
+    entries = read_list(folder / "dict.txt", has_tags=True)
+    return _lexicon_of([entry for entry in entries if len(entry.word) <= _MAX_LENGTH])
 
 
 def word_list(
@@ -139,7 +143,7 @@ def _read_vectors_lexicon(path: str | Path) -> Lexicon:
     words: list[str] = []
     # append returns None, so that no row is kept and converted to numbers.
     read_vectors(path, keep=words.append)  # type: ignore[arg-type]
-    return Lexicon(word for word in words if len(word) <= _LONGEST)
+    return Lexicon(word for word in words if len(word) <= _MAX_LENGTH)
 
 
 def joined_lexicon(*sources: LexiconSource) -> LexiconSource:

@@ -31,9 +31,9 @@ _DECIMAL = re.compile(rb"[-+]?[0-9]*\.[0-9]+([eE][-+]?[0-9]+)?")
 class RowFilter:
     """Selection of a vectors source's rows, and counts of duplicate and unreadable ones.
 
-    width: width that the rows must have; None for any.
-    normalise, keep: as for `read_vectors`.
-    taken: the normalised string of each selected row, with its name in the source.
+    width: Width that the rows must have; None for any.
+    normalise, keep: As for `read_vectors`.
+    selected: The normalised string of each selected row, with its string in the source.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class RowFilter:
         keep: Callable[[str], bool] | None,
     ) -> None:
         self.path, self.width, self.normalise, self.keep = path, width, normalise, keep
-        self.taken: dict[str, str] = {}
+        self.selected: dict[str, str] = {}
         self.rows_read = self._duplicates = self._nameless = 0
         self._first_duplicate = ""
         self.promised: int | None = None
@@ -56,16 +56,16 @@ class RowFilter:
             remedy = f"Set the width in the config to {actual}, or give vectors of width {self.width}."
             raise InputError(str(self.path), reason, remedy)
 
-    def take(self, name: str, place: str) -> bool:
-        """Count the next row, and return True if it is selected."""
+    def select(self, name: str, place: str) -> bool:
+        """Count the next row, and return whether it is selected."""
         self.rows_read += 1
         string = self.normalise(name) if self.normalise else name
         if self.keep is not None and not self.keep(string):
             return False
-        if string not in self.taken:
-            self.taken[string] = name
+        if string not in self.selected:
+            self.selected[string] = name
             return True
-        if self.taken[string] == name:
+        if self.selected[string] == name:
             self._duplicates += 1
             self._first_duplicate = self._first_duplicate or f"{name!r} in {place}"
         return False
@@ -75,7 +75,7 @@ class RowFilter:
         self.rows_read += 1
         self._nameless += 1
 
-    def complaints(self) -> Iterator[str]:
+    def warnings(self) -> Iterator[str]:
         """Yield the warnings for the caller of `read_vectors`."""
         if self.promised not in (None, self.rows_read):
             yield f"its first line promises {self.promised} rows, but it has {self.rows_read}."
@@ -88,26 +88,26 @@ class RowFilter:
             yield f"{self._nameless} rows were left out, because their string cannot be read."
 
 
-def read_text_vectors(names: RowFilter) -> FloatArray:
-    """Read the rows that `names` selects, in the order of the file. *Shape* [rows, width]"""
-    path = str(names.path)
-    chunks = _chunks(names.path)
+def read_text_vectors(selection: RowFilter) -> FloatArray:
+    """Read the rows that are selected, in the order of the file. *Shape:* (rows, width)"""
+    path = str(selection.path)
+    chunks = _chunks(selection.path)
     lines = next(chunks, [])
     if not lines:
         raise InputError(path, "the file is empty", "Give a file with a string and its values on each line.")
     first = lines[0] = lines[0].removeprefix(_BOM)
-    _refuse_other_formats(names.path, lines)
+    _refuse_other_formats(selection.path, lines)
     header = _HEADER.fullmatch(first.strip())
-    width = int(header[2]) if header else _infer_width(names.path, first)
-    names.check_width(width)
+    width = int(header[2]) if header else _infer_width(selection.path, first)
+    selection.check_width(width)
     if header:
-        names.promised = int(header[1])
+        selection.promised = int(header[1])
         lines[0] = b""  # blank lines are passed over
     tables, number = [], 1
     for chunk in chain([lines], chunks):
-        tables.append(_read_rows(chunk, number, width, names))
+        tables.append(_read_rows(chunk, number, width, selection))
         number += len(chunk)
-    if not names.rows_read:
+    if not selection.rows_read:
         reason = f"no vectors after the first line, `{first.decode().strip()}`"
         raise InputError(path, reason, "Give a file with a string and its values on each line.")
     joined = np.empty((sum(map(len, tables)), width), dtype=np.float32)
@@ -153,8 +153,8 @@ def _infer_width(path: Path, line: bytes) -> int:
     return width
 
 
-def _read_rows(lines: list[bytes], first: int, width: int, names: RowFilter) -> FloatArray:
-    """Parse lines, of which the first has this number in the file. *Shape* [selected rows, width]"""
+def _read_rows(lines: list[bytes], first: int, width: int, selection: RowFilter) -> FloatArray:
+    """Parse lines, of which the first has this number in the file. *Shape:* (selected rows, width)"""
     tails: dict[int, bytes] = {}
     for number, line in enumerate(lines, first):
         stripped = line.rstrip(b" \r\n")
@@ -162,14 +162,12 @@ def _read_rows(lines: list[bytes], first: int, width: int, names: RowFilter) -> 
             continue
         name, _, tail = stripped.partition(b" ")
         if not name or tail.count(b" ") != width - 1 or b"  " in stripped:
-            name, tail = _split(stripped, width, names.path, number)
+            name, tail = _split(stripped, width, selection.path, number)
         try:
-            taken = names.take(name.decode("utf8"), f"line {number}")
+            if selection.select(name.decode("utf8"), f"line {number}"):
+                tails[number] = tail
         except UnicodeDecodeError:
-            names.skip_nameless()
-            continue
-        if taken:
-            tails[number] = tail
+            selection.skip_nameless()
     # Every tail has `width` parts that are not empty. A part is converted to one or more numbers, or ends the
     # conversion, so the count is right only if each part is one number.
     flat = _parse(b" ".join(tails.values()))
@@ -177,12 +175,12 @@ def _read_rows(lines: list[bytes], first: int, width: int, names: RowFilter) -> 
         for number, tail in tails.items():
             for part in tail.split(b" "):
                 if _parse(part + b" 0").size != 2:
-                    raise _broken(names.path, number, f"{_excerpt(part)} is not a number", tail)
+                    raise _broken(selection.path, number, f"{_excerpt(part)} is not a number", tail)
     table = flat.reshape(len(tails), width)
-    finite = np.isfinite(table).all(axis=1)
-    if not finite.all():
-        number, tail = list(tails.items())[int(np.argmin(finite))]
-        raise _broken(names.path, number, "a value is not finite (NaN or infinite)", tail)
+    is_finite = np.isfinite(table).all(axis=1)
+    if not is_finite.all():
+        number, tail = list(tails.items())[int(np.argmin(is_finite))]
+        raise _broken(selection.path, number, "a value is not finite (NaN or infinite)", tail)
     return table
 
 
@@ -193,8 +191,8 @@ def _split(line: bytes, width: int, path: Path, number: int) -> tuple[bytes, byt
     if not all(values) or (name.endswith(b" ") and name.strip()):
         raise _broken(path, number, "two spaces in a row", line)
     if len(values) < width or (before and _DECIMAL.fullmatch(surplus)):
-        found = sum(_NUMBER.fullmatch(part) is not None for part in line.split(b" ")[1:])
-        raise _broken(path, number, f"expected {width} values, but found {found}", line)
+        count = sum(_NUMBER.fullmatch(part) is not None for part in line.split(b" ")[1:])
+        raise _broken(path, number, f"expected {width} values, but found {count}", line)
     if not name:
         raise _broken(path, number, "there is no string before the values", line)
     return name, b" ".join(values)

@@ -14,13 +14,13 @@ from ..errors import InputError
 from ..types import FloatArray
 from .vector_text import RowFilter, read_text_vectors
 
-_LEAST_VARIANCE = 1e-6
+_MIN_VARIANCE = 1e-6
 """Directions with a smaller share of the largest variance are left out."""
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """Distinct strings and the table of their vectors. *Shape* table: [strings, width]"""
+    """Distinct strings and the table of their vectors. *Shape:* (strings, width)"""
 
     strings: list[str]
     table: FloatArray
@@ -38,50 +38,50 @@ def read_vectors(
     path (str | Path): A word2vec or GloVe text file (plain, gzip, bzip2 or xz), or a directory of `spacy init vectors`.
     width (int | None): The width that the rows must have; None takes what the source has.
     normalise (Callable[[str], str] | None): Applied to every string, so that strings may become equal.
-    keep (Callable[[str], bool] | None): Returns True for strings to keep, after `normalise`. Values of other rows and
+    keep (Callable[[str], bool] | None): Returns whether to keep a string, after `normalise`. Values of other rows and
         of duplicates are never converted, so that a few strings of a huge file cost little.
     RETURNS (Vectors): The strings and their vectors.
     """
     path = Path(path)
-    names = RowFilter(path, width, normalise, keep)
-    table = _read_directory(names) if path.is_dir() else read_text_vectors(names)
-    finite = np.isfinite(table).all(axis=1)
-    if not finite.all():
-        bad = list(names.taken)[int(np.argmin(finite))]
-        raise InputError(str(path), f"the vector of {bad!r} is not finite (NaN or infinite)", "Repair or remove it.")
-    for message in names.complaints():
+    rows = RowFilter(path, width, normalise, keep)
+    table = _read_directory(rows) if path.is_dir() else read_text_vectors(rows)
+    is_finite = np.isfinite(table).all(axis=1)
+    if not is_finite.all():
+        string = list(rows.selected)[int(np.argmin(is_finite))]
+        raise InputError(str(path), f"the vector of {string!r} is not finite (NaN or infinite)", "Repair or remove it.")
+    for message in rows.warnings():
         warnings.warn(f"{path}: {message}", UserWarning, stacklevel=2)
-    return Vectors(list(names.taken), table)
+    return Vectors(list(rows.selected), table)
 
 
-def _read_directory(names: RowFilter) -> FloatArray:
-    """Read the vectors of a spaCy vocab, or of a pipeline's vocab. *Shape* [selected strings, width]"""
-    for folder in (names.path / "vocab", names.path):
+def _read_directory(selection: RowFilter) -> FloatArray:
+    """Read the vectors of a spaCy vocab, or of a pipeline's vocab. *Shape:* (selected strings, width)"""
+    for folder in (selection.path / "vocab", selection.path):
         if (folder / "key2row").exists() and (folder / "strings.json").exists():
             break
     else:
         remedy = "Make them with `spacy init vectors`, or give the path of a text file."
-        raise InputError(str(names.path), "a directory without spaCy vectors (no vocab/vectors in it)", remedy)
+        raise InputError(str(selection.path), "a directory without spaCy vectors (no vocab/vectors in it)", remedy)
     vocab = Vocab().from_disk(folder, exclude=["lookups"])
     vectors = vocab.vectors
     if vectors.mode == "floret":
         remedy = "Use vectors with a row for each string: of `spacy init vectors` in default mode, or a text file."
-        raise InputError(str(names.path), "floret vectors have no vocabulary", remedy)
+        raise InputError(str(selection.path), "floret vectors have no vocabulary", remedy)
     if not vectors.size or not vectors.key2row:
-        raise InputError(str(names.path), "a vocab without vectors", "Fill it with `spacy init vectors`.")
-    names.check_width(vectors.shape[1])
+        raise InputError(str(selection.path), "a vocab without vectors", "Fill it with `spacy init vectors`.")
+    selection.check_width(vectors.shape[1])
     rows = []
     for key, row in vectors.key2row.items():
         if key not in vocab.strings:
-            names.skip_nameless()
-        elif names.take(vocab.strings[key], f"key {key}"):
+            selection.skip_nameless()
+        elif selection.select(vocab.strings[key], f"key {key}"):
             rows.append(row)
     data = vectors.data  # a CuPy array if a GPU is in use
     return np.asarray(data.get() if hasattr(data, "get") else data, dtype=np.float32)[rows]
 
 
 def prepared(table: FloatArray, *, whiten: bool) -> FloatArray:
-    """Scale the rows to unit length, after whitening them if asked. *Shape* [n, width]"""
+    """Scale the rows to unit length, after whitening them if asked. *Shape:* (rows, width)"""
     if whiten:
         table = whitened(table)
     # Randomly initialised rows have this length on average. A row of zeros is kept.
@@ -95,14 +95,14 @@ def whitened(table: FloatArray) -> FloatArray:
     Vectors from raw text share a mean and a few directions with most of their variance, which encode the frequency of a
     string and the kind of text that it comes from. Along these, the strings of one corpus are all close together.
 
-    table: *Shape* [n, width]. RETURNS: *Shape* [n, width]
+    *Shape:* (rows, width)
     """
     if not len(table):
         return table
     centred = table.astype(np.float64) - table.mean(axis=0, dtype=np.float64)
     variances, directions = np.linalg.eigh(centred.T @ centred / len(table))
     # Directions without variance, as with fewer rows than columns, are not scaled.
-    kept = variances > _LEAST_VARIANCE * max(variances[-1], np.finfo(np.float64).tiny)
-    scales = np.where(kept, 1.0 / np.sqrt(np.where(kept, variances, 1.0)), 0.0)
+    has_variance = variances > _MIN_VARIANCE * max(variances[-1], np.finfo(np.float64).tiny)
+    scales = np.where(has_variance, 1.0 / np.sqrt(np.where(has_variance, variances, 1.0)), 0.0)
     result: FloatArray = (centred @ directions * scales @ directions.T).astype(table.dtype)
     return result

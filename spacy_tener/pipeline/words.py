@@ -123,7 +123,7 @@ class PipelineWords:
         _check_name(name)
         known: set[str] = set()
         words = {}
-        for entry in self._bounded(read_list(Path(path), tag, own_tags=True), name):
+        for entry in self._bounded(read_list(Path(path), tag, has_tags=True), name):
             if entry.tag not in known:
                 self._check_tag(entry.tag, path, entry.line)
                 known.add(entry.tag)

@@ -189,10 +189,10 @@ LINES = "南京\t120\n北京大学\t7\n"
 
 
 def read(
-    path: Path, content: str | bytes, tag: str = "", *, own_tags: bool = False
+    path: Path, content: str | bytes, tag: str = "", *, has_tags: bool = False
 ) -> list[tuple[str, int | None, str]]:
     path.write_bytes(content if isinstance(content, bytes) else content.encode("utf8"))
-    return [(entry.word, entry.frequency, entry.tag) for entry in read_list(path, tag, own_tags=own_tags)]
+    return [(entry.word, entry.frequency, entry.tag) for entry in read_list(path, tag, has_tags=has_tags)]
 
 
 @pytest.mark.parametrize(
@@ -222,14 +222,14 @@ def test_lines_of_a_list(
     expected: tuple[str, int | None, str] | None,
     with_tags: tuple[str, int | None, str] | None,
 ) -> None:
-    for own_tags, entry in ((False, expected), (True, with_tags)):
+    for has_tags, entry in ((False, expected), (True, with_tags)):
         content = f"\ufeff头\r\n\n \t\n{line}\n尾"
         if entry:
-            found = read(tmp_path / "list.txt", content, "x", own_tags=own_tags)
+            found = read(tmp_path / "list.txt", content, "x", has_tags=has_tags)
             assert found == [("头", None, "x"), entry, ("尾", None, "x")]
         else:
             with pytest.raises(ValueError, match=r"list.txt:4: expected `word`, .*, but got '巴黎.* Repair or remove"):
-                read(tmp_path / "list.txt", content, "x", own_tags=own_tags)
+                read(tmp_path / "list.txt", content, "x", has_tags=has_tags)
 
 
 def test_a_frequency_of_thousands_of_digits_is_cut(tmp_path: Path) -> None:
