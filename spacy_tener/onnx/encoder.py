@@ -300,8 +300,7 @@ def _count_threads() -> int:
         return 1
     setting = os.environ.get("OMP_NUM_THREADS", "")
     # The number is set, since onnxruntime otherwise ties its threads to the machine's first cores.
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return int(setting) if setting.isdigit() and int(setting) else cores
+    return int(setting) if setting.isdigit() and int(setting) else count_cores()
 
 
 def _library() -> Any:
