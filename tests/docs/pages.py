@@ -35,6 +35,7 @@ CHINESE = {"README.zh.md": "README.md"} | {
 }
 LANGUAGES = {"python", "bash", "ini", "text", "json", "yaml", "makefile"}
 FENCE = re.compile(r"^(?:<!-- test: (?P<how>.+?) -->\n)?```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S)
+REFERENCE = re.compile(r"<!-- reference: .*?<!-- end of reference -->", re.S)
 HOW = re.compile(r"(?P<kind>slow|not run) \((?P<why>.+)\)|adds (?P<added>.+)|overlay on (?P<base>.+)|search space")
 
 
@@ -70,8 +71,13 @@ def blocks(page: str) -> list[Block]:
 
 def prose(page: str) -> str:
     """A page without its fenced blocks and comments."""
-    text = FENCE.sub("", PAGES[page].read_text(encoding="utf8"))
-    return re.sub(r"<!--.*?-->", "", text, flags=re.S)
+    return re.sub(r"<!--.*?-->", "", FENCE.sub("", PAGES[page].read_text(encoding="utf8")), flags=re.S)
+
+
+def translated(page: str) -> str:
+    """The prose that a Chinese page has too: it has no reference."""
+    text = REFERENCE.sub("", PAGES[page].read_text(encoding="utf8"))
+    return re.sub(r"<!--.*?-->", "", FENCE.sub("", text), flags=re.S)
 
 
 def anchors(path: Path) -> set[str]:

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from pages import CHINESE, PAGES, blocks, prose
+from pages import CHINESE, PAGES, blocks, prose, translated
 from test_links import LINK
 
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
@@ -47,7 +47,7 @@ def test_no_sentence_is_left_in_english(page: str) -> None:
 
 def said(page: str) -> dict[str, object]:
     """What a page says in any language. Of numbers, those of two digits or more: smaller ones may be words."""
-    text = prose(page)
+    text = translated(page)
     plain = re.sub(r"`[^`]*`|\]\([^)]*\)|https?://\S+", "", text)
     return {
         "headings": [len(marks) for marks in re.findall(r"^(#+) ", text, flags=re.M)],
@@ -59,6 +59,6 @@ def said(page: str) -> dict[str, object]:
 
 def targets(page: str) -> set[Path | str]:
     """Where the links of a page lead, less the headings there."""
-    links = [link for link in LINK.findall(prose(page)) if not link.startswith("#")]
+    links = [link for link in LINK.findall(translated(page)) if not link.startswith("#")]
     here = PAGES[page].parent
     return {link if "://" in link else (here / link.partition("#")[0]).resolve() for link in links}
