@@ -14,7 +14,7 @@ from spacy.tokens import Doc, SpanGroup
 
 from ..pipeline.decoding import Reading
 from ..pipeline.entities import CHAR_OFFSETS, SCORES, EntityOffsets, FoundEntity, offsets_of, read_offsets
-from ..pipeline.finding import components_before, crf_pipes, entity_finders, span_finders
+from ..pipeline.finding import components_before, crf_pipes, span_finders
 from ..pipeline.settings import NERSettings
 from ..pipeline.tener_ner import TenerNER
 from ..pipeline.windows import SizedT, batch_by_size
@@ -66,12 +66,6 @@ def reading_score(log_probability: float, characters: int) -> float:
     """Return the score of a task of annotation: the probability of its best reading, to the power of
     1 / sqrt(characters), so that tasks sorted by score are not sorted by length."""
     return math.exp(log_probability / math.sqrt(max(1, characters)))
-
-
-def labels(nlp: Language) -> list[str]:
-    """Return the entity labels of a pipeline's components."""
-    named = (nlp.pipe_labels.get(name, ()) for name in (*entity_finders(nlp), *span_finders(nlp)))
-    return sorted({label for names in named for label in names})
 
 
 def _entities(nlp: Language, probability: bool, texts: Sequence[str]) -> list[list[FoundEntity]]:

@@ -15,13 +15,12 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
-from ..annotate.finding import labels as entity_labels
 from ..annotate.records import find_texts, read_records
 from ..annotate.settings import TEXT_COLUMN
 from ..errors import RemedyError, counted
 from ..files import check_folder, locked, write_file, write_text
 from ..manifest import file_input
-from ..pipeline.finding import PipelineNER, crf_pipes, entity_finders
+from ..pipeline.finding import PipelineNER, crf_pipes, entity_finders, entity_labels
 from ..pipeline.gpu import check_gpu
 from ..processes import interrupted_by_signals
 from ..workbench.composing.compose import compose
@@ -182,9 +181,9 @@ def suggest_cli(
         )
     setup_gpu(gpu_id)
     nlp = blank_pipeline(model.removeprefix(BLANK)) if blank else load_pipeline(model)
-    shown = names(labels)
     if not blank:
-        shown = shown or list(dict.fromkeys([*PipelineNER.of(nlp).ner.labels, *entity_labels(nlp)]))
+        PipelineNER.of(nlp)  # refuses a pipeline without tener_ner
+    shown = list(dict.fromkeys(names(labels))) or entity_labels(nlp)
     records = read_records(find_texts(texts)[0])
     first = next(records, None)
     if first is None:
@@ -196,7 +195,7 @@ def suggest_cli(
     tasks = make_tasks(nlp, chosen, shown)
     if format == ANNOTATION_PAGE:
         about = f"{counted(len(chosen), 'text')}, chosen by {_judge_of(nlp, model)} of {', '.join(texts)}"
-        write_text(output, annotation_page("Texts to annotate", about, tasks, shown, lang=str(nlp.lang)))
+        write_text(output, annotation_page(about, tasks, shown, numbered=entity_labels(nlp), lang=str(nlp.lang)))
         msg.good(f"{output.resolve()}: {counted(len(chosen), 'text')} to annotate in a browser")
     else:
         tool = TOOLS[format]
@@ -284,7 +283,7 @@ def review_cli(
         how = f"Judged by {judge_name}. Was it trained on these texts, errors and all? Then give a config instead."
         msg.warn(how, "With a config, each text is judged by a model that has not seen it.")
         with interrupted_by_signals(), locked(output / ".lock"):
-            _write_review(output, judged, str(data), how, limit)
+            _write_review(output, judged, str(data), how, limit, entity_labels(nlp))
 
 
 def _apply_decisions(decisions: Path, data: Path, output: Path) -> None:
@@ -329,7 +328,9 @@ def _crossing(
     return Crossing(composed, docs, output, folds, gpu_id, code)
 
 
-def _write_review(output: Path, judged: Sequence[JudgedDoc], data: str, how: str, limit: int) -> None:
+def _write_review(
+    output: Path, judged: Sequence[JudgedDoc], data: str, how: str, limit: int, numbered: Sequence[str] = ()
+) -> None:
     by_number = {each.number: each for each in judged}
     doubts = rank_doubts(judged)
     shown = of_most_suspicious_texts(doubts, limit)
@@ -342,7 +343,7 @@ def _write_review(output: Path, judged: Sequence[JudgedDoc], data: str, how: str
         summary = f"The {counted(len(shown), 'doubt')} about the most suspicious texts, of {summary}"
     write_text(output / DOUBTS, doubts_jsonl(doubts, by_number))
     write_text(output / DOCS, docs_jsonl(judged))
-    write_text(output / PAGE, review_page(f"Review of {data}", summary, shown, by_number, corpus=data))
+    write_text(output / PAGE, review_page(shown, by_number, corpus=data, numbered=numbered))
     if unknown := sum(each.unknown for each in judged):
         msg.warn(f"Entities left out: {unknown:,}", "The model that judges them was trained without their label.")
     msg.good(f"{output / PAGE}: {summary}")

@@ -17,7 +17,7 @@ from spacy.training import Example
 
 from ..errors import RemedyError, counted
 from ..files import write_text
-from ..pipeline.finding import entity_finders, find_crf_pipe, known_labels, span_finders
+from ..pipeline.finding import entity_finders, entity_labels, find_crf_pipe, known_labels, span_finders
 from ..workbench.corpus.docbins import NamingCorpus
 from ..workbench.report.errors import Pair, compare_texts, errors_page, surest_errors
 from ..workbench.report.scores import CountingScorer, parse_scores
@@ -132,6 +132,7 @@ def _write_errors(
         None if scores.get("ents_f") is None else parse_scores(scores, data),
         texts,
         labels=known_labels(nlp),
+        numbered=entity_labels(nlp),
         about=f"{model} on {data}, {counted(len(texts), 'text')}",
         lang=str(nlp.lang),
         explained=(why.name, numbers),

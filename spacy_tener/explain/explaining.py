@@ -21,7 +21,7 @@ from ..models.embed.tables import Vocabulary
 from ..models.shim import torch_shim
 from ..pipeline.decoding import Decoding, Probabilities, Reading
 from ..pipeline.entities import FoundEntity
-from ..pipeline.finding import PipelineNER
+from ..pipeline.finding import PipelineNER, entity_labels
 from ..pipeline.units import DocView, data_of
 from ..pipeline.windows import Window, cut_windows
 from .explanation import Evidence, ExplainedEntity, ExplainedText, Explanation, LexiconWord
@@ -72,7 +72,7 @@ def explain(
         replace(explainer(decoding, k_best, rivals), gold=_gold(text))
         for text, decoding in zip(given, ner.decode(docs), strict=True)
     ]
-    return Explanation(pipeline.describe(), list(ner.labels), explainer.notes(), explained)
+    return Explanation(pipeline.describe(), entity_labels(nlp), explainer.notes(), explained)
 
 
 def _gold(text: Text) -> list[tuple[int, int, str]] | None:

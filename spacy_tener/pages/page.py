@@ -1,7 +1,7 @@
 """A page as one file: page.html with style, script and data filled in, and a policy (CSP) that allows nothing else.
 
 The body, style and script of a page called `name` are the files `name.html`, `name.css` and `name.js` of a package.
-page.css and parts.js come before them on every page.
+page.css, strings.js and parts.js come before them on every page.
 """
 
 from __future__ import annotations
@@ -11,25 +11,40 @@ import hashlib
 import html
 import json
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
+SCRIPTS = ("strings.js", "parts.js")
+"""Scripts of every page."""
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
-def make_page(package: str, name: str, data: Any, *, title: str, about: str, lang: str) -> str:
+def make_page(
+    package: str,
+    name: str,
+    data: Mapping[str, Any],
+    *,
+    title: str,
+    about: str,
+    lang: str,
+    values: Mapping[str, str] | None = None,
+) -> str:
     """Return a page that needs neither network nor server.
 
-    package, name: Where the body, style and script of the page are, see above.
-    data: Any value that JSON can hold; `parts.data` in the script.
-    about: The line below the title.
-    lang: The language of the texts, `{{lang}}` in the body.
+    package, name (str): Where the body, style and script of the page are, see above.
+    data (Mapping[str, Any]): Values that JSON can hold; `parts.data` in the script.
+    title, about (str): The title and the line below it, which strings.js may translate.
+    lang (str): The language of the texts, `{{lang}}` in the body.
+    values (Optional[Mapping[str, str]]): What stands in the title and the line for names in braces.
     """
     style, script = _sources(package, name)
+    values = values or {}
+    data = {**data, "heading": {"title": title, "about": about, "values": values}}
     parts = {
-        "title": html.escape(title),
-        "about": html.escape(about),
+        "title": html.escape(_filled(title, values)),
+        "about": html.escape(_filled(about, values)),
         "lang": html.escape(lang),
         "policy": page_policy(package, name),
         "style": style,
@@ -40,6 +55,10 @@ def make_page(package: str, name: str, data: Any, *, title: str, about: str, lan
     shell = _read(__package__, "page.html").replace("{{body}}", _read(package, f"{name}.html"))
     # In one pass, so that placeholders in the data are not replaced.
     return _PLACEHOLDER.sub(lambda match: parts[match[1]], shell)
+
+
+def _filled(template: str, values: Mapping[str, str]) -> str:
+    return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), template)
 
 
 def page_policy(package: str, name: str, also: str = "") -> str:
@@ -55,7 +74,7 @@ def page_policy(package: str, name: str, also: str = "") -> str:
 def _sources(package: str, name: str) -> tuple[str, str]:
     """Return the style and the script of a page, the shared ones first."""
     style = _read(__package__, "page.css") + _read(package, f"{name}.css")
-    return style, _read(__package__, "parts.js") + _read(package, f"{name}.js")
+    return style, "".join(_read(__package__, shared) for shared in SCRIPTS) + _read(package, f"{name}.js")
 
 
 def _digest(text: str) -> str:

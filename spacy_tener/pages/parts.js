@@ -7,25 +7,68 @@ const parts = (() => {
   function el(tag, attributes, ...children) {
     const node = document.createElement(tag);
     for (const [name, value] of Object.entries(attributes || {})) {
-      if (name === "style") for (const [key, own] of Object.entries(value)) node.style.setProperty(key, own);
+      if (name === "style") for (const [property, setting] of Object.entries(value)) node.style.setProperty(property, setting);
       else if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value === true ? "" : value);
     }
     node.append(...children);
     return node;
   }
 
+  // --- local storage, which some browsers do not have for a page
+
+  const stored = {
+    get(key) { try { return JSON.parse(localStorage.getItem(`spacy_tener.${key}`)); } catch { return null; } },
+    set(key, value) { try { localStorage.setItem(`spacy_tener.${key}`, JSON.stringify(value)); return true; } catch { return false; } },
+  };
+
+  // --- the language of titles and controls: the browser's, until the reader chooses
+
+  const browserLanguage = navigator.language.startsWith("zh") ? "zh" : "en";
+  const language = document.documentElement.dataset.language || stored.get("language") || browserLanguage;
+  /** A string in the page's language, with values in place of their names in braces. */
+  const say = (text, values = {}) =>
+    (STRINGS[language]?.[text] ?? text).replace(/\{(\w+)\}/g, (braces, name) => values[name] ?? braces);
+  /** The same with nodes among the values: a list of strings and nodes. */
+  const sayNodes = (text, values) =>
+    (STRINGS[language]?.[text] ?? text).split(/\{(\w+)\}/).map((part, index) => (index % 2 ? values[part] : part));
+
+  /** Translate the strings of page.html, which are English, but none of the data. */
+  function translatePage() {
+    document.documentElement.lang = language;
+    $("language")?.setAttribute("lang", "en");
+    const translate = (text) => text.replace(/\S.*\S|\S/s, (words) => say(words.replace(/\s+/g, " ")));
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) {
+      const { parentElement } = walker.currentNode;
+      if (!parentElement.closest("script, style")) walker.currentNode.data = translate(walker.currentNode.data);
+    }
+    for (const name of ["title", "aria-label", "placeholder"])
+      for (const node of document.querySelectorAll(`[${name}]`)) node.setAttribute(name, translate(node.getAttribute(name)));
+    const { title, about, values } = data?.heading || {};
+    if (title) document.title = document.querySelector("h1").textContent = say(title, values);
+    if (about) $("about").textContent = say(about, values);
+  }
+  if (language !== "en") translatePage();
+  $("language")?.addEventListener("click", () => {
+    document.dispatchEvent(new Event("language"));
+    stored.set("language", language === "en" ? "zh" : "en");
+    location.reload();
+  });
+
   // --- labels and numbers
 
-  /** The hue of a label in degrees. `label_hue` of colors.py computes the same. */
+  let labels = [...(data?.numbered || data?.labels || [])];
+  /** Set the labels of a pipeline, in the order of their numbers. */
+  const setLabels = (names) => { labels = [...names]; };
+  /** The hue of a label in degrees, by its number. `label_hues` of colors.py computes the same. */
   function hue(label) {
-    let value = 1123335291;
-    for (const char of label) value = Math.imul(value ^ char.codePointAt(0), 0x01000193);
-    value = Math.imul(value ^ (value >>> 15), 0x2c1b3c6d);
-    return ((value ^ (value >>> 12)) >>> 0) % 360;
+    if (!labels.includes(label)) labels.push(label);
+    return Math.floor(labels.indexOf(label) * 137.508 + 210) % 360;
   }
   const chip = (label, ...children) =>
-    el("span", { class: "chip", style: { "--h": hue(label) }, title: label }, el("b", {}, label || "no label"), ...children);
-  const count = (n, one, many = `${one}s`) => `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
+    el("span", { class: "chip", style: { "--h": hue(label) }, title: label }, el("b", {}, label || say("no label")), ...children);
+  const digits = (n) => n.toLocaleString("en");
+  const count = (n, noun, plural = `${noun}s`) => `${digits(n)} ${say(n === 1 ? noun : plural)}`;
   function percent(p) {
     if (p === null || p === undefined) return "–";
     if (p >= 0.9995) return "> 99.9 %";
@@ -34,58 +77,59 @@ const parts = (() => {
   const meter = (share, kind = "") =>
     el("span", { class: `meter ${kind}`, "aria-hidden": "true" }, el("i", { style: { width: `${100 * Math.min(1, Math.max(0, share))}%` } }));
 
-  // --- places in texts: data counts characters, JavaScript UTF-16 units
+  // --- offsets in texts: data counts characters, JavaScript UTF-16 units
 
-  /** Two functions for a text: from characters to units, and back. */
-  function places(text) {
-    if (!/[\ud800-\udbff]/.test(text)) return { unit: (place) => place, character: (place) => place };
+  /** Two functions for a text: from offsets in characters to offsets in units, and back. */
+  function offsetsOf(text) {
+    if (!/[\ud800-\udbff]/.test(text)) return { unit: (offset) => offset, character: (offset) => offset };
     const units = [0];
     for (const char of text) units.push(units.at(-1) + char.length);
-    const characters = new Map(units.map((unit, place) => [unit, place]));
-    return { unit: (place) => units[place], character: (unit) => characters.get(unit) ?? characters.get(unit - 1) };
+    const characters = new Map(units.map((unit, character) => [unit, character]));
+    return { unit: (character) => units[character], character: (unit) => characters.get(unit) ?? characters.get(unit - 1) };
   }
 
-  /** The parts of a text that are shown around some spans: all of a short one. Places are units. */
+  /** The parts of a text that are shown around some spans: all of a short one. Offsets are in units. */
   function excerpts(text, spans, around = 80, short = 600) {
     if (text.length <= short) return [[0, text.length]];
-    const whole = (place) => (place > 0 && /[\udc00-\udfff]/.test(text[place] || "") ? place - 1 : place);
-    const found = [];
+    // A surrogate pair is not cut in two.
+    const align = (offset) => (offset > 0 && /[\udc00-\udfff]/.test(text[offset] || "") ? offset - 1 : offset);
+    const parts = [];
     for (const { start, end } of [...spans].sort((a, b) => a.start - b.start)) {
-      const [from, to] = [whole(Math.max(0, start - around)), whole(Math.min(text.length, end + around))];
-      if (found.length && from <= found.at(-1)[1]) found.at(-1)[1] = Math.max(to, found.at(-1)[1]);
-      else found.push([from, to]);
+      const [from, to] = [align(Math.max(0, start - around)), align(Math.min(text.length, end + around))];
+      if (parts.length && from <= parts.at(-1)[1]) parts.at(-1)[1] = Math.max(to, parts.at(-1)[1]);
+      else parts.push([from, to]);
     }
-    return found.length ? found : [[0, whole(short)]];
+    return parts.length ? parts : [[0, align(short)]];
   }
 
   /**
-   * Nodes of a text between two places, with its spans as elements inside of each other. Of spans that cross, the one
+   * Nodes of a text between two offsets, with its spans as elements inside of each other. Of spans that cross, the one
    * that begins later is cut in two. mark(span, children, kind): the element of a span, or of a part of it: then kind is
    * `begun`, `cut` or both.
    */
   function marked(text, spans, mark, from = 0, to = text.length) {
-    const rest = spans.filter((span) => span.start < to && span.end > from && span.start < span.end)
+    const stack = spans.filter((span) => span.start < to && span.end > from && span.start < span.end)
       .map((span) => ({ span, start: Math.max(span.start, from), end: Math.min(span.end, to) }));
     const order = (a, b) => a.start - b.start || b.end - a.end;
-    rest.sort(order).reverse();
+    stack.sort(order).reverse();
     function fill(start, end) {
       const nodes = [];
-      let done = start;
-      while (rest.length && rest.at(-1).start < end) {
-        const part = rest.pop();
+      let offset = start;
+      while (stack.length && stack.at(-1).start < end) {
+        const part = stack.pop();
         const stop = Math.min(part.end, end);
-        if (done < part.start) nodes.push(text.slice(done, part.start));
+        if (offset < part.start) nodes.push(text.slice(offset, part.start));
         if (part.end > end) {
-          let place = rest.length;
-          const later = { ...part, start: end };
-          while (place && order(rest[place - 1], later) < 0) place--;
-          rest.splice(place, 0, later);
+          let index = stack.length;
+          const remainder = { ...part, start: end };
+          while (index && order(stack[index - 1], remainder) < 0) index--;
+          stack.splice(index, 0, remainder);
         }
         const kind = `${part.start > part.span.start ? " begun" : ""}${stop < part.span.end ? " cut" : ""}`;
         nodes.push(mark(part.span, fill(part.start, stop), kind));
-        done = stop;
+        offset = stop;
       }
-      if (done < end) nodes.push(text.slice(done, end));
+      if (offset < end) nodes.push(text.slice(offset, end));
       return nodes;
     }
     return fill(from, to);
@@ -116,8 +160,8 @@ const parts = (() => {
       const last = Math.min(items.length, first + size);
       list.replaceChildren(...items.slice(first, last).map((item, i) => row(item, first + i)));
       $("pager").hidden = items.length <= size;
-      $("pager").replaceChildren(step("‹ Previous", first - size),
-        el("span", { class: "quiet" }, `${(first + 1).toLocaleString("en")} to ${last.toLocaleString("en")}`), step("Next ›", first + size));
+      const range = say("{first} to {last}", { first: digits(first + 1), last: digits(last) });
+      $("pager").replaceChildren(step(say("‹ Previous"), first - size), el("span", { class: "quiet" }, range), step(say("Next ›"), first + size));
       $("shown").textContent = count(items.length, noun, plural);
       chosen(items[current]);
     }
@@ -125,8 +169,8 @@ const parts = (() => {
     function go(index, focus = true) {
       if (index < 0 || index >= items.length) return;
       if (index < first || index >= first + size) turn(Math.floor(index / size) * size, index);
-      const before = list.querySelector("[aria-current]"), node = list.children[index - first];
-      if (before) { before.removeAttribute("aria-current"); before.tabIndex = -1; }
+      const previous = list.querySelector("[aria-current]"), node = list.children[index - first];
+      if (previous) { previous.removeAttribute("aria-current"); previous.tabIndex = -1; }
       current = index;
       node.setAttribute("aria-current", "true");
       node.tabIndex = 0;
@@ -150,9 +194,9 @@ const parts = (() => {
       redraw(item = items[current]) {
         const index = items.indexOf(item), old = list.children[index - first];
         if (!old) return;
-        const node = row(item, index), had = old.contains(document.activeElement);
+        const node = row(item, index), hadFocus = old.contains(document.activeElement);
         old.replaceWith(node);
-        if (had) node.focus({ preventScroll: true });
+        if (hadFocus) node.focus({ preventScroll: true });
       },
       go,
       get current() { return current; },
@@ -173,13 +217,8 @@ const parts = (() => {
     });
   }
 
-  // --- local storage and downloads
+  // --- downloads
 
-  /** localStorage, or nothing where a browser keeps nothing for a page. */
-  const kept = {
-    get(key) { try { return JSON.parse(localStorage.getItem(`spacy_tener.${key}`)); } catch { return null; } },
-    set(key, value) { try { localStorage.setItem(`spacy_tener.${key}`, JSON.stringify(value)); return true; } catch { return false; } },
-  };
   function download(name, content, type = "application/json") {
     const link = el("a", { href: URL.createObjectURL(new Blob([content], { type })), download: name });
     link.click();
@@ -195,9 +234,9 @@ const parts = (() => {
     $("theme")?.setAttribute("aria-pressed", String(isDark()));
     document.dispatchEvent(new Event("theme"));
   }
-  $("theme")?.addEventListener("click", () => { paint(isDark() ? "light" : "dark"); kept.set("theme", document.documentElement.dataset.theme); });
+  $("theme")?.addEventListener("click", () => { paint(isDark() ? "light" : "dark"); stored.set("theme", document.documentElement.dataset.theme); });
   dark.addEventListener("change", () => paint());
-  paint({ dark: "dark", light: "light" }[kept.get("theme")]);
+  paint({ dark: "dark", light: "light" }[stored.get("theme")]);
 
-  return { $, el, data, hue, chip, count, percent, meter, places, excerpts, marked, listing, searching, kept, download };
+  return { $, el, data, language, say, sayNodes, setLabels, hue, chip, digits, count, percent, meter, offsetsOf, excerpts, marked, listing, searching, stored, download };
 })();

@@ -46,6 +46,12 @@ def known_labels(nlp: Language) -> set[str] | None:
     return {label for name in finding for label in told[name]}
 
 
+def entity_labels(nlp: Language) -> list[str]:
+    """Return the labels of all components that find entities, sorted. By its index, a label has its colour on pages."""
+    listed = (nlp.pipe_labels.get(name, ()) for name in (*entity_finders(nlp), *span_finders(nlp)))
+    return sorted({label for labels in listed for label in labels})
+
+
 def crf_pipes(nlp: Language) -> dict[str, TenerNER]:
     """Return all `tener_ner` components by name, in the order of the pipeline."""
     return {name: pipe for name, pipe in nlp.pipeline if isinstance(pipe, TenerNER)}

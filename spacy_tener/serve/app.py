@@ -202,6 +202,8 @@ async def page(request: Request) -> Response:
 
 
 @pages.get("/static/parts.css")
+@pages.get("/static/strings.js")
 @pages.get("/static/parts.js")
 async def shared_parts(request: Request) -> Response:
-    return FileResponse(PARTS / ("page.css" if request.url.path.endswith(".css") else "parts.js"))
+    name = request.url.path.rpartition("/")[2]
+    return FileResponse(PARTS / ("page.css" if name == "parts.css" else name))

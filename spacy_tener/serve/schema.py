@@ -15,7 +15,10 @@ Offsets = Annotated[
     Literal["characters", "utf16"],
     Field(description="What offsets count: characters (Unicode code points), or UTF-16 units as JavaScript does."),
 ]
-Minimum = Annotated[float, Field(ge=0.0, le=1.0, description="Leave out entities less probable than this.")]
+Minimum = Annotated[
+    float,
+    Field(ge=0.0, le=1.0, description="Leave out entities less probable than this. Those without a probability stay."),
+]
 
 
 class Options(BaseModel):
@@ -100,6 +103,7 @@ class ModelInfo(BaseModel):
     labels: list[str]
     version: str
     description: str
+    explained: bool = Field(description="Whether /v1/explanation explains its entities, which needs a tener_ner.")
 
 
 class Limits(BaseModel):

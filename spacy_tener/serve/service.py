@@ -14,11 +14,11 @@ from typing import Annotated, Any, Literal, get_args
 from fastapi import Depends, Request
 from spacy.language import Language
 
-from ..annotate.finding import TOGETHER, Task, entity_task, labels, reading_task
+from ..annotate.finding import TOGETHER, Task, entity_task, reading_task
 from ..explain import explain
 from ..files import digest
 from ..pipeline.entities import FoundEntity
-from ..pipeline.finding import crf_pipes, find_crf_pipe
+from ..pipeline.finding import crf_pipes, entity_labels, find_crf_pipe
 from ..pipeline.gpu import use_gpu
 from ..pipeline.windows import batch_by_size
 from .metrics import Metrics
@@ -52,7 +52,10 @@ class ServedModel:
     @property
     def info(self) -> ModelInfo:
         meta = {key: str(self.nlp.meta.get(key, "")) for key in ("version", "description")}
-        return ModelInfo(name=self.name, language=self.nlp.lang or "", labels=labels(self.nlp), **meta)
+        explained = bool(self.explanations)
+        return ModelInfo(
+            name=self.name, language=self.nlp.lang or "", labels=entity_labels(self.nlp), explained=explained, **meta
+        )
 
 
 class Service:

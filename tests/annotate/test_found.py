@@ -9,9 +9,9 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
 
-from spacy_tener.annotate.finding import _found, entity_task, labels, reading_task
+from spacy_tener.annotate.finding import _found, entity_task, reading_task
 from spacy_tener.pipeline.entities import FoundEntity, UnitEntity, set_entities
-from spacy_tener.pipeline.finding import PipelineNER
+from spacy_tener.pipeline.finding import PipelineNER, entity_labels
 from spacy_tener.pipeline.settings import NERSettings
 from spacy_tener.pipeline.units import view_of
 
@@ -107,4 +107,4 @@ def test_components_may_have_no_labels() -> None:
     nlp = spacy.blank("zh")
     nlp.add_pipe("entity_ruler").add_patterns([{"label": "GPE", "pattern": "上海"}])
     nlp.add_pipe("finds_something")
-    assert labels(nlp) == ["GPE"]
+    assert entity_labels(nlp) == ["GPE"]

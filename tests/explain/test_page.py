@@ -132,7 +132,7 @@ def test_words_of_the_lexicon_stand_below_their_characters(page):
     words = {node.text: browser.run(place, node) for node in find(browser, "#lattice .word")}
     assert words["重阳"] == pytest.approx([units[1][0], units[2][1]], abs=1)
     assert words["中国银行"] == pytest.approx([units[4][0], units[7][1]], abs=1)
-    assert [node.text for node in find(browser, "#lattice .own")] == ["吴", "重", "阳"]
+    assert [node.text for node in find(browser, "#lattice .inside")] == ["吴", "重", "阳"]
 
 
 def test_a_pipeline_without_a_lexicon_has_a_note_of_that_alone(page):
@@ -146,7 +146,7 @@ def test_texts_are_chosen_ordered_and_sought(page):
     find(browser, "#order option[value=wrong]")[0].click()
     first, second = find(browser, "#list li")
     assert first.text.startswith("王小明去了上海")
-    assert "2 differ from the annotation" in first.text
+    assert "2 differences from the annotation" in first.text
     assert first.get_attribute("aria-current") == "true"
     assert shown(browser, "#gold") == ["Annotated, not found: ORG 去"]
     assert len(find(browser, "#text .wrong")) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from browser import PHONE, Browser
 from waiting import wait_until
 
-from spacy_tener.pages import displacy_options, label_hue, make_page
+from spacy_tener.pages import displacy_options, label_hues, make_page
 from spacy_tener.workbench.report.errors import errors_page
 
 HOSTILE = "</script><img src=x onerror=document.title='taken'>{{data}}\u2028&amp;\U0001f600𠮷<!--"
@@ -27,29 +28,78 @@ def blank(tmp_path: Path) -> str:
 
 def test_a_label_has_one_colour_in_python_in_scripts_and_in_displacy(browser: Browser, blank: str) -> None:
     browser.open(blank)
-    assert browser.run("return arguments[0].map(parts.hue)", LABELS) == [label_hue(label) for label in LABELS]
+    assert browser.run("parts.setLabels(arguments[0]); return arguments[0].map(parts.hue)", sorted(LABELS)) == [
+        *label_hues(LABELS).values()
+    ]
     assert displacy_options(["PER", "org"])["colors"] == {
-        "PER": f"hsl({label_hue('PER')}, 75%, 86%)",
-        "ORG": f"hsl({label_hue('org')}, 75%, 86%)",
+        "PER": "hsl(210, 75%, 86%)",
+        "ORG": "hsl(347, 75%, 86%)",
     }
 
 
-@pytest.mark.parametrize(
-    ("labels", "degrees"),
-    [
-        ("PER ORG LOC GPE", 45),
-        ("PER ORG LOC MISC", 40),
-        ("PER ORG TITLE DATE", 45),
-        ("PER LOC ORG TIME", 50),
-        ("DATE LAW LOC MED ORG PER PRODUCT TITLE", 22),
-        ("CONT EDU LOC NAME ORG PRO RACE TITLE", 22),
-        ("PER.NAM PER.NOM LOC.NAM LOC.NOM GPE.NAM GPE.NOM ORG.NAM ORG.NOM", 20),
-        ("corporation creative-work group location person product", 26),
-    ],
-)
-def test_labels_of_usual_corpora_are_far_apart(labels: str, degrees: int) -> None:
-    hues = sorted(map(label_hue, labels.split()))
-    assert min((after - hue) % 360 for hue, after in zip(hues, [*hues[1:], hues[0]], strict=True)) > degrees
+@pytest.mark.parametrize(("n", "degrees"), [(4, 50), (8, 30), (12, 20), (18, 12)])
+def test_labels_are_apart_by_their_number_whatever_their_names(n: int, degrees: int) -> None:
+    labels = ["CUSTOMER", "OS", "PERSON", "ERROR", *(f"L{number}" for number in range(n))][:n]
+    hues = sorted(label_hues(labels).values())
+    assert min((after - hue) % 360 for hue, after in zip(hues, [*hues[1:], hues[0]], strict=True)) >= degrees
+
+
+def test_pages_are_in_the_language_of_the_browser_or_in_the_one_chosen(browser: Browser, tmp_path: Path) -> None:
+    page = make_page(
+        "spacy_tener.workbench.report",
+        "errors",
+        {"texts": [], "scores": None, "unknown": {}, "explained": {"texts": {}}, "review": ""},
+        title="Errors of {model}",
+        about="Texts",
+        lang="en",
+        values={"model": "<b>Texts</b>"},
+    )
+    (tmp_path / "page.html").write_text(page, encoding="utf8")
+    agent = browser.run("return navigator.userAgent")
+    try:
+        override = {"userAgent": agent, "acceptLanguage": "zh-CN"}
+        browser.driver.execute_cdp_cmd("Network.setUserAgentOverride", override)
+        browser.open((tmp_path / "page.html").as_uri())
+        assert browser.run("return document.querySelector('h1').textContent") == "<b>Texts</b> 的错误"
+        assert (browser.driver.title, browser.run("return document.documentElement.lang")) == (
+            "<b>Texts</b> 的错误",
+            "zh",
+        )
+        assert browser.run("return document.getElementById('scores-title').textContent") == "得分"
+        assert browser.driver.find_element("id", "theme").get_attribute("aria-label") == "深色"
+        browser.driver.find_element("id", "language").click()
+        browser.wait(lambda: browser.run("return document.querySelector('h1').textContent") == "Errors of <b>Texts</b>")
+        assert browser.driver.find_element("id", "language").text == "中文"
+        assert browser.said() == []
+    finally:
+        browser.run("localStorage.clear()")
+        browser.driver.execute_cdp_cmd("Network.setUserAgentOverride", {"userAgent": agent, "acceptLanguage": "en-US"})
+
+
+SAYS = re.compile(r"""\bsay\((?:[^()"]*\? )?"([^"]+)"(?: : "([^"]+)")?""")
+
+
+def test_every_string_of_the_scripts_and_pages_has_a_translation() -> None:
+    package = Path(errors_page.__globals__["__file__"]).parents[2]
+    table = (package / "pages" / "strings.js").read_text(encoding="utf8")
+    translated = {json.loads(f'"{key}"') for key in re.findall(r'^ +"((?:[^"\\]|\\.)*)": "', table, re.M)}
+    said = {
+        text
+        for path in package.rglob("*.js")
+        for pair in SAYS.findall(path.read_text(encoding="utf8"))
+        for text in pair
+    }
+    shown = set()
+    for path in package.rglob("*.html"):
+        html = re.sub(
+            r"<(style|script|title)[^>]*>.*?</\1>|\{\{\w+\}\}|&nbsp;", "", path.read_text(encoding="utf8"), flags=re.S
+        )
+        texts = [*re.split(r"<[^>]+>", html), *re.findall(r'(?:title|aria-label|placeholder)="([^"]+)"', html)]
+        shown |= {" ".join(text.split()) for text in texts}
+    words = {text for text in said | shown if re.search(r"[A-Za-z]{2}", text)}
+    names = {"API", "JSON", "CSV", "openapi.json", "Enter", "Shift", "PageUp", "PageDown"}
+    assert len(said) > 60
+    assert words - names - translated == set()
 
 
 def test_titles_and_data_stay_text_and_nothing_else_is_run(browser: Browser, blank: str) -> None:
@@ -107,7 +157,7 @@ def test_places_count_characters_where_scripts_count_units(browser: Browser, bla
     browser.open(blank)
     text = "a😀b𠮷c"
     script = """
-        const at = parts.places(arguments[0]);
+        const at = parts.offsetsOf(arguments[0]);
         return arguments[1].map((place) => [at.unit(place), at.character(at.unit(place))]);
     """
     assert browser.run(script, text, list(range(6))) == [[0, 0], [1, 1], [3, 2], [4, 3], [6, 4], [7, 5]]

@@ -348,13 +348,31 @@ def test_the_pages_ask_for_the_key(browser, start):
         assert '"Authorization: Bearer $TENER_API_KEY"' in browser.wait(lambda: browser.run(commands))
 
 
+def test_entities_without_a_probability_have_no_bar_slider_or_explanation(browser, start):
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("entity_ruler").add_patterns([{"label": "GPE", "pattern": "上海"}])
+    with start({"rules": nlp}) as service:
+        browser.open(f"{service.url}/")
+        browser.wait(lambda: browser.run("return document.querySelectorAll('#list li').length") == 1)
+        assert browser.driver.find_element("css selector", "#list .value").text == "no probability"
+        assert browser.run("return document.querySelectorAll('#list .meter').length") == 0
+        for name in ("minimum", "explain"):
+            assert not browser.driver.find_element("id", name).is_displayed()
+        options = [node.text for node in browser.driver.find_elements("css selector", "#order option:not([hidden])")]
+        assert options == ["as in the text", "by label"]
+
+
 @BOTH
 def test_the_schema_is_shown(page, size):
     page.open("/docs", size)
     page.browser.wait(lambda: page.find("main").text)
-    titles = [node.text for node in page.browser.driver.find_elements("css selector", ".route h2 code")]
-    assert titles == list(page.served.client.get("/openapi.json").json()["paths"])
+    titles = [node.text for node in page.browser.driver.find_elements("css selector", ".route h3 code")]
+    assert sorted(titles) == sorted(page.served.client.get("/openapi.json").json()["paths"])
     assert titles[0] == "/v1/entities"
+    script = "return [...document.querySelectorAll('h2.tag, .route h3 code')].map((node) => node.textContent)"
+    headings = page.browser.run(script)
+    label_studio = headings.index("Label Studio")
+    assert headings[label_studio + 1 : label_studio + 5] == ["/setup", "/predict", "/webhook", "Operation"]
     linked = page.browser.driver.find_elements("css selector", "#contents a")
     assert [node.text for node in linked] == titles
     linked[1].click()

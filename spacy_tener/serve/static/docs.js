@@ -1,63 +1,64 @@
 // Draws the service's OpenAPI schema, with a form for each route.
 import { asCurl, problemOf, send } from "./requests.js";
 
-const { $, el } = parts;
-const MOST = 20000;
+const { $, el, say } = parts;
+const MAX_SHOWN = 20000;
+const TAGS = { entities: "Entities", "Label Studio": "Label Studio", operation: "Operation" };
 const schema = await (await fetch("openapi.json")).json();
-const resolve = (part) => (part?.$ref ? part.$ref.split("/").slice(1).reduce((at, key) => at[key], schema) : part);
+const resolve = (part) => (part?.$ref ? part.$ref.split("/").slice(1).reduce((value, key) => value[key], schema) : part);
 const code = (text) => el("code", {}, text);
 const table = (...rows) => el("table", {}, el("tbody", {}, ...rows));
 const row = (name, ...cells) => el("tr", {}, el("th", { scope: "row" }, code(name)), ...cells.map((cell) => el("td", {}, cell || "")));
 
 function kind(part) {
-  const own = resolve(part);
-  if (own.anyOf) return own.anyOf.map(kind).join(" or ");
-  if (own.enum) return own.enum.map((value) => JSON.stringify(value)).join(" or ");
-  if (own.type === "array") return `list of ${kind(own.items)}`;
-  return (part.$ref ? own.title : own.type) || "anything";
+  const definition = resolve(part);
+  if (definition.anyOf) return definition.anyOf.map(kind).join(say(" or "));
+  if (definition.enum) return definition.enum.map((value) => JSON.stringify(value)).join(say(" or "));
+  if (definition.type === "array") return say("list of {items}", { items: kind(definition.items) });
+  return (part.$ref ? definition.title : definition.type) || say("anything");
 }
 
 // The objects that a field holds, however deep in lists.
-function inside(part) {
-  if (part.anyOf) return part.anyOf.flatMap(inside);
-  if (part.items) return inside(part.items);
+function objectsIn(part) {
+  if (part.anyOf) return part.anyOf.flatMap(objectsIn);
+  if (part.items) return objectsIn(part.items);
   return resolve(part).properties ? [resolve(part)] : [];
 }
 
-function fields(own, seen = []) {
-  const rows = Object.entries(own.properties || {}).map(([name, part]) => {
+function fields(definition, titles = []) {
+  const rows = Object.entries(definition.properties || {}).map(([name, part]) => {
     const isOptional = part.default === undefined || part.default === null;
-    const needed = own.required?.includes(name) ? "" : isOptional ? " (optional)" : ` (default ${JSON.stringify(part.default)})`;
-    return row(name, kind(part) + needed, part.description);
+    const absence = isOptional ? say(" (optional)") : say(" (default {value})", { value: JSON.stringify(part.default) });
+    return row(name, kind(part) + (definition.required?.includes(name) ? "" : absence), part.description);
   });
-  const nested = Object.values(own.properties || {}).flatMap(inside).filter((part) => !seen.includes(part.title));
-  return [table(...rows), ...nested.flatMap((part) => [el("h3", {}, part.title), ...fields(part, [...seen, part.title])])];
+  const nested = Object.values(definition.properties || {}).flatMap(objectsIn).filter((part) => !titles.includes(part.title));
+  return [table(...rows), ...nested.flatMap((part) => [el("h4", {}, part.title), ...fields(part, [...titles, part.title])])];
 }
 
 const content = (holder) => {
   const [type, { schema: part } = {}] = Object.entries(holder?.content || {})[0] || [];
-  return { type, own: resolve(part) };
+  return { type, definition: resolve(part) };
 };
 
 function body(title, holder) {
-  const { type, own } = content(holder);
+  const { type, definition } = content(holder);
   if (!type) return [];
-  const shown = example(own);
-  const lines = shown && Object.keys(shown).length ? [el("pre", { tabindex: "0", "aria-label": `Example of a ${title.toLowerCase()}` }, written(type, shown))] : [];
-  return [el("h3", {}, title), el("p", { class: "quiet" }, type), ...lines, ...(own?.properties ? fields(own) : [])];
+  const value = example(definition);
+  const lines = value && Object.keys(value).length ? [el("pre", { tabindex: "0", "aria-label": say(`Example of a ${title.toLowerCase()}`) }, format(type, value))] : [];
+  return [el("h4", {}, say(title)), el("p", { class: "quiet" }, type), ...lines, ...(definition?.properties ? fields(definition) : [])];
 }
 
 /** The example of a schema: its own, or that of its parts. Parts without one are left out. */
 function example(part) {
-  const own = resolve(part);
-  if (own?.examples) return own.examples[0];
-  if (own?.type === "array") return [example(own.items)];
-  if (!own?.properties) return undefined;
-  return Object.fromEntries(Object.entries(own.properties).map(([name, each]) => [name, example(each)]).filter(([, value]) => value !== undefined));
+  const definition = resolve(part);
+  if (definition?.examples) return definition.examples[0];
+  if (definition?.type === "array") return [example(definition.items)];
+  if (!definition?.properties) return undefined;
+  return Object.fromEntries(Object.entries(definition.properties).map(([name, field]) => [name, example(field)]).filter(([, value]) => value !== undefined));
 }
 
 // An object of a stream is a line.
-const written = (type, value) => (type.includes("ndjson") ? JSON.stringify(value) : JSON.stringify(value, null, 2));
+const format = (type, value) => (type.includes("ndjson") ? JSON.stringify(value) : JSON.stringify(value, null, 2));
 
 function indented(text, type) {
   try {
@@ -69,28 +70,28 @@ function indented(text, type) {
 
 // --- trying a request
 
-function form(path, method, route) {
+function requestForm(path, method, route) {
   const request = content(route.requestBody);
-  const place = el("input", { type: "text", value: path.slice(1), spellcheck: "false", "aria-label": "Path of the request" });
-  const sent = request.type && el("textarea", { rows: "5", spellcheck: "false", "aria-label": "Body of the request" }, written(request.type, example(request.own)));
-  const button = el("button", { class: "plain first" }, "Send");
-  const command = el("pre", { tabindex: "0", "aria-label": "The request as curl" });
+  const address = el("input", { type: "text", value: path.slice(1), spellcheck: "false", "aria-label": say("Path of the request") });
+  const input = request.type && el("textarea", { rows: "5", spellcheck: "false", "aria-label": say("Body of the request") }, format(request.type, example(request.definition)));
+  const button = el("button", { class: "plain first" }, say("Send"));
+  const command = el("pre", { tabindex: "0", "aria-label": say("The request as curl") });
   const status = el("p", { class: "quiet", role: "status" });
-  const answer = el("pre", { tabindex: "0", "aria-label": "Response", hidden: true });
-  const own = el("form", {}, el("div", { class: "bar tools" }, el("span", { class: `method ${method}` }, method.toUpperCase()), place, button),
-    ...(sent ? [sent] : []), command, status, answer);
-  const describe = () => (command.textContent = asCurl(place.value, request.type, sent?.value));
-  own.addEventListener("input", describe);
-  own.addEventListener("submit", async (event) => {
+  const answer = el("pre", { tabindex: "0", "aria-label": say("Response"), hidden: true });
+  const form = el("form", {}, el("div", { class: "bar tools" }, el("span", { class: `method ${method}` }, method.toUpperCase()), address, button),
+    ...(input ? [input] : []), command, status, answer);
+  const describe = () => (command.textContent = asCurl(address.value, request.type, input?.value));
+  form.addEventListener("input", describe);
+  form.addEventListener("submit", async (event) => {
     event.preventDefault();
     button.disabled = true;
     const started = performance.now();
     try {
-      const options = sent ? { headers: { "Content-Type": request.type }, body: sent.value } : {};
-      const got = await send(place.value, { method: method.toUpperCase(), ...options });
-      const text = indented(await got.text(), got.headers.get("content-type"));
-      status.textContent = `${got.status} ${got.statusText} · ${Math.round(performance.now() - started)} ms · ${got.headers.get("content-type") || "no content"}`;
-      answer.textContent = text.length > MOST ? `${text.slice(0, MOST)} …` : text;
+      const options = input ? { headers: { "Content-Type": request.type }, body: input.value } : {};
+      const response = await send(address.value, { method: method.toUpperCase(), ...options });
+      const text = indented(await response.text(), response.headers.get("content-type"));
+      status.textContent = `${response.status} ${response.statusText} · ${Math.round(performance.now() - started)} ms · ${response.headers.get("content-type") || say("no content")}`;
+      answer.textContent = text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)} …` : text;
       answer.hidden = !text;
     } catch (error) {
       status.textContent = problemOf(error);
@@ -100,30 +101,36 @@ function form(path, method, route) {
     describe();
   });
   describe();
-  return own;
+  return form;
 }
 
 const idOf = (path) => path.slice(1).replaceAll("/", "-");
 
-function contents(routes) {
-  const items = routes.map(([path, , route]) => el("li", {}, el("a", { href: `#${idOf(path)}` }, code(path)), ` ${route.summary}`));
-  return el("nav", { id: "contents", class: "card", "aria-label": "Contents" }, el("h2", {}, "Contents"), el("ul", {}, ...items));
+function contents(groups) {
+  const items = (routes) => routes.map(([path, , route]) => el("li", {}, el("a", { href: `#${idOf(path)}` }, code(path)), ` ${route.summary}`));
+  return el("nav", { id: "contents", class: "card", "aria-label": say("Contents") }, el("h2", {}, say("Contents")),
+    ...groups.flatMap(([tag, routes]) => [el("h3", {}, say(TAGS[tag] ?? tag)), el("ul", {}, ...items(routes))]));
 }
 
 function draw([path, method, route]) {
-  const query = (route.parameters || []).map((each) => row(each.name, kind(each.schema), each.schema.description || each.description));
-  const { 200: good, ...others } = route.responses;
-  const bad = Object.entries(others).map(([status, each]) => row(status, each.description));
-  const text = (route.description || "").split("\n\n").map((each) => el("p", {}, each));
+  const query = (route.parameters || []).map(({ name, schema: part, description }) => row(name, kind(part), part.description || description));
+  const { 200: success, ...failures } = route.responses;
+  const errors = Object.entries(failures).map(([status, { description }]) => row(status, description));
+  const text = (route.description || "").split("\n\n").map((paragraph) => el("p", {}, paragraph));
   return el("section", { class: "route", "aria-label": path, id: idOf(path) },
-    el("h2", {}, el("span", { class: `method ${method}` }, method.toUpperCase()), code(path)), ...text,
-    el("details", {}, el("summary", {}, "Try it"), form(path, method, route)),
-    ...(query.length ? [el("h3", {}, "Query parameters"), table(...query)] : []),
-    ...body("Request", route.requestBody), ...body("Response", good),
-    ...(bad.length ? [el("h3", {}, "Errors"), table(...bad)] : []));
+    el("h3", {}, el("span", { class: `method ${method}` }, method.toUpperCase()), code(path)), ...text,
+    el("details", {}, el("summary", {}, say("Try it")), requestForm(path, method, route)),
+    ...(query.length ? [el("h4", {}, say("Query parameters")), table(...query)] : []),
+    ...body("Request", route.requestBody), ...body("Response", success),
+    ...(errors.length ? [el("h4", {}, say("Errors")), table(...errors)] : []));
 }
 
-const routes = Object.entries(schema.paths).flatMap(([path, methods]) => Object.entries(methods).map(([method, route]) => [path, method, route]));
-$("main").replaceChildren(contents(routes), ...routes.map(draw));
+const groups = new Map();
+for (const [path, methods] of Object.entries(schema.paths))
+  for (const [method, route] of Object.entries(methods)) {
+    const tag = route.tags?.[0] ?? "operation";
+    groups.set(tag, [...(groups.get(tag) || []), [path, method, route]]);
+  }
+$("main").replaceChildren(contents([...groups]), ...[...groups].flatMap(([tag, routes]) => [el("h2", { class: "tag" }, say(TAGS[tag] ?? tag)), ...routes.map(draw)]));
 // The page was empty when the browser looked for the part that its address names.
 document.getElementById(location.hash.slice(1))?.scrollIntoView();

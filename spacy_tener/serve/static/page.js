@@ -1,45 +1,46 @@
 import { asCurl, post, problemOf, send } from "./requests.js";
 
-const { $, el, chip, count, download, hue, listing, marked, meter, percent, places } = parts;
+const { $, el, chip, digits, download, hue, language, listing, marked, meter, offsetsOf, percent, say, setLabels } = parts;
 const DEBOUNCE = 150;
 const SAMPLES = {
   zh: "王小明昨天去了上海，在中国银行工作的吴重阳也在。",
   en: "Angela Merkel met Tim Cook of Apple in Berlin on Monday.",
 };
-const state = { models: [], text: "", entities: [], explained: null, hidden: new Set(), asked: null };
+/** request: the one in progress, if any. explained: the text whose explanation is shown. */
+const state = { models: [], text: "", entities: [], explained: null, hidden: new Set(), request: null };
 
-const model = () => state.models.find((each) => each.name === $("model").value);
-const least = () => $("minimum").value / 100;
-const shown = () => state.entities.filter((one) => !state.hidden.has(one.label) && (one.probability ?? 1) >= least());
-const written = () => $("input").value.toWellFormed?.() ?? $("input").value;
+const model = () => state.models.find(({ name }) => name === $("model").value);
+const minimum = () => $("minimum").value / 100;
+const shownEntities = () => state.entities.filter(({ label, probability }) => !state.hidden.has(label) && (probability ?? 1) >= minimum());
+const input = () => $("input").value.toWellFormed?.() ?? $("input").value;
 
 // --- requests
 
 async function ask() {
-  const text = written();
-  state.asked?.abort();
-  const own = (state.asked = new AbortController());
+  const text = input();
+  state.request?.abort();
+  const request = (state.request = new AbortController());
   let [entities, problem] = [[], ""];
   try {
-    if (text.trim()) entities = (await (await post("v1/entities", { text, model: model().name, offsets: "utf16" }, own.signal)).json()).entities;
+    if (text.trim()) entities = (await (await post("v1/entities", { text, model: model().name, offsets: "utf16" }, request.signal)).json()).entities;
   } catch (error) {
     problem = problemOf(error);
   }
-  if (state.asked !== own) return;
+  if (state.request !== request) return;
   // After an error, entities of the previous text are removed.
   Object.assign(state, problem ? { text: "", entities: [] } : { text, entities });
-  tell(problem);
+  showProblem(problem);
   draw();
 }
 
-function tell(problem) {
+function showProblem(problem) {
   $("problem").textContent = problem;
   $("problem").hidden = !problem;
 }
 
 let timer = 0;
 function askSoon() {
-  $("count").textContent = [...written()].length.toLocaleString("en");
+  $("count").textContent = digits([...input()].length);
   enable();
   clearTimeout(timer);
   timer = setTimeout(ask, DEBOUNCE);
@@ -47,9 +48,10 @@ function askSoon() {
 
 /** Actions are for the text that was read, and wait while another one is written. */
 function enable() {
-  const isRead = Boolean(state.text.trim()) && state.text === written();
+  const isRead = Boolean(state.text.trim()) && state.text === input();
   for (const name of ["explain", "json", "csv", "copy"]) $(name).disabled = !isRead;
-  if (!$("frame").hidden) $("working").textContent = isRead && state.text === state.explained ? "" : "This explains the previous text.";
+  $("explain").hidden = !model()?.explained;
+  if (!$("frame").hidden) $("working").textContent = isRead && state.text === state.explained ? "" : say("This explains the previous text.");
 }
 
 // --- drawing
@@ -64,39 +66,47 @@ const ORDERS = {
 const list = listing({
   noun: "entity",
   plural: "entities",
-  draw: (one) => [el("span", { class: "name" }, chip(one.label, ` ${one.text}`)), meter(one.probability ?? 1), el("span", { class: "value" }, percent(one.probability))],
-  chosen: (one) => light("chosen", one),
+  draw: ({ label, text, probability }) => [
+    el("span", { class: "name" }, chip(label, ` ${text}`)), ...(probability === null ? [] : [meter(probability)]),
+    el("span", { class: "value" }, probability === null ? say("no probability") : percent(probability)),
+  ],
+  chosen: (entity) => light("chosen", entity),
 });
 
 function draw() {
-  const entities = shown();
+  const entities = shownEntities();
   $("text").replaceChildren(...marked(state.text, entities, mark));
   list.show([...entities].sort(ORDERS[$("order").value]));
   const hidden = state.entities.length - entities.length;
-  $("nothing").textContent = hidden ? "All entities are hidden: show more labels, or less sure ones." : "No entities were found in this text.";
+  $("nothing").textContent = say(hidden ? "All entities are hidden: show more labels, or a lower probability." : "No entities were found in this text.");
   $("nothing").hidden = entities.length > 0 || !state.text.trim();
-  $("hidden").textContent = hidden ? `, ${hidden.toLocaleString("en")} hidden` : "";
+  $("hidden").textContent = hidden ? say(", {n} hidden", { n: digits(hidden) }) : "";
+  // Without probabilities there is nothing to choose by.
+  const hasProbabilities = !state.entities.length || state.entities.some(({ probability }) => probability !== null);
+  for (const node of document.querySelectorAll("[data-by-probability]")) node.hidden = !hasProbabilities;
   $("least").textContent = `${$("minimum").value} %`;
   $("command").hidden = true;
   enable();
 }
 
-function mark(one, children, kind) {
-  const name = kind.includes("cut") ? [] : [el("small", {}, one.label)];
-  const attributes = { class: `ent${kind}${one.text.length + one.label.length < 20 ? " short" : ""}`, "data-entity": state.entities.indexOf(one), style: { "--h": hue(one.label) }, title: `${one.label} ${percent(one.probability)}` };
+function mark(entity, children, kind) {
+  const { label, text, probability } = entity;
+  const name = kind.includes("cut") ? [] : [el("small", {}, label)];
+  const title = probability === null ? label : `${label} ${percent(probability)}`;
+  const attributes = { class: `ent${kind}${text.length + label.length < 20 ? " short" : ""}`, "data-entity": state.entities.indexOf(entity), style: { "--h": hue(label) }, title };
   return el("mark", attributes, ...children, ...name);
 }
 
 /** Mark an entity in the text and in the list: the one pointed at, or the one chosen. */
-function light(kind, one) {
+function light(kind, entity) {
   for (const node of document.querySelectorAll(`.${kind}`)) node.classList.remove(kind);
-  if (!one) return;
-  const found = $("text").querySelectorAll(`[data-entity="${state.entities.indexOf(one)}"]`);
-  for (const node of [...found, rowOf(one)]) node?.classList.add(kind);
+  if (!entity) return;
+  const nodes = $("text").querySelectorAll(`[data-entity="${state.entities.indexOf(entity)}"]`);
+  for (const node of [...nodes, rowOf(entity)]) node?.classList.add(kind);
   // Moving through the list scrolls the text, unless the focus is in the input.
-  if (kind === "chosen" && $("list").contains(document.activeElement)) found[0]?.scrollIntoView({ block: "nearest" });
+  if (kind === "chosen" && $("list").contains(document.activeElement)) nodes[0]?.scrollIntoView({ block: "nearest" });
 }
-const rowOf = (one) => $("list").querySelector(`[data-index="${list.items.indexOf(one)}"]`);
+const rowOf = (entity) => $("list").querySelector(`[data-index="${list.items.indexOf(entity)}"]`);
 const entityOf = ({ target }) => {
   const [node, row] = [target.closest?.("mark"), target.closest?.("#list li")];
   return node ? state.entities[node.dataset.entity] : row && list.items[row.dataset.index];
@@ -108,12 +118,13 @@ async function explain() {
   const { text } = state;
   $("explanation").hidden = false;
   $("frame").hidden = true;
-  $("working").textContent = "Reading the text again, with one character masked at a time …";
+  $("working").textContent = say("Reading the text again, with one character masked at a time …");
   $("explanation").scrollIntoView({ block: "start" });
   $("explanation-title").focus({ preventScroll: true });
   try {
     const answer = await post("v1/explanation", { text, model: model().name, format: "html" });
-    $("frame").srcdoc = await answer.text();
+    // A sandboxed frame has no storage to read the language from.
+    $("frame").srcdoc = (await answer.text()).replace("<html ", `<html data-language="${language}" `);
     state.explained = text;
     $("frame").hidden = false;
     enable();
@@ -131,10 +142,10 @@ window.addEventListener("message", ({ source, data }) => {
 
 // --- downloads and the clipboard
 
-/** The entities that are shown, with places in characters. */
-function found() {
-  const { character } = places(state.text);
-  return shown().map((one) => ({ ...one, start: character(one.start), end: character(one.end) }));
+/** The entities that are shown, with offsets in characters. */
+function savedEntities() {
+  const { character } = offsetsOf(state.text);
+  return shownEntities().map((entity) => ({ ...entity, start: character(entity.start), end: character(entity.end) }));
 }
 
 const FIELDS = ["start", "end", "label", "text", "probability"];
@@ -142,33 +153,34 @@ const quoted = (value) => (/[",\r\n]/.test(value) ? `"${value.replaceAll('"', '"
 const asCsv = (rows) => rows.map((row) => `${row.map((value) => quoted(String(value ?? ""))).join(",")}\r\n`).join("");
 
 async function copy() {
-  const body = JSON.stringify({ text: state.text, model: model().name, minimum: least() });
+  const body = JSON.stringify({ text: state.text, model: model().name, minimum: minimum() });
   const command = asCurl("v1/entities", "application/json", body);
   $("command").textContent = command;
-  let done = false;
+  let isCopied = false;
   try {
     await navigator.clipboard.writeText(command);
-    done = true;
+    isCopied = true;
   } catch {
     // Pages without TLS from another machine have no clipboard: then the selection is copied.
     $("command").hidden = false;
     getSelection().selectAllChildren($("command"));
-    done = document.execCommand("copy");
+    isCopied = document.execCommand("copy");
   }
-  $("copy").textContent = done ? "Copied" : "Selected: copy it";
-  setTimeout(() => ($("copy").textContent = "Copy as curl"), 1500);
+  $("copy").textContent = say(isCopied ? "Copied" : "Selected: copy it");
+  setTimeout(() => ($("copy").textContent = say("Copy as curl")), 1500);
 }
 
 // --- start
 
 function choose() {
-  const { name, language, version, description, labels } = model();
-  const spoken = language && new Intl.DisplayNames("en", { type: "language" }).of(language);
-  $("about").textContent = [description || name, spoken, version === "0.0.0" ? "" : version].filter(Boolean).join(" · ");
+  const { name, language: lang, version, description, labels } = model();
+  const languageName = lang && new Intl.DisplayNames(language, { type: "language" }).of(lang);
+  setLabels(labels);
+  $("about").textContent = [description || name, languageName, version === "0.0.0" ? "" : version].filter(Boolean).join(" · ");
   state.hidden.clear();
   Object.assign(state, { text: "", explained: null }); // by another model
   const filters = labels.map((label) => {
-    const button = el("button", { type: "button", class: "chip", "aria-pressed": "true", style: { "--h": hue(label) } }, label || "no label");
+    const button = el("button", { type: "button", class: "chip", "aria-pressed": "true", style: { "--h": hue(label) } }, label || say("no label"));
     button.addEventListener("click", () => {
       const isShown = state.hidden.delete(label) || !state.hidden.add(label);
       button.setAttribute("aria-pressed", String(isShown));
@@ -176,19 +188,21 @@ function choose() {
     });
     return button;
   });
-  $("labels").replaceChildren(el("span", { class: "quiet" }, "Show"), ...filters);
-  for (const part of ["input", "text", "list"]) $(part).lang = language;
+  $("labels").replaceChildren(el("span", { class: "quiet" }, say("Show")), ...filters);
+  for (const part of ["input", "text", "list"]) $(part).lang = lang;
   askSoon();
 }
 
 async function begin() {
   const answer = await send("v1/models");
-  if (!answer.ok) throw new Error(`The service answered ${answer.status}.`);
+  if (!answer.ok) throw new Error(say("The service answered {status}.", { status: answer.status }));
   const { models, limits } = await answer.json();
   state.models = models;
-  $("model").replaceChildren(...models.map((each) => el("option", { value: each.name }, each.name)));
+  $("model").replaceChildren(...models.map(({ name }) => el("option", { value: name }, name)));
   $("choose").hidden = models.length < 2;
-  $("most").textContent = limits.characters.toLocaleString("en");
+  $("most").textContent = digits(limits.characters);
+  $("input").value ||= sessionStorage.getItem("spacy_tener.text") || "";
+  sessionStorage.removeItem("spacy_tener.text");
   if (!$("input").value) $("input").value = SAMPLES[models[0].language] || "";
   $("sample").hidden = $("input").value !== SAMPLES[models[0].language];
   choose();
@@ -206,15 +220,15 @@ for (const part of ["text", "list"]) {
   $(part).addEventListener("mouseleave", () => light("pointed"));
 }
 $("text").addEventListener("click", (event) => {
-  const one = entityOf(event);
-  if (!one) return;
-  list.go(list.items.indexOf(one), false);
-  rowOf(one).scrollIntoView({ block: "nearest" });
+  const entity = entityOf(event);
+  if (!entity) return;
+  list.go(list.items.indexOf(entity), false);
+  rowOf(entity).scrollIntoView({ block: "nearest" });
 });
 $("explain").addEventListener("click", explain);
-$("json").addEventListener("click", () => download("entities.json", `${JSON.stringify({ text: state.text, model: model().name, entities: found() }, null, 2)}\n`));
+$("json").addEventListener("click", () => download("entities.json", `${JSON.stringify({ text: state.text, model: model().name, entities: savedEntities() }, null, 2)}\n`));
 // A byte order mark: spreadsheets read UTF-8 by it.
-$("csv").addEventListener("click", () => download("entities.csv", `\ufeff${asCsv([FIELDS, ...found().map((one) => FIELDS.map((name) => one[name]))])}`, "text/csv"));
+$("csv").addEventListener("click", () => download("entities.csv", `\ufeff${asCsv([FIELDS, ...savedEntities().map((entity) => FIELDS.map((name) => entity[name]))])}`, "text/csv"));
 $("copy").addEventListener("click", copy);
 $("close").addEventListener("click", () => {
   $("explanation").hidden = true;
@@ -222,4 +236,6 @@ $("close").addEventListener("click", () => {
   $("frame").removeAttribute("srcdoc");
   $("explain").focus();
 });
-begin().catch((error) => tell(problemOf(error)));
+// The page is loaded again in the other language, with the text.
+document.addEventListener("language", () => sessionStorage.setItem("spacy_tener.text", $("input").value));
+begin().catch((error) => showProblem(problemOf(error)));

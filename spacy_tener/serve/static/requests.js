@@ -1,15 +1,15 @@
 // Requests to the service, with its API key if it has one. The key is kept until the tab is closed.
-const { el } = parts;
-const KEPT = "spacy_tener.key";
-let key = "", asking = null;
-try { key = sessionStorage.getItem(KEPT) || ""; } catch { /* a browser that keeps nothing for a page */ }
+const { el, say } = parts;
+const STORAGE_KEY = "spacy_tener.key";
+let key = "", question = null;
+try { key = sessionStorage.getItem(STORAGE_KEY) || ""; } catch { /* a browser that keeps nothing for a page */ }
 
 export async function send(path, options = {}) {
   for (;;) {
     const sent = key;
     const answer = await fetch(path, { ...options, headers: { ...options.headers, ...(sent ? { Authorization: `Bearer ${sent}` } : {}) } });
     if (answer.status !== 401) return answer;
-    if (sent === key) await (asking ||= askForKey().finally(() => (asking = null)));
+    if (sent === key) await (question ||= askForKey().finally(() => (question = null)));
   }
 }
 
@@ -17,28 +17,28 @@ export async function send(path, options = {}) {
 export async function post(path, body, signal) {
   const answer = await send(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal });
   if (!answer.ok) {
-    const told = await answer.json().catch(() => null);
-    throw new Error(told?.error?.message || `The service answered ${answer.status}.`);
+    const content = await answer.json().catch(() => null);
+    throw new Error(content?.error?.message || say("The service answered {status}.", { status: answer.status }));
   }
   return answer;
 }
 
-export const problemOf = (error) => (error instanceof TypeError ? "The service does not answer. Is it still running?" : error.message);
+export const problemOf = (error) => (error instanceof TypeError ? say("The service does not answer. Is it still running?") : error.message);
 
 function askForKey() {
-  const field = el("input", { type: "password", id: "key", required: true, pattern: "[!-~]+", title: "One word of ASCII", autocomplete: "off" });
-  const told = key ? "This is not the API key of the service." : "The service asks for its API key.";
-  const form = el("form", { method: "dialog" }, el("p", {}, told), el("label", {}, "API key ", field), " ",
-    el("button", { class: "plain first" }, "Send"));
+  const field = el("input", { type: "password", id: "key", required: true, pattern: "[!-~]+", title: say("One word of ASCII"), autocomplete: "off" });
+  const message = say(key ? "This is not the API key of the service." : "The service asks for its API key.");
+  const form = el("form", { method: "dialog" }, el("p", {}, message), el("label", {}, "API key ", field), " ",
+    el("button", { class: "plain first" }, say("Send")));
   const dialog = document.body.appendChild(el("dialog", { "aria-label": "API key" }, form));
   dialog.showModal();
   return new Promise((resolve, reject) => {
     form.addEventListener("submit", () => {
       key = field.value;
-      try { sessionStorage.setItem(KEPT, key); } catch { /* until the page is left */ }
+      try { sessionStorage.setItem(STORAGE_KEY, key); } catch { /* until the page is left */ }
       resolve();
     });
-    dialog.addEventListener("close", () => { dialog.remove(); reject(new Error("The service asks for its API key. Load the page again to give it.")); });
+    dialog.addEventListener("close", () => { dialog.remove(); reject(new Error(say("The service asks for its API key. Load the page again to give it."))); });
   });
 }
 

@@ -114,6 +114,7 @@ def errors_page(
     texts: Sequence[tuple[Doc, Sequence[Pair]]] = (),
     *,
     labels: Iterable[str] | None = None,
+    numbered: Sequence[str] = (),
     about: str = "",
     lang: str = "en",
     explained: tuple[str, Sequence[int]] = ("", ()),
@@ -124,6 +125,7 @@ def errors_page(
     scores: None if nothing is annotated.
     texts: Docs with the pairs of `compare_texts`; none for a page with scores only.
     labels: The labels of the pipeline, None if not known. The page lists those of the corpus that it lacks.
+    numbered: All labels of the pipeline in the order of their numbers, by which they have colours.
     explained: The address of a page with explanations, and the numbers of its texts, in its order.
     review: The command that makes a page for reviewing the annotation.
     """
@@ -133,6 +135,7 @@ def errors_page(
         "scores": None if scores is None else _score_rows(scores),
         "texts": [[doc.text, [_plain(pair) for pair in pairs]] for doc, pairs in texts],
         "unknown": _unknown(texts, labels),
+        "numbered": [*numbered],
         "explained": {"page": address, "texts": {str(number): place for place, number in enumerate(numbers)}},
     }
     return make_page(__package__, "errors", data, title=title, about=about, lang=lang)

@@ -34,40 +34,43 @@ DEPTH = 4
 SCRIPT = """
 const actions = {
   finish: annotation.finish,
-  add(one) { // over the end of the first and the start of the second
-    const [start, end] = one.tokens ? [one.tokens[3][0], one.tokens[4][1]] : [one.at.edges[2], one.at.edges[5]];
-    annotation.change(one, { put: [{ start, end, label: "PER", p: null }] });
+  add(text) { // over the end of the first and the start of the second
+    const { tokens, offsets } = text;
+    const [start, end] = tokens ? [tokens[3][0], tokens[4][1]] : [offsets.edges[2], offsets.edges[5]];
+    annotation.change(text, { put: [{ start, end, label: "PER", probability: null }] });
   },
-  addAgain: (one) => annotation.change(one, { put: one.loaded.slice(-1).map((own) => ({ ...own, p: null })) }),
+  addAgain: (text) => annotation.change(text, { put: text.loaded.slice(-1).map((last) => ({ ...last })) }),
 };
 for (const which of [0, 1]) {
-  const own = (one) => one.now.entities.at(-which);
-  const replace = (one, made) => made && annotation.change(one, { out: [own(one)], put: [made] });
-  actions[`remove${which}`] = (one) => own(one) && annotation.change(one, { out: [own(one)] });
-  actions[`relabel${which}`] = (one) => own(one) && replace(one, { ...own(one), label: "GPE", p: null });
-  const index = (one) => one.questions.indexOf(one.questions.at(-which));
+  const own = (text) => text.now.entities.at(-which);
+  const replace = (text, made) => made && annotation.change(text, { out: [own(text)], put: [made] });
+  actions[`remove${which}`] = (text) => own(text) && annotation.change(text, { out: [own(text)] });
+  actions[`relabel${which}`] = (text) => own(text) && replace(text, { ...own(text), label: "GPE", probability: null });
+  const index = (text) => text.questions.indexOf(text.questions.at(-which));
   for (const side of ["gold", "found"])
-    actions[`${side}${which}`] = (one) => index(one) >= 0 && annotation.answer(one, index(one), side);
+    actions[`${side}${which}`] = (text) => index(text) >= 0 && annotation.answer(text, index(text), side);
   for (const [side, direction] of [["start", -1], ["start", 1], ["end", -1], ["end", 1]])
-    actions[`${side}${which}${direction}`] = (one) =>
-      own(one) && replace(one, annotation.stretched(one, own(one), side, direction));
+    actions[`${side}${which}${direction}`] = (text) =>
+      own(text) && replace(text, annotation.moveEdge(text, own(text), side, direction));
 }
-const one = annotation.load(parts.data.texts[0], parts.data.stands), found = new Map();
-let states = [one.now];
+const text = annotation.load(parts.data.texts[0], parts.data.stands), found = new Map();
+let states = [text.now];
 for (let step = 0; step <= arguments[0]; step++) {
   const next = new Map();
   for (const now of states) {
-    Object.assign(one, { now, past: [] });
-    const at = one.at.character, offsets = (some) => some.map((own) => [at(own.start), at(own.end), own.label]);
-    const open = one.questions.filter((_, index) => annotation.isOpen(one, index)).flatMap((each) => each[one.side]);
-    const [record, done] = [annotation.record(one), annotation.isDone(one)];
+    Object.assign(text, { now, past: [] });
+    const at = text.offsets.character, offsets = (entities) =>
+      entities.map(({ start, end, label }) => [at(start), at(end), label]);
+    const questions = text.questions.filter((_, index) => annotation.isOpen(text, index));
+    const open = questions.flatMap((question) => question[text.side]);
+    const [record, done] = [annotation.record(text), annotation.isDone(text)];
     found.set(JSON.stringify(now), { record, done, entities: offsets(now.entities), open: offsets(open) });
     for (const act of Object.values(actions)) {
-      Object.assign(one, { now, past: [] });
-      act(one);
-      next.set(JSON.stringify(one.now), one.now);
-      annotation.undo(one);
-      if (one.now !== now) throw new Error(`${act} is not undone`);
+      Object.assign(text, { now, past: [] });
+      act(text);
+      next.set(JSON.stringify(text.now), text.now);
+      annotation.undo(text);
+      if (text.now !== now) throw new Error(`${act} is not undone`);
     }
   }
   states = [...next].filter(([key]) => !found.has(key)).map(([, now]) => now);
@@ -137,7 +140,7 @@ def test_a_corpus_is_what_the_page_of_its_review_shows(
     doc = gold(annotated, CHARACTERS if A in (*annotated, *found) else WORDS)
     sides = [[FoundEntity(*each, 0.5) for each in side] for side in (annotated, found)]
     judged = JudgedDoc(0, doc, 0.5, tuple(disagreements(0, *sides)), 0)
-    all_states = states(browser, tmp_path, review_page("", "", rank_doubts([judged]), {0: judged}, corpus="a"))
+    all_states = states(browser, tmp_path, review_page(rank_doubts([judged]), {0: judged}, corpus="a"))
     for state in all_states:
         mended = doc.copy()
         applied = apply_decisions([mended], [state["record"]])
@@ -151,4 +154,4 @@ def test_what_is_converted_is_what_the_page_of_suggestions_shows(
     browser: Browser, tmp_path: Path, words: list[str], entities: Entities
 ) -> None:
     task = Task(gold([], words), [FoundEntity(*each, 0.9) for each in entities], 0.7, 0.5)
-    check_converted(tmp_path, states(browser, tmp_path, annotation_page("", "", [task], ["PER", "ORG"])), [])
+    check_converted(tmp_path, states(browser, tmp_path, annotation_page("", [task], ["PER", "ORG"])), [])

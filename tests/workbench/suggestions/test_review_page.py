@@ -94,7 +94,7 @@ def reviewing(browser: Browser, tmp_path: Path) -> Open:
         for number, (doc, other) in enumerate(zip(docs, others, strict=True)):
             gold = [FoundEntity(ent.start_char, ent.end_char, ent.label_, 0.1) for ent in doc.ents]
             judged.append(JudgedDoc(number, doc, 0.1, tuple(disagreements(number, gold, found(other, 0.9))), 0))
-        page = review_page("Review", "about", rank_doubts(judged), dict(enumerate(judged)), corpus="dev.spacy")
+        page = review_page(rank_doubts(judged), dict(enumerate(judged)), corpus="dev.spacy")
         (tmp_path / "review.html").write_text(page, encoding="utf8")
         return Review(browser, (tmp_path / "review.html").as_uri(), size)
 
@@ -109,7 +109,7 @@ def annotating(browser: Browser, tmp_path: Path) -> Open:
         tasks = [
             Task(doc, found([(e.start_char, e.end_char, e.label_) for e in doc.ents], 0.6), 0.5, 0.5) for doc in docs
         ]
-        (tmp_path / "page.html").write_text(annotation_page("Texts", "", tasks, labels, lang="zh"), encoding="utf8")
+        (tmp_path / "page.html").write_text(annotation_page("", tasks, labels, lang="zh"), encoding="utf8")
         return Review(browser, (tmp_path / "page.html").as_uri(), size)
 
     return start
@@ -155,6 +155,46 @@ def test_places_are_decided_by_keyboard_and_put_into_the_corpus(reviewing: Open)
     ]
     assert docs[4].to_json() == before[4]
     assert (review.browser.said(), review.browser.fetched()) == ([], [])
+
+
+def test_a_text_begins_on_the_doubt_that_ranked_it(browser: Browser, tmp_path: Path) -> None:
+    """So that the first key does not decide on another one, about which the model may be wrong."""
+    doc = annotated("王小明去了上海", [(0, 3, "PER"), (5, 7, "ORG")])
+    gold = [FoundEntity(0, 3, "PER", 0.6), FoundEntity(5, 7, "ORG", 0.01)]
+    doubts = tuple(disagreements(0, gold, [FoundEntity(0, 2, "PER", 0.4), FoundEntity(5, 7, "GPE", 0.99)]))
+    judged = JudgedDoc(0, doc, 0.1, doubts, 0)
+    page = review_page(rank_doubts([judged]), {0: judged}, corpus="dev.spacy")
+    (tmp_path / "review.html").write_text(page, encoding="utf8")
+    review = Review(browser, (tmp_path / "review.html").as_uri(), DESKTOP)
+    assert review.text("position").startswith("annotated: 上海 ORG")
+    review.keys("a")
+    assert review.lines() == ["王小+ PER 40 %明PER去了上海GPE"]
+    assert review.text("position").startswith("annotated: 王小明 PER")
+    assert "1 of 1 texts with doubts" in review.text("about")
+    for kind in ("open", "spurious", "right", "gone"):
+        assert review.browser.driver.find_element("css selector", f"#tools #legend .{kind}").is_displayed()
+
+
+@pytest.mark.parametrize("key", ["a", "r"])
+def test_a_decision_on_the_last_suggestion_goes_on_to_the_next_text(annotating: Open, key: str) -> None:
+    review = annotating([annotated("王在", [(0, 1, "PER")]), annotated("李在", [(0, 1, "PER")])])
+    review.keys(key)
+    assert review.text("position").startswith("李")
+    assert "0 of 2 texts done" in review.text("progress")  # the model may have missed others
+
+
+def test_a_phone_wraps_long_labels_and_has_the_download_within_reach(annotating: Open) -> None:
+    labels = [f"Ein-langes-Label-ohne-Ende-{number}" * 3 for number in range(9)]
+    review = annotating([annotated("王小明在上海", [(0, 3, labels[0])])], PHONE, labels)
+    assert review.browser.run("return document.documentElement.scrollWidth") <= PHONE[0]
+    box = "const { left, right, top, bottom } = document.getElementById(arguments[0]).getBoundingClientRect();"
+    for name in ("export", "labels"):
+        left, right, top, bottom = review.browser.run(f"{box} return [left, right, top, bottom]", name)
+        assert 0 <= left < right <= PHONE[0]
+        assert 0 <= top < bottom <= PHONE[1]
+    assert review.browser.run(
+        "const { scrollWidth, clientWidth } = document.getElementById('labels'); return scrollWidth <= clientWidth"
+    )
 
 
 @pytest.mark.parametrize("kind", ["review", "page"])
@@ -209,7 +249,7 @@ def test_labels_edges_and_undo_by_keyboard(annotating: Open) -> None:
     assert review.lines()[0] == "王小明PER在PER上海"
     review.keys("x", Keys.ARROW_LEFT, "r")
     assert review.decisions()[0]["spans"] == [{"start": 0, "end": 2, "label": "PER", "answer": "reject"}]
-    review.keys(Keys.ENTER, Keys.ENTER)
+    review.keys(Keys.ENTER, Keys.ARROW_UP, Keys.ENTER)
     assert "2 of 2 texts done" in review.text("progress")
     assert [record["spans"] for record in review.decisions()] == [[], []]
     assert review.browser.said() == []
@@ -240,7 +280,7 @@ def test_entities_are_made_by_selecting_text_and_read_by_convert(annotating: Ope
     assert all(token.ent_iob_ for token in docs[0])
     assert [token.ent_iob_ for token in docs[1]] == ["B", ""]
     assert review.browser.run("return document.querySelectorAll('img').length") == 0
-    assert (review.browser.driver.title, review.browser.said()) == ("Texts", [])
+    assert (review.browser.driver.title, review.browser.said()) == ("Texts to annotate", [])
 
 
 def test_selections_and_edges_keep_to_tokens(annotating: Open) -> None:
