@@ -15,11 +15,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from thinc.api import SGD, Adam, NumpyOps, get_current_ops
+from spacy.tokens import Doc
+from spacy.vocab import Vocab
+from thinc.api import SGD, Adam, NumpyOps, chain, get_current_ops
 from torch import nn
 
 from spacy_tener.models.backends import join_rows, split_rows
-from spacy_tener.models.compose import ragged_layer
+from spacy_tener.models.compose import chain_layers, ragged_layer
+from spacy_tener.models.embed.char import build_char_embed
 from spacy_tener.models.serialize import from_safetensors, to_safetensors
 from spacy_tener.models.shim import TorchShim, torch_shim
 from spacy_tener.models.torch_backend import hide_known_warnings, join_tensors, split_tensor
@@ -207,13 +210,21 @@ def test_averages_replace_weights_inside_the_context_only():
     np.testing.assert_array_equal(model.predict(X)[0], predicted)
 
 
-def test_an_error_inside_the_context_of_averages_restores_the_weights():
-    shim = built()
-    before = weights(shim)
-    zeros = {(shim.id, "own.bias"): np.zeros(WIDTH_OUT, dtype="f")}
-    with pytest.raises(RuntimeError, match="out of luck"), shim.use_params(zeros):
+def test_an_error_inside_the_context_of_averages_restores_weights_and_predictions():
+    model, X = ragged_layer("linear", build_linear, linear_predictor, width_in=WIDTH_IN, width_out=WIDTH_OUT), inputs()
+    model.initialize()
+    shim = torch_shim(model)
+    before, expected = weights(shim), model.predict(X)[0]
+    zeros = {(shim.id, "own.weight"): np.zeros((WIDTH_OUT, WIDTH_IN), dtype="f")}
+
+    def fail():
+        assert not model.predict(X)[0].any()
         raise RuntimeError("out of luck")
+
+    with pytest.raises(RuntimeError, match="out of luck"), model.use_params(zeros):
+        fail()
     assert same(weights(shim), before)
+    np.testing.assert_array_equal(model.predict(X)[0], expected)
 
 
 def test_weights_without_an_average_and_params_of_other_models_change_nothing():
@@ -266,6 +277,16 @@ def test_a_model_is_pickled_and_saved_with_its_weights(tmp_path: Path):
     np.testing.assert_array_equal(loaded.predict(X)[0], expected)
     assert loaded.get_dim("nI") == WIDTH_IN
     assert loaded.to_bytes() == model.to_bytes()
+
+
+def test_a_copy_of_a_model_is_computed_as_one_with_the_layers_around_it():
+    embed = chain_layers(build_char_embed(width=6, bigram_width=0), layer(width_in=6))
+    model = chain(embed, layer(width_in=WIDTH_OUT))
+    docs = [Doc(Vocab(), words=["吴", "重阳"])]
+    model.initialize(docs)
+    copied = model.copy()
+    assert [type(node) for node in copied.walk()] == [type(node) for node in model.walk()]
+    np.testing.assert_array_equal(copied.predict(docs)[0], model.predict(docs)[0])
 
 
 def test_a_model_moves_to_the_cpu():
@@ -419,13 +440,13 @@ def test_what_grows_stays_where_it_is(monkeypatch):
     assert shim.device == torch.device("cpu")
 
 
-def doubled(weights):
-    """A predictor without torch."""
-    weight = weights["own.weight"]
-    return lambda x, lengths: x @ weight.T
+def linear_predictor(weights):
+    """The form of `build_linear` in NumPy, with a copy of the weights."""
+    weight = weights["own.weight"].T.copy()
+    return lambda x, lengths: x @ weight
 
 
-def build_own(*, nI, nO):
+def build_linear(*, nI, nO):
     module = nn.Module()
     module.own = nn.Linear(nI, nO, bias=False)
     module.forward = lambda x, lengths: module.own(x)
@@ -438,7 +459,7 @@ def build_own(*, nI, nO):
     ids=["too many", "others"],
 )
 def test_weights_of_other_settings_are_refused_where_torch_is_not_needed(names, message):
-    shim = TorchShim(build_own, doubled)
+    shim = TorchShim(build_linear, linear_predictor)
     with pytest.raises(WeightsError, match=message):
         shim.load_arrays({name: np.zeros((WIDTH_OUT, WIDTH_IN), dtype="f") for name in names}, {"nI": WIDTH_IN})
     assert not shim.is_built
