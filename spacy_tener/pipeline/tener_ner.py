@@ -282,14 +282,15 @@ class TenerNER(TrainablePipe):
         docs (Iterable[Doc]): The Docs.
         RETURNS (List[List[UnitEntity]]): The entities of each Doc, in units of the view: tokens or characters.
         """
-        return self._predict(docs, self.settings)
+        return [entities for _, entities in self._find(docs, self.settings)]
 
-    def _predict(self, docs: Iterable[Doc], settings: NERSettings) -> list[list[UnitEntity]]:
-        found = list[list[UnitEntity]]()
-        for views, batch in self._decode_batches(docs):
+    def _find(self, docs: Iterable[Doc], settings: NERSettings) -> list[tuple[DocView, list[UnitEntity]]]:
+        """Return the view of each Doc, and the entities in its units."""
+        found: list[tuple[DocView, list[UnitEntity]]] = []
+        for views, batch in self._decode_batches(docs, settings):
             if self._seen and settings.view == "tokens":
                 self._compare_tokens(views)
-            found += self._select(batch.with_preset, settings)
+            found += zip(views, self._select(batch.with_preset, settings), strict=True)
         return found
 
     def _select(self, batch: BatchDecoding, settings: NERSettings) -> list[list[UnitEntity]]:
@@ -324,14 +325,11 @@ class TenerNER(TrainablePipe):
         YIELDS (Doc): The Docs, in order.
         """
         settings, on_error = self.settings, self.get_error_handler()
-        if settings.spans_key or not spans_key:
-            yield from super().pipe(stream, batch_size=batch_size)
-            return
-        settings = replace(settings, spans_key=spans_key)
+        settings = replace(settings, spans_key=settings.spans_key or spans_key)
         for docs in minibatch(stream, batch_size):
             try:
-                for doc, entities in zip(docs, self._predict(docs, settings), strict=True):
-                    set_entities(view_of(doc, settings.view), entities, settings)
+                for view, entities in self._find(docs, settings):
+                    set_entities(view, entities, settings)
                 yield from docs
             except Exception as error:
                 on_error(self.name, self, docs, error)
@@ -346,7 +344,7 @@ class TenerNER(TrainablePipe):
         """
         docs = list(docs)
         check_shared(self.model, docs)
-        for views, batch in self._decode_batches(docs):
+        for views, batch in self._decode_batches(docs, self.settings):
             for index, view in enumerate(views):
                 yield Decoding(view, self.labels, batch, index)
 
@@ -363,10 +361,12 @@ class TenerNER(TrainablePipe):
             for decoding in group:
                 set_entities(decoding.view, found[decoding.index], settings)
 
-    def _decode_batches(self, docs: Iterable[Doc]) -> Iterator[tuple[Sequence[DocView], BatchDecoding]]:
+    def _decode_batches(
+        self, docs: Iterable[Doc], settings: NERSettings
+    ) -> Iterator[tuple[Sequence[DocView], BatchDecoding]]:
         """Yield the views and the decoding of groups of Docs, which are of bounded size."""
         self._check_process()
-        settings, labels, temperature = self.settings, self._label_index, self.temperature
+        labels, temperature = self._label_index, self.temperature
         views: list[DocView] = [view_of(doc, settings.view) for doc in docs]
         if not any(len(view) for view in views):
             if views:
