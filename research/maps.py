@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import singledispatch
-from typing import Any, Literal, cast
+from typing import Any, Literal
 from unittest import mock
 
 import numpy as np
@@ -21,11 +21,11 @@ from torch import Tensor, nn
 
 from spacy_tener.layers.attention import Attention, Heads, Weighting
 from spacy_tener.layers.fusion import CoverSegments, WordFusion
-from spacy_tener.layers.lattice import SpanLayer, Streams
+from spacy_tener.layers.lattice import SpanLayer
 from spacy_tener.layers.ragged import Ragged
 from spacy_tener.layers.relation import Relation
 from spacy_tener.layers.selection import SelectiveAttention
-from spacy_tener.layers.spans import span_weights
+from spacy_tener.layers.spans import pad_heads, span_map
 from spacy_tener.models.shim import torch_shim
 from spacy_tener.pipeline.finding import PipelineNER
 
@@ -122,17 +122,15 @@ def attention_map(heads: Heads, weighting: Weighting | None) -> Tensor:
 
 
 @maps_of.register
-def _spans(
-    module: SpanLayer, layer: int, rows: Streams, plan: Any, relative: Streams, queries: Streams | None = None
-) -> list[HeatMap]:
-    queries = rows if queries is None else queries
-    names = ("lattice", "radicals") if len(rows) == 2 else ("",)
-    sources = queries[::-1] if module.crossed else queries
+def _spans(module: SpanLayer, layer: int, *inputs: Any) -> list[HeatMap]:
+    groups = inputs[-1]
+    streams = module.heads(*inputs)
+    names = ("lattice", "radicals") if len(streams) == 2 else ("",)
     maps = []
-    for name, stream, *inputs in zip(names, module.streams, sources, rows, relative, strict=True):
-        heads = cast(Any, stream).attention.heads(plan, *inputs)
-        weights = torch.cat([span_weights(heads, group) for group in plan.groups], dim=1)
-        maps.append(HeatMap("attention", layer, name, array(weights)))
+    for name, heads in zip(names, streams, strict=True):
+        buckets = zip(pad_heads(heads, groups), groups.buckets, strict=True)
+        weights = groups.join([span_map(padded, bucket) for padded, bucket in buckets])
+        maps.append(HeatMap("attention", layer, name, array(weights.transpose(0, 1))))
     return maps
 
 

@@ -137,7 +137,7 @@ def reference_span_attention(
     scores = torch.einsum("ihd,jhd->hij", q + attention.u, k)  # eq. 5
     scores = scores + torch.einsum("ihd,ijhd->hij", q + attention.v, r)
     if attention.random is not None:
-        bias = attention.random(len(x), len(x))  # eq. 12
+        bias = attention.random(len(x), len(x)).transpose(0, 1)  # eq. 12
         scores = scores + F.pad(bias, (0, len(x) - bias.shape[2], 0, len(x) - bias.shape[1]))
     return torch.einsum("hij,jhd->ihd", torch.softmax(scores, dim=-1), v).flatten(1)  # eq. 4
 

@@ -9,12 +9,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import CheckpointFunction
+from torch.utils.checkpoint import checkpoint
 
 from .dense import Linear, dropout
 from .ragged import Ragged
@@ -158,8 +158,8 @@ def checkpointed(function: Callable[..., Tensor], *inputs: Any) -> Tensor:
     """Return `function(*inputs)`, recomputed in the backward pass with the same random numbers."""
     if not torch.is_grad_enabled():
         return function(*inputs)
-    # Not torch's `checkpoint`, whose first call imports its compiler: seconds and 80 MB in each process.
-    return cast(Tensor, CheckpointFunction.apply(function, True, *inputs))
+    result: Tensor = checkpoint(function, *inputs, use_reentrant=False)
+    return result
 
 
 def split_heads(x: Tensor, n_heads: int) -> Tensor:

@@ -11,14 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from ..batching.lattice import Lattice
-from ..batching.span_plan import AttentionPlan
+from ..batching.span_plan import plan_spans
 from ..settings import AtssaConfig, FlatConfig, MectConfig
 from .attention import AdaptedAttention, Attention, RelativePositions
 from .dense import Linear
+from .devices import on_device
 from .fusion import CoverSegments, WordFusion
 from .ragged import Ragged, Segments
 from .selection import Selection, SelectiveAttention
-from .span_plan import Queries, arrange, plan_spans
+from .span_groups import PaddedGroups
 from .spans import SpanAttention, SpanHeads, SpanPositions, attend_spans, span_layer
 from .transformer import TransformerLayer
 
@@ -72,41 +73,45 @@ class AtssaEncoder(nn.Module):
         return x
 
 
-Streams = Sequence[Tensor]
-"""Arrays of the stream of characters and words, then of that of radicals; or of a single stream."""
-
-
 class SpanLayer(nn.Module):
     """Transformer layers, one for each stream. Where streams are crossed, the queries of each are computed from the
     other.
 
-    config: sizes and choices.
+    config (FlatConfig | MectConfig): Sizes and choices.
     """
 
     def __init__(self, config: FlatConfig | MectConfig) -> None:
         super().__init__()
-        self.crossed = config.crossed
+        self.is_crossed = config.crossed
         self.dropout = config.map_dropout
         self.streams = nn.ModuleList(span_layer(config) for _ in range(config.n_streams))
 
     def forward(
-        self, rows: Streams, plan: AttentionPlan[Queries], relative: Streams, streams: Streams | None = None
+        self, queries: Sequence[Tensor], rows: Sequence[Tensor], relative: Sequence[Tensor], groups: PaddedGroups
     ) -> list[Tensor]:
         """Run attention and feed-forward of each stream.
 
-        rows: all spans, as keys and values. *Shape: [N + W, d]* each
-        relative: each stream's relative positions. *Shape: [R, d]* each
-        streams: the spans that are queries: all characters, or None for all spans. *Shape: [n, d]* each
-        Returns *Shape: [n, d]* each
+        queries (Sequence[Tensor]): The spans that are queries. *Shape:* `(queries, width)` each
+        rows (Sequence[Tensor]): All spans, as keys and values. *Shape:* `(spans, width)` each
+        relative (Sequence[Tensor]): Relative positions. *Shape:* `(relative positions, width)` each
+        groups (PaddedGroups): The groups of the queries.
+        RETURNS (List[Tensor]): *Shape:* `(queries, width)` each
         """
-        streams = rows if streams is None else streams
-        layers = [cast(TransformerLayer, layer) for layer in self.streams]
-        given = zip(layers, streams[::-1] if self.crossed else streams, rows, relative, strict=True)
-        heads = [cast(SpanAttention, layer.attention).heads(plan, *others) for layer, *others in given]
-        # One pass for all streams: the products of a sentence are so small that calls take as long.
+        heads = self.heads(queries, rows, relative, groups)
         p = self.dropout if self.training else 0.0
-        mixed = attend_spans(SpanHeads.joined(heads), plan.groups, p).flatten(1).chunk(len(heads), dim=1)
-        return [layer.complete(x, own) for layer, x, own in zip(layers, streams, mixed, strict=True)]
+        mixed = attend_spans(SpanHeads.join(heads), groups, p).flatten(1).chunk(len(heads), dim=1)
+        streams = zip(self.streams, queries, mixed, strict=True)
+        return [cast(TransformerLayer, layer).complete(x, values) for layer, x, values in streams]
+
+    def heads(
+        self, queries: Sequence[Tensor], rows: Sequence[Tensor], relative: Sequence[Tensor], groups: PaddedGroups
+    ) -> list[SpanHeads]:
+        """Return the queries, keys and values of each stream, from the inputs of `forward`."""
+        sources = queries[::-1] if self.is_crossed else queries
+        return [
+            cast(SpanAttention, layer.attention).heads(source, spans, positions, groups)
+            for layer, source, spans, positions in zip(self.streams, sources, rows, relative, strict=True)
+        ]
 
 
 class SpanEncoder(nn.Module):
@@ -142,18 +147,20 @@ class SpanEncoder(nn.Module):
         for part in given:
             lattice.check_rows(characters=len(part), words=len(words))
         *inner, last = self.layers
-        plan = plan_spans(lattice, word_queries=bool(inner), device=words.device)
-        relative = [positions(plan) for positions in self.positions]
+        plan, device = plan_spans(lattice, word_queries=bool(inner)), words.device
+        distances = on_device(plan.distances, device)
+        relative = [positions(distances, plan.longest) for positions in self.positions]
         if self.config.n_streams == 1 and len(given) > 1:
             given = [torch.cat(given, dim=-1)]
         streams = [project(part) for project, part in zip(self.inputs, given, strict=True)]
         of_words = self.word_input(words)
         # The radicals' stream has zeros for words.
         beside = [of_words, *(torch.zeros_like(of_words) for _ in streams[1:])]
-        rows = [arrange(plan, *pair) for pair in zip(streams, beside, strict=True)]
-        for layer in inner:
-            rows = layer(rows, plan.by_all, relative)
+        rows = [torch.cat(pair) for pair in zip(streams, beside, strict=True)]
         if inner:
-            streams = [stream.index_select(0, plan.characters) for stream in rows]
-        streams = last(rows, plan.by_characters, relative, streams)
+            groups = PaddedGroups.of(plan.character_groups + plan.word_groups, len(distances), device)
+            for layer in inner:
+                rows = layer(rows, rows, relative, groups)
+        groups = PaddedGroups.of(plan.character_groups, len(distances), device)
+        streams = last([x[: lattice.n_characters] for x in rows], rows, relative, groups)
         return self.fusion(torch.cat(streams, dim=-1) if len(streams) > 1 else streams[0])  # eq. 14

@@ -183,12 +183,15 @@ class Segments:
         cls, assignments: Sequence[tuple[IntArray, int]], *, device: torch.device | str = "cpu"
     ) -> list[Segments]:
         """Make several assignments, by one copy to the device. assignments: of each, `index` and `n`."""
-        parts = []
-        for index, n_segments in assignments:
-            counts = np.bincount(index, minlength=n_segments)
-            parts += [index, np.argsort(index, kind="stable"), starts(counts), np.maximum(counts, 1)[:, None]]
-        moved = on_device_together(parts, device)
+        arrays = [array for index, n_segments in assignments for array in cls.arrays(index, n_segments)]
+        moved = on_device_together(arrays, device)
         return [cls(*moved[i : i + 4]) for i in range(0, len(moved), 4)]
+
+    @staticmethod
+    def arrays(index: IntArray, n_segments: int) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """Return the arrays of an assignment, to be copied to a device together with others."""
+        counts = np.bincount(index, minlength=n_segments)
+        return index, np.argsort(index, kind="stable"), starts(counts), np.maximum(counts, 1)[:, None]
 
     @classmethod
     def of_sequences(cls, lengths: Lengths, *, device: torch.device | str = "cpu") -> Segments:

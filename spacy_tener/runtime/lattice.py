@@ -8,19 +8,16 @@ from typing import Any
 import numpy as np
 
 from ..batching.lattice import Lattice
-from ..batching.span_plan import AttentionPlan
+from ..batching.span_plan import QueryGroup, plan_spans
 from ..settings import AtssaConfig, FlatConfig, MectConfig
 from ..types import FloatArray
-from .attention import AdaptedAttention, Rectangle, divided, in_rectangles
+from .attention import AdaptedAttention, Rectangle, in_rectangles
 from .dense import Linear
 from .fusion import WordFusion
 from .selection import SelectiveAttention
-from .spans import Queries, SpanAttention, SpanHeads, SpanPositions, attend_spans, plan_spans
+from .spans import SpanAttention, SpanPositions
 from .transformer import TransformerLayer
 from .weights import Weights
-
-FEW_ROWS = 512
-"""Up to so many rows, both streams of MECT are computed together: copying takes less time than more calls of numpy."""
 
 
 class AtssaEncoder:
@@ -80,32 +77,27 @@ class SpanEncoder:
         of_words = self.word_input(words)
         # The radicals' stream has zeros for words.
         beside = [of_words, *(np.zeros_like(of_words) for _ in streams[1:])]
-        rows = [np.concatenate(pair)[plan.order] for pair in zip(streams, beside, strict=True)]
+        rows = [np.concatenate(pair) for pair in zip(streams, beside, strict=True)]
         for layer in inner:
-            rows = self._layer(layer, rows, rows, plan.by_all, relative)
-        if inner:
-            streams = [stream[plan.characters] for stream in rows]
-        streams = self._layer(last, rows, streams, plan.by_characters, relative)
+            rows = self._layer(layer, rows, rows, relative, plan.character_groups + plan.word_groups)
+        streams = [x[: lattice.n_characters] for x in rows]
+        streams = self._layer(last, streams, rows, relative, plan.character_groups)
         return streams[0] if self.fusion is None else self.fusion(np.concatenate(streams, axis=1))
 
     def _layer(
         self,
         layers: Sequence[TransformerLayer],
+        queries: Sequence[FloatArray],
         rows: Sequence[FloatArray],
-        streams: Sequence[FloatArray],
-        plan: AttentionPlan[Queries],
         relative: Sequence[FloatArray],
+        groups: Sequence[QueryGroup],
     ) -> list[FloatArray]:
-        """Run one layer of each stream. rows: all spans, as keys and values; streams: the spans that are queries."""
-        queries = streams[::-1] if self.config.crossed else streams
-        given = zip(layers, queries, rows, relative, strict=True)
-        heads = [layer.attention.heads(plan, *others) for layer, *others in given]
-        if len(heads) == 1 or len(rows[0]) > FEW_ROWS:
-            parts = [divided(attend_spans(each, plan.groups)) for each in heads]
-        else:
-            mixed = divided(attend_spans(SpanHeads.joined(heads), plan.groups))
-            parts = [part.copy() for part in np.split(mixed, len(layers), axis=1)]
-        return [layer.complete(x, part) for layer, x, part in zip(layers, streams, parts, strict=True)]
+        """Run one layer of each stream. queries: the spans that are queries; rows: all spans, as keys and values."""
+        sources = queries[::-1] if self.config.crossed else queries
+        return [
+            layer.complete(x, layer.attention(source, *inputs, groups))
+            for layer, x, source, *inputs in zip(layers, queries, sources, rows, relative, strict=True)
+        ]
 
 
 def _span_layer(config: FlatConfig | MectConfig, weights: Weights) -> TransformerLayer:

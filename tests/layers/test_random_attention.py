@@ -23,12 +23,12 @@ def make(places: int, n_heads: int = HEADS) -> RandomAttention:
 def one_by_one(attention: RandomAttention, queries: int, keys: int) -> Tensor:
     """The numbers, each looked up by itself."""
     along = math.ceil(attention.places / BLOCK)
-    numbers = torch.zeros(HEADS, queries, keys, dtype=torch.float64)
+    numbers = torch.zeros(queries, HEADS, keys, dtype=torch.float64)
     for head in range(HEADS):
         for i in range(queries):
             for j in range(keys):
                 block = attention.blocks[i // BLOCK * along + j // BLOCK].view(HEADS, BLOCK, BLOCK)
-                numbers[head, i, j] = block[head, i % BLOCK, j % BLOCK]
+                numbers[i, head, j] = block[head, i % BLOCK, j % BLOCK]
     return numbers
 
 
@@ -37,8 +37,8 @@ def one_by_one(attention: RandomAttention, queries: int, keys: int) -> Tensor:
 def test_each_head_and_pair_of_places_has_its_number(places: int, queries: int, keys: int) -> None:
     attention = make(places)
     got = attention(queries, keys)
-    assert got.shape == (HEADS, min(queries, places), min(keys, places))
-    assert torch.equal(got, one_by_one(attention, *got.shape[1:]))
+    assert got.shape == (min(queries, places), HEADS, min(keys, places))
+    assert torch.equal(got, one_by_one(attention, got.shape[0], got.shape[2]))
 
 
 @pytest.mark.parametrize("places", PLACES)
@@ -62,7 +62,7 @@ def test_a_batch_touches_only_the_blocks_that_it_reaches(queries: int, keys: int
 
 def test_the_gradient_is_that_of_the_numbers_one_by_one() -> None:
     attention = make(40)
-    weight = torch.randn(HEADS, 11, 21, dtype=torch.float64)
+    weight = torch.randn(11, HEADS, 21, dtype=torch.float64)
     (found,) = torch.autograd.grad((attention(11, 21) * weight).sum(), attention.blocks)
     (wanted,) = torch.autograd.grad((one_by_one(attention, 11, 21) * weight).sum(), attention.blocks)
     assert torch.equal(found.to_dense(), wanted)

@@ -13,10 +13,18 @@ from torch import Tensor
 
 from spacy_tener.batching import span_plan
 from spacy_tener.batching.lattice import Lattice
-from spacy_tener.batching.span_plan import AttentionPlan
-from spacy_tener.layers import spans
-from spacy_tener.layers.span_plan import Queries, TensorPlan, arrange, plan_spans
-from spacy_tener.layers.spans import DISTANCES, SpanAttention, SpanPositions, attend_spans, span_weights
+from spacy_tener.batching.span_plan import plan_spans
+from spacy_tener.layers import span_groups, spans
+from spacy_tener.layers.span_groups import PaddedGroups
+from spacy_tener.layers.spans import (
+    DISTANCES,
+    SpanAttention,
+    SpanHeads,
+    SpanPositions,
+    attend_spans,
+    pad_heads,
+    span_map,
+)
 
 WIDTH = 24
 LENGTHS = [7, 1, 0, 40, 12]
@@ -41,7 +49,7 @@ class Setting:
             torch.nn.init.normal_(self.attention.random.blocks)
         self.positions = SpanPositions(width=width, distances=distances).double()
         self.lattice = lattice
-        self.characters, self.words, self.others = (
+        self.characters, self.words, self.other_stream = (
             torch.randn(n, width, dtype=torch.float64, requires_grad=True)
             for n in (lattice.n_characters, lattice.n_words, lattice.n_characters + lattice.n_words)
         )
@@ -49,59 +57,67 @@ class Setting:
     @property
     def leaves(self) -> list[Tensor]:
         parameters = [*self.attention.parameters(), *self.positions.parameters()]
-        return [self.characters, self.words, self.others, *parameters]
+        return [self.characters, self.words, self.other_stream, *parameters]
 
-    def all_ask(self, *, cross: bool = False) -> Tensor:
-        plan = plan_spans(self.lattice, word_queries=True)
-        rows = arrange(plan, self.characters, self.words)
-        return self.attend(plan, plan.by_all, self.others if cross else rows, rows)
+    def heads(self, *, word_queries: bool, crossed: bool = False) -> tuple[SpanHeads, PaddedGroups]:
+        plan = plan_spans(self.lattice, word_queries=word_queries)
+        groups = PaddedGroups.of(plan.character_groups + plan.word_groups, len(plan.distances), "cpu")
+        relative = self.positions(torch.from_numpy(plan.distances), plan.longest)
+        rows = torch.cat((self.characters, self.words))
+        queries = self.other_stream if crossed else rows
+        n_queries = None if word_queries else self.lattice.n_characters
+        return self.attention.heads(queries[:n_queries], rows, relative, groups), groups
 
-    def characters_ask(self, *, cross: bool = False) -> Tensor:
-        plan = plan_spans(self.lattice)
-        rows = arrange(plan, self.characters, self.words)
-        return self.attend(plan, plan.by_characters, self.others[plan.characters] if cross else self.characters, rows)
+    def attend(self, *, word_queries: bool, crossed: bool = False) -> Tensor:
+        """Return the values of all characters, and of all words if they are queries."""
+        heads, groups = self.heads(word_queries=word_queries, crossed=crossed)
+        return attend_spans(heads, groups, self.dropout).flatten(1)
 
-    def attend(self, plan: TensorPlan, asked: AttentionPlan[Queries], x: Tensor, rows: Tensor) -> Tensor:
-        heads = self.attention.heads(asked, x, rows, self.positions(plan))
-        return attend_spans(heads, asked.groups, self.dropout).flatten(1)
+    def reference(self, *, word_queries: bool, crossed: bool = False) -> Tensor:
+        """Return what the paper's form gives."""
+        rows = torch.cat((self.characters, self.words))
+        queries = self.other_stream if crossed else rows
+        lengths, counts = self.lattice.lengths.tolist(), self.lattice.counts.tolist()
 
-    def reference(self, *, cross: bool = False) -> list[Tensor]:
-        """For each sentence. *Shape: [L, d]*"""
-        plan = plan_spans(self.lattice)
-        rows = arrange(plan, self.characters, self.words)
-        query_input, lengths = self.others if cross else rows, plan.by_characters.lengths
-        return [
+        def split(x: Tensor) -> list[Tensor]:
+            characters, words = x.split((sum(lengths), sum(counts)))
+            return [torch.cat(parts) for parts in zip(characters.split(lengths), words.split(counts), strict=True)]
+
+        mixed = [
             reference_span_attention(self.attention, self.positions, x, q, torch.from_numpy(spans))
-            for x, q, spans in zip(
-                rows.split(lengths), query_input.split(lengths), sentences_of(self.lattice), strict=True
-            )
+            for x, q, spans in zip(split(rows), split(queries), sentences_of(self.lattice), strict=True)
         ]
-
-    def reference_of_characters(self, *, cross: bool = False) -> Tensor:
-        pairs = zip(self.reference(cross=cross), self.lattice.lengths, strict=True)
-        return torch.cat([x[:length] for x, length in pairs])
+        characters, words = zip(*(x.split((n, len(x) - n)) for x, n in zip(mixed, lengths, strict=True)), strict=True)
+        return torch.cat(characters + words if word_queries else characters)
 
 
-@pytest.mark.parametrize("cross", [False, True])
+@pytest.mark.parametrize("word_queries", [False, True])
+@pytest.mark.parametrize("crossed", [False, True])
 @pytest.mark.parametrize("options", OPTIONS)
-def test_all_spans_get_what_the_papers_form_gives(options: dict[str, Any], cross: bool) -> None:
-    setting = Setting(random_lattice(LENGTHS), **options)
-    assert_same(setting.all_ask(cross=cross), torch.cat(setting.reference(cross=cross)), setting.leaves)
-
-
-@pytest.mark.parametrize("cross", [False, True])
-@pytest.mark.parametrize("options", OPTIONS)
-def test_characters_alone_get_what_they_get_among_all(options: dict[str, Any], cross: bool) -> None:
-    setting = Setting(random_lattice(LENGTHS), **options)
-    assert_same(setting.characters_ask(cross=cross), setting.reference_of_characters(cross=cross), setting.leaves)
+def test_spans_get_what_the_papers_form_gives(options: dict[str, Any], crossed: bool, word_queries: bool) -> None:
+    setting, choice = Setting(random_lattice(LENGTHS), **options), {"word_queries": word_queries, "crossed": crossed}
+    assert_same(setting.attend(**choice), setting.reference(**choice), setting.leaves)
 
 
 @pytest.mark.parametrize("most", [1, 5, 1000])
 def test_the_size_of_groups_changes_nothing(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     setting = Setting(random_lattice(LENGTHS), places=20)
-    expected = setting.all_ask()
-    monkeypatch.setattr(span_plan, "GROUP", most)
-    assert_same(setting.all_ask(), expected, setting.leaves)
+    expected = setting.attend(word_queries=True)
+    monkeypatch.setattr(span_plan, "MOST_QUERIES", most)
+    assert_same(setting.attend(word_queries=True), expected, setting.leaves)
+
+
+@pytest.mark.parametrize(("price", "most"), [(0, 1), (1 << 30, 1 << 30), (1 << 30, 20_000)])
+def test_the_padding_of_groups_changes_nothing(price: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = Setting(random_lattice(LENGTHS), places=20)
+    expected = setting.attend(word_queries=True)
+    monkeypatch.setitem(span_groups.PAIRS_PER_BUCKET, "cpu", price)
+    monkeypatch.setitem(span_groups.MOST_PAIRS, "cpu", most)
+    _, groups = setting.heads(word_queries=True)
+    for bucket in groups.buckets:
+        n_groups, n_queries, n_keys, n_columns = bucket.shape
+        assert n_groups == 1 or n_groups * n_queries * (n_keys + n_columns) <= 2 * most
+    assert_same(setting.attend(word_queries=True), expected, setting.leaves)
 
 
 BATCHES = {
@@ -116,39 +132,35 @@ BATCHES = {
 }
 
 
-@pytest.mark.parametrize("name", BATCHES)
-def test_special_batches_are_those_of_the_papers_form(name: str) -> None:
-    setting = Setting(BATCHES[name])
-    assert_same(setting.all_ask(), torch.cat(setting.reference()), setting.leaves)
-    assert_same(setting.characters_ask(), setting.reference_of_characters(), setting.leaves)
-
-
 @pytest.mark.parametrize("word_queries", [False, True])
-def test_gradients_are_those_of_differences(word_queries: bool) -> None:
-    setting = Setting(lattice_of((3, [(0, 1)]), (2, [(0, 1)])), n_heads=2, width=4)
+@pytest.mark.parametrize("name", BATCHES)
+def test_special_batches_are_those_of_the_papers_form(name: str, word_queries: bool) -> None:
+    setting = Setting(BATCHES[name])
+    expected = setting.reference(word_queries=word_queries)
+    assert_same(setting.attend(word_queries=word_queries), expected, setting.leaves)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+@pytest.mark.parametrize("word_queries", [False, True])
+def test_gradients_are_those_of_differences(word_queries: bool, dropout: float) -> None:
+    setting = Setting(lattice_of((3, [(0, 1)]), (2, [(0, 1)])), n_heads=2, width=4, dropout=dropout)
 
     def attend(*_: Tensor) -> Tensor:
-        return setting.all_ask() if word_queries else setting.characters_ask()
+        torch.manual_seed(2)
+        return setting.attend(word_queries=word_queries)
 
-    leaves = [leaf for leaf in setting.leaves if leaf is not setting.others]
+    leaves = [leaf for leaf in setting.leaves if leaf is not setting.other_stream]
     assert torch.autograd.gradcheck(attend, leaves, fast_mode=True)
 
 
-def test_a_sentence_of_600_characters_is_that_of_the_papers_form() -> None:
-    """Longer than the maps that are kept for the way back."""
-    setting = Setting(random_lattice([600, 3], density=0.05), n_heads=2, width=4, distances=("hh", "tt"), places=700)
-    assert setting.lattice.longest > spans.WHOLE_MAP
-    assert_same(setting.characters_ask(), setting.reference_of_characters(), setting.leaves, within=1e-8)
-
-
 @pytest.mark.parametrize("p", [0.0, 0.4])
-def test_maps_that_are_made_again_are_those_that_were_kept(p: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_sentences_whose_maps_are_recomputed_get_the_same(p: float, monkeypatch: pytest.MonkeyPatch) -> None:
     setting = Setting(random_lattice(LENGTHS), places=30, dropout=p)
     torch.manual_seed(1)
-    expected = setting.all_ask()
+    expected = setting.attend(word_queries=True)
     monkeypatch.setattr(spans, "WHOLE_MAP", 8)
     torch.manual_seed(1)
-    assert_same(setting.all_ask(), expected, setting.leaves, within=1e-12)
+    assert_same(setting.attend(word_queries=True), expected, setting.leaves, within=1e-12)
 
 
 def test_scores_by_hand() -> None:
@@ -162,11 +174,10 @@ def test_scores_by_hand() -> None:
         attention.u.copy_(torch.tensor([u], dtype=torch.float64))
         attention.v.copy_(torch.tensor([v], dtype=torch.float64))
         setting.positions.fuse.weight.copy_(torch.eye(2).repeat(4, 1))
-    plan = plan_spans(lattice, word_queries=True)
-    rows = arrange(plan, setting.characters, setting.words)
-    heads = attention.heads(plan.by_all, rows, rows, setting.positions(plan))
-    got = torch.cat([span_weights(heads, group) for group in plan.by_all.groups], dim=1)
-    x, spans = rows.tolist(), [(0, 0), (1, 1), (0, 1)]
+    heads, groups = setting.heads(word_queries=True)
+    maps = [span_map(padded, bucket) for padded, bucket in zip(pad_heads(heads, groups), groups.buckets, strict=True)]
+    weights = groups.join(maps)
+    x, spans = torch.cat((setting.characters, setting.words)).tolist(), [(0, 0), (1, 1), (0, 1)]
     for i, query in enumerate(spans):
         scores = []
         for j, key in enumerate(spans):
@@ -175,23 +186,12 @@ def test_scores_by_hand() -> None:
             content = sum((x[i][n] + u[n]) * x[j][n] for n in range(2))
             scores.append(content + sum((x[i][n] + v[n]) * r[n] for n in range(2)))
         total = sum(math.exp(score) for score in scores)
-        assert got[0, i].tolist() == pytest.approx([math.exp(score) / total for score in scores], abs=1e-12)
+        assert weights[i, 0].tolist() == pytest.approx([math.exp(score) / total for score in scores], abs=1e-12)
 
 
 def test_dropout_on_the_map_keeps_the_mean() -> None:
     setting = Setting(random_lattice([60]), dropout=0.5)
-    assert not torch.allclose(setting.characters_ask(), setting.characters_ask())
-    outputs = torch.stack([setting.characters_ask().detach() for _ in range(200)])
+    outputs = torch.stack([setting.attend(word_queries=False).detach() for _ in range(200)])
+    assert not torch.allclose(outputs[0], outputs[1])
     setting.dropout = 0.0
-    assert torch.allclose(outputs.mean(0), setting.characters_ask(), atol=0.15)
-
-
-def test_gradients_go_through_the_same_dropout() -> None:
-    setting = Setting(lattice_of((3, [(0, 1)])), n_heads=2, width=4, dropout=0.4)
-
-    def attend(*_: Tensor) -> Tensor:
-        torch.manual_seed(2)
-        return setting.characters_ask()
-
-    leaves = [leaf for leaf in setting.leaves if leaf is not setting.others]
-    assert torch.autograd.gradcheck(attend, leaves, fast_mode=True)
+    assert torch.allclose(outputs.mean(0), setting.attend(word_queries=False), atol=0.15)

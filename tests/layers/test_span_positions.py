@@ -9,7 +9,7 @@ import torch
 from lattices import lattice_of, random_lattice, sentences_of
 from paper_forms import assert_same, reference_span_positions
 
-from spacy_tener.layers.span_plan import TensorPlan, plan_spans
+from spacy_tener.batching.span_plan import SpanPlan, plan_spans
 from spacy_tener.layers.spans import DISTANCES, SpanPositions
 
 CHOICES = [DISTANCES, ("hh", "tt"), ("th",), ("tt", "ht", "hh")]
@@ -20,23 +20,20 @@ def make(width: int = 12, distances: tuple[str, ...] = DISTANCES) -> SpanPositio
     return SpanPositions(width=width, distances=distances).double()
 
 
-def rows_of_pairs(positions: SpanPositions, plan: TensorPlan, sentence: int) -> torch.Tensor:
-    """The table's rows for all pairs of a sentence. *Shape: [L, L, d]*"""
-    table, parts = positions(plan), []
-    for group in plan.by_all.groups:
-        if group.sentence == sentence:
-            columns = group.pairs().view(-1, plan.by_all.lengths[sentence]) % len(group.columns)
-            parts.append(table[group.columns[columns]])
-    return torch.cat(parts)
+def embed(positions: SpanPositions, plan: SpanPlan) -> torch.Tensor:
+    return positions(torch.from_numpy(plan.distances), plan.longest)
 
 
 @pytest.mark.parametrize("distances", CHOICES)
 def test_rows_and_the_gradient_of_their_weights_are_the_papers(distances: tuple[str, ...]) -> None:
     positions, lattice = make(distances=distances), random_lattice([1, 17, 60])
     plan = plan_spans(lattice, word_queries=True)
-    for sentence, spans in enumerate(sentences_of(lattice)):
-        expected = reference_span_positions(positions, torch.from_numpy(spans))
-        assert_same(rows_of_pairs(positions, plan, sentence), expected, [positions.fuse.weight])
+    spans_of_sentences = sentences_of(lattice)
+    for group in plan.character_groups + plan.word_groups:
+        spans = torch.from_numpy(spans_of_sentences[group.sentence])
+        expected = reference_span_positions(positions, spans)[group.position : group.position + len(group.queries)]
+        rows = embed(positions, plan)
+        assert_same(rows[group.columns[group.pairs]], expected, [positions.fuse.weight])
 
 
 def test_one_pair_by_hand() -> None:
@@ -53,15 +50,15 @@ def test_one_pair_by_hand() -> None:
 def test_each_distance_has_its_own_weights() -> None:
     plan = plan_spans(lattice_of((6, [(1, 3)])), word_queries=True)
     positions = make()
-    before = positions(plan)
+    before = embed(positions, plan)
     for i, distance in enumerate(DISTANCES):
         changed, only = make(), make(distances=(distance,))
         with torch.no_grad():
             changed.fuse.weight[:] = 0
             changed.fuse.weight[12 * i : 12 * (i + 1)] = positions.fuse.weight[12 * i : 12 * (i + 1)]
             only.fuse.weight[:] = positions.fuse.weight[12 * i : 12 * (i + 1)]
-        assert torch.allclose(changed(plan), only(plan))
-        assert not torch.allclose(changed(plan), before)
+        assert torch.allclose(embed(changed, plan), embed(only, plan))
+        assert not torch.allclose(embed(changed, plan), before)
 
 
 def test_weights_begin_as_those_of_one_layer_over_all_distances() -> None:

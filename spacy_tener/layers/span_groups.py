@@ -1,0 +1,135 @@
+"""Groups of queries of a batch of lattices as tensors, padded into buckets of groups of similar size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..batching.padding import pad_arrays, plan_buckets
+from ..batching.span_plan import QueryGroup
+from ..types import BoolArray, IntArray
+from .devices import on_device_together
+from .ragged import Segments
+
+PAIRS_PER_BUCKET = {"cpu": 1 << 12, "cuda": 1 << 20}
+"""Cost of one more bucket, in pairs of a query and a key or column."""
+MOST_PAIRS = {"cpu": 1 << 16, "cuda": 1 << 21}
+"""Maximum number of pairs of a bucket of several groups."""
+
+
+@dataclass(frozen=True)
+class GroupBucket:
+    """Groups that are padded to the same number of queries, keys and columns.
+
+    shape: Numbers of groups, queries, keys and columns.
+    positions: Position of each query in its sentence. *Shape:* `(groups, queries)`
+    pairs: The column of each query and key. *Shape:* `(groups, 1, queries, keys)`
+    key_mask: Added to scores, -inf at padded keys, else 0; None without padding. *Shape:* `(groups, 1, 1, keys)`
+    """
+
+    shape: tuple[int, int, int, int]
+    positions: Tensor
+    pairs: Tensor
+    key_mask: Tensor | None
+
+
+@dataclass(frozen=True)
+class PaddedGroups:
+    """All groups of some queries of a batch.
+
+    queries, keys, columns: The row that each slot of the buckets reads.
+    slots: The slot of each query. *Shape:* `(queries,)`
+    most_positions: Numbers of queries and of keys of the sentences that have most.
+    """
+
+    buckets: tuple[GroupBucket, ...]
+    queries: Segments
+    keys: Segments
+    columns: Segments
+    slots: Tensor
+    most_positions: tuple[int, int]
+
+    @classmethod
+    def of(cls, groups: Sequence[QueryGroup], n_columns: int, device: torch.device | str) -> PaddedGroups:
+        """Plan the padding. n_columns (int): Number of relative positions of the batch."""
+        kind = "cpu" if torch.device(device).type == "cpu" else "cuda"
+        costs = np.array([len(group.queries) * (len(group.keys) + len(group.columns)) for group in groups])
+        buckets = [
+            _pad_bucket([groups[i] for i in bucket])
+            for bucket in plan_buckets(costs, price=PAIRS_PER_BUCKET[kind], most=MOST_PAIRS[kind])
+        ]
+        queries, keys, columns = (
+            np.concatenate([np.zeros(0, np.int64), *(rows[i].ravel() for rows, *_ in buckets)]) for i in range(3)
+        )
+        slots = np.flatnonzero(
+            np.concatenate([np.zeros(0, np.bool_), *(is_query.ravel() for _, is_query, _ in buckets)])
+        )
+        slots = slots[np.argsort(queries[slots])]
+        arrays = [slots, *(array for *_, arrays in buckets for array in arrays)]
+        for index, n_rows in (queries, len(slots)), (keys, keys.max(initial=-1) + 1), (columns, n_columns):
+            arrays += Segments.arrays(index, n_rows)
+        slots, *moved = on_device_together(arrays, device)
+        shapes = [(*rows[0].shape, rows[1].shape[1], rows[2].shape[1]) for rows, *_ in buckets]
+        n = 3 * len(buckets)
+        return cls(
+            tuple(GroupBucket(shape, *moved[3 * i : 3 * i + 3]) for i, shape in enumerate(shapes)),
+            Segments(*moved[n : n + 4]),
+            Segments(*moved[n + 4 : n + 8]),
+            Segments(*moved[n + 8 :]),
+            slots,
+            (
+                max((group.position + len(group.queries) for group in groups), default=0),
+                max((len(group.keys) for group in groups), default=0),
+            ),
+        )
+
+    def pad(self, queries: Tensor, keys: Tensor, columns: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield the queries, keys and columns of each bucket by head.
+
+        queries, keys, columns (Tensor): Their rows. *Shape:* `(rows, heads, width)`
+        YIELDS (Tuple[Tensor, Tensor, Tensor]): *Shape:* `(groups, heads, queries or keys or columns, width)`
+        """
+        padded = []
+        for i, (segments, x) in enumerate([(self.queries, queries), (self.keys, keys), (self.columns, columns)], 1):
+            slots = segments.gather(x.flatten(1)).unflatten(1, x.shape[1:])
+            parts = slots.split([bucket.shape[0] * bucket.shape[i] for bucket in self.buckets])
+            # Copied by rows: the products would copy number by number.
+            padded.append(
+                [
+                    part.unflatten(0, (bucket.shape[0], -1)).transpose(1, 2).contiguous()
+                    for part, bucket in zip(parts, self.buckets, strict=True)
+                ]
+            )
+        return zip(*padded, strict=True)
+
+    def join(self, parts: Sequence[Tensor]) -> Tensor:
+        """Return the row of each query from the buckets.
+
+        parts (Sequence[Tensor]): Rows of each bucket. *Shape:* `(groups, heads, queries, width)`
+        RETURNS (Tensor): *Shape:* `(queries, heads, width)`
+        """
+        return torch.cat([part.transpose(1, 2).flatten(0, 1) for part in parts]).index_select(0, self.slots)
+
+
+def _pad_bucket(
+    groups: Sequence[QueryGroup],
+) -> tuple[tuple[IntArray, IntArray, IntArray], BoolArray, tuple[NDArray[Any] | None, ...]]:
+    """Pad the groups of a bucket.
+
+    RETURNS: The rows of queries, keys and columns, a mask of real queries, and the arrays of a `GroupBucket`.
+    """
+    queries, is_query = pad_arrays([group.queries for group in groups])
+    keys, is_key = pad_arrays([group.keys for group in groups])
+    columns, _ = pad_arrays([group.columns for group in groups])
+    pairs = np.zeros((len(groups), 1, queries.shape[1], keys.shape[1]), np.int64)
+    for padded, group in zip(pairs, groups, strict=True):
+        padded[0, : len(group.queries), : len(group.keys)] = group.pairs
+    positions = np.array([group.position for group in groups])[:, None] + np.arange(queries.shape[1])
+    key_mask = None if is_key.all() else np.where(is_key, 0.0, -np.inf).astype(np.float32)[:, None, None]
+    return (queries, keys, columns), is_query, (positions, pairs, key_mask)
