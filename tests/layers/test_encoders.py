@@ -186,7 +186,8 @@ def test_every_weight_and_input_takes_part_and_learns(name: str, given: dict[str
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    assert losses[-1] < 0.5 * losses[0]
+    # Not the last: at this rate, a single step may raise the loss again.
+    assert sorted(losses[-10:])[5] < 0.5 * losses[0]
 
 
 @pytest.mark.parametrize("name", ["transformer", "GRN"])
