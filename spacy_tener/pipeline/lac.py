@@ -23,12 +23,12 @@ from ..features.segmenter import Division, with_listed_words
 from ..features.word_lists import WordList, WordLists
 from ..files import write_file
 from ..models.serialize import from_safetensors, to_safetensors
-from ..onnx.encoder import REQUIREMENT, Encoder
-from ..onnx.lac import ABOUT, LacTagger, load_tagger
+from ..onnx.encoder import Encoder
+from ..onnx.lac import LacTagger, load_tagger
 from ..types import IntArray
 from .entities import UnitEntity, set_entities
 from .loading import wrap_load_errors
-from .requirements import require
+from .requirements import save_requirements
 from .settings import NERSettings
 from .units import Alignment, is_ornament, is_space, view_of
 from .words import PipelineWords
@@ -66,9 +66,7 @@ def make_lac(
         they are left out, with a warning.
     scorer (Optional[Callable]): The scoring method.
     """
-    lac = Lac(nlp.vocab, name, path=path, words_key=words_key, alignment_mode=alignment_mode, scorer=scorer)
-    require(nlp, [REQUIREMENT], [ABOUT])
-    return lac
+    return Lac(nlp.vocab, name, path=path, words_key=words_key, alignment_mode=alignment_mode, scorer=scorer)
 
 
 class LacWords:
@@ -213,6 +211,7 @@ class Lac(Pipe):
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         """Write the encoder, its CRF and the lists of words to a directory."""
         write_file(Path(path) / _FILE, lambda file: file.write(self.to_bytes()))
+        save_requirements(Path(path), self)
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Lac:
         """Load what `to_disk` wrote."""

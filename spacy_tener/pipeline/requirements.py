@@ -5,14 +5,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 from importlib.metadata import version
+from pathlib import Path
+from typing import Any
 
+import srsly
 from spacy.language import Language
 from spacy.util import split_requirement
-from thinc.api import Model
+from thinc.api import Config, Model
 
 from ..about import __title__, __version__
 from ..models.embed.onnx import FrozenFeatures
 from ..models.embed.segment import SegmentVocabulary
+from ..onnx.encoder import Encoder
 
 # As in the extra `transformers` of pyproject.toml.
 TRANSFORMER = ("torch>=2.4", "transformers>=4.36")
@@ -35,31 +39,56 @@ DICTIONARIES = {
 """Registered function -> the dictionary that it reads and that the pipeline stores, as a source in meta.json."""
 
 
+def save_requirements(path: Path, pipe: Any) -> None:
+    """Add what a component needs to the meta.json of the pipeline that it is saved with.
+
+    A component does it whenever it is saved: spaCy tells nobody that a pipeline sources it.
+
+    path: The component's directory.
+    """
+    meta_path, config_path = path.parent / "meta.json", path.parent / "config.cfg"
+    if meta_path.is_file() and config_path.is_file():
+        meta = srsly.read_json(meta_path)
+        update_meta(meta, Config().from_disk(config_path, interpolate=False), [pipe])
+        srsly.write_json(meta_path, meta)
+
+
 def add_requirements(nlp: Language) -> None:
-    """Add the models' requirements to meta.json, replacing those of the same packages; what is known of pretrained
-    encoders, and the dictionaries that the pipeline stores.
+    """Add what all components need to meta.json."""
+    update_meta(nlp.meta, nlp.config, [pipe for _, pipe in nlp.components])
+
+
+def update_meta(meta: dict[str, Any], config: Config, pipes: Iterable[Any]) -> None:
+    """Add the components' requirements, in place of those of the same packages; what is known of pretrained encoders,
+    and the dictionaries that the pipeline stores.
 
     Every version of this package below the next major one can load the pipeline. By default `spacy package` would
     require the same minor version.
     """
-    needed, encoders = list[str](), list[dict[str, str]]()
-    models = [getattr(pipe, "model", None) for _, pipe in nlp.components]
-    for node in itertools.chain.from_iterable(model.walk() for model in models if isinstance(model, Model)):
-        features = node.attrs.get("features")
-        if isinstance(features, FrozenFeatures) and features.is_read:
-            needed += features.encoder.requirements
-            encoders.append(features.encoder.description)
-        if node.name == "transformer_embed":
-            needed += TRANSFORMER
-        if isinstance(node.attrs.get("vocabulary"), SegmentVocabulary):
-            needed.append(f"rjieba>={version('rjieba')}")
-    segmenter = nlp.config["nlp"].get("tokenizer", {}).get("segmenter")
+    needed = [f"{__title__}>={__version__},<{int(__version__.partition('.')[0]) + 1}"]
+    encoders = list[Encoder]()
+    for pipe in pipes:
+        encoders += [pipe.tagger.encoder] if hasattr(pipe, "tagger") else []
+        for node in pipe.model.walk() if isinstance(getattr(pipe, "model", None), Model) else ():
+            features = node.attrs.get("features")
+            encoders += [features.encoder] if isinstance(features, FrozenFeatures) and features.is_read else []
+            needed += TRANSFORMER if node.name == "transformer_embed" else []
+            if isinstance(node.attrs.get("vocabulary"), SegmentVocabulary):
+                needed.append(f"rjieba>={version('rjieba')}")
+    needed += itertools.chain.from_iterable(encoder.requirements for encoder in encoders)
+    segmenter = config["nlp"].get("tokenizer", {}).get("segmenter")
     needed += [SEGMENTERS[segmenter]] if segmenter in SEGMENTERS else []
-    require(nlp, needed, encoders)
-    config = nlp.config.to_str(interpolate=False)
+    by_package = {split_requirement(requirement)[0]: requirement for requirement in meta.get("requirements", [])}
+    by_package |= {split_requirement(requirement)[0]: requirement for requirement in needed}
+    meta["requirements"] = list(by_package.values())
+    descriptions = {each["name"]: each for each in meta.get("encoders", [])}
+    descriptions |= {encoder.description["name"]: encoder.description for encoder in encoders}
+    if descriptions:
+        meta["encoders"] = list(descriptions.values())
+    text = config.to_str(interpolate=False)
     for name, source in DICTIONARIES.items():
-        if f'"{name}"' in config and source not in nlp.meta.setdefault("sources", []):
-            nlp.meta["sources"].append(source)
+        if f'"{name}"' in text and source not in meta.setdefault("sources", []):
+            meta["sources"].append(source)
 
 
 def requirements() -> Callable[[Language], None]:
@@ -68,14 +97,3 @@ def requirements() -> Callable[[Language], None]:
     Registered as `spacy_tener.Requirements.v1`, for `[initialize.after_init]`.
     """
     return add_requirements
-
-
-def require(nlp: Language, needed: Iterable[str], encoders: Iterable[dict[str, str]]) -> None:
-    """Add requirements, this package's own, and descriptions of encoders to meta.json."""
-    major = int(__version__.partition(".")[0])
-    needed = [f"{__title__}>={__version__},<{major + 1}", *needed]
-    names = {split_requirement(requirement)[0] for requirement in needed}
-    kept = [each for each in nlp.meta.get("requirements", []) if split_requirement(each)[0] not in names]
-    nlp.meta["requirements"] = [*kept, *dict.fromkeys(needed)]
-    if described := {each["name"]: each for each in [*nlp.meta.get("encoders", []), *encoders]}:
-        nlp.meta["encoders"] = list(described.values())

@@ -32,7 +32,7 @@ from .entities import UnitEntity, set_entities
 from .learning.targets import Target, exceptional_labels, make_target
 from .learning.teaching import Teacher
 from .loading import OtherLabelsError, wrap_load_errors
-from .requirements import add_requirements
+from .requirements import add_requirements, save_requirements
 from .scoring import score_char_entities
 from .settings import LABELS_OVER_LINES, LABELS_WITH_ORNAMENTS, LEARNED, TEMPERATURE, TOKEN_LENGTH, NERSettings
 from .tags import LabelIndex, Mask, decodable_tags, index_labels, join_masks
@@ -529,6 +529,15 @@ class TenerNER(TrainablePipe):
             self._step_together = self._step_together or StepTogether()
             finish_updates_together(self.model, sgd, self._step_together)
         super().finish_update(sgd)
+
+    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
+        """Save the component to a directory, and its requirements to the pipeline's meta.json beside it.
+
+        path (Union[str, Path]): The directory.
+        exclude (Iterable[str]): Names of parts to leave out.
+        """
+        super().to_disk(path, exclude=exclude)
+        save_requirements(Path(path), self)
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "TenerNER":
         """Load the component from a directory.

@@ -57,12 +57,16 @@ def test_texts_have_the_same_entities_alone_in_batches_and_in_processes(shared):
     assert shared("").ents == ()
 
 
-def test_another_pipeline_may_source_it_before_it_has_read_a_text(nlp):
+def test_another_pipeline_may_source_it_before_it_has_read_a_text(nlp, tmp_path):
     other = spacy.blank("zh")
-    other.add_pipe("lac", source=nlp)
+    other.add_pipe("lac", source=nlp, name="names")
     doc = other(TEXT)
     assert entities(doc) == ENTITIES
     assert [span.label_ for span in doc.spans["lac"]][:4] == ["PER", "p", "LOC", "v"]
+    other.to_disk(tmp_path)
+    meta = spacy.load(tmp_path).meta
+    assert meta["requirements"][1:] == ["onnxruntime>=1.19"]
+    assert [(encoder["name"], encoder["licence"]) for encoder in meta["encoders"]] == [("LAC", "Apache-2.0")]
 
 
 def test_a_long_text_is_read_in_windows(shared):

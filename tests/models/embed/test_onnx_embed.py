@@ -74,6 +74,11 @@ def test_a_trained_pipeline_holds_its_encoder(tmp_path):
     assert "onnxruntime>=1.19" in again.meta["requirements"]
     [encoder] = again.meta["encoders"]
     assert (encoder["name"], len(encoder["digest"])) == ("encoder", 64)
+    sourcing = spacy.blank("zh")
+    sourcing.add_pipe("tener_ner", name="names", source=nlp)
+    sourcing.to_disk(tmp_path / "sourcing")
+    meta = spacy.load(tmp_path / "sourcing").meta
+    assert (meta["requirements"], meta["encoders"]) == (again.meta["requirements"], again.meta["encoders"])
 
 
 def test_components_with_an_encoder_each_are_initialized_one_after_another(tmp_path):
