@@ -33,7 +33,7 @@ Text = str | Doc | Example
 
 MIN_POSSIBLE = 0.02
 """Least probability of an entity that is not found, but in another of the best readings, to be explained too."""
-UNKNOWN = "\U0010fffd"
+UNKNOWN_CHARACTER = "\U0010fffd"
 """The last code point for private use: a string that no table has a row for, and no lexicon a word with."""
 REACH = 20
 """In a Doc longer than a window, how many units on each side of an entity are masked, one at a time."""
@@ -225,7 +225,9 @@ def find_mask(models: Sequence[Model[Any, Any]], *, one_character: bool) -> Mask
         read.append("the row that embedding tables keep for unknown strings, which word dropout trains")
     if any(node.name == "hashembed" for node in nodes):
         read.append("hashed rows that no string of training has, since spaCy's tables have none for the unknown")
-    return Mask(token or UNKNOWN, f"Masked, it is read as {'; '.join(read) or 'a string that training never showed'}.")
+    return Mask(
+        token or UNKNOWN_CHARACTER, f"Masked, it is read as {'; '.join(read) or 'a string that training never showed'}."
+    )
 
 
 def _mask_tokens(model: Model[Any, Any]) -> Iterator[str]:

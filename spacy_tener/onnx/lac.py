@@ -31,7 +31,7 @@ _FILES = _GRAPH, _TRANSITIONS, _WORDS, _TAGS, _FORMS = (
     "tag.dic",
     "q2b.dic",
 )
-_UNKNOWN = "OOV"
+_UNKNOWN_WORD = "OOV"
 _BREAKS = np.array([ord(character) for character in "\t" + LINE_BREAKS], dtype=np.uint32)
 _MARGIN = 1e-3
 """The least lead in score that counts, so that rounding does not decide."""
@@ -168,8 +168,8 @@ def _read_encoder(path: str | Path | None, outputs: Sequence[str]) -> Encoder:
     forms = dict(_pairs(folder / _FORMS))
     row_of = {char: row for char, row in id_of.items() if len(char) == 1}
     # Full-width and traditional characters are read as the characters that they stand for.
-    row_of |= {char: id_of.get(form, id_of[_UNKNOWN]) for char, form in forms.items() if len(char) == 1}
-    rows, ids = np.unique([*row_of.values(), id_of[_UNKNOWN]], return_inverse=True)
+    row_of |= {char: id_of.get(form, id_of[_UNKNOWN_WORD]) for char, form in forms.items() if len(char) == 1}
+    rows, ids = np.unique([*row_of.values(), id_of[_UNKNOWN_WORD]], return_inverse=True)
     codes = np.array([ord(char) for char in row_of], dtype=np.int64)
     order = np.argsort(codes)
     vocabulary = Characters(codes[order], ids[:-1][order], int(ids[-1]))

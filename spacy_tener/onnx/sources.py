@@ -32,7 +32,7 @@ from .encoder import (
 EncoderSource = Callable[[], Encoder]
 
 _VOCABULARIES = ("tokenizer.json", "vocab.txt")
-_UNKNOWN = {"[UNK]", "<unk>", "<UNK>", "UNK", "OOV"}
+_UNKNOWN_ENTRIES = {"[UNK]", "<unk>", "<UNK>", "UNK", "OOV"}
 _PARTS_OF_NAMES = {MASK: ("mask",), TYPES: ("type", "segment"), LENGTHS: ("length", "lens")}
 _SAMPLE_LENGTHS = np.array([16, 7, 1, 7, 16, 3])
 _TOLERANCE = 1e-5
@@ -201,7 +201,7 @@ def _read_vocabulary(path: Path) -> Characters | WordPieces:
             "Name the encoder's tokenizer.json, which transformers writes: AutoTokenizer.from_pretrained(folder)"
             ".save_pretrained(folder).",
         )
-    unknown = [number for entry, number in id_of.items() if entry in _UNKNOWN]
+    unknown = [number for entry, number in id_of.items() if entry in _UNKNOWN_ENTRIES]
     if not unknown:
         raise InputError(str(path), "no line stands for unknown characters", "Add the line [UNK] where its id is.")
     pairs = sorted((ord(entry), number) for entry, number in id_of.items() if len(entry) == 1)

@@ -12,7 +12,7 @@ from spacy.training import Example
 
 from spacy_tener.errors import RemedyError
 from spacy_tener.explain import explain
-from spacy_tener.explain.explaining import UNKNOWN, _overlap, _possible
+from spacy_tener.explain.explaining import UNKNOWN_CHARACTER, _overlap, _possible
 from spacy_tener.pipeline.decoding import Reading
 from spacy_tener.pipeline.entities import FoundEntity
 
@@ -58,7 +58,7 @@ def test_evidence_is_what_the_log_odds_lose_where_a_unit_is_unknown(view, words,
     entity = next(each for each in text.entities if each.label == "GPE")
     assert [each.start for each in entity.evidence] == [0, 1, 2, 3, 4, 5, 6, 8, 9]  # 7 is white space
     for each in entity.evidence:
-        masked = of_characters(nlp, text.text[: each.start] + UNKNOWN + text.text[each.end :])
+        masked = of_characters(nlp, text.text[: each.start] + UNKNOWN_CHARACTER + text.text[each.end :])
         (probability,) = next(ner.decode([masked])).probabilities([(entity.start, entity.end, "GPE")])
         assert each.drop == pytest.approx(log_odds(entity.probability) - log_odds(probability), abs=1e-3)
     strongest = max(entity.evidence, key=lambda each: each.drop)
@@ -79,7 +79,7 @@ def test_a_shared_component_reads_the_masked_text(make_examples, sentences, enti
     found = explain(nlp, "王小明去了上海")
     (text,) = found.texts
     person = text.entities[0]
-    masked = of_characters(nlp, "王小" + UNKNOWN + "去了上海")
+    masked = of_characters(nlp, "王小" + UNKNOWN_CHARACTER + "去了上海")
     (probability,) = next(nlp.get_pipe("tener_ner").decode([nlp.get_pipe("tok2vec")(masked)])).probabilities(
         [(0, 3, "PER")]
     )

@@ -10,7 +10,7 @@ import spacy
 from tiny_transformer import save_tiny_transformer
 
 from spacy_tener.explain import explain
-from spacy_tener.explain.explaining import UNKNOWN, Mask, find_mask
+from spacy_tener.explain.explaining import UNKNOWN_CHARACTER, Mask, find_mask
 
 TEXT = "王小明去了上海"
 
@@ -74,7 +74,7 @@ def test_a_shared_transformer_reads_its_own_mask_too(tmp_path):
 
 def test_where_units_are_characters_the_mask_is_one(transformer):
     nlp, _ = transformer
-    assert find_mask([nlp.get_pipe("tener_ner").model], one_character=True).text == UNKNOWN
+    assert find_mask([nlp.get_pipe("tener_ner").model], one_character=True).text == UNKNOWN_CHARACTER
 
 
 def test_a_mask_leaves_the_other_tokens_as_they_were(learned):
@@ -87,10 +87,10 @@ def test_a_mask_leaves_the_other_tokens_as_they_were(learned):
         token.is_sent_start = token.i in (0, 2)
     mask = find_mask([nlp.get_pipe("tener_ner").model], one_character=False)
     (copy,) = mask.copies(doc, [2])
-    assert copy.text == f"吴重{UNKNOWN}在银行"
+    assert copy.text == f"吴重{UNKNOWN_CHARACTER}在银行"
     assert [token.tag_ for token in copy] == ["T0", "T1", "", "T3", "T4", "T5"]
     assert [bool(token.morph) for token in copy] == [True, True, False, True, True, True]
-    assert [token.norm_ for token in copy] == ["x", "x", UNKNOWN, "x", "x", "x"]
+    assert [token.norm_ for token in copy] == ["x", "x", UNKNOWN_CHARACTER, "x", "x", "x"]
     assert [token.i for token in copy if token.is_sent_start] == [0, 2]
 
 
@@ -119,7 +119,7 @@ def test_a_masked_doc_keeps_the_data_of_its_doc_but_not_that_of_tokens(learned):
 def test_no_table_has_a_row_for_the_mask(learned):
     nlp = learned("TENER")
     vocabulary = nlp.get_pipe("tener_ner").model.get_ref("tok2vec").layers[0].attrs["vocabulary"]
-    keys = vocabulary.read([nlp.make_doc(UNKNOWN), nlp.make_doc("吴")]).keys["unigram"]
+    keys = vocabulary.read([nlp.make_doc(UNKNOWN_CHARACTER), nlp.make_doc("吴")]).keys["unigram"]
     rows = vocabulary.tables["unigram"].rows(keys)
     assert rows[0] == 0
     assert rows[1] != 0
