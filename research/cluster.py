@@ -25,7 +25,7 @@ def connected(address: str | None = None) -> Iterator[ModuleType]:
     try:
         import ray
     except ImportError as error:
-        raise RemedyError("--engine ray needs Ray", install("ray")) from error
+        raise RemedyError("--engine ray needs Ray", install('"ray[data]"')) from error
     if ray.is_initialized():
         yield ray
         return

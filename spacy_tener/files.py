@@ -56,43 +56,22 @@ def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 
 
 @contextlib.contextmanager
-def staged(folder: Path) -> Iterator[Path]:
-    """Yield a temporary directory. If the block ends without an error, its files move to `folder`, each atomically,
-    replacing files of the same names.
-    """
-    with _temporary_folder(folder) as temporary:
-        yield temporary
-        with writing(folder):
-            folder.mkdir(exist_ok=True)
-            for path in sorted(temporary.iterdir()):
-                path.replace(folder / path.name)
-        _sync_folder(folder)
-
-
-@contextlib.contextmanager
 def replaced(folder: Path) -> Iterator[Path]:
     """Yield where to write a directory. If the block ends without an error, it takes the place of `folder`."""
-    with _temporary_folder(folder) as temporary, writing(folder):
-        new, old = temporary / "new", temporary / "old"
-        yield new
-        if folder.exists():
-            folder.replace(old)
-        try:
-            new.replace(folder)
-        except OSError:
-            if old.exists():
-                old.replace(folder)
-            raise
-
-
-@contextlib.contextmanager
-def _temporary_folder(folder: Path) -> Iterator[Path]:
-    """Yield a temporary directory beside another one, which may not exist yet, so that files move without a copy."""
     with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.")
-    with temporary as name:
-        yield Path(name)
+        # Beside the directory, so that files move without a copy.
+        with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
+            new, old = Path(temporary, "new"), Path(temporary, "old")
+            yield new
+            if folder.exists():
+                folder.replace(old)
+            try:
+                new.replace(folder)
+            except OSError:
+                if old.exists():
+                    old.replace(folder)
+                raise
 
 
 def digest(path: Path) -> str:

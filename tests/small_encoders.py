@@ -37,8 +37,7 @@ def model(nodes: Sequence[Any], tensors: Sequence[Any], inputs: dict[str, int], 
         [helper.make_tensor_value_info("states", FLOAT, ["batch", "length", WIDTH])],
         list(tensors),
     )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
-    return made
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
 
 
 def mean_encoder(rows: int = len(VOCABULARY)) -> Any:
@@ -74,9 +73,9 @@ def recurrent_encoder(rows: int = len(VOCABULARY)) -> Any:
     return model(nodes, [*tensors, constant("shape", 0, 0, WIDTH)], {"ids": 2, "length": 1})
 
 
-def save(folder: Path, made: Any, vocabulary: Sequence[str] = VOCABULARY) -> Path:
+def save(folder: Path, model: Any, vocabulary: Sequence[str] = VOCABULARY) -> Path:
     """Write a model, and the vocabulary beside it."""
     folder.mkdir(parents=True, exist_ok=True)
-    onnx.save(made, folder / "encoder.onnx")
+    onnx.save(model, folder / "encoder.onnx")
     (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf8")
     return folder / "encoder.onnx"

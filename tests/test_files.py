@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.files import locked, replaced, staged, write_file, write_text
+from spacy_tener.files import locked, replaced, write_file, write_text
 
 HOLD = """
 import sys
@@ -104,28 +104,6 @@ def test_a_directory_stays_as_it_was_if_the_new_one_cannot_take_its_place(
         folder.mkdir()
     assert (tmp_path / "out" / "a.txt").read_text(encoding="utf8") == "old"
     assert names(tmp_path) == ["out"]
-
-
-def test_staged_files_appear_together_over_those_of_the_same_names(tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    for name in ("a", "b"):
-        (tmp_path / "out" / name).write_text("old")
-    with staged(tmp_path / "out") as folder:
-        for name in ("b", "c"):
-            (folder / name).write_text("new")
-        assert (tmp_path / "out" / "b").read_text() == "old"
-    assert {path.name: path.read_text() for path in (tmp_path / "out").iterdir()} == {
-        "a": "old",
-        "b": "new",
-        "c": "new",
-    }
-    assert names(tmp_path) == ["out"]
-
-
-def test_of_staged_files_nothing_is_left_after_an_error(tmp_path: Path) -> None:
-    with pytest.raises(IsADirectoryError), staged(tmp_path / "out") as folder:
-        folder.write_text("")
-    assert names(tmp_path) == []
 
 
 def test_a_lock_is_held_by_one_process_until_it_ends_however_it_ends(tmp_path: Path) -> None:

