@@ -9,6 +9,7 @@ import pytest
 import spacy
 import torch
 from hypothesis import settings
+from learning import learn
 from small_systems import small_tok2vecs
 from spacy.training import Example
 from trained import trained
@@ -122,11 +123,7 @@ def train(make_examples):
         nlp = nlp or spacy.blank(lang)
         if name not in nlp.pipe_names:
             nlp.add_pipe("tener_ner", name=name, config={"model": TINY_MODEL, **config})
-        examples = make_examples(nlp, data)
-        optimizer = nlp.initialize(lambda: examples)
-        optimizer.learn_rate = 0.01
-        for _ in range(steps):
-            nlp.update(examples, sgd=optimizer)
+        learn(nlp, make_examples(nlp, data), steps=steps)
         return nlp
 
     return train_pipeline

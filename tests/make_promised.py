@@ -18,6 +18,7 @@ from typing import Any
 
 import spacy
 import torch
+from learning import learn
 from small_systems import TEXTS, pipeline, small_tok2vecs
 from spacy.language import Language
 from spacy.training import Example
@@ -131,11 +132,7 @@ def taught(
 ) -> Trained:
     """Return a pipeline that knows its texts by heart, and these with others."""
     examples = [Example.from_dict(nlp.make_doc(text), {"entities": entities}) for text, entities in texts]
-    optimizer = nlp.initialize(lambda: examples)
-    optimizer.learn_rate = 0.01
-    for _ in range(200):
-        if nlp.update(examples, sgd=optimizer)["tener_ner"] < 0.05:
-            break
+    learn(nlp, examples, steps=200, enough=0.05)
     # Where words and rows were read from lies on this machine.
     nlp.config["initialize"] = {}
     after(nlp)

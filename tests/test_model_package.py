@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import spacy
 import srsly
+from learning import learn
 from packaging.requirements import Requirement
 from spacy.cli.package import package
 from spacy.training import Example
@@ -68,10 +69,7 @@ def make_wheel(folder: Path, tok2vec: dict[str, Any], steps: int) -> Wheel:
     model = {"@architectures": "spacy_tener.CRFTagger.v1", "dropout": 0.0, "tok2vec": tok2vec}
     nlp.add_pipe("tener_ner", config={"model": model})
     examples = [Example.from_dict(nlp.make_doc(TEXT), {"entities": ENTITIES})]
-    optimizer = nlp.initialize(lambda: examples)
-    optimizer.learn_rate = 0.01
-    for _ in range(steps):
-        nlp.update(examples, sgd=optimizer)
+    learn(nlp, examples, steps=steps)
     nlp.meta.update(name="letters_tiny", version=VERSION, license="CC BY 4.0", performance=nlp.evaluate(examples))
     nlp.to_disk(folder / "model-best")
     (folder / "packages").mkdir()

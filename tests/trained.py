@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import torch
+from learning import learn
 from small_systems import TEXTS, examples_of, pipeline, small_tok2vecs
 from tiny_transformer import save_tiny_transformer
 
@@ -32,11 +33,7 @@ def trained(kind: str) -> Path:
             tok2vec = {"@architectures": "spacy_tener.TransformerEmbed.v1", "name": str(name), "dropout": 0.0}
         nlp = pipeline(tok2vec, **view)
         examples = examples_of(nlp)
-        optimizer = nlp.initialize(lambda: examples)
-        optimizer.learn_rate = 0.01
-        for _ in range(200):
-            if nlp.update(examples, sgd=optimizer)["tener_ner"] < 0.05:
-                break
+        learn(nlp, examples, steps=200, enough=0.05)
     if kind == "converted":
         assert to_onnx(nlp, "int8") == []
     for text, entities in TEXTS:

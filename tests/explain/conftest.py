@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import spacy
+from learning import learn
 from spacy.language import Language
 from spacy.training import Example
 from spacy.util import fix_random_seed
@@ -37,15 +38,6 @@ def tok2vec(name: str, directory: Path) -> dict[str, Any]:
     return config
 
 
-def learn(nlp: Language, steps: int = 25) -> Language:
-    examples = [Example.from_dict(nlp.make_doc(text), annotation) for text, annotation in SENTENCES]
-    optimizer = nlp.initialize(lambda: examples)
-    optimizer.learn_rate = 0.01
-    for _ in range(steps):
-        nlp.update(examples, sgd=optimizer)
-    return nlp
-
-
 @pytest.fixture(scope="session")
 def learned(tmp_path_factory):
     """Makes a pipeline of an architecture, once for all tests, which leave it as it is."""
@@ -58,7 +50,9 @@ def learned(tmp_path_factory):
             model = {"@architectures": "spacy_tener.CRFTagger.v1", "dropout": 0.0}
             config = tok2vec(name, tmp_path_factory.mktemp(name))
             nlp.add_pipe("tener_ner", config={"model": {**model, "tok2vec": config}, "window": 40, "overlap": 10})
-            made[name] = learn(nlp, 60 if name == "GRN" else 25)
+            examples = [Example.from_dict(nlp.make_doc(text), annotation) for text, annotation in SENTENCES]
+            learn(nlp, examples, steps=60 if name == "GRN" else 25)
+            made[name] = nlp
         return made[name]
 
     return make

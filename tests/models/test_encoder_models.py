@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import spacy
 import torch
+from learning import learn as learn_examples
 from spacy.training import Example
 from spacy.util import registry
 from spacy_parts import spacy_s_ner
@@ -290,10 +291,7 @@ def test_a_step_changes_no_more_of_random_attention_than_the_batch_reaches(docs,
 
 def trained(nlp, text="red fox saw blue dog", steps=80, **annotation):
     example = Example.from_dict(nlp.make_doc(text), annotation)
-    optimizer = nlp.initialize(lambda: [example])
-    optimizer.learn_rate = 0.01
-    for _ in range(steps):
-        nlp.update([example], sgd=optimizer)
+    learn_examples(nlp, [example], steps=steps)
     return nlp(text)
 
 

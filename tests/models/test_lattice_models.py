@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 import spacy
+from learning import learn
 from small_systems import TEXTS, WORDS, examples_of, pipeline, small_tok2vecs
 from spacy.tokens import Doc
 from spacy.training import Example
@@ -59,15 +60,6 @@ def learned(tok2vec, tmp_path):
     return make
 
 
-def learn(nlp, examples, steps=60):
-    """Train for so many steps, or until there is no loss left."""
-    optimizer = nlp.initialize(lambda: examples)
-    optimizer.learn_rate = 0.01
-    for _ in range(steps):
-        if max(nlp.update(examples, sgd=optimizer).values()) < 0.02:
-            return
-
-
 def model_of(nlp):
     return nlp.get_pipe("tener_ner").model
 
@@ -94,7 +86,7 @@ def test_it_serves_spacy_s_ner(name, tok2vec, entities_of):
     nlp = spacy.blank("zh")
     nlp.add_pipe("ner", config={"model": spacy_s_ner(tok2vec(name))})
     text, entities = TEXTS[2]
-    learn(nlp, examples_of(nlp, TEXTS[2:3]), steps=90)
+    learn(nlp, examples_of(nlp, TEXTS[2:3]), steps=90, enough=0.02)
     assert entities_of(nlp(text)) == entities
 
 
@@ -157,7 +149,7 @@ def test_a_pipeline_of_words_is_read_by_tokens_or_by_characters(name, view, tok2
     nlp = pipeline(tok2vec(name), view=view)
     docs = [(Doc(nlp.vocab, words=words, spaces=[False] * len(words)), entities) for words, entities in SEGMENTED]
     examples = [Example.from_dict(doc, {"entities": entities}) for doc, entities in docs]
-    learn(nlp, examples)
+    learn(nlp, examples, enough=0.02)
     found = [entities_of(nlp(example.reference.copy())) for example in examples]
     assert found == [entities for _, entities in SEGMENTED]
     read = vocabulary_of(model_of(nlp)).match([example.predicted for example in examples])

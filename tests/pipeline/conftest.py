@@ -1,6 +1,7 @@
 """Pipelines with a small recogniser: spaCy's `ner` and `tener_ner`, untrained or knowing the sentences by heart."""
 
 import crf_brute_force as brute
+import learning
 import numpy as np
 import pytest
 import spacy
@@ -50,17 +51,7 @@ def blank(tiny_model):
 
 @pytest.fixture
 def learn():
-    """Lets a pipeline learn examples, with new weights (`initialize`) or those that it has. Returns the optimizer."""
-
-    def learn_examples(nlp, examples, *, steps=60, optimizer=None):
-        if optimizer is None:
-            optimizer = nlp.initialize(lambda: examples)
-            optimizer.learn_rate = 0.01
-        for _ in range(steps):
-            nlp.update(examples, sgd=optimizer)
-        return optimizer
-
-    return learn_examples
+    return learning.learn
 
 
 @pytest.fixture

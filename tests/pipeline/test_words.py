@@ -8,6 +8,8 @@ import threading
 import numpy as np
 import pytest
 import spacy
+from learning import learn
+from small_systems import examples_of, pipeline
 from spacy.tokens import Doc
 from spacy.training import Example
 
@@ -27,15 +29,8 @@ SEGMENT = {"@architectures": "spacy_tener.SegmentEmbed.v1", "width": 16, "dropou
 
 
 def trained(tok2vec):
-    spacy.util.fix_random_seed(0)
-    nlp = spacy.blank("zh")
-    model = {"@architectures": "spacy_tener.CRFTagger.v1", "dropout": 0.0, "tok2vec": tok2vec}
-    nlp.add_pipe("tener_ner", config={"model": model})
-    examples = [Example.from_dict(nlp.make_doc(text), {"entities": entities}) for text, entities in DATA]
-    optimizer = nlp.initialize(lambda: examples)
-    optimizer.learn_rate = 0.01
-    for _ in range(50):
-        nlp.update(examples, sgd=optimizer)
+    nlp = pipeline(tok2vec)
+    learn(nlp, examples_of(nlp, DATA), steps=50)
     return nlp
 
 

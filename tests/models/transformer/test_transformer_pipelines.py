@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import spacy
 import torch
+from learning import learn
 from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import set_active_gpu, use_ops
@@ -45,11 +46,8 @@ def pipeline(tok2vec, *, nlp=None, **settings):
 
 
 def teach(nlp, examples, *, optimizer=None, steps=40):
-    made = nlp.initialize(lambda: examples)
-    made.learn_rate = 0.01
-    for _ in range(steps):
-        nlp.update(examples, sgd=optimizer or made)
-    return nlp
+    made = learn(nlp, examples, steps=0)
+    learn(nlp, examples, optimizer=optimizer or made, steps=steps)
 
 
 def parameters(nlp):
