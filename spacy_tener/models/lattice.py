@@ -190,8 +190,8 @@ def _lattice_layer(
 ) -> EmbedModel:
     """Return a layer from one or more streams of token vectors, and the vectors of words over the tokens.
 
-    Its module is called with the streams, *Shape* [N, nI] each, the words, *Shape* [W, nW], and a `Lattice`, and
-    returns *Shape* [N, nO]. So is its numpy counterpart, which `predictor` makes from the config and the weights.
+    Its module takes the streams, the words, and a `Lattice`, and returns rows of the tokens. So does its form in NumPy,
+    which `predictor` makes from the config and the weights. *Shape:* (tokens, nI) each and (words, nW), to (tokens, nO)
     """
     layers = [*streams, cast(Any, words or build_lexicon_embed())]
     shim = TorchShim(partial(_build, config=config), partial(predictor, config))

@@ -95,9 +95,9 @@ def crf(model: Model[Any, Any]) -> CRF:
 
 
 def on_host(model: Model[Any, Any], emissions: Rows) -> tuple[PathScorer, AnyFloats]:
-    """Return the CRF of a tagger for prediction, and emissions of a run. A GPU is synchronised once.
+    """Return the CRF of a tagger for prediction, and emissions as an array. A GPU is synchronised once.
 
-    *Shape* [N, n_tags]
+    emissions (Rows): What `predict` returned. *Shape:* (units, tags)
     """
     if isinstance(emissions, np.ndarray):
         return cast(dense.CRFHead, torch_shim(_output_layer(model)).predictor()).scorer, emissions

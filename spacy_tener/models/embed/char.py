@@ -88,7 +88,7 @@ def _char_embed(
 class CharVocabulary(Vocabulary):
     """One table of keys for tokens, and one for pairs of neighbours unless pairs are not used.
 
-    names: `unigram`, and `bigram` or not.
+    names (Iterable[str]): `unigram`, and `bigram` or not.
     """
 
     def __init__(self, normaliser: Normaliser, names: Iterable[str]) -> None:

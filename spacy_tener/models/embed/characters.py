@@ -119,8 +119,8 @@ def _char_embed(
 ) -> EmbedModel:
     """Return an embedder with an encoder of characters.
 
-    name: The encoder, which `_build` makes from its sizes.
-    encode: Makes the encoder's numpy counterpart from its weights.
+    name (str): The encoder, which `_build` makes from its sizes.
+    encode (Callable): Makes the encoder's form in NumPy from its weights.
     """
     vocabulary = SpellingVocabulary(CHARACTER, digits=config.digits)
     predictor = partial(characters.CharacterFeatures, {CHARACTER: config.char_width}, encode, config.width)
@@ -144,8 +144,8 @@ def _build(*, name: str, sizes: Mapping[str, Any], config: SpellingConfig, **hei
 class SpellingVocabulary(Vocabulary):
     """The characters that tokens are made of. A key is a code point.
 
-    name: The table.
-    digits: Read every digit as 0.
+    name (str): The table.
+    digits (bool): Read every digit as 0.
     """
 
     part = "tables"
@@ -159,11 +159,12 @@ class SpellingVocabulary(Vocabulary):
         return spell(docs, digits=self._digits)
 
     def read(self, docs: list[Doc]) -> EmbedInput:
-        """Return the keys of the distinct tokens' characters, *Shape* [C], the length of each distinct token, and each
-        token's index among them."""
+        """Return the keys of the distinct tokens' characters, the length of each distinct token, and each token's index
+        among them. *Shape:* (characters,), (distinct tokens,), (tokens,)
+        """
         (name,) = self.tables
-        spelled = self.spell(docs)
-        return EmbedInput({name: spelled.keys}, (spelled.lengths, Indices(spelled.words)))
+        spellings = self.spell(docs)
+        return EmbedInput({name: spellings.keys}, (spellings.lengths, Indices(spellings.words)))
 
 
 @validated("spacy_tener.RadicalEmbed.v1")
@@ -220,8 +221,8 @@ class RadicalVocabulary(SpellingVocabulary):
 
     def spell(self, docs: list[Doc]) -> Spellings:
         """Spell the distinct tokens of the docs in radicals."""
-        spelled = super().spell(docs)
-        return Spellings(*self.structures.read(spelled.keys, spelled.lengths), spelled.words)
+        spellings = super().spell(docs)
+        return Spellings(*self.structures.read(spellings.keys, spellings.lengths), spellings.words)
 
     def to_parts(self) -> dict[str, Any]:
         table = self.structures

@@ -19,12 +19,12 @@ from ...features.characters import lengths_of
 from ...features.keys import Keys, StringTable
 from ...features.lexicon import Lexicon, Match
 from ...features.lexicon_sources import jieba_lexicon
+from ...features.similar_words import SimilarWords, WordIndex, find_similar_words
 from ...features.word_lists import LayeredMatch, WordList, WordLists, find_layered
 from ...settings import Count, Probability, Size, validated
 from ...types import IntArray
 from ..backends import Backend, Rows
 from ..run import forward
-from .listed import SimilarWords, WordIndex, find_similar_words
 from .tables import EmbedInput, TableEmbedder, Vocabulary, init_tables, load_vectors, table_shim
 
 WORD = "word"
@@ -128,8 +128,8 @@ class LexiconVocabulary(Vocabulary):
 
     A word's key is its index in the lexicon, and a tag's key its index among the lexicon's tags.
 
-    names: Names of the tables: `word`, and `tag` unless tags are not used.
-    max_words: Maximum number of words that begin with the same token, the longest first; None for no limit.
+    names (Iterable[str]): Names of the tables: `word`, and `tag` unless tags are not used.
+    max_words (int): Maximum number of words that begin with the same token, the longest first; None for no limit.
     """
 
     def __init__(self, names: Iterable[str], max_words: int | None) -> None:

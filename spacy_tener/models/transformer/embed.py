@@ -94,9 +94,9 @@ def _rebuild(
 ) -> PretrainedTransformer:
     """Make a module with random weights.
 
-    transformer: Config of the transformer, as JSON.
-    tokenizer: The `tokenizer.json`.
-    longest: Maximum number of pieces that the transformer can read at once.
+    transformer (str): Config of the transformer, as JSON.
+    tokenizer (bytes): The `tokenizer.json`.
+    longest (int): Maximum number of pieces that the transformer can read at once.
     """
     library, settings = _library(), json.loads(transformer)
     model = library.AutoModel.from_config(library.AutoConfig.for_model(settings.pop("model_type"), **settings))

@@ -36,11 +36,11 @@ _CLOSE = 1e-3
 def to_onnx_embed(model: EmbedModel, precision: Precision) -> EmbedModel:
     """Return an `OnnxEmbed` with the features of a `TransformerEmbed`."""
     module: PretrainedTransformer = torch_shim(model).module
-    kept = {name: getattr(module.config, name) for name in SHARED}
-    made = build_onnx_embed(onnx_encoder(**kept), width=None)
-    made.attrs["features"].set(_encoder_of(module, torch_shim(model).sizes, precision))
-    made.set_dim("nO", model.get_dim("nO"))
-    return made
+    settings = {name: getattr(module.config, name) for name in SHARED}
+    embedder = build_onnx_embed(onnx_encoder(**settings), width=None)
+    embedder.attrs["features"].set(_encoder_of(module, torch_shim(model).sizes, precision))
+    embedder.set_dim("nO", model.get_dim("nO"))
+    return embedder
 
 
 def to_onnx_section(section: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,12 +54,16 @@ def other_versions() -> list[str]:
     for name in (*EXPORTERS, "onnxruntime"):
         remedy = f"Install what it takes by `pip install onnx '{REQUIREMENT}'`."
         check_package(name, "To convert a transformer takes", remedy)
-    found = {name: version(name) for name in EXPORTERS}
-    return [f"{name} {found[name]}" for name, own in EXPORTERS.items() if not found[name].startswith(f"{own}.")]
+    installed = {name: version(name) for name in EXPORTERS}
+    return [
+        f"{name} {installed[name]}"
+        for name, tested in EXPORTERS.items()
+        if not installed[name].startswith(f"{tested}.")
+    ]
 
 
 class _Features(nn.Module):
-    """The mean of a transformer's last layers. *Shape* [B, L], [B, L] to [B, L, width]"""
+    """The mean of a transformer's last layers. *Shape:* (texts, pieces) twice, to (texts, pieces, width)"""
 
     def __init__(self, transformer: Any, n_layers: int) -> None:
         super().__init__()
@@ -127,15 +131,15 @@ def _compare(encoder: Encoder, features: _Features, longest: int) -> None:
         padded[mask] = np.concatenate(ids)
         with torch.no_grad():
             expected = features(torch.from_numpy(padded), torch.from_numpy(mask).long()).numpy()[mask]
-        found = encoder.rows(np.concatenate(ids), np.array(lengths))
-        if np.abs(found - expected).max() > _CLOSE * np.abs(expected).max():
+        rows = encoder.rows(np.concatenate(ids), np.array(lengths))
+        if np.abs(rows - expected).max() > _CLOSE * np.abs(expected).max():
             raise _refusal(encoder.source, f"for {max(lengths)} pieces its features are not those of torch")
 
 
 def _refusal(what: str, reason: str) -> RemedyError:
-    tested = ", ".join(f"{name} {own}" for name, own in EXPORTERS.items())
-    here = ", ".join(f"{name} {version(name)}" for name in EXPORTERS)
+    tested = ", ".join(f"{name} {release}" for name, release in EXPORTERS.items())
+    installed = ", ".join(f"{name} {version(name)}" for name in EXPORTERS)
     return RemedyError(
-        f"{what} cannot be converted by {here}: {reason}",
+        f"{what} cannot be converted by {installed}: {reason}",
         f"Try the versions that it is tested with: {tested}. Otherwise this transformer needs torch.",
     )

@@ -51,8 +51,8 @@ class PretrainedTransformer(nn.Module):
     """The features of tokens: the mean of their pieces' rows in the last layers, or the first piece's; 0 for a token
     without a piece.
 
-    transformer: A model of the library transformers. Its parameters' names begin with `transformer.` here.
-    reader: The reader of its pieces.
+    transformer (PreTrainedModel): A model of the library transformers. Its parameters' names begin with `transformer.`.
+    reader (PieceReader): The reader of its pieces.
     """
 
     def __init__(self, transformer: Any, reader: PieceReader, config: TransformerEmbedConfig) -> None:
@@ -73,7 +73,7 @@ class PretrainedTransformer(nn.Module):
         return self
 
     def forward(self, docs: Sequence[Doc]) -> Tensor:
-        """*Shape: [N, width]*"""
+        """*Shape:* (tokens, width)"""
         if self.config.frozen:
             with torch.no_grad():
                 parts = self.cache(list(map(key_of, docs)), docs, self._read_docs, training=self.training)
@@ -84,11 +84,11 @@ class PretrainedTransformer(nn.Module):
         return dropped
 
     def _read_docs(self, docs: Sequence[Doc]) -> list[Tensor]:
-        """Return the features of each Doc. *Shape: [n, width]* each"""
+        """Return the features of each Doc. *Shape:* (tokens, width) each"""
         return list(torch.split(self.features(self.reader(docs)), [len(doc) for doc in docs]))
 
     def features(self, pieces: Pieces) -> Tensor:
-        """Return the features before dropout. *Shape: [N, width]*"""
+        """Return the features before dropout. *Shape:* (tokens, width)"""
         device = self._device
         pairs = pieces.firsts() if self.config.pooling == "first" else pieces
         rows = on_device(pairs.rows, device)
@@ -127,7 +127,7 @@ class PretrainedTransformer(nn.Module):
         return min(_AT_ONCE["cuda"], int(_FREE_SHARE * free) // (4 * floats))
 
     def _hidden(self, pieces: Pieces, device: torch.device) -> Tensor:
-        """Return the rows of all pieces. *Shape: [M, width]*"""
+        """Return the rows of all pieces. *Shape:* (pieces, width)"""
         if not len(pieces.lengths):
             return torch.zeros(0, self.transformer.config.hidden_size, device=device)
         price = _PIECES_PER_CALL["cpu" if device.type == "cpu" else "cuda"]
@@ -147,16 +147,23 @@ class PretrainedTransformer(nn.Module):
     ) -> Iterator[Tensor]:
         """Yield the rows of windows of one length, some windows at a time.
 
-        ids: *Shape: [n, L]*; key_mask: of the bucket; at_once: pieces. Each result: *Shape: [<= n, L, width]*
+        ids (Tensor): *Shape:* (windows, length)
+        key_mask (Tensor): The bucket's.
+        at_once (int): Maximum number of pieces.
+        YIELDS (Tensor): *Shape:* (at most all windows, length, width)
         """
         n_layers, step = self.config.layers, max(1, at_once // ids.shape[1])
         masks = torch.ones_like(ids) if key_mask is None else (key_mask[:, 0, 0] == 0.0).long()
-        for some, real in zip(ids.split(step), masks.split(step), strict=True):
-            yield mean_of_layers(transformer, some, real, n_layers).float()
+        for window_ids, mask in zip(ids.split(step), masks.split(step), strict=True):
+            yield mean_of_layers(transformer, window_ids, mask, n_layers).float()
 
 
 def mean_of_layers(transformer: Callable[..., Any], ids: Tensor, mask: Tensor, n_layers: int) -> Tensor:
-    """Return the mean of a transformer's last layers. *Shape:* [n, L], [n, L] to [n, L, width]"""
+    """Return the mean of a transformer's last layers.
+
+    ids, mask (Tensor): *Shape:* (windows, length)
+    RETURNS (Tensor): *Shape:* (windows, length, width)
+    """
     output = transformer(input_ids=ids, attention_mask=mask, output_hidden_states=n_layers > 1, return_dict=True)
     last: Tensor = output.last_hidden_state
     return last if n_layers == 1 else torch.stack(output.hidden_states[-n_layers:]).mean(dim=0)

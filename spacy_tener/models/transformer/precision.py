@@ -36,13 +36,13 @@ def _call(transformer: nn.Module, weights: dict[str, Tensor], **inputs: Any) -> 
 
 def _matrices(transformer: nn.Module) -> tuple[list[str], list[Tensor]]:
     """Return the weights and biases that autocast would cast, those of linear layers, by name."""
-    found = {
-        f"{place}.{name}": weight
-        for place, layer in transformer.named_modules()
+    weights = {
+        f"{path}.{name}": weight
+        for path, layer in transformer.named_modules()
         if isinstance(layer, nn.Linear)
         for name, weight in layer.named_parameters(recurse=False)
     }
-    return list(found), list(found.values())
+    return list(weights), list(weights.values())
 
 
 class _Cast(torch.autograd.Function):
@@ -56,17 +56,16 @@ class _Cast(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        places = [place for place, gradient in enumerate(gradients) if gradient is not None]
-        given = [cast(Tensor, gradients[place]) for place in places]
-        made = dict(zip(places, _copies(given, [ctx.dtypes[place] for place in places]), strict=True))
-        return tuple(map(made.get, range(len(gradients))))
+        indices = [index for index, gradient in enumerate(gradients) if gradient is not None]
+        copies = _copies([cast(Tensor, gradients[i]) for i in indices], [ctx.dtypes[i] for i in indices])
+        return tuple(map(dict(zip(indices, copies, strict=True)).get, range(len(gradients))))
 
 
 def _copies(tensors: list[Tensor], dtypes: list[torch.dtype]) -> list[Tensor]:
-    made = [torch.empty_like(tensor, dtype=dtype) for tensor, dtype in zip(tensors, dtypes, strict=True)]
-    if made:
-        torch._foreach_copy_(made, tensors)
-    return made
+    copies = [torch.empty_like(tensor, dtype=dtype) for tensor, dtype in zip(tensors, dtypes, strict=True)]
+    if copies:
+        torch._foreach_copy_(copies, tensors)
+    return copies
 
 
 @contextlib.contextmanager

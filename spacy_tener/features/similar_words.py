@@ -8,13 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...features.keys import Keys
-from ...features.lexicon import Lexicon
-from ...features.word_lists import LayeredMatch, ListedWord, WordList
-from ...types import IntArray
+from ..types import IntArray
+from .keys import Keys
+from .lexicon import Lexicon
+from .word_lists import LayeredMatch, ListedWord, WordList
 
 _FEW = 3
+"""With fewer similar words of its tag, a listed word has the rows of all words of the tag."""
 _MANY = 64
+"""Maximum number of similar words of a listed one."""
 _UNKNOWN_ROW = np.zeros(1, dtype=np.int64)
 
 
@@ -66,16 +68,16 @@ class WordIndex:
         """
         if word in self._rows and self.tag(word, ListedWord()) == self.tag(word, entry):
             return np.array([self._rows[word]])
-        alike = np.array(self._by_edge.get((word[0], True), []) + self._by_edge.get((word[-1], False), []), dtype=int)
-        alike = np.unique(alike)
+        edges = self._by_edge.get((word[0], True), []) + self._by_edge.get((word[-1], False), [])
+        similar = np.unique(np.array(edges, dtype=int))
         if entry.tag in self._tag_index:
             of_tag = self._tags == self._tag_index[entry.tag]
-            alike = alike[of_tag[alike]]
-            if alike.size < _FEW:
-                alike = np.flatnonzero(of_tag)
-        if not alike.size:
+            similar = similar[of_tag[similar]]
+            if similar.size < _FEW:
+                similar = np.flatnonzero(of_tag)
+        if not similar.size:
             return _UNKNOWN_ROW
-        return alike[np.linspace(0, alike.size - 1, min(alike.size, _MANY)).astype(np.int64)]
+        return similar[np.linspace(0, similar.size - 1, min(similar.size, _MANY)).astype(np.int64)]
 
 
 def find_similar_words(
