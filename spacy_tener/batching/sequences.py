@@ -36,27 +36,6 @@ def ranges(begins: IntArray, lengths: IntArray) -> IntArray:
     return np.arange(lengths.sum()) + np.repeat(begins - starts(lengths), lengths)
 
 
-def cuts_by_cost(costs: IntArray, price: int) -> list[int]:
-    """Return the boundaries of buckets of sequences that are padded to the costliest of their bucket.
-
-    costs: of each sequence, in descending order. price: of one more bucket.
-
-    A bucket is cut in two where that saves most padding, as long as it saves more than `price`. So no cut of a
-    finished bucket saves more than `price`, and its padding wastes at most `price * (1 + ln n)`.
-    """
-    cuts = {0, len(costs)}
-    todo = [(0, len(costs))] if len(costs) else []
-    while todo:
-        begin, end = todo.pop()
-        own = costs[begin:end]
-        saved = (own[0] - own) * np.arange(end - begin, 0, -1)
-        best = int(saved.argmax())
-        if saved[best] > price:
-            cuts.add(begin + best)
-            todo += [(begin, begin + best), (begin + best, end)]
-    return sorted(cuts)
-
-
 @dataclass(frozen=True)
 class Packing:
     """Order of the rows of joined sequences by time step, as in PyTorch's `PackedSequence`.

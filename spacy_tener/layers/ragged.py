@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..batching.sequences import Lengths, as_lengths, cuts_by_cost, ranges, starts
+from ..batching.padding import pad_rows, plan_buckets
+from ..batching.sequences import Lengths, as_lengths, ranges, starts
 from ..types import IntArray
 from .devices import on_device_together
 
@@ -82,27 +82,24 @@ class Ragged:
             price = PAIRS_PER_BUCKET["cpu" if device.type == "cpu" else "cuda"]
         sizes = as_lengths(lengths, n_tokens)
         begins = starts(sizes)
-        order = np.argsort(-sizes, kind="stable")[: np.count_nonzero(sizes)]
-        cuts = cuts_by_cost(sizes[order] if by_tokens else sizes[order] ** 2, price)
-        rectangles, key_masks, rows, masks = [], [], [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
-        for begin, end in pairwise(cuts):
-            sequences = order[begin:end]
-            own = sizes[sequences, None]
-            column = np.arange(own[0, 0])
-            mask = column < own
-            tokens = begins[sequences, None] + np.minimum(column, own - 1)
-            rows.append((tokens[:, None] * heads + np.arange(heads)[:, None]).ravel())
+        members = plan_buckets(sizes if by_tokens else sizes**2, price=price)
+        key_masks, slots, masks = [], [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
+        for sequences in members:
+            tokens, mask = pad_rows(begins[sequences], sizes[sequences])
+            slots.append((tokens[:, None] * heads + np.arange(heads)[:, None]).ravel())
             masks.append(np.repeat(mask, heads, axis=0).ravel())
-            rectangles.append((tuple(sequences.tolist()), len(column)))
             key_masks.append(None if mask.all() else np.where(mask, 0.0, -np.inf).astype(np.float32)[:, None, None])
-        to_padded, real = np.concatenate(rows), np.concatenate(masks)
+        to_padded, is_real = np.concatenate(slots), np.concatenate(masks)
         to_flat = np.empty(sizes.sum() * heads, np.int64)
-        to_flat[to_padded[real]] = np.flatnonzero(real)
-        some = None if real.all() else real[:, None].astype(np.float32)
-        arrays = ranges(np.zeros_like(sizes), sizes), to_padded, to_flat, some, *key_masks
-        positions, padded, flat, in_slots, *there = on_device_together(arrays, device)
-        buckets = (Bucket(*own, key_mask) for own, key_mask in zip(rectangles, there, strict=True))
-        return cls(tuple(sizes.tolist()), heads, tuple(buckets), positions, padded, flat, in_slots)
+        to_flat[to_padded[is_real]] = np.flatnonzero(is_real)
+        real = None if is_real.all() else is_real[:, None].astype(np.float32)
+        arrays = ranges(np.zeros_like(sizes), sizes), to_padded, to_flat, real, *key_masks
+        tensors = on_device_together(arrays, device)
+        buckets = [
+            Bucket(tuple(sequences.tolist()), int(sizes[sequences[0]]), key_mask)
+            for sequences, key_mask in zip(members, tensors[4:], strict=True)
+        ]
+        return cls(tuple(sizes.tolist()), heads, tuple(buckets), *tensors[:4])
 
     @property
     def longest(self) -> int:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,50 +33,22 @@ from .dense import Linear
 from .devices import on_device
 from .ragged import Ragged, Segments
 
-# Cost of one more rectangle on a GPU, in numbers of padding, d for each pair of tokens: its some twenty launches take
-# as long as reading and writing so many numbers a dozen times.
-NUMBERS_PER_RECTANGLE = 1 << 23
+NUMBERS_PER_BUCKET = {"cpu": 0, "cuda": 1 << 23}
+"""Cost of one more bucket in numbers of padding, `width` for each pair of tokens. On a GPU, its some twenty launches
+take as long as reading and writing so many numbers a dozen times."""
 
 
-@dataclass(frozen=True)
-class Rectangles:
-    """Sequences of a batch, padded into rectangles of similar lengths; on a CPU each is a rectangle, as a view.
+def _plan(lengths: Sequence[int], like: Tensor) -> Ragged:
+    """Plan buckets of sequences: of equal length on a CPU, of similar lengths on a GPU."""
+    price = NUMBERS_PER_BUCKET["cpu" if like.is_cpu else "cuda"] // max(like.shape[1], 1)
+    return Ragged.of(lengths, device=like.device, price=price)
 
-    ragged: plan of the padding; None on a CPU.
-    """
 
-    lengths: list[int]
-    ragged: Ragged | None
-
-    @classmethod
-    def of(cls, lengths: Sequence[int], like: Tensor) -> Rectangles:
-        if like.is_cpu:
-            return cls(list(lengths), None)
-        price = NUMBERS_PER_RECTANGLE // max(like.shape[1], 1)
-        return cls(list(lengths), Ragged.of(lengths, device=like.device, price=price))
-
-    @property
-    def most(self) -> int:
-        """Number of sequences of the largest rectangle."""
-        buckets = () if self.ragged is None else self.ragged.buckets
-        return max((len(bucket.sequences) for bucket in buckets), default=1)
-
-    def cut(self, x: Tensor, *, zeros: bool = False) -> list[Tensor]:
-        """Cut a batch into rectangles. x: *Shape: [N, w]*. Returns for each rectangle *Shape: [n, T, w]*
-
-        zeros: pad with zeros, rather than with any finite numbers.
-        """
-        if self.ragged is None:
-            return [part[None] for part in x.split(self.lengths)]
-        return [part[:, 0] for part in self.ragged.pad(x, zeros=zeros)]
-
-    def join(self, parts: Sequence[Tensor], like: Tensor) -> Tensor:
-        """Join rectangles, the inverse of `cut`. like: an array that was cut, returned if there are no rectangles."""
-        if not parts:
-            return like
-        if self.ragged is None:
-            return torch.cat([part[0] for part in parts])
-        return self.ragged.join([part[:, None] for part in parts])
+def _pad(ragged: Ragged, *arrays: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Yield the buckets of several arrays, padded with zeros. *Shape:* `(sequences, longest, width)` each"""
+    parts = [ragged.pad(array, zeros=True) for array in arrays]
+    for bucket in zip(*parts, strict=True):
+        yield tuple(part[:, 0] for part in bucket)
 
 
 # Maximum size of a tile. On a CPU: about what fits into a core's own cache, and enough to outweigh the cost of calling
@@ -109,7 +80,9 @@ class Relation(nn.Module):
         nn.init.zeros_(self.left.bias)
 
     def forward(self, x: Tensor, lengths: Sequence[int]) -> Tensor:
-        """x: the tokens of all sequences. *Shape: [N, d]*. Returns *Shape: [N, d]*"""
+        """Relate the tokens of each sequence. *Shape:* `(tokens, width)` to `(tokens, width)`"""
+        if not len(x):
+            return x
         fuse = {"gated": _gated_mean, "mean": _mean, "attention": _attention_mean}[self.kind]
         return torch.tanh(fuse(self.left(x), self.right(x), x, lengths))  # eq. 8
 
@@ -126,10 +99,15 @@ def _mean(a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
 
 
 def _attention_mean(a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
-    """Return r_i of every token (eq. 7, GAttN). a, b: *Shape: [N, 1]*; x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
-    rectangles = Rectangles.of(lengths, x)
-    padded = zip(rectangles.cut(a), rectangles.cut(b), rectangles.cut(x, zeros=True), strict=True)
-    return rectangles.join([_attention_relation(*own) for own in padded], like=x) * _shares(lengths, x)
+    """Return r_i of every token (eq. 7, GAttN).
+
+    a, b (Tensor): *Shape:* `(tokens, 1)`
+    x (Tensor): *Shape:* `(tokens, width)`
+    RETURNS (Tensor): *Shape:* `(tokens, width)`
+    """
+    ragged = _plan(lengths, x)
+    sums = [_attention_relation(*padded)[:, None] for padded in _pad(ragged, a, b, x)]
+    return ragged.join(sums) * _shares(lengths, x)
 
 
 def _attention_relation(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
@@ -159,20 +137,18 @@ class _GatedMean(torch.autograd.Function):
     def forward(ctx: Any, a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
         u, v = _exponential(a), _exponential(b)
         ctx.save_for_backward(u, v, x)
-        rectangles, ctx.shares = Rectangles.of(lengths, x), _shares(lengths, x)
-        ctx.rectangles, tiles = rectangles, _Tiles(x, rectangles.most)
-        padded = zip(rectangles.cut(u), rectangles.cut(v), rectangles.cut(x, zeros=True), strict=True)
-        sums = rectangles.join([_gated(tiles, *own) for own in padded], like=x)
-        return sums * ctx.shares
+        ctx.ragged, ctx.shares = _plan(lengths, x), _shares(lengths, x)
+        tiles = _Tiles.of(x, ctx.ragged)
+        sums = [_gated(tiles, *padded)[:, None] for padded in _pad(ctx.ragged, u, v, x)]
+        return ctx.ragged.join(sums) * ctx.shares
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         u, v, x = ctx.saved_tensors
-        y, rectangles = gradients[0] * ctx.shares, ctx.rectangles
-        tiles = _Tiles(x, rectangles.most)
-        cut = (rectangles.cut(part, zeros=part is x or part is y) for part in (u, v, x, y))
-        parts = [_gated_gradients(tiles, *own) for own in zip(*cut, strict=True)]
-        da, db, dx = (rectangles.join([own[i] for own in parts], like=x) for i in range(3))
+        padded = _pad(ctx.ragged, u, v, x, gradients[0] * ctx.shares)
+        tiles = _Tiles.of(x, ctx.ragged)
+        parts = zip(*(_gated_gradients(tiles, *bucket) for bucket in padded), strict=True)
+        da, db, dx = (ctx.ragged.join([part[:, None] for part in sums]) for sums in parts)
         return da, db, dx, None
 
 
@@ -200,6 +176,10 @@ class _Tiles:
         self.pairs = max(room // width, most)
         self._gates, self._terms = (like.new_empty(self.pairs * width) for _ in range(2))
         self._one = like.new_ones(())
+
+    @classmethod
+    def of(cls, like: Tensor, ragged: Ragged) -> _Tiles:
+        return cls(like, max(len(bucket.sequences) for bucket in ragged.buckets))
 
     def shape(self, length: int, n: int = 1) -> tuple[int, int]:
         """Return the numbers of rows and of columns, in tokens of a sequence, of a tile of `n` sequences."""

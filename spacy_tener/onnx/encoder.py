@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from hashlib import sha256
-from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 from packaging.version import Version
 from spacy.tokens import Doc
 
-from ..batching.sequences import cuts_by_cost, ranges, starts
+from ..batching.padding import plan_buckets
+from ..batching.sequences import ranges, starts
 from ..errors import MissingPackageError, RemedyError, check_package
 from ..features.characters import code_points, lengths_of
 from ..features.pieces import EncodedTexts, PieceReader, Pieces, WordPieces
@@ -281,17 +281,11 @@ def open_session(graph: bytes, source: str, *, gpu: bool = False) -> Any:
     return session
 
 
-def _batches(lengths: IntArray, batching: Batching) -> Iterator[IntArray]:
-    """Yield the indices of windows that are computed together, windows of similar lengths."""
+def _batches(lengths: IntArray, batching: Batching) -> Iterable[IntArray]:
+    """Return the indices of windows that are computed together, windows of similar lengths."""
     if batching == "single":
-        yield from np.arange(len(lengths))[:, None]
-        return
-    order = np.argsort(-lengths, kind="stable")
-    cuts = cuts_by_cost(lengths[order], _CALL_COST if batching == "padded" else 0)
-    for begin, end in pairwise(cuts):
-        step = max(1, _MAX_PIECES // int(lengths[order[begin]]))
-        for first in range(begin, end, step):
-            yield order[first : min(first + step, end)]
+        return np.arange(len(lengths))[:, None]
+    return plan_buckets(lengths, price=_CALL_COST if batching == "padded" else 0, most=_MAX_PIECES)
 
 
 def _count_threads() -> int:

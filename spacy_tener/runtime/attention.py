@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..batching.sequences import Lengths, as_lengths, cuts_by_cost, starts
+from ..batching.padding import pad_rows, plan_buckets
+from ..batching.sequences import Lengths, as_lengths, starts
 from ..settings import StackConfig, TransformerConfig
 from ..types import BoolArray, FloatArray, IntArray
 from .dense import Linear
@@ -27,8 +27,8 @@ from .weights import Weights
 PAIRS_PER_TOKEN = 160
 PAIRS_PER_RECTANGLE = 8192
 """Costs of a slot, and of one more rectangle, in pairs of slots."""
-SLOTS = 512
-"""Maximum number of slots of a rectangle with more than one sequence."""
+PAIRS_AT_ONCE = 1 << 17
+"""Maximum cost of a rectangle with more than one sequence: one that fits into a core's own cache."""
 
 
 @dataclass(frozen=True)
@@ -72,19 +72,12 @@ def in_rectangles(
 
 
 def _rectangles(lengths: IntArray) -> Iterator[tuple[IntArray, Rectangle]]:
-    """Yield rectangles of all sequences that have tokens, each after the rows of its slots, *Shape: [n L]*. Padding has
-    the row of its sequence's last token.
-    """
-    order, begins = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)], starts(lengths)
-    longest_first = lengths[order]
-    costs = longest_first * (longest_first + PAIRS_PER_TOKEN)
-    for begin, end in pairwise(cuts_by_cost(costs, PAIRS_PER_RECTANGLE)):
-        n_parts = -(-(end - begin) // max(1, SLOTS // int(longest_first[begin])))
-        for sequences in np.array_split(order[begin:end], n_parts):
-            own = lengths[sequences, None]
-            column = np.arange(own[0, 0])
-            tokens, real = begins[sequences, None] + np.minimum(column, own - 1), column < own
-            yield tokens.reshape(-1), Rectangle(own[:, 0], None if real.all() else real)
+    """Yield rectangles of all sequences that have tokens, each after the row of each slot. *Shape:* `(slots,)`"""
+    begins = starts(lengths)
+    costs = lengths * (lengths + PAIRS_PER_TOKEN)
+    for sequences in plan_buckets(costs, price=PAIRS_PER_RECTANGLE, most=PAIRS_AT_ONCE):
+        rows, is_real = pad_rows(begins[sequences], lengths[sequences])
+        yield rows.ravel(), Rectangle(lengths[sequences], None if is_real.all() else is_real)
 
 
 MODERATE = 60.0
