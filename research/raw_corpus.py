@@ -11,7 +11,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import registry
 
-from spacy_tener.annotate.records import find_texts, read_records
+from spacy_tener.annotate.records import find_texts, stream_records
 from spacy_tener.annotate.settings import TEXT_COLUMN
 from spacy_tener.errors import InputError
 from spacy_tener.pipeline.units import view_of
@@ -21,7 +21,7 @@ Reader = Callable[[Language], Iterator[Example]]
 
 def read_paragraphs(addresses: Sequence[str]) -> Iterator[str]:
     """Yield the lines of the texts of files, stripped of white space, without blank ones."""
-    lines = (line.strip() for record in read_records(addresses) for line in record[TEXT_COLUMN].split("\n"))
+    lines = (line.strip() for record in stream_records(addresses) for line in record[TEXT_COLUMN].split("\n"))
     return (line for line in lines if line)
 
 

@@ -16,7 +16,7 @@ import spacy
 from spacy.tokens import Doc, DocBin
 
 from spacy_tener.annotate.arrow import rows_of_table
-from spacy_tener.annotate.records import ReadOptions, find_sources, read_parts, read_records
+from spacy_tener.annotate.records import ReadOptions, find_sources, read_parts, stream_records
 from spacy_tener.errors import InputError, RemedyError
 from spacy_tener.inputs import DamagedText
 from spacy_tener.workbench.corpus.reader import CorpusOptions, CorpusReader
@@ -47,7 +47,7 @@ def annotated(path: Path, encoding: str = "utf-8") -> list[str]:
 
 def raw(path: Path) -> list[str]:
     """Read as `silver`, `suggest` and `trim` do."""
-    return [record["text"] for record in read_records([str(path)])]
+    return [record["text"] for record in stream_records([str(path)])]
 
 
 def converted(path: Path, encoding: str = "utf-8") -> list[str]:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import _report
 
-from spacy_tener.annotate.records import find_texts, read_records
+from spacy_tener.annotate.records import find_texts, stream_records
 
 HERE = Path(__file__).parent
 LONG = 100_000  # characters of the longest texts
@@ -98,7 +98,7 @@ def write_archive(path: Path, args: argparse.Namespace) -> list[int]:
     """Write the texts, the same for the same seed. Returns how many characters each has, none where it is broken."""
     rng, characters = random.Random(args.seed), [0] * args.texts
     sources, _ = find_texts(args.raw)
-    paragraphs = [record["text"] for record in read_records(sources)]
+    paragraphs = [record["text"] for record in stream_records(sources)]
     with path.open("w", encoding="utf8") as file:
         for key in range(args.texts):
             if rng.random() < 0.001:

@@ -17,7 +17,7 @@ from ..inputs import DamagedText, check_text
 from ..pipeline.finding import check_finders, crf_pipes, span_finders
 from ..pipeline.gpu import use_gpu
 from .finding import Task, answer_each, batch_by_length, entity_task, reading_task
-from .settings import AnnotateSettings, Answer, Record
+from .settings import OVERWRITTEN, AnnotateSettings, Answer, Record
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,11 +42,12 @@ class Annotator:
         gpu_id: int = -1,
         code: str | Path | None = None,
     ) -> None:
-        """model: A pipeline's package or its directory.
+        """Set up an annotator; the pipeline is loaded at the first call.
 
-        settings: The column to read, and the columns to add.
-        gpu_id: The GPU, or -1 for the CPU.
-        code: A Python file to import before the pipeline is loaded, with functions that it has registered.
+        model (Union[str, Path]): A pipeline's package or its directory.
+        settings (Optional[AnnotateSettings]): The column to read, and the columns to add.
+        gpu_id (int): The GPU, or -1 for the CPU.
+        code (Optional[Union[str, Path]]): A Python file with registered functions, to import before the pipeline.
         """
         self.model = str(model)
         self.settings = settings or AnnotateSettings()
@@ -102,7 +103,7 @@ class Annotator:
         annotated = []
         for row, answer in zip(rows, self.answers([row.get(settings.text) for row in rows]), strict=True):
             if taken := [name for name in settings.added if name in row]:
-                error = f"the record's own {', '.join(taken)} was overwritten: set a prefix for the added columns"
+                error = f"{OVERWRITTEN} {', '.join(taken)} was overwritten: set a prefix for the added columns"
                 answer = answer._replace(error=error)
             annotated.append({**row, **answer.columns(settings)})
         return annotated
@@ -118,10 +119,10 @@ class Annotator:
         assert self._task is not None
         texts = list(map(check_text, values))
         answers = [Answer(text, error=text.reason if isinstance(text, DamagedText) else None) for text in texts]
-        readable = [_Text(text, place) for place, text in enumerate(texts) if not isinstance(text, DamagedText)]
+        readable = [_Text(text, index) for index, text in enumerate(texts) if not isinstance(text, DamagedText)]
         for batch in batch_by_length(readable):
-            for each, found in zip(batch, answer_each(self._task, [one.text for one in batch]), strict=True):
-                answers[each.place] = _answer(each.text, found)
+            for item, result in zip(batch, answer_each(self._task, [item.text for item in batch]), strict=True):
+                answers[item.index] = _answer(item.text, result)
         return answers
 
 
@@ -130,13 +131,13 @@ class _Text:
     """A text and its index in the batch."""
 
     text: str
-    place: int
+    index: int
 
     def __len__(self) -> int:
         return len(self.text)
 
 
-def _answer(text: str, found: Any) -> Answer:
-    if isinstance(found, Exception):
-        return Answer(text, error=f"the pipeline failed at this text: {type(found).__name__}: {found}")
-    return Answer(text, *found) if isinstance(found, tuple) else Answer(text, found)
+def _answer(text: str, result: Any) -> Answer:
+    if isinstance(result, Exception):
+        return Answer(text, error=f"the pipeline failed at this text: {type(result).__name__}: {result}")
+    return Answer(text, *result) if isinstance(result, tuple) else Answer(text, result)

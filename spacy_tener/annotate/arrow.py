@@ -39,7 +39,7 @@ def annotated_table(
     table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
     settings.check_columns(table.column_names)
     texts = values_of(table[settings.text]) if settings.text in table.column_names else [None] * len(table)
-    columns = [each.columns(settings) for each in answers(texts)]
+    columns = [answer.columns(settings) for answer in answers(texts)]
     for field in added_fields(settings):
         table = table.append_column(field, pa.array([row[field.name] for row in columns], type=field.type))
     return table
@@ -96,9 +96,9 @@ def schema_of_rows(rows: Sequence[Record], settings: AnnotateSettings) -> pa.Sch
 def table_of_rows(rows: Sequence[Record], schema: pa.Schema, settings: AnnotateSettings) -> pa.Table:
     """Return annotated rows as a table with the columns of a schema, the added ones, and `rest`."""
     names = {*schema.names}
-    own = [encodable({name: value for name, value in row.items() if name not in settings.added}) for row in rows]
-    rest: list[Record] = [{name: value for name, value in row.items() if name not in names} for row in own]
-    arrays = [_array(field, [row.get(field.name) for row in own], rest) for field in schema]
+    records = [encodable({name: value for name, value in row.items() if name not in settings.added}) for row in rows]
+    rest: list[Record] = [{name: value for name, value in row.items() if name not in names} for row in records]
+    arrays = [_array(field, [row.get(field.name) for row in records], rest) for field in schema]
     added = added_fields(settings)
     for field in added:
         values = [row[field.name] for row in rows]
@@ -130,16 +130,16 @@ def _array(field: pa.Field, values: list[Any], rest: list[Record]) -> pa.Array:
     """Return a column. A value that does not fit its type is null there, and goes to the `rest` of its row."""
     if field.metadata:
         return pa.array([None if value is None else dump_json(value) for value in values], type=field.type)
-    if not pa.types.is_nested(field.type) and (array := _whole(values, field.type)) is not None:
+    if not pa.types.is_nested(field.type) and (array := _exact_array(values, field.type)) is not None:
         return array
-    kept = [value if _comes_back(value, field.type) else None for value in values]
-    for row, value, each in zip(rest, values, kept, strict=True):
-        if each is None and value is not None:
+    fitting = [value if _comes_back(value, field.type) else None for value in values]
+    for row, value, fits in zip(rest, values, fitting, strict=True):
+        if fits is None and value is not None:
             row[field.name] = value
-    return pa.array(kept, type=field.type)
+    return pa.array(fitting, type=field.type)
 
 
-def _whole(values: list[Any], of: pa.DataType) -> pa.Array | None:
+def _exact_array(values: list[Any], of: pa.DataType) -> pa.Array | None:
     """Return a column if it keeps all values as they are, or None."""
     try:
         array = pa.array(values, type=of)
@@ -158,7 +158,7 @@ def _comes_back(value: Any, type: pa.DataType) -> bool:
         return False
 
 
-def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, list) and isinstance(other, (list, tuple)):
-        return len(one) == len(other) and all(map(_equal, one, other))
-    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other or (one != one and other != other))
+def _equal(a: Any, b: Any) -> bool:
+    if isinstance(a, list) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(map(_equal, a, b))
+    return isinstance(a, bool) == isinstance(b, bool) and bool(a == b or (a != a and b != b))

@@ -39,11 +39,11 @@ def packable(value: Any) -> Any:
 def _converted(value: Any, convert: Callable[[Any], Any]) -> Any:
     """Convert what lists, dicts and NumPy's arrays hold. Keys of types that JSON lacks become strings."""
     if isinstance(value, (list, tuple)):
-        return [_converted(each, convert) for each in value]
+        return [_converted(item, convert) for item in value]
     if isinstance(value, dict):
         return {
-            name if isinstance(name, (int, float, type(None))) else convert(str(name)): _converted(each, convert)
-            for name, each in value.items()
+            name if isinstance(name, (int, float, type(None))) else convert(str(name)): _converted(item, convert)
+            for name, item in value.items()
         }
     return _converted(value.tolist(), convert) if hasattr(value, "tolist") else convert(value)
 
@@ -54,8 +54,8 @@ def _encodable(value: Any) -> Any:
 
 def _packable(value: Any) -> Any:
     is_long = isinstance(value, int) and not -(1 << 63) <= value < 1 << 64
-    kept = isinstance(value, (str, bytes, int, float, type(None))) and not is_long
-    return _encodable(value if kept else str(value))
+    is_packable = isinstance(value, (str, bytes, int, float, type(None))) and not is_long
+    return _encodable(value if is_packable else str(value))
 
 
 def _json_value(value: Any) -> Any:

@@ -31,8 +31,8 @@ def entity_rows(
     """
     for row, (name, found) in enumerate(zip(documents, entities, strict=True)):
         document = f"{part}:{row}" if name is None else name if isinstance(name, str) else dump_json(name)
-        for each in found:
-            yield {"document": encodable(document), **each}
+        for entity in found:
+            yield {"document": encodable(document), **entity}
 
 
 def table_bytes(rows: Sequence[Record], columns: Sequence[str], format: str) -> bytes:

@@ -58,9 +58,9 @@ def annotate_locally(job: AnnotationJob, on_part: OnPart) -> PartStats:
 
 def _unfinished(job: AnnotationJob, manifest: Manifest, count: OnPart) -> Iterator[Part]:
     for part in read_parts(job.sources, job.options, job.annotator.settings.text):
-        known = manifest.parts.get(part_name(job, part.number))
-        if known:
-            count(part, PartStats(**known), True)
+        stats = manifest.parts.get(part_name(job, part.number))
+        if stats:
+            count(part, PartStats(**stats), True)
         else:
             yield part
 
@@ -84,7 +84,7 @@ def _write(job: AnnotationJob, schema: pa.Schema | None, parts: Iterable[Part]) 
 
 def _finished(running: dict[Future[PartStats], Part]) -> Iterator[tuple[Part, PartStats]]:
     ended, _ = wait(running, return_when=FIRST_COMPLETED)
-    for future in sorted(ended, key=lambda each: running[each].number):
+    for future in sorted(ended, key=lambda future: running[future].number):
         yield running.pop(future), future.result()
 
 
@@ -112,7 +112,7 @@ def _pool(job: AnnotationJob) -> Iterator[Executor]:
     threads = str(max(1, count_cores() // job.processes))
     os.environ.update({name: threads for name in _THREADS if name not in os.environ})
     context = multiprocessing.get_context("spawn")
-    watched, held = context.Pipe(duplex=False)
+    watched, open_end = context.Pipe(duplex=False)
     pool = ProcessPoolExecutor(job.processes, context, initializer=_start_process, initargs=(job, watched))
     try:
         yield pool
@@ -120,11 +120,11 @@ def _pool(job: AnnotationJob) -> Iterator[Executor]:
         reason = "A process was killed, which the system does when it runs out of memory"
         raise RemedyError(reason, "Run the same command with fewer --processes: it resumes.") from error
     except BaseException:
-        held.close()
+        open_end.close()
         raise
     finally:
         pool.shutdown(cancel_futures=True)
-        held.close()
+        open_end.close()
         watched.close()
         for name in _THREADS:
             if name not in before:

@@ -31,7 +31,7 @@ from .entity_tables import (
     table_bytes,
 )
 from .records import Part, ReadOptions, Source, parquet_columns, read_parts
-from .settings import AnnotateSettings, Record
+from .settings import OVERWRITTEN, AnnotateSettings, Record
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,7 +67,7 @@ class AnnotationJob:
             check_choice("format of entities", self.entities, TABLE_FORMATS)
         if self.processes < 1:
             raise RemedyError(f"processes = {self.processes}", "Give 1 or more.")
-        if PARQUET in (self.format, self.entities, *(each.format for each in self.sources)):
+        if PARQUET in (self.format, self.entities, *(source.format for source in self.sources)):
             try:
                 import pyarrow  # noqa: F401
             except ImportError as error:
@@ -87,7 +87,7 @@ class AnnotationJob:
             "format": self.format,
             "entities": self.entities,
             "document": self.document,
-            "inputs": [file_input(each.address, f"{each.size} {each.version}") for each in self.sources],
+            "inputs": [file_input(source.address, f"{source.size} {source.version}") for source in self.sources],
         }
 
 
@@ -100,8 +100,8 @@ class PartStats:
     entities: int = 0
     errors: int = 0
 
-    def __add__(self, other: PartStats) -> PartStats:
-        return PartStats(*map(sum, zip(asdict(self).values(), asdict(other).values(), strict=True)))
+    def __add__(self, stats: PartStats) -> PartStats:
+        return PartStats(*map(sum, zip(asdict(self).values(), asdict(stats).values(), strict=True)))
 
 
 class RemoteFolder:
@@ -112,10 +112,11 @@ class RemoteFolder:
 
     def names(self) -> set[str]:
         try:
-            found = self.system.ls(self.path, detail=False, refresh=True)
+            paths = self.system.ls(self.path, detail=False, refresh=True)
         except FileNotFoundError:
             return set()
-        return {name for name in (str(each).rstrip("/").rpartition("/")[2] for each in found) if name[:1] != "."}
+        names = {str(path).rstrip("/").rpartition("/")[2] for path in paths}
+        return {name for name in names if name[:1] != "."}
 
     def read(self, name: str) -> bytes | None:
         try:
@@ -125,11 +126,11 @@ class RemoteFolder:
         return content
 
     def write(self, name: str, content: bytes) -> None:
-        beside = f"{self.path}/.{name}.{uuid.uuid4().hex}.tmp"
+        temporary = f"{self.path}/.{name}.{uuid.uuid4().hex}.tmp"
         try:
             self.system.makedirs(self.path, exist_ok=True)
-            self.system.pipe_file(beside, content)
-            self.system.mv(beside, f"{self.path}/{name}")
+            self.system.pipe_file(temporary, content)
+            self.system.mv(temporary, f"{self.path}/{name}")
         except OSError as error:
             reason = f"{self.path}/{name}: cannot be written: {error.strerror or error}"
             raise RemedyError(reason, "Free space there, or choose another output.") from error
@@ -151,8 +152,9 @@ def open_output(job: AnnotationJob) -> Iterator[Manifest]:
         remedy = "Name another output, or delete this one to annotate everything again."
         manifest = Manifest.resume(folder, job.made_of, remedy=remedy)
         if job.entities:
-            there = _folder_of(job, ENTITIES).names()
-            manifest.parts = {name: known for name, known in manifest.parts.items() if _beside(job, name) in there}
+            written = _folder_of(job, ENTITIES).names()
+            parts = manifest.parts.items()
+            manifest.parts = {name: stats for name, stats in parts if _entities_file(job, name) in written}
         try:
             yield manifest
         finally:
@@ -166,9 +168,9 @@ def _locked(folder: Folder) -> Iterator[None]:
         return
     with locked(folder.path / _LOCK):
         with writing(folder.path):
-            for place in (folder.path, folder.path / ENTITIES):
-                for beside in place.glob(".*.tmp"):
-                    beside.unlink(missing_ok=True)
+            for directory in (folder.path, folder.path / ENTITIES):
+                for temporary in directory.glob(".*.tmp"):
+                    temporary.unlink(missing_ok=True)
         yield
 
 
@@ -180,7 +182,7 @@ def _folder_of(job: AnnotationJob, name: str) -> Folder:
     return open_folder(f"{job.output.rstrip('/')}/{name}")
 
 
-def _beside(job: AnnotationJob, part: str) -> str:
+def _entities_file(job: AnnotationJob, part: str) -> str:
     """Return the name of the file with the entities of a part."""
     return f"{Path(part).stem}.{job.entities}"
 
@@ -197,8 +199,8 @@ def check_columns(job: AnnotationJob) -> pa.Schema | None:
         settings.check_columns(parquet_columns(source))
     first = next(read_parts(job.sources, job.options, settings.text), None)
     if first is None:
-        named = ", ".join(source.address for source in job.sources[:3])
-        raise RemedyError(f"{named}: there is no text", "Give files with a text on each line, or in a column.")
+        names = ", ".join(source.address for source in job.sources[:3])
+        raise RemedyError(f"{names}: there is no text", "Give files with a text on each line, or in a column.")
     columns = first.columns
     settings.check_columns(columns)
     for name, option in ((settings.text, "--text"), (job.document, "--document")):
@@ -250,7 +252,7 @@ def write_part(job: AnnotationJob, name: str, part: Part, schema: pa.Schema | No
     if job.entities:  # before the records, whose file marks the part as finished
         found = list(entity_rows(Path(name).stem, documents, entities))
         table_of_entities = table_bytes(found, columns_of(settings), job.entities)
-        _folder_of(job, ENTITIES).write(_beside(job, name), table_of_entities)
+        _folder_of(job, ENTITIES).write(_entities_file(job, name), table_of_entities)
     open_folder(job.output).write(name, content)
     characters = sum(len(text) for text in texts if isinstance(text, str))
     return PartStats(len(errors), characters, sum(map(len, entities)), sum(error is not None for error in errors))
@@ -276,16 +278,16 @@ def _spacy_bytes(rows: Sequence[Record], nlp: Language, settings: AnnotateSettin
 
 
 def _doc(row: Record, nlp: Language, settings: AnnotateSettings) -> Doc:
-    # A text with entities was read: its error says that a column of its own was overwritten.
-    readable = row[settings.error] is None or bool(row[settings.entities])
-    doc = nlp.make_doc(row[settings.text]) if readable else Doc(nlp.vocab)
-    places = [(each["start"], each["end"], each["label"]) for each in row[settings.entities]]
-    spans = [doc.char_span(start, end, label=label, alignment_mode="expand") for start, end, label in places]
-    found = [span for span in spans if span is not None]
-    doc.set_ents(filter_spans(found))
+    error = row[settings.error]
+    is_annotated = error is None or error.startswith(OVERWRITTEN)
+    doc = nlp.make_doc(row[settings.text]) if is_annotated else Doc(nlp.vocab)
+    offsets = [(entity["start"], entity["end"], entity["label"]) for entity in row[settings.entities]]
+    aligned = [doc.char_span(start, end, label=label, alignment_mode="expand") for start, end, label in offsets]
+    spans = [span for span in aligned if span is not None]
+    doc.set_ents(filter_spans(spans))
     if span_finders(nlp):
-        doc.spans[DEFAULT_SPANS_KEY] = found
-    doc.user_data.update(packable({name: row[name] for name in row if not readable or name != settings.text}))
+        doc.spans[DEFAULT_SPANS_KEY] = spans
+    doc.user_data.update(packable({name: row[name] for name in row if not is_annotated or name != settings.text}))
     return doc
 
 

@@ -111,7 +111,7 @@ class ReadOptions:
             raise RemedyError(f"part_size = {self.part_size}", "Give 1 or more.")
 
 
-class Piece(NamedTuple):
+class _Piece(NamedTuple):
     """A record, or a small table of records, with its size in characters or bytes, and its file and line."""
 
     content: Record | pa.Table
@@ -182,7 +182,7 @@ def read_parts(sources: Sequence[Source], options: ReadOptions, text: str) -> It
         yield part
 
 
-def read_records(addresses: Sequence[str]) -> Generator[Record]:
+def stream_records(addresses: Sequence[str]) -> Generator[Record]:
     """Yield records with a text, as they are, and leave out blank ones. Refuses a damaged record."""
     for address in addresses:
         try:
@@ -196,7 +196,7 @@ def read_records(addresses: Sequence[str]) -> Generator[Record]:
             raise InputError(address, reason, "Check the path, and that the file is complete.") from error
 
 
-def _checked(piece: Piece) -> Iterator[Record]:
+def _checked(piece: _Piece) -> Iterator[Record]:
     if isinstance(piece.content, dict):
         records = [piece.content]
     else:
@@ -221,7 +221,7 @@ def _open(address: str) -> Iterator[IO[bytes]]:
             yield file
 
 
-def _read_sources(sources: Sequence[Source], options: ReadOptions, text: str) -> Iterator[tuple[Piece, int]]:
+def _read_sources(sources: Sequence[Source], options: ReadOptions, text: str) -> Iterator[tuple[_Piece, int]]:
     """Yield the records and small tables of all files, with the bytes of the input that are read so far."""
     before = 0
     for source in sources:
@@ -238,11 +238,11 @@ def _read_sources(sources: Sequence[Source], options: ReadOptions, text: str) ->
                 raise InputError(source.address, reason, remedy) from error
             reason = f"{source.address}: the file is damaged from here on ({error})"
             record = {text: DamagedText("", reason), "source": source.address}
-            yield Piece(record, 0, source.address), before + source.size
+            yield _Piece(record, 0, source.address), before + source.size
         before += source.size
 
 
-def _read(address: str, file: IO[bytes], options: ReadOptions, text: str) -> Iterator[Piece]:
+def _read(address: str, file: IO[bytes], options: ReadOptions, text: str) -> Iterator[_Piece]:
     format = format_of(address)
     if format == "parquet":
         yield from _read_parquet(address, file)
@@ -256,20 +256,20 @@ def _read(address: str, file: IO[bytes], options: ReadOptions, text: str) -> Ite
             yield from _read_jsonl(address, stream, text, options.encoding)
         elif options.whole_files:
             content = decode_whole(stream, options.encoding)
-            yield Piece({text: _placed(content, address), "source": address}, len(content), address)
+            yield _Piece({text: _placed(content, address), "source": address}, len(content), address)
         else:
             for number, line in decode_lines(stream, options.encoding):
                 place = f"{address}:{number}"
-                yield Piece({text: _placed(line, place), "source": address, "line": number}, len(line) + 1, place)
+                yield _Piece({text: _placed(line, place), "source": address, "line": number}, len(line) + 1, place)
 
 
-def _read_jsonl(address: str, stream: IO[bytes], text: str, encoding: str) -> Iterator[Piece]:
+def _read_jsonl(address: str, stream: IO[bytes], text: str, encoding: str) -> Iterator[_Piece]:
     for number, line in decode_lines(stream, encoding):
         if line and not line.isspace():
             record, place = parse_object(line), f"{address}:{number}"
             if isinstance(record, DamagedText):
                 record = {text: _placed(record, place)}
-            yield Piece(record, len(line), place)
+            yield _Piece(record, len(line), place)
 
 
 def _placed(text: str, place: str) -> str:
@@ -277,7 +277,7 @@ def _placed(text: str, place: str) -> str:
     return DamagedText(text, f"{place}: {text.reason}") if isinstance(text, DamagedText) else text
 
 
-def _read_csv(address: str, stream: IO[bytes], text: str, encoding: str) -> Iterator[Piece]:
+def _read_csv(address: str, stream: IO[bytes], text: str, encoding: str) -> Iterator[_Piece]:
     """Yield the rows of a CSV file, or of a TSV file if its name ends so. The first row names the columns.
 
     Values stay strings, since an identifier may begin with zeros. In TSV, quotes have no special meaning.
@@ -295,7 +295,7 @@ def _read_csv(address: str, stream: IO[bytes], text: str, encoding: str) -> Iter
                 fields = next(rows, None)
             except csv.Error as error:
                 reason = f"{place}: the row that begins here is not CSV ({error})"
-                yield Piece({text: DamagedText("", reason)}, 0, place)
+                yield _Piece({text: DamagedText("", reason)}, 0, place)
                 continue
             if fields is None:
                 return
@@ -306,7 +306,7 @@ def _read_csv(address: str, stream: IO[bytes], text: str, encoding: str) -> Iter
                 header = _distinct(fields) if fields else None
             elif fields:
                 record = _csv_record(header, fields, place, text, encoding)
-                yield Piece(record, sum(map(len, fields)), place)
+                yield _Piece(record, sum(map(len, fields)), place)
 
 
 def _distinct(names: list[str]) -> list[str]:
@@ -329,7 +329,7 @@ def _csv_record(header: list[str], fields: list[str], place: str, text: str, enc
     return record
 
 
-def _read_spacy(address: str, file: IO[bytes], text: str) -> Iterator[Piece]:
+def _read_spacy(address: str, file: IO[bytes], text: str) -> Iterator[_Piece]:
     """Yield the text of each Doc with the columns in its `user_data`. The file is read into memory.
 
     A column of the text's own name becomes `user_data.text`. A Doc without tokens stands for a text that could not be
@@ -339,7 +339,7 @@ def _read_spacy(address: str, file: IO[bytes], text: str) -> Iterator[Piece]:
         columns = {name: value for name, value in doc.user_data.items() if isinstance(name, str)}
         if len(doc) and text in columns:
             columns[f"user_data.{text}"] = columns.pop(text)
-        yield Piece({text: doc.text, **columns}, len(doc.text), address)
+        yield _Piece({text: doc.text, **columns}, len(doc.text), address)
 
 
 def parquet_columns(source: Source) -> list[str]:
@@ -355,7 +355,7 @@ def parquet_columns(source: Source) -> list[str]:
     return names
 
 
-def _read_parquet(address: str, file: IO[bytes]) -> Iterator[Piece]:
+def _read_parquet(address: str, file: IO[bytes]) -> Iterator[_Piece]:
     """Yield small tables, in order. Unlike records, tables keep the types of their columns."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -364,7 +364,7 @@ def _read_parquet(address: str, file: IO[bytes]) -> Iterator[Piece]:
     schema = parquet.schema_arrow.remove_metadata()
     for batch in parquet.iter_batches(batch_size=_TABLE_ROWS):
         for table in _halves(pa.Table.from_batches([batch.replace_schema_metadata()], schema)):
-            yield Piece(table, table.nbytes, address)
+            yield _Piece(table, table.nbytes, address)
 
 
 def _halves(table: pa.Table) -> Iterator[pa.Table]:

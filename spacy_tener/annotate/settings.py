@@ -59,18 +59,22 @@ class AnnotateSettings:
         """Names of the added columns, in order."""
         return [self.entities, *([self.k_best_column] if self.k_best else []), self.error]
 
-    def check_columns(self, names: Sequence[str], *others: str) -> None:
+    def check_columns(self, names: Sequence[str], *further: str) -> None:
         """Refuse records with a column named like an added one, or with several columns of one name.
 
-        others: Names of further added columns.
+        further: Names of further added columns.
         """
         if several := [name for name, count in Counter(names).items() if count > 1]:
             remedy = "Rename them, so that each column has its own name."
             raise RemedyError(f"The records have several columns named {', '.join(several)}", remedy)
-        taken = [name for name in (*self.added, *others) if name in names]
+        taken = [name for name in (*self.added, *further) if name in names]
         if taken:
             remedy = "Give the added columns a prefix, as in --prefix tener_."
             raise RemedyError(f"The records have columns of their own named {', '.join(taken)}", remedy)
+
+
+OVERWRITTEN = "the record's own"
+"""Begin of the error of a record that was annotated, but had a column named like an added one."""
 
 
 class Answer(NamedTuple):
@@ -86,14 +90,16 @@ class Answer(NamedTuple):
         values: dict[str, Any] = {settings.entities: self._entities(self.entities, settings)}
         if settings.k_best:
             values[settings.k_best_column] = [
-                {"probability": each.probability, "entities": self._entities(each.entities, settings)}
-                for each in self.k_best
+                {"probability": reading.probability, "entities": self._entities(reading.entities, settings)}
+                for reading in self.k_best
             ]
         return {**values, settings.error: self.error}
 
     def _entities(self, entities: Sequence[FoundEntity], settings: AnnotateSettings) -> list[dict[str, Any]]:
-        return [
-            {"start": each.start, "end": each.end, "label": each.label, "text": self.text[each.start : each.end]}
-            | ({"probability": each.probability} if settings.probability else {})
-            for each in entities
-        ]
+        columns = []
+        for entity in entities:
+            text = self.text[entity.start : entity.end]
+            columns.append({"start": entity.start, "end": entity.end, "label": entity.label, "text": text})
+            if settings.probability:
+                columns[-1]["probability"] = entity.probability
+        return columns

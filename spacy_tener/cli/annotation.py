@@ -15,7 +15,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
-from ..annotate.records import find_texts, read_records
+from ..annotate.records import find_texts, stream_records
 from ..annotate.settings import TEXT_COLUMN
 from ..errors import RemedyError, counted
 from ..files import check_folder, locked, write_file, write_text
@@ -28,7 +28,7 @@ from ..workbench.composing.files import BASES, ConfigError, missing_requirements
 from ..workbench.corpus.docbins import open_docbin, read_docs, repacked
 from ..workbench.corpus.languages import blank_pipeline
 from ..workbench.silver import (
-    LEAST_SURE,
+    DEFAULT_SURENESS,
     SilverStats,
     Sureness,
     check_teachers,
@@ -77,10 +77,10 @@ def silver_cli(
     output: Annotated[Path, options.output("a directory of files")],
     sure: Annotated[
         float, typer.Option(help="Least probability of an entity that is kept", min=0.5, max=1)
-    ] = LEAST_SURE,
+    ] = DEFAULT_SURENESS,
     outside: Annotated[
         float, typer.Option(help="Least probability of a token that is kept as outside", min=0.5, max=1)
-    ] = LEAST_SURE,
+    ] = DEFAULT_SURENESS,
     limit: Annotated[int | None, options.limit("to annotate (default: all)")] = None,
     part_size: options.PartSize = 5000,
     gpu_id: options.GpuId = -1,
@@ -115,7 +115,7 @@ def silver_cli(
         msg.warn("A label that a pipeline does not know has the probability 0 there", "\n".join(lines))
     made = made_of(list(pipelines), list(pipelines.values()), sources)
     settings = {**made, "limit": limit, "code": file_input(code) if code else None}
-    with closing(read_records(sources)) as records:
+    with closing(stream_records(sources)) as records:
         if (first := next(records, None)) is None:
             raise no_text(texts)
         with interrupted_by_signals(), locked(output / ".lock"):
@@ -126,14 +126,16 @@ def silver_cli(
                 kept,
                 settings=settings,
                 part_size=part_size,
-                done=lambda stats, made: msg.info(
-                    f"{_described(stats)} (written before)" if made else _described(stats)
+                on_part=lambda stats, finished: msg.info(
+                    f"{_described(stats)} (written before)" if finished else _described(stats)
                 ),
             )
     msg.good(f"{output}: {_described(total)}")
     if total.is_starved:
         few = f"Only {counted(total.entities, 'entity', 'entities')} of about {total.expected:,.0f} kept"
-        remedy = "Lower --sure." if sure > LEAST_SURE else "Raise --outside, so that fewer tokens count as outside."
+        remedy = (
+            "Lower --sure." if sure > DEFAULT_SURENESS else "Raise --outside, so that fewer tokens count as outside."
+        )
         why = "A model that learns from so few entities, beside many tokens outside, misses most."
         msg.warn(few, f"{remedy} {why} Calibration often lowers probabilities.")
 
@@ -184,11 +186,11 @@ def suggest_cli(
     if not blank:
         PipelineNER.of(nlp)  # refuses a pipeline without tener_ner
     shown = list(dict.fromkeys(names(labels))) or entity_labels(nlp)
-    records = read_records(find_texts(texts)[0])
+    records = stream_records(find_texts(texts)[0])
     first = next(records, None)
     if first is None:
         raise no_text(texts)
-    known_texts = [record[TEXT_COLUMN] for record in read_records(find_texts(known or [])[0])]
+    known_texts = [record[TEXT_COLUMN] for record in stream_records(find_texts(known or [])[0])]
     chosen = suggest(None if blank else nlp, itertools.chain([first], records), limit, annotated=known_texts)
     if not chosen:
         raise RemedyError("No text is left to suggest: all are known or empty", "Give other texts, or fewer --known.")
@@ -293,7 +295,7 @@ def _apply_decisions(decisions: Path, data: Path, output: Path) -> None:
     corpus = open_docbin(data)
     docs = list(corpus.get_docs(Vocab()))
     applied = apply_decisions(docs, records)
-    if applied.misfits and not applied.changed + applied.kept:
+    if applied.misfits and not applied.changed + applied.unchanged:
         about = {str(record.get("corpus") or "texts to annotate") for record in records}
         raise RemedyError(
             f"{decisions}: no decision fits {data}: {applied.misfits[0]}",
@@ -301,7 +303,7 @@ def _apply_decisions(decisions: Path, data: Path, output: Path) -> None:
         )
     write_file(output, lambda file: file.write(repacked(corpus, docs)))
     msg.warn_list("Decisions that do not fit the corpus, left out", applied.misfits)
-    msg.good(f"{output}: {counted(applied.changed, 'decision')} applied, {applied.kept:,} agreed already")
+    msg.good(f"{output}: {counted(applied.changed, 'decision')} applied, {applied.unchanged:,} agreed already")
 
 
 def _crossing(

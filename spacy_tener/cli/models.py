@@ -13,7 +13,7 @@ from spacy.tokens import Doc
 from spacy.util import minibatch
 from thinc.api import Model as ThincModel
 
-from ..annotate.records import find_texts, read_records
+from ..annotate.records import find_texts, stream_records
 from ..annotate.settings import TEXT_COLUMN
 from ..errors import RemedyError, counted
 from ..models.embed.tables import table_embedders
@@ -216,7 +216,7 @@ def _trim_rows(nlp: Language, texts: list[str], min_count: int, half: bool, comp
 
 def _leave_out_torch(nlp: Language, model: str, texts: list[str], precision: str, output: Path) -> None:
     sources, _ = find_texts(texts)
-    read = [record[TEXT_COLUMN] for record in read_records(sources)]
+    read = [record[TEXT_COLUMN] for record in stream_records(sources)]
     if not read:
         raise no_text(sources)
     if others := to_onnx(nlp, cast("Precision", precision)):
@@ -264,7 +264,7 @@ def _inputs(nlp: Language, name: str, sources: Sequence[str]) -> Iterator[Doc]:
     view: View = pipe.settings.view if isinstance(pipe, TenerNER) else "tokens"
     found = False
     with nlp.select_pipes(disable=nlp.pipe_names[nlp.pipe_names.index(name) :]):
-        for doc in nlp.pipe(nlp.tokenizer(record[TEXT_COLUMN]) for record in read_records(sources)):
+        for doc in nlp.pipe(nlp.tokenizer(record[TEXT_COLUMN]) for record in stream_records(sources)):
             whole, found = view_of(doc, view), True
             if len(whole):
                 yield whole.piece(0, len(whole))

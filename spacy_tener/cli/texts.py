@@ -16,7 +16,7 @@ from ..annotate import AnnotateSettings, Annotator
 from ..annotate.entity_tables import ENTITIES, PARQUET, TABLE_FORMATS
 from ..annotate.local import Progress, annotate_locally
 from ..annotate.output import OUTPUTS, AnnotationJob
-from ..annotate.records import ReadOptions, find_sources, read_records
+from ..annotate.records import ReadOptions, find_sources, stream_records
 from ..annotate.settings import TEXT_COLUMN
 from ..errors import RemedyError, counted, install
 from ..files import write_text
@@ -156,7 +156,7 @@ def _texts(nlp: Language, text: str, limit: int) -> list[str] | list[Example]:
     if _FILE.fullmatch(text) and not os.path.isfile(text):
         raise RemedyError(f"{text}: there is no such file", "Give a text, or a file of texts.")
     is_file = text == STDIN or os.path.isfile(text)
-    records = read_records([text]) if is_file else iter([{TEXT_COLUMN: text}] if text.strip() else [])
+    records = stream_records([text]) if is_file else iter([{TEXT_COLUMN: text}] if text.strip() else [])
     texts = [record[TEXT_COLUMN] for record in islice(records, limit)]
     if not texts:
         raise RemedyError(f"{text or 'The text'}: there is nothing in it", "Give a text with some characters.")

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span
 from spacy.util import minibatch
@@ -23,13 +23,13 @@ from ..errors import RemedyError
 from ..files import digest
 from ..inputs import STDIN, is_remote, open_file, size_and_version
 from ..manifest import Manifest, file_input, stream_input
+from ..pipeline.decoding import Probabilities
 from ..pipeline.entities import SCORES, EntityOffsets, offsets_of, read_offsets
 from ..pipeline.finding import crf_pipes, entity_finders, known_labels, span_finders
 
-FloatArray = NDArray[np.float64]
-LEAST = 0.05
+LOWEST = 0.05
 """Entities with a lower probability count as not found."""
-LEAST_SURE = 0.51
+DEFAULT_SURENESS = 0.51
 """The probability from which annotation is kept, unless more is asked for."""
 
 BATCH = 256
@@ -42,12 +42,12 @@ class Belief:
     """The probabilities that teachers give the entities of a text.
 
     entities: The probability of each entity.
-    outside: For each character, the probability that it is in no entity. *Shape* [n_characters]
+    outside: For each character, the probability that it is in no entity. *Shape:* (characters,)
     """
 
     doc: Doc
     entities: dict[EntityOffsets, float]
-    outside: FloatArray
+    outside: Probabilities
 
 
 def beliefs(teachers: Sequence[Language], texts: Sequence[str]) -> Iterator[Belief]:
@@ -65,9 +65,9 @@ def unknown_labels(teachers: Mapping[str, Language]) -> dict[str, list[str]]:
 
     Teachers with a component that finds entities but does not list its labels are left out.
     """
-    known = {name: labels for name, teacher in teachers.items() if (labels := known_labels(teacher)) is not None}
-    every = set().union(*known.values())
-    return {name: sorted(every - labels) for name, labels in known.items() if every - labels}
+    listed = {name: labels for name, teacher in teachers.items() if (labels := known_labels(teacher)) is not None}
+    union = set().union(*listed.values())
+    return {name: sorted(union - labels) for name, labels in listed.items() if union - labels}
 
 
 def check_teachers(teachers: Mapping[str, Language]) -> None:
@@ -81,31 +81,33 @@ def check_teachers(teachers: Mapping[str, Language]) -> None:
 
 
 def _vote(teacher: Language, texts: Sequence[str]) -> list[Belief]:
-    found = crf_pipes(teacher)
-    if not found:
+    pipes = crf_pipes(teacher)
+    if not pipes:
         return [_certain(doc) for doc in teacher.pipe(map(teacher.tokenizer, texts))]
-    name, pipe = found.popitem()
-    at = teacher.pipe_names.index(name)
-    with teacher.select_pipes(disable=teacher.pipe_names[at:]):
-        asked = {other: {"spans_key": _SPANS_KEY} for other in found}
-        docs = list(teacher.pipe(map(teacher.tokenizer, texts), component_cfg=asked))
-    believed = [
-        Belief(decoding.doc, {(e.start, e.end, e.label): e.probability or 0.0 for e in each.entities}, each.outside)
-        for decoding in pipe.decode(docs)
-        for each in [decoding.with_preset.marginals(LEAST)]
-    ]
-    if len(entity_finders(teacher)) > 1 or teacher.pipe_names[at + 1 :]:
-        for belief in believed:
-            _correct(belief, [component for _, component in teacher.pipeline[at:]])
-    return believed
+    last_name, last_pipe = pipes.popitem()
+    index = teacher.pipe_names.index(last_name)
+    with teacher.select_pipes(disable=teacher.pipe_names[index:]):
+        write_probabilities = {name: {"spans_key": _SPANS_KEY} for name in pipes}
+        docs = list(teacher.pipe(map(teacher.tokenizer, texts), component_cfg=write_probabilities))
+    votes = []
+    for decoding in last_pipe.decode(docs):
+        marginals = decoding.with_preset.marginals(LOWEST)
+        entities = {(e.start, e.end, e.label): e.probability or 0.0 for e in marginals.entities}
+        votes.append(Belief(decoding.doc, entities, marginals.outside))
+    if len(entity_finders(teacher)) > 1 or teacher.pipe_names[index + 1 :]:
+        for vote in votes:
+            _correct(vote, [component for _, component in teacher.pipeline[index:]])
+    return votes
 
 
 def _correct(belief: Belief, components: Sequence[Callable[[Doc], Doc]]) -> None:
-    """Correct the probabilities of the first of these components for the others: entities that earlier or later
-    components set have the probability 1, or that of an earlier `tener_ner`; those that later ones remove count as not
-    found."""
+    """Correct the probabilities of the first component by what the other components do.
+
+    Entities that earlier or later components set have the probability 1, or that of an earlier `tener_ner`. Those that
+    later ones remove count as not found.
+    """
     doc = belief.doc
-    known = {place: float(score) for group in doc.spans.values() for place, score in read_offsets(group, SCORES)}
+    scores = {offsets: float(score) for group in doc.spans.values() for offsets, score in read_offsets(group, SCORES)}
     before = _entities(doc)
     found = _entities(components[0](doc))
     for component in components[1:]:
@@ -113,9 +115,10 @@ def _correct(belief: Belief, components: Sequence[Callable[[Doc], Doc]]) -> None
     final = _entities(doc)
     for entity in found - final:
         belief.entities.pop(entity, None)
-    for place in (before & final) | (final - found):
-        belief.entities[place] = known.get(place, 1.0)
-        belief.outside[place[0] : place[1]] = 0.0
+    for entity in (before & final) | (final - found):
+        belief.entities[entity] = scores.get(entity, 1.0)
+        start, end, _ = entity
+        belief.outside[start:end] = 0.0
 
 
 def _entities(doc: Doc) -> set[EntityOffsets]:
@@ -141,8 +144,8 @@ class Sureness:
     outside: The least probability of a token to be outside of entities.
     """
 
-    entity: float = LEAST_SURE
-    outside: float = LEAST_SURE
+    entity: float = DEFAULT_SURENESS
+    outside: float = DEFAULT_SURENESS
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -169,8 +172,8 @@ class SilverStats:
         """Return whether less than half of the expected entities are kept."""
         return 2 * self.entities + 1 < self.expected
 
-    def add(self, other: SilverStats) -> None:
-        for name, value in asdict(other).items():
+    def add(self, stats: SilverStats) -> None:
+        for name, value in asdict(stats).items():
             setattr(self, name, getattr(self, name) + value)
 
 
@@ -180,16 +183,17 @@ def keep_sure(belief: Belief, sure: Sureness) -> Doc:
     entities: list[Span] = []
     taken = np.zeros(len(doc), dtype=bool)
     # The likeliest of overlapping spans is kept.
-    for (start, end, label), probability in sorted(belief.entities.items(), key=lambda each: -each[1]):
-        span = doc.char_span(start, end, label=label) if probability >= sure.entity else None
+    kb_ids = {offsets_of(ent): ent.kb_id_ for ent in doc.ents}
+    for entity, probability in sorted(belief.entities.items(), key=itemgetter(1), reverse=True):
+        span = doc.char_span(*entity, kb_id=kb_ids.get(entity, "")) if probability >= sure.entity else None
         # Entities of other teachers may not fit these tokens.
         if span is not None and not taken[span.start : span.end].any():
             entities.append(span)
             taken[span.start : span.end] = True
     starts = np.array([token.idx for token in doc], dtype=np.int64)
     outside = np.minimum.reduceat(belief.outside, starts) if len(doc) else np.empty(0)
-    known = taken | (outside >= sure.outside)
-    missing: list[Span] = [doc[index : index + 1] for index in np.flatnonzero(~known).tolist()]
+    is_annotated = taken | (outside >= sure.outside)
+    missing: list[Span] = [doc[index : index + 1] for index in np.flatnonzero(~is_annotated).tolist()]
     doc.set_ents(entities, missing=missing, default="outside")
     doc.spans.clear()  # what the teacher found there is not what is kept
     return doc
@@ -232,7 +236,7 @@ def write_silver(
     *,
     settings: Mapping[str, object],
     part_size: int,
-    done: Callable[[SilverStats, bool], object],
+    on_part: Callable[[SilverStats, bool], object],
 ) -> SilverStats:
     """Annotate records and write them in parts to a directory, which `spacy train` reads as one corpus.
 
@@ -240,7 +244,7 @@ def write_silver(
 
     settings: Inputs and settings that the annotation depends on, from `made_of` and others. If the output was made
         with others, it is refused.
-    done: Called with the counts of each part, and whether an earlier call wrote it.
+    on_part: Called with the counts of each part, and whether an earlier call wrote it.
     """
     made_of = {**settings, **asdict(sure), "part_size": part_size}
     manifest = Manifest.resume(output, made_of, remedy=_REMEDY)
@@ -255,7 +259,7 @@ def write_silver(
                 manifest.finish(name, asdict(stats))
             stats = SilverStats(**manifest.parts[name])
             total.add(stats)
-            done(stats, finished)
+            on_part(stats, finished)
     finally:
         manifest.save()
     return total

@@ -8,7 +8,7 @@ import pytest
 import spacy
 from spacy.tokens import Doc, DocBin
 
-from spacy_tener.annotate.records import find_texts, read_records
+from spacy_tener.annotate.records import find_texts, stream_records
 from spacy_tener.errors import InputError, RemedyError
 
 TEXT = "第一条 为了规范\n\n第二条\n"
@@ -49,7 +49,7 @@ def test_records_of_json_lines_stay_whole(tmp_path: Path, ending: str) -> None:
     path = write(
         tmp_path / f"a.{ending}", '{"text": "一\\n二 ", "id": 7, "label": []}\n\n{"text": " "}\n{"text": "三"}\n'
     )
-    assert list(read_records([str(path)])) == [{"text": "一\n二 ", "id": 7, "label": []}, {"text": "三"}]
+    assert list(stream_records([str(path)])) == [{"text": "一\n二 ", "id": 7, "label": []}, {"text": "三"}]
 
 
 def test_docs_of_a_spacy_file_stay_whole(tmp_path: Path) -> None:
@@ -57,10 +57,10 @@ def test_docs_of_a_spacy_file_stay_whole(tmp_path: Path) -> None:
     docs = [Doc(vocab, words, spaces=[False] * len(words)) for words in (["上", "海"], ["a", "\n", "c"], ["\n"])]
     docs[1].user_data["id"] = "x"
     DocBin(docs=docs, store_user_data=True).to_disk(tmp_path / "train.spacy")
-    assert list(read_records([str(tmp_path / "train.spacy")])) == [{"text": "上海"}, {"text": "a\nc", "id": "x"}]
+    assert list(stream_records([str(tmp_path / "train.spacy")])) == [{"text": "上海"}, {"text": "a\nc", "id": "x"}]
 
 
 def test_a_table_without_texts_is_refused_with_its_line(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "id,words\n1,王小明\n")
     with pytest.raises(RemedyError, match=r'a\.csv:2: there is no text\. Give text in UTF-8, as the field "text"'):
-        list(read_records([str(path)]))
+        list(stream_records([str(path)]))

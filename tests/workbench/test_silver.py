@@ -254,6 +254,21 @@ def test_records_stay_whole_with_their_ids(run, ruled, tmp_path):
     assert [(doc.text, doc.user_data) for doc in docs] == [(records[0]["text"], {"id": 7}), ("北京", {})]
 
 
+def test_entities_keep_their_kb_ids(trained):
+    nlp = spacy.load(trained)
+    ruler = nlp.add_pipe("entity_ruler", config={"overwrite_ents": True})
+    ruler.add_patterns([{"label": "GPE", "pattern": "上海", "id": "Q8686"}])
+    Language.component("link", func=lambda doc: doc.set_ents([*_linked(doc)]) or doc)
+    nlp.add_pipe("link")
+    (doc,), _ = silver_module.silver([nlp], [{"text": TEXT}], Sureness())
+    assert [(ent.text, ent.kb_id_) for ent in doc.ents] == [("王小明", ""), ("上海", "Q8686")]
+
+
+def _linked(doc):
+    for ent in doc.ents:
+        yield doc.char_span(ent.start_char, ent.end_char, ent.label_, kb_id="Q8686" if ent.text == "上海" else "")
+
+
 def test_groups_of_spans_of_a_teacher_are_not_kept(trained):
     nlp = spacy.load(trained)
     nlp.get_pipe("tener_ner").cfg["spans_key"] = "sc"

@@ -25,12 +25,12 @@ class Applied:
     """The result of applying decisions.
 
     changed: The number of decisions that changed the annotation.
-    kept: The number of decisions that it agreed with already.
+    unchanged: The number of decisions that it agreed with already.
     misfits: The decisions that could not be applied, each with the reason.
     """
 
     changed: int = 0
-    kept: int = 0
+    unchanged: int = 0
     misfits: list[str] = field(default_factory=list)
 
 
@@ -75,31 +75,31 @@ def _apply(doc: Doc, decisions: Iterable[Mapping[str, Any]], applied: Applied) -
     before = {offsets_of(ent): ent for ent in doc.ents}
     fitting: list[tuple[list[EntityOffsets], list[EntityOffsets], bool]] = []
     for decision in decisions:
-        gold, wanted = _entities(decision["gold"]), _entities(decision["entities"])
-        others = [own for own in before if own not in wanted]
-        stands = set(wanted) <= before.keys() and not any(_overlap(one, own) for one in others for own in gold)
-        if stands or set(gold) <= before.keys():
-            fitting.append((gold, wanted, stands))
+        gold, decided = _entities(decision["gold"]), _entities(decision["entities"])
+        rest = [entity for entity in before if entity not in decided]
+        is_applied = set(decided) <= before.keys() and not any(_overlap(a, b) for a in rest for b in gold)
+        if is_applied or set(gold) <= before.keys():
+            fitting.append((gold, decided, is_applied))
         else:
-            applied.misfits.append(_misfit(doc, gold or wanted, "the annotation has changed"))
+            applied.misfits.append(_misfit(doc, gold or decided, "the annotation has changed"))
     # Remove entities first, since a new one may overlap another decision's, or be the same once more.
-    removed = {own for gold, _, _ in fitting for own in gold}
-    after = {own: ent for own, ent in before.items() if own not in removed}
-    for gold, wanted, stands in fitting:
-        spans = [before.get(own) or doc.char_span(own[0], own[1], own[2]) for own in wanted]
-        made = [span for span in spans if span is not None]
-        taken = {token for own, ent in after.items() if own not in wanted for token in range(ent.start, ent.end)}
-        reason = "it does not align with tokens" if None in spans else ""
-        if not reason and any(token in taken for span in made for token in range(span.start, span.end)):
+    removed = {entity for gold, _, _ in fitting for entity in gold}
+    after = {entity: ent for entity, ent in before.items() if entity not in removed}
+    for gold, decided, is_applied in fitting:
+        aligned = [before.get(entity) or doc.char_span(*entity) for entity in decided]
+        spans = [span for span in aligned if span is not None]
+        taken = {i for entity, ent in after.items() if entity not in decided for i in range(ent.start, ent.end)}
+        reason = "it does not align with tokens" if None in aligned else ""
+        if not reason and any(i in taken for span in spans for i in range(span.start, span.end)):
             reason = "another entity is there"
         if reason:
-            given = [before[own] for own in gold if own in before]
-            made = [span for span in given if taken.isdisjoint(range(span.start, span.end))]
-            applied.misfits.append(_misfit(doc, wanted or gold, reason))
+            gold_spans = [before[entity] for entity in gold if entity in before]
+            spans = [span for span in gold_spans if taken.isdisjoint(range(span.start, span.end))]
+            applied.misfits.append(_misfit(doc, decided or gold, reason))
         else:
-            applied.changed += not stands
-            applied.kept += stands
-        after |= {offsets_of(span): span for span in made}
+            applied.changed += not is_applied
+            applied.unchanged += is_applied
+        after |= {offsets_of(span): span for span in spans}
     _set_entities(doc, set(before.values()), list(after.values()))
 
 
@@ -118,19 +118,19 @@ def _set_groups(doc: Doc, gone: Set[Span], new: Sequence[Span]) -> None:
     and that of spans known to be incorrect."""
     removed, added = ({offsets_of(ent) for ent in ents} for ents in (gone, new))
     if DEFAULT_SPANS_KEY in doc.spans:
-        kept = [span for span in doc.spans[DEFAULT_SPANS_KEY] if offsets_of(span) not in removed | added]
-        doc.spans[DEFAULT_SPANS_KEY] = sorted([*kept, *new])
+        rest = [span for span in doc.spans[DEFAULT_SPANS_KEY] if offsets_of(span) not in removed | added]
+        doc.spans[DEFAULT_SPANS_KEY] = sorted([*rest, *new])
     if INCORRECT in doc.spans:
         doc.spans[INCORRECT] = [span for span in doc.spans[INCORRECT] if offsets_of(span) not in added]
 
 
-def _overlap(one: EntityOffsets, other: EntityOffsets) -> bool:
-    return one[0] < other[1] and other[0] < one[1]
+def _overlap(a: EntityOffsets, b: EntityOffsets) -> bool:
+    return a[0] < b[1] and b[0] < a[1]
 
 
 def _are_apart(entities: Sequence[EntityOffsets]) -> bool:
     """Return whether entities have characters and labels, and do not overlap."""
-    apart = not any(_overlap(one, other) for one, other in itertools.combinations(entities, 2))
+    apart = not any(_overlap(a, b) for a, b in itertools.combinations(entities, 2))
     return apart and all(0 <= start < end and label for start, end, label in entities)
 
 

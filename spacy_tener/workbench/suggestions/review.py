@@ -53,11 +53,11 @@ class Doubt:
 
     @property
     def start(self) -> int:
-        return min(each.start for each in (*self.gold, *self.found))
+        return min(entity.start for entity in (*self.gold, *self.found))
 
     @property
     def end(self) -> int:
-        return max(each.end for each in (*self.gold, *self.found))
+        return max(entity.end for entity in (*self.gold, *self.found))
 
     @property
     def kind(self) -> str:
@@ -66,8 +66,8 @@ class Doubt:
             return "missing"
         if not self.found:
             return "extra"
-        same = {(each.start, each.end) for each in self.gold} == {(each.start, each.end) for each in self.found}
-        return "label" if same else "edges"
+        gold, found = ({(entity.start, entity.end) for entity in side} for side in (self.gold, self.found))
+        return "label" if gold == found else "edges"
 
 
 @dataclass(frozen=True)
@@ -85,29 +85,29 @@ class JudgedDoc:
     unknown: int
 
 
-def rank_doubts(judged: Iterable[JudgedDoc]) -> list[Doubt]:
+def rank_doubts(judged_docs: Iterable[JudgedDoc]) -> list[Doubt]:
     """Return all doubts, the most suspicious first.
 
     If the model finds an entity, suspicion = p(found) * (1 - p(gold)). If it finds none, suspicion = (1 - p(gold)) *
     recall, with the recall of the models on gold: models that miss many entities prove little by finding none.
     """
-    docs = list(judged)
-    entities = sum(len(each.doc.ents) - each.unknown for each in docs)
-    overlooked = sum(len(doubt.gold) for each in docs for doubt in each.doubts)
-    recall = 1.0 - overlooked / max(1, entities)
-    doubts = [replace(doubt, suspicion=_suspicion(doubt, recall)) for each in docs for doubt in each.doubts]
+    docs = list(judged_docs)
+    entities = sum(len(judged.doc.ents) - judged.unknown for judged in docs)
+    missed = sum(len(doubt.gold) for judged in docs for doubt in judged.doubts)
+    recall = 1.0 - missed / max(1, entities)
+    doubts = [replace(doubt, suspicion=_suspicion(doubt, recall)) for judged in docs for doubt in judged.doubts]
     return sorted(doubts, key=lambda doubt: (-doubt.suspicion, doubt.doc, doubt.start))
 
 
 def _suspicion(doubt: Doubt, recall: float) -> float:
-    gold = max((each.probability or 0.0 for each in doubt.gold), default=0.0)
-    return (1.0 - gold) * max((each.probability or 0.0 for each in doubt.found), default=recall)
+    gold = max((entity.probability or 0.0 for entity in doubt.gold), default=0.0)
+    return (1.0 - gold) * max((entity.probability or 0.0 for entity in doubt.found), default=recall)
 
 
 def of_most_suspicious_texts(doubts: Sequence[Doubt], limit: int) -> list[Doubt]:
     """Return the doubts about the texts with the most suspicious ones. doubts: From `rank_doubts`."""
-    texts = {*list(dict.fromkeys(each.doc for each in doubts))[:limit]}
-    return [each for each in doubts if each.doc in texts]
+    numbers = {*list(dict.fromkeys(doubt.doc for doubt in doubts))[:limit]}
+    return [doubt for doubt in doubts if doubt.doc in numbers]
 
 
 def judge(nlp: Language, docs: Iterable[tuple[int, Doc]]) -> Iterator[JudgedDoc]:
@@ -122,12 +122,10 @@ def judge(nlp: Language, docs: Iterable[tuple[int, Doc]]) -> Iterator[JudgedDoc]
 def _judge(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[JudgedDoc]:
     pipeline = PipelineNER.of(nlp)
     ner = pipeline.ner
-    own_tokens = not nlp.config.get("corpora", {}).get("dev", {}).get("gold_preproc", False)
-    read_docs = pipeline.read(doc.text if own_tokens else _bare(nlp, doc) for _, doc in batch)
-    known = [
-        Example(bare, _with_known_labels(doc, ner.labels)) for bare, (_, doc) in zip(read_docs, batch, strict=True)
-    ]
-    for (number, doc), example, decoding in zip(batch, known, ner.decode(read_docs), strict=True):
+    has_gold_tokens = nlp.config.get("corpora", {}).get("dev", {}).get("gold_preproc", False)
+    docs = pipeline.read(_without_annotation(nlp, doc) if has_gold_tokens else doc.text for _, doc in batch)
+    examples = [Example(doc, _with_known_labels(gold, ner.labels)) for doc, (_, gold) in zip(docs, batch, strict=True)]
+    for (number, doc), example, decoding in zip(batch, examples, ner.decode(docs), strict=True):
         offsets = [offsets_of(ent) for ent in example.reference.ents]
         scored = zip(offsets, decoding.probabilities(offsets), strict=True)
         gold = [FoundEntity(*entity, probability) for entity, probability in scored]
@@ -136,7 +134,7 @@ def _judge(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[JudgedDo
         yield JudgedDoc(number, doc, decoding.likelihood(example.reference), tuple(doubts), unknown)
 
 
-def _bare(nlp: Language, doc: Doc) -> Doc:
+def _without_annotation(nlp: Language, doc: Doc) -> Doc:
     """Return a Doc in the pipeline's vocabulary with the same tokens and sentences, and no other annotation."""
     starts: list[bool | int | None] = [token.is_sent_start for token in doc]
     words, spaces = [token.text for token in doc], [bool(token.whitespace_) for token in doc]
@@ -162,22 +160,22 @@ def _where_annotated(doc: Doc, found: Iterable[FoundEntity]) -> list[FoundEntity
 
 def disagreements(number: int, gold: Sequence[FoundEntity], found: Sequence[FoundEntity]) -> Iterator[Doubt]:
     """Yield the entities of only one side, grouped where they share characters."""
-    agreed = {_offsets(each) for each in gold} & {_offsets(each) for each in found}
-    rest = [(each, side) for side, entities in enumerate((gold, found)) for each in entities]
-    rest = sorted((pair for pair in rest if _offsets(pair[0]) not in agreed), key=lambda pair: pair[0].start)
+    agreed = {_offsets(entity) for entity in gold} & {_offsets(entity) for entity in found}
+    sides = [(entity, side) for side, entities in enumerate((gold, found)) for entity in entities]
+    different = sorted((pair for pair in sides if _offsets(pair[0]) not in agreed), key=lambda pair: pair[0].start)
     group: list[tuple[FoundEntity, int]] = []
-    for pair in rest:
-        if group and pair[0].start >= max(each.end for each, _ in group):
+    for entity, side in different:
+        if group and entity.start >= max(before.end for before, _ in group):
             yield _doubt(number, group)
             group = []
-        group.append(pair)
+        group.append((entity, side))
     if group:
         yield _doubt(number, group)
 
 
 def _doubt(number: int, group: Sequence[tuple[FoundEntity, int]]) -> Doubt:
-    gold, found = ([each for each, own in group if own == side] for side in (0, 1))
-    return Doubt(number, tuple(gold), tuple(found))
+    gold, found = (tuple(entity for entity, side in group if side == index) for index in (0, 1))
+    return Doubt(number, gold, found)
 
 
 def _offsets(entity: FoundEntity) -> tuple[int, int, str]:
@@ -210,8 +208,8 @@ def assign(docs: Sequence[Doc], folds: int) -> list[int]:
     if len(order) < folds:
         remedy = f"Choose at most --folds {len(order)}." if len(order) > 1 else "Name a corpus with more Docs."
         raise RemedyError(f"{counted(len(order), 'different text')} cannot be divided into {folds} folds", remedy)
-    part = {name: index % folds for index, name in enumerate(order)}
-    return [part[name] for name in names]
+    fold = {name: index % folds for index, name in enumerate(order)}
+    return [fold[name] for name in names]
 
 
 def cross_train(
@@ -223,11 +221,12 @@ def cross_train(
     echo: Called with the lines that a training prints, unless there are several at once.
     begun: Called with each fold, and whether its model is trained already.
     """
-    assigned = assign(crossing.docs, crossing.folds)
+    folds = assign(crossing.docs, crossing.folds)
     processes = Processes(jobs, echo if jobs == 1 else None)
 
     def train_fold(fold: int) -> None:
-        run = fold_run(crossing, fold, [doc for doc, own in zip(crossing.docs, assigned, strict=True) if own != fold])
+        docs = [doc for doc, fold_of_doc in zip(crossing.docs, folds, strict=True) if fold_of_doc != fold]
+        run = fold_run(crossing, fold, docs)
         trained = is_trained(run, remedy="Choose another --output, or delete this one to train again.")
         begun(fold, trained)
         if not trained and (failure := train(run, processes).failure):
@@ -243,8 +242,8 @@ def cross_train(
             processes.stop()
             raise
     for fold in range(crossing.folds):
-        part = [(n, doc) for n, (doc, own) in enumerate(zip(crossing.docs, assigned, strict=True)) if own == fold]
-        yield from judge(spacy.load(crossing.folder(fold) / MODEL), part)
+        docs = [(number, doc) for number, doc in enumerate(crossing.docs) if folds[number] == fold]
+        yield from judge(spacy.load(crossing.folder(fold) / MODEL), docs)
 
 
 def fold_run(crossing: Crossing, fold: int, docs: Sequence[Doc]) -> TrainingRun:

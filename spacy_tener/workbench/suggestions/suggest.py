@@ -74,32 +74,36 @@ def suggest(
 
 
 def make_tasks(nlp: Language, chosen: Sequence[Suggestion], labels: Sequence[str]) -> list[Task]:
-    """Return texts with the entities of `doc.ents` that have one of the labels; without entities if the pipeline has no
-    `tener_ner`. Scores are those of the first one's best reading."""
-    fresh = [nlp.tokenizer(each.text) for each in chosen]  # later components may merge tokens
+    """Return texts with the entities of `doc.ents` that have one of the labels; none without a `tener_ner`.
+
+    Scores are those of the best reading by the first `tener_ner`.
+    """
+    fresh = [nlp.tokenizer(suggestion.text) for suggestion in chosen]  # later components may merge tokens
+    columns = [(suggestion.uncertainty, suggestion.record.get(ID_COLUMN)) for suggestion in chosen]
     if not crf_pipes(nlp):
         return [
-            Task(doc, (), 0.0, each.uncertainty, 0.0, each.record.get(ID_COLUMN))
-            for doc, each in zip(fresh, chosen, strict=True)
+            Task(doc, (), 0.0, uncertainty, 0.0, name) for doc, (uncertainty, name) in zip(fresh, columns, strict=True)
         ]
     pipeline = PipelineNER.of(nlp)
-    docs = pipeline.read(each.text for each in chosen)
+    docs = pipeline.read(suggestion.text for suggestion in chosen)
     readings = [decoding.k_best(1)[0] for decoding in pipeline.ner.decode(docs)]
-    exact = [_by_tokens(doc, best.entities) for doc, best in zip(docs, readings, strict=True)]
+    exact = [_by_tokens(doc, reading.entities) for doc, reading in zip(docs, readings, strict=True)]
     found = found_in(nlp, nlp.pipe(docs, disable=pipeline.before, component_cfg=probabilities_asked(nlp)), apart=True)
     tasks = []
-    for doc, best, own, entities, each in zip(fresh, readings, exact, found, chosen, strict=True):
-        shown = [own.get((one.start, one.end, one.label), one) for one in entities if one.label in labels]
-        score = reading_score(best.log_probability, len(doc.text))
-        tasks.append(Task(doc, shown, best.probability, each.uncertainty, score, each.record.get(ID_COLUMN)))
+    rows = zip(fresh, readings, exact, found, columns, strict=True)
+    for doc, reading, by_tokens, entities, (uncertainty, record_id) in rows:
+        labelled = [entity for entity in entities if entity.label in labels]
+        entities = [by_tokens.get((entity.start, entity.end, entity.label), entity) for entity in labelled]
+        score = reading_score(reading.log_probability, len(doc.text))
+        tasks.append(Task(doc, entities, reading.probability, uncertainty, score, record_id))
     return tasks
 
 
 def _by_tokens(doc: Doc, entities: Sequence[FoundEntity]) -> dict[EntityOffsets, FoundEntity]:
-    """Return entities by the place that they have in `doc.ents`: of those in the same tokens the longest."""
-    by_length = sorted(entities, key=lambda one: (one.end - one.start, -one.start))
-    spans = [doc.char_span(one.start, one.end, one.label, alignment_mode="expand") for one in by_length]
-    return {offsets_of(span): one for span, one in zip(spans, by_length, strict=True) if span is not None}
+    """Return entities by the offsets that they have in `doc.ents`: of those in the same tokens the longest."""
+    by_length = sorted(entities, key=lambda entity: (entity.end - entity.start, -entity.start))
+    spans = [doc.char_span(e.start, e.end, e.label, alignment_mode="expand") for e in by_length]
+    return {offsets_of(span): entity for span, entity in zip(spans, by_length, strict=True) if span is not None}
 
 
 def most_uncertain(
@@ -169,7 +173,9 @@ def _measure(nlp: Language | None, records: Iterable[Record]) -> Iterator[tuple[
 def profiles(texts: Sequence[str]) -> Profiles:
     """Return hashed counts of each text's character bigrams and trigrams, as vectors of norm 1.
 
-    Square roots of counts reduce the weight of repeated strings. The same on every machine. *Shape* [n, WIDTH]
+    Square roots of counts reduce the weight of repeated strings. The same on every machine.
+
+    RETURNS (Profiles): *Shape:* (texts, WIDTH)
     """
     counted = np.empty((len(texts), WIDTH), dtype=np.float32)
     for row, text in zip(counted, texts, strict=True):
@@ -194,22 +200,23 @@ def _buckets(text: str) -> NDArray[np.int64]:
     return buckets
 
 
-def spread(weights: Sequence[float], vectors: Profiles, n: int, known: Iterable[str] = ()) -> list[int]:
+def spread(weights: Sequence[float], vectors: Profiles, n: int, annotated: Iterable[str] = ()) -> list[int]:
     """Choose n texts greedily: next is the one with the largest product of weight and distance to the nearest chosen.
 
-    weights: The weight of each text, 0 or more.
-    vectors: The profiles of the texts.
-    known: Texts that count as chosen already.
-    RETURNS: The indices of the chosen texts, in order; of ties the first.
+    weights (Sequence[float]): The weight of each text, 0 or more.
+    vectors (Profiles): The profiles of the texts. *Shape:* (texts, WIDTH)
+    n (int): How many texts to choose.
+    annotated (Iterable[str]): Texts that count as chosen already.
+    RETURNS (List[int]): The indices of the chosen texts, in order; of ties the first.
     """
-    wanted = np.asarray(weights, dtype=np.float64)
-    nearest = np.zeros(len(wanted))
-    for part in minibatch(known, WIDTH):  # a profile takes 4 KB: there may be many texts
+    weight = np.asarray(weights, dtype=np.float64)
+    nearest = np.zeros(len(weight))
+    for part in minibatch(annotated, WIDTH):  # a profile takes 4 KB: there may be many texts
         np.maximum(nearest, (vectors @ profiles(part).T).max(axis=1), out=nearest)
     chosen: list[int] = []
-    free = np.ones(len(wanted), dtype=bool)
-    for _ in range(min(n, len(wanted))):
-        gain = np.where(free, wanted * np.maximum(1.0 - nearest, 0.0), -1.0)
+    free = np.ones(len(weight), dtype=bool)
+    for _ in range(min(n, len(weight))):
+        gain = np.where(free, weight * np.maximum(1.0 - nearest, 0.0), -1.0)
         best = int(gain.argmax())
         chosen.append(best)
         free[best] = False

@@ -57,10 +57,10 @@ def doccano(tasks: Sequence[Task]) -> str:
     def record(task: Task) -> dict[str, Any]:
         return {
             "text": task.doc.text,
-            "label": [[each.start, each.end, each.label] for each in task.entities],
+            "label": [[entity.start, entity.end, entity.label] for entity in task.entities],
             SUGGESTED: True,
             **_metadata(task),
-            "probabilities": [_rounded(each.probability) for each in task.entities],
+            "probabilities": [_rounded(entity.probability) for entity in task.entities],
         }
 
     return _lines(map(record, tasks))
@@ -109,14 +109,14 @@ def prodigy_record(task: Task) -> dict[str, Any]:
     ends = {token["end"]: token["id"] for token in tokens}
     spans = [
         {
-            "start": each.start,
-            "end": each.end,
-            "token_start": starts[each.start],
-            "token_end": ends[each.end],
-            "label": each.label,
-            "score": _rounded(each.probability),
+            "start": entity.start,
+            "end": entity.end,
+            "token_start": starts[entity.start],
+            "token_end": ends[entity.end],
+            "label": entity.label,
+            "score": _rounded(entity.probability),
         }
-        for each in task.entities
+        for entity in task.entities
     ]
     return {"text": task.doc.text, "tokens": tokens, "spans": spans, "meta": _metadata(task)}
 
@@ -126,7 +126,7 @@ def _tokens(task: Task) -> list[dict[str, Any]]:
     doc, text = task.doc, task.doc.text
     edges = [(token.idx, token.idx + len(token), bool(token.whitespace_)) for token in doc]
     starts, ends = {start for start, _, _ in edges}, {end for _, end, _ in edges}
-    if any(each.start not in starts or each.end not in ends for each in task.entities):
+    if any(entity.start not in starts or entity.end not in ends for entity in task.entities):
         edges = [(start, start + 1, False) for start in range(len(text))]
     return [
         {"text": text[start:end], "start": start, "end": end, "id": number, "ws": space}

@@ -25,7 +25,7 @@ def doc() -> Doc:
 def decide(doc: Doc, *places: tuple[Any, Any], number: int = 0, text: str = TEXT) -> tuple[int, int, list[str]]:
     decisions = [{"gold": gold, "entities": entities} for gold, entities in places]
     applied = apply_decisions([doc], [{"text": text, "doc": number, "decisions": decisions}])
-    return applied.changed, applied.kept, applied.misfits
+    return applied.changed, applied.unchanged, applied.misfits
 
 
 def entities(doc: Doc) -> list[tuple[str, str, str]]:

@@ -145,7 +145,7 @@ def test_places_are_decided_by_keyboard_and_put_into_the_corpus(reviewing: Open)
     assert all(record["answer"] == "accept" and not record["_is_binary"] for record in records)
     before = [doc.to_json() for doc in docs]
     applied = apply_decisions(docs, records)
-    assert (applied.changed, applied.kept, applied.misfits) == (4, 1, [])
+    assert (applied.changed, applied.unchanged, applied.misfits) == (4, 1, [])
     assert [[(e.start_char, e.end_char, e.label_) for e in doc.ents] for doc in docs] == [
         [(0, 2, "LOC")],
         [(0, 3, "PER"), (4, 6, "PER")],
