@@ -66,7 +66,7 @@ def explain(
     given: list[Text] = [texts] if isinstance(texts, str | Doc | Example) else list(texts)
     pipeline = PipelineNER.of(nlp, name)
     explainer = _Explainer(pipeline, evidence=evidence)
-    docs = pipeline.read(text.predicted if isinstance(text, Example) else text for text in given)
+    docs = pipeline.prepare(text.predicted if isinstance(text, Example) else text for text in given)
     ner = pipeline.ner
     explained = [
         replace(explainer(decoding, k_best, rivals), gold=_gold(text))

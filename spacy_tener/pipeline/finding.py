@@ -15,10 +15,13 @@ from thinc.api import Model
 
 from ..crf.marginals import EntitySpans
 from ..errors import RemedyError
-from .decoding import Probabilities
+from .decoding import Decoding, Probabilities
 from .tener_ner import TenerNER
 from .units import DocView, view_of
 from .windows import Window
+
+SCORES_KEY = "tener_found"
+"""Group of `doc.spans` for the probabilities of components without a `spans_key`, where these are asked for."""
 
 
 def entity_finders(nlp: Language) -> list[str]:
@@ -81,6 +84,11 @@ def components_before(nlp: Language, pipe: TenerNER) -> tuple[str, ...]:
     return tuple(itertools.takewhile(lambda name: nlp.get_pipe(name) is not pipe, nlp.pipe_names))
 
 
+def ask_probabilities(nlp: Language, probability: bool = True) -> dict[str, dict[str, Any]]:
+    """Return the arguments of components that write probabilities: those without a `spans_key` get one."""
+    return {name: {"spans_key": SCORES_KEY} for name in crf_pipes(nlp)} if probability else {}
+
+
 @dataclass(frozen=True)
 class PipelineNER:
     """A `tener_ner` in its pipeline, with the components that texts and single windows pass before it.
@@ -121,17 +129,28 @@ class PipelineNER:
             meta.update(name=str(self.nlp.path or ""), version="")
         return {**meta, "component": self.ner.name, "view": self.ner.settings.view}
 
-    def read(self, texts: Iterable[str | Doc]) -> list[Doc]:
-        """Return texts as the component gets them. Docs keep their tokens and are not changed."""
+    def prepare(self, texts: Iterable[str | Doc]) -> list[Doc]:
+        """Return texts as Docs that the components before have processed. Docs keep their tokens and are copied."""
         # Not by nlp.make_doc, which ends at a text of nlp.max_length characters: this component reads windows.
         docs = [self.nlp.tokenizer(text) if isinstance(text, str) else text.copy() for text in texts]
         return self._run(docs, self.before)
 
-    def _run(self, docs: Sequence[Doc], names: Sequence[str]) -> list[Doc]:
+    def complete(self, decodings: Sequence[Decoding], *, probability: bool = True) -> list[Doc]:
+        """Write to the Docs of decodings what the component and those after it find, without running its model again.
+
+        Ask the decodings before: later components may merge tokens.
+        """
+        name, arguments = self.nlp.pipe_names[len(self.before)], ask_probabilities(self.nlp, probability)
+        self.ner.annotate(decodings, **arguments.get(name, {}))
+        return self._run([decoding.doc for decoding in decodings], self.nlp.pipe_names[len(self.before) + 1 :])
+
+    def _run(self, docs: list[Doc], names: Sequence[str]) -> list[Doc]:
         if not names:
-            return list(docs)
-        others = [name for name in self.nlp.pipe_names if name not in names]
-        return list(self.nlp.pipe(docs, disable=others))
+            return docs
+        disabled = [name for name in self.nlp.pipe_names if name not in names]
+        # The whole batch at once, since a listener of a shared component keeps the last batch only.
+        size, arguments = max(len(docs), 1), ask_probabilities(self.nlp)
+        return list(self.nlp.pipe(docs, batch_size=size, disable=disabled, component_cfg=arguments))
 
     def view(self, doc: Doc) -> DocView:
         return view_of(doc, self.ner.settings.view)

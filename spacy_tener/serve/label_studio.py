@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..annotate.finding import reading_score
 from ..pipeline.decoding import Reading
+from ..pipeline.doc_entities import reading_score
 from ..pipeline.entities import FoundEntity
 from .access import Handler, ServiceRoute
 from .labelling_interface import TextTag, read_interface

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from spacy.language import Language
 from thinc.api import Model
 
-from ..annotate.finding import found_in
 from ..errors import RemedyError
+from ..pipeline.doc_entities import found_entities
 from ..pipeline.requirements import TRANSFORMER, add_requirements
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _converted(section: Any) -> Any:
 def changed_entities(old: Language, new: Language, texts: Sequence[str]) -> tuple[int, list[tuple[str, str, str]]]:
     """Return how many entities of texts two pipelines both find, and the others: which one finds it, label, text."""
     same, others = 0, []
-    found = (found_in(nlp, nlp.pipe(map(nlp.tokenizer, texts))) for nlp in (old, new))
+    found = (found_entities(nlp, nlp.pipe(map(nlp.tokenizer, texts))) for nlp in (old, new))
     for text, *sides in zip(texts, *found, strict=True):
         before, after = ({(each.start, each.end, each.label) for each in side} for side in sides)
         same += len(before & after)

@@ -9,7 +9,8 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
 
-from spacy_tener.annotate.finding import _found, entity_task, reading_task
+from spacy_tener.annotate.finding import entity_task, reading_task
+from spacy_tener.pipeline.doc_entities import entities_of_doc
 from spacy_tener.pipeline.entities import FoundEntity, UnitEntity, set_entities
 from spacy_tener.pipeline.finding import PipelineNER, entity_labels
 from spacy_tener.pipeline.settings import NERSettings
@@ -62,7 +63,7 @@ def test_of_two_entities_in_a_token_the_one_that_the_doc_has_is_told() -> None:
     doc = Doc(spacy.blank("zh").vocab, words=["王小明李"])
     settings = NERSettings(view="characters", spans_key="sure")
     set_entities(view_of(doc, "characters"), [UnitEntity(0, 3, "PER", 0.9), UnitEntity(3, 4, "PER", 0.5)], settings)
-    assert list(_found(doc, [settings])) == [FoundEntity(0, 3, "PER", 0.9)]
+    assert list(entities_of_doc(doc, [settings])) == [FoundEntity(0, 3, "PER", 0.9)]
 
 
 @pytest.mark.parametrize("alignment", ["expand", "contract"])
@@ -82,7 +83,7 @@ def test_components_that_align_in_different_ways_keep_the_exact_offsets_of_each_
     set_entities(view, [UnitEntity(0, 3, "PER")], first)
     set_entities(view, [UnitEntity(4, 7, "GPE")], second)
     assert [ent.text for ent in doc.ents] == ["王小明去", "了上"]
-    assert [(one.start, one.end) for one in _found(doc, [first, second])] == [(0, 3), (4, 7)]
+    assert [(one.start, one.end) for one in entities_of_doc(doc, [first, second])] == [(0, 3), (4, 7)]
 
 
 def test_the_scores_of_another_component_are_not_those_of_entities() -> None:
@@ -91,12 +92,12 @@ def test_the_scores_of_another_component_are_not_those_of_entities() -> None:
     doc.ents = [Span(doc, 0, 1, label="PER")]
     other = SpanGroup(doc, name="sc", spans=list(doc.ents), attrs={"scores": [0.4]})
     doc.spans["sc"] = other
-    assert list(_found(doc, [settings])) == [FoundEntity(0, 1, "PER", None)]
+    assert list(entities_of_doc(doc, [settings])) == [FoundEntity(0, 1, "PER", None)]
     with pytest.warns(
         UserWarning, match=r"spans\['sc'\] of another component is overwritten.* spans_key for tener_ner"
     ):
         set_entities(view_of(doc, "tokens"), [UnitEntity(2, 3, "GPE", 0.8)], settings)
-    assert list(_found(doc, [settings])) == [FoundEntity(0, 1, "PER", 1.0), FoundEntity(2, 3, "GPE", 0.8)]
+    assert list(entities_of_doc(doc, [settings])) == [FoundEntity(0, 1, "PER", 1.0), FoundEntity(2, 3, "GPE", 0.8)]
 
 
 def test_components_may_have_no_labels() -> None:

@@ -80,7 +80,7 @@ def compare_texts(
         sure: list[dict[EntityOffsets, float | None]] = [{} for _ in batch]
         wrong: list[dict[EntityOffsets, float]] = [{} for _ in batch]
         for pipe in pipes:
-            decodings = pipe.ner.decode(pipe.read(example.predicted for example, _ in batch))
+            decodings = pipe.ner.decode(pipe.prepare(example.predicted for example, _ in batch))
             for places, found, missed, decoding in zip(gold, sure, wrong, decodings, strict=True):
                 for place, p in zip(places, decoding.probabilities(places), strict=True):
                     missed[place] = min(missed.get(place, 1.0), 1.0 - p)

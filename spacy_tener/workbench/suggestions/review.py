@@ -123,7 +123,7 @@ def _judge(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[JudgedDo
     pipeline = PipelineNER.of(nlp)
     ner = pipeline.ner
     has_gold_tokens = nlp.config.get("corpora", {}).get("dev", {}).get("gold_preproc", False)
-    docs = pipeline.read(_without_annotation(nlp, doc) if has_gold_tokens else doc.text for _, doc in batch)
+    docs = pipeline.prepare(_without_annotation(nlp, doc) if has_gold_tokens else doc.text for _, doc in batch)
     examples = [Example(doc, _with_known_labels(gold, ner.labels)) for doc, (_, gold) in zip(docs, batch, strict=True)]
     for (number, doc), example, decoding in zip(batch, examples, ner.decode(docs), strict=True):
         offsets = [offsets_of(ent) for ent in example.reference.ents]

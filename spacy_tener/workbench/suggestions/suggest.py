@@ -14,8 +14,8 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.util import minibatch
 
-from ...annotate.finding import found_in, probabilities_asked, reading_score
 from ...annotate.settings import ID_COLUMN, TEXT_COLUMN, Record
+from ...pipeline.doc_entities import found_entities, reading_score
 from ...pipeline.entities import EntityOffsets, FoundEntity, offsets_of
 from ...pipeline.finding import PipelineNER, crf_pipes
 from ...pipeline.tener_ner import TenerNER
@@ -85,10 +85,10 @@ def make_tasks(nlp: Language, chosen: Sequence[Suggestion], labels: Sequence[str
             Task(doc, (), 0.0, uncertainty, 0.0, name) for doc, (uncertainty, name) in zip(fresh, columns, strict=True)
         ]
     pipeline = PipelineNER.of(nlp)
-    docs = pipeline.read(suggestion.text for suggestion in chosen)
-    readings = [decoding.k_best(1)[0] for decoding in pipeline.ner.decode(docs)]
-    exact = [_by_tokens(doc, reading.entities) for doc, reading in zip(docs, readings, strict=True)]
-    found = found_in(nlp, nlp.pipe(docs, disable=pipeline.before, component_cfg=probabilities_asked(nlp)), apart=True)
+    decodings = list(pipeline.ner.decode(pipeline.prepare(suggestion.text for suggestion in chosen)))
+    readings = [decoding.k_best(1)[0] for decoding in decodings]
+    exact = [_by_tokens(decoding.doc, best.entities) for decoding, best in zip(decodings, readings, strict=True)]
+    found = found_entities(nlp, pipeline.complete(decodings), with_spancat=False)
     tasks = []
     rows = zip(fresh, readings, exact, found, columns, strict=True)
     for doc, reading, by_tokens, entities, (uncertainty, record_id) in rows:
@@ -165,7 +165,7 @@ def _measure(nlp: Language | None, records: Iterable[Record]) -> Iterator[tuple[
     for batch in minibatch(records, BATCH):
         texts = [record[TEXT_COLUMN] for record in batch]
         with nlp.memory_zone():
-            values = uncertainties(pipeline.ner, pipeline.read(texts))
+            values = uncertainties(pipeline.ner, pipeline.prepare(texts))
         for record, text, value in zip(batch, texts, values, strict=True):
             yield record, value * variety(text)
 

@@ -47,7 +47,7 @@ def by_hand(nlp: Language, texts: Sequence[str]) -> dict[str, float]:
     """From all readings of each text."""
     found = {}
     pipeline = PipelineNER.of(nlp)
-    for doc in pipeline.read(texts):
+    for doc in pipeline.prepare(texts):
         readings = next(pipeline.ner.decode([doc])).k_best(5_000)
         shares = np.array([each.probability for each in readings])
         entropy = -(shares * np.log(np.maximum(shares, 1e-300))).sum() / len(doc) ** 0.5
