@@ -20,6 +20,7 @@ from ..models.embed.onnx import FrozenFeatures
 from ..models.embed.tables import Vocabulary
 from ..models.shim import torch_shim
 from ..pipeline.decoding import Decoding, Probabilities, Reading
+from ..pipeline.doc_entities import found_entities
 from ..pipeline.entities import FoundEntity
 from ..pipeline.finding import PipelineNER, entity_labels
 from ..pipeline.units import DocView, data_of
@@ -56,7 +57,8 @@ def explain(
 
     nlp (Language): A pipeline with `tener_ner`.
     texts (Union[str, Doc, Example, Iterable[Union[str, Doc, Example]]]): One text or several. A Doc keeps its tokens;
-        its entities do not change what is found. Those of an Example's reference are shown beside what is found.
+        its entities do not change what is explained, but what the pipeline gives. Those of an Example's reference are
+        shown beside what is found.
     name (Optional[str]): The component's name; the first `tener_ner` if there is none.
     k_best (int): How many of the best readings of each text.
     rivals (int): How many rivals of each entity, at most.
@@ -67,12 +69,25 @@ def explain(
     pipeline = PipelineNER.of(nlp, name)
     explainer = _Explainer(pipeline, evidence=evidence)
     docs = pipeline.prepare(text.predicted if isinstance(text, Example) else text for text in given)
-    ner = pipeline.ner
+    decodings = list(pipeline.ner.decode(docs))
     explained = [
         replace(explainer(decoding, k_best, rivals), gold=_gold(text))
-        for text, decoding in zip(given, ner.decode(docs), strict=True)
+        for text, decoding in zip(given, decodings, strict=True)
     ]
+    # After all else, since it changes the Docs.
+    given_entities = found_entities(nlp, pipeline.complete(decodings))
+    explained = [_mark_given(text, entities) for text, entities in zip(explained, given_entities, strict=True)]
     return Explanation(pipeline.describe(), entity_labels(nlp), explainer.notes(), explained)
+
+
+def _mark_given(text: ExplainedText, entities: Iterable[FoundEntity]) -> ExplainedText:
+    """Say of each explained entity whether it is one of those that the pipeline gives."""
+    offsets = {entity.offsets for entity in entities}
+    found, possible = (
+        [replace(entity, is_given=entity.offsets in offsets) for entity in explained]
+        for explained in (text.entities, text.possible)
+    )
+    return replace(text, entities=found, possible=possible)
 
 
 def _gold(text: Text) -> list[tuple[int, int, str]] | None:
@@ -168,14 +183,14 @@ class _Explainer:
 
 def _possible(found: Sequence[FoundEntity], k_best: Sequence[Reading]) -> list[FoundEntity]:
     """Return entities that only other readings have, with at least `MIN_POSSIBLE`, in the order of the text."""
-    places = {(entity.start, entity.end, entity.label) for entity in found}
-    others = {
-        (entity.start, entity.end, entity.label): entity
+    offsets = {entity.offsets for entity in found}
+    possible = {
+        entity.offsets: entity
         for reading in k_best
         for entity in reading.entities
         if (entity.probability or 0.0) >= MIN_POSSIBLE
     }
-    return [others[place] for place in sorted(others.keys() - places)]
+    return [possible[entity] for entity in sorted(possible.keys() - offsets)]
 
 
 def _overlap(a: FoundEntity, b: FoundEntity) -> bool:

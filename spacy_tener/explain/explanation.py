@@ -31,10 +31,13 @@ class ExplainedEntity(FoundEntity):
 
     rivals: Other entities in its place, with other edges or another label, likeliest first.
     evidence: The units that it rests on, in the order of the text. Empty where nothing was masked.
+    is_given: Whether the pipeline gives it. It does not if the entity is below a threshold, or if another component
+        decided otherwise.
     """
 
     rivals: list[FoundEntity] = field(default_factory=list)
     evidence: list[Evidence] = field(default_factory=list)
+    is_given: bool = True
 
 
 @dataclass(frozen=True)

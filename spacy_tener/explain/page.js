@@ -88,9 +88,12 @@
   const targets = () => (state.text ? [...state.text.entities, ...state.text.possible] : []);
   const marks = () => [...document.querySelectorAll("#text .ent, #possible .ent")];
 
+  /** Whether an entity is found, and not given by the pipeline as a whole. */
+  const withheld = (entity, index) => index < state.text.entities.length && !entity.is_given;
+
   function mark(entity, index, wrong) {
     const rivals = entity.rivals.map((rival) => `${words(rival)} ${rival.label} ${percent(rival.probability)}`);
-    const kind = `ent${entity.probability < 0.5 ? " unsure" : ""}${wrong ? " wrong" : ""}${entity.end - entity.start + entity.label.length < 20 ? " short" : ""}`;
+    const kind = `ent${entity.probability < 0.5 ? " unsure" : ""}${wrong ? " wrong" : ""}${withheld(entity, index) ? " withheld" : ""}${entity.end - entity.start + entity.label.length < 20 ? " short" : ""}`;
     return el("mark",
       { class: kind, role: "button", tabindex: "-1", "aria-pressed": "false", "data-entity": index, style: { "--h": parts.hue(entity.label) },
         title: rivals.length ? say("Rivals: {rivals}", { rivals: rivals.join(", ") }) : say("No rival has 1 % or more.") },
@@ -121,7 +124,8 @@
     }
     $("entity").hidden = !entity;
     if (entity) {
-      $("entity-title").replaceChildren(words(entity), " ", el("small", { class: "quiet" }, entity.label));
+      $("entity-title").replaceChildren(words(entity), " ", el("small", { class: "quiet" }, entity.label),
+        ...(withheld(entity, index) ? [" ", el("small", { class: "quiet" }, say("✕ the pipeline does not give it"))] : []));
       $("sure").replaceChildren(el("strong", {}, percent(entity.probability)), meter(entity.probability));
       $("rivals").replaceChildren(...rivalRows(entity));
       showEvidence(entity);

@@ -106,6 +106,7 @@ const STRINGS = {
     "from the annotation": "与标注不同",
     "Annotated, not found:": "有标注，没找到：",
     "≠ found, not annotated": "≠ 找到了，没有标注",
+    "✕ the pipeline does not give it": "✕ 流水线不给出这个实体",
     "The same entities as annotated.": "与标注的实体相同。",
     "One reading of the whole text has nearly all the probability.": "整条文本的一种标注结果占了几乎全部概率。",
     "Uncertainty about the whole text: as if {n} readings were equally likely.": "整条文本的不确定性：相当于 {n} 种标注结果同样可能。",

@@ -43,6 +43,11 @@ class FoundEntity:
     label: str
     probability: float | None
 
+    @property
+    def offsets(self) -> EntityOffsets:
+        """Start, end and label."""
+        return self.start, self.end, self.label
+
 
 class UnitEntity(NamedTuple):
     """An entity in units of the view, as `predict` passes it to `set_annotations`.

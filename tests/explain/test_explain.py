@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import spacy
@@ -183,7 +184,7 @@ def test_entities_of_a_doc_are_neither_used_nor_changed(learned):
     doc.ents = [doc.char_span(4, 6, label="GPE")]
     (with_entities,) = explain(nlp, doc).texts
     (without,) = explain(nlp, TEXT).texts
-    assert with_entities.entities == without.entities
+    assert [replace(entity, is_given=True) for entity in with_entities.entities] == without.entities
     assert [ent.label_ for ent in doc.ents] == ["GPE"]
 
 
@@ -201,7 +202,7 @@ def test_the_data_are_json(learned):
     assert data == found.to_dict()
     assert data["labels"] == ["GPE", "ORG", "PER"]
     entity = data["texts"][0]["entities"][0]
-    assert {"start", "end", "label", "probability", "rivals", "evidence"} == set(entity)
+    assert {"start", "end", "label", "probability", "rivals", "evidence", "is_given"} == set(entity)
     assert data["texts"][0]["words"][0]["text"] == "重阳"
 
 
@@ -210,3 +211,33 @@ def test_a_pipeline_without_the_component_is_refused(learned):
         explain(spacy.blank("zh"), TEXT)
     with pytest.raises(RemedyError, match="no tener_ner named 'other'"):
         explain(learned(), TEXT, name="other")
+
+
+@pytest.mark.parametrize("view", ["tokens", "characters"])
+def test_entities_that_the_pipeline_does_not_give_are_marked(learned, view):
+    """By a threshold, by a rule before the component or after it, and by the entities of a Doc."""
+    nlp = spacy.blank("zh", config=learned().config).from_bytes(learned().to_bytes())
+    cfg = nlp.get_pipe("tener_ner").cfg
+    cfg["view"] = view
+    entity = {"pattern": "中国", "label": "PLACE"}
+
+    def check(text, *given):
+        (explained,) = explain(nlp, text, evidence=False).texts
+        doc = nlp(text if isinstance(text, str) else text.copy())
+        ents = {(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents}
+        assert [entity.is_given for entity in explained.entities] == list(given)
+        for entity in (*explained.entities, *explained.possible):
+            assert entity.is_given == (entity.offsets in ents)
+
+    check(TEXT, True, True)
+    doc = nlp.make_doc(TEXT)
+    doc.ents = [doc.char_span(0, 2, "GPE")]
+    check(doc, False, True)
+    nlp.add_pipe("entity_ruler", before="tener_ner").add_patterns([entity])
+    check(TEXT, True, False)
+    nlp.remove_pipe("entity_ruler")
+    nlp.add_pipe("entity_ruler", config={"overwrite_ents": True}).add_patterns([entity])
+    check(TEXT, True, False)
+    nlp.remove_pipe("entity_ruler")
+    cfg["threshold"] = {"PER": 1.0}
+    check(TEXT, False, True)
