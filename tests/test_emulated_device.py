@@ -17,7 +17,6 @@ from tiny_transformer import save_tiny_transformer
 from spacy_tener.layers.dense import Linear
 from spacy_tener.optim.optimizers import SGD, Adam
 
-
 SYSTEMS = ["TENER", "FLAT", "FLAT_ATSSA", "MECT", "GRN"]
 
 
