@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -14,8 +14,8 @@ import numpy as np
 from packaging.version import Version
 from spacy.tokens import Doc
 
-from ..batching.padding import plan_buckets
-from ..batching.sequences import ranges, starts
+from ..batching.padding import pad_rows, plan_buckets
+from ..batching.sequences import starts
 from ..errors import MissingPackageError, RemedyError, check_package
 from ..features.characters import code_points, lengths_of
 from ..features.pieces import EncodedTexts, PieceReader, Pieces, WordPieces
@@ -40,10 +40,8 @@ DTYPES = {
     "tensor(float16)": np.float16,
     "tensor(double)": np.float64,
 }
-_MAX_PIECES = 2048
-"""Maximum number of pieces, with padding, that are computed at once."""
-_CALL_COST = 32
-"""Cost of one more call, in pieces of padding."""
+_BUCKETS: dict[Batching, tuple[int, int]] = {"padded": (32, 2048), "equal": (0, 2048), "single": (0, 1)}
+"""Cost of one more call, in pieces of padding, and maximum number of pieces that are computed at once."""
 _PROCESS = os.getpid()
 # A key "location", after its length, which may be written with more bytes than one, and operators that read files.
 _OTHER_FILES = {
@@ -206,16 +204,15 @@ class Encoder:
         if not len(ids):
             return np.zeros((0, self.width), dtype=np.float32)
         begins = starts(lengths)
-        for windows in _batches(lengths, self.batching):
-            sizes = lengths[windows]
-            mask = np.arange(sizes.max()) < sizes[:, None]
-            positions = ranges(begins[windows], sizes)
-            padded = np.zeros(mask.shape, dtype=np.int64)
-            padded[mask] = ids[positions]
-            outputs = self._run(session, {IDS: padded, MASK: mask, TYPES: np.zeros_like(padded), LENGTHS: sizes})
+        price, most = _BUCKETS[self.batching]
+        for windows in plan_buckets(lengths, price=price, most=most):
+            pieces, mask = pad_rows(begins[windows], lengths[windows])
+            padded = np.where(mask, ids[pieces], 0)
+            arrays = {IDS: padded, MASK: mask, TYPES: np.zeros_like(padded), LENGTHS: lengths[windows]}
+            outputs = self._run(session, arrays)
             if rows is None:
                 rows = np.empty((len(ids), sum(output.shape[2] for output in outputs)), dtype=np.float32)
-            rows[positions] = np.concatenate([output[mask] for output in outputs], axis=1)
+            rows[pieces[mask]] = np.concatenate([output[mask] for output in outputs], axis=1)
         assert rows is not None
         return rows
 
@@ -279,13 +276,6 @@ def open_session(graph: bytes, source: str, *, gpu: bool = False) -> Any:
             "If it is a whole ONNX file, update onnxruntime, or export the encoder with opset_version=17.",
         ) from error
     return session
-
-
-def _batches(lengths: IntArray, batching: Batching) -> Iterable[IntArray]:
-    """Return the indices of windows that are computed together, windows of similar lengths."""
-    if batching == "single":
-        return np.arange(len(lengths))[:, None]
-    return plan_buckets(lengths, price=_CALL_COST if batching == "padded" else 0, most=_MAX_PIECES)
 
 
 def _count_threads() -> int:
