@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import gc
 import itertools
 import multiprocessing
 import pickle
@@ -53,8 +52,8 @@ def expected(lexicon: Lexicon, doc: Doc, max_words: int | None = None) -> Found:
     spans: Found = []
     for head in range(len(doc)):
         texts = ((doc.text[doc[head].idx : token.idx + len(token)], head, token.i) for token in doc[head:])
-        begun = [span for span in texts if span[0] in words]
-        spans += begun if max_words is None else begun[max(len(begun) - max_words, 0) :]
+        of_head = [span for span in texts if span[0] in words]
+        spans += of_head if max_words is None else of_head[max(len(of_head) - max_words, 0) :]
     return spans
 
 
@@ -142,12 +141,12 @@ def test_the_limit_holds_memory_down_while_searching(monkeypatch: pytest.MonkeyP
     sizes: list[int] = []
     search = Lexicon._search
 
-    def measured(self: Lexicon, text: str) -> tuple[Any, ...]:
-        found = search(self, text)
-        sizes.append(found[0].size)
-        return found
+    def measure(self: Lexicon, text: str) -> tuple[Any, ...]:
+        columns = search(self, text)
+        sizes.append(columns[0].size)
+        return columns
 
-    monkeypatch.setattr(Lexicon, "_search", measured)
+    monkeypatch.setattr(Lexicon, "_search", measure)
     lexicon.find([of_characters("a" * 20_000)], 1)
     assert len(sizes) > 2
     # A window reaches a little further than its end.
@@ -155,12 +154,6 @@ def test_the_limit_holds_memory_down_while_searching(monkeypatch: pytest.MonkeyP
 
 
 # Words and tags
-
-
-def test_first_of_equal_words_wins() -> None:
-    lexicon = Lexicon(["南京", "北京", "南京"], ["ns", "", "nr"])
-    assert lexicon.words == ["南京", "北京"]
-    assert [lexicon.tag_names[tag] for tag in lexicon.tags] == ["ns", ""]
 
 
 @pytest.mark.parametrize("string", ["", "人", "𠀀", "  ", "\n\t", "\u3000\u3000", "中\0国", "\0\0", "中\ud800"])
@@ -171,16 +164,19 @@ def test_what_is_no_word_is_left_out(string: str) -> None:
     assert string not in lexicon
 
 
-def test_untagged_words_have_tag_zero() -> None:
-    lexicon = Lexicon(["南京", "北京"])
-    assert lexicon.tag_names == [""]
-    assert lexicon.tags.tolist() == [0, 0]
-
-
-def test_tags_are_numbered_in_the_order_of_their_appearance() -> None:
-    lexicon = Lexicon(["南京", "小明", "上海", "走过"], ["ns", "nr", "ns", ""])
-    assert lexicon.tag_names == ["", "ns", "nr"]
-    assert lexicon.tags.tolist() == [1, 2, 1, 0]
+@pytest.mark.parametrize(
+    ("words", "tags", "tag_names", "indices"),
+    [
+        (["南京", "北京"], None, [""], [0, 0]),
+        (["南京", "小明", "上海", "走过"], ["ns", "nr", "ns", ""], ["", "ns", "nr"], [1, 2, 1, 0]),
+        (["南京", "北京", "南京"], ["ns", "", "nr"], ["", "ns"], [1, 0]),
+    ],
+    ids=["no tags", "in the order of their appearance", "the first of equal words wins"],
+)
+def test_words_have_tags(words: list[str], tags: list[str] | None, tag_names: list[str], indices: list[int]) -> None:
+    lexicon = Lexicon(words, tags)
+    assert lexicon.words == list(dict.fromkeys(words))
+    assert (lexicon.tag_names, lexicon.tags.tolist()) == (tag_names, indices)
 
 
 def test_too_few_tags_are_refused() -> None:
@@ -222,23 +218,10 @@ def test_copies_are_the_lexicon_itself() -> None:
     assert copy.copy(lexicon) is lexicon
     assert copy.deepcopy({"lexicon": lexicon})["lexicon"] is lexicon
     assert pickle.loads(pickle.dumps(lexicon)) is lexicon
-    assert Lexicon.from_bytes(lexicon.to_bytes()) is lexicon
-
-
-def test_loading_twice_builds_one_automaton() -> None:
     data = Lexicon(["汉字", "字典"]).to_bytes()
+    assert Lexicon.from_bytes(lexicon.to_bytes()) is lexicon
     first, second = Lexicon.from_bytes(data), Lexicon.from_bytes(data)
-    first.find([of_characters("汉字典")])
     assert first is second
-
-
-def test_lexicon_that_nobody_holds_is_freed() -> None:
-    data = Lexicon(["只此一处", "别无分号"]).to_bytes()
-    gc.collect()
-    key = module._digest(data)
-    assert key not in module._LIVING
-    lexicon = Lexicon.from_bytes(data)
-    assert module._LIVING[key] is lexicon
 
 
 def test_automaton_is_not_pickled() -> None:
@@ -266,6 +249,10 @@ def test_forked_processes_share_the_automaton(method: str) -> None:
     child.join()
 
 
+def _send_count(sender: Any, lexicon: Lexicon) -> None:
+    sender.send(_count(lexicon, "中国人"))
+
+
 def test_pickle_is_read_in_a_process_that_knows_no_lexicon(monkeypatch: pytest.MonkeyPatch) -> None:
     lexicon = Lexicon(["中国", "国人"], ["ns", "n"])
     data = pickle.dumps(lexicon)
@@ -276,10 +263,6 @@ def test_pickle_is_read_in_a_process_that_knows_no_lexicon(monkeypatch: pytest.M
     assert _count(loaded, "中国人") == (2, False)
 
 
-def _send_count(sender: Any, lexicon: Lexicon) -> None:
-    sender.send(_count(lexicon, "中国人"))
-
-
 def test_an_endless_list_is_refused(monkeypatch):
     monkeypatch.setattr("spacy_tener.features.lexicon.MAX_LEXICON_WORDS", 100)
     with pytest.raises(ValueError, match=r"more than 100 words\. Give fewer"):
@@ -288,11 +271,6 @@ def test_an_endless_list_is_refused(monkeypatch):
         Lexicon(f"词{number}" for number in range(101))
     assert len(Lexicon(f"词{number}" for number in range(100))) == 100
     assert len(Lexicon(["甲乙"] * 200)) == 1
-
-
-def test_bytes_are_far_fewer_than_those_of_the_words() -> None:
-    words = [f"{a}{b}{c}大学" for a in "东南西北中" for b in "京海山湖州" for c in "理工农医师"]
-    assert len(Lexicon(words, ["nt"] * len(words)).to_bytes()) < sum(len(word.encode()) for word in words) / 2
 
 
 PACKED = Lexicon(["中国", "𠀀 b", "New\nYork"], ["", "ns", "人名"]).to_bytes()

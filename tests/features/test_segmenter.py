@@ -61,24 +61,25 @@ def is_latin(char):
     return char.isascii() and char.isalnum()
 
 
-def over(text, division, words):
+def apply_list(text, division, words):
     """Words of a list over a division, character by character: the longest first, from the left."""
-    owners = [(word, tag) for word, (length, tag) in enumerate(division) for _ in range(length)]
-    place = 0
-    while place < len(text):
-        found = [word for word in words if text.startswith(word, place) and not cuts(text, place, place + len(word))]
+    word_of_character = [(word, tag) for word, (length, tag) in enumerate(division) for _ in range(length)]
+    start = 0
+    while start < len(text):
+        found = [word for word in words if text.startswith(word, start) and not cuts(text, start, start + len(word))]
         if found:
             word = max(found, key=len)
-            end = place + len(word)
-            owners[place:end] = [((place, "listed"), words[word] or owners[end - 1][1])] * len(word)
-            place = end
+            end = start + len(word)
+            tag = words[word] or word_of_character[end - 1][1]
+            word_of_character[start:end] = [((start, "listed"), tag)] * len(word)
+            start = end
         else:
-            place += 1
-    return [(len(list(group)), tag) for (_, tag), group in itertools.groupby(owners)]
+            start += 1
+    return [(len(list(group)), tag) for (_, tag), group in itertools.groupby(word_of_character)]
 
 
-def cuts(text, *places):
-    return any(0 < place < len(text) and is_latin(text[place - 1]) and is_latin(text[place]) for place in places)
+def cuts(text, *edges):
+    return any(0 < edge < len(text) and is_latin(text[edge - 1]) and is_latin(text[edge]) for edge in edges)
 
 
 @settings(max_examples=150, deadline=None)
@@ -91,29 +92,29 @@ def test_words_of_lists_stand_over_those_of_the_segmenter(data):
         ends = sorted(data.draw(st.sets(st.integers(1, max(len(text), 1))))) if text else []
         ends = [*(end for end in ends if end < len(text)), len(text)] if text else []
         divisions.append([(end - start, data.draw(st.integers(1, 3))) for start, end in itertools.pairwise([0, *ends])])
-    whole = [part for division in divisions for part in [*division, (1, 0)]]
-    lengths, tags = np.array(whole, dtype=np.int64).T
+    joined = [part for division in divisions for part in [*division, (1, 0)]]
+    lengths, tags = np.array(joined, dtype=np.int64).T
     words = st.dictionaries(st.text("甲乙丙aZ9", min_size=2, max_size=4), st.sampled_from(["", "x", "y"]), max_size=5)
     lists = data.draw(st.lists(st.tuples(words, st.sets(st.integers(0, len(texts) - 1), min_size=1)), max_size=2))
-    made = [
-        (WordList({word: ListedWord(tag) for word, tag in words.items()}), np.array(sorted(places)))
-        for words, places in lists
+    word_lists = [
+        (WordList({word: ListedWord(tag) for word, tag in words.items()}), np.array(sorted(indices)))
+        for words, indices in lists
         if words
     ]
-    told, _ = with_listed_words(join_texts(docs), Division(lengths, tags.astype(np.uint64)), made)
+    found, _ = with_listed_words(join_texts(docs), Division(lengths, tags.astype(np.uint64)), word_lists)
     expected = []
-    for place, (text, division) in enumerate(zip(texts, divisions, strict=True)):
-        for words, places in lists:
-            if place in places:
+    for index, (text, division) in enumerate(zip(texts, divisions, strict=True)):
+        for words, indices in lists:
+            if index in indices:
                 hashes = {word: get_string_id(tag) if tag else 0 for word, tag in words.items()}
-                division = over(text, division, hashes)
+                division = apply_list(text, division, hashes)
         expected += [*division, (1, 0)]
-    assert list(zip(told.lengths.tolist(), told.tags.tolist(), strict=True)) == expected
+    assert list(zip(found.lengths.tolist(), found.tags.tolist(), strict=True)) == expected
 
 
 def test_words_side_by_side_are_found_beside_one_that_is_cut():
     doc = Doc(VOCAB, words=list("大甲乙丙丁aZ9"), spaces=[False] * 8)
     lists = [(WordList(dict.fromkeys(["甲乙", "丙丁", "aZ"], ListedWord())), np.array([0]))]
     division = Division(np.array([8, 1]), np.array([1, 0], dtype=np.uint64))
-    told, _ = with_listed_words(join_texts([doc]), division, lists)
-    assert told.lengths.tolist() == [1, 2, 2, 3, 1]
+    found, _ = with_listed_words(join_texts([doc]), division, lists)
+    assert found.lengths.tolist() == [1, 2, 2, 3, 1]

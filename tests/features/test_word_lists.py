@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import subprocess
 import sys
@@ -29,10 +30,10 @@ VOCAB = Vocab()
 Found = list[tuple[int, int, int, str]]
 
 
-def doc_of(text: str, asked: object = None) -> Doc:
+def doc_of(text: str, names: object = None) -> Doc:
     doc = Doc(VOCAB, words=list(text), spaces=[False] * len(text))
-    if asked is not None:
-        setattr(doc._, ATTRIBUTE, asked)
+    if names is not None:
+        setattr(doc._, ATTRIBUTE, names)
     return doc
 
 
@@ -44,15 +45,15 @@ def expected(lexicon: Lexicon, doc: Doc, lists: list[WordList], max_words: int |
     """Head, tail, layer and text of each word: each span by itself, as the highest layer has it."""
     found: Found = []
     for head in range(len(doc)):
-        begun: Found = []
+        of_head: Found = []
         for tail in range(head, len(doc)):
             text = doc.text[head : tail + 1]
             layers = [
                 layer for layer, words in enumerate([lexicon, *lists]) if text in getattr(words, "entries", words)
             ]
             if layers and not (layers[-1] and lists[layers[-1] - 1].entries[text].hidden):
-                begun.append((head, tail, layers[-1], text))
-        found += begun if max_words is None else begun[max(len(begun) - max_words, 0) :]
+                of_head.append((head, tail, layers[-1], text))
+        found += of_head if max_words is None else of_head[max(len(of_head) - max_words, 0) :]
     return found
 
 
@@ -65,22 +66,19 @@ words = st.lists(st.text("甲乙", min_size=2, max_size=5), max_size=8)
     st.lists(st.text("甲乙丙", max_size=7), min_size=3, max_size=3),
     st.none() | st.integers(0, 3),
 )
-def test_words_of_layers_are_those_of_trying_every_span(own, layers, texts, max_words) -> None:
-    lexicon, docs = Lexicon(own), [doc_of(text) for text in texts]
-    lists = [(listed(*shown, hidden=hidden), np.array(sorted(places), dtype=int)) for shown, hidden, places in layers]
+def test_words_of_layers_are_those_of_trying_every_span(words_of_lexicon, layers, texts, max_words) -> None:
+    lexicon, docs = Lexicon(words_of_lexicon), [doc_of(text) for text in texts]
+    lists = [(listed(*shown, hidden=hidden), np.array(sorted(indices), dtype=int)) for shown, hidden, indices in layers]
     found = find_layered(lexicon, docs, lists, max_words)
-    ends = np.cumsum(found.match.counts)
-    for place, doc in enumerate(docs):
-        rows = slice(int(ends[place] - found.match.counts[place]), int(ends[place]))
-        lexicons = [lexicon, *(words.lexicon for words, _ in lists)]
-        columns = (found.match.heads, found.match.tails, found.layers, found.match.words)
-        got = [
-            (head, tail, layer, lexicons[layer].words[word])
-            for head, tail, layer, word in zip(*(column[rows].tolist() for column in columns), strict=True)
-        ]
+    lexicons = [lexicon, *(words.lexicon for words, _ in lists)]
+    columns = (found.match.heads, found.match.tails, found.layers, found.match.words)
+    rows = iter(zip(*(column.tolist() for column in columns), strict=True))
+    for index, doc in enumerate(docs):
+        of_doc = itertools.islice(rows, int(found.match.counts[index]))
+        spans = [(head, tail, layer, lexicons[layer].words[word]) for head, tail, layer, word in of_doc]
         # A list that is not for this Doc is as one without words.
-        of_doc = [words if place in places else WordList() for words, places in lists]
-        assert got == expected(lexicon, doc, of_doc, max_words)
+        lists_of_doc = [words if index in indices else WordList() for words, indices in lists]
+        assert spans == expected(lexicon, doc, lists_of_doc, max_words)
 
 
 def test_hidden_words_leave_their_places_to_shorter_ones() -> None:
@@ -90,7 +88,7 @@ def test_hidden_words_leave_their_places_to_shorter_ones() -> None:
     assert [lexicon.words[word] for word in found.match.words] == ["甲乙"]
 
 
-def test_the_distinct_words_of_lists_are_told_once() -> None:
+def test_the_distinct_words_of_lists_are_returned_once() -> None:
     lexicon = Lexicon(["甲乙"])
     lists = [listed("乙丙", "丙丁"), listed("乙丙")]
     docs = [doc_of("甲乙丙丁"), doc_of("乙丙乙丙"), doc_of("")]
@@ -116,26 +114,26 @@ def test_docs_get_the_lists_that_they_ask_for_the_last_on_top() -> None:
         assert [(words, places.tolist()) for words, places in lists.active(docs)] == [(b, [2]), (b, [3])]
 
 
-@pytest.mark.parametrize("asked", [17, b"a", ["a", None], {"a": 1, 2: 3}])
-def test_a_wish_for_lists_that_are_no_names_is_refused(asked: object) -> None:
+@pytest.mark.parametrize("names", [17, b"a", ["a", None], {"a": 1, 2: 3}])
+def test_an_attribute_that_holds_no_names_is_refused(names: object) -> None:
     with pytest.raises(ValueError, match=f"{ATTRIBUTE} must be the name of a list of words, or several; got"):
-        names_of(doc_of("甲", asked))
+        names_of(doc_of("甲", names))
 
 
 def test_lists_are_saved_but_those_that_are_not_to_be() -> None:
     lists = WordLists()
     lists.put("", WordList())
-    lists.put("kept", WordList({"甲乙": ListedWord("ns"), "乙丙": ListedWord(hidden=True)}))
+    lists.put("domain", WordList({"甲乙": ListedWord("ns"), "乙丙": ListedWord(hidden=True)}))
     lists.put("bare", WordList())
-    lists.put("left", WordList({"甲乙": ListedWord()}, saved=False))
+    lists.put("passing", WordList({"甲乙": ListedWord()}, saved=False))
     message = lists.to_message()
-    assert list(message) == ["kept", "bare"]
-    other = WordLists()
-    other.put("old", listed("丁戊"))
-    other.put("own", WordList({"丁戊": ListedWord()}, saved=False))
-    other.from_message(message)
-    assert list(other.lists) == ["own", "kept", "bare"]
-    assert other.lists["kept"].entries == lists.lists["kept"].entries
+    assert list(message) == ["domain", "bare"]
+    loaded = WordLists()
+    loaded.put("old", listed("丁戊"))
+    loaded.put("unsaved", WordList({"丁戊": ListedWord()}, saved=False))
+    loaded.from_message(message)
+    assert list(loaded.lists) == ["unsaved", "domain", "bare"]
+    assert loaded.lists["domain"].entries == lists.lists["domain"].entries
 
 
 def test_a_copy_in_another_process_lets_docs_name_its_lists() -> None:
@@ -149,7 +147,7 @@ def test_a_copy_in_another_process_lets_docs_name_its_lists() -> None:
 @pytest.mark.filterwarnings("ignore:.*names unknown lists of words")
 def test_lists_may_be_put_and_cleared_while_texts_are_read() -> None:
     lists, lexicon, failures = WordLists(), Lexicon(["甲乙"]), []
-    docs = [doc_of("甲乙丙", asked) for asked in ("a", None, ["b", "a"])]
+    docs = [doc_of("甲乙丙", names) for names in ("a", None, ["b", "a"])]
 
     def read() -> None:
         try:
