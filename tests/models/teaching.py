@@ -55,8 +55,8 @@ def assert_each_is_alike_alone_and_among_others(model, docs) -> None:
         np.testing.assert_allclose(model.predict([doc])[0], together, rtol=1e-4, atol=1e-5)
 
 
-def assert_saying_the_same(model, other, docs) -> None:
-    for y, expected in zip(other.predict(docs), model.predict(docs), strict=True):
+def assert_saying_the_same(model, loaded, docs) -> None:
+    for y, expected in zip(loaded.predict(docs), model.predict(docs), strict=True):
         np.testing.assert_array_equal(y, expected)
 
 

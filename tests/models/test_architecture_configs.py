@@ -46,8 +46,8 @@ def resolve(name, /, **settings):
 
 
 def test_these_are_all_architectures_of_the_package():
-    ours = {name for name in registry.architectures.get_all() if name.startswith("spacy_tener.")}
-    assert ours == set(NAMES)
+    registered = {name for name in registry.architectures.get_all() if name.startswith("spacy_tener.")}
+    assert registered == set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)

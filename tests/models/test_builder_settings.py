@@ -46,12 +46,12 @@ def test_each_argument_sets_the_field_of_its_name_and_has_its_default(
     monkeypatch.setattr(sys.modules[build.__module__], config.__name__, make)
     defaults = {field.name: field.default for field in dataclasses.fields(config)}  # type: ignore[arg-type]
     parameters = inspect.signature(build).parameters
-    own = {name: parameter.default for name, parameter in parameters.items() if name in defaults}
-    given = {name: object() for name in own}
-    with pytest.raises(MadeError) as made:
-        inspect.unwrap(build)(**given)
-    assert made.value.args == (given,)
-    assert own == {name: defaults[name] for name in own}
+    argument_defaults = {name: parameter.default for name, parameter in parameters.items() if name in defaults}
+    arguments = {name: object() for name in argument_defaults}
+    with pytest.raises(MadeError) as raised:
+        inspect.unwrap(build)(**arguments)
+    assert raised.value.args == (arguments,)
+    assert argument_defaults == {name: defaults[name] for name in argument_defaults}
 
 
 def test_a_builder_can_be_pickled() -> None:

@@ -152,14 +152,14 @@ def weights_of(node):
 def test_output_is_the_torch_module_s_for_what_is_embedded(name, settings, docs):
     model = SYSTEMS[name].build(**settings).initialize(docs)
     learn(name, model, docs, 2)
-    streams, others = model.layers[: 2 if name == "MECT" else 1], [[len(doc) for doc in docs]]
+    streams, inputs = model.layers[: 2 if name == "MECT" else 1], [[len(doc) for doc in docs]]
     if name == "MECT":
         found = predict(model.layers[2], docs)
         assert found.lattice.counts.tolist() == [5, 0, 0, 2]
-        others = [torch.from_numpy(found.floats), found.lattice]
+        inputs = [torch.from_numpy(found.floats), found.lattice]
     rows = [torch.from_numpy(np.concatenate(stream.predict(docs))) for stream in streams]
     with torch.no_grad():
-        expected = torch_shim(encoder_node(model)).module(*rows, *others).numpy()
+        expected = torch_shim(encoder_node(model)).module(*rows, *inputs).numpy()
     np.testing.assert_allclose(np.concatenate(model.predict(docs)), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -210,7 +210,7 @@ def test_spacy_s_embedder_serves_as_well(name, docs):
 
 
 @pytest.mark.parametrize(
-    ("alone", "whole"),
+    ("encoder", "system"),
     [
         (build_transformer_encoder(16, heads=2), tener()),
         (build_transformer_encoder(16, heads=2, adapted=False), tener(adapted=False)),
@@ -218,12 +218,12 @@ def test_spacy_s_embedder_serves_as_well(name, docs):
     ],
     ids=["TENER", "vanilla", "GRN"],
 )
-def test_an_encoder_alone_is_the_one_inside_the_system(alone, whole, docs):
+def test_an_encoder_alone_is_the_one_inside_the_system(encoder, system, docs):
     X = [np.random.default_rng(0).normal(size=(len(doc), 10)).astype("f") for doc in docs]
-    alone.initialize(X)
-    whole.initialize(docs)
-    whole.layers[1].from_bytes(alone.to_bytes())
-    for y, expected in zip(whole.layers[1].predict(X), alone.predict(X), strict=True):
+    encoder.initialize(X)
+    system.initialize(docs)
+    system.layers[1].from_bytes(encoder.to_bytes())
+    for y, expected in zip(system.layers[1].predict(X), encoder.predict(X), strict=True):
         np.testing.assert_array_equal(y, expected)
 
 

@@ -23,9 +23,9 @@ def build(nI, nO):
 
 
 def shim():
-    made = TorchShim(build)
-    made.build(nI=3, nO=4)
-    return made
+    trained = TorchShim(build)
+    trained.build(nI=3, nO=4)
+    return trained
 
 
 def characters():

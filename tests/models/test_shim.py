@@ -85,8 +85,8 @@ def weights(shim):
     return {name: value.clone() for name, value in shim.module.state_dict().items()}
 
 
-def same(one, other):
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+def same(first, second):
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
 def learn(model, optimizer, X, steps=1):
@@ -113,12 +113,12 @@ def test_a_shim_without_module_can_be_stepped_averaged_moved_and_copied():
 
 
 def test_bytes_hold_sizes_and_weights():
-    shim, other = built(), built()
-    assert not same(weights(shim), weights(other))
-    other.from_bytes(shim.to_bytes())
-    assert other.sizes == {"nI": WIDTH_IN, "nO": WIDTH_OUT}
-    assert same(weights(shim), weights(other))
-    assert other.to_bytes() == shim.to_bytes()
+    shim, loaded = built(), built()
+    assert not same(weights(shim), weights(loaded))
+    loaded.from_bytes(shim.to_bytes())
+    assert loaded.sizes == {"nI": WIDTH_IN, "nO": WIDTH_OUT}
+    assert same(weights(shim), weights(loaded))
+    assert loaded.to_bytes() == shim.to_bytes()
 
 
 def test_loading_builds_a_module_of_the_saved_sizes():
@@ -299,14 +299,14 @@ def test_a_model_moves_to_the_cpu():
 
 def test_widths_are_given_or_taken_from_the_sample():
     X, Y = inputs(), [np.zeros((length, 7), dtype="f") for length in LENGTHS]
-    for given in ({}, {"width_in": WIDTH_IN}):
-        model = ragged_layer("mixer", build_steady, **given)
+    for widths in ({}, {"width_in": WIDTH_IN}):
+        model = ragged_layer("mixer", build_steady, **widths)
         model.initialize(X, Y)
         assert (model.get_dim("nI"), model.get_dim("nO")) == (WIDTH_IN, 7)
         assert model.predict(X)[0].shape == (2, 7)
-    known = layer()
-    known.initialize()
-    assert known.predict(X)[0].shape == (2, WIDTH_OUT)
+    model = layer()
+    model.initialize()
+    assert model.predict(X)[0].shape == (2, WIDTH_OUT)
 
 
 def test_a_given_width_is_not_overruled_by_the_sample():

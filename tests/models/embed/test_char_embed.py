@@ -92,8 +92,8 @@ def test_digits_are_one_string_or_ten(doc_of):
     texts = [doc_of("1"), doc_of("2"), doc_of("９"), doc_of("٣")]
     same = [y.tolist() for y in learn(embedder(digits=True), texts).predict(texts)]
     assert same == same[:1] * 4
-    other = learn(embedder(digits=False), texts)
-    assert n_rows(other) == {UNIGRAM: 5, BIGRAM: 5}
+    with_digits = learn(embedder(digits=False), texts)
+    assert n_rows(with_digits) == {UNIGRAM: 5, BIGRAM: 5}
 
 
 def test_case_is_kept_or_not(doc_of):

@@ -34,8 +34,8 @@ def doc_of(text):
 
 
 def build(kind, **settings):
-    builder, own = BUILDERS[kind]
-    return builder(**{**SMALL, **own, **settings})
+    builder, defaults = BUILDERS[kind]
+    return builder(**{**SMALL, **defaults, **settings})
 
 
 def made(kind="cnn", *texts, **settings):
@@ -112,8 +112,8 @@ def test_case_is_kept_and_digits_are_one_or_ten():
     same = learn(made(), texts).predict(texts)
     np.testing.assert_array_equal(same[0], same[1])
     assert not np.array_equal(same[0], same[2])
-    other = learn(made(digits=False), texts).predict(texts)
-    assert not np.array_equal(other[0], other[1])
+    with_digits = learn(made(digits=False), texts).predict(texts)
+    assert not np.array_equal(with_digits[0], with_digits[1])
 
 
 @every_kind

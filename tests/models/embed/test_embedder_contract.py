@@ -68,10 +68,10 @@ def build(request) -> Callable:
 @pytest.fixture
 def model(build):
     """One that has learned."""
-    made = build()
-    made.initialize(KNOWN)
-    observe(made, [KNOWN])
-    return learn(made, KNOWN, Adam(0.01), steps=2)
+    model = build()
+    model.initialize(KNOWN)
+    observe(model, [KNOWN])
+    return learn(model, KNOWN, Adam(0.01), steps=2)
 
 
 def heights(model) -> list[dict[str, int]]:
@@ -104,15 +104,15 @@ def test_rows_are_made_in_training_only(model):
     before = model.to_bytes()
     model.predict(DOCS)
     assert model.to_bytes() == before
-    known = heights(model)
+    before = heights(model)
     learn(model, DOCS)
-    assert heights(model) != known
+    assert heights(model) != before
 
 
 def test_showing_the_training_data_gives_rows_and_trains_nothing(model):
-    known, before = heights(model), model.predict(KNOWN)
+    heights_before, before = heights(model), model.predict(KNOWN)
     observe(model, [DOCS[:2], DOCS[2:], []])
-    assert heights(model) != known
+    assert heights(model) != heights_before
     for rows, expected in zip(model.predict(KNOWN), before, strict=True):
         np.testing.assert_array_equal(rows, expected)
 
@@ -138,26 +138,26 @@ def test_dropout_is_for_training(build):
 @pytest.mark.parametrize("save", ["bytes", "disk", "pickle", "deepcopy", "copy"])
 def test_a_copy_predicts_the_same_and_learns_apart(build, model, save, tmp_path):
     if save == "bytes":
-        other = build().from_bytes(model.to_bytes())
-        assert other.to_bytes() == model.to_bytes()
+        copied = build().from_bytes(model.to_bytes())
+        assert copied.to_bytes() == model.to_bytes()
     elif save == "disk":
         model.to_disk(tmp_path / "model")
-        other = build().from_disk(tmp_path / "model")
+        copied = build().from_disk(tmp_path / "model")
     elif save == "pickle":
-        other = pickle.loads(pickle.dumps(model))
+        copied = pickle.loads(pickle.dumps(model))
     else:
-        other = copy.deepcopy(model) if save == "deepcopy" else model.copy()
-    assert_saying_the_same(model, other, DOCS)
-    before, known = model.to_bytes(), heights(model)
-    learn(other, DOCS)
-    assert heights(other) != known
+        copied = copy.deepcopy(model) if save == "deepcopy" else model.copy()
+    assert_saying_the_same(model, copied, DOCS)
+    before, heights_before = model.to_bytes(), heights(model)
+    learn(copied, DOCS)
+    assert heights(copied) != heights_before
     assert model.to_bytes() == before
 
 
 def test_initializing_again_forgets_everything(model):
     before = model.predict(KNOWN)
     model.initialize(KNOWN)
-    assert all(height == 1 for known in heights(model) for height in known.values())
+    assert all(height == 1 for tables in heights(model) for height in tables.values())
     for rows, old in zip(model.predict(KNOWN), before, strict=True):
         assert not np.allclose(rows, old)
 
@@ -168,11 +168,11 @@ def test_one_that_was_not_initialized_says_so(build):
 
 
 def test_gradients_of_several_batches_add_up(model):
-    other = model.copy()
-    both = learn(model, [*KNOWN, *KNOWN], SGD(0.1, grad_clip=0.0))
+    in_parts = model.copy()
+    at_once = learn(model, [*KNOWN, *KNOWN], SGD(0.1, grad_clip=0.0))
     for _ in range(2):
-        Y, backprop = other.begin_update(KNOWN)
+        Y, backprop = in_parts.begin_update(KNOWN)
         backprop([np.ones_like(y) for y in Y])
-    other.finish_update(SGD(0.1, grad_clip=0.0))
-    for rows, expected in zip(other.predict(KNOWN), both.predict(KNOWN), strict=True):
+    in_parts.finish_update(SGD(0.1, grad_clip=0.0))
+    for rows, expected in zip(in_parts.predict(KNOWN), at_once.predict(KNOWN), strict=True):
         np.testing.assert_allclose(rows, expected, atol=1e-4)

@@ -52,9 +52,9 @@ def test_a_text_is_read_once_in_training_and_copies_keep_nothing(source, read):
         np.testing.assert_allclose(features(docs[:1], training=True, gpu=False), expected[:7], atol=1e-6)
     assert sorted(read) == sorted({doc.text for doc in docs})
     assert features.cache.size_on_disk > 0
-    for made in (copy.deepcopy(features), pickle.loads(pickle.dumps(features))):
-        assert not made.cache.size
-        np.testing.assert_array_equal(made.encoder(docs), features.encoder(docs))
+    for copied in (copy.deepcopy(features), pickle.loads(pickle.dumps(features))):
+        assert not copied.cache.size
+        np.testing.assert_array_equal(copied.encoder(docs), features.encoder(docs))
 
 
 def test_a_trained_pipeline_holds_its_encoder(tmp_path):

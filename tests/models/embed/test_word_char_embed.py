@@ -101,8 +101,8 @@ def test_characters_can_be_left_out():
 
 def test_any_other_embedder_may_stand_in_the_characters_place():
     config = {"@architectures": "spacy.CharacterEmbed.v2", "width": 10, "rows": 100, "nM": 4, "nC": 3}
-    other = registry.resolve({"m": {**config, "include_static_vectors": False, "feature": "ORTH"}})["m"]
-    model = embedder("The cat", chars=other, project_to=5)
+    features = registry.resolve({"m": {**config, "include_static_vectors": False, "feature": "ORTH"}})["m"]
+    model = embedder("The cat", chars=features, project_to=5)
     learn(model, [doc_of("The cat"), doc_of("")])
     assert [y.shape for y in model.predict([doc_of("The cat saw"), doc_of("")])] == [(3, 5), (0, 5)]
 
@@ -146,9 +146,9 @@ def test_case_of_vectors_can_be_kept(vectors):
 def test_a_projection_brings_the_result_to_any_width():
     model = embedder("The cat", project_to=11)
     assert model.get_dim("nO") == 11
-    whole, projection = model.layers
+    embed, projection = model.layers
     layer = torch_shim(projection).module.linear
-    rows = whole.predict([doc_of("The cat")])[0] @ layer.weight.detach().numpy().T + layer.bias.detach().numpy()
+    rows = embed.predict([doc_of("The cat")])[0] @ layer.weight.detach().numpy().T + layer.bias.detach().numpy()
     np.testing.assert_allclose(embedded(model, "The cat"), rows, atol=1e-6)
 
 

@@ -41,8 +41,8 @@ def read(monkeypatch):
 
 
 def same(left, right):
-    for mine, other in zip(left, right, strict=True):
-        np.testing.assert_allclose(mine, other, atol=1e-5)
+    for rows, expected in zip(left, right, strict=True):
+        np.testing.assert_allclose(rows, expected, atol=1e-5)
 
 
 def test_what_is_kept_is_what_would_be_computed(tiny):
@@ -70,13 +70,13 @@ def test_nothing_is_kept_before_training_nor_of_a_transformer_that_learns(tiny, 
 def test_a_copy_keeps_nothing_until_it_is_trained(tiny, read):
     model = embedder(tiny)
     expected = model.begin_update(DOCS)[0]
-    other = copy.deepcopy(model)
-    cache = torch_shim(other).module.cache
-    same(other.predict(DOCS), expected)
+    copied = copy.deepcopy(model)
+    cache = torch_shim(copied).module.cache
+    same(copied.predict(DOCS), expected)
     assert cache.size == 0
-    batches = read(other)
-    other.begin_update(DOCS)
-    other.begin_update(DOCS)
+    batches = read(copied)
+    copied.begin_update(DOCS)
+    copied.begin_update(DOCS)
     assert batches == [TEXTS]
     assert cache.size == sum(map(len, DOCS)) * WIDTH * 4
 

@@ -71,9 +71,9 @@ def expected_rows(name, doc, *, pooling="mean", layers=1):
     rows = []
     for token in doc:
         begin, end = token.idx, token.idx + len(token)
-        mine = [i for i, (start, stop) in enumerate(spans) if max(start, begin) < min(stop, end)]
-        mine = mine[:1] if pooling == "first" else mine
-        rows.append(states[mine].mean(0) if mine else np.zeros(states.shape[1], dtype="f"))
+        pieces_of_token = [i for i, (start, stop) in enumerate(spans) if max(start, begin) < min(stop, end)]
+        pieces_of_token = pieces_of_token[:1] if pooling == "first" else pieces_of_token
+        rows.append(states[pieces_of_token].mean(0) if pieces_of_token else np.zeros(states.shape[1], dtype="f"))
     return np.array(rows).reshape(len(doc), states.shape[1])
 
 
@@ -111,15 +111,15 @@ def test_no_text_and_texts_without_a_piece_are_legal(tiny):
 
 
 def test_a_text_longer_than_the_transformer_bears_is_read_with_context(tiny):
-    whole, overlap = POSITIONS - 2, 10
+    window, overlap = POSITIONS - 2, 10
     text = "吴重阳在中国银行工作" * 20
     rows = embedder(tiny, overlap=overlap).predict([characters(text)])[0]
-    step = whole - 2 * overlap
-    for start in range(0, len(text) - whole, step):
-        wanted = expected_rows(tiny, characters(text[start : start + whole]))
-        core = slice(overlap if start else 0, whole - overlap)
-        np.testing.assert_allclose(rows[start : start + whole][core], wanted[core], atol=1e-5)
-    wanted = expected_rows(tiny, characters(text[-whole:]))
+    step = window - 2 * overlap
+    for start in range(0, len(text) - window, step):
+        wanted = expected_rows(tiny, characters(text[start : start + window]))
+        core = slice(overlap if start else 0, window - overlap)
+        np.testing.assert_allclose(rows[start : start + window][core], wanted[core], atol=1e-5)
+    wanted = expected_rows(tiny, characters(text[-window:]))
     np.testing.assert_allclose(rows[-overlap:], wanted[-overlap:], atol=1e-5)
 
 
@@ -134,8 +134,8 @@ def test_many_long_texts_are_read_some_at_a_time(tiny, monkeypatch):
     model = embedder(tiny)
     together = model.predict(docs)
     monkeypatch.setattr("spacy_tener.models.transformer.module._AT_ONCE", {"cpu": POSITIONS})
-    for rows, other in zip(model.predict(docs), together, strict=True):
-        np.testing.assert_allclose(rows, other, atol=1e-6)
+    for rows, expected in zip(model.predict(docs), together, strict=True):
+        np.testing.assert_allclose(rows, expected, atol=1e-6)
 
 
 def test_texts_of_unlike_lengths_are_not_padded_to_the_longest(tiny, monkeypatch):
@@ -149,8 +149,8 @@ def test_texts_of_unlike_lengths_are_not_padded_to_the_longest(tiny, monkeypatch
         )
         found = model.predict(docs)
         assert sum(read) - sum(6 * n + 2 for n in (1, 5, 1, 1, 5, 1, 1)) <= most
-        for rows, other in zip(found, wanted, strict=True):
-            np.testing.assert_allclose(rows, other, atol=1e-5)
+        for rows, expected in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(rows, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("padding_idx", [None, 1])
@@ -169,7 +169,7 @@ def test_a_frozen_transformer_stays_bit_for_bit_and_leaves_nothing_in_the_optimi
         backprop(rows)
         model.finish_update(optimizer)
     assert all(torch.equal(value, before[name]) for name, value in weights(model).items())
-    assert [len(kept) for kept in (optimizer.mom1, optimizer.mom2, optimizer.averages)] == [0, 0, 0]
+    assert [len(state) for state in (optimizer.mom1, optimizer.mom2, optimizer.averages)] == [0, 0, 0]
 
 
 def test_a_frozen_transformer_computes_no_gradient_and_has_no_dropout_of_its_own(tiny):
@@ -188,9 +188,9 @@ def test_a_frozen_transformer_computes_no_gradient_and_has_no_dropout_of_its_own
 def test_dropout_falls_on_features_in_training_only(tiny):
     model = embedder(tiny, frozen=True, dropout=0.5)
     rows, trained = model.predict(DOCS[:1])[0], model.begin_update(DOCS[:1])[0][0]
-    kept = trained != 0
-    assert 0.25 < kept.mean() < 0.75
-    np.testing.assert_allclose(trained[kept], 2 * rows[kept], rtol=1e-5)
+    is_kept = trained != 0
+    assert 0.25 < is_kept.mean() < 0.75
+    np.testing.assert_allclose(trained[is_kept], 2 * rows[is_kept], rtol=1e-5)
     np.testing.assert_array_equal(model.predict(DOCS[:1])[0], rows)
 
 
@@ -207,12 +207,12 @@ def test_gradients_are_the_librarys(still):
         states = transformer(**tokenizer(doc.text, return_tensors="pt")).last_hidden_state[0, 1:-1]
         states.backward(torch.from_numpy(d_pieces))
     for name, parameter in transformer.named_parameters():
-        mine = dict(module_of(model).named_parameters())[f"transformer.{name}"].grad
+        gradient = dict(module_of(model).named_parameters())[f"transformer.{name}"].grad
         if parameter.grad is None:
-            assert mine is None
+            assert gradient is None
         else:
-            mine = mine.to_dense() if mine.is_sparse else mine
-            torch.testing.assert_close(mine, parameter.grad, rtol=1e-3, atol=1e-4)
+            gradient = gradient.to_dense() if gradient.is_sparse else gradient
+            torch.testing.assert_close(gradient, parameter.grad, rtol=1e-3, atol=1e-4)
 
 
 def test_every_layer_of_a_fine_tuned_transformer_learns(tiny):
@@ -326,8 +326,8 @@ def test_cudnn_s_attention_is_off_within_a_call_alone(chosen):
 def test_the_pieces_that_a_gpu_reads_at_once_fit_into_half_of_its_free_memory(tiny, monkeypatch, layers, bytes_each):
     module, free = module_of(embedder(tiny, layers=layers)), [600, 100, 500]
     for name, value in zip(("mem_get_info", "memory_allocated", "memory_reserved"), free, strict=True):
-        told = (value * bytes_each, 0) if name == "mem_get_info" else value * bytes_each
-        monkeypatch.setattr(torch.cuda, name, lambda device, told=told: told)
+        answer = (value * bytes_each, 0) if name == "mem_get_info" else value * bytes_each
+        monkeypatch.setattr(torch.cuda, name, lambda device, answer=answer: answer)
     with torch.no_grad():
         assert module._at_once(torch.device("cuda")) == 500
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1 << 40, 0))
@@ -351,9 +351,9 @@ def test_a_saved_model_needs_the_directory_no_more(tmp_path, frozen):
     loaded = build_transformer_embed(name, dropout=0.0, frozen=frozen).from_disk(tmp_path / "model")
     copies = [loaded, copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
     copies.append(build_transformer_embed(None, dropout=0.0, frozen=frozen).from_bytes(model.to_bytes()))
-    for other in copies:
-        assert other.get_dim("nO") == WIDTH
-        for rows, expected in zip(other.predict(DOCS), wanted, strict=True):
+    for copied in copies:
+        assert copied.get_dim("nO") == WIDTH
+        for rows, expected in zip(copied.predict(DOCS), wanted, strict=True):
             np.testing.assert_array_equal(rows, expected)
 
 

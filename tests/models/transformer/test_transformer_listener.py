@@ -37,8 +37,8 @@ def pipeline(name, tok2vec, **settings):
 
 def joined(tok2vec):
     """The system with the listener beside its embedder."""
-    both = {"@architectures": "spacy_tener.JoinEmbed.v1", "first": tok2vec["embed"], "second": LISTENER}
-    return {**tok2vec, "embed": both}
+    joined = {"@architectures": "spacy_tener.JoinEmbed.v1", "first": tok2vec["embed"], "second": LISTENER}
+    return {**tok2vec, "embed": joined}
 
 
 def weights(nlp):

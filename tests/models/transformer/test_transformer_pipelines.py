@@ -46,8 +46,8 @@ def pipeline(tok2vec, *, nlp=None, **settings):
 
 
 def teach(nlp, examples, *, optimizer=None, steps=40):
-    made = learn(nlp, examples, steps=0)
-    learn(nlp, examples, optimizer=optimizer or made, steps=steps)
+    initial = learn(nlp, examples, steps=0)
+    learn(nlp, examples, optimizer=optimizer or initial, steps=steps)
 
 
 def parameters(nlp):
@@ -95,8 +95,8 @@ def test_every_architecture_learns_with_it_and_is_saved_without_its_directory(
     shutil.rmtree(name)
     texts = [text for text, _ in sentences]
     loaded = spacy.load(tmp_path / "pipeline")
-    for mine, other in zip(emissions(nlp, texts), emissions(loaded, texts), strict=True):
-        np.testing.assert_array_equal(mine, other)
+    for rows, expected in zip(emissions(nlp, texts), emissions(loaded, texts), strict=True):
+        np.testing.assert_array_equal(rows, expected)
 
 
 def test_alone_it_is_a_whole_tok2vec(tiny, make_examples, sentences, entities_of):
