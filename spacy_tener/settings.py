@@ -1,14 +1,18 @@
 """Settings: types that restrict values, the check of a registered function's arguments, and configs of encoders.
 
-The functions of `models` that make an architecture explain each field, and say which paper the defaults are from.
+A config of an encoder has its arguments, with their defaults and meanings. `configured` gives them to the function that
+makes the architecture, whose docstring says which paper the defaults are from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import wraps
-from inspect import signature
-from typing import Annotated, Any, ClassVar, Literal, ParamSpec, TypeVar
+from inspect import Parameter, Signature, cleandoc, signature
+from typing import Annotated, Any, ClassVar, Literal, ParamSpec, TypeVar, get_type_hints
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError, validate_call
 from pydantic.dataclasses import dataclass
@@ -49,18 +53,77 @@ def validated(registered: str) -> Callable[[Callable[Arguments, Result]], Callab
 
         @wraps(function)
         def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-            try:
+            with _name_errors(registered):
                 # By name, since errors would number positional arguments.
                 return checked(**parameters.bind(*args, **kwargs).arguments)  # type: ignore[call-arg]
-            except ValidationError as error:
-                problem = "; ".join(map(_describe, error.errors(include_url=False)))
-            except SettingError as error:
-                problem = str(error)
-            raise RemedyError(f"{registered}: {problem}", "Correct the config.")
 
         return call
 
     return decorate
+
+
+def configured(registered: str, config: type[Any]) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
+    """Give a registered function the fields of a config as arguments, with their defaults and meanings.
+
+    The function itself takes the config, as its last argument; others without a default may be left out, and are None.
+    Errors begin with the registered name.
+    """
+    hints = get_type_hints(config, include_extras=True)
+    fields = [
+        Parameter(field.name, Parameter.POSITIONAL_OR_KEYWORD, default=field.default, annotation=hints[field.name])
+        for field in dataclasses.fields(config)
+    ]
+
+    def decorate(function: Callable[..., Result]) -> Callable[..., Result]:
+        annotations, checked = get_type_hints(function), validate_call(config=STRICT)(function)
+        extra = [
+            parameter.replace(annotation=annotations[name], default=_default(parameter))
+            for name, parameter in signature(function).parameters.items()
+            if name != "config"
+        ]
+        parameters = Signature([*extra, *fields], return_annotation=annotations["return"])
+
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Result:
+            settings = parameters.bind(*args, **kwargs).arguments
+            arguments = {argument.name: settings.pop(argument.name, argument.default) for argument in extra}
+            with _name_errors(registered):
+                return checked(**arguments, config=config(**settings))
+
+        call.__signature__ = parameters  # type: ignore[attr-defined]
+        call.__annotations__ = {name: part.annotation for name, part in parameters.parameters.items()}
+        call.__annotations__["return"] = parameters.return_annotation
+        call.__doc__ = f"{cleandoc(function.__doc__ or '')}\n{_meanings(config)}"
+        return call
+
+    return decorate
+
+
+def _default(parameter: Parameter) -> Any:
+    return None if parameter.default is Parameter.empty else parameter.default
+
+
+def _meanings(config: type[Any]) -> str:
+    """Return what the docstrings of a config and its bases say of each field."""
+    meanings: dict[str, str] = {}
+    for base in config.__mro__[-2::-1]:
+        entries = cleandoc(vars(base).get("__doc__") or "").partition("\n\n")[2]
+        for entry in re.split(r"\n(?=\w+ \()", entries):
+            meanings[entry.partition(" ")[0]] = entry
+    return "\n".join(filter(None, meanings.values()))
+
+
+@contextmanager
+def _name_errors(registered: str) -> Iterator[None]:
+    """Raise errors of settings with the registered name."""
+    try:
+        yield
+        return
+    except ValidationError as error:
+        problem = "; ".join(map(_describe, error.errors(include_url=False)))
+    except SettingError as error:
+        problem = str(error)
+    raise RemedyError(f"{registered}: {problem}", "Correct the config.")
 
 
 def _describe(error: Any) -> str:
@@ -80,7 +143,15 @@ def check_pieces(window: int, overlap: int) -> None:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class StackConfig:
-    """Settings of encoders that are stacks of transformer layers."""
+    """Settings of encoders that are stacks of transformer layers.
+
+    width (int): Width d of the output, shared by the heads.
+    layers (int): Number of layers.
+    heads (int): Number of heads h; each is `width / heads` wide.
+    ff_width (Optional[int]): Width inside the feed-forward; None for three times the width.
+    dropout (float): Inside the feed-forward.
+    attention_dropout (Optional[float]): On the attention map; None for the same as `dropout`.
+    """
 
     width: Size = 128
     layers: Size = 1
@@ -119,7 +190,15 @@ class StackConfig:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class TransformerConfig(StackConfig):
-    """Sizes and choices of a transformer encoder: `build_tener`."""
+    """Sizes and choices of a transformer encoder.
+
+    width (int): Width d of the output, shared by the heads. A linear layer brings the input to it.
+    ff_width (Optional[int]): Width inside the feed-forward; None for twice the width.
+    dropout (float): Inside the feed-forward, and on the attention map unless `attention_dropout` says otherwise.
+    adapted (bool): TENER's attention; else the vanilla one, with sinusoidal positions added to its input.
+    scaled (Optional[bool]): Divide attention scores by the root of the head's width `sqrt(d_k)`; None for the papers'
+        choice: vanilla attention is scaled, adapted is not.
+    """
 
     heads: Size = 4
     attention_dropout: Probability | None = None
@@ -142,7 +221,12 @@ RANDOM_BLOCK = 16
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class FlatConfig(StackConfig):
-    """Sizes and choices of a FLAT encoder: `build_flat`."""
+    """Sizes and choices of a FLAT encoder.
+
+    distances (Optional[List[Literal["hh", "ht", "th", "tt"]]]): Distances between two spans that the attention uses, of
+        "hh", "ht", "th" and "tt" (head to head, head to tail, ..); None for all, as in the paper. The released code and
+        MECT use "hh" and "tt".
+    """
 
     distances: Sequence[Literal["hh", "ht", "th", "tt"]] | None = None
 
@@ -163,7 +247,24 @@ class FlatConfig(StackConfig):
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class AtssaConfig(StackConfig):
-    """Sizes and choices of FLAT-ATSSA's encoder: `build_flat_atssa`."""
+    """Sizes and choices of FLAT-ATSSA's encoder.
+
+    width (int): Width d of the context layers and of the output, shared by the heads.
+    layers (int): Number of context layers.
+    heads (int): Number of heads h, of the context layers and of the word fusion.
+    ff_width (Optional[int]): Width inside the feed-forward; None for four times the width, the smallest that the paper
+        searched.
+    selection (Literal["adaptive", "top_k", "none"]): Keys that a query keeps: those above its threshold ("adaptive",
+        ATSSA), the `k` largest ("top_k", the explicit sparse transformer), or all ("none", the paper's "- Selective
+        SA").
+    k (int): With a threshold, minimum number of keys that are kept; 0 for the paper's "- top-k". With "top_k", their
+        number.
+    alpha (float): With a threshold, how steep the step at it is in training; 1 for the paper's "- AF".
+    tau (float): With a threshold, temperature of the Gumbel-softmax in training.
+    penalty (float): With a threshold, weight lambda of the number of keys kept, a mean over the sentences, in the loss.
+    threshold (Literal["adaptive", "fixed"]): Computed for each query and head from the sentence ("adaptive"), or 0 for
+        all ("fixed", the paper's "- DT").
+    """
 
     selection: Literal["adaptive", "top_k", "none"] = "adaptive"
     k: Count = 3
@@ -190,7 +291,18 @@ class AtssaConfig(StackConfig):
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class MectConfig(StackConfig):
-    """Sizes and choices of a MECT encoder: `build_mect`."""
+    """Sizes and choices of a MECT encoder.
+
+    width (int): Width d of each stream and of the output, shared by the heads.
+    layers (int): Number of layers; the paper has one.
+    ff_width (Optional[int]): Width inside the feed-forwards; None for three times the width.
+    streams (Literal["cross", "parallel", "single"]): Two streams, with the queries of each from the other ("cross",
+        MECT) or from itself ("parallel", the paper's experiment B); or one, of characters joined with their radicals
+        ("single", experiment A).
+    random_attention (int): Number of positions of a sentence, its characters' and then its words', that have a learned
+        bias of the attention score for each pair; 0 for none, the paper's "- RA". Later positions have none, so that
+        sentences may be longer.
+    """
 
     streams: Literal["cross", "parallel", "single"] = "cross"
     random_attention: Count = 320
@@ -221,7 +333,18 @@ and 1, so with 400 channels and initial weights neither can be above 35, and mos
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class GRNConfig:
-    """Sizes and choices of a gated relation network: `build_grn`."""
+    """Sizes and choices of a gated relation network.
+
+    width (int): Width d of the context features and of the output.
+    branches (Sequence[int]): Windows of the context layer's convolutions, odd numbers of tokens, followed by tanh and
+        the maximum over the convolutions in each channel. `[3]` is the paper's "branch 3". `[]` leaves the context
+        layer out: the relation layer reads the input, through a linear layer if it is not `width` wide, as the paper's
+        is.
+    relation (Optional[Literal["gated", "mean", "attention"]]): Relation layer: "gated" has one gate for each pair of
+        tokens and each channel (eq. 6); "mean" is the mean of the relation vectors, without gates (eq. 5, the paper's
+        DFN); "attention" has one gate for each pair (eq. 7, its GAttN); None leaves the relation layer out.
+    dropout (float): On the context layer's output, before the relation layer.
+    """
 
     width: Size = 400
     branches: Sequence[OddSize] = (1, 3, 5)

