@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 
 def count_cores() -> int:
     """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@functools.cache
+def count_physical_cores() -> int:
+    """Return the number of physical cores that this process may use, or of all cores where they are unknown."""
+    if not hasattr(os, "sched_getaffinity"):
+        return count_cores()
+    topology = [Path(f"/sys/devices/system/cpu/cpu{core}/topology/core_cpus_list") for core in os.sched_getaffinity(0)]
+    return len({path.read_text(encoding="ascii") for path in topology if path.exists()}) or count_cores()
 
 
 @contextmanager

@@ -163,17 +163,13 @@ class TorchShim(Shim):
 
     def finish_update(self, optimizer: Optimizer) -> None:
         """Update parameters by their gradients, and remove the gradients."""
-        for key, parameter in self.gradients():
-            if parameter.grad.is_sparse:  # type: ignore[union-attr]
-                from ..optim.updates import apply_row_gradient
+        parameters = self.gradients()
+        if parameters:
+            from ..layers.devices import host_threads, threads_for
 
-                apply_row_gradient(optimizer, key, parameter.data, parameter.grad.coalesce())  # type: ignore[union-attr]
-            else:
-                weights, _ = optimizer(key, _floats(parameter.data), _floats(parameter.grad))
-                updated = xp2torch(weights, device=parameter.device)
-                if updated.data_ptr() != parameter.data.data_ptr():
-                    parameter.data.copy_(updated)
-            parameter.grad = None
+            with host_threads(threads_for(self.device, [], 0)):
+                for key, parameter in parameters:
+                    _update(optimizer, key, parameter)
         self.clear_predictor()
 
     @contextlib.contextmanager
@@ -210,6 +206,21 @@ class TorchShim(Shim):
         sizes = {**parts.pop("sizes"), **{name: part for name, part in parts.items() if isinstance(part, bytes)}}
         self.load_arrays({name: part for name, part in parts.items() if name not in sizes}, sizes)
         return self
+
+
+def _update(optimizer: Optimizer, key: tuple[int, str], parameter: nn.Parameter) -> None:
+    """Update a parameter by its gradient, and remove the gradient."""
+    gradient = cast("torch.Tensor", parameter.grad)
+    if gradient.is_sparse:
+        from ..optim.updates import apply_row_gradient
+
+        apply_row_gradient(optimizer, key, parameter.data, gradient.coalesce())
+    else:
+        weights, _ = optimizer(key, _floats(parameter.data), _floats(gradient))
+        updated = xp2torch(weights, device=parameter.device)
+        if updated.data_ptr() != parameter.data.data_ptr():
+            parameter.data.copy_(updated)
+    parameter.grad = None
 
 
 def _floats(tensor: Any) -> FloatsXd:

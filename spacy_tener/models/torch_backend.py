@@ -17,7 +17,7 @@ from thinc.types import Floats2d
 from torch import Tensor
 
 from ..errors import RemedyError
-from ..layers.devices import on_device, on_device_together, one_host_thread
+from ..layers.devices import host_threads, on_device, on_device_together, threads_for
 from ..layers.ragged import Segments
 from ..optim.updates import StepTogether
 from ..types import IntArray
@@ -38,13 +38,15 @@ class TorchBackend:
     """Computes layers by their torch modules. In training, all layers are one graph.
 
     lengths (list[int]): Tokens of each text.
+    threads (int): Threads of the host that it uses.
     """
 
-    def __init__(self, ops: Ops, lengths: list[int], device: torch.device, *, training: bool) -> None:
+    def __init__(self, ops: Ops, lengths: list[int], device: torch.device, *, training: bool, threads: int) -> None:
         self.ops = ops
         self.lengths = lengths
         self.device = device
         self.training = training
+        self.threads = threads
         self._leaves: list[Leaf] = []
 
     @classmethod
@@ -59,14 +61,18 @@ class TorchBackend:
         """Return the back end for a batch. shims: The model's, if they are known."""
         shims = torch_shims(model) if shims is None else shims
         device = shims[0].device if shims else torch.device("cpu")
-        return cls(model.ops, [len(text) for text in batch], device, training=training)
+        lengths = [len(text) for text in batch]
+        use_one_thread_if_forked()
+        threads = torch.get_num_threads()
+        if training or device.type != "cpu":
+            threads = threads_for(device, [shim.module for shim in shims if shim.is_built], sum(lengths))
+        return cls(model.ops, lengths, device, training=training, threads=threads)
 
     def run(self, model: Model[Any, Any], batch: Sequence[Any]) -> Any:
-        use_one_thread_if_forked()
         if self.device.type == "cuda":
             hide_known_warnings()
         context = wrap_memory_errors(self.lengths) if self.training else torch.inference_mode()
-        with one_host_thread(self.device), context:
+        with host_threads(self.threads), context:
             return self.compute(model, batch if isinstance(batch[0], Doc) else self.join(batch))
 
     def compute(self, layer: Model[Any, Any], inputs: Any) -> Any:
@@ -105,7 +111,7 @@ class TorchBackend:
 
         result (Tensor): None for gradients of zero, which listeners need if there is no loss.
         """
-        with one_host_thread(self.device), wrap_memory_errors(self.lengths):
+        with host_threads(self.threads), wrap_memory_errors(self.lengths):
             # No gradient is required if all modules are frozen, or the batch has no tokens.
             if result is not None and result.requires_grad:
                 result.backward(gradient)
@@ -198,7 +204,7 @@ def finish_updates_together(model: Model[Any, Any], optimizer: Optimizer, step_t
     parameters = [pair for shim in torch_shims(model) for pair in shim.gradients()]
     if not parameters or parameters[0][1].is_cpu:
         return
-    with one_host_thread(parameters[0][1].device):
+    with host_threads(threads_for(parameters[0][1].device, [], 0)):
         updated = step_together(optimizer, parameters)
     for key, parameter in parameters:
         if key in updated:

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 from emulated_device import DEVICE, emulated_device, recorded
+from torch import nn
 
-from spacy_tener.layers.devices import on_device_together, one_host_thread
+from spacy_tener.layers import devices
+from spacy_tener.layers.devices import host_threads, on_device_together, threads_for
 
 ARRAYS = [
     np.arange(5),
@@ -42,13 +44,50 @@ def test_on_a_cpu_arrays_stay_where_they_are():
     assert none is None
 
 
-def fail(device: str) -> None:
-    with one_host_thread(torch.device(device)):
+BATCH = 512
+"""Units of a batch of sentences."""
+
+
+@pytest.fixture
+def torchs_own_threads(three_threads, monkeypatch):
+    """Let three threads be what torch chose by itself."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
+    monkeypatch.setattr(devices, "count_cores", lambda: 3)
+
+
+@pytest.mark.parametrize(
+    ("device", "width", "n_units", "threads"),
+    [
+        ("cpu", 128, BATCH, 1),
+        ("cpu", 128, 100 * BATCH, 1),
+        ("cpu", 4096, BATCH, 2),
+        ("cpu", 4096, 2 * BATCH, 3),
+        ("cpu", 4096, 0, 1),
+        ("cuda", 4096, BATCH, 1),
+        ("mps", 4096, BATCH, 1),
+    ],
+)
+def test_as_many_threads_are_used_as_pay(torchs_own_threads, device, width, n_units, threads):
+    with torch.device("meta"):
+        modules = [nn.Linear(width, width), nn.Embedding(10 * width, width)]
+    assert threads_for(torch.device(device), modules, n_units) == threads
+
+
+@pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "MKL_NUM_THREADS"])
+def test_a_number_in_the_environment_is_the_user_s(torchs_own_threads, monkeypatch, name):
+    monkeypatch.setenv(name, "3")
+    assert threads_for(torch.device("cpu"), [nn.Linear(2, 2)], BATCH) == 3
+
+
+@pytest.mark.parametrize("number", [1, 2, 16])
+def test_a_number_that_is_set_in_torch_is_the_user_s(torchs_own_threads, monkeypatch, number):
+    monkeypatch.setattr(devices, "count_physical_cores", lambda: 3)
+    torch.set_num_threads(number)
+    assert threads_for(torch.device("cpu"), [nn.Linear(2, 2)], BATCH) == number
+
+
+def test_torch_has_as_many_threads_as_before_also_after_an_error(three_threads):
+    with pytest.raises(RuntimeError, match="2 threads"), host_threads(2):
         raise RuntimeError(f"{torch.get_num_threads()} threads")
-
-
-@pytest.mark.parametrize(("device", "inside"), [("cuda", 1), ("mps", 1), ("cpu", 3)])
-def test_the_host_has_one_thread_while_a_device_computes_and_the_user_s_afterwards(three_threads, device, inside):
-    with pytest.raises(RuntimeError, match=f"{inside} threads"):
-        fail(device)
     assert torch.get_num_threads() == 3

@@ -14,7 +14,7 @@ from thinc.types import Floats2d
 from torch import Tensor
 
 from ...layers.crf import CRF, cross_entropy
-from ...layers.devices import on_device, one_host_thread
+from ...layers.devices import host_threads, on_device
 from ...models.run import predict
 from ...models.shim import forget_gradients, penalties
 from ...models.tagger import TaggerModel, crf
@@ -201,8 +201,8 @@ def _accumulate(
             for term in terms:
                 term.share = scale * count
             docs = documents(batch, views)
-            with one_host_thread(crf(model).start.device):
-                backend = TorchBackend.of(model, docs, training=True, shims=batcher.shims)
+            backend = TorchBackend.of(model, docs, training=True, shims=batcher.shims)
+            with host_threads(backend.threads):
                 loss = loss_of(batch, docs, backend.run(model, docs)) * scale
                 if not isfinite(value := float(loss.detach())):
                     raise ValueError(Errors.E910.format(name=name))
