@@ -196,8 +196,9 @@ def suggest_cli(
         raise RemedyError("No text is left to suggest: all are known or empty", "Give other texts, or fewer --known.")
     tasks = make_tasks(nlp, chosen, shown)
     if format == ANNOTATION_PAGE:
-        about = f"{counted(len(chosen), 'text')}, chosen by {_judge_of(nlp, model)} of {', '.join(texts)}"
-        write_text(output, annotation_page(about, tasks, shown, numbered=entity_labels(nlp), lang=str(nlp.lang)))
+        sources = {"model": _judge_of(nlp, model), "inputs": ", ".join(texts)}
+        page = annotation_page(tasks, shown, **sources, numbered=entity_labels(nlp), lang=str(nlp.lang))
+        write_text(output, page)
         msg.good(f"{output.resolve()}: {counted(len(chosen), 'text')} to annotate in a browser")
     else:
         tool = TOOLS[format]

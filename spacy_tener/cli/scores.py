@@ -116,7 +116,7 @@ def _write_errors(
     explained: int,
 ) -> None:
     """Write the page of errors, and the page of explanations beside it if any are asked for."""
-    title = f"Errors on {'/'.join(data.with_suffix('').parts[-2:])}"
+    name = "/".join(data.with_suffix("").parts[-2:])
     texts = [(example.reference, pairs) for example, pairs in compared]
     numbers = surest_errors(texts, explained)
     why = page.with_name(f"{page.stem}-why.html")
@@ -125,15 +125,16 @@ def _write_errors(
 
         found = explain(nlp, [compared[number][0] for number in numbers])
         links = [f"{page.name}#text-{number}" for number in numbers]
-        write_text(why, found.to_html(title=f"{title}, explained", links=links))
+        write_text(why, found.to_html(title="Errors on {data}, explained", values={"data": name}, links=links))
         msg.good(f"{why.resolve()}: {counted(len(numbers), 'text')}")
     content = errors_page(
-        title,
+        "Errors on {data}",
         None if scores.get("ents_f") is None else parse_scores(scores, data),
         texts,
         labels=known_labels(nlp),
         numbered=entity_labels(nlp),
-        about=f"{model} on {data}, {counted(len(texts), 'text')}",
+        about="{model} on {path}, texts: {n}",
+        values={"data": name, "model": model, "path": str(data), "n": f"{len(texts):,}"},
         lang=str(nlp.lang),
         explained=(why.name, numbers),
         review=f"python -m spacy tener review {shlex.join([model, str(data)])} --output reviewed",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, cast
 
@@ -99,20 +99,27 @@ class Explanation:
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), ensure_ascii=False) + "\n"
 
-    def to_html(self, *, title: str = "Explained entities", links: Sequence[str] = ()) -> str:
+    def to_html(
+        self, *, title: str = "Explained entities", links: Sequence[str] = (), values: Mapping[str, str] | None = None
+    ) -> str:
         """Return one page that needs neither network nor server.
 
-        links: For each text the address to link back to.
+        title (str): The title.
+        links (Sequence[str]): For each text the address to link back to.
+        values (Optional[Mapping[str, str]]): What stands in the title for names in braces.
         """
         data = {**self.to_dict(), "links": list(links)}
         for text in data["texts"]:
             for entity in (*text["entities"], *text["possible"]):
                 # Without the names of fields, since the page of a long text has very many of these.
-                entity["evidence"] = [(one["start"], one["end"], round(one["drop"], 3)) for one in entity["evidence"]]
-        own = self.pipeline
-        name = " ".join(filter(None, (own["name"], own["version"])))
-        about = " · ".join(filter(None, (name, own["component"], f"reads {own['view']}")))
-        return make_page(__package__, "page", data, title=title, about=about, lang=own["lang"] or "en")
+                entity["evidence"] = [
+                    (unit["start"], unit["end"], round(unit["drop"], 3)) for unit in entity["evidence"]
+                ]
+        name = " ".join(filter(None, (self.pipeline["name"], self.pipeline["version"])))
+        values = {**(values or {}), "pipeline": " · ".join(filter(None, (name, self.pipeline["component"])))}
+        about = f"{{pipeline}} · reads {self.pipeline['view']}"
+        lang = self.pipeline["lang"] or "en"
+        return make_page(__package__, "page", data, title=title, about=about, lang=lang, values=values)
 
 
 def _plain(value: Any) -> Any:

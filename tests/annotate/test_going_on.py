@@ -212,7 +212,7 @@ def test_a_full_disk_is_one_error_and_what_is_written_stays(tmp_path, make_job, 
 
 
 def test_processes_share_the_cores_and_leave_the_environment_alone(tmp_path, archive, make_job, monkeypatch) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(local, "count_cores", lambda: 8)
     for name in local._THREADS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "5")

@@ -49,10 +49,10 @@ def test_pages_are_in_the_language_of_the_browser_or_in_the_one_chosen(browser: 
         "spacy_tener.workbench.report",
         "errors",
         {"texts": [], "scores": None, "unknown": {}, "explained": {"texts": {}}, "review": ""},
-        title="Errors of {model}",
+        title="Errors on {data}",
         about="Texts",
         lang="en",
-        values={"model": "<b>Texts</b>"},
+        values={"data": "<b>Texts</b>"},
     )
     (tmp_path / "page.html").write_text(page, encoding="utf8")
     agent = browser.run("return navigator.userAgent")
@@ -60,15 +60,15 @@ def test_pages_are_in_the_language_of_the_browser_or_in_the_one_chosen(browser: 
         override = {"userAgent": agent, "acceptLanguage": "zh-CN"}
         browser.driver.execute_cdp_cmd("Network.setUserAgentOverride", override)
         browser.open((tmp_path / "page.html").as_uri())
-        assert browser.run("return document.querySelector('h1').textContent") == "<b>Texts</b> 的错误"
+        assert browser.run("return document.querySelector('h1').textContent") == "<b>Texts</b> 上的错误"
         assert (browser.driver.title, browser.run("return document.documentElement.lang")) == (
-            "<b>Texts</b> 的错误",
+            "<b>Texts</b> 上的错误",
             "zh",
         )
         assert browser.run("return document.getElementById('scores-title').textContent") == "得分"
         assert browser.driver.find_element("id", "theme").get_attribute("aria-label") == "深色"
         browser.driver.find_element("id", "language").click()
-        browser.wait(lambda: browser.run("return document.querySelector('h1').textContent") == "Errors of <b>Texts</b>")
+        browser.wait(lambda: browser.run("return document.querySelector('h1').textContent") == "Errors on <b>Texts</b>")
         assert browser.driver.find_element("id", "language").text == "中文"
         assert browser.said() == []
     finally:

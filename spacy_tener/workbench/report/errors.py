@@ -116,12 +116,14 @@ def errors_page(
     labels: Iterable[str] | None = None,
     numbered: Sequence[str] = (),
     about: str = "",
+    values: Mapping[str, str] | None = None,
     lang: str = "en",
     explained: tuple[str, Sequence[int]] = ("", ()),
     review: str = "",
 ) -> str:
     """Return the page.
 
+    title, about, values: See `make_page`.
     scores: None if nothing is annotated.
     texts: Docs with the pairs of `compare_texts`; none for a page with scores only.
     labels: The labels of the pipeline, None if not known. The page lists those of the corpus that it lacks.
@@ -138,7 +140,7 @@ def errors_page(
         "numbered": [*numbered],
         "explained": {"page": address, "texts": {str(number): place for place, number in enumerate(numbers)}},
     }
-    return make_page(__package__, "errors", data, title=title, about=about, lang=lang)
+    return make_page(__package__, "errors", data, title=title, about=about, lang=lang, values=values)
 
 
 def _plain(pair: Pair) -> list[Any]:

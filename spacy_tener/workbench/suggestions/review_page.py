@@ -50,20 +50,29 @@ def review_page(
 
 
 def annotation_page(
-    about: str, tasks: Sequence[Task], labels: Iterable[str], *, numbered: Sequence[str] = (), lang: str = "en"
+    tasks: Sequence[Task],
+    labels: Iterable[str],
+    *,
+    model: str,
+    inputs: str,
+    numbered: Sequence[str] = (),
+    lang: str = "en",
 ) -> str:
     """Return a page with texts to annotate and the model's entities in them.
 
-    about (str): The line below the title.
+    tasks (Sequence[Task]): The texts.
     labels (Iterable[str]): In the order of number keys.
+    model, inputs (str): By what and from what the texts were chosen.
     numbered (Sequence[str]): All labels of the pipeline in the order of their numbers, by which they have colours.
+    lang (str): The language of the texts.
     """
     texts = [
         _text(number, task.doc, [((), [entity]) for entity in task.entities], task.record_id)
         for number, task in enumerate(tasks)
     ]
     convert = "python -m spacy tener convert decisions.json --output annotated.spacy"
-    heading = {"title": "Texts to annotate", "about": about}
+    values = {"model": model, "inputs": inputs}
+    heading = {"title": "Texts to annotate", "about": "Chosen by {model} from {inputs}", "values": values}
     content = {"numbered": [*numbered], "stands": "found", "corpus": "", "next": convert}
     return _page(heading, texts, list(labels), content, lang=lang)
 

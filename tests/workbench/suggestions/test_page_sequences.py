@@ -154,4 +154,6 @@ def test_what_is_converted_is_what_the_page_of_suggestions_shows(
     browser: Browser, tmp_path: Path, words: list[str], entities: Entities
 ) -> None:
     task = Task(gold([], words), [FoundEntity(*each, 0.9) for each in entities], 0.7, 0.5)
-    check_converted(tmp_path, states(browser, tmp_path, annotation_page("", [task], ["PER", "ORG"])), [])
+    check_converted(
+        tmp_path, states(browser, tmp_path, annotation_page([task], ["PER", "ORG"], model="", inputs="")), []
+    )

@@ -109,7 +109,9 @@ def annotating(browser: Browser, tmp_path: Path) -> Open:
         tasks = [
             Task(doc, found([(e.start_char, e.end_char, e.label_) for e in doc.ents], 0.6), 0.5, 0.5) for doc in docs
         ]
-        (tmp_path / "page.html").write_text(annotation_page("", tasks, labels, lang="zh"), encoding="utf8")
+        (tmp_path / "page.html").write_text(
+            annotation_page(tasks, labels, model="", inputs="", lang="zh"), encoding="utf8"
+        )
         return Review(browser, (tmp_path / "page.html").as_uri(), size)
 
     return start
