@@ -77,6 +77,11 @@ class Lexicon:
                     )
                 tag_of.setdefault(word, tag)
         index_of = {name: index for index, name in enumerate(dict.fromkeys(["", *tag_of.values()]))}
+        if unfit := [name for name in index_of if _UNFIT.search(name)]:
+            raise RemedyError(
+                f"The tag {unfit[0]!r} of a lexicon's word cannot be saved",
+                "Give tags without NUL and halves of surrogate pairs.",
+            )
         indices = np.fromiter(map(index_of.__getitem__, tag_of.values()), dtype=np.int32, count=len(tag_of))
         self._fill(list(tag_of), list(index_of), indices)
 
@@ -160,8 +165,6 @@ class Lexicon:
 
     def to_bytes(self) -> bytes:
         """Serialize the words and tags, compressed."""
-        if any(SEPARATOR in name for name in self.tag_names):
-            raise ValueError("A tag of the lexicon contains NUL. Use tags without it.")
         message = {
             "words": SEPARATOR.join(self.words),
             "tag_names": self.tag_names,

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
+from spacy_tener.errors import RemedyError
 from spacy_tener.features import lexicon as module
 from spacy_tener.features.lexicon import Lexicon, Match
 
@@ -296,6 +297,7 @@ def test_damaged_bytes_are_refused(data: bytes) -> None:
         Lexicon.from_bytes(data)
 
 
-def test_tag_with_a_nul_is_refused() -> None:
-    with pytest.raises(ValueError, match="tag of the lexicon contains NUL"):
-        Lexicon(["中国"], ["n\0s"]).to_bytes()
+@pytest.mark.parametrize("tag", ["\ud800", "n\0"])
+def test_a_tag_that_cannot_be_saved_is_refused(tag):
+    with pytest.raises(RemedyError, match=r"tag .* of a lexicon's word cannot be saved"):
+        Lexicon(["中国"], [tag])
