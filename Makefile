@@ -7,8 +7,8 @@ SETS ?= tested
 # A GPU's number, or -1 for the CPU: `make run GPU=0`.
 GPU ?= -1
 # Where `make bench` finds CORPUS/{train,dev,test}.spacy, keeps its models and finished runs, and how often it trains.
-DATA ?= corpus
-WORK ?= training/bench
+DATA ?= project/corpus
+WORK ?= project/training/bench
 SEEDS ?= 1,2,3
 
 VENV := .venv
@@ -30,8 +30,11 @@ help: ## list these commands
 
 run: $(RUN_ENV) ## convert the bundled sample corpus, train, score, and explain errors in HTML pages
 	$(PY) -m spacy project run all . --vars.gpu $(GPU)
-	@echo "Scores and errors: file://$(CURDIR)/pages/sample-tener.html"
-	@echo "Some of the errors, explained: file://$(CURDIR)/pages/sample-tener-why.html"
+	@echo "With nothing trained, lac finds:"
+	@$(PY) -c "import spacy; nlp = spacy.blank('zh'); nlp.add_pipe('lac'); \
+	print([(ent.text, ent.label_) for ent in nlp('张三在北京市工作，2019年5月加入中国银行。').ents])"
+	@echo "Trained on the sample, scores and errors: file://$(CURDIR)/project/pages/sample-lac.html"
+	@echo "Some of the errors, explained: file://$(CURDIR)/project/pages/sample-lac-why.html"
 
 test: lint browser ## ruff, mypy and the test suite, on all cores
 	OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses auto --dist worksteal
@@ -83,7 +86,7 @@ dist: $(DEV_ENV) ## sdist and wheel of the last commit in dist/, checked
 	$(PY) -m twine check --strict dist/*
 	$(PY) -m check_wheel_contents dist/*.whl
 
-pipelines: $(DEV_ENV) ## train on corpora whose terms allow it, and make wheels in packages/: make pipelines NAMES=weibo
+pipelines: $(DEV_ENV) ## train on corpora whose terms allow it, and make wheels in project/packages/: make pipelines NAMES=weibo
 	$(PY) scripts/make_pipelines.py $(NAMES)
 
 versions: $(PY) ## the test suite with other versions: make versions PYTHONS="python3.12 python3.13" SETS=tested,newest
@@ -104,8 +107,8 @@ clean: ## remove the environment, builds and caches
 	rm -rf $(VENV) $(LABEL_STUDIO) site build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-clean-project: ## remove converted corpora, trainings, vectors, results, pages and packages
-	rm -rf corpus training vectors results pages packages project.lock
+clean-project: ## remove what the project made: project/ and vectors/
+	rm -rf project vectors project.lock
 
 $(PY):
 	$(PYTHON) -m venv $(VENV)
@@ -115,7 +118,7 @@ $(PY):
 # installed ones, also when they are those of an earlier pyproject.toml.
 $(RUN_ENV): $(PACKAGING) | $(PY)
 	$(PY) -m pip install --constraint constraints.txt torch
-	$(PY) -m pip install --constraint constraints.txt --editable ".[train]"
+	$(PY) -m pip install --constraint constraints.txt --editable ".[train,lac]"
 	@rm -rf *.egg-info && touch $@
 
 $(DEV_ENV): $(RUN_ENV)

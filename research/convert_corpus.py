@@ -1,4 +1,4 @@
-"""Convert a corpus of project.yml from its files below assets/ to corpus/NAME/{train,dev,test}.spacy.
+"""Convert a corpus of project.yml from its files below assets/ to project/corpus/NAME/{train,dev,test}.spacy.
 
 Where a corpus has no development part, the last tenth of its training part becomes that. It is not drawn at random:
 neighbours are often of one article, which then would be in both parts.
@@ -24,7 +24,7 @@ import spacy_tener.cli  # noqa: F401 (puts `tener` into spaCy's command line)
 sys.path.append(str(Path(__file__).parents[1]))  # `python research/convert_corpus.py` has only research/ there
 from research.conll2012 import write_columns
 
-ASSETS, CORPORA_DIR, HELD_OUT = Path("assets"), Path("corpus"), 0.1
+ASSETS, CORPORA_DIR, HELD_OUT = Path("assets"), Path("project", "corpus"), 0.1
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     for part, place in corpus.parts.items():
         output = CORPORA_DIR / name / f"{part}.spacy"
         with as_file(place) as source:
-            app(["tener", "convert", str(source), "-o", str(output), "--lang", corpus.lang], standalone_mode=False)
+            app(
+                ["tener", "convert", str(source), "-o", str(output), "--lang", corpus.lang, "--force"],
+                standalone_mode=False,
+            )
     if corpus.dev is None:
         hold_out(CORPORA_DIR / name / "train.spacy", CORPORA_DIR / name / "dev.spacy")
 

@@ -38,7 +38,7 @@ def put(corpus: str, text: str) -> None:
 
 def read(corpus: str, part: str) -> list[Doc]:
     vocab = spacy.blank(CORPORA[corpus].lang).vocab
-    return list(DocBin().from_disk(Path("corpus", corpus, f"{part}.spacy")).get_docs(vocab))
+    return list(DocBin().from_disk(Path("project", "corpus", corpus, f"{part}.spacy")).get_docs(vocab))
 
 
 @pytest.mark.parametrize("corpus", CORPORA)

@@ -50,31 +50,31 @@ def printed(project: Path) -> str:
 
 
 def test_the_sample_is_converted_learned_scored_and_drawn(project: Path, printed: str) -> None:
-    folder = project / "training" / "sample" / "tener" / "1"
+    folder = project / "project" / "training" / "sample" / "lac" / "1"
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf8"))
     assert f"{100 * metrics['ents_f']:.2f}" in printed
     assert spacy.load(folder / "model-best").pipe_names == ["tener_ner"]
-    page = (project / "pages" / "sample-tener.html").read_text(encoding="utf8")
+    page = (project / "project" / "pages" / "sample-lac.html").read_text(encoding="utf8")
     assert "150 texts" in page
-    assert '"page":"sample-tener-why.html"' in page
-    assert 'id="evidence"' in (project / "pages" / "sample-tener-why.html").read_text(encoding="utf8")
+    assert '"page":"sample-lac-why.html"' in page
+    assert 'id="evidence"' in (project / "project" / "pages" / "sample-lac-why.html").read_text(encoding="utf8")
 
 
 @pytest.mark.usefixtures("printed")
 def test_a_second_run_skips_every_step(project: Path) -> None:
-    before = {path: path.stat().st_mtime_ns for path in (project / "training").rglob("*")}
+    before = {path: path.stat().st_mtime_ns for path in (project / "project" / "training").rglob("*")}
     again = run(project, "all")
     assert again.count("nothing changed") == 3
     assert "Running command" not in again
-    assert {path: path.stat().st_mtime_ns for path in (project / "training").rglob("*")} == before
+    assert {path: path.stat().st_mtime_ns for path in (project / "project" / "training").rglob("*")} == before
 
 
 @pytest.mark.usefixtures("printed")
 def test_a_finished_training_becomes_a_wheel(project: Path) -> None:
-    run(project, "package", "--vars.license", "CC0 1.0", "--vars.version", "2.0.1")
-    (wheel,) = (project / "packages").glob("sample/tener/*/dist/*.whl")
+    run(project, "package", "--vars.version", "2.0.1")
+    (wheel,) = (project / "project" / "packages").glob("*/dist/*.whl")
     assert wheel.name == "zh_sample_tener-2.0.1-py3-none-any.whl"
-    assert "nothing changed" in run(project, "package", "--vars.license", "CC0 1.0", "--vars.version", "2.0.1")
+    assert "nothing changed" in run(project, "package", "--vars.version", "2.0.1")
 
 
 def test_a_licensed_corpus_that_is_not_there_stops_with_its_name(project: Path) -> None:
