@@ -70,7 +70,7 @@ def table_cli(
             raise CommandLineError(
                 f"{output}: no format has this ending", f"Name one by --format: {', '.join(FORMATS)}."
             )
-    check_file(output)
+    check_file(output, force=True)
     found = find_runs(runs).only(corpora=names(corpus), systems=names(system))
     table = make_table(
         found,
@@ -145,7 +145,7 @@ def plot_cli(
         raise CommandLineError(f"{shown}: not an option of --kind {kind}", "Leave it out.")
     if kind == "sweep" and x is None:
         raise CommandLineError("A sweep is drawn against a setting", "Name it by --x, as in --x k.")
-    check_file(output)
+    check_file(output, force=True)
     found = find_runs(runs).only(corpora=names(corpus), systems=names(system))
     warn_left_out(found)
     drawn = _drawable(kind, found, arguments)
@@ -187,7 +187,7 @@ def heat_maps_cli(
     from .heat_maps import draw_heat_maps  # here, as it imports torch
 
     check_ending(output)
-    check_file(output)
+    check_file(output, force=True)
     if draw_heat_maps(load_pipeline(model), text, output, name=component):
         msg.warn("Characters are missing in the figure", "Install a font that has them, such as Noto Sans CJK SC.")
     msg.good(str(output))

@@ -9,7 +9,7 @@ import typer
 
 from spacy_tener.annotate.records import find_texts
 from spacy_tener.cli import options
-from spacy_tener.cli._common import msg, names, refuse_given
+from spacy_tener.cli._common import msg, names, refuse_options
 from spacy_tener.processes import interrupted_by_signals
 
 from .app import command
@@ -52,7 +52,7 @@ def vectors_cli(
     """
     if WORDS not in names(kinds):
         why = "only for words, which get no vectors here"
-        refuse_given(ctx, ["lang"], why, "Leave it out, or add words to --kinds.")
+        refuse_options(ctx, ["lang"], why, "Leave it out, or add words to --kinds.")
     counts = {kind: MIN_COUNTS.get(kind, 1) if min_count is None else min_count for kind in names(kinds)}
     training = {
         kind: TrainingSettings(width=width, epochs=epochs, min_count=count, seed=seed) for kind, count in counts.items()

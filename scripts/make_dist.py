@@ -56,9 +56,9 @@ def _unpack(archive: io.BytesIO, folder: Path) -> None:
 
 def _build(kind: str, source: Path, output: Path) -> None:
     command = [sys.executable, "-m", "build", "--no-isolation", f"--{kind}", "--outdir", str(output), str(source)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    if done.returncode:
-        sys.exit(done.stdout)
+    process = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if process.returncode:
+        sys.exit(process.stdout)
 
 
 def _git(*arguments: str) -> bytes:
@@ -66,7 +66,7 @@ def _git(*arguments: str) -> bytes:
 
 
 if __name__ == "__main__":
-    for made in make_dist(ROOT / "dist"):
-        print(f"{made.relative_to(ROOT)}: {made.stat().st_size / 1000:,.0f} kB")
+    for path in make_dist(ROOT / "dist"):
+        print(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1000:,.0f} kB")
     if _git("status", "--porcelain"):
         print("Changes that are not committed are not in them.")

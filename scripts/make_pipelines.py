@@ -145,9 +145,9 @@ RECIPES = {
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which, of {', '.join(RECIPES)} (default: all)")
-    parser.add_argument("--output", type=Path, default=Path("packages"), help="directory of the wheels")
-    parser.add_argument("--data", type=Path, default=Path("corpus"), help="holds CORPUS/{train,dev,test}.spacy")
-    parser.add_argument("--work", type=Path, default=Path("training/pipelines"), help="where trainings are kept")
+    parser.add_argument("--output", type=Path, default=Path("project/packages"), help="directory of the wheels")
+    parser.add_argument("--data", type=Path, default=Path("project/corpus"), help="holds CORPUS/{train,dev,test}.spacy")
+    parser.add_argument("--work", type=Path, default=Path("project/training/pipelines"), help="keeps trainings")
     parser.add_argument("--tweets", type=Path, default=Path("assets/raw/en-tweets.txt.xz"), help="raw English text")
     parser.add_argument("--seed", default="1", help="seed of the trainings")
     parser.add_argument("--version", default="1.0.0", help="version of the wheels")
@@ -158,17 +158,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     if "wnut17-small" in names and not args.tweets.is_file():
         parser.error(f"wnut17-small learns from raw English text, and {args.tweets} is missing: name it by --tweets")
     args.output.mkdir(parents=True, exist_ok=True)
-    own = build_own_wheel(args.output)
+    package_wheel = build_package_wheel(args.output)
     for name in names:
         recipe = RECIPES[name]
         if not (args.data / recipe.corpus / "test.spacy").exists():
             _run("research/convert_corpus.py", recipe.corpus)
         wheel = package(recipe, recipe.train(args), args)
-        print(f"{wheel.name}: {json.dumps(try_wheel(wheel, own), ensure_ascii=False)}", flush=True)
+        print(f"{wheel.name}: {json.dumps(try_wheel(wheel, package_wheel), ensure_ascii=False)}", flush=True)
     write_index(args.output)
 
 
-def build_own_wheel(output: Path) -> Path:
+def build_package_wheel(output: Path) -> Path:
     """Build the wheel of this package, as a user without a development environment does."""
     with TemporaryDirectory() as folder:
         _run("-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT)
@@ -182,7 +182,7 @@ def package(recipe: Recipe, model: Path, args: argparse.Namespace) -> Path:
     data, folder = args.data / recipe.corpus, args.work / recipe.name
     metrics, meta = folder / "metrics.json", folder / "meta.json"
     folder.mkdir(parents=True, exist_ok=True)
-    _tener("evaluate", model, data / "test.spacy", "--output", metrics)
+    _tener("evaluate", model, data / "test.spacy", "--output", metrics, "--force")
     meta.write_text(json.dumps(describe(recipe, model, metrics, args.version), ensure_ascii=False), encoding="utf8")
     with TemporaryDirectory() as built:
         _run("-m", "spacy", "package", model, built, "--meta-path", meta, "--build", "wheel", "--force")
@@ -212,13 +212,13 @@ def describe(recipe: Recipe, model: Path, metrics: Path, version: str) -> dict[s
     }
 
 
-def try_wheel(wheel: Path, own: Path) -> dict[str, object]:
+def try_wheel(wheel: Path, package_wheel: Path) -> dict[str, object]:
     """Install a wheel into an empty environment, let it predict, explain and serve there, and return what it found."""
     module, text = wheel.name.split("-")[0], TEXTS[wheel.name[:2]]
     with TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
         python = str(Path(folder) / ("Scripts" if os.name == "nt" else "bin") / "python")
-        what = (wheel.resolve(), own.resolve(), f"{own.resolve()}[serve]")
+        what = (wheel.resolve(), package_wheel.resolve(), f"{package_wheel.resolve()}[serve]")
         pinned = ("--constraint", ROOT / "constraints.txt")
         _run("-m", "pip", "install", "--quiet", *pinned, *what, python=python)
         code = (
@@ -229,7 +229,7 @@ def try_wheel(wheel: Path, own: Path) -> dict[str, object]:
         found = json.loads(_run("-c", code, python=python))
         explained = json.loads(_run("-m", "spacy", "tener", "explain", module, text, python=python))
         served = _serve(python, module, text)
-        if not found or not explained or [[each["text"], each["label"]] for each in served] != found:
+        if not found or not explained or [[entity["text"], entity["label"]] for entity in served] != found:
             raise SystemExit(f"{wheel.name} finds {found}, and its service {served}")
         return {"entities": found, "environment MB": round(size_mb(Path(folder)))}
 
@@ -270,8 +270,8 @@ def write_index(output: Path) -> None:
                 rows.append([f"[{wheel.name}]({wheel.stem}.md)", f"{f1:.2f}", f"{size:.1f}", sources, meta["license"]])
     header = ["Wheel", "F1 on test", "MB", "Learned from", "Licence"]
     table = "\n".join(f"| {' | '.join(row)} |" for row in [header, ["---"] * len(header), *rows])
-    (own,) = (wheel.name for wheel in wheels if wheel.name.startswith(__title__))
-    use = f"Each needs {__title__}, which is on no index: `pip install {own} NAME.whl` installs both."
+    (package_wheel,) = (wheel.name for wheel in wheels if wheel.name.startswith(__title__))
+    use = f"Each needs {__title__}, which is on no index: `pip install {package_wheel} NAME.whl` installs both."
     (output / "README.md").write_text(f"# Pipelines\n\n{table}\n\n{use}\n", encoding="utf8")
 
 
@@ -290,10 +290,10 @@ def _tener(*arguments: object) -> None:
 def _run(*arguments: object, python: str = sys.executable, captured: bool = True) -> str:
     """Run Python, and return what it prints. Ends with its message if it fails."""
     command = [python, *map(str, arguments)]
-    done = subprocess.run(command, stdout=subprocess.PIPE if captured else None, text=True, check=False, cwd=ROOT)
-    if done.returncode:
-        raise SystemExit(f"Failed: {' '.join(command)}\n{done.stdout or ''}")
-    return done.stdout or ""
+    process = subprocess.run(command, stdout=subprocess.PIPE if captured else None, text=True, check=False, cwd=ROOT)
+    if process.returncode:
+        raise SystemExit(f"Failed: {' '.join(command)}\n{process.stdout or ''}")
+    return process.stdout or ""
 
 
 if __name__ == "__main__":

@@ -30,8 +30,6 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
 REFERENCE = re.compile(r"^(<!-- reference: (.+?) -->)\n.*?^(<!-- end of reference -->)$", re.M | re.S)
 ARGUMENT = re.compile(r"^\*{0,2}(\w+)(?: \((.+?)\))?: ")
-# Options that the page of commands explains once for all.
-SHARED = {"--gpu-id", "--code", "--force", "--component"}
 RETURNED = ("RETURNS", "YIELDS", "RAISES")
 
 
@@ -56,11 +54,10 @@ def reference(name: str) -> str:
 def short(name: str) -> str:
     """Return a registered name, the first paragraph of its docstring, and its arguments with their defaults."""
     text, _, _ = parse(inspect.getdoc(load(name)) or "", inspect.signature(load(name)).parameters)
-    given = {
-        argument: "" if default == "required" else f" = {default}"
+    arguments = ", ".join(
+        f"`{argument}`" if default == "required" else f"`{argument} = {default}`"
         for argument, default in defaults(name, load(name)).items()
-    }
-    arguments = ", ".join(f"`{argument}{default}`" for argument, default in given.items())
+    )
     return f"- `{name}`: {line(text.split(chr(10) * 2)[0])}" + (f" {arguments}." if arguments else "")
 
 
@@ -81,8 +78,6 @@ def options(command: str) -> str:
     group: Any = typer.main.get_command(tener_cli)
     entries = []
     for parameter in group.get_command(None, command).params:
-        if SHARED & set(parameter.opts):
-            continue
         names = [*parameter.opts, *parameter.secondary_opts]
         if parameter.param_type_name == "argument":
             names = [parameter.name.upper()]

@@ -117,15 +117,15 @@ class Writer:
 
     def sentences(self, count: int, taken: set[str]) -> list[Sentence]:
         """So many sentences that are not `taken`, which they then are: every pattern is used about equally often."""
-        made: list[Sentence] = []
-        while len(made) < count:
+        sentences: list[Sentence] = []
+        while len(sentences) < count:
             for register, pattern in self._round():
                 sentence = self._sentence(register, pattern)
                 text = " ".join(token for token, _ in sentence)
                 if text not in taken:
                     taken.add(text)
-                    made.append(sentence)
-        return made[:count]
+                    sentences.append(sentence)
+        return sentences[:count]
 
     def _round(self) -> list[tuple[str, str]]:
         pairs = [(name, pattern) for name, patterns in self.registers.items() for pattern in patterns]
@@ -162,8 +162,8 @@ class Writer:
         return SLOT.sub(lambda slot: self._filled(self._choose(slot[1])), text)
 
     def _choose(self, name: str) -> str:
-        known = self.rng.random() < KNOWN_NAME
-        return self.rng.choice(self.known[name] if known else self.own[name])
+        is_known = self.rng.random() < KNOWN_NAME
+        return self.rng.choice(self.known[name] if is_known else self.own[name])
 
 
 def patterns_of(alternatives: list[str], part: str, rng: random.Random) -> list[str]:
@@ -200,8 +200,8 @@ def write_sentences(path: Path, sentences: list[Sentence]) -> None:
 
 
 def describe(sentences: list[Sentence], train: list[Sentence]) -> str:
-    mentions, known = entities(sentences), set(entities(train))
-    new = sum(mention not in known for mention in mentions) / len(mentions)
+    mentions, in_train = entities(sentences), set(entities(train))
+    new = sum(mention not in in_train for mention in mentions) / len(mentions)
     return f"{len(sentences)} sentences, {len(mentions)} entities, {new:.0%} of them not in train"
 
 

@@ -66,15 +66,20 @@ def try_versions(python: str, versions: str, workers: str, without: str) -> tupl
         _uv(source, "pip", "install", "--quiet", "--python", str(interpreter), *options, "--editable", ".[dev]")
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         suite = ["-m", "pytest", "--quiet", "--numprocesses", workers, "--dist", "worksteal"]
-        done = subprocess.run([interpreter, *suite], cwd=source, env=environment, stdout=subprocess.PIPE, check=False)
-        output = done.stdout.decode()
+        process = subprocess.run(
+            [interpreter, *suite], cwd=source, env=environment, stdout=subprocess.PIPE, check=False
+        )
+        output = process.stdout.decode()
         found = subprocess.run([interpreter, "-c", PRINT_VERSIONS], stdout=subprocess.PIPE, text=True, check=True)
-    if done.returncode:
+    if process.returncode:
         print(output)
     number, *shown = found.stdout.splitlines()
     closing = output.strip().splitlines()[-1].strip("= ")
     extra = f"; without {', '.join(names)}" if names else ""
-    return f"| {number} | {versions} | {', '.join(shown)}{extra} | {date.today()} | `{closing}` |", not done.returncode
+    return (
+        f"| {number} | {versions} | {', '.join(shown)}{extra} | {date.today()} | `{closing}` |",
+        not process.returncode,
+    )
 
 
 def add_row(page: str, row: str) -> str:
@@ -83,8 +88,8 @@ def add_row(page: str, row: str) -> str:
     match = TABLE.search(page)
     if not match:
         raise ValueError(f"{PAGE.name} has no table of runs.")
-    kept = [line for line in match[1].splitlines() if [cell.strip() for cell in line.split("|")[1:3]] != first]
-    rows = "".join(f"{line}\n" for line in sorted([*kept, row]))
+    rest = [line for line in match[1].splitlines() if [cell.strip() for cell in line.split("|")[1:3]] != first]
+    rows = "".join(f"{line}\n" for line in sorted([*rest, row]))
     return f"{page[: match.start(1)]}{rows}{page[match.end(1) :]}"
 
 

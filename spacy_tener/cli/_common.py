@@ -27,6 +27,7 @@ from . import tener_cli
 WRONG_INPUT: Final = 1
 WRONG_COMMAND_LINE: Final = 2
 INTERRUPTED = 130  # the exit status that shells give a command ended by Ctrl-C
+OVERWRITE = "Choose another name, or overwrite it by --force."
 _SHOWN = 10
 
 
@@ -59,8 +60,10 @@ class Messages(Printer):
     def warn_list(self, title: str, items: Sequence[object], *, most: int = _SHOWN) -> None:
         """Warn of a list, with its length after the title. An empty list prints nothing."""
         if items:
-            more = [f"... {len(items) - most} more"] if len(items) > most else []
-            self.warn(f"{title}: {len(items):,}", "\n".join([*map(str, items[:most]), *more]))
+            lines = [str(item) for item in items[:most]]
+            if len(items) > most:
+                lines.append(f"... {len(items) - most} more")
+            self.warn(f"{title}: {len(items):,}", "\n".join(lines))
 
 
 msg = Messages()
@@ -102,7 +105,7 @@ def _run(function: Callable[..., Any], arguments: Mapping[str, Any], stopped: st
     except MissingPackageError as error:
         msg.fail(error.reason, error.remedy, exits=WRONG_INPUT)
     except OSError as error:
-        msg.fail(spacys_words(error), exits=WRONG_INPUT)
+        msg.fail(message_of(error), exits=WRONG_INPUT)
     except KeyboardInterrupt:
         if not stopped:
             raise
@@ -122,7 +125,7 @@ def load_pipeline(name: str) -> Language:
     except OSError as error:
         best = Path(name, "model-best")
         remedy = f"It is in {best}." if best.is_dir() else "Name a pipeline that is installed, or its directory."
-        raise RemedyError(f"{name}: {spacys_words(error)}", remedy) from error
+        raise RemedyError(f"{name}: {message_of(error)}", remedy) from error
     except Exception:
         if Path(name).is_dir():
             read_meta(Path(name))
@@ -140,14 +143,14 @@ def _check_strings(path: Path) -> None:
         raise RemedyError(f"{path}: {error}", "Restore it from a copy, or train the pipeline again.") from error
 
 
-def is_spacys(error: Exception) -> bool:
-    """Return whether an error is one of spaCy's own, which have numbers."""
+def is_spacy_error(error: Exception) -> bool:
+    """Return whether an error is one of spaCy's, which have numbers."""
     return str(error).startswith("[E")
 
 
-def spacys_words(error: Exception) -> str:
-    """Return the message of an error of spaCy's without its number."""
-    return (str(error).partition("] ")[2] if is_spacys(error) else str(error)).removesuffix(".")
+def message_of(error: Exception) -> str:
+    """Return the message of an error, without the number that spaCy's errors have."""
+    return (str(error).partition("] ")[2] if is_spacy_error(error) else str(error)).removesuffix(".")
 
 
 def read_meta(model: Path) -> dict[str, Any]:
@@ -158,12 +161,14 @@ def read_meta(model: Path) -> dict[str, Any]:
         raise RemedyError(error.reason, "Restore it from a copy, or train the pipeline again.") from error
 
 
-def check_file(path: Path | None) -> None:
-    """Refuse a path that no file can be written to, before anything is computed. None passes."""
+def check_file(path: Path | None, force: bool) -> None:
+    """Refuse a file that exists, without --force, or cannot be written, before anything is computed. None passes."""
     if path is None:
         return
     if path.is_dir():
         raise RemedyError(f"{path}: is a directory", "Name a file.")
+    if path.exists() and not force:
+        raise RemedyError(f"{path}: exists already", OVERWRITE)
     above = next(folder for folder in path.absolute().parents if folder.exists())
     if not above.is_dir() or not os.access(above, os.W_OK):
         reason = "not writable" if above.is_dir() else "not a directory"
@@ -176,21 +181,25 @@ def no_text(sources: Sequence[object]) -> RemedyError:
 
 
 def names(text: str) -> list[str]:
-    """Split names at the commas between them."""
-    return [name.strip() for name in text.split(",") if name.strip()]
+    """Return the names between commas, each once."""
+    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
-def refuse_given(ctx: typer.Context, arguments: Sequence[str], why: str, remedy: str) -> None:
+def refuse_options(ctx: typer.Context, arguments: Sequence[str], why: str, remedy: str) -> None:
     """Refuse those of some arguments of a command that are on its command line, where they would do nothing."""
-    if given := given_options(ctx, arguments):
-        raise CommandLineError(f"{', '.join(given)}: {why}", remedy)
+    if options := options_in_use(ctx, arguments):
+        raise CommandLineError(f"{', '.join(options)}: {why}", remedy)
 
 
-def given_options(ctx: typer.Context, arguments: Collection[str]) -> list[str]:
+def options_in_use(ctx: typer.Context, arguments: Collection[str]) -> list[str]:
     """Return those of some arguments of a command that are on its command line, as options."""
-    return [each.opts[0] for each in ctx.command.params if each.name in arguments and _is_given(ctx, each.name)]
+    return [
+        parameter.opts[0]
+        for parameter in ctx.command.params
+        if parameter.name in arguments and _is_in_use(ctx, parameter.name)
+    ]
 
 
-def _is_given(ctx: typer.Context, argument: str) -> bool:
+def _is_in_use(ctx: typer.Context, argument: str) -> bool:
     source = ctx.get_parameter_source(argument)
     return source is not None and source.name == "COMMANDLINE"

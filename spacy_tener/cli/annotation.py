@@ -57,7 +57,7 @@ from ._common import (
     msg,
     names,
     no_text,
-    refuse_given,
+    refuse_options,
     setup_gpu,
 )
 
@@ -76,12 +76,12 @@ def silver_cli(
     texts: options.RawTexts,
     output: Annotated[Path, options.output("a directory of files")],
     sure: Annotated[
-        float, typer.Option(help="Least probability of an entity that is kept", min=0.5, max=1)
+        float, typer.Option(help="Minimum probability of the entities to keep", min=0.5, max=1)
     ] = DEFAULT_SURENESS,
     outside: Annotated[
-        float, typer.Option(help="Least probability of a token that is kept as outside", min=0.5, max=1)
+        float, typer.Option(help="Minimum probability of the tokens to keep as outside", min=0.5, max=1)
     ] = DEFAULT_SURENESS,
-    limit: Annotated[int | None, options.limit("to annotate (default: all)")] = None,
+    limit: Annotated[int | None, options.limit("to annotate; default: all")] = None,
     part_size: options.PartSize = 5000,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
@@ -100,7 +100,7 @@ def silver_cli(
     """
     setup_gpu(gpu_id)
     check_folder(output)
-    kept = Sureness(sure, outside)
+    sureness = Sureness(sure, outside)
     pipelines = {name: load_pipeline(name) for name in names(teachers)}
     if not pipelines:
         raise CommandLineError("No pipeline given", "Name one or more, as in teacher/model-best.")
@@ -113,8 +113,8 @@ def silver_cli(
     if lacks := unknown_labels(pipelines):
         lines = [f"{name} does not know {', '.join(labels)}" for name, labels in lacks.items()]
         msg.warn("A label that a pipeline does not know has the probability 0 there", "\n".join(lines))
-    made = made_of(list(pipelines), list(pipelines.values()), sources)
-    settings = {**made, "limit": limit, "code": file_input(code) if code else None}
+    inputs = made_of(list(pipelines), list(pipelines.values()), sources)
+    settings = {**inputs, "limit": limit, "code": file_input(code) if code else None}
     with closing(stream_records(sources)) as records:
         if (first := next(records, None)) is None:
             raise no_text(texts)
@@ -123,12 +123,10 @@ def silver_cli(
                 list(pipelines.values()),
                 itertools.islice(itertools.chain([first], records), limit),
                 output,
-                kept,
+                sureness,
                 settings=settings,
                 part_size=part_size,
-                on_part=lambda stats, finished: msg.info(
-                    f"{_described(stats)} (written before)" if finished else _described(stats)
-                ),
+                on_part=_print_part,
             )
     msg.good(f"{output}: {_described(total)}")
     if total.is_starved:
@@ -138,6 +136,10 @@ def silver_cli(
         )
         why = "A model that learns from so few entities, beside many tokens outside, misses most."
         msg.warn(few, f"{remedy} {why} Calibration often lowers probabilities.")
+
+
+def _print_part(stats: SilverStats, is_older: bool) -> None:
+    msg.info(f"{_described(stats)} (written before)" if is_older else _described(stats))
 
 
 def _described(stats: SilverStats) -> str:
@@ -157,6 +159,7 @@ def suggest_cli(
     format: Annotated[str | None, options.output_format((*TOOLS, ANNOTATION_PAGE))] = None,
     labels: Annotated[str, typer.Option(help="Labels to annotate, as in PER,ORG (default: the model's)")] = "",
     known: Annotated[list[str] | None, typer.Option(help="Texts that are annotated already; may be repeated")] = None,
+    force: options.Force = False,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
 ) -> None:
@@ -172,13 +175,16 @@ def suggest_cli(
 
     Without a model, blank:zh chooses texts that differ from each other, and annotates nothing in them.
     """
-    check_file(output)
     if format is None and (format := BY_ENDING.get(output.suffix)) is None:
         remedy = f"Name one by --format: {', '.join((*TOOLS, ANNOTATION_PAGE))}."
         raise CommandLineError(f"{output}: no format has this ending", remedy)
+    interface = output.with_name(f"{output.stem}{INTERFACE}")
+    has_interface = format != ANNOTATION_PAGE and TOOLS[format].interface is not None
+    for path in (output, interface if has_interface else None):
+        check_file(path, force)
     blank = model.startswith(BLANK)
     if format != ANNOTATION_PAGE and not TOOLS[format].interface:
-        refuse_given(
+        refuse_options(
             ctx, ["labels"], f"{format} gets its labels from its own project", "Set them there, and leave it out."
         )
     setup_gpu(gpu_id)
@@ -205,15 +211,14 @@ def suggest_cli(
         write_text(output, tool.write(tasks))
         msg.good(f"{output}: {counted(len(chosen), 'text')} to annotate in {format}")
         if tool.interface:
-            interface = output.with_name(f"{output.stem}{INTERFACE}")
             write_text(interface, tool.interface(shown))
             msg.info(f"{interface}: the labelling interface")
 
 
 def _judge_of(nlp: Language, model: str) -> str:
     """Return the name of a pipeline, and of the component whose probabilities count if it has several."""
-    first, *others = crf_pipes(nlp) or [""]
-    return f"{first}, the first tener_ner of {model}" if others else model
+    names = list(crf_pipes(nlp))
+    return f"{names[0]}, the first tener_ner of {model}" if len(names) > 1 else model
 
 
 @command("review", stopped="The same command resumes; an interrupted training begins again.")
@@ -228,6 +233,7 @@ def review_cli(
     apply: Annotated[
         Path | None, typer.Option("--apply", help="Decisions from a review's page, to apply to the annotation")
     ] = None,
+    force: options.Force = False,
     dev: Annotated[Path | None, typer.Option(help="The config's paths.dev, on which models are chosen")] = None,
     folds: Annotated[int, typer.Option("--folds", help="Folds of the cross-validation", min=2)] = 5,
     settings: options.Settings = None,
@@ -255,9 +261,11 @@ def review_cli(
     if apply is not None:
         if data is not None:
             raise CommandLineError(f"{model_or_config}: --apply needs no model", "Name the .spacy file only.")
-        refuse_given(ctx, [*TRAINING, "limit", "gpu_id", "code"], "--apply reads no text by a model", "Leave it out.")
+        refuse_options(ctx, [*TRAINING, "limit", "gpu_id", "code"], "--apply reads no text by a model", "Leave it out.")
+        check_file(output, force)
         _apply_decisions(apply, Path(model_or_config), output)
         return
+    refuse_options(ctx, ["force"], "the same command resumes a review", "Leave it out.")
     if data is None:
         raise CommandLineError("There is no annotation to review", "Name a .spacy file after the pipeline or config.")
     check_folder(output)
@@ -276,7 +284,7 @@ def review_cli(
             how = f"{folds} models judged the folds that they were not trained on."
             _write_review(output, judged, str(data), how, limit)
     else:
-        refuse_given(
+        refuse_options(
             ctx, TRAINING, f"for training, and {model_or_config} is trained", "Leave it out, or name a config."
         )
         setup_gpu(gpu_id)
@@ -291,7 +299,6 @@ def review_cli(
 
 def _apply_decisions(decisions: Path, data: Path, output: Path) -> None:
     """Write a corpus with decisions in it."""
-    check_file(output)
     records = read_decisions(decisions)
     corpus = open_docbin(data)
     docs = list(corpus.get_docs(Vocab()))
@@ -318,7 +325,8 @@ def _crossing(
     code: Path | None,
 ) -> Crossing:
     composed = compose(config, settings=settings)
-    if not any({"tener_ner", None} & {each.get("factory")} for each in composed["components"].values()):
+    # A component without a factory is sourced, perhaps from a pipeline with a tener_ner.
+    if not any(component.get("factory") in ("tener_ner", None) for component in composed["components"].values()):
         reason = f"{config}: there is no tener_ner in its pipeline, which is {', '.join(composed['nlp']['pipeline'])}"
         raise ConfigError(reason, "Name a config with one: its probabilities are what judges the annotation.")
     if dev is not None:
@@ -334,10 +342,10 @@ def _crossing(
 def _write_review(
     output: Path, judged: Sequence[JudgedDoc], data: str, how: str, limit: int, numbered: Sequence[str] = ()
 ) -> None:
-    by_number = {each.number: each for each in judged}
+    by_number = {doc.number: doc for doc in judged}
     doubts = rank_doubts(judged)
     shown = of_most_suspicious_texts(doubts, limit)
-    entities = sum(len(each.doc.ents) for each in judged)
+    entities = sum(len(doc.doc.ents) for doc in judged)
     summary = (
         f"{counted(len(doubts), 'doubt')} about {counted(len(judged), 'text')} with "
         f"{counted(entities, 'entity', 'entities')}. {how}"
@@ -347,6 +355,6 @@ def _write_review(
     write_text(output / DOUBTS, doubts_jsonl(doubts, by_number))
     write_text(output / DOCS, docs_jsonl(judged))
     write_text(output / PAGE, review_page(shown, by_number, corpus=data, numbered=numbered))
-    if unknown := sum(each.unknown for each in judged):
+    if unknown := sum(doc.unknown for doc in judged):
         msg.warn(f"Entities left out: {unknown:,}", "The model that judges them was trained without their label.")
     msg.good(f"{output / PAGE}: {summary}")

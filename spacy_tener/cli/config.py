@@ -9,12 +9,11 @@ from typing import Annotated
 
 import typer
 
-from ..errors import RemedyError
 from ..files import write_text
-from ..workbench.composing.compose import compose
+from ..workbench.composing.compose import compose, overlays_without_effect
 from ..workbench.composing.files import BASES, OVERLAYS, SYSTEMS, description, missing_requirements, names_in
 from . import options
-from ._common import check_file, command, msg, refuse_given
+from ._common import check_file, command, msg, refuse_options
 
 
 @command("config", prints_result=True)
@@ -42,34 +41,35 @@ def config_cli(
     """
     if base is None:
         why, remedy = "there is no config to compose", "Name one first, as in `tener config weibo`."
-        refuse_given(ctx, ["settings", "output", "force"], why, remedy)
+        refuse_options(ctx, ["settings", "output", "force"], why, remedy)
         return described(), 0
     if output is None:
-        refuse_given(ctx, ["force"], "there is no file to overwrite", "Name one by --output.")
+        refuse_options(ctx, ["force"], "there is no file to overwrite", "Name one by --output.")
     overlays, settings = overlays or [], settings or []
-    check_file(output)
+    check_file(output, force)
     config = compose(base, overlays, settings)
     arguments = [base, *overlays, *(word for setting in settings for word in ("--set", setting))]
     heading = " ".join(f"# python -m spacy tener config {shlex.join(arguments)}".splitlines())
     text = f"{heading}\n\n{config.to_str(interpolate=False)}\n"
     if output is not None:
-        if not force and output.is_file() and output.read_bytes() != text.encode("utf8"):
-            raise RemedyError(f"{output}: exists with other content", "Choose another file, or give --force.")
         write_text(output, text)
         msg.good(f"{output}: {', '.join(config['nlp']['pipeline'])}")
+    msg.warn_list(
+        "Overlays that change nothing, as the config has all of them", overlays_without_effect(base, overlays)
+    )
     msg.warn_list("Training with this config lacks", missing_requirements(config))
     return text if output is None else "", 0
 
 
 def described() -> str:
     """Return what the configs and overlays of the package say of themselves, systems first."""
-    others = [name for name in names_in(OVERLAYS) if name not in SYSTEMS]
+    features = [name for name in names_in(OVERLAYS) if name not in SYSTEMS]
     parts = ["Configs, of corpora: the first word of a command line, as in `tener config weibo flat vectors`"]
     parts.append(
         "\n".join(f"{name:<11} {description(BASES / f'{name}.cfg').splitlines()[0]}" for name in names_in(BASES))
     )
     parts += ["Systems: one of these overlays after the config", *map(_entry, SYSTEMS)]
-    parts += ["More overlays, laid on a system", *map(_entry, others)]
+    parts += ["More overlays, laid on a system", *map(_entry, features)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Commands on corpora and raw text: convert, debug-data, vectors."""
+"""Commands on corpora: convert, debug-data."""
 
 from __future__ import annotations
 
@@ -40,15 +40,16 @@ from ..workbench.corpus.options import (
 )
 from . import options
 from ._common import (
+    check_file,
     command,
-    given_options,
-    is_spacys,
+    is_spacy_error,
     load_pipeline,
+    message_of,
     msg,
     names,
     of_command_line,
-    refuse_given,
-    spacys_words,
+    options_in_use,
+    refuse_options,
 )
 
 _NAME_CORPORA = "Name the corpora, as in --paths.train corpus/train.spacy --paths.dev corpus/dev.spacy."
@@ -99,6 +100,7 @@ def convert_cli(
     tag_column: Annotated[int | None, typer.Option(help=_COLUMN_HELP.format("tags"), show_default="last")] = None,
     tag_names: Annotated[str, typer.Option(help=_NAMES_HELP)] = "",
     join: Annotated[bool, typer.Option("--join", help="Write all inputs into one .spacy file")] = False,
+    force: options.Force = False,
 ) -> None:
     """
     Convert NER corpora to .spacy files, one for each input.
@@ -136,8 +138,10 @@ def convert_cli(
         )
     making = DocOptions(lang=None if lang == "auto" else lang, n_sents=n_sents)
     if not any(map(os.path.isdir, inputs)):
-        refuse_given(ctx, ["glob"], "no input is a directory", "Leave it out.")
+        refuse_options(ctx, ["glob"], "no input is a directory", "Leave it out.")
     jobs, left_out = plan_jobs(inputs, output, glob=glob or None, join=join)
+    for job in jobs:
+        check_file(job.output, force)
     if left_out:
         msg.info(f"Files left out: {len(left_out)}", ", ".join(Path(path).name for path in left_out[:10]))
     outputs, incorrect = [], 0
@@ -154,7 +158,7 @@ def convert_cli(
         incorrect += report.incorrect
     for name, readers in _USED_BY.items():
         if formats and formats.isdisjoint(readers) and (name, overlap) != ("overlap", "spans"):
-            for option in given_options(ctx, [name]):
+            for option in options_in_use(ctx, [name]):
                 meant = f"It is for {', '.join(readers)}, not for {', '.join(sorted(formats))}."
                 msg.warn(f"{option} did nothing", meant)
     if incorrect:
@@ -180,8 +184,8 @@ def _print_conversion(report: ConversionReport, *, detected: bool) -> None:
         msg.info(f"{report.source}: nothing to write")
     for event, count in report.notes.counts.items():
         examples = report.notes.examples[event]
-        more = f" ... {count - len(examples)} more" if count > len(examples) else ""
-        msg.warn(f"{event.value}: {count:,}", "; ".join(examples) + more)
+        ending = f" ... {count - len(examples)} more" if count > len(examples) else ""
+        msg.warn(f"{event.value}: {count:,}", "; ".join(examples) + ending)
 
 
 def _counts(report: ConversionReport) -> Sequence[tuple[str, str]]:
@@ -232,9 +236,9 @@ def debug_data_cli(
     except ConfigValidationError as error:
         raise RemedyError(f"{config_path}: {problems(error)}", _NAME_CORPORA) from error
     except ValueError as error:
-        if not is_spacys(error):
+        if not is_spacy_error(error):
             raise
-        raise RemedyError(f"{config_path}: {spacys_words(error)}", _NAME_CORPORA) from error
+        raise RemedyError(f"{config_path}: {message_of(error)}", _NAME_CORPORA) from error
 
 
 def _open_corpora(config: Config) -> None:

@@ -35,7 +35,7 @@ from ..workbench.pipelines import change_cfg, check_new, size_mb, write_pipeline
 from ..workbench.to_onnx import changed_entities, to_onnx
 from ..workbench.trimming import count_rows, trim_tables
 from . import options
-from ._common import CommandLineError, command, load_pipeline, msg, no_text, refuse_given, setup_gpu
+from ._common import CommandLineError, command, load_pipeline, msg, no_text, refuse_options, setup_gpu
 from .scores import read_examples
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def calibrate_cli(
     ] = None,
     confidence: Annotated[float, options.share("--confidence", "Confidence that --precision is kept")] = 0.9,
     component: options.Component = None,
+    force: options.Force = False,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
 ) -> None:
@@ -76,9 +77,9 @@ def calibrate_cli(
     if in_place and not Path(model).is_dir():
         raise RemedyError(f"'{model}' is no directory", "Check it, or copy an installed package by --output.")
     if output is not None:
-        check_new(output)
+        check_new(output, force)
     if precision is None:
-        refuse_given(ctx, ["confidence"], "there are no thresholds to be sure of", "Ask for some by --precision 0.9.")
+        refuse_options(ctx, ["confidence"], "there are no thresholds to be sure of", "Ask for some by --precision 0.9.")
     setup_gpu(gpu_id)
     nlp = load_pipeline(model)
     pipe = find_crf_pipe(nlp, component)
@@ -98,19 +99,19 @@ def calibrate_cli(
     if precision is not None:
         probability = outcomes.probabilities(temperature)
         fitted = fit_thresholds(probability, outcomes.label, outcomes.right, pipe.labels, precision, confidence)
-        if all(each.value is None for each in fitted):
+        if all(group.value is None for group in fitted):
             raise RemedyError(
                 f"--precision {precision} cannot be promised by {found}; nothing was saved",
                 "Annotate more texts, or ask for a lower precision.",
             )
         thresholds = dict(zip(pipe.labels, pipe.settings.thresholds(pipe.labels), strict=True))
-        thresholds |= {label: each.value for each in fitted for label in each.labels if each.value is not None}
+        thresholds |= {label: group.value for group in fitted for label in group.labels if group.value is not None}
         changes["threshold"] = thresholds
         _print_thresholds(fitted, thresholds, precision, confidence)
         if tested is not None:
-            kept = tested.probabilities(temperature) >= [thresholds[pipe.labels[i]] for i in tested.label]
-            right = _share(int(tested.right[kept].sum()), int(kept.sum()))
-            msg.info(f"On test: {int(kept.sum())} of {kept.size} kept, {right} right")
+            is_kept = tested.probabilities(temperature) >= [thresholds[pipe.labels[i]] for i in tested.label]
+            right = _share(int(tested.right[is_kept].sum()), int(is_kept.sum()))
+            msg.info(f"On test: {int(is_kept.sum())} of {is_kept.size} kept, {right} right")
     elif pipe.cfg["threshold"]:
         changes["threshold"] = 0.0
         msg.warn("Earlier thresholds are removed: the probabilities changed", "Set new ones by --precision.")
@@ -120,8 +121,8 @@ def calibrate_cli(
 def _print_errors(series: Series, source: str) -> None:
     rows = []
     for title, pair in series.items():
-        each = errors(*pair)
-        rows.append((title, f"{each.ece:.3f}", f"{each.brier:.3f}", f"{each.nll:.3f}", str(each.count)))
+        error = errors(*pair)
+        rows.append((title, f"{error.ece:.3f}", f"{error.brier:.3f}", f"{error.nll:.3f}", str(error.count)))
     msg.table(rows, header=(source, "ECE", "Brier", "NLL", "Entities"), aligns=("l", *"rrrr"), divider=True)
 
 
@@ -130,15 +131,17 @@ def _print_thresholds(
 ) -> None:
     rows = [
         (
-            each.labels[0] if len(each.labels) == 1 else f"{len(each.labels)} others",
-            "-" if each.value is None else f"{each.value:.3f}",
-            f"{each.kept} of {each.count}",
-            _share(each.right, each.kept),
+            group.labels[0] if len(group.labels) == 1 else f"{len(group.labels)} others",
+            "-" if group.value is None else f"{group.value:.3f}",
+            f"{group.kept} of {group.count}",
+            _share(group.right, group.kept),
         )
-        for each in fitted
+        for group in fitted
     ]
     msg.table(rows, header=("Label", "Threshold", "Kept", "Right"), aligns=("l", *"rrr"), divider=True)
-    if unmet := [f"{label} ({thresholds[label]:g})" for each in fitted if each.value is None for label in each.labels]:
+    if unmet := [
+        f"{label} ({thresholds[label]:g})" for group in fitted if group.value is None for label in group.labels
+    ]:
         msg.warn(
             f"Too few entities, or too few right, for a precision of {precision}. These labels keep their thresholds: "
             + ", ".join(unmet),
@@ -147,8 +150,8 @@ def _print_thresholds(
     msg.info(f"On texts like these, with a confidence of {confidence}, at least {precision} of each row's are right")
 
 
-def _share(part: int, whole: int) -> str:
-    return f"{part / whole:.3f}" if whole else "-"
+def _share(count: int, total: int) -> str:
+    return f"{count / total:.3f}" if total else "-"
 
 
 @command("trim")
@@ -168,6 +171,7 @@ def trim_cli(
         Path | None, typer.Option("--test", help="Other texts to check the result on: scores of both pipelines")
     ] = None,
     component: options.Component = None,
+    force: options.Force = False,
     code: options.Code = None,
 ) -> None:
     """
@@ -184,13 +188,13 @@ def trim_cli(
 
     --test scores the pipeline and the result.
     """
-    check_new(output)
+    check_new(output, force)
     nlp = load_pipeline(model)
     if onnx is None:
         _trim_rows(nlp, texts, min_count, half, component)
         write_pipeline(nlp, output)
     else:
-        refuse_given(ctx, ["min_count", "half", "component"], "--onnx keeps all rows", "Trim rows by another call.")
+        refuse_options(ctx, ["min_count", "half", "component"], "--onnx keeps all rows", "Trim rows by another call.")
         _leave_out_torch(nlp, model, texts, onnx, output)
     if test is not None:
         _score_both(model, str(output), test)
@@ -205,8 +209,8 @@ def _trim_rows(nlp: Language, texts: list[str], min_count: int, half: bool, comp
     trimmed = trim_tables(layers, counts, min_count=min_count, half=half)
     msg.table(
         [
-            (each.layer, each.table, *(f"{n:,}" for n in each.rows), *(f"{size / _MB:.1f}" for size in each.bytes))
-            for each in trimmed
+            (table.layer, table.table, *(f"{n:,}" for n in table.rows), *(f"{size / _MB:.1f}" for size in table.bytes))
+            for table in trimmed
         ],
         header=("Layer", "Table", "Rows", "Kept", "MB", "Kept"),
         aligns=("l", "l", *"rrrr"),
@@ -219,8 +223,8 @@ def _leave_out_torch(nlp: Language, model: str, texts: list[str], precision: str
     read = [record[TEXT_COLUMN] for record in stream_records(sources)]
     if not read:
         raise no_text(sources)
-    if others := to_onnx(nlp, cast("Precision", precision)):
-        msg.warn(f"Converted by versions that this was not tested with: {', '.join(others)}", "Look at the result.")
+    if untested := to_onnx(nlp, cast("Precision", precision)):
+        msg.warn(f"Versions of exporting packages that are not tested: {', '.join(untested)}", "Look at the result.")
     write_pipeline(nlp, output)
     same, changed = changed_entities(load_pipeline(model), load_pipeline(str(output)), read)
     msg.info(f"{counted(len(read), 'text')}: {counted(same, 'entity', 'entities')} in both, {len(changed)} in one only")
@@ -234,10 +238,10 @@ def _score_both(model: str, output: str, test: Path) -> None:
         nlp = load_pipeline(name)
         scores = nlp.evaluate(read_examples(nlp, test))
         groups = [f"spans_{pipe.key}" for pipe in span_finders(nlp).values()]
-        kind = next((each for each in groups if scores.get("ents_f") is None), "ents")
+        kind = next((group for group in groups if scores.get("ents_f") is None), "ents")
         shares = (scores.get(f"{kind}_{part}") for part in "prf")
         rows.append(
-            (which, *("-" if each is None else f"{100 * each:.2f}" for each in shares), f"{scores['speed']:.0f}")
+            (which, *("-" if share is None else f"{100 * share:.2f}" for share in shares), f"{scores['speed']:.0f}")
         )
     msg.table(rows, header=("", "P", "R", "F1", "Tokens/s"), aligns=("l", *"rrrr"), divider=True)
 
@@ -245,14 +249,16 @@ def _score_both(model: str, output: str, test: Path) -> None:
 def _with_rows(nlp: Language, name: str) -> ThincModel[Any, Any]:
     """Return the model of a component, which must have embedding tables."""
     models: dict[str, ThincModel[Any, Any]] = {
-        each: pipe.model for each, pipe in nlp.pipeline if isinstance(pipe, TrainablePipe)
+        name: pipe.model for name, pipe in nlp.pipeline if isinstance(pipe, TrainablePipe)
     }
     if name not in models:
         find_crf_pipe(nlp, name)
     if table_embedders(models[name]):
         return models[name]
-    others = [each for each, model in models.items() if table_embedders(model)]
-    remedy = f"Choose one that has, by --component: {', '.join(others)}." if others else "There is nothing to trim."
+    with_tables = [name for name, model in models.items() if table_embedders(model)]
+    remedy = "There is nothing to trim."
+    if with_tables:
+        remedy = f"Choose one that has, by --component: {', '.join(with_tables)}."
     if any(node.name == "transformer_embed" for node in models[name].walk()):
         remedy = "It has a transformer: convert that by --onnx int8."
     raise RemedyError(f"'{name}' has no embedding tables of its own", remedy)
@@ -265,8 +271,8 @@ def _inputs(nlp: Language, name: str, sources: Sequence[str]) -> Iterator[Doc]:
     found = False
     with nlp.select_pipes(disable=nlp.pipe_names[nlp.pipe_names.index(name) :]):
         for doc in nlp.pipe(nlp.tokenizer(record[TEXT_COLUMN]) for record in stream_records(sources)):
-            whole, found = view_of(doc, view), True
-            if len(whole):
-                yield whole.piece(0, len(whole))
+            text, found = view_of(doc, view), True
+            if len(text):
+                yield text.piece(0, len(text))
     if not found:
         raise no_text(sources)

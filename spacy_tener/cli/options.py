@@ -26,8 +26,8 @@ Code = Annotated[
 GpuId = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU, or -1 for the CPU")]
 Component = Annotated[str | None, typer.Option("--component", help="Component of the pipeline (default: the NER)")]
 Encoding = Annotated[str, typer.Option("--encoding", help="Encoding of the inputs, as gb18030")]
-PartSize = Annotated[int, typer.Option("--part-size", help="Most texts in a file of the output", min=1)]
-Force = Annotated[bool, typer.Option("--force", "-F", help="Overwrite what is at the output")]
+PartSize = Annotated[int, typer.Option("--part-size", help="Maximum number of texts in a file of the output", min=1)]
+Force = Annotated[bool, typer.Option("--force", "-F", help="Overwrite an output that exists")]
 Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Trainings at once, which share the cores", min=1)]
 
 
@@ -37,8 +37,8 @@ def output(what: str) -> Any:
 
 
 def limit(of: str) -> Any:
-    """Return the option for the most texts that a command takes."""
-    return typer.Option("--limit", "-n", help=f"Most texts: {of}", min=1)
+    """Return the option for the number of texts that a command takes."""
+    return typer.Option("--limit", "-n", help=f"Maximum number of texts ({of})", min=1)
 
 
 def lang(of: str, *, auto: bool = False) -> Any:
@@ -59,9 +59,9 @@ def choice(names: tuple[str, ...], what: str, choices: Collection[str], *, sever
     """Return an option with few values. several: With commas between them."""
 
     def check(value: str | None) -> str | None:
-        for each in value.split(",") if value and several else [value]:
-            if each is not None and each not in choices:
-                raise typer.BadParameter(f"'{each}' is not one of: {', '.join(choices)}.")
+        for name in value.split(",") if value and several else [value]:
+            if name is not None and name not in choices:
+                raise typer.BadParameter(f"'{name}' is not one of: {', '.join(choices)}.")
         return value
 
     return typer.Option(*names, help=f"{what}: {', '.join(choices)}", callback=check)

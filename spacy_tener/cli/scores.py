@@ -49,6 +49,7 @@ def evaluate_cli(
         int, typer.Option("--explain", min=0, help="Number of texts with errors to explain, on a page beside --page")
     ] = 0,
     gold_preproc: Annotated[bool, typer.Option("--gold-preproc", "-G", help="Use gold preprocessing")] = False,
+    force: options.Force = False,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
 ) -> None:
@@ -63,8 +64,8 @@ def evaluate_cli(
     filter, sort and search. --explain 20 explains the 20 errors that the pipeline is surest of; the page links to the
     explanations.
     """
-    for path in (output, page):
-        check_file(path)
+    for path in (output, page, _page_of_explanations(page) if page and explained else None):
+        check_file(path, force)
     if explained and page is None:
         raise CommandLineError("--explain: there is no page to link from", "Add --page errors.html.")
     setup_gpu(gpu_id)
@@ -97,12 +98,16 @@ def evaluate_cli(
         _write_errors(page, nlp, model, data, scores, list(compared), explained)
 
 
+def _page_of_explanations(page: Path) -> Path:
+    return page.with_name(f"{page.stem}-why.html")
+
+
 def _print_scores(scores: Mapping[str, Any]) -> None:
-    gold = {label: each["tp"] + each["fn"] for label, each in scores["ents_counts"].items()}
+    gold = {label: count["tp"] + count["fn"] for label, count in scores["ents_counts"].items()}
     overall = {part: scores[f"ents_{part}"] for part in "prf"}
     shown = [("All", overall, sum(gold.values()))]
-    shown += [(label, each, gold[label]) for label, each in sorted(scores["ents_per_type"].items())]
-    rows = [(label, *(f"{100 * each[part]:.2f}" for part in "prf"), str(count)) for label, each, count in shown]
+    shown += [(label, score, gold[label]) for label, score in sorted(scores["ents_per_type"].items())]
+    rows = [(label, *(f"{100 * score[part]:.2f}" for part in "prf"), str(count)) for label, score, count in shown]
     msg.table(rows, header=("", "P", "R", "F1", "Entities"), aligns=("l", *"rrrr"), divider=True)
 
 
@@ -119,7 +124,7 @@ def _write_errors(
     name = "/".join(data.with_suffix("").parts[-2:])
     texts = [(example.reference, pairs) for example, pairs in compared]
     numbers = surest_errors(texts, explained)
-    why = page.with_name(f"{page.stem}-why.html")
+    why = _page_of_explanations(page)
     if numbers:
         from ..explain import explain  # here, as it is slow to import
 

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 from spacy.language import Language
 from spacy.training import Example
+from spacy.util import is_package
 
 from ..annotate import AnnotateSettings, Annotator
 from ..annotate.entity_tables import ENTITIES, PARQUET, TABLE_FORMATS
@@ -32,7 +33,7 @@ from ._common import (
     load_pipeline,
     msg,
     of_command_line,
-    refuse_given,
+    refuse_options,
     setup_gpu,
 )
 from .scores import read_examples
@@ -87,14 +88,14 @@ def annotate_cli(
         annotator = Annotator(model, settings, gpu_id=gpu_id, code=code)  # each process has its own
     sources, left_out = find_sources(inputs, output)
     msg.warn_list("Files of other kinds, left out", left_out, most=5)
-    formats = {each.format for each in sources}
+    formats = {source.format for source in sources}
     if TEXT not in formats:
-        refuse_given(ctx, ["whole_files"], "no input is a text file", "Leave it out.")
+        refuse_options(ctx, ["whole_files"], "no input is a text file", "Leave it out.")
     if formats <= {"parquet", "spacy"}:
-        refuse_given(ctx, ["encoding"], f"no encoding is read from {' and '.join(sorted(formats))}", "Leave it out.")
+        refuse_options(ctx, ["encoding"], f"no encoding is read from {' and '.join(sorted(formats))}", "Leave it out.")
     reading = ReadOptions(encoding, whole_files, part_size)
     job = AnnotationJob(annotator, sources, output, reading, format, n_processes, entities, document)
-    size = sum(each.size for each in sources)
+    size = sum(source.size for source in sources)
     with interrupted_by_signals(), Progress(size, msg.info) as progress:
         total = annotate_locally(job, progress)
     summary = f"{output}: {progress.summary}"
@@ -117,6 +118,7 @@ def explain_cli(
     limit: Annotated[int, options.limit("of a file")] = 100,
     component: options.Component = None,
     evidence: Annotated[bool, typer.Option(help="Mask characters, to find those that support an entity")] = True,
+    force: options.Force = False,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
 ) -> tuple[str, int]:
@@ -132,8 +134,8 @@ def explain_cli(
     if output is not None and output.suffix not in (".html", ".json"):
         raise CommandLineError(f"{output}: no format has this ending", "Use .html or .json.")
     if not (text == STDIN or _FILE.fullmatch(text) or os.path.exists(text)):
-        refuse_given(ctx, ["limit"], "there is one text", "Leave it out, or name a file of texts.")
-    check_file(output)
+        refuse_options(ctx, ["limit"], "there is one text", "Leave it out, or name a file of texts.")
+    check_file(output, force)
     setup_gpu(gpu_id, silent=output is None)
     nlp = load_pipeline(model)
     texts = _texts(nlp, text, limit + 1)
@@ -143,7 +145,7 @@ def explain_cli(
     if output is None:
         return explained.to_json(), 0
     write_text(output, explained.to_json() if output.suffix == ".json" else explained.to_html())
-    count = counted(sum(len(one.entities) for one in explained.texts), "entity", "entities")
+    count = counted(sum(len(text.entities) for text in explained.texts), "entity", "entities")
     msg.good(f"{output.resolve()}: {count} in {counted(len(explained.texts), 'text')}")
     return "", 0
 
@@ -168,21 +170,26 @@ def serve_cli(
     models: Annotated[list[str], typer.Argument(help="Pipelines: MODEL, or NAME=MODEL; the first is the default")],
     host: Annotated[str, typer.Option("--host", help="Address to listen on; 0.0.0.0 for all")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port, or 0 for any free one")] = 8000,
-    max_characters: Annotated[int, typer.Option("--max-characters", min=1, help="Most characters of a text")] = 20_000,
+    max_characters: Annotated[
+        int, typer.Option("--max-characters", min=1, help="Maximum number of characters in a text")
+    ] = 20_000,
     max_explained: Annotated[
-        int, typer.Option("--max-explained", min=1, help="Most characters of a text that is explained")
+        int, typer.Option("--max-explained", min=1, help="Maximum number of characters in a text to explain")
     ] = 2_000,
-    max_texts: Annotated[int, typer.Option("--max-texts", min=1, help="Most texts of a batch")] = 256,
-    max_body: Annotated[int, typer.Option("--max-body", min=1, help="Most bytes of a request's body")] = 2 * 2**20,
+    max_texts: Annotated[int, typer.Option("--max-texts", min=1, help="Maximum number of texts in a batch")] = 256,
+    max_body: Annotated[int, typer.Option("--max-body", min=1, help="Maximum number of bytes in a request")] = 2
+    * 2**20,
     timeout: Annotated[
         float, typer.Option("--timeout", min=0.1, help="Seconds for a request to arrive, and for its answer")
     ] = 30.0,
     queue: Annotated[
-        int, typer.Option("--queue", min=1, help="Most characters in the queue of a model; more texts are refused")
+        int, typer.Option("--queue", min=1, help="Maximum number of characters in the queue of a model")
     ] = 1_000_000,
-    max_connections: Annotated[int, typer.Option("--max-connections", min=1, help="Most connections")] = 512,
+    max_connections: Annotated[
+        int, typer.Option("--max-connections", min=1, help="Maximum number of connections")
+    ] = 512,
     api_key_file: Annotated[
-        Path | None, typer.Option("--api-key-file", help="File with the key that clients must send, or TENER_API_KEY")
+        Path | None, typer.Option("--api-key-file", help="File with the key that clients must send (or TENER_API_KEY)")
     ] = None,
     allow_origin: Annotated[
         list[str] | None,
@@ -208,6 +215,9 @@ def serve_cli(
     with of_command_line():
         named, origins = _named(models), check_origins(allow_origin or ())
     api_key = read_api_key(api_key_file)
+    for model in named.values():
+        if not (os.path.exists(model) or is_package(model)):
+            load_pipeline(model)  # its error, before any about the port
     with bind(host, port) as sock:
         setup_gpu(gpu_id)
         pipelines = {name: _load(model) for name, model in named.items()}

@@ -171,9 +171,8 @@ def _read(
     path: str | Path | None, vocabulary: str | Path | None, about: dict[str, str], settings: dict[str, Any]
 ) -> Encoder:
     if not path:
-        raise RemedyError(
-            "spacy_tener.OnnxEncoder.v1: path is not set", "Set it in this section of the config to an ONNX file."
-        )
+        remedy = "Set it to an ONNX file. To train what `tener trim --onnx` made, train its original, and convert that."
+        raise RemedyError("spacy_tener.OnnxEncoder.v1: path is not set", remedy)
     file = Path(path)
     try:
         graph = file.read_bytes()

@@ -20,17 +20,17 @@ from ..pipeline.finding import find_crf_pipe
 from ..pipeline.scoring import CharComparison
 from ..types import BoolArray, IntArray
 
-FEWEST = 10
-"""Least number of right entities, and least number of wrong ones, to fit a temperature to."""
+MIN_OUTCOMES = 10
+"""Minimum number of right entities, and of wrong ones, to fit a temperature to."""
 FOLDS = 5
-_COLDEST, _HOTTEST = 0.1, 20.0
+_MIN_TEMPERATURE, _MAX_TEMPERATURE = 0.1, 20.0
 
-STEPS = 20
-"""Most thresholds that are tried for a group of labels."""
-OWN = 100
-"""Least number of entities for a label to get its own threshold. Other labels share one."""
+MAX_CANDIDATES = 20
+"""Maximum number of thresholds that are tried for a group of labels."""
+MIN_ENTITIES = 100
+"""Minimum number of entities for a label to have a threshold to itself. Other labels share one."""
 BINS = 10
-_HAIR = 1e-9
+_MARGIN = 1e-9
 
 Series = Mapping[str, tuple[Probabilities, BoolArray]]
 """Name in the legend -> probabilities of entities, and the mask of right ones."""
@@ -44,10 +44,10 @@ class Outcomes:
     """The entities that a component finds in some texts.
 
     batches: The decoded batches of texts.
-    counted: Mask of all entities found: false if annotation is missing there. *Shape* [N]
-    label: Index of the label of each counted entity. *Shape* [n]
-    right: Mask of the counted entities that are annotated. *Shape* [n]
-    text: Index of the text of each counted entity. *Shape* [n]
+    counted: Mask of all entities found: false if annotation is missing there. *Shape:* (found,)
+    label: Index of the label of each counted entity. *Shape:* (counted,)
+    right: Mask of the counted entities that are annotated. *Shape:* (counted,)
+    text: Index of the text of each counted entity. *Shape:* (counted,)
     """
 
     batches: Sequence[BatchDecoding]
@@ -57,7 +57,7 @@ class Outcomes:
     text: IntArray
 
     def probabilities(self, temperature: float = 1.0) -> Probabilities:
-        """Return the probability of each counted entity at a temperature. *Shape* [n]"""
+        """Return the probability of each counted entity at a temperature. *Shape:* (counted,)"""
         batches = [(replace(batch, temperature=temperature), batch.best) for batch in self.batches]
         counted: Probabilities = np.concatenate([batch.probabilities(best) for batch, best in batches])[self.counted]
         return counted
@@ -92,19 +92,19 @@ def check_enough(outcomes: Outcomes, source: Path) -> None:
     """Refuse too few outcomes to fit a temperature to."""
     right = int(outcomes.right.sum())
     wrong = outcomes.right.size - right
-    if min(right, wrong) < FEWEST:
+    if min(right, wrong) < MIN_OUTCOMES:
         raise RemedyError(
             f"{source}: too few entities to fit a temperature to: {right} right, {wrong} wrong",
-            f"Annotate more texts: at least {FEWEST} right and {FEWEST} wrong entities are needed.",
+            f"Annotate more texts: at least {MIN_OUTCOMES} right and {MIN_OUTCOMES} wrong entities are needed.",
         )
 
 
-def _check_labels(annotated: set[str], known: Sequence[str], name: str, source: Path) -> None:
+def _check_labels(annotated: set[str], labels: Sequence[str], name: str, source: Path) -> None:
     if not annotated:
         raise RemedyError(f"{source}: no entities are annotated", "Give texts with annotated entities.")
-    if not annotated & set(known):
+    if not annotated & set(labels):
         raise RemedyError(
-            f"{source}: its labels ({', '.join(sorted(annotated))}) are not those of '{name}' ({', '.join(known)})",
+            f"{source}: its labels ({', '.join(sorted(annotated))}) are not those of '{name}' ({', '.join(labels)})",
             "Give texts annotated with the labels of the pipeline.",
         )
 
@@ -151,8 +151,8 @@ def errors(probability: Probabilities, right: BoolArray) -> Errors:
 
 
 def losses(probability: Probabilities, right: BoolArray) -> Probabilities:
-    """Return negative log-likelihoods, which stay finite for errors with a probability of 1. *Shape* [n]"""
-    inside = np.clip(probability, _HAIR, 1.0 - _HAIR)
+    """Return negative log-likelihoods, which stay finite for errors with a probability of 1. *Shape:* (counted,)"""
+    inside = np.clip(probability, _MARGIN, 1.0 - _MARGIN)
     loss: Probabilities = -np.log(np.where(right, inside, 1.0 - inside))
     return loss
 
@@ -175,14 +175,14 @@ def fit_temperature(outcomes: Outcomes, chosen: BoolArray | None = None) -> floa
     The temperature divides all scores of the CRF, so that probabilities still come from one distribution over tag
     sequences. It is fitted to single entities, not to whole sequences: one annotation error makes those improbable.
 
-    chosen: Mask of the entities to fit to; None for all. *Shape* [n]
+    chosen: Mask of the entities to fit to; None for all. *Shape:* (counted,)
     """
     right, rows = outcomes.right, slice(None) if chosen is None else chosen
 
     def loss(log_temperature: float) -> float:
         return float(losses(outcomes.probabilities(math.exp(log_temperature))[rows], right[rows]).mean())
 
-    bounds = math.log(_COLDEST), math.log(_HOTTEST)
+    bounds = math.log(_MIN_TEMPERATURE), math.log(_MAX_TEMPERATURE)
     return math.exp(
         _scipy().optimize.minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 0.005}).x
     )
@@ -191,7 +191,7 @@ def fit_temperature(outcomes: Outcomes, chosen: BoolArray | None = None) -> floa
 def cross_validated(outcomes: Outcomes) -> Probabilities:
     """Return the probability of each entity at a temperature fitted to the other folds of texts.
 
-    *Shape* [n]
+    *Shape:* (counted,)
     """
     texts, rank = np.unique(outcomes.text, return_inverse=True)
     if len(texts) < 2:
@@ -230,14 +230,14 @@ def fit_thresholds(
 ) -> list[Threshold]:
     """Return a threshold for each label that has enough entities, and one for all others together."""
     counts = np.bincount(label, minlength=len(labels))
-    groups = [[i] for i in range(len(labels)) if counts[i] >= OWN]
-    groups.append([i for i in range(len(labels)) if counts[i] < OWN])
+    groups = [[i] for i in range(len(labels)) if counts[i] >= MIN_ENTITIES]
+    groups.append([i for i in range(len(labels)) if counts[i] < MIN_ENTITIES])
     found = []
     for group in groups:
         if group:
-            own = np.isin(label, group)
+            is_of_group = np.isin(label, group)
             names = [labels[i] for i in group]
-            found.append(_fit_threshold(probability[own], right[own], names, precision, confidence))
+            found.append(_fit_threshold(probability[is_of_group], right[is_of_group], names, precision, confidence))
     return found
 
 
@@ -256,13 +256,13 @@ def _fit_threshold(
     hits = np.cumsum(right[order])
     passed = Threshold(labels, None, right.size)
     first = max(smallest_sample(precision, confidence), right.size // 5)
-    for size in range(first, right.size + 1, max(1, right.size // STEPS)):
+    for size in range(first, right.size + 1, max(1, right.size // MAX_CANDIDATES)):
         # Rounded down, since probabilities differ a little between batches. Entities of equal probability are all kept.
         value = math.floor(float(probability[order[size - 1]]) * 1e4) / 1e4
-        kept = int((probability >= value).sum())
-        if binom.sf(hits[kept - 1] - 1, kept, precision) > 1.0 - confidence:
+        count = int((probability >= value).sum())
+        if binom.sf(hits[count - 1] - 1, count, precision) > 1.0 - confidence:
             break
-        passed = Threshold(labels, value, right.size, kept, int(hits[kept - 1]))
+        passed = Threshold(labels, value, right.size, count, int(hits[count - 1]))
     return passed
 
 

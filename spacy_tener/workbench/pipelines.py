@@ -14,10 +14,14 @@ from ..files import replaced, write_text
 from ..pipeline.finding import find_crf_pipe
 
 
-def check_new(output: Path) -> None:
-    """Refuse an existing output, before anything is computed."""
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise RemedyError(f"--output {output}: exists already", "Name a new directory.")
+def check_new(output: Path, force: bool) -> None:
+    """Refuse an existing output, before anything is computed. With `force` a pipeline may be there."""
+    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
+        return
+    if not (output / "meta.json").is_file():
+        raise RemedyError(f"--output {output}: exists already, and is no pipeline", "Name a new directory.")
+    if not force:
+        raise RemedyError(f"--output {output}: exists already", "Name a new directory, or overwrite it by --force.")
 
 
 def change_cfg(nlp: Language, name: str, changes: Mapping[str, Any], output: Path | None) -> Path:

@@ -21,7 +21,7 @@ _SHARED = "transformer", "curated_transformer"
 
 def to_onnx(nlp: Language, precision: Precision) -> list[str]:
     """Let ONNX Runtime compute all of a pipeline's transformers, in place, of disabled components too. Returns the
-    exporting packages whose versions the conversion was not tested with."""
+    exporting packages whose versions are not tested."""
     if shared := [name for name in nlp.component_names if nlp.get_pipe_meta(name).factory in _SHARED]:
         raise RemedyError(
             f"The transformer of '{shared[0]}', which components share, cannot be converted",
@@ -35,17 +35,19 @@ def to_onnx(nlp: Language, precision: Precision) -> list[str]:
         raise RemedyError("The pipeline has no transformer", "There is nothing to convert: it needs no torch.")
     from ..models.transformer.export import other_versions, to_onnx_embed
 
-    others = other_versions()
+    untested = other_versions()
     for pipe, node in found:
-        made = to_onnx_embed(node, precision)
-        pipe.model.replace_node(node, made)
-        pipe.model = made if pipe.model is node else pipe.model
+        embed = to_onnx_embed(node, precision)
+        pipe.model.replace_node(node, embed)
+        pipe.model = embed if pipe.model is node else pipe.model
     for name in pipes:
         config = nlp.get_pipe_config(name)
         config["model"] = _converted(config["model"])
-    nlp.meta["requirements"] = [each for each in nlp.meta.get("requirements", []) if each not in TRANSFORMER]
+    nlp.meta["requirements"] = [
+        requirement for requirement in nlp.meta.get("requirements", []) if requirement not in TRANSFORMER
+    ]
     add_requirements(nlp)
-    return others
+    return untested
 
 
 def _converted(section: Any) -> Any:
@@ -56,16 +58,16 @@ def _converted(section: Any) -> Any:
         return section
     if section.get("@architectures") == "spacy_tener.TransformerEmbed.v1":
         return to_onnx_section(section)
-    return {name: _converted(each) for name, each in section.items()}
+    return {name: _converted(part) for name, part in section.items()}
 
 
 def changed_entities(old: Language, new: Language, texts: Sequence[str]) -> tuple[int, list[tuple[str, str, str]]]:
     """Return how many entities of texts two pipelines both find, and the others: which one finds it, label, text."""
-    same, others = 0, []
+    same, changed = 0, []
     found = (found_entities(nlp, nlp.pipe(map(nlp.tokenizer, texts))) for nlp in (old, new))
     for text, *sides in zip(texts, *found, strict=True):
-        before, after = ({(each.start, each.end, each.label) for each in side} for side in sides)
+        before, after = ({(entity.start, entity.end, entity.label) for entity in side} for side in sides)
         same += len(before & after)
         for start, end, label in sorted(before ^ after):
-            others.append(("old" if (start, end, label) in before else "new", label, text[start:end]))
-    return same, others
+            changed.append(("old" if (start, end, label) in before else "new", label, text[start:end]))
+    return same, changed

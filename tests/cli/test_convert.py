@@ -105,7 +105,7 @@ def test_overlaps_and_offsets_follow_the_options(tmp_path: Path) -> None:
     assert result.code == 0
     assert "Spans left out for a longer one that they overlap: 1" in result.text
     assert [entity.text for entity in docs(tmp_path / "a.spacy")[0].ents] == ["北京大学"]
-    result = convert(tmp_path / "a.jsonl", "-o", tmp_path, "--offsets", "utf16", "--overlap", "spans")
+    result = convert(tmp_path / "a.jsonl", "-o", tmp_path, "--offsets", "utf16", "--overlap", "spans", "--force")
     assert {"Entities 2", "Entities that overlap a longer one 1", "LOC 1", "ORG 1"} <= set(result.lines)
     (doc,) = docs(tmp_path / "a.spacy")
     assert [span.text for span in doc.spans["sc"]] == ["北京", "北京大学"]
@@ -126,7 +126,7 @@ def test_decisions_are_counted_and_the_way_to_learn_them_is_named(tmp_path: Path
     assert "--components.tener_ner.incorrect_spans_key incorrect_spans" in result.text
     _, rejected = docs(tmp_path / "a.spacy")
     assert [(span.text, span.label_) for span in rejected.spans["incorrect_spans"]] == [("北京", "LOC")]
-    result = convert(tmp_path / "a.jsonl", "-o", tmp_path, "--answers", "complete")
+    result = convert(tmp_path / "a.jsonl", "-o", tmp_path, "--answers", "complete", "--force")
     assert {"Docs written 1", "Tokens without annotation 0"} <= set(result.lines)
     assert "incorrect_spans" not in result.text
 
@@ -162,7 +162,7 @@ def test_columns_encoding_and_names_of_tags_follow_the_options(tmp_path: Path) -
     assert {"Format tokens", "ORG 1"} <= set(
         convert(tmp_path / "b.jsonl", "-o", tmp_path, "--tag-names", "O,B-ORG").lines
     )
-    missing = convert(tmp_path / "b.jsonl", "-o", tmp_path, "--tag-names", "nosuch/tags.json")
+    missing = convert(tmp_path / "b.jsonl", "-o", tmp_path, "--tag-names", "nosuch/tags.json", "--force")
     assert missing.code == 1
     assert f"{Path('nosuch/tags.json')}: cannot be read" in missing.text
 

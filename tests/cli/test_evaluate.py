@@ -106,7 +106,7 @@ def test_the_datas_own_tokens_can_be_kept(tmp_path: Path) -> None:
     DocBin(docs=[doc]).to_disk(tmp_path / "test.spacy")
     scores = {}
     for option in ((), ("--gold-preproc",)):
-        evaluate(tmp_path / "model", tmp_path / "test.spacy", "--output", tmp_path / "m.json", *option)
+        evaluate(tmp_path / "model", tmp_path / "test.spacy", "--output", tmp_path / "m.json", "--force", *option)
         scores[option] = json.loads((tmp_path / "m.json").read_text(encoding="utf8"))["ents_f"]
     assert scores == {(): 0.0, ("--gold-preproc",): 1.0}
 

@@ -89,6 +89,7 @@ ROWS = {
         "token_column": Row("--token-column 2", "convert three.txt -o out", result="*.spacy"),
         "tag_column": Row("--tag-column 2", "convert three.txt -o out", result="*.spacy"),
         "tag_names": Row("--tag-names O,B-PER", "convert tokens.jsonl -o out", codes=(1, 0)),
+        "force": Row("--force", "convert two.txt -o gold.spacy", codes=(1, 0)),
         "join": Row("--join", "convert corpora -o out.spacy", codes=(1, 0)),
     },
     "debug-data": {
@@ -104,11 +105,13 @@ ROWS = {
         "format": Row("--format prodigy", result="out.jsonl"),
         "labels": Row("--labels PER", "suggest model text.txt -o out.html", result="out.html"),
         "known": Row("--known known.txt", result="out.jsonl"),
+        "force": Row("--force", "suggest model text.txt -o known.txt --format doccano -n 4", codes=(1, 0)),
         "gpu_id": on_gpu(),
         "code": IMPORTED,
     },
     "review": {
         "output": Row("--output other", result="other/*"),
+        "force": Row("--force", "review gold.spacy -o doubtful.spacy --apply decisions.json", codes=(1, 0)),
         "apply": Row("--apply decisions.json", "review gold.spacy -o out.spacy", result="out.spacy", codes=(2, 0)),
         "dev": Row("--dev doubtful.spacy", result="trained.txt"),
         "folds": Row("--folds 3", result="trained.txt"),
@@ -136,6 +139,7 @@ ROWS = {
         "output": Row("--output scores.txt", result="scores.txt"),
         "page": Row("--page page.html", result="page.html"),
         "explained": Row("--explain 1", "evaluate model doubtful.spacy --page p.html", result="p*.html"),
+        "force": Row("--force", "evaluate model doubtful.spacy -o scores.json", codes=(1, 0)),
         "gold_preproc": Row("--gold-preproc", "evaluate model words.spacy"),
         "gpu_id": on_gpu(),
         "code": IMPORTED,
@@ -144,12 +148,14 @@ ROWS = {
         "output": Row("--output out.html", result="out.html"),
         "limit": Row("--limit 1"),
         "component": Row("--component ner2", codes=(0, 1)),
+        "force": Row("--force", "explain model text.txt -n 3 -o scores.json", codes=(1, 0)),
         "evidence": Row("--no-evidence"),
         "gpu_id": on_gpu(),
         "code": IMPORTED,
     },
     "calibrate": {
         "output": Row("--output other", result="other/*"),
+        "force": Row("--force", "calibrate model doubtful.spacy -o mine", codes=(1, 0)),
         "in_place": Row("--in-place", "calibrate mine doubtful.spacy", result="mine/tener_ner/cfg", codes=(2, 0)),
         "test": Row("--test gold.spacy"),
         "precision": Row("--precision 0.2", result="out/tener_ner/cfg"),
@@ -165,6 +171,7 @@ ROWS = {
     "trim": {
         "output": Row("--output other", result="other/meta.json"),
         "min_count": Row("--min-count 2"),
+        "force": Row("--force", "trim model text.txt -o mine", codes=(1, 0)),
         "half": Row("--half", result="out/tener_ner/*"),
         # Its conversion of transformers is tried beside them; this pipeline has none.
         "onnx": Row("--onnx int8", codes=(0, 1)),
@@ -214,6 +221,7 @@ ROWS = {
 NOWHERE = [
     ("config --set training.max_steps=9 --output out.cfg --force", "--set, --output, --force"),
     ("config weibo --force", "--force"),
+    ("review model gold.spacy -o out --force", "--force"),
     ("trim model text.txt -o out --onnx int8 --min-count 2 --half", "--min-count, --half"),
     ("explain model 王小明去了上海 --limit 3", "--limit"),
     ("convert two.txt -o out --glob *.bmes", "--glob"),

@@ -35,7 +35,8 @@ def test_what_cannot_be_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "no component that finds entities" in printed("--port", "0", tmp_path / "blank")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert f"127.0.0.1:{port}: Address already in use Choose another" in printed("--port", port, "x")
+        assert f"127.0.0.1:{port}: Address already in use Choose another" in printed("--port", port, tmp_path / "blank")
+        assert "Can't find model 'x'" in printed("--port", port, "x")
     assert f"{tmp_path}/none: No such file" in printed("--api-key-file", tmp_path / "none", "x")
     (tmp_path / "key").write_text("two words\n")
     assert f"There is no API key in {tmp_path}/key" in printed("--api-key-file", tmp_path / "key", "x")

@@ -36,7 +36,7 @@ def test_a_wheel_with_its_readme_and_checksum_works_in_an_empty_environment(
 
 
 def test_only_wheels_of_pipelines_are_in_the_table(tmp_path: Path) -> None:
-    make_pipelines.build_own_wheel(tmp_path)
+    make_pipelines.build_package_wheel(tmp_path)
     write_index(tmp_path)
     (own,) = tmp_path.glob("*.whl")
     assert own.name in (tmp_path / "SHA256SUMS").read_text(encoding="utf8")

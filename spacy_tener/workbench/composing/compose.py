@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +29,12 @@ from thinc.api import Config
 
 from ...errors import install
 from .files import (
-    BASES,
-    OVERLAYS,
     ConfigError,
     did_you_mean,
     entries,
     find_base,
     find_overlay,
     keys,
-    names_in,
     problems,
     read_config,
 )
@@ -63,21 +59,15 @@ def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Seq
 
     It keeps its variables, as `${paths.train}`.
 
-    base, overlays: Paths, or names of configs of the package: `weibo`, `flat-atssa`. The overlay `tener` changes
-        nothing.
-    settings: Each as `section.key=value`, with the value as in a config; a string needs no quotes. The filled config of
-        all files must have the key.
+    base (Union[Path, str]): The path of a config, or the name of one of the package, as `weibo`.
+    overlays (Sequence[Union[Path, str]]): Paths or names, as `flat-atssa`. The overlay `tener` changes nothing.
+    settings (Sequence[str]): Each as `section.key=value`, with the value as in a config; a string needs no quotes. The
+        filled config of all files must have the key.
     """
     if repeated := [str(name) for name, count in Counter(map(str, overlays)).items() if count > 1]:
         raise ConfigError(f"Overlays named twice: {', '.join(repeated)}", "Name each once.")
-    config = read_config(find_base(base))
     read = {str(path): read_config(find_overlay(path)) for path in overlays}
-    for name, overlay in read.items():
-        _check_shape(overlay, name)
-        _check_overlay(overlay, config, name)
-        _check_values(overlay, config, name)
-        _check_system(overlay, config, name)
-        config = _merge(*_fill_here(config, overlay, name))
+    config, _ = _merge_overlays(read_config(find_base(base)), read)
     _check_replaced(read, config)
     _check_initialize(read, config)
     _check_variables(read, config)
@@ -86,47 +76,60 @@ def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Seq
     return with_settings(config, settings)
 
 
-def with_settings(config: Config, settings: Sequence[str], what: str = "--set") -> Config:
+def overlays_without_effect(base: Path | str, overlays: Sequence[Path | str]) -> list[str]:
+    """Return the overlays that change nothing, because the config has all of them. The overlay `tener` is none."""
+    read = {str(path): read_config(find_overlay(path)) for path in overlays}
+    return _merge_overlays(read_config(find_base(base)), read)[1]
+
+
+def _merge_overlays(config: Config, overlays: Mapping[str, Config]) -> tuple[Config, list[str]]:
+    """Return the config with the overlays merged in, and the names of those that changed nothing."""
+    without_effect = []
+    for name, overlay in overlays.items():
+        _check_shape(overlay, name)
+        _check_sections(overlay, config, name)
+        merged = _merge(*_fill_references(config, overlay, name))
+        if overlay and merged == config:
+            without_effect.append(name)
+        config = merged
+    return config, without_effect
+
+
+def with_settings(config: Config, settings: Sequence[str], option: str = "--set") -> Config:
     """Merge single settings into a filled config, as `compose` does; fill and validate the result.
 
-    what: The name of the settings in messages.
+    option (str): The name of the settings in messages.
     """
     for setting in settings:
-        updates = _read_setting(setting, config, what)
-        config = _merge(config, updates)
+        config = _merge(config, _read_setting(setting, config, option))
         if "@" in setting.partition("=")[0]:
             # Fill in the settings of the new function, which the next setting may change.
-            with wrap_config_errors(f"{what} {setting}"):
+            with wrap_config_errors(f"{option} {setting}"):
                 config = fill(config)
     if settings:
-        with wrap_config_errors(f"{what} {' '.join(settings)}"):
+        with wrap_config_errors(f"{option} {' '.join(settings)}"):
             config = fill(config)
     return config
 
 
 def _merge(config: Config, updates: Config) -> Config:
-    """Return the config with the updates merged in."""
-    kept = _without_replaced_components(config, updates)
-    return Config(_ordered(kept.merge(updates), kept), is_interpolated=False, section_order=kept.section_order)
-
-
-def _ordered(config: Mapping[str, Any], like: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the config with its keys in the order of `like`, and other keys after them."""
-    ordered = {key: config[key] for key in (*(key for key in like if key in config), *config)}
-    for key, value in ordered.items():
-        if isinstance(value, Mapping) and isinstance(like.get(key), Mapping):
-            ordered[key] = _ordered(value, like[key])
-    return ordered
-
-
-def _without_replaced_components(config: Config, updates: Config) -> Config:
-    """Return the config without the components that the updates give another factory, whose settings differ."""
-    kept = config.copy()
+    """Return the config with the updates merged in. A component with another factory is replaced, not merged."""
+    rest = config.copy()
     for name, component in updates.get("components", {}).items():
         origin = _origin(component)
-        if origin and origin != _origin(kept["components"].get(name, {})):
-            kept["components"].pop(name, None)
-    return kept
+        if origin and origin != _origin(rest["components"].get(name, {})):
+            rest["components"].pop(name, None)
+    merged = _in_order(rest.merge(updates), rest)
+    return Config(merged, is_interpolated=False, section_order=rest.section_order)
+
+
+def _in_order(config: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the config with its keys in the order of a model, and other keys after them."""
+    ordered = {key: config[key] for key in (*(key for key in model if key in config), *config)}
+    for key, value in ordered.items():
+        if isinstance(value, Mapping) and isinstance(model.get(key), Mapping):
+            ordered[key] = _in_order(value, model[key])
+    return ordered
 
 
 def _origin(component: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -134,25 +137,84 @@ def _origin(component: Mapping[str, Any]) -> tuple[str, str] | None:
     return next(((key, component[key]) for key in ("factory", "source") if key in component), None)
 
 
+# References to what an overlay replaces
+
+
+def _fill_references(config: Config, overlay: Config, name: str) -> tuple[Config, Config]:
+    """Return the config without the sections that the overlay takes over, and the overlay with them in their places.
+
+    name (str): The overlay's name, for messages.
+    """
+    rest, filled = config.copy(), overlay.copy()
+    for key, value in entries(overlay):
+        section, _, last = key.rpartition(".")
+        if not isinstance(value, str):
+            continue
+        if reference := HERE.fullmatch(value):
+            replaced = _replaced_section(config, overlay, section)
+            part = _get(config, f"{replaced}.{reference['part']}" if reference["part"] else replaced)
+            if part is None:
+                reason = f"{name}: the config has no [{section}] for {value}"
+                raise ConfigError(reason, "Use it with a config that has it.")
+            _get(filled, section)[last] = deepcopy(part)
+            if not reference["part"]:
+                _get(rest, replaced).clear()
+        elif (reference := COMPONENT.fullmatch(value)) and reference["name"] not in _pipeline(overlay, config):
+            _get(filled, section)[last] = deepcopy(_part_of_removed(reference, config, overlay, name))
+            if _get(config, "pretraining.component") == reference["name"]:
+                rest["pretraining"]["component"] = section.split(".")[1]
+    return rest, filled
+
+
+def _replaced_section(config: Config, overlay: Config, section: str) -> str:
+    """Return the section or, if the config lacks it, the one above it whose function the overlay replaces."""
+    above = section
+    while above and _get(config, above) is None:
+        above = above.rpartition(".")[0]
+    replacement = _get(overlay, above) if above else None
+    is_replaced = isinstance(replacement, Mapping) and any(key.startswith("@") for key in replacement)
+    return above if is_replaced else section
+
+
+def _part_of_removed(reference: re.Match[str], config: Config, overlay: Config, name: str) -> Any:
+    """Return the part of a component that the overlay removes from the pipeline. It may remove no other one."""
+    pipeline = _pipeline(config)
+    part = _get(config, reference["key"]) if reference["name"] in pipeline else None
+    if part is None:
+        remedy = f"Lay it on a config that has one. The pipeline is {srsly.json_dumps(pipeline)}."
+        raise ConfigError(f"{name}: the config has no [{reference['key']}]", remedy)
+    if removed := set(pipeline) - {*_pipeline(overlay, config), reference["name"]}:
+        remedy = f"Name them in nlp.pipeline of a copy of {name}, or lay it on a config without them."
+        raise ConfigError(f"{name}: removes {', '.join(sorted(removed))}", remedy)
+    return part
+
+
+def _pipeline(*configs: Config) -> list[str]:
+    """Return the pipeline of the first config that names one."""
+    return next(filter(None, (_get(config, "nlp.pipeline") for config in configs)), [])
+
+
+# Checks, whose messages name the overlay
+
+
 def _check_shape(updates: Config, name: str) -> None:
     """Refuse a value where a component's section is needed, and a pipeline that is not a list."""
     for key in ("components", "initialize.components"):
         section = _get(updates, key) or {}
-        if not isinstance(section, Mapping) or not all(isinstance(each, Mapping) for each in section.values()):
+        if not isinstance(section, Mapping) or not all(isinstance(part, Mapping) for part in section.values()):
             remedy = "Write a section. To remove a component, leave it out of nlp.pipeline."
             raise ConfigError(f"{name}: [{key}] has a value where a section is needed", remedy)
-    if not isinstance(_get(updates, "nlp.pipeline") or [], list):
+    if not isinstance(_pipeline(updates), list):
         raise ConfigError(f"{name}: nlp.pipeline is not a list", 'Write names as in ["tener_ner"].')
 
 
-def _check_overlay(overlay: Config, config: Config, name: str) -> None:
-    """Refuse sections and components that the base does not have and the overlay does not define."""
+def _check_sections(overlay: Config, config: Config, name: str) -> None:
+    """Refuse sections and components that the config lacks and the overlay does not define."""
     for section in overlay:
         if section not in SECTIONS and section not in config:
             sections = ", ".join(dict.fromkeys([*config, *SECTIONS]))
             raise ConfigError(f"{name}: the config has no section [{section}]", f"Use one of: {sections}.")
-    components = config.get("components", {})
-    pipeline = overlay.get("nlp", {}).get("pipeline", config.get("nlp", {}).get("pipeline", []))
+    components, pipeline = config.get("components", {}), _pipeline(overlay, config)
     for component, settings in overlay.get("components", {}).items():
         if component not in components and _origin(settings) is None:
             remedy = f"It has: {', '.join(components) or 'none'}. A new component needs a `factory`."
@@ -160,17 +222,24 @@ def _check_overlay(overlay: Config, config: Config, name: str) -> None:
         if component not in pipeline:
             remedy = f"The pipeline is {srsly.json_dumps(pipeline)}."
             raise ConfigError(f"{name}: the component '{component}' is not named in nlp.pipeline", remedy)
+    for key, section in entries(overlay):
+        value = _get(config, key)
+        if not isinstance(section, Mapping) or value is None or isinstance(value, Mapping):
+            continue
+        if not any(setting.startswith("@") for setting in section):  # as `max_rate` of a rate without a schedule
+            reason = f"{name}: sets '{', '.join(section)}' in [{key}], which is the value {value} here"
+            raise ConfigError(reason, "Name a function there, or use it with a config that has one.")
 
 
 def _check_replaced(overlays: Mapping[str, Config], config: Config) -> None:
     """Refuse an overlay with functions if later ones leave nothing of it. One of plain values may be overridden."""
-    left, names = _values(config), list(overlays)
-    for place, (name, overlay) in enumerate(overlays.items()):
-        later = names[place + 1 :]
+    remaining, names = _values(config), list(overlays)
+    for index, (name, overlay) in enumerate(overlays.items()):
+        later = names[index + 1 :]
         # Two overlays may wrap by the same function: it is of the later one then.
-        own = _values(overlay).difference(*(_values(overlays[other]) for other in later))
-        has_function = any(not key for key, _ in own)
-        if has_function and own.isdisjoint(left):
+        values = _values(overlay).difference(*(_values(overlays[name]) for name in later))
+        has_function = any(not key for key, _ in values)
+        if has_function and values.isdisjoint(remaining):
             reason = f"{name}: nothing of it is left, as {' or '.join(later)} replaces it"
             raise ConfigError(reason, f"Put {name} last, or leave it out.")
 
@@ -186,128 +255,47 @@ def _values(config: Config) -> set[tuple[str, str]]:
 
 def _check_initialize(overlays: Mapping[str, Config], config: Config) -> None:
     """Refuse an overlay that initializes a component which the final pipeline does not have."""
-    pipeline = _get(config, "nlp.pipeline") or []
+    pipeline = _pipeline(config)
     for name, overlay in overlays.items():
-        for component in _get(overlay, "initialize.components") or {}:
+        initialize = _get(overlay, "initialize") or {}
+        callbacks = (part["component"] for part in initialize.values() if "component" in (part or {}))
+        for component in (*(initialize.get("components") or {}), *callbacks):
             if component not in pipeline:
-                reason = f"{name}: sets [initialize.components.{component}], but the pipeline has no '{component}'"
-                raise ConfigError(
-                    reason, f"Use it with a config that has one. The pipeline is {srsly.json_dumps(pipeline)}."
-                )
-
-
-def _check_values(overlay: Config, config: Config, name: str) -> None:
-    """Refuse a section in place of a plain value, such as `max_rate` of a learning rate without a schedule."""
-    for key, section in entries(overlay):
-        value = _get(config, key)
-        if not isinstance(section, Mapping) or value is None or isinstance(value, Mapping):
-            continue
-        if not any(own.startswith("@") for own in section):
-            bases = [each for each in names_in(BASES) if isinstance(_get(read_config(find_base(each)), key), Mapping)]
-            reason = f"{name}: sets '{', '.join(section)}' in [{key}], which is the value {value} here"
-            raise ConfigError(reason, f"Use it with one of: {', '.join(bases)}." if bases else "Name a function there.")
-
-
-def _check_system(overlay: Config, config: Config, name: str) -> None:
-    """Refuse an overlay on an architecture that lacks its arguments, and name one that has them."""
-    section, function = TOK2VEC.rpartition(".")[0], _get(config, TOK2VEC)
-    wanted = {key for key in _get(overlay, section) or {} if not key.startswith("@")}
-    if _get(overlay, TOK2VEC) or function is None or wanted <= _arguments(function):
-        return
-    others = {other: _get(read_config(find_overlay(other)), TOK2VEC) for other in names_in(OVERLAYS)}
-    fitting = [other for other, has in others.items() if has and wanted <= _arguments(has)]
-    if fitting:
-        lacking = " and ".join(f"'{key}'" for key in sorted(wanted - _arguments(function)))
-        remedy = f"Put it after {' or '.join(fitting)}."
-        raise ConfigError(f"{name}: sets {lacking}, which {function} does not have", remedy)
-
-
-def _arguments(function: str) -> set[str]:
-    """Return the arguments of a registered architecture; nothing if there is none of this name."""
-    known = registry.has("architectures", function)
-    return set(signature(registry.get("architectures", function)).parameters) if known else set()
+                reason = f"{name}: sets [initialize] for '{component}', which the pipeline does not have"
+                remedy = f"Use it with a config that has one. The pipeline is {srsly.json_dumps(pipeline)}."
+                raise ConfigError(reason, remedy)
 
 
 def _check_variables(overlays: Mapping[str, Config], config: Config) -> None:
-    """Refuse an overlay with a variable that neither the base nor another overlay has, and name what fits instead."""
-    there = {*keys(config), *keys(DEFAULT_CONFIG)}
+    """Refuse an overlay with a variable that neither the base nor another overlay has."""
+    available = {*keys(config), *keys(DEFAULT_CONFIG)}
     for name, overlay in overlays.items():
-        lacking = _variables(overlay) - there
-        if not lacking:
-            continue
-        bases = [each for each in names_in(BASES) if lacking <= {*keys(read_config(find_base(each)))}]
-        remedy = f"Use it with {' or '.join(bases)}." if bases else "Add it to the section, as null."
-        for other in names_in(OVERLAYS):
-            found, wanted = (_get(each, TOK2VEC) for each in (read_config(find_overlay(other)), overlay))
-            if found and found == wanted and _variables(read_config(find_overlay(other))) <= there:
-                remedy += f" Here, `{other}` fits."
-        reason = f"{name}: needs {' and '.join(sorted(lacking))}, which this config does not have"
-        raise ConfigError(reason, remedy)
+        values = [value for _, value in entries(overlay) if isinstance(value, str)]
+        variables = {variable for value in values for variable in VARIABLE.findall(value)}
+        missing = {variable for variable in variables if variable.partition(".")[0] != "here"} - available
+        if missing:
+            reason = f"{name}: needs {' and '.join(sorted(missing))}, which this config does not have"
+            raise ConfigError(reason, "Use it with a config that has it, or add it to the section, as null.")
 
 
-def _variables(config: Config) -> set[str]:
-    """Return the names of the variables in a config, as `paths.train` in `${paths.train}`."""
-    names = {name for _, value in entries(config) if isinstance(value, str) for name in VARIABLE.findall(value)}
-    return {name for name in names if name.partition(".")[0] != "here"}
+# Settings, filling, errors
 
 
-def _fill_here(config: Config, overlay: Config, name: str) -> tuple[Config, Config]:
-    """Return the config without the sections that `${here}` refers to, and the overlay with them filled in, and with
-    the sections of components that it removes."""
-    rest, filled = config.copy(), overlay.copy()
-    before = _get(config, "nlp.pipeline") or []
-    after = _get(overlay, "nlp.pipeline") or before
-    for key, value in entries(overlay):
-        section, _, last = key.rpartition(".")
-        given = COMPONENT.fullmatch(value) if isinstance(value, str) else None
-        if given and given["name"] not in after:
-            part = _get(config, given["key"]) if given["name"] in before else None
-            if part is None:
-                remedy = f"Lay it on a config that has one. The pipeline is {srsly.json_dumps(before)}."
-                raise ConfigError(f"{name}: the config has no [{given['key']}]", remedy)
-            if others := set(before) - {*after, given["name"]}:
-                remedy = f"Name them in nlp.pipeline of a copy of {name}, or lay it on a config without them."
-                raise ConfigError(f"{name}: removes {', '.join(sorted(others))}", remedy)
-            _get(filled, section)[last] = deepcopy(part)
-            if _get(config, "pretraining.component") == given["name"]:
-                rest["pretraining"]["component"] = section.split(".")[1]
-        asked = HERE.fullmatch(value) if isinstance(value, str) else None
-        if asked is None:
-            continue
-        place = _standing_place(config, overlay, section)
-        standing = _get(config, f"{place}.{asked['part']}" if asked["part"] else place)
-        if standing is None:
-            raise ConfigError(f"{name}: the config has no [{section}] for {value}", "Use it with a config that has it.")
-        _get(filled, section)[last] = deepcopy(standing)
-        if not asked["part"]:
-            _get(rest, place).clear()
-    return rest, filled
-
-
-def _standing_place(config: Config, overlay: Config, section: str) -> str:
-    """Return the section or, if the config lacks it, the one above it whose function the overlay replaces."""
-    place = section
-    while place and _get(config, place) is None:
-        place = place.rpartition(".")[0]
-    replaced = _get(overlay, place) if place else None
-    return place if isinstance(replaced, Mapping) and any(key.startswith("@") for key in replaced) else section
-
-
-def _read_setting(setting: str, config: Config, what: str) -> Config:
+def _read_setting(setting: str, config: Config, option: str) -> Config:
     """Return a setting as a config of this one key, which must exist."""
     key, sign, text = setting.partition("=")
     if not sign or "." not in key:
         remedy = "Write section.key=value, as in training.max_steps=1000."
-        raise ConfigError(f"{what} {setting}: not a setting", remedy)
+        raise ConfigError(f"{option} {setting}: not a setting", remedy)
     if key.strip() not in set(keys(config)):
         remedy = did_you_mean(key, keys(config), "Only settings of the filled config can be changed.")
-        raise ConfigError(f"{what} {setting}: the config has no '{key}'", remedy)
+        raise ConfigError(f"{option} {setting}: the config has no '{key}'", remedy)
     try:
         value = srsly.json_loads(text.strip())
     except ValueError:  # a string without quotes
         value = text.strip()
     updates = Config(dot_to_dict({key.strip(): value}), is_interpolated=False)
-    _check_shape(updates, f"{what} {setting}")
+    _check_shape(updates, f"{option} {setting}")
     return updates
 
 
@@ -355,11 +343,11 @@ def read_trained_config(path: Path, *, interpolate: bool = True) -> Config:
 
 def _check_nothing_lost(config: Config, filled: Config) -> None:
     """Refuse unknown keys, which filling drops silently."""
-    out = {f"components.{name}" for name in config.get("components", {}) if name not in filled["components"]}
-    there = set(keys(filled))
+    removed = {f"components.{name}" for name in config.get("components", {}) if name not in filled["components"]}
+    available = set(keys(filled))
     for key in keys(config):
-        if key not in there and ".".join(key.split(".")[:2]) not in out:
-            raise ConfigError(f"spaCy knows no '{key}'", did_you_mean(key, sorted(there), "Remove it."))
+        if key not in available and ".".join(key.split(".")[:2]) not in removed:
+            raise ConfigError(f"spaCy knows no '{key}'", did_you_mean(key, sorted(available), "Remove it."))
 
 
 def _refused(text: str, what: str) -> ConfigError:

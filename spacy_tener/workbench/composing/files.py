@@ -87,7 +87,7 @@ def keys(config: Mapping[str, Any]) -> list[str]:
 
 def problems(error: ConfigValidationError) -> str:
     """Return confection's errors on one line, without the config that its message repeats."""
-    found = [f"{'.'.join(map(str, each.get('loc', [])))}: {each.get('msg')}" for each in error.errors or []]
+    found = [f"{'.'.join(map(str, problem.get('loc', [])))}: {problem.get('msg')}" for problem in error.errors or []]
     return "; ".join(found) or " ".join((error.desc or error.title or "").split())
 
 
@@ -190,15 +190,15 @@ def missing_requirements(config: Config) -> list[str]:
 
 def corpus_reader(config: Config, corpus: str) -> Mapping[str, Any]:
     """Return the section of the reader of training's "train_corpus" or "dev_corpus"."""
-    whole = config.interpolate()
-    section: Any = whole
-    for name in whole["training"][corpus].split("."):
+    filled = config.interpolate()
+    section: Any = filled
+    for name in filled["training"][corpus].split("."):
         section = section.get(name) if isinstance(section, Mapping) else None
     if isinstance(section, Mapping) and section.get("@readers") == _MIXED:
         # The reader of the gold annotation has the path of [paths]; overlays may add readers around it.
         readers = list(section["readers"].values())
-        named = [each for each in readers if each.get("path") == whole["paths"].get(corpus.removesuffix("_corpus"))]
-        section = next(iter(named or readers), None)
+        path = filled["paths"].get(corpus.removesuffix("_corpus"))
+        section = next((reader for reader in readers if reader.get("path") == path), next(iter(readers), None))
     if not isinstance(section, Mapping):
         raise ConfigError(f"training.{corpus} names no section", "Set it to a section of [corpora].")
     return section

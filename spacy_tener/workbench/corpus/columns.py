@@ -147,8 +147,8 @@ class TagReader:
     def _narrow(self, letter: str, tag: str, line: int) -> None:
         fitting = [name for name in self._candidates if letter in _ALPHABETS[name]]
         if not fitting:
-            known = " or ".join(self._candidates)
-            reason = f"tag '{tag[:60]}' does not belong to the scheme {known}"
+            schemes = " or ".join(self._candidates)
+            reason = f"tag '{tag[:60]}' does not belong to the scheme {schemes}"
             if self._letters:
                 reason += f", which the tags before it ({', '.join(sorted(self._letters))}) belong to"
             remedy = f"Name the right scheme ({', '.join(SCHEMES)}) or bring the file's tags into one."

@@ -52,8 +52,8 @@ class ConversionJob:
     @property
     def source(self) -> str:
         """Name of the inputs in messages."""
-        first, *others = self.sources
-        return f"{first} and {len(others)} more" if others else first
+        number = len(self.sources) - 1
+        return f"{self.sources[0]} and {number} more" if number else self.sources[0]
 
 
 def plan_jobs(
@@ -65,18 +65,18 @@ def plan_jobs(
     join: Write all inputs into one file, in their order.
     """
     output = Path(output)
-    for each in map(Path, inputs):
-        if each.suffix == OUTPUT_SUFFIX and not each.is_dir():
+    for path in map(Path, inputs):
+        if path.suffix == OUTPUT_SUFFIX and not path.is_dir():
             remedy = "Name the corpus in another format, or use it as is."
-            raise InputError(str(each), "is a .spacy file already", remedy)
-    files, other = find_files(
+            raise InputError(str(path), "is a .spacy file already", remedy)
+    files, unknown = find_files(
         inputs,
         lambda path: path.match(glob) if glob else _is_corpus(path),
         "corpus",
         "Name its corpus files, as in `--glob '*.bmes'`.",
     )
     found = frozenset(file.address for file in files if file.found)
-    left_out = [path for path in other if not is_brat(Path(path))]
+    left_out = [name for name in unknown if not is_brat(Path(name))]
     names_file = output.suffix == OUTPUT_SUFFIX and not output.is_dir()
     if join and not names_file:
         raise InputError(str(output), "joined inputs make one file", f"Name a file that ends in {OUTPUT_SUFFIX}.")

@@ -30,11 +30,11 @@ def open_docbin(path: Path) -> DocBin:
 
 def repacked(like: DocBin, docs: Iterable[Doc]) -> bytes:
     """Return Docs as the content of a `.spacy` file, with the attributes and user data that `like` stores."""
-    made = DocBin(store_user_data=any(data is not None for data in like.user_data))
-    made.attrs = like.attrs
+    docbin = DocBin(store_user_data=any(data is not None for data in like.user_data))
+    docbin.attrs = like.attrs
     for doc in docs:
-        made.add(doc)
-    return made.to_bytes()
+        docbin.add(doc)
+    return docbin.to_bytes()
 
 
 class NamingCorpus(Corpus):

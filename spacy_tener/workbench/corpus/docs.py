@@ -47,18 +47,18 @@ def sentences_to_doc(
     starts: list[bool | int | None] = [index == 0 for sentence in sentences for index in range(len(sentence.tokens))]
     doc = Doc(vocab, words=words, spaces=[spaces] * len(words), sent_starts=starts)
     entities: list[Span] = []
-    others: list[Span] = []
+    dropped: list[Span] = []
     missing: set[int] = set()
     offset = 0
     for sentence in sentences:
-        for group, spans in ((entities, sentence.spans), (others, sentence.overlapping)):
+        for group, spans in ((entities, sentence.spans), (dropped, sentence.overlapping)):
             trimmed = _without_blank_edges(sentence, spans, note)
             group += [Span(doc, offset + span.start, offset + span.end, span.label) for span in trimmed]
         missing.update(offset + index for index in sentence.missing)
         offset += len(sentence.tokens)
     _set_entities(doc, entities, missing)
     if overlapping:
-        doc.spans[DEFAULT_SPANS_KEY] = sorted([*entities, *others])
+        doc.spans[DEFAULT_SPANS_KEY] = sorted([*entities, *dropped])
     return doc
 
 
@@ -73,13 +73,13 @@ def text_to_doc(tokenizer: Callable[[str], Doc], text: AnnotatedText, *, note: N
     starts = {token.idx: token.i for token in doc}
     ends = {token.idx + len(token): token.i + 1 for token in doc}
     entities: list[Span] = []
-    others: list[Span] = []
+    dropped: list[Span] = []
     incorrect: list[Span] = []
     unknown = list(text.missing)
-    for known, spans in ((entities, text.spans), (others, text.overlapping), (incorrect, text.incorrect)):
+    for aligned, spans in ((entities, text.spans), (dropped, text.overlapping), (incorrect, text.incorrect)):
         for span in spans:
             if span.start in starts and span.end in ends:
-                known.append(Span(doc, starts[span.start], ends[span.end], span.label))
+                aligned.append(Span(doc, starts[span.start], ends[span.end], span.label))
             else:
                 unknown.append((span.start, span.end))
                 note(Event.MISALIGNED, f"{span.label} {text.text[span.start : span.end][:40]!r}", text.line)
@@ -87,7 +87,7 @@ def text_to_doc(tokenizer: Callable[[str], Doc], text: AnnotatedText, *, note: N
     if incorrect:
         doc.spans[INCORRECT] = incorrect
     if overlapping:
-        doc.spans[DEFAULT_SPANS_KEY] = sorted([*entities, *others])
+        doc.spans[DEFAULT_SPANS_KEY] = sorted([*entities, *dropped])
     return doc
 
 

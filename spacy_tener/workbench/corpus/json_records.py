@@ -142,7 +142,7 @@ def detect(record: JsonRecord) -> str:
     if tokens := detect_tokens(record):
         return tokens
     spans = record.get("spans")
-    named = isinstance(spans, list) and any(isinstance(each, dict) and "is_entity" in each for each in spans)
+    named = isinstance(spans, list) and any(isinstance(span, dict) and "is_entity" in span for span in spans)
     if named or isinstance(record.get("entities"), dict):
         return "llm"
     return "cluener" if isinstance(record.get("label"), dict) else "jsonl"
@@ -156,8 +156,8 @@ def parse_flat(record: JsonRecord, note: Note, options: CorpusOptions) -> list[A
     text = expect(record.get("text", record.get("data")), str, "'text'", "a string")
     lists = {key: value for key, value in record.items() if isinstance(value, list)}
     found = {key: value for key, value in lists.items() if _holds_spans(value, key in _SPAN_KEYS)}
-    known = [lists[key] for key in _SPAN_KEYS if key in lists]
-    if not found and not known and not any(done in record for done in _DONE_KEYS):
+    expected = [lists[key] for key in _SPAN_KEYS if key in lists]
+    if not found and not expected and not any(key in record for key in _DONE_KEYS):
         reason = f"no list of entities under any of: {', '.join(_SPAN_KEYS)}"
         raise RecordError(reason, 'A text without entities says so with an empty list: "label": [].')
     if is_suggestion(record):
@@ -167,8 +167,8 @@ def parse_flat(record: JsonRecord, note: Note, options: CorpusOptions) -> list[A
     for _ in record["relations"] if isinstance(record.get("relations"), list) else ():
         note(Event.RELATIONS, f"'{text[:40]}'")
     # Without any valid span, the first item of the list that should hold them raises the error.
-    items = chain.from_iterable(found.values() or sorted(known, key=len)[-1:])
-    by_answer: dict[str, list[EntitySpan]] = {each: [] for each in DECISIONS}
+    items = chain.from_iterable(found.values() or sorted(expected, key=len)[-1:])
+    by_answer: dict[str, list[EntitySpan]] = {decision: [] for decision in DECISIONS}
     for item in items:
         by_answer[_answer(item, answer)] += in_codepoints(text, read_spans(item), options.offsets)
     accepted, rejected, ignored = by_answer.values()
@@ -184,7 +184,7 @@ def parse_flat(record: JsonRecord, note: Note, options: CorpusOptions) -> list[A
 
 def is_suggestion(record: JsonRecord) -> bool:
     """Return whether the entities of a record are a model's, and no tool has exported it: tools add an id or answer."""
-    return SUGGESTED in record and not any(done in record for done in ("id", *_DONE_KEYS))
+    return SUGGESTED in record and not any(key in record for key in ("id", *_DONE_KEYS))
 
 
 def _is_binary(record: JsonRecord, options: CorpusOptions) -> bool:
@@ -235,12 +235,12 @@ def parse_llm(record: JsonRecord, note: Note, options: CorpusOptions) -> list[An
     spans: list[EntitySpan] = []
     if "spans" in record:
         end = 0
-        for each in expect(record["spans"], list, "'spans'", "a list of objects"):
-            if expect(each, dict, "a span", "an object").get("is_entity"):
-                name = expect(each.get("text"), str, "'text' of a span", "a string")
+        for span in expect(record["spans"], list, "'spans'", "a list of objects"):
+            if expect(span, dict, "a span", "an object").get("is_entity"):
+                name = expect(span.get("text"), str, "'text' of a span", "a string")
                 start = _find(text, name, end)
                 end = start + len(name)
-                spans.append(EntitySpan(start, end, expect(each.get("label"), str, "a label", "a string")))
+                spans.append(EntitySpan(start, end, expect(span.get("label"), str, "a label", "a string")))
         return [AnnotatedText(text, tuple(spans))]
     for label, names in expect(record.get("entities"), dict, "'entities'", "an object of strings by type").items():
         for name in expect(names, list, f"'{label}'", "a list of strings"):

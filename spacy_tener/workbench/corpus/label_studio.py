@@ -28,12 +28,16 @@ def parse_label_studio(record: JsonRecord, note: Note, options: CorpusOptions) -
     data = expect(record.get("data"), dict, "'data'", "an object")
     # A task that is not annotated yet may lack this key, or have predictions only.
     annotations = expect(record.get("annotations", record.get("completions", [])), list, "'annotations'", "a list")
-    live = [each for each in annotations if not expect(each, dict, "an annotation", "an object").get("was_cancelled")]
+    live = [
+        annotation
+        for annotation in annotations
+        if not expect(annotation, dict, "an annotation", "an object").get("was_cancelled")
+    ]
     if not live:
         note(Event.LEFT_OUT, "no annotation, or cancelled ones only")
         return []
     if len(live) > 1:
-        truth = [each for each in live if each.get("ground_truth")][:1]
+        truth = [annotation for annotation in live if annotation.get("ground_truth")][:1]
         if not truth and options.annotators == "error":
             remedy = "Mark one as ground truth, or choose how to read them by `--annotators`."
             raise RecordError(f"{len(live)} annotations of one text", remedy)
@@ -43,7 +47,7 @@ def parse_label_studio(record: JsonRecord, note: Note, options: CorpusOptions) -
     if options.texts and texts.keys().isdisjoint(options.texts):
         reason = f"'data' has none of the texts {', '.join(options.texts)}, but {excerpt(list(texts))}"
         raise RecordError(reason, "Name the annotated ones, as in `--texts title,body`.")
-    read = [_spans_by_text(texts, each, note, options.offsets) for each in live]
+    read = [_spans_by_text(texts, annotation, note, options.offsets) for annotation in live]
     named = [key for key in options.texts if key in texts]
     keys = dict.fromkeys(chain(named, *read)) or {_text_key(texts, "", [], options.offsets): None}
     return [_combine(texts[key], [spans.get(key, ()) for spans in read], options.annotators) for key in keys]
@@ -63,7 +67,7 @@ def _combine(text: str, annotations: Sequence[Iterable[EntitySpan]], rule: str) 
     missing = tuple(
         (start, end)
         for start, end in pairwise(edges)
-        if sum(all(each.end <= start or end <= each.start for each in spans) for spans in annotations) < needed
+        if sum(all(span.end <= start or end <= span.start for span in spans) for spans in annotations) < needed
     )
     return AnnotatedText(text, tuple(span for span, count in votes.items() if count >= needed), missing)
 
@@ -72,8 +76,8 @@ def _strings(data: dict[str, Any]) -> dict[str, str]:
     """Return the strings of a task by key. Nested ones have paths, as in labelling interfaces: `article.body`."""
     found: dict[str, str] = {}
     objects = [("", data)]
-    for prefix, each in objects:  # to which those inside are added
-        for key, value in each.items():
+    for prefix, nested in objects:  # to which those inside are added
+        for key, value in nested.items():
             if isinstance(value, str):
                 found[prefix + key] = value
             elif isinstance(value, dict):

@@ -146,8 +146,8 @@ class CorpusReader:
         if self.format == GLINER:
             tokens, entities = parse_gliner(record)
             note = partial(self.note, line=line)
-            kept, others, unknown = resolve_token_spans(tokens, entities, note, self.options.overlap)
-            return [Sentence(tokens, kept, unknown, line, self.items == 0, others)]
+            spans, dropped, missing = resolve_token_spans(tokens, entities, note, self.options.overlap)
+            return [Sentence(tokens, spans, missing, line, self.items == 0, dropped)]
         if self.format != TOKENS:
             texts = PARSERS[self.format](record, partial(self.note, line=line), self.options)
             return self._texts(texts, line)
@@ -168,13 +168,13 @@ class CorpusReader:
         """
         spans: list[EntitySpan] = []
         missing: list[EntitySpan] = []
-        for number, each in read_lines(path.with_suffix(".ann"), self.options.encoding):
-            if each.startswith(_BRAT_OTHER) or not each.strip():
+        for number, entry in read_lines(path.with_suffix(".ann"), self.options.encoding):
+            if entry.startswith(_BRAT_OTHER) or not entry.strip():
                 continue
-            match = _BRAT_ENTITY.fullmatch(each)
+            match = _BRAT_ENTITY.fullmatch(entry)
             if match is None:
                 remedy = "An entity is T1<TAB>LABEL 0 5<TAB>words; other lines begin with R, E, A, M, N, # or *."
-                raise RecordError(f"'{each[:60]}' is no entity", remedy, line=number)
+                raise RecordError(f"'{entry[:60]}' is no entity", remedy, line=number)
             label, offsets, quoted = match.groups()
             edges = (map(int, piece.split()) for piece in offsets.split(";"))
             pieces = [EntitySpan(start, end, label, quoted) for start, end in edges]

@@ -144,21 +144,21 @@ class Notes:
         """Raise the first stored error, with the lines of the others."""
         if not self.errors:
             return
-        first, *others = self.errors
+        first, *rest = self.errors
         remedy = first.remedy
-        if others:
-            listed = "; ".join(f"line {error.line}: {error.reason}" for error in others)
+        if rest:
+            listed = "; ".join(f"line {error.line}: {error.reason}" for error in rest)
             remedy += f" {self.n_errors - 1} more cannot be read: {listed}"
             remedy += "; ..." if self.n_errors > len(self.errors) else "."
         raise CorpusError(self.source, first.reason, remedy, line=first.line)
 
-    def update(self, other: Notes, *, source: str = "") -> None:
+    def update(self, notes: Notes, *, source: str = "") -> None:
         """Add the counts and examples of other notes. source: The file to name in their examples."""
         prefix = f"{source}, " if source else ""
-        self.counts.update(other.counts)
-        for event, examples in other.examples.items():
-            mine = self.examples.setdefault(event, [])
-            mine.extend(prefix + example for example in examples[: self.max_examples - len(mine)])
+        self.counts.update(notes.counts)
+        for event, examples in notes.examples.items():
+            total = self.examples.setdefault(event, [])
+            total.extend(prefix + example for example in examples[: self.max_examples - len(total)])
 
 
 # Character offsets
@@ -174,12 +174,14 @@ def resolve_spans(raw: AnnotatedText, note: Note, line: int, overlap: str) -> An
         the same, and nothing is noted as left out, since the Doc keeps the others too.
     """
     spans, incorrect = (cleaned(group, raw.text, note) for group in (raw.spans, raw.incorrect))
-    if both := spans.keys() & incorrect.keys():
-        reason = f"{_shown(both.pop(), raw.text)} is both accepted and rejected"
+    if contradictory := spans.keys() & incorrect.keys():
+        reason = f"{_shown(contradictory.pop(), raw.text)} is both accepted and rejected"
         raise RecordError(reason, "Decide on one of them.")
-    kept, dropped = _without_overlaps(spans, lambda span: _shown(span, raw.text), note, overlap)
+    selected, dropped = _without_overlaps(spans, lambda span: _shown(span, raw.text), note, overlap)
     missing = (*((span.start, span.end) for span in dropped), *raw.missing)
-    return AnnotatedText(raw.text, tuple(kept), missing, line, incorrect=tuple(incorrect), overlapping=tuple(dropped))
+    return AnnotatedText(
+        raw.text, tuple(selected), missing, line, incorrect=tuple(incorrect), overlapping=tuple(dropped)
+    )
 
 
 def resolve_token_spans(
@@ -200,10 +202,10 @@ def resolve_token_spans(
     def shown(span: EntitySpan) -> str:
         return f"{span.label} {span.start}-{span.end - 1} '{' '.join(tokens[span.start : span.end])[:40]}'"
 
-    kept, dropped = _without_overlaps(dict.fromkeys(spans), shown, note, overlap)
-    covered = {index for span in kept for index in range(span.start, span.end)}
+    selected, dropped = _without_overlaps(dict.fromkeys(spans), shown, note, overlap)
+    covered = {index for span in selected for index in range(span.start, span.end)}
     missing = {index for span in dropped for index in range(span.start, span.end)} - covered
-    return tuple(kept), tuple(dropped), tuple(sorted(missing))
+    return tuple(selected), tuple(dropped), tuple(sorted(missing))
 
 
 def _without_overlaps(
@@ -211,28 +213,28 @@ def _without_overlaps(
 ) -> tuple[list[EntitySpan], list[EntitySpan]]:
     """Return the spans to keep, in order, and those left out for them."""
     ordered = sorted(spans, key=lambda span: (span.start, span.end))
-    kept = longest(ordered)
-    if overlap == "error" and len(kept) < len(ordered):
-        left, right = next((left, right) for left, right in pairwise(ordered) if left.end > right.start)
+    selected = longest(ordered)
+    if overlap == "error" and len(selected) < len(ordered):
+        first, second = next(pair for pair in pairwise(ordered) if pair[0].end > pair[1].start)
         remedy = "Remove one of them, or keep the longest with `--overlap longest`, all with `--overlap spans`."
-        raise RecordError(f"{shown(left)} and {shown(right)} overlap", remedy)
-    dropped = [span for span in ordered if span not in kept]
+        raise RecordError(f"{shown(first)} and {shown(second)} overlap", remedy)
+    dropped = [span for span in ordered if span not in selected]
     if overlap == "longest":
         for span in dropped:
             note(Event.OVERLAP, shown(span))
-    return kept, dropped
+    return selected, dropped
 
 
 def cleaned(group: Iterable[EntitySpan], text: str, note: Note) -> dict[EntitySpan, None]:
     """Return spans that are in bounds, have a label and no white space at their edges, without duplicates."""
     spans: dict[EntitySpan, None] = {}
-    for given in group:
-        span = _stripped(_checked(given, text), text)
+    for written in group:
+        span = _stripped(_checked(written, text), text)
         if span.start == span.end:
-            note(Event.BLANK, _shown(given, text))
+            note(Event.BLANK, _shown(written, text))
             continue
-        if (span.start, span.end) != (given.start, given.end):
-            note(Event.TRIMMED, _shown(given, text))
+        if (span.start, span.end) != (written.start, written.end):
+            note(Event.TRIMMED, _shown(written, text))
         if span in spans:
             note(Event.DUPLICATE, f"{span.label} {span.start}-{span.end}")
         spans[span] = None
@@ -241,16 +243,16 @@ def cleaned(group: Iterable[EntitySpan], text: str, note: Note) -> dict[EntitySp
 
 def longest(spans: Sequence[EntitySpan]) -> list[EntitySpan]:
     """Return the longest of overlapping spans, the first of equally long ones. Input and output are in text order."""
-    if all(left.end <= right.start for left, right in pairwise(spans)):
+    if all(span.end <= following.start for span, following in pairwise(spans)):
         return list(spans)
     taken: set[int] = set()
-    kept = []
+    selected = []
     for span in sorted(spans, key=lambda span: (span.start - span.end, span.start)):
         covered = range(span.start, span.end)
         if taken.isdisjoint(covered):
             taken.update(covered)
-            kept.append(span)
-    return sorted(kept, key=lambda span: span.start)
+            selected.append(span)
+    return sorted(selected, key=lambda span: span.start)
 
 
 def in_codepoints(text: str, spans: Iterable[EntitySpan], units: str) -> list[EntitySpan]:

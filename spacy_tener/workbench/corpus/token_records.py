@@ -75,16 +75,16 @@ def _tag_name(tag: object, names: tuple[str, ...]) -> str:
     return names[tag]
 
 
-def read_tag_names(given: str, path: str | Path) -> tuple[str, ...]:
+def read_tag_names(option: str, path: str | Path) -> tuple[str, ...]:
     """Return the names of numbered tags.
 
-    given: Names between commas, or a JSON file: a list of names, or the description that Hugging Face keeps of a data
+    option: Names between commas, or a JSON file: a list of names, or the description that Hugging Face keeps of a data
         set. The empty string for such a file beside the corpus, if there is one.
     """
-    files = [Path(given)] if given else [Path(path).parent / name for name in _NAME_FILES]
-    file = next((file for file in files if file.suffix == ".json" and (given or file.is_file())), None)
+    files = [Path(option)] if option else [Path(path).parent / name for name in _NAME_FILES]
+    file = next((file for file in files if file.suffix == ".json" and (option or file.is_file())), None)
     if file is None:
-        return tuple(name.strip() for name in given.split(",")) if given else ()
+        return tuple(name.strip() for name in option.split(",")) if option else ()
     try:
         found = _find_names(json.loads(file.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:

@@ -55,12 +55,12 @@ def pair_entities(gold: Sequence[EntityOffsets], found: Sequence[EntityOffsets])
 def _overlaps(gold: Sequence[EntityOffsets], found: Sequence[EntityOffsets]) -> Iterator[tuple[bool, int, int, int]]:
     """Yield overlapping entities: whether they differ, the negative number of shared characters, and both indices."""
     ends = [end for _, end, _ in gold]
-    for j, other in enumerate(found):
-        for i in range(bisect_right(ends, other[0]), len(gold)):
-            shared = min(gold[i][1], other[1]) - max(gold[i][0], other[0])
+    for j, entity in enumerate(found):
+        for i in range(bisect_right(ends, entity[0]), len(gold)):
+            shared = min(gold[i][1], entity[1]) - max(gold[i][0], entity[0])
             if shared <= 0:
                 break
-            yield gold[i] != other, -shared, i, j
+            yield gold[i] != entity, -shared, i, j
 
 
 def compare_texts(
@@ -77,35 +77,39 @@ def compare_texts(
     pipes = [PipelineNER.of(nlp, name) for name in crf_pipes(nlp)]
     for batch in minibatch(zip(examples, scored, strict=True), BATCH):
         gold = [[offsets_of(ent) for ent in example.reference.ents] for example, _ in batch]
-        sure: list[dict[EntityOffsets, float | None]] = [{} for _ in batch]
-        wrong: list[dict[EntityOffsets, float]] = [{} for _ in batch]
+        of_found: list[dict[EntityOffsets, float | None]] = [{} for _ in batch]
+        of_missed: list[dict[EntityOffsets, float]] = [{} for _ in batch]
         for pipe in pipes:
             decodings = pipe.ner.decode(pipe.prepare(example.predicted for example, _ in batch))
-            for places, found, missed, decoding in zip(gold, sure, wrong, decodings, strict=True):
-                for place, p in zip(places, decoding.probabilities(places), strict=True):
-                    missed[place] = min(missed.get(place, 1.0), 1.0 - p)
+            for entities, found, missed, decoding in zip(gold, of_found, of_missed, decodings, strict=True):
+                for offsets, p in zip(entities, decoding.probabilities(entities), strict=True):
+                    missed[offsets] = min(missed.get(offsets, 1.0), 1.0 - p)
                 for entity in decoding.entities:
                     found.setdefault((entity.start, entity.end, entity.label), entity.probability)
-        for (example, each), found, missed in zip(batch, sure, wrong, strict=True):
-            yield example, _pairs(each, compare(each), found, missed)
+        for (example, predicted), found, missed in zip(batch, of_found, of_missed, strict=True):
+            yield example, _pairs(predicted, list(compare(predicted)), found, missed)
 
 
 def _pairs(
     example: Example,
-    found: Iterable[Found],
-    sure: Mapping[EntityOffsets, float | None],
-    wrong: Mapping[EntityOffsets, float],
+    found: Sequence[Found],
+    of_found: Mapping[EntityOffsets, float | None],
+    of_missed: Mapping[EntityOffsets, float],
 ) -> list[Pair]:
-    """sure, wrong: The probabilities of what is found, and of the annotation to be wrong."""
-    gold, found = [offsets_of(ent) for ent in example.reference.ents], list(found)
-    judged = [(own, place) for own, place in found if place]
-    of_found = pair_entities(gold, [place for _, place in judged])
-    missed = sorted(set(range(len(gold))).difference(of_found.values()))
-    pairs = [Pair(gold[i], None, probability=wrong.get(gold[i])) for i in missed]
-    for j, (own, place) in enumerate(judged):
-        pairs.append(Pair(gold[of_found[j]] if j in of_found else None, place, probability=sure.get(own)))
-    pairs.sort(key=lambda pair: min(place for place in (pair.gold, pair.found) if place))
-    return pairs + [Pair(None, own, judged=False, probability=sure.get(own)) for own, place in found if not place]
+    """Return the pairs of an example in text order, and after them what was found where annotation is missing.
+
+    of_found: The probability of what was found. of_missed: That the annotation is wrong.
+    """
+    gold = [offsets_of(ent) for ent in example.reference.ents]
+    judged = [(entity, judged_as) for entity, judged_as in found if judged_as]
+    gold_of = pair_entities(gold, [judged_as for _, judged_as in judged])
+    missed = sorted(set(range(len(gold))).difference(gold_of.values()))
+    pairs = [Pair(gold[i], None, probability=of_missed.get(gold[i])) for i in missed]
+    for j, (entity, judged_as) in enumerate(judged):
+        pairs.append(Pair(gold[gold_of[j]] if j in gold_of else None, judged_as, probability=of_found.get(entity)))
+    pairs.sort(key=lambda pair: min(offsets for offsets in (pair.gold, pair.found) if offsets))
+    unjudged = [entity for entity, judged_as in found if not judged_as]
+    return pairs + [Pair(None, entity, judged=False, probability=of_found.get(entity)) for entity in unjudged]
 
 
 def errors_page(
@@ -138,7 +142,7 @@ def errors_page(
         "texts": [[doc.text, [_plain(pair) for pair in pairs]] for doc, pairs in texts],
         "unknown": _unknown(texts, labels),
         "numbered": [*numbered],
-        "explained": {"page": address, "texts": {str(number): place for place, number in enumerate(numbers)}},
+        "explained": {"page": address, "texts": {str(number): index for index, number in enumerate(numbers)}},
     }
     return make_page(__package__, "errors", data, title=title, about=about, lang=lang, values=values)
 
@@ -160,9 +164,9 @@ def _unknown(texts: Sequence[tuple[Doc, Sequence[Pair]]], labels: Iterable[str] 
     """Return label -> number of annotated entities, for labels that the pipeline does not have."""
     if labels is None:
         return {}
-    known = set(labels)
+    labels = set(labels)
     counts = Counter(pair.gold[2] for _, pairs in texts for pair in pairs if pair.gold)
-    return {label: count for label, count in sorted(counts.items()) if label not in known}
+    return {label: count for label, count in sorted(counts.items()) if label not in labels}
 
 
 def surest_errors(texts: Sequence[tuple[Doc, Sequence[Pair]]], n: int) -> list[int]:

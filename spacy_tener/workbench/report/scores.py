@@ -91,9 +91,9 @@ class CountingScorer(Scorer):
         compare = comparison_of(self.nlp)
         docs = [count_entities(example, compare) for example in examples]
         labels = sorted(set().union(*docs))
-        counts = {label: total(each[label] for each in docs if label in each)._asdict() for label in labels}
+        counts = {label: total(counts[label] for counts in docs if label in counts)._asdict() for label in labels}
         scores: dict[str, Any] = super().score(examples, per_component=per_component)
-        return {**scores, COUNTS_KEY: counts, DOCS_KEY: [total(each.values()) for each in docs]}
+        return {**scores, COUNTS_KEY: counts, DOCS_KEY: [total(counts.values()) for counts in docs]}
 
 
 def comparison_of(nlp: Language) -> Callable[[Example], Iterator[Found]]:
@@ -145,7 +145,7 @@ def count_entities(
             missed.discard(place)
     for *_, label in missed:
         counts[label][2] += 1
-    return {label: Confusion(*each) for label, each in counts.items()}
+    return {label: Confusion(*triple) for label, triple in counts.items()}
 
 
 def total(counts: Iterable[Confusion]) -> Confusion:
@@ -180,9 +180,9 @@ def parse_scores(data: Mapping[str, Any], source: Path) -> Scores:
         counts, docs = data.get(COUNTS_KEY), data.get(DOCS_KEY)
         return Scores(
             overall=Score(p=float(data["ents_p"]), r=float(data["ents_r"]), f=float(data["ents_f"])),
-            labels={label: Score(**each) for label, each in (data.get("ents_per_type") or {}).items()},
-            counts=None if counts is None else {label: Confusion(**each) for label, each in counts.items()},
-            docs=None if docs is None else tuple(Confusion(*map(int, each)) for each in docs),
+            labels={label: Score(**score) for label, score in (data.get("ents_per_type") or {}).items()},
+            counts=None if counts is None else {label: Confusion(**count) for label, count in counts.items()},
+            docs=None if docs is None else tuple(Confusion(*map(int, count)) for count in docs),
             speed=None if data.get("speed") is None else float(data["speed"]),
         )
     except KeyError as error:
@@ -192,10 +192,10 @@ def parse_scores(data: Mapping[str, Any], source: Path) -> Scores:
         raise RemedyError(reason, "Score on data that has entities annotated.") from error
 
 
-def dev_scores(meta: Path, kept: Path | None = None) -> Scores | None:
-    """Return the scores on dev: those in the file `kept` if it exists, or else in a pipeline's meta.json."""
-    if kept is not None and kept.is_file():
-        return read_scores(kept)
+def dev_scores(meta: Path, metrics: Path | None = None) -> Scores | None:
+    """Return the scores on dev: those in the file `metrics` if it exists, or else in a pipeline's meta.json."""
+    if metrics is not None and metrics.is_file():
+        return read_scores(metrics)
     performance = read_json(meta).get("performance", {}) if meta.is_file() else {}
     return parse_scores(performance, meta) if performance.get("ents_f") is not None else None
 
