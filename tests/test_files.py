@@ -36,16 +36,16 @@ def test_a_file_takes_the_place_of_another_in_a_directory_that_is_made(tmp_path:
 
 def test_a_file_is_on_the_disk_before_it_is_in_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_text(tmp_path / "a.txt", "old")
-    seen = []
+    states = []
 
     def sync(descriptor: int) -> None:
         # The file's contents first, then the directory that has its name.
-        seen.append((os.fstat(descriptor).st_size, (tmp_path / "a.txt").read_text(encoding="utf8")))
+        states.append((os.fstat(descriptor).st_size, (tmp_path / "a.txt").read_text(encoding="utf8")))
 
     monkeypatch.setattr(os, "fsync", sync)
     write_text(tmp_path / "a.txt", "newer")
-    assert seen[0] == (5, "old")
-    assert seen[1][1] == "newer"
+    assert states[0] == (5, "old")
+    assert states[1][1] == "newer"
 
 
 def test_a_file_stays_as_it_was_if_writing_fails(tmp_path: Path) -> None:

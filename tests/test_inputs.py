@@ -48,13 +48,13 @@ def test_compressed_files_are_read(tmp_path: Path, suffix: str, module: types.Mo
 
 @pytest.mark.parametrize(("suffix", "module"), [(".gz", gzip), (".bz2", bz2), (".xz", lzma)])
 def test_a_broken_compressed_file_is_named(tmp_path: Path, suffix: str, module: types.ModuleType) -> None:
-    whole: bytes = module.compress(b"a O\n" * 1000)
-    path = write(tmp_path / f"a.txt{suffix}", whole[:-8])
+    content: bytes = module.compress(b"a O\n" * 1000)
+    path = write(tmp_path / f"a.txt{suffix}", content[:-8])
     with pytest.raises(InputError, match=r"a\.txt.*cannot be read"):
         list(read_lines(path))
 
 
-def test_compression_is_told_by_the_content_and_not_by_the_name(tmp_path: Path) -> None:
+def test_compression_is_recognised_by_the_content_and_not_by_the_name(tmp_path: Path) -> None:
     assert list(read_lines(write(tmp_path / "a.gz", b"a O\n"))) == [(1, "a O")]
     assert list(read_lines(write(tmp_path / "a.txt", gzip.compress(b"a O\n")))) == [(1, "a O")]
 

@@ -1,4 +1,4 @@
-"""What messages tell to install."""
+"""What messages say to install."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def test_a_package_that_is_missing_is_named_with_the_command_that_installs_it(
         use()
 
 
-def test_nobody_is_told_to_install_our_name_from_an_index() -> None:
+def test_no_page_says_to_install_our_name_from_an_index() -> None:
     """It is on none yet, and anybody could register it."""
-    told = re.compile(r"pip install[^\n]*[ '\"]spacy[_-]tener\b")
+    command = re.compile(r"pip install[^\n]*[ '\"]spacy[_-]tener\b")
     folders = ("spacy_tener", "docs", "deploy", "research")
     files = [ROOT / "README.md", *(path for name in folders for path in (ROOT / name).rglob("*.*"))]
     texts = [path for path in files if path.suffix in (".py", ".md", ".html", ".js", ".service")]
     assert len(texts) > 200
     pages = [path for path in texts if "results" not in path.parts]
-    assert [str(path) for path in pages if told.search(path.read_text(encoding="utf8"))] == []
+    assert [str(path) for path in pages if command.search(path.read_text(encoding="utf8"))] == []

@@ -40,7 +40,7 @@ output_file = {log}
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.spacy").write_bytes(b"1")
     (tmp_path / "vectors").mkdir()
@@ -48,7 +48,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def made(*, train: str = '"train.spacy"', vectors: str = '"vectors"', **values: object) -> Manifest:
+def make_manifest(*, train: str = '"train.spacy"', vectors: str = '"vectors"', **values: object) -> Manifest:
     defaults = {"component": "", "steps": 10, "log": "null", **values}
     config = Config().from_str(TEXT.format(train=train, vectors=vectors, **defaults), interpolate=False)
     return TrainingRun("run", Path(), config).manifest()
@@ -66,70 +66,70 @@ def made(*, train: str = '"train.spacy"', vectors: str = '"vectors"', **values: 
     ],
 )
 def test_a_changed_value_is_named_with_what_it_was_and_where_logs_go_is_none(before, now, changes) -> None:
-    assert made(**before).changes(made(**now)) == changes
+    assert make_manifest(**before).changes(make_manifest(**now)) == changes
 
 
-def test_other_contents_of_a_file_are_named_wherever_it_is_used(here: Path) -> None:
-    before = made()
-    (here / "train.spacy").write_bytes(b"2")
-    (here / "vectors" / "data").write_bytes(b"1")
-    assert before.changes(made()) == (
+def test_other_contents_of_a_file_are_named_wherever_it_is_used(folder: Path) -> None:
+    before = make_manifest()
+    (folder / "train.spacy").write_bytes(b"2")
+    (folder / "vectors" / "data").write_bytes(b"1")
+    assert before.changes(make_manifest()) == (
         "paths.train: train.spacy changed",
         "paths.vectors: vectors changed",
         "training.corpus: train.spacy changed",
     )
 
 
-def test_the_size_of_a_teacher_s_cache_is_no_input(here: Path) -> None:
+def test_the_size_of_a_teacher_s_cache_is_no_input(folder: Path) -> None:
     names = accumulate(["initialize", "components", "ner", "teacher"], "{}.{}".format)
     section = "\n".join(f"[{name}]" for name in names) + "\ncache_mb = {}\n"
-    assert made(component=section.format(10)).changes(made(component=section.format(20))) == ()
+    assert make_manifest(component=section.format(10)).changes(make_manifest(component=section.format(20))) == ()
 
 
-def test_a_file_may_move(here: Path) -> None:
-    before = made()
-    (here / "elsewhere").mkdir()
-    (here / "train.spacy").rename(here / "elsewhere" / "moved.spacy")
-    assert before.changes(made(train='"elsewhere/moved.spacy"')) == ()
-    assert before.changes(made(train='"missing.spacy"'))[0].endswith(', is "missing.spacy"')
+def test_a_file_may_move(folder: Path) -> None:
+    before = make_manifest()
+    (folder / "elsewhere").mkdir()
+    (folder / "train.spacy").rename(folder / "elsewhere" / "moved.spacy")
+    assert before.changes(make_manifest(train='"elsewhere/moved.spacy"')) == ()
+    assert before.changes(make_manifest(train='"missing.spacy"'))[0].endswith(', is "missing.spacy"')
 
 
-def test_hidden_files_and_names_of_places_do_not_count(here: Path) -> None:
-    before = digest(here / "vectors")
-    (here / "vectors" / ".cache").write_bytes(b"1")
-    (here / "vectors").rename(here / "others")
-    assert digest(here / "others") == before
-    (here / "others" / "key2row").rename(here / "others" / "row2key")
-    assert digest(here / "others") != before
+def test_hidden_files_and_names_of_places_do_not_count(folder: Path) -> None:
+    before = digest(folder / "vectors")
+    (folder / "vectors" / ".cache").write_bytes(b"1")
+    (folder / "vectors").rename(folder / "others")
+    assert digest(folder / "others") == before
+    (folder / "others" / "key2row").rename(folder / "others" / "row2key")
+    assert digest(folder / "others") != before
 
 
-def test_a_directory_that_has_the_name_of_some_value_is_not_taken_for_it(here: Path) -> None:
-    before = made()
+def test_a_directory_that_has_the_name_of_some_value_is_not_taken_for_it(folder: Path) -> None:
+    before = make_manifest()
     for name in ("ner", "zh"):
-        (here / name).mkdir()
-    assert before.changes(made()) == ()
+        (folder / name).mkdir()
+    assert before.changes(make_manifest()) == ()
 
 
-def test_a_source_of_a_component_counts(here: Path) -> None:
-    (here / "model").mkdir()
-    (here / "model" / "weights").write_bytes(b"1")
-    before = made(component='source = "model"')
-    (here / "model" / "weights").write_bytes(b"2")
-    assert before.changes(made(component='source = "model"')) == ("components.ner.source: model changed",)
+def test_a_source_of_a_component_counts(folder: Path) -> None:
+    (folder / "model").mkdir()
+    (folder / "model" / "weights").write_bytes(b"1")
+    before = make_manifest(component='source = "model"')
+    (folder / "model" / "weights").write_bytes(b"2")
+    assert before.changes(make_manifest(component='source = "model"')) == ("components.ner.source: model changed",)
 
 
 def test_other_versions_count_only_where_something_else_differs() -> None:
-    now = made()
+    now = make_manifest()
     assert {"Python", "spacy_tener", "spacy", "thinc", "torch", "numpy"} <= set(now.versions)
     older = Manifest(Path(), now.made_of, versions={**now.versions, "torch": "1.0"})
     assert older.changes(now) == ()
-    assert older.changes(made(steps=20)) == ("training.steps: was 10, is 20", "made with torch 1.0")
+    assert older.changes(make_manifest(steps=20)) == ("training.steps: was 10, is 20", "made with torch 1.0")
 
 
-def test_a_manifest_is_read_as_it_was_written(here: Path) -> None:
-    manifest = made()
+def test_a_manifest_is_read_as_it_was_written(folder: Path) -> None:
+    manifest = make_manifest()
     manifest.finish("model-best", {"score": 0.5})
-    read = Manifest.read(here)
+    read = Manifest.read(folder)
     assert read is not None
     assert (read.made_of, read.versions, read.parts) == (manifest.made_of, manifest.versions, manifest.parts)
 
@@ -137,13 +137,13 @@ def test_a_manifest_is_read_as_it_was_written(here: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"made_of": {}}', '{"made_of": 1, "versions": {}, "parts": {}}', "\xff"]
 )
-def test_a_damaged_manifest_is_none(here: Path, text: str) -> None:
-    (here / NAME).write_text(text, encoding="latin-1")
-    assert Manifest.read(here) is None
+def test_a_damaged_manifest_is_none(folder: Path, text: str) -> None:
+    (folder / NAME).write_text(text, encoding="latin-1")
+    assert Manifest.read(folder) is None
 
 
 def test_long_values_are_shortened() -> None:
-    (change,) = made().changes(made(component=f'window = "{"x" * 500}"'))
+    (change,) = make_manifest().changes(make_manifest(component=f'window = "{"x" * 500}"'))
     assert len(change) < 200
 
 

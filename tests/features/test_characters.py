@@ -28,55 +28,55 @@ def texts(spellings):
     return [joined[end - length : end] for end, length in zip(ends, spellings.lengths.tolist(), strict=True)]
 
 
-def read(*docs, digits=True):
+def spell_tokens(*docs, digits=True):
     """Each token of the docs as the string that its word is spelled by."""
-    spelled = spell(docs, digits=digits)
-    words = texts(spelled)
-    return [words[word] for word in spelled.words]
+    spellings = spell(docs, digits=digits)
+    words = texts(spellings)
+    return [words[word] for word in spellings.words]
 
 
 @given(st.lists(st.lists(STRINGS, max_size=6), min_size=1, max_size=4))
 def test_every_token_is_spelled_as_it_is_written(batch):
     docs = [doc_of(*words) for words in batch]
-    assert read(*docs, digits=False) == [word for words in batch for word in words]
+    assert spell_tokens(*docs, digits=False) == [word for words in batch for word in words]
 
 
 def test_a_distinct_word_is_spelled_once():
     docs = [doc_of("the", "cat", "saw", "the", "cat"), doc_of(), doc_of("the", "The")]
-    spelled = spell(docs, digits=True)
-    assert sorted(texts(spelled)) == ["The", "cat", "saw", "the"]
-    assert spelled.lengths.tolist() == [len(word) for word in texts(spelled)]
-    assert spelled.words[[0, 1]].tolist() == spelled.words[[3, 4]].tolist()
-    assert len(spelled.words) == 7
+    spellings = spell(docs, digits=True)
+    assert sorted(texts(spellings)) == ["The", "cat", "saw", "the"]
+    assert spellings.lengths.tolist() == [len(word) for word in texts(spellings)]
+    assert spellings.words[[0, 1]].tolist() == spellings.words[[3, 4]].tolist()
+    assert len(spellings.words) == 7
 
 
 def test_digits_of_any_script_are_zeros_on_request_and_case_is_kept():
     doc = doc_of("iPhone15", "٣९", "½", "第3")
-    assert read(doc) == ["iPhone00", "00", "½", "第0"]
-    assert read(doc, digits=False) == ["iPhone15", "٣९", "½", "第3"]
+    assert spell_tokens(doc) == ["iPhone00", "00", "½", "第0"]
+    assert spell_tokens(doc, digits=False) == ["iPhone15", "٣९", "½", "第3"]
 
 
 def test_characters_beyond_the_basic_plane_are_one_each():
     assert spell([doc_of("𠮷野家", "👍🏽")], digits=True).lengths.sum() == 5
-    assert read(doc_of("𠮷野家", "👍🏽")) == ["𠮷野家", "👍🏽"]
+    assert spell_tokens(doc_of("𠮷野家", "👍🏽")) == ["𠮷野家", "👍🏽"]
 
 
-def test_of_a_very_long_token_both_ends_are_read():
+def test_of_a_very_long_token_both_ends_are_spell_tokens():
     text = "".join(map(chr, range(0x4E00, 0x4E00 + 2 * HALF + 1)))
     for length in (HALF + 1, 2 * HALF):
-        assert read(doc_of(text[:length])) == [text[:length]]
-    assert read(doc_of(text)) == [text[:HALF] + text[-HALF:]]
+        assert spell_tokens(doc_of(text[:length])) == [text[:length]]
+    assert spell_tokens(doc_of(text)) == [text[:HALF] + text[-HALF:]]
 
 
 def test_docs_of_several_vocabs_may_be_in_one_batch():
-    other = spacy.blank("zh").vocab
-    docs = [doc_of("zebra"), doc_of("斑马", "zebra", vocab=other), doc_of("quagga")]
-    assert read(*docs) == ["zebra", "斑马", "zebra", "quagga"]
+    chinese = spacy.blank("zh").vocab
+    docs = [doc_of("zebra"), doc_of("斑马", "zebra", vocab=chinese), doc_of("quagga")]
+    assert spell_tokens(*docs) == ["zebra", "斑马", "zebra", "quagga"]
 
 
 def test_docs_without_tokens_have_no_words():
-    spelled = spell([doc_of(), doc_of()], digits=True)
-    assert (spelled.words.size, spelled.keys.size, spelled.lengths.size) == (0, 0, 0)
+    spellings = spell([doc_of(), doc_of()], digits=True)
+    assert (spellings.words.size, spellings.keys.size, spellings.lengths.size) == (0, 0, 0)
 
 
 # Texts as one
@@ -96,7 +96,7 @@ def test_texts_of_docs_stand_one_after_the_other(batch: list[Doc]) -> None:
 
 
 @given(st.lists(docs, max_size=4))
-def test_tokens_are_known_by_their_first_and_last_places(batch: list[Doc]) -> None:
+def test_tokens_are_at_their_first_and_last_characters(batch: list[Doc]) -> None:
     joined = join_texts(batch)
     text = joined.slice(0, len(joined))
     starts, ends = np.flatnonzero(joined.starting >= 0), np.flatnonzero(joined.ending >= 0)

@@ -208,8 +208,8 @@ def test_all_pairs_of_many_strings_have_keys_of_their_own():
     first = unigram_key_array([a for a, _ in itertools.product(words, words)], NORMALISER)
     second = unigram_key_array([b for _, b in itertools.product(words, words)], NORMALISER)
     joined = np.column_stack([first, second]).ravel()
-    seen = pair_keys(joined, np.full(first.size, 2), END)[::2]
-    assert np.unique(seen).size == len(words) ** 2
+    found = pair_keys(joined, np.full(first.size, 2), END)[::2]
+    assert np.unique(found).size == len(words) ** 2
 
 
 @given(st.lists(st.text(alphabet="中国aA19２", min_size=1, max_size=1), min_size=1, max_size=20), st.booleans())
