@@ -26,24 +26,6 @@ class Linear:
         biases = [bias for layer in layers if (bias := layer.get("bias")) is not None]
         self.bias: FloatArray | None = np.concatenate(biases) if biases else None
 
-    @classmethod
-    def of(cls, weight: FloatArray, bias: FloatArray | None) -> Linear:
-        """Make a layer from arrays. weight: *Shape: [in, out]*"""
-        made = cls.__new__(cls)
-        made.weight, made.bias = np.ascontiguousarray(weight), bias
-        return made
-
-    @classmethod
-    def joined(cls, *layers: Linear) -> Linear:
-        """Join layers side by side, with or without biases."""
-        biases = [np.zeros(each.weight.shape[1], np.float32) if each.bias is None else each.bias for each in layers]
-        return cls.of(np.concatenate([each.weight for each in layers], axis=1), np.concatenate(biases))
-
-    def scaled(self, factor: float) -> Linear:
-        return Linear.of(
-            self.weight * np.float32(factor), None if self.bias is None else self.bias * np.float32(factor)
-        )
-
     def __call__(self, x: FloatArray) -> FloatArray:
         """*Shape* [N, in] -> [N, out]"""
         product: FloatArray = x @ self.weight

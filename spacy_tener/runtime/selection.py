@@ -8,8 +8,8 @@ import numpy as np
 
 from ..batching.tournament import kth_by_merging
 from ..settings import AtssaConfig
-from ..types import BoolArray, FloatArray
-from .attention import AdaptedAttention, Heads, Rectangle, attend, exponentials
+from ..types import FloatArray
+from .attention import AdaptedAttention, Rectangle, attend
 from .dense import Linear
 from .weights import Weights
 
@@ -26,12 +26,11 @@ class SelectiveAttention(AdaptedAttention):
         self.threshold = None if weights.get("threshold.weight") is None else Linear(weights.part("threshold"))
 
     def __call__(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
-        """*Shape: [n L, d]*"""
-        heads = self.heads(x, rectangle)
+        """*Shape:* `(slots, width)` to `(slots, width)`"""
+        thresholds = None
         if self.by_threshold:
-            thresholds = self.thresholds(x, rectangle).reshape(*rectangle.shape, self.n_heads)
-            heads = Heads(heads.q, heads.k, heads.v, thresholds.transpose(0, 2, 1))
-        return attend(heads, rectangle.real, partial(kept_exponentials, k=self.k))
+            thresholds = self.thresholds(x, rectangle).reshape(*rectangle.shape, self.n_heads).transpose(0, 2, 1)
+        return attend(*self.heads(x, rectangle), rectangle.real, partial(select, k=self.k), thresholds)
 
     def thresholds(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
         """Return T (eq. 7). *Shape: [n L, h]*"""
@@ -41,32 +40,33 @@ class SelectiveAttention(AdaptedAttention):
         return self.threshold(np.concatenate((x, mean, x * mean, x - mean), axis=1))
 
 
-def kept_exponentials(
-    scores: FloatArray, thresholds: FloatArray | None, real: BoolArray | None, *, k: int
-) -> FloatArray:
-    """Return the exponentials of scores that reach their query's threshold (eq. 8), and 0 for the others."""
-    if real is not None:
-        scores += np.where(real, np.float32(0.0), np.float32(-np.inf))[:, None, :, None]
-    bound = np.full((1, 1, 1, 1), np.inf, np.float32) if thresholds is None else thresholds[:, :, None]
+def select(scores: FloatArray, thresholds: FloatArray | None, *, k: int) -> FloatArray:
+    """Return the softmax over the keys whose scores reach their query's threshold (eq. 8), and 0 for other keys.
+
+    A query that selects no key gets zeros.
+    """
+    bound = np.full((1, 1, 1, 1), np.inf, np.float32) if thresholds is None else thresholds[..., None]
     if k:
-        # With fewer than k keys all are kept, and the floor stays finite.
-        floor = np.maximum(kth_largest(scores, k), _LOWEST)
-        bound = np.minimum(floor, bound)
-    kept = scores >= bound
-    if real is not None:
-        # Padded keys need no -inf: their values are zeros.
-        np.maximum(scores, np.where(real, np.float32(-np.inf), np.float32(0.0))[:, None, :, None], out=scores)
-    weights = exponentials(scores, real=real)
-    weights *= kept
+        # With fewer than k keys all are selected, and the floor stays finite.
+        bound = np.minimum(np.maximum(kth_largest(scores, k), _LOWEST), bound)
+    is_selected = scores >= bound
+    scores -= scores.max(axis=-1, keepdims=True)
+    weights = np.exp(scores, out=scores)
+    weights *= is_selected
+    total = weights.sum(axis=-1, keepdims=True)
+    weights /= total + (total == 0.0)
     return weights
 
 
 def kth_largest(x: FloatArray, k: int) -> FloatArray:
-    """Return the k-th largest number of each column, -inf if there are fewer. Equal numbers count separately.
+    """Return the k-th largest number of each row, -inf if there are fewer. Equal numbers count separately.
 
-    x: *Shape: [.., L, T]*. Returns *Shape: [.., 1, T]*
+    x (FloatArray): *Shape:* `(.., rows, columns)`
+    RETURNS (FloatArray): *Shape:* `(.., rows, 1)`
     """
-    if k > x.shape[-2]:
-        return np.full_like(x[..., :1, :], -np.inf)
-    kth: FloatArray = kth_by_merging(x, k, np.minimum, np.maximum)
-    return kth
+    if k > x.shape[-1]:
+        return np.full_like(x[..., :1], -np.inf)
+    # In columns, of which each step treats all at once.
+    columns = np.ascontiguousarray(x.swapaxes(-1, -2))
+    kth: FloatArray = kth_by_merging(columns, k, np.minimum, np.maximum)
+    return kth.swapaxes(-1, -2)

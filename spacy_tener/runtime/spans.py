@@ -10,7 +10,7 @@ from ..batching.span_plan import QueryGroup, SpanPlan
 from ..settings import DISTANCES, FlatConfig, MectConfig
 from ..settings import RANDOM_BLOCK as BLOCK
 from ..types import FloatArray
-from .attention import interleave, sinusoids
+from .attention import interleave, sinusoids, softmax
 from .dense import Linear, relu
 from .weights import Weights
 
@@ -122,11 +122,3 @@ def _products(a: FloatArray, b: FloatArray) -> FloatArray:
     """
     products: FloatArray = a.swapaxes(0, 1) @ b.transpose(1, 2, 0)
     return products
-
-
-def softmax(scores: FloatArray) -> FloatArray:
-    """Compute the softmax over the last dimension, in place."""
-    scores -= scores.max(axis=-1, keepdims=True)
-    np.exp(scores, out=scores)
-    scores /= scores.sum(axis=-1, keepdims=True)
-    return scores

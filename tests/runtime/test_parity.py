@@ -194,8 +194,8 @@ def test_tables_side_by_side():
 
 @pytest.mark.parametrize(("length", "k"), product([1, 2, 5, 16, 33], [1, 2, 3, 7]))
 def test_kth_largest(length, k):
-    x = np.random.default_rng(length * k).integers(0, 9, (2, length, 4)).astype(np.float32)
-    wanted = np.sort(x, axis=1)[:, -k, :][:, None] if k <= length else np.full((2, 1, 4), -np.inf)
+    x = np.random.default_rng(length * k).integers(0, 9, (2, 4, length)).astype(np.float32)
+    wanted = np.sort(x)[..., -k, None] if k <= length else np.full((2, 4, 1), -np.inf)
     np.testing.assert_array_equal(kth_largest(x, k), wanted)
 
 
