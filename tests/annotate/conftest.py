@@ -41,7 +41,7 @@ def make_job(saved: dict[str, Path], nlp: spacy.Language) -> Callable[..., Annot
         annotator = Annotator(model or saved["tener"], AnnotateSettings(**known))
         if model is None:
             annotator.use(nlp)
-        sources, _ = find_sources([str(each) for each in inputs])
+        sources, _ = find_sources([str(path) for path in inputs])
         return AnnotationJob(annotator, sources, str(output), ReadOptions(**options), format, processes, **table)
 
     return make

@@ -18,7 +18,7 @@ SURROGATE = "王小明\ud800去了"
 
 
 def spans(row, name="entities"):
-    return [(each["start"], each["end"], each["label"]) for each in row[name]]
+    return [(entity["start"], entity["end"], entity["label"]) for entity in row[name]]
 
 
 @pytest.mark.parametrize("kind", ["tener", "characters"])
@@ -30,7 +30,9 @@ def test_entities_are_those_of_the_pipeline(saved, kind) -> None:
     assert len(expected[3]) > 100
     assert [list(row) for row in rows] == [["key", "text", "entities", "error"]] * len(TEXTS)
     assert [(row["key"], row["text"], row["error"]) for row in rows] == [(n, t, None) for n, t in enumerate(TEXTS)]
-    assert all(each["text"] == row["text"][each["start"] : each["end"]] for row in rows for each in row["entities"])
+    assert all(
+        entity["text"] == row["text"][entity["start"] : entity["end"]] for row in rows for entity in row["entities"]
+    )
 
 
 def test_probabilities_and_readings_are_the_components_own(saved) -> None:
@@ -39,10 +41,10 @@ def test_probabilities_and_readings_are_the_components_own(saved) -> None:
     rows = Annotator(saved["tener"], AnnotateSettings(probability=True, k_best=3))([{"text": text} for text in TEXTS])
     for row, decoding in zip(rows, pipe.decode(nlp.pipe(TEXTS)), strict=True):
         readings, probabilities = decoding.k_best(3), [entity.probability for entity in decoding.entities]
-        assert [each["probability"] for each in row["entities"]] == pytest.approx(probabilities)
-        assert [each["probability"] for each in row["k_best"]] == pytest.approx([r.probability for r in readings])
-        assert [spans(each) for each in row["k_best"]] == [
-            [(e.start, e.end, e.label) for e in each.entities] for each in readings
+        assert [entity["probability"] for entity in row["entities"]] == pytest.approx(probabilities)
+        assert [reading["probability"] for reading in row["k_best"]] == pytest.approx([r.probability for r in readings])
+        assert [spans(reading) for reading in row["k_best"]] == [
+            [(e.start, e.end, e.label) for e in reading.entities] for reading in readings
         ]
 
 

@@ -82,9 +82,9 @@ def annotate(*words: object) -> str:
 def test_there_is_a_row_for_each_entity_of_each_record(tmp_path, archive, run, nlp, records, format) -> None:
     total = run([archive], tmp_path / "out", records, probability=True, entities=format, part_size=3)
     expected = [
-        {"document": f"part-0000{key // 3}:{key % 3}", **each}
+        {"document": f"part-0000{key // 3}:{key % 3}", **entity}
         for key, row in enumerate(read_output(tmp_path / "out", nlp))
-        for each in row["entities"]
+        for entity in row["entities"]
     ]
     assert len(expected) == total.entities > 2
     assert tables(tmp_path / "out" / "_entities") == expected
@@ -98,7 +98,7 @@ def test_columns_have_the_same_types_in_each_part(tmp_path, archive, run) -> Non
         "document: string\nstart: int64\nend: int64\ntext: string\nlabel: string"
     }
     # Whoever reads the directory of the records gets records only, this command too.
-    assert [Path(each.address).name for each in find_sources([str(tmp_path / "out")])[0]] == [
+    assert [Path(source.address).name for source in find_sources([str(tmp_path / "out")])[0]] == [
         f"part-0000{number}.parquet" for number in range(4)
     ]
     assert pq.read_table(tmp_path / "out")["text"].to_pylist() == TEXTS

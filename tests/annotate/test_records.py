@@ -32,7 +32,7 @@ PACKED = {
 
 def read(*inputs, text="text", **options):
     """All rows, and those of tables as dicts."""
-    found = read_parts(find_sources([str(each) for each in inputs])[0], ReadOptions(**options), text)
+    found = read_parts(find_sources([str(path) for path in inputs])[0], ReadOptions(**options), text)
     return [row for part in found for row in [*part.rows, *(row for table in part.tables for row in table.to_pylist())]]
 
 
@@ -202,7 +202,7 @@ def test_one_text_of_a_table_that_is_huge_is_a_part_of_its_own_size(tmp_path) ->
     pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet")
     found = read_parts(find_sources([str(tmp_path)])[0], ReadOptions(), "text")
     sizes = [[len(table) for table in part.tables] for part in found]
-    assert [sum(each) for each in sizes] == [2, 2, 11]
+    assert [sum(size) for size in sizes] == [2, 2, 11]
 
 
 def test_a_doc_of_a_spacy_file_brings_its_user_data(tmp_path) -> None:

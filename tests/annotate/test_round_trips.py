@@ -138,7 +138,7 @@ def same(one: Any, other: Any) -> bool:
 def finite(value: Any) -> Any:
     """NaN and infinities as null, as JSON has them."""
     if isinstance(value, (list, tuple)):
-        return [finite(each) for each in value]
+        return [finite(item) for item in value]
     if isinstance(value, dict):
         return {name: finite(each) for name, each in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -147,7 +147,7 @@ def finite(value: Any) -> Any:
 def packed(value: Any) -> Any:
     """What msgpack has no form for as it is printed."""
     if isinstance(value, (list, tuple)):
-        return [packed(each) for each in value]
+        return [packed(item) for item in value]
     if isinstance(value, dict):
         return {name: packed(each) for name, each in value.items()}
     return str(value) if isinstance(value, int) and not -(2**63) <= value < 2**64 else value
@@ -186,7 +186,7 @@ TYPES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.list_(pa.string()): st.lists(WHOLE_TEXT, max_size=2),
     pa.struct([("a", pa.int64())]): st.fixed_dictionaries({"a": st.integers(0, 9)}),
 }
-TABLE_ROWS = st.lists(st.tuples(WHOLE_TEXT, *(st.none() | each for each in TYPES.values())), min_size=1, max_size=7)
+TABLE_ROWS = st.lists(st.tuples(WHOLE_TEXT, *(st.none() | value for value in TYPES.values())), min_size=1, max_size=7)
 
 
 @pytest.mark.parametrize("format", ["jsonl", "parquet", "spacy"])

@@ -54,5 +54,5 @@ def test_spark_runs_the_lines(
         exec(block, names)
     rows = names["texts"].repartition(2).mapInPandas(names["annotate"], names["schema"]).collect()
     names["spark"].stop()
-    found = {row.key: ([each.asDict() for each in row.entities], row.error) for row in rows}
+    found = {row.key: ([entity.asDict() for entity in row.entities], row.error) for row in rows}
     assert found == {1: ([ENTITY], None), 2: ([], "there is no text")}

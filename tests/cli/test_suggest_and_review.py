@@ -169,14 +169,14 @@ def test_each_text_is_judged_by_a_model_that_has_not_seen_it(tmp_path: Path, con
     ]
     docs = records(out / "docs.jsonl")
     assert parts[0] & parts[1] == set()
-    assert parts[0] | parts[1] == {each["text"] for each in docs}
-    for each in docs:
-        fold = "1" if each["text"] not in parts[0] else "2"
+    assert parts[0] | parts[1] == {doc["text"] for doc in docs}
+    for doc in docs:
+        fold = "1" if doc["text"] not in parts[0] else "2"
         nlp = spacy.load(out / "folds" / fold / "model-best")
         ner: Any = nlp.get_pipe("tener_ner")
-        readings = next(ner.decode([nlp.make_doc(each["text"])])).k_best(3)
+        readings = next(ner.decode([nlp.make_doc(doc["text"])])).k_best(3)
         shares = [r.probability for r in readings]
-        assert each["probability"] <= shares[0] + 1e-6
+        assert doc["probability"] <= shares[0] + 1e-6
     assert records(out / "review.jsonl")
     assert '"stands":"gold"' in (out / "review.html").read_text(encoding="utf8")
 
@@ -199,7 +199,7 @@ def test_a_pipeline_judges_all_and_its_weakness_is_told(tmp_path: Path, model: P
     code, text = call("review", model, tmp_path / "gold.spacy", "-o", tmp_path / "out")
     assert (code, "Then give a config instead" in text) == (0, True)
     assert len(records(tmp_path / "out" / "docs.jsonl")) == 4
-    suspicions = [each["suspicion"] for each in records(tmp_path / "out" / "review.jsonl")]
+    suspicions = [record["suspicion"] for record in records(tmp_path / "out" / "review.jsonl")]
     assert suspicions == sorted(suspicions, reverse=True)
     assert f"{counted(len(suspicions), 'doubt')} about 4 texts with " in text
     nlp = spacy.load(model)
@@ -269,7 +269,7 @@ def test_decisions_are_put_into_the_annotation_and_misfits_are_told(tmp_path: Pa
     assert [doc.to_json() for i, doc in enumerate(mended) if i != number] == [
         doc.to_json() for i, doc in enumerate(docs) if i != number
     ]
-    assert [each.label_ for each in mended[number].ents] == ["OTHER", *(each.label_ for each in docs[number].ents[1:])]
+    assert [ent.label_ for ent in mended[number].ents] == ["OTHER", *(ent.label_ for ent in docs[number].ents[1:])]
     # The same once more changes nothing.
     code, text = call("review", "--apply", tmp_path / "d.json", tmp_path / "m.spacy", "-o", tmp_path / "n.spacy")
     assert "0 decisions applied, 1 agreed already" in text

@@ -48,7 +48,7 @@ def found(nlp, text: str) -> list[tuple[int, int, str]]:
 
 
 def regions(result: dict[str, Any], to_name: str = "text") -> list[tuple[int, int, str]]:
-    values = [each["value"] for each in result["result"] if each["to_name"] == to_name]
+    values = [region["value"] for region in result["result"] if region["to_name"] == to_name]
     return [(value["start"], value["end"], value["labels"][0]) for value in values]
 
 

@@ -38,7 +38,7 @@ def expected(saved) -> dict[str, list[tuple[int, int, str]]]:
 
 
 def check(entities, text, expected) -> None:
-    assert [(each["start"], each["end"], each["label"]) for each in entities] == expected[text]
+    assert [(entity["start"], entity["end"], entity["label"]) for entity in entities] == expected[text]
 
 
 def test_no_answer_is_lost_or_mixed_up(served, expected):
@@ -129,7 +129,7 @@ def test_serving_leaves_a_pipeline_as_it_was(start, saved):
     with start({"a": nlp}) as service:
         entities = service.client.post("/v1/entities", json={"text": "王小明去了上海"}).json()["entities"]
         assert entities
-        assert all(0 < each["probability"] <= 1 for each in entities)
+        assert all(0 < entity["probability"] <= 1 for entity in entities)
     assert nlp.get_pipe("tener_ner").cfg == before
 
 
@@ -178,6 +178,6 @@ def test_seconds_and_texts_are_told_apart_up_to_the_default_limits(served):
     families = list(text_string_to_metric_families(served.client.get("/metrics").text))
     for name, most in (("tener_request_seconds", Limits().timeout), ("tener_batch_texts", Limits().texts)):
         (histogram,) = [family for family in families if family.name == name]
-        bounds = sorted({float(each.labels["le"]) for each in histogram.samples if "le" in each.labels})
+        bounds = sorted({float(sample.labels["le"]) for sample in histogram.samples if "le" in sample.labels})
         assert bounds[-2:] == [most, math.inf]
         assert all(1 < after / before <= 3 for before, after in pairwise(bounds[:-1]))

@@ -24,15 +24,15 @@ def test_probabilities_are_those_of_the_component(served, nlp):
     text = "吴小明在上海银行工作。王重阳去了中国"
     scored = next(nlp.get_pipe("tener_ner").decode([nlp.make_doc(text)])).entities
     entities = served.client.post("/v1/entities", json={"text": text}).json()["entities"]
-    assert [each["probability"] for each in entities] == pytest.approx([each.probability for each in scored])
-    least = sorted(each["probability"] for each in entities)[1]
+    assert [entity["probability"] for entity in entities] == pytest.approx([entity.probability for entity in scored])
+    least = sorted(entity["probability"] for entity in entities)[1]
     sure = served.client.post("/v1/entities", json={"text": text, "minimum": least}).json()["entities"]
-    assert sure == [each for each in entities if each["probability"] >= least]
+    assert sure == [entity for entity in entities if entity["probability"] >= least]
     assert 0 < len(sure) < len(entities)
 
 
 def plain(entities):
-    return [(each["start"], each["end"], each["label"], each["text"]) for each in entities]
+    return [(entity["start"], entity["end"], entity["label"], entity["text"]) for entity in entities]
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -73,8 +73,10 @@ def test_offsets_count_characters_or_as_javascript_does_whatever_is_beside_an_en
     assert one == batch == [json.loads(line)["entities"] for line in stream]
     for text, entities in zip(texts, one, strict=True):
         encoded = text.encode(UNITS[offsets])
-        marked = [encoded[width * each["start"] : width * each["end"]].decode(UNITS[offsets]) for each in entities]
-        assert marked == [each["text"] for each in entities] == ["上海", "上海"]
+        marked = [
+            encoded[width * entity["start"] : width * entity["end"]].decode(UNITS[offsets]) for entity in entities
+        ]
+        assert marked == [entity["text"] for entity in entities] == ["上海", "上海"]
 
 
 def test_models_by_their_names(served):
@@ -118,9 +120,9 @@ def test_an_explanation_as_data_and_as_a_page(served, nlp):
     data = served.client.post("/v1/explanation", json={"text": text})
     assert data.headers["content-type"] == "application/json"
     explained = data.json()["texts"][0]
-    assert plain([{**each, "text": text[each["start"] : each["end"]]} for each in explained["entities"]]) == found(
-        nlp, text
-    )
+    assert plain(
+        [{**entity, "text": text[entity["start"] : entity["end"]]} for entity in explained["entities"]]
+    ) == found(nlp, text)
     page = served.client.post("/v1/explanation", json={"text": text, "format": "html"})
     assert page.headers["content-type"].startswith("text/html")
     assert page.text.startswith("<!DOCTYPE html>")
@@ -145,5 +147,5 @@ def test_what_texts_bring_into_the_vocabulary_is_forgotten(served):
     strings = served.service.models["tener"].nlp.vocab.strings
     before = len(strings)
     for number in range(20):
-        served.client.post("/v1/entities/batch", json={"texts": [f"new{number}word{each}" for each in range(8)]})
+        served.client.post("/v1/entities/batch", json={"texts": [f"new{number}word{index}" for index in range(8)]})
     assert len(strings) == before

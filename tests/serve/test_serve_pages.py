@@ -61,7 +61,7 @@ class Page:
         """Wait until all entities of a text are shown, of which there are some."""
         found = self.served.client.post("/v1/entities", json={"text": text}).json()["entities"]
         assert found
-        self.shows(*(each["text"] for each in found))
+        self.shows(*(entity["text"] for entity in found))
 
     def shows_the_sample(self) -> None:
         self.shows_all(self.browser.wait(lambda: self.browser.run("return document.getElementById('input').value")))
@@ -137,11 +137,11 @@ def test_the_slider_hides_the_unsure(page):
     page.open()
     page.enter(TEXT)
     found = page.served.client.post("/v1/entities", json={"text": TEXT}).json()["entities"]
-    page.shows(*(each["text"] for each in found))
-    least = sorted(each["probability"] for each in found)[0]
+    page.shows(*(entity["text"] for entity in found))
+    least = sorted(entity["probability"] for entity in found)[0]
     percent = int(100 * least) + 1
     page.change("minimum", percent)
-    sure = [each["text"] for each in found if each["probability"] >= percent / 100]
+    sure = [entity["text"] for entity in found if entity["probability"] >= percent / 100]
     assert page.entities() == sure
     assert 0 < len(sure) < len(found)
     assert page.find("least").text == f"{percent} %"

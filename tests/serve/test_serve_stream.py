@@ -52,7 +52,7 @@ def test_lines_are_answered_in_order_whatever_is_wrong_with_some(served):
     assert codes == [None, "invalid", None, "text_too_long", "invalid", "invalid", None, None, "invalid"]
     assert [entity["text"] for entity in answers[0]["entities"]] == ["王小明", "上海"]
     assert answers[-3]["entities"] == []
-    assert [each["end"] for each in answers[-2]["entities"]] in ([], [3])
+    assert [entity["end"] for entity in answers[-2]["entities"]] in ([], [3])
     assert answers[-1]["error"]["message"] == "Unknown field: txt. Missing: text."
     assert post(served, b"") == []
 
@@ -60,7 +60,7 @@ def test_lines_are_answered_in_order_whatever_is_wrong_with_some(served):
 @pytest.mark.parametrize("ends", [b"\n", b"\r\n"])
 def test_a_byte_order_mark_is_no_part_of_the_first_line(served, ends):
     (answer,) = post(served, b"\xef\xbb\xbf" + '{"text": "京"}'.encode() + ends)
-    assert [each["text"] for each in answer["entities"]] == ["京"]
+    assert [entity["text"] for entity in answer["entities"]] == ["京"]
 
 
 def test_wrong_options_are_told_before_anything_is_read(served):

@@ -67,7 +67,7 @@ def test_texts_of_like_length_are_read_together():
     queued = [QueuedText(str.upper, "x" * length, length, 0, None) for length in lengths] + [
         QueuedText(str.lower, "x", 1, 0, None)
     ]
-    groups = [[(each.task, len(each)) for each in group] for group in batches_by_task(queued)]
+    groups = [[(queued.task, len(queued)) for queued in group] for group in batches_by_task(queued)]
     upper = [[length for _, length in group] for group in groups if group[0][0] is str.upper]
     assert upper == [[1, 2, 3, 5, 2000], [3000], [TOGETHER], [9 * TOGETHER]]
     assert [(str.lower, 1)] in groups

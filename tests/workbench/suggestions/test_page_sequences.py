@@ -99,9 +99,9 @@ def states(browser: Browser, folder: Path, page: str) -> list[dict[str, Any]]:
 
 def converted(folder: Path, found: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], Doc]]:
     """The states that say anything, with what `convert` makes of what the page writes then."""
-    saying = [each for each in found if each["done"] or each["record"]["spans"]]
+    saying = [entity for entity in found if entity["done"] or entity["record"]["spans"]]
     path = folder / "decisions.json"
-    path.write_text(json.dumps([each["record"] for each in saying]), encoding="utf8")
+    path.write_text(json.dumps([state["record"] for state in saying]), encoding="utf8")
     lang = "en" if "Tim" in found[0]["record"]["text"] else "zh"
     convert([path], folder / "out.spacy", making=DocOptions(lang=lang))
     return zip(saying, read_docs(folder / "out.spacy"), strict=True)
@@ -138,7 +138,7 @@ def test_a_corpus_is_what_the_page_of_its_review_shows(
     browser: Browser, tmp_path: Path, annotated: Entities, found: Entities
 ) -> None:
     doc = gold(annotated, CHARACTERS if A in (*annotated, *found) else WORDS)
-    sides = [[FoundEntity(*each, 0.5) for each in side] for side in (annotated, found)]
+    sides = [[FoundEntity(*entity, 0.5) for entity in side] for side in (annotated, found)]
     judged = JudgedDoc(0, doc, 0.5, tuple(disagreements(0, *sides)), 0)
     all_states = states(browser, tmp_path, review_page(rank_doubts([judged]), {0: judged}, corpus="a"))
     for state in all_states:
@@ -146,14 +146,14 @@ def test_a_corpus_is_what_the_page_of_its_review_shows(
         applied = apply_decisions([mended], [state["record"]])
         assert applied.misfits == [], state
         assert [offsets_of(ent) for ent in mended.ents] == [tuple(entity) for entity in state["entities"]], state
-    check_converted(tmp_path, all_states, [each for each in annotated if each in found])
+    check_converted(tmp_path, all_states, [entity for entity in annotated if entity in found])
 
 
 @pytest.mark.parametrize(("words", "entities"), [(CHARACTERS, [A, B]), (WORDS, [C, D])])
 def test_what_is_converted_is_what_the_page_of_suggestions_shows(
     browser: Browser, tmp_path: Path, words: list[str], entities: Entities
 ) -> None:
-    task = Task(gold([], words), [FoundEntity(*each, 0.9) for each in entities], 0.7, 0.5)
+    task = Task(gold([], words), [FoundEntity(*entity, 0.9) for entity in entities], 0.7, 0.5)
     check_converted(
         tmp_path, states(browser, tmp_path, annotation_page([task], ["PER", "ORG"], model="", inputs="")), []
     )

@@ -58,9 +58,9 @@ def test_entities_that_models_overlook_are_less_suspicious_the_more_they_overloo
     doubts = [Doubt(0, (ORG,), (PER,)), Doubt(0, (), (GPE,)), Doubt(1, (ORG,), ())]
     of_docs = [JudgedDoc(n, doc, 0.5, tuple(d for d in doubts if d.doc == n), 0) for n, doc in enumerate(docs)]
     found = rank_doubts(of_docs)
-    assert [(each.doc, each.kind) for each in found] == [(0, "label"), (0, "missing"), (1, "extra")]
+    assert [(entity.doc, entity.kind) for entity in found] == [(0, "label"), (0, "missing"), (1, "extra")]
     # Two of four entities of gold are not found.
-    assert [each.suspicion for each in found] == pytest.approx([0.9 * 0.95, 0.8, 0.5 * 0.95])
+    assert [entity.suspicion for entity in found] == pytest.approx([0.9 * 0.95, 0.8, 0.5 * 0.95])
     # One of them has a label that the model does not know: two of three are not found.
     found = rank_doubts([of_docs[0], replace(of_docs[1], unknown=1)])
     assert found[-1].suspicion == pytest.approx(0.95 / 3)
@@ -100,12 +100,12 @@ def test_wrong_gold_is_found_and_right_gold_is_not(nlp: Language) -> None:
     assert right.doubts == ()
     assert right.probability > 0.9
     wrong = judged(nlp, gold((0, 3, "ORG")))
-    assert [(each.doc, each.kind, each.start, each.end) for each in wrong.doubts] == [
+    assert [(doubt.doc, doubt.kind, doubt.start, doubt.end) for doubt in wrong.doubts] == [
         (7, "label", 0, 3),
         (7, "missing", 5, 7),
     ]
     assert wrong.probability < 0.01
-    assert min(each.suspicion for each in rank_doubts([right, wrong])) > 0.8
+    assert min(doubt.suspicion for doubt in rank_doubts([right, wrong])) > 0.8
 
 
 def test_each_text_is_read_once_and_judged_by_itself(
@@ -135,7 +135,7 @@ def test_tokens_without_annotation_raise_no_doubt(nlp: Language) -> None:
     assert partial.doubts == ()
     assert partial.probability > 0.9
     beside = judged(nlp, gold(missing=(3, 5)))
-    assert [(each.kind, each.start, each.end) for each in beside.doubts] == [("missing", 0, 3), ("missing", 5, 7)]
+    assert [(doubt.kind, doubt.start, doubt.end) for doubt in beside.doubts] == [("missing", 0, 3), ("missing", 5, 7)]
 
 
 def test_labels_that_the_model_does_not_know_are_counted_and_left_out(nlp: Language) -> None:
@@ -167,7 +167,7 @@ def test_a_page_has_all_doubts_about_the_most_suspicious_texts() -> None:
     ranked = [
         Doubt(doc, (entity(start, start + 1, "PER", 0.1),), ()) for doc, start in ((4, 0), (2, 0), (4, 5), (7, 0))
     ]
-    shown = {n: [(each.doc, each.start) for each in of_most_suspicious_texts(ranked, n)] for n in (1, 2, 3)}
+    shown = {n: [(doubt.doc, doubt.start) for doubt in of_most_suspicious_texts(ranked, n)] for n in (1, 2, 3)}
     assert shown == {1: [(4, 0), (4, 5)], 2: [(4, 0), (2, 0), (4, 5)], 3: [(4, 0), (2, 0), (4, 5), (7, 0)]}
 
 
@@ -187,7 +187,7 @@ def doubtful() -> tuple[list[Doubt], dict[int, JudgedDoc]]:
 def test_the_json_has_a_line_for_each_place_with_the_entities_of_both_sides() -> None:
     doubts, docs = doubtful()
     records = [json.loads(line) for line in doubts_jsonl(doubts, docs).splitlines()]
-    assert [(each["kind"], each["span"]) for each in records] == [("edges", "王<b>&明"), ("missing", "上海")]
+    assert [(record["kind"], record["span"]) for record in records] == [("edges", "王<b>&明"), ("missing", "上海")]
     assert "上海" in doubts_jsonl(doubts, docs)
     text, found = records[0]["text"], records[0]["found"][0]
     assert text[found["start"] : found["end"]] == "王<b>"

@@ -49,7 +49,7 @@ def by_hand(nlp: Language, texts: Sequence[str]) -> dict[str, float]:
     pipeline = PipelineNER.of(nlp)
     for doc in pipeline.prepare(texts):
         readings = next(pipeline.ner.decode([doc])).k_best(5_000)
-        shares = np.array([each.probability for each in readings])
+        shares = np.array([reading.probability for reading in readings])
         entropy = -(shares * np.log(np.maximum(shares, 1e-300))).sum() / len(doc) ** 0.5
         found[doc.text] = float(entropy)
     return found
@@ -58,30 +58,34 @@ def by_hand(nlp: Language, texts: Sequence[str]) -> dict[str, float]:
 def test_uncertainty_is_that_of_all_readings(nlp: Language) -> None:
     short = ["京", "去长沙"]
     expected = by_hand(nlp, short)
-    for each in most_uncertain(nlp, records(short), len(short)):
-        assert each.uncertainty == pytest.approx(expected[each.text], abs=1e-4)
+    for suggestion in most_uncertain(nlp, records(short), len(short)):
+        assert suggestion.uncertainty == pytest.approx(expected[suggestion.text], abs=1e-4)
 
 
 def test_the_most_uncertain_of_a_stream_are_those_of_all(nlp: Language, monkeypatch: pytest.MonkeyPatch) -> None:
     everything = most_uncertain(nlp, records(TEXTS), len(TEXTS))
-    assert [each.uncertainty for each in everything] == sorted((e.uncertainty for e in everything), reverse=True)
+    assert [suggestion.uncertainty for suggestion in everything] == sorted(
+        (e.uncertainty for e in everything), reverse=True
+    )
     monkeypatch.setattr(module, "BATCH", 2)
-    assert [each.text for each in most_uncertain(nlp, records(iter(TEXTS)), 3)] == [
-        each.text for each in everything[:3]
+    assert [suggestion.text for suggestion in most_uncertain(nlp, records(iter(TEXTS)), 3)] == [
+        suggestion.text for suggestion in everything[:3]
     ]
 
 
 def test_no_text_comes_twice_nor_one_that_is_known(nlp: Language) -> None:
     again = [*TEXTS, *(f" {text[:2]} {text[2:]} " for text in TEXTS)]
-    assert sorted(each.text for each in suggest(nlp, records(again), 50)) == sorted(TEXTS)
-    rest = {each.text for each in suggest(nlp, records(again), 50, annotated=["上海 在京"])}
+    assert sorted(suggestion.text for suggestion in suggest(nlp, records(again), 50)) == sorted(TEXTS)
+    rest = {suggestion.text for suggestion in suggest(nlp, records(again), 50, annotated=["上海 在京"])}
     assert rest == set(TEXTS) - {"上海在京"}
 
 
 def test_the_same_texts_give_the_same_suggestions(nlp: Language) -> None:
     first = suggest(nlp, records(TEXTS), 4)
     assert first == suggest(nlp, records(TEXTS), 4)
-    assert [each.text for each in first[:2]] == [each.text for each in suggest(nlp, records(TEXTS), 2)]
+    assert [suggestion.text for suggestion in first[:2]] == [
+        suggestion.text for suggestion in suggest(nlp, records(TEXTS), 2)
+    ]
 
 
 def test_so_many_uncertain_texts_are_compared_for_each_one_to_choose(
@@ -90,17 +94,17 @@ def test_so_many_uncertain_texts_are_compared_for_each_one_to_choose(
     values = dict(zip(TEXTS, (5.0, 4.9, 4.8, 4.7, 1.0, 0.9, 0.8), strict=True))
     monkeypatch.setattr(module, "uncertainties", lambda ner, docs: [values[doc.text] for doc in docs])
     monkeypatch.setattr(module, "POOL", 2)
-    assert {each.text for each in suggest(nlp, records(TEXTS), 2, annotated=TEXTS[:0])} <= set(TEXTS[:4])
+    assert {suggestion.text for suggestion in suggest(nlp, records(TEXTS), 2, annotated=TEXTS[:0])} <= set(TEXTS[:4])
     assert len(suggest(nlp, records(TEXTS), 1)) == 1
     assert len(suggest(nlp, records(TEXTS), 7)) == 7
     monkeypatch.setattr(module, "spread", lambda weights, *_: range(len(weights)))
-    assert [each.text for each in suggest(nlp, records(TEXTS), 3)] == TEXTS[:6]
+    assert [suggestion.text for suggestion in suggest(nlp, records(TEXTS), 3)] == TEXTS[:6]
 
 
 def test_equally_uncertain_texts_keep_their_order(nlp: Language, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "uncertainties", lambda ner, docs: [1.0] * len(docs))
     monkeypatch.setattr(module, "BATCH", 2)
-    assert [each.text for each in most_uncertain(nlp, records(TEXTS), 4)] == TEXTS[:4]
+    assert [suggestion.text for suggestion in most_uncertain(nlp, records(TEXTS), 4)] == TEXTS[:4]
 
 
 def test_memory_does_not_grow_with_the_number_of_texts(nlp: Language, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,15 +200,15 @@ def test_variety_is_the_share_of_different_strings() -> None:
 
 def test_a_text_that_repeats_itself_does_not_lead(nlp: Language) -> None:
     repetitive = ["京" * 136, "去" * 90, "上海" * 60, "王小明" * 40]
-    assert max(each.uncertainty for each in most_uncertain(nlp, records(repetitive), 4)) < min(
-        each.uncertainty for each in most_uncertain(nlp, records(TEXTS[:3]), 3)
+    assert max(suggestion.uncertainty for suggestion in most_uncertain(nlp, records(repetitive), 4)) < min(
+        suggestion.uncertainty for suggestion in most_uncertain(nlp, records(TEXTS[:3]), 3)
     )
-    assert {each.text for each in suggest(nlp, records([*repetitive, *TEXTS]), 3)} <= set(TEXTS)
+    assert {suggestion.text for suggestion in suggest(nlp, records([*repetitive, *TEXTS]), 3)} <= set(TEXTS)
 
 
 def test_of_near_repeats_one_is_suggested(nlp: Language) -> None:
     posts = [f"王小明去了上海{number}次！ http://t.cn/{number}" for number in range(10, 60)]
-    chosen = [each.text for each in suggest(nlp, records([*posts, *TEXTS]), 20)]
+    chosen = [suggestion.text for suggestion in suggest(nlp, records([*posts, *TEXTS]), 20)]
     assert sum(text in posts for text in chosen) == 1
     assert set(TEXTS) <= set(chosen)
 

@@ -54,7 +54,7 @@ def label_studio_exports(text: str) -> str:
 def prodigy_exports(text: str) -> str:
     records = [json.loads(line) for line in text.splitlines()]
     hashes = {"_input_hash": 1, "_task_hash": 2, "_view_id": "ner_manual", "answer": "accept"}
-    return "".join(json.dumps({**each, **hashes}) + "\n" for each in records)
+    return "".join(json.dumps({**record, **hashes}) + "\n" for record in records)
 
 
 EXPORTS = {"doccano": doccano_exports, "labelstudio": label_studio_exports, "prodigy": prodigy_exports}
@@ -63,7 +63,7 @@ EXPORTS = {"doccano": doccano_exports, "labelstudio": label_studio_exports, "pro
 def read_back(folder: Path, text: str) -> list[tuple[str, list[tuple[int, int, str]]]]:
     path = folder / "export.jsonl"
     path.write_text(text, encoding="utf8")
-    return [(each.text, [(s.start, s.end, s.label) for s in each.spans]) for each in CorpusReader(path)]  # type: ignore[union-attr]
+    return [(record.text, [(s.start, s.end, s.label) for s in record.spans]) for record in CorpusReader(path)]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("tool", TOOLS)
@@ -120,7 +120,9 @@ def found_in_texts(draw: st.DrawFn) -> Task:
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(tasks=st.lists(found_in_texts(), min_size=1, max_size=3))
 def test_any_texts_and_entities_come_back(tmp_path: Path, tool: str, tasks: list[Task]) -> None:
-    expected = [(task.doc.text, [(each.start, each.end, each.label) for each in task.entities]) for task in tasks]
+    expected = [
+        (task.doc.text, [(entity.start, entity.end, entity.label) for entity in task.entities]) for task in tasks
+    ]
     assert read_back(tmp_path, EXPORTS[tool](TOOLS[tool].write(tasks))) == expected
 
 
@@ -129,7 +131,7 @@ def test_entities_that_no_tool_has_exported_are_read_with_a_warning(tmp_path: Pa
     path = tmp_path / "export.jsonl"
     path.write_text(TOOLS[tool].write(TASKS), encoding="utf8")
     reader = CorpusReader(path)
-    assert [len(each.spans) for each in reader] == [2, 0, 1]
+    assert [len(record.spans) for record in reader] == [2, 0, 1]
     assert reader.notes.counts == {Event.SUGGESTED: 3}
     path.write_text(EXPORTS[tool](TOOLS[tool].write(TASKS)), encoding="utf8")
     assert len(list(reader)) == 3
@@ -148,7 +150,7 @@ def test_label_studios_regions_fit_its_interface() -> None:
     labels = ["PER", 'A "quoted" & <odd> one']
     interface = ElementTree.fromstring(labelling_interface(labels))
     control, text = interface.findall("*")
-    assert [each.attrib["value"] for each in control] == labels
+    assert [choice.attrib["value"] for choice in control] == labels
     (task,) = json.loads(TOOLS["labelstudio"].write(TASKS[:1]))
     assert text.attrib["value"] == f"${next(iter(task['data']))}"
     for region in task["predictions"][0]["result"]:
@@ -164,8 +166,8 @@ def test_prodigys_tokens_join_to_the_text_and_hold_its_spans() -> None:
     for task in [*TASKS, Task(english, [FoundEntity(0, 15, "PER", 0.5)], 0.5, 0.5), cut]:
         record = json.loads(TOOLS["prodigy"].write([task]))
         tokens = record["tokens"]
-        assert "".join(each["text"] + " " * each["ws"] for each in tokens) == task.doc.text
-        assert [each["id"] for each in tokens] == list(range(len(tokens)))
+        assert "".join(token["text"] + " " * token["ws"] for token in tokens) == task.doc.text
+        assert [token["id"] for token in tokens] == list(range(len(tokens)))
         for span, entity in zip(record["spans"], task.entities, strict=True):
             assert (tokens[span["token_start"]]["start"], tokens[span["token_end"]]["end"]) == (
                 entity.start,
@@ -176,10 +178,10 @@ def test_prodigys_tokens_join_to_the_text_and_hold_its_spans() -> None:
 def test_texts_are_filled_in_with_the_models_best_reading(train: Callable[..., Language]) -> None:
     nlp = train()
     (task,) = make_tasks(nlp, [Suggestion({"text": "王小明去了上海"}, 1.0)], ["PER", "GPE"])
-    assert [(each.start, each.end, each.label) for each in task.entities] == [(0, 3, "PER"), (5, 7, "GPE")]
-    assert 0.5 < task.probability <= min(each.probability for each in task.entities) <= 1.0
+    assert [(entity.start, entity.end, entity.label) for entity in task.entities] == [(0, 3, "PER"), (5, 7, "GPE")]
+    assert 0.5 < task.probability <= min(entity.probability for entity in task.entities) <= 1.0
     (task,) = make_tasks(nlp, [Suggestion({"text": "王小明去了上海"}, 1.0)], ["GPE", "OTHER"])
-    assert [each.label for each in task.entities] == ["GPE"]
+    assert [entity.label for entity in task.entities] == ["GPE"]
 
 
 def test_texts_are_filled_in_with_the_entities_of_the_whole_pipeline(saved: dict[str, Path]) -> None:
@@ -190,7 +192,7 @@ def test_texts_are_filled_in_with_the_entities_of_the_whole_pipeline(saved: dict
         ruler.add_patterns([{"label": label, "pattern": pattern}])
     nlp.add_pipe("merge_entities")
     (task,) = make_tasks(nlp, [Suggestion({"text": "王小明去了上海"}, 1.0)], ["PER", "GPE", "MET"])
-    found = [(each.start, each.end, each.label) for each in task.entities]
+    found = [(entity.start, entity.end, entity.label) for entity in task.entities]
     assert found == [(ent.start_char, ent.end_char, ent.label_) for ent in nlp("王小明去了上海").ents]
     assert {(0, 2, "PER"), (3, 5, "MET"), (5, 7, "GPE")} <= {*found}
     assert len(task.doc) == 7
