@@ -11,10 +11,7 @@ import pytest
 from made_runs import make_run
 from research_commands import run_research
 
-import research
-
 COUNTS = {"PER.NAM": (6, 2, 4), "PER.NOM": (5, 5, 5)}
-MODULES = sorted(Path(research.__file__).parent.glob("*.py"))
 
 
 table = partial(run_research, "table")
@@ -118,11 +115,3 @@ def test_without_a_finished_run_the_unfinished_are_listed_and_it_fails(tmp_path:
     assert result.code == 1
     assert "weibo/ner/1" in result.stderr
     assert "No run is finished" in result.stderr
-
-
-def test_many_directories_that_are_no_runs_are_not_all_listed(runs: Path) -> None:
-    for number in range(15):
-        make_run(runs, f"weibo/search/trial-{number}", COUNTS)
-    stderr = table(runs).stderr
-    assert "CORPUS/SYSTEM/SEED: 15" in stderr
-    assert "... 5 more" in stderr
