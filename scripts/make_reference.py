@@ -30,6 +30,8 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
 REFERENCE = re.compile(r"^(<!-- reference: (.+?) -->)\n.*?^(<!-- end of reference -->)$", re.M | re.S)
 ARGUMENT = re.compile(r"^\*{0,2}(\w+)(?: \((.+?)\))?: ")
+# Options that the page of commands explains once for all.
+SHARED = {"--gpu-id", "--code", "--component", "--force"}
 RETURNED = ("RETURNS", "YIELDS", "RAISES")
 
 
@@ -74,17 +76,20 @@ def load(name: str) -> Any:
 
 
 def options(command: str) -> str:
-    """Return a list of the arguments and options of a command."""
+    """Return a list of the arguments and options of a command, with the names of those that commands share."""
     group: Any = typer.main.get_command(tener_cli)
-    entries = []
+    entries, shared = [], []
     for parameter in group.get_command(None, command).params:
         names = [*parameter.opts, *parameter.secondary_opts]
+        if parameter.opts[0] in SHARED:
+            shared.append(f"`{parameter.opts[0]}`")
+            continue
         if parameter.param_type_name == "argument":
             names = [parameter.name.upper()]
         default = parameter.default
         shown = "" if default in (None, False, "", [], ()) or callable(default) else f" (`{default}`)"
         entries.append(f"- {', '.join(f'`{name}`' for name in names)}{shown}: {line(parameter.help or '')}")
-    return "\n".join(entries)
+    return "\n".join([*entries, *([f"- also {', '.join(shared)}"] if shared else [])])
 
 
 def defaults(name: str, function: Any) -> dict[str, str]:
