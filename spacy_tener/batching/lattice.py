@@ -14,10 +14,10 @@ from .sequences import ranges, starts
 class Lattice:
     """Words over the characters of a batch. The words of a batch are joined, sentence after sentence.
 
-    lengths: characters of each sentence. *Shape: [n]*
-    counts: words of each sentence; 0 is legal. *Shape: [n]*
-    heads: first character of each word, as a position in its sentence. *Shape: [W]*
-    tails: last character of each word, inclusive. *Shape: [W]*
+    lengths: characters of each sentence. *Shape:* `(sentences,)`
+    counts: words of each sentence; 0 is legal. *Shape:* `(sentences,)`
+    heads: first character of each word, as a position in its sentence. *Shape:* `(words,)`
+    tails: last character of each word, inclusive. *Shape:* `(words,)`
     """
 
     lengths: IntArray
@@ -70,9 +70,9 @@ class LatticeSpans:
     """The spans of a batch, sentence after sentence: its characters, then its words.
 
     characters, counts, begins: of each sentence, the number of characters, the number of spans, and the index of its
-        first span. *Shape: [n]*
-    places: index among the spans of each character, then of each word of the batch. *Shape: [N + W]*
-    heads, sizes: first character of each span in its sentence, and number of characters. *Shape: [N + W]*
+        first span. *Shape:* `(sentences,)`
+    places: index among the spans of each character, then of each word of the batch. *Shape:* `(spans,)`
+    heads, sizes: first character of each span in its sentence, and number of characters. *Shape:* `(spans,)`
     """
 
     characters: IntArray
@@ -98,8 +98,8 @@ class LatticeSpans:
 class Covers:
     """The P pairs of a character and a word that covers it, word after word.
 
-    characters, words: of each pair, as indices in the batch. *Shape: [P]*
-    from_head, from_tail: the character's distances `i - head` and `tail - i`, from 0. *Shape: [P]*
+    characters, words: of each pair, as indices in the batch. *Shape:* `(pairs,)`
+    from_head, from_tail: the character's distances `i - head` and `tail - i`, from 0. *Shape:* `(pairs,)`
     longest: length of the longest word.
     """
 

@@ -35,7 +35,9 @@ class CharacterEncoder(nn.Module):
         self.out = Linear(hidden, width)
 
     def forward(self, characters: Tensor, lengths: Lengths) -> Tensor:
-        """*Shape* characters: [C, char_width]; lengths: [words], 0 is legal -> [words, width]"""
+        """Encode words. characters: *Shape:* `(characters, character width)`; lengths: of words, 0 is legal. Returns
+        *Shape:* `(words, width)`
+        """
         if not len(characters):
             return self.out.bias.expand(len(lengths), -1)
         hidden = self.encode(characters, lengths)
@@ -45,7 +47,7 @@ class CharacterEncoder(nn.Module):
 def rectified_maximum(rows: Tensor, lengths: Lengths) -> Tensor:
     """Return ReLU of the maximum over each word's rows; zeros for a word without rows.
 
-    rows: *Shape: [C, w]*; lengths: *Shape: [words]*. Returns *Shape: [words, w]*
+    rows: *Shape:* `(characters, width)`; lengths: *Shape:* `(words,)`. Returns *Shape:* `(words, width)`
     """
     counts = as_lengths(lengths)
     word = on_device(np.repeat(np.arange(len(counts)), counts), rows.device)
@@ -75,7 +77,7 @@ class CNN(nn.Module):
         self.convolution = Convolution(width, filters, size=window)
 
     def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
-        """*Shape* [N, width] -> [N, filters]"""
+        """*Shape:* `(tokens, width)` to `(tokens, filters)`"""
         windows = ConvolutionWindows.of(as_lengths(lengths), self.convolution.size, device=x.device)
         return self.convolution(x, windows)
 
@@ -97,10 +99,10 @@ class CharacterFeatures(nn.Module):
     def forward(self, characters: Tensor, lengths: Lengths, words: Tensor) -> Tensor:
         """Return the encoded word of each token.
 
-        characters: rows of the table, for the characters of all words joined. *Shape: [C]*
-        lengths: the number of characters of each word. *Shape: [words]*
-        words: index of each token's word. *Shape: [N]*
-        Returns *Shape: [N, width]*
+        characters: rows of the table, for the characters of all words joined. *Shape:* `(characters,)`
+        lengths: the number of characters of each word. *Shape:* `(words,)`
+        words: index of each token's word. *Shape:* `(tokens,)`
+        Returns *Shape:* `(tokens, width)`
         """
         encoded = self.encoder(self.tables(characters), lengths)
         return self.dropout(encoded.index_select(0, words))
@@ -124,10 +126,10 @@ class RadicalEncoder(nn.Module):
     def forward(self, radicals: Tensor, lengths: IntArray, characters: Tensor) -> Tensor:
         """Return the encoded radicals of each token's character.
 
-        radicals: rows of the table, for all distinct characters joined. *Shape: [C]*
-        lengths: the number of radicals of each distinct character. *Shape: [n]*
-        characters: index of each token's character among the distinct ones. *Shape: [N]*
-        Returns *Shape: [N, width]*
+        radicals: rows of the table, for all distinct characters joined. *Shape:* `(radicals,)`
+        lengths: the number of radicals of each distinct character. *Shape:* `(distinct characters,)`
+        characters: index of each token's character among the distinct ones. *Shape:* `(tokens,)`
+        Returns *Shape:* `(tokens, width)`
         """
         if self.training and self.radical_dropout > 0.0:
             unknown = len(lengths)

@@ -50,7 +50,7 @@ class ConvolutionWindows:
     def gather(self, x: Tensor) -> Tensor:
         """Return the tokens of each window, concatenated in reading order, with zeros beyond the sequence's ends.
 
-        x: *Shape: [N, w]*. Returns *Shape: [N, k w]*
+        x: *Shape:* `(tokens, width)`. Returns *Shape:* `(tokens, window * width)`
         """
         if self.size == 1:
             return x
@@ -69,7 +69,7 @@ class Convolution(nn.Module):
         self.product = Linear(size * width, out)
 
     def forward(self, x: Tensor, windows: ConvolutionWindows) -> Tensor:
-        """x: *Shape: [N, width]*. Returns *Shape: [N, out]*
+        """x: *Shape:* `(tokens, width)`. Returns *Shape:* `(tokens, width)`
 
         windows: windows of `size` tokens.
         """
@@ -86,7 +86,7 @@ class ContextLayer(nn.Module):
             kaiming_uniform_start(cast(Convolution, branch).product)
 
     def forward(self, x: Tensor, lengths: IntArray) -> Tensor:
-        """x: *Shape: [N, input_width]*. Returns *Shape: [N, d]*"""
+        """x: *Shape:* `(tokens, input width)`. Returns *Shape:* `(tokens, width)`"""
         branches = [
             branch(x, ConvolutionWindows.of(lengths, cast(Convolution, branch).size, device=x.device))
             for branch in self.branches
@@ -132,7 +132,7 @@ class GRNEncoder(nn.Module):
     def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
         """Encode the tokens of all sequences, joined; `lengths` says how many each sequence has.
 
-        x: *Shape: [N, input_width]*. Returns *Shape: [N, d]*
+        x: *Shape:* `(tokens, input width)`. Returns *Shape:* `(tokens, width)`
         """
         sizes = as_lengths(lengths, len(x))
         if self.context is not None:

@@ -61,7 +61,7 @@ class Projection(nn.Module):
         self.linear = Linear(width_in, width_out)
 
     def forward(self, tokens: Tensor, lengths: Sequence[int]) -> Tensor:
-        """*Shape* [N, width_in] -> [N, width_out]"""
+        """*Shape:* `(tokens, input width)` to `(tokens, width)`"""
         return self.linear(self.dropout(tokens))
 
 
@@ -98,7 +98,7 @@ class EmbeddingTables(nn.Module):
         )
 
     def forward(self, *rows: Tensor) -> Tensor:
-        """*Shape* one [N] per table, in the tables' order -> [N, sum of widths]"""
+        """rows: of each table, *Shape:* `(tokens,)` each. Returns *Shape:* `(tokens, sum of widths)`"""
         parts = [
             F.embedding(ids, self.tables[name], sparse=True)
             for name, ids in zip(self.names, self._drop_words(rows), strict=True)

@@ -63,7 +63,8 @@ class WordFusion(nn.Module):
     def forward(self, chars: Tensor, words: Tensor, covers: CoverSegments) -> Tensor:
         """Return the attention output of each character; zeros for a character without words.
 
-        chars: *Shape: [N, char_width]*; words: *Shape: [W, word_width]*. Returns *Shape: [N, width]*
+        chars: *Shape:* `(characters, character width)`; words: *Shape:* `(words, word width)`. Returns
+            *Shape:* `(characters, width)`
         """
         weights = self.weights(chars, words, covers)
         weights = dropout(weights, self.dropout, training=self.training)
@@ -71,18 +72,20 @@ class WordFusion(nn.Module):
         return covers.characters.sum((weights[..., None] * values).flatten(1))
 
     def weights(self, chars: Tensor, words: Tensor, covers: CoverSegments) -> Tensor:
-        """Return the attention of each character to its words, for each pair and head. *Returns Shape: [P, h]*"""
+        """Return the attention of each character to its words, for each pair and head. Returns
+        *Shape:* `(pairs, heads)`
+        """
         return covers.characters.softmax(self.scores(chars, words, covers))
 
     def scores(self, chars: Tensor, words: Tensor, covers: CoverSegments) -> Tensor:
-        """Return A, for each pair and head. *Returns Shape: [P, h]*"""
+        """Return A, for each pair and head. Returns *Shape:* `(pairs, heads)`"""
         q = self._by_head(covers.characters.gather(self.query(chars)))
         k = self._by_head(covers.words.gather(self.key(words)))
         r = self._by_head(self.positions(covers, like=chars))
         return ((q + self.u) * k + (q + self.v) * r).sum(-1)
 
     def positions(self, covers: CoverSegments, *, like: Tensor) -> Tensor:
-        """Return R (eq. 15), for each pair. *Returns Shape: [P, width]*"""
+        """Return R (eq. 15), for each pair. Returns *Shape:* `(pairs, width)`"""
         behind, ahead = (sinusoids(covers.longest, self.width, like, form) for form in (interleave, mirrored))
         return covers.from_head.gather(self.from_head(behind)) + covers.from_tail.gather(self.from_tail(ahead))
 

@@ -59,7 +59,8 @@ class AtssaEncoder(nn.Module):
     def forward(self, chars: Tensor, words: Tensor, lattice: Lattice) -> Tensor:
         """Encode the characters of all sentences, joined.
 
-        chars: *Shape: [N, char_width]*; words: *Shape: [W, word_width]*. Returns *Shape: [N, d]*
+        chars: *Shape:* `(characters, character width)`; words: *Shape:* `(words, word width)`. Returns
+            *Shape:* `(characters, width)`
         """
         lattice.check_rows(characters=len(chars), words=len(words))
         fused = self.fusion(chars, words, CoverSegments(lattice, device=chars.device))
@@ -139,9 +140,9 @@ class SpanEncoder(nn.Module):
     def forward(self, *inputs: Any) -> Tensor:
         """Encode the characters of all sentences, joined.
 
-        inputs: the characters and, in MECT, their embedded radicals, *Shape: [N, width]* each; the words of all
-            sentences, joined, *Shape: [W, word_width]*; the `Lattice`.
-        Returns *Shape: [N, d]*
+        inputs: the characters and, in MECT, their embedded radicals, *Shape:* `(characters, width)` each; the words of
+            all sentences, joined, *Shape:* `(words, word width)`; the `Lattice`.
+        Returns *Shape:* `(characters, width)`
         """
         *given, words, lattice = inputs
         for part in given:

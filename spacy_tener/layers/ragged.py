@@ -29,9 +29,10 @@ PAIRS_PER_BUCKET = {"cpu": 8192, "cuda": 1 << 22}
 class Bucket:
     """One padded batch of sequences of similar length.
 
-    sequences: indices of its sequences in the batch, the longest first. *Shape: n*
+    sequences: indices of its sequences in the batch, the longest first. *Shape:* `(sequences,)`
     length: length of the longest sequence.
-    key_mask: added to scores, -inf at padded keys, else 0; None if there is no padding. *Shape: [n, 1, 1, length]*
+    key_mask: added to scores, -inf at padded keys, else 0; None if there is no padding.
+        *Shape:* `(sequences, 1, 1, length)`
     """
 
     sequences: tuple[int, ...]
@@ -43,13 +44,13 @@ class Bucket:
 class Ragged:
     """A batch of sequences, each token split into `heads` rows, planned into buckets.
 
-    lengths: tokens of each sequence; 0 is legal. *Shape: n_sequences*
+    lengths: tokens of each sequence; 0 is legal. *Shape:* `(sequences,)`
     heads: rows per token.
     buckets: longest first; sequences without tokens are in none of them.
-    positions: each token's position in its sequence. *Shape: [N]*
-    to_padded: the flat row that each slot reads; padding reads its sequence's last token. *Shape: [S]*
-    to_flat: the slot of each flat row. *Shape: [N * heads]*
-    real: 1 at slots of real tokens, 0 at padding, or None if there is no padding. *Shape: [S, 1]*
+    positions: each token's position in its sequence. *Shape:* `(tokens,)`
+    to_padded: the flat row that each slot reads; padding reads its sequence's last token. *Shape:* `(slots,)`
+    to_flat: the slot of each flat row. *Shape:* `(tokens * heads,)`
+    real: 1 at slots of real tokens, 0 at padding, or None if there is no padding. *Shape:* `(slots, 1)`
     """
 
     lengths: tuple[int, ...]
@@ -108,7 +109,7 @@ class Ragged:
     def pad(self, x: Tensor, *, zeros: bool = False) -> list[Tensor]:
         """Pad flat rows, bucket by bucket. Padding holds a finite filler that gets no gradient.
 
-        x: *Shape: [N * heads, w]*. Returns for each bucket *Shape: [n, heads, length, w]*
+        x: *Shape:* `(tokens * heads, width)`. Returns for each bucket *Shape:* `(sequences, heads, length, width)`
 
         zeros: pad with zeros.
         """
@@ -124,7 +125,7 @@ class Ragged:
     def join(self, parts: Sequence[Tensor]) -> Tensor:
         """Return the inverse of `pad`: drop the padding and join the buckets.
 
-        parts: for each bucket *Shape: [n, heads, length, w]*. Returns *Shape: [N * heads, w]*
+        parts: for each bucket *Shape:* `(sequences, heads, length, width)`. Returns *Shape:* `(tokens * heads, width)`
         """
         rows = [part.reshape(-1, part.shape[-1]) for part in parts]
         slots = rows[0] if len(rows) == 1 else torch.cat(rows)
@@ -160,10 +161,10 @@ class Segments:
     `gather` gives each row its segment's; `sum` adds up each segment's rows. The two are each other's transpose, so
     each is the other's gradient, and neither scatters.
 
-    index: the segment of each row. *Shape: [m]*
-    members: the rows, segment after segment. *Shape: [m]*
-    starts: where each segment begins in `members`. *Shape: [n]*
-    sizes: rows of each segment; 1 for an empty one, so that it can be divided by. *Shape: [n, 1]*
+    index: the segment of each row. *Shape:* `(rows,)`
+    members: the rows, segment after segment. *Shape:* `(rows,)`
+    starts: where each segment begins in `members`. *Shape:* `(segments,)`
+    sizes: rows of each segment; 1 for an empty one, so that it can be divided by. *Shape:* `(segments, 1)`
     """
 
     index: Tensor
@@ -197,24 +198,26 @@ class Segments:
         return cls.of(np.repeat(np.arange(len(sizes)), sizes), len(sizes), device=device)
 
     def gather(self, x: Tensor) -> Tensor:
-        """Return the segment's row for each row. x: *Shape: [n, w]*. Returns *Shape: [m, w]*"""
+        """Return the segment's row for each row. x: *Shape:* `(segments, width)`. Returns *Shape:* `(rows, width)`"""
         return _Transposed.apply(x, self, _gather, _sum)  # type: ignore[no-untyped-call]
 
     def sum(self, x: Tensor) -> Tensor:
-        """Return the sum of each segment's rows, 0 for an empty segment. x: *Shape: [m, w]*. Returns *Shape: [n, w]*"""
+        """Return the sum of each segment's rows, 0 for an empty segment. x: *Shape:* `(rows, width)`. Returns
+        *Shape:* `(segments, width)`
+        """
         return _Transposed.apply(x, self, _sum, _gather)  # type: ignore[no-untyped-call]
 
     def mean(self, x: Tensor) -> Tensor:
         """Return the mean of each segment's rows, 0 for an empty segment.
 
-        x: *Shape: [m, w]*. Returns *Shape: [n, w]*
+        x: *Shape:* `(rows, width)`. Returns *Shape:* `(segments, width)`
         """
         return self.sum(x) / self.sizes
 
     def softmax(self, x: Tensor) -> Tensor:
         """Return the softmax over the rows of each segment, column by column.
 
-        x: *Shape: [m, w]*. Returns *Shape: [m, w]*
+        x: *Shape:* `(rows, width)`. Returns *Shape:* `(rows, width)`
         """
         index = self.index[:, None].expand_as(x)
         highest = x.new_zeros(len(self.starts), x.shape[1])

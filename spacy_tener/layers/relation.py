@@ -88,12 +88,12 @@ class Relation(nn.Module):
 
 
 def _gated_mean(a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
-    """Return r_i of every token (eq. 6). a, b, x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
+    """Return r_i of every token (eq. 6). a, b, x: *Shape:* `(tokens, width)`. Returns *Shape:* `(tokens, width)`"""
     return _GatedMean.apply(a, b, x, lengths)  # type: ignore[no-untyped-call]
 
 
 def _mean(a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
-    """Return the mean of r_ij over j, which is a_i plus the mean of b_j (eq. 5, DFN). *Shape: [N, d]* all"""
+    """Return the mean of r_ij over j, which is a_i plus the mean of b_j (eq. 5, DFN). *Shape:* `(tokens, width)` all"""
     sequences = Segments.of_sequences(lengths, device=x.device)
     return a + sequences.gather(sequences.mean(b))
 
@@ -111,7 +111,9 @@ def _attention_mean(a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> 
 
 
 def _attention_relation(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
-    """Return T times eq. 7 for one rectangle. *Shape* a, b: [n, T, 1]; x: [n, T, d]; result: [n, T, d]"""
+    """Return T times eq. 7 for one bucket. a, b: *Shape:* `(sequences, length, 1)`; x:
+    *Shape:* `(sequences, length, width)`. Returns *Shape:* `(sequences, length, width)`
+    """
     if x.shape[1] <= TOKENS_AT_ONCE:
         return _gated_sum(a, b, x)
     # Gates of a long sentence are recomputed in the backward pass, as those of eq. 6 are.
@@ -157,7 +159,7 @@ def _exponential(score: Tensor) -> Tensor:
 
 
 def _shares(lengths: Sequence[int], like: Tensor) -> Tensor:
-    """Return 1/T of each token's sequence. *Shape: [N, 1]*"""
+    """Return 1/T of each token's sequence. *Shape:* `(tokens, 1)`"""
     sizes = as_lengths(lengths)
     own_lengths = torch.from_numpy(np.repeat(sizes, sizes)[:, None]).to(like.dtype)
     return on_device(own_lengths.reciprocal_(), like.device)
@@ -166,7 +168,7 @@ def _shares(lengths: Sequence[int], like: Tensor) -> Tensor:
 class _Tiles:
     """Buffers for one tile of pairs of tokens.
 
-    like: the batch. *Shape: [N, d]*
+    like: the batch. *Shape:* `(tokens, width)`
     most: number of sequences of the largest rectangle.
     """
 
@@ -188,17 +190,21 @@ class _Tiles:
         return pairs // columns, columns
 
     def denominators(self, u: Tensor, v: Tensor) -> Tensor:
-        """Return `1 + u_i v_j`. *Shape* u: [n, I, d]; v: [n, J, d]; result: [n, I, J, d]"""
+        """Return `1 + u_i v_j`. u: *Shape:* `(sequences, rows, width)`; v: *Shape:* `(sequences, columns, width)`.
+        Returns *Shape:* `(sequences, rows, columns, width)`
+        """
         shape = (*u.shape[:2], *v.shape[1:])
         return torch.addcmul(self._one, u[:, :, None], v[:, None], out=self._gates[: math.prod(shape)].view(shape))
 
     def product(self, gates: Tensor, rows: Tensor) -> Tensor:
-        """Return `gates * rows`, in another buffer. *Shape* gates: [n, I, J, d]; rows: [n, 1, J, d] or [n, I, 1, d]"""
+        """Return `gates * rows`, in another buffer. gates: *Shape:* `(sequences, rows, columns, width)`; rows:
+        broadcast
+        """
         return torch.mul(gates, rows, out=self._terms[: gates.numel()].view_as(gates))
 
 
 def _gated(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor) -> Tensor:
-    """Return the sum of eq. 6 for one rectangle. *Shape* of each array: [n, T, d]"""
+    """Return the sum of eq. 6 for one bucket. *Shape:* `(sequences, length, width)` each"""
     total = torch.zeros_like(x)
     rows, columns = tiles.shape(x.shape[1], len(x))
     for total_i, u_i in _parts(rows, total, u):
@@ -209,8 +215,9 @@ def _gated(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor) -> Tensor:
 
 
 def _gated_gradients(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of a, b and x for one rectangle, from that of T times its output. *Shape* of each: [n, T,
-    d]
+    """Return the gradients of a, b and x for one bucket, from that of T times its output.
+
+    *Shape:* `(sequences, length, width)` each
     """
     vx, uy = v * x, u * y
     da, db, dx = x.new_zeros(3, *x.shape)
@@ -226,7 +233,7 @@ def _gated_gradients(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor, y: Tensor) 
 
 
 def _parts(size: int, *arrays: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Cut several arrays into parts of `size` tokens. *Shape* of each array: [n, T, d]"""
+    """Cut several arrays into parts of `size` tokens. *Shape:* `(sequences, length, width)` each"""
     if arrays[0].shape[1] <= size:
         return iter((arrays,))
     return zip(*(array.split(size, dim=1) for array in arrays), strict=True)

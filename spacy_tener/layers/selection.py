@@ -94,14 +94,14 @@ class Selection:
         return _Sample.apply(scores, per_query, self, penalty)  # type: ignore[no-untyped-call]
 
     def bound(self, scores: Tensor, per_query: Tensor | None) -> Tensor:
-        """Return `T~` (eq. 8). *Returns Shape: [n, h, T, 1]*"""
+        """Return `T~` (eq. 8). Returns *Shape:* `(sequences, heads, queries, 1)`"""
         if per_query is None:
             return self.floor(scores)
         threshold = per_query[..., :1]
         return torch.minimum(self.floor(scores), threshold) if self.k else threshold
 
     def floor(self, scores: Tensor) -> Tensor:
-        """Return the k-th largest score of each query. *Returns Shape: [n, h, T, 1]*"""
+        """Return the k-th largest score of each query. Returns *Shape:* `(sequences, heads, queries, 1)`"""
         # With fewer than k keys all are kept, and the floor stays finite.
         return kth_largest(scores, self.k).clamp(min=torch.finfo(scores.dtype).min / 2)
 
@@ -134,7 +134,9 @@ class SelectiveAttention(AdaptedAttention):
         self.threshold = Linear(4 * width, n_heads, bias=False) if adaptive and by_threshold else None
 
     def thresholds(self, x: Tensor, sentences: Segments) -> Tensor:
-        """Return T (eq. 7). sentences: the sentence of each token. x: *Shape: [N, d]*. Returns *Shape: [N, h]*"""
+        """Return T (eq. 7). sentences: the sentence of each token. x: *Shape:* `(tokens, width)`. Returns
+        *Shape:* `(tokens, heads)`
+        """
         if self.threshold is None:
             return x.new_zeros(len(x), self.n_heads)
         mean = sentences.gather(sentences.mean(x))
@@ -162,7 +164,7 @@ class SelectiveAttention(AdaptedAttention):
 def kth_largest(x: Tensor, k: int) -> Tensor:
     """Return the k-th largest number of each row, -inf if there are fewer. Equal numbers count separately.
 
-    x: *Shape: [.., L]*. Returns *Shape: [.., 1]*
+    x: *Shape:* `(.., keys)`. Returns *Shape:* `(.., 1)`
     """
     length = x.shape[-1]
     if k > length:

@@ -65,7 +65,7 @@ class SpanPositions(nn.Module):
 
 
 def _symmetric(longest: int, width: int, like: Tensor) -> Tensor:
-    """Return `p(d)` (eq. 3) for all distances `-longest < d < longest`. *Shape: [2 longest - 1, d]*"""
+    """Return `p(d)` (eq. 3) for all distances `-longest < d < longest`. *Shape:* `(distances, width)`"""
     return torch.cat((sinusoids(longest, width, like, mirrored)[1:].flip(0), sinusoids(longest, width, like)))
 
 

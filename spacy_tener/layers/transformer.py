@@ -35,7 +35,7 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
+        """x: *Shape:* `(tokens, width)`. Returns *Shape:* `(tokens, width)`"""
         hidden = F.relu(self.widen(x), inplace=True)
         return self.dropout(self.narrow(self.dropout(hidden)))
 
@@ -56,11 +56,11 @@ class TransformerLayer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(config.width)
 
     def forward(self, x: Tensor, *context: Any) -> Tensor:
-        """x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
+        """x: *Shape:* `(tokens, width)`. Returns *Shape:* `(tokens, width)`"""
         return self.complete(x, self.attention(x, *context))
 
     def complete(self, x: Tensor, mixed: Tensor) -> Tensor:
-        """Return the output of the layer. x: its input; mixed: the output of attention. *Shape: [N, d]* all"""
+        """Return the output of the layer. x: its input; mixed: that of attention. *Shape:* `(tokens, width)` each"""
         x = self.attention_norm(x + mixed)
         return self.feed_forward_norm(x + self.feed_forward(x))
 
@@ -83,7 +83,7 @@ class TransformerEncoder(nn.Module):
     def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
         """Encode the tokens of all sequences, joined; `lengths` says how many each sequence has.
 
-        x: *Shape: [N, input_width]*. Returns *Shape: [N, d]*
+        x: *Shape:* `(tokens, input width)`. Returns *Shape:* `(tokens, width)`
         """
         ragged = Ragged.of(lengths, heads=self.config.heads, device=x.device, n_tokens=len(x))
         x, relative = self.input(x), []

@@ -31,8 +31,8 @@ PAIRS_AT_ONCE = 1 << 17
 class Rectangle:
     """n sequences of similar lengths, padded to n * L slots.
 
-    lengths: tokens of each sequence, at least one. *Shape: [n]*
-    real: mask of slots with tokens; None if there is no padding. *Shape: [n, L]*
+    lengths: tokens of each sequence, at least one. *Shape:* `(sequences,)`
+    real: mask of slots with tokens; None if there is no padding. *Shape:* `(sequences, keys)`
     """
 
     lengths: IntArray
@@ -43,7 +43,7 @@ class Rectangle:
         return len(self.lengths), int(self.lengths.max())
 
     def means(self, x: FloatArray) -> FloatArray:
-        """Return the mean over each sequence, repeated at each of its slots. *Shape: [n L, d]*"""
+        """Return the mean over each sequence, repeated at each of its slots. *Shape:* `(slots, width)`"""
         slots = x.reshape(*self.shape, x.shape[1])
         total = slots.sum(axis=1) if self.real is None else np.einsum("nld,nl->nd", slots, self.real.astype(np.float32))
         return np.repeat(total / self.lengths[:, None].astype(np.float32), self.shape[1], axis=0)
@@ -52,7 +52,7 @@ class Rectangle:
 def in_rectangles(
     given: Lengths, x: FloatArray, width: int, compute: Callable[[FloatArray, Rectangle], FloatArray]
 ) -> FloatArray:
-    """Apply `compute` to padded rectangles, *[n L, d]* to *[n L, width]*. *Shape: [N, d] -> [N, width]*"""
+    """Apply `compute` to padded rectangles. *Shape:* `(tokens, width)` to `(tokens, width)`"""
     lengths = as_lengths(given, len(x))
     if len(lengths) == 1 and len(x):
         return compute(x, Rectangle(lengths, None))
@@ -203,7 +203,7 @@ class AdaptedAttention:
 
 
 def sinusoids(length: int, width: int) -> tuple[FloatArray, FloatArray]:
-    """Return `sin(t c_i)` and `cos(t c_i)` for the positions `t < length`. *Shape: [length, width / 2]* each"""
+    """Return `sin(t c_i)` and `cos(t c_i)` for the positions `t < length`. *Shape:* `(length, width / 2)` each"""
     sin, cos = (_angles if length > LONGEST_CACHED else _cached_angles)(_power(length), width)
     return sin[:length], cos[:length]
 

@@ -32,7 +32,9 @@ class CharacterFeatures:
         self.out = Linear(weights.part("encoder", "out"))
 
     def __call__(self, characters: IntArray, lengths: IntArray, words: IntArray) -> FloatArray:
-        """*Shape* characters: [C]; lengths: [words]; words: [N]; result: [N, width]"""
+        """characters: *Shape:* `(characters,)`; lengths: *Shape:* `(words,)`; words: *Shape:* `(tokens,)`. Returns
+        *Shape:* `(tokens, width)`
+        """
         rows = self.tables(characters)
         hidden = self.encode(rows, lengths) if len(rows) else np.zeros((0, self.out.weight.shape[0]), np.float32)
         return self.out(rectified_maximum(hidden, as_lengths(lengths)))[words]
@@ -46,7 +48,9 @@ def radical_features(
 
 
 def rectified_maximum(rows: FloatArray, lengths: IntArray) -> FloatArray:
-    """Return ReLU of the maximum over each word's rows; zeros for a word without rows. *Shape: [C, w] -> [words, w]*"""
+    """Return ReLU of the maximum over each word's rows; zeros for a word without rows. *Shape:* `(characters, width)`
+    to `(words, width)`
+    """
     largest = np.zeros((len(lengths), rows.shape[1]), np.float32)
     filled = np.flatnonzero(lengths)
     if filled.size:
@@ -61,5 +65,5 @@ class CNN:
         self.convolution = Convolution(weights.part("convolution"), filters, window)
 
     def __call__(self, x: FloatArray, lengths: Lengths) -> FloatArray:
-        """*Shape* [N, width] -> [N, filters]"""
+        """*Shape:* `(tokens, width)` to `(tokens, filters)`"""
         return self.convolution(x, as_lengths(lengths))

@@ -29,7 +29,7 @@ class Convolution:
         self.product = Linear(weights.part("product"))
 
     def __call__(self, x: FloatArray, lengths: IntArray) -> FloatArray:
-        """*Shape: [N, width] -> [N, out]*"""
+        """*Shape:* `(tokens, width)` to `(tokens, width)`"""
         if len(self.offsets) == 1:
             return self.product(x)
         seen = ranges(np.zeros_like(lengths), lengths)[:, None] + self.offsets
@@ -58,7 +58,7 @@ class GRNEncoder:
             self.left, self.right = map(Linear, halves)
 
     def __call__(self, x: FloatArray, given: Lengths) -> FloatArray:
-        """*Shape: [N, input_width] -> [N, d]*"""
+        """*Shape:* `(tokens, input width)` to `(tokens, width)`"""
         lengths = as_lengths(given, len(x))
         if self.branches:
             x = np.tanh(reduce(np.maximum, (branch(x, lengths) for branch in self.branches)))

@@ -31,7 +31,9 @@ class AtssaEncoder:
         self.layers = [TransformerLayer(config, _context(config, layer.part("attention")), layer) for layer in layers]
 
     def __call__(self, chars: FloatArray, words: FloatArray, lattice: Lattice) -> FloatArray:
-        """*Shape* chars: [N, char_width]; words: [W, word_width]; result: [N, d]"""
+        """chars: *Shape:* `(characters, character width)`; words: *Shape:* `(words, word width)`. Returns
+        *Shape:* `(characters, width)`
+        """
         x = np.concatenate((chars, self.fusion(chars, words, lattice)), axis=1)
         return in_rectangles(lattice.lengths, x, self.config.width, self._encode)
 
@@ -64,8 +66,8 @@ class SpanEncoder:
         self.fusion = Linear(weights.part("fusion")) if config.n_streams == 2 else None
 
     def __call__(self, *inputs: Any) -> FloatArray:
-        """*Shape* of characters, in MECT their radicals, and words: [N, ..], [W, ..]; then the `Lattice`; result:
-        [N, d]
+        """inputs: rows of characters, in MECT of radicals, and of words; then the `Lattice`. Returns
+        *Shape:* `(characters, width)`
         """
         *given, words, lattice = inputs
         *inner, last = self.layers

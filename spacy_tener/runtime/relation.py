@@ -17,7 +17,9 @@ TOKENS_AT_ONCE = 512
 
 
 def relate(kind: RelationKind, a: FloatArray, b: FloatArray, x: FloatArray, lengths: IntArray) -> FloatArray:
-    """Return r_i of every token (eq. 5 to 7). a, b: *Shape: [N, gates]*; x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
+    """Return r_i of every token (eq. 5 to 7). a, b: *Shape:* `(tokens, gates)`; x: *Shape:* `(tokens, width)`. Returns
+    *Shape:* `(tokens, width)`
+    """
     related = np.empty_like(x)
     if kind == "gated":
         a, b = (np.exp(np.clip(part, -EXPONENT_LIMIT, EXPONENT_LIMIT)) for part in (-a, b))

@@ -33,7 +33,7 @@ class SelectiveAttention(AdaptedAttention):
         return attend(*self.heads(x, rectangle), rectangle.real, partial(select, k=self.k), thresholds)
 
     def thresholds(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
-        """Return T (eq. 7). *Shape: [n L, h]*"""
+        """Return T (eq. 7). *Shape:* `(slots, heads)`"""
         if self.threshold is None:
             return np.zeros((len(x), self.n_heads), np.float32)
         mean = rectangle.means(x)

@@ -32,7 +32,7 @@ class SpanPositions:
         self._kept: tuple[int, FloatArray] | None = None
 
     def __call__(self, plan: SpanPlan) -> FloatArray:
-        """Return the relative positions. *Shape: [R, d]*"""
+        """Return the relative positions. *Shape:* `(relative positions, width)`"""
         zero, terms = self._terms(plan.longest)
         rows = plan.distances[:, self.kinds] + zero
         total = terms[rows[:, 0], 0]

@@ -30,7 +30,7 @@ class TransformerLayer:
         self.feed_forward_norm = LayerNorm(weights.part("feed_forward_norm"))
 
     def __call__(self, x: FloatArray, *context: Any) -> FloatArray:
-        """*Shape: [N, d]*"""
+        """*Shape:* `(tokens, width)`"""
         return self.complete(x, self.attention(x, *context))
 
     def complete(self, x: FloatArray, mixed: FloatArray) -> FloatArray:
@@ -52,7 +52,7 @@ class TransformerEncoder:
         self.layers = [TransformerLayer(config, _attention(config, layer.part("attention")), layer) for layer in layers]
 
     def __call__(self, x: FloatArray, lengths: Lengths) -> FloatArray:
-        """x: the tokens of all sequences. *Shape: [N, input_width]*. Returns *Shape: [N, d]*"""
+        """x: the tokens of all sequences. *Shape:* `(tokens, input width)`. Returns *Shape:* `(tokens, width)`"""
         return in_rectangles(lengths, x, self.config.width, self._encode)
 
     def _encode(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
