@@ -27,6 +27,7 @@ from spacy.training import Corpus
 from spacy.training.initialize import init_nlp
 from spacy.training.loop import train
 
+from spacy_tener.annotate.settings import TEXT_COLUMN
 from spacy_tener.files import write_text
 from spacy_tener.workbench.composing.compose import compose
 from spacy_tener.workbench.composing.files import find_base
@@ -126,8 +127,8 @@ class Point:
             return [pool[name] for name in order[: self.size]]
         annotated = list(DocBin().from_disk(self.before.folder / "train.spacy").get_docs(blank.vocab))
         texts = [doc.text for doc in annotated]
-        raw = [pool[name].text for name in order]
-        suggestions = suggest(self.before.trained(), raw, self.size - self.before.size, known=texts)
+        records = [{TEXT_COLUMN: pool[name].text} for name in order]
+        suggestions = suggest(self.before.trained(), records, self.size - self.before.size, annotated=texts)
         return [*annotated, *(pool[text_key(suggestion.text)] for suggestion in suggestions)]
 
 

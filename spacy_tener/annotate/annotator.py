@@ -104,7 +104,7 @@ class Annotator:
         for row, answer in zip(rows, self.answers([row.get(settings.text) for row in rows]), strict=True):
             if taken := [name for name in settings.added if name in row]:
                 error = f"{OVERWRITTEN} {', '.join(taken)} was overwritten: set a prefix for the added columns"
-                answer = answer._replace(error=error)
+                answer = Answer(answer.text, answer.entities, answer.k_best, error)
             annotated.append({**row, **answer.columns(settings)})
         return annotated
 

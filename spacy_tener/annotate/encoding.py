@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 
@@ -24,6 +24,11 @@ def dump_json(value: Any) -> str:
     except UnicodeEncodeError:
         return json.dumps(value, default=_json_value)
     return line
+
+
+def dump_jsonl(records: Iterable[Any]) -> str:
+    """Return values as JSON, one on each line."""
+    return "".join(f"{dump_json(record)}\n" for record in records)
 
 
 def encodable(value: Any) -> Any:

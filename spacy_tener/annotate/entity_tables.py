@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .encoding import dump_json, encodable
+from .encoding import dump_json, dump_jsonl, encodable
 from .settings import AnnotateSettings, Record
 
 PARQUET, CSV, JSONL = "parquet", "csv", "jsonl"
@@ -46,7 +46,7 @@ def table_bytes(rows: Sequence[Record], columns: Sequence[str], format: str) -> 
         schema = pa.schema([(name, types.get(name, pa.string())) for name in columns])
         return parquet_bytes(pa.Table.from_pylist(rows, schema=schema))
     if format == JSONL:
-        return "".join(f"{dump_json({name: row[name] for name in columns})}\n" for row in rows).encode()
+        return dump_jsonl({name: row[name] for name in columns} for row in rows).encode()
     file = io.StringIO(newline="")
     writer = csv.DictWriter(file, columns)
     writer.writeheader()

@@ -20,7 +20,7 @@ from ..inputs import file_system, is_remote
 from ..manifest import Folder, LocalFolder, Manifest, file_input
 from ..pipeline.finding import span_finders
 from .annotator import Annotator
-from .encoding import dump_json, packable
+from .encoding import dump_jsonl, packable
 from .entity_tables import (
     ENTITIES,
     JSONL,
@@ -245,7 +245,7 @@ def write_part(job: AnnotationJob, name: str, part: Part, schema: pa.Schema | No
         documents = _documents(job, rows)
         entities, errors = ([row[name] for row in rows] for name in (settings.entities, settings.error))
         if job.format == JSONL:
-            content = "".join(f"{dump_json(row)}\n" for row in rows).encode()
+            content = dump_jsonl(rows).encode()
         else:
             with annotator.lock:
                 content = _spacy_bytes(rows, annotator.nlp, settings)

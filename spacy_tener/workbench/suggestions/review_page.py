@@ -15,7 +15,7 @@ from typing import Any
 
 from spacy.tokens import Doc
 
-from ...annotate.encoding import dump_json, encodable
+from ...annotate.encoding import dump_jsonl, encodable
 from ...pages import make_page
 from ...pipeline.entities import FoundEntity, offsets_of
 from .review import Doubt, JudgedDoc
@@ -119,28 +119,26 @@ def _plain(entity: FoundEntity) -> tuple[int, int, str, float | None]:
 
 def doubts_jsonl(doubts: Sequence[Doubt], docs: Mapping[int, JudgedDoc]) -> str:
     """Return a line of JSON for each doubt, in their order."""
-    lines = []
-    for doubt in doubts:
-        text = docs[doubt.doc].doc.text
-        record = {
-            "doc": doubt.doc,
-            "kind": doubt.kind,
-            "suspicion": doubt.suspicion,
-            "start": doubt.start,
-            "end": doubt.end,
-            "span": text[doubt.start : doubt.end],
-            "gold": [asdict(entity) for entity in doubt.gold],
-            "found": [asdict(entity) for entity in doubt.found],
-            "text": text,
-        }
-        lines.append(f"{dump_json(record)}\n")
-    return "".join(lines)
+    return dump_jsonl(_record(doubt, docs[doubt.doc].doc.text) for doubt in doubts)
+
+
+def _record(doubt: Doubt, text: str) -> dict[str, Any]:
+    return {
+        "doc": doubt.doc,
+        "kind": doubt.kind,
+        "suspicion": doubt.suspicion,
+        "start": doubt.start,
+        "end": doubt.end,
+        "span": text[doubt.start : doubt.end],
+        "gold": [asdict(entity) for entity in doubt.gold],
+        "found": [asdict(entity) for entity in doubt.found],
+        "text": text,
+    }
 
 
 def docs_jsonl(docs: Sequence[JudgedDoc]) -> str:
     """Return a line of JSON for each Doc, the least probable gold annotation first."""
-    records = (
+    return dump_jsonl(
         {"doc": judged.number, "probability": judged.probability, "text": judged.doc.text}
         for judged in sorted(docs, key=lambda judged: judged.probability)
     )
-    return "".join(f"{dump_json(record)}\n" for record in records)

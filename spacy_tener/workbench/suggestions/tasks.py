@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
 from spacy.tokens import Doc
 
-from ...annotate.encoding import dump_json
+from ...annotate.encoding import dump_jsonl
 from ...pipeline.entities import FoundEntity
 from ..corpus.records import SUGGESTED
 
@@ -63,7 +63,7 @@ def doccano(tasks: Sequence[Task]) -> str:
             "probabilities": [_rounded(entity.probability) for entity in task.entities],
         }
 
-    return _lines(map(record, tasks))
+    return dump_jsonl(map(record, tasks))
 
 
 def label_studio(tasks: Sequence[Task]) -> str:
@@ -99,7 +99,7 @@ def labelling_interface(labels: Sequence[str]) -> str:
 
 def prodigy(tasks: Sequence[Task]) -> str:
     """Return JSONL for `ner.manual`, with the tokens that its interface needs."""
-    return _lines({**prodigy_record(task), SUGGESTED: True} for task in tasks)
+    return dump_jsonl({**prodigy_record(task), SUGGESTED: True} for task in tasks)
 
 
 def prodigy_record(task: Task) -> dict[str, Any]:
@@ -140,10 +140,6 @@ TOOLS = {
     "prodigy": Tool(prodigy),
 }
 """Name -> format that `suggest` can write."""
-
-
-def _lines(records: Iterator[dict[str, Any]]) -> str:
-    return "".join(f"{dump_json(record)}\n" for record in records)
 
 
 def _metadata(task: Task) -> dict[str, Any]:
