@@ -446,18 +446,19 @@ class TenerNER(TrainablePipe):
         losses.setdefault(self.name, 0.0)
         examples = list(examples)
         validate_examples(examples, "TenerNER.update")
-        targets = self._targets(examples)
+        settings = self.settings
+        targets = self._targets(examples, settings)
         set_dropout_rate(self.model, drop)
         require_torch()
         from .learning.learn import learn
 
-        losses[self.name] += learn(self.model, targets, self.settings, name=self.name, teacher=self._teacher)
+        losses[self.name] += learn(self.model, targets, settings, name=self.name, teacher=self._teacher)
         if sgd is not None:
             self.finish_update(sgd)
         return losses
 
-    def _targets(self, examples: Sequence[Example]) -> list[Target]:
-        labels, settings = self._label_index, self.settings
+    def _targets(self, examples: Sequence[Example], settings: NERSettings) -> list[Target]:
+        labels = self._label_index
         views = [view_of(example.predicted, settings.view) for example in examples]
         pairs = zip(examples, views, strict=True)
         targets = [make_target(example, view, labels, settings.incorrect_spans_key) for example, view in pairs]
@@ -477,7 +478,7 @@ class TenerNER(TrainablePipe):
         validate_examples(examples, "TenerNER.get_loss")
         if not examples:
             return 0.0, []
-        targets = self._targets(examples)
+        targets = self._targets(examples, self.settings)
         require_torch()
         from .learning.learn import loss_of_scores
 
