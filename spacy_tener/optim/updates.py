@@ -8,24 +8,25 @@ their momentum are gathered, updated as a small parameter of their own, and writ
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
 from thinc.api import Optimizer, get_array_module, torch2xp, xp2torch
 from torch import Tensor, nn
+from torch.optim.adam import adam
+from torch.optim.sgd import sgd
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from .optimizers import SGD, Adam, RatedOptimizer
 
 Key = tuple[int, str]
+Part = TypeVar("Part")
 
 _TABLE = ".whole"
-_SMALL = 1 << 17
-"""Gradients of so many numbers are joined before they are shortened: a copy takes less time than a launch each."""
 
 
 def apply_row_gradient(optimizer: Any, key: Key, table: Tensor, gradient: Tensor) -> None:
@@ -112,11 +113,11 @@ class Parameters:
 
 
 class StepTogether:
-    """Fused step of all parameters of a model, by torch's operations on lists of tensors.
+    """Fused step of all parameters of a model on a GPU, by torch's functional optimizers.
 
-    Thinc's optimizers update one parameter after the other, with a dozen small kernel launches each on a GPU; the
-    results are the same. Momentum and averages stay in the optimizer as Thinc's arrays, where spaCy finds them; this
-    object caches tensors of the same memory, which are not copied or pickled with it.
+    Thinc's optimizers update one parameter after the other, with a dozen small kernel launches each; the results are
+    the same. No GPU has timed it: research/results/gpu.md. Momentum and averages stay in the optimizer as Thinc's
+    arrays, where spaCy finds them. This object caches tensors of the same memory, which are not copied or pickled.
     """
 
     def __init__(self) -> None:
@@ -149,45 +150,58 @@ class StepTogether:
     def _adam(self, optimizer: Any, group: Parameters, rates: list[float]) -> None:
         """Compute what `thinc.optimizers.Optimizer.__call__` does; for tables, within `_rows_alone`."""
         weights, gradients, steps = group.weights, group.gradients, group.steps
-        if optimizer.L2 and not optimizer.L2_is_weight_decay:
-            torch._foreach_add_(gradients, weights, alpha=optimizer.L2)
         if optimizer.grad_clip:
-            gradients = _clipped(gradients, optimizer.grad_clip, group.tables)
-        if optimizer.b1 > 0.0:
-            (mean, means), (square, squares) = (
-                self._state(getattr(optimizer, name), name, group) for name in ("mom1", "mom2")
+            gradients = clip_norms(gradients, optimizer.grad_clip)
+        (mean, means), (square, squares) = (
+            self._state(getattr(optimizer, name), name, group) for name in ("mom1", "mom2")
+        )
+        for rate, places in _by_rate(rates):
+            adam(
+                _take(weights, places),
+                _take(gradients, places),
+                _take(mean, places),
+                _take(square, places),
+                [],
+                [torch.tensor(float(steps - 1)) for _ in places],
+                foreach=True,
+                amsgrad=False,
+                beta1=optimizer.b1,
+                beta2=optimizer.b2,
+                lr=rate,
+                weight_decay=0.0,
+                # Thinc adds eps before the correction of the second moment, torch after it.
+                eps=optimizer.eps / (1.0 - optimizer.b2**steps) ** 0.5,
+                maximize=False,
             )
-            torch._foreach_lerp_(mean, gradients, 1.0 - optimizer.b1)
-            torch._foreach_mul_(square, optimizer.b2)
-            torch._foreach_addcmul_(square, gradients, gradients, 1.0 - optimizer.b2)
-            root = torch._foreach_sqrt(square)
-            torch._foreach_add_(root, optimizer.eps)
-            fix = (1.0 - optimizer.b2**steps) ** 0.5 / (1.0 - optimizer.b1**steps)
-            torch._foreach_addcdiv_(weights, mean, root, [-rate * fix for rate in rates])
-            group.put_rows(means, mean)
-            group.put_rows(squares, square)
-        else:
-            torch._foreach_add_(weights, torch._foreach_mul(gradients, [-rate for rate in rates]))
-        if optimizer.L2 and optimizer.L2_is_weight_decay:
-            torch._foreach_mul_(weights, [1.0 - rate * optimizer.L2 for rate in rates])
+            if optimizer.L2:
+                # Thinc's decay follows the step: weights -= rate * L2 * weights.
+                decayed = _take(weights, places)
+                _descend(decayed, decayed, [None] * len(places), rate * optimizer.L2)
+        group.put_rows(means, mean)
+        group.put_rows(squares, square)
         if optimizer.averages is not None and (whole := group.without_tables()).keys:
             averages, _ = self._state(optimizer.averages, "averages", whole, shaped=True)
-            torch._foreach_lerp_(averages, whole.weights, max(9.0 / (10.0 + steps), 1e-4))
+            decay = 1.0 - max(9.0 / (10.0 + steps), 1e-4)
+            get_ema_multi_avg_fn(decay)(averages, whole.weights, None)
 
     def _momentum(self, optimizer: SGD, group: Parameters, rates: list[float]) -> None:
         """Compute what `SGD.__call__` does."""
-        weights, gradients = group.weights, group.gradients
+        gradients = group.gradients
         if optimizer.clip_value:
-            torch._foreach_clamp_min_(gradients, -optimizer.clip_value)
-            torch._foreach_clamp_max_(gradients, optimizer.clip_value)
-        if optimizer.L2:
-            torch._foreach_add_(gradients, weights, alpha=optimizer.L2)
+            joined = torch.cat([gradient.flatten() for gradient in gradients])
+            gradients = _split_like(joined.clamp_(-optimizer.clip_value, optimizer.clip_value), gradients)
+        velocity: list[Tensor | None] = [None] * len(gradients)
         if optimizer.momentum:
-            velocity, _ = self._state(optimizer.mom1, "mom1", group, shaped=True)
-            torch._foreach_mul_(velocity, optimizer.momentum)
-            torch._foreach_add_(velocity, gradients)
-            gradients = velocity
-        torch._foreach_add_(weights, torch._foreach_mul(gradients, [-rate for rate in rates]))
+            velocity[:], _ = self._state(optimizer.mom1, "mom1", group, shaped=True)
+        for rate, places in _by_rate(rates):
+            _descend(
+                _take(group.weights, places),
+                _take(gradients, places),
+                _take(velocity, places),
+                rate,
+                decay=float(optimizer.L2),
+                momentum=optimizer.momentum,
+            )
 
     def _state(
         self, arrays: dict[Key, Any], name: str, group: Parameters, *, shaped: bool = False
@@ -224,7 +238,8 @@ class StepTogether:
 
 def _is_known(optimizer: Any) -> bool:
     if type(optimizer) in (Optimizer, Adam):
-        return not optimizer.use_radam and (optimizer.b1 > 0.0) == (optimizer.b2 > 0.0)
+        adds_decay = optimizer.L2 and not optimizer.L2_is_weight_decay
+        return not optimizer.use_radam and optimizer.b1 > 0.0 and optimizer.b2 > 0.0 and not adds_decay
     return type(optimizer) is SGD
 
 
@@ -261,26 +276,50 @@ def _groups(optimizer: Optimizer, parameters: Sequence[tuple[Key, nn.Parameter]]
     return groups
 
 
-def _clipped(gradients: list[Tensor], longest: float, tables: Sequence[object]) -> list[Tensor]:
-    """Clip each gradient's norm to `longest`, without reading norms on the host.
-
-    One kernel cannot multiply tensors of many shapes by a number each, so small ones are joined first. Rows of tables
-    are not, since their number changes with each batch.
-    """
-    excess = torch.stack(torch._foreach_norm(gradients)).div_(longest).clamp_min_(1.0)
-    small = [i for i, each in enumerate(gradients) if each.numel() <= _SMALL and tables[i] is None]
-    shortened = [each if i in small else each / excess[i] for i, each in enumerate(gradients)]
-    if small:
-        parts = [gradients[place] for place in small]
-        sizes = tuple(part.numel() for part in parts)
-        joined = torch.cat([part.flatten() for part in parts])
-        joined /= excess.index_select(0, _owners(sizes, tuple(small), joined.device))
-        for place, part in zip(small, joined.split(sizes), strict=True):
-            shortened[place] = part.view(gradients[place].shape)
-    return shortened
+def _by_rate(rates: list[float]) -> list[tuple[float, list[int]]]:
+    """Return each learning rate with the indices of its parameters; usually there is one."""
+    return [(rate, [i for i, other in enumerate(rates) if other == rate]) for rate in dict.fromkeys(rates)]
 
 
-@functools.lru_cache(maxsize=32)
-def _owners(sizes: tuple[int, ...], numbers: tuple[int, ...], device: torch.device) -> Tensor:
-    """Return the index of the tensor that each element of some joined tensors belongs to."""
-    return torch.from_numpy(np.repeat(numbers, sizes)).to(device)
+def _take(parts: list[Part], places: list[int]) -> list[Part]:
+    return [parts[place] for place in places]
+
+
+def _descend(
+    weights: list[Tensor],
+    gradients: list[Tensor],
+    velocity: list[Tensor | None],
+    rate: float,
+    *,
+    decay: float = 0.0,
+    momentum: float = 0.0,
+) -> None:
+    """Take a step of gradient descent for all weights together."""
+    sgd(
+        weights,
+        gradients,
+        velocity,
+        foreach=True,
+        weight_decay=decay,
+        momentum=momentum,
+        lr=rate,
+        dampening=0.0,
+        nesterov=False,
+        maximize=False,
+    )
+
+
+def clip_norms(gradients: list[Tensor], longest: float) -> list[Tensor]:
+    """Clip each gradient's norm to `longest`, by a few kernels for all, and without reading norms on the host."""
+    joined = torch.cat([gradient.flatten() for gradient in gradients])
+    sizes = torch.tensor([gradient.numel() for gradient in gradients])
+    sizes = sizes.pin_memory().to(joined.device, non_blocking=True) if joined.is_cuda else sizes.to(joined.device)
+    owners = torch.repeat_interleave(sizes, output_size=len(joined))
+    norms = torch.zeros(len(sizes), device=joined.device).index_add_(0, owners, joined.square()).sqrt_()
+    joined /= norms.div_(longest).clamp_min_(1.0).index_select(0, owners)
+    return _split_like(joined, gradients)
+
+
+def _split_like(joined: Tensor, tensors: list[Tensor]) -> list[Tensor]:
+    parts = joined.split([tensor.numel() for tensor in tensors])
+    return [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
