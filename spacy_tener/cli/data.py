@@ -156,15 +156,20 @@ def convert_cli(
             )
         outputs += [report.output] * bool(report.docs)
         incorrect += report.incorrect
-    for name, readers in _USED_BY.items():
-        if formats and formats.isdisjoint(readers) and (name, overlap) != ("overlap", "spans"):
-            for option in options_in_use(ctx, [name]):
-                meant = f"It is for {', '.join(readers)}, not for {', '.join(sorted(formats))}."
-                msg.warn(f"{option} did nothing", meant)
+    _warn_of_unused(ctx, formats, overlap)
     if incorrect:
         msg.info("To learn from the spans known to be wrong", f"--components.tener_ner.incorrect_spans_key {INCORRECT}")
     if paths := _training_options(outputs):
         msg.info("To train", f"python -m spacy train CONFIG {paths}")
+
+
+def _warn_of_unused(ctx: typer.Context, formats: set[str], overlap: str) -> None:
+    """Warn of options that none of the formats that were read has a use for."""
+    for name, readers in _USED_BY.items():
+        if formats and formats.isdisjoint(readers) and (name, overlap) != ("overlap", "spans"):
+            for option in options_in_use(ctx, [name]):
+                remedy = f"It is for {', '.join(readers)}, not for {', '.join(sorted(formats))}."
+                msg.warn(f"{option} did nothing", remedy)
 
 
 def _training_options(outputs: Sequence[Path]) -> str:

@@ -22,6 +22,7 @@ from ..pipeline.settings import TEMPERATURE
 from ..pipeline.tener_ner import TenerNER
 from ..pipeline.units import View, view_of
 from ..workbench.calibration import (
+    Outcomes,
     Series,
     Threshold,
     check_enough,
@@ -97,17 +98,8 @@ def calibrate_cli(
     series: Series = {"before": (shown.probabilities(pipe.temperature), shown.right), "after": (after, shown.right)}
     _print_errors(series, f"{test}" if test else f"{data}, cross-validated")
     if precision is not None:
-        probability = outcomes.probabilities(temperature)
-        fitted = fit_thresholds(probability, outcomes.label, outcomes.right, pipe.labels, precision, confidence)
-        if all(group.value is None for group in fitted):
-            raise RemedyError(
-                f"--precision {precision} cannot be promised by {found}; nothing was saved",
-                "Annotate more texts, or ask for a lower precision.",
-            )
-        thresholds = dict(zip(pipe.labels, pipe.settings.thresholds(pipe.labels), strict=True))
-        thresholds |= {label: group.value for group in fitted for label in group.labels if group.value is not None}
+        thresholds = _set_thresholds(pipe, outcomes, temperature, precision, confidence)
         changes["threshold"] = thresholds
-        _print_thresholds(fitted, thresholds, precision, confidence)
         if tested is not None:
             is_kept = tested.probabilities(temperature) >= [thresholds[pipe.labels[i]] for i in tested.label]
             right = _share(int(tested.right[is_kept].sum()), int(is_kept.sum()))
@@ -116,6 +108,24 @@ def calibrate_cli(
         changes["threshold"] = 0.0
         msg.warn("Earlier thresholds are removed: the probabilities changed", "Set new ones by --precision.")
     msg.good(f"Saved to {change_cfg(nlp, pipe.name, changes, output)}")
+
+
+def _set_thresholds(
+    pipe: TenerNER, outcomes: Outcomes, temperature: float, precision: float, confidence: float
+) -> dict[str, float]:
+    """Return the threshold of each label, and print the new ones."""
+    probability = outcomes.probabilities(temperature)
+    fitted = fit_thresholds(probability, outcomes.label, outcomes.right, pipe.labels, precision, confidence)
+    if all(group.value is None for group in fitted):
+        found = counted(outcomes.right.size, "entity", "entities")
+        raise RemedyError(
+            f"--precision {precision} cannot be promised by {found}; nothing was saved",
+            "Annotate more texts, or ask for a lower precision.",
+        )
+    thresholds = dict(zip(pipe.labels, pipe.settings.thresholds(pipe.labels), strict=True))
+    thresholds |= {label: group.value for group in fitted for label in group.labels if group.value is not None}
+    _print_thresholds(fitted, thresholds, precision, confidence)
+    return thresholds
 
 
 def _print_errors(series: Series, source: str) -> None:

@@ -161,8 +161,8 @@ def test_null_switches_a_section_off_and_a_later_overlay_brings_one_back(overlay
 
 
 def test_another_factory_replaces_a_component_whole(overlay) -> None:
-    other = overlay('[components.tener_ner]\nfactory = "ner"\n')
-    component = value(compose(BASE, [other]), "components.tener_ner")
+    ner = overlay('[components.tener_ner]\nfactory = "ner"\n')
+    component = value(compose(BASE, [ner]), "components.tener_ner")
     assert component["factory"] == "ner"
     assert component["model"]["@architectures"] == "spacy.TransitionBasedParser.v2"
     assert "window" not in component
@@ -170,8 +170,8 @@ def test_another_factory_replaces_a_component_whole(overlay) -> None:
 
 def test_a_component_is_added_and_another_goes_by_the_pipeline(overlay) -> None:
     tagger = '[components.tagger]\nfactory = "tagger"\n'
-    both = overlay(f'[nlp]\npipeline = ["tagger", "tener_ner"]\n{tagger}')
-    assert list(value(compose(BASE, [both]), "components")) == ["tagger", "tener_ner"]
+    tagger_first = overlay(f'[nlp]\npipeline = ["tagger", "tener_ner"]\n{tagger}')
+    assert list(value(compose(BASE, [tagger_first]), "components")) == ["tagger", "tener_ner"]
     alone = overlay(f'[nlp]\npipeline = ["tagger"]\n{tagger}')
     assert list(value(compose(BASE, [alone]), "components")) == ["tagger"]
 
@@ -250,8 +250,8 @@ def test_the_schedule_ends_with_the_training(names: list[str], tmp_path: Path) -
 
 
 def test_total_steps_that_are_set_stay(overlay) -> None:
-    own = overlay("[training.optimizer.learn_rate]\ntotal_steps = 9999\n")
-    assert value(compose(BASE, [own], ["training.max_steps=500"]), TOTAL_STEPS) == 9999
+    total = overlay("[training.optimizer.learn_rate]\ntotal_steps = 9999\n")
+    assert value(compose(BASE, [total], ["training.max_steps=500"]), TOTAL_STEPS) == 9999
 
 
 # Errors

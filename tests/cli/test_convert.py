@@ -168,8 +168,8 @@ def test_columns_encoding_and_names_of_tags_follow_the_options(tmp_path: Path) -
 
 
 def test_options_that_no_input_reads_are_named(corpus: Path, tmp_path: Path) -> None:
-    given = ("--tag-column", "2", "--annotators", "first", "--tag-names", "O,B-PER")
-    result = convert(corpus, "-o", tmp_path / "out", *given)
+    options = ("--tag-column", "2", "--annotators", "first", "--tag-names", "O,B-PER")
+    result = convert(corpus, "-o", tmp_path / "out", *options)
     assert result.code == 0
     assert "--annotators did nothing It is for labelstudio, not for columns." in result.text
     assert "--tag-names did nothing It is for tokens, not for columns." in result.text
@@ -177,9 +177,9 @@ def test_options_that_no_input_reads_are_named(corpus: Path, tmp_path: Path) -> 
     (tmp_path / "task.jsonl").write_text(json.dumps({"text": "高勇", "label": []}))
     for join in ([], ["--join"]):
         output = tmp_path / ("joined.spacy" if join else "mixed")
-        both = convert(corpus, tmp_path / "task.jsonl", "-o", output, "--offsets", "utf16", "--n-sents", "1", *join)
-        assert both.code == 0
-        assert "did nothing" not in both.text
+        joined = convert(corpus, tmp_path / "task.jsonl", "-o", output, "--offsets", "utf16", "--n-sents", "1", *join)
+        assert joined.code == 0
+        assert "did nothing" not in joined.text
 
 
 def test_a_file_without_entities_and_a_stray_one_are_warned_about(tmp_path: Path) -> None:

@@ -41,7 +41,9 @@ def test_the_help_shows_groups_with_the_whole_first_sentence_of_each_command() -
     assert {title: list(commands) for title, commands in found.items()} == {
         title: list(commands) for title, commands in GROUPS.items()
     }
-    assert all(words[-1].endswith(".") and words[-1] != "..." for each in found.values() for words in each.values())
+    assert all(
+        words[-1].endswith(".") and words[-1] != "..." for commands in found.values() for words in commands.values()
+    )
 
 
 @pytest.mark.parametrize(("number", "said"), [(0, "0 entities"), (1, "1 entity"), (1200, "1,200 entities")])

@@ -31,26 +31,26 @@ LETTERS = {
 
 
 def options(command: str) -> list[Any]:
-    return [each for each in GROUP.get_command(None, command).params if each.param_type_name == "option"]
+    return [option for option in GROUP.get_command(None, command).params if option.param_type_name == "option"]
 
 
-ALL = [(command, each) for command in MODULES for each in options(command)]
+ALL = [(command, option) for command in MODULES for option in options(command)]
 
 
 def test_a_letter_stands_for_one_option() -> None:
     found = {
-        letter: {name for name in each.opts if name.startswith("--")}
-        for _, each in ALL
-        for letter in each.opts
+        letter: {name for name in option.opts if name.startswith("--")}
+        for _, option in ALL
+        for letter in option.opts
         if not letter.startswith("--")
     }
     assert {letter: LETTERS[letter] in names for letter, names in found.items()} == dict.fromkeys(LETTERS, True)
     without = [
         (command, name)
-        for command, each in ALL
-        for name in each.opts
+        for command, option in ALL
+        for name in option.opts
         if name in LETTERS.values()
-        and not {letter for letter, long in LETTERS.items() if long == name} <= set(each.opts)
+        and not {letter for letter, long in LETTERS.items() if long == name} <= set(option.opts)
     ]
     assert without == []
 
@@ -58,19 +58,19 @@ def test_a_letter_stands_for_one_option() -> None:
 def test_a_name_has_one_meaning() -> None:
     """What differs between commands stands after the meaning: which formats, what is written."""
     meanings: defaultdict[str, set[str]] = defaultdict(set)
-    for _, each in ALL:
-        meaning = re.split(r"[:(]", each.help or "")[0].strip()
-        for name in (*each.opts, *each.secondary_opts):
+    for _, option in ALL:
+        meaning = re.split(r"[:(]", option.help or "")[0].strip()
+        for name in (*option.opts, *option.secondary_opts):
             meanings[name].add(meaning)
     assert {name: found for name, found in meanings.items() if len(found) > 1} == {}
     assert all(map(all, meanings.values()))
 
 
 def test_each_command_that_writes_files_takes_their_place_by_the_same_option() -> None:
-    assert {command for command, each in ALL if "--output" in each.opts} == set(MODULES) - {"debug-data", "serve"}
+    assert {command for command, option in ALL if "--output" in option.opts} == set(MODULES) - {"debug-data", "serve"}
 
 
 @pytest.mark.parametrize("command", MODULES)
 def test_what_loads_a_pipeline_takes_code(command: str) -> None:
-    names = {name for each in options(command) for name in each.opts}
+    names = {name for option in options(command) for name in option.opts}
     assert ("--code" in names) == (command not in {"config", "convert"})

@@ -291,7 +291,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 {
                     "data": {"title": "王小明说", "body": "北京很大"},
                     "annotations": [
-                        {"id": n, "result": [{**each, "to_name": "title"}]} for n, each in enumerate(marked)
+                        {"id": n, "result": [{**region, "to_name": "title"}]} for n, region in enumerate(marked)
                     ],
                 }
             ]
@@ -300,7 +300,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     texts = {
         "text.txt": "\n".join([*(text for text, _ in TEXTS), "A8a9京"]),
         "raw.txt": "\n".join(
-            [f"{one}王{two}海" for one in "吴重阳在中国银行工作" for two in "昨天去了南京大学"] + ["王海"]
+            [f"{first}王{second}海" for first in "吴重阳在中国银行工作" for second in "昨天去了南京大学"] + ["王海"]
         ),
         "known.txt": "A8a9京",
         "names.txt": "去了上海\n",
@@ -309,7 +309,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "two.txt": "王 I-PER\n小 I-PER\n\n京 I-GPE\n",
         "weibo.txt": "王0 I-PER\n小1 I-PER\n",
         "three.txt": "王 O I-PER\n小 I-PER O\n",
-        **{name: "\n".join(json.dumps(each) for each in each_file) for name, each_file in records.items()},
+        **{name: "\n".join(json.dumps(record) for record in file) for name, file in records.items()},
     }
     for name, content in texts.items():
         (folder / name).write_text(content + "\n", encoding="utf8")
@@ -388,11 +388,11 @@ def stubs(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def outcome(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stubs: None) -> Callable[[str], Outcome]:
     """Run a command in a new directory with all files."""
-    made: list[Path] = []
+    folders: list[Path] = []
 
     def run(words: str) -> Outcome:
-        folder = tmp_path / str(len(made))
-        made.append(folder)
+        folder = tmp_path / str(len(folders))
+        folders.append(folder)
         shutil.copytree(shared, folder, symlinks=True)
         if "mine" in words.split():
             shutil.copytree(shared / "model", folder / "mine")
@@ -413,7 +413,9 @@ def outcome(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stubs
 
 def test_the_table_has_each_option_of_each_command() -> None:
     options = {
-        command: {each.name for each in GROUP.get_command(None, command).params if each.param_type_name == "option"}
+        command: {
+            option.name for option in GROUP.get_command(None, command).params if option.param_type_name == "option"
+        }
         for command in MODULES
     }
     assert {command: set(rows) for command, rows in ROWS.items()} == options

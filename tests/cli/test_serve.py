@@ -78,10 +78,10 @@ def test_sigterm_ends_it_once_everything_is_answered(process: subprocess.Popen[s
         assert json.loads(lines.readline()) == {"line": 1, "entities": []}
         client.get("/health", params={"key": KEY, "text": "王小明"})
         text = "王小明去了上海。" * 1000
-        asked = [threads.submit(client.post, "/v1/entities", json={"text": text}) for _ in range(8)]
+        requests = [threads.submit(client.post, "/v1/entities", json={"text": text}) for _ in range(8)]
         wait_until(lambda: client.get("/health").json()["models"]["zh"] > 2 * len(text))
         process.send_signal(signal.SIGTERM)
-        for future in asked:
+        for future in requests:
             answer = future.result(60)
             assert answer.status_code == 200, answer.text
             assert len(answer.json()["entities"]) == 2000

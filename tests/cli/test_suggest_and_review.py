@@ -134,16 +134,16 @@ def test_known_texts_are_not_suggested(model: Path, raw: Path, tmp_path: Path) -
 @pytest.fixture
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Trainings run in this process; what was trained."""
-    done: list[str] = []
+    trained_folds: list[str] = []
 
     def run(self: Processes, arguments: Sequence[str], log: Path, *, poll: Callable[[], bool]) -> int:
         spacy_train(Path(arguments[1]), Path(arguments[3]))
         poll()
-        done.append(Path(arguments[3]).name)
+        trained_folds.append(Path(arguments[3]).name)
         return 0
 
     monkeypatch.setattr(Processes, "run", run)
-    return done
+    return trained_folds
 
 
 @pytest.fixture

@@ -47,10 +47,12 @@ def test_a_shared_component_gets_smaller_and_its_listener_finds_the_same(tmp_pat
     assert "'tener_ner' has no embedding tables of its own Choose one that has, by --component: tok2vec." in output
     code, output = run(tmp_path / "whole", tmp_path / "raw.txt", "--output", tmp_path / "out", "--component", "tok2vec")
     assert code == 0, output
-    before, after = (spacy.load(tmp_path / each) for each in ("whole", "out"))
+    before, after = (spacy.load(tmp_path / name) for name in ("whole", "out"))
     assert n_rows(after) < n_rows(before)
-    (one, other) = (next(nlp.get_pipe("tener_ner").decode([nlp(sentences[0][0])])).entities for nlp in (before, after))
-    assert one == other
+    entities, trimmed = (
+        next(nlp.get_pipe("tener_ner").decode([nlp(sentences[0][0])])).entities for nlp in (before, after)
+    )
+    assert entities == trimmed
 
 
 def n_rows(nlp):

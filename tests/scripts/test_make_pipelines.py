@@ -38,11 +38,11 @@ def test_a_wheel_with_its_readme_and_checksum_works_in_an_empty_environment(
 def test_only_wheels_of_pipelines_are_in_the_table(tmp_path: Path) -> None:
     make_pipelines.build_package_wheel(tmp_path)
     write_index(tmp_path)
-    (own,) = tmp_path.glob("*.whl")
-    assert own.name in (tmp_path / "SHA256SUMS").read_text(encoding="utf8")
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name in (tmp_path / "SHA256SUMS").read_text(encoding="utf8")
     page = (tmp_path / "README.md").read_text(encoding="utf8")
-    assert f"[{own.name}]" not in page
-    assert f"pip install {own.name} NAME.whl" in page
+    assert f"[{wheel.name}]" not in page
+    assert f"pip install {wheel.name} NAME.whl" in page
 
 
 @pytest.mark.parametrize(

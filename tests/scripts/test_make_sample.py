@@ -79,11 +79,11 @@ def test_english_tags_are_well_formed_iob2(part: str) -> None:
 @pytest.mark.parametrize("part", ["dev", "test"])
 @pytest.mark.parametrize("language", make_sample.SCHEMES)
 def test_most_entities_of_dev_and_test_are_not_in_train(language: str, part: str) -> None:
-    known = set(make_sample.entities(sentences(language, "train")))
+    in_train = set(make_sample.entities(sentences(language, "train")))
     mentions = make_sample.entities(sentences(language, part))
-    new = sum(mention not in known for mention in mentions) / len(mentions)
+    new = sum(mention not in in_train for mention in mentions) / len(mentions)
     assert 0.8 < new < 0.95
-    per_label = {label: [m not in known for m in mentions if m[1] == label] for label in LABELS - {"DATE"}}
+    per_label = {label: [m not in in_train for m in mentions if m[1] == label] for label in LABELS - {"DATE"}}
     assert all(sum(flags) / len(flags) > 0.7 for flags in per_label.values())
 
 
@@ -112,9 +112,9 @@ def test_readme_of_the_sample_states_its_true_numbers() -> None:
         parts = [sentences(language, part) for part in make_sample.PARTS]
         tokens = sum(len(sentence) for part in parts for sentence in part)
         mentions = sum(len(make_sample.entities(part)) for part in parts)
-        known = set(make_sample.entities(parts[0]))
+        in_train = set(make_sample.entities(parts[0]))
         test = make_sample.entities(parts[2])
-        new = sum(mention not in known for mention in test) / len(test)
+        new = sum(mention not in in_train for mention in test) / len(test)
         assert f"| {tokens:,} " in readme
         assert f"| {mentions:,} |" in readme
         assert f"{100 * new:.0f} % ({'Chinese' if language == 'zh' else 'English'})" in readme
@@ -123,8 +123,8 @@ def test_readme_of_the_sample_states_its_true_numbers() -> None:
 @pytest.mark.parametrize("language", make_sample.SCHEMES)
 def test_grammar_has_no_dangling_or_unused_section(language: str) -> None:
     sections = make_sample.read_grammar(SAMPLE / "grammar" / f"{language}.txt")
-    used = {slot[1] for s in sections.values() for text in s.alternatives for slot in make_sample.SLOT.finditer(text)}
-    assert used == {name for name, section in sections.items() if section.mark != "#"}
+    slots = {slot[1] for s in sections.values() for text in s.alternatives for slot in make_sample.SLOT.finditer(text)}
+    assert slots == {name for name, section in sections.items() if section.mark != "#"}
 
 
 @pytest.mark.parametrize("language", make_sample.SCHEMES)

@@ -15,11 +15,11 @@ from spacy_tener.pipeline.windows import WindowBatcher
 def groups_read(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The texts of each group that a model has read."""
     read: list[list[str]] = []
-    own = WindowBatcher.emissions
+    original = WindowBatcher.emissions
 
     def emissions(self: WindowBatcher, model: Any, views: Sequence[DocView]) -> Any:
         read.append([view.doc.text for view in views])
-        return own(self, model, views)
+        return original(self, model, views)
 
     monkeypatch.setattr(WindowBatcher, "emissions", emissions)
     return read

@@ -71,7 +71,7 @@ def test_the_temperature_is_found_and_the_error_goes(temperature):
     outcomes = made(temperature=temperature)
     fitted = fit_temperature(outcomes)
     assert fitted == pytest.approx(temperature, rel=0.15)
-    before, after = (errors(outcomes.probabilities(each), outcomes.right).ece for each in (1.0, fitted))
+    before, after = (errors(outcomes.probabilities(temperature), outcomes.right).ece for temperature in (1.0, fitted))
     assert after < 0.03
     assert temperature == 1.0 or before > 2 * after
 
@@ -148,15 +148,15 @@ def test_labels_with_enough_have_their_own_and_the_others_one_together():
     label = np.repeat([0, 1, 2], [400, 60, 60])
     probability = rng.random(520)
     right = np.where(label == 0, rng.random(520) < 0.3, rng.random(520) < 0.99)
-    first, others = fit_thresholds(probability, label, right, ["A", "B", "C", "D"], 0.9, 0.9)
-    assert (first.labels, others.labels) == (["A"], ["B", "C", "D"])
+    first, rest = fit_thresholds(probability, label, right, ["A", "B", "C", "D"], 0.9, 0.9)
+    assert (first.labels, rest.labels) == (["A"], ["B", "C", "D"])
     assert (first.value, first.kept, first.right) == (None, 0, 0)
-    assert others.value is not None
-    assert others.value < 0.2
-    assert (others.count, others.kept, others.right) == (
+    assert rest.value is not None
+    assert rest.value < 0.2
+    assert (rest.count, rest.kept, rest.right) == (
         120,
-        int((probability[label > 0] >= others.value).sum()),
-        int(right[(label > 0) & (probability >= others.value)].sum()),
+        int((probability[label > 0] >= rest.value).sum()),
+        int(right[(label > 0) & (probability >= rest.value)].sum()),
     )
 
 
@@ -175,9 +175,9 @@ def test_below_the_first_threshold_that_fails_none_is_tried():
 def test_a_label_of_a_hundred_entities_has_a_threshold_of_its_own():
     label = np.repeat([0, 1], [100, 99])
     found = fit_thresholds(np.full(199, 0.9), label, np.ones(199, dtype=bool), ["A", "B"], 0.8, 0.9)
-    assert [each.labels for each in found] == [["A"], ["B"]]
+    assert [group.labels for group in found] == [["A"], ["B"]]
     found = fit_thresholds(np.full(198, 0.9), label[1:], np.ones(198, dtype=bool), ["A", "B"], 0.8, 0.9)
-    assert [each.labels for each in found] == [["A", "B"]]
+    assert [group.labels for group in found] == [["A", "B"]]
 
 
 def test_a_threshold_is_promised_by_the_binomial_test_and_by_no_entity_less():
@@ -225,7 +225,7 @@ def test_each_entity_has_its_text_and_whether_it_is_right_over_several_groups(nl
     labels = nlp.get_pipe("tener_ner").labels
     rows = [(text, label, label == "PER" or text % 3 > 0) for text in range(40) for label in ("PER", "GPE")]
     assert list(zip(found.text, [labels[i] for i in found.label], found.right, strict=True)) == rows
-    decodings = nlp.get_pipe("tener_ner").decode(each.predicted for each in examples)
+    decodings = nlp.get_pipe("tener_ner").decode(example.predicted for example in examples)
     expected = [entity.probability for decoding in decodings for entity in decoding.entities]
     np.testing.assert_allclose(found.probabilities(), expected, atol=1e-6)
     assert (found.probabilities(4.0) < found.probabilities()).all()

@@ -42,10 +42,10 @@ def test_entities_are_paired_by_what_they_share(gold: Any, found: Any, pairs: An
 @pytest.fixture(scope="module")
 def nlp() -> Language:
     """Finds 张三 as PER and 北京 as LOC."""
-    made = spacy.blank("zh")
+    nlp = spacy.blank("zh")
     patterns = [{"label": "PER", "pattern": "张三"}, {"label": "LOC", "pattern": "北京"}]
-    made.add_pipe("entity_ruler").add_patterns(patterns)
-    return made
+    nlp.add_pipe("entity_ruler").add_patterns(patterns)
+    return nlp
 
 
 def examples_of(nlp: Language, texts: Any) -> list[Example]:
@@ -85,7 +85,7 @@ def test_texts_are_compared_as_they_are_scored(nlp: Language) -> None:
     assert compared[1] == [Pair((2, 6, "ORG"), (2, 4, "LOC"))]
     assert compared[4] == [Pair(None, (0, 2, "PER"), judged=False)]
     for label, counts in scores["ents_counts"].items():
-        pairs = [pair for each in compared for pair in each if pair.judged]
+        pairs = [pair for pairs in compared for pair in pairs if pair.judged]
         right = sum(pair.gold == pair.found and pair.gold[2] == label for pair in pairs if pair.gold)
         assert counts["tp"] == right
         assert counts["fn"] == sum(pair.gold is not None and pair.gold[2] == label for pair in pairs) - right
@@ -99,14 +99,14 @@ def test_each_text_is_read_once_for_the_probabilities_of_what_is_found_and_of_wh
     ner: Any = nlp.get_pipe("tener_ner")
     ner.cfg["max_units"] = 200
     texts = [*((UNSEEN[n % 7 :], [(0, 1, "PER"), (3, 5, "HERO")]) for n in range(300)), ("", [])]
-    examples = [Example(nlp(each.text), each.reference) for each in examples_of(nlp, texts)]
-    docs = [each.predicted for each in examples]
+    examples = [Example(nlp(example.text), example.reference) for example in examples_of(nlp, texts)]
+    docs = [example.predicted for example in examples]
     groups_read.clear()
     compared = [pairs for _, pairs in compare_texts(nlp, examples, examples)]
     assert len(groups_read) > 10
     assert [text for group in groups_read for text in group] == [doc.text for doc in docs]
     for decoding, pairs in zip(ner.decode(docs), compared, strict=True):
-        sure = {(each.start, each.end, each.label): each.probability for each in decoding.entities}
+        sure = {(entity.start, entity.end, entity.label): entity.probability for entity in decoding.entities}
         for pair in pairs:
             wanted = sure[pair.found] if pair.found else 1.0 - decoding.probabilities([pair.gold])[0]
             assert pair.probability == pytest.approx(wanted, abs=1e-6)
@@ -168,8 +168,8 @@ def test_errors_are_filtered_by_kind_label_cell_and_text(
     choose(browser, "label", "ORG")
     assert lines(browser) == ["他在− ORG北京大学+ LOC。"]
     choose(browser, "label", "")
-    for told, marked in (("annotated PER, found not at all", "李四− PER"), ("missed: PER", "李四− PER")):
-        button = browser.driver.find_element("css selector", f"main button[aria-label='1: {told}']")
+    for label, marked in (("annotated PER, found not at all", "李四− PER"), ("missed: PER", "李四− PER")):
+        button = browser.driver.find_element("css selector", f"main button[aria-label='1: {label}']")
         browser.run("arguments[0].click()", button)
         assert lines(browser) == ["张三PER见了李四− PER。"]
         now = browser.run("return [...document.querySelectorAll('#list .now')].map((mark) => mark.textContent)")
@@ -214,9 +214,9 @@ def test_a_phone_cuts_no_column_no_label_and_no_short_entity(browser: Browser, n
     )
     doc = nlp.make_doc("一二三四五六七八九十" * 11)
     missed = [Pair((10 * i, 10 * i + 9 - i, label), None, probability=1.0) for i, label in enumerate(labels)]
-    others = [Pair((80 + i, 81 + i, label), None) for i, label in enumerate(labels) for _ in range(2)]
+    more_pairs = [Pair((80 + i, 81 + i, label), None) for i, label in enumerate(labels) for _ in range(2)]
     path = tmp_path / "errors.html"
-    path.write_text(errors_page("Errors", scores, [(doc, missed), (doc, others)]), encoding="utf8")
+    path.write_text(errors_page("Errors", scores, [(doc, missed), (doc, more_pairs)]), encoding="utf8")
     browser.open(path.as_uri(), PHONE)
     assert browser.run("return [scores, matrix].every((table) => table.scrollWidth <= table.clientWidth)")
     assert browser.run("return [scores, matrix].every((table) => table.scrollHeight <= table.clientHeight)")
@@ -233,7 +233,7 @@ def test_a_link_leads_to_a_text(browser: Browser, nlp: Language, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("texts", "told"),
+    ("texts", "message"),
     [
         ([("张三来了", None)], "Nothing in these texts is annotated"),
         ([("张三来了", [])], "No entity is annotated in these texts"),
@@ -241,7 +241,7 @@ def test_a_link_leads_to_a_text(browser: Browser, nlp: Language, tmp_path: Path)
         (None, "These are scores only."),
     ],
 )
-def test_a_page_says_what_it_lacks(browser: Browser, nlp: Language, tmp_path: Path, texts: Any, told: str) -> None:
+def test_a_page_says_what_it_lacks(browser: Browser, nlp: Language, tmp_path: Path, texts: Any, message: str) -> None:
     if texts is None:
         path = tmp_path / "scores.html"
         scores = {"ents_p": 0.5, "ents_r": 0.5, "ents_f": 0.5, "ents_per_type": {"PER": {"p": 1, "r": 1, "f": 1}}}
@@ -250,7 +250,7 @@ def test_a_page_says_what_it_lacks(browser: Browser, nlp: Language, tmp_path: Pa
     else:
         examples = examples_of(nlp, texts)
         browser.open(write(nlp, tmp_path / "errors.html", examples, labels=["PER", "LOC"]))
-    assert told in browser.driver.find_element("id", "state").text
+    assert message in browser.driver.find_element("id", "state").text
     assert len(lines(browser)) == (texts is not None)
     assert (browser.violations(), browser.said()) == ([], [])
 
@@ -267,8 +267,8 @@ def test_any_text_and_label_is_shown_as_it_is(browser: Browser, nlp: Language, t
     assert shown[0] == hostile[:place] + "张三<b>'\" → PER"
     assert shown[1] == " … ".lstrip() + "好" * 80 + "李四− PER"
     assert browser.run("return document.querySelectorAll('img, main b b').length") == 0
-    whole = browser.driver.find_element("xpath", "//button[contains(., 'Show all 100,000 characters')]")
-    browser.run("arguments[0].click()", whole)
+    button = browser.driver.find_element("xpath", "//button[contains(., 'Show all 100,000 characters')]")
+    browser.run("arguments[0].click()", button)
     assert len(lines(browser)[1]) == 100_000 + len("− PER")
 
 

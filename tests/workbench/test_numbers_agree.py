@@ -73,21 +73,21 @@ def test_counts_and_scores_are_the_same_everywhere(
         return [f"{100 * part:.2f}" for part in (score.p, score.r, score.f)]
 
     # The JSON: counts of labels, of all, and of documents give the scores.
-    whole = total(scores.counts.values())
-    assert row(whole.score) == row(scores.overall)
-    assert total(scores.docs) == whole
+    overall = total(scores.counts.values())
+    assert row(overall.score) == row(scores.overall)
+    assert total(scores.docs) == overall
     assert {label: row(count.score) for label, count in scores.counts.items()} == {
         label: row(score) for label, score in scores.labels.items()
     }
     # What is printed.
-    assert " ".join(["All", *row(scores.overall), str(whole.gold)]) in printed.lines
+    assert " ".join(["All", *row(scores.overall), str(overall.gold)]) in printed.lines
     for label, score in scores.labels.items():
         assert " ".join([label, *row(score), str(scores.counts[label].gold)]) in printed.lines
     # The page: its table, and the texts below it.
     page = (tmp_path / "errors.html").read_text(encoding="utf8")
     shown = json.loads(page.split('id="data">')[1].split("</script>")[0])
     assert {label: (p, r, f, tuple(count)) for label, p, r, f, count in shown["scores"]} == {
-        "All": (*vars(scores.overall).values(), tuple(whole)),
+        "All": (*vars(scores.overall).values(), tuple(overall)),
         **{label: (*vars(score).values(), tuple(scores.counts[label])) for label, score in scores.labels.items()},
     }
     for (_, pairs), count in zip(shown["texts"], scores.docs, strict=True):

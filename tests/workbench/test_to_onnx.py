@@ -57,11 +57,11 @@ def test_features_are_those_of_torch_for_pieces_windows_and_layers(settings, tin
     expected = rows(nlp, docs)
     assert to_onnx(nlp, "float32") == []
     nlp.to_disk(tmp_path / "converted")
-    for made in (nlp, spacy.load(tmp_path / "converted")):
-        np.testing.assert_allclose(rows(made, docs), expected, atol=1e-4)
-    assert not {"torch", "transformers"} & {each.split(">")[0] for each in made.meta["requirements"]}
-    assert {"onnxruntime>=1.19", "tokenizers>=0.19"} <= set(made.meta["requirements"])
-    config = made.config["components"]["tener_ner"]["model"]["tok2vec"]
+    for converted in (nlp, spacy.load(tmp_path / "converted")):
+        np.testing.assert_allclose(rows(converted, docs), expected, atol=1e-4)
+    assert not {"torch", "transformers"} & {requirement.split(">")[0] for requirement in converted.meta["requirements"]}
+    assert {"onnxruntime>=1.19", "tokenizers>=0.19"} <= set(converted.meta["requirements"])
+    config = converted.config["components"]["tener_ner"]["model"]["tok2vec"]
     assert config["@architectures"] == "spacy_tener.OnnxEmbed.v1"
     wanted = {"pooling": "mean", "window": 512, "overlap": 64, **settings}
     assert all(config["encoder"][name] == wanted[name] for name in ("pooling", "window", "overlap"))
@@ -86,8 +86,8 @@ def test_int8_finds_the_same_entities_and_is_read_in_any_batch():
     assert [
         [(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents] for doc in nlp.pipe(t for t, _ in TEXTS)
     ] == [entities for _, entities in TEXTS]
-    [known] = nlp.meta["encoders"]
-    assert (known["name"], len(known["digest"])) == ("bert, int8", 64)
+    [encoder] = nlp.meta["encoders"]
+    assert (encoder["name"], len(encoder["digest"])) == ("bert, int8", 64)
 
 
 def test_a_component_that_is_a_transformer_is_converted_for_its_listeners(tiny):
@@ -100,8 +100,8 @@ def test_a_component_that_is_a_transformer_is_converted_for_its_listeners(tiny):
     before = [decoding.entropy for decoding in nlp.get_pipe("tener_ner").decode(nlp.pipe([TEXTS[0][0]]))]
     to_onnx(nlp, "float32")
     again = spacy.blank("zh", config=nlp.config).from_bytes(nlp.to_bytes())
-    for made in (nlp, again):
-        after = [decoding.entropy for decoding in made.get_pipe("tener_ner").decode(made.pipe([TEXTS[0][0]]))]
+    for candidate in (nlp, again):
+        after = [decoding.entropy for decoding in candidate.get_pipe("tener_ner").decode(candidate.pipe([TEXTS[0][0]]))]
         np.testing.assert_allclose(after, before, atol=1e-3)
 
 
@@ -118,7 +118,7 @@ def test_changed_entities_are_counted_and_shown():
     for nlp, last in ((old, "大学"), (new, "北京大学")):
         patterns = [{"label": "PER", "pattern": "李华"}, {"label": "ORG", "pattern": last}]
         nlp.add_pipe("entity_ruler").add_patterns(
-            [{**each, "pattern": [{"ORTH": c} for c in each["pattern"]]} for each in patterns]
+            [{**pattern, "pattern": [{"ORTH": c} for c in pattern["pattern"]]} for pattern in patterns]
         )
     same, changed = changed_entities(old, new, ["李华在北京大学", "李华"])
     assert same == 2

@@ -63,10 +63,10 @@ def test_names_and_paths_make_the_same_config() -> None:
 
 
 def test_training_tener_ner_needs_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    config, other = compose("weibo"), compose("weibo", ["ner"])
+    config, ner = compose("weibo"), compose("weibo", ["ner"])
     assert missing_requirements(config) == []
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert missing_requirements(other) == []
+    assert missing_requirements(ner) == []
     (line,) = missing_requirements(config)
     assert line.startswith("[components.tener_ner] needs the package torch: pip install torch")
 

@@ -112,7 +112,7 @@ def test_converting_again_gives_the_same_bytes(write: Write, tmp_path: Path) -> 
     convert([write("a.txt", COLUMNS)], tmp_path / "1")
     convert([tmp_path / "a.txt"], tmp_path / "2")
     convert([tmp_path / "a.txt"], tmp_path / "1")
-    first, second = (docs(tmp_path / each / "a.spacy") for each in "12")
+    first, second = (docs(tmp_path / name / "a.spacy") for name in "12")
     assert [doc.to_bytes() for doc in first] == [doc.to_bytes() for doc in second]
 
 

@@ -129,9 +129,9 @@ def test_characters_without_annotation_are_unknown_where_no_entity_covers_them()
 
 
 def test_notes_of_several_files_keep_the_first_examples() -> None:
-    notes, other = Notes(), Notes()
+    notes, more_notes = Notes(), Notes()
     for line in range(5):
         notes.add(Event.BLANK, "a", line)
-        other.add(Event.BLANK, "b", line)
-    notes.update(other, source="x")
+        more_notes.add(Event.BLANK, "b", line)
+    notes.update(more_notes, source="x")
     assert (notes.counts[Event.BLANK], notes.examples[Event.BLANK]) == (10, ["line 0: a", "line 1: a", "line 2: a"])

@@ -18,7 +18,7 @@ def touch(folder: Path, *names: str) -> None:
 
 
 def planned(folder: Path, *inputs: str, output: str = "out", glob: str | None = None) -> list[tuple[str, str]]:
-    jobs, _ = plan_jobs([each if each == "-" else folder / each for each in inputs], folder / output, glob=glob)
+    jobs, _ = plan_jobs([name if name == "-" else folder / name for name in inputs], folder / output, glob=glob)
     return [(job.source.removeprefix(f"{folder}/"), str(job.output.relative_to(folder))) for job in jobs]
 
 

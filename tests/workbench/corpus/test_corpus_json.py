@@ -19,8 +19,8 @@ SPANS = [(0, 2, "NAME"), (11, 13, "LOC"), (15, 19, "ORG")]
 ENTITIES = tuple(EntitySpan(*span) for span in SPANS)
 
 
-def region(start: int, end: int, label: str, **more: Any) -> dict[str, Any]:
-    value = {"start": start, "end": end, "labels": [label], **more}
+def region(start: int, end: int, label: str, **keys: Any) -> dict[str, Any]:
+    value = {"start": start, "end": end, "labels": [label], **keys}
     return {"id": "x", "type": "labels", "from_name": "label", "to_name": "text", "value": value}
 
 
@@ -28,8 +28,8 @@ def task(annotations: Sequence[dict[str, Any]], text: str = TEXT) -> dict[str, A
     return {"id": 1, "data": {"text": text}, "annotations": list(annotations), "predictions": []}
 
 
-def annotation(spans: Sequence[tuple[int, int, str]] = SPANS, **more: Any) -> dict[str, Any]:
-    return {"id": 1, "was_cancelled": False, "ground_truth": False, "result": [region(*span) for span in spans], **more}
+def annotation(spans: Sequence[tuple[int, int, str]] = SPANS, **keys: Any) -> dict[str, Any]:
+    return {"id": 1, "was_cancelled": False, "ground_truth": False, "result": [region(*span) for span in spans], **keys}
 
 
 FLAT = {
@@ -88,13 +88,13 @@ def test_label_studio_older_exports_and_other_names_of_the_text(tmp_path: Path) 
 
 
 def test_label_studio_reads_the_ground_truth_of_several_annotations_and_counts_them(tmp_path: Path) -> None:
-    other = annotation([(0, 1, "X")])
+    second = annotation([(0, 1, "X")])
     reader = reader_of(
         tmp_path,
         [
-            task([other, annotation(ground_truth=True)]),
-            task([annotation(), other]),
-            task([{**other, "was_cancelled": True}, annotation()]),
+            task([second, annotation(ground_truth=True)]),
+            task([annotation(), second]),
+            task([{**second, "was_cancelled": True}, annotation()]),
         ],
     )
     assert [text.spans for text in reader] == [ENTITIES] * 3
@@ -338,9 +338,9 @@ def test_tokens_with_places_are_no_entities(tmp_path: Path) -> None:
 
 
 def test_label_studio_regions_belong_to_the_text_that_they_name(tmp_path: Path) -> None:
-    each = annotation([(0, 2, "PER")])
-    record = {"data": {"title": "高勇", "body": "在北京", "url": "x"}, "annotations": [each]}
-    each["result"] = [
+    labels = annotation([(0, 2, "PER")])
+    record = {"data": {"title": "高勇", "body": "在北京", "url": "x"}, "annotations": [labels]}
+    labels["result"] = [
         {**region(0, 2, "PER"), "to_name": "title"},
         {**region(1, 3, "LOC"), "to_name": "body"},
         {"type": "relation", "from_id": "x", "to_id": "y"},
@@ -364,10 +364,10 @@ def test_label_studio_regions_are_in_the_text_that_has_what_they_quote(tmp_path:
 
 
 def test_annotated_texts_of_label_studio_can_be_named(tmp_path: Path) -> None:
-    each = annotation([(0, 2, "PER")])
-    each["result"][0]["to_name"] = "title"
+    labels = annotation([(0, 2, "PER")])
+    labels["result"][0]["to_name"] = "title"
     data = {"title": "高勇", "article": {"body": "在北京"}, "url": "x"}
-    records = [{"data": data, "annotations": [each]}, {"data": data, "annotations": [annotation([])]}]
+    records = [{"data": data, "annotations": [labels]}, {"data": data, "annotations": [annotation([])]}]
     with pytest.raises(CorpusError, match=r"a\.jsonl:2: 'data' has no 'text', and 3 other strings.*--texts title,body"):
         texts(tmp_path, records)
     reader = reader_of(tmp_path, records, texts=("title", "article.body", "absent"))

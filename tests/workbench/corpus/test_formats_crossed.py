@@ -29,12 +29,12 @@ EDGES: list[Sentence] = [
 ]
 CORPUS = [*SENTENCES, *EDGES]
 WITH_OFFSETS: dict[str, Callable[..., str]] = {
-    each.__name__: each
-    for each in (written.doccano, written.prodigy, written.spacy2, written.label_studio, written.cluener)
+    write.__name__: write
+    for write in (written.doccano, written.prodigy, written.spacy2, written.label_studio, written.cluener)
 }
 WITHOUT_OFFSETS: dict[str, Callable[..., str]] = {
     **written.COLUMNS,
-    **{each.__name__: each for each in (written.hugging_face, written.gliner, written.spacy_llm)},
+    **{write.__name__: write for write in (written.hugging_face, written.gliner, written.spacy_llm)},
 }
 FORMATS = {"conll2003": "columns", "numbered": "columns", "doccano": "jsonl", "prodigy": "jsonl", "spacy2": "jsonl"}
 FORMATS |= {"label_studio": "labelstudio", "hugging_face": "tokens", "spacy_llm": "llm"}
@@ -79,7 +79,7 @@ def write(
 def expected(name: str) -> Texts:
     texts = [(text, [(entity, label) for *_, label, entity in spans]) for text, spans in map(written.text_of, CORPUS)]
     if name == BRAT:
-        return [("".join(f"{text}\n" for text, _ in texts), [entity for _, own in texts for entity in own])]
+        return [("".join(f"{text}\n" for text, _ in texts), [entity for _, entities in texts for entity in entities])]
     return texts
 
 
@@ -165,7 +165,8 @@ def llm_by_name(corpus: list[Sentence]) -> str:
     """spacy-llm's other shape, of names by label; its spans follow each other."""
     texts = map(written.text_of, corpus)
     records = [
-        {"text": text, "entities": {x: [n for *_, y, n in own if y == x] for *_, x, _ in own}} for text, own in texts
+        {"text": text, "entities": {x: [n for *_, y, n in spans if y == x] for *_, x, _ in spans}}
+        for text, spans in texts
     ]
     return "\n".join(map(json.dumps, records))
 
@@ -177,7 +178,7 @@ def test_overlapping_annotation_is_kept_as_spans(tmp_path: Path, name: str, monk
     with pytest.raises(InputError, match=r"overlap.*--overlap spans"):
         convert([path], tmp_path / "out.spacy", making=DocOptions(lang="zh"))
     (report,) = convert([path], tmp_path / "out.spacy", reading=CorpusOptions(overlap="spans"), making=DocOptions("zh"))
-    first, *others = DocBin().from_disk(tmp_path / "out.spacy").get_docs(Vocab())
+    first, *rest = DocBin().from_disk(tmp_path / "out.spacy").get_docs(Vocab())
     assert [(span.text, span.label_) for span in first.spans["sc"]] == [
         ("北京", "LOC"),
         ("北京大学", "ORG"),
@@ -186,7 +187,7 @@ def test_overlapping_annotation_is_kept_as_spans(tmp_path: Path, name: str, monk
     assert [(ent.text, ent.label_) for ent in first.ents] == [("北京大学医学院", "ORG")]
     assert all(token.ent_iob for token in first)
     # A text without entities has no spans, which is annotation too.
-    assert [len(doc.spans["sc"]) for doc in others] == [0] * (name != BRAT)
+    assert [len(doc.spans["sc"]) for doc in rest] == [0] * (name != BRAT)
     assert (report.entities, report.overlapping, report.notes.counts) == (3, 2, {})
 
 

@@ -156,15 +156,18 @@ def test_counts_and_pairs_give_the_scores_of_the_scorer(exact: bool) -> None:
     for seed in range(200):
         examples = random_examples(seed, exact=exact)
         expected = scorer(examples)
-        each = [count_entities(example, compare) for example in examples]
-        counts = {label: total(own[label] for own in each if label in own) for label in set().union(*each)}
+        counts_of_docs = [count_entities(example, compare) for example in examples]
+        counts = {
+            label: total(labels[label] for labels in counts_of_docs if label in labels)
+            for label in set().union(*counts_of_docs)
+        }
         assert set(counts) == set(expected["ents_per_type"] or {})
         for label, count in counts.items():
             assert prf(*count) == pytest.approx(expected["ents_per_type"][label])
         overall = total(counts.values())
         if sum(overall):
             assert vars(overall.score) == pytest.approx({part: expected[f"ents_{part}"] for part in "prf"})
-        for example, count in zip(examples, each, strict=True):
+        for example, count in zip(examples, counts_of_docs, strict=True):
             pairs = [pair for pair in _pairs(example, compare(example), {}, {}) if pair.judged]
             right = sum(pair.gold == pair.found for pair in pairs)
             found, gold = sum(pair.found is not None for pair in pairs), sum(pair.gold is not None for pair in pairs)
@@ -198,5 +201,5 @@ def test_the_scorer_adds_counts_to_what_a_pipeline_is_scored_by() -> None:
 @pytest.mark.parametrize("metric", METRICS)
 def test_scores_are_those_of_the_counts(metric: str) -> None:
     counts = [(6, 2, 4), (0, 3, 1), (0, 0, 0), (5, 0, 0)]
-    expected = [getattr(Confusion(*each).score, metric) for each in counts]
+    expected = [getattr(Confusion(*count).score, metric) for count in counts]
     assert score_counts(np.array(counts), metric).tolist() == pytest.approx(expected)

@@ -57,17 +57,17 @@ def test_whoever_polls_may_end_a_process_with_all_that_it_began(
 
 def test_all_are_stopped_together_and_no_other_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "MODULE", "sleeper")
-    ours = Processes()
+    processes_of_test = Processes()
 
     def run(name: str) -> None:
         with pytest.raises(StoppedError):
-            ours.run([str(tmp_path / name)], tmp_path / "log")
+            processes_of_test.run([str(tmp_path / name)], tmp_path / "log")
 
     threads = [threading.Thread(target=run, args=(name,)) for name in "ab"]
     for thread in threads:
         thread.start()
     running = [pid for name in "ab" for pid in pids(tmp_path / name)]
-    ours.stop()
+    processes_of_test.stop()
     for thread in threads:
         thread.join(30)  # half of the time that the processes would take by themselves
         assert not thread.is_alive()
@@ -127,7 +127,7 @@ def test_jobs_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setenv("SPACY_CONFIG_OVERRIDES", "--training.max_steps 1")
     found = [environment(jobs) for jobs in (1, 3, 8, 20)]
-    assert [each["OMP_NUM_THREADS"] for each in found] == ["8", "2", "1", "1"]
+    assert [variables["OMP_NUM_THREADS"] for variables in found] == ["8", "2", "1", "1"]
     assert "SPACY_CONFIG_OVERRIDES" not in found[0]
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
     assert environment(3)["OMP_NUM_THREADS"] == "5"
