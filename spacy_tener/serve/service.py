@@ -191,8 +191,8 @@ def _explain_texts(name: str, nlp: Language, form: Form, texts: Sequence[str]) -
     with nlp.memory_zone():
         explanations = [explain(nlp, text) for text in texts]
         # The name in the service takes the place of the path on this machine.
-        explanations = [replace(one, pipeline={**one.pipeline, "name": name}) for one in explanations]
-        return [one.to_html() if form == "html" else one.to_json() for one in explanations]
+        named = [replace(explained, pipeline={**explained.pipeline, "name": name}) for explained in explanations]
+        return [explained.to_html() if form == "html" else explained.to_json() for explained in named]
 
 
 def to_response(text: str, entities: Sequence[FoundEntity], options: Options) -> list[EntityOut]:
