@@ -65,14 +65,14 @@ def explain(
     evidence (bool): Whether to mask units, one at a time: it takes as long as reading each text once per unit.
     RETURNS (Explanation): The data, which writes itself as JSON or as a page.
     """
-    given: list[Text] = [texts] if isinstance(texts, str | Doc | Example) else list(texts)
+    sources: list[Text] = [texts] if isinstance(texts, str | Doc | Example) else list(texts)
     pipeline = PipelineNER.of(nlp, name)
     explainer = _Explainer(pipeline, evidence=evidence)
-    docs = pipeline.prepare(text.predicted if isinstance(text, Example) else text for text in given)
+    docs = pipeline.prepare(text.predicted if isinstance(text, Example) else text for text in sources)
     decodings = list(pipeline.ner.decode(docs))
     explained = [
         replace(explainer(decoding, k_best, rivals), gold=_gold(text))
-        for text, decoding in zip(given, decodings, strict=True)
+        for text, decoding in zip(sources, decodings, strict=True)
     ]
     # After all else, since it changes the Docs.
     given_entities = found_entities(nlp, pipeline.complete(decodings))
@@ -129,13 +129,11 @@ class _Explainer:
             }
             evidence.update(zip(inside, self._evidence(view, piece, window.start, list(inside.values())), strict=True))
             words += lexicon_words(self.lexicon, view, window, piece) if self.lexicon else []
-        others = [
-            *decoding.rivals(n_rivals),
-            *([other for other in entities if _overlap(own, other)] for own in possible),
-        ]
+        rivals = decoding.rivals(n_rivals)
+        rivals += [[rival for rival in entities if _overlap(entity, rival)] for entity in possible]
         explained = [
-            ExplainedEntity(own.start, own.end, own.label, own.probability, others[i], evidence.get(i, []))
-            for i, own in enumerate(entities)
+            ExplainedEntity(*entity.offsets, entity.probability, rivals[i], evidence.get(i, []))
+            for i, entity in enumerate(entities)
         ]
         return ExplainedText(
             text=decoding.doc.text,
@@ -251,7 +249,7 @@ def _mask_tokens(model: Model[Any, Any]) -> Iterator[str]:
     shims = (torch_shim(node) for node in model.walk() if node.name == "transformer_embed")
     readers = [getattr(shim.module, "reader", None) for shim in shims if shim.is_built]
     features = (node.attrs.get("features") for node in model.walk())
-    readers += [each.encoder.reader for each in features if isinstance(each, FrozenFeatures)]
+    readers += [feature.encoder.reader for feature in features if isinstance(feature, FrozenFeatures)]
     for holder in (getattr(model, "tokenizer", None), *readers):
         if token := getattr(holder, "mask_token", None):
             yield token

@@ -22,7 +22,7 @@ VocabularyT = TypeVar("VocabularyT")
 def find_vocabulary(models: Iterable[Model[Any, Any]], kind: type[VocabularyT]) -> VocabularyT | None:
     """Return the first vocabulary of a kind in some models."""
     vocabularies = (node.attrs.get("vocabulary") for model in models for node in model.walk())
-    return next((each for each in vocabularies if isinstance(each, kind)), None)
+    return next((vocabulary for vocabulary in vocabularies if isinstance(vocabulary, kind)), None)
 
 
 def lexicon_words(vocabulary: LexiconVocabulary, view: DocView, window: Window, piece: Doc) -> list[LexiconWord]:

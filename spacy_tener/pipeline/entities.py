@@ -70,7 +70,7 @@ def set_entities(view: DocView, entities: Sequence[UnitEntity], settings: NERSet
         preset.update(np.flatnonzero((iob == BEGIN) | (iob == INSIDE)).tolist())
         missing = np.flatnonzero(iob == MISSING).tolist()
         # Decoding repeats preset entities: the Doc has them already.
-        entities = [each for each in entities if view.token_span(each.start, each.end, "expand")[0] not in preset]
+        entities = [e for e in entities if view.token_span(e.start, e.end, "expand")[0] not in preset]
     taken, spans, scores = set(preset), [], {}
     # Longest first: of two entities that share a token, the longer one is kept.
     for entity in sorted(entities, key=lambda entity: entity.start - entity.end):
@@ -88,8 +88,8 @@ def set_entities(view: DocView, entities: Sequence[UnitEntity], settings: NERSet
     if settings.spans_key:
         _set_scored_spans(doc, scores, settings.spans_key)
     if settings.view == "characters" and settings.chars_key:
-        given = [ent for ent in doc.ents if ent.start in preset]
-        _set_char_spans(view, entities, given, settings.chars_key, settings.alignment_mode)
+        preset_ents = [ent for ent in doc.ents if ent.start in preset]
+        _set_char_spans(view, entities, preset_ents, settings.chars_key, settings.alignment_mode)
 
 
 def offsets_of(span: Span) -> EntityOffsets:
@@ -116,10 +116,10 @@ def _set_scored_spans(doc: Doc, scores: dict[tuple[int, int, str], float], key: 
                 f"doc.spans['{key}'] of another component is overwritten. Set another spans_key for tener_ner.",
                 stacklevel=2,
             )
-        earlier = {place: float(score) for place, score in read_offsets(doc.spans[key], SCORES)}
-    found = [scores.get((e.start, e.end, e.label_), earlier.get(offsets_of(e), 1.0)) for e in doc.ents]
+        earlier = {entity: float(score) for entity, score in read_offsets(doc.spans[key], SCORES)}
     ents = list(doc.ents)
-    _write_group(doc, key, ents, map(offsets_of, ents), {SCORES: np.array(found, dtype=np.float64)})
+    values = [scores.get((ent.start, ent.end, ent.label_), earlier.get(offsets_of(ent), 1.0)) for ent in ents]
+    _write_group(doc, key, ents, map(offsets_of, ents), {SCORES: np.array(values, dtype=np.float64)})
 
 
 def _set_char_spans(
@@ -132,22 +132,23 @@ def _set_char_spans(
     doc = view.doc
     earlier: dict[EntityOffsets, list[tuple[int, int]]] = defaultdict(list)
     if key in doc.spans:
-        for place, (start, end) in read_offsets(doc.spans[key], CHAR_OFFSETS):
-            earlier[place].append((start, end))
-    places: dict[EntityOffsets, EntityOffsets] = {}
+        for aligned, (start, end) in read_offsets(doc.spans[key], CHAR_OFFSETS):
+            earlier[aligned].append((start, end))
+    in_tokens: dict[EntityOffsets, EntityOffsets] = {}  # exact offsets -> those of the tokens in doc.ents
     for ent in preset:
-        place = offsets_of(ent)
-        for start, end in earlier.get(place, [place[:2]]):
-            places[start, end, ent.label_] = place
+        aligned = offsets_of(ent)
+        for start, end in earlier.get(aligned, [aligned[:2]]):
+            in_tokens[start, end, ent.label_] = aligned
     for entity in new:
         start, end = view.char_span(entity.start, entity.end)
-        aligned = view.token_span(start, end, alignment)
-        first, last = aligned if aligned[0] < aligned[1] else view.token_span(start, end, "expand")
-        places[start, end, entity.label] = offsets_of(Span(doc, first, last, label=entity.label))
-    rows = sorted(places)
+        first, last = view.token_span(start, end, alignment)
+        if first >= last:
+            first, last = view.token_span(start, end, "expand")
+        in_tokens[start, end, entity.label] = offsets_of(Span(doc, first, last, label=entity.label))
+    rows = sorted(in_tokens)
     spans = [Span(doc, *view.token_span(start, end, "expand"), label=label) for start, end, label in rows]
     offsets = [[start, end] for start, end, _ in rows]
-    _write_group(doc, key, spans, [places[row] for row in rows], {CHAR_OFFSETS: offsets})
+    _write_group(doc, key, spans, [in_tokens[row] for row in rows], {CHAR_OFFSETS: offsets})
 
 
 def _write_group(doc: Doc, key: str, spans: list[Span], places: Iterable[EntityOffsets], attrs: dict[str, Any]) -> None:

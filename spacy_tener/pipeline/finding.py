@@ -43,10 +43,10 @@ def check_finders(nlp: Language, what: str = "The pipeline") -> None:
 
 def known_labels(nlp: Language) -> set[str] | None:
     """Return the labels that a pipeline can find; None if a component that assigns `doc.ents` lists no labels."""
-    finding, told = entity_finders(nlp), nlp.pipe_labels
-    if not finding or any(name not in told for name in finding):
+    finders, labels = entity_finders(nlp), nlp.pipe_labels
+    if not finders or any(name not in labels for name in finders):
         return None
-    return {label for name in finding for label in told[name]}
+    return {label for name in finders for label in labels[name]}
 
 
 def entity_labels(nlp: Language) -> list[str]:
@@ -108,8 +108,8 @@ class PipelineNER:
         ner = find_crf_pipe(nlp, name)
         before = components_before(nlp, ner)
         upstream = {node.upstream_name for node in ner.model.walk() if hasattr(node, "upstream_name")}
-        listened = [own for own in before if hasattr(nlp.get_pipe(own), "find_listeners")]
-        return cls(nlp, ner, before, tuple(own for own in listened if upstream & {own, "*"}))
+        sources = [source for source in before if hasattr(nlp.get_pipe(source), "find_listeners")]
+        return cls(nlp, ner, before, tuple(source for source in sources if upstream & {source, "*"}))
 
     @property
     def models(self) -> list[Model[Any, Any]]:
@@ -163,7 +163,7 @@ class PipelineNER:
     def probabilities(self, pieces: Iterable[Doc], spans: Sequence[tuple[int, int, str]]) -> Probabilities:
         """Return the probabilities of the same spans of tokens in each of some Docs whose tokens are units.
 
-        *Shape* [pieces, spans]
+        *Shape:* (pieces, spans)
         """
         labels = self.ner.labels
         rows = np.array([(start, end, labels.index(label)) for start, end, label in spans], dtype=np.int64)

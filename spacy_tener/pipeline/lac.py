@@ -195,8 +195,12 @@ class Lac(Pipe):
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
         """Return the encoder, its CRF and the lists of words."""
         tagger = self.tagger
-        own = {"transitions": tagger.transitions, "labels": list(tagger.labels), "lists": self.words.lists.to_message()}
-        return to_safetensors({**own, **tagger.encoder.to_parts()})
+        parts = {
+            "transitions": tagger.transitions,
+            "labels": list(tagger.labels),
+            "lists": self.words.lists.to_message(),
+        }
+        return to_safetensors({**parts, **tagger.encoder.to_parts()})
 
     def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> Lac:
         """Load what `to_bytes` returned."""

@@ -81,7 +81,7 @@ def update_meta(meta: dict[str, Any], config: Config, pipes: Iterable[Any]) -> N
     by_package = {split_requirement(requirement)[0]: requirement for requirement in meta.get("requirements", [])}
     by_package |= {split_requirement(requirement)[0]: requirement for requirement in needed}
     meta["requirements"] = list(by_package.values())
-    descriptions = {each["name"]: each for each in meta.get("encoders", [])}
+    descriptions = {encoder["name"]: encoder for encoder in meta.get("encoders", [])}
     descriptions |= {encoder.description["name"]: encoder.description for encoder in encoders}
     if descriptions:
         meta["encoders"] = list(descriptions.values())

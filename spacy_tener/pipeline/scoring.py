@@ -57,13 +57,13 @@ def score_char_entities(
 def _count(example: Example, chars_key: str | None, per_type: dict[str, PRFScore]) -> None:
     compared = CharComparison(example.reference, example.predicted)
     missed = set(compared.gold)
-    for place in set(predicted_offsets(example.predicted, chars_key)):
-        found, score = compared.key(place), per_type[place[2]]
-        right = compared.is_right(found)
-        if right:
+    for entity in set(predicted_offsets(example.predicted, chars_key)):
+        key, score = compared.key(entity), per_type[entity[2]]
+        is_right = compared.is_right(key)
+        if is_right:
             score.tp += 1
-            missed.discard(found)
-        elif right is not None:
+            missed.discard(key)
+        elif is_right is not None:
             score.fp += 1
     for *_, label in missed:
         per_type[label].fn += 1
@@ -72,24 +72,24 @@ def _count(example: Example, chars_key: str | None, per_type: dict[str, PRFScore
 class CharComparison:
     """Comparison of two Docs of one text, whose tokens and white space may differ, by their other characters.
 
-    gold: The key of each entity of the reference, start, end and label in characters that are no white space, and its
-        place there.
+    gold: The key of each entity of the reference, which is start, end and label in characters that are no white space,
+        and its offsets there.
     """
 
     def __init__(self, reference: Doc, predicted: Doc) -> None:
         before = _marks_before(reference)
         self._before = _marks_before(predicted)
-        places = ((ent.start_char, ent.end_char, ent.label_) for ent in reference.ents)
-        self.gold = {(int(before[start]), int(before[end]), label): (start, end, label) for start, end, label in places}
+        gold = map(offsets_of, reference.ents)
+        self.gold = {(int(before[start]), int(before[end]), label): (start, end, label) for start, end, label in gold}
         self._unknown = np.zeros(int(before[-1]), dtype=bool)
         for token in reference:
             if token.ent_iob == 0:
                 self._unknown[before[token.idx] : before[token.idx + len(token)]] = True
         self._ends = before[1:]
 
-    def key(self, place: EntityOffsets) -> EntityOffsets:
+    def key(self, entity: EntityOffsets) -> EntityOffsets:
         """Return the key of an entity of the predicted Doc."""
-        start, end, label = place
+        start, end, label = entity
         return int(self._before[start]), int(self._before[end]), label
 
     def is_right(self, key: EntityOffsets) -> bool | None:

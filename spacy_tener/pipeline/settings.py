@@ -88,7 +88,7 @@ class NERSettings:
                 "writes a group of its own. Use two keys."
             )
         thresholds = self.threshold.values() if isinstance(self.threshold, dict) else [self.threshold]
-        if not all(isinstance(each, int | float) and 0.0 <= each <= 1.0 for each in thresholds):
+        if not all(isinstance(threshold, int | float) and 0.0 <= threshold <= 1.0 for threshold in thresholds):
             raise ValueError(
                 f"The setting 'threshold' of tener_ner is {self.threshold}. Use a probability, from 0 to 1, or one for "
                 "each label."

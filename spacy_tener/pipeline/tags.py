@@ -38,10 +38,10 @@ class LabelIndex:
 
     def indices(self, labels: NDArray[np.uint64]) -> IntArray:
         """Return the index of each hash; -1 if it is not a label. *Shape:* (units,)"""
-        found = np.full(labels.shape, -1, dtype=np.int64)
-        places, index = np.flatnonzero(labels), {label: i for i, label in enumerate(self.hashes)}
-        found[places] = [index.get(label, -1) for label in labels[places].tolist()]
-        return found
+        indices = np.full(labels.shape, -1, dtype=np.int64)
+        labelled, index = np.flatnonzero(labels), {label: i for i, label in enumerate(self.hashes)}
+        indices[labelled] = [index.get(label, -1) for label in labels[labelled].tolist()]
+        return indices
 
     @cached_property
     def possible(self) -> Mask:
@@ -64,15 +64,15 @@ def index_labels(labels: Iterable[str]) -> LabelIndex:
 def encode_units(units: Units, labels: LabelIndex) -> IntArray:
     """Return the tag of each unit: `UNKNOWN` without annotation, outside for a label that is not in `labels`.
 
-    *Shape* [n]
+    *Shape:* (units,)
     """
     layout, index = labels.layout, labels.indices(units.label)
     begins, inside = ((units.iob == value) & (index >= 0) for value in (BEGIN, INSIDE))
     goes_on = np.append(inside[1:], False)
     tags = np.where(units.iob == MISSING, UNKNOWN, layout.outside)
     for which, blocks in ((begins, (layout.single, layout.begin)), (inside, (layout.end, layout.inside))):
-        held = np.flatnonzero(which)
-        tags[held] = index[held] + np.where(goes_on[held], blocks[1].start, blocks[0].start)
+        rows = np.flatnonzero(which)
+        tags[rows] = index[rows] + np.where(goes_on[rows], blocks[1].start, blocks[0].start)
     return tags
 
 
@@ -108,12 +108,12 @@ def possible_tags(units: Units, labels: LabelIndex) -> Mask | None:
 def agreeing_tags(tags: IntArray, possible: Mask | None, layout: TagLayout) -> Mask:
     """Return a mask of the tags that agree with the annotation: one for an annotated unit, else all possible ones.
 
-    *Shape* [n, n_tags]
+    *Shape:* (units, tags)
     """
-    known = np.flatnonzero(tags != UNKNOWN)
+    annotated = np.flatnonzero(tags != UNKNOWN)
     allowed = np.ones((len(tags), layout.n_tags), dtype=bool) if possible is None else possible.copy()
-    allowed[known] = False
-    allowed[known, tags[known]] = True
+    allowed[annotated] = False
+    allowed[annotated, tags[annotated]] = True
     return allowed
 
 
@@ -123,7 +123,7 @@ def decodable_tags(units: Units, labels: LabelIndex) -> Mask | None:
     Preset entities and blocked tokens stay, the text's limits hold (`possible_tags`), and no entity crosses a known
     sentence start. As with spaCy's `ner`, a token set to be outside may still become an entity.
 
-    *Shape* [n, n_tags], or None if every tag is allowed.
+    *Shape:* (units, tags), or None if every tag is allowed.
     """
     preset = (units.iob == BEGIN) | (units.iob == INSIDE)
     boundary = units.sentence_start.copy()

@@ -563,13 +563,13 @@ class TenerNER(TrainablePipe):
 
     def _load(self, load: Callable[..., Any], source: str, exclude: Iterable[str]) -> None:
         exclude = set(exclude)
-        kept = asdict(self.settings) if "cfg" in exclude else {}
+        present = asdict(self.settings) if "cfg" in exclude else {}
         with wrap_load_errors(self.name, source):
             for key in LEARNED:
                 self.cfg.pop(key, None)
             self._seen = (0, 0)
             load(exclude=exclude - {"cfg"})
-            self.cfg.update(kept)
+            self.cfg.update(present)
             _ = self.settings, self.temperature  # checks them
             check_loaded(self.model)
             self._check_size()
@@ -577,10 +577,10 @@ class TenerNER(TrainablePipe):
     def _check_size(self) -> None:
         output = self.model.get_ref("output_layer") if self.model.has_ref("output_layer") else None
         if output is not None and output.has_dim("nO"):
-            n_tags, wanted = output.get_dim("nO"), self._label_index.layout.n_tags
-            if n_tags != wanted:
+            n_tags, expected = output.get_dim("nO"), self._label_index.layout.n_tags
+            if n_tags != expected:
                 raise OtherLabelsError(
-                    f"its model has {n_tags} tags, but the {len(self.labels)} labels in its cfg need {wanted}"
+                    f"its model has {n_tags} tags, but the {len(self.labels)} labels in its cfg need {expected}"
                 )
 
 

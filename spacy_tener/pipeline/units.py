@@ -175,7 +175,7 @@ class TokenView(_View):
         return part
 
     def sentence_ends(self) -> BoolArray:
-        """Return a mask of the units that look like the end of a sentence. *Shape* [n]"""
+        """Return a mask of the units that look like the end of a sentence. *Shape:* (units,)"""
         strings = self.doc.vocab.strings
         closers = np.array([strings[mark] for mark in _SENTENCE_ENDS], dtype=np.uint64)
         ends: BoolArray = np.isin(self.doc.to_array(ORTH), closers)
@@ -187,7 +187,7 @@ class TokenView(_View):
         return self.doc[start].idx, self.doc[end - 1].idx + len(self.doc[end - 1])
 
     def char_extents(self) -> IntArray:
-        """Return start and length in characters of each unit. *Shape* [n, 2]"""
+        """Return start and length in characters of each unit. *Shape:* (units, 2)"""
         return self.doc.to_array([IDX, LENGTH]).astype(np.int64).reshape(-1, 2)
 
     def unit_span(self, start: int, end: int) -> tuple[int, int] | None:

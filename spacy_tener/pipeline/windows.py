@@ -49,7 +49,7 @@ def cut_windows(length: int, ends: NDArray[np.bool_], *, size: int, overlap: int
 
     A core ends after the last sentence end in its second half; without one, it has the maximum length.
 
-    ends: Mask of units that are sentence ends. *Shape* [length]
+    ends: Mask of units that are sentence ends. *Shape:* (units,)
     """
     windows = []
     start = 0
@@ -73,13 +73,13 @@ SizedT = TypeVar("SizedT", bound=Sized)
 def batch_by_size(items: Iterable[SizedT], limit: int) -> Iterator[list[SizedT]]:
     """Yield batches whose items together hold at most `limit` units; a larger item is a batch of its own."""
     batch: list[SizedT] = []
-    held = 0
+    size = 0
     for item in items:
-        if batch and held + len(item) > limit:
+        if batch and size + len(item) > limit:
             yield batch
-            batch, held = [], 0
+            batch, size = [], 0
         batch.append(item)
-        held += len(item)
+        size += len(item)
     if batch:
         yield batch
 
@@ -141,7 +141,7 @@ class WindowBatcher:
     def emissions(self, model: TaggerModel, views: Sequence[DocView]) -> Rows:
         """Return the emissions of every unit of every view, each from the window in whose core it lies.
 
-        *Shape* [N, n_tags]
+        *Shape:* (units, tags)
         """
         parts: list[Rows] = []
         for batch in self.batches(views):

@@ -41,7 +41,7 @@ class PipelineWords:
     """
 
     def __init__(self, vocabularies: Iterable[Any], component: str) -> None:
-        self._vocabularies: list[HasWords] = [each for each in vocabularies if hasattr(each, "lists")]
+        self._vocabularies: list[HasWords] = [vocabulary for vocabulary in vocabularies if hasattr(vocabulary, "lists")]
         if not self._vocabularies:
             raise RemedyError(
                 f"The model of '{component}' does not use words",
@@ -79,10 +79,10 @@ class PipelineWords:
         """
         _check_name(name)
         tags = words.items() if isinstance(words, Mapping) else ((word, tag) for word in _listed(words))
-        rows = [(_stripped(word, own), own) for word, own in self._bounded(tags, name)]
-        for own in sorted({own for _, own in rows}):
-            self._check_tag(own)
-        self._change(name, {word: ListedWord(own) for word, own in rows}, saved=saved)
+        rows = [(_stripped(word, word_tag), word_tag) for word, word_tag in self._bounded(tags, name)]
+        for word_tag in sorted({word_tag for _, word_tag in rows}):
+            self._check_tag(word_tag)
+        self._change(name, {word: ListedWord(word_tag) for word, word_tag in rows}, saved=saved)
 
     def remove(self, words: Iterable[str], *, name: str = "") -> None:
         """Remove words from a list, and hide those that are in the model's lexicon.
@@ -121,12 +121,12 @@ class PipelineWords:
         saved (Optional[bool]): Whether the list is saved with the pipeline; as it was, or true for a new list, if None.
         """
         _check_name(name)
-        known: set[str] = set()
+        checked: set[str] = set()
         words = {}
         for entry in self._bounded(read_list(Path(path), tag, has_tags=True), name):
-            if entry.tag not in known:
+            if entry.tag not in checked:
                 self._check_tag(entry.tag, path, entry.line)
-                known.add(entry.tag)
+                checked.add(entry.tag)
             if entry.frequency is None or entry.frequency >= min_frequency:
                 words[entry.word] = ListedWord(entry.tag)
         self._change(name, words, replace=True, saved=saved)
@@ -175,8 +175,8 @@ class PipelineWords:
                 entries |= fit
                 changed.append(WordList(entries, old.saved if saved is None else saved))
                 self._bounded(entries, name)
-            for vocabulary, made in zip(self._vocabularies, changed, strict=True):
-                vocabulary.lists.put(name, made)
+            for vocabulary, word_list in zip(self._vocabularies, changed, strict=True):
+                vocabulary.lists.put(name, word_list)
 
     def _list(self, name: str = "") -> WordList:
         lists = self._vocabularies[0].lists.lists
@@ -186,9 +186,9 @@ class PipelineWords:
 
     def _check_tag(self, tag: str, path: str | Path = "", line: int | None = None) -> None:
         if tag and not any(vocabulary.knows_tag(tag) for vocabulary in self._vocabularies):
-            known = dict.fromkeys(name for vocabulary in self._vocabularies for name in vocabulary.tag_names)
+            names = dict.fromkeys(name for vocabulary in self._vocabularies for name in vocabulary.tag_names)
             reason = f"Unknown tag of words {tag[:60]!r}"
-            remedy = f"Use one that the model was trained with: {', '.join(known)}." if known else "Give none."
+            remedy = f"Use one that the model was trained with: {', '.join(names)}." if names else "Give none."
             raise InputError(str(path), reason, remedy, line=line) if path else RemedyError(reason, remedy)
 
 

@@ -10,6 +10,8 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import raise_error
 
+from spacy_tener.pipeline.units import view_of
+
 TEXT = "王小明去了上海"
 FOUND = [(0, 3, "PER"), (5, 7, "GPE")]
 
@@ -105,15 +107,13 @@ class TestErrorHandler:
     @pytest.fixture
     def nlp(self, learned, told, monkeypatch):
         nlp = learned()
-        pipe = nlp.get_pipe("tener_ner")
-        predict = pipe.predict
 
-        def fail(docs):
-            if any("坏" in doc.text for doc in docs):
+        def fail(doc, view):
+            if "坏" in doc.text:
                 raise RuntimeError("broken")
-            return predict(docs)
+            return view_of(doc, view)
 
-        monkeypatch.setattr(pipe, "predict", fail)
+        monkeypatch.setattr("spacy_tener.pipeline.tener_ner.view_of", fail)
         nlp.set_error_handler(lambda name, pipe, docs, error: told.append((name, [d.text for d in docs], str(error))))
         return nlp
 

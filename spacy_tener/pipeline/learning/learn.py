@@ -44,7 +44,7 @@ def batch_loss(crf: CRF, emissions: Tensor, targets: Sequence[Target]) -> Tensor
     A target's likelihood is that of one path if no tag is missing, otherwise that of all paths that agree with the
     known tags. An incorrect span adds `-log(1 - P(span | the known tags))`.
 
-    *Shape* emissions: [N, n_tags], of the targets' units joined; result: a scalar
+    emissions: Of the targets' units, joined. *Shape:* (units, tags)
     """
     lengths = [len(target.tags) for target in targets]
     tags = np.concatenate([target.tags for target in targets])
@@ -107,7 +107,7 @@ def teaching_loss(
 
     teacher: Its labels are the student's first ones.
     masks: The tags that each text allows.
-    *Shape* emissions: the student's, [N, n_tags], of the units of all texts joined; result: a scalar
+    emissions: The student's, of the units of all texts joined. *Shape:* (units, tags)
     """
     lengths = [len(scores) for scores in soft_targets]
     possible = join_masks(masks, lengths, student.layout.n_tags)

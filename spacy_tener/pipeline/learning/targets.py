@@ -61,10 +61,10 @@ class Target:
         position = np.arange(window.start, window.end)
         starts = np.where(self.units.iob == INSIDE, 0, np.arange(len(self.tags)))
         owner = np.maximum.accumulate(starts)[window.start : window.end]
-        known = (owner >= window.core_start) & (owner < window.core_end)
+        is_taught = (owner >= window.core_start) & (owner < window.core_end)
         if window.end < len(self.tags) and self.units.iob[window.end] == INSIDE:
-            known &= owner != owner[-1]
-        tags = np.where(known, self.tags[position], UNKNOWN)
+            is_taught &= owner != owner[-1]
+        tags = np.where(is_taught, self.tags[position], UNKNOWN)
         shifted = [
             IncorrectSpan(span.start - window.start, span.end - window.start, span.label)
             for span in self.incorrect
@@ -86,8 +86,8 @@ def make_target(example: Example, view: DocView, labels: LabelIndex, incorrect_s
     incorrect = list(groups[key]) if key is not None and key in groups else []
     tags, possible = encode_units(units, labels), possible_tags(units, labels)
     if possible is not None:
-        known = np.flatnonzero(tags != UNKNOWN)
-        possible[known, tags[known]] = True
+        annotated = np.flatnonzero(tags != UNKNOWN)
+        possible[annotated, tags[annotated]] = True
     return Target(
         view=view,
         units=units,

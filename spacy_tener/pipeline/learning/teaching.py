@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _MB = 1 << 20
 
 SoftTarget = NDArray[np.float32]
-"""The teacher's emissions of the student's units. *Shape* [n, n_tags of the teacher]"""
+"""The teacher's emissions of the student's units. *Shape:* (units, tags of the teacher)"""
 
 
 class Teacher:
