@@ -87,7 +87,7 @@ ScoredPath = tuple[float, IntArray]
 def k_largest(candidates: AnyFloats, k: int) -> tuple[AnyFloats, IntArray]:
     """Return the k largest along the last axis, largest first, and their indices. Of equal ones, the first comes first.
 
-    *Shape* [..., m] to [..., k] twice
+    *Shape:* (..., m) to (..., k) twice
     """
     order = np.argsort(-candidates, axis=-1, kind="stable")[..., :k]
     return np.take_along_axis(candidates, order, -1), order
@@ -99,7 +99,7 @@ def advance_k_best(
     """Return the scores of the k best paths to each tag of the next token, without its emissions; and back-pointers.
 
     best: scores of the k best paths to each tag. outside: transitions from each closer, k times. inside: in entities.
-    *Shape* [n, K, k] to [n, K, k] twice. A back-pointer is `tag * k + rank` at the token before.
+    *Shape:* (n, tags, k) to (n, tags, k) twice. A back-pointer is `tag * k + rank` at the token before.
     """
     n, _, k = best.shape
     opened, closer = k_largest(best[:, layout.closers].reshape(n, 1, -1) + outside, k)
@@ -117,7 +117,7 @@ def forward_k_best(
 ) -> tuple[AnyFloats, IntArray]:
     """Return the scores of the k best paths that end in each tag of each sequence, and back-pointers of all tokens.
 
-    *Shape* [N, K] to [n_filled, K, k] and [N, K, k], packed
+    *Shape:* (units, tags) to (sequences, tags, k) and (units, tags, k), packed
     """
     n_rows, n_tags = emissions.shape
     best = np.full((packing.order.size, n_tags, k), -np.inf, emissions.dtype)
@@ -135,7 +135,7 @@ def forward_k_best(
 def backtrace_k_best(pointers: IntArray, packing: Packing, last: IntArray) -> IntArray:
     """Return the tags of the paths that end in `last`, each `tag * k + rank`.
 
-    *Shape* [N, K, k] and [n_filled, k] to [N, k]
+    *Shape:* (units, tags, k) and (sequences, k) to (units, k)
     """
     k = pointers.shape[-1]
     points: IntArray = np.empty((pointers.shape[0], k), np.int64)
@@ -151,7 +151,7 @@ def backtrace_k_best(pointers: IntArray, packing: Packing, last: IntArray) -> In
 
 
 def list_viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packing, k: int) -> list[list[ScoredPath]]:
-    """Return up to k paths of each sequence, best first. *Shape* [N, K]; -inf in emissions forbids a tag
+    """Return up to k paths of each sequence, best first. *Shape:* (units, tags); -inf in emissions forbids a tag
 
     Each tag keeps the k best paths to it, not only one; a back-pointer is the tag before and the path's rank there.
     """

@@ -24,7 +24,7 @@ from .transitions import MODERATE, Transitions, mirror
 class ForwardStep:
     """One step of the recursion for `width` sequences in each of `D` directions, with its buffers and their views.
 
-    *Shape* scores before and after are [D, width, K]
+    *Shape:* scores before and after are (D, width, tags)
     """
 
     def __init__(self, layout: TagLayout, like: AnyFloats, width: int) -> None:
@@ -59,7 +59,7 @@ class ForwardStep:
     ) -> None:
         """Add to the emissions in `current` the log-sums of all paths that lead to them.
 
-        table: transitions, exponentiated if they are moderate. *Shape* [D, K, K], `[from, to]`
+        table: transitions, exponentiated if they are moderate. *Shape:* (D, tags, tags), `[from, to]`
         """
         relative = self.shifted(previous, guarded=guarded)
         if moderate:
@@ -93,7 +93,7 @@ def forward_sums(
     before. Returns the same array.
 
     moderate: as in `Transitions`.
-    *Shape* `scores` is [D, N, K]; `start` is [D, K]; `table` is [D, K, K]
+    *Shape:* `scores` is (D, units, tags); `start` is (D, tags); `table` is (D, tags, tags)
     """
     if not packing.sizes:
         return scores
@@ -122,11 +122,11 @@ class ForwardBackward:
     packing: Packing
     transitions: Transitions
     emissions: AnyFloats
-    """Masked: -inf where a tag is not allowed. *Shape* [N, K]"""
+    """Masked: -inf where a tag is not allowed. *Shape:* (units, tags)"""
     alpha: AnyFloats
-    """*Shape* [N, K]"""
+    """*Shape:* (units, tags)"""
     beta: AnyFloats
-    """*Shape* [N, K]"""
+    """*Shape:* (units, tags)"""
 
     @classmethod
     @np.errstate(divide="ignore", over="ignore", invalid="ignore")
@@ -146,7 +146,7 @@ class ForwardBackward:
         return shifts.astype(np.float64)
 
     def log_partition(self) -> AnyFloats:
-        """Return log Z of each sequence. *Shape* [n_sequences], in float64"""
+        """Return log Z of each sequence. *Shape:* (sequences,), in float64"""
         sums = self.packing.sums(self.shifts())
         with np.errstate(divide="ignore"):
             sums[self.packing.filled] += log_sum(self.alpha[self.packing.last] + self.transitions.end, axis=-1)[:, 0]
@@ -155,7 +155,7 @@ class ForwardBackward:
     def through(self) -> tuple[AnyFloats, AnyFloats]:
         """Return log-sums of all paths through each tag, and through all tags of a token; both relative to its shifts.
 
-        *Shape* [N, K] and [N, 1]
+        *Shape:* (units, tags) and (units, 1)
         """
         forbidden = self.emissions == -np.inf
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -164,7 +164,7 @@ class ForwardBackward:
             return paths, zero_neg_inf(log_sum(paths, axis=-1))
 
     def marginals(self) -> AnyFloats:
-        """Return the probability of each tag of each token. *Shape* [N, K]"""
+        """Return the probability of each tag of each token. *Shape:* (units, tags)"""
         paths, total = self.through()
         paths -= total
         return np.exp(paths, out=paths)
@@ -173,7 +173,7 @@ class ForwardBackward:
         """Return the log-probabilities of all pairs of neighbouring tags, factored: `source` and `target` such that tag
         i before the `later` token t and tag j at it have `source[t, i] + table[i, j] + target[t, j]`.
 
-        *Shape* [N, 1] to [n_later, K] twice
+        *Shape:* (units, 1) to (n_later, tags) twice
         """
         layout, later = self.transitions.layout, self.packing.later
         step = ForwardStep(layout, self.alpha[None], later.size)

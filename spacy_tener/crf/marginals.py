@@ -39,14 +39,17 @@ def check_spans(spans: EntitySpans, passes: ForwardBackward) -> None:
 
 
 def running_sums(values: AnyFloats) -> AnyFloats:
-    """Return prefix sums: `sums[j] - sums[i]` is the sum of rows i to j - 1. *Shape* [N, ...] to [N + 1, ...]"""
+    """Return prefix sums: `sums[j] - sums[i]` is the sum of rows i to j - 1.
+
+    *Shape:* (units, ...) to (units + 1, ...)
+    """
     return np.concatenate([np.zeros_like(values[:1]), values.cumsum(axis=0)])
 
 
 def span_marginals(passes: ForwardBackward, spans: EntitySpans) -> AnyFloats:
     """Return the probability of each span as one entity: paths up to B, the fixed path from B to E, paths from E on.
 
-    *Shape* [n_spans]
+    *Shape:* (n_spans,)
     """
     spans = EntitySpans(*(np.asarray(column, dtype=np.int64) for column in spans))
     if not spans.label.size:
@@ -67,7 +70,7 @@ def multi_token(
 ) -> AnyFloats:
     """Return the log-probability of entities of two or more tokens: forward + span + backward - log Z.
 
-    *Shape* [n_spans]
+    *Shape:* (n_spans,)
     """
     layout = passes.transitions.layout
     begin, end = layout.begin.start + label, layout.end.start + label
@@ -79,7 +82,7 @@ def multi_token(
 
 
 def clamped(passes: ForwardBackward, first: IntArray, last: IntArray, label: IntArray) -> AnyFloats:
-    """Return the score of each span's transitions from B to E and of the emissions of I between. *Shape* [n_spans]"""
+    """Return the score of each span's transitions from B to E and of the emissions of I between. *Shape:* (n_spans,)"""
     layout, table = passes.transitions.layout, passes.transitions.table
     begin, end, inside = (block.start + label for block in (layout.begin, layout.end, layout.inside))
     inner = passes.emissions[:, layout.inside]
@@ -107,7 +110,7 @@ def probable_spans(passes: ForwardBackward, minimum: float) -> tuple[EntitySpans
     tags = np.exp(paths - total)
     source, target = passes.moves(total)
     # P(inside or end at a token | begin or inside at the token before), of the same type. 0 at the first tokens, and in
-    # a row behind the last one. *Shape* [2, 2, N + 1, n_labels]
+    # a row behind the last one. *Shape:* (2, 2, units + 1, labels)
     chances = np.zeros((2, 2, len(tags) + 1, layout.n_labels))
     with np.errstate(divide="ignore", invalid="ignore"):
         for before, own in zip((layout.begin, layout.inside), chances, strict=True):
@@ -133,13 +136,13 @@ def probable_spans(passes: ForwardBackward, minimum: float) -> tuple[EntitySpans
 def entropy(passes: ForwardBackward) -> AnyFloats:
     """Return the entropy of each sequence's distribution over paths, in nats: log Z minus the expected score.
 
-    *Shape* [n_sequences], in float64
+    *Shape:* (sequences,), in float64
     """
     return np.maximum(passes.log_partition() - expected_score(passes), 0.0)
 
 
 def expected_score(passes: ForwardBackward) -> AnyFloats:
-    """Return the expected score of a path of each sequence. *Shape* [n_sequences], in float64"""
+    """Return the expected score of a path of each sequence. *Shape:* (sequences,), in float64"""
     packing, transitions = passes.packing, passes.transitions
     paths, total = passes.through()
     tags = np.exp(paths - total)
@@ -152,7 +155,7 @@ def expected_score(passes: ForwardBackward) -> AnyFloats:
 
 
 def expected_moves(passes: ForwardBackward, total: AnyFloats) -> AnyFloats:
-    """Return the expected score of the transition into each `later` token. *Shape* [n_later]"""
+    """Return the expected score of the transition into each `later` token. *Shape:* (n_later,)"""
     table = passes.transitions.table
     source, target = passes.moves(total)
     if passes.transitions.moderate:

@@ -35,7 +35,7 @@ class PathScorer:
         return TagLayout(self.weights[-1].shape[1] // 2)
 
     def decode(self, emissions: AnyFloats, lengths: Lengths, allowed: BoolArray | None = None) -> IntArray:
-        """Return the best path of each sequence, joined. *Shape* [N, K] to [N]"""
+        """Return the best path of each sequence, joined. *Shape:* (units, tags) to (units,)"""
         packing = packing_of(self.layout, emissions.shape, lengths)
         return viterbi(*self._decodable(emissions, packing, allowed), packing)
 
@@ -64,7 +64,7 @@ class PathScorer:
     def _decodable(
         self, emissions: AnyFloats, packing: Packing, allowed: BoolArray | None
     ) -> tuple[AnyFloats, Transitions]:
-        """Return masked emissions and the transitions, both in float64 for long sequences. *Shape* [N, K]"""
+        """Return masked emissions and the transitions, both in float64 for long sequences. *Shape:* (units, tags)"""
         # Scores of paths add up: over a hundred thousand tokens, float32 would not tell two paths apart.
         dtype = np.float64 if packing.lengths.max(initial=0) > LONG else emissions.dtype
         transitions = self.transitions
@@ -86,5 +86,5 @@ def packing_of(layout: TagLayout, shape: tuple[int, ...], lengths: Lengths) -> P
 
 
 def mask_emissions(emissions: AnyFloats, allowed: BoolArray | None) -> AnyFloats:
-    """Return the emissions with -inf for tags that are not allowed. *Shape* [N, K]"""
+    """Return the emissions with -inf for tags that are not allowed. *Shape:* (units, tags)"""
     return emissions if allowed is None else np.where(allowed, emissions, np.array(-np.inf, emissions.dtype))

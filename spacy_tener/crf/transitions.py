@@ -33,7 +33,7 @@ def mirror(layout: TagLayout) -> IntArray:
 @lru_cache(maxsize=64)
 def parameter_of_score(layout: TagLayout) -> IntArray:
     """Return, for each score of start, end and the table over all tags, the index of its parameter. The parameters are
-    start, end, outside and inside, joined, and then -inf for all that is forbidden. *Shape* [K + K + K K]
+    start, end, outside and inside, joined, and then -inf for all that is forbidden. *Shape:* (2 tags + tags squared,)
     """
     sizes = layout.n_open, layout.n_open, layout.n_open**2, 4 * layout.n_labels
     start, end, outside, inside = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
@@ -49,8 +49,8 @@ def parameter_of_score(layout: TagLayout) -> IntArray:
 class Transitions:
     """Scores over all `K` tags, -inf for forbidden ones.
 
-    start, end: of each tag as the first and as the last of a sequence. *Shape* [K]
-    table: `[from, to]`. *Shape* [K, K]
+    start, end: of each tag as the first and as the last of a sequence. *Shape:* (tags,)
+    table: `[from, to]`. *Shape:* (tags, tags)
     moderate: True if all transitions can be exponentiated in float32.
     """
 
@@ -62,7 +62,7 @@ class Transitions:
 
     @classmethod
     def of(cls, start: AnyFloats, end: AnyFloats, outside: AnyFloats, inside: AnyFloats) -> Transitions:
-        """Make the tables of a CRF over `T` entity types. *Shape* [2T + 1], [2T + 1], [2T + 1, 2T + 1], [2, 2T]"""
+        """Make the tables of a CRF over `T` entity types. *Shape:* (2T + 1,), (2T + 1,), (2T + 1, 2T + 1), (2, 2T)"""
         layout = TagLayout(inside.shape[1] // 2)
         parameters = np.concatenate([start, end, outside.ravel(), inside.ravel(), np.full(1, -np.inf, start.dtype)])
         scores = parameters[parameter_of_score(layout)].reshape(-1, layout.n_tags)
@@ -77,14 +77,14 @@ class Transitions:
 
 
 def same_type(table: AnyFloats, layout: TagLayout, source: slice) -> AnyFloats:
-    """Return a view of the scores from `source`, B or I, to E and to I of the same type. *Shape* [2, T]"""
+    """Return a view of the scores from `source`, B or I, to E and to I of the same type. *Shape:* (2, labels)"""
     entries = table[source, layout.continuers].reshape(layout.n_labels, 2, layout.n_labels)
     own: AnyFloats = np.einsum("tbt->bt", entries)
     return own
 
 
 def inside_scores(table: AnyFloats, layout: TagLayout) -> AnyFloats:
-    """Return the scores from B and from I to E and I of the same type. *Shape* [K, K] to [2, 2, T]"""
+    """Return the scores from B and from I to E and I of the same type. *Shape:* (tags, tags) to (2, 2, labels)"""
     return np.stack([same_type(table, layout, source) for source in (layout.begin, layout.inside)])
 
 

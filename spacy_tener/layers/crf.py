@@ -148,7 +148,7 @@ class CRF(nn.Module):
     def log_partition(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> Tensor:
         """Return log Z: the log-sum of the scores of all paths of each sequence, -inf if there are none.
 
-        *Shape* [N, K] to [n_sequences]
+        *Shape:* (units, tags) to (sequences,)
         """
         emissions, weights, log_likelihood = self._dispatch(emissions)
         sums = log_likelihood(emissions, weights, self._packing(emissions, lengths), allowed)
@@ -169,7 +169,7 @@ class CRF(nn.Module):
         the loss is `log Z(possible) - log Z(allowed)`. `possible` is the mask of tags under any annotation: a token of
         white space begins no entity. If the annotation is not possible, the loss is infinite, with a finite gradient.
 
-        *Shape* [N, K] to [n_sequences]
+        *Shape:* (units, tags) to (sequences,)
         """
         if (tags is None) == (allowed is None):
             raise ValueError("the loss of a CRF needs either tags or a mask of allowed tags")
@@ -197,7 +197,7 @@ class CRF(nn.Module):
 
 
 def path_score(emissions: Tensor, weights: CRFWeights, packing: Packing, tags: Tensor) -> Tensor:
-    """Return the score of one path of each sequence, -inf if it is forbidden. *Shape* [n_sequences], float64"""
+    """Return the score of one path of each sequence, -inf if it is forbidden. *Shape:* (sequences,), float64"""
     layout, path = TagLayout(weights[-1].shape[1] // 2), tags.numpy()
     first, last, later = packing.first, packing.last, packing.later
     rows = path[first], layout.n_tags + path[last], layout.n_tags * (2 + path[later - 1]) + path[later]
@@ -288,7 +288,7 @@ class CRFHead(nn.Module):
         self.crf = CRF(n_labels)
 
     def forward(self, tokens: Tensor, lengths: Sequence[int]) -> Tensor:
-        """*Shape* [N, width] -> [N, n_tags]"""
+        """*Shape:* (units, width) -> (units, n_tags)"""
         return self.emit(self.dropout(tokens))
 
     def grown(self, n_labels: int) -> CRFHead:

@@ -65,7 +65,7 @@ def _emitted(emissions, allowed, row, tag, K, real, MASKED: tl.constexpr):
 
 @triton.jit
 def _table(spread, tag, K, real):
-    """The transitions. *Shape: [from, to]*"""
+    """The transitions, `[from, to]`. *Shape:* (tags, tags)"""
     both = real[:, None] & real[None, :]
     return tl.load(spread + 2 * K + tag[:, None] * K + tag[None, :], mask=both, other=float("-inf"))
 
@@ -166,9 +166,9 @@ def backward_kernel(
 class Batch:
     """Sequences of a batch on a device.
 
-    begins, lengths: *Shape: [n_sequences]*
-    allowed: a mask of tags. *Shape: [N, K]*
-    tags: one path of each sequence. *Shape: [N]*
+    begins, lengths: *Shape:* (sequences,)
+    allowed: a mask of tags. *Shape:* (units, tags)
+    tags: one path of each sequence. *Shape:* (units,)
     """
 
     layout: TagLayout
@@ -242,7 +242,7 @@ def log_likelihood(
 ) -> Tensor:
     """Return log Z of each sequence over the paths of allowed tags, minus the score of `tags` if given.
 
-    *Shape* emissions, allowed: [N, K]; tags: [N]; result: [n_sequences], in float64
+    *Shape:* emissions, allowed: (units, tags); tags: (units,); result: (sequences,), in float64
     """
     layout = TagLayout(weights[-1].shape[1] // 2)
     batch = Batch.of(layout, packing, allowed, tags, emissions.device)
@@ -254,7 +254,7 @@ def log_likelihood(
 def _spread_indices(layout: TagLayout, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return the parameter of each score, and the scores in the order of their parameters, the forbidden ones last.
 
-    *Shape: [2 K + K K]* each
+    *Shape:* (2 tags + tags squared,) each
     """
     index = parameter_of_score(layout)
     there, order = on_device_together([index, np.argsort(index, kind="stable")], device)

@@ -167,8 +167,8 @@ class SGD(RatedOptimizer):
         whole step that momentum would add up to, `learn_rate / (1 - momentum) * gradient`.
 
         key: the node's id and the parameter's name.
-        rows: changed in place. *Shape: [n, width]*
-        gradient: theirs; used up. *Shape: [n, width]*
+        rows: changed in place. *Shape:* (n, width)
+        gradient: theirs; used up. *Shape:* (n, width)
         """
         self._prepare(gradient, rows)
         gradient *= self.rate_of(key[1]) / (1.0 - self.momentum)

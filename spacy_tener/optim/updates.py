@@ -32,7 +32,7 @@ _TABLE = ".whole"
 def apply_row_gradient(optimizer: Any, key: Key, table: Tensor, gradient: Tensor) -> None:
     """Update a table in place.
 
-    *Shape* table: [rows, width]; gradient: the same, sparse and coalesced
+    *Shape:* table: (rows, width); gradient: the same, sparse and coalesced
     """
     if not hasattr(optimizer, "mom1"):
         # `nlp.rehearse` passes a function that notes whole parameters with their gradients, for a step taken later.
