@@ -43,7 +43,7 @@ def bootstrap_p(candidate: NDArray[np.int64], baseline: NDArray[np.int64], metri
     A handful of seeds tells little of how far seeds differ. Where they differ by more than documents do, p is somewhat
     too small: for 3 seeds it is below 0.05 for one in ten pairs of equal systems.
 
-    candidate, baseline: Right, wrong and missed entities. *Shape:* `(seeds, documents, 3)`
+    candidate, baseline: Right, wrong and missed entities. *Shape:* (seeds, documents, 3)
     """
     rng = np.random.default_rng(0)
     systems = (candidate, baseline)
@@ -60,7 +60,7 @@ def bootstrap_p(candidate: NDArray[np.int64], baseline: NDArray[np.int64], metri
 
 
 def _draws(rng: np.random.Generator, n_docs: int) -> Iterator[Floats]:
-    """Yield the number of times that each document is drawn, for some resamples. *Shape:* `(resamples, documents)`"""
+    """Yield the number of times that each document is drawn, for some resamples. *Shape:* (resamples, documents)"""
     for _ in range(RESAMPLES // _AT_ONCE):
         drawn = rng.integers(n_docs, size=(_AT_ONCE, n_docs)) + n_docs * np.arange(_AT_ONCE)[:, None]
         yield np.bincount(drawn.ravel(), minlength=_AT_ONCE * n_docs).reshape(_AT_ONCE, n_docs).astype("d")
@@ -75,9 +75,9 @@ def _means(by_seed: Floats, observed: Floats, rng: np.random.Generator) -> Float
     seeds differ by beyond it (as in Owen 2007, The pigeonhole bootstrap, where both would be counted). A single seed
     says nothing of other seeds, so that only documents are drawn then.
 
-    by_seed: On drawn documents. *Shape:* `(resamples, seeds)`
-    observed: On all documents. *Shape:* `(seeds,)`
-    RETURNS: *Shape:* `(resamples,)`
+    by_seed: On drawn documents. *Shape:* (resamples, seeds)
+    observed: On all documents. *Shape:* (seeds,)
+    RETURNS: *Shape:* (resamples,)
     """
     means: Floats = by_seed.mean(axis=1)
     n_seeds = len(observed)

@@ -31,7 +31,7 @@ MOST_UNITS = 64
 class Panel:
     """A table of numbers as colours.
 
-    values: *Shape:* `(rows, columns)`
+    values: *Shape:* (rows, columns)
     unit: What the numbers are, beside the bar of colours.
     signed: Whether 0 is in the middle of the colours.
     """

@@ -41,9 +41,9 @@ class HeatMap:
         (FLAT-ATSSA's word fusion); `relations`, the lengths of GRN's r_ij, as the paper's Figure 4 has them.
     layer: Counted from 1.
     stream: The stream of MECT that is read, or nothing.
-    weights: *Shape:* `(heads, units, units + words)`. The keys are units alone for `relations` and for encoders without
+    weights: *Shape:* (heads, units, units + words). The keys are units alone for `relations` and for encoders without
         words, and words alone for `words`.
-    n_keys: How many keys each query keeps, where it selects (ATSSA). *Shape:* `(heads, units)`
+    n_keys: How many keys each query keeps, where it selects (ATSSA). *Shape:* (heads, units)
     """
 
     kind: Literal["attention", "words", "relations"]
@@ -111,7 +111,7 @@ def _attention(module: Attention, layer: int, x: Tensor, ragged: Ragged, *contex
 
 
 def attention_map(heads: Heads, weighting: Weighting | None) -> Tensor:
-    """Return the attention map of one sequence. *Shape:* `(heads, units, units)`"""
+    """Return the attention map of one sequence. *Shape:* (heads, units, units)"""
     scores = torch.einsum("qhw,khw->hqk", heads.q, heads.k)
     if heads.q_position is not None and heads.table is not None:
         scores += torch.einsum("qhw,kw->hqk", heads.q_position, heads.table)

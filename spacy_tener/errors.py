@@ -11,9 +11,9 @@ from typing import Any
 class RemedyError(ValueError):
     """Error with a place, a reason and a remedy.
 
-    reason: what is wrong, without the place and without a full stop.
-    remedy: what to do, in one or more whole sentences.
-    place: file and line, if the error is in a file.
+    reason (str): what is wrong, without the place and without a full stop.
+    remedy (str): what to do, in one or more whole sentences.
+    place (str): file and line, if the error is in a file.
     """
 
     def __init__(self, reason: str, remedy: str, *, place: str = "") -> None:
@@ -36,8 +36,8 @@ def _rebuild(error_type: type[RemedyError], args: tuple[Any, ...], state: dict[s
 class InputError(RemedyError):
     """Error in an input file, or in its path.
 
-    source: name of the file, or of what is read instead.
-    line: number of the line, counted from 1.
+    source (str): name of the file, or of what is read instead.
+    line (int | None): number of the line, counted from 1.
     """
 
     def __init__(self, source: str, reason: str, remedy: str, *, line: int | None = None) -> None:
@@ -49,7 +49,7 @@ class InputError(RemedyError):
 class MissingPackageError(ImportError):
     """Error about a package that is not installed: what it is needed for, and how to install it.
 
-    reason, remedy: as in `RemedyError`.
+    reason, remedy (str): as in `RemedyError`.
     """
 
     def __init__(self, reason: str, remedy: str) -> None:
@@ -64,8 +64,8 @@ class MissingPackageError(ImportError):
 def check_package(name: str, needed: str, remedy: str = "") -> Path:
     """Return the directory of an installed package; raise if it is not installed.
 
-    needed: Begin of a message that ends with the package's name: what needs it.
-    remedy: What to do; by default the command that installs it.
+    needed (str): Begin of a message that ends with the package's name: what needs it.
+    remedy (str): What to do; by default the command that installs it.
     """
     spec = find_spec(name)
     if spec is None or spec.origin is None:

@@ -62,9 +62,9 @@ class DamagedText(str):
 class InputFile:
     """A file to read.
 
-    address: Its path, its URL for fsspec, or `-`.
-    name: Its path relative to the input directory; for a file that is itself an input, its name.
-    found: Whether the file was found in an input directory.
+    address (str): Its path, its URL for fsspec, or `-`.
+    name (str): Its path relative to the input directory; for a file that is itself an input, its name.
+    found (bool): Whether the file was found in an input directory.
     """
 
     address: str
@@ -107,7 +107,7 @@ def find_files(
 
     A file that is named twice is read twice. Of a directory, all wanted files below it are read.
 
-    what, remedy: For the error about a directory without wanted files: their kind, and what to do.
+    what, remedy (str): For the error about a directory without wanted files: their kind, and what to do.
     """
     files: list[InputFile] = []
     skipped: list[str] = []

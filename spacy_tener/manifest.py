@@ -61,10 +61,11 @@ class LocalFolder:
 class Manifest:
     """The inputs and settings of an output, and its finished parts.
 
-    made_of: Settings and inputs by name, as JSON values. Inputs are what `file_input` returns, alone or in lists; they
-        are compared by content.
-    versions: Versions of Python and packages, by name. They are listed with other changes, but are no change alone.
-    parts: Finished parts by file name, each with information about it.
+    made_of (Mapping[str, Any]): Settings and inputs by name, as JSON values. Inputs are what `file_input` returns,
+        alone or in lists; they are compared by content.
+    versions (Mapping[str, str] | None): Versions of Python and packages, by name. They are listed with other changes,
+        but are no change alone.
+    parts (Mapping[str, Any] | None): Finished parts by file name, each with information about it.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class Manifest:
         Raises if the directory has files but no manifest, or was made from other inputs or settings. If it has no other
         file than the manifest, anything may have changed.
 
-        remedy: What to do about an output that is refused.
+        remedy (str): What to do about an output that is refused.
         """
         manifest, before = cls(folder, made_of), cls.read(folder)
         existing = manifest.folder.names() - {NAME}
@@ -122,7 +123,7 @@ class Manifest:
     def finish(self, part: str, facts: Any = None) -> None:
         """List a part as finished. The manifest is saved at intervals; parts that it does not list are made again.
 
-        facts: Information about the part, as a JSON value.
+        facts (Any): Information about the part, as a JSON value.
         """
         self.parts[part] = facts
         if time.monotonic() >= self._no_save_before:

@@ -50,7 +50,7 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Found:
-    """What one pipeline found on dev or test. raw, calibrated: Probabilities. *Shape:* `(entities,)`"""
+    """What one pipeline found on dev or test. raw, calibrated: Probabilities. *Shape:* (entities,)"""
 
     raw: Probabilities
     calibrated: Probabilities

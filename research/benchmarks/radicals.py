@@ -64,8 +64,8 @@ def main() -> None:
 class Characters:
     """The characters all of whose radicals training has shown.
 
-    pairs: which two are of each kind. *Shape:* `(characters, characters)`
-    vectors: their embeddings before and after training. *Shape:* `(characters, width)`
+    pairs: which two are of each kind. *Shape:* (characters, characters)
+    vectors: their embeddings before and after training. *Shape:* (characters, width)
     """
 
     def __init__(self, nlp: Language) -> None:
@@ -106,7 +106,7 @@ def indexing(parts: Sequence[str]) -> str:
 
 
 def common(parts: Sequence[Sequence[str]]) -> Flags:
-    """Which characters have a part in common; none with itself. *Shape:* `(characters, characters)`"""
+    """Which characters have a part in common; none with itself. *Shape:* (characters, characters)"""
     columns = {part: column for column, part in enumerate(sorted({part for structure in parts for part in structure}))}
     table = np.zeros((len(parts), len(columns)), dtype="f")
     for row, structure in enumerate(parts):

@@ -127,7 +127,7 @@ def run_layer(form: str, length: int, work: str) -> Tensor:
 
 
 def paper_form(layer: Relation, x: Tensor, lengths: list[int]) -> Tensor:
-    """Eq. 4, 6 and 8 as the paper writes them: all pairs of a sentence's tokens at once. *Shape:* `(units, width)`"""
+    """Eq. 4, 6 and 8 as the paper writes them: all pairs of a sentence's tokens at once. *Shape:* (units, width)"""
     weight = torch.cat((layer.left.weight, layer.right.weight), dim=1)
     fused = []
     for rows in x.split(lengths):

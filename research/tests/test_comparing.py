@@ -20,7 +20,7 @@ def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def draw_counts(rng: np.random.Generator, *, seeds: int, docs: int, skill: float, spread: float = 0.0) -> np.ndarray:
-    """Confusion of a system on documents of 0 to 5 entities; seeds differ in skill. *Shape:* `(seeds, documents, 3)`"""
+    """Confusion of a system on documents of 0 to 5 entities; seeds differ in skill. *Shape:* (seeds, documents, 3)"""
     gold = np.random.default_rng(docs).integers(6, size=docs)
     found = [rng.binomial(gold, np.clip(skill + spread * rng.normal(), 0, 1)) for _ in range(seeds)]
     wrong = rng.binomial(2, 0.3, size=(seeds, docs))

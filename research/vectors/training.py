@@ -87,7 +87,7 @@ def train_vectors(file: StringFile, settings: TrainingSettings, *, name: str) ->
 
     name: what the strings are, for messages.
 
-    RETURNS: Strings, and their vectors. *Shape:* `(strings, width)`
+    RETURNS: Strings, and their vectors. *Shape:* (strings, width)
     """
     if not any(count >= settings.min_count for count in file.counts.values()):
         reason = f"None of the {len(file.counts):,} distinct {name} occurs {settings.min_count} times"

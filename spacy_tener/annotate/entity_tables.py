@@ -25,9 +25,9 @@ def entity_rows(
 ) -> Iterator[Record]:
     """Yield a row for each entity of a part.
 
-    part: The name of the part's file without its ending.
-    documents: The document name of each record. A record without one is named by its part and row.
-    entities: The entities of each record.
+    part (str): The name of the part's file without its ending.
+    documents (Sequence[Any]): The document name of each record. A record without one is named by its part and row.
+    entities (Sequence[Sequence[Mapping[str, Any]]]): The entities of each record.
     """
     for row, (name, found) in enumerate(zip(documents, entities, strict=True)):
         document = f"{part}:{row}" if name is None else name if isinstance(name, str) else dump_json(name)

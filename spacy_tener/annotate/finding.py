@@ -45,7 +45,7 @@ def answer_each(task: Task, texts: Sequence[str]) -> list[Any]:
 def entity_task(nlp: Language, *, probability: bool = True) -> Task:
     """Return a task that finds entities: a list of `FoundEntity` for each text.
 
-    probability: Let components without a `spans_key` write probabilities too, for these texts only.
+    probability (bool): Let components without a `spans_key` write probabilities too, for these texts only.
     """
     return partial(_entities, nlp, probability)
 

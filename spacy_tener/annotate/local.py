@@ -154,8 +154,8 @@ def _write_in_process(part: Part, schema: pa.Schema | None) -> PartStats:
 class Progress:
     """A progress bar with rate, time left and counts; without a terminal, a line each minute. Call it with each part.
 
-    size: Bytes of the input, by which the time left is estimated.
-    log: Prints a line.
+    size (int): Bytes of the input, by which the time left is estimated.
+    log (Callable[[str], object]): Prints a line.
     """
 
     def __init__(self, size: int, log: Callable[[str], object]) -> None:

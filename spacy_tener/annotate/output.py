@@ -45,11 +45,12 @@ _LOCK = ".lock"
 class AnnotationJob:
     """An annotator, the files that it reads, and the output that it writes.
 
-    output: A local directory, or an address of fsspec.
-    format: The format of the output's parts: parquet, jsonl or spacy.
-    processes: The number of processes that annotate; 1 for the calling process alone.
-    entities: Format of an additional table with a row per entity: parquet, csv or jsonl. None writes no such table.
-    document: The column with the document names for that table. By default the record's part and row.
+    output (str): A local directory, or an address of fsspec.
+    format (str): The format of the output's parts: parquet, jsonl or spacy.
+    processes (int): The number of processes that annotate; 1 for the calling process alone.
+    entities (str | None): Format of an additional table with a row per entity: parquet, csv or jsonl. None writes no
+        such table.
+    document (str | None): The column with the document names for that table. By default the record's part and row.
     """
 
     annotator: Annotator

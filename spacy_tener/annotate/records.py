@@ -96,9 +96,9 @@ def _is_below(address: str, directory: str) -> bool:
 class ReadOptions:
     """Options of reading.
 
-    encoding: The encoding of text files, JSONL and CSV.
-    whole_files: Read a text file as one text, instead of one per line.
-    part_size: Most texts of a part.
+    encoding (str): The encoding of text files, JSONL and CSV.
+    whole_files (bool): Read a text file as one text, instead of one per line.
+    part_size (int): Most texts of a part.
     """
 
     encoding: str = "utf-8"

@@ -24,10 +24,10 @@ Record = dict[str, Any]
 class AnnotateSettings:
     """Settings of an `Annotator`.
 
-    text: The column with the text.
-    probability: Add the probability of each entity, which a `tener_ner` or a `spancat` gives.
-    k_best: The number of most probable readings of each whole text to add; 0 for none.
-    prefix: A prefix of the names of the added columns, for records that have columns of these names.
+    text (str): The column with the text.
+    probability (bool): Add the probability of each entity, which a `tener_ner` or a `spancat` gives.
+    k_best (int): The number of most probable readings of each whole text to add; 0 for none.
+    prefix (str): A prefix of the names of the added columns, for records that have columns of these names.
     """
 
     text: str = TEXT_COLUMN
@@ -62,7 +62,7 @@ class AnnotateSettings:
     def check_columns(self, names: Sequence[str], *further: str) -> None:
         """Refuse records with a column named like an added one, or with several columns of one name.
 
-        further: Names of further added columns.
+        further (str): Names of further added columns.
         """
         if several := [name for name, count in Counter(names).items() if count > 1]:
             remedy = "Rename them, so that each column has its own name."

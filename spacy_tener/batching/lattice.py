@@ -14,10 +14,10 @@ from .sequences import ranges, starts
 class Lattice:
     """Words over the characters of a batch. The words of a batch are joined, sentence after sentence.
 
-    lengths: characters of each sentence. *Shape:* `(sentences,)`
-    counts: words of each sentence; 0 is legal. *Shape:* `(sentences,)`
-    heads: first character of each word, as a position in its sentence. *Shape:* `(words,)`
-    tails: last character of each word, inclusive. *Shape:* `(words,)`
+    lengths (IntArray): characters of each sentence. *Shape:* (sentences,)
+    counts (IntArray): words of each sentence; 0 is legal. *Shape:* (sentences,)
+    heads (IntArray): first character of each word, as a position in its sentence. *Shape:* (words,)
+    tails (IntArray): last character of each word, inclusive. *Shape:* (words,)
     """
 
     lengths: IntArray
@@ -69,10 +69,10 @@ class Lattice:
 class LatticeSpans:
     """The spans of a batch, sentence after sentence: its characters, then its words.
 
-    characters, counts, begins: of each sentence, the number of characters, the number of spans, and the index of its
-        first span. *Shape:* `(sentences,)`
-    places: index among the spans of each character, then of each word of the batch. *Shape:* `(spans,)`
-    heads, sizes: first character of each span in its sentence, and number of characters. *Shape:* `(spans,)`
+    characters, counts, begins (IntArray): of each sentence, the number of characters, the number of spans, and the
+        index of its first span. *Shape:* (sentences,)
+    places (IntArray): index among the spans of each character, then of each word of the batch. *Shape:* (spans,)
+    heads, sizes (IntArray): first character of each span in its sentence, and number of characters. *Shape:* (spans,)
     """
 
     characters: IntArray
@@ -98,9 +98,9 @@ class LatticeSpans:
 class Covers:
     """The P pairs of a character and a word that covers it, word after word.
 
-    characters, words: of each pair, as indices in the batch. *Shape:* `(pairs,)`
-    from_head, from_tail: the character's distances `i - head` and `tail - i`, from 0. *Shape:* `(pairs,)`
-    longest: length of the longest word.
+    characters, words (IntArray): of each pair, as indices in the batch. *Shape:* (pairs,)
+    from_head, from_tail (IntArray): the character's distances `i - head` and `tail - i`, from 0. *Shape:* (pairs,)
+    longest (int): length of the longest word.
     """
 
     characters: IntArray

@@ -16,7 +16,7 @@ def plan_buckets(costs: IntArray, *, price: int, most: int | None = None) -> lis
     A bucket is cut in two where that saves most padding, as long as it saves more than `price`. So no cut of a
     finished bucket saves more than `price`, and its padding wastes at most `price * (1 + ln n)`.
 
-    costs (IntArray): Cost of each sequence; those that cost nothing are in no bucket. *Shape:* `(sequences,)`
+    costs (IntArray): Cost of each sequence; those that cost nothing are in no bucket. *Shape:* (sequences,)
     price (int): Cost of one more bucket.
     most (Optional[int]): Maximum cost of a bucket of more than one sequence.
     RETURNS (List[IntArray]): The sequences of each bucket, the costliest first.
@@ -41,9 +41,9 @@ def pad_rows(begins: IntArray, lengths: IntArray) -> tuple[IntArray, BoolArray]:
 
     Padding holds the last row of its sequence.
 
-    begins (IntArray): First row of each sequence. *Shape:* `(sequences,)`
-    lengths (IntArray): Rows of each sequence, at least one. *Shape:* `(sequences,)`
-    RETURNS (Tuple[IntArray, BoolArray]): *Shape:* `(sequences, longest)` each
+    begins (IntArray): First row of each sequence. *Shape:* (sequences,)
+    lengths (IntArray): Rows of each sequence, at least one. *Shape:* (sequences,)
+    RETURNS (Tuple[IntArray, BoolArray]): *Shape:* (sequences, longest) each
     """
     slots = np.arange(lengths.max(initial=0))
     last = lengths[:, None] - 1
@@ -53,7 +53,7 @@ def pad_rows(begins: IntArray, lengths: IntArray) -> tuple[IntArray, BoolArray]:
 def pad_arrays(arrays: Sequence[IntArray]) -> tuple[IntArray, BoolArray]:
     """Return arrays as rows of one, padded with the last number of each, and whether a slot is no padding.
 
-    RETURNS (Tuple[IntArray, BoolArray]): *Shape:* `(arrays, longest)` each
+    RETURNS (Tuple[IntArray, BoolArray]): *Shape:* (arrays, longest) each
     """
     lengths = np.array([len(array) for array in arrays])
     rows, is_real = pad_rows(starts(lengths), lengths)

@@ -18,7 +18,7 @@ Lengths = Sequence[int] | IntArray
 
 def as_lengths(lengths: Lengths, n_tokens: int | None = None) -> IntArray:
     """Return lengths as a checked array; 0 is legal. n_tokens: the sum that they must have, if known.
-    *Shape:* `(sequences,)`
+    *Shape:* (sequences,)
     """
     array = np.asarray(lengths, dtype=np.int64).reshape(-1)
     if array.size and array.min() < 0:
@@ -29,12 +29,12 @@ def as_lengths(lengths: Lengths, n_tokens: int | None = None) -> IntArray:
 
 
 def starts(lengths: IntArray) -> IntArray:
-    """Return the index of the first row of each sequence. *Shape:* `(sequences,)`"""
+    """Return the index of the first row of each sequence. *Shape:* (sequences,)"""
     return np.cumsum(lengths) - lengths
 
 
 def ranges(begins: IntArray, lengths: IntArray) -> IntArray:
-    """Return `begin, begin + 1, .., begin + length - 1` for each sequence, joined. *Shape:* `(tokens,)`"""
+    """Return `begin, begin + 1, .., begin + length - 1` for each sequence, joined. *Shape:* (tokens,)"""
     return np.arange(lengths.sum()) + np.repeat(begins - starts(lengths), lengths)
 
 
@@ -50,7 +50,7 @@ class Packing:
     """
 
     lengths: IntArray
-    """Tokens of each sequence; 0 is legal. *Shape:* `(sequences,)`"""
+    """Tokens of each sequence; 0 is legal. *Shape:* (sequences,)"""
 
     @classmethod
     def of(cls, lengths: Lengths, n_tokens: int) -> Packing:
@@ -130,6 +130,6 @@ class Packing:
         return np.flatnonzero(joined)
 
     def sums(self, values: AnyFloats) -> AnyFloats:
-        """Return the sum over each sequence, in float64. *Shape:* `(tokens,)` to `(sequences,)`"""
+        """Return the sum over each sequence, in float64. *Shape:* (tokens,) to `(sequences,)`"""
         totals = np.bincount(self.sequence, weights=values, minlength=self.n_sequences).astype(np.float64)
         return totals

@@ -26,12 +26,12 @@ MOST_QUERIES = 48
 class QueryGroup:
     """Neighbouring spans of a sentence as queries. Their keys are all spans of the sentence.
 
-    sentence: Index of the sentence.
-    position: Position of the first query in its sentence: characters come first, then words.
-    queries: Rows of the queries. *Shape:* `(queries,)`
-    keys: Rows of the keys: the sentence's characters, then its words. *Shape:* `(keys,)`
-    columns: Relative positions of the group, as rows of the plan's `distances`. *Shape:* `(columns,)`
-    pairs: The column of each query and key. *Shape:* `(queries, keys)`
+    sentence (int): Index of the sentence.
+    position (int): Position of the first query in its sentence: characters come first, then words.
+    queries (IntArray): Rows of the queries. *Shape:* (queries,)
+    keys (IntArray): Rows of the keys: the sentence's characters, then its words. *Shape:* (keys,)
+    columns (IntArray): Relative positions of the group, as rows of the plan's `distances`. *Shape:* (columns,)
+    pairs (IntArray): The column of each query and key. *Shape:* (queries, keys)
     """
 
     sentence: int
@@ -46,11 +46,12 @@ class QueryGroup:
 class SpanPlan:
     """Groups of queries of a batch, and the relative positions of their pairs.
 
-    character_groups: Groups of all characters, in the order of the batch.
-    word_groups: Groups of all words, in the order of the batch; none where words are no queries.
-    distances: Distances from query to key of each relative position: head to head, head to tail, tail to head, tail to
-        tail. *Shape:* `(relative positions, 4)`
-    longest: Characters of the longest sentence. All distances are smaller, in absolute value.
+    character_groups (tuple[QueryGroup, ...]): Groups of all characters, in the order of the batch.
+    word_groups (tuple[QueryGroup, ...]): Groups of all words, in the order of the batch; none where words are no
+        queries.
+    distances (IntArray): Distances from query to key of each relative position: head to head, head to tail, tail to
+        head, tail to tail. *Shape:* (relative positions, 4)
+    longest (int): Characters of the longest sentence. All distances are smaller, in absolute value.
     """
 
     character_groups: tuple[QueryGroup, ...]

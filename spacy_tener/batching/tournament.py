@@ -15,7 +15,7 @@ Elementwise = Callable[[Any, Any], Any]
 def kth_by_merging(x: Any, k: int, minimum: Elementwise, maximum: Elementwise) -> Any:
     """Return the k-th largest number of each column of k or more. Equal numbers count separately.
 
-    *Shape:* `(.., keys, queries)` to `(.., 1, queries)`. minimum, maximum: elementwise functions of the arrays'
+    *Shape:* (.., keys, queries) to `(.., 1, queries)`. minimum, maximum: elementwise functions of the arrays'
     library.
     """
     best, odd = [x], []

@@ -74,9 +74,9 @@ def command(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that adds a command to a group. A RemedyError ends the command with its reason and remedy.
 
-    stopped: The message after Ctrl-C.
-    prints_result: The function returns a text for standard output and an exit status, and its messages go to standard
-        error.
+    stopped (str): The message after Ctrl-C.
+    prints_result (bool): The function returns a text for standard output and an exit status, and its messages go to
+        standard error.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -98,7 +98,9 @@ def advance_k_best(
 ) -> tuple[AnyFloats, IntArray]:
     """Return the scores of the k best paths to each tag of the next token, without its emissions; and back-pointers.
 
-    best: scores of the k best paths to each tag. outside: transitions from each closer, k times. inside: in entities.
+    best (AnyFloats): scores of the k best paths to each tag.
+    outside (AnyFloats): transitions from each closer, k times.
+    inside (AnyFloats): transitions in entities.
     *Shape:* (n, tags, k) to (n, tags, k) twice. A back-pointer is `tag * k + rank` at the token before.
     """
     n, _, k = best.shape

@@ -49,9 +49,9 @@ def parameter_of_score(layout: TagLayout) -> IntArray:
 class Transitions:
     """Scores over all `K` tags, -inf for forbidden ones.
 
-    start, end: of each tag as the first and as the last of a sequence. *Shape:* (tags,)
-    table: `[from, to]`. *Shape:* (tags, tags)
-    moderate: True if all transitions can be exponentiated in float32.
+    start, end (AnyFloats): of each tag as the first and as the last of a sequence. *Shape:* (tags,)
+    table (AnyFloats): `[from, to]`. *Shape:* (tags, tags)
+    moderate (bool): True if all transitions can be exponentiated in float32.
     """
 
     layout: TagLayout

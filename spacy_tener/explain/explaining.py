@@ -158,8 +158,8 @@ class _Explainer:
     ) -> list[list[Evidence]]:
         """Return, for each entity of a piece, the units near it with the drop of its log-odds where they are masked.
 
-        offset: The place of the piece's first unit in the view.
-        entities: Start and end in units of the piece, and the label.
+        offset (int): The place of the piece's first unit in the view.
+        entities (Sequence[tuple[int, int, str]]): Start and end in units of the piece, and the label.
         """
         if self.mask is None or not entities:
             return [[] for _ in entities]
@@ -202,7 +202,7 @@ def _overlap(a: FoundEntity, b: FoundEntity) -> bool:
 class Mask:
     """The string that a masked unit is replaced by.
 
-    note: How the embedders read it, as a sentence.
+    note (str): How the embedders read it, as a sentence.
     """
 
     text: str
@@ -227,7 +227,7 @@ def find_mask(models: Sequence[Model[Any, Any]], *, one_character: bool) -> Mask
     """Return the mask that fits the embedders of some models: a transformer's own, or a string that training never
     showed.
 
-    one_character: The mask must be a single character, since units are characters.
+    one_character (bool): The mask must be a single character, since units are characters.
     """
     token = next((token for model in models for token in _mask_tokens(model)), None) if not one_character else None
     nodes = [node for model in models for node in model.walk()]

@@ -16,8 +16,8 @@ from ..pipeline.entities import FoundEntity
 class Evidence:
     """A unit of the text that an entity rests on, or that speaks against it.
 
-    start, end: Offsets in characters of the text.
-    drop: By how much the entity's log-odds fall where the unit is masked. Below 0, they rise.
+    start, end (int): Offsets in characters of the text.
+    drop (float): By how much the entity's log-odds fall where the unit is masked. Below 0, they rise.
     """
 
     start: int
@@ -29,10 +29,10 @@ class Evidence:
 class ExplainedEntity(FoundEntity):
     """An entity that was found, or that is possible.
 
-    rivals: Other entities in its place, with other edges or another label, likeliest first.
-    evidence: The units that it rests on, in the order of the text. Empty where nothing was masked.
-    is_given: Whether the pipeline gives it. It does not if the entity is below a threshold, or if another component
-        decided otherwise.
+    rivals (list[FoundEntity]): Other entities in its place, with other edges or another label, likeliest first.
+    evidence (list[Evidence]): The units that it rests on, in the order of the text. Empty where nothing was masked.
+    is_given (bool): Whether the pipeline gives it. It does not if the entity is below a threshold, or if another
+        component decided otherwise.
     """
 
     rivals: list[FoundEntity] = field(default_factory=list)
@@ -44,10 +44,10 @@ class ExplainedEntity(FoundEntity):
 class LexiconWord:
     """A word of the lexicon that was found in a text.
 
-    start, end: Offsets in characters of the text.
-    tag: The lexicon's tag of the word, or nothing: a part of speech in jieba's dictionary.
-    known: Whether the model has a row for this word, from training or from a file of vectors, or for words that it is
-        like, if it came after training. All others share one.
+    start, end (int): Offsets in characters of the text.
+    tag (str): The lexicon's tag of the word, or nothing: a part of speech in jieba's dictionary.
+    known (bool): Whether the model has a row for this word, from training or from a file of vectors, or for words that
+        it is like, if it came after training. All others share one.
     """
 
     start: int
@@ -61,11 +61,12 @@ class LexiconWord:
 class ExplainedText:
     """One text.
 
-    possible: Entities of other readings than the best, with what they would rest on.
-    entropy: Entropy of the distribution over all readings, in nats.
-    gold: Start, end and label of the annotated entities, where the text is annotated.
-    words: The words of the lexicon that were found in it, where the model reads them.
-    radicals: The radicals of its characters, where the model reads them.
+    possible (list[ExplainedEntity]): Entities of other readings than the best, with what they would rest on.
+    entropy (float): Entropy of the distribution over all readings, in nats.
+    gold (list[tuple[int, int, str]] | None): Start, end and label of the annotated entities, where the text is
+        annotated.
+    words (list[LexiconWord]): The words of the lexicon that were found in it, where the model reads them.
+    radicals (dict[str, str]): The radicals of its characters, where the model reads them.
     """
 
     text: str
@@ -82,9 +83,9 @@ class ExplainedText:
 class Explanation:
     """Some texts, explained by one pipeline. All offsets are in characters of a text.
 
-    pipeline: Its language, name and version, the component's name, and the view that it has of a text.
-    labels: The entity types that it can find.
-    notes: Notes on the mask, and on parts of an explanation that the pipeline lacks.
+    pipeline (dict[str, str]): Its language, name and version, the component's name, and the view that it has of a text.
+    labels (list[str]): The entity types that it can find.
+    notes (list[str]): Notes on the mask, and on parts of an explanation that the pipeline lacks.
     """
 
     pipeline: dict[str, str]

@@ -28,7 +28,7 @@ def find_vocabulary(models: Iterable[Model[Any, Any]], kind: type[VocabularyT]) 
 def lexicon_words(vocabulary: LexiconVocabulary, view: DocView, window: Window, piece: Doc) -> list[LexiconWord]:
     """Return the words of the lexicon and of lists that begin in the core of a window, in the encoder's order.
 
-    piece: The window as a Doc.
+    piece (Doc): The window as a Doc.
     """
     lists = vocabulary.lists.active([piece])
     found = find_layered(vocabulary.lexicon, [piece], lists, vocabulary.max_words)

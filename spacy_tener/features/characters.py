@@ -33,9 +33,9 @@ _NO_TOKEN = -1
 class Spellings:
     """The characters of a batch's distinct words.
 
-    keys: Code points of the characters, word after word. *Shape:* (characters,)
-    lengths: Number of characters of each word. *Shape:* (words,)
-    words: Index of the word of each token of the batch. *Shape:* (tokens,)
+    keys (Keys): Code points of the characters, word after word. *Shape:* (characters,)
+    lengths (IntArray): Number of characters of each word. *Shape:* (words,)
+    words (IntArray): Index of the word of each token of the batch. *Shape:* (tokens,)
     """
 
     keys: Keys
@@ -46,7 +46,7 @@ class Spellings:
 def spell(docs: Sequence[Doc], *, digits: bool) -> Spellings:
     """Return the characters of each distinct word of the Docs.
 
-    digits: Whether digits of any script are replaced by `0`. Case is kept.
+    digits (bool): Whether digits of any script are replaced by `0`. Case is kept.
     """
     orths, stores = token_orths(docs)
     distinct, words = np.unique(orths, return_inverse=True)
@@ -71,11 +71,11 @@ def code_points(text: str) -> CodePoints:
 class JoinedText:
     """The texts of Docs, each followed by a separator. Tokens are numbered through the whole batch.
 
-    codes: Code points. *Shape:* (characters,)
-    firsts: Index of each token's first character. *Shape:* (tokens,)
-    lasts: Index of each token's last character. *Shape:* (tokens,)
-    lengths: Tokens of each Doc. *Shape:* (docs,)
-    stops: End of each text, the index of its separator. *Shape:* (docs,)
+    codes (CodePoints): Code points. *Shape:* (characters,)
+    firsts (IntArray): Index of each token's first character. *Shape:* (tokens,)
+    lasts (IntArray): Index of each token's last character. *Shape:* (tokens,)
+    lengths (IntArray): Tokens of each Doc. *Shape:* (docs,)
+    stops (IntArray): End of each text, the index of its separator. *Shape:* (docs,)
     """
 
     codes: CodePoints

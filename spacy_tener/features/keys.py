@@ -85,8 +85,8 @@ class StringTable:
 class Normaliser:
     """Normalisation of a token's text.
 
-    digits: Whether digits of any script are replaced by `0`.
-    lower: Whether letters are converted to lower case.
+    digits (bool): Whether digits of any script are replaced by `0`.
+    lower (bool): Whether letters are converted to lower case.
     """
 
     digits: bool = True
@@ -151,9 +151,9 @@ def texts_of(orths: Sequence[Any], stores: Sequence[StringStore]) -> list[str]:
 def pair_keys(keys: Keys, lengths: IntArray, end_key: int) -> Keys:
     """Return the key of each bigram: of each token and the next one, or the end mark after the last token of a text.
 
-    keys: Of the tokens of several texts, joined. *Shape:* (tokens,)
-    lengths: Tokens of each text. *Shape:* (texts,)
-    RETURNS: *Shape:* (tokens,)
+    keys (Keys): Of the tokens of several texts, joined. *Shape:* (tokens,)
+    lengths (IntArray): Tokens of each text. *Shape:* (texts,)
+    RETURNS (Keys): *Shape:* (tokens,)
     """
     following = np.empty_like(keys)
     following[:-1] = keys[1:]

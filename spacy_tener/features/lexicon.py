@@ -35,10 +35,10 @@ _NOTHING = np.zeros((3, 0), dtype=np.int64)
 class Match:
     """The words found in a batch, Doc after Doc, ordered in each by (head, tail).
 
-    words: Index of each word in the lexicon. *Shape:* (words,)
-    heads: First token of each word, as a position in its Doc. *Shape:* (words,)
-    tails: Last token of each word, inclusive. *Shape:* (words,)
-    counts: Number of words in each Doc. *Shape:* (docs,)
+    words (IntArray): Index of each word in the lexicon. *Shape:* (words,)
+    heads (IntArray): First token of each word, as a position in its Doc. *Shape:* (words,)
+    tails (IntArray): Last token of each word, inclusive. *Shape:* (words,)
+    counts (IntArray): Number of words in each Doc. *Shape:* (docs,)
     """
 
     words: IntArray

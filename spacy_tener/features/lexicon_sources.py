@@ -29,8 +29,8 @@ _MAX_LENGTH = 10
 class LexiconEntry(NamedTuple):
     """A line of a list of words.
 
-    frequency: None where the list has none for the word.
-    line: Its number, from 1.
+    frequency (int | None): None where the list has none for the word.
+    line (int): Its number, from 1.
     """
 
     word: str
@@ -42,9 +42,9 @@ class LexiconEntry(NamedTuple):
 def read_list(path: Path, tag: str = "", *, has_tags: bool = False) -> Iterator[LexiconEntry]:
     """Read `word`, or `word<TAB>frequency`, on each line.
 
-    tag: Tag of words whose line has none.
-    has_tags: Whether lines may have a tag: `word<TAB>tag`, `word<TAB>frequency<TAB>tag`, or, as in jieba,
-        `word frequency tag`.
+    tag (str): Tag of words whose line has none.
+    has_tags (bool): Whether lines may have a tag: `word<TAB>tag`, `word<TAB>frequency<TAB>tag`, or, as in jieba, `word
+        frequency tag`.
     """
     for number, line in read_lines(path):
         if not (line := line.strip()):

@@ -23,11 +23,11 @@ _MASK_TOKENS = "[MASK]", "<mask>"
 class Pieces:
     """The word pieces of a batch in windows, with special pieces around each window, and pairs of tokens and pieces.
 
-    ids: Pieces of all windows, joined. *Shape:* (pieces,)
-    lengths: Lengths of the windows, with special pieces. *Shape:* (windows,)
-    rows: Index in `ids` of the piece, for each pair of a token and a piece that overlap. *Shape:* (pairs,)
-    tokens: The token of each pair, in ascending order. *Shape:* (pairs,)
-    n_tokens: Number of tokens in the batch; some may have no piece.
+    ids (IntArray): Pieces of all windows, joined. *Shape:* (pieces,)
+    lengths (IntArray): Lengths of the windows, with special pieces. *Shape:* (windows,)
+    rows (IntArray): Index in `ids` of the piece, for each pair of a token and a piece that overlap. *Shape:* (pairs,)
+    tokens (IntArray): The token of each pair, in ascending order. *Shape:* (pairs,)
+    n_tokens (int): Number of tokens in the batch; some may have no piece.
     """
 
     ids: IntArray
@@ -53,11 +53,11 @@ class PieceReader:
     The text is tokenized independently of the Doc's tokens: `2023` is split into the pieces that the transformer was
     trained with, and if its four characters are tokens, each has the pieces that overlap it.
 
-    encode: Splits texts into pieces.
-    before, after: Special pieces around a text.
-    size: Maximum length of a window, without special pieces.
-    overlap: Pieces of context on each side of a window's core.
-    mask_token: The string that the tokenizer reads as a masked piece; None if it has none.
+    encode (Callable[[list[str]], EncodedTexts]): Splits texts into pieces.
+    before, after (IntArray): Special pieces around a text.
+    size (int): Maximum length of a window, without special pieces.
+    overlap (int): Pieces of context on each side of a window's core.
+    mask_token (str | None): The string that the tokenizer reads as a masked piece; None if it has none.
     """
 
     encode: Callable[[list[str]], EncodedTexts]
@@ -74,7 +74,8 @@ class PieceReader:
     def read(self, texts: list[str], starts: IntArray, ends: IntArray) -> Pieces:
         """Return the pieces of texts and of their tokens.
 
-        starts, ends: Of all tokens, in the texts joined with one character after each. *Shape:* (tokens,) each
+        starts, ends (IntArray): Of all tokens, in the texts joined with one character after each. *Shape:* (tokens,)
+            each
         """
         encoded, spans = self.encode(texts)
         begins = begins_of(lengths_of(texts) + 1)
@@ -172,9 +173,9 @@ def align(spans: IntArray, starts: IntArray, ends: IntArray) -> tuple[IntArray, 
 
     A piece may overlap several tokens or none, and a token several pieces or none.
 
-    spans: Of pieces. *Shape:* (pieces, 2)
-    starts, ends: Of tokens, both ascending. *Shape:* (tokens,) each
-    RETURNS: *Shape:* (pairs,) each
+    spans (IntArray): Of pieces. *Shape:* (pieces, 2)
+    starts, ends (IntArray): Of tokens, both ascending. *Shape:* (tokens,) each
+    RETURNS (tuple[IntArray, IntArray]): *Shape:* (pairs,) each
     """
     first = np.searchsorted(ends, spans[:, 0], side="right")
     behind = np.searchsorted(starts, spans[:, 1], side="left")

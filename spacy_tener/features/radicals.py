@@ -37,8 +37,8 @@ _NO_CHARACTER = "□"
 class Structures:
     """The parts of characters, from one source.
 
-    parts: Parts of each character, one level deep.
-    credit: Source and licence, saved with every model that read them.
+    parts (Mapping[str, Sequence[str]]): Parts of each character, one level deep.
+    credit (str): Source and licence, saved with every model that read them.
     """
 
     parts: Mapping[str, Sequence[str]]
@@ -125,9 +125,9 @@ def decompose(parts: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
 class RadicalTable:
     """Radicals by character, as code points. A character that is not in the table is its own radical.
 
-    characters: Sorted. *Shape:* (characters,)
-    lengths: Number of radicals of each. *Shape:* (characters,)
-    parts: Radicals, character after character. *Shape:* (radicals,)
+    characters (Keys): Sorted. *Shape:* (characters,)
+    lengths (IntArray): Number of radicals of each. *Shape:* (characters,)
+    parts (Keys): Radicals, character after character. *Shape:* (radicals,)
     """
 
     def __init__(self, characters: Keys, lengths: IntArray, parts: Keys, credit: str = "") -> None:
@@ -156,9 +156,9 @@ class RadicalTable:
     def read(self, characters: Keys, lengths: IntArray) -> tuple[Keys, IntArray]:
         """Return the radicals of the characters of words, and the number of radicals of each word.
 
-        characters: Of all words, joined. *Shape:* (characters,)
-        lengths: Number of characters of each word. *Shape:* (words,)
-        RETURNS: *Shape:* (radicals,) and (words,)
+        characters (Keys): Of all words, joined. *Shape:* (characters,)
+        lengths (IntArray): Number of characters of each word. *Shape:* (words,)
+        RETURNS (tuple[Keys, IntArray]): *Shape:* (radicals,) and (words,)
         """
         indices, found = search(self.characters, characters)
         indices = indices[found]

@@ -33,8 +33,8 @@ _BEGIN, _END = 1, 2
 class Division:
     """A segmentation of a text into words, without gaps.
 
-    lengths: Characters of each word. *Shape:* (words,)
-    tags: Hash of each word's part of speech, 0 for none. *Shape:* (words,)
+    lengths (IntArray): Characters of each word. *Shape:* (words,)
+    tags (Keys): Hash of each word's part of speech, 0 for none. *Shape:* (words,)
     """
 
     lengths: IntArray
@@ -100,7 +100,7 @@ def with_listed_words(
     is cut become one or two words with its part of speech. A listed word without a tag gets the segmenter's tag at its
     last character.
 
-    lists: Each with the indices of its Docs.
+    lists (Sequence[tuple[WordList, IntArray]]): Each with the indices of its Docs.
     """
     begins = np.zeros(len(text) + 1, dtype=bool)
     begins[0] = begins[np.cumsum(division.lengths)] = True

@@ -31,7 +31,7 @@ _DECIMAL = re.compile(rb"[-+]?[0-9]*\.[0-9]+([eE][-+]?[0-9]+)?")
 class RowFilter:
     """Selection of a vectors source's rows, and counts of duplicate and unreadable ones.
 
-    width: Width that the rows must have; None for any.
+    width (int | None): Width that the rows must have; None for any.
     normalise, keep: As for `read_vectors`.
     selected: The normalised string of each selected row, with its string in the source.
     """

@@ -31,8 +31,8 @@ if not Doc.has_extension(ATTRIBUTE):  # so that Docs can name lists before there
 class ListedWord(NamedTuple):
     """An entry of a list of words.
 
-    tag: A tag that the pipeline was trained with; the empty string if unknown.
-    hidden: Whether this is a word of the pipeline's lexicon that is no longer found.
+    tag (str): A tag that the pipeline was trained with; the empty string if unknown.
+    hidden (bool): Whether this is a word of the pipeline's lexicon that is no longer found.
     """
 
     tag: str = ""
@@ -43,7 +43,7 @@ class ListedWord(NamedTuple):
 class WordList:
     """An immutable list of words.
 
-    saved: Whether it is saved with the pipeline.
+    saved (bool): Whether it is saved with the pipeline.
     """
 
     entries: Mapping[str, ListedWord] = field(default_factory=dict)
@@ -135,8 +135,8 @@ def names_of(doc: Doc) -> list[str]:
 class LayeredMatch:
     """Words of several lexicons in a batch of Docs.
 
-    match: The words; each index in `words` refers to the lexicon of the word's layer.
-    layers: 0 for words of the model's lexicon, 1 for those of the first list, ... *Shape:* (words,)
+    match (Match): The words; each index in `words` refers to the lexicon of the word's layer.
+    layers (IntArray): 0 for words of the model's lexicon, 1 for those of the first list, ... *Shape:* (words,)
     """
 
     match: Match
@@ -165,7 +165,7 @@ def find_layered(
     """Find the words of a lexicon and of lists, as `Lexicon.find` does. For a word in several, the last list's entry
     counts; if it is hidden there, the word is not found.
 
-    lists: Each with the indices of its Docs.
+    lists (Sequence[tuple[WordList, IntArray]]): Each with the indices of its Docs.
     """
     layers = [(lexicon, np.arange(len(docs))), *((words.lexicon, indices) for words, indices in lists)]
     # Words that begin at one token differ in length, so at most one hidden word of each length is among the longest.

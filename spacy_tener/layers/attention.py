@@ -37,8 +37,9 @@ def sinusoids(length: int, width: int, like: Tensor, form: Callable[[Tensor, Ten
     """Return the table of the positions `t < length`: `form` of `sin(t c_i)` and `cos(t c_i)`, with
     `c_i = 10000^(-2i / width)`.
 
-    like: the table gets its device and dtype.
-    form: function of sines and cosines, *Shape:* `(length, width / 2)` each. It is a key of the cache: not a lambda.
+    like (Tensor): the table gets its device and dtype.
+    form (Callable[[Tensor, Tensor], Tensor]): function of sines and cosines, *Shape:* (length, width / 2) each. It is
+        a key of the cache: not a lambda.
     """
     if length > LONGEST_KEPT:
         return form(*_angles(length, width, like.dtype, like.device))
@@ -49,7 +50,7 @@ def sinusoids(length: int, width: int, like: Tensor, form: Callable[[Tensor, Ten
 def turn(x: Tensor, by: Tensor) -> Tensor:
     """Multiply `x` by complex numbers: pairs of its last dimension are their real and imaginary parts.
 
-    x: *Shape:* `(..., width)`; by: complex, broadcast against it. *Shape:* `(..., width / 2)`
+    x (Tensor): *Shape:* (..., width); by: complex, broadcast against it. *Shape:* (..., width / 2)
     """
     return torch.view_as_real(torch.view_as_complex(x.view(*x.shape[:-1], by.shape[-1], 2)) * by).flatten(-2)
 
@@ -78,8 +79,8 @@ SCORES_AT_ONCE = 1 << 20
 Weighting = Callable[[Tensor, Tensor | None], Tensor]
 """Function from scores to attention weights, in place of softmax.
 
-It gets the scores, -inf at padded keys, *Shape:* `(sequences, heads, queries, keys)`.
-It also gets `Heads.per_query`, zeros at padded queries, *Shape:* `(sequences, heads, queries, values)`.
+It gets the scores, -inf at padded keys, *Shape:* (sequences, heads, queries, keys).
+It also gets `Heads.per_query`, zeros at padded queries, *Shape:* (sequences, heads, queries, values).
 """
 
 
@@ -87,11 +88,12 @@ It also gets `Heads.per_query`, zeros at padded queries, *Shape:* `(sequences, h
 class Heads:
     """Queries, keys and values by head, ready for `softmax(q k^T + q_position table^T) v`; any scale is in the queries.
 
-    q, k: *Shape:* `(tokens, heads, width)`; v: *Shape:* `(tokens, heads, head width)`
-    q_position: queries to positions rather than to keys, for relative positions.
-        *Shape:* `(tokens, heads, position width)`
-    table: the embedding of each position. *Shape:* `(longest, position width)`
-    per_query: inputs of a weighting other than softmax, for each query. *Shape:* `(tokens, heads, values)`
+    q, k (Tensor): *Shape:* (tokens, heads, width); v: *Shape:* (tokens, heads, head width)
+    q_position (Tensor | None): queries to positions rather than to keys, for relative positions. *Shape:* (tokens,
+        heads, position width)
+    table (Tensor | None): the embedding of each position. *Shape:* (longest, position width)
+    per_query (Tensor | None): inputs of a weighting other than softmax, for each query. *Shape:* (tokens, heads,
+        values)
     """
 
     q: Tensor
@@ -116,13 +118,13 @@ class Attention(nn.Module, ABC):
 
     @abstractmethod
     def heads(self, x: Tensor, *context: Any) -> Heads:
-        """Return queries, keys and values of `x`. *Shape:* `(tokens, width)`"""
+        """Return queries, keys and values of `x`. *Shape:* (tokens, width)"""
 
     def forward(self, x: Tensor, ragged: Ragged, *context: Any) -> Tensor:
-        """x: *Shape:* `(tokens, width)`. Returns *Shape:* `(tokens, width)`
+        """x: *Shape:* (tokens, width). Returns *Shape:* (tokens, width)
 
-        ragged: the sequences, planned for this number of heads.
-        context: other arguments of `heads`, such as positions.
+        ragged (Ragged): the sequences, planned for this number of heads.
+        context (Any): other arguments of `heads`, such as positions.
         """
         p = self.dropout if self.training else 0.0
         return attend(self.heads(x, *context), ragged, p, self.weighting(sampled=self.training))
@@ -164,15 +166,15 @@ def checkpointed(function: Callable[..., Tensor], *inputs: Any) -> Tensor:
 
 
 def split_heads(x: Tensor, n_heads: int) -> Tensor:
-    """Split rows into heads. x: *Shape:* `(tokens, width)`. Returns *Shape:* `(tokens, heads, head width)`"""
+    """Split rows into heads. x: *Shape:* (tokens, width). Returns *Shape:* (tokens, heads, head width)"""
     return x.view(x.shape[0], n_heads, x.shape[1] // n_heads)
 
 
 def attend(heads: Heads, ragged: Ragged, p: float, weighting: Weighting | None = None) -> Tensor:
     """Compute attention within each sequence, with dropout of probability `p` on its map. Returns
-    *Shape:* `(tokens, width)`
+    *Shape:* (tokens, width)
 
-    weighting: function from scores to the map; None for softmax.
+    weighting (Weighting | None): function from scores to the map; None for softmax.
     """
     if not ragged.buckets:
         return heads.v.flatten(1)
@@ -185,7 +187,7 @@ def attend(heads: Heads, ragged: Ragged, p: float, weighting: Weighting | None =
 
 
 def _pad(heads: Heads, ragged: Ragged) -> Iterator[Heads]:
-    """Yield the heads of each bucket, padded. *Shape:* `(sequences, heads, length, ..)`, but for `table`"""
+    """Yield the heads of each bucket, padded. *Shape:* (sequences, heads, length, ..), but for `table`"""
     none = [None] * len(ragged.buckets)
     parts: Any = (
         none if x is None else ragged.pad(x.flatten(0, 1)) for x in (heads.q, heads.k, heads.v, heads.q_position)
@@ -198,7 +200,7 @@ def _pad(heads: Heads, ragged: Ragged) -> Iterator[Heads]:
 def _on_device(heads: Heads, ragged: Ragged, p: float) -> list[Tensor]:
     """Compute each bucket with torch's fused kernel, after one gather of queries, keys and values.
 
-    Returns *Shape:* `(sequences, heads, length, head width)` for each bucket
+    Returns *Shape:* (sequences, heads, length, head width) for each bucket
     """
     queries = [part for part in (heads.q, heads.q_position) if part is not None]
     widths = [sum(part.shape[-1] for part in queries), heads.k.shape[-1], heads.v.shape[-1]]
@@ -214,7 +216,7 @@ def _on_device(heads: Heads, ragged: Ragged, p: float) -> list[Tensor]:
 
 
 def _plain(padded: Heads, key_mask: Tensor | None, p: float, weighting: Weighting | None) -> Tensor:
-    """Compute one bucket by matrix products. Returns *Shape:* `(sequences, heads, length, head width)`
+    """Compute one bucket by matrix products. Returns *Shape:* (sequences, heads, length, head width)
 
     torch's fused CPU kernel takes neither dropout nor values narrower than keys, and is slower at every length.
     """
@@ -231,14 +233,14 @@ def _plain(padded: Heads, key_mask: Tensor | None, p: float, weighting: Weightin
 
 def _mix(key_mask: Tensor | None, p: float, weighting: Weighting | None, *tensors: Tensor) -> Tensor:
     """Mix the values for some queries of a bucket. tensors: those of its `Heads`. Returns
-    *Shape:* `(sequences, heads, queries, head width)`
+    *Shape:* (sequences, heads, queries, head width)
     """
     heads = Heads(*tensors)
     return torch.matmul(dropout(_map(heads, key_mask, weighting), p, training=True), heads.v)
 
 
 def _map(padded: Heads, key_mask: Tensor | None, weighting: Weighting | None) -> Tensor:
-    """Return the attention map of some queries of a bucket. Returns *Shape:* `(sequences, heads, queries, keys)`"""
+    """Return the attention map of some queries of a bucket. Returns *Shape:* (sequences, heads, queries, keys)"""
     shape = (*padded.q.shape[:3], padded.k.shape[2])
     q, keys = padded.q.flatten(0, 1), padded.k.flatten(0, 1).transpose(1, 2)
     if padded.q_position is None or padded.table is None:
@@ -256,8 +258,8 @@ def _map(padded: Heads, key_mask: Tensor | None, weighting: Weighting | None) ->
 class RelativePositions:
     """Factors of relative positions for queries and for keys. Made once per batch, for all layers.
 
-    table: `[cos(c j), sin(c j), ..]` by position. *Shape:* `(longest, head width)`
-    query_turn: `sin(c t) - i cos(c t)` of each token's own position. *Shape:* `(tokens, 1, head width / 2)`
+    table (Tensor): `[cos(c j), sin(c j), ..]` by position. *Shape:* (longest, head width)
+    query_turn (Tensor): `sin(c t) - i cos(c t)` of each token's own position. *Shape:* (tokens, 1, head width / 2)
     """
 
     table: Tensor
@@ -296,11 +298,11 @@ class AdaptedAttention(Attention):
     so that, per head, `A[t, j] = [q_t + u ; turned_t] . [k_j ; cos(c j), sin(c j), ..]`: ordinary attention of twice
     the head width, with no table of relative positions, no shifting, and positions exact at any length.
 
-    width: d, the width of input and output.
-    n_heads: h; `d_k = width / n_heads` must be even.
-    dropout: on the attention map.
-    scaled: divide the scores by `sqrt(d_k)`: the paper's "w/ scale".
-    key_projection: project the keys, as FLAT-ATSSA does and TENER does not.
+    width (int): d, the width of input and output.
+    n_heads (int): h; `d_k = width / n_heads` must be even.
+    dropout (float): on the attention map.
+    scaled (bool): divide the scores by `sqrt(d_k)`: the paper's "w/ scale".
+    key_projection (bool): project the keys, as FLAT-ATSSA does and TENER does not.
     """
 
     def __init__(
@@ -322,8 +324,8 @@ class AdaptedAttention(Attention):
         self.v = nn.Parameter(nn.init.xavier_normal_(torch.empty(n_heads, head_width)))
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries, keys and values (eq. 16). x: *Shape:* `(tokens, width)`. Returns
-        *Shape:* `(tokens, heads, head width)` each
+        """Return queries, keys and values (eq. 16). x: *Shape:* (tokens, width). Returns
+        *Shape:* (tokens, heads, head width) each
         """
         q, k, v = (split_heads(part(x), self.n_heads) for part in (self.query, self.key, self.value))
         return q, k, v

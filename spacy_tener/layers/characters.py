@@ -24,9 +24,9 @@ from .transformer import TransformerEncoder
 class CharacterEncoder(nn.Module):
     """Encoder of words from their characters: an encoder of sequences, ReLU, the maximum, and a linear layer.
 
-    encode: encoder of the characters of all words, joined, called with the words' lengths too.
-    hidden: width of its output.
-    width: width of the output.
+    encode (nn.Module): encoder of the characters of all words, joined, called with the words' lengths too.
+    hidden (int): width of its output.
+    width (int): width of the output.
     """
 
     def __init__(self, encode: nn.Module, *, hidden: int, width: int) -> None:
@@ -35,8 +35,8 @@ class CharacterEncoder(nn.Module):
         self.out = Linear(hidden, width)
 
     def forward(self, characters: Tensor, lengths: Lengths) -> Tensor:
-        """Encode words. characters: *Shape:* `(characters, character width)`; lengths: of words, 0 is legal. Returns
-        *Shape:* `(words, width)`
+        """Encode words. characters: *Shape:* (characters, character width); lengths: of words, 0 is legal. Returns
+        *Shape:* (words, width)
         """
         if not len(characters):
             return self.out.bias.expand(len(lengths), -1)
@@ -47,7 +47,7 @@ class CharacterEncoder(nn.Module):
 def rectified_maximum(rows: Tensor, lengths: Lengths) -> Tensor:
     """Return ReLU of the maximum over each word's rows; zeros for a word without rows.
 
-    rows: *Shape:* `(characters, width)`; lengths: *Shape:* `(words,)`. Returns *Shape:* `(words, width)`
+    rows (Tensor): *Shape:* (characters, width); lengths: *Shape:* (words,). Returns *Shape:* (words, width)
     """
     counts = as_lengths(lengths)
     word = on_device(np.repeat(np.arange(len(counts)), counts), rows.device)
@@ -69,7 +69,7 @@ def char_transformer(config: TransformerConfig, *, width: int) -> CharacterEncod
 class CNN(nn.Module):
     """Convolution over the characters of each word.
 
-    window: number of characters in a window.
+    window (int): number of characters in a window.
     """
 
     def __init__(self, width: int, filters: int, *, window: int) -> None:
@@ -77,7 +77,7 @@ class CNN(nn.Module):
         self.convolution = Convolution(width, filters, size=window)
 
     def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
-        """*Shape:* `(tokens, width)` to `(tokens, filters)`"""
+        """*Shape:* (tokens, width) to `(tokens, filters)`"""
         windows = ConvolutionWindows.of(as_lengths(lengths), self.convolution.size, device=x.device)
         return self.convolution(x, windows)
 
@@ -85,9 +85,9 @@ class CNN(nn.Module):
 class CharacterFeatures(nn.Module):
     """Encoder of tokens from their characters. Each distinct word is encoded once.
 
-    tables: embedding tables of characters, with their own dropout.
-    encoder: encoder of words from their characters.
-    dropout: on the output.
+    tables (EmbeddingTables): embedding tables of characters, with their own dropout.
+    encoder (CharacterEncoder): encoder of words from their characters.
+    dropout (float): on the output.
     """
 
     def __init__(self, tables: EmbeddingTables, encoder: CharacterEncoder, *, dropout: float) -> None:
@@ -99,10 +99,10 @@ class CharacterFeatures(nn.Module):
     def forward(self, characters: Tensor, lengths: Lengths, words: Tensor) -> Tensor:
         """Return the encoded word of each token.
 
-        characters: rows of the table, for the characters of all words joined. *Shape:* `(characters,)`
-        lengths: the number of characters of each word. *Shape:* `(words,)`
-        words: index of each token's word. *Shape:* `(tokens,)`
-        Returns *Shape:* `(tokens, width)`
+        characters (Tensor): rows of the table, for the characters of all words joined. *Shape:* (characters,)
+        lengths (Lengths): the number of characters of each word. *Shape:* (words,)
+        words (Tensor): index of each token's word. *Shape:* (tokens,)
+        Returns *Shape:* (tokens, width)
         """
         encoded = self.encoder(self.tables(characters), lengths)
         return self.dropout(encoded.index_select(0, words))
@@ -113,9 +113,9 @@ class RadicalEncoder(nn.Module):
 
     The names of all parameters begin with `radicals`, so that an optimizer can give them a learning rate of their own.
 
-    radicals: CNN over the radicals of each distinct character.
-    radical_dropout: probability in training that one unknown radical replaces those of a token. It trains the unknown
-        row, as in the released code, where it is the word dropout of the characters.
+    radicals (CharacterFeatures): CNN over the radicals of each distinct character.
+    radical_dropout (float): probability in training that one unknown radical replaces those of a token. It trains the
+        unknown row, as in the released code, where it is the word dropout of the characters.
     """
 
     def __init__(self, radicals: CharacterFeatures, *, radical_dropout: float) -> None:
@@ -126,10 +126,10 @@ class RadicalEncoder(nn.Module):
     def forward(self, radicals: Tensor, lengths: IntArray, characters: Tensor) -> Tensor:
         """Return the encoded radicals of each token's character.
 
-        radicals: rows of the table, for all distinct characters joined. *Shape:* `(radicals,)`
-        lengths: the number of radicals of each distinct character. *Shape:* `(distinct characters,)`
-        characters: index of each token's character among the distinct ones. *Shape:* `(tokens,)`
-        Returns *Shape:* `(tokens, width)`
+        radicals (Tensor): rows of the table, for all distinct characters joined. *Shape:* (radicals,)
+        lengths (IntArray): the number of radicals of each distinct character. *Shape:* (distinct characters,)
+        characters (Tensor): index of each token's character among the distinct ones. *Shape:* (tokens,)
+        Returns *Shape:* (tokens, width)
         """
         if self.training and self.radical_dropout > 0.0:
             unknown = len(lengths)

@@ -29,8 +29,8 @@ from .relation import Relation
 class ConvolutionWindows:
     """Windows around each token of a batch. Made once per batch, for all convolutions of this size.
 
-    size: k, tokens in a window; an odd number, with the token itself in the middle.
-    tokens: the token at each place of each window, in reading order; token N is beyond the sequence's ends.
+    size (int): k, tokens in a window; an odd number, with the token itself in the middle.
+    tokens (Segments): the token at each place of each window, in reading order; token N is beyond the sequence's ends.
     """
 
     size: int
@@ -50,7 +50,7 @@ class ConvolutionWindows:
     def gather(self, x: Tensor) -> Tensor:
         """Return the tokens of each window, concatenated in reading order, with zeros beyond the sequence's ends.
 
-        x: *Shape:* `(tokens, width)`. Returns *Shape:* `(tokens, window * width)`
+        x (Tensor): *Shape:* (tokens, width). Returns *Shape:* (tokens, window * width)
         """
         if self.size == 1:
             return x
@@ -69,9 +69,9 @@ class Convolution(nn.Module):
         self.product = Linear(size * width, out)
 
     def forward(self, x: Tensor, windows: ConvolutionWindows) -> Tensor:
-        """x: *Shape:* `(tokens, width)`. Returns *Shape:* `(tokens, width)`
+        """x: *Shape:* (tokens, width). Returns *Shape:* (tokens, width)
 
-        windows: windows of `size` tokens.
+        windows (ConvolutionWindows): windows of `size` tokens.
         """
         return self.product(windows.gather(x))
 
@@ -86,7 +86,7 @@ class ContextLayer(nn.Module):
             kaiming_uniform_start(cast(Convolution, branch).product)
 
     def forward(self, x: Tensor, lengths: IntArray) -> Tensor:
-        """x: *Shape:* `(tokens, input width)`. Returns *Shape:* `(tokens, width)`"""
+        """x: *Shape:* (tokens, input width). Returns *Shape:* (tokens, width)"""
         branches = [
             branch(x, ConvolutionWindows.of(lengths, cast(Convolution, branch).size, device=x.device))
             for branch in self.branches
@@ -132,7 +132,7 @@ class GRNEncoder(nn.Module):
     def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
         """Encode the tokens of all sequences, joined; `lengths` says how many each sequence has.
 
-        x: *Shape:* `(tokens, input width)`. Returns *Shape:* `(tokens, width)`
+        x (Tensor): *Shape:* (tokens, input width). Returns *Shape:* (tokens, width)
         """
         sizes = as_lengths(lengths, len(x))
         if self.context is not None:

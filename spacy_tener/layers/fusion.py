@@ -42,10 +42,10 @@ class CoverSegments:
 class WordFusion(nn.Module):
     """Multi-head attention of each character to the words that cover it, un-scaled as in eq. 5.
 
-    char_width, word_width: of the input.
-    width: of the output, shared by the heads, and of the positions; even.
-    n_heads: h; each head is `width / n_heads` wide.
-    dropout: on the attention map.
+    char_width, word_width (int): of the input.
+    width (int): of the output, shared by the heads, and of the positions; even.
+    n_heads (int): h; each head is `width / n_heads` wide.
+    dropout (float): on the attention map.
     """
 
     def __init__(self, *, char_width: int, word_width: int, width: int, n_heads: int, dropout: float = 0.0) -> None:
@@ -63,8 +63,8 @@ class WordFusion(nn.Module):
     def forward(self, chars: Tensor, words: Tensor, covers: CoverSegments) -> Tensor:
         """Return the attention output of each character; zeros for a character without words.
 
-        chars: *Shape:* `(characters, character width)`; words: *Shape:* `(words, word width)`. Returns
-            *Shape:* `(characters, width)`
+        chars (Tensor): *Shape:* (characters, character width); words: *Shape:* (words, word width). Returns
+            *Shape:* (characters, width)
         """
         weights = self.weights(chars, words, covers)
         weights = dropout(weights, self.dropout, training=self.training)
@@ -73,19 +73,19 @@ class WordFusion(nn.Module):
 
     def weights(self, chars: Tensor, words: Tensor, covers: CoverSegments) -> Tensor:
         """Return the attention of each character to its words, for each pair and head. Returns
-        *Shape:* `(pairs, heads)`
+        *Shape:* (pairs, heads)
         """
         return covers.characters.softmax(self.scores(chars, words, covers))
 
     def scores(self, chars: Tensor, words: Tensor, covers: CoverSegments) -> Tensor:
-        """Return A, for each pair and head. Returns *Shape:* `(pairs, heads)`"""
+        """Return A, for each pair and head. Returns *Shape:* (pairs, heads)"""
         q = self._by_head(covers.characters.gather(self.query(chars)))
         k = self._by_head(covers.words.gather(self.key(words)))
         r = self._by_head(self.positions(covers, like=chars))
         return ((q + self.u) * k + (q + self.v) * r).sum(-1)
 
     def positions(self, covers: CoverSegments, *, like: Tensor) -> Tensor:
-        """Return R (eq. 15), for each pair. Returns *Shape:* `(pairs, width)`"""
+        """Return R (eq. 15), for each pair. Returns *Shape:* (pairs, width)"""
         behind, ahead = (sinusoids(covers.longest, self.width, like, form) for form in (interleave, mirrored))
         return covers.from_head.gather(self.from_head(behind)) + covers.from_tail.gather(self.from_tail(ahead))
 

@@ -38,9 +38,9 @@ def context_attention(config: AtssaConfig) -> Attention:
 class AtssaEncoder(nn.Module):
     """FLAT-ATSSA: word fusion, a linear layer over `[x ; x^w]`, and context layers over the characters.
 
-    config: sizes and choices.
-    char_width: width of the characters.
-    word_width: width of the words.
+    config (AtssaConfig): sizes and choices.
+    char_width (int): width of the characters.
+    word_width (int): width of the words.
     """
 
     def __init__(self, config: AtssaConfig, char_width: int, word_width: int) -> None:
@@ -59,8 +59,8 @@ class AtssaEncoder(nn.Module):
     def forward(self, chars: Tensor, words: Tensor, lattice: Lattice) -> Tensor:
         """Encode the characters of all sentences, joined.
 
-        chars: *Shape:* `(characters, character width)`; words: *Shape:* `(words, word width)`. Returns
-            *Shape:* `(characters, width)`
+        chars (Tensor): *Shape:* (characters, character width); words: *Shape:* (words, word width). Returns
+            *Shape:* (characters, width)
         """
         lattice.check_rows(characters=len(chars), words=len(words))
         fused = self.fusion(chars, words, CoverSegments(lattice, device=chars.device))
@@ -92,11 +92,11 @@ class SpanLayer(nn.Module):
     ) -> list[Tensor]:
         """Run attention and feed-forward of each stream.
 
-        queries (Sequence[Tensor]): The spans that are queries. *Shape:* `(queries, width)` each
-        rows (Sequence[Tensor]): All spans, as keys and values. *Shape:* `(spans, width)` each
-        relative (Sequence[Tensor]): Relative positions. *Shape:* `(relative positions, width)` each
+        queries (Sequence[Tensor]): The spans that are queries. *Shape:* (queries, width) each
+        rows (Sequence[Tensor]): All spans, as keys and values. *Shape:* (spans, width) each
+        relative (Sequence[Tensor]): Relative positions. *Shape:* (relative positions, width) each
         groups (PaddedGroups): The groups of the queries.
-        RETURNS (List[Tensor]): *Shape:* `(queries, width)` each
+        RETURNS (List[Tensor]): *Shape:* (queries, width) each
         """
         heads = self.heads(queries, rows, relative, groups)
         p = self.dropout if self.training else 0.0
@@ -119,7 +119,7 @@ class SpanEncoder(nn.Module):
     """FLAT and MECT: a linear layer for each stream and one for words, a stack of layers over both, and the fusion of
     MECT's two streams (eq. 14). It returns the outputs of characters, so only these are queries in the last layer.
 
-    config: sizes and choices.
+    config (FlatConfig | MectConfig): sizes and choices.
     widths: widths of the input: characters, in MECT their radicals, words.
     """
 
@@ -140,9 +140,9 @@ class SpanEncoder(nn.Module):
     def forward(self, *inputs: Any) -> Tensor:
         """Encode the characters of all sentences, joined.
 
-        inputs: the characters and, in MECT, their embedded radicals, *Shape:* `(characters, width)` each; the words of
-            all sentences, joined, *Shape:* `(words, word width)`; the `Lattice`.
-        Returns *Shape:* `(characters, width)`
+        inputs (Any): the characters and, in MECT, their embedded radicals, *Shape:* (characters, width) each; the
+            words of all sentences, joined, *Shape:* (words, word width); the `Lattice`.
+        Returns *Shape:* (characters, width)
         """
         *given, words, lattice = inputs
         for part in given:

@@ -29,10 +29,10 @@ PAIRS_PER_BUCKET = {"cpu": 8192, "cuda": 1 << 22}
 class Bucket:
     """One padded batch of sequences of similar length.
 
-    sequences: indices of its sequences in the batch, the longest first. *Shape:* `(sequences,)`
-    length: length of the longest sequence.
-    key_mask: added to scores, -inf at padded keys, else 0; None if there is no padding.
-        *Shape:* `(sequences, 1, 1, length)`
+    sequences (tuple[int, ...]): indices of its sequences in the batch, the longest first. *Shape:* (sequences,)
+    length (int): length of the longest sequence.
+    key_mask (Tensor | None): added to scores, -inf at padded keys, else 0; None if there is no padding. *Shape:*
+        `(sequences, 1, 1, length)`
     """
 
     sequences: tuple[int, ...]
@@ -44,13 +44,13 @@ class Bucket:
 class Ragged:
     """A batch of sequences, each token split into `heads` rows, planned into buckets.
 
-    lengths: tokens of each sequence; 0 is legal. *Shape:* `(sequences,)`
-    heads: rows per token.
-    buckets: longest first; sequences without tokens are in none of them.
-    positions: each token's position in its sequence. *Shape:* `(tokens,)`
-    to_padded: the flat row that each slot reads; padding reads its sequence's last token. *Shape:* `(slots,)`
-    to_flat: the slot of each flat row. *Shape:* `(tokens * heads,)`
-    real: 1 at slots of real tokens, 0 at padding, or None if there is no padding. *Shape:* `(slots, 1)`
+    lengths (tuple[int, ...]): tokens of each sequence; 0 is legal. *Shape:* (sequences,)
+    heads (int): rows per token.
+    buckets (tuple[Bucket, ...]): longest first; sequences without tokens are in none of them.
+    positions (Tensor): each token's position in its sequence. *Shape:* (tokens,)
+    to_padded (Tensor): the flat row that each slot reads; padding reads its sequence's last token. *Shape:* (slots,)
+    to_flat (Tensor): the slot of each flat row. *Shape:* (tokens * heads,)
+    real (Tensor | None): 1 at slots of real tokens, 0 at padding, or None if there is no padding. *Shape:* (slots, 1)
     """
 
     lengths: tuple[int, ...]
@@ -74,9 +74,10 @@ class Ragged:
     ) -> Ragged:
         """Plan the buckets.
 
-        n_tokens: number of tokens, to check the lengths against.
-        price: cost of one more bucket, in pairs of tokens; None for the cost in attention.
-        by_tokens: True if the price is in tokens, for layers whose time grows with tokens, not with pairs of them.
+        n_tokens (int | None): number of tokens, to check the lengths against.
+        price (int | None): cost of one more bucket, in pairs of tokens; None for the cost in attention.
+        by_tokens (bool): True if the price is in tokens, for layers whose time grows with tokens, not with pairs of
+            them.
         """
         device = torch.device(device)
         if price is None:
@@ -109,9 +110,10 @@ class Ragged:
     def pad(self, x: Tensor, *, zeros: bool = False) -> list[Tensor]:
         """Pad flat rows, bucket by bucket. Padding holds a finite filler that gets no gradient.
 
-        x: *Shape:* `(tokens * heads, width)`. Returns for each bucket *Shape:* `(sequences, heads, length, width)`
+        x (Tensor): *Shape:* (tokens * heads, width). Returns for each bucket *Shape:* (sequences, heads, length,
+            width)
 
-        zeros: pad with zeros.
+        zeros (bool): pad with zeros.
         """
         slots = _take(x, self.to_padded, self.to_flat, None)
         if zeros and self.real is not None:
@@ -125,7 +127,8 @@ class Ragged:
     def join(self, parts: Sequence[Tensor]) -> Tensor:
         """Return the inverse of `pad`: drop the padding and join the buckets.
 
-        parts: for each bucket *Shape:* `(sequences, heads, length, width)`. Returns *Shape:* `(tokens * heads, width)`
+        parts (Sequence[Tensor]): for each bucket *Shape:* (sequences, heads, length, width). Returns *Shape:*
+            `(tokens * heads, width)`
         """
         rows = [part.reshape(-1, part.shape[-1]) for part in parts]
         slots = rows[0] if len(rows) == 1 else torch.cat(rows)
@@ -161,10 +164,10 @@ class Segments:
     `gather` gives each row its segment's; `sum` adds up each segment's rows. The two are each other's transpose, so
     each is the other's gradient, and neither scatters.
 
-    index: the segment of each row. *Shape:* `(rows,)`
-    members: the rows, segment after segment. *Shape:* `(rows,)`
-    starts: where each segment begins in `members`. *Shape:* `(segments,)`
-    sizes: rows of each segment; 1 for an empty one, so that it can be divided by. *Shape:* `(segments, 1)`
+    index (Tensor): the segment of each row. *Shape:* (rows,)
+    members (Tensor): the rows, segment after segment. *Shape:* (rows,)
+    starts (Tensor): where each segment begins in `members`. *Shape:* (segments,)
+    sizes (Tensor): rows of each segment; 1 for an empty one, so that it can be divided by. *Shape:* (segments, 1)
     """
 
     index: Tensor
@@ -198,26 +201,26 @@ class Segments:
         return cls.of(np.repeat(np.arange(len(sizes)), sizes), len(sizes), device=device)
 
     def gather(self, x: Tensor) -> Tensor:
-        """Return the segment's row for each row. x: *Shape:* `(segments, width)`. Returns *Shape:* `(rows, width)`"""
+        """Return the segment's row for each row. x: *Shape:* (segments, width). Returns *Shape:* (rows, width)"""
         return _Transposed.apply(x, self, _gather, _sum)  # type: ignore[no-untyped-call]
 
     def sum(self, x: Tensor) -> Tensor:
-        """Return the sum of each segment's rows, 0 for an empty segment. x: *Shape:* `(rows, width)`. Returns
-        *Shape:* `(segments, width)`
+        """Return the sum of each segment's rows, 0 for an empty segment. x: *Shape:* (rows, width). Returns
+        *Shape:* (segments, width)
         """
         return _Transposed.apply(x, self, _sum, _gather)  # type: ignore[no-untyped-call]
 
     def mean(self, x: Tensor) -> Tensor:
         """Return the mean of each segment's rows, 0 for an empty segment.
 
-        x: *Shape:* `(rows, width)`. Returns *Shape:* `(segments, width)`
+        x (Tensor): *Shape:* (rows, width). Returns *Shape:* (segments, width)
         """
         return self.sum(x) / self.sizes
 
     def softmax(self, x: Tensor) -> Tensor:
         """Return the softmax over the rows of each segment, column by column.
 
-        x: *Shape:* `(rows, width)`. Returns *Shape:* `(rows, width)`
+        x (Tensor): *Shape:* (rows, width). Returns *Shape:* (rows, width)
         """
         index = self.index[:, None].expand_as(x)
         highest = x.new_zeros(len(self.starts), x.shape[1])

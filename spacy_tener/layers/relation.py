@@ -45,7 +45,7 @@ def _plan(lengths: Sequence[int], like: Tensor) -> Ragged:
 
 
 def _pad(ragged: Ragged, *arrays: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Yield the buckets of several arrays, padded with zeros. *Shape:* `(sequences, longest, width)` each"""
+    """Yield the buckets of several arrays, padded with zeros. *Shape:* (sequences, longest, width) each"""
     parts = [ragged.pad(array, zeros=True) for array in arrays]
     for bucket in zip(*parts, strict=True):
         yield tuple(part[:, 0] for part in bucket)
@@ -63,8 +63,9 @@ class Relation(nn.Module):
 
     left: the half of `W` for x_i, with the bias. right: the half for x_j.
 
-    kind: "gated" (eq. 6), "mean" (eq. 5) or "attention" (eq. 7), whose r_ij is one number for all channels.
-    width: d, of input and output.
+    kind (RelationKind): "gated" (eq. 6), "mean" (eq. 5) or "attention" (eq. 7), whose r_ij is one number for all
+        channels.
+    width (int): d, of input and output.
     """
 
     def __init__(self, kind: RelationKind, *, width: int) -> None:
@@ -80,7 +81,7 @@ class Relation(nn.Module):
         nn.init.zeros_(self.left.bias)
 
     def forward(self, x: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Relate the tokens of each sequence. *Shape:* `(tokens, width)` to `(tokens, width)`"""
+        """Relate the tokens of each sequence. *Shape:* (tokens, width) to `(tokens, width)`"""
         if not len(x):
             return x
         fuse = {"gated": _gated_mean, "mean": _mean, "attention": _attention_mean}[self.kind]
@@ -88,12 +89,12 @@ class Relation(nn.Module):
 
 
 def _gated_mean(a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
-    """Return r_i of every token (eq. 6). a, b, x: *Shape:* `(tokens, width)`. Returns *Shape:* `(tokens, width)`"""
+    """Return r_i of every token (eq. 6). a, b, x: *Shape:* (tokens, width). Returns *Shape:* (tokens, width)"""
     return _GatedMean.apply(a, b, x, lengths)  # type: ignore[no-untyped-call]
 
 
 def _mean(a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
-    """Return the mean of r_ij over j, which is a_i plus the mean of b_j (eq. 5, DFN). *Shape:* `(tokens, width)` all"""
+    """Return the mean of r_ij over j, which is a_i plus the mean of b_j (eq. 5, DFN). *Shape:* (tokens, width) all"""
     sequences = Segments.of_sequences(lengths, device=x.device)
     return a + sequences.gather(sequences.mean(b))
 
@@ -101,9 +102,9 @@ def _mean(a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
 def _attention_mean(a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
     """Return r_i of every token (eq. 7, GAttN).
 
-    a, b (Tensor): *Shape:* `(tokens, 1)`
-    x (Tensor): *Shape:* `(tokens, width)`
-    RETURNS (Tensor): *Shape:* `(tokens, width)`
+    a, b (Tensor): *Shape:* (tokens, 1)
+    x (Tensor): *Shape:* (tokens, width)
+    RETURNS (Tensor): *Shape:* (tokens, width)
     """
     ragged = _plan(lengths, x)
     sums = [_attention_relation(*padded)[:, None] for padded in _pad(ragged, a, b, x)]
@@ -111,8 +112,8 @@ def _attention_mean(a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> 
 
 
 def _attention_relation(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
-    """Return T times eq. 7 for one bucket. a, b: *Shape:* `(sequences, length, 1)`; x:
-    *Shape:* `(sequences, length, width)`. Returns *Shape:* `(sequences, length, width)`
+    """Return T times eq. 7 for one bucket. a, b: *Shape:* (sequences, length, 1); x:
+    *Shape:* (sequences, length, width). Returns *Shape:* (sequences, length, width)
     """
     if x.shape[1] <= TOKENS_AT_ONCE:
         return _gated_sum(a, b, x)
@@ -159,7 +160,7 @@ def _exponential(score: Tensor) -> Tensor:
 
 
 def _shares(lengths: Sequence[int], like: Tensor) -> Tensor:
-    """Return 1/T of each token's sequence. *Shape:* `(tokens, 1)`"""
+    """Return 1/T of each token's sequence. *Shape:* (tokens, 1)"""
     sizes = as_lengths(lengths)
     own_lengths = torch.from_numpy(np.repeat(sizes, sizes)[:, None]).to(like.dtype)
     return on_device(own_lengths.reciprocal_(), like.device)
@@ -168,8 +169,8 @@ def _shares(lengths: Sequence[int], like: Tensor) -> Tensor:
 class _Tiles:
     """Buffers for one tile of pairs of tokens.
 
-    like: the batch. *Shape:* `(tokens, width)`
-    most: number of sequences of the largest rectangle.
+    like (Tensor): the batch. *Shape:* (tokens, width)
+    most (int): number of sequences of the largest rectangle.
     """
 
     def __init__(self, like: Tensor, most: int = 1) -> None:
@@ -190,21 +191,21 @@ class _Tiles:
         return pairs // columns, columns
 
     def denominators(self, u: Tensor, v: Tensor) -> Tensor:
-        """Return `1 + u_i v_j`. u: *Shape:* `(sequences, rows, width)`; v: *Shape:* `(sequences, columns, width)`.
-        Returns *Shape:* `(sequences, rows, columns, width)`
+        """Return `1 + u_i v_j`. u: *Shape:* (sequences, rows, width); v: *Shape:* (sequences, columns, width).
+        Returns *Shape:* (sequences, rows, columns, width)
         """
         shape = (*u.shape[:2], *v.shape[1:])
         return torch.addcmul(self._one, u[:, :, None], v[:, None], out=self._gates[: math.prod(shape)].view(shape))
 
     def product(self, gates: Tensor, rows: Tensor) -> Tensor:
-        """Return `gates * rows`, in another buffer. gates: *Shape:* `(sequences, rows, columns, width)`; rows:
+        """Return `gates * rows`, in another buffer. gates: *Shape:* (sequences, rows, columns, width); rows:
         broadcast
         """
         return torch.mul(gates, rows, out=self._terms[: gates.numel()].view_as(gates))
 
 
 def _gated(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor) -> Tensor:
-    """Return the sum of eq. 6 for one bucket. *Shape:* `(sequences, length, width)` each"""
+    """Return the sum of eq. 6 for one bucket. *Shape:* (sequences, length, width) each"""
     total = torch.zeros_like(x)
     rows, columns = tiles.shape(x.shape[1], len(x))
     for total_i, u_i in _parts(rows, total, u):
@@ -217,7 +218,7 @@ def _gated(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor) -> Tensor:
 def _gated_gradients(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of a, b and x for one bucket, from that of T times its output.
 
-    *Shape:* `(sequences, length, width)` each
+    *Shape:* (sequences, length, width) each
     """
     vx, uy = v * x, u * y
     da, db, dx = x.new_zeros(3, *x.shape)
@@ -233,7 +234,7 @@ def _gated_gradients(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor, y: Tensor) 
 
 
 def _parts(size: int, *arrays: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Cut several arrays into parts of `size` tokens. *Shape:* `(sequences, length, width)` each"""
+    """Cut several arrays into parts of `size` tokens. *Shape:* (sequences, length, width) each"""
     if arrays[0].shape[1] <= size:
         return iter((arrays,))
     return zip(*(array.split(size, dim=1) for array in arrays), strict=True)

@@ -35,7 +35,7 @@ from .ragged import Segments
 class Penalty(nn.Module):
     """Weighted penalty term of the loss, a mean over the sequences of a batch, with a record of its value.
 
-    weight: of the term in the loss.
+    weight (float): of the term in the loss.
     share: the batch's share of the sequences over which the loss is averaged, if these are several batches.
     """
 
@@ -70,11 +70,12 @@ MANY_FOR_TOPK = 8
 class Selection:
     """Selection of the keys that a query keeps.
 
-    by: "threshold" for ATSSA; "top_k" for the k largest scores (Zhao et al.'s explicit sparse transformer), in training
-        as in prediction.
-    k: minimum number of keys kept (eq. 8): fewer in a shorter sentence, more if others equal the k-th; 0 for none.
-    alpha: slope of eq. 9.
-    tau: temperature of eq. 17.
+    by (Literal['threshold', 'top_k']): "threshold" for ATSSA; "top_k" for the k largest scores (Zhao et al.'s explicit
+        sparse transformer), in training as in prediction.
+    k (int): minimum number of keys kept (eq. 8): fewer in a shorter sentence, more if others equal the k-th; 0 for
+        none.
+    alpha (float): slope of eq. 9.
+    tau (float): temperature of eq. 17.
     """
 
     by: Literal["threshold", "top_k"] = "threshold"
@@ -94,14 +95,14 @@ class Selection:
         return _Sample.apply(scores, per_query, self, penalty)  # type: ignore[no-untyped-call]
 
     def bound(self, scores: Tensor, per_query: Tensor | None) -> Tensor:
-        """Return `T~` (eq. 8). Returns *Shape:* `(sequences, heads, queries, 1)`"""
+        """Return `T~` (eq. 8). Returns *Shape:* (sequences, heads, queries, 1)"""
         if per_query is None:
             return self.floor(scores)
         threshold = per_query[..., :1]
         return torch.minimum(self.floor(scores), threshold) if self.k else threshold
 
     def floor(self, scores: Tensor) -> Tensor:
-        """Return the k-th largest score of each query. Returns *Shape:* `(sequences, heads, queries, 1)`"""
+        """Return the k-th largest score of each query. Returns *Shape:* (sequences, heads, queries, 1)"""
         # With fewer than k keys all are kept, and the floor stays finite.
         return kth_largest(scores, self.k).clamp(min=torch.finfo(scores.dtype).min / 2)
 
@@ -109,12 +110,12 @@ class Selection:
 class SelectiveAttention(AdaptedAttention):
     """TENER's attention (eq. 5 with `R_ij = p_{i-j}`) with projected keys, of which each query selects a few.
 
-    width: d, the width of input and output.
-    n_heads: h; `d_k = width / n_heads` must be even.
-    selection: the rule that selects keys.
-    dropout: on the attention map.
-    adaptive: compute a threshold for each query and head (eq. 7); otherwise it is 0. Not used by "top_k".
-    penalty: lambda of eq. 19. The term is `lambda |z|_1 / L`, summed over heads and averaged over sentences.
+    width (int): d, the width of input and output.
+    n_heads (int): h; `d_k = width / n_heads` must be even.
+    selection (Selection): the rule that selects keys.
+    dropout (float): on the attention map.
+    adaptive (bool): compute a threshold for each query and head (eq. 7); otherwise it is 0. Not used by "top_k".
+    penalty (float): lambda of eq. 19. The term is `lambda |z|_1 / L`, summed over heads and averaged over sentences.
     """
 
     def __init__(
@@ -134,8 +135,8 @@ class SelectiveAttention(AdaptedAttention):
         self.threshold = Linear(4 * width, n_heads, bias=False) if adaptive and by_threshold else None
 
     def thresholds(self, x: Tensor, sentences: Segments) -> Tensor:
-        """Return T (eq. 7). sentences: the sentence of each token. x: *Shape:* `(tokens, width)`. Returns
-        *Shape:* `(tokens, heads)`
+        """Return T (eq. 7). sentences: the sentence of each token. x: *Shape:* (tokens, width). Returns
+        *Shape:* (tokens, heads)
         """
         if self.threshold is None:
             return x.new_zeros(len(x), self.n_heads)
@@ -164,7 +165,7 @@ class SelectiveAttention(AdaptedAttention):
 def kth_largest(x: Tensor, k: int) -> Tensor:
     """Return the k-th largest number of each row, -inf if there are fewer. Equal numbers count separately.
 
-    x: *Shape:* `(.., keys)`. Returns *Shape:* `(.., 1)`
+    x (Tensor): *Shape:* (.., keys). Returns *Shape:* (.., 1)
     """
     length = x.shape[-1]
     if k > length:

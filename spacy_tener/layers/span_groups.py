@@ -27,10 +27,11 @@ MOST_PAIRS = {"cpu": 1 << 16, "cuda": 1 << 21}
 class GroupBucket:
     """Groups that are padded to the same number of queries, keys and columns.
 
-    shape: Numbers of groups, queries, keys and columns.
-    positions: Position of each query in its sentence. *Shape:* `(groups, queries)`
-    pairs: The column of each query and key. *Shape:* `(groups, 1, queries, keys)`
-    key_mask: Added to scores, -inf at padded keys, else 0; None without padding. *Shape:* `(groups, 1, 1, keys)`
+    shape (tuple[int, int, int, int]): Numbers of groups, queries, keys and columns.
+    positions (Tensor): Position of each query in its sentence. *Shape:* (groups, queries)
+    pairs (Tensor): The column of each query and key. *Shape:* (groups, 1, queries, keys)
+    key_mask (Tensor | None): Added to scores, -inf at padded keys, else 0; None without padding. *Shape:* (groups, 1,
+        1, keys)
     """
 
     shape: tuple[int, int, int, int]
@@ -43,9 +44,9 @@ class GroupBucket:
 class PaddedGroups:
     """All groups of some queries of a batch.
 
-    queries, keys, columns: The row that each slot of the buckets reads.
-    slots: The slot of each query. *Shape:* `(queries,)`
-    most_positions: Numbers of queries and of keys of the sentences that have most.
+    queries, keys, columns (Segments): The row that each slot of the buckets reads.
+    slots (Tensor): The slot of each query. *Shape:* (queries,)
+    most_positions (tuple[int, int]): Numbers of queries and of keys of the sentences that have most.
     """
 
     buckets: tuple[GroupBucket, ...]
@@ -92,8 +93,8 @@ class PaddedGroups:
     def pad(self, queries: Tensor, keys: Tensor, columns: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Yield the queries, keys and columns of each bucket by head.
 
-        queries, keys, columns (Tensor): Their rows. *Shape:* `(rows, heads, width)`
-        YIELDS (Tuple[Tensor, Tensor, Tensor]): *Shape:* `(groups, heads, queries or keys or columns, width)`
+        queries, keys, columns (Tensor): Their rows. *Shape:* (rows, heads, width)
+        YIELDS (Tuple[Tensor, Tensor, Tensor]): *Shape:* (groups, heads, queries or keys or columns, width)
         """
         padded = []
         for i, (segments, x) in enumerate([(self.queries, queries), (self.keys, keys), (self.columns, columns)], 1):
@@ -111,8 +112,8 @@ class PaddedGroups:
     def join(self, parts: Sequence[Tensor]) -> Tensor:
         """Return the row of each query from the buckets.
 
-        parts (Sequence[Tensor]): Rows of each bucket. *Shape:* `(groups, heads, queries, width)`
-        RETURNS (Tensor): *Shape:* `(queries, heads, width)`
+        parts (Sequence[Tensor]): Rows of each bucket. *Shape:* (groups, heads, queries, width)
+        RETURNS (Tensor): *Shape:* (queries, heads, width)
         """
         return torch.cat([part.transpose(1, 2).flatten(0, 1) for part in parts]).index_select(0, self.slots)
 
@@ -122,7 +123,8 @@ def _pad_bucket(
 ) -> tuple[tuple[IntArray, IntArray, IntArray], BoolArray, tuple[NDArray[Any] | None, ...]]:
     """Pad the groups of a bucket.
 
-    RETURNS: The rows of queries, keys and columns, a mask of real queries, and the arrays of a `GroupBucket`.
+    RETURNS (tuple[tuple[IntArray, IntArray, IntArray], BoolArray, tuple[NDArray[Any] | None, ...]]): The rows of
+        queries, keys and columns, a mask of real queries, and the arrays of a `GroupBucket`.
     """
     queries, is_query = pad_arrays([group.queries for group in groups])
     keys, is_key = pad_arrays([group.keys for group in groups])

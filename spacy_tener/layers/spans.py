@@ -35,9 +35,9 @@ class SpanPositions(nn.Module):
     Since `W_r [p(d_1) ; ..] = W_1 p(d_1) + ..`, each distance is multiplied once for the whole batch, and a row is the
     sum of as many rows as there are distances.
 
-    width: d, of `p` and of the result.
-    distances: names of the distances to embed, of `hh`, `ht`, `th` and `tt`. FLAT's paper has all four; its released
-        code and MECT have `hh` and `tt`.
+    width (int): d, of `p` and of the result.
+    distances (Sequence[str]): names of the distances to embed, of `hh`, `ht`, `th` and `tt`. FLAT's paper has all four;
+        its released code and MECT have `hh` and `tt`.
     """
 
     kinds: Tensor
@@ -53,9 +53,9 @@ class SpanPositions(nn.Module):
         nn.init.uniform_(self.fuse.weight, -bound, bound)
 
     def forward(self, distances: Tensor, longest: int) -> Tensor:
-        """Return the embeddings. *Shape:* `(relative positions, width)`
+        """Return the embeddings. *Shape:* (relative positions, width)
 
-        distances (Tensor): All four distances of each relative position. *Shape:* `(relative positions, 4)`
+        distances (Tensor): All four distances of each relative position. *Shape:* (relative positions, 4)
         longest (int): An upper limit of the distances, exclusive.
         """
         width, n = self.fuse.in_features, len(self.kinds)
@@ -65,7 +65,7 @@ class SpanPositions(nn.Module):
 
 
 def _symmetric(longest: int, width: int, like: Tensor) -> Tensor:
-    """Return `p(d)` (eq. 3) for all distances `-longest < d < longest`. *Shape:* `(distances, width)`"""
+    """Return `p(d)` (eq. 3) for all distances `-longest < d < longest`. *Shape:* (distances, width)"""
     return torch.cat((sinusoids(longest, width, like, mirrored)[1:].flip(0), sinusoids(longest, width, like)))
 
 
@@ -77,9 +77,9 @@ class RandomAttention(nn.Module):
     small blocks, each a row of an embedding table with a sparse gradient: a batch reads, and an optimizer updates, only
     the blocks that its sentences need.
 
-    n_heads: h.
-    places: M, the number of positions with a learned bias. Later positions have none, so that a sentence may have any
-        length; in the released code, M is the length of a corpus' longest sentence, and the limit.
+    n_heads (int): h.
+    places (int): M, the number of positions with a learned bias. Later positions have none, so that a sentence may have
+        any length; in the released code, M is the length of a corpus' longest sentence, and the limit.
     """
 
     def __init__(self, *, n_heads: int, places: int) -> None:
@@ -98,7 +98,7 @@ class RandomAttention(nn.Module):
     def forward(self, queries: int, keys: int) -> Tensor:
         """Return the biases of the first `queries` and `keys` positions, as far as they have some.
 
-        RETURNS (Tensor): *Shape:* `(queries, heads, keys)`
+        RETURNS (Tensor): *Shape:* (queries, heads, keys)
         """
         queries, keys = min(queries, self.places), min(keys, self.places)
         down, across = (torch.arange(-(-n // BLOCK), device=self.blocks.device) for n in (queries, keys))
@@ -111,13 +111,13 @@ class RandomAttention(nn.Module):
 class SpanHeads:
     """Queries, keys and values of a batch by head.
 
-    q: Queries to keys. *Shape:* `(queries, heads, head width)`
-    q_position: Queries to positions. *Shape:* `(queries, heads, head width)`
-    k: *Shape:* `(spans, heads, head width)`
-    v: *Shape:* `(spans, heads, head width)`
-    positions: Projected relative positions. *Shape:* `(relative positions, heads, head width)`
-    bias: Added to scores, by the positions of queries and of the first keys of a sentence. Its last row is that of all
-        later queries. *Shape:* `(positions, heads, positions)`
+    q (Tensor): Queries to keys. *Shape:* (queries, heads, head width)
+    q_position (Tensor): Queries to positions. *Shape:* (queries, heads, head width)
+    k (Tensor): *Shape:* (spans, heads, head width)
+    v (Tensor): *Shape:* (spans, heads, head width)
+    positions (Tensor): Projected relative positions. *Shape:* (relative positions, heads, head width)
+    bias (Tensor | None): Added to scores, by the positions of queries and of the first keys of a sentence. Its last row
+        is that of all later queries. *Shape:* (positions, heads, positions)
     """
 
     q: Tensor
@@ -139,7 +139,7 @@ class SpanHeads:
 def attend_spans(heads: SpanHeads, groups: PaddedGroups, p: float) -> Tensor:
     """Compute attention within each sentence, with dropout of probability `p` on its map.
 
-    RETURNS (Tensor): *Shape:* `(queries, heads, head width)`
+    RETURNS (Tensor): *Shape:* (queries, heads, head width)
     """
     if not groups.buckets:
         return heads.q
@@ -154,7 +154,7 @@ def attend_spans(heads: SpanHeads, groups: PaddedGroups, p: float) -> Tensor:
 def pad_heads(heads: SpanHeads, groups: PaddedGroups) -> Iterator[SpanHeads]:
     """Yield the queries, keys, values and positions of each bucket of groups.
 
-    YIELDS (SpanHeads): *Shape:* `(groups, heads, rows, head width)` each; the bias stays as it is
+    YIELDS (SpanHeads): *Shape:* (groups, heads, rows, head width) each; the bias stays as it is
     """
     queries, keys = torch.cat((heads.q, heads.q_position), dim=1), torch.cat((heads.k, heads.v), dim=1)
     for padded_queries, padded_keys, positions in groups.pad(queries, keys, heads.positions):
@@ -163,12 +163,12 @@ def pad_heads(heads: SpanHeads, groups: PaddedGroups) -> Iterator[SpanHeads]:
 
 
 def _attend(padded: SpanHeads, bucket: GroupBucket, p: float) -> Tensor:
-    """Return the mixed values of one bucket. *Shape:* `(groups, heads, queries, head width)`"""
+    """Return the mixed values of one bucket. *Shape:* (groups, heads, queries, head width)"""
     return torch.matmul(dropout(span_map(padded, bucket), p, training=True), padded.v)
 
 
 def span_map(padded: SpanHeads, bucket: GroupBucket) -> Tensor:
-    """Return the attention of each query to the keys. *Shape:* `(groups, heads, queries, keys)`"""
+    """Return the attention of each query to the keys. *Shape:* (groups, heads, queries, keys)"""
     scores = torch.matmul(padded.q, padded.k.transpose(2, 3))
     products = torch.matmul(padded.q_position, padded.positions.transpose(2, 3))
     scores += products.gather(3, bucket.pairs.expand(-1, products.shape[1], -1, -1))
@@ -184,10 +184,10 @@ def span_map(padded: SpanHeads, bucket: GroupBucket) -> Tensor:
 class SpanAttention(nn.Module):
     """Multi-head attention of spans. It has no output projection.
 
-    width: d, of input and output.
-    n_heads: h; each head is `width / n_heads` wide.
-    key_projection: project the keys, as FLAT does; otherwise the keys are the input itself (MECT's eq. 7).
-    places: number of positions of a sentence with MECT's random attention (eq. 12 and 13); 0 for none.
+    width (int): d, of input and output.
+    n_heads (int): h; each head is `width / n_heads` wide.
+    key_projection (bool): project the keys, as FLAT does; otherwise the keys are the input itself (MECT's eq. 7).
+    places (int): number of positions of a sentence with MECT's random attention (eq. 12 and 13); 0 for none.
     """
 
     def __init__(self, *, width: int, n_heads: int, key_projection: bool = True, places: int = 0) -> None:
@@ -205,9 +205,9 @@ class SpanAttention(nn.Module):
     def heads(self, x: Tensor, rows: Tensor, relative: Tensor, groups: PaddedGroups) -> SpanHeads:
         """Return queries, keys, values (eq. 6) and positions by head.
 
-        x (Tensor): Input of the queries, of this stream or of another. *Shape:* `(queries, width)`
-        rows (Tensor): All spans. *Shape:* `(spans, width)`
-        relative (Tensor): The relative positions. *Shape:* `(relative positions, width)`
+        x (Tensor): Input of the queries, of this stream or of another. *Shape:* (queries, width)
+        rows (Tensor): All spans. *Shape:* (spans, width)
+        relative (Tensor): The relative positions. *Shape:* (relative positions, width)
         groups (PaddedGroups): The queries of the batch.
         """
         inputs = (self.query, x), (self.key, rows), (self.value, rows), (self.position, relative)

@@ -35,7 +35,7 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x: *Shape:* `(tokens, width)`. Returns *Shape:* `(tokens, width)`"""
+        """x: *Shape:* (tokens, width). Returns *Shape:* (tokens, width)"""
         hidden = F.relu(self.widen(x), inplace=True)
         return self.dropout(self.narrow(self.dropout(hidden)))
 
@@ -44,7 +44,7 @@ class TransformerLayer(nn.Module):
     """Attention and feed-forward, each with a residual connection and a layer norm. There is no dropout after
     attention.
 
-    attention: a module that gets the layer's arguments.
+    attention (nn.Module): a module that gets the layer's arguments.
     """
 
     def __init__(self, attention: nn.Module, config: StackConfig) -> None:
@@ -56,11 +56,11 @@ class TransformerLayer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(config.width)
 
     def forward(self, x: Tensor, *context: Any) -> Tensor:
-        """x: *Shape:* `(tokens, width)`. Returns *Shape:* `(tokens, width)`"""
+        """x: *Shape:* (tokens, width). Returns *Shape:* (tokens, width)"""
         return self.complete(x, self.attention(x, *context))
 
     def complete(self, x: Tensor, mixed: Tensor) -> Tensor:
-        """Return the output of the layer. x: its input; mixed: that of attention. *Shape:* `(tokens, width)` each"""
+        """Return the output of the layer. x: its input; mixed: that of attention. *Shape:* (tokens, width) each"""
         x = self.attention_norm(x + mixed)
         return self.feed_forward_norm(x + self.feed_forward(x))
 
@@ -68,8 +68,8 @@ class TransformerLayer(nn.Module):
 class TransformerEncoder(nn.Module):
     """A stack of layers over the sequences of a flat batch.
 
-    config: sizes and choices.
-    input_width: width of the input, for a linear layer to the model's width; None for no such layer.
+    config (TransformerConfig): sizes and choices.
+    input_width (int | None): width of the input, for a linear layer to the model's width; None for no such layer.
     """
 
     def __init__(self, config: TransformerConfig, *, input_width: int | None = None) -> None:
@@ -83,7 +83,7 @@ class TransformerEncoder(nn.Module):
     def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
         """Encode the tokens of all sequences, joined; `lengths` says how many each sequence has.
 
-        x: *Shape:* `(tokens, input width)`. Returns *Shape:* `(tokens, width)`
+        x (Tensor): *Shape:* (tokens, input width). Returns *Shape:* (tokens, width)
         """
         ragged = Ragged.of(lengths, heads=self.config.heads, device=x.device, n_tokens=len(x))
         x, relative = self.input(x), []

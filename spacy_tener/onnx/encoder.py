@@ -56,9 +56,9 @@ _CODES = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : (/onnxruntime_src/\S+ 
 class Characters:
     """A vocabulary of characters.
 
-    codes: Their code points, ascending. *Shape:* (characters,)
-    ids: Their ids. *Shape:* (characters,)
-    unknown: The id of any character that is not among them.
+    codes (IntArray): Their code points, ascending. *Shape:* (characters,)
+    ids (IntArray): Their ids. *Shape:* (characters,)
+    unknown (int): The id of any character that is not among them.
     """
 
     codes: IntArray

@@ -55,9 +55,9 @@ ABOUT = {
 class LacTagger:
     """Words with parts of speech, entities among them, as LAC finds them.
 
-    encoder: Its features are the scores of tags.
-    transitions: Scores of pairs of tags. *Shape:* (tags, tags)
-    labels: The part of speech, or label of an entity, of each pair of tags, B and I.
+    encoder (Encoder): Its features are the scores of tags.
+    transitions (FloatArray): Scores of pairs of tags. *Shape:* (tags, tags)
+    labels (Sequence[str]): The part of speech, or label of an entity, of each pair of tags, B and I.
     """
 
     encoder: Encoder

@@ -89,7 +89,7 @@ def make_encoder(
     """Make an encoder of a user's file: find its inputs, edit its graph where that is needed, and try it in batches.
 
     inputs, outputs, settings: As for `Encoder`; None for inputs and outputs finds them.
-    source: The file's name in messages.
+    source (str): The file's name in messages.
     """
     check_graph(graph, source)
     session = open_session(graph, source)

@@ -16,9 +16,10 @@ from ..errors import RemedyError
 class RatedOptimizer(Optimizer):
     """Base of optimizers with a learning rate for each group of parameters.
 
-    learn_rate: a rate, or a list or generator of rates, one for each step.
-    rates: factors of the learning rate for parameters whose name matches a pattern (`*embed*`, `crf.*`). The first
-        pattern that matches is taken, in the given order; without a match the rate is multiplied by 1.
+    learn_rate (FloatOrSeq): a rate, or a list or generator of rates, one for each step.
+    rates (dict[str, float] | None): factors of the learning rate for parameters whose name matches a pattern
+        (`*embed*`, `crf.*`). The first pattern that matches is taken, in the given order; without a match the rate is
+        multiplied by 1.
     settings: settings of Thinc's `Optimizer`.
     """
 
@@ -57,17 +58,18 @@ class Adam(RatedOptimizer):
     `spacy_tener.TransformerEmbed.v1`, `radicals.*` those of `spacy_tener.RadicalEmbed.v1`, `crf.*` the CRF's. A
     module in Thinc's own wrapper, as that of the component `transformer`, has names without any prefix.
 
-    learn_rate: A rate, or a list or generator of rates, one for each step.
-    beta1: Share of the mean of gradients that stays from one step to the next.
-    beta2: Share of the mean of their squares that stays.
-    eps: Added to the root of the mean of squares.
-    L2: Weight decay.
-    L2_is_weight_decay: Take weight decay from the weights at the parameter's own rate, as AdamW does; otherwise add it
-        to the gradient.
-    grad_clip: The longest gradient of a parameter; 0 for no limit.
-    use_averages: Keep an average of every parameter but rows of embedding tables, for spaCy to evaluate and save.
-    rates: Factors of the learning rate for parameters whose name matches a pattern. The first pattern that matches is
-        taken, in the given order; without a match the rate is multiplied by 1.
+    learn_rate (FloatOrSeq): A rate, or a list or generator of rates, one for each step.
+    beta1 (FloatOrSeq): Share of the mean of gradients that stays from one step to the next.
+    beta2 (FloatOrSeq): Share of the mean of their squares that stays.
+    eps (FloatOrSeq): Added to the root of the mean of squares.
+    L2 (FloatOrSeq): Weight decay.
+    L2_is_weight_decay (bool): Take weight decay from the weights at the parameter's own rate, as AdamW does; otherwise
+        add it to the gradient.
+    grad_clip (FloatOrSeq): The longest gradient of a parameter; 0 for no limit.
+    use_averages (bool): Keep an average of every parameter but rows of embedding tables, for spaCy to evaluate and
+        save.
+    rates (dict[str, float] | None): Factors of the learning rate for parameters whose name matches a pattern. The first
+        pattern that matches is taken, in the given order; without a match the rate is multiplied by 1.
     """
 
     __slots__: list[str] = []
@@ -102,7 +104,7 @@ class Adam(RatedOptimizer):
     ) -> tuple[FloatsXd, FloatsXd]:
         """Make one step for a whole parameter. Returns the weights, and the gradient set to zero.
 
-        key: the node's id and the parameter's name.
+        key (KeyT): the node's id and the parameter's name.
         """
         scale = lr_scale * self.factor_of(key[1])
         updated: tuple[FloatsXd, FloatsXd] = super().__call__(key, weights, gradient, lr_scale=scale)
@@ -117,12 +119,13 @@ class SGD(RatedOptimizer):
     `weights -= learn_rate * velocity`. Weights are changed in place and gradients are used up. Parameter averages,
     which cost a copy of every weight at each step, are off.
 
-    learn_rate: A rate, or a list or generator of rates, one for each step.
-    momentum: Share of the velocity that stays from one step to the next; at least 0 and below 1.
-    clip_value: Bound of each number of a gradient, up and down; 0 for no clipping.
-    L2: Weight decay, added to the clipped gradient as `L2 * weights`; a number, list or generator.
-    rates: Factors of the learning rate for parameters whose name matches a pattern (`*embed*`, `crf.*`). The first
-        pattern that matches is taken, in the given order; without a match the rate is multiplied by 1.
+    learn_rate (FloatOrSeq): A rate, or a list or generator of rates, one for each step.
+    momentum (float): Share of the velocity that stays from one step to the next; at least 0 and below 1.
+    clip_value (float): Bound of each number of a gradient, up and down; 0 for no clipping.
+    L2 (FloatOrSeq): Weight decay, added to the clipped gradient as `L2 * weights`; a number, list or generator.
+    rates (dict[str, float] | None): Factors of the learning rate for parameters whose name matches a pattern
+        (`*embed*`, `crf.*`). The first pattern that matches is taken, in the given order; without a match the rate is
+        multiplied by 1.
     """
 
     __slots__ = ["clip_value", "momentum"]
@@ -151,7 +154,7 @@ class SGD(RatedOptimizer):
     ) -> tuple[FloatsXd, FloatsXd]:
         """Make one step for a whole parameter. Returns the weights, and the gradient set to zero.
 
-        key: the node's id and the parameter's name.
+        key (KeyT): the node's id and the parameter's name.
         """
         self._prepare(gradient, weights)
         step = self._step(key, gradient)
@@ -166,9 +169,9 @@ class SGD(RatedOptimizer):
         With momentum, rows would keep moving for many steps after they were last used. Instead a row makes at once the
         whole step that momentum would add up to, `learn_rate / (1 - momentum) * gradient`.
 
-        key: the node's id and the parameter's name.
-        rows: changed in place. *Shape:* (n, width)
-        gradient: theirs; used up. *Shape:* (n, width)
+        key (KeyT): the node's id and the parameter's name.
+        rows (Floats2d): changed in place. *Shape:* (n, width)
+        gradient (Floats2d): theirs; used up. *Shape:* (n, width)
         """
         self._prepare(gradient, rows)
         gradient *= self.rate_of(key[1]) / (1.0 - self.momentum)

@@ -21,7 +21,7 @@ def label_hues(labels: Iterable[str]) -> dict[str, int]:
 def displacy_options(labels: Iterable[str]) -> dict[str, Any]:
     """Return options of `displacy.render(..., style="ent")` that give labels the colours of this package's pages.
 
-    labels: All labels of the pipeline. displacy looks colours up by upper-case label, so that labels which differ only
-        in case share the colour of the last one.
+    labels (Iterable[str]): All labels of the pipeline. displacy looks colours up by upper-case label, so that labels
+        which differ only in case share the colour of the last one.
     """
     return {"colors": {label.upper(): f"hsl({hue}, 75%, 86%)" for label, hue in label_hues(labels).items()}}

@@ -64,7 +64,7 @@ def _filled(template: str, values: Mapping[str, str]) -> str:
 def page_policy(package: str, name: str, also: str = "") -> str:
     """Return the Content-Security-Policy of a page, which allows only its own script and style.
 
-    also: Further sources of both, each with a space behind it, such as "'self' ".
+    also (str): Further sources of both, each with a space behind it, such as "'self' ".
     """
     style, script = (f"'sha256-{_digest(text)}'" for text in _sources(package, name))
     return f"default-src 'none'; style-src {also}{style}; script-src {also}{script}; img-src data:; base-uri 'none'"

@@ -33,8 +33,8 @@ ScoredPath = tuple[float, EntitySpans, Probabilities]
 class Reading:
     """One possible set of entities of a whole text: a path of the CRF.
 
-    entities: The probability of each is its marginal over all readings, not of this one alone.
-    log_probability: Also finite for a long text, where `probability` underflows to 0.
+    entities (list[FoundEntity]): The probability of each is its marginal over all readings, not of this one alone.
+    log_probability (float): Also finite for a long text, where `probability` underflows to 0.
     """
 
     probability: float
@@ -46,8 +46,8 @@ class Reading:
 class Marginals:
     """Marginal probabilities over all readings of a text.
 
-    entities: Spans that may be entities, including those that exclude each other.
-    outside: Probability that each character of `doc.text` is in no entity. *Shape:* (characters,)
+    entities (list[FoundEntity]): Spans that may be entities, including those that exclude each other.
+    outside (Probabilities): Probability that each character of `doc.text` is in no entity. *Shape:* (characters,)
     """
 
     entities: list[FoundEntity]
@@ -58,11 +58,11 @@ class Marginals:
 class BatchDecoding:
     """A CRF and the emissions of a batch of texts. Results are computed for all texts together, when first needed.
 
-    emissions: Of all texts, joined. *Shape:* (units, tags)
-    lengths: Units of each text.
-    allowed: The tags that the CRF may choose; None for all. *Shape:* (units, tags)
-    temperature: Divisor of all scores of the CRF in probabilities. The best path does not depend on it.
-    preset: As `allowed`, where the entities that the Docs have are kept.
+    emissions (AnyFloats): Of all texts, joined. *Shape:* (units, tags)
+    lengths (list[int]): Units of each text.
+    allowed (Mask | None): The tags that the CRF may choose; None for all. *Shape:* (units, tags)
+    temperature (float): Divisor of all scores of the CRF in probabilities. The best path does not depend on it.
+    preset (Mask | None): As `allowed`, where the entities that the Docs have are kept.
     """
 
     crf: PathScorer
@@ -178,10 +178,10 @@ class Decoding:
     Probabilities are exact. Entities that the Doc had are ignored; `with_preset` keeps them. Offsets are those of the
     text. Ask before tokens of the Doc are merged or split; nothing here changes it.
 
-    view: The Doc as the model's units: its tokens or characters.
-    labels: The entity types of the model.
-    batch: What was decoded together with this text.
-    index: The position of this text in the batch.
+    view (DocView): The Doc as the model's units: its tokens or characters.
+    labels (tuple[str, ...]): The entity types of the model.
+    batch (BatchDecoding): What was decoded together with this text.
+    index (int): The position of this text in the batch.
     """
 
     view: DocView

@@ -18,7 +18,7 @@ from .settings import NERSettings
 def found_entities(nlp: Language, docs: Iterable[Doc], *, with_spancat: bool = True) -> list[list[FoundEntity]]:
     """Return the entities in Docs that a pipeline has processed.
 
-    with_spancat: Include those of a `spancat`, which may overlap.
+    with_spancat (bool): Include those of a `spancat`, which may overlap.
     """
     settings = [
         replace(pipe.settings, spans_key=pipe.settings.spans_key or SCORES_KEY) for pipe in crf_pipes(nlp).values()

@@ -34,8 +34,8 @@ EntityOffsets = tuple[int, int, str]
 class FoundEntity:
     """An entity that a pipeline found in a text.
 
-    start, end: Character offsets in `doc.text`, in either view.
-    probability: None if the component gives none.
+    start, end (int): Character offsets in `doc.text`, in either view.
+    probability (float | None): None if the component gives none.
     """
 
     start: int
@@ -52,7 +52,7 @@ class FoundEntity:
 class UnitEntity(NamedTuple):
     """An entity in units of the view, as `predict` passes it to `set_annotations`.
 
-    probability: 1 if the settings do not need it.
+    probability (float): 1 if the settings do not need it.
     """
 
     start: int

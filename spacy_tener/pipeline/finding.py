@@ -93,8 +93,8 @@ def ask_probabilities(nlp: Language, probability: bool = True) -> dict[str, dict
 class PipelineNER:
     """A `tener_ner` in its pipeline, with the components that texts and single windows pass before it.
 
-    before: The names of the components that come before it.
-    shared: Those of them whose vectors it listens to.
+    before (tuple[str, ...]): The names of the components that come before it.
+    shared (tuple[str, ...]): Those of them whose vectors it listens to.
     """
 
     nlp: Language

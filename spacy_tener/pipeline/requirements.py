@@ -44,7 +44,7 @@ def save_requirements(path: Path, pipe: Any) -> None:
 
     A component does it whenever it is saved: spaCy tells nobody that a pipeline sources it.
 
-    path: The component's directory.
+    path (Path): The component's directory.
     """
     meta_path, config_path = path.parent / "meta.json", path.parent / "config.cfg"
     if meta_path.is_file() and config_path.is_file():

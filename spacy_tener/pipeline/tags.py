@@ -23,9 +23,9 @@ UNKNOWN = -1
 class LabelIndex:
     """Index of entity types by hash, and what their entities may hold.
 
-    hashes: Hashes of the labels, in the order of the model's.
-    over_lines: Indices of the labels whose entities may span lines.
-    with_ornaments: Indices of the labels whose entities may begin or end with an ornament.
+    hashes (Sequence[int]): Hashes of the labels, in the order of the model's.
+    over_lines (Sequence[int]): Indices of the labels whose entities may span lines.
+    with_ornaments (Sequence[int]): Indices of the labels whose entities may begin or end with an ornament.
     """
 
     hashes: Sequence[int]

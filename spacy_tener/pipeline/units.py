@@ -59,10 +59,10 @@ _EMBEDDABLE = [ENT_IOB, NORM, LEMMA, POS, TAG, MORPH, DEP, ENT_TYPE, ENT_ID, ENT
 class Units:
     """Attributes of units. *Shape:* (units,) each
 
-    kind: `TEXT`, `SPACE`, `LINE_BREAK` or `ORNAMENT`.
-    iob: spaCy's `ent_iob`.
-    label: Hash of the entity type; 0 for none.
-    sentence_start: True for a known sentence start.
+    kind (IntArray): `TEXT`, `SPACE`, `LINE_BREAK` or `ORNAMENT`.
+    iob (IntArray): spaCy's `ent_iob`.
+    label (NDArray[np.uint64]): Hash of the entity type; 0 for none.
+    sentence_start (BoolArray): True for a known sentence start.
     """
 
     kind: IntArray

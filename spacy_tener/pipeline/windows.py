@@ -49,7 +49,7 @@ def cut_windows(length: int, ends: NDArray[np.bool_], *, size: int, overlap: int
 
     A core ends after the last sentence end in its second half; without one, it has the maximum length.
 
-    ends: Mask of units that are sentence ends. *Shape:* (units,)
+    ends (NDArray[np.bool_]): Mask of units that are sentence ends. *Shape:* (units,)
     """
     windows = []
     start = 0

@@ -152,7 +152,8 @@ class PipelineWords:
     ) -> None:
         """Change the lists of this name in all embedders, or in none.
 
-        gone: words to be taken out, or hidden. replace: whether the words that the list had go.
+        gone (Collection[str]): words to be taken out, or hidden.
+        replace (bool): whether the words that the list had go.
         """
         fit = {word: entry for word, entry in words.items() if is_fit(word) and len(word) <= LONGEST}
         if unfit := [word[:LONGEST] for word in words if word not in fit]:

@@ -31,8 +31,8 @@ PAIRS_AT_ONCE = 1 << 17
 class Rectangle:
     """n sequences of similar lengths, padded to n * L slots.
 
-    lengths: tokens of each sequence, at least one. *Shape:* `(sequences,)`
-    real: mask of slots with tokens; None if there is no padding. *Shape:* `(sequences, keys)`
+    lengths (IntArray): tokens of each sequence, at least one. *Shape:* (sequences,)
+    real (BoolArray | None): mask of slots with tokens; None if there is no padding. *Shape:* (sequences, keys)
     """
 
     lengths: IntArray
@@ -43,7 +43,7 @@ class Rectangle:
         return len(self.lengths), int(self.lengths.max())
 
     def means(self, x: FloatArray) -> FloatArray:
-        """Return the mean over each sequence, repeated at each of its slots. *Shape:* `(slots, width)`"""
+        """Return the mean over each sequence, repeated at each of its slots. *Shape:* (slots, width)"""
         slots = x.reshape(*self.shape, x.shape[1])
         total = slots.sum(axis=1) if self.real is None else np.einsum("nld,nl->nd", slots, self.real.astype(np.float32))
         return np.repeat(total / self.lengths[:, None].astype(np.float32), self.shape[1], axis=0)
@@ -52,7 +52,7 @@ class Rectangle:
 def in_rectangles(
     given: Lengths, x: FloatArray, width: int, compute: Callable[[FloatArray, Rectangle], FloatArray]
 ) -> FloatArray:
-    """Apply `compute` to padded rectangles. *Shape:* `(tokens, width)` to `(tokens, width)`"""
+    """Apply `compute` to padded rectangles. *Shape:* (tokens, width) to `(tokens, width)`"""
     lengths = as_lengths(given, len(x))
     if len(lengths) == 1 and len(x):
         return compute(x, Rectangle(lengths, None))
@@ -68,7 +68,7 @@ def in_rectangles(
 
 
 def _rectangles(lengths: IntArray) -> Iterator[tuple[IntArray, Rectangle]]:
-    """Yield rectangles of all sequences that have tokens, each after the row of each slot. *Shape:* `(slots,)`"""
+    """Yield rectangles of all sequences that have tokens, each after the row of each slot. *Shape:* (slots,)"""
     begins = starts(lengths)
     costs = lengths * (lengths + PAIRS_PER_TOKEN)
     for sequences in plan_buckets(costs, price=PAIRS_PER_RECTANGLE, most=PAIRS_AT_ONCE):
@@ -83,7 +83,7 @@ LONGEST_CACHED = 8192
 
 ComplexArray = NDArray[np.complex64]
 Weighting = Callable[[FloatArray, FloatArray | None], FloatArray]
-"""Function from scores, -inf at padded keys, *Shape:* `(sequences, heads, queries, keys)`, and values per query,
+"""Function from scores, -inf at padded keys, *Shape:* (sequences, heads, queries, keys), and values per query,
 `(sequences, heads, queries)`, to attention weights."""
 
 
@@ -105,10 +105,10 @@ def attend(
 ) -> FloatArray:
     """Compute attention within each sequence of a rectangle; any scale is in the queries.
 
-    q, k, v (FloatArray): *Shape:* `(sequences, heads, length, width)` each
-    real (Optional[BoolArray]): Mask of real keys. *Shape:* `(sequences, length)`
-    per_query (Optional[FloatArray]): Thresholds of the weighting. *Shape:* `(sequences, heads, length)`
-    RETURNS (FloatArray): *Shape:* `(slots, width)`
+    q, k, v (FloatArray): *Shape:* (sequences, heads, length, width) each
+    real (Optional[BoolArray]): Mask of real keys. *Shape:* (sequences, length)
+    per_query (Optional[FloatArray]): Thresholds of the weighting. *Shape:* (sequences, heads, length)
+    RETURNS (FloatArray): *Shape:* (slots, width)
     """
     n, n_heads, length, width = v.shape
     mixed = np.empty((n, length, n_heads, width), np.float32)
@@ -124,7 +124,7 @@ def attend(
 
 
 def split_heads(x: FloatArray, shape: tuple[int, int], n_heads: int) -> FloatArray:
-    """Split the last dimension by head. *Shape:* `(slots, width)` to `(sequences, heads, length, head width)`"""
+    """Split the last dimension by head. *Shape:* (slots, width) to `(sequences, heads, length, head width)`"""
     return x.reshape(*shape, n_heads, x.shape[1] // n_heads).transpose(0, 2, 1, 3)
 
 
@@ -139,7 +139,7 @@ class VanillaAttention:
         self.out = Linear(weights.part("out"))
 
     def __call__(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
-        """*Shape:* `(slots, width)` to `(slots, width)`"""
+        """*Shape:* (slots, width) to `(slots, width)`"""
         parts = self.query(x) * self.scale, self.key(x), self.value(x)
         q, k, v = (split_heads(part, rectangle.shape, self.n_heads) for part in parts)
         return self.out(attend(q, k, v, rectangle.real))
@@ -149,8 +149,8 @@ class VanillaAttention:
 class RelativePositions:
     """Factors of relative positions for queries and for keys.
 
-    turn: For the query at t, `sin(c t) - i cos(c t)`. *Shape:* `(length, head width / 2)`
-    key: For the key at j, `cos(c j), sin(c j), ..`. *Shape:* `(length, head width)`
+    turn (ComplexArray): For the query at t, `sin(c t) - i cos(c t)`. *Shape:* (length, head width / 2)
+    key (FloatArray): For the key at j, `cos(c j), sin(c j), ..`. *Shape:* (length, head width)
     """
 
     turn: ComplexArray
@@ -181,13 +181,13 @@ class AdaptedAttention:
         self.key = Linear(weights.part("key")) if key_projection else None
 
     def __call__(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
-        """*Shape:* `(slots, width)` to `(slots, width)`"""
+        """*Shape:* (slots, width) to `(slots, width)`"""
         return attend(*self.heads(x, rectangle), rectangle.real)
 
     def heads(self, x: FloatArray, rectangle: Rectangle) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return queries and keys, with relative positions beside the content, and values.
 
-        RETURNS (Tuple[FloatArray, FloatArray, FloatArray]): *Shape:* `(sequences, heads, length, width)` each
+        RETURNS (Tuple[FloatArray, FloatArray, FloatArray]): *Shape:* (sequences, heads, length, width) each
         """
         n, length = rectangle.shape
         relative = RelativePositions.of(length, self.head_width)
@@ -203,7 +203,7 @@ class AdaptedAttention:
 
 
 def sinusoids(length: int, width: int) -> tuple[FloatArray, FloatArray]:
-    """Return `sin(t c_i)` and `cos(t c_i)` for the positions `t < length`. *Shape:* `(length, width / 2)` each"""
+    """Return `sin(t c_i)` and `cos(t c_i)` for the positions `t < length`. *Shape:* (length, width / 2) each"""
     sin, cos = (_angles if length > LONGEST_CACHED else _cached_angles)(_power(length), width)
     return sin[:length], cos[:length]
 

@@ -18,9 +18,9 @@ Encode = Callable[[FloatArray, Lengths], FloatArray]
 class CharacterFeatures:
     """Encoder of tokens from their characters. Each distinct word is encoded once.
 
-    widths: Widths of the embedding tables of characters.
-    encode: Makes the encoder of characters from its weights.
-    width: Width of the output.
+    widths (Mapping[str, int]): Widths of the embedding tables of characters.
+    encode (Callable[[Weights], Encode]): Makes the encoder of characters from its weights.
+    width (int): Width of the output.
     """
 
     def __init__(
@@ -32,8 +32,8 @@ class CharacterFeatures:
         self.out = Linear(weights.part("encoder", "out"))
 
     def __call__(self, characters: IntArray, lengths: IntArray, words: IntArray) -> FloatArray:
-        """characters: *Shape:* `(characters,)`; lengths: *Shape:* `(words,)`; words: *Shape:* `(tokens,)`. Returns
-        *Shape:* `(tokens, width)`
+        """characters: *Shape:* (characters,); lengths: *Shape:* (words,); words: *Shape:* (tokens,). Returns
+        *Shape:* (tokens, width)
         """
         rows = self.tables(characters)
         hidden = self.encode(rows, lengths) if len(rows) else np.zeros((0, self.out.weight.shape[0]), np.float32)
@@ -48,7 +48,7 @@ def radical_features(
 
 
 def rectified_maximum(rows: FloatArray, lengths: IntArray) -> FloatArray:
-    """Return ReLU of the maximum over each word's rows; zeros for a word without rows. *Shape:* `(characters, width)`
+    """Return ReLU of the maximum over each word's rows; zeros for a word without rows. *Shape:* (characters, width)
     to `(words, width)`
     """
     largest = np.zeros((len(lengths), rows.shape[1]), np.float32)
@@ -65,5 +65,5 @@ class CNN:
         self.convolution = Convolution(weights.part("convolution"), filters, window)
 
     def __call__(self, x: FloatArray, lengths: Lengths) -> FloatArray:
-        """*Shape:* `(tokens, width)` to `(tokens, filters)`"""
+        """*Shape:* (tokens, width) to `(tokens, filters)`"""
         return self.convolution(x, as_lengths(lengths))

@@ -17,8 +17,8 @@ from .weights import Weights, WeightsError
 class Convolution:
     """Convolution with zero padding at both ends of each sequence.
 
-    out: Width of the output.
-    size: Number of tokens in a window.
+    out (int): Width of the output.
+    size (int): Number of tokens in a window.
     """
 
     def __init__(self, weights: Weights, out: int, size: int) -> None:
@@ -29,7 +29,7 @@ class Convolution:
         self.product = Linear(weights.part("product"))
 
     def __call__(self, x: FloatArray, lengths: IntArray) -> FloatArray:
-        """*Shape:* `(tokens, width)` to `(tokens, width)`"""
+        """*Shape:* (tokens, width) to `(tokens, width)`"""
         if len(self.offsets) == 1:
             return self.product(x)
         seen = ranges(np.zeros_like(lengths), lengths)[:, None] + self.offsets
@@ -58,7 +58,7 @@ class GRNEncoder:
             self.left, self.right = map(Linear, halves)
 
     def __call__(self, x: FloatArray, given: Lengths) -> FloatArray:
-        """*Shape:* `(tokens, input width)` to `(tokens, width)`"""
+        """*Shape:* (tokens, input width) to `(tokens, width)`"""
         lengths = as_lengths(given, len(x))
         if self.branches:
             x = np.tanh(reduce(np.maximum, (branch(x, lengths) for branch in self.branches)))

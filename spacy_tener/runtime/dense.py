@@ -27,7 +27,7 @@ class Linear:
         self.bias: FloatArray | None = np.concatenate(biases) if biases else None
 
     def __call__(self, x: FloatArray) -> FloatArray:
-        """*Shape:* `(tokens, input width)` to `(tokens, width)`"""
+        """*Shape:* (tokens, input width) to `(tokens, width)`"""
         product: FloatArray = x @ self.weight
         if self.bias is not None:
             product += self.bias
@@ -41,7 +41,7 @@ class LayerNorm:
         self.weight, self.bias = weights["weight"], weights["bias"]
 
     def __call__(self, x: FloatArray) -> FloatArray:
-        """*Shape:* `(tokens, width)`"""
+        """*Shape:* (tokens, width)"""
         # A product with a constant vector is several times as fast as a mean over columns.
         normed: FloatArray = x - (x @ np.full(x.shape[1], 1.0 / x.shape[1], np.float32))[:, None]
         variance = np.einsum("nd,nd->n", normed, normed) / x.shape[1]
@@ -58,7 +58,7 @@ class FeedForward:
         self.widen, self.narrow = Linear(weights.part("widen")), Linear(weights.part("narrow"))
 
     def __call__(self, x: FloatArray) -> FloatArray:
-        """*Shape:* `(tokens, width)`"""
+        """*Shape:* (tokens, width)"""
         if len(x) <= _ROWS:
             return self.narrow(relu(self.widen(x)))
         mixed = np.empty((len(x), self.narrow.weight.shape[1]), np.float32)
@@ -85,7 +85,7 @@ class EmbeddingTables:
         self.tables = [weights.shaped(f"tables.{name}", None, width) for name, width in widths.items()]
 
     def __call__(self, *rows: IntArray) -> FloatArray:
-        """rows: of each table, *Shape:* `(tokens,)` each. Returns *Shape:* `(tokens, sum of widths)`"""
+        """rows: of each table, *Shape:* (tokens,) each. Returns *Shape:* (tokens, sum of widths)"""
         # Tables may be float16.
         parts = [table[ids].astype(np.float32, copy=False) for table, ids in zip(self.tables, rows, strict=True)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
@@ -100,7 +100,7 @@ class CRFHead:
         self.scorer = PathScorer((start, end, outside, inside))
 
     def __call__(self, tokens: FloatArray, lengths: Lengths) -> FloatArray:
-        """*Shape:* `(tokens, width)` to `(tokens, tags)`"""
+        """*Shape:* (tokens, width) to `(tokens, tags)`"""
         return self.emit(tokens)
 
 
@@ -111,5 +111,5 @@ class Projection:
         self.linear = Linear(weights.part("linear"))
 
     def __call__(self, tokens: FloatArray, lengths: Lengths) -> FloatArray:
-        """*Shape:* `(tokens, input width)` to `(tokens, width)`"""
+        """*Shape:* (tokens, input width) to `(tokens, width)`"""
         return self.linear(tokens)

@@ -23,8 +23,8 @@ class WordFusion:
     def __call__(self, chars: FloatArray, words: FloatArray, lattice: Lattice) -> FloatArray:
         """Return the attention output of each character; zeros for a character without words.
 
-        chars: *Shape:* `(characters, character width)`; words: *Shape:* `(words, word width)`. Returns
-            *Shape:* `(characters, width)`
+        chars (FloatArray): *Shape:* (characters, character width); words: *Shape:* (words, word width). Returns
+            *Shape:* (characters, width)
         """
         fused = np.zeros((len(chars), self.u.size), np.float32)
         if not len(words):
@@ -48,7 +48,7 @@ class WordFusion:
         return fused
 
     def _scores(self, query: FloatArray, key: FloatArray, covers: Covers, order: IntArray) -> FloatArray:
-        """Return `(q + u) . k + (q + v) . R`, for each pair and head. Returns *Shape:* `(pairs, heads)`"""
+        """Return `(q + u) . k + (q + v) . R`, for each pair and head. Returns *Shape:* (pairs, heads)"""
         sin, cos = sinusoids(covers.longest, self.u.size)
         from_head, from_tail = (
             table.reshape(-1, *self.u.shape)

@@ -31,8 +31,8 @@ class AtssaEncoder:
         self.layers = [TransformerLayer(config, _context(config, layer.part("attention")), layer) for layer in layers]
 
     def __call__(self, chars: FloatArray, words: FloatArray, lattice: Lattice) -> FloatArray:
-        """chars: *Shape:* `(characters, character width)`; words: *Shape:* `(words, word width)`. Returns
-        *Shape:* `(characters, width)`
+        """chars: *Shape:* (characters, character width); words: *Shape:* (words, word width). Returns
+        *Shape:* (characters, width)
         """
         x = np.concatenate((chars, self.fusion(chars, words, lattice)), axis=1)
         return in_rectangles(lattice.lengths, x, self.config.width, self._encode)
@@ -67,7 +67,7 @@ class SpanEncoder:
 
     def __call__(self, *inputs: Any) -> FloatArray:
         """inputs: rows of characters, in MECT of radicals, and of words; then the `Lattice`. Returns
-        *Shape:* `(characters, width)`
+        *Shape:* (characters, width)
         """
         *given, words, lattice = inputs
         *inner, last = self.layers

@@ -17,8 +17,8 @@ TOKENS_AT_ONCE = 512
 
 
 def relate(kind: RelationKind, a: FloatArray, b: FloatArray, x: FloatArray, lengths: IntArray) -> FloatArray:
-    """Return r_i of every token (eq. 5 to 7). a, b: *Shape:* `(tokens, gates)`; x: *Shape:* `(tokens, width)`. Returns
-    *Shape:* `(tokens, width)`
+    """Return r_i of every token (eq. 5 to 7). a, b: *Shape:* (tokens, gates); x: *Shape:* (tokens, width). Returns
+    *Shape:* (tokens, width)
     """
     related = np.empty_like(x)
     if kind == "gated":

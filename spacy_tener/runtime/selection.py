@@ -26,14 +26,14 @@ class SelectiveAttention(AdaptedAttention):
         self.threshold = None if weights.get("threshold.weight") is None else Linear(weights.part("threshold"))
 
     def __call__(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
-        """*Shape:* `(slots, width)` to `(slots, width)`"""
+        """*Shape:* (slots, width) to `(slots, width)`"""
         thresholds = None
         if self.by_threshold:
             thresholds = self.thresholds(x, rectangle).reshape(*rectangle.shape, self.n_heads).transpose(0, 2, 1)
         return attend(*self.heads(x, rectangle), rectangle.real, partial(select, k=self.k), thresholds)
 
     def thresholds(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
-        """Return T (eq. 7). *Shape:* `(slots, heads)`"""
+        """Return T (eq. 7). *Shape:* (slots, heads)"""
         if self.threshold is None:
             return np.zeros((len(x), self.n_heads), np.float32)
         mean = rectangle.means(x)
@@ -61,8 +61,8 @@ def select(scores: FloatArray, thresholds: FloatArray | None, *, k: int) -> Floa
 def kth_largest(x: FloatArray, k: int) -> FloatArray:
     """Return the k-th largest number of each row, -inf if there are fewer. Equal numbers count separately.
 
-    x (FloatArray): *Shape:* `(.., rows, columns)`
-    RETURNS (FloatArray): *Shape:* `(.., rows, 1)`
+    x (FloatArray): *Shape:* (.., rows, columns)
+    RETURNS (FloatArray): *Shape:* (.., rows, 1)
     """
     if k > x.shape[-1]:
         return np.full_like(x[..., :1], -np.inf)

@@ -21,7 +21,7 @@ LONGEST_CACHED = 512
 class SpanPositions:
     """Relative position embeddings `R_ij`, for each row of a plan's position table.
 
-    distances: Names of the distances to embed, of `DISTANCES`.
+    distances (Sequence[str]): Names of the distances to embed, of `DISTANCES`.
     """
 
     def __init__(self, width: int, distances: Sequence[str], weights: Weights) -> None:
@@ -32,7 +32,7 @@ class SpanPositions:
         self._kept: tuple[int, FloatArray] | None = None
 
     def __call__(self, plan: SpanPlan) -> FloatArray:
-        """Return the relative positions. *Shape:* `(relative positions, width)`"""
+        """Return the relative positions. *Shape:* (relative positions, width)"""
         zero, terms = self._terms(plan.longest)
         rows = plan.distances[:, self.kinds] + zero
         total = terms[rows[:, 0], 0]
@@ -43,7 +43,7 @@ class SpanPositions:
     def _terms(self, longest: int) -> tuple[int, FloatArray]:
         """Return the index of distance 0, and the projected embeddings of all distances.
 
-        RETURNS (Tuple[int, FloatArray]): *Shape:* `(distances, kinds, width)`
+        RETURNS (Tuple[int, FloatArray]): *Shape:* (distances, kinds, width)
         """
         kept = self._kept  # read once, since other threads may replace it
         if kept is not None and longest <= kept[0] + 1:
@@ -74,11 +74,11 @@ class SpanAttention:
     def __call__(
         self, x: FloatArray, rows: FloatArray, relative: FloatArray, groups: Sequence[QueryGroup]
     ) -> FloatArray:
-        """Return the mixed values of each query. *Shape:* `(queries, width)`
+        """Return the mixed values of each query. *Shape:* (queries, width)
 
-        x (FloatArray): Input of the queries, of this stream or of another. *Shape:* `(queries, width)`
-        rows (FloatArray): All spans. *Shape:* `(spans, width)`
-        relative (FloatArray): The relative positions. *Shape:* `(relative positions, width)`
+        x (FloatArray): Input of the queries, of this stream or of another. *Shape:* (queries, width)
+        rows (FloatArray): All spans. *Shape:* (spans, width)
+        relative (FloatArray): The relative positions. *Shape:* (relative positions, width)
         """
         key = rows if self.key is None else self.key(rows)
         q, k, v, positions = map(self._split_heads, (self.query(x), key, self.value(rows), self.position(relative)))
@@ -99,11 +99,11 @@ class SpanAttention:
         return values
 
     def _split_heads(self, x: FloatArray) -> FloatArray:
-        """Split the last dimension by head. *Shape:* `(rows, width)` to `(rows, heads, head width)`"""
+        """Split the last dimension by head. *Shape:* (rows, width) to `(rows, heads, head width)`"""
         return x.reshape(len(x), self.n_heads, x.shape[1] // self.n_heads)
 
     def _bias(self, groups: Sequence[QueryGroup]) -> FloatArray | None:
-        """Return the random attention of the positions of queries and keys. *Shape:* `(heads, queries, keys)`"""
+        """Return the random attention of the positions of queries and keys. *Shape:* (heads, queries, keys)"""
         if self.blocks is None or not groups:
             return None
         queries = min(max(group.position + len(group.queries) for group in groups), self.n_positions)
@@ -118,7 +118,7 @@ class SpanAttention:
 def _products(a: FloatArray, b: FloatArray) -> FloatArray:
     """Return the product of each pair of rows, by head.
 
-    *Shape:* `(a, heads, width)` and `(b, heads, width)` to `(heads, a, b)`
+    *Shape:* (a, heads, width) and `(b, heads, width)` to `(heads, a, b)`
     """
     products: FloatArray = a.swapaxes(0, 1) @ b.transpose(1, 2, 0)
     return products

@@ -18,7 +18,7 @@ from .weights import Weights
 class TransformerLayer:
     """Attention and feed-forward, each with a residual connection and a layer norm.
 
-    attention: Called with the layer's arguments, or by whoever calls `complete` with its output.
+    attention (Any): Called with the layer's arguments, or by whoever calls `complete` with its output.
     """
 
     def __init__(self, config: StackConfig, attention: Any, weights: Weights) -> None:
@@ -30,7 +30,7 @@ class TransformerLayer:
         self.feed_forward_norm = LayerNorm(weights.part("feed_forward_norm"))
 
     def __call__(self, x: FloatArray, *context: Any) -> FloatArray:
-        """*Shape:* `(tokens, width)`"""
+        """*Shape:* (tokens, width)"""
         return self.complete(x, self.attention(x, *context))
 
     def complete(self, x: FloatArray, mixed: FloatArray) -> FloatArray:
@@ -52,7 +52,7 @@ class TransformerEncoder:
         self.layers = [TransformerLayer(config, _attention(config, layer.part("attention")), layer) for layer in layers]
 
     def __call__(self, x: FloatArray, lengths: Lengths) -> FloatArray:
-        """x: the tokens of all sequences. *Shape:* `(tokens, input width)`. Returns *Shape:* `(tokens, width)`"""
+        """x: the tokens of all sequences. *Shape:* (tokens, input width). Returns *Shape:* (tokens, width)"""
         return in_rectangles(lengths, x, self.config.width, self._encode)
 
     def _encode(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:

@@ -15,8 +15,8 @@ class WeightsError(ValueError):
 class Weights:
     """Arrays of a module or of a submodule, by name.
 
-    arrays: Arrays of the whole module.
-    prefix: Prefix of the names of the submodule's arrays.
+    arrays (Mapping[str, NDArray[Any]]): Arrays of the whole module.
+    prefix (str): Prefix of the names of the submodule's arrays.
     """
 
     def __init__(self, arrays: Mapping[str, NDArray[Any]], prefix: str = "", used: set[str] | None = None) -> None:

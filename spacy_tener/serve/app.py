@@ -54,9 +54,9 @@ def make_app(
 ) -> FastAPI:
     """Make an ASGI application that serves pipelines by their names.
 
-    api_key: The key that requests must send; an empty one lets everybody in.
-    allow_origins: Origins allowed by CORS, as `https://host`; `*` for all.
-    gpu_id: The GPU that the pipelines were loaded on, or -1 for the CPU.
+    api_key (str): The key that requests must send; an empty one lets everybody in.
+    allow_origins (Sequence[str]): Origins allowed by CORS, as `https://host`; `*` for all.
+    gpu_id (int): The GPU that the pipelines were loaded on, or -1 for the CPU.
     """
     service = Service(models, limits or schema.Limits(), gpu_id)
 

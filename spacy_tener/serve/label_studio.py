@@ -85,7 +85,7 @@ class Region(BaseModel):
 class Prediction(BaseModel):
     """The entities of a task's texts.
 
-    score: That of the best reading of all texts, see `reading_score`; None without a `tener_ner`.
+    score (float | None): That of the best reading of all texts, see `reading_score`; None without a `tener_ner`.
     """
 
     model_config = ConfigDict(protected_namespaces=())

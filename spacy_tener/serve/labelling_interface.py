@@ -17,8 +17,9 @@ _VARIABLE = re.compile(r"\$([\w.]+)")
 class TextTag:
     """A `Text` tag of a labelling interface.
 
-    variable: The key of the text in a task's data, or a path of keys with dots between them.
-    labels: Label of the pipeline -> name of the `Labels` tag over this text, and its label there.
+    variable (str): The key of the text in a task's data, or a path of keys with dots between them.
+    labels (dict[str, tuple[str, str]]): Label of the pipeline -> name of the `Labels` tag over this text, and its label
+        there.
     """
 
     name: str

@@ -33,9 +33,10 @@ FORMS: tuple[Form, ...] = get_args(Form)
 class ServedModel:
     """A pipeline and the thread that runs it.
 
-    readings: The task that finds entities and the best reading by the first `tener_ner`, or no reading without one.
-    model_version: The pipeline's name, version, and the digest of its files at loading.
-    explanations: A task for each format of an explanation; empty without a `tener_ner`.
+    readings (Task): The task that finds entities and the best reading by the first `tener_ner`, or no reading without
+        one.
+    model_version (str): The pipeline's name, version, and the digest of its files at loading.
+    explanations (Mapping[Form, Task]): A task for each format of an explanation; empty without a `tener_ner`.
     """
 
     nlp: Language
@@ -61,7 +62,7 @@ class ServedModel:
 class Service:
     """Models by name. The first is the default of a request.
 
-    gpu_id: The GPU that the models were loaded on, or -1 for the CPU.
+    gpu_id (int): The GPU that the models were loaded on, or -1 for the CPU.
     """
 
     def __init__(self, models: Mapping[str, Language], limits: Limits, gpu_id: int = -1) -> None:

@@ -26,8 +26,8 @@ LINGER = 0.002  # seconds that a batch waits for more texts, if the last batch h
 class QueuedText:
     """A text in the queue, its task, and the future of its answer.
 
-    cost: The characters that the task predicts: those of the text, or a multiple for an explanation.
-    priority: 0 for texts that are predicted once; 1 for explanations, which wait for those.
+    cost (int): The characters that the task predicts: those of the text, or a multiple for an explanation.
+    priority (int): 0 for texts that are predicted once; 1 for explanations, which wait for those.
     """
 
     task: Task
@@ -50,7 +50,7 @@ class Worker:
     An idle executor takes a text at once. Texts that arrive meanwhile form the next batch, so batches grow with the
     load, and a single request does not wait.
 
-    executor: An executor of one thread, shared by pipelines that share a vocabulary or a GPU.
+    executor (Executor): An executor of one thread, shared by pipelines that share a vocabulary or a GPU.
     """
 
     def __init__(self, name: str, executor: Executor, limits: Limits, metrics: Metrics) -> None:
@@ -105,8 +105,9 @@ class Worker:
     ) -> asyncio.Future[Any]:
         """Put a text into the queue.
 
-        cost: The characters to predict, for a text that is predicted many times. It then waits for the other texts.
-        block: Wait while the queue is full, instead of raising.
+        cost (int | None): The characters to predict, for a text that is predicted many times. It then waits for the
+            other texts.
+        block (bool): Wait while the queue is full, instead of raising.
         """
         self.start()  # the lifespan of an application that is mounted in another one does not run
         cost, priority = (len(text), 0) if cost is None else (cost, 1)

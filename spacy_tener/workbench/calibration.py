@@ -43,11 +43,11 @@ Series = Mapping[str, tuple[Probabilities, BoolArray]]
 class Outcomes:
     """The entities that a component finds in some texts.
 
-    batches: The decoded batches of texts.
-    counted: Mask of all entities found: false if annotation is missing there. *Shape:* (found,)
-    label: Index of the label of each counted entity. *Shape:* (counted,)
-    right: Mask of the counted entities that are annotated. *Shape:* (counted,)
-    text: Index of the text of each counted entity. *Shape:* (counted,)
+    batches (Sequence[BatchDecoding]): The decoded batches of texts.
+    counted (BoolArray): Mask of all entities found: false if annotation is missing there. *Shape:* (found,)
+    label (IntArray): Index of the label of each counted entity. *Shape:* (counted,)
+    right (BoolArray): Mask of the counted entities that are annotated. *Shape:* (counted,)
+    text (IntArray): Index of the text of each counted entity. *Shape:* (counted,)
     """
 
     batches: Sequence[BatchDecoding]
@@ -66,7 +66,7 @@ class Outcomes:
 def find_outcomes(nlp: Language, name: str, examples: Sequence[Example], source: Path) -> Outcomes:
     """Find entities with the pipeline's component `name`, and compare them with the annotation.
 
-    source: The file of the examples, for messages.
+    source (Path): The file of the examples, for messages.
     """
     pipe = find_crf_pipe(nlp, name)
     _check_labels({span.label_ for example in examples for span in example.reference.ents}, pipe.labels, name, source)
@@ -125,9 +125,9 @@ class Bin:
 class Errors:
     """Errors of probabilities.
 
-    ece: Expected calibration error: the mean distance of probability and accuracy, over bins of equal size.
-    brier: Mean squared error.
-    nll: Mean negative log-likelihood, in nats.
+    ece (float): Expected calibration error: the mean distance of probability and accuracy, over bins of equal size.
+    brier (float): Mean squared error.
+    nll (float): Mean negative log-likelihood, in nats.
     """
 
     ece: float
@@ -175,7 +175,7 @@ def fit_temperature(outcomes: Outcomes, chosen: BoolArray | None = None) -> floa
     The temperature divides all scores of the CRF, so that probabilities still come from one distribution over tag
     sequences. It is fitted to single entities, not to whole sequences: one annotation error makes those improbable.
 
-    chosen: Mask of the entities to fit to; None for all. *Shape:* (counted,)
+    chosen (BoolArray | None): Mask of the entities to fit to; None for all. *Shape:* (counted,)
     """
     right, rows = outcomes.right, slice(None) if chosen is None else chosen
 
@@ -209,8 +209,10 @@ def cross_validated(outcomes: Outcomes) -> Probabilities:
 class Threshold:
     """A threshold of the probability for some labels.
 
-    value: The threshold, or None if none keeps the precision.
-    count: Number of entities found. kept: Of these, at or above the threshold. right: Of these, right.
+    value (float | None): The threshold, or None if none keeps the precision.
+    count (int): Number of entities found.
+    kept (int): Of these, at or above the threshold.
+    right (int): Of these, right.
     """
 
     labels: list[str]

@@ -41,8 +41,8 @@ _REMEDY = "Delete the directory to annotate everything again, or choose another 
 class Belief:
     """The probabilities that teachers give the entities of a text.
 
-    entities: The probability of each entity.
-    outside: For each character, the probability that it is in no entity. *Shape:* (characters,)
+    entities (dict[EntityOffsets, float]): The probability of each entity.
+    outside (Probabilities): For each character, the probability that it is in no entity. *Shape:* (characters,)
     """
 
     doc: Doc
@@ -140,8 +140,8 @@ class Sureness:
     The defaults keep what is more likely than not. With a higher one for entities, nearly only tokens outside are
     kept, and a student learns to find nothing.
 
-    entity: The least probability of an entity.
-    outside: The least probability of a token to be outside of entities.
+    entity (float): The least probability of an entity.
+    outside (float): The least probability of a token to be outside of entities.
     """
 
     entity: float = DEFAULT_SURENESS
@@ -157,8 +157,8 @@ class Sureness:
 class SilverStats:
     """Counts of texts, tokens and entities in silver annotation.
 
-    missing: The number of tokens with missing annotation.
-    expected: The expected number of entities: the sum of all entities' probabilities.
+    missing (int): The number of tokens with missing annotation.
+    expected (float): The expected number of entities: the sum of all entities' probabilities.
     """
 
     texts: int = 0
@@ -242,9 +242,10 @@ def write_silver(
 
     The same call resumes a stopped one: it skips written parts.
 
-    settings: Inputs and settings that the annotation depends on, from `made_of` and others. If the output was made
-        with others, it is refused.
-    on_part: Called with the counts of each part, and whether an earlier call wrote it.
+    settings (Mapping[str, object]): Inputs and settings that the annotation depends on, from `made_of` and others. If
+        the output was made with others, it is refused.
+    on_part (Callable[[SilverStats, bool], object]): Called with the counts of each part, and whether an earlier call
+        wrote it.
     """
     made_of = {**settings, **asdict(sure), "part_size": part_size}
     manifest = Manifest.resume(output, made_of, remedy=_REMEDY)

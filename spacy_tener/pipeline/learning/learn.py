@@ -44,7 +44,7 @@ def batch_loss(crf: CRF, emissions: Tensor, targets: Sequence[Target]) -> Tensor
     A target's likelihood is that of one path if no tag is missing, otherwise that of all paths that agree with the
     known tags. An incorrect span adds `-log(1 - P(span | the known tags))`.
 
-    emissions: Of the targets' units, joined. *Shape:* (units, tags)
+    emissions (Tensor): Of the targets' units, joined. *Shape:* (units, tags)
     """
     lengths = [len(target.tags) for target in targets]
     tags = np.concatenate([target.tags for target in targets])
@@ -105,9 +105,9 @@ def teaching_loss(
 ) -> Tensor:
     """Return the cross-entropy between the teacher's and the student's distributions over paths, summed over texts.
 
-    teacher: Its labels are the student's first ones.
-    masks: The tags that each text allows.
-    emissions: The student's, of the units of all texts joined. *Shape:* (units, tags)
+    teacher (CRF): Its labels are the student's first ones.
+    masks (Sequence[Mask | None]): The tags that each text allows.
+    emissions (Tensor): The student's, of the units of all texts joined. *Shape:* (units, tags)
     """
     lengths = [len(scores) for scores in soft_targets]
     possible = join_masks(masks, lengths, student.layout.n_tags)

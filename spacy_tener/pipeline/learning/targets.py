@@ -34,9 +34,9 @@ class IncorrectSpan:
 class Target:
     """The gold annotation of one example, in units of its predicted Doc.
 
-    tags: Gold tags; `UNKNOWN` for missing ones. *Shape:* (units,)
-    weight: Weight of the loss.
-    possible: The tags that the text allows, and the gold ones; None for all. *Shape:* (units, tags)
+    tags (IntArray): Gold tags; `UNKNOWN` for missing ones. *Shape:* (units,)
+    weight (float): Weight of the loss.
+    possible (Mask | None): The tags that the text allows, and the gold ones; None for all. *Shape:* (units, tags)
     """
 
     view: DocView
@@ -78,7 +78,7 @@ class Target:
 def make_target(example: Example, view: DocView, labels: LabelIndex, incorrect_spans_key: str | None) -> Target:
     """Return the target of an example. Raise if it has a label that the component does not have.
 
-    view: That of the example's predicted Doc.
+    view (DocView): That of the example's predicted Doc.
     """
     units = trim_space(_gold_units(example, view))
     _check_labels(example, units, labels)

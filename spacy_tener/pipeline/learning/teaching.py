@@ -33,10 +33,10 @@ SoftTarget = NDArray[np.float32]
 class Teacher:
     """A trained pipeline that another `tener_ner` learns from. See `load_teacher`.
 
-    component: Name of the `tener_ner` in it.
-    share: The teacher's share of the loss.
-    temperature: Divisor of all scores of the teacher's CRF, beside its calibrated temperature.
-    limit: Maximum memory for cached distributions, in bytes.
+    component (str): Name of the `tener_ner` in it.
+    share (float): The teacher's share of the loss.
+    temperature (float): Divisor of all scores of the teacher's CRF, beside its calibrated temperature.
+    limit (int): Maximum memory for cached distributions, in bytes.
 
     Not a dataclass, which spaCy's validation of `initialize` would turn into a dictionary.
     """

@@ -334,7 +334,7 @@ def wrap_config_errors(what: str) -> Iterator[None]:
 def read_trained_config(path: Path, *, interpolate: bool = True) -> Config:
     """Read the config of a trained pipeline.
 
-    interpolate: Replace variables by their values.
+    interpolate (bool): Replace variables by their values.
     """
     config = read_config(path)
     with wrap_config_errors(str(path)):

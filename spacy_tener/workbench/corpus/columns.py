@@ -62,7 +62,7 @@ def find_scheme(name: str) -> str:
 class TagReader:
     """Reads the tags of one file, sentence by sentence, and detects their scheme.
 
-    scheme: The scheme that the tags must have, or `auto`.
+    scheme (str): The scheme that the tags must have, or `auto`.
     """
 
     def __init__(self, scheme: str = AUTO) -> None:
@@ -94,7 +94,8 @@ class TagReader:
     ) -> tuple[tuple[EntitySpan, ...], tuple[int, ...]]:
         """Return the entities of a sentence, and the indices of its tokens with missing annotation.
 
-        line: The line of the first tag. step: Lines from one tag to the next.
+        line (int): The line of the first tag.
+        step (int): Lines from one tag to the next.
         """
         spans: list[EntitySpan] = []
         missing: list[int] = []
@@ -188,9 +189,9 @@ def read_blocks(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Block]]
 class ColumnReader:
     """Reads the sentences of one file.
 
-    token, tag: Indices of their columns, from 0; negative ones count from the end.
-    positions: Remove the position in its word from the end of each token, as in Weibo NER.
-    width: The number of columns; 0 before the first line.
+    token, tag (int): Indices of their columns, from 0; negative ones count from the end.
+    positions (bool): Remove the position in its word from the end of each token, as in Weibo NER.
+    width (int): The number of columns; 0 before the first line.
     """
 
     tags: TagReader

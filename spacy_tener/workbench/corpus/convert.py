@@ -42,7 +42,7 @@ _ATTRS = ["ENT_IOB", "ENT_TYPE", "SENT_START"]
 class ConversionJob:
     """Inputs, each a file or `-`, and their output file.
 
-    found: The inputs that were found in a directory.
+    found (frozenset[str]): The inputs that were found in a directory.
     """
 
     sources: tuple[str, ...]
@@ -61,8 +61,8 @@ def plan_jobs(
 ) -> tuple[list[ConversionJob], list[str]]:
     """Return the jobs for files, directories and `-`, and the files in the directories that are left out.
 
-    glob: The files to take from directories (`*.bmes`); by default those with a known ending.
-    join: Write all inputs into one file, in their order.
+    glob (str | None): The files to take from directories (`*.bmes`); by default those with a known ending.
+    join (bool): Write all inputs into one file, in their order.
     """
     output = Path(output)
     for path in map(Path, inputs):
@@ -114,9 +114,9 @@ def _is_corpus(path: Path) -> bool:
 class DocOptions:
     """Options for making Docs from a corpus.
 
-    lang: Language, or None to detect Chinese and English by their letters. Its tokenizer splits texts; the tokens of a
-        corpus in columns are kept.
-    n_sents: Sentences of a Doc (never of two documents), or 0 for whole documents. Texts stay whole.
+    lang (str | None): Language, or None to detect Chinese and English by their letters. Its tokenizer splits texts; the
+        tokens of a corpus in columns are kept.
+    n_sents (int): Sentences of a Doc (never of two documents), or 0 for whole documents. Texts stay whole.
     """
 
     lang: str | None = None
@@ -131,10 +131,10 @@ class DocOptions:
 class ConversionReport:
     """Counts of what a job read and wrote.
 
-    sentences: Sentences, or texts of the JSON formats.
-    missing: Tokens without annotation.
-    incorrect: Spans known not to be entities of their label.
-    overlapping: Entities in `doc.spans` that are not in `doc.ents`, for a longer one there.
+    sentences (int): Sentences, or texts of the JSON formats.
+    missing (int): Tokens without annotation.
+    incorrect (int): Spans known not to be entities of their label.
+    overlapping (int): Entities in `doc.spans` that are not in `doc.ents`, for a longer one there.
     """
 
     source: str

@@ -40,8 +40,8 @@ def sentences_to_doc(
 ) -> Doc:
     """Return one Doc of some sentences, with a token for each token of the corpus.
 
-    spaces: Put a space after each token.
-    overlapping: Write all entities to `doc.spans`, too: those that overlap a longer one are not in `doc.ents`.
+    spaces (bool): Put a space after each token.
+    overlapping (bool): Write all entities to `doc.spans`, too: those that overlap a longer one are not in `doc.ents`.
     """
     words = list(chain.from_iterable(sentence.tokens for sentence in sentences))
     starts: list[bool | int | None] = [index == 0 for sentence in sentences for index in range(len(sentence.tokens))]
@@ -67,7 +67,7 @@ def text_to_doc(tokenizer: Callable[[str], Doc], text: AnnotatedText, *, note: N
 
     An entity that does not align with tokens leaves missing annotation on the tokens that it touches.
 
-    overlapping: As in `sentences_to_doc`.
+    overlapping (bool): As in `sentences_to_doc`.
     """
     doc = tokenizer(text.text)
     starts = {token.idx: token.i for token in doc}

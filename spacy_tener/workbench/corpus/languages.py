@@ -16,7 +16,7 @@ UNSPACED = frozenset({"zh", "ja", "th", "lo", "km", "my", "bo", "yue"})
 def detect_language(texts: Iterable[str], joined: str = "") -> str:
     """Return `zh` or `en`; refuses texts of other scripts, and texts without letters.
 
-    joined: The language of other texts that these are joined to: it is returned, unless these are in another one.
+    joined (str): The language of other texts that these are joined to: it is returned, unless these are in another one.
     """
     letters = [char for text in texts for char in text if char.isalpha()]
     han = sum("\u3400" <= char <= "\u9fff" or char >= "\U00020000" for char in letters)

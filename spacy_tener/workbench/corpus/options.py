@@ -22,19 +22,19 @@ ANNOTATORS = ("first", "agreement", "majority", "error")
 class CorpusOptions:
     """Options of reading a corpus.
 
-    format: One of `FORMATS`, or `auto` to detect it from the first lines.
-    scheme: One of `SCHEMES` or `ALIASES`, or `auto` to detect it from the tags.
-    offsets: Unit of character offsets: one of `UNITS`.
-    overlap: How to read overlapping spans: one of `OVERLAPS`.
-    answers: Scope of a Prodigy record's answer: `complete`, the annotation of its whole text; `binary`, only its spans;
-        `auto`, as the record says (`_is_binary` and `_view_id`).
-    annotators: How to read several annotations of a text: the `first`; what all agree on (`agreement`); what more than
-        half agree on (`majority`); or refuse them (`error`). An annotation marked as ground truth is read alone.
-    texts: Names of annotated texts in Label Studio's tasks, in addition to those with entities.
-    encoding: Encoding of the files.
-    token_column, tag_column: Number of the column in `columns`, from 1, or from -1 for the last. By default tags are in
-        the last; tokens are in the first, or in the second if the first numbers them.
-    tag_names: Names of the numbered tags of `tokens`. See `read_tag_names`.
+    format (str): One of `FORMATS`, or `auto` to detect it from the first lines.
+    scheme (str): One of `SCHEMES` or `ALIASES`, or `auto` to detect it from the tags.
+    offsets (str): Unit of character offsets: one of `UNITS`.
+    overlap (str): How to read overlapping spans: one of `OVERLAPS`.
+    answers (str): Scope of a Prodigy record's answer: `complete`, the annotation of its whole text; `binary`, only its
+        spans; `auto`, as the record says (`_is_binary` and `_view_id`).
+    annotators (str): How to read several annotations of a text: the `first`; what all agree on (`agreement`); what more
+        than half agree on (`majority`); or refuse them (`error`). An annotation marked as ground truth is read alone.
+    texts (tuple[str, ...]): Names of annotated texts in Label Studio's tasks, in addition to those with entities.
+    encoding (str): Encoding of the files.
+    token_column, tag_column (int | None): Number of the column in `columns`, from 1, or from -1 for the last. By
+        default tags are in the last; tokens are in the first, or in the second if the first numbers them.
+    tag_names (str): Names of the numbered tags of `tokens`. See `read_tag_names`.
     """
 
     format: str = AUTO

@@ -207,7 +207,7 @@ def _sample(lines: Iterator[tuple[int, str]]) -> list[tuple[int, str]]:
 def detect_columns(lines: Iterable[str], positions: bool) -> str | None:
     """Detect the format of a file that is not JSON from its first lines. Returns None for JSON.
 
-    positions: Whether tokens with positions mean the format Weibo.
+    positions (bool): Whether tokens with positions mean the format Weibo.
     """
     data = [line for line in lines if line.strip() and not line.startswith(DOCUMENT_START)]
     if data and _JSON_START.match(data[0]):

@@ -28,7 +28,7 @@ class CorpusError(InputError):
 class RecordError(RemedyError):
     """An error in a sentence or record.
 
-    line: The line, if it is not the first of the record.
+    line (int | None): The line, if it is not the first of the record.
     """
 
     def __init__(self, reason: str, remedy: str, *, line: int | None = None) -> None:
@@ -40,7 +40,8 @@ class RecordError(RemedyError):
 class EntitySpan:
     """An entity over `[start, end)`: tokens of a `Sentence`, characters of an `AnnotatedText`.
 
-    quoted: The text that the entity covers according to the file. None if the file has none, or after the check.
+    quoted (str | None): The text that the entity covers according to the file. None if the file has none, or after the
+        check.
     """
 
     start: int
@@ -53,8 +54,8 @@ class EntitySpan:
 class Sentence:
     """A tokenized sentence of a corpus.
 
-    missing: Indices of tokens with missing annotation.
-    overlapping: As in `AnnotatedText`.
+    missing (tuple[int, ...]): Indices of tokens with missing annotation.
+    overlapping (tuple[EntitySpan, ...]): As in `AnnotatedText`.
     """
 
     tokens: tuple[str, ...]
@@ -74,10 +75,11 @@ class Sentence:
 class AnnotatedText:
     """A text of a corpus with character offsets.
 
-    spans: The spans of the file; after `resolve_spans` sorted and without overlaps.
-    missing: Ranges of characters with missing annotation, except where entities cover them.
-    incorrect: Spans known not to be entities of their label. They may overlap.
-    overlapping: Spans that `resolve_spans` took out of `spans` for a longer one.
+    spans (tuple[EntitySpan, ...]): The spans of the file; after `resolve_spans` sorted and without overlaps.
+    missing (tuple[tuple[int, int], ...]): Ranges of characters with missing annotation, except where entities cover
+        them.
+    incorrect (tuple[EntitySpan, ...]): Spans known not to be entities of their label. They may overlap.
+    overlapping (tuple[EntitySpan, ...]): Spans that `resolve_spans` took out of `spans` for a longer one.
     """
 
     text: str
@@ -170,8 +172,8 @@ def resolve_spans(raw: AnnotatedText, note: Note, line: int, overlap: str) -> An
     A span that is left out for a longer one leaves missing annotation on the characters that the longer one does not
     cover: they are in an entity, so not `O`. Discontinuous spans leave missing annotation, too.
 
-    overlap: `error`; `longest` to keep the longest of overlapping spans, the first of equally long ones; or `spans`,
-        the same, and nothing is noted as left out, since the Doc keeps the others too.
+    overlap (str): `error`; `longest` to keep the longest of overlapping spans, the first of equally long ones; or
+        `spans`, the same, and nothing is noted as left out, since the Doc keeps the others too.
     """
     spans, incorrect = (cleaned(group, raw.text, note) for group in (raw.spans, raw.incorrect))
     if contradictory := spans.keys() & incorrect.keys():
@@ -258,7 +260,7 @@ def longest(spans: Sequence[EntitySpan]) -> list[EntitySpan]:
 def in_codepoints(text: str, spans: Iterable[EntitySpan], units: str) -> list[EntitySpan]:
     """Return spans with offsets in code points.
 
-    units: Unit of the given offsets: `codepoint`, or `utf16` as in JavaScript (an emoji is two).
+    units (str): Unit of the given offsets: `codepoint`, or `utf16` as in JavaScript (an emoji is two).
     """
     spans = list(spans)
     if units == "codepoint" or text.isascii():

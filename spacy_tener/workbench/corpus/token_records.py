@@ -78,8 +78,8 @@ def _tag_name(tag: object, names: tuple[str, ...]) -> str:
 def read_tag_names(option: str, path: str | Path) -> tuple[str, ...]:
     """Return the names of numbered tags.
 
-    option: Names between commas, or a JSON file: a list of names, or the description that Hugging Face keeps of a data
-        set. The empty string for such a file beside the corpus, if there is one.
+    option (str): Names between commas, or a JSON file: a list of names, or the description that Hugging Face keeps of a
+        data set. The empty string for such a file beside the corpus, if there is one.
     """
     files = [Path(option)] if option else [Path(path).parent / name for name in _NAME_FILES]
     file = next((file for file in files if file.suffix == ".json" and (option or file.is_file())), None)

@@ -23,8 +23,9 @@ BATCH = 256
 class Pair(NamedTuple):
     """An annotated entity and the found entity that overlaps with it; one of them may be None.
 
-    judged: Whether the place is annotated. If annotation is missing there, only `found` is set.
-    probability: The probability of the found entity, or one minus that of a missed entity; None if it is not known.
+    judged (bool): Whether the place is annotated. If annotation is missing there, only `found` is set.
+    probability (float | None): The probability of the found entity, or one minus that of a missed entity; None if it is
+        not known.
     """
 
     gold: EntityOffsets | None
@@ -41,7 +42,7 @@ def pair_entities(gold: Sequence[EntityOffsets], found: Sequence[EntityOffsets])
     """Return the pairs of a found and an annotated entity, by their indices: equal ones first, then those that share
     the most characters.
 
-    gold: Start, end and label, in text order and without overlaps.
+    gold (Sequence[EntityOffsets]): Start, end and label, in text order and without overlaps.
     """
     pairs: dict[int, int] = {}
     taken = set[int]()
@@ -69,9 +70,9 @@ def compare_texts(
     """Compare both sides of each example as the pipeline's scorer does, with the probabilities of its `tener_ner`; of
     several, that of the first one that finds an entity, and of the one that came closest to one that is missed.
 
-    examples: As the pipeline gets them.
-    scored: The same with the pipeline's entities, `CountingScorer.examples`, in which later components may have merged
-        tokens.
+    examples (Iterable[Example]): As the pipeline gets them.
+    scored (Iterable[Example]): The same with the pipeline's entities, `CountingScorer.examples`, in which later
+        components may have merged tokens.
     """
     compare = comparison_of(nlp)
     pipes = [PipelineNER.of(nlp, name) for name in crf_pipes(nlp)]
@@ -98,7 +99,8 @@ def _pairs(
 ) -> list[Pair]:
     """Return the pairs of an example in text order, and after them what was found where annotation is missing.
 
-    of_found: The probability of what was found. of_missed: That the annotation is wrong.
+    of_found (Mapping[EntityOffsets, float | None]): The probability of what was found.
+    of_missed (Mapping[EntityOffsets, float]): The probability that the annotation is wrong.
     """
     gold = [offsets_of(ent) for ent in example.reference.ents]
     judged = [(entity, judged_as) for entity, judged_as in found if judged_as]
@@ -128,12 +130,15 @@ def errors_page(
     """Return the page.
 
     title, about, values: See `make_page`.
-    scores: None if nothing is annotated.
-    texts: Docs with the pairs of `compare_texts`; none for a page with scores only.
-    labels: The labels of the pipeline, None if not known. The page lists those of the corpus that it lacks.
-    numbered: All labels of the pipeline in the order of their numbers, by which they have colours.
-    explained: The address of a page with explanations, and the numbers of its texts, in its order.
-    review: The command that makes a page for reviewing the annotation.
+    scores (Scores | None): None if nothing is annotated.
+    texts (Sequence[tuple[Doc, Sequence[Pair]]]): Docs with the pairs of `compare_texts`; none for a page with scores
+        only.
+    labels (Iterable[str] | None): The labels of the pipeline, None if not known. The page lists those of the corpus
+        that it lacks.
+    numbered (Sequence[str]): All labels of the pipeline in the order of their numbers, by which they have colours.
+    explained (tuple[str, Sequence[int]]): The address of a page with explanations, and the numbers of its texts, in its
+        order.
+    review (str): The command that makes a page for reviewing the annotation.
     """
     address, numbers = explained
     data = {

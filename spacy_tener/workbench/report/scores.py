@@ -60,10 +60,10 @@ class Confusion(NamedTuple):
 class Scores:
     """The scores of one run on one part of a corpus. `spacy evaluate` writes no counts, `spacy tener evaluate` does.
 
-    labels: The scores by label.
-    counts: The counts by label.
-    docs: The counts of each document.
-    speed: Tokens per second.
+    labels (Mapping[str, Score]): The scores by label.
+    counts (Mapping[str, Confusion] | None): The counts by label.
+    docs (tuple[Confusion, ...] | None): The counts of each document.
+    speed (float | None): Tokens per second.
     """
 
     overall: Score
@@ -81,7 +81,7 @@ class CountingScorer(Scorer):
     """spaCy's scorer, with additional scores: `ents_counts`, label -> tp, fp, fn, and `ents_counts_per_doc`, the list
     [tp, fp, fn] of each document.
 
-    examples: The examples scored last, with the pipeline's entities.
+    examples (Sequence[Example]): The examples scored last, with the pipeline's entities.
     """
 
     examples: Sequence[Example] = ()
@@ -174,7 +174,7 @@ def read_scores(path: Path) -> Scores:
 def parse_scores(data: Mapping[str, Any], source: Path) -> Scores:
     """Return the scores of entities among those that spaCy reports.
 
-    source: The file, for errors.
+    source (Path): The file, for errors.
     """
     try:
         counts, docs = data.get(COUNTS_KEY), data.get(DOCS_KEY)

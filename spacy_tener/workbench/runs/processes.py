@@ -34,8 +34,8 @@ class StoppedError(Exception):
 class Processes:
     """Processes of `python -m spacy`, which several threads may start.
 
-    jobs: The number of processes at once, which share the cores.
-    echo: Called with the lines that they print.
+    jobs (int): The number of processes at once, which share the cores.
+    echo (Echo | None): Called with the lines that they print.
     """
 
     def __init__(self, jobs: int = 1, echo: Echo | None = None) -> None:
@@ -48,7 +48,8 @@ class Processes:
     def run(self, arguments: Sequence[str], log: Path, *, poll: Callable[[], bool] = lambda: False) -> int | None:
         """Run a spaCy command to its end, and append its output to a file. Returns its exit status.
 
-        poll: Called twice a second, and at the end. If it returns True, the process is ended, and the status is None.
+        poll (Callable[[], bool]): Called twice a second, and at the end. If it returns True, the process is ended, and
+            the status is None.
         """
         printed = Tail(log)
         printed.lines()

@@ -40,9 +40,9 @@ Watch = Callable[[int, float], bool]
 class TrainingRun:
     """A training in a directory.
 
-    config: Complete.
-    gpu_id: -1 for the CPU.
-    code: A Python file with what the config needs.
+    config (Config): Complete.
+    gpu_id (int): -1 for the CPU.
+    code (Path | None): A Python file with what the config needs.
     """
 
     name: str
@@ -71,9 +71,9 @@ class TrainingRun:
 class TrainingResult:
     """The result of a training.
 
-    score: The F1 on dev, 0 to 1, of the pipeline that was chosen; None if there is none.
-    failure: Why it failed; empty if it did not.
-    stopped: Whether the watcher stopped it.
+    score (float | None): The F1 on dev, 0 to 1, of the pipeline that was chosen; None if there is none.
+    failure (str): Why it failed; empty if it did not.
+    stopped (bool): Whether the watcher stopped it.
     """
 
     score: float | None
@@ -119,7 +119,7 @@ def train(run: TrainingRun, processes: Processes, watch: Watch | None = None) ->
 def is_trained(run: TrainingRun, *, remedy: str) -> bool:
     """Return whether a run is trained and its pipeline is there. Refuses a directory with another training.
 
-    remedy: What to do about such a one.
+    remedy (str): What to do about such a one.
     """
     before = Manifest.read(run.folder)
     if before is None or MODEL not in before.parts or not (run.folder / MODEL / "meta.json").is_file():

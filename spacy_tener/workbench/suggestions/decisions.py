@@ -24,9 +24,9 @@ _REMEDY = "Name the file that a review's page downloads; `spacy tener convert` r
 class Applied:
     """The result of applying decisions.
 
-    changed: The number of decisions that changed the annotation.
-    unchanged: The number of decisions that it agreed with already.
-    misfits: The decisions that could not be applied, each with the reason.
+    changed (int): The number of decisions that changed the annotation.
+    unchanged (int): The number of decisions that it agreed with already.
+    misfits (list[str]): The decisions that could not be applied, each with the reason.
     """
 
     changed: int = 0

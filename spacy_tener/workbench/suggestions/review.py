@@ -40,10 +40,10 @@ BATCH = 256
 class Doubt:
     """Where the gold annotation and the model's best reading differ.
 
-    doc: The number of the Doc in its corpus, from 0.
-    gold: Gold entities that the model does not find, with its probabilities for them.
-    found: Entities that it finds instead.
-    suspicion: The score from 0 to 1 by which doubts are ranked; see `rank_doubts`.
+    doc (int): The number of the Doc in its corpus, from 0.
+    gold (tuple[FoundEntity, ...]): Gold entities that the model does not find, with its probabilities for them.
+    found (tuple[FoundEntity, ...]): Entities that it finds instead.
+    suspicion (float): The score from 0 to 1 by which doubts are ranked; see `rank_doubts`.
     """
 
     doc: int
@@ -74,8 +74,9 @@ class Doubt:
 class JudgedDoc:
     """A Doc of gold annotation with a model's doubts about it.
 
-    probability: The probability of the gold annotation as a whole, summed over all tags where annotation is missing.
-    unknown: The number of entities with labels that the model does not know, which are not judged.
+    probability (float): The probability of the gold annotation as a whole, summed over all tags where annotation is
+        missing.
+    unknown (int): The number of entities with labels that the model does not know, which are not judged.
     """
 
     number: int
@@ -186,8 +187,8 @@ def _offsets(entity: FoundEntity) -> tuple[int, int, str]:
 class Crossing:
     """A cross-validation.
 
-    config: A complete config, whose training data is replaced.
-    code: A Python file with registered functions to import.
+    config (Config): A complete config, whose training data is replaced.
+    code (Path | None): A Python file with registered functions to import.
     """
 
     config: Config
@@ -217,9 +218,9 @@ def cross_train(
 ) -> Iterator[JudgedDoc]:
     """Train the models of all folds that have none, then judge each fold by its model. An exception ends trainings.
 
-    jobs: The number of trainings at once, which share the cores.
-    echo: Called with the lines that a training prints, unless there are several at once.
-    begun: Called with each fold, and whether its model is trained already.
+    jobs (int): The number of trainings at once, which share the cores.
+    echo (Echo | None): Called with the lines that a training prints, unless there are several at once.
+    begun (Callable[[int, bool], object]): Called with each fold, and whether its model is trained already.
     """
     folds = assign(crossing.docs, crossing.folds)
     processes = Processes(jobs, echo if jobs == 1 else None)

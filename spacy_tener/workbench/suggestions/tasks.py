@@ -25,10 +25,10 @@ RECORD_ID = "record_id"
 class Task:
     """A text with entities that models found.
 
-    probability: The probability of the reading that these entities are from, if it was computed.
-    uncertainty: The uncertainty by which the text was chosen, if it was.
-    score: The score of the best reading, see `reading_score`, if it was computed.
-    record_id: The id of the record that the text is from, if it has one.
+    probability (float | None): The probability of the reading that these entities are from, if it was computed.
+    uncertainty (float | None): The uncertainty by which the text was chosen, if it was.
+    score (float | None): The score of the best reading, see `reading_score`, if it was computed.
+    record_id (Any): The id of the record that the text is from, if it has one.
     """
 
     doc: Doc
@@ -43,8 +43,9 @@ class Task:
 class Tool:
     """The import format of an annotation tool.
 
-    write: Returns the content of a file.
-    interface: Returns the configuration that the tool needs for some labels, if it needs one.
+    write (Callable[[Sequence[Task]], str]): Returns the content of a file.
+    interface (Callable[[Sequence[str]], str] | None): Returns the configuration that the tool needs for some labels, if
+        it needs one.
     """
 
     write: Callable[[Sequence[Task]], str]
