@@ -19,7 +19,7 @@ from ..errors import RemedyError, counted
 from ..files import write_text
 from ..pipeline.finding import entity_finders, entity_labels, find_crf_pipe, known_labels, span_finders
 from ..workbench.corpus.docbins import NamingCorpus
-from ..workbench.report.errors import Pair, compare_texts, errors_page, surest_errors
+from ..workbench.report.errors import Pair, errors_page, score_texts, surest_errors
 from ..workbench.report.scores import CountingScorer, parse_scores
 from . import options
 from ._common import CommandLineError, check_file, command, load_pipeline, msg, setup_gpu
@@ -78,8 +78,11 @@ def evaluate_cli(
     examples = read_examples(nlp, data, gold_preproc=gold_preproc)
     # Warm up, so that loading a dictionary, say, does not count for the speed.
     deque(nlp.pipe(example.reference.text for example in examples[:_WARMING]), maxlen=0)
-    scorer = CountingScorer(nlp)
-    scores = nlp.evaluate(examples, scorer=scorer)
+    compared: list[tuple[Example, list[Pair]]] = []
+    if page:
+        scores, compared = score_texts(nlp, examples)
+    else:
+        scores = nlp.evaluate(examples, scorer=CountingScorer(nlp))
     if scores.get("ents_f") is None:
         if page is None:
             remedy = "Check that the data is annotated, and that the pipeline finds entities."
@@ -94,8 +97,7 @@ def evaluate_cli(
         write_text(output, "{\n  " + ",\n  ".join(lines) + "\n}\n")
         msg.good(str(output))
     if page:
-        compared = compare_texts(nlp, examples, scorer.examples)
-        _write_errors(page, nlp, model, data, scores, list(compared), explained)
+        _write_errors(page, nlp, model, data, scores, compared, explained)
 
 
 def _page_of_explanations(page: Path) -> Path:

@@ -89,6 +89,16 @@ def ask_probabilities(nlp: Language, probability: bool = True) -> dict[str, dict
     return {name: {"spans_key": SCORES_KEY} for name in crf_pipes(nlp)} if probability else {}
 
 
+def run_components(nlp: Language, docs: list[Doc], names: Sequence[str]) -> list[Doc]:
+    """Run some components of a pipeline over Docs, as one batch."""
+    if not names:
+        return docs
+    disabled = [name for name in nlp.pipe_names if name not in names]
+    # The whole batch at once, since a listener of a shared component keeps the last batch only.
+    size, arguments = max(len(docs), 1), ask_probabilities(nlp)
+    return list(nlp.pipe(docs, batch_size=size, disable=disabled, component_cfg=arguments))
+
+
 @dataclass(frozen=True)
 class PipelineNER:
     """A `tener_ner` in its pipeline, with the components that texts and single windows pass before it.
@@ -133,7 +143,7 @@ class PipelineNER:
         """Return texts as Docs that the components before have processed. Docs keep their tokens and are copied."""
         # Not by nlp.make_doc, which ends at a text of nlp.max_length characters: this component reads windows.
         docs = [self.nlp.tokenizer(text) if isinstance(text, str) else text.copy() for text in texts]
-        return self._run(docs, self.before)
+        return run_components(self.nlp, docs, self.before)
 
     def complete(self, decodings: Sequence[Decoding], *, probability: bool = True) -> list[Doc]:
         """Write to the Docs of decodings what the component and those after it find, without running its model again.
@@ -142,15 +152,8 @@ class PipelineNER:
         """
         name, arguments = self.nlp.pipe_names[len(self.before)], ask_probabilities(self.nlp, probability)
         self.ner.annotate(decodings, **arguments.get(name, {}))
-        return self._run([decoding.doc for decoding in decodings], self.nlp.pipe_names[len(self.before) + 1 :])
-
-    def _run(self, docs: list[Doc], names: Sequence[str]) -> list[Doc]:
-        if not names:
-            return docs
-        disabled = [name for name in self.nlp.pipe_names if name not in names]
-        # The whole batch at once, since a listener of a shared component keeps the last batch only.
-        size, arguments = max(len(docs), 1), ask_probabilities(self.nlp)
-        return list(self.nlp.pipe(docs, batch_size=size, disable=disabled, component_cfg=arguments))
+        after = self.nlp.pipe_names[len(self.before) + 1 :]
+        return run_components(self.nlp, [decoding.doc for decoding in decodings], after)
 
     def view(self, doc: Doc) -> DocView:
         return view_of(doc, self.ner.settings.view)
@@ -158,7 +161,7 @@ class PipelineNER:
     def piece(self, view: DocView, window: Window) -> Doc:
         """Return a window of a Doc with its units as tokens, ready for the model."""
         piece = view.piece(window.start, window.end)
-        return piece if piece is view.doc else self._run([piece], self.shared)[0]
+        return piece if piece is view.doc else run_components(self.nlp, [piece], self.shared)[0]
 
     def probabilities(self, pieces: Iterable[Doc], spans: Sequence[tuple[int, int, str]]) -> Probabilities:
         """Return the probabilities of the same spans of tokens in each of some Docs whose tokens are units.
@@ -169,7 +172,7 @@ class PipelineNER:
         rows = np.array([(start, end, labels.index(label)) for start, end, label in spans], dtype=np.int64)
         columns = rows.reshape(-1, 3).T
         probabilities = [np.empty((0, len(spans)))]
-        decodings = self.ner.decode(self._run(list(pieces), self.shared))
+        decodings = self.ner.decode(run_components(self.nlp, list(pieces), self.shared))
         for batch, group in itertools.groupby(decodings, lambda decoding: decoding.batch):
             n_texts = len(list(group))
             texts = np.repeat(np.arange(n_texts), len(spans))

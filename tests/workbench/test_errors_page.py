@@ -16,7 +16,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from trained import UNSEEN
 
-from spacy_tener.workbench.report.errors import Pair, compare_texts, errors_page, pair_entities, surest_errors
+from spacy_tener.workbench.report.errors import Pair, errors_page, pair_entities, score_texts, surest_errors
 from spacy_tener.workbench.report.scores import Confusion, CountingScorer, Score, Scores, parse_scores
 
 PER, ORG = (0, 2, "PER"), (4, 8, "ORG")
@@ -69,19 +69,18 @@ TEXTS = [
 
 
 def write(nlp: Language, path: Path, examples: list[Example], **options: Any) -> str:
-    scorer = CountingScorer(nlp)
-    scores = nlp.evaluate(examples, scorer=scorer)
-    compared = [(example.reference, pairs) for example, pairs in compare_texts(nlp, examples, scorer.examples)]
+    scores, of_examples = score_texts(nlp, examples)
+    compared = [(example.reference, pairs) for example, pairs in of_examples]
     scored: Scores | None = None if scores.get("ents_f") is None else parse_scores(scores, path)
     path.write_text(errors_page("Errors", scored, compared, **options), encoding="utf8")
     return path.as_uri()
 
 
 def test_texts_are_compared_as_they_are_scored(nlp: Language) -> None:
-    scorer = CountingScorer(nlp)
     examples = examples_of(nlp, TEXTS)
-    scores = nlp.evaluate(examples, scorer=scorer)
-    compared = [pairs for _, pairs in compare_texts(nlp, examples, scorer.examples)]
+    scores, of_examples = score_texts(nlp, examples)
+    assert {**scores, "speed": 0} == {**nlp.evaluate(examples, scorer=CountingScorer(nlp)), "speed": 0}
+    compared = [pairs for _, pairs in of_examples]
     assert compared[1] == [Pair((2, 6, "ORG"), (2, 4, "LOC"))]
     assert compared[4] == [Pair(None, (0, 2, "PER"), judged=False)]
     for label, counts in scores["ents_counts"].items():
@@ -92,19 +91,21 @@ def test_texts_are_compared_as_they_are_scored(nlp: Language) -> None:
         assert counts["fp"] == sum(pair.found is not None and pair.found[2] == label for pair in pairs) - right
 
 
-def test_each_text_is_read_once_for_the_probabilities_of_what_is_found_and_of_what_is_missed(
+def test_each_text_is_read_once_for_scores_and_for_probabilities_of_what_is_found_and_of_what_is_missed(
     saved: dict[str, Path], groups_read: list[list[str]]
 ) -> None:
     nlp = spacy.load(saved["tener"])
     ner: Any = nlp.get_pipe("tener_ner")
     ner.cfg["max_units"] = 200
     texts = [*((UNSEEN[n % 7 :], [(0, 1, "PER"), (3, 5, "HERO")]) for n in range(300)), ("", [])]
-    examples = [Example(nlp(example.text), example.reference) for example in examples_of(nlp, texts)]
+    examples = examples_of(nlp, texts)
     docs = [example.predicted for example in examples]
-    groups_read.clear()
-    compared = [pairs for _, pairs in compare_texts(nlp, examples, examples)]
+    scores, of_examples = score_texts(nlp, examples)
+    compared = [pairs for _, pairs in of_examples]
     assert len(groups_read) > 10
     assert [text for group in groups_read for text in group] == [doc.text for doc in docs]
+    assert {**scores, "speed": 0} == {**nlp.evaluate(examples, scorer=CountingScorer(nlp)), "speed": 0}
+    assert scores["speed"] > 0
     for decoding, pairs in zip(ner.decode(docs), compared, strict=True):
         sure = {(entity.start, entity.end, entity.label): entity.probability for entity in decoding.entities}
         for pair in pairs:
@@ -126,9 +127,7 @@ def test_probabilities_are_of_the_component_that_finds_an_entity_before_later_on
     other.get_pipe("tener_ner").cfg["labels"] = ["TITLE", "HERO", "VILLAIN"]
     nlp.add_pipe("tener_ner", name="other", source=other)
     nlp.add_pipe("merge_entities")
-    scorer = CountingScorer(nlp)
-    nlp.evaluate([doc], scorer=scorer)
-    ((_, pairs),) = compare_texts(nlp, [doc], scorer.examples)
+    _, ((_, pairs),) = score_texts(nlp, [doc])
     of_found = {pair.found[:2]: pair.probability for pair in pairs if pair.found}
     assert {place: of_found[place] for place in alone} == pytest.approx(alone)
     (missed,) = (pair.probability for pair in pairs if pair.gold == gold[2])
@@ -300,7 +299,7 @@ def test_ten_thousand_texts_open_within_a_second_and_stay_small(
         [(43, 45, "PER"), (46, 48, "PER"), (49, 51, "LOC")],
     )
     (example,) = examples_of(nlp, [(text, spans)])
-    ((_, pairs),) = compare_texts(nlp, [example], [Example(nlp(text), example.reference)])
+    _, ((_, pairs),) = score_texts(nlp, [example])
     path = tmp_path / "errors.html"
     texts = [(example.reference, pairs)] * 10_000
     path.write_text(errors_page("Errors", None, texts), encoding="utf8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from timeit import default_timer as timer
 from typing import Any, NamedTuple
 
 from spacy.language import Language
@@ -14,8 +15,9 @@ from spacy.util import minibatch
 
 from ...pages import make_page
 from ...pipeline.entities import EntityOffsets, offsets_of
-from ...pipeline.finding import PipelineNER, crf_pipes
-from .scores import Found, Scores, comparison_of, total
+from ...pipeline.finding import run_components
+from ...pipeline.tener_ner import TenerNER
+from .scores import CountingScorer, Found, Scores, comparison_of, total
 
 BATCH = 256
 
@@ -64,44 +66,71 @@ def _overlaps(gold: Sequence[EntityOffsets], found: Sequence[EntityOffsets]) -> 
             yield gold[i] != entity, -shared, i, j
 
 
-def compare_texts(
-    nlp: Language, examples: Iterable[Example], scored: Iterable[Example]
-) -> Iterator[tuple[Example, list[Pair]]]:
-    """Compare both sides of each example as the pipeline's scorer does, with the probabilities of its `tener_ner`; of
-    several, that of the first one that finds an entity, and of the one that came closest to one that is missed.
+class Prediction(NamedTuple):
+    """A text as a pipeline has annotated it, and the probabilities of its `tener_ner`.
 
-    examples (Iterable[Example]): As the pipeline gets them.
-    scored (Iterable[Example]): The same with the pipeline's entities, `CountingScorer.examples`, in which later
-        components may have merged tokens.
+    of_found: The probability of each found entity, by the first component that finds it.
+    of_missed: That each annotated entity is none, by the component that came closest to finding it.
     """
+
+    doc: Doc
+    of_found: dict[EntityOffsets, float | None]
+    of_missed: dict[EntityOffsets, float]
+
+
+def score_texts(nlp: Language, examples: Iterable[Example]) -> tuple[dict[str, Any], list[tuple[Example, list[Pair]]]]:
+    """Score a pipeline as `nlp.evaluate` does, and compare both sides of each example. A model reads each text once.
+
+    RETURNS (Tuple[Dict[str, Any], List[Tuple[Example, List[Pair]]]]): The scores of `CountingScorer`, and the pairs of
+        each example.
+    """
+    examples, predictions, seconds = list(examples), list[Prediction](), 0.0
+    for batch in minibatch(examples, BATCH):
+        predicted, seconds_of_batch = _predict(nlp, batch)
+        predictions += predicted
+        seconds += seconds_of_batch
+    pairs = list(zip(examples, predictions, strict=True))
+    scored = [Example(prediction.doc, example.reference) for example, prediction in pairs]
+    scores = CountingScorer(nlp).score(scored)
+    scores["speed"] = sum(len(prediction.doc) for prediction in predictions) / seconds
     compare = comparison_of(nlp)
-    pipes = [PipelineNER.of(nlp, name) for name in crf_pipes(nlp)]
-    for batch in minibatch(zip(examples, scored, strict=True), BATCH):
-        gold = [[offsets_of(ent) for ent in example.reference.ents] for example, _ in batch]
-        of_found: list[dict[EntityOffsets, float | None]] = [{} for _ in batch]
-        of_missed: list[dict[EntityOffsets, float]] = [{} for _ in batch]
-        for pipe in pipes:
-            decodings = pipe.ner.decode(pipe.prepare(example.predicted for example, _ in batch))
-            for entities, found, missed, decoding in zip(gold, of_found, of_missed, decodings, strict=True):
-                for offsets, p in zip(entities, decoding.probabilities(entities), strict=True):
-                    missed[offsets] = min(missed.get(offsets, 1.0), 1.0 - p)
-                for entity in decoding.entities:
-                    found.setdefault((entity.start, entity.end, entity.label), entity.probability)
-        for (example, predicted), found, missed in zip(batch, of_found, of_missed, strict=True):
-            yield example, _pairs(predicted, list(compare(predicted)), found, missed)
+    compared = [
+        (example, _pairs(with_entities, list(compare(with_entities)), prediction))
+        for (example, prediction), with_entities in zip(pairs, scored, strict=True)
+    ]
+    return scores, compared
 
 
-def _pairs(
-    example: Example,
-    found: Sequence[Found],
-    of_found: Mapping[EntityOffsets, float | None],
-    of_missed: Mapping[EntityOffsets, float],
-) -> list[Pair]:
-    """Return the pairs of an example in text order, and after them what was found where annotation is missing.
+def _predict(nlp: Language, examples: Sequence[Example]) -> tuple[list[Prediction], float]:
+    """Run the pipeline over a batch, and return the seconds that this took without the probabilities."""
+    start, seconds = timer(), 0.0
+    for example in examples:
+        nlp.make_doc(example.reference.text)  # only for the time, as in nlp.evaluate
+    docs = [example.predicted.copy() for example in examples]
+    gold = [[offsets_of(ent) for ent in example.reference.ents] for example in examples]
+    of_found: list[dict[EntityOffsets, float | None]] = [{} for _ in examples]
+    of_missed: list[dict[EntityOffsets, float]] = [{} for _ in examples]
+    for name, pipe in nlp.pipeline:
+        if not isinstance(pipe, TenerNER):
+            docs = run_components(nlp, docs, [name])
+            continue
+        decodings = list(pipe.decode(docs))
+        pipe.annotate(decodings)
+        seconds += timer() - start
+        # Probabilities are asked for here, before later components merge tokens.
+        for entities, found, missed, decoding in zip(gold, of_found, of_missed, decodings, strict=True):
+            for offsets, p in zip(entities, decoding.probabilities(entities), strict=True):
+                missed[offsets] = min(missed.get(offsets, 1.0), 1.0 - p)
+            for entity in decoding.entities:
+                found.setdefault((entity.start, entity.end, entity.label), entity.probability)
+        start = timer()
+    seconds += timer() - start
+    return [Prediction(*parts) for parts in zip(docs, of_found, of_missed, strict=True)], seconds
 
-    of_found (Mapping[EntityOffsets, float | None]): The probability of what was found.
-    of_missed (Mapping[EntityOffsets, float]): The probability that the annotation is wrong.
-    """
+
+def _pairs(example: Example, found: Sequence[Found], prediction: Prediction) -> list[Pair]:
+    """Return the pairs of an example in text order, and after them what was found where annotation is missing."""
+    of_found, of_missed = prediction.of_found, prediction.of_missed
     gold = [offsets_of(ent) for ent in example.reference.ents]
     judged = [(entity, judged_as) for entity, judged_as in found if judged_as]
     gold_of = pair_entities(gold, [judged_as for _, judged_as in judged])
@@ -131,7 +160,7 @@ def errors_page(
 
     title, about, values: See `make_page`.
     scores (Scores | None): None if nothing is annotated.
-    texts (Sequence[tuple[Doc, Sequence[Pair]]]): Docs with the pairs of `compare_texts`; none for a page with scores
+    texts (Sequence[tuple[Doc, Sequence[Pair]]]): Docs with the pairs of `score_texts`; none for a page with scores
         only.
     labels (Iterable[str] | None): The labels of the pipeline, None if not known. The page lists those of the corpus
         that it lacks.

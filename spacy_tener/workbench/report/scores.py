@@ -87,7 +87,7 @@ class CountingScorer(Scorer):
     examples: Sequence[Example] = ()
 
     def score(self, examples: Iterable[Example], *, per_component: bool = False) -> dict[str, Any]:
-        self.examples = examples = list(examples)
+        examples = list(examples)
         compare = comparison_of(self.nlp)
         docs = [count_entities(example, compare) for example in examples]
         labels = sorted(set().union(*docs))
