@@ -66,35 +66,6 @@ class Lattice:
 
 
 @dataclass(frozen=True)
-class LatticeSpans:
-    """The spans of a batch, sentence after sentence: its characters, then its words.
-
-    characters, counts, begins (IntArray): of each sentence, the number of characters, the number of spans, and the
-        index of its first span. *Shape:* (sentences,)
-    places (IntArray): index among the spans of each character, then of each word of the batch. *Shape:* (spans,)
-    heads, sizes (IntArray): first character of each span in its sentence, and number of characters. *Shape:* (spans,)
-    """
-
-    characters: IntArray
-    counts: IntArray
-    begins: IntArray
-    places: IntArray
-    heads: IntArray
-    sizes: IntArray
-
-    @classmethod
-    def of(cls, lattice: Lattice) -> LatticeSpans:
-        counts = lattice.lengths + lattice.counts
-        begins = starts(counts)
-        characters = ranges(begins, lattice.lengths)
-        places = np.concatenate([characters, ranges(begins + lattice.lengths, lattice.counts)])
-        heads, sizes = np.empty_like(places), np.empty_like(places)
-        heads[places] = np.concatenate([ranges(np.zeros_like(begins), lattice.lengths), lattice.heads])
-        sizes[places] = np.concatenate([np.ones_like(characters), lattice.tails - lattice.heads + 1])
-        return cls(lattice.lengths, counts, begins, places, heads, sizes)
-
-
-@dataclass(frozen=True)
 class Covers:
     """The P pairs of a character and a word that covers it, word after word.
 

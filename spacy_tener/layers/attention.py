@@ -182,7 +182,7 @@ def attend(heads: Heads, ragged: Ragged, p: float, weighting: Weighting | None =
         mixed = _on_device(heads, ragged, p)
     else:
         padded = zip(_pad(heads, ragged), ragged.buckets, strict=True)
-        mixed = [_plain(own, bucket.key_mask, p, weighting) for own, bucket in padded]
+        mixed = [_plain(heads_of_bucket, bucket.key_mask, p, weighting) for heads_of_bucket, bucket in padded]
     return ragged.join(mixed).view(heads.v.shape[0], -1)
 
 
@@ -193,8 +193,8 @@ def _pad(heads: Heads, ragged: Ragged) -> Iterator[Heads]:
         none if x is None else ragged.pad(x.flatten(0, 1)) for x in (heads.q, heads.k, heads.v, heads.q_position)
     )
     per_query = none if heads.per_query is None else ragged.pad(heads.per_query.flatten(0, 1), zeros=True)
-    for bucket, q, k, v, q_position, others in zip(ragged.buckets, *parts, per_query, strict=True):
-        yield Heads(q, k, v, q_position, None if heads.table is None else heads.table[: bucket.length], others)
+    for bucket, q, k, v, q_position, values in zip(ragged.buckets, *parts, per_query, strict=True):
+        yield Heads(q, k, v, q_position, None if heads.table is None else heads.table[: bucket.length], values)
 
 
 def _on_device(heads: Heads, ragged: Ragged, p: float) -> list[Tensor]:
@@ -228,7 +228,7 @@ def _plain(padded: Heads, key_mask: Tensor | None, p: float, weighting: Weightin
     mix, (q, k, v, q_position, table, per_query) = partial(checkpointed, _mix, key_mask, p, weighting), padded.tensors
     parts = [[None] * len(q.split(step, dim=2)) if x is None else x.split(step, dim=2) for x in (q_position, per_query)]
     queries = zip(q.split(step, dim=2), *parts, strict=True)
-    return torch.cat([mix(own, k, v, places, table, others) for own, places, others in queries], dim=2)
+    return torch.cat([mix(content, k, v, position, table, values) for content, position, values in queries], dim=2)
 
 
 def _mix(key_mask: Tensor | None, p: float, weighting: Weighting | None, *tensors: Tensor) -> Tensor:

@@ -42,8 +42,8 @@ class ConvolutionWindows:
         if size < 1 or size % 2 == 0:
             raise ValueError(f"A convolution's window must be an odd number of tokens; got {size!r}.")
         offsets, n_tokens = np.arange(size) - size // 2, int(lengths.sum())
-        seen = ranges(np.zeros_like(lengths), lengths)[:, None] + offsets
-        inside = (seen >= 0) & (seen < np.repeat(lengths, lengths)[:, None])
+        positions = ranges(np.zeros_like(lengths), lengths)[:, None] + offsets
+        inside = (positions >= 0) & (positions < np.repeat(lengths, lengths)[:, None])
         tokens = np.where(inside, np.arange(n_tokens)[:, None] + offsets, n_tokens)
         return cls(size, Segments.of(tokens.ravel(), n_tokens + 1, device=device))
 

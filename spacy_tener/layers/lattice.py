@@ -126,9 +126,9 @@ class SpanEncoder(nn.Module):
     def __init__(self, config: FlatConfig | MectConfig, *widths: int) -> None:
         super().__init__()
         self.config = config
-        *given, word_width = widths
+        *input_widths, word_width = widths
         self.inputs = nn.ModuleList(
-            Linear(width, config.width) for width in ([sum(given)] if config.n_streams == 1 else given)
+            Linear(width, config.width) for width in ([sum(input_widths)] if config.n_streams == 1 else input_widths)
         )
         self.word_input = Linear(word_width, config.width)
         self.positions = nn.ModuleList(
@@ -144,20 +144,20 @@ class SpanEncoder(nn.Module):
             words of all sentences, joined, *Shape:* (words, word width); the `Lattice`.
         Returns *Shape:* (characters, width)
         """
-        *given, words, lattice = inputs
-        for part in given:
-            lattice.check_rows(characters=len(part), words=len(words))
+        *characters, words, lattice = inputs
+        for rows in characters:
+            lattice.check_rows(characters=len(rows), words=len(words))
         *inner, last = self.layers
         plan, device = plan_spans(lattice, word_queries=bool(inner)), words.device
         distances = on_device(plan.distances, device)
         relative = [positions(distances, plan.longest) for positions in self.positions]
-        if self.config.n_streams == 1 and len(given) > 1:
-            given = [torch.cat(given, dim=-1)]
-        streams = [project(part) for project, part in zip(self.inputs, given, strict=True)]
+        if self.config.n_streams == 1 and len(characters) > 1:
+            characters = [torch.cat(characters, dim=-1)]
+        streams = [project(rows) for project, rows in zip(self.inputs, characters, strict=True)]
         of_words = self.word_input(words)
         # The radicals' stream has zeros for words.
-        beside = [of_words, *(torch.zeros_like(of_words) for _ in streams[1:])]
-        rows = [torch.cat(pair) for pair in zip(streams, beside, strict=True)]
+        words_of_streams = [of_words, *(torch.zeros_like(of_words) for _ in streams[1:])]
+        rows = [torch.cat(pair) for pair in zip(streams, words_of_streams, strict=True)]
         if inner:
             groups = PaddedGroups.of(plan.character_groups + plan.word_groups, len(distances), device)
             for layer in inner:

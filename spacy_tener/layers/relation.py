@@ -119,7 +119,7 @@ def _attention_relation(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
         return _gated_sum(a, b, x)
     # Gates of a long sentence are recomputed in the backward pass, as those of eq. 6 are.
     parts = a.split(TOKENS_AT_ONCE, dim=1)
-    return torch.cat([checkpointed(_gated_sum, own, b, x) for own in parts], dim=1)
+    return torch.cat([checkpointed(_gated_sum, rows, b, x) for rows in parts], dim=1)
 
 
 def _gated_sum(a: Tensor, b: Tensor, x: Tensor) -> Tensor:

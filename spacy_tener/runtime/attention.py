@@ -50,21 +50,21 @@ class Rectangle:
 
 
 def in_rectangles(
-    given: Lengths, x: FloatArray, width: int, compute: Callable[[FloatArray, Rectangle], FloatArray]
+    lengths: Lengths, x: FloatArray, width: int, compute: Callable[[FloatArray, Rectangle], FloatArray]
 ) -> FloatArray:
     """Apply `compute` to padded rectangles. *Shape:* (tokens, width) to `(tokens, width)`"""
-    lengths = as_lengths(given, len(x))
+    lengths = as_lengths(lengths, len(x))
     if len(lengths) == 1 and len(x):
         return compute(x, Rectangle(lengths, None))
-    made = np.empty((len(x), width), np.float32)
+    outputs = np.empty((len(x), width), np.float32)
     for tokens, rectangle in _rectangles(lengths):
         computed = compute(x[tokens], rectangle)
         if rectangle.real is None:
-            made[tokens] = computed
+            outputs[tokens] = computed
         else:
             real = rectangle.real.reshape(-1)
-            made[tokens[real]] = computed[real]
-    return made
+            outputs[tokens[real]] = computed[real]
+    return outputs
 
 
 def _rectangles(lengths: IntArray) -> Iterator[tuple[IntArray, Rectangle]]:

@@ -32,8 +32,8 @@ class Convolution:
         """*Shape:* (tokens, width) to `(tokens, width)`"""
         if len(self.offsets) == 1:
             return self.product(x)
-        seen = ranges(np.zeros_like(lengths), lengths)[:, None] + self.offsets
-        outside = (seen < 0) | (seen >= np.repeat(lengths, lengths)[:, None])
+        positions = ranges(np.zeros_like(lengths), lengths)[:, None] + self.offsets
+        outside = (positions < 0) | (positions >= np.repeat(lengths, lengths)[:, None])
         rows = np.arange(len(x))[:, None] + self.offsets
         rows[outside] = 0
         windows = x[rows]
@@ -57,9 +57,9 @@ class GRNEncoder:
             halves = [weights.part("relation", half) for half in ("left", "right")]
             self.left, self.right = map(Linear, halves)
 
-    def __call__(self, x: FloatArray, given: Lengths) -> FloatArray:
+    def __call__(self, x: FloatArray, lengths: Lengths) -> FloatArray:
         """*Shape:* (tokens, input width) to `(tokens, width)`"""
-        lengths = as_lengths(given, len(x))
+        lengths = as_lengths(lengths, len(x))
         if self.branches:
             x = np.tanh(reduce(np.maximum, (branch(x, lengths) for branch in self.branches)))
         elif self.input is not None:

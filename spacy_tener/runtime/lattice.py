@@ -55,31 +55,31 @@ class SpanEncoder:
 
     def __init__(self, config: FlatConfig | MectConfig, weights: Weights) -> None:
         self.config = config
-        each = range(config.n_streams)
-        self.inputs = [Linear(weights.part("inputs", i)) for i in each]
+        streams = range(config.n_streams)
+        self.inputs = [Linear(weights.part("inputs", i)) for i in streams]
         self.word_input = Linear(weights.part("word_input"))
         self.positions = [
-            SpanPositions(config.width, config.used_distances, weights.part("positions", i)) for i in each
+            SpanPositions(config.width, config.used_distances, weights.part("positions", i)) for i in streams
         ]
-        parts = [[weights.part("layers", n, "streams", i) for i in each] for n in range(config.layers)]
-        self.layers = [[_span_layer(config, part) for part in streams] for streams in parts]
+        parts = [[weights.part("layers", n, "streams", i) for i in streams] for n in range(config.layers)]
+        self.layers = [[_span_layer(config, part) for part in layer] for layer in parts]
         self.fusion = Linear(weights.part("fusion")) if config.n_streams == 2 else None
 
     def __call__(self, *inputs: Any) -> FloatArray:
         """inputs: rows of characters, in MECT of radicals, and of words; then the `Lattice`. Returns
         *Shape:* (characters, width)
         """
-        *given, words, lattice = inputs
+        *characters, words, lattice = inputs
         *inner, last = self.layers
         plan = plan_spans(lattice, word_queries=bool(inner))
         relative = [positions(plan) for positions in self.positions]
-        if self.config.n_streams == 1 and len(given) > 1:
-            given = [np.concatenate(given, axis=1)]
-        streams = [project(part) for project, part in zip(self.inputs, given, strict=True)]
+        if self.config.n_streams == 1 and len(characters) > 1:
+            characters = [np.concatenate(characters, axis=1)]
+        streams = [project(rows) for project, rows in zip(self.inputs, characters, strict=True)]
         of_words = self.word_input(words)
         # The radicals' stream has zeros for words.
-        beside = [of_words, *(np.zeros_like(of_words) for _ in streams[1:])]
-        rows = [np.concatenate(pair) for pair in zip(streams, beside, strict=True)]
+        words_of_streams = [of_words, *(np.zeros_like(of_words) for _ in streams[1:])]
+        rows = [np.concatenate(pair) for pair in zip(streams, words_of_streams, strict=True)]
         for layer in inner:
             rows = self._layer(layer, rows, rows, relative, plan.character_groups + plan.word_groups)
         streams = [x[: lattice.n_characters] for x in rows]

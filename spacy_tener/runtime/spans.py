@@ -29,7 +29,7 @@ class SpanPositions:
         self.kinds = [DISTANCES.index(distance) for distance in distances]
         weights.shaped("fuse.weight", len(distances) * width, width)
         self.fuse = Linear(weights.part("fuse"))
-        self._kept: tuple[int, FloatArray] | None = None
+        self._cached: tuple[int, FloatArray] | None = None
 
     def __call__(self, plan: SpanPlan) -> FloatArray:
         """Return the relative positions. *Shape:* (relative positions, width)"""
@@ -45,17 +45,17 @@ class SpanPositions:
 
         RETURNS (Tuple[int, FloatArray]): *Shape:* (distances, kinds, width)
         """
-        kept = self._kept  # read once, since other threads may replace it
-        if kept is not None and longest <= kept[0] + 1:
-            return kept
+        cached = self._cached  # read once, since other threads may replace it
+        if cached is not None and longest <= cached[0] + 1:
+            return cached
         length = longest if longest > LONGEST_CACHED else min(LONGEST_CACHED, 1 << max(longest - 1, 63).bit_length())
         sin, cos = sinusoids(length, self.width)
         # p(d) for all distances -length < d < length.
         symmetric = interleave(np.concatenate((-sin[:0:-1], sin)), np.concatenate((cos[:0:-1], cos)))
-        made = length - 1, self.fuse(symmetric).reshape(len(symmetric), len(self.kinds), self.width)
+        terms = length - 1, self.fuse(symmetric).reshape(len(symmetric), len(self.kinds), self.width)
         if length <= LONGEST_CACHED:
-            self._kept = made
-        return made
+            self._cached = terms
+        return terms
 
 
 class SpanAttention:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lattices import any_lattice, lattice_of, sentences_of
+from lattices import lattice_of
 
-from spacy_tener.batching.lattice import Lattice, LatticeSpans, ranges, starts
+from spacy_tener.batching.lattice import Lattice, ranges, starts
 
 
 def numbers(*values: int) -> np.ndarray:
@@ -50,26 +50,6 @@ def test_rows_that_are_missing_are_named() -> None:
         lattice.check_rows(characters=4, words=1)
     with pytest.raises(ValueError, match="each of the lattice's 1 words; got 3 rows"):
         lattice.check_rows(characters=5, words=3)
-
-
-def test_spans_are_characters_then_words_sentence_after_sentence() -> None:
-    spans = LatticeSpans.of(lattice_of((2, [(0, 1)]), (3, [(1, 2), (0, 2)])))
-    assert spans.heads.tolist() == [0, 1, 0, 0, 1, 2, 1, 0]
-    assert spans.sizes.tolist() == [1, 1, 2, 1, 1, 1, 2, 3]
-    assert spans.begins.tolist() == [0, 3]
-    assert spans.counts.tolist() == [3, 5]
-    # Five characters lie at these places, then three words.
-    assert spans.places.tolist() == [0, 1, 3, 4, 5, 2, 6, 7]
-
-
-@settings(max_examples=40)
-@given(any_lattice)
-def test_spans_of_any_batch_are_those_of_its_sentences(lattice: Lattice) -> None:
-    spans = LatticeSpans.of(lattice)
-    expected = np.concatenate([*sentences_of(lattice), np.zeros((0, 2), np.int64)])
-    assert np.array_equal(spans.heads, expected[:, 0])
-    assert np.array_equal(spans.heads + spans.sizes - 1, expected[:, 1])
-    assert sorted(spans.places.tolist()) == list(range(len(expected)))
 
 
 @settings(max_examples=40)
