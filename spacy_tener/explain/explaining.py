@@ -108,9 +108,8 @@ class _Explainer:
 
     def notes(self) -> list[str]:
         """Return notes on the mask, and on parts of an explanation that this pipeline lacks."""
-        mask_note = "" if self.mask is None else self.mask.note
-        word_note = "" if self.lexicon is not None else "No words: this pipeline reads no lexicon."
-        return [note for note in (mask_note, word_note) if note]
+        notes = [] if self.mask is None else list(self.mask.notes)
+        return notes if self.lexicon is not None else [*notes, "No words: this pipeline reads no lexicon."]
 
     def __call__(self, decoding: Decoding, k: int, n_rivals: int) -> ExplainedText:
         """Explain a text. Its annotation is added by the caller."""
@@ -202,11 +201,11 @@ def _overlap(a: FoundEntity, b: FoundEntity) -> bool:
 class Mask:
     """The string that a masked unit is replaced by.
 
-    note (str): How the embedders read it, as a sentence.
+    notes (tuple[str, ...]): How the embedders read it, in sentences that the page translates.
     """
 
     text: str
-    note: str
+    notes: tuple[str, ...]
 
     def copies(self, doc: Doc, places: Iterable[int]) -> Iterator[Doc]:
         """Yield, for each place, a copy of a Doc of units in which the token there is masked."""
@@ -231,16 +230,15 @@ def find_mask(models: Sequence[Model[Any, Any]], *, one_character: bool) -> Mask
     """
     token = next((token for model in models for token in _mask_tokens(model)), None) if not one_character else None
     nodes = [node for model in models for node in model.walk()]
-    read = []
+    notes = []
     if token is not None:
-        read.append(f"the transformer's own mask token, {token}")
+        notes.append("A masked unit is read as the transformer’s own mask token.")
     if any(isinstance(node.attrs.get("vocabulary"), Vocabulary) for node in nodes):
-        read.append("the row that embedding tables keep for unknown strings, which word dropout trains")
-    if any(node.name == "hashembed" for node in nodes):
-        read.append("hashed rows that no string of training has, since spaCy's tables have none for the unknown")
-    return Mask(
-        token or UNKNOWN_CHARACTER, f"Masked, it is read as {'; '.join(read) or 'a string that training never showed'}."
-    )
+        notes.append("A masked unit counts as an unknown word or character, as those that training hid at random.")
+    if not notes or any(node.name == "hashembed" for node in nodes):
+        # spaCy's hashed tables have no row for unknown strings: the mask gets rows that no string of training has.
+        notes.append("A masked unit counts as a word that training never showed.")
+    return Mask(token or UNKNOWN_CHARACTER, tuple(notes))
 
 
 def _mask_tokens(model: Model[Any, Any]) -> Iterator[str]:

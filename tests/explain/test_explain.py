@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import spacy
 from spacy.tokens import Doc
 from spacy.training import Example
 
+import spacy_tener
 from spacy_tener.errors import RemedyError
 from spacy_tener.explain import explain
 from spacy_tener.explain.explaining import UNKNOWN_CHARACTER, _overlap, _possible
@@ -85,8 +87,10 @@ def test_a_shared_component_reads_the_masked_text(make_examples, sentences, enti
         [(0, 3, "PER")]
     )
     assert person.evidence[2].drop == pytest.approx(log_odds(person.probability) - log_odds(probability), abs=1e-3)
-    assert any("hashed rows" in note for note in found.notes)
+    assert "A masked unit counts as a word that training never showed." in found.notes
     assert any("no lexicon" in note for note in found.notes)
+    translations = (Path(spacy_tener.__file__).parent / "pages" / "strings.js").read_text(encoding="utf8")
+    assert all(f'"{note}": "' in translations for note in found.notes)
 
 
 def test_words_of_the_lexicon_are_shown_with_what_is_known_of_them(learned):
