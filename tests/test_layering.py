@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "spacy_tener"
 BOUNDARY = "-----"
 # Folders of one layer, which do not import each other, though the picture needs a line for each.
-SAME_LAYER = {"layers", "runtime", "features", "optim"}
+SAME_LAYER = {"layers", "runtime", "features"}
 FORBIDDEN_LIBRARIES = {
     "about": {"spacy", "thinc", "torch"},
     "errors": {"spacy", "thinc", "torch"},
@@ -31,6 +31,7 @@ FORBIDDEN_LIBRARIES = {
     "pages": {"spacy", "thinc", "torch", "numpy"},
     "runtime": {"spacy", "thinc", "torch"},
     "layers": {"spacy", "thinc"},
+    "gpu": {"spacy"},
     "features": {"torch", "thinc"},
 }
 
@@ -107,6 +108,11 @@ def test_module_imports_from_lower_layers_only(module: str) -> None:
 def test_module_knows_only_the_libraries_of_its_part(module: str) -> None:
     libraries = {name.partition(".")[0] for name in imported_names(module)}
     assert not libraries & FORBIDDEN_LIBRARIES[part_of(module)]
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if part_of(name) in SAME_LAYER])
+def test_no_layer_of_a_model_imports_an_optimizer(module: str) -> None:
+    assert "optim" not in {part_of(name) for name in package_imports(module)}
 
 
 def test_no_two_modules_import_each_other() -> None:

@@ -12,11 +12,7 @@ counts of tags and transitions, is computed by this formula, since the recursion
 
 from __future__ import annotations
 
-import functools
-import warnings
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -28,10 +24,11 @@ from ..batching.sequences import Lengths, Packing
 from ..crf.forward import ForwardBackward
 from ..crf.scorer import mask_emissions, packing_of
 from ..crf.transitions import Transitions, parameter_of_score, weight_gradients
+from ..gpu.copies import on_device, to_host
+from ..gpu.kernels import kernels_for
 from ..tagging import TagLayout
 from ..types import AnyFloats, BoolArray
 from .dense import Dropout, Linear
-from .devices import on_device, to_host
 
 Gradients = tuple[Tensor | None, ...]
 
@@ -107,8 +104,8 @@ class CRF(nn.Module):
     Sums are computed in float32 at least, whatever the precision of the emissions.
 
     Sums over all paths, and losses, are computed on the device of emissions and weights if it is a GPU where Triton
-    works (`crf_triton`). All else is computed, and returned, on the CPU: the recursions are chains of hundreds of small
-    steps, and a GPU would spend most of a training step on launching them.
+    works (`gpu/kernels.py`). All else is computed, and returned, on the CPU: the recursions are chains of hundreds of
+    small steps, and a GPU would spend most of a training step on launching them.
     """
 
     def __init__(self, n_labels: int) -> None:
@@ -187,7 +184,7 @@ class CRF(nn.Module):
 
     def _dispatch(self, emissions: Tensor) -> tuple[Tensor, CRFWeights, Callable[..., Tensor]]:
         """Return emissions and weights on the device that computes sums over paths, and its `log_likelihood`."""
-        kernels = _kernels_for(emissions, self)
+        kernels = kernels_for(emissions, self.start.device, self.layout)
         if kernels is None:
             return *self.on_host(emissions), _log_likelihood
         return emissions, self.weights, kernels.log_likelihood
@@ -215,33 +212,6 @@ def _log_likelihood(
     """Return log Z of each sequence over the paths of allowed tags, minus the score of `tags` if given."""
     sums: Tensor = LogPartition.apply(emissions, *weights, packing, allowed)  # type: ignore[no-untyped-call]
     return sums if tags is None else sums - path_score(emissions, weights, packing, tags)
-
-
-def _kernels_for(emissions: Tensor, crf: CRF) -> ModuleType | None:
-    """Return the Triton kernels if emissions and CRF are on a GPU where these work, otherwise None."""
-    if not emissions.is_cuda or crf.start.device != emissions.device or emissions.dtype == torch.float64:
-        return None
-    kernels = _working_kernels(emissions.device) if emissions.numel() else None
-    return kernels if kernels is not None and crf.layout.n_tags <= kernels.MOST_TAGS else None
-
-
-@functools.lru_cache(maxsize=8)
-def _working_kernels(device: torch.device) -> ModuleType | None:
-    """Return the Triton kernels, compiled for a device, or None where they cannot be."""
-    if find_spec("triton") is None:
-        return None
-    try:
-        from . import crf_triton
-
-        with torch.enable_grad():
-            emissions = torch.zeros(2, 5, device=device, requires_grad=True)
-            crf_triton.log_likelihood(emissions, CRF(1).to(device).weights, Packing.of([2], 2)).sum().backward()
-    # Triton needs a C compiler and a device that is new enough; it has any kind of error.
-    except Exception as error:
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        warnings.warn(f"The CRF is trained on the host, since Triton does not work on {device}: {reason}", stacklevel=2)
-        return None
-    return crf_triton
 
 
 def cross_entropy(

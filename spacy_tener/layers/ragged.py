@@ -18,8 +18,8 @@ from torch import Tensor
 
 from ..batching.padding import pad_rows, plan_buckets
 from ..batching.sequences import Lengths, as_lengths, ranges, starts
+from ..gpu.copies import on_device_together
 from ..types import IntArray
-from .devices import on_device_together
 
 # Cost of one more bucket, in pairs of tokens: its dozen operations take as long as attention over so many pairs.
 PAIRS_PER_BUCKET = {"cpu": 8192, "cuda": 1 << 22}

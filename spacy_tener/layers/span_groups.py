@@ -13,8 +13,8 @@ from torch import Tensor
 
 from ..batching.padding import pad_arrays, plan_buckets
 from ..batching.span_plan import QueryGroup
+from ..gpu.copies import on_device_together
 from ..types import BoolArray, IntArray
-from .devices import on_device_together
 from .ragged import Segments
 
 PAIRS_PER_BUCKET = {"cpu": 1 << 12, "cuda": 1 << 20}

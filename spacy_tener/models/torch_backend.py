@@ -17,9 +17,10 @@ from thinc.types import Floats2d
 from torch import Tensor
 
 from ..errors import RemedyError
-from ..layers.devices import host_threads, on_device, on_device_together, threads_for
+from ..gpu.copies import on_device, on_device_together
+from ..gpu.updates import StepTogether
+from ..layers.devices import host_threads, threads_for
 from ..layers.ragged import Segments
-from ..optim.updates import StepTogether
 from ..types import IntArray
 from .backends import Indices, Layer, is_out_of_memory, join_rows, split_rows
 from .shim import TorchShim, torch_shims

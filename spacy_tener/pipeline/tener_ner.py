@@ -41,7 +41,7 @@ from .windows import WindowBatcher, check_shared, documents
 from .words import PipelineWords
 
 if TYPE_CHECKING:
-    from ..optim.updates import StepTogether
+    from ..gpu.updates import StepTogether
 
 _DEFAULT_MODEL = """
 [model]
@@ -524,8 +524,8 @@ class TenerNER(TrainablePipe):
         """
         warm_up(sgd, self.name)
         if self.model.ops.name == "cupy":
+            from ..gpu.updates import StepTogether
             from ..models.torch_backend import finish_updates_together
-            from ..optim.updates import StepTogether
 
             self._step_together = self._step_together or StepTogether()
             finish_updates_together(self.model, sgd, self._step_together)

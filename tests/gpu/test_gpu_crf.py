@@ -6,7 +6,8 @@ import crf_brute_force as brute
 import pytest
 import torch
 
-from spacy_tener.layers.crf import CRF, _kernels_for, cross_entropy
+from spacy_tener.gpu.kernels import kernels_for
+from spacy_tener.layers.crf import CRF, cross_entropy
 
 LENGTHS = [5, 0, 1, 40, 3]
 N_LABELS = 3
@@ -87,7 +88,7 @@ def test_kernels_of_the_device_are_as_exact_as_doubles_at_any_length(crf, device
     there, tags = on(device, crf), torch.full((length,), crf.layout.outside)
     emissions = 3.0 * torch.randn(length, crf.layout.n_tags)
     moved = emissions.to(device).requires_grad_()
-    assert _kernels_for(moved, there) is not None
+    assert kernels_for(moved, there.start.device, there.layout) is not None
     loss = there.loss(moved, [length], tags=tags)
     assert loss.device == device
     loss.sum().backward()

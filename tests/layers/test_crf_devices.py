@@ -9,18 +9,20 @@ from typing import Any
 import pytest
 import torch
 
-from spacy_tener.layers import crf as module
+from spacy_tener.gpu import kernels as module
+from spacy_tener.layers import crf as host
 from spacy_tener.layers.crf import CRF
+from spacy_tener.tagging import TagLayout
 
 CPU = torch.device("cpu")
 
 
 def kernels(factor: float = 1.0, most: int = 128) -> ModuleType:
     """What stands for the module of kernels: the host's form, or one that is wrong."""
-    made: Any = ModuleType("spacy_tener.layers.crf_triton")
+    made: Any = ModuleType("spacy_tener.gpu.crf_triton")
     made.MOST_TAGS = most
     made.log_likelihood = lambda emissions, weights, packing, allowed=None, tags=None: (
-        factor * module._log_likelihood(emissions, weights, packing, allowed, tags)
+        factor * host._log_likelihood(emissions, weights, packing, allowed, tags)
     )
     return made
 
@@ -28,23 +30,23 @@ def kernels(factor: float = 1.0, most: int = 128) -> ModuleType:
 @pytest.fixture
 def installed(monkeypatch):
     """Let a module be that of the kernels."""
-    module._working_kernels.cache_clear()
+    module.working_kernels.cache_clear()
     monkeypatch.setattr(module, "find_spec", lambda name: object())
 
     def install(made: ModuleType | None) -> None:
-        import spacy_tener.layers as package
+        import spacy_tener.gpu as package
 
-        monkeypatch.setitem(sys.modules, "spacy_tener.layers.crf_triton", made)
+        monkeypatch.setitem(sys.modules, "spacy_tener.gpu.crf_triton", made)
         monkeypatch.setattr(package, "crf_triton", made, raising=False)
 
     yield install
-    module._working_kernels.cache_clear()
+    module.working_kernels.cache_clear()
 
 
 def test_kernels_that_compile_are_taken(installed):
     made = kernels()
     installed(made)
-    assert module._working_kernels(CPU) is made
+    assert module.working_kernels(CPU) is made
 
 
 def test_kernels_that_do_not_are_left_with_a_warning(installed):
@@ -55,13 +57,13 @@ def test_kernels_that_do_not_are_left_with_a_warning(installed):
     made.log_likelihood = no_compiler
     installed(made)
     with pytest.warns(UserWarning, match="trained on the host, since Triton does not work on cpu: Failed to find C c"):
-        assert module._working_kernels(CPU) is None
+        assert module.working_kernels(CPU) is None
 
 
 def test_without_triton_the_host_computes(installed, monkeypatch):
     installed(kernels())
     monkeypatch.setattr(module, "find_spec", lambda name: None)
-    assert module._working_kernels(CPU) is None
+    assert module.working_kernels(CPU) is None
 
 
 def on_gpu(n_tags: int = 5, device: str = "cuda:0", dtype: torch.dtype = torch.float32, n: int = 3) -> Any:
@@ -87,16 +89,16 @@ def test_kernels_serve_emissions_of_their_device_in_floats_and_tables_that_fit(
     monkeypatch, emissions, taken, n_labels, fits
 ):
     made = kernels(most=8)
-    monkeypatch.setattr(module, "_working_kernels", lambda device: made)
-    crf: Any = SimpleNamespace(start=SimpleNamespace(device=torch.device("cuda:0")), layout=CRF(n_labels).layout)
-    assert module._kernels_for(emissions, crf) is (made if taken and fits else None)
+    monkeypatch.setattr(module, "working_kernels", lambda device: made)
+    taken = taken and fits
+    assert module.kernels_for(emissions, torch.device("cuda:0"), TagLayout(n_labels)) is (made if taken else None)
 
 
 def test_losses_come_from_the_kernels(monkeypatch):
     crf, emissions, tags = CRF(1), torch.randn(4, 5), torch.ones(4, dtype=torch.long)
     wanted = [crf.loss(emissions, [4], tags=tags), crf.loss(emissions, [4], allowed=torch.ones(4, 5, dtype=torch.bool))]
     wanted.append(crf.log_partition(emissions, [4]))
-    monkeypatch.setattr(module, "_kernels_for", lambda emissions, crf: kernels(factor=2.0))
+    monkeypatch.setattr(host, "kernels_for", lambda emissions, device, layout: kernels(factor=2.0))
     found = [crf.loss(emissions, [4], tags=tags), crf.loss(emissions, [4], allowed=torch.ones(4, 5, dtype=torch.bool))]
     found.append(crf.log_partition(emissions, [4]))
     torch.testing.assert_close(torch.cat(found), 2.0 * torch.cat(wanted))

@@ -8,8 +8,9 @@ import torch
 from emulated_device import DEVICE, emulated_device, recorded
 from torch import nn
 
+from spacy_tener.gpu.copies import on_device_together
 from spacy_tener.layers import devices
-from spacy_tener.layers.devices import host_threads, on_device_together, threads_for
+from spacy_tener.layers.devices import host_threads, threads_for
 
 ARRAYS = [
     np.arange(5),

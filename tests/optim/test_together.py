@@ -12,8 +12,9 @@ import torch
 from thinc import optimizers
 from torch import nn
 
+from spacy_tener.gpu.updates import StepTogether, clip_norms
 from spacy_tener.optim.optimizers import SGD, Adam
-from spacy_tener.optim.updates import StepTogether, apply_row_gradient, clip_norms
+from spacy_tener.optim.updates import apply_row_gradient
 
 OWNER = 7
 RATES = {"weight": 0.5, "2.*": 0.0}

@@ -21,7 +21,7 @@ LENGTHS = [5, 0, 1, 40, 3]
 @pytest.fixture(scope="module")
 def kernels():
     """The module of the kernels as the interpreter runs them, on tensors of the CPU."""
-    name = "spacy_tener.layers.crf_triton"
+    name = "spacy_tener.gpu.crf_triton"
     with pytest.MonkeyPatch.context() as patch, np.errstate(divide="ignore"):
         patch.setenv("TRITON_INTERPRET", "1")
         # Triton looks at it when it is imported, which torch may have done before. Its library can be loaded once only.
@@ -140,6 +140,6 @@ def test_losses_and_entropies_of_a_tagger_are_those_of_the_host(kernels, monkeyp
         return full.detach(), partial.detach(), crossed.detach(), x.grad
 
     wanted = losses()
-    monkeypatch.setattr(host, "_kernels_for", lambda emissions, crf: kernels)
+    monkeypatch.setattr(host, "kernels_for", lambda emissions, device, layout: kernels)
     for mine, other in zip(losses(), wanted, strict=True):
         assert_close(mine, other, rtol=1e-4, atol=1e-4)

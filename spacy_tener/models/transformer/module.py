@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from ...errors import RemedyError
 from ...features.cache import FeatureCache, key_of
 from ...features.pieces import PieceReader, Pieces
+from ...gpu.copies import on_device
+from ...gpu.precision import in_bfloat16
 from ...layers.dense import Dropout
-from ...layers.devices import on_device
 from ...layers.ragged import Ragged, Segments
 from ...settings import STRICT, Count, Probability, Size, check_pieces
-from .precision import in_bfloat16
 
 _AT_ONCE = {"cpu": 4096, "cuda": 1 << 16}
 """Maximum number of word pieces, with padding, that a prediction computes at once, to limit memory for long texts. On

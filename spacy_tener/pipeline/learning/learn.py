@@ -13,8 +13,9 @@ from thinc.backends import get_array_ops
 from thinc.types import Floats2d
 from torch import Tensor
 
+from ...gpu.copies import on_device
 from ...layers.crf import CRF, cross_entropy
-from ...layers.devices import host_threads, on_device
+from ...layers.devices import host_threads
 from ...models.run import predict
 from ...models.shim import forget_gradients, penalties
 from ...models.tagger import TaggerModel, crf

@@ -17,14 +17,14 @@ from tiny_transformer import POSITIONS, WIDTH, characters, save_tiny_transformer
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from spacy_tener.errors import RemedyError
+from spacy_tener.gpu import precision
+from spacy_tener.gpu.precision import in_bfloat16
 from spacy_tener.models.shim import torch_shim
-from spacy_tener.models.transformer import precision
 from spacy_tener.models.transformer.embed import (
     build_transformer_embed,
     load_pretrained,
     longest_window,
 )
-from spacy_tener.models.transformer.precision import in_bfloat16
 
 DOCS = [
     characters("吴重阳在中国"),

@@ -15,7 +15,7 @@ end. The gradients of log Z are probabilities, which a common shift of all score
 so their errors do not grow with the length of a text. A program holds `T` in registers, its tags padded to a power of
 two, and each sequence adds up its own counts of transitions: nothing depends on the order in which programs run.
 
-`crf` does everything else, on the CPU: training without Triton, decoding, and scores of single paths.
+`layers.crf` does everything else, on the CPU: training without Triton, decoding, and scores of single paths.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from torch.autograd.function import once_differentiable
 from ..batching.sequences import Packing
 from ..crf.transitions import parameter_of_score
 from ..tagging import TagLayout
-from .devices import on_device_together
+from .copies import on_device_together
 
 MOST_TAGS = 128
 """Maximum number of tags whose table fits into a program's registers."""
