@@ -44,7 +44,11 @@ def _set_lengths(
     examples = list(corpus(nlp))
     lacking = sum(pipe.key not in example.reference.spans for example in examples)
     # In tokens of the pipeline, which the component reads, and not in those of the corpus.
-    found = [len(span) for example in examples for span in pipe._get_aligned_spans(example)]
+    found = [
+        len(span)
+        for example in examples
+        for span in example.get_aligned_spans_y2x(example.reference.spans.get(pipe.key, []), allow_overlap=True)
+    ]
     if lacking or not found:
         remedy = f"Convert it with `--overlap spans`, or set spans_key of {component} to the key that it has."
         reason = f"{lacking:,} texts of the training corpus have no doc.spans['{pipe.key}'], not even an empty one"
