@@ -95,8 +95,8 @@ class TagLayout:
         tags[np.repeat(starts - first, sizes) + np.arange(inner.size)] = inner
         tags[starts] = labels + self.begin.start
         tags[ends - 1] = labels + self.end.start
-        one = sizes == 1
-        tags[starts[one]] = labels[one] + self.single.start
+        is_single = sizes == 1
+        tags[starts[is_single]] = labels[is_single] + self.single.start
         return tags
 
     def decode(self, tags: IntArray) -> tuple[IntArray, IntArray, IntArray]:

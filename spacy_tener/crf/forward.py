@@ -133,8 +133,8 @@ class ForwardBackward:
     def of(cls, emissions: AnyFloats, transitions: Transitions, packing: Packing) -> ForwardBackward:
         ahead, behind, swap = packing.forward, packing.backward, mirror(transitions.layout)
         start, table = transitions.both_ways()
-        both = np.stack([emissions[ahead], emissions[behind][:, swap]])
-        packed = forward_sums(both, start, table, packing, moderate=transitions.moderate)
+        stacked = np.stack([emissions[ahead], emissions[behind][:, swap]])
+        packed = forward_sums(stacked, start, table, packing, moderate=transitions.moderate)
         alpha, beta = np.empty_like(emissions), np.empty_like(emissions)
         alpha[ahead], beta[behind] = packed[0], packed[1][:, swap]
         return cls(packing, transitions, emissions, alpha, beta)

@@ -25,11 +25,11 @@ class EntitySpans(NamedTuple):
 def check_spans(spans: EntitySpans, passes: ForwardBackward) -> None:
     """Raise if a span does not lie in its sequence or has an unknown label."""
     lengths = passes.packing.lengths
-    known = (spans.sequence >= 0) & (spans.sequence < lengths.size)
-    known &= (spans.label >= 0) & (spans.label < passes.transitions.layout.n_labels)
+    exists = (spans.sequence >= 0) & (spans.sequence < lengths.size)
+    exists &= (spans.label >= 0) & (spans.label < passes.transitions.layout.n_labels)
     within = (spans.start >= 0) & (spans.start < spans.end)
-    within &= spans.end <= lengths[np.where(known, spans.sequence, 0)] if lengths.size else False
-    wrong = np.flatnonzero(~(known & within))
+    within &= spans.end <= lengths[np.where(exists, spans.sequence, 0)] if lengths.size else False
+    wrong = np.flatnonzero(~(exists & within))
     if wrong.size:
         values = tuple(int(column[wrong[0]]) for column in spans)
         raise ValueError(
@@ -113,8 +113,8 @@ def probable_spans(passes: ForwardBackward, minimum: float) -> tuple[EntitySpans
     # a row behind the last one. *Shape:* (2, 2, units + 1, labels)
     chances = np.zeros((2, 2, len(tags) + 1, layout.n_labels))
     with np.errstate(divide="ignore", invalid="ignore"):
-        for before, own in zip((layout.begin, layout.inside), chances, strict=True):
-            for tag, rows in zip((layout.inside, layout.end), own, strict=True):
+        for before, of_source in zip((layout.begin, layout.inside), chances, strict=True):
+            for tag, rows in zip((layout.inside, layout.end), of_source, strict=True):
                 moves = np.exp(source[:, before] + table[before, tag].diagonal() + target[:, tag])
                 rows[later] = np.nan_to_num(moves / tags[later - 1, before])
     first, label = np.nonzero(tags[:, layout.single] >= minimum)

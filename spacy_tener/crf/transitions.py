@@ -40,8 +40,8 @@ def parameter_of_score(layout: TagLayout) -> IntArray:
     scores = np.full((2 + layout.n_tags, layout.n_tags), sum(sizes))
     scores[0, layout.openers], scores[1, layout.closers] = start, end
     scores[2:][layout.closers, layout.openers] = outside.reshape(layout.n_open, layout.n_open)
-    for source, own in zip((layout.begin, layout.inside), inside.reshape(2, 2, layout.n_labels), strict=True):
-        same_type(scores[2:], layout, source)[:] = own
+    for source, parameters in zip((layout.begin, layout.inside), inside.reshape(2, 2, layout.n_labels), strict=True):
+        same_type(scores[2:], layout, source)[:] = parameters
     return scores.ravel()
 
 
@@ -79,8 +79,8 @@ class Transitions:
 def same_type(table: AnyFloats, layout: TagLayout, source: slice) -> AnyFloats:
     """Return a view of the scores from `source`, B or I, to E and to I of the same type. *Shape:* (2, labels)"""
     entries = table[source, layout.continuers].reshape(layout.n_labels, 2, layout.n_labels)
-    own: AnyFloats = np.einsum("tbt->bt", entries)
-    return own
+    diagonals: AnyFloats = np.einsum("tbt->bt", entries)
+    return diagonals
 
 
 def inside_scores(table: AnyFloats, layout: TagLayout) -> AnyFloats:

@@ -32,14 +32,16 @@ def lexicon_words(vocabulary: LexiconVocabulary, view: DocView, window: Window, 
     """
     lists = vocabulary.lists.active([piece])
     found = find_layered(vocabulary.lexicon, [piece], lists, vocabulary.max_words)
-    match, own = found.match, found.layers == 0
+    match, is_of_lexicon = found.match, found.layers == 0
     lexicons = [vocabulary.lexicon, *(words.lexicon for words, _ in lists)]
-    known = np.zeros(own.size, dtype=bool)
-    known[own] = vocabulary.tables[WORD].rows(vocabulary.keys(match.words[own])[WORD]) != 0
-    if not own.all():
+    has_row = np.zeros(is_of_lexicon.size, dtype=bool)
+    has_row[is_of_lexicon] = vocabulary.tables[WORD].rows(vocabulary.keys(match.words[is_of_lexicon])[WORD]) != 0
+    if not is_of_lexicon.all():
         similar = vocabulary.similar_words(found, [words for words, _ in lists])
-        known[~own] = np.maximum.reduceat(similar.words, np.cumsum(similar.sizes) - similar.sizes)[similar.which] != 0
-    columns = (found.layers, match.words, match.heads, match.tails, known)
+        has_row[~is_of_lexicon] = (
+            np.maximum.reduceat(similar.words, np.cumsum(similar.sizes) - similar.sizes)[similar.which] != 0
+        )
+    columns = (found.layers, match.words, match.heads, match.tails, has_row)
     return [
         LexiconWord(
             *view.char_span(window.start + head, window.start + tail + 1),

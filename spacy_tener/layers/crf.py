@@ -198,12 +198,12 @@ def path_score(emissions: Tensor, weights: CRFWeights, packing: Packing, tags: T
     layout, path = TagLayout(weights[-1].shape[1] // 2), tags.numpy()
     first, last, later = packing.first, packing.last, packing.later
     rows = path[first], layout.n_tags + path[last], layout.n_tags * (2 + path[later - 1]) + path[later]
-    used = torch.from_numpy(parameter_of_score(layout)[np.concatenate(rows)])
+    indices = torch.from_numpy(parameter_of_score(layout)[np.concatenate(rows)])
     owners, sequence = packing.sequence[np.concatenate([first, last, later])], torch.from_numpy(packing.sequence)
     parameters = torch.cat([*(weight.flatten() for weight in weights), weights[0].new_full((1,), -torch.inf)])
     emitted = emissions.gather(1, tags[:, None])[:, 0].double()
     sums = torch.zeros(packing.n_sequences, dtype=torch.float64).index_add(0, sequence, emitted)
-    return sums.index_add(0, torch.from_numpy(owners), parameters.index_select(0, used).double())
+    return sums.index_add(0, torch.from_numpy(owners), parameters.index_select(0, indices).double())
 
 
 def _log_likelihood(
@@ -230,9 +230,9 @@ def cross_entropy(
     """
     layout = student.layout
     emissions, weights, _ = student._dispatch(emissions)
-    known = on_device(teacher.layout.within(layout), emissions.device)
+    of_teacher = on_device(teacher.layout.within(layout), emissions.device)
     scores = emissions.new_full((emissions.size(0), layout.n_tags), -torch.inf, dtype=upcast(teacher_emissions).dtype)
-    scores[:, known] = teacher_emissions.detach().to(scores)
+    scores[:, of_teacher] = teacher_emissions.detach().to(scores)
     grown = teacher.resize(layout.n_labels).to(emissions.device)
     features = (scores.requires_grad_(), *grown.weights)
     with torch.enable_grad():
@@ -265,8 +265,8 @@ class CRFHead(nn.Module):
         """Return a head for more entity types, with the same emissions for the present ones."""
         head = CRFHead(width=self.emit.in_features, n_labels=n_labels, dropout=self.dropout.p)
         head.crf = self.crf.resize(n_labels)
-        kept = torch.from_numpy(self.crf.layout.within(head.crf.layout))
+        present = torch.from_numpy(self.crf.layout.within(head.crf.layout))
         with torch.no_grad():
-            head.emit.weight[kept] = self.emit.weight.cpu()
-            head.emit.bias[kept] = self.emit.bias.cpu()
+            head.emit.weight[present] = self.emit.weight.cpu()
+            head.emit.bias[present] = self.emit.bias.cpu()
         return head

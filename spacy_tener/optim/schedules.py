@@ -79,6 +79,6 @@ def _triangular(max_rate: float, total_steps: int, top: float) -> Iterator[float
     step = 0
     while True:
         step += 1
-        left = max(total_steps - step, 0) / (total_steps - top)
+        falling = max(total_steps - step, 0) / (total_steps - top)
         # If the peak lies between two steps, neither side may exceed it.
-        yield max_rate * min(step / top if step < top else 1.0, left, 1.0)
+        yield max_rate * min(step / top if step < top else 1.0, falling, 1.0)

@@ -21,8 +21,8 @@ def check_gpu(gpu_id: int) -> None:
         command = install('"cupy-cuda12x[ctk]"')
         remedy = f"{command}, or cupy-cuda13x for CUDA 13; or leave --gpu-id out for the CPU."
         raise RemedyError(f"GPU {gpu_id} cannot be used: CuPy is not installed", remedy)
-    there = "there is no GPU" if not n_gpus else f"the last GPU is {n_gpus - 1}" if n_gpus > 1 else "the only one is 0"
-    raise _unusable_gpu(gpu_id, there)
+    reason = "there is no GPU" if not n_gpus else f"the last GPU is {n_gpus - 1}" if n_gpus > 1 else "the only one is 0"
+    raise _unusable_gpu(gpu_id, reason)
 
 
 def use_gpu(gpu_id: int) -> None:

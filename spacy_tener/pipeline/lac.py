@@ -159,9 +159,9 @@ class Lac(Pipe):
         for i, doc in enumerate(docs):
             words = np.arange(word_starts[i], word_starts[i + 1] - 1)
             if self.words_key:
-                whole = words[(firsts[words] >= 0) & (lasts[words] >= 0)]
-                tokens = firsts[whole] - token_starts[i], lasts[whole] - token_starts[i] + 1
-                spans = [Span(doc, first, end, names[tag]) for first, end, tag in _rows(*tokens, tags[whole])]
+                aligned = words[(firsts[words] >= 0) & (lasts[words] >= 0)]
+                tokens = firsts[aligned] - token_starts[i], lasts[aligned] - token_starts[i] + 1
+                spans = [Span(doc, first, end, names[tag]) for first, end, tag in _rows(*tokens, tags[aligned])]
                 doc.spans[self.words_key] = SpanGroup(doc, name=self.words_key, spans=spans)
             words = words[np.isin(tags[words], entity_tags)]
             characters = starts[words] - text_starts[i], starts[words] + lengths[words] - text_starts[i]

@@ -60,8 +60,8 @@ def cut_windows(length: int, ends: NDArray[np.bool_], *, size: int, overlap: int
         else:
             longest = context_start + size - overlap
             middle = (start + longest) // 2
-            seen = np.flatnonzero(ends[middle:longest])
-            end = middle + int(seen[-1]) + 1 if seen.size else longest
+            sentence_ends = np.flatnonzero(ends[middle:longest])
+            end = middle + int(sentence_ends[-1]) + 1 if sentence_ends.size else longest
         windows.append(Window(context_start, min(length, end + overlap), start, end))
         start = end
     return windows

@@ -14,7 +14,7 @@ from .attention import interleave, sinusoids, softmax
 from .dense import Linear, relu
 from .weights import Weights
 
-LONGEST_CACHED = 512
+MAX_CACHED = 512
 """Maximum length in characters whose table of positions is cached; windows of long texts are shorter."""
 
 
@@ -48,12 +48,12 @@ class SpanPositions:
         cached = self._cached  # read once, since other threads may replace it
         if cached is not None and longest <= cached[0] + 1:
             return cached
-        length = longest if longest > LONGEST_CACHED else min(LONGEST_CACHED, 1 << max(longest - 1, 63).bit_length())
+        length = longest if longest > MAX_CACHED else min(MAX_CACHED, 1 << max(longest - 1, 63).bit_length())
         sin, cos = sinusoids(length, self.width)
         # p(d) for all distances -length < d < length.
         symmetric = interleave(np.concatenate((-sin[:0:-1], sin)), np.concatenate((cos[:0:-1], cos)))
         terms = length - 1, self.fuse(symmetric).reshape(len(symmetric), len(self.kinds), self.width)
-        if length <= LONGEST_CACHED:
+        if length <= MAX_CACHED:
             self._cached = terms
         return terms
 

@@ -250,18 +250,18 @@ def observe(model: Model[Any, Any], batches: Iterable[list[Doc]]) -> None:
     embedders = table_embedders(model)
     if not embedders:
         return
-    used = [
+    masks = [
         {name: np.zeros(n_rows, dtype=bool) for name, n_rows in embedder.vocabulary.pretrained.items()}
         for embedder in embedders
     ]
     for docs in batches:
-        for embedder, used_rows in zip(embedders, used, strict=True):
+        for embedder, used_rows in zip(embedders, masks, strict=True):
             keys = embedder.vocabulary.read(docs).keys
             embedder.add_keys(keys)
             for name, is_used in used_rows.items():
                 rows = embedder.vocabulary.tables[name].rows(keys[name])
                 is_used[rows[rows < is_used.size]] = True
-    for embedder, used_rows in zip(embedders, used, strict=True):
+    for embedder, used_rows in zip(embedders, masks, strict=True):
         for name, is_used in used_rows.items():
             found = int(is_used.sum())
             wanted = found + len(embedder.vocabulary.tables[name]) - is_used.size
