@@ -28,7 +28,7 @@ from spacy_tener.workbench.composing.files import (
 )
 from spacy_tener.workbench.runs.processes import Processes
 from spacy_tener.workbench.runs.training import (
-    METRICS,
+    METRICS_TEST,
     MODEL,
     OUTPUT,
     TrainingResult,
@@ -68,8 +68,8 @@ class Grid:
 
 @dataclass(frozen=True, kw_only=True)
 class GridRun(TrainingRun):
-    """A training whose pipeline is scored by `spacy tener evaluate`. Its manifest then has METRICS, with a digest of
-    the test data.
+    """A training whose pipeline is scored by `spacy tener evaluate`. Its manifest then has METRICS_TEST, with a digest
+    of the test data.
 
     test: A file of annotation that the pipeline is scored on.
     gold_preproc: Whether it is scored on the file's own tokens.
@@ -117,15 +117,15 @@ def plan(grid: Grid) -> list[GridRun]:
 def find_todo(run: GridRun) -> Todo:
     """Return the action that a run needs. A finished run needs none, even if its pipeline was deleted."""
     now, before = run.manifest(), Manifest.read(run.folder)
-    scored, trained = (run.folder / METRICS).is_file(), (run.folder / MODEL).is_dir()
+    scored, trained = (run.folder / METRICS_TEST).is_file(), (run.folder / MODEL).is_dir()
     if before is None or MODEL not in before.parts:
-        unknown = f"it has {METRICS}, but no {NAME} that records its config and data"
+        unknown = f"it has {METRICS_TEST}, but no {NAME} that records its config and data"
         return Todo(run, "train", (unknown,) if scored else ())
     if not scored and not trained:
         return Todo(run, "train")
     if differences := before.changes(now):
         return Todo(run, "train", differences)
-    if scored and before.parts.get(METRICS) == digest(run.test):
+    if scored and before.parts.get(METRICS_TEST) == digest(run.test):
         return Todo(run, "nothing")
     if trained:
         return Todo(run, "evaluate")
@@ -177,12 +177,12 @@ def run_grid(
 def evaluate(run: GridRun, processes: Processes) -> str:
     """Score a trained pipeline on the test data. Returns why that failed, or an empty string."""
     folder, data = run.folder, digest(run.test)
-    command = ["tener", "evaluate", str(folder / MODEL), str(run.test), "--output", str(folder / METRICS)]
+    command = ["tener", "evaluate", str(folder / MODEL), str(run.test), "--output", str(folder / METRICS_TEST)]
     options = ["--gold-preproc"] * run.gold_preproc
     if status := processes.run([*command, *run.options, *options], folder / OUTPUT):
         return f"evaluation {exit_reason(status, folder)}"
     manifest = Manifest.read(folder) or run.manifest()
-    manifest.finish(METRICS, data)
+    manifest.finish(METRICS_TEST, data)
     return ""
 
 

@@ -25,12 +25,12 @@ from spacy_tener.workbench.composing.compose import CONFIG, read_trained_config
 from spacy_tener.workbench.composing.files import entries
 from spacy_tener.workbench.pipelines import size_mb
 from spacy_tener.workbench.report.scores import Scores, dev_scores, read_scores
-from spacy_tener.workbench.runs.training import LOG, METRICS, METRICS_DEV, MODEL
+from spacy_tener.workbench.runs.training import LOG, METRICS_DEV, METRICS_TEST, MODEL
 
 from .comparing import Summary, summarize
 
 _MODELS = (MODEL, "model-last")
-_MARKS = frozenset({*_MODELS, METRICS, METRICS_DEV, LOG, CONFIG})
+_MARKS = frozenset({*_MODELS, METRICS_TEST, METRICS_DEV, LOG, CONFIG})
 _SHAPE = "A run is a directory CORPUS/SYSTEM/SEED, SEED a whole number, with model-best and metrics.json in it."
 DEFAULT_BY = ("corpus", "system")
 _PLACE = ("corpus", "system", "seed")
@@ -152,14 +152,14 @@ def _run_folder(folder: Path) -> RunFolder | None:
 
 def _read(place: RunFolder) -> Run | UnfinishedRun:
     model = place.folder / MODEL
-    if not (place.folder / METRICS).is_file():
+    if not (place.folder / METRICS_TEST).is_file():
         reason = "not trained yet, or stopped before the first evaluation"
         if model.is_dir():
-            reason = f"no {METRICS}: still in training, stopped, or not evaluated"
+            reason = f"no {METRICS_TEST}: still in training, stopped, or not evaluated"
         return UnfinishedRun(**vars(place), reason=reason)
     return Run(
         **vars(place),
-        test=read_scores(place.folder / METRICS),
+        test=read_scores(place.folder / METRICS_TEST),
         dev=dev_scores(model / "meta.json", place.folder / METRICS_DEV),
         megabytes=size_mb(model) if model.is_dir() else None,
     )

@@ -13,7 +13,7 @@ from spacy_tener.cli._common import CommandLineError, msg, names
 from spacy_tener.files import locked
 from spacy_tener.processes import interrupted_by_signals
 from spacy_tener.workbench.report.scores import read_scores
-from spacy_tener.workbench.runs.training import METRICS, OUTPUT
+from spacy_tener.workbench.runs.training import METRICS_TEST, OUTPUT
 
 from .app import command
 from .grid import LOCK, Grid, Todo, check_unchanged, find_todo, plan, run_grid
@@ -124,7 +124,7 @@ def _run_ended(todo: Todo, failure: str) -> None:
     if failure:
         msg.fail(f"{todo.run.name}: {failure}")
     else:
-        msg.good(f"{todo.run.name}: F1 {100 * read_scores(todo.run.folder / METRICS).overall.f:.2f}")
+        msg.good(f"{todo.run.name}: F1 {100 * read_scores(todo.run.folder / METRICS_TEST).overall.f:.2f}")
 
 
 @command("search", stopped="The same command resumes.")

@@ -26,9 +26,9 @@ from typing import IO, Any, cast
 from .errors import InputError, RemedyError, counted, install
 
 STDIN = "-"
-TEXT = "text"
+PLAIN_TEXT = "text"
 FORMATS = {
-    **dict.fromkeys((".txt", ".text"), TEXT),
+    **dict.fromkeys((".txt", ".text"), PLAIN_TEXT),
     **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),
     **dict.fromkeys((".csv", ".tsv"), "csv"),
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
@@ -38,7 +38,7 @@ FORMATS = {
 COMPRESSED = frozenset({".gz", ".bz2", ".xz", ".zst"})
 MAX_LINE_LENGTH = 1 << 26
 """Maximum characters of a line. Longer ones, as of files of other kinds, are cut before they fill the memory."""
-_SHOWN = 1000  # characters of a line that is too long
+_SHOWN_CHARACTERS = 1000  # characters of a line that is too long
 _BUFFER = 1 << 20
 _ZIP = b"PK\x03\x04"
 _BYTES_AS_SURROGATES = "spacy_tener.bytes_as_surrogates"
@@ -87,7 +87,7 @@ def format_of(path: str | Path) -> str:
     A `.json` holds a record per line, but is read only if it is named: in directories it often describes the data.
     """
     suffix = suffix_of(path)
-    return "jsonl" if suffix == ".json" else FORMATS.get(suffix, TEXT)
+    return "jsonl" if suffix == ".json" else FORMATS.get(suffix, PLAIN_TEXT)
 
 
 def walk(directory: Path, is_wanted: Callable[[Path], bool]) -> tuple[list[Path], list[Path]]:
@@ -292,7 +292,10 @@ def decode_lines(stream: IO[bytes], encoding: str) -> Iterator[tuple[int, str]]:
             if len(line) == MAX_LINE_LENGTH and not line.endswith("\n"):
                 while (rest := file.readline(MAX_LINE_LENGTH)) and not rest.endswith("\n"):
                     pass
-                yield number, DamagedText(line[:_SHOWN], f"the line is longer than {MAX_LINE_LENGTH} characters")
+                yield (
+                    number,
+                    DamagedText(line[:_SHOWN_CHARACTERS], f"the line is longer than {MAX_LINE_LENGTH} characters"),
+                )
                 continue
             yield number, check_decoded(line.removesuffix("\n").removesuffix("\r"), encoding)
 

@@ -16,7 +16,7 @@ from ..errors import RemedyError
 from ..inputs import DamagedText, check_text
 from ..pipeline.finding import check_finders, crf_pipes, span_finders
 from ..pipeline.gpu import use_gpu
-from .finding import Task, answer_each, batch_by_length, entity_task, reading_task
+from .finding import TextFunction, answer_each, batch_by_length, entity_task, reading_task
 from .settings import OVERWRITTEN, AnnotateSettings, Answer, Record
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Annotator:
         self.gpu_id = gpu_id
         self.code = code
         self._nlp: Language | None = None
-        self._task: Task | None = None
+        self._task: TextFunction | None = None
         self.lock = threading.RLock()
 
     def __getstate__(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from ..pipeline.entities import FoundEntity
 from ..pipeline.finding import PipelineNER, ask_probabilities, crf_pipes
 from ..pipeline.windows import SizedT, batch_by_size
 
-Task = Callable[[Sequence[str]], Sequence[Any]]
+TextFunction = Callable[[Sequence[str]], Sequence[Any]]
 """A function that returns one answer for each text."""
 
 TOGETHER = 4_096
@@ -26,7 +26,7 @@ def batch_by_length(items: Iterable[SizedT]) -> Iterator[list[SizedT]]:
     return batch_by_size(sorted(items, key=len), TOGETHER)
 
 
-def answer_each(task: Task, texts: Sequence[str]) -> list[Any]:
+def answer_each(task: TextFunction, texts: Sequence[str]) -> list[Any]:
     """Return the answer for each text, or the exception that it raises. A batch that fails is halved and retried."""
     if not texts:
         return []
@@ -42,7 +42,7 @@ def answer_each(task: Task, texts: Sequence[str]) -> list[Any]:
         return answer_each(task, texts[:middle]) + answer_each(task, texts[middle:])
 
 
-def entity_task(nlp: Language, *, probability: bool = True) -> Task:
+def entity_task(nlp: Language, *, probability: bool = True) -> TextFunction:
     """Return a task that finds entities: a list of `FoundEntity` for each text.
 
     probability (bool): Let components without a `spans_key` write probabilities too, for these texts only.
@@ -50,7 +50,7 @@ def entity_task(nlp: Language, *, probability: bool = True) -> Task:
     return partial(_entities, nlp, probability)
 
 
-def reading_task(nlp: Language, k: int, *, probability: bool = True) -> Task:
+def reading_task(nlp: Language, k: int, *, probability: bool = True) -> TextFunction:
     """Return a task that finds a pair for each text: its entities, and its k best readings by the first tener_ner, or
     none without one."""
     return partial(_k_best, nlp, k, probability)

@@ -28,7 +28,7 @@ from ..workbench.corpus.options import (
     BRAT,
     CLUENER,
     COLUMN_FORMATS,
-    FORMATS,
+    CORPUS_FORMATS,
     GLINER,
     JSONL,
     LABEL_STUDIO,
@@ -77,7 +77,7 @@ def convert_cli(
     ctx: typer.Context,
     inputs: Annotated[list[str], typer.Argument(help="Files, directories, or - for standard input")],
     output: Annotated[Path, options.output("a directory, or a .spacy file where there is one input")],
-    format: Annotated[str, options.choice(("--from",), "Format of the inputs", ("auto", *FORMATS))] = "auto",
+    format: Annotated[str, options.choice(("--from",), "Format of the inputs", ("auto", *CORPUS_FORMATS))] = "auto",
     lang: Annotated[str, options.lang("auto detects Chinese and English by their letters", auto=True)] = "auto",
     scheme: Annotated[
         str, typer.Option(help=f"Tag scheme of the inputs: auto, {', '.join((*SCHEMES, *ALIASES))}")

@@ -42,9 +42,9 @@ from .scores import read_examples
 if TYPE_CHECKING:
     from ..models.transformer.export import Precision
 
-_AT_ONCE = 256
-_MB = 1 << 20
-_SHOWN = 20
+_TEXTS_AT_ONCE = 256
+_MIB = 1 << 20
+_SHOWN_ENTITIES = 20
 
 
 @command("calibrate")
@@ -215,11 +215,11 @@ def _trim_rows(nlp: Language, texts: list[str], min_count: int, half: bool, comp
     name = component or find_crf_pipe(nlp).name
     layers = _with_rows(nlp, name)
     sources, _ = find_texts(texts)
-    counts = count_rows(layers, minibatch(_inputs(nlp, name, sources), _AT_ONCE))
+    counts = count_rows(layers, minibatch(_inputs(nlp, name, sources), _TEXTS_AT_ONCE))
     trimmed = trim_tables(layers, counts, min_count=min_count, half=half)
     msg.table(
         [
-            (table.layer, table.table, *(f"{n:,}" for n in table.rows), *(f"{size / _MB:.1f}" for size in table.bytes))
+            (table.layer, table.table, *(f"{n:,}" for n in table.rows), *(f"{size / _MIB:.1f}" for size in table.bytes))
             for table in trimmed
         ],
         header=("Layer", "Table", "Rows", "Kept", "MB", "Kept"),
@@ -239,7 +239,7 @@ def _leave_out_torch(nlp: Language, model: str, texts: list[str], precision: str
     same, changed = changed_entities(load_pipeline(model), load_pipeline(str(output)), read)
     msg.info(f"{counted(len(read), 'text')}: {counted(same, 'entity', 'entities')} in both, {len(changed)} in one only")
     if changed:
-        msg.table(changed[:_SHOWN], header=("Found by", "Label", "Text"), divider=True)
+        msg.table(changed[:_SHOWN_ENTITIES], header=("Found by", "Label", "Text"), divider=True)
 
 
 def _score_both(model: str, output: str, test: Path) -> None:

@@ -21,7 +21,7 @@ from ..annotate.records import ReadOptions, find_sources, stream_records
 from ..annotate.settings import TEXT_COLUMN
 from ..errors import RemedyError, counted, install
 from ..files import write_text
-from ..inputs import STDIN, TEXT
+from ..inputs import PLAIN_TEXT, STDIN
 from ..pipeline.finding import check_finders
 from ..pipeline.gpu import check_gpu
 from ..processes import count_cores, interrupted_by_signals
@@ -38,7 +38,7 @@ from ._common import (
 )
 from .scores import read_examples
 
-_FILE = re.compile(r"\S+\.(txt|json|jsonl|ndjson|spacy)(\.\w+)?")
+_FILE_NAME = re.compile(r"\S+\.(txt|json|jsonl|ndjson|spacy)(\.\w+)?")
 
 
 @command("annotate", stopped="The same command resumes after the last whole file.")
@@ -89,7 +89,7 @@ def annotate_cli(
     sources, left_out = find_sources(inputs, output)
     msg.warn_list("Files of other kinds, left out", left_out, most=5)
     formats = {source.format for source in sources}
-    if TEXT not in formats:
+    if PLAIN_TEXT not in formats:
         refuse_options(ctx, ["whole_files"], "no input is a text file", "Leave it out.")
     if formats <= {"parquet", "spacy"}:
         refuse_options(ctx, ["encoding"], f"no encoding is read from {' and '.join(sorted(formats))}", "Leave it out.")
@@ -133,7 +133,7 @@ def explain_cli(
 
     if output is not None and output.suffix not in (".html", ".json"):
         raise CommandLineError(f"{output}: no format has this ending", "Use .html or .json.")
-    if not (text == STDIN or _FILE.fullmatch(text) or os.path.exists(text)):
+    if not (text == STDIN or _FILE_NAME.fullmatch(text) or os.path.exists(text)):
         refuse_options(ctx, ["limit"], "there is one text", "Leave it out, or name a file of texts.")
     check_file(output, force)
     setup_gpu(gpu_id, silent=output is None)
@@ -155,7 +155,7 @@ def _texts(nlp: Language, text: str, limit: int) -> list[str] | list[Example]:
     if os.path.isdir(text) or (os.path.isfile(text) and Path(text).suffix == ".spacy"):
         own_tokens = nlp.config.get("corpora", {}).get("dev", {}).get("gold_preproc", False)
         return read_examples(nlp, Path(text), gold_preproc=own_tokens, limit=limit)
-    if _FILE.fullmatch(text) and not os.path.isfile(text):
+    if _FILE_NAME.fullmatch(text) and not os.path.isfile(text):
         raise RemedyError(f"{text}: there is no such file", "Give a text, or a file of texts.")
     is_file = text == STDIN or os.path.isfile(text)
     records = stream_records([text]) if is_file else iter([{TEXT_COLUMN: text}] if text.strip() else [])

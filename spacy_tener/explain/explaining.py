@@ -30,7 +30,7 @@ from .words import find_vocabulary, lexicon_words, radicals_of
 
 Span = tuple[int, int]
 """Start and end in units of a view."""
-Text = str | Doc | Example
+TextOrExample = str | Doc | Example
 
 MIN_POSSIBLE = 0.02
 """Least probability of an entity that is not found, but in another of the best readings, to be explained too."""
@@ -46,7 +46,7 @@ _UNMASKED = [NORM, LEMMA, POS, TAG, MORPH, SENT_START]
 
 def explain(
     nlp: Language,
-    texts: Text | Iterable[Text],
+    texts: TextOrExample | Iterable[TextOrExample],
     *,
     name: str | None = None,
     k_best: int = 5,
@@ -65,7 +65,7 @@ def explain(
     evidence (bool): Whether to mask units, one at a time: it takes as long as reading each text once per unit.
     RETURNS (Explanation): The data, which writes itself as JSON or as a page.
     """
-    sources: list[Text] = [texts] if isinstance(texts, str | Doc | Example) else list(texts)
+    sources: list[TextOrExample] = [texts] if isinstance(texts, str | Doc | Example) else list(texts)
     pipeline = PipelineNER.of(nlp, name)
     explainer = _Explainer(pipeline, evidence=evidence)
     docs = pipeline.prepare(text.predicted if isinstance(text, Example) else text for text in sources)
@@ -90,7 +90,7 @@ def _mark_given(text: ExplainedText, entities: Iterable[FoundEntity]) -> Explain
     return replace(text, entities=found, possible=possible)
 
 
-def _gold(text: Text) -> list[tuple[int, int, str]] | None:
+def _gold(text: TextOrExample) -> list[tuple[int, int, str]] | None:
     ents = text.reference.ents if isinstance(text, Example) else None
     return None if ents is None else [(ent.start_char, ent.end_char, ent.label_) for ent in ents]
 
@@ -198,7 +198,7 @@ def _overlap(a: FoundEntity, b: FoundEntity) -> bool:
 
 
 @dataclass(frozen=True)
-class Mask:
+class CharacterMask:
     """The string that a masked unit is replaced by.
 
     notes (tuple[str, ...]): How the embedders read it, in sentences that the page translates.
@@ -222,7 +222,7 @@ class Mask:
             yield copy
 
 
-def find_mask(models: Sequence[Model[Any, Any]], *, one_character: bool) -> Mask:
+def find_mask(models: Sequence[Model[Any, Any]], *, one_character: bool) -> CharacterMask:
     """Return the mask that fits the embedders of some models: a transformer's own, or a string that training never
     showed.
 
@@ -238,7 +238,7 @@ def find_mask(models: Sequence[Model[Any, Any]], *, one_character: bool) -> Mask
     if not notes or any(node.name == "hashembed" for node in nodes):
         # spaCy's hashed tables have no row for unknown strings: the mask gets rows that no string of training has.
         notes.append("A masked unit counts as a word that training never showed.")
-    return Mask(token or UNKNOWN_CHARACTER, tuple(notes))
+    return CharacterMask(token or UNKNOWN_CHARACTER, tuple(notes))
 
 
 def _mask_tokens(model: Model[Any, Any]) -> Iterator[str]:

@@ -18,7 +18,7 @@ _MAX_REMEMBERED = 100_000
 corpus has in its dev part."""
 
 Input = TypeVar("Input")
-Key = tuple[str, bytes]
+DocKey = tuple[str, bytes]
 Rows = Any
 """Features of a text: an array of numpy, or a tensor. *Shape:* (tokens, width)"""
 
@@ -30,7 +30,7 @@ class _Record(NamedTuple):
     shape: tuple[int, int]
 
 
-def key_of(doc: Doc) -> Key:
+def key_of(doc: Doc) -> DocKey:
     """Return a key of a Doc's text and its tokens."""
     return doc.text, doc.to_array([IDX, LENGTH]).tobytes()
 
@@ -52,7 +52,7 @@ class FeatureCache:
         self._room_on_disk = on_disk if hasattr(os, "pread") else 0
         self._process = os.getpid()
         self._lock = threading.Lock()
-        self._entries: dict[Key, Rows | _Record] = {}
+        self._entries: dict[DocKey, Rows | _Record] = {}
         self._has_begun = False
         # Hashes of texts that were predicted since the last update, and before it.
         self._predicted: set[int] = set()
@@ -63,7 +63,7 @@ class FeatureCache:
 
     def __call__(
         self,
-        keys: Sequence[Key],
+        keys: Sequence[DocKey],
         inputs: Sequence[Input],
         compute: Callable[[Sequence[Input]], Sequence[Rows]],
         *,
@@ -71,7 +71,7 @@ class FeatureCache:
     ) -> Sequence[Rows]:
         """Return the features of each text.
 
-        keys (Sequence[Key]): The keys of the texts.
+        keys (Sequence[DocKey]): The keys of the texts.
         inputs (Sequence[Input]): What their features are computed from.
         compute (Callable): Computes the features of texts that the cache lacks.
         """
@@ -99,7 +99,7 @@ class FeatureCache:
         # A forked process adds nothing: it shares the file.
         return os.getpid() == self._process and (self.size < self.limit or self.size_on_disk < self._room_on_disk)
 
-    def _add(self, key: Key, rows: Rows) -> None:
+    def _add(self, key: DocKey, rows: Rows) -> None:
         with self._lock:
             if key in self._entries:
                 return

@@ -20,7 +20,7 @@ Keys = NDArray[np.uint64]
 END_MARK = "<eos>"
 """Second half of a text's last bigram, as in the released code of the papers."""
 
-_DECIMAL = re.compile(r"\d")
+_DIGIT = re.compile(r"\d")
 _MAX_STRINGS = 250_000
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
@@ -95,7 +95,7 @@ class Normaliser:
     def __call__(self, text: str) -> str:
         if self.lower:
             text = text.lower()
-        return _DECIMAL.sub("0", text) if self.digits else text
+        return _DIGIT.sub("0", text) if self.digits else text
 
     def key(self, text: str) -> int:
         """Return the key of a string: that of its normalised form in spaCy's StringStore."""

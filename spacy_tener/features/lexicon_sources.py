@@ -19,10 +19,10 @@ from .vectors import read_vectors
 
 LexiconSource = Callable[[], Lexicon]
 
-_NUMBER = re.compile(r"[0-9]{1,18}")
+_COUNT = re.compile(r"[0-9]{1,18}")
 _JIEBA_LINE = re.compile(r"(.+) ([0-9]+) ([a-z]+)")
 _ENDING = ".txt"
-_MAX_LENGTH = 10
+_MAX_WORD_LENGTH = 10
 """Longer strings of a dictionary or of vectors are no words."""
 
 
@@ -53,7 +53,7 @@ def read_list(path: Path, tag: str = "", *, has_tags: bool = False) -> Iterator[
         jieba = _JIEBA_LINE.fullmatch(line) if has_tags else None
         word, *rest = (field.strip() for field in (jieba.groups() if jieba else line.split("\t")))
         # Anything after the number is ignored: THUOCL's lists have `3?` and `125472s`.
-        count = _NUMBER.match(rest[0]) if rest else None
+        count = _COUNT.match(rest[0]) if rest else None
         rest = rest[1:] if count else rest
         tag_of_word = rest.pop(0) if rest and has_tags else ""
         if rest:
@@ -95,7 +95,7 @@ def read_jieba() -> Lexicon:
     remedy = f"{install('jieba')}, or set `lexicon` to spacy_tener.WordList.v1 and a file."
     folder = check_package("jieba", "The lexicon is read from", remedy)
     entries = read_list(folder / "dict.txt", has_tags=True)
-    return _lexicon_of([entry for entry in entries if len(entry.word) <= _MAX_LENGTH])
+    return _lexicon_of([entry for entry in entries if len(entry.word) <= _MAX_WORD_LENGTH])
 
 
 def word_list(
@@ -143,7 +143,7 @@ def _read_vectors_lexicon(path: str | Path) -> Lexicon:
     words: list[str] = []
     # append returns None, so that no row is kept and converted to numbers.
     read_vectors(path, keep=words.append)  # type: ignore[arg-type]
-    return Lexicon(word for word in words if len(word) <= _MAX_LENGTH)
+    return Lexicon(word for word in words if len(word) <= _MAX_WORD_LENGTH)
 
 
 def joined_lexicon(*sources: LexiconSource) -> LexiconSource:

@@ -22,12 +22,12 @@ from ..types import IntArray
 from .characters import code_points, lengths_of
 from .keys import Keys, search
 
-FORMS = frozenset("亻刂㔾巜忄扌攵氵灬爫爿丬牜犭王罒艹衤覀訁讠辶阝釒钅飠饣疒糹纟礻耂月虍冫")
+RADICAL_FORMS = frozenset("亻刂㔾巜忄扌攵氵灬爫爿丬牜犭王罒艹衤覀訁讠辶阝釒钅飠饣疒糹纟礻耂月虍冫")
 """Shapes of radicals as parts of a character, where they differ from the radical on its own."""
 SIMPLIFIED = frozenset("见讠贝车钅长门韦页风飞饣马鱼鸟卤麦黄黾齐齿龙龟纟丬")
 KANGXI = frozenset(unicodedata.normalize("NFKC", chr(code)) for code in range(0x2F00, 0x2FD6))
 """The 214 radicals of the Kangxi dictionary, as ordinary characters."""
-INDEXING_RADICALS = KANGXI | SIMPLIFIED | FORMS
+INDEXING_RADICALS = KANGXI | SIMPLIFIED | RADICAL_FORMS
 STROKES = frozenset("一丨丶丿乙亅乀乁乚乛") | frozenset(map(chr, range(0x31C0, 0x31F0)))
 _NO_CHARACTER = "□"
 """The dictionary's placeholder for a part that has no Unicode character."""
@@ -98,7 +98,7 @@ def _parts(entries: Iterable[tuple[str, Sequence[Sequence[str]]]]) -> dict[str, 
     for char, divisions in entries:
         # The one with most radicals in their shape as parts: the dictionary lists 水 工 for 江 before 氵 工, as easier
         # to type; the paper's figure 2 has 氵 工.
-        best = max(divisions, key=lambda parts: (bool(parts), sum(part in FORMS for part in parts)), default=())
+        best = max(divisions, key=lambda parts: (bool(parts), sum(part in RADICAL_FORMS for part in parts)), default=())
         parts = tuple(atom for part in best for atom in part if _is_character(atom))
         if parts and _is_character(char.strip()):
             chosen[char.strip()] = parts

@@ -17,7 +17,7 @@ from ..gpu.copies import on_device_together
 from ..types import BoolArray, IntArray
 from .ragged import Segments
 
-PAIRS_PER_BUCKET = {"cpu": 1 << 12, "cuda": 1 << 20}
+SPAN_PAIRS_PER_BUCKET = {"cpu": 1 << 12, "cuda": 1 << 20}
 """Cost of one more bucket, in pairs of a query and a key or column."""
 MOST_PAIRS = {"cpu": 1 << 16, "cuda": 1 << 21}
 """Maximum number of pairs of a bucket of several groups."""
@@ -63,7 +63,7 @@ class PaddedGroups:
         costs = np.array([len(group.queries) * (len(group.keys) + len(group.columns)) for group in groups])
         buckets = [
             _pad_bucket([groups[i] for i in bucket])
-            for bucket in plan_buckets(costs, price=PAIRS_PER_BUCKET[kind], most=MOST_PAIRS[kind])
+            for bucket in plan_buckets(costs, price=SPAN_PAIRS_PER_BUCKET[kind], most=MOST_PAIRS[kind])
         ]
         queries, keys, columns = (
             np.concatenate([np.zeros(0, np.int64), *(rows[i].ravel() for rows, *_ in buckets)]) for i in range(3)

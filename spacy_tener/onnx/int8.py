@@ -11,7 +11,7 @@ from ..types import FloatArray
 
 _MIN_ROWS = 1000
 """Smaller tables of rows stay as they are, such as those of positions."""
-_STEPS, _STEPS_OF_WEIGHTS = 127, 63
+_INT8_STEPS, _STEPS_OF_WEIGHTS = 127, 63
 """Steps from 0 to the largest number. A processor without instructions for int8 adds two products in 16 bits, which
 cannot hold two products of 255 and 127."""
 _TINY = 1e-9
@@ -31,7 +31,7 @@ def to_int8(data: bytes) -> bytes:
     graph = model.graph
     weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     new_weights: dict[str, Any] = {
-        "int8_steps": np.float32(_STEPS),
+        "int8_steps": np.float32(_INT8_STEPS),
         "int8_tiny": np.float32(_TINY),
         "int8_one": np.float32(1),
         "int8_zero": np.uint8(128),
@@ -46,7 +46,7 @@ def to_int8(data: bytes) -> bytes:
             scaled.add(node.input[0])
             nodes += _multiply(node.input[0], table, node.output[0])
         elif node.op_type == "Gather" and node.input[0] == table and _is_table(node, weights[table]):
-            new_weights |= _quantize(table, weights[table], axis=1, steps=_STEPS)
+            new_weights |= _quantize(table, weights[table], axis=1, steps=_INT8_STEPS)
             nodes += _look_up(table, node.input[1], node.output[0])
         else:
             nodes.append(node)

@@ -33,10 +33,10 @@ _FILES = _GRAPH, _TRANSITIONS, _WORDS, _TAGS, _FORMS = (
 )
 _UNKNOWN_WORD = "OOV"
 _BREAKS = np.array([ord(character) for character in "\t" + LINE_BREAKS], dtype=np.uint32)
-_MARGIN = 1e-3
+_EMISSION_MARGIN = 1e-3
 """The least lead in score that counts, so that rounding does not decide."""
 # Names in the graph: the table of characters, the states of the second recurrent layer, and the scores of tags.
-_TABLE, STATES, LOGITS = (
+_WORD_TABLE, STATES, LOGITS = (
     "embedding_0.w_0",
     "p2o.pd_op.transpose.1.0",
     "fetch_name_0",
@@ -107,7 +107,7 @@ def best_tags(emissions: FloatArray, transitions: FloatArray, packing: Packing) 
     # The most that a tag b can gain on a tag a by the tags before and after it. *Shape:* (a, b)
     gain = (transitions[:, None, :] - transitions[:, :, None]).max(axis=0, initial=0.0)
     gain += (transitions[None, :, :] - transitions[:, None, :]).max(axis=2, initial=0.0)
-    rivals = (emissions + gain[tags] + _MARGIN > emissions.max(axis=1, keepdims=True)).sum(axis=1)
+    rivals = (emissions + gain[tags] + _EMISSION_MARGIN > emissions.max(axis=1, keepdims=True)).sum(axis=1)
     unsure = np.flatnonzero(rivals > 1)
     if not unsure.size:
         return tags
@@ -174,7 +174,7 @@ def _read_encoder(path: str | Path | None, outputs: Sequence[str]) -> Encoder:
     order = np.argsort(codes)
     vocabulary = Characters(codes[order], ids[:-1][order], int(ids[-1]))
     model = read_graph((folder / _GRAPH).read_bytes())
-    take_rows(model, _TABLE, rows)
+    take_rows(model, _WORD_TABLE, rows)
     use_lengths(model, _INPUTS[LENGTHS])
     add_softmax(model, LOGITS, TAGS)
     show_outputs(model, outputs)

@@ -25,7 +25,7 @@ from .units import DocView
 Probabilities = NDArray[np.float64]
 ScoredSpans = tuple[EntitySpans, Probabilities]
 """Spans and their probabilities. *Shape:* (spans,)"""
-ScoredPath = tuple[float, EntitySpans, Probabilities]
+ScoredReading = tuple[float, EntitySpans, Probabilities]
 """The log-probability of a path, its entities, and their marginal probabilities. *Shape:* (entities,)"""
 
 
@@ -71,7 +71,7 @@ class BatchDecoding:
     allowed: Mask | None
     temperature: float = 1.0
     preset: Mask | None = None
-    _readings: dict[int, list[list[ScoredPath]]] = field(default_factory=dict, init=False)
+    _readings: dict[int, list[list[ScoredReading]]] = field(default_factory=dict, init=False)
     _candidates: dict[float, list[ScoredSpans]] = field(default_factory=dict, init=False)
 
     @cached_property
@@ -122,13 +122,13 @@ class BatchDecoding:
             return np.zeros(0)
         return span_marginals(self.passes, spans).astype(np.float64, copy=False)
 
-    def readings(self, k: int) -> list[list[ScoredPath]]:
+    def readings(self, k: int) -> list[list[ScoredReading]]:
         """Return the k best paths of each text, best first; fewer where there are fewer."""
         if k not in self._readings:
             found = self.crf.k_best(self.emissions.astype(np.float64), self.lengths, k, self.allowed)
             spans = [[self._entities(text, tags) for _, tags in paths] for text, paths in enumerate(found)]
             probabilities, end = self.probabilities(join_spans(list(itertools.chain(*spans)))), 0
-            readings: list[list[ScoredPath]] = [[] for _ in found]
+            readings: list[list[ScoredReading]] = [[] for _ in found]
             for text, paths in enumerate(found):
                 for (score, _), path_spans in zip(paths, spans[text], strict=True):
                     start, end = end, end + path_spans.label.size

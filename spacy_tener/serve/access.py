@@ -22,13 +22,13 @@ from .schema import Limits, ServiceError, request_timeout
 
 Result = TypeVar("Result")
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
-VARIABLE = "TENER_API_KEY"
+KEY_VARIABLE = "TENER_API_KEY"
 _ORIGIN = re.compile(r"\*|https?://[^/\s]+")
 
 
 def read_api_key(path: Path | None) -> str:
     """Return the API key from a file, or else from the environment; an empty string if neither gives one."""
-    key, source = os.environ.get(VARIABLE, ""), VARIABLE
+    key, source = os.environ.get(KEY_VARIABLE, ""), KEY_VARIABLE
     if path is not None:
         try:
             key, source = path.read_text(encoding="utf8"), str(path)

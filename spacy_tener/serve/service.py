@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, get_args
 from fastapi import Depends, Request
 from spacy.language import Language
 
-from ..annotate.finding import TOGETHER, Task, entity_task, reading_task
+from ..annotate.finding import TOGETHER, TextFunction, entity_task, reading_task
 from ..explain import explain
 from ..files import digest
 from ..pipeline.entities import FoundEntity
@@ -33,18 +33,18 @@ FORMS: tuple[Form, ...] = get_args(Form)
 class ServedModel:
     """A pipeline and the thread that runs it.
 
-    readings (Task): The task that finds entities and the best reading by the first `tener_ner`, or no reading without
-        one.
+    readings (TextFunction): The task that finds entities and the best reading by the first `tener_ner`, or no
+        reading without one.
     model_version (str): The pipeline's name, version, and the digest of its files at loading.
-    explanations (Mapping[Form, Task]): A task for each format of an explanation; empty without a `tener_ner`.
+    explanations (Mapping[Form, TextFunction]): A task for each format of an explanation; empty without a `tener_ner`.
     """
 
     nlp: Language
     worker: Worker
-    entities: Task
-    readings: Task
+    entities: TextFunction
+    readings: TextFunction
     model_version: str
-    explanations: Mapping[Form, Task]
+    explanations: Mapping[Form, TextFunction]
 
     @property
     def name(self) -> str:
@@ -138,7 +138,7 @@ class Service:
             raise error
         return [to_response(text, entities, options) for text, entities in zip(texts, answers, strict=True)]
 
-    async def answers(self, served: ServedModel, task: Task, texts: Sequence[str]) -> list[Any]:
+    async def answers(self, served: ServedModel, task: TextFunction, texts: Sequence[str]) -> list[Any]:
         """Return a task's answer or error for each text. The texts enter the queue in batches, one after another, so
         that other requests wait less."""
         if served.worker.is_full():

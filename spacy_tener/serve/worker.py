@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import count, groupby
 from typing import Any
 
-from ..annotate.finding import Task, answer_each, batch_by_length
+from ..annotate.finding import TextFunction, answer_each, batch_by_length
 from .metrics import Metrics
 from .schema import Limits, ServiceError
 
@@ -30,7 +30,7 @@ class QueuedText:
     priority (int): 0 for texts that are predicted once; 1 for explanations, which wait for those.
     """
 
-    task: Task
+    task: TextFunction
     text: str
     cost: int
     priority: int
@@ -40,7 +40,7 @@ class QueuedText:
         return self.cost
 
 
-_END = (2, 0, None)
+_QUEUE_END = (2, 0, None)
 """The entry that ends a queue: no priority is lower."""
 
 
@@ -89,11 +89,11 @@ class Worker:
     async def close(self) -> None:
         """Answer all accepted texts, and stop."""
         if self._task is not None:
-            self._queue.put_nowait(_END)
+            self._queue.put_nowait(_QUEUE_END)
             await self._task
             self._task = None
 
-    async def answer(self, task: Task, text: str, *, cost: int | None = None) -> Any:
+    async def answer(self, task: TextFunction, text: str, *, cost: int | None = None) -> Any:
         """Return the answer for a text."""
         (answer,) = await self.answers([await self.submit(task, text, cost=cost)])
         if isinstance(answer, ServiceError):
@@ -101,7 +101,7 @@ class Worker:
         return answer
 
     async def submit(
-        self, task: Task, text: str, *, cost: int | None = None, block: bool = False
+        self, task: TextFunction, text: str, *, cost: int | None = None, block: bool = False
     ) -> asyncio.Future[Any]:
         """Put a text into the queue.
 
@@ -165,7 +165,7 @@ class Worker:
                 return gathered
             _, _, queued = self._queue.get_nowait()
         if gathered:
-            self._queue.put_nowait(_END)
+            self._queue.put_nowait(_QUEUE_END)
         return gathered
 
     def _deliver(self, batch: Sequence[QueuedText], answers: Sequence[Any], seconds: float) -> None:

@@ -22,7 +22,7 @@ from ..types import BoolArray, IntArray
 
 MIN_OUTCOMES = 10
 """Minimum number of right entities, and of wrong ones, to fit a temperature to."""
-FOLDS = 5
+N_FOLDS = 5
 _MIN_TEMPERATURE, _MAX_TEMPERATURE = 0.1, 20.0
 
 MAX_CANDIDATES = 20
@@ -199,8 +199,8 @@ def cross_validated(outcomes: Outcomes) -> Probabilities:
             "Cross-validation needs more than one text with entities", "Annotate more texts, or give others by --test."
         )
     found = np.zeros(outcomes.right.size)
-    for fold in range(FOLDS):
-        out = rank % FOLDS == fold
+    for fold in range(N_FOLDS):
+        out = rank % N_FOLDS == fold
         found[out] = outcomes.probabilities(fit_temperature(outcomes, ~out))[out]
     return found
 

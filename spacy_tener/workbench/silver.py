@@ -34,7 +34,7 @@ DEFAULT_SURENESS = 0.51
 
 BATCH = 256
 _SPANS_KEY = "tener_earlier"
-_REMEDY = "Delete the directory to annotate everything again, or choose another one."
+_RESUME_REMEDY = "Delete the directory to annotate everything again, or choose another one."
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ def write_silver(
         wrote it.
     """
     made_of = {**settings, **asdict(sure), "part_size": part_size}
-    manifest = Manifest.resume(output, made_of, remedy=_REMEDY)
+    manifest = Manifest.resume(output, made_of, remedy=_RESUME_REMEDY)
     total = SilverStats()
     try:
         for number, part in enumerate(minibatch(records, part_size)):

@@ -10,7 +10,7 @@ import spacy
 from tiny_transformer import save_tiny_transformer
 
 from spacy_tener.explain import explain
-from spacy_tener.explain.explaining import UNKNOWN_CHARACTER, Mask, find_mask
+from spacy_tener.explain.explaining import UNKNOWN_CHARACTER, CharacterMask, find_mask
 
 TEXT = "王小明去了上海"
 
@@ -113,7 +113,7 @@ def test_masked_texts_read_the_words_of_the_lists_that_their_doc_asks_for(learne
 def test_a_masked_doc_keeps_the_data_of_its_doc_but_not_that_of_tokens(learned):
     doc = learned().make_doc("吴重阳")
     doc.user_data |= {"plain": 0, ("._.", "of_doc", None, None): 1, ("._.", "of_token", 1, 2): 2}
-    (copy,) = Mask("[MASK]", "").copies(doc, [0])
+    (copy,) = CharacterMask("[MASK]", "").copies(doc, [0])
     assert copy.user_data == {"plain": 0, ("._.", "of_doc", None, None): 1}
 
 

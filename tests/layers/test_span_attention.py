@@ -111,7 +111,7 @@ def test_the_size_of_groups_changes_nothing(most: int, monkeypatch: pytest.Monke
 def test_the_padding_of_groups_changes_nothing(price: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     setting = Setting(random_lattice(LENGTHS), places=20)
     expected = setting.attend(word_queries=True)
-    monkeypatch.setitem(span_groups.PAIRS_PER_BUCKET, "cpu", price)
+    monkeypatch.setitem(span_groups.SPAN_PAIRS_PER_BUCKET, "cpu", price)
     monkeypatch.setitem(span_groups.MOST_PAIRS, "cpu", most)
     _, groups = setting.heads(word_queries=True)
     for bucket in groups.buckets:

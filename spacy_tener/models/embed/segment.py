@@ -17,7 +17,7 @@ from .tables import EmbedInput, TableEmbedder, Vocabulary, init_tables, table_em
 
 SEGMENT = "segment"
 # Parts of speech of jieba, names first.
-_TAGS = (
+_PARTS_OF_SPEECH = (
     "nr nrt nrfg ns nt nz n vn v a d m q r t eng x ad ag an b c dg df e f g h i j k l mg mq ng o p rg "
     "rr rz s tg u ud ug uj ul uv uz vd vg vi vq w y z zg"
 )
@@ -66,7 +66,7 @@ class SegmentVocabulary(Vocabulary):
     @property
     def tag_names(self) -> list[str]:
         """The common parts of speech that were seen in training."""
-        return [tag for tag in _TAGS.split() if self.knows_tag(tag)]
+        return [tag for tag in _PARTS_OF_SPEECH.split() if self.knows_tag(tag)]
 
     def knows_tag(self, tag: str) -> bool:
         return bool(self.tables[SEGMENT].rows(keys_of_tag(tag)).any())

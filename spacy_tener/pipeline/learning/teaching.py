@@ -24,7 +24,7 @@ from ..windows import WindowBatcher
 if TYPE_CHECKING:
     from ...layers.crf import CRF
 
-_MB = 1 << 20
+_MIB = 1 << 20
 
 SoftTarget = NDArray[np.float32]
 """The teacher's emissions of the student's units. *Shape:* (units, tags of the teacher)"""
@@ -118,7 +118,7 @@ def load_teacher(
     if component not in names:
         remedy = f"Set `component` to {' or '.join(names)}." if names else "Use a pipeline trained with one."
         raise RemedyError(f"spacy_tener.Teacher.v1: {path} has no tener_ner named '{component}'", remedy)
-    teacher = Teacher(nlp, component, share=share, temperature=temperature, limit=cache_mb * _MB)
+    teacher = Teacher(nlp, component, share=share, temperature=temperature, limit=cache_mb * _MIB)
     if not teacher.labels:
         raise RemedyError(f"spacy_tener.Teacher.v1: '{component}' of {path} has no labels", "Use a trained pipeline.")
     return teacher

@@ -42,7 +42,7 @@ _DEFAULTS = {
 }
 _TRANSFORMER = "spacy_tener.TransformerEmbed.v1"
 _MIXED = "spacy_tener.MixedCorpus.v1"
-_FILES = ("path", "vectors", "init_tok2vec", "source")
+_FILE_SETTINGS = ("path", "vectors", "init_tok2vec", "source")
 
 
 class ConfigError(RemedyError):
@@ -206,4 +206,4 @@ def corpus_reader(config: Config, corpus: str) -> Mapping[str, Any]:
 
 def _absent(key: str, value: Any) -> bool:
     named = isinstance(value, str) and bool({"/", os.sep} & set(value))
-    return named and key.endswith(_FILES) and not Path(value).exists()
+    return named and key.endswith(_FILE_SETTINGS) and not Path(value).exists()

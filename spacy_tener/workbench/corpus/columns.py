@@ -24,7 +24,7 @@ from ...errors import RemedyError
 from .records import EntitySpan, Event, Notes, RecordError, Sentence
 
 AUTO = "auto"
-MISSING = "-"
+MISSING_TAG = "-"
 # The letters of an entity's first, inner and last token, and of a single-token entity.
 SCHEMES = {
     "IOB2": ("B", "I", "I", "B"),
@@ -69,7 +69,7 @@ class TagReader:
         scheme = find_scheme(scheme)
         self._candidates = list(SCHEMES) if scheme == AUTO else [scheme]
         self._letters: set[str] = set()
-        self._parsed: dict[str, tuple[str, str]] = {"O": ("O", ""), MISSING: (MISSING, "")}
+        self._parsed: dict[str, tuple[str, str]] = {"O": ("O", ""), MISSING_TAG: (MISSING_TAG, "")}
         # Well-formed tags differ between IOB1, IOB2 and the schemes that mark an entity's end. The scheme may only be
         # known at the end of the file, so repairs are counted for each.
         self._repairs = {"IOB1": Notes(), "IOB2": Notes(), "marked": Notes()}
@@ -109,7 +109,7 @@ class TagReader:
             if label and not open_label:
                 begun, open_label = index, label
                 self._check_first(tags, index, letter, label == previous_label, line + step * index)
-            if letter == MISSING:
+            if letter == MISSING_TAG:
                 missing.append(index)
             elif letter in _CLOSING:
                 spans.append(EntitySpan(begun, index + 1, label))
@@ -242,7 +242,7 @@ class ColumnReader:
 
 
 def is_tag(text: str) -> bool:
-    return text in ("O", MISSING) or _TAG.fullmatch(text) is not None
+    return text in ("O", MISSING_TAG) or _TAG.fullmatch(text) is not None
 
 
 def split_line(line: str) -> list[str]:

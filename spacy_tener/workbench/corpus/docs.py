@@ -12,7 +12,7 @@ from spacy.vocab import Vocab
 
 from .records import AnnotatedText, EntitySpan, Event, Sentence
 
-Note = Callable[[Event, str, int], None]
+LineNote = Callable[[Event, str, int], None]
 
 INCORRECT = "incorrect_spans"
 """Key in `doc.spans` of the spans known not to be entities of their label, as in spaCy's and Prodigy's examples."""
@@ -36,7 +36,7 @@ def group_sentences(
 
 
 def sentences_to_doc(
-    vocab: Vocab, sentences: Sequence[Sentence], *, spaces: bool, note: Note, overlapping: bool = False
+    vocab: Vocab, sentences: Sequence[Sentence], *, spaces: bool, note: LineNote, overlapping: bool = False
 ) -> Doc:
     """Return one Doc of some sentences, with a token for each token of the corpus.
 
@@ -62,7 +62,9 @@ def sentences_to_doc(
     return doc
 
 
-def text_to_doc(tokenizer: Callable[[str], Doc], text: AnnotatedText, *, note: Note, overlapping: bool = False) -> Doc:
+def text_to_doc(
+    tokenizer: Callable[[str], Doc], text: AnnotatedText, *, note: LineNote, overlapping: bool = False
+) -> Doc:
     """Return the Doc that the tokenizer makes of a text.
 
     An entity that does not align with tokens leaves missing annotation on the tokens that it touches.
@@ -91,7 +93,7 @@ def text_to_doc(tokenizer: Callable[[str], Doc], text: AnnotatedText, *, note: N
     return doc
 
 
-def _without_blank_edges(sentence: Sentence, spans: Sequence[EntitySpan], note: Note) -> Iterator[EntitySpan]:
+def _without_blank_edges(sentence: Sentence, spans: Sequence[EntitySpan], note: LineNote) -> Iterator[EntitySpan]:
     """Yield entities of a sentence without white space tokens at their edges, which spaCy forbids."""
     for span in spans:
         solid = [index for index in range(span.start, span.end) if not sentence.tokens[index].isspace()]

@@ -11,7 +11,7 @@ from .columns import AUTO, find_scheme
 COLUMN_FORMATS = ("columns", "weibo")
 TEXT_FORMATS = JSONL, LABEL_STUDIO, CLUENER, LLM = "jsonl", "labelstudio", "cluener", "llm"
 TOKENS, GLINER, BRAT = "tokens", "gliner", "brat"
-FORMATS = (*COLUMN_FORMATS, *TEXT_FORMATS, TOKENS, GLINER, BRAT)
+CORPUS_FORMATS = (*COLUMN_FORMATS, *TEXT_FORMATS, TOKENS, GLINER, BRAT)
 UNITS = ("codepoint", "utf16")
 OVERLAPS = ("error", "longest", "spans")
 ANSWERS = ("auto", "complete", "binary")
@@ -22,7 +22,7 @@ ANNOTATORS = ("first", "agreement", "majority", "error")
 class CorpusOptions:
     """Options of reading a corpus.
 
-    format (str): One of `FORMATS`, or `auto` to detect it from the first lines.
+    format (str): One of `CORPUS_FORMATS`, or `auto` to detect it from the first lines.
     scheme (str): One of `SCHEMES` or `ALIASES`, or `auto` to detect it from the tags.
     offsets (str): Unit of character offsets: one of `UNITS`.
     overlap (str): How to read overlapping spans: one of `OVERLAPS`.
@@ -50,7 +50,7 @@ class CorpusOptions:
     tag_names: str = ""
 
     def __post_init__(self) -> None:
-        check_choice("corpus format", self.format, (AUTO, *FORMATS))
+        check_choice("corpus format", self.format, (AUTO, *CORPUS_FORMATS))
         find_scheme(self.scheme)
         check_choice("unit of offsets", self.offsets, UNITS)
         check_choice("way to read overlaps", self.overlap, OVERLAPS)

@@ -66,7 +66,7 @@ def _overlaps(gold: Sequence[EntityOffsets], found: Sequence[EntityOffsets]) -> 
             yield gold[i] != entity, -shared, i, j
 
 
-class Prediction(NamedTuple):
+class PredictedText(NamedTuple):
     """A text as a pipeline has annotated it, and the probabilities of its `tener_ner`.
 
     of_found: The probability of each found entity, by the first component that finds it.
@@ -84,7 +84,7 @@ def score_texts(nlp: Language, examples: Iterable[Example]) -> tuple[dict[str, A
     RETURNS (Tuple[Dict[str, Any], List[Tuple[Example, List[Pair]]]]): The scores of `CountingScorer`, and the pairs of
         each example.
     """
-    examples, predictions, seconds = list(examples), list[Prediction](), 0.0
+    examples, predictions, seconds = list(examples), list[PredictedText](), 0.0
     for batch in minibatch(examples, BATCH):
         predicted, seconds_of_batch = _predict(nlp, batch)
         predictions += predicted
@@ -101,7 +101,7 @@ def score_texts(nlp: Language, examples: Iterable[Example]) -> tuple[dict[str, A
     return scores, compared
 
 
-def _predict(nlp: Language, examples: Sequence[Example]) -> tuple[list[Prediction], float]:
+def _predict(nlp: Language, examples: Sequence[Example]) -> tuple[list[PredictedText], float]:
     """Run the pipeline over a batch, and return the seconds that this took without the probabilities."""
     start, seconds = timer(), 0.0
     for example in examples:
@@ -125,10 +125,10 @@ def _predict(nlp: Language, examples: Sequence[Example]) -> tuple[list[Predictio
                 found.setdefault((entity.start, entity.end, entity.label), entity.probability)
         start = timer()
     seconds += timer() - start
-    return [Prediction(*parts) for parts in zip(docs, of_found, of_missed, strict=True)], seconds
+    return [PredictedText(*parts) for parts in zip(docs, of_found, of_missed, strict=True)], seconds
 
 
-def _pairs(example: Example, found: Sequence[Found], prediction: Prediction) -> list[Pair]:
+def _pairs(example: Example, found: Sequence[Found], prediction: PredictedText) -> list[Pair]:
     """Return the pairs of an example in text order, and after them what was found where annotation is missing."""
     of_found, of_missed = prediction.of_found, prediction.of_missed
     gold = [offsets_of(ent) for ent in example.reference.ents]

@@ -18,7 +18,7 @@ from ...processes import count_cores
 
 MODULE = "spacy"
 _GUARD = "spacy_tener.workbench.runs.guard"
-_THREADS = "OMP_NUM_THREADS"
+_THREADS_VARIABLE = "OMP_NUM_THREADS"
 _POLL = 0.5  # seconds
 _PATIENCE = 10.0  # seconds from SIGTERM to SIGKILL
 
@@ -97,7 +97,7 @@ def environment(jobs: int) -> dict[str, str]:
     """Return the environment of one of `jobs` processes that share the cores. A set OMP_NUM_THREADS is kept."""
     inherited = {name: value for name, value in os.environ.items() if name != ENV_VARS.CONFIG_OVERRIDES}
     plain = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf8", "WASABI_LOG_FRIENDLY": "1"}
-    return {_THREADS: str(max(1, count_cores() // jobs)), **inherited, **plain}
+    return {_THREADS_VARIABLE: str(max(1, count_cores() // jobs)), **inherited, **plain}
 
 
 class Tail:

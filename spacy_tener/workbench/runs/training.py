@@ -20,7 +20,7 @@ from ..composing.compose import CONFIG
 from ..composing.files import entries
 from .processes import Processes, Tail
 
-MODEL, METRICS, METRICS_DEV, LOG = "model-best", "metrics.json", "metrics-dev.json", "training.jsonl"
+MODEL, METRICS_TEST, METRICS_DEV, LOG = "model-best", "metrics.json", "metrics-dev.json", "training.jsonl"
 """The pipeline that was chosen, its scores on test and on dev, and the log of the training."""
 OUTPUT = "output.log"
 """The file with what the processes of a run print."""
@@ -85,7 +85,7 @@ class TrainingResult:
 def train(run: TrainingRun, processes: Processes, watch: Watch | None = None) -> TrainingResult:
     """Train from the beginning, whatever was trained in the directory before."""
     folder, manifest = run.folder, run.manifest()
-    for name in (NAME, METRICS, METRICS_DEV, LOG, OUTPUT):  # spaCy's logger does not write over an older log.
+    for name in (NAME, METRICS_TEST, METRICS_DEV, LOG, OUTPUT):  # spaCy's logger does not write over an older log.
         (folder / name).unlink(missing_ok=True)
     config = run.config.copy()
     config["training"]["logger"] = {**_LOGGER, "output_file": str(folder / LOG)}

@@ -133,7 +133,7 @@ def test_many_long_texts_are_read_some_at_a_time(tiny, monkeypatch):
     docs = [characters("吴重阳在中国" * 10) for _ in range(4)]
     model = embedder(tiny)
     together = model.predict(docs)
-    monkeypatch.setattr("spacy_tener.models.transformer.module._AT_ONCE", {"cpu": POSITIONS})
+    monkeypatch.setattr("spacy_tener.models.transformer.module._POSITIONS_AT_ONCE", {"cpu": POSITIONS})
     for rows, expected in zip(model.predict(docs), together, strict=True):
         np.testing.assert_allclose(rows, expected, atol=1e-6)
 
