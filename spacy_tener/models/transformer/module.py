@@ -16,7 +16,7 @@ from ...errors import RemedyError
 from ...features.cache import FeatureCache, key_of
 from ...features.pieces import PieceReader, Pieces
 from ...gpu.copies import on_device
-from ...gpu.precision import in_bfloat16
+from ...gpu.precision import autocast_to_bfloat16
 from ...layers.dense import Dropout
 from ...layers.ragged import Ragged, Segments
 from ...settings import STRICT, Count, Probability, Size, check_pieces
@@ -149,18 +149,16 @@ class PretrainedTransformer(nn.Module):
         price = _PIECES_PER_CALL["cpu" if device.type == "cpu" else "cuda"]
         ragged = Ragged.of(pieces.lengths, device=device, price=price, by_tokens=True)
         windows = ragged.pad(on_device(pieces.ids[:, None], device))
-        computes = in_bfloat16(self.transformer, device) if self._mixes(device) else nullcontext(self.transformer)
+        context = autocast_to_bfloat16(device) if self._mixes(device) else nullcontext()
         at_once = self._at_once(device)
-        with computes as transformer:
+        with context:
             read = [
-                torch.cat(list(self._read(transformer, ids[:, 0, :, 0], bucket.key_mask, at_once)))
+                torch.cat(list(self._read(ids[:, 0, :, 0], bucket.key_mask, at_once)))
                 for ids, bucket in zip(windows, ragged.buckets, strict=True)
             ]
         return ragged.join([part[:, None] for part in read])
 
-    def _read(
-        self, transformer: Callable[..., Any], ids: Tensor, key_mask: Tensor | None, at_once: int
-    ) -> Iterator[Tensor]:
+    def _read(self, ids: Tensor, key_mask: Tensor | None, at_once: int) -> Iterator[Tensor]:
         """Yield the rows of windows of one length, some windows at a time.
 
         ids (Tensor): *Shape:* (windows, length)
@@ -171,7 +169,7 @@ class PretrainedTransformer(nn.Module):
         n_layers, step = self.config.layers, max(1, at_once // ids.shape[1])
         masks = torch.ones_like(ids) if key_mask is None else (key_mask[:, 0, 0] == 0.0).long()
         for window_ids, mask in zip(ids.split(step), masks.split(step), strict=True):
-            yield mean_of_layers(transformer, window_ids, mask, n_layers).float()
+            yield mean_of_layers(self.transformer, window_ids, mask, n_layers).float()
 
 
 def mean_of_layers(transformer: Callable[..., Any], ids: Tensor, mask: Tensor, n_layers: int) -> Tensor:
