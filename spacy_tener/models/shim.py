@@ -13,7 +13,7 @@ from thinc.shims import Shim
 from thinc.types import Floats2d, FloatsXd
 
 from ..errors import check_package, install
-from ..runtime.weights import Weights
+from ..runtime.weights import Weights, WeightsError
 from .serialize import from_safetensors, to_safetensors
 
 if TYPE_CHECKING:
@@ -131,7 +131,10 @@ class TorchShim(Shim):
         import torch
 
         module = self._build(**sizes)
-        module.load_state_dict({name: torch.as_tensor(array) for name, array in arrays.items()})
+        try:
+            module.load_state_dict({name: torch.as_tensor(array) for name, array in arrays.items()})
+        except RuntimeError as error:
+            raise WeightsError(f"The weights do not fit the settings: {error}") from error
         return module.to(get_torch_default_device()).eval()
 
     def set_module(self, module: nn.Module, sizes: Mapping[str, Any]) -> None:

@@ -6,14 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..errors import MissingPackageError, RemedyError
-from ..runtime.weights import WeightsError
 
-# Parts of messages of Thinc and torch about intact weights of other layers or sizes.
-_OTHER_CONFIG = ("mismatched structure", "change dimension", "unknown dimension", "in loading state_dict")
-
-
-class OtherLabelsError(ValueError):
-    """The labels are not those of the weights."""
+_OTHER_CONFIG = (
+    "The weights belong to another config, or a file is damaged. Load the weights with the config.cfg that was saved "
+    "beside them. Restore the files from a copy if it is that one."
+)
 
 
 @contextmanager
@@ -35,26 +32,11 @@ def wrap_load_errors(name: str, source: str) -> Iterator[None]:
                 f"{what}: {error}. There is not enough memory: end what else uses it, or load the pipeline on the CPU, "
                 "by spacy.require_cpu() before spacy.load()."
             ) from error
-        if isinstance(error, RuntimeError) and "cuda" in str(error).lower():
-            raise
-        raise RemedyError(f"{what}: {_reason(error)}", _remedy(error)) from error
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, RemedyError):
-        return error.reason
-    text = str(error).rstrip(".") or type(error).__name__
-    return f"the entry {text} is missing" if isinstance(error, KeyError) and " " not in text else text
-
-
-def _remedy(error: Exception) -> str:
-    if isinstance(error, RemedyError):
-        return error.remedy
-    if isinstance(error, OtherLabelsError):
-        return "Load 'cfg' and 'model' of the same pipeline. Restore them from a copy if one of them was changed."
-    if isinstance(error, WeightsError) or any(phrase in str(error) for phrase in _OTHER_CONFIG):
-        return (
-            "The weights belong to another config: load them with the config.cfg that was saved beside them. "
-            "Restore the files from a copy if it is that one."
-        )
-    return "The files are damaged. Restore them from a copy, or train again."
+        if isinstance(error, RuntimeError):  # torch's: of a device, or of the weights of another library's layer
+            raise RuntimeError(
+                f"{what}: {error}. If a GPU is at fault, load the pipeline on the CPU, by spacy.require_cpu() before "
+                "spacy.load(). Otherwise load the weights with the config.cfg that was saved beside them."
+            ) from error
+        if isinstance(error, RemedyError):
+            raise RemedyError(f"{what}: {error.reason}", error.remedy) from error
+        raise RemedyError(f"{what}: {type(error).__name__}: {str(error).rstrip('.')}", _OTHER_CONFIG) from error

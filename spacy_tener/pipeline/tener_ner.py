@@ -23,6 +23,7 @@ from spacy.vocab import Vocab
 from thinc.api import Config, Model, Optimizer, set_dropout_rate
 from thinc.types import Floats2d
 
+from ..errors import RemedyError
 from ..models.embed.tables import check_loaded, observe
 from ..models.shim import require_torch
 from ..models.tagger import TaggerModel, crf, on_host, set_labels
@@ -31,7 +32,7 @@ from .decoding import BatchDecoding, Decoding, decode_nothing
 from .entities import UnitEntity, set_entities
 from .learning.targets import Target, exceptional_labels, make_target
 from .learning.teaching import Teacher
-from .loading import OtherLabelsError, wrap_load_errors
+from .loading import wrap_load_errors
 from .requirements import add_requirements, save_requirements
 from .scoring import score_char_entities
 from .settings import LABELS_OVER_LINES, LABELS_WITH_ORNAMENTS, LEARNED, TEMPERATURE, TOKEN_LENGTH, NERSettings
@@ -579,8 +580,9 @@ class TenerNER(TrainablePipe):
         if output is not None and output.has_dim("nO"):
             n_tags, expected = output.get_dim("nO"), self._label_index.layout.n_tags
             if n_tags != expected:
-                raise OtherLabelsError(
-                    f"its model has {n_tags} tags, but the {len(self.labels)} labels in its cfg need {expected}"
+                raise RemedyError(
+                    f"its model has {n_tags} tags, but the {len(self.labels)} labels in its cfg need {expected}",
+                    "Load 'cfg' and 'model' of the same pipeline. Restore them from a copy if one of them was changed.",
                 )
 
 

@@ -226,7 +226,7 @@ class TestOtherCauses:
             ),
             (MemoryError("of the host"), MemoryError, "'tener_ner'.*of the host.*not enough memory.*require_cpu"),
             (torch.cuda.OutOfMemoryError("CUDA out of memory"), MemoryError, "CUDA out of memory.*require_cpu"),
-            (RuntimeError("CUDA error: no kernel image"), RuntimeError, "^CUDA error: no kernel image$"),
+            (RuntimeError("CUDA error: no kernel image"), RuntimeError, "'tener_ner'.*no kernel image.*require_cpu"),
             (FileNotFoundError("vectors.txt"), FileNotFoundError, "^vectors.txt$"),
         ],
         ids=["package", "package of an extra", "memory", "memory of the GPU", "GPU", "file"],
