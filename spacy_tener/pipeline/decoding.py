@@ -289,13 +289,17 @@ class Decoding:
             agree with every reading.
         RETURNS (float): 0 if the model has no such reading, as for an entity across a known sentence start.
         """
+        return likelihoods([self], [reference])[0]
+
+    def agreeing(self, reference: Doc) -> Mask:
+        """Return the allowed tags that agree with a gold annotation. *Shape:* (units, tags)"""
         target = make_target(Example(self.doc, reference), self.view, index_labels(self.labels), None)
-        batch = self.batch
-        agreeing = agreeing_tags(target.tags, None, batch.crf.layout) & self.allowed
-        rows, lengths = batch.emissions[self._rows], [len(self.view)]
-        [log_share] = batch.crf.passes(rows, lengths, agreeing, temperature=batch.temperature).log_partition()
-        share = np.exp(log_share - batch.log_partitions[self.index])
-        return float(np.nan_to_num(share).clip(0.0, 1.0))
+        return agreeing_tags(target.tags, None, self.batch.crf.layout) & self.allowed
+
+    @property
+    def emissions(self) -> AnyFloats:
+        """The scores of tags. *Shape:* (units, tags)"""
+        return self.batch.emissions[self._rows]
 
     def _found(self, spans: EntitySpans, probabilities: Probabilities) -> list[FoundEntity]:
         columns = spans.start.tolist(), spans.end.tolist(), spans.label.tolist(), probabilities.tolist()
@@ -303,6 +307,21 @@ class Decoding:
             FoundEntity(*self.view.char_span(start, end), self.labels[label], probability)
             for start, end, label, probability in zip(*columns, strict=True)
         ]
+
+
+def likelihoods(decodings: Sequence[Decoding], references: Sequence[Doc]) -> list[float]:
+    """Return `Decoding.likelihood` of several texts, by one pass of the CRF for each batch."""
+    shares: list[float] = []
+    pairs = zip(decodings, references, strict=True)
+    for batch, group in itertools.groupby(pairs, lambda pair: pair[0].batch):
+        texts = list(group)
+        agreeing = np.concatenate([decoding.agreeing(reference) for decoding, reference in texts])
+        emissions = np.concatenate([decoding.emissions for decoding, _ in texts])
+        lengths = [len(decoding.view) for decoding, _ in texts]
+        partitions = np.array([batch.log_partitions[decoding.index] for decoding, _ in texts])
+        log_shares = batch.crf.passes(emissions, lengths, agreeing, temperature=batch.temperature).log_partition()
+        shares += np.nan_to_num(np.exp(log_shares - partitions)).clip(0.0, 1.0).tolist()
+    return shares
 
 
 def decode_nothing(n_labels: int, n_texts: int) -> BatchDecoding:

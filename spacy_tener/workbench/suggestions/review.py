@@ -25,6 +25,7 @@ from thinc.api import Config
 
 from ...errors import RemedyError, counted
 from ...files import write_file
+from ...pipeline.decoding import likelihoods
 from ...pipeline.entities import FoundEntity, offsets_of
 from ...pipeline.finding import PipelineNER
 from ..composing.files import ConfigError, corpus_reader
@@ -126,13 +127,15 @@ def _judge(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[JudgedDo
     has_gold_tokens = nlp.config.get("corpora", {}).get("dev", {}).get("gold_preproc", False)
     docs = pipeline.prepare(_without_annotation(nlp, doc) if has_gold_tokens else doc.text for _, doc in batch)
     examples = [Example(doc, _with_known_labels(gold, ner.labels)) for doc, (_, gold) in zip(docs, batch, strict=True)]
-    for (number, doc), example, decoding in zip(batch, examples, ner.decode(docs), strict=True):
+    decodings = list(ner.decode(docs))
+    shares = likelihoods(decodings, [example.reference for example in examples])
+    for (number, doc), example, decoding, likelihood in zip(batch, examples, decodings, shares, strict=True):
         offsets = [offsets_of(ent) for ent in example.reference.ents]
         scored = zip(offsets, decoding.probabilities(offsets), strict=True)
         gold = [FoundEntity(*entity, probability) for entity, probability in scored]
         unknown = len(doc.ents) - len(offsets)
         doubts = disagreements(number, gold, _where_annotated(example.reference, decoding.entities))
-        yield JudgedDoc(number, doc, decoding.likelihood(example.reference), tuple(doubts), unknown)
+        yield JudgedDoc(number, doc, likelihood, tuple(doubts), unknown)
 
 
 def _without_annotation(nlp: Language, doc: Doc) -> Doc:
