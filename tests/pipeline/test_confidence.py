@@ -10,6 +10,7 @@ from spacy.tokens import Doc, Span
 from spacy_tener.crf.marginals import EntitySpans
 from spacy_tener.models.tagger import crf
 from spacy_tener.models.torch_backend import join_tensors
+from spacy_tener.pipeline.decoding import likelihoods
 
 TEXT = "吴重阳在中国银行工作。"
 
@@ -337,6 +338,7 @@ def test_likelihood_is_that_of_all_readings_that_agree_with_the_annotation(pipe_
         exact = sum(r.probability for r in readings if keys(r.entities) == ([span] if span else []))
         agreeing = sum(r.probability for r in readings if span is None or span in keys(r.entities))
         found = [decoding.likelihood(whole), decoding.likelihood(partial)]
+        assert likelihoods([decoding] * 2, [whole, partial]) == pytest.approx(found)
         assert found == pytest.approx([exact, agreeing], abs=1e-6)
 
 
