@@ -79,7 +79,7 @@ def test_every_architecture_predicts_what_it_predicts_with_torch(monkeypatch):
 
 @pytest.mark.parametrize(
     ("kind", "noted"),
-    [("tener", "the row that embedding tables keep"), ("converted", "the transformer's own mask token, [MASK]")],
+    [("tener", "counts as an unknown word or character"), ("converted", "the transformer’s own mask token")],
 )
 def test_explanations_and_the_service_are_whole(kind, noted):
     code = """

@@ -138,7 +138,8 @@ class Errors:
 
 def bins(probability: Probabilities, right: BoolArray, n_bins: int = BINS) -> list[Bin]:
     """Divide predictions into bins of equal size, the least probable first."""
-    order = np.argsort(probability, kind="stable")
+    # Rounded, so that the noise of floats does not put equal probabilities into an order.
+    order = np.argsort(probability.round(6), kind="stable")
     parts = [part for part in np.array_split(order, n_bins) if part.size]
     return [Bin(float(probability[part].mean()), float(right[part].mean()), part.size) for part in parts]
 

@@ -244,5 +244,6 @@ def test_what_annotators_disagree_about_teaches_nothing(tmp_path: Path, saved: d
     (gold,) = converted(tmp_path, TWO, annotators="agreement")
     assert [(ent.text, ent.label_) for ent in gold.ents] == [("吴小明", "PER")]
     assert "".join("?IOB"[token.ent_iob] for token in gold) == "BIIO????OO"
-    (target,) = nlp.get_pipe("tener_ner")._targets([Example(nlp.make_doc(TEXT), gold)])
+    ner = nlp.get_pipe("tener_ner")
+    (target,) = ner._targets([Example(nlp.make_doc(TEXT), gold)], ner.settings)
     assert [tag < 0 for tag in target.tags] == [False] * 4 + [True] * 4 + [False] * 2
