@@ -1,38 +1,80 @@
 """Viterbi decoding in numpy: the best path of every sequence, and the k best (list Viterbi).
 
 A time step is a handful of operations on a few hundred numbers, where numpy's calls cost a third of torch's.
-`best_paths` advances all sequences together, with a row for each tag, so that a step works on neighbouring columns. It
-keeps no back-pointers: going back, it computes those of the best path anew, by the very same sums.
+`best_paths` advances all sequences together, with a row for each tag, `[K, n]`, so that a step works on neighbouring
+columns. It keeps no back-pointers: going back, it computes those of the best path anew, by the very same sums.
+
+`surely_outside` finds most tokens that are O on every best path before any path is computed. An entity can be taken out
+of a path by turning its tags into O. If that raises the score for every entity that could cover a token, whatever the
+rest of the path, the token is O on every best path. The best entity over a token is the best beginning up to it and the
+best end from it on, so a few operations on the whole batch are enough. Most tokens of a text are surely O, which leaves
+stretches of a few tokens to Viterbi.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 
 from ..batching.sequences import Packing
 from ..tagging import TagLayout
-from ..types import AnyFloats, IntArray
+from ..types import AnyFloats, BoolArray, IntArray
 from .transitions import Transitions, inside_scores
 
-Advance = Callable[[AnyFloats], AnyFloats]
-"""From the scores of the best path to each tag to those of the next token, without its emissions. *Shape:* (tags,
-sequences) twice"""
+MARGIN = 1e-3
+"""The smallest gain in score that counts, so that rounding does not decide."""
+FLOOR = 100.0
+"""Scores more than this below that of O are raised to this much below it."""
+EXACT = 1e9
+"""Rounding errors of float64 sums below this are much smaller than `MARGIN`."""
 
 
-def best_paths(scores: AnyFloats, table: AnyFloats, advance: Advance, packing: Packing) -> tuple[IntArray, AnyFloats]:
-    """Return the tags of the best path of each sequence, packed, and the paths' scores. It overwrites the emissions.
+def surely_outside(scores: AnyFloats, transitions: Transitions, packing: Packing) -> BoolArray:
+    """Return a mask of tokens that are O on every best path of their sequence; it may miss some of them.
 
-    scores (AnyFloats): Packed emissions. *Shape:* (tags, units)
-    table (AnyFloats): Scores of pairs of tags, `[from, to]`. *Shape:* (tags, tags)
-    advance (Advance): A step of the recursion over these pairs.
-    RETURNS (tuple[IntArray, AnyFloats]): *Shape:* (units,) and (sequences with units,)
+    *Shape:* (tags, tokens) to (tokens,); -inf forbids a tag
     """
+    layout, longest = transitions.layout, int(packing.lengths.max(initial=0))
+    of_outside = scores[layout.outside]
+    forbidden = np.isneginf(of_outside)
+    with np.errstate(invalid="ignore"):
+        gains = scores - of_outside
+        gains += transitions.entity_gains[:, None]
+        if forbidden.any():
+            # Where O is forbidden, any entity is better than O.
+            gains[:, forbidden] = np.where(np.isposinf(gains[:, forbidden]), FLOOR * (longest + 1), -np.inf)
+    np.maximum(gains, -FLOOR, out=gains)
+    gains[layout.outside] = -FLOOR
+    # More than any entity can gain, so that none crosses from one sequence to the next.
+    barrier = 2.0 * (longest * max(float(gains.max(initial=0.0)), 1.0) + FLOOR)
+    if not barrier * 2 * packing.n_sequences < EXACT:
+        return np.zeros(len(of_outside), dtype=bool)
+    begin, inside, end = gains[layout.begin], gains[layout.inside], gains[layout.end]
+    begin[:, packing.last] = end[:, packing.first] = -np.inf
+    inside[:, packing.first] = inside[:, packing.last] = -barrier
+    passed = np.cumsum(inside, axis=1, dtype=np.float64)
+    begun = np.maximum.accumulate(begin - passed, axis=1)
+    passed += end - inside
+    ended = np.maximum.accumulate(passed[:, ::-1], axis=1)[:, ::-1]
+    over_two = (begun[:, :-1] + ended[:, 1:]).max(axis=0, initial=-np.inf)
+    best = gains[layout.single].max(axis=0, initial=-np.inf)
+    unsure: BoolArray = (best >= -MARGIN) | forbidden
+    unsure[:-1] |= over_two >= -MARGIN
+    unsure[1:] |= over_two >= -MARGIN
+    return ~unsure
+
+
+def best_paths(scores: AnyFloats, table: AnyFloats, packing: Packing) -> tuple[IntArray, AnyFloats]:
+    """Return the best path of each sequence, packed, and their scores; overwrites the emissions.
+
+    scores (AnyFloats): packed emissions. *Shape:* (tags, tokens)
+    table (AnyFloats): scores of pairs of tags, `[from, to]`. *Shape:* (tags, tags)
+    """
+    pairs, space = table[:, :, None], np.empty((*table.shape, packing.sizes[0]), scores.dtype)
     previous = scores[:, : packing.sizes[0]]
     for begin, end in packing.steps[1:]:
-        before, previous = previous[:, : end - begin], scores[:, begin:end]
-        previous += advance(before)
+        sums = np.add(previous[:, None, : end - begin], pairs, out=space[..., : end - begin])
+        previous = scores[:, begin:end]
+        previous += sums.max(axis=0)
     tags, into = np.empty(scores.shape[1], np.int64), np.ascontiguousarray(table.T)
     best, sizes = np.empty(packing.sizes[0], scores.dtype), [*packing.sizes, 0]
     for step in range(len(packing.steps) - 1, -1, -1):
@@ -47,36 +89,54 @@ def best_paths(scores: AnyFloats, table: AnyFloats, advance: Advance, packing: P
     return tags, best
 
 
+def decode_between(
+    scores: AnyFloats,
+    start: AnyFloats,
+    table: AnyFloats,
+    end: AnyFloats,
+    packing: Packing,
+    tags: IntArray,
+    unsure: IntArray,
+) -> None:
+    """Write the tags of the best path for the unsure tokens, where those of all others are known.
+
+    scores (AnyFloats): emissions. *Shape:* (tags, tokens)
+    tags (IntArray): of all tokens. *Shape:* (tokens,)
+    unsure (IntArray): indices of tokens. *Shape:* (unsure tokens,)
+    """
+    if not unsure.size:
+        return
+    # A stretch ends where the next unsure token is not its neighbour, or is another sequence's.
+    sequence = packing.sequence[unsure]
+    opens = np.diff(unsure, prepend=-2) > 1
+    opens[1:] |= sequence[1:] != sequence[:-1]
+    first = np.flatnonzero(opens)
+    last = np.append(first[1:], unsure.size) - 1
+    stretches, owner = Packing(last - first + 1), sequence[first]
+    begins, ends = unsure[first], unsure[last] + 1
+    at_start, at_end = packing.offsets[owner] == begins, (packing.offsets + packing.lengths)[owner] == ends
+    scores = scores[:, unsure]
+    scores[:, first] += np.where(at_start, start[:, None], table[tags[begins - 1]].T)
+    scores[:, last] += np.where(at_end, end[:, None], table[:, tags[np.minimum(ends, tags.size - 1)]])
+    found, best = best_paths(scores[:, stretches.forward], table, stretches)
+    impossible = owner[stretches.order[~(best > -np.inf)]]
+    if impossible.size:
+        raise ValueError(
+            f"no path of allowed tags with a finite score for sequence(s) {np.unique(impossible).tolist()}: the tags "
+            "allowed for neighbouring tokens contradict each other, or the emissions are not finite"
+        )
+    tags[unsure[stretches.forward]] = found
+
+
 def viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packing) -> IntArray:
     """Return the best path of each sequence; of equal ones, the one with the lowest tag at the last token that differs.
 
-    emissions (AnyFloats): -inf forbids a tag. *Shape:* (units, tags)
-    RETURNS (IntArray): *Shape:* (units,)
+    *Shape:* (tokens, tags) to (tokens,); -inf in emissions forbids a tag
     """
-    tags: IntArray = np.empty(len(emissions), np.int64)
-    if not packing.steps:
-        return tags
-    layout, table = transitions.layout, transitions.table
-    between = table[layout.closers, layout.openers, None]
-    from_begin, from_inside = inside_scores(table, layout)[..., None]
-
-    def advance(best: AnyFloats) -> AnyFloats:
-        # Only closers precede openers, and only B and I of a type its E and I: a quarter of all pairs of tags.
-        opened = (best[layout.closers, None] + between).max(axis=0)
-        continued = np.maximum(best[layout.begin] + from_begin, best[layout.inside] + from_inside)
-        return np.concatenate([opened, continued.reshape(2 * layout.n_labels, best.shape[1])])
-
-    scores = emissions.copy()
-    scores[packing.first] += transitions.start
-    scores[packing.last] += transitions.end
-    scores = np.ascontiguousarray(scores[packing.forward].T)
-    tags[packing.forward], best = best_paths(scores, table, advance, packing)
-    impossible = packing.order[~(best > -np.inf)]
-    if impossible.size:
-        raise ValueError(
-            f"no path of allowed tags with a finite score for sequence(s) {sorted(impossible.tolist())}: the tags "
-            "allowed for neighbouring tokens contradict each other, or the emissions are not finite"
-        )
+    tags: IntArray = np.full(len(emissions), transitions.layout.outside, np.int64)
+    scores = np.ascontiguousarray(emissions.T)
+    unsure = np.flatnonzero(~surely_outside(scores, transitions, packing))
+    decode_between(scores, transitions.start, transitions.table, transitions.end, packing, tags, unsure)
     return tags
 
 

@@ -8,7 +8,7 @@ left-to-right one over mirrored tags: read backwards, an entity begins with its 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -69,8 +69,24 @@ class Transitions:
         largest = max(np.abs(learned).max(initial=0.0) for learned in (outside, inside))
         return cls(layout, scores[0], scores[1], scores[2:], moderate=bool(largest < MODERATE))
 
+    @cached_property
+    def entity_gains(self) -> AnyFloats:
+        """Upper bound of how much each tag's transitions score above those of O: those into it, and for E and S those
+        out of it too. *Shape:* (tags,)
+        """
+        layout, between = self.layout, self.table[self.layout.closers, self.layout.openers]
+        into = np.vstack((self.start[layout.openers], between))
+        out_of = np.vstack((self.end[layout.closers], between.T))
+        # O is the opener after all B, and the first of the closers.
+        into = (into - into[:, layout.n_labels, None]).max(axis=0)
+        out_of = (out_of - out_of[:, 0, None]).max(axis=0)
+        to_end, to_inside = inside_scores(self.table, layout).max(axis=0) - self.table[layout.outside, layout.outside]
+        begin, single = into[: layout.n_labels + 1], into[layout.single]
+        ended_single, ended = np.split(out_of[1:], 2)
+        return np.concatenate((begin, single + ended_single, to_end + ended, to_inside))
+
     def both_ways(self) -> tuple[AnyFloats, AnyFloats]:
-        """Return start scores and tables for reading forwards and backwards, stacked. *Shape* [2, K], [2, K, K]"""
+        """Return start scores and tables for reading forwards and backwards, stacked. *Shape:* (2, tags), (2, tags, tags)"""
         swap = mirror(self.layout)
         start = np.stack([self.start, self.end[swap]])
         return start, np.stack([self.table, self.table.T[swap][:, swap]])
