@@ -86,7 +86,10 @@ class Transitions:
         return np.concatenate((begin, single + ended_single, to_end + ended, to_inside))
 
     def both_ways(self) -> tuple[AnyFloats, AnyFloats]:
-        """Return start scores and tables for reading forwards and backwards, stacked. *Shape:* (2, tags), (2, tags, tags)"""
+        """Return start scores and tables for reading forwards and backwards.
+
+        *Shape:* (2, tags), (2, tags, tags)
+        """
         swap = mirror(self.layout)
         start = np.stack([self.start, self.end[swap]])
         return start, np.stack([self.table, self.table.T[swap][:, swap]])

@@ -99,7 +99,8 @@ def best_tags(emissions: FloatArray, transitions: FloatArray, packing: Packing) 
     its neighbours' tags could change. These have that tag on every best path, and only the stretches between remain.
     """
     tags: IntArray = emissions.argmax(axis=1)
-    # The most that a tag b can gain on a tag a by the tag before, if there is one, and by the tag after. *Shape:* (a, b)
+    # The most that a tag b can gain on a tag a by the tag before, if there is one, and by the tag after.
+    # *Shape:* (a, b)
     gain = (transitions[:, None, :] - transitions[:, :, None]).max(axis=0, initial=0.0)
     gain += (transitions[None, :, :] - transitions[:, None, :]).max(axis=2, initial=0.0)
     rivals = (emissions + gain[tags] + _EMISSION_MARGIN > emissions.max(axis=1, keepdims=True)).sum(axis=1)
