@@ -9,10 +9,8 @@ import pytest
 import spacy
 import torch
 from hypothesis import settings
-from learning import learn
-from small_systems import small_tok2vecs
+from small_systems import TEXTS, learn, small_tok2vecs, trained
 from spacy.training import Example
-from trained import trained
 
 # The same examples in every run, however slow the machine.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -52,12 +50,7 @@ TINY_TENER = {
 }
 TINY_MODEL = {"@architectures": "spacy_tener.CRFTagger.v1", "dropout": 0.0, "tok2vec": TINY_TENER}
 
-SENTENCES = [
-    ("吴重阳在中国银行工作。", [(0, 3, "PER"), (4, 8, "ORG")]),
-    ("今天天气很好", []),
-    ("王小明去了上海", [(0, 3, "PER"), (5, 7, "GPE")]),
-    ("京", [(0, 1, "GPE")]),
-]
+SENTENCES = TEXTS[:4]
 
 
 @pytest.fixture(scope="session")

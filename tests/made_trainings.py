@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
@@ -148,13 +147,6 @@ def begin(function: Callable[..., object], *arguments: object) -> BaseProcess:
     process = get_context("fork").Process(target=function, args=arguments)
     process.start()
     return process
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def is_alive(pid: int) -> bool:

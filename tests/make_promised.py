@@ -18,8 +18,7 @@ from typing import Any
 
 import spacy
 import torch
-from learning import learn
-from small_systems import TEXTS, pipeline, small_tok2vecs
+from small_systems import TEXTS, learn, pipeline, small_tok2vecs
 from spacy.language import Language
 from spacy.training import Example
 from tiny_transformer import save_tiny_transformer

@@ -1,13 +1,23 @@
-"""A small model of each architecture, without dropout, and texts for it: what is tried on devices."""
+"""Small pipelines: texts, a model of each architecture without dropout, the one loop that tests train by, and trained
+pipelines on disk, which each process trains for itself."""
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import spacy
+import torch
 from small_encoders import recurrent_encoder, save
+from spacy.language import Language
 from spacy.training import Example
+from thinc.api import Optimizer
+from tiny_transformer import save_tiny_transformer
+
+from spacy_tener.workbench.to_onnx import to_onnx
 
 TEXTS = [
     ("吴重阳在中国银行工作。", [(0, 3, "PER"), (4, 8, "ORG")]),
@@ -34,6 +44,10 @@ WORDS = [
     "昨天",
     "天气",
 ]
+SYSTEMS = {"tener": "TENER", "flat": "FLAT", "flat_atssa": "FLAT_ATSSA", "mect": "MECT", "grn": "GRN", "onnx": "ONNX"}
+KINDS = [*SYSTEMS, "characters", "converted"]
+UNSEEN = "吴小明在上海银行工作。王重阳去了中国"
+_FOLDER = tempfile.TemporaryDirectory(prefix="trained-")
 PARTS = "吴\t口 天\n银\t钅 艮\n海\t氵 每\n明\t日 月\n好\t女 子\n"
 
 
@@ -98,3 +112,47 @@ def pipeline(tok2vec, *, lang="zh", **config):
 
 def examples_of(nlp, texts=TEXTS):
     return [Example.from_dict(nlp.make_doc(text), {"entities": entities}) for text, entities in texts]
+
+
+def learn(
+    nlp: Language,
+    examples: Sequence[Example],
+    *,
+    steps: int = 60,
+    optimizer: Optimizer | None = None,
+    enough: float = 0.0,
+) -> Optimizer:
+    """Let a pipeline learn examples, with new weights, or with an optimizer, from those that it has.
+
+    enough: The loss below which it stops.
+    """
+    if optimizer is None:
+        optimizer = nlp.initialize(lambda: examples)
+        optimizer.learn_rate = 0.01
+    for _ in range(steps):
+        if max(nlp.update(examples, sgd=optimizer).values()) < enough:
+            break
+    return optimizer
+
+
+@cache
+def trained(kind: str) -> Path:
+    """Train a small pipeline until it knows its texts by heart, and return its directory."""
+    folder = Path(_FOLDER.name)
+    view = {"view": "characters", "window": 60, "overlap": 10} if kind == "characters" else {}
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        tok2vec = small_tok2vecs(folder)[SYSTEMS.get(kind, "TENER")]
+        if kind == "converted":
+            name = save_tiny_transformer(folder / "bert", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+            tok2vec = {"@architectures": "spacy_tener.TransformerEmbed.v1", "name": str(name), "dropout": 0.0}
+        nlp = pipeline(tok2vec, **view)
+        examples = examples_of(nlp)
+        learn(nlp, examples, steps=200, enough=0.05)
+    if kind == "converted":
+        assert to_onnx(nlp, "int8") == []
+    for text, entities in TEXTS:
+        assert [(ent.start_char, ent.end_char, ent.label_) for ent in nlp(text).ents] == entities
+    nlp.config["initialize"] = {}
+    nlp.to_disk(folder / kind)
+    return folder / kind

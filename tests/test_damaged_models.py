@@ -11,8 +11,7 @@ import pytest
 import spacy
 import srsly
 from damage import DAMAGES, bounded
-from small_systems import TEXTS
-from trained import KINDS, SYSTEMS, UNSEEN, trained
+from small_systems import KINDS, SYSTEMS, TEXTS, UNSEEN, trained
 
 DEFAULT, MANY = 3, 1000
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import spacy
 import srsly
-from learning import learn
 from packaging.requirements import Requirement
+from small_systems import learn
 from spacy.cli.package import package
 from spacy.training import Example
 

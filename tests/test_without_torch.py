@@ -8,8 +8,7 @@ import sys
 
 import pytest
 import spacy
-from small_systems import TEXTS
-from trained import KINDS, UNSEEN, trained
+from small_systems import KINDS, TEXTS, UNSEEN, trained
 
 from spacy_tener.models.shim import TorchShim
 

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 
 
-def wait_until(true: Callable[[], object], seconds: float = 10.0) -> None:
-    """Fail where it does not become true."""
+def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> None:
+    """Wait for a condition; fail where it does not become true."""
     end = time.monotonic() + seconds
-    while not true():
+    while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)

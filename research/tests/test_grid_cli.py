@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 import srsly
 from made_runs import metrics, write_json
-from made_trainings import begin, is_alive, make_config, needs_code, tener, train_nothing, wait_for, write_corpus
+from made_trainings import begin, is_alive, make_config, needs_code, tener, train_nothing, write_corpus
 from research_commands import run_research
+from waiting import wait_until
 
 from spacy_tener.files import locked
 from spacy_tener.workbench.runs.processes import Processes
@@ -208,7 +209,7 @@ def test_ctrl_c_ends_all_processes_and_says_how_to_go_on(work_dir: Path) -> None
     pids = [work_dir / "out" / "red" / "tener" / seed / "pid" for seed in "12"]
 
     def interrupt() -> None:
-        wait_for(lambda: all(path.exists() for path in pids))
+        wait_until(lambda: all(path.exists() for path in pids))
         os.kill(os.getpid(), signal.SIGTERM)
 
     thread = threading.Thread(target=interrupt)
@@ -218,14 +219,14 @@ def test_ctrl_c_ends_all_processes_and_says_how_to_go_on(work_dir: Path) -> None
     assert (status, table) == (130, "")
     assert messages.count(": training") == 2  # The third is not begun in the place of one that is ended.
     assert "Stopped The same command resumes; interrupted trainings begin again." in messages
-    wait_for(lambda: not any(is_alive(int(path.read_text())) for path in pids))
+    wait_until(lambda: not any(is_alive(int(path.read_text())) for path in pids))
 
 
 def test_a_grid_that_is_killed_goes_on_by_the_same_command_and_leaves_finished_runs_alone(work_dir: Path) -> None:
     (work_dir / "hold").write_text("2")
     killed = begin(grid, *wanted(seeds="1,2,3"))
     out = work_dir / "out" / "red" / "tener"
-    wait_for((out / "2" / "pid").exists)
+    wait_until((out / "2" / "pid").exists)
     finished = times(out / "1")
     assert {path.name for path in (out / "1").iterdir()} == FILES
     # Meanwhile nobody else works there.
@@ -233,7 +234,7 @@ def test_a_grid_that_is_killed_goes_on_by_the_same_command_and_leaves_finished_r
     assert (code, "another process works in this directory" in messages) == (1, True)
     killed.kill()
     killed.join()
-    wait_for(lambda: not is_alive(int((out / "2" / "pid").read_text())))
+    wait_until(lambda: not is_alive(int((out / "2" / "pid").read_text())))
     assert not (out / "2" / "metrics.json").exists()
     (work_dir / "hold").unlink()
     code, table, messages = grid(*wanted(seeds="1,2,3"))

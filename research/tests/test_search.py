@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_trainings import begin, is_alive, train_nothing, wait_for
+from made_trainings import begin, is_alive, train_nothing
 from optuna.samplers import RandomSampler, TPESampler
 from optuna.trial import TrialState
+from waiting import wait_until
 
 from research import search as module
 from research.engines import on_this_machine
@@ -269,13 +270,13 @@ def test_a_search_killed_in_the_middle_loses_nothing(opened, files: Path) -> Non
 
     process = begin(search_three)
     trials = files / "found" / "trials"
-    wait_for((trials / "0001" / "pid").exists)
+    wait_until((trials / "0001" / "pid").exists)
     first = {path: path.stat().st_mtime_ns for path in (trials / "0000").rglob("*")}
     with pytest.raises(RemedyError, match="another process works in this directory"), opened(seed=1):
         pass
     process.kill()
     process.join()
-    wait_for(lambda: not is_alive(int((trials / "0001" / "pid").read_text())))
+    wait_until(lambda: not is_alive(int((trials / "0001" / "pid").read_text())))
     (files / "hold").unlink()
     with opened(seed=1) as search:
         run(search, 3)

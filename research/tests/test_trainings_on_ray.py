@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 import srsly
-from made_trainings import is_alive, make_config, tener, train_nothing, wait_for, write_corpus
+from made_trainings import is_alive, make_config, tener, train_nothing, write_corpus
 from ray.cluster_utils import Cluster
 from ray_nodes import FAKE, kill_second_node, two_nodes
 from typer.testing import CliRunner
+from waiting import wait_until
 
 from research.__main__ import app
 from research.on_ray import RayEngine
@@ -76,9 +77,9 @@ def test_a_grid_on_ray_is_that_of_one_machine_though_a_node_is_killed(
     pids = [work_dir / "out" / "red" / "tener" / seed / "pid" for seed in "12"]
 
     def kill() -> None:
-        wait_for(lambda: all(path.exists() for path in pids))
+        wait_until(lambda: all(path.exists() for path in pids))
         kill_second_node(cluster)
-        wait_for(lambda: sum(is_alive(int(path.read_text())) for path in pids) == 1)
+        wait_until(lambda: sum(is_alive(int(path.read_text())) for path in pids) == 1)
         hold.unlink()
 
     thread = threading.Thread(target=kill)
@@ -98,10 +99,10 @@ def test_trainings_on_ray_end_with_the_command(work_dir: Path, cluster: Cluster,
     command = [sys.executable, "-m", "research", *GRID, "--engine", "ray"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     pid = work_dir / "out" / "red" / "tener" / "1" / "pid"
-    wait_for(pid.exists)
+    wait_until(pid.exists)
     process.send_signal(number)
     _, messages = process.communicate(timeout=60)
-    wait_for(lambda: not is_alive(int(pid.read_text())))
+    wait_until(lambda: not is_alive(int(pid.read_text())))
     if number == signal.SIGINT:
         assert process.returncode == 130
         assert "The same command resumes" in messages

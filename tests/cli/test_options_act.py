@@ -21,9 +21,8 @@ import typer
 from command_line import Ran, run_tener
 from fastapi import FastAPI
 from made_trainings import make_config, tener
-from small_systems import TEXTS
+from small_systems import TEXTS, trained
 from spacy.tokens import Doc, DocBin
-from trained import trained
 
 from spacy_tener.annotate.local import annotate_locally
 from spacy_tener.cli import MODULES, tener_cli

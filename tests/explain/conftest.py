@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import spacy
-from learning import learn
+from small_systems import learn
 from spacy.language import Language
 from spacy.training import Example
 from spacy.util import fix_random_seed

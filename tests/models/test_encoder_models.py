@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import spacy
 import torch
-from learning import learn as learn_examples
+from small_systems import learn as learn_examples
 from spacy.training import Example
 from spacy.util import registry
 from spacy_parts import spacy_s_ner

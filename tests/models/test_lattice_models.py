@@ -9,13 +9,11 @@ import sys
 import numpy as np
 import pytest
 import spacy
-from learning import learn
-from small_systems import TEXTS, WORDS, examples_of, pipeline, small_tok2vecs
+from small_systems import TEXTS, WORDS, examples_of, learn, pipeline, small_tok2vecs, trained
 from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import registry
 from spacy_parts import spacy_s_ner
-from trained import trained
 
 from spacy_tener.models.embed.lexicon import LexiconVocabulary
 

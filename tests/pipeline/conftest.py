@@ -1,9 +1,9 @@
 """Pipelines with a small recogniser: spaCy's `ner` and `tener_ner`, untrained or knowing the sentences by heart."""
 
 import crf_brute_force as brute
-import learning
 import numpy as np
 import pytest
+import small_systems
 import spacy
 import torch
 from spacy.lang.zh import Chinese
@@ -51,7 +51,7 @@ def blank(tiny_model):
 
 @pytest.fixture
 def learn():
-    return learning.learn
+    return small_systems.learn
 
 
 @pytest.fixture

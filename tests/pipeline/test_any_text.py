@@ -8,9 +8,8 @@ import pytest
 import spacy
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from small_systems import TEXTS
+from small_systems import SYSTEMS, TEXTS, trained
 from spacy.tokens import Doc, Span
-from trained import SYSTEMS, trained
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*was trained on tokens")
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import spacy
 import torch
+from small_systems import trained
 from spacy.tokens import Doc
-from trained import trained
 
 from spacy_tener.features import keys
 

@@ -8,8 +8,7 @@ import threading
 import numpy as np
 import pytest
 import spacy
-from learning import learn
-from small_systems import examples_of, pipeline
+from small_systems import examples_of, learn, pipeline
 from spacy.tokens import Doc
 from spacy.training import Example
 

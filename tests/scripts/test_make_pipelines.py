@@ -8,7 +8,7 @@ from pathlib import Path
 import make_pipelines
 import pytest
 from make_pipelines import Recipe, main, write_index
-from trained import UNSEEN, trained
+from small_systems import UNSEEN, trained
 
 
 @pytest.mark.slow

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 import spacy
 from make_dist import make_dist
+from small_systems import trained
 from spacy.cli.package import package
 from spacy.language import Language
 from test_packaging import ROOT
-from trained import trained
 
 pytestmark = pytest.mark.slow
 

@@ -11,10 +11,10 @@ import spacy
 from browser import DESKTOP, PHONE, Browser
 from selenium.webdriver import Keys
 from selenium.webdriver.support.select import Select
+from small_systems import UNSEEN
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
-from trained import UNSEEN
 
 from spacy_tener.workbench.report.errors import Pair, errors_page, pair_entities, score_texts, surest_errors
 from spacy_tener.workbench.report.scores import Confusion, CountingScorer, Score, Scores, parse_scores

@@ -11,10 +11,9 @@ import pytest
 import spacy
 import torch
 from command_line import run_tener
-from small_systems import TEXTS, examples_of, pipeline, small_tok2vecs
+from small_systems import TEXTS, examples_of, pipeline, small_tok2vecs, trained
 from spacy.tokens import DocBin
 from tiny_transformer import save_tiny_transformer
-from trained import trained
 
 from spacy_tener.errors import MissingPackageError, RemedyError
 from spacy_tener.models.transformer import export

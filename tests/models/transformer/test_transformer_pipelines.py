@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import spacy
 import torch
-from learning import learn
+from small_systems import learn
 from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import set_active_gpu, use_ops

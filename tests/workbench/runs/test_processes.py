@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 import spacy
-from made_trainings import begin, is_alive, wait_for
+from made_trainings import begin, is_alive
 from spacy.training import loggers
+from waiting import wait_until
 
 from spacy_tener.processes import interrupted_by_signals
 from spacy_tener.workbench.runs import processes
@@ -33,7 +34,7 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pids(path: Path) -> list[int]:
-    wait_for(lambda: path.exists() and path.read_text().endswith("\n"))
+    wait_until(lambda: path.exists() and path.read_text().endswith("\n"))
     return [int(pid) for pid in path.read_text().split()]
 
 
@@ -52,7 +53,7 @@ def test_whoever_polls_may_end_a_process_with_all_that_it_began(
     monkeypatch.setattr(processes, "_POLL", 0.05)
     pid = tmp_path / "pid"
     assert Processes().run([str(pid)], tmp_path / "log", poll=pid.exists) is None
-    wait_for(lambda: not any(map(is_alive, pids(pid))))
+    wait_until(lambda: not any(map(is_alive, pids(pid))))
 
 
 def test_all_are_stopped_together_and_no_other_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +72,7 @@ def test_all_are_stopped_together_and_no_other_begins(tmp_path: Path, monkeypatc
     for thread in threads:
         thread.join(30)  # half of the time that the processes would take by themselves
         assert not thread.is_alive()
-    wait_for(lambda: not any(map(is_alive, running)))
+    wait_until(lambda: not any(map(is_alive, running)))
     run("c")
     assert not (tmp_path / "c").exists()
 
@@ -82,7 +83,7 @@ def test_no_process_outlives_one_that_is_killed(tmp_path: Path, monkeypatch: pyt
     running = pids(tmp_path / "pid")
     assert all(map(is_alive, running))
     parent.kill()
-    wait_for(lambda: not any(map(is_alive, running)))
+    wait_until(lambda: not any(map(is_alive, running)))
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
