@@ -26,8 +26,8 @@ def write(path: Path, data: object) -> None:
 
 def train(config: str, output: Path) -> None:
     found = re.search(r"^heads = (\d+)$", config, re.MULTILINE)
-    heads = int(found[1]) if found else 0
-    with (output / "training.jsonl").open("x", encoding="utf8") as log:  # spaCy's logger writes over nothing, either.
+    heads, parent = int(found[1]) if found else 0, os.getppid()
+    with (output / "training.jsonl").open("x", encoding="utf8") as log:  # A training begins with no log.
         for step, f in ((0, 0.0), (10, heads / 10)):
             print(f"  0  {step}  {f:.2f}", flush=True)
             row = {"epoch": 0, "step": step, "losses": {}, "scores": {"ents_f": 100 * f}, "score": f}
@@ -40,6 +40,8 @@ def train(config: str, output: Path) -> None:
         (output / "pid.new").write_text(str(os.getpid()))
         (output / "pid.new").rename(output / "pid")
         while hold.exists():
+            if os.getppid() != parent:  # as the logger
+                raise SystemExit(1)
             time.sleep(0.05)
     for model in ("model-best", "model-last"):
         write(output / model / "meta.json", {"performance": {"ents_p": 0.1, "ents_r": 0.2, "ents_f": heads / 10}})

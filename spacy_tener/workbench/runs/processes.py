@@ -17,7 +17,6 @@ from spacy.util import ENV_VARS
 from ...processes import count_cores
 
 MODULE = "spacy"
-_GUARD = "spacy_tener.workbench.runs.guard"
 _THREADS_VARIABLE = "OMP_NUM_THREADS"
 _POLL = 0.5  # seconds
 _PATIENCE = 10.0  # seconds from SIGTERM to SIGKILL
@@ -67,8 +66,8 @@ class Processes:
                 if self._stopped:
                     raise StoppedError
                 process = subprocess.Popen(
-                    [sys.executable, "-m", _GUARD, MODULE, *arguments],
-                    stdin=subprocess.PIPE,
+                    [sys.executable, "-m", MODULE, *arguments],
+                    stdin=subprocess.DEVNULL,
                     stdout=file,
                     stderr=subprocess.STDOUT,
                     env=self._environment,
@@ -138,8 +137,6 @@ def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
         except subprocess.TimeoutExpired:
             _signal(process, signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM)
             process.wait()
-        if process.stdin:
-            process.stdin.close()
 
 
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:

@@ -25,7 +25,7 @@ MODEL, METRICS_TEST, METRICS_DEV, LOG = "model-best", "metrics.json", "metrics-d
 OUTPUT = "output.log"
 """The file with what the processes of a run print."""
 SCORE = "ents_f"
-_LOGGER = {"@loggers": "spacy.ConsoleLogger.v3", "progress_bar": None, "console_output": True}
+_LOGGER = "spacy_tener.JsonLinesLogger.v1"
 _LONGEST = 300
 # The logger changes nothing about the result, nor does the size of a teacher's cache.
 _NOT_COMPARED = re.compile(r"training\.logger(\.|$)|initialize\..*\.teacher\.cache_mb$")
@@ -85,10 +85,10 @@ class TrainingResult:
 def train(run: TrainingRun, processes: Processes, watch: Watch | None = None) -> TrainingResult:
     """Train from the beginning, whatever was trained in the directory before."""
     folder, manifest = run.folder, run.manifest()
-    for name in (NAME, METRICS_TEST, METRICS_DEV, LOG, OUTPUT):  # spaCy's logger does not write over an older log.
+    for name in (NAME, METRICS_TEST, METRICS_DEV, LOG, OUTPUT):
         (folder / name).unlink(missing_ok=True)
     config = run.config.copy()
-    config["training"]["logger"] = {**_LOGGER, "output_file": str(folder / LOG)}
+    config["training"]["logger"] = {"@loggers": _LOGGER, "output_file": str(folder / LOG)}
     write_text(folder / CONFIG, config.to_str(interpolate=False) + "\n")
     command = ["train", str(folder / CONFIG), "--output", str(folder), *run.options]
     log = Tail(folder / LOG)

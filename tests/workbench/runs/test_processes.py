@@ -1,21 +1,22 @@
-"""Processes with logs: they end together, and with whoever began them."""
+"""Processes with logs, which end together."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 import spacy
-from made_trainings import begin, is_alive
-from spacy.training import loggers
+from made_trainings import is_alive
 from waiting import wait_until
 
+from spacy_tener.pipeline.learning.logger import json_lines_logger
 from spacy_tener.processes import interrupted_by_signals
 from spacy_tener.workbench.runs import processes
-from spacy_tener.workbench.runs.guard import write_logs_by_line
 from spacy_tener.workbench.runs.processes import Processes, StoppedError, Tail, environment
 
 SLEEPER = """
@@ -77,15 +78,6 @@ def test_all_are_stopped_together_and_no_other_begins(tmp_path: Path, monkeypatc
     assert not (tmp_path / "c").exists()
 
 
-def test_no_process_outlives_one_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "MODULE", "sleeper")
-    parent = begin(Processes().run, [str(tmp_path / "pid")], tmp_path / "log")
-    running = pids(tmp_path / "pid")
-    assert all(map(is_alive, running))
-    parent.kill()
-    wait_until(lambda: not any(map(is_alive, running)))
-
-
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_signals_interrupt_unless_they_are_ignored(name: str) -> None:
     number = getattr(signal, name)
@@ -111,15 +103,20 @@ def test_lines_are_read_once_and_when_they_are_complete(tmp_path: Path) -> None:
             assert tail.lines() == lines
 
 
-def test_spacys_logger_writes_each_line_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(vars(loggers), "open", open)
-    write_logs_by_line()
-    logger = loggers.console_logger_v3(console_output=False, output_file=tmp_path / "training.jsonl")
-    log, end = logger(spacy.blank("zh"))
-    tail = Tail(tmp_path / "training.jsonl")
+def test_the_logger_writes_each_line_at_once_and_ends_with_its_parent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "training.jsonl"
+    log, end = json_lines_logger(str(file))(spacy.blank("zh"), sys.stdout, sys.stderr)
+    tail = Tail(file)
+    info = {"epoch": 0, "step": 5, "losses": {"tener_ner": 2}, "other_scores": {"ents_f": 0.5}, "score": 0.5}
     for step in range(2):
-        log({"epoch": 0, "step": step, "losses": {}, "other_scores": {}, "score": 0.5})
-        assert len(tail.lines()) == 1
+        log({**info, "step": step})
+        log(None)
+        assert [json.loads(line)["step"] for line in tail.lines()] == [step]
+    monkeypatch.setattr(os, "getppid", lambda: 1)
+    with pytest.raises(SystemExit, match="has ended"):
+        log(None)
     end()
 
 
