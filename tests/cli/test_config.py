@@ -29,7 +29,6 @@ maxout_pieces = 3
 subword_features = false
 pretrained_vectors = null
 """
-PLAIN = {"WASABI_LOG_FRIENDLY": "1"}
 
 
 @pytest.fixture
@@ -273,48 +272,31 @@ def test_bad_syntax_is_named_with_file_and_line(overlay, text: str, line: int, r
     assert refusal(base=path).reason.startswith(f"{path}:{line}: {reason}")
 
 
-def test_a_value_and_a_section_of_one_name_are_refused(overlay) -> None:
-    path = overlay("[training]\nbatcher = 1\n[training.batcher]\nsize = 1\n")
-    assert refusal(path).reason == f"{path}: training.batcher: found conflicting values"
+IN_ITS_PLACE = "has a value where a section is needed"
 
 
-def test_a_section_without_a_name_is_refused(overlay) -> None:
-    path = overlay("[training..batcher]\nsize = 1\n")
-    assert refusal(path).reason == f"{path}: the section [training..batcher] has an empty part in its name"
-
-
-@pytest.mark.parametrize("section", ["components", "initialize.components"])
-def test_a_value_in_place_of_a_component_s_section_is_refused(overlay, section: str) -> None:
-    parent, _, last = section.rpartition(".")
-    texts = [f"[{section}]\ntener_ner = {value}\n" for value in ("3", "null")]
-    for text in (*texts, *([f"[{parent}]\n{last} = 3\n"] if parent else [])):
-        path = overlay(text)
-        assert refusal(path).reason == f"{path}: [{section}] has a value where a section is needed"
-    with pytest.raises(ConfigError, match=r"--set components.tener_ner=null: \[components\] has a value"):
-        compose("weibo", settings=["components.tener_ner=null"])
-
-
-def test_a_pipeline_that_is_no_list_is_refused(overlay) -> None:
-    path = overlay("[nlp]\npipeline = 3\n")
-    assert refusal(path).reason == f"{path}: nlp.pipeline is not a list"
-
-
-def test_a_source_that_is_not_there_is_told_in_one_line(overlay) -> None:
-    path = overlay('[components.tener_ner]\nsource = "/nowhere"\n')
-    assert "Can't find model '/nowhere'" in refusal(path).reason
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[training]\nbatcher = 1\n[training.batcher]\nsize = 1\n", "training.batcher: found conflicting values"),
+        ("[training..batcher]\nsize = 1\n", "the section [training..batcher] has an empty part in its name"),
+        ("[components]\ntener_ner = 3\n", f"[components] {IN_ITS_PLACE}"),
+        ("[components]\ntener_ner = null\n", f"[components] {IN_ITS_PLACE}"),
+        ("[initialize.components]\ntener_ner = 3\n", f"[initialize.components] {IN_ITS_PLACE}"),
+        ("[initialize.components]\ntener_ner = null\n", f"[initialize.components] {IN_ITS_PLACE}"),
+        ("[initialize]\ncomponents = 3\n", f"[initialize.components] {IN_ITS_PLACE}"),
+        ("[nlp]\npipeline = 3\n", "nlp.pipeline is not a list"),
+    ],
+)
+def test_an_overlay_that_is_no_part_of_a_config_is_refused(overlay, text: str, reason: str) -> None:
+    path = overlay(text)
+    assert refusal(path).reason == f"{path}: {reason}"
 
 
 def test_a_missing_file_and_one_that_is_no_text_are_named(overlay, tmp_path: Path) -> None:
     assert "nope.cfg: cannot be read: No such file" in refusal(tmp_path / "nope.cfg").reason
     (tmp_path / "x.bin").write_bytes(b"\xff\xfe\x00")
     assert refusal(tmp_path / "x.bin").reason == f"{tmp_path / 'x.bin'}: is not UTF-8 text"
-
-
-def test_a_component_that_the_base_lacks_is_named_with_those_it_has(overlay) -> None:
-    path = overlay("[components.ner.model]\nnO = 3\n")
-    error = refusal(path)
-    assert error.reason == f"{path}: the config has no component 'ner'"
-    assert error.remedy.startswith("It has: tener_ner.")
 
 
 def test_settings_of_what_is_a_plain_value_are_refused() -> None:
@@ -360,16 +342,18 @@ def test_a_variable_may_be_brought_by_another_overlay(overlay) -> None:
     assert value(compose(BASE, [needs, overlay("[paths]\nmine = null\n")]), "paths.mine") is None
 
 
-def test_a_new_component_must_be_in_the_pipeline(overlay) -> None:
-    error = refusal(overlay('[components.tagger]\nfactory = "tagger"\n'))
-    assert "the component 'tagger' is not named in nlp.pipeline" in error.reason
-    assert '["tener_ner"]' in error.remedy
-
-
-def test_a_section_that_no_config_has_is_named(overlay) -> None:
-    error = refusal(overlay("[trainning]\nmax_steps = 3\n"))
-    assert "the config has no section [trainning]" in error.reason
-    assert "training" in error.remedy
+@pytest.mark.parametrize(
+    ("text", "reason", "remedy"),
+    [
+        ("[components.ner.model]\nnO = 3\n", "the config has no component 'ner'", "It has: tener_ner."),
+        ('[components.tagger]\nfactory = "tagger"\n', "'tagger' is not named in nlp.pipeline", '["tener_ner"]'),
+        ("[trainning]\nmax_steps = 3\n", "the config has no section [trainning]", "training"),
+    ],
+)
+def test_what_the_config_lacks_is_told_with_what_it_has(overlay, text: str, reason: str, remedy: str) -> None:
+    error = refusal(overlay(text))
+    assert reason in error.reason
+    assert remedy in error.remedy
 
 
 @pytest.mark.parametrize(
@@ -383,6 +367,7 @@ def test_a_section_that_no_config_has_is_named(overlay) -> None:
         ('[training.batcher]\n@batchers = "x.y.v1"\n', "no 'x.y.v1' among the registered batchers", "install"),
         ('[components.tener_ner]\nfactory = "nerr"\n', "no factory 'nerr' is registered", "install"),
         ('[nlp]\nlang = "qqq"\n', "qqq", ""),
+        ('[components.tener_ner]\nsource = "/nowhere"\n', "Can't find model '/nowhere'", ""),
     ],
 )
 def test_what_cannot_be_made_is_said_in_a_line(overlay, text: str, reason: str, remedy: str) -> None:
@@ -404,6 +389,7 @@ def test_what_cannot_be_made_is_said_in_a_line(overlay, text: str, reason: str, 
         ("training.max_steps", "not a setting", "section.key=value"),
         ("training=3", "not a setting", "section.key=value"),
         ("components.tener_ner.window=x", "tener_ner.window: at root: 'x' is not", ""),
+        ("components.tener_ner=null", f"[components] {IN_ITS_PLACE}", ""),
     ],
 )
 def test_a_setting_that_does_not_fit_is_refused(setting: str, reason: str, remedy: str) -> None:

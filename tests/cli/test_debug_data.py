@@ -5,44 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import spacy
 from command_line import Ran
-from spacy.tokens import DocBin
-from spacy.util import load_model_from_config
-from thinc.api import Config
+from made_trainings import make_config, tener
+from small_corpora import save_corpus, save_docs
 
-TINY = """
-[paths]
-train = null
+from spacy_tener.workbench.composing.compose import fill
 
-[nlp]
-lang = "zh"
-pipeline = ["PIPE"]
-
-[components]
-
-[components.PIPE]
-factory = "PIPE"
-MODEL
-[corpora]
-
-[corpora.train]
-@readers = "spacy.Corpus.v1"
-path = ${paths.train}
-
-[corpora.dev]
-@readers = "spacy.Corpus.v1"
-path = ${paths.train}
-"""
-MODEL = """
-[components.tener_ner.model]
-@architectures = "spacy_tener.CRFTagger.v1"
-
-[components.tener_ner.model.tok2vec]
-@architectures = "spacy_tener.TENER.v1"
-width = 16
-heads = 2
-"""
 CALLBACK = """
 import spacy
 
@@ -57,24 +25,16 @@ def make():
 
 @pytest.fixture
 def train(tmp_path: Path) -> str:
-    nlp = spacy.blank("zh")
-    docs = DocBin()
-    for text, ents in (
-        ("王小明去了上海", [(0, 3, "PER"), (5, 7, "GPE")]),
-        ("京 城", [(0, 3, "GPE")]),
-        ("天气很好", []),
-    ):
-        doc = nlp.make_doc(text)
-        doc.set_ents([doc.char_span(start, end, label) for start, end, label in ents])
-        docs.add(doc)
-    docs.to_disk(tmp_path / "train.spacy")
-    return str(tmp_path / "train.spacy")
+    texts = [("王小明去了上海", [(0, 3, "PER"), (5, 7, "GPE")]), ("京 城", [(0, 3, "GPE")]), ("天气很好", [])]
+    return str(save_corpus(tmp_path / "train.spacy", texts))
 
 
 def config(path: Path, pipe: str) -> Path:
-    text = TINY.replace("MODEL", MODEL if pipe == "tener_ner" else "").replace("PIPE", pipe)
-    filled = load_model_from_config(Config().from_str(text, interpolate=False), auto_fill=True).config
-    filled.to_disk(path)
+    """Write a config whose corpora are one, which is named later."""
+    config = make_config(path.parent, tener() if pipe == "tener_ner" else {pipe: {"factory": pipe}})
+    config["paths"]["train"] = None
+    config["corpora"]["dev"] = config["corpora"]["train"]
+    fill(config).to_disk(path)
     return path
 
 
@@ -91,13 +51,13 @@ def entities(text: str) -> str:
 
 @pytest.mark.parametrize("options", [["-NF", "-V"], ["-NF", "-IW"]], ids=" ".join)
 def test_the_section_on_entities_is_that_of_ner(tmp_path: Path, train: str, options: list[str]) -> None:
-    ner, tener = (config(tmp_path / f"{pipe}.cfg", pipe) for pipe in ("ner", "tener_ner"))
-    expected = report("debug", "data", ner, "--paths.train", train, *options)
+    of_ner, of_tener = (config(tmp_path / f"{pipe}.cfg", pipe) for pipe in ("ner", "tener_ner"))
+    expected = report("debug", "data", of_ner, "--paths.train", train, *options)
     assert "2 label(s)" in entities(expected)
-    assert entities(report("debug", "data", tener, "--paths.train", train, *options)) == ""
-    ours = report("tener", "debug-data", tener, "--paths.train", train, *options)
-    assert entities(ours) == entities(expected)
-    assert "Training pipeline: tener_ner" in ours
+    assert entities(report("debug", "data", of_tener, "--paths.train", train, *options)) == ""
+    found = report("tener", "debug-data", of_tener, "--paths.train", train, *options)
+    assert entities(found) == entities(expected)
+    assert "Training pipeline: tener_ner" in found
 
 
 def test_the_config_s_own_callback_and_code_are_used(tmp_path: Path, train: str) -> None:
@@ -131,7 +91,7 @@ def test_corpora_that_cannot_be_read_are_named(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "junk.spacy").write_text("hello", encoding="utf8")
-    DocBin().to_disk(tmp_path / "empty.spacy")
+    save_docs(tmp_path / "empty.spacy")
     config(tmp_path / "tener.cfg", "tener_ner")
     assert message in " ".join(report("tener", "debug-data", "tener.cfg", *options).split())
 

@@ -10,8 +10,9 @@ from unittest.mock import Mock
 import pytest
 import spacy
 from command_line import Ran, run_tener
+from small_corpora import annotated, save_corpus, save_docs
 from spacy.language import Language
-from spacy.tokens import Doc, DocBin
+from spacy.tokens import Doc
 
 from spacy_tener.errors import MissingPackageError
 from spacy_tener.workbench.report.scores import Confusion, read_scores, total
@@ -35,14 +36,7 @@ def model(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    nlp = spacy.blank("zh")
-    docs = DocBin()
-    for text, entities in TEXTS:
-        doc = nlp.make_doc(text)
-        doc.ents = [doc.char_span(*entity[:2], label=entity[2]) for entity in entities]
-        docs.add(doc)
-    docs.to_disk(tmp_path / "test.spacy")
-    return tmp_path / "test.spacy"
+    return save_corpus(tmp_path / "test.spacy", TEXTS)
 
 
 def evaluate(*arguments: object) -> tuple[int, str]:
@@ -85,30 +79,17 @@ def test_scores_and_counts_are_written_and_read_as_a_run(model: Path, data: Path
 def test_the_scores_are_those_of_spacy(model: Path, data: Path, tmp_path: Path) -> None:
     evaluate(model, data, "--output", tmp_path / "ours.json")
     Ran("evaluate", model, data, "--output", tmp_path / "spacys.json")
-    ours, spacys = (json.loads((tmp_path / f"{name}.json").read_text(encoding="utf8")) for name in ("ours", "spacys"))
+    found, expected = (
+        json.loads((tmp_path / name).read_text(encoding="utf8")) for name in ("ours.json", "spacys.json")
+    )
     for name in ("ents_p", "ents_r", "ents_f", "ents_per_type", "token_acc"):
-        assert ours[name] == spacys[name]
+        assert found[name] == expected[name]
 
 
 def test_nothing_is_written_without_an_output(model: Path, data: Path, tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     assert evaluate(model, data)[0] == 0
     assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_the_datas_own_tokens_can_be_kept(tmp_path: Path) -> None:
-    nlp = spacy.blank("en")
-    nlp.add_pipe("entity_ruler").add_patterns([{"label": "ORG", "pattern": [{"ORTH": "Anglo-Dutch"}]}])
-    nlp.to_disk(tmp_path / "model")
-    # Without its spaces a document would keep its tokens in any case.
-    doc = Doc(nlp.vocab, words=["The", "Anglo-Dutch", "talks"], spaces=[True, True, False])
-    doc.ents = [doc.char_span(4, 15, label="ORG")]
-    DocBin(docs=[doc]).to_disk(tmp_path / "test.spacy")
-    scores = {}
-    for option in ((), ("--gold-preproc",)):
-        evaluate(tmp_path / "model", tmp_path / "test.spacy", "--output", tmp_path / "m.json", "--force", *option)
-        scores[option] = json.loads((tmp_path / "m.json").read_text(encoding="utf8"))["ents_f"]
-    assert scores == {(): 0.0, ("--gold-preproc",): 1.0}
 
 
 def test_counts_of_each_document_take_one_line_of_the_output(model: Path, data: Path, tmp_path: Path) -> None:
@@ -139,28 +120,21 @@ def test_a_damaged_file_of_the_pipeline_is_named(model: Path, data: Path, name: 
 
 
 def test_a_page_of_errors_is_written_with_explanations_beside_it(saved: dict[str, Path], tmp_path: Path) -> None:
-    nlp = spacy.load(saved["tener"])
-    doc = nlp.make_doc("王小明去了上海")
-    doc.set_ents([doc.char_span(0, 2, "ORG")], default="outside")
-    (tmp_path / "weibo").mkdir()
-    DocBin(docs=[nlp.make_doc("京"), doc]).to_disk(tmp_path / "weibo" / "test.spacy")
-    code, text = evaluate(
-        saved["tener"], tmp_path / "weibo" / "test.spacy", "--page", tmp_path / "e.html", "--explain", 5
-    )
+    docs = [spacy.blank("zh").make_doc("京"), annotated("王小明去了上海", [(0, 2, "ORG")])]
+    data = save_docs(tmp_path / "weibo" / "test.spacy", *docs)
+    code, text = evaluate(saved["tener"], data, "--page", tmp_path / "e.html", "--explain", 5)
     assert code == 0, text
     page, why = ((tmp_path / name).read_text(encoding="utf8") for name in ("e.html", "e-why.html"))
     assert "<title>Errors on weibo/test</title>" in page
     assert '"explained":{"page":"e-why.html","texts":{"1":0}}' in page
     assert '"gold":[[0,2,"ORG"]]' in why
-    assert (
-        f'"review":"python -m spacy tener review {saved["tener"]} {tmp_path / "weibo" / "test.spacy"} --output' in page
-    )
+    assert f'"review":"python -m spacy tener review {saved["tener"]} {data} --output' in page
     assert "e.html: 1 text with errors of 2" in text
 
 
 def test_a_page_of_a_corpus_without_annotation_has_what_was_found(model: Path, tmp_path: Path) -> None:
-    DocBin(docs=[spacy.blank("zh").make_doc("王李")]).to_disk(tmp_path / "test.spacy")
-    code, text = evaluate(model, tmp_path / "test.spacy", "--page", tmp_path / "e.html")
+    data = save_docs(tmp_path / "test.spacy", spacy.blank("zh").make_doc("王李"))
+    code, text = evaluate(model, data, "--page", tmp_path / "e.html")
     assert (code, "no entities to score The page shows the entities found." in text) == (0, True)
     assert '"scores":null,"texts":[["王李",[[0,[0,1,"PER.NAM"],null],[0,[1,2,"PER.NOM"],null]]]]' in (
         tmp_path / "e.html"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import spacy
 from command_line import run_tener
-from spacy.tokens import DocBin
+from small_corpora import save_corpus
 
 TEXT = "王小明去了上海"
 
@@ -53,10 +53,7 @@ def test_of_a_file_each_line_is_a_text(model: Path, tmp_path: Path) -> None:
 
 
 def test_a_corpus_is_shown_with_its_annotation(model: Path, tmp_path: Path) -> None:
-    nlp = spacy.blank("zh")
-    doc = nlp.make_doc(TEXT)
-    doc.ents = [doc.char_span(0, 3, label="PER")]
-    DocBin(docs=[doc]).to_disk(tmp_path / "test.spacy")
+    save_corpus(tmp_path / "test.spacy", [(TEXT, [(0, 3, "PER")])])
     assert explain(model, tmp_path / "test.spacy", "-o", tmp_path / "data.json")[0] == 0
     data = json.loads((tmp_path / "data.json").read_text(encoding="utf8"))
     assert [text["gold"] for text in data["texts"]] == [[[0, 3, "PER"]]]

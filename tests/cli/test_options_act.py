@@ -10,19 +10,18 @@ import json
 import re
 import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
 import pytest
-import spacy
 import typer
 from command_line import Ran, run_tener
 from fastapi import FastAPI
 from made_trainings import make_config, tener
+from small_corpora import Entities, annotated, save_corpus, save_docs
 from small_systems import TEXTS, trained
-from spacy.tokens import Doc, DocBin
 
 from spacy_tener.annotate.local import annotate_locally
 from spacy_tener.cli import MODULES, tener_cli
@@ -93,7 +92,7 @@ ROWS = {
     },
     "debug-data": {
         # It ends with 1, as the corpus is tiny.
-        "code": IMPORTED._replace(codes=(1, 1)),
+        "code": Row("--code code.py", codes=(1, 1), says="the code is imported"),
         "ignore_warnings": Row("--ignore-warnings", codes=(1, 1)),
         "verbose": Row("--verbose", codes=(1, 1)),
         "no_format": Row("--no-format", codes=(1, 1)),
@@ -230,13 +229,11 @@ NOWHERE = [
 """Command lines with options that do nothing there, and are refused."""
 
 
-def _docs(path: Path, texts: Sequence[tuple[str, list[tuple[int, int, str]]]]) -> None:
-    nlp, docs = spacy.blank("zh"), DocBin()
-    for text, entities in texts:
-        doc = nlp.make_doc(text)
-        doc.ents = [doc.char_span(start, end, label=label) for start, end, label in entities]
-        docs.add(doc)
-    docs.to_disk(path)
+def doubtful(texts: Sequence[tuple[str, Entities]]) -> Iterator[tuple[str, Entities]]:
+    """Yield texts, a third of whose entities have another label."""
+    other = {"ORG": "PER", "PER": "ORG", "GPE": "ORG"}
+    for n, (text, entities) in enumerate(texts):
+        yield text, [(a, z, label if (n + i) % 3 else other[label]) for i, (a, z, label) in enumerate(entities)]
 
 
 @pytest.fixture(scope="module")
@@ -244,65 +241,31 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Every file that a row names."""
     folder = tmp_path_factory.mktemp("options")
     (folder / "model").symlink_to(trained("tener"))
-    _docs(folder / "gold.spacy", TEXTS * 2)
-    doubtful = [
-        (
-            text,
-            [
-                (a, z, ("ORG" if label != "ORG" else "PER") if (n + i) % 3 == 0 else label)
-                for i, (a, z, label) in enumerate(entities)
-            ],
-        )
-        for n, (text, entities) in enumerate(TEXTS * 5)
-    ]
-    _docs(folder / "doubtful.spacy", doubtful)
-    words = Doc(spacy.blank("zh").vocab, words=["王小明", "去", "了", "上海"], spaces=[False] * 4)
-    words.ents = [words.char_span(0, 3, label="PER"), words.char_span(5, 7, label="GPE")]
-    DocBin(docs=[words]).to_disk(folder / "words.spacy")
+    save_corpus(folder / "gold.spacy", TEXTS * 2)
+    save_corpus(folder / "doubtful.spacy", [*doubtful(TEXTS * 5)])
+    words = annotated("王小明去了上海", [(0, 3, "PER"), (5, 7, "GPE")], words=["王小明", "去", "了", "上海"])
+    save_docs(folder / "words.spacy", words)
     fill(make_config(folder, tener(), max_steps=1)).to_disk(folder / "my.cfg")
     for part in ("train", "dev"):
         shutil.copy(folder / "gold.spacy", folder / f"{part}.spacy")
     spans = [{"start": 0, "end": 1, "label": "PER"}]
-    marked = [
-        {"from_name": "label", "to_name": "t", "type": "labels", "value": {"start": 0, "end": end, "labels": ["PER"]}}
-        for end in (2, 3)
-    ]
+    region = {"from_name": "label", "to_name": "title", "type": "labels"}
+    values = [{"start": 0, "end": end, "labels": ["PER"]} for end in (2, 3)]
+    annotations = [{"id": n, "result": [{**region, "value": value}]} for n, value in enumerate(values)]
+    decision = {"gold": [[0, 1, "GPE"]], "entities": [[0, 1, "ORG"]]}
     records: dict[str, list[Any]] = {
         "emoji.jsonl": [{"text": "😂王小明", "label": [[2, 3, "PER"]]}],
         "overlap.jsonl": [{"text": "北京大学", "label": [[0, 2, "LOC"], [0, 4, "ORG"]]}],
         "binary.jsonl": [{"text": "王小明", "spans": spans, "_is_binary": True, "answer": "accept"}],
-        "decisions.json": [
-            [
-                {
-                    "text": TEXTS[3][0],
-                    "doc": 3,
-                    "corpus": "gold.spacy",
-                    "decisions": [{"gold": [[0, 1, "GPE"]], "entities": [[0, 1, "ORG"]]}],
-                }
-            ]
-        ],
+        "decisions.json": [[{"text": TEXTS[3][0], "doc": 3, "corpus": "gold.spacy", "decisions": [decision]}]],
         "tokens.jsonl": [{"tokens": ["王"], "ner_tags": [1]}],
         "rows.jsonl": [{"text": "王小明去了上海", "content": "北京大学在北京", "id": "d"}],
         "scores.json": [{"ents_p": 0.5, "ents_r": 0.5, "ents_f": 0.5, "ents_per_type": {}}],
-        "better.json": [{"ents_p": 0.9, "ents_r": 0.9, "ents_f": 0.9, "ents_per_type": {}}],
-        "studio.json": [
-            [
-                {
-                    "data": {"title": "王小明说", "body": "北京很大"},
-                    "annotations": [
-                        {"id": n, "result": [{**region, "to_name": "title"}]} for n, region in enumerate(marked)
-                    ],
-                }
-            ]
-        ],
+        "studio.json": [[{"data": {"title": "王小明说", "body": "北京很大"}, "annotations": annotations}]],
     }
     texts = {
         "text.txt": "\n".join([*(text for text, _ in TEXTS), "A8a9京"]),
-        "raw.txt": "\n".join(
-            [f"{first}王{second}海" for first in "吴重阳在中国银行工作" for second in "昨天去了南京大学"] + ["王海"]
-        ),
         "known.txt": "A8a9京",
-        "names.txt": "去了上海\n",
         "key.txt": "secret",
         "code.py": "print('the code is imported')\n",
         "two.txt": "王 I-PER\n小 I-PER\n\n京 I-GPE\n",

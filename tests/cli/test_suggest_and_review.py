@@ -13,11 +13,12 @@ import pytest
 import spacy
 from command_line import run_tener
 from made_trainings import make_config, needs_code, tener, write_corpus
+from small_corpora import save_corpus
 from spacy.cli.train import train as spacy_train
 from spacy.language import Language
-from spacy.tokens import DocBin, Span
 
 from spacy_tener.errors import RemedyError, counted
+from spacy_tener.workbench.corpus.docbins import read_docs
 from spacy_tener.workbench.runs.processes import Processes
 from spacy_tener.workbench.suggestions.review import assign
 from spacy_tener.workbench.suggestions.suggest import text_key
@@ -61,8 +62,7 @@ def test_suggestions_are_written_and_converted_back(model: Path, raw: Path, tmp_
     code, text = call("suggest", model, raw, "-o", tmp_path / "a.jsonl", "-n", "3", *options)
     assert (code, f"3 texts to annotate in {format}" in text) == (0, True)
     assert call("convert", tmp_path / "a.jsonl", "-o", tmp_path / "back.spacy", "--lang", "zh")[0] == 0
-    nlp = spacy.load(model)
-    docs = list(DocBin().from_disk(tmp_path / "back.spacy").get_docs(nlp.vocab))
+    nlp, docs = spacy.load(model), list(read_docs(tmp_path / "back.spacy"))
     assert len(docs) == 3
     for doc in docs:
         assert [str(ent) for ent in doc.ents] == [str(ent) for ent in nlp(doc.text).ents]
@@ -121,13 +121,6 @@ def test_records_stay_whole_with_their_ids(tmp_path: Path, name: str, metadata: 
     assert (record["data"] if metadata == "data" else record)["text"] == "姓名\t王小明\n籍贯\t上海"
 
 
-def test_known_texts_are_not_suggested(model: Path, raw: Path, tmp_path: Path) -> None:
-    (tmp_path / "known.txt").write_text("\n".join(TEXTS[:3]), encoding="utf8")
-    assert call("suggest", model, raw, "-o", tmp_path / "a.jsonl", "--known", tmp_path / "known.txt")[0] == 0
-    lines = (tmp_path / "a.jsonl").read_text(encoding="utf8").splitlines()
-    assert sorted(json.loads(line)["text"] for line in lines) == sorted(TEXTS[3:])
-
-
 # review
 
 
@@ -162,11 +155,7 @@ def test_each_text_is_judged_by_a_model_that_has_not_seen_it(tmp_path: Path, con
     out = tmp_path / "out"
     code, text = call("review", config, tmp_path / "train.spacy", "-o", out, "--folds", "2", *needs_code(tmp_path))
     assert (code, sorted(trained)) == (0, ["1", "2"]), text
-    vocab = spacy.blank("zh").vocab
-    parts = [
-        {doc.text for doc in DocBin().from_disk(out / "folds" / fold / "train.spacy").get_docs(vocab)}
-        for fold in ("1", "2")
-    ]
+    parts = [{doc.text for doc in read_docs(out / "folds" / fold / "train.spacy")} for fold in ("1", "2")]
     docs = records(out / "docs.jsonl")
     assert parts[0] & parts[1] == set()
     assert parts[0] | parts[1] == {doc["text"] for doc in docs}
@@ -210,19 +199,10 @@ def test_a_pipeline_judges_all_and_its_weakness_is_told(tmp_path: Path, model: P
 
 
 def test_a_page_says_how_many_doubts_it_shows(tmp_path: Path, model: Path) -> None:
-    docs = [spacy.blank("zh").make_doc("王小明去了上海") for _ in range(2)]
-    for doc in docs:
-        doc.set_ents([Span(doc, 0, 3, "ORG")], default="outside")
-    (tmp_path / "gold.spacy").write_bytes(DocBin(docs=docs).to_bytes())
+    save_corpus(tmp_path / "gold.spacy", [("王小明去了上海", [(0, 3, "ORG")])] * 2)
     code, text = call("review", model, tmp_path / "gold.spacy", "-o", tmp_path / "out", "--limit", "1")
     assert (code, "The 2 doubts about the most suspicious texts, of 4 doubts about 2 texts" in text) == (0, True), text
     assert (tmp_path / "out" / "review.html").read_text(encoding="utf8").count('"doc":') == 1
-
-
-def test_a_config_without_data_to_choose_models_by_is_refused(tmp_path: Path, config: Path) -> None:
-    (tmp_path / "dev.spacy").unlink()
-    code, text = call("review", config, tmp_path / "train.spacy", "-o", tmp_path / "out")
-    assert (code, "--dev dev.spacy" in text) == (1, True)
 
 
 def test_a_config_that_trains_on_other_data_is_refused(tmp_path: Path, config: Path, trained: list[str]) -> None:
@@ -254,18 +234,18 @@ def test_fewer_texts_than_parts_are_refused(texts: list[str], remedy: str) -> No
 
 def test_decisions_are_put_into_the_annotation_and_misfits_are_told(tmp_path: Path) -> None:
     write_corpus(tmp_path / "gold.spacy")
-    docs = list(DocBin().from_disk(tmp_path / "gold.spacy").get_docs(spacy.blank("zh").vocab))
+    docs = list(read_docs(tmp_path / "gold.spacy"))
     number = next(number for number, doc in enumerate(docs) if doc.ents)
     ent = docs[number].ents[0]
-    gold, other = [ent.start_char, ent.end_char, ent.label_], [ent.start_char, ent.end_char, "OTHER"]
-    decision = {"gold": [gold], "entities": [other]}
+    place = [ent.start_char, ent.end_char]
+    decision = {"gold": [[*place, ent.label_]], "entities": [[*place, "OTHER"]]}
     record = {"text": docs[number].text, "doc": number, "corpus": "gold.spacy", "decisions": [decision]}
     strange = {**record, "text": "不在", "doc": 0}
     (tmp_path / "d.json").write_text(json.dumps([record, strange]), encoding="utf8")
     code, text = call("review", "--apply", tmp_path / "d.json", tmp_path / "gold.spacy", "-o", tmp_path / "m.spacy")
     assert (code, "1 decision applied, 0 agreed already" in text) == (0, True)
     assert "Decisions that do not fit the corpus, left out: 1 '不在': the corpus has no such text" in text
-    mended = list(DocBin().from_disk(tmp_path / "m.spacy").get_docs(spacy.blank("zh").vocab))
+    mended = list(read_docs(tmp_path / "m.spacy"))
     assert [doc.to_json() for i, doc in enumerate(mended) if i != number] == [
         doc.to_json() for i, doc in enumerate(docs) if i != number
     ]

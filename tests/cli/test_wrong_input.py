@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ import thinc.compat
 import thinc.util
 from command_line import run_tener
 from made_runs import make_run
-from spacy.tokens import DocBin
+from small_corpora import save_corpus, save_docs
 
 TEXT = "王小明去了上海"
 
@@ -28,20 +27,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     nlp.add_pipe("tener_ner").add_label("PER")
     nlp.initialize()
     nlp.to_disk(folder / "model")
-    doc = nlp.make_doc(TEXT)
-    doc.ents = [doc.char_span(0, 3, label="PER")]
-    DocBin(docs=[doc]).to_disk(folder / "gold.spacy")
-    DocBin(docs=[nlp.make_doc(TEXT)]).to_disk(folder / "bare.spacy")
-    DocBin().to_disk(folder / "no-docs.spacy")
+    save_corpus(folder / "gold.spacy", [(TEXT, [(0, 3, "PER")])])
+    save_docs(folder / "bare.spacy", nlp.make_doc(TEXT))
+    (folder / "bad.txt").write_text("a O\nb B-\n", encoding="utf8")
+    (folder / "tokens.jsonl").write_text('{"tokens": ["EU"], "ner_tags": [1]}', encoding="utf8")
     (folder / "broken.spacy").write_text("no DocBin", encoding="utf8")
     (folder / "empty.spacy").touch()
     (folder / "text.txt").write_text(TEXT, encoding="utf8")
-    (folder / "gbk.txt").write_bytes("好\n".encode() + "中国".encode("gbk"))
     (folder / "empty.txt").touch()
-    scores = {"ents_p": 0.5, "ents_r": 1.0, "ents_f": 0.6667, "ents_per_type": {}}
-    (folder / "scores.json").write_text(json.dumps(scores), encoding="utf8")
-    (folder / "no-scores.json").write_text("{}", encoding="utf8")
-    (folder / "broken.json").write_text("{", encoding="utf8")
     shutil.copytree(folder / "blank", folder / "strings")
     (folder / "strings/vocab/strings.json").write_text("[", encoding="utf8")
     make_run(folder / "runs", "weibo/tener/1", f=0.5)
@@ -76,10 +69,15 @@ def test_a_place_that_cannot_be_written_is_named_before_anything_is_done(
 
 WRONG_INPUT = [
     ("calibrate model broken.spacy --in-place", "broken.spacy: is not a .spacy file"),
-    ("calibrate blank gold.spacy --in-place --component ner", "no tener_ner named 'ner'"),
+    (
+        "calibrate model gold.spacy --in-place --component ner",
+        "no tener_ner named 'ner' Its components are: tener",
+    ),
     ("calibrate some_package gold.spacy --in-place", "by --output"),
     ("convert missing.txt -o {new}", "missing.txt"),
     ("convert empty.txt -o {new}", "empty.txt"),
+    ("convert bad.txt -o {new}", "✘ bad.txt:2: 'B-' is not a tag A tag is O"),
+    ("convert tokens.jsonl -o {new} --tag-names nosuch/tags.json", "nosuch/tags.json: cannot be read"),
     ("convert gold.spacy -o {new}", "gold.spacy: is a .spacy file already"),
     ("convert text.txt text.txt -o {new}", "would be written to"),
     ("evaluate nope gold.spacy", "Can't find model 'nope'"),
@@ -105,7 +103,7 @@ WRONG_INPUT = [
     ("serve blank", "blank has no component that finds entities Name one with a trained tener_ner."),
     ("annotate blank text.txt -o {new} -f jsonl", "has no component that finds entities"),
     ("review nope gold.spacy -o {new}", "Can't find model 'nope'"),
-    ("review sample gold.spacy -o {new}", "which is not a file to choose models by"),
+    ("review sample gold.spacy -o {new}", "which is not a file to choose models by Name one: --dev dev.spacy"),
     ("review --apply nope.json gold.spacy -o {new}.spacy", "nope.json: cannot be read: No such file or directory"),
     ("evaluate model nope.spacy", "nope.spacy: cannot be read: No such file or directory"),
     ("calibrate model nope.spacy -o {new}", "nope.spacy: cannot be read: No such file or directory"),
@@ -124,6 +122,7 @@ WRONG_COMMAND_LINE = [
     ("annotate model text.txt -o {new} --document id", "--document names a column of the table of entities"),
     ("annotate model text.txt -o {new} -f csv", "'csv' is not one of"),
     ("calibrate model gold.spacy", "One of --output and --in-place is needed"),
+    ("calibrate model gold.spacy --in-place -o {new}", "--in-place"),
     ("calibrate model gold.spacy -o {new} --confidence 0.8", "--confidence: there are no thresholds"),
     ("calibrate model gold.spacy -o {new} --precision 1.5", "1.5 is not between 0 and 1"),
     ("convert text.txt", "Missing option '--output'"),
