@@ -1,7 +1,7 @@
 """A page as one file: page.html with style, script and data filled in, and a policy (CSP) that allows nothing else.
 
 The body, style and script of a page called `name` are the files `name.html`, `name.css` and `name.js` of a package.
-page.css, strings.js and parts.js come before them on every page.
+page.css, strings.js and parts.js come before them on every page, and on some found.css and found.js.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
@@ -30,6 +30,8 @@ def make_page(
     about: str,
     lang: str,
     values: Mapping[str, str] | None = None,
+    parts: Sequence[str] = (),
+    workers: bool = False,
 ) -> str:
     """Return a page that needs neither network nor server.
 
@@ -38,15 +40,17 @@ def make_page(
     title, about (str): The title and the line below it, which strings.js may translate.
     lang (str): The language of the texts, `{{lang}}` in the body.
     values (Optional[Mapping[str, str]]): What stands in the title and the line for names in braces.
+    parts (Sequence[str]): Parts of this package that the page shares with some others, such as `found`.
+    workers (bool): Whether the script may start workers, and these compute WebAssembly.
     """
-    style, script = _sources(package, name)
+    style, script = _sources(package, name, tuple(parts))
     values = values or {}
     data = {**data, "heading": {"title": title, "about": about, "values": values}}
-    parts = {
+    filling = {
         "title": html.escape(_filled(title, values)),
         "about": html.escape(_filled(about, values)),
         "lang": html.escape(lang),
-        "policy": page_policy(package, name),
+        "policy": page_policy(package, name, parts=parts, workers=workers),
         "style": style,
         "script": script,
         # Escaped, so that no `</script>` in the data ends the element.
@@ -54,27 +58,35 @@ def make_page(
     }
     shell = _read(__package__, "page.html").replace("{{body}}", _read(package, f"{name}.html"))
     # In one pass, so that placeholders in the data are not replaced.
-    return _PLACEHOLDER.sub(lambda match: parts[match[1]], shell)
+    return _PLACEHOLDER.sub(lambda match: filling[match[1]], shell)
 
 
 def _filled(template: str, values: Mapping[str, str]) -> str:
     return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), template)
 
 
-def page_policy(package: str, name: str, also: str = "") -> str:
+def page_policy(package: str, name: str, also: str = "", *, parts: Sequence[str] = (), workers: bool = False) -> str:
     """Return the Content-Security-Policy of a page, which allows only its own script and style.
 
     also (str): Further sources of both, each with a space behind it, such as "'self' ".
+    parts, workers: As in `make_page`.
     """
-    style, script = (f"'sha256-{_digest(text)}'" for text in _sources(package, name))
-    return f"default-src 'none'; style-src {also}{style}; script-src {also}{script}; img-src data:; base-uri 'none'"
+    style, script = (f"'sha256-{_digest(text)}'" for text in _sources(package, name, tuple(parts)))
+    compute, start = (" 'wasm-unsafe-eval'", "; worker-src blob:") if workers else ("", "")
+    return (
+        f"default-src 'none'; style-src {also}{style}; script-src {also}{script}{compute}{start}; "
+        "img-src data:; base-uri 'none'"
+    )
 
 
 @lru_cache
-def _sources(package: str, name: str) -> tuple[str, str]:
+def _sources(package: str, name: str, parts: tuple[str, ...]) -> tuple[str, str]:
     """Return the style and the script of a page, the shared ones first."""
-    style = _read(__package__, "page.css") + _read(package, f"{name}.css")
-    return style, "".join(_read(__package__, shared) for shared in SCRIPTS) + _read(package, f"{name}.js")
+    style, script = _read(__package__, "page.css"), "".join(_read(__package__, shared) for shared in SCRIPTS)
+    for package_of_part, part in (*((__package__, part) for part in parts), (package, name)):
+        style += _read(package_of_part, f"{part}.css")
+        script += _read(package_of_part, f"{part}.js")
+    return style, script
 
 
 def _digest(text: str) -> str:

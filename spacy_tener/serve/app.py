@@ -202,8 +202,10 @@ async def page(request: Request) -> Response:
 
 
 @pages.get("/static/parts.css")
+@pages.get("/static/found.css")
 @pages.get("/static/strings.js")
 @pages.get("/static/parts.js")
+@pages.get("/static/found.js")
 async def shared_parts(request: Request) -> Response:
     name = request.url.path.rpartition("/")[2]
     return FileResponse(PARTS / ("page.css" if name == "parts.css" else name))

@@ -1,0 +1,114 @@
+"use strict";
+/** The entities that were found in a text: marked in it and listed, filtered by label and by probability, and saved. */
+function foundEntities({ drawn = () => {}, saved = () => ({}) } = {}) {
+  const { $, el, chip, digits, download, hue, listing, marked, meter, offsetsOf, percent, say, setLabels } = parts;
+  const state = { text: "", entities: [], hidden: new Set() };
+  const minimum = () => $("minimum").value / 100;
+  const shownEntities = () => state.entities.filter(({ label, probability }) => !state.hidden.has(label) && (probability ?? 1) >= minimum());
+
+  const ORDERS = {
+    text: (a, b) => a.start - b.start,
+    sure: (a, b) => (b.probability ?? 1) - (a.probability ?? 1),
+    unsure: (a, b) => (a.probability ?? 1) - (b.probability ?? 1),
+    label: (a, b) => a.label.localeCompare(b.label),
+  };
+
+  const list = listing({
+    noun: "entity",
+    plural: "entities",
+    draw: ({ label, text, probability }) => [
+      el("span", { class: "name" }, chip(label, ` ${text}`)), ...(probability === null ? [] : [meter(probability)]),
+      el("span", { class: "value" }, probability === null ? say("no probability") : percent(probability)),
+    ],
+    chosen: (entity) => light("chosen", entity),
+  });
+
+  function draw() {
+    const entities = shownEntities();
+    state.numbers = new Map(state.entities.map((entity, number) => [entity, number]));
+    $("text").replaceChildren(...marked(state.text, entities, mark));
+    list.show([...entities].sort(ORDERS[$("order").value]));
+    const hidden = state.entities.length - entities.length;
+    $("nothing").textContent = say(hidden ? "All entities are hidden: show more labels, or a lower probability." : "No entities were found in this text.");
+    $("nothing").hidden = entities.length > 0 || !state.text.trim();
+    $("hidden").textContent = hidden ? say(", {n} hidden", { n: digits(hidden) }) : "";
+    // Without probabilities there is nothing to choose by.
+    const hasProbabilities = !state.entities.length || state.entities.some(({ probability }) => probability !== null);
+    for (const node of document.querySelectorAll("[data-by-probability]")) node.hidden = !hasProbabilities;
+    $("least").textContent = `${$("minimum").value} %`;
+    drawn();
+  }
+
+  function mark(entity, children, kind) {
+    const { label, text, probability } = entity;
+    const name = kind.includes("cut") ? [] : [el("small", {}, label)];
+    const title = probability === null ? label : `${label} ${percent(probability)}`;
+    const attributes = { class: `ent${kind}${text.length + label.length < 20 ? " short" : ""}`, "data-entity": state.numbers.get(entity), style: { "--h": hue(label) }, title };
+    return el("mark", attributes, ...children, ...name);
+  }
+
+  /** Mark an entity in the text and in the list: the one pointed at, or the one chosen. */
+  function light(kind, entity) {
+    for (const node of document.querySelectorAll(`.${kind}`)) node.classList.remove(kind);
+    if (!entity) return;
+    const nodes = $("text").querySelectorAll(`[data-entity="${state.numbers.get(entity)}"]`);
+    for (const node of [...nodes, rowOf(entity)]) node?.classList.add(kind);
+    // Moving through the list scrolls the text, unless the focus is in the input.
+    if (kind === "chosen" && $("list").contains(document.activeElement)) nodes[0]?.scrollIntoView({ block: "nearest" });
+  }
+  const rowOf = (entity) => $("list").querySelector(`[data-index="${list.items.indexOf(entity)}"]`);
+  const entityOf = ({ target }) => {
+    const [node, row] = [target.closest?.("mark"), target.closest?.("#list li")];
+    return node ? state.entities[node.dataset.entity] : row && list.items[row.dataset.index];
+  };
+
+  /** Show a text with its entities, whose offsets are those of JavaScript. */
+  function show(text, entities) {
+    Object.assign(state, { text, entities });
+    draw();
+  }
+
+  /** Set the labels of a pipeline, each with a button that hides its entities. */
+  function offer(labels) {
+    setLabels(labels);
+    state.hidden.clear();
+    const filters = labels.map((label) => {
+      const button = el("button", { type: "button", class: "chip", "aria-pressed": "true", style: { "--h": hue(label) } }, label || say("no label"));
+      button.addEventListener("click", () => {
+        const isShown = state.hidden.delete(label) || !state.hidden.add(label);
+        button.setAttribute("aria-pressed", String(isShown));
+        draw();
+      });
+      return button;
+    });
+    $("labels").replaceChildren(el("span", { class: "quiet" }, say("Show")), ...filters);
+  }
+
+  const FIELDS = ["start", "end", "label", "text", "probability"];
+  const quoted = (value) => (/[",\r\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value);
+  const asCsv = (rows) => rows.map((row) => `${row.map((value) => quoted(String(value ?? ""))).join(",")}\r\n`).join("");
+
+  /** The entities that are shown, with offsets in characters. */
+  function savedEntities() {
+    const { character } = offsetsOf(state.text);
+    return shownEntities().map((entity) => ({ ...entity, start: character(entity.start), end: character(entity.end) }));
+  }
+
+  $("minimum").addEventListener("input", draw);
+  $("order").addEventListener("change", draw);
+  for (const part of ["text", "list"]) {
+    $(part).addEventListener("mouseover", (event) => light("pointed", entityOf(event)));
+    $(part).addEventListener("mouseleave", () => light("pointed"));
+  }
+  $("text").addEventListener("click", (event) => {
+    const entity = entityOf(event);
+    if (!entity) return;
+    list.go(list.items.indexOf(entity), false);
+    rowOf(entity).scrollIntoView({ block: "nearest" });
+  });
+  $("json").addEventListener("click", () => download("entities.json", `${JSON.stringify({ text: state.text, ...saved(), entities: savedEntities() }, null, 2)}\n`));
+  // A byte order mark: spreadsheets read UTF-8 by it.
+  $("csv").addEventListener("click", () => download("entities.csv", `\ufeff${asCsv([FIELDS, ...savedEntities().map((entity) => FIELDS.map((name) => entity[name]))])}`, "text/csv"));
+
+  return { show, offer, minimum, get text() { return state.text; } };
+}
