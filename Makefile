@@ -23,7 +23,7 @@ export PYTHONUNBUFFERED = 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test browser test-slow test-gpu test-corpora lint format reference docs dist pipelines versions bench sample clean clean-project
+.PHONY: help run test browser readers test-slow test-gpu test-corpora lint format reference docs dist pipelines versions bench sample clean clean-project
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -36,7 +36,7 @@ run: $(RUN_ENV) ## convert the bundled sample corpus, train, score, and explain 
 	@echo "Trained on the sample, scores and errors: file://$(CURDIR)/project/pages/sample-lac.html"
 	@echo "Some of the errors, explained: file://$(CURDIR)/project/pages/sample-lac-why.html"
 
-test: lint browser ## ruff, mypy and the test suite, on all cores
+test: lint browser readers ## ruff, mypy and the test suite, on all cores
 	OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses auto --dist worksteal
 
 # Pages are tested in a real browser. Root on a Debian machine, as in CI, gets it here; others are told what to install.
@@ -45,9 +45,19 @@ browser: ## Chromium and its driver, where they are missing
 	{ [ "$$(id -u)" = 0 ] && { apt-get update -qq; apt-get install -qq --yes chromium chromium-driver; } >/dev/null; } || \
 	{ echo "The tests of pages need Chromium and its driver: apt-get install chromium chromium-driver" >&2; exit 1; }
 
+readers: readers/js/node_modules/.installed ## Node and ONNX Runtime for JavaScript, in which readers of exported models are tested
+
+# Their install scripts would fetch what only GPUs need.
+readers/js/node_modules/.installed: readers/js/package-lock.json
+	@command -v node >/dev/null && command -v npm >/dev/null || \
+	{ [ "$$(id -u)" = 0 ] && { apt-get update -qq; apt-get install -qq --yes nodejs npm; } >/dev/null; } || \
+	{ echo "The tests of readers need Node 18 or later and npm: apt-get install nodejs npm" >&2; exit 1; }
+	cd readers/js && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
 # One of them runs the lines for Spark of docs/many-machines.md, another the CRF's kernels in the interpreter of Triton
 # (which has packages for Linux only), and some work in Label Studio.
-test-slow: $(DEV_ENV) browser $(LABEL_STUDIO)/.installed ## the tests that train for minutes, with Java for Spark, and Label Studio
+test-slow: $(DEV_ENV) browser readers $(LABEL_STUDIO)/.installed ## the tests that train for minutes, with Java for Spark, and Label Studio
 	@command -v java >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -qq --yes default-jre-headless >/dev/null; } || \
 	{ echo "The test of Spark needs Java: apt-get install default-jre-headless" >&2; exit 1; }
 	$(PY) -m pip install --constraint constraints.txt pyspark triton
@@ -104,7 +114,7 @@ sample: $(RUN_ENV) ## write assets/sample again from its lists and patterns
 	$(PY) scripts/make_sample.py
 
 clean: ## remove the environment, builds and caches
-	rm -rf $(VENV) $(LABEL_STUDIO) site build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LABEL_STUDIO) readers/js/node_modules site build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 clean-project: ## remove what the project made: project/ and vectors/

@@ -1,0 +1,38 @@
+/** An entity: `text.slice(start, end)` is its text. */
+export interface Entity {
+  start: number;
+  end: number;
+  label: string;
+  text: string;
+  /** Over all readings of the whole text; null where the model has no probabilities. */
+  probability: number | null;
+}
+
+/** What an exported file says of itself. */
+export interface About {
+  format: number;
+  tags: string[];
+  labels: string[];
+  thresholds: Record<string, number>;
+  probabilities: boolean;
+  view: string;
+  pipeline: Record<string, string>;
+  license: string;
+  [name: string]: unknown;
+}
+
+export interface Reader {
+  readonly about: About;
+  /** Find the entities of a text, in its order. Offsets count as those of `String.slice`. */
+  entities(text: string): Promise<Entity[]>;
+  /** Find the entities of several texts together, which is faster for short ones. */
+  batch(texts: readonly string[]): Promise<Entity[][]>;
+}
+
+/**
+ * Load an exported file.
+ *
+ * @param source Its bytes, or where it is: a URL; in Node a path, too.
+ * @param ort ONNX Runtime, where it is not to be found by its name, as without a bundler.
+ */
+export function load(source: string | URL | Uint8Array | ArrayBuffer, ort?: unknown): Promise<Reader>;

@@ -1,0 +1,92 @@
+"""Named entities in a text, by a file that `tener export` wrote. Needs numpy and onnxruntime only: copy this module.
+
+    ner = tener_reader.load("ner.onnx")
+    ner.entities("王小明去了上海")
+
+docs/elsewhere.md has the contract of the file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+
+FORMAT = 1
+"""The version of the contract that this reader reads."""
+REMEDY = "Write it by `python -m spacy tener export`"
+
+
+def load(model: str | os.PathLike[str] | bytes, *, threads: int = 0) -> Reader:
+    """Load an exported file.
+
+    model (str | PathLike | bytes): Its path, or what is in it.
+    threads (int): How many threads compute; 0 for as many as the machine has cores.
+    """
+    name = "the model" if isinstance(model, bytes) else os.fspath(model)
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3
+    try:
+        opened = model if isinstance(model, bytes) else os.fspath(model)
+        session = ort.InferenceSession(opened, options, providers=["CPUExecutionProvider"])
+        metadata = session.get_modelmeta().custom_metadata_map
+        about = json.loads(metadata.get("tener", "null"))
+    except Exception as error:
+        reason = str(error).rstrip(".")
+        raise ValueError(f"{name}: not readable as a model: {reason}. {REMEDY} again.") from error
+    if about is None:
+        raise ValueError(f"{name}: a model, but no export of spacy_tener. {REMEDY}.")
+    if about["format"] > FORMAT:
+        versions = f"its format is {about['format']}, and this reader knows {FORMAT}"
+        raise ValueError(
+            f"{name}: written by a newer version of spacy_tener: {versions}. Take the reader of that version."
+        )
+    return Reader(session, about)
+
+
+class Reader:
+    """A model that is loaded. about (dict): what the file says of itself."""
+
+    def __init__(self, session: ort.InferenceSession, about: dict[str, Any]) -> None:
+        self.about = about
+        self._session = session
+        # A label may have a hyphen in it.
+        names = [tag.partition("-") for tag in about["tags"]]
+        self._labels = [label for _, _, label in names]
+        self._opens = np.array([prefix in ("B", "S") for prefix, _, _ in names])
+        self._closes = np.array([prefix in ("E", "S") for prefix, _, _ in names])
+
+    def entities(self, text: str) -> list[dict[str, Any]]:
+        """Find the entities of a text, in its order. Offsets count code points, as those of a string do."""
+        return self.batch([text])[0]
+
+    def batch(self, texts: Sequence[str]) -> list[list[dict[str, Any]]]:
+        """Find the entities of several texts together, which is faster for short ones."""
+        if isinstance(texts, str):
+            raise TypeError("Texts must be a list of strings, and are of type str.")
+        for index, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise TypeError(f"A text must be a string: number {index} is of type {type(text).__name__}.")
+        # A lone surrogate is a code point like others.
+        codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype="<i4").astype(np.int32)
+        lengths = np.array([len(text) for text in texts], dtype=np.int32)
+        tags, a, b = self._session.run(["tags", "a", "b"], {"codes": codes, "lengths": lengths})
+        begins, ends = np.flatnonzero(self._opens[tags]), np.flatnonzero(self._closes[tags])
+        owners = np.searchsorted(np.cumsum(lengths), begins, side="right")
+        # The probability of the segment from i to j, both included, is exp(a[i] + b[j]).
+        probabilities = np.minimum(1.0, np.exp(a[begins] + b[ends])).tolist()
+        offsets = (np.cumsum(lengths) - lengths)[owners]
+        columns = (owners.tolist(), (begins - offsets).tolist(), (ends + 1 - offsets).tolist(), tags[begins].tolist())
+        found: list[list[dict[str, Any]]] = [[] for _ in texts]
+        for owner, start, end, tag, probability in zip(*columns, probabilities, strict=True):
+            label = self._labels[tag]
+            if self.about["probabilities"] and probability < self.about["thresholds"].get(label, 0.0):
+                continue
+            entity = {"start": start, "end": end, "label": label, "text": texts[owner][start:end]}
+            found[owner].append({**entity, "probability": probability if self.about["probabilities"] else None})
+        return found
