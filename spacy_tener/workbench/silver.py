@@ -25,7 +25,7 @@ from ..inputs import STDIN, is_remote, open_file, size_and_version
 from ..manifest import Manifest, file_input, stream_input
 from ..pipeline.decoding import Probabilities
 from ..pipeline.entities import SCORES, EntityOffsets, offsets_of, read_offsets
-from ..pipeline.finding import crf_pipes, entity_finders, known_labels, span_finders
+from ..pipeline.finding import crf_pipes, known_labels, span_finders
 
 LOWEST = 0.05
 """Entities with a lower probability count as not found."""
@@ -89,33 +89,37 @@ def _vote(teacher: Language, texts: Sequence[str]) -> list[Belief]:
     with teacher.select_pipes(disable=teacher.pipe_names[index:]):
         write_probabilities = {name: {"spans_key": _SPANS_KEY} for name in pipes}
         docs = list(teacher.pipe(map(teacher.tokenizer, texts), component_cfg=write_probabilities))
+    decodings, before = list(last_pipe.decode(docs)), list(map(_entities, docs))
     votes = []
-    for decoding in last_pipe.decode(docs):
+    for decoding in decodings:
         marginals = decoding.with_preset.marginals(LOWEST)
         entities = {(e.start, e.end, e.label): e.probability or 0.0 for e in marginals.entities}
         votes.append(Belief(decoding.doc, entities, marginals.outside))
-    if len(entity_finders(teacher)) > 1 or teacher.pipe_names[index + 1 :]:
-        for vote in votes:
-            _correct(vote, [component for _, component in teacher.pipeline[index:]])
+    last_pipe.annotate(decodings)
+    later = [component for _, component in teacher.pipeline[index + 1 :]]
+    for vote, preset in zip(votes, before, strict=True):
+        if preset or later:
+            _correct(vote, preset, later)
     return votes
 
 
-def _correct(belief: Belief, components: Sequence[Callable[[Doc], Doc]]) -> None:
-    """Correct the probabilities of the first component by what the other components do.
+def _correct(belief: Belief, preset: set[EntityOffsets], later: Sequence[Callable[[Doc], Doc]]) -> None:
+    """Correct the probabilities of a `tener_ner` by what the components before and after it do.
 
-    Entities that earlier or later components set have the probability 1, or that of an earlier `tener_ner`. Those that
-    later ones remove count as not found.
+    Entities that they set have the probability 1, or that of an earlier `tener_ner`. Those that later ones remove count
+    as not found.
+
+    preset (set[EntityOffsets]): The entities of earlier components.
     """
     doc = belief.doc
     scores = {offsets: float(score) for group in doc.spans.values() for offsets, score in read_offsets(group, SCORES)}
-    before = _entities(doc)
-    found = _entities(components[0](doc))
-    for component in components[1:]:
+    found = _entities(doc)
+    for component in later:
         doc = component(doc)
     final = _entities(doc)
     for entity in found - final:
         belief.entities.pop(entity, None)
-    for entity in (before & final) | (final - found):
+    for entity in (preset & final) | (final - found):
         belief.entities[entity] = scores.get(entity, 1.0)
         start, end, _ = entity
         belief.outside[start:end] = 0.0

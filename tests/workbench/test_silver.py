@@ -121,6 +121,22 @@ def without_places(doc):
     return doc
 
 
+@Language.component("silent_rule")
+def silent_rule(doc):
+    """A component that does not declare that it sets entities."""
+    if (span := doc.char_span(3, 5, label="VERB")) is not None:
+        doc.set_ents([span], default="unmodified")
+    return doc
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_a_component_that_does_not_tell_that_it_sets_entities_counts(trained, place):
+    teacher = spacy.load(trained)
+    teacher.add_pipe("silent_rule", **{place: "tener_ner"})
+    (doc,) = (keep_sure(belief, Sureness()) for belief in beliefs([teacher], [TEXT]))
+    assert [(ent.text, ent.label_) for ent in doc.ents] == [("王小明", "PER"), ("去了", "VERB"), ("上海", "GPE")]
+
+
 def test_teachers_that_find_nothing_are_refused_or_warned_of(run, tmp_path):
     nlp = spacy.blank("zh")
     nlp.to_disk(tmp_path / "blank")
