@@ -58,7 +58,8 @@ def reading_task(nlp: Language, k: int, *, probability: bool = True) -> TextFunc
 
 def _entities(nlp: Language, probability: bool, texts: Sequence[str]) -> list[list[FoundEntity]]:
     with nlp.memory_zone():  # drops the strings that the texts add to the vocabulary
-        return found_entities(nlp, nlp.pipe(texts, component_cfg=ask_probabilities(nlp, probability)))
+        docs = map(nlp.tokenizer, texts)  # not nlp.make_doc, which refuses texts of more than nlp.max_length characters
+        return found_entities(nlp, nlp.pipe(docs, component_cfg=ask_probabilities(nlp, probability)))
 
 
 def _k_best(

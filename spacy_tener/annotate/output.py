@@ -281,7 +281,7 @@ def _spacy_bytes(rows: Sequence[Record], nlp: Language, settings: AnnotateSettin
 def _doc(row: Record, nlp: Language, settings: AnnotateSettings) -> Doc:
     error = row[settings.error]
     is_annotated = error is None or error.startswith(OVERWRITTEN)
-    doc = nlp.make_doc(row[settings.text]) if is_annotated else Doc(nlp.vocab)
+    doc = nlp.tokenizer(row[settings.text]) if is_annotated else Doc(nlp.vocab)
     offsets = [(entity["start"], entity["end"], entity["label"]) for entity in row[settings.entities]]
     aligned = [doc.char_span(start, end, label=label, alignment_mode="expand") for start, end, label in offsets]
     spans = [span for span in aligned if span is not None]

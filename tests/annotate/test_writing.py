@@ -52,6 +52,14 @@ def test_every_format_holds_all_columns_and_the_entities(tmp_path, archive, run,
     assert [row.get("number") for row in rows] == [None, None, 1, None, 2]
 
 
+@pytest.mark.parametrize("k_best", [0, 1])
+def test_a_text_longer_than_spacy_lets_through_is_annotated(tmp_path, run, nlp, k_best, monkeypatch) -> None:
+    (tmp_path / "in.txt").write_text("王小明去了上海")
+    monkeypatch.setattr(nlp, "max_length", 3)
+    total = run([tmp_path / "in.txt"], tmp_path / "out", "spacy", k_best=k_best)
+    assert (total.errors, total.entities) == (0, 2)
+
+
 def test_jsonl_is_what_was_read_with_columns_behind(tmp_path, archive, run) -> None:
     run([archive], tmp_path / "out")
     rows = read_output(tmp_path / "out")
