@@ -53,7 +53,7 @@ def validated(registered: str) -> Callable[[Callable[Arguments, Result]], Callab
 
         @wraps(function)
         def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-            with _name_errors(registered):
+            with name_errors(registered):
                 # By name, since errors would number positional arguments.
                 return checked(**parameters.bind(*args, **kwargs).arguments)  # type: ignore[call-arg]
 
@@ -87,7 +87,7 @@ def configured(registered: str, config: type[Any]) -> Callable[[Callable[..., Re
         def call(*args: Any, **kwargs: Any) -> Result:
             settings = parameters.bind(*args, **kwargs).arguments
             arguments = {argument.name: settings.pop(argument.name, argument.default) for argument in extra}
-            with _name_errors(registered):
+            with name_errors(registered):
                 return checked(**arguments, config=config(**settings))
 
         call.__signature__ = parameters  # type: ignore[attr-defined]
@@ -114,7 +114,7 @@ def _meanings(config: type[Any]) -> str:
 
 
 @contextmanager
-def _name_errors(registered: str) -> Iterator[None]:
+def name_errors(registered: str) -> Iterator[None]:
     """Raise errors of settings with the registered name."""
     try:
         yield

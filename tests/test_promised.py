@@ -17,7 +17,7 @@ from test_packaging import PROJECT, ROOT
 from thinc.api import Config
 
 from spacy_tener.cli import MODULES
-from spacy_tener.pipeline.tener_ner import make_tener_ner
+from spacy_tener.pipeline.factory import make_tener_ner
 
 ARCHIVES = sorted(DATA.glob("promised-*.zip"))
 LISTS = sorted(DATA.glob("promised-*.txt"))

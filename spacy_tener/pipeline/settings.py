@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, get_args, get_type_hints
+from dataclasses import fields
+from typing import Any
+
+from pydantic.dataclasses import dataclass
 
 from ..errors import check_choice
+from ..settings import STRICT, SettingError, Size, name_errors
 from .units import Alignment, View
 
 CHARS_KEY = "tener_ner_chars"
@@ -27,15 +30,15 @@ STATE = {"labels", *LEARNED}
 """Keys of a component's `cfg` that training or calibration sets, and not the config."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=STRICT)
 class NERSettings:
     """Validated settings of the component. `make_tener_ner` describes them."""
 
     view: View = "tokens"
     alignment_mode: Alignment = "expand"
-    window: int = 200
-    overlap: int = 40
-    max_units: int = 4096
+    window: Size = 200
+    overlap: Size = 40
+    max_units: Size = 4096
     incorrect_spans_key: str | None = None
     chars_key: str | None = CHARS_KEY
     spans_key: str | None = None
@@ -45,12 +48,10 @@ class NERSettings:
     def of(cls, cfg: Mapping[str, Any]) -> NERSettings:
         """Return the settings in a component's `cfg`."""
         settings = {name: value for name, value in cfg.items() if name not in STATE}
-        if not settings.keys() <= _TYPES.keys():
-            raise ValueError(
-                f"The cfg of tener_ner has no setting {', '.join(sorted(settings.keys() - _TYPES.keys()))}. Use: "
-                f"{', '.join(_TYPES)}."
-            )
-        return cls(**settings)
+        for name in settings:
+            check_choice("setting of tener_ner", name, [field.name for field in fields(cls)])
+        with name_errors("tener_ner"):
+            return cls(**settings)
 
     @property
     def asks_probabilities(self) -> bool:
@@ -66,34 +67,12 @@ class NERSettings:
         return [self.threshold.get(label, 0.0) for label in labels]
 
     def __post_init__(self) -> None:
-        for name, kind in _TYPES.items():
-            if not isinstance(getattr(self, name), kind):
-                wanted = getattr(kind, "__name__", kind)  # `int`, or `str | None`
-                raise ValueError(f"The setting '{name}' of tener_ner is {getattr(self, name)!r}: it must be {wanted}.")
-        check_choice("view of tener_ner", self.view, get_args(View))
-        check_choice("alignment_mode of tener_ner", self.alignment_mode, get_args(Alignment))
-        if self.overlap < 1 or self.window <= 2 * self.overlap:
-            raise ValueError(
-                f"The setting 'window' of tener_ner is {self.window} and 'overlap' is {self.overlap}: a window must be "
-                "longer than twice its overlap, and the overlap at least 1."
-            )
+        if self.window <= 2 * self.overlap:
+            raise SettingError(f"window must be longer than twice the overlap, {self.overlap}; got {self.window}")
         if self.max_units < self.window:
-            raise ValueError(
-                f"The setting 'max_units' of tener_ner is {self.max_units}: it must be at least the window, "
-                f"{self.window}, since a batch holds one window or more."
-            )
+            raise SettingError(f"max_units must be at least the window, {self.window}; got {self.max_units}")
         if self.spans_key and self.spans_key == self.chars_key:
-            raise ValueError(
-                f"The settings 'spans_key' and 'chars_key' of tener_ner are both {self.spans_key!r}, but each "
-                "writes a group of its own. Use two keys."
-            )
+            raise SettingError(f"spans_key and chars_key must be two groups of doc.spans; both are {self.spans_key!r}")
         thresholds = self.threshold.values() if isinstance(self.threshold, dict) else [self.threshold]
-        if not all(isinstance(threshold, int | float) and 0.0 <= threshold <= 1.0 for threshold in thresholds):
-            raise ValueError(
-                f"The setting 'threshold' of tener_ner is {self.threshold}. Use a probability, from 0 to 1, or one for "
-                "each label."
-            )
-
-
-# What `isinstance` knows of the fields' types: choices are strings, and a number may be an integer.
-_TYPES = {**get_type_hints(NERSettings), "view": str, "alignment_mode": str, "threshold": int | float | dict}
+        if not all(0.0 <= threshold <= 1.0 for threshold in thresholds):
+            raise SettingError(f"threshold must be from 0 to 1, alone or for each label; got {self.threshold}")

@@ -2,16 +2,14 @@
 
 import itertools
 import os
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from spacy.attrs import ENT_IOB
 from spacy.errors import Errors
 from spacy.language import Language
 from spacy.pipeline import TrainablePipe
@@ -20,23 +18,24 @@ from spacy.tokens import Doc
 from spacy.training import Example, validate_examples, validate_get_examples
 from spacy.util import minibatch
 from spacy.vocab import Vocab
-from thinc.api import Config, Model, Optimizer, set_dropout_rate
+from thinc.api import Optimizer, set_dropout_rate
 from thinc.types import Floats2d
 
 from ..errors import RemedyError
 from ..models.embed.tables import check_loaded, observe
 from ..models.shim import require_torch
-from ..models.tagger import TaggerModel, crf, on_host, set_labels
+from ..models.tagger import TaggerModel, crf, set_labels
 from ..optim.schedules import warm_up
-from .decoding import BatchDecoding, Decoding, decode_nothing
+from .decoding import BatchDecoding, Decoding
 from .entities import UnitEntity, set_entities
-from .learning.targets import Target, exceptional_labels, make_target
+from .learning.targets import Target, exceptional_labels, make_targets
 from .learning.teaching import Teacher
 from .loading import wrap_load_errors
+from .predicting import TokenLengths, decode_batches, select_entities
 from .requirements import add_requirements, save_requirements
 from .scoring import score_char_entities
 from .settings import LABELS_OVER_LINES, LABELS_WITH_ORNAMENTS, LEARNED, TEMPERATURE, TOKEN_LENGTH, NERSettings
-from .tags import LabelIndex, Mask, decodable_tags, index_labels, join_masks
+from .tags import LabelIndex, index_labels
 from .units import LINE_BREAK, ORNAMENT, DocView, view_of
 from .windows import WindowBatcher, check_shared, documents
 from .words import PipelineWords
@@ -44,74 +43,8 @@ from .words import PipelineWords
 if TYPE_CHECKING:
     from ..gpu.updates import StepTogether
 
-_DEFAULT_MODEL = """
-[model]
-@architectures = "spacy_tener.CRFTagger.v1"
-
-[model.tok2vec]
-@architectures = "spacy_tener.TENER.v1"
-"""
-DEFAULT_MODEL = Config().from_str(_DEFAULT_MODEL)["model"]
-
 _SAMPLE = 10
 _OBSERVED_AT_ONCE = 256
-_SEEN = 50
-"""Tokens after which their length is compared with that of training."""
-_LONGER = 1.2
-"""Mean length of tokens that are not single characters."""
-
-
-@Language.factory(
-    "tener_ner",
-    assigns=["doc.ents", "token.ent_iob", "token.ent_type"],
-    default_config={
-        "model": DEFAULT_MODEL,
-        **asdict(NERSettings()),
-        "scorer": {"@scorers": "spacy.ner_scorer.v1"},
-    },
-    default_score_weights={"ents_f": 1.0, "ents_p": 0.0, "ents_r": 0.0, "ents_per_type": None},
-)
-def make_tener_ner(
-    nlp: Language,
-    name: str,
-    model: Model[list[Doc], list[Floats2d]],
-    view: Literal["tokens", "characters"],
-    alignment_mode: Literal["expand", "contract", "strict"],
-    window: int,
-    overlap: int,
-    max_units: int,
-    incorrect_spans_key: str | None,
-    chars_key: str | None,
-    spans_key: str | None,
-    threshold: float | dict[str, float],
-    scorer: Callable[..., Any] | None,
-) -> "TenerNER":
-    """Create a named entity recogniser with a CRF on top.
-
-    model (Model[List[Doc], List[Floats2d]]): `spacy_tener.CRFTagger.v1` over any token-to-vector model.
-    view (str): The model's input: the `tokens` or the `characters` of each Doc.
-    alignment_mode (str): How entities of the view `characters` that do not align with tokens get into `doc.ents`:
-        `expand` to all tokens that they overlap, `contract` to those within them, or `strict`, not at all. Of two
-        entities that share a token, the longer one is kept.
-    window (int): Maximum number of tokens or characters that the model reads at once. Longer Docs are read in
-        overlapping windows, cut at sentence ends if possible, and decoded as a whole.
-    overlap (int): Tokens or characters of context on each side of a window's own part.
-    max_units (int): Maximum number of tokens or characters in a batch of windows, to limit memory.
-    incorrect_spans_key (Optional[str]): Key of the reference's `doc.spans` for spans that are known not to be entities
-        of their label.
-    chars_key (Optional[str]): Key of `doc.spans` for all entities of the Doc in the view `characters`: spans of tokens,
-        and their exact start and end in `doc.spans[chars_key].attrs["char_offsets"]`. Nothing is written if it is None.
-    spans_key (Optional[str]): Key of `doc.spans` for the entities of `doc.ents` with their probabilities, which are in
-        `doc.spans[spans_key].attrs["scores"]`. Nothing is computed or written if it is None.
-    threshold (Union[float, Dict[str, float]]): Minimum probability of an entity, or of an entity of each label. Less
-        probable entities are left out: their tokens are outside. 0 keeps all.
-    scorer (Optional[Callable]): The scoring method. In the view `characters`, `spacy_tener.char_ner_scorer.v1` replaces
-        the default, `spacy.ner_scorer.v1`.
-    """
-    settings = NERSettings(
-        view, alignment_mode, window, overlap, max_units, incorrect_spans_key, chars_key, spans_key, threshold
-    )
-    return TenerNER(nlp.vocab, model, name, settings=settings, scorer=scorer)
 
 
 class TenerNER(TrainablePipe):
@@ -126,8 +59,6 @@ class TenerNER(TrainablePipe):
     cfg: dict[str, Any]
     _process: int
     """The process that made the component."""
-    _seen: tuple[int, int] | None = (0, 0)
-    """Tokens and characters read so far; None once they were compared with those of training."""
     _checked: tuple[dict[str, Any], NERSettings] | None = None
     """The `cfg` whose settings were checked last, and these."""
 
@@ -156,6 +87,7 @@ class TenerNER(TrainablePipe):
         self._rehearsal_model: TaggerModel | None = None
         self._teacher: Teacher | None = None
         self._step_together: StepTogether | None = None
+        self._token_lengths = TokenLengths()
         self._process = os.getpid()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -186,7 +118,7 @@ class TenerNER(TrainablePipe):
         return float(temperature)
 
     @property
-    def _label_index(self) -> LabelIndex:
+    def label_index(self) -> LabelIndex:
         exceptions = (self.cfg.get(key, ()) for key in (LABELS_OVER_LINES, LABELS_WITH_ORNAMENTS))
         indices = [[self.labels.index(label) for label in labels] for labels in exceptions]
         return LabelIndex(index_labels(self.labels).hashes, *indices)
@@ -256,7 +188,8 @@ class TenerNER(TrainablePipe):
         set_labels(self.model, len(self.labels))
         sample = self._sample(get_examples())
         lengths = [len(token) for doc in sample for token in doc]
-        self.cfg[TOKEN_LENGTH], self._seen = sum(lengths) / len(lengths) if lengths else None, (0, 0)
+        self.cfg[TOKEN_LENGTH] = sum(lengths) / len(lengths) if lengths else None
+        self._token_lengths = TokenLengths()
         self.model.initialize(X=sample or None)
         crf(self.model)
         observe(self.model, minibatch(self._whole_docs(get_examples()), _OBSERVED_AT_ONCE))
@@ -289,22 +222,17 @@ class TenerNER(TrainablePipe):
         """Return the view of each Doc, and the entities in its units."""
         found: list[tuple[DocView, list[UnitEntity]]] = []
         for views, batch in self._decode_batches(docs, settings):
-            if self._seen and settings.view == "tokens":
-                self._compare_tokens(views)
-            found += zip(views, self._select(batch.with_preset, settings), strict=True)
+            if settings.view == "tokens":
+                self._token_lengths.compare(views, self.cfg.get(TOKEN_LENGTH), self.name)
+            found += zip(views, select_entities(batch.with_preset, self.labels, settings), strict=True)
         return found
 
-    def _select(self, batch: BatchDecoding, settings: NERSettings) -> list[list[UnitEntity]]:
-        """Return the best entities of each text that reach the thresholds."""
-        best, labels = batch.best, self.labels
-        probabilities, thresholds = [1.0] * best.label.size, [0.0] * len(labels)
-        if settings.asks_probabilities:
-            probabilities, thresholds = batch.best_probabilities.tolist(), settings.thresholds(labels)
-        rows = list(zip(best.start.tolist(), best.end.tolist(), best.label.tolist(), probabilities, strict=True))
-        return [
-            [UnitEntity(start, end, labels[i], p) for start, end, i, p in rows[part] if p >= thresholds[i]]
-            for part in batch.slices(best)
-        ]
+    def _decode_batches(
+        self, docs: Iterable[Doc], settings: NERSettings
+    ) -> Iterator[tuple[Sequence[DocView], BatchDecoding]]:
+        self._check_process()
+        views = [view_of(doc, settings.view) for doc in docs]
+        return decode_batches(self.model, views, self.label_index, settings, self.temperature)
 
     def set_annotations(self, docs: Iterable[Doc], scores: Sequence[Sequence[UnitEntity]]) -> None:
         """Add entities to those that the Docs already have.
@@ -358,48 +286,9 @@ class TenerNER(TrainablePipe):
         settings = self.settings
         settings = replace(settings, spans_key=settings.spans_key or spans_key)
         for batch, group in itertools.groupby(decodings, lambda decoding: decoding.batch):
-            found = self._select(batch.with_preset, settings)
+            found = select_entities(batch.with_preset, self.labels, settings)
             for decoding in group:
                 set_entities(decoding.view, found[decoding.index], settings)
-
-    def _decode_batches(
-        self, docs: Iterable[Doc], settings: NERSettings
-    ) -> Iterator[tuple[Sequence[DocView], BatchDecoding]]:
-        """Yield the views and the decoding of groups of Docs, which are of bounded size."""
-        self._check_process()
-        labels, temperature = self._label_index, self.temperature
-        views: list[DocView] = [view_of(doc, settings.view) for doc in docs]
-        if not any(len(view) for view in views):
-            if views:
-                yield views, decode_nothing(len(self.labels), len(views))
-            return
-        batcher = WindowBatcher.of(self.model, settings)
-        for group in batcher.groups(views):
-            scores = batcher.emissions(self.model, group)
-            # In the time in which a GPU computes the emissions.
-            lengths = [len(view) for view in group]
-            preset = allowed = _allowed_tags(group, labels, keep_entities=True)
-            if any(view.doc.has_annotation(ENT_IOB) for view in group):
-                allowed = _allowed_tags(group, labels, keep_entities=False)
-            crf_scorer, emissions = on_host(self.model, scores)
-            yield group, BatchDecoding(crf_scorer, emissions, lengths, allowed, temperature, preset)
-
-    def _compare_tokens(self, views: Sequence[DocView]) -> None:
-        """Warn once if the model was trained on single characters and reads words, or vice versa."""
-        trained = self.cfg.get(TOKEN_LENGTH)
-        n_tokens, n_characters = self._seen or (0, 0)
-        n_tokens += sum(len(view) for view in views)
-        n_characters += sum(int(view.char_extents()[:, 1].sum()) for view in views)
-        self._seen = (n_tokens, n_characters) if trained and n_tokens < _SEEN else None
-        if trained and self._seen is None and (trained > _LONGER) != (n_characters / n_tokens > _LONGER):
-            advice = "Use the tokenizer that it was trained with."
-            if trained <= _LONGER:
-                advice = f"To read their characters: nlp.get_pipe('{self.name}').cfg['view'] = 'characters'"
-            warnings.warn(
-                f"'{self.name}' was trained on tokens of {trained:.1f} characters, and these Docs have tokens of "
-                f"{n_characters / n_tokens:.1f}: it will hardly find entities. {advice}",
-                stacklevel=2,
-            )
 
     def _check_process(self) -> None:
         if self.model.ops.name == "cupy" and os.getpid() != self._process:
@@ -459,13 +348,12 @@ class TenerNER(TrainablePipe):
         return losses
 
     def _targets(self, examples: Sequence[Example], settings: NERSettings) -> list[Target]:
-        labels = self._label_index
-        views = [view_of(example.predicted, settings.view) for example in examples]
-        pairs = zip(examples, views, strict=True)
-        targets = [make_target(example, view, labels, settings.incorrect_spans_key) for example, view in pairs]
+        """Return the targets, and note labels that may have a line break or an ornament from now on."""
+        labels = self.label_index
+        targets = make_targets(examples, labels, settings)
         for key, kind in ((LABELS_OVER_LINES, LINE_BREAK), (LABELS_WITH_ORNAMENTS, ORNAMENT)):
-            if exceptions := set().union(*(exceptional_labels(target, labels, kind) for target in targets)):
-                self.cfg[key] = [*self.cfg.get(key, ()), *(self.labels[i] for i in sorted(exceptions))]
+            if exceptions := exceptional_labels(targets, labels, kind):
+                self.cfg[key] = [*self.cfg.get(key, ()), *(self.labels[i] for i in exceptions)]
         return targets
 
     def get_loss(self, examples: Iterable[Example], scores: list[Floats2d]) -> tuple[float, list[Floats2d]]:
@@ -568,8 +456,8 @@ class TenerNER(TrainablePipe):
         with wrap_load_errors(self.name, source):
             for key in LEARNED:
                 self.cfg.pop(key, None)
-            self._seen = (0, 0)
             load(exclude=exclude - {"cfg"})
+            self._token_lengths = TokenLengths()
             self.cfg.update(present)
             _ = self.settings, self.temperature  # checks them
             check_loaded(self.model)
@@ -578,23 +466,12 @@ class TenerNER(TrainablePipe):
     def _check_size(self) -> None:
         output = self.model.get_ref("output_layer") if self.model.has_ref("output_layer") else None
         if output is not None and output.has_dim("nO"):
-            n_tags, expected = output.get_dim("nO"), self._label_index.layout.n_tags
+            n_tags, expected = output.get_dim("nO"), self.label_index.layout.n_tags
             if n_tags != expected:
                 raise RemedyError(
                     f"its model has {n_tags} tags, but the {len(self.labels)} labels in its cfg need {expected}",
                     "Load 'cfg' and 'model' of the same pipeline. Restore them from a copy if one of them was changed.",
                 )
-
-
-def _allowed_tags(views: Sequence[DocView], labels: LabelIndex, *, keep_entities: bool) -> Mask | None:
-    """Return the tags that decoding may choose; None if it may choose all. *Shape:* (units, tags)"""
-    masks: list[Mask | None] = []
-    for view in views:
-        units = None if view.is_plain else view.units()
-        if units is not None and not keep_entities:
-            units = units.unannotated()
-        masks.append(None if units is None else decodable_tags(units, labels))
-    return join_masks(masks, [len(view) for view in views], labels.layout.n_tags)
 
 
 def _rebuild(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +12,9 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 
 from ...types import IntArray
+from ..settings import NERSettings
 from ..tags import UNKNOWN, LabelIndex, Mask, encode_units, possible_tags, trim_space
-from ..units import BEGIN, INSIDE, MISSING, OUTSIDE, CharacterView, DocView, TokenView, Units
+from ..units import BEGIN, INSIDE, MISSING, OUTSIDE, CharacterView, DocView, TokenView, Units, view_of
 from ..windows import Window
 
 WEIGHT = "spacy_tener.weight"
@@ -75,6 +77,13 @@ class Target:
         return Target(self.view, units, tags, shifted, self.weight, possible)
 
 
+def make_targets(examples: Sequence[Example], labels: LabelIndex, settings: NERSettings) -> list[Target]:
+    """Return the targets of examples."""
+    views = [view_of(example.predicted, settings.view) for example in examples]
+    pairs = zip(examples, views, strict=True)
+    return [make_target(example, view, labels, settings.incorrect_spans_key) for example, view in pairs]
+
+
 def make_target(example: Example, view: DocView, labels: LabelIndex, incorrect_spans_key: str | None) -> Target:
     """Return the target of an example. Raise if it has a label that the component does not have.
 
@@ -98,13 +107,16 @@ def make_target(example: Example, view: DocView, labels: LabelIndex, incorrect_s
     )
 
 
-def exceptional_labels(target: Target, labels: LabelIndex, kind: int) -> set[int]:
+def exceptional_labels(targets: Sequence[Target], labels: LabelIndex, kind: int) -> list[int]:
     """Return the labels, by their indices, of entities that break a rule for units of this kind: that have a line break
     in them, or an ornament at an edge."""
-    rows = np.flatnonzero((target.units.kind == kind) & (target.tags != UNKNOWN))
-    tags, layout = target.tags[rows], labels.layout
-    tags = tags[~labels.possible[kind, tags]]
-    return set(((tags - (tags > layout.outside)) % max(layout.n_labels, 1)).tolist())
+    layout, found = labels.layout, set[int]()
+    for target in targets:
+        rows = np.flatnonzero((target.units.kind == kind) & (target.tags != UNKNOWN))
+        tags = target.tags[rows]
+        tags = tags[~labels.possible[kind, tags]]
+        found.update(((tags - (tags > layout.outside)) % max(layout.n_labels, 1)).tolist())
+    return sorted(found)
 
 
 def _weight(reference: Doc) -> float:

@@ -1,0 +1,99 @@
+"""From Docs to the entities that a tagger finds: windows, emissions, paths of the CRF, thresholds."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+
+from spacy.attrs import ENT_IOB
+
+from ..models.tagger import TaggerModel, on_host
+from .decoding import BatchDecoding, decode_nothing
+from .entities import UnitEntity
+from .settings import NERSettings
+from .tags import LabelIndex, Mask, decodable_tags, join_masks
+from .units import DocView
+from .windows import WindowBatcher
+
+_COMPARED = 50
+"""Tokens after which their length is compared with that of training."""
+_WORD_LENGTH = 1.2
+"""Mean length of tokens that are not single characters."""
+
+
+def decode_batches(
+    model: TaggerModel, views: Sequence[DocView], labels: LabelIndex, settings: NERSettings, temperature: float
+) -> Iterator[tuple[Sequence[DocView], BatchDecoding]]:
+    """Yield the views and the decoding of groups of Docs, which are of bounded size.
+
+    temperature (float): Divisor of all scores of the CRF in probabilities.
+    """
+    if not any(len(view) for view in views):
+        if views:
+            yield views, decode_nothing(len(labels.hashes), len(views))
+        return
+    batcher = WindowBatcher.of(model, settings)
+    for group in batcher.groups(views):
+        scores = batcher.emissions(model, group)
+        # In the time in which a GPU computes the emissions.
+        lengths = [len(view) for view in group]
+        preset = allowed = _allowed_tags(group, labels, keep_entities=True)
+        if any(view.doc.has_annotation(ENT_IOB) for view in group):
+            allowed = _allowed_tags(group, labels, keep_entities=False)
+        crf_scorer, emissions = on_host(model, scores)
+        yield group, BatchDecoding(crf_scorer, emissions, lengths, allowed, temperature, preset)
+
+
+def _allowed_tags(views: Sequence[DocView], labels: LabelIndex, *, keep_entities: bool) -> Mask | None:
+    """Return the tags that decoding may choose; None if it may choose all. *Shape:* (units, tags)"""
+    masks: list[Mask | None] = []
+    for view in views:
+        units = None if view.is_plain else view.units()
+        if units is not None and not keep_entities:
+            units = units.unannotated()
+        masks.append(None if units is None else decodable_tags(units, labels))
+    return join_masks(masks, [len(view) for view in views], labels.layout.n_tags)
+
+
+def select_entities(batch: BatchDecoding, labels: Sequence[str], settings: NERSettings) -> list[list[UnitEntity]]:
+    """Return the best entities of each text that reach the thresholds."""
+    best = batch.best
+    probabilities, thresholds = [1.0] * best.label.size, [0.0] * len(labels)
+    if settings.asks_probabilities:
+        probabilities, thresholds = batch.best_probabilities.tolist(), settings.thresholds(labels)
+    rows = list(zip(best.start.tolist(), best.end.tolist(), best.label.tolist(), probabilities, strict=True))
+    return [
+        [UnitEntity(start, end, labels[i], p) for start, end, i, p in rows[part] if p >= thresholds[i]]
+        for part in batch.slices(best)
+    ]
+
+
+class TokenLengths:
+    """Warns once of a model that was trained on single characters and reads words, or vice versa."""
+
+    def __init__(self) -> None:
+        self._tokens = self._characters = 0
+        self._is_compared = False
+
+    def compare(self, views: Sequence[DocView], trained: float | None, name: str) -> None:
+        """Count the tokens of Docs, and compare their lengths with those of training once there are enough.
+
+        trained (float | None): The mean length of the tokens of training, in characters; None if it is not known.
+        name (str): The component's.
+        """
+        if trained is None or self._is_compared:
+            return
+        self._tokens += sum(len(view) for view in views)
+        self._characters += sum(int(view.char_extents()[:, 1].sum()) for view in views)
+        if self._tokens < _COMPARED:
+            return
+        self._is_compared, length = True, self._characters / self._tokens
+        if (trained > _WORD_LENGTH) != (length > _WORD_LENGTH):
+            advice = "Use the tokenizer that it was trained with."
+            if trained <= _WORD_LENGTH:
+                advice = f"To read their characters: nlp.get_pipe('{name}').cfg['view'] = 'characters'"
+            warnings.warn(
+                f"'{name}' was trained on tokens of {trained:.1f} characters, and these Docs have tokens of "
+                f"{length:.1f}: it will hardly find entities. {advice}",
+                stacklevel=2,
+            )
