@@ -19,8 +19,8 @@ from spacy.training.initialize import init_nlp
 from test_without_torch import run
 from tiny_transformer import save_tiny_transformer
 
-from spacy_tener.annotate.finding import entity_task
 from spacy_tener.errors import RemedyError
+from spacy_tener.pipeline.doc_entities import entity_task
 from spacy_tener.serve import make_app
 from spacy_tener.workbench.composing.compose import compose
 from spacy_tener.workbench.composing.files import ConfigError

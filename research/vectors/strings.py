@@ -11,7 +11,7 @@ from typing import Any
 
 from spacy_tener.errors import RemedyError, install
 from spacy_tener.features.keys import END_MARK, Normaliser
-from spacy_tener.workbench.corpus.languages import blank_pipeline
+from spacy_tener.workbench.pipelines import blank_pipeline
 
 CHARS, BIGRAMS, WORDS = KINDS = ("chars", "bigrams", "words")
 

@@ -25,8 +25,8 @@ from ..pipeline.gpu import check_gpu
 from ..processes import interrupted_by_signals
 from ..workbench.composing.compose import compose
 from ..workbench.composing.files import BASES, ConfigError, missing_requirements, names_in
-from ..workbench.corpus.docbins import open_docbin, read_docs, repacked
-from ..workbench.corpus.languages import blank_pipeline
+from ..workbench.corpus.docs import open_docbin, read_docs, repacked
+from ..workbench.pipelines import blank_pipeline
 from ..workbench.silver import (
     DEFAULT_SURENESS,
     SilverStats,

@@ -20,8 +20,7 @@ from ..errors import RemedyError, counted
 from ..workbench.composing.files import problems
 from ..workbench.corpus.columns import ALIASES, SCHEMES
 from ..workbench.corpus.convert import ConversionReport, DocOptions, convert_jobs, plan_jobs
-from ..workbench.corpus.docbins import open_docbin
-from ..workbench.corpus.docs import INCORRECT
+from ..workbench.corpus.docs import INCORRECT, open_docbin
 from ..workbench.corpus.options import (
     ANNOTATORS,
     ANSWERS,

@@ -18,7 +18,7 @@ from spacy.training import Example
 from ..errors import RemedyError, counted
 from ..files import write_text
 from ..pipeline.finding import entity_finders, entity_labels, find_crf_pipe, known_labels, span_finders
-from ..workbench.corpus.docbins import NamingCorpus
+from ..workbench.corpus.docs import NamingCorpus
 from ..workbench.report.errors import Pair, errors_page, score_texts, surest_errors
 from ..workbench.report.scores import CountingScorer, parse_scores
 from . import options

@@ -14,9 +14,9 @@ from typing import Annotated, Any, Literal, get_args
 from fastapi import Depends, Request
 from spacy.language import Language
 
-from ..annotate.finding import TOGETHER, TextFunction, entity_task, reading_task
 from ..explain import explain
 from ..files import digest
+from ..pipeline.doc_entities import TOGETHER, TextFunction, entity_task, reading_task
 from ..pipeline.entities import FoundEntity
 from ..pipeline.finding import crf_pipes, entity_labels, find_crf_pipe
 from ..pipeline.gpu import use_gpu

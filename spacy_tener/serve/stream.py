@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ..annotate.finding import TOGETHER
+from ..pipeline.doc_entities import TOGETHER
 from .access import unless_disconnected
 from .schema import ErrorDetail, LineRequest, LineResponse, Options, ServiceError, invalid, request_timeout
 from .service import Service, to_response

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import count, groupby
 from typing import Any
 
-from ..annotate.finding import TextFunction, answer_each, batch_by_length
+from ..pipeline.doc_entities import TextFunction, answer_each, batch_by_length
 from .metrics import Metrics
 from .schema import Limits, ServiceError
 

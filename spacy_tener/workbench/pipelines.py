@@ -1,4 +1,4 @@
-"""Trained pipelines on disk: written to new directories, and their size."""
+"""Blank pipelines, and trained ones on disk: written to new directories, and their size."""
 
 from __future__ import annotations
 
@@ -7,11 +7,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import spacy
 from spacy.language import Language
 
 from ..errors import RemedyError
 from ..files import replaced, write_text
 from ..pipeline.finding import find_crf_pipe
+
+
+def blank_pipeline(lang: str) -> Language:
+    """Return a pipeline with only the tokenizer of a language."""
+    try:
+        return spacy.blank(lang)
+    except ImportError as error:
+        raise RemedyError(
+            f"spaCy has no tokenizer for the language '{lang}': {error}", "Choose another language."
+        ) from error
 
 
 def check_new(output: Path, force: bool) -> None:

@@ -9,8 +9,7 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
 
-from spacy_tener.annotate.finding import entity_task, reading_task
-from spacy_tener.pipeline.doc_entities import entities_of_doc
+from spacy_tener.pipeline.doc_entities import entities_of_doc, entity_task, reading_task
 from spacy_tener.pipeline.entities import FoundEntity, UnitEntity, set_entities
 from spacy_tener.pipeline.finding import PipelineNER, entity_labels
 from spacy_tener.pipeline.settings import NERSettings

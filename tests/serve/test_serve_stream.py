@@ -17,7 +17,7 @@ import spacy
 from fastapi import FastAPI
 from waiting import wait_until
 
-from spacy_tener.annotate.finding import TOGETHER
+from spacy_tener.pipeline.doc_entities import TOGETHER
 from spacy_tener.serve import Limits, make_app
 from spacy_tener.serve.schema import LineRequest, ServiceError
 from spacy_tener.serve.stream import PendingLine, _PendingLines

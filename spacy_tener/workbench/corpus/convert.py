@@ -8,7 +8,7 @@ ends in `.spacy` is the file for one input, or for several joined ones. Files in
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path, PurePath
@@ -21,8 +21,8 @@ from tqdm import tqdm
 from ...errors import InputError, RemedyError
 from ...files import write_file
 from ...inputs import COMPRESSED, STDIN, find_files, suffix_of
+from ..pipelines import blank_pipeline
 from .docs import INCORRECT, group_sentences, sentences_to_doc, text_to_doc
-from .languages import UNSPACED, blank_pipeline, detect_language
 from .options import CorpusOptions
 from .reader import CorpusReader, is_brat
 from .records import AnnotatedText, CorpusError, Event, Notes
@@ -35,6 +35,8 @@ _FORMAT_SUFFIXES = frozenset(
 # Endings of corpus files that name the part of the corpus.
 _PART_SUFFIXES = frozenset({".train", ".dev", ".valid", ".test", ".testa", ".testb", ".annotated"})
 _LANGUAGE_SAMPLE = 200  # sentences or texts
+# Written without spaces between words.
+UNSPACED = frozenset({"zh", "ja", "th", "lo", "km", "my", "bo", "yue"})
 _ATTRS = ["ENT_IOB", "ENT_TYPE", "SENT_START"]
 
 
@@ -237,3 +239,20 @@ def _docs(job: ConversionJob, reading: CorpusOptions, making: DocOptions, report
             report.notes.add(Event.STRAY, f"{error.place}: {error.reason}")
         else:
             report.finish(reader, several=len(job.sources) > 1)
+
+
+def detect_language(texts: Iterable[str], joined: str = "") -> str:
+    """Return `zh` or `en`; refuses texts of other scripts, and texts without letters.
+
+    joined (str): The language of other texts that these are joined to: it is returned, unless these are in another one.
+    """
+    letters = [char for text in texts for char in text if char.isalpha()]
+    han = sum("\u3400" <= char <= "\u9fff" or char >= "\U00020000" for char in letters)
+    is_supported = bool(letters) and han + sum(map(str.isascii, letters)) >= 0.98 * len(letters)
+    language = "zh" if han >= 0.05 * len(letters) else "en"
+    if is_supported and joined not in ("", language):
+        remedy = "Convert them one by one, or name one language by `--lang`."
+        raise RemedyError(f"The joined texts are in several languages: {joined}, {language}", remedy)
+    if joined or is_supported:
+        return joined or language
+    raise RemedyError("The language cannot be detected by the letters", "Name it, as in `--lang de`.")

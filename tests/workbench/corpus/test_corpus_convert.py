@@ -13,8 +13,7 @@ from spacy.tokens import Doc, DocBin
 from spacy.training import Corpus
 
 from spacy_tener.errors import InputError, RemedyError
-from spacy_tener.workbench.corpus.convert import DocOptions
-from spacy_tener.workbench.corpus.languages import detect_language
+from spacy_tener.workbench.corpus.convert import DocOptions, detect_language
 from spacy_tener.workbench.corpus.options import CorpusOptions
 from spacy_tener.workbench.corpus.records import CorpusError, Event
 

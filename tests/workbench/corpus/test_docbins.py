@@ -9,7 +9,7 @@ from spacy.tokens import Doc, DocBin
 from spacy.vocab import Vocab
 
 from spacy_tener.errors import InputError
-from spacy_tener.workbench.corpus.docbins import read_docs
+from spacy_tener.workbench.corpus.docs import read_docs
 
 
 def test_docs_are_read_into_the_vocabulary_that_is_given_also_an_empty_one(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from spacy.tokens import Doc
 
 from spacy_tener.pipeline.entities import FoundEntity
 from spacy_tener.workbench.corpus.convert import DocOptions, convert_jobs, plan_jobs
-from spacy_tener.workbench.corpus.docbins import read_docs
+from spacy_tener.workbench.corpus.docs import read_docs
 from spacy_tener.workbench.corpus.options import CorpusOptions
 from spacy_tener.workbench.suggestions.decisions import apply_decisions
 from spacy_tener.workbench.suggestions.review import JudgedDoc, disagreements, rank_doubts
