@@ -14,8 +14,7 @@ from spacy_tener.models.embed.characters import build_char_cnn, build_char_trans
 from spacy_tener.models.embed.lexicon import build_lexicon_embed
 from spacy_tener.models.embed.onnx import build_onnx_embed
 from spacy_tener.models.embed.segment import build_segment_embed
-from spacy_tener.models.encoders import build_grn, build_tener
-from spacy_tener.models.lattice import build_flat, build_flat_atssa, build_mect
+from spacy_tener.models.encoders import build_flat, build_flat_atssa, build_grn, build_mect, build_tener
 from spacy_tener.models.tagger import build_crf_tagger
 from spacy_tener.models.transformer.embed import build_transformer_embed
 from spacy_tener.onnx.sources import onnx_encoder

@@ -1,19 +1,32 @@
-"""Sequence encoders, and whole architectures of an embedder and an encoder: TENER, GRN."""
+"""Encoders, and architectures of an embedder and an encoder: TENER, GRN; FLAT, FLAT-ATSSA and MECT, which read
+characters and the words of a lexicon.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
-from ..runtime import convolution, transformer
-from ..settings import GRNConfig, TransformerConfig, configured
+from spacy.tokens import Doc
+
+from ..runtime import convolution, lattice, transformer
+from ..settings import AtssaConfig, FlatConfig, GRNConfig, MectConfig, TransformerConfig, configured
+from .backends import Backend, Layer, Rows
 from .compose import chain_layers, ragged_layer
 from .embed.char import build_char_embed, build_word_char_embed
-from .shim import EmbedModel, RaggedModel
+from .embed.characters import build_radical_embed
+from .embed.lexicon import LexiconModel, build_lexicon_embed
+from .run import forward
+from .shim import EmbedModel, RaggedModel, TorchShim
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from ..layers.convolution import GRNEncoder
     from ..layers.transformer import TransformerEncoder
+
+LatticeConfig = FlatConfig | AtssaConfig | MectConfig
 
 
 @configured("spacy_tener.TENER.v1", TransformerConfig)
@@ -79,3 +92,107 @@ def _build_grn(*, config: GRNConfig, nI: int, nO: int) -> GRNEncoder:
     from ..layers.convolution import GRNEncoder
 
     return GRNEncoder(config, input_width=nI)
+
+
+@configured("spacy_tener.FLAT.v1", FlatConfig)
+def build_flat(embed: EmbedModel | None, words: LexiconModel | None, config: FlatConfig) -> EmbedModel:
+    """FLAT (Li et al., 2020): a transformer over embedded characters and words, with relative positions of spans. It
+    returns the characters' vectors.
+
+    Registered as `spacy_tener.FLAT.v1`. The defaults are the released code's for Weibo, in the paper's form: with
+    residuals, and with all four distances.
+
+    embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder of characters; `spacy_tener.CharEmbed.v1` if there
+        is none.
+    words (Optional[Model[List[Doc], LatticeWords]]): The embedder of words; `spacy_tener.LexiconEmbed.v1`, which has
+        jieba's dictionary, if there is none.
+    """
+    return _lattice_layer("flat", lattice.SpanEncoder, config, [embed or build_char_embed()], words)
+
+
+@configured("spacy_tener.FLAT_ATSSA.v1", AtssaConfig)
+def build_flat_atssa(embed: EmbedModel | None, words: LexiconModel | None, config: AtssaConfig) -> EmbedModel:
+    """FLAT-ATSSA (Hu et al., 2022): embedded words are fused into the characters that they cover, followed by layers of
+    self-attention over the characters, which selects its keys by a threshold.
+
+    Registered as `spacy_tener.FLAT_ATSSA.v1`. The defaults are the paper's. Each row of its Table 4 is one setting.
+
+    embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder of characters; `spacy_tener.CharEmbed.v1` if there
+        is none.
+    words (Optional[Model[List[Doc], LatticeWords]]): The embedder of words; `spacy_tener.LexiconEmbed.v1`, which has
+        jieba's dictionary, if there is none.
+    """
+    return _lattice_layer("flat_atssa", lattice.AtssaEncoder, config, [embed or build_char_embed()], words)
+
+
+@configured("spacy_tener.MECT.v1", MectConfig)
+def build_mect(
+    embed: EmbedModel | None, words: LexiconModel | None, radicals: EmbedModel | None, config: MectConfig
+) -> EmbedModel:
+    """MECT (Wu et al., 2021): cross-attention between a stream of characters and words and a stream of the characters'
+    radicals, whose outputs are joined. It returns the characters' vectors.
+
+    Registered as `spacy_tener.MECT.v1`. The defaults are the released code's for Weibo, in the paper's form. Each row
+    of the paper's Table 8 is one setting.
+
+    embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder of characters; `spacy_tener.CharEmbed.v1` if there
+        is none.
+    words (Optional[Model[List[Doc], LatticeWords]]): The embedder of words; `spacy_tener.LexiconEmbed.v1`, which has
+        jieba's dictionary, if there is none.
+    radicals (Optional[Model[List[Doc], List[Floats2d]]]): The embedder of characters' radicals;
+        `spacy_tener.RadicalEmbed.v1` if there is none.
+    """
+    inputs = [embed or build_char_embed(), radicals or build_radical_embed()]
+    return _lattice_layer("mect", lattice.SpanEncoder, config, inputs, words)
+
+
+def _lattice_layer(
+    name: str,
+    predictor: Callable[..., Any],
+    config: LatticeConfig,
+    streams: list[EmbedModel],
+    words: LexiconModel | None,
+) -> EmbedModel:
+    """Return a layer from one or more streams of token vectors, and the vectors of words over the tokens.
+
+    Its module takes the streams, the words, and a `Lattice`, and returns rows of the tokens. So does its form in NumPy,
+    which `predictor` makes from the config and the weights. *Shape:* (tokens, nI) each and (words, nW), to (tokens, nO)
+    """
+    layers = [*streams, cast(Any, words or build_lexicon_embed())]
+    shim = TorchShim(partial(_build_lattice_encoder, config=config), partial(predictor, config))
+    return LatticeLayer(name, forward, init=_init_lattice, dims={"nO": config.width}, layers=layers, shims=[shim])
+
+
+class LatticeLayer(Layer):
+    """An encoder of streams of token vectors, and of the words over the tokens."""
+
+    __slots__ = ()
+
+    def compute(self, inputs: list[Doc], backend: Backend) -> Rows:
+        *streams, words = (backend.compute(layer, inputs) for layer in self.layers)
+        return backend.call(self, *streams, words.floats, words.lattice)
+
+
+def _build_lattice_encoder(*, config: LatticeConfig, nO: int, nW: int, **nI: int) -> nn.Module:
+    """Make the module. nI: The widths of the streams, `nI0`, `nI1`, .."""
+    from ..layers.lattice import AtssaEncoder, SpanEncoder
+
+    widths = (*(nI[name] for name in sorted(nI)), nW)
+    return AtssaEncoder(config, *widths) if isinstance(config, AtssaConfig) else SpanEncoder(config, *widths)
+
+
+def _init_lattice(lattice_layer: LatticeLayer, X: list[Doc] | None = None, Y: Any = None) -> None:
+    for layer in lattice_layer.layers:
+        layer.initialize(X=X)
+    *streams, words = lattice_layer.layers
+    widths = [_stream_width(stream, X) for stream in streams]
+    if None not in widths:
+        sizes = {f"nI{i}": width for i, width in enumerate(widths)}
+        lattice_layer.shim.build(**sizes, nW=words.get_dim("nO"), nO=lattice_layer.get_dim("nO"))
+
+
+def _stream_width(stream: EmbedModel, X: list[Doc] | None) -> int | None:
+    """Return the width of a stream; None if it is unknown and there is no sample."""
+    if stream.has_dim("nO"):
+        return stream.get_dim("nO")
+    return stream.predict(X[:1])[0].shape[1] if X else None

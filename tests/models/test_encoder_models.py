@@ -32,10 +32,10 @@ from spacy_tener.models.embed.lexicon import build_lexicon_embed
 from spacy_tener.models.encoders import (
     build_gated_relation_encoder,
     build_grn,
+    build_mect,
     build_tener,
     build_transformer_encoder,
 )
-from spacy_tener.models.lattice import build_mect
 from spacy_tener.models.run import predict
 from spacy_tener.models.shim import torch_shim
 from spacy_tener.optim.optimizers import SGD
