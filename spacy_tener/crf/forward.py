@@ -140,7 +140,7 @@ class ForwardBackward:
         return cls(packing, transitions, emissions, alpha, beta)
 
     def shifts(self) -> AnyFloats:
-        """Return the shift subtracted from `alpha` between each token and the next; 0 for the last. *Shape* [N]"""
+        """Return what is subtracted from `alpha` between a token and the next; 0 for the last. *Shape:* (units,)"""
         shifts = zero_neg_inf(self.alpha[:, self.transitions.layout.closers].max(axis=-1))
         shifts[self.packing.last] = 0.0
         return shifts.astype(np.float64)
@@ -188,7 +188,10 @@ class ForwardBackward:
         return source, target
 
     def expected_transitions(self, total: AnyFloats, weight: AnyFloats) -> AnyFloats:
-        """Return the expected counts of transitions, weighted by token. *Shape* [N, 1], [N, 1] to [K, K]"""
+        """Return the expected counts of transitions, weighted by token.
+
+        *Shape:* (units, 1) and (units, 1), to (tags, tags)
+        """
         table = self.transitions.table
         source, target = self.moves(total)
         weight = weight[self.packing.later]

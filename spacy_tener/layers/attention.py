@@ -121,7 +121,7 @@ class Attention(nn.Module, ABC):
         """Return queries, keys and values of `x`. *Shape:* (tokens, width)"""
 
     def forward(self, x: Tensor, ragged: Ragged, *context: Any) -> Tensor:
-        """x: *Shape:* (tokens, width). Returns *Shape:* (tokens, width)
+        """Transform the rows of all texts. *Shape:* (tokens, width) to (tokens, width)
 
         ragged (Ragged): the sequences, planned for this number of heads.
         context (Any): other arguments of `heads`, such as positions.

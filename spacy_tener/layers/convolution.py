@@ -69,7 +69,7 @@ class Convolution(nn.Module):
         self.product = Linear(size * width, out)
 
     def forward(self, x: Tensor, windows: ConvolutionWindows) -> Tensor:
-        """x: *Shape:* (tokens, width). Returns *Shape:* (tokens, width)
+        """Transform the rows of all texts. *Shape:* (tokens, width) to (tokens, width)
 
         windows (ConvolutionWindows): windows of `size` tokens.
         """
@@ -86,7 +86,7 @@ class ContextLayer(nn.Module):
             kaiming_uniform_start(cast(Convolution, branch).product)
 
     def forward(self, x: Tensor, lengths: IntArray) -> Tensor:
-        """x: *Shape:* (tokens, input width). Returns *Shape:* (tokens, width)"""
+        """Transform the rows of all texts. *Shape:* (tokens, input width) to (tokens, width)"""
         branches = [
             branch(x, ConvolutionWindows.of(lengths, cast(Convolution, branch).size, device=x.device))
             for branch in self.branches

@@ -84,8 +84,10 @@ class LogPartition(torch.autograd.Function):
 def _gradients(
     transitions: Transitions, packing: Packing, counts: AnyFloats, moves: AnyFloats, dtype: torch.dtype
 ) -> Gradients:
-    """Return the gradients of emissions and weights, given the counts of tags, *Shape* [N, K], and of transitions, [K,
-    K].
+    """Return the gradients of emissions and weights.
+
+    counts (AnyFloats): Expected counts of tags. *Shape:* (units, tags)
+    moves (AnyFloats): Expected counts of transitions. *Shape:* (tags, tags)
     """
     start, end = (counts[index].sum(axis=0) for index in (packing.first, packing.last))
     parameters = weight_gradients(transitions.layout, start, end, moves)

@@ -98,7 +98,7 @@ class EmbeddingTables(nn.Module):
         )
 
     def forward(self, *rows: Tensor) -> Tensor:
-        """rows: of each table, *Shape:* (tokens,) each. Returns *Shape:* (tokens, sum of widths)"""
+        """Embed the rows of each table, side by side. *Shape:* (tokens,) each to (tokens, sum of widths)"""
         parts = [
             F.embedding(ids, self.tables[name], sparse=True)
             for name, ids in zip(self.names, self._drop_words(rows), strict=True)

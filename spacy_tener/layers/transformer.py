@@ -35,7 +35,7 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x: *Shape:* (tokens, width). Returns *Shape:* (tokens, width)"""
+        """Transform the rows of all texts. *Shape:* (tokens, width) to (tokens, width)"""
         hidden = F.relu(self.widen(x), inplace=True)
         return self.dropout(self.narrow(self.dropout(hidden)))
 
@@ -56,7 +56,7 @@ class TransformerLayer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(config.width)
 
     def forward(self, x: Tensor, *context: Any) -> Tensor:
-        """x: *Shape:* (tokens, width). Returns *Shape:* (tokens, width)"""
+        """Transform the rows of all texts. *Shape:* (tokens, width) to (tokens, width)"""
         return self.complete(x, self.attention(x, *context))
 
     def complete(self, x: Tensor, mixed: Tensor) -> Tensor:

@@ -32,8 +32,9 @@ class CharacterFeatures:
         self.out = Linear(weights.part("encoder", "out"))
 
     def __call__(self, characters: IntArray, lengths: IntArray, words: IntArray) -> FloatArray:
-        """characters: *Shape:* (characters,); lengths: *Shape:* (words,); words: *Shape:* (tokens,). Returns
-        *Shape:* (tokens, width)
+        """Encode the words of tokens by their characters.
+
+        *Shape:* (characters,), (words,) and (tokens,), to (tokens, width)
         """
         rows = self.tables(characters)
         hidden = self.encode(rows, lengths) if len(rows) else np.zeros((0, self.out.weight.shape[0]), np.float32)

@@ -85,7 +85,7 @@ class EmbeddingTables:
         self.tables = [weights.shaped(f"tables.{name}", None, width) for name, width in widths.items()]
 
     def __call__(self, *rows: IntArray) -> FloatArray:
-        """rows: of each table, *Shape:* (tokens,) each. Returns *Shape:* (tokens, sum of widths)"""
+        """Embed the rows of each table, side by side. *Shape:* (tokens,) each to (tokens, sum of widths)"""
         # Tables may be float16.
         parts = [table[ids].astype(np.float32, copy=False) for table, ids in zip(self.tables, rows, strict=True)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)

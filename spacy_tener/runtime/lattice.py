@@ -31,8 +31,9 @@ class AtssaEncoder:
         self.layers = [TransformerLayer(config, _context(config, layer.part("attention")), layer) for layer in layers]
 
     def __call__(self, chars: FloatArray, words: FloatArray, lattice: Lattice) -> FloatArray:
-        """chars: *Shape:* (characters, character width); words: *Shape:* (words, word width). Returns
-        *Shape:* (characters, width)
+        """Encode characters and the words over them.
+
+        *Shape:* (characters, character width) and (words, word width), to (characters, width)
         """
         x = np.concatenate((chars, self.fusion(chars, words, lattice)), axis=1)
         return in_rectangles(lattice.lengths, x, self.config.width, self._encode)
@@ -66,8 +67,9 @@ class SpanEncoder:
         self.fusion = Linear(weights.part("fusion")) if config.n_streams == 2 else None
 
     def __call__(self, *inputs: Any) -> FloatArray:
-        """inputs: rows of characters, in MECT of radicals, and of words; then the `Lattice`. Returns
-        *Shape:* (characters, width)
+        """Encode rows of characters, in MECT of radicals, and of words; then comes the `Lattice`.
+
+        RETURNS (FloatArray): Rows of characters. *Shape:* (characters, width)
         """
         *characters, words, lattice = inputs
         *inner, last = self.layers

@@ -52,7 +52,7 @@ class TransformerEncoder:
         self.layers = [TransformerLayer(config, _attention(config, layer.part("attention")), layer) for layer in layers]
 
     def __call__(self, x: FloatArray, lengths: Lengths) -> FloatArray:
-        """x: the tokens of all sequences. *Shape:* (tokens, input width). Returns *Shape:* (tokens, width)"""
+        """Encode the tokens of all sequences. *Shape:* (tokens, input width) to (tokens, width)"""
         return in_rectangles(lengths, x, self.config.width, self._encode)
 
     def _encode(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:

@@ -201,7 +201,10 @@ def dev_scores(meta: Path, metrics: Path | None = None) -> Scores | None:
 
 
 def score_counts(counts: NDArray[np.int64] | Floats, metric: str) -> Floats:
-    """Return precision, recall or F1 of counts of right, wrong and missed entities. *Shape* [..., 3] -> [...]"""
+    """Return precision, recall or F1 of counts of right, wrong and missed entities.
+
+    *Shape:* (..., 3) to (...)
+    """
     tp, fp, fn = np.moveaxis(counts, -1, 0)
     below = {"p": tp + fp, "r": tp + fn, "f": tp + (fp + fn) / 2}[metric]
     found: Floats = tp / np.maximum(below, 0.5)
