@@ -1,22 +1,21 @@
-"""A GPU that needs none: arrays and tensors that live apart from the host's, and a record of what it does.
+"""A GPU that needs none: arrays and tensors that live apart from the host's.
 
 Tensors of the device `meta` keep their numbers in host memory but count as the GPU's. Whatever torch is asked to do
-with them is done there, and recorded: launches of kernels, waits of the host for the device (synchronisations), and
-operations that would fail on a GPU, since they mix its memory with the host's. Thinc's arrays are either the device's
-too, as CuPy's, which refuse to be read as numpy arrays; or numpy's, as on Apple's GPU.
+with them is done there. What would fail on a GPU fails here: an operation that mixes its memory with the host's.
+Thinc's arrays are either the device's too, as CuPy's, which refuse to be read as numpy arrays; or numpy's, as on
+Apple's GPU.
 
-It tells nothing of time: a launch is a launch, however much it computes.
+Launches of kernels, copies, and waits of the host for the device are counted, for `research/benchmarks/gpu.py`. That
+tells nothing of time: a launch is a launch, however much it computes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,14 +30,11 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-import spacy_tener
-
 # Imported before their functions are replaced.
 from spacy_tener.models import torch_backend  # noqa: F401
 from spacy_tener.optim import updates  # noqa: F401
 
 DEVICE = torch.device("meta")
-PACKAGE = str(Path(spacy_tener.__file__).parent)
 
 # What allocates or names memory without computing anything, beside all operations that torch knows to be views.
 FREE = {
@@ -62,60 +58,33 @@ MARKED = {torch.ops.aten._conj.default: torch.conj_physical, torch.ops.aten._neg
 
 @dataclass
 class Record:
-    """What the device was asked to do, by the line of the package that asked."""
+    """How often the device was asked to do something.
 
-    launches: Counter[str] = field(default_factory=Counter)
-    syncs: Counter[str] = field(default_factory=Counter)
-    """Waits for the device: values read, copies to the host, and blocking copies from there."""
-    copies: Counter[str] = field(default_factory=Counter)
-    """Copies between the host and the device, waited for or not."""
-    mixed: Counter[str] = field(default_factory=Counter)
-    """Operations on tensors of the device and of the host together."""
+    launches: Kernels that it started.
+    copies: Copies between the host and the device, waited for or not.
+    waits: Values read, copies to the host, and blocking copies from there.
+    """
+
+    launches: int = 0
+    copies: int = 0
+    waits: int = 0
 
     def counts(self) -> tuple[int, int, int]:
-        return self.launches.total(), self.copies.total(), self.syncs.total()
+        return self.launches, self.copies, self.waits
 
 
-class _Recorder:
-    """Passes to the innermost of the open records."""
-
-    def __init__(self) -> None:
-        self.records = [Record()]
-
-    def launch(self, name: str) -> None:
-        self.records[-1].launches[_caller(name)] += 1
-
-    def sync(self, name: str) -> None:
-        self.records[-1].syncs[_caller(name)] += 1
-
-    def copy(self, name: str) -> None:
-        self.records[-1].copies[_caller(name)] += 1
-
-    def mixed(self, name: str) -> None:
-        self.records[-1].mixed[_caller(name)] += 1
-
-
-RECORDER = _Recorder()
-
-
-def _caller(operation: str) -> str:
-    """The line of the package that is being run, and the operation; in a backward pass the line that started it."""
-    frame = sys._getframe(2)
-    while frame is not None:
-        if frame.f_code.co_filename.startswith(PACKAGE):
-            return f"{frame.f_code.co_filename[len(PACKAGE) + 1 :]}:{frame.f_lineno} {operation}"
-        frame = frame.f_back  # type: ignore[assignment]
-    return operation
+RECORDS = [Record()]
+"""The records that are open. The innermost one counts."""
 
 
 @contextlib.contextmanager
 def recorded() -> Iterator[Record]:
-    """What the device is asked to do inside."""
-    RECORDER.records.append(Record())
+    """Count what the device is asked to do inside."""
+    RECORDS.append(Record())
     try:
-        yield RECORDER.records[-1]
+        yield RECORDS[-1]
     finally:
-        RECORDER.records.pop()
+        RECORDS.pop()
 
 
 class DeviceTensor(Tensor):
@@ -126,7 +95,7 @@ class DeviceTensor(Tensor):
     @staticmethod
     def __new__(cls, values: Tensor) -> DeviceTensor:
         sparse = values.layout != torch.strided
-        made: DeviceTensor = Tensor._make_wrapper_subclass(
+        tensor: DeviceTensor = Tensor._make_wrapper_subclass(
             cls,
             values.size(),
             strides=None if sparse else values.stride(),
@@ -135,8 +104,8 @@ class DeviceTensor(Tensor):
             layout=values.layout,
             device=DEVICE,
         )
-        made.held = values
-        return made
+        tensor.held = values
+        return tensor
 
     def data_ptr(self) -> int:
         return self.held.data_ptr()
@@ -167,53 +136,51 @@ def _constructor(construct: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """Do on the host what an operation would do on the device, and record it."""
+    """Do on the host what an operation would do on the device, and count it."""
     name = func._schema.name.split("::")[1]
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-    own = [tensor for tensor in tensors if isinstance(tensor, DeviceTensor)]
+    on_device = [tensor for tensor in tensors if isinstance(tensor, DeviceTensor)]
     target = torch.device(kwargs["device"]) if kwargs.get("device") is not None else None
     if any(tensor.device == DEVICE and not isinstance(tensor, DeviceTensor) for tensor in tensors):
         raise AssertionError(f"{name}: torch has made a tensor on the device by itself, from a list as an index")
-    if not own and target != DEVICE:
+    if not on_device and target != DEVICE:
         return func(*args, **kwargs)
-    others = [tensor for tensor in tensors if not isinstance(tensor, DeviceTensor) and tensor.dim()]
+    on_host = [tensor for tensor in tensors if not isinstance(tensor, DeviceTensor) and tensor.dim()]
     is_copy = name in {"_to_copy", "copy_"}
-    to_host = (target is not None and target != DEVICE) or (name == "copy_" and args[0] not in own)
-    uploads = is_copy and bool(others) and not to_host
-    if others and not is_copy:
-        RECORDER.mixed(name)
-    if to_host or (uploads and not _non_blocking(args, kwargs)) or _needs_values(name, args, kwargs):
-        RECORDER.sync(name)
-    if to_host or uploads:
-        RECORDER.copy(name)
-    elif not (func.is_view or name in FREE):
-        for _ in range(_launches_of(name, args)):
-            RECORDER.launch(name)
-    known: dict[int, Tensor] = {id(tensor.held): tensor for tensor in own}
+    to_host = (target is not None and target != DEVICE) or (name == "copy_" and args[0] not in on_device)
+    uploads = is_copy and bool(on_host) and not to_host
+    if on_host and not is_copy:
+        raise RuntimeError(f"{name}: expected all tensors to be on the same device")
+    record = RECORDS[-1]
+    record.waits += to_host or (uploads and not _non_blocking(args, kwargs)) or _needs_values(name, args, kwargs)
+    record.copies += to_host or uploads
+    if not (to_host or uploads or func.is_view or name in FREE):
+        record.launches += _launches_of(name, args)
+    wrappers: dict[int, Tensor] = {id(tensor.held): tensor for tensor in on_device}
     if target is not None:
         kwargs = {**kwargs, "device": torch.device("cpu")}
     result = MARKED.get(func, func)(*tree_map(_held, args), **tree_map(_held, kwargs))
     if to_host or not isinstance(result, Tensor | tuple | list):
         return result
     # What works in place returns the very tensor that it was given.
-    return tree_map(lambda x: _wrapped(x, known), result)
+    return tree_map(lambda x: _wrapped(x, wrappers), result)
 
 
 def _launches_of(name: str, args: Any) -> int:
     """One for a whole list of tensors, unless each is to be spread over another one's shape."""
     lists = [arg for arg in args if isinstance(arg, list | tuple) and arg and isinstance(arg[0], Tensor)]
-    spread = any(a.shape != b.shape for own in lists[1:] for a, b in zip(lists[0], own, strict=True))
+    spread = any(a.shape != b.shape for tensors in lists[1:] for a, b in zip(lists[0], tensors, strict=True))
     return len(lists[0]) if name.startswith("_foreach") and spread else 1
 
 
-def _wrapped(x: Any, known: dict[int, Tensor]) -> Any:
+def _wrapped(x: Any, wrappers: dict[int, Tensor]) -> Any:
     if not isinstance(x, Tensor):
         return x
-    return known[id(x)] if id(x) in known else DeviceTensor(x)
+    return wrappers[id(x)] if id(x) in wrappers else DeviceTensor(x)
 
 
 def _held(x: Any) -> Any:
-    return x.held if isinstance(x, DeviceTensor) else x
+    return x.held if isinstance(x, DeviceTensor | DeviceArray) else x
 
 
 def _non_blocking(args: Any, kwargs: dict[str, Any]) -> bool:
@@ -254,8 +221,11 @@ class DeviceArray(NDArrayOperatorsMixin):
         return len(self.held)
 
     def __getitem__(self, index: Any) -> Any:
-        gathers = any(isinstance(part, DeviceArray) for part in tree_leaves(index))
-        return _launching("getitem", self.held.__getitem__)(index) if gathers else DeviceArray(_view(self, index))
+        if any(isinstance(part, DeviceArray) for part in tree_leaves(index)):
+            return _launching("getitem", self.held.__getitem__)(index)
+        _refuse_numpy(index)
+        # A single number is an array without dimensions, as in CuPy.
+        return DeviceArray(np.asarray(self.held[index]))
 
     def __setitem__(self, index: Any, value: Any) -> None:
         _launching("setitem", self.held.__setitem__)(index, value)
@@ -267,15 +237,14 @@ class DeviceArray(NDArrayOperatorsMixin):
         return bool(self.get())
 
     def get(self) -> np.ndarray[Any, Any]:
-        RECORDER.sync("get")
-        RECORDER.copy("get")
+        _copied()
         return self.held.copy()
 
 
-def _view(array: DeviceArray, index: Any) -> np.ndarray[Any, Any]:
-    _refuse_numpy(index)
-    # A single number is an array without dimensions, as in CuPy.
-    return np.asarray(array.held[index])
+def _copied() -> None:
+    """Count a copy between the host and the device that is waited for."""
+    RECORDS[-1].copies += 1
+    RECORDS[-1].waits += 1
 
 
 def _refuse_numpy(arguments: Any) -> None:
@@ -289,13 +258,13 @@ def _launching(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def launch(*args: Any, **kwargs: Any) -> Any:
         _refuse_numpy((args, kwargs))
         if name not in {"reshape", "ravel", "view", "transpose", "empty"}:
-            RECORDER.launch(f"xp.{name}")
+            RECORDS[-1].launches += 1
         if name in {"unique", "nonzero", "flatnonzero", "item", "tolist"}:
-            RECORDER.sync(f"xp.{name}")
-        strip = lambda leaf: leaf.held if isinstance(leaf, DeviceArray) else leaf  # noqa: E731
-        result = function(*tree_map(strip, args), **tree_map(strip, kwargs))
-        kept = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, DeviceArray) and leaf.held is result]
-        return kept[0] if kept else tree_map(_on_device, result)
+            RECORDS[-1].waits += 1
+        result = function(*tree_map(_held, args), **tree_map(_held, kwargs))
+        leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, DeviceArray)]
+        in_place = [array for array in leaves if array.held is result]
+        return in_place[0] if in_place else tree_map(_on_device, result)
 
     return launch
 
@@ -320,19 +289,14 @@ class _ArrayModule:
     def array(data: Any, dtype: Any = None) -> DeviceArray:
         """A copy from the host, or on the device."""
         if not isinstance(data, DeviceArray):
-            RECORDER.sync("xp.array")
-            RECORDER.copy("xp.array")
-        return DeviceArray(np.array(_strip(data), dtype=dtype))
+            _copied()
+        return DeviceArray(np.array(_held(data), dtype=dtype))
 
     @staticmethod
     def asarray(data: Any, dtype: Any = None) -> DeviceArray:
         return (
             data if isinstance(data, DeviceArray) and dtype in (None, data.dtype) else _ArrayModule.array(data, dtype)
         )
-
-
-def _strip(x: Any) -> Any:
-    return x.held if isinstance(x, DeviceArray) else x
 
 
 XP = _ArrayModule()
@@ -356,7 +320,7 @@ class DeviceOps(Ops):
         arrays = weights, gradient, mom1, mom2
         for array in arrays:
             assert isinstance(array, DeviceArray), f"Adam on the device got {type(array)}"
-        RECORDER.launch("xp.adam")
+        RECORDS[-1].launches += 1
         thinc.backends.NumpyOps().adam(*(array.held for array in arrays), *settings)
         return arrays
 

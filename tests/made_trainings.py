@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -129,6 +129,23 @@ def make_config(folder: Path, components: dict[str, Any], **training: Any) -> Co
             section = section[each]
         section[key] = value
     return config
+
+
+def make_grid(folder: Path, corpora: Sequence[str], overlays: Mapping[str, str]) -> None:
+    """What `python -m research grid` reads in a folder: corpora, their configs, and overlays."""
+    config = make_config(folder, tener(), max_steps=4, eval_frequency=2)
+    config["paths"] = {"train": None, "dev": None}
+    (folder / "configs" / "models").mkdir(parents=True)
+    for corpus in corpora:
+        for part in ("train", "dev", "test"):
+            write_corpus(folder / "corpus" / corpus / f"{part}.spacy", 8)
+        config.to_disk(folder / "configs" / f"{corpus}.cfg")
+    for name, overlay in overlays.items():
+        (folder / "configs" / "models" / f"{name}.cfg").write_text(overlay, encoding="utf8")
+
+
+FAILS = "[components.tener_ner.model.tok2vec]\nwidth = 24\nheads = 6\n[components.tener_ner]\nwindow = 99\n"
+"""An overlay with which `fake_spacy` fails."""
 
 
 def tener(**settings: Any) -> dict[str, Any]:

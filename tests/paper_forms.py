@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from spacy_tener.layers.attention import AdaptedAttention, split_heads
+from spacy_tener.layers.convolution import Convolution
 from spacy_tener.layers.relation import Relation
 from spacy_tener.layers.selection import SelectiveAttention
 from spacy_tener.layers.spans import SpanAttention, SpanPositions
@@ -87,6 +88,16 @@ def _relative(length: int, head_width: int, like: Tensor) -> Tensor:
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2).to(like.dtype)
 
 
+def reference_convolution(convolution: Convolution, x: Tensor) -> Tensor:
+    """torch's convolution of one sequence with zeros around it. x: *Shape: [L, d]*"""
+    filters = convolution.product
+    if not len(x):
+        return x.new_zeros(0, len(filters.weight))
+    # From neighbour after neighbour to torch's channel after channel.
+    kernel = filters.weight.view(len(filters.weight), convolution.size, -1).transpose(1, 2)
+    return F.conv1d(x.T[None], kernel, filters.bias, padding=convolution.size // 2)[0].T
+
+
 def reference_relation(relation: Relation, x: Tensor, lengths: Sequence[int]) -> Tensor:
     """Eq. 4 to 8 as the paper writes them, pair by pair.
 
@@ -94,12 +105,12 @@ def reference_relation(relation: Relation, x: Tensor, lengths: Sequence[int]) ->
     """
     weight = torch.cat((relation.left.weight, relation.right.weight), dim=1)
     fused = [x.new_zeros(0, x.shape[1])]
-    for own in x.split(list(lengths)):
-        shape = (len(own), len(own), -1)
-        pairs = torch.cat((own[:, None].expand(shape), own[None].expand(shape)), dim=-1)
+    for rows in x.split(list(lengths)):
+        shape = (len(rows), len(rows), -1)
+        pairs = torch.cat((rows[:, None].expand(shape), rows[None].expand(shape)), dim=-1)
         scores = F.linear(pairs, weight, relation.left.bias)  # eq. 4
-        terms = scores if relation.kind == "mean" else torch.sigmoid(scores) * own  # eq. 5; eq. 6, 7
-        fused.append(torch.tanh(terms.sum(1) / max(len(own), 1)))  # eq. 8
+        terms = scores if relation.kind == "mean" else torch.sigmoid(scores) * rows  # eq. 5; eq. 6, 7
+        fused.append(torch.tanh(terms.sum(1) / max(len(rows), 1)))  # eq. 8
     return torch.cat(fused)
 
 
@@ -155,10 +166,10 @@ def reference_layer(layer: TransformerLayer, x: Tensor, mixed: Tensor) -> Tensor
 
 def backward_gradients(loss: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
     """Return the gradients that `backward` gives, zeros for an unused input: what is recomputed has no other ones."""
-    for each in inputs:
-        each.grad = None
+    for leaf in inputs:
+        leaf.grad = None
     loss.backward()
-    return [torch.zeros_like(each) if each.grad is None else each.grad for each in inputs]
+    return [torch.zeros_like(leaf) if leaf.grad is None else leaf.grad for leaf in inputs]
 
 
 def assert_same(got: Tensor, expected: Tensor, leaves: Sequence[Tensor], within: float = 1e-10) -> None:
@@ -174,14 +185,14 @@ def assert_same(got: Tensor, expected: Tensor, leaves: Sequence[Tensor], within:
 
 def assert_slopes(function: Callable[..., Tensor], *inputs: Tensor) -> None:
     """Compare the gradient of a function with its differences along a random direction."""
-    inputs = tuple(each.detach().requires_grad_() for each in inputs)
-    directions = [torch.randn_like(each) * 1e-5 for each in inputs]
+    inputs = tuple(x.detach().requires_grad_() for x in inputs)
+    directions = [torch.randn_like(x) * 1e-5 for x in inputs]
     output = function(*inputs)
     weight = torch.randn_like(output)
     found = backward_gradients((output * weight).sum(), inputs)
     with torch.no_grad():
         ahead, behind = (
-            function(*(each + sign * step for each, step in zip(inputs, directions, strict=True))) for sign in (1, -1)
+            function(*(x + sign * step for x, step in zip(inputs, directions, strict=True))) for sign in (1, -1)
         )
     slope = sum((gradient * step).sum() for gradient, step in zip(found, directions, strict=True))
     assert torch.allclose(((ahead - behind) * weight).sum() / 2, torch.as_tensor(slope), rtol=1e-5, atol=1e-12)

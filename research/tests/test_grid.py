@@ -177,17 +177,6 @@ def refusal_of(todo: Todo) -> str:
     return str(caught.value)
 
 
-def test_a_run_that_is_not_there_is_trained(work_dir: Path) -> None:
-    (run,) = plan(grid(work_dir))
-    assert action_of(run) == "train"
-
-
-def test_an_interrupted_training_is_done_again(work_dir: Path) -> None:
-    (run,) = plan(grid(work_dir))
-    (run.folder / "model-best").mkdir(parents=True)
-    assert action_of(run) == "train"
-
-
 def test_other_data_to_score_on_needs_no_training(work_dir: Path) -> None:
     run = write_finished_run(work_dir)
     write_corpus(run.test, 3)

@@ -13,14 +13,13 @@ from pathlib import Path
 import pytest
 import srsly
 from made_runs import metrics, write_json
-from made_trainings import begin, is_alive, make_config, needs_code, tener, train_nothing, write_corpus
+from made_trainings import FAILS, begin, is_alive, make_grid, needs_code, train_nothing, write_corpus
 from research_commands import run_research
 from waiting import wait_until
 
 from spacy_tener.files import locked
 from spacy_tener.workbench.runs.processes import Processes
 
-PARTS = ("train", "dev", "test")
 FILES = {
     "config.cfg",
     "metrics.json",
@@ -39,16 +38,8 @@ def work_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     train_nothing(monkeypatch, tmp_path / "hold")
-    config = make_config(tmp_path, tener(), max_steps=4, eval_frequency=2)
-    config["paths"] = {"train": None, "dev": None}
-    (tmp_path / "configs" / "models").mkdir(parents=True)
-    for corpus in ("red", "blue"):
-        for part in PARTS:
-            write_corpus(tmp_path / "corpus" / corpus / f"{part}.spacy", 8)
-        config.to_disk(tmp_path / "configs" / f"{corpus}.cfg")
-    tok2vec = "[components.tener_ner.model.tok2vec]"
-    for name, overlay in (("four", "heads = 4"), ("bad", "width = 24\nheads = 6\n[components.tener_ner]\nwindow = 99")):
-        (tmp_path / "configs" / "models" / f"{name}.cfg").write_text(f"{tok2vec}\n{overlay}\n", encoding="utf8")
+    four = "[components.tener_ner.model.tok2vec]\nheads = 4\n"
+    make_grid(tmp_path, ["red", "blue"], {"four": four, "bad": FAILS})
     return tmp_path
 
 

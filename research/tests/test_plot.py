@@ -66,7 +66,7 @@ def test_corpora_and_systems_can_be_chosen(runs: Path, tmp_path: Path) -> None:
     [
         (["sweep", "--x", "beta"], "There is nothing to draw: no run has beta Name settings"),
         (["convergence", "--x", "time"], "Unknown axis 'time'"),
-        (["speed", "--baseline", "grn"], "no speed of the baseline grn"),
+        (["speed", "--baseline", "grn"], "weibo: no speed of the baseline grn There are: ner, tener"),
         (["sweep", "--x", "model.alpha", "--log-x"], "without a logarithm"),
     ],
 )

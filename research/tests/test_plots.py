@@ -264,18 +264,11 @@ def test_other_endings_are_an_error(weibo: list[Run], tmp_path: Path, name: str)
 
 def test_what_cannot_be_drawn_is_an_error(runs: list[Run], tmp_path: Path) -> None:
     path = tmp_path / "a.svg"
-    for draw in (plots.draw_scores, plots.draw_speed, plots.draw_convergence):
+    for draw in (plots.draw_scores, plots.draw_convergence):
         with pytest.raises(RemedyError, match="nothing to draw"):
             draw([], path)
-    for draw in (plots.draw_scores, plots.draw_convergence):
         with pytest.raises(RemedyError, match="Unknown metric"):
             draw(runs, path, metric="x")
-    with pytest.raises(RemedyError, match=r"resume: no speed of the baseline grn\. There are: .*tener"):
-        plots.draw_speed(runs, path, baseline="grn")
-    with pytest.raises(RemedyError, match="'name' has values without a logarithm"):
-        plots.draw_sweep(runs, path, x="name", log_x=True)
-    with pytest.raises(RemedyError, match="seed 1 is there twice"):
-        plots.draw_sweep(runs, path, x="corpus")
     assert not path.exists()
 
 

@@ -14,16 +14,14 @@ from typing import Any
 
 import pytest
 import srsly
-from made_trainings import is_alive, make_config, tener, train_nothing, write_corpus
+from made_trainings import FAILS, is_alive, make_grid, train_nothing
 from ray.cluster_utils import Cluster
 from ray_nodes import FAKE, kill_second_node, two_nodes
-from typer.testing import CliRunner
+from research_commands import run_research
 from waiting import wait_until
 
-from research.__main__ import app
 from research.on_ray import RayEngine
 
-PLAIN = {"WASABI_LOG_FRIENDLY": "1"}
 GRID = ("grid", "out", "--configs", "configs", "--corpora", "red", "--systems", "tener,bad", "--seeds", "1,2")
 
 
@@ -44,22 +42,13 @@ def work_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hold: Path) -> Pat
     monkeypatch.chdir(tmp_path)
     train_nothing(monkeypatch, hold)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    config = make_config(tmp_path, tener(), max_steps=4, eval_frequency=2)
-    config["paths"] = {"train": None, "dev": None}
-    for part in ("train", "dev", "test"):
-        write_corpus(tmp_path / "corpus" / "red" / f"{part}.spacy", 8)
-    (tmp_path / "configs" / "models").mkdir(parents=True)
-    config.to_disk(tmp_path / "configs" / "red.cfg")
-    bad = "[components.tener_ner.model.tok2vec]\nwidth = 24\nheads = 6\n[components.tener_ner]\nwindow = 99\n"
-    (tmp_path / "configs" / "models" / "bad.cfg").write_text(bad)
+    make_grid(tmp_path, ["red"], {"bad": FAILS})
     return tmp_path
 
 
 def run(*arguments: str) -> tuple[int, str, str]:
-    result = CliRunner(env=PLAIN).invoke(app, [*arguments])
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result.exit_code, result.stdout, " ".join(result.stderr.split())
+    ran = run_research(*arguments)
+    return ran.code, ran.stdout, ran.stderr
 
 
 def results(folder: Path) -> dict[str, object]:

@@ -261,7 +261,7 @@ def open_session(graph: bytes, source: str, *, gpu: bool = False) -> Any:
     """Return an `InferenceSession` of ONNX Runtime; raise if it does not know the file."""
     library = _library()
     options = library.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = _count_threads(), 1
+    options.intra_op_num_threads, options.inter_op_num_threads = count_threads(), 1
     options.log_severity_level = 4
     providers = ["CPUExecutionProvider"]
     if gpu and "CUDAExecutionProvider" in library.get_available_providers():
@@ -278,7 +278,7 @@ def open_session(graph: bytes, source: str, *, gpu: bool = False) -> Any:
     return session
 
 
-def _count_threads() -> int:
+def count_threads() -> int:
     """Return the number of threads that a session may use: one in a forked process, as torch has there."""
     if os.getpid() != _PROCESS:
         return 1

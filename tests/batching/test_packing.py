@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -62,10 +61,6 @@ def test_later_rows_are_all_but_the_first_of_each_sequence(lengths):
 
 def test_sequences_of_one_length_keep_their_order():
     assert Packing.of([3, 3, 3], 9).order.tolist() == [0, 1, 2]
-
-
-def test_tensors_of_lengths_are_read_too():
-    assert Packing.of(torch.tensor([1, 2]), 3).lengths.tolist() == [1, 2]
 
 
 @pytest.mark.parametrize(("lengths", "n_tokens"), [([1, 2], 4), ([], 1), ([5], 0)])

@@ -9,7 +9,6 @@ import crf_brute_force as brute
 import numpy as np
 import pytest
 import torch
-from paper_forms import allowed_transitions
 
 from spacy_tener.layers.crf import CRF
 
@@ -57,18 +56,6 @@ def test_ties_are_broken_towards_the_lower_tag_at_the_last_difference(n_sequence
     paths = brute.all_paths(crf.layout, 4)
     first = min(paths.tolist(), key=lambda path: path[::-1])
     assert brute.decode(crf, emissions, [4] * n_sequences).tolist() == first * n_sequences
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_every_decoded_path_is_a_list_of_entities_whatever_the_emissions(seed):
-    crf = brute.random_crf(3, seed=seed, scale=3.0).float()
-    lengths = [40, 1, 7]
-    tags = brute.decode(crf, brute.random_emissions(crf, lengths, seed=seed, scale=10.0).float(), lengths)
-    follows = allowed_transitions(crf.layout)
-    for path in np.split(tags, np.cumsum(lengths)[:-1]):
-        starts, ends, labels = crf.layout.decode(path)
-        assert crf.layout.encode(starts, ends, labels, len(path)).tolist() == path.tolist()
-        assert follows[path[:-1], path[1:]].all()
 
 
 @pytest.mark.parametrize("n_sequences", [1, 6])

@@ -65,9 +65,9 @@ def test_a_sequence_with_no_allowed_path_has_no_reading():
     emissions = torch.zeros(3, crf.layout.n_tags)
     allowed = torch.ones(emissions.shape, dtype=torch.bool)
     allowed[1] = False
-    none, some = brute.k_best(crf, emissions, [2, 1], 3, allowed)
+    none, found = brute.k_best(crf, emissions, [2, 1], 3, allowed)
     assert none == []
-    assert len(some) == 2
+    assert len(found) == 2
 
 
 def test_a_k_below_one_is_refused():

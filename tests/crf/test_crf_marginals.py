@@ -70,8 +70,8 @@ def test_span_marginals_equal_brute_force_for_every_span(n_labels, masked, scale
     emissions = brute.random_emissions(crf, LENGTHS)
     allowed = brute.random_mask(crf, LENGTHS) if masked else None
     spans = all_spans(crf, LENGTHS)
-    ours = brute.found_spans(crf, emissions, LENGTHS, spans, allowed)
-    assert_close(ours, span_probabilities(crf, emissions, LENGTHS, spans, allowed))
+    found = brute.found_spans(crf, emissions, LENGTHS, spans, allowed)
+    assert_close(found, span_probabilities(crf, emissions, LENGTHS, spans, allowed))
 
 
 def test_probabilities_stay_exact_over_a_long_text():

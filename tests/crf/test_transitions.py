@@ -37,10 +37,10 @@ def test_inside_scores_lie_where_their_names_say():
 def test_gathering_undoes_spreading(n_labels):
     weights = brute.scorer_of(brute.random_crf(n_labels)).weights
     tables = Transitions.of(*weights)
-    for ours, expected in zip(
+    for found, expected in zip(
         weight_gradients(tables.layout, tables.start, tables.end, tables.table), weights, strict=True
     ):
-        np.testing.assert_allclose(ours, expected)
+        np.testing.assert_allclose(found, expected)
 
 
 @pytest.mark.parametrize("n_labels", SIZES)

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import spacy
 import srsly
 from hypothesis import given
 from hypothesis import strategies as st
@@ -84,21 +83,6 @@ def test_windows_of_the_search_change_nothing(doc: Doc, data: Any, window: int) 
     assert found(lexicon, lexicon.find([doc], 2)) == [expected(lexicon, doc, 2)]
 
 
-def test_overlapping_and_nested_words_are_found_in_the_order_of_head_and_tail() -> None:
-    lexicon = Lexicon(["长江大桥", "南京市", "市长", "南京", "大桥", "长江", "南京市长"])
-    (words,) = found(lexicon, lexicon.find([of_characters("南京市长江大桥")]))
-    assert [word for word, _, _ in words] == ["南京", "南京市", "南京市长", "市长", "长江", "长江大桥", "大桥"]
-    assert [(head, tail) for _, head, tail in words] == [(0, 1), (0, 2), (0, 3), (2, 3), (3, 4), (3, 6), (5, 6)]
-
-
-def test_words_of_english_tokens_may_hold_spaces() -> None:
-    lexicon = Lexicon(["New York", "York", "York,", "ew York", "New York City"])
-    doc = spacy.blank("en")("In New York, or New  York")
-    assert found(lexicon, lexicon.find([doc])) == [
-        [("New York", 1, 2), ("York", 2, 2), ("York,", 2, 3), ("York", 7, 7)]
-    ]
-
-
 @pytest.mark.parametrize("texts", [[], [""], ["", ""], ["没有词"], ["x"]])
 def test_nothing_found_gives_empty_arrays(texts: list[str]) -> None:
     for lexicon in (Lexicon([]), Lexicon(["中国"])):
@@ -110,31 +94,9 @@ def test_nothing_found_gives_empty_arrays(texts: list[str]) -> None:
             assert array.dtype == np.int64
 
 
-def test_words_that_begin_at_one_token_are_limited_and_the_longest_stay() -> None:
-    lexicon = Lexicon(["中国", "中国人", "中国人民", "国人", "人民"])
-    doc = of_characters("中国人民")
-    assert found(lexicon, lexicon.find([doc], 2)) == [
-        [("中国人", 0, 2), ("中国人民", 0, 3), ("国人", 1, 2), ("人民", 2, 3)]
-    ]
-    assert found(lexicon, lexicon.find([doc], 1))[0][0] == ("中国人民", 0, 3)
-    assert lexicon.find([doc], 0).counts.tolist() == [0]
-    assert lexicon.find([doc], 9).words.tolist() == lexicon.find([doc]).words.tolist()
-
-
 def test_negative_limit_is_refused() -> None:
     with pytest.raises(ValueError, match=r"max_words .* got -1"):
         Lexicon(["中国"]).find([of_characters("中国")], -1)
-
-
-def test_hostile_text_of_nested_words_is_bounded() -> None:
-    lexicon = Lexicon("a" * length for length in range(2, 51))
-    doc = of_characters("a" * 10_000)
-    match = lexicon.find([doc], 4)
-    lengths = match.tails - match.heads + 1
-    assert match.words.size <= 4 * len(doc)
-    assert np.bincount(match.heads).max() == 4
-    assert sorted(lengths[match.heads == 0]) == [47, 48, 49, 50]
-    assert lexicon.find([doc]).words.size == sum(10_000 - length + 1 for length in range(2, 51))
 
 
 def test_the_limit_holds_memory_down_while_searching(monkeypatch: pytest.MonkeyPatch) -> None:

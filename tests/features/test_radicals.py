@@ -60,28 +60,24 @@ def one_level(source):
 # --- the dictionary --------------------------------------------------------------------------------------------------
 
 
-def test_the_sentence_of_the_paper_s_figure_2(one_level):
-    figure = ["十冂丫二", "亠口小", "亠巾", "长", "氵工", "大", "木乔"]
-    assert [one_level[char] for char in "南京市长江大桥"] == figure
+@pytest.mark.parametrize(
+    ("text", "radicals"),
+    [
+        ("南京市长江大桥", ["十冂丫二", "亠口小", "亠巾", "长", "氵工", "大", "木乔"]),  # figure 2 of MECT's paper
+        ("题榆渡脸", ["是页", "木俞", "氵度", "月佥"]),  # its table 1
+        ("银銀语語", ["钅艮", "釒艮", "讠吾", "訁吾"]),  # both scripts
+        ("𢰌", ["扌罒心"]),  # above the basic plane
+    ],
+)
+def test_characters_of_both_scripts_have_their_radicals(one_level, text, radicals):
+    assert [one_level[char] for char in text] == radicals
 
 
-def test_the_decompositions_of_the_paper_s_table_1(one_level):
-    assert [one_level[char] for char in "题榆渡脸"] == ["是页", "木俞", "氵度", "月佥"]
-
-
-def test_simplified_and_traditional_characters_share_what_they_share(one_level):
-    assert (one_level["银"], one_level["銀"]) == ("钅艮", "釒艮")
-    assert (one_level["语"], one_level["語"]) == ("讠吾", "訁吾")
-    assert one_level["湖"][0] == one_level["滬"][0] == "氵"
-
-
-def test_characters_above_the_basic_plane_are_in_it(one_level, source):
-    assert sum(ord(char) > 0xFFFF for char in source.parts) > 100
-    assert one_level["𢰌"] == "扌罒心"
-
-
-def test_it_has_the_characters_of_both_scripts_and_says_whose_it_is(source):
+def test_the_table_is_large_but_small_in_memory_and_says_whose_it_is(source, one_level):
     assert len(source.parts) > 20_000
+    assert sum(ord(char) > 0xFFFF for char in source.parts) > 100
+    assert len(one_level) > 20_000
+    assert one_level.parts.size < 50_000
     assert "CC BY 3.0" in source.credit
 
 
@@ -96,11 +92,6 @@ def test_no_radical_is_broken(one_level):
     assert len(KANGXI) == 214
     assert KANGXI < INDEXING_RADICALS
     assert all(one_level[char] == char for char in INDEXING_RADICALS)
-
-
-def test_the_table_is_small(one_level):
-    assert len(one_level) > 20_000
-    assert one_level.parts.size < 50_000
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ import bz2
 import gzip
 import lzma
 import tracemalloc
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,14 +15,8 @@ import pytest
 from spacy_tener.features import vector_text
 from spacy_tener.features.vectors import Vectors, read_vectors
 
+pytestmark = pytest.mark.filterwarnings("error::UserWarning")
 Read = Callable[..., Vectors]
-
-
-@pytest.fixture(autouse=True)
-def _no_warning_goes_unseen() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        yield
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
@@ -19,14 +17,8 @@ from thinc.types import Floats1d
 from spacy_tener.features.keys import Normaliser
 from spacy_tener.features.vectors import prepared, read_vectors, whitened
 
+pytestmark = pytest.mark.filterwarnings("error::UserWarning")
 ROWS = {"中": [0.5, -1.25, 3e-2], "国": [1.0, 0.0, -0.5], "2": [7.0, 8.0, 9.0]}
-
-
-@pytest.fixture(autouse=True)
-def _no_warning_goes_unseen() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        yield
 
 
 def write_text(path: Path, rows: dict[str, list[float]] = ROWS) -> Path:

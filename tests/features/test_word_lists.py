@@ -81,13 +81,6 @@ def test_words_of_layers_are_those_of_trying_every_span(words_of_lexicon, layers
         assert spans == expected(lexicon, doc, lists_of_doc, max_words)
 
 
-def test_hidden_words_leave_their_places_to_shorter_ones() -> None:
-    lexicon, doc = Lexicon(["甲乙", "甲乙丙", "甲乙丙丁"]), doc_of("甲乙丙丁")
-    lists = [(listed(hidden=["甲乙丙丁", "甲乙丙"]), np.array([0]))]
-    found = find_layered(lexicon, [doc], lists, 1)
-    assert [lexicon.words[word] for word in found.match.words] == ["甲乙"]
-
-
 def test_the_distinct_words_of_lists_are_returned_once() -> None:
     lexicon = Lexicon(["甲乙"])
     lists = [listed("乙丙", "丙丁"), listed("乙丙")]

@@ -1,4 +1,5 @@
-"""The device of the tests in this folder: a real GPU under `make test-gpu`, otherwise one that is emulated."""
+"""The device of the tests in this folder: a real GPU under `make test-gpu`, otherwise emulated ones, whose memory may
+not mix with the host's."""
 
 import pytest
 import torch
@@ -7,13 +8,13 @@ from thinc.api import set_active_gpu, use_ops
 from thinc.util import has_cupy_gpu
 
 
-@pytest.fixture(params=["emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.fixture(params=["emulated", "Apple", pytest.param("cuda", marks=pytest.mark.gpu)])
 def device(request):
     """Where everything is made that Thinc and our modules make."""
     if request.param == "cpu":
         yield torch.device("cpu")
-    elif request.param == "emulated":
-        with emulated_device():
+    elif request.param in ("emulated", "Apple"):
+        with emulated_device(host_arrays=request.param == "Apple"):
             yield DEVICE
     else:
         assert has_cupy_gpu, "make test-gpu needs a CUDA device and cupy: pip install '.[cuda12x]' or '.[cuda13x]'"

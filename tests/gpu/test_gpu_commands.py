@@ -26,7 +26,7 @@ def gpu_id(request):
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def work_dir(tmp_path, monkeypatch):
     """A corpus, converted, and its config."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -53,7 +53,7 @@ def module_command(*command):
     return result.stdout
 
 
-def test_a_grid_that_is_killed_goes_on_and_what_it_trained_is_evaluated(here, gpu_id):
+def test_a_grid_that_is_killed_goes_on_and_what_it_trained_is_evaluated(work_dir, gpu_id):
     systems = ["--configs", "configs", "--corpora", "small", "--systems", "tener", "--seeds", "1,2"]
     grid = ["research", "grid", "out", *systems, "--gpu-id", gpu_id]
     killed = subprocess.Popen(
@@ -62,7 +62,7 @@ def test_a_grid_that_is_killed_goes_on_and_what_it_trained_is_evaluated(here, gp
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    first, second = (here / "out" / "small" / "tener" / seed for seed in "12")
+    first, second = (work_dir / "out" / "small" / "tener" / seed for seed in "12")
     deadline = time.monotonic() + 300
     while not second.exists() and time.monotonic() < deadline and killed.poll() is None:
         time.sleep(0.2)

@@ -16,10 +16,10 @@ N = sum(LENGTHS)
 
 @pytest.fixture
 def crf():
-    made = CRF(N_LABELS)
-    for weight in made.parameters():
+    random_crf = CRF(N_LABELS)
+    for weight in random_crf.parameters():
         torch.nn.init.normal_(weight)
-    return made
+    return random_crf
 
 
 @pytest.fixture
@@ -37,9 +37,9 @@ def masks(crf):
 
 def on(device, crf):
     """The same CRF on a device."""
-    there = CRF(N_LABELS).to(device)
-    there.load_state_dict({name: value.to(device) for name, value in crf.state_dict().items()})
-    return there
+    moved_crf = CRF(N_LABELS).to(device)
+    moved_crf.load_state_dict({name: value.to(device) for name, value in crf.state_dict().items()})
+    return moved_crf
 
 
 def losses(crf, emissions, masks):
@@ -54,19 +54,20 @@ def losses(crf, emissions, masks):
 
 
 def test_losses_of_full_and_partial_annotation_and_their_gradients_are_those_of_a_cpu(crf, emissions, masks, device):
-    there = on(device, crf)
-    expected, found = losses(crf, emissions, masks), losses(there, emissions.to(device), masks)
-    for mine, others in zip(found, expected, strict=True):
-        torch.testing.assert_close(mine, others, rtol=1e-4, atol=1e-5)
-    assert there.start.grad.device == device
+    moved_crf = on(device, crf)
+    expected, found = losses(crf, emissions, masks), losses(moved_crf, emissions.to(device), masks)
+    for value, reference in zip(found, expected, strict=True):
+        torch.testing.assert_close(value, reference, rtol=1e-4, atol=1e-5)
+    assert moved_crf.start.grad.device == device
 
 
 def test_paths_and_probabilities_are_those_of_a_cpu(crf, emissions, masks, device):
-    there, moved = on(device, crf), emissions.to(device)
+    moved_crf, moved = on(device, crf), emissions.to(device)
     for allowed in (None, masks):
-        path, expected = (brute.decode(*own, LENGTHS, allowed) for own in ((there, moved), (crf, emissions)))
+        pairs = ((moved_crf, moved), (crf, emissions))
+        path, expected = (brute.decode(*pair, LENGTHS, allowed) for pair in pairs)
         assert path.tolist() == expected.tolist()
-        found, expected = (brute.found_marginals(*own, LENGTHS, allowed) for own in ((there, moved), (crf, emissions)))
+        found, expected = (brute.found_marginals(*pair, LENGTHS, allowed) for pair in pairs)
         torch.testing.assert_close(found, expected)
 
 
@@ -74,10 +75,10 @@ def test_rehearsal_is_that_of_a_cpu_also_with_a_new_label(crf, emissions, device
     grown = crf.resize(N_LABELS + 1)
     wider = torch.randn(N, grown.layout.n_tags)
     expected = cross_entropy(crf, emissions, grown, wider, LENGTHS)
-    there = on(device, crf)
-    student = there.resize(N_LABELS + 1)
+    moved_crf = on(device, crf)
+    student = moved_crf.resize(N_LABELS + 1)
     assert student.start.device == device
-    found = cross_entropy(there, emissions.to(device), student, wider.to(device), LENGTHS)
+    found = cross_entropy(moved_crf, emissions.to(device), student, wider.to(device), LENGTHS)
     torch.testing.assert_close(found.cpu(), expected, rtol=1e-4, atol=1e-4)
 
 
@@ -85,16 +86,16 @@ def test_rehearsal_is_that_of_a_cpu_also_with_a_new_label(crf, emissions, device
 @pytest.mark.parametrize("device", [pytest.param("cuda", marks=pytest.mark.gpu)], indirect=True)
 @pytest.mark.parametrize("length", [1, 54, 600])
 def test_kernels_of_the_device_are_as_exact_as_doubles_at_any_length(crf, device, length):
-    there, tags = on(device, crf), torch.full((length,), crf.layout.outside)
+    moved_crf, tags = on(device, crf), torch.full((length,), crf.layout.outside)
     emissions = 3.0 * torch.randn(length, crf.layout.n_tags)
     moved = emissions.to(device).requires_grad_()
-    assert kernels_for(moved, there.start.device, there.layout) is not None
-    loss = there.loss(moved, [length], tags=tags)
+    assert kernels_for(moved, moved_crf.start.device, moved_crf.layout) is not None
+    loss = moved_crf.loss(moved, [length], tags=tags)
     assert loss.device == device
     loss.sum().backward()
     exact = emissions.double().requires_grad_()
     crf.double().loss(exact, [length], tags=tags).sum().backward()
     assert moved.grad is not None
     torch.testing.assert_close(moved.grad.cpu().double(), exact.grad, rtol=1e-5, atol=1e-5)
-    for mine, other in zip(there.weights, crf.weights, strict=True):
-        torch.testing.assert_close(mine.grad.cpu().double(), other.grad, rtol=1e-5, atol=2e-5)
+    for value, reference in zip(moved_crf.weights, crf.weights, strict=True):
+        torch.testing.assert_close(value.grad.cpu().double(), reference.grad, rtol=1e-5, atol=2e-5)

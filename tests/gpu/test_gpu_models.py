@@ -32,7 +32,7 @@ ENCODERS = [
     ("GRN", {"relation": "mean"}),
 ]
 each_encoder = pytest.mark.parametrize(
-    ("name", "settings"), ENCODERS, ids=["-".join([name, *map(str, more.values())]) for name, more in ENCODERS]
+    ("name", "settings"), ENCODERS, ids=["-".join([name, *map(str, options.values())]) for name, options in ENCODERS]
 )
 
 
@@ -45,7 +45,7 @@ def config_of(name, tok2vecs, settings):
     return {**tok2vecs[name], **settings}
 
 
-def made(config, docs=None, data=None) -> Any:
+def build(config, docs=None, data=None) -> Any:
     """A model, initialized with Docs or read from bytes."""
     model = registry.resolve({"model": config})["model"]
     if docs is not None:
@@ -61,16 +61,16 @@ def parameters(model):
 def numbers(model, what="grad"):
     """The parameters, or their gradients, on the host, by the place of their module and their name."""
     found = {(index, name): value if what == "data" else value.grad for index, name, value in parameters(model)}
-    whole = {key: value.to_dense() if value.is_sparse else value for key, value in found.items() if value is not None}
-    return {key: value.detach().cpu().numpy() for key, value in whole.items()}
+    dense = {key: value.to_dense() if value.is_sparse else value for key, value in found.items() if value is not None}
+    return {key: value.detach().cpu().numpy() for key, value in dense.items()}
 
 
 def learn(model, docs):
     """Outputs on the host, while gradients of random numbers are left in the parameters."""
     random, ops = np.random.default_rng(0), model.ops
     outputs, backprop = model.begin_update(docs)
-    given = [random.normal(size=(len(doc), model.get_dim("nO"))).astype("f") for doc in docs]
-    backprop([ops.asarray(part) for part in given])
+    arrays = [random.normal(size=(len(doc), model.get_dim("nO"))).astype("f") for doc in docs]
+    backprop([ops.asarray(part) for part in arrays])
     return [ops.to_numpy(rows) for rows in outputs]
 
 
@@ -86,16 +86,16 @@ def assert_near(found, expected, tolerance=2e-4):
 def test_features_and_gradients_are_those_of_a_cpu(name, settings, tok2vecs, device):
     docs, config = docs_of_all(), config_of(name, tok2vecs, settings)
     with use_ops("numpy"):
-        ours = made(config, docs)
-        expected = learn(ours, docs)
-    there = made(config, data=ours.to_bytes())
-    found = learn(there, docs)
-    assert {value.device for *_, value in parameters(there)} == {device}
-    for rows, others in zip(found, expected, strict=True):
-        np.testing.assert_allclose(rows, others, atol=1e-4)
-    assert_near(numbers(there), numbers(ours))
-    for rows, others in zip(there.predict(docs), expected, strict=True):
-        np.testing.assert_allclose(there.ops.to_numpy(rows), others, atol=1e-4)
+        on_cpu = build(config, docs)
+        expected = learn(on_cpu, docs)
+    on_device = build(config, data=on_cpu.to_bytes())
+    found = learn(on_device, docs)
+    assert {value.device for *_, value in parameters(on_device)} == {device}
+    for rows, reference in zip(found, expected, strict=True):
+        np.testing.assert_allclose(rows, reference, atol=1e-4)
+    assert_near(numbers(on_device), numbers(on_cpu))
+    for rows, reference in zip(on_device.predict(docs), expected, strict=True):
+        np.testing.assert_allclose(on_device.ops.to_numpy(rows), reference, atol=1e-4)
 
 
 OPTIMIZERS = {
@@ -117,22 +117,22 @@ def test_steps_of_weights_rows_and_averages_are_those_of_a_cpu(make, tok2vecs, d
             learn(model, docs)
             model.finish_update(optimizer)
         order = {shim.id: place for place, shim in enumerate(shim for node in model.walk() for shim in node.shims)}
-        kept = {(order[owner], name): value for (owner, name), value in (optimizer.averages or {}).items()}
-        return {key: get_current_ops().to_numpy(value) for key, value in kept.items()}
+        averages = {(order[owner], name): value for (owner, name), value in (optimizer.averages or {}).items()}
+        return {key: get_current_ops().to_numpy(value) for key, value in averages.items()}
 
     with use_ops("numpy"):
-        first = made(config, docs)
+        first = build(config, docs)
         # Tables grow with what training reads: the rows that there are to be the same for both.
         learn(first, docs)
         data = first.to_bytes()
-        ours = made(config, data=data)
-        expected = trained(ours)
-    there = made(config, data=data)
-    found = trained(there)
+        on_cpu = build(config, data=data)
+        expected = trained(on_cpu)
+    on_device = build(config, data=data)
+    found = trained(on_device)
     # Adam's first steps have one length, however small a gradient: its last digits count.
-    assert_near(numbers(there, "data"), numbers(ours, "data"), 2e-2)
+    assert_near(numbers(on_device, "data"), numbers(on_cpu, "data"), 2e-2)
     assert_near(found, expected, 2e-2)
-    assert {value.device for *_, value in parameters(there)} == {device}
+    assert {value.device for *_, value in parameters(on_device)} == {device}
 
 
 def _linear(*, nI, nO):
@@ -159,19 +159,21 @@ def test_arrays_cross_the_bridge_whatever_part_of_others_they_are(change, device
     host = [np.random.default_rng(seed).normal(size=(rows, 5)).astype("f") for seed, rows in enumerate((4, 0, 7))]
     width = change(host[0]).shape[1]
     with use_ops("numpy"):
-        ours = ragged_layer("linear", _linear, width_in=width, width_out=3)
-        ours.initialize()
-        expected, backprop = ours.begin_update([change(part) for part in host])
+        on_cpu = ragged_layer("linear", _linear, width_in=width, width_out=3)
+        on_cpu.initialize()
+        expected, backprop = on_cpu.begin_update([change(part) for part in host])
         wanted = backprop([part + 1 for part in expected])
-    there = ragged_layer("linear", _linear, width_in=width, width_out=3)
-    there.from_bytes(ours.to_bytes())
-    given = [change(there.ops.asarray(part)) for part in host]
-    found, backprop = there.begin_update(given)
+    on_device = ragged_layer("linear", _linear, width_in=width, width_out=3)
+    on_device.from_bytes(on_cpu.to_bytes())
+    arrays = [change(on_device.ops.asarray(part)) for part in host]
+    found, backprop = on_device.begin_update(arrays)
     gradient = backprop([part + 1 for part in found])
-    assert torch_shim(there).device == device
-    for mine, others in ((found, expected), (gradient, wanted)):
-        assert [part.shape for part in mine] == [part.shape for part in others]
-        np.testing.assert_allclose(there.ops.to_numpy(join_rows(there.ops, mine)), np.concatenate(others), atol=1e-5)
+    assert torch_shim(on_device).device == device
+    for rows, reference in ((found, expected), (gradient, wanted)):
+        assert [part.shape for part in rows] == [part.shape for part in reference]
+        np.testing.assert_allclose(
+            on_device.ops.to_numpy(join_rows(on_device.ops, rows)), np.concatenate(reference), atol=1e-5
+        )
 
 
 @pytest.mark.parametrize("frozen", [True, False])
@@ -180,13 +182,13 @@ def test_a_transformer_s_features_and_gradients_are_those_of_a_cpu(frozen, tmp_p
     docs = docs_of_all()
     config = {"@architectures": "spacy_tener.TransformerEmbed.v1", "name": str(name), "frozen": frozen, "dropout": 0.0}
     with use_ops("numpy"):
-        ours = made(config, docs)
-        expected = learn(ours, docs)
-    there = made(config, data=ours.to_bytes())
+        on_cpu = build(config, docs)
+        expected = learn(on_cpu, docs)
+    on_device = build(config, data=on_cpu.to_bytes())
     for _ in range(2):
         # Frozen features are kept at the first time, and read at the second.
-        for rows, others in zip(learn(there, docs), expected, strict=True):
-            np.testing.assert_allclose(rows, others, atol=1e-4)
-    twice = {key: 2 * value for key, value in numbers(ours).items()}
+        for rows, reference in zip(learn(on_device, docs), expected, strict=True):
+            np.testing.assert_allclose(rows, reference, atol=1e-4)
+    twice = {key: 2 * value for key, value in numbers(on_cpu).items()}
     assert bool(twice) != frozen
-    assert_near(numbers(there), twice, 2e-3)
+    assert_near(numbers(on_device), twice, 2e-3)

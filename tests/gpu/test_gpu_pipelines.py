@@ -22,7 +22,7 @@ def devices(nlp):
     return {shim.device for shim in shims if isinstance(shim, TorchShim)}
 
 
-def taught(nlp, examples, steps=3):
+def train(nlp, examples, steps=3):
     """Losses of some steps, and the optimizer."""
     optimizer = Adam(0.01)
     nlp.initialize(lambda: examples)
@@ -32,7 +32,7 @@ def taught(nlp, examples, steps=3):
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_what_was_learned_there_is_the_same_on_a_cpu(name, tok2vecs, device):
     nlp = pipeline(tok2vecs[name])
-    losses, optimizer = taught(nlp, examples_of(nlp), steps=4)
+    losses, optimizer = train(nlp, examples_of(nlp), steps=4)
     assert losses[-1] < losses[0]
     assert devices(nlp) == {device}
     texts = [text for text, _ in TEXTS] + [LONG, ""]
@@ -40,9 +40,34 @@ def test_what_was_learned_there_is_the_same_on_a_cpu(name, tok2vecs, device):
         found = [doc.to_json()["ents"] for doc in nlp.pipe(texts)]
         data = nlp.to_bytes()
     with use_ops("numpy"):
-        there = pipeline(tok2vecs[name]).from_bytes(data)
-        assert {own.type for own in devices(there)} == {"cpu"}
-        assert [doc.to_json()["ents"] for doc in there.pipe(texts)] == found
+        loaded = pipeline(tok2vecs[name]).from_bytes(data)
+        assert {device.type for device in devices(loaded)} == {"cpu"}
+        assert [doc.to_json()["ents"] for doc in loaded.pipe(texts)] == found
+
+
+def test_a_model_stays_on_its_device_where_the_thread_has_none(tok2vecs, device):
+    nlp = pipeline(tok2vecs["TENER"])
+    examples = examples_of(nlp)
+    _, optimizer = train(nlp, examples)
+    # Thinc's backend is a context variable: a new thread has NumPy's.
+    with use_ops("numpy"):
+        examples += examples_of(nlp, [("许多新字在这篇文章里", [])])
+        nlp.get_pipe("tener_ner").add_label("LOC")
+        nlp.update(examples, sgd=optimizer)
+        assert len(nlp(TEXTS[0][0]))
+    assert devices(nlp) == {device}
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_transformer_learns_beside_the_embedder(frozen, tok2vecs, tmp_path, device):
+    settings = {"name": str(save_tiny_transformer(tmp_path)), "frozen": frozen, "mixed_precision": "gpu"}
+    transformer = {"@architectures": "spacy_tener.TransformerEmbed.v1", **settings}
+    embed = {"@architectures": "spacy_tener.JoinEmbed.v1", "first": tok2vecs["TENER"]["embed"], "second": transformer}
+    nlp = pipeline({**tok2vecs["TENER"], "embed": embed})
+    losses, _ = train(nlp, examples_of(nlp))
+    assert losses[-1] < losses[0]
+    assert [len(doc) for doc in nlp.pipe([text for text, _ in TEXTS])] == [len(text) for text, _ in TEXTS]
+    assert devices(nlp) == {device}
 
 
 def test_it_grows_masks_and_rehearses(tok2vecs, device):
@@ -52,7 +77,7 @@ def test_it_grows_masks_and_rehearses(tok2vecs, device):
     reference.set_ents([Span(reference, 0, 2, "PER")], default="missing")
     reference.spans["incorrect"] = [Span(reference, 3, 5, "PER")]
     examples.append(Example(nlp.make_doc(reference.text), reference))
-    _, optimizer = taught(nlp, examples)
+    _, optimizer = train(nlp, examples)
     nlp.get_pipe("tener_ner").add_label("LOC")
     examples += examples_of(nlp, [("新词都在这里", [(0, 1, "LOC")])])
     losses = [nlp.update(examples, sgd=optimizer)["tener_ner"] for _ in range(3)]
@@ -63,23 +88,23 @@ def test_it_grows_masks_and_rehearses(tok2vecs, device):
 
 def test_it_is_as_sure_as_on_a_cpu(tok2vecs, device):
     nlp = pipeline(tok2vecs["TENER"])
-    taught(nlp, examples_of(nlp), steps=6)
+    train(nlp, examples_of(nlp), steps=6)
     texts = [text for text, _ in TEXTS] + [LONG, ""]
 
-    def said(nlp):
+    def answers(nlp):
         ner, docs = nlp.get_pipe("tener_ner"), [nlp.make_doc(text) for text in texts]
         decodings = list(ner.decode(docs))
         best = [reading for decoding in decodings for reading in decoding.k_best(3)]
         entities = [entity for decoding in decodings for entity in decoding.entities]
-        numbers = [own.probability for own in (*best, *entities)] + [decoding.entropy for decoding in decodings]
-        return numbers, [(own.start, own.end, own.label) for own in entities]
+        numbers = [found.probability for found in (*best, *entities)] + [decoding.entropy for decoding in decodings]
+        return numbers, [(entity.start, entity.end, entity.label) for entity in entities]
 
-    numbers, entities = said(nlp)
+    numbers, entities = answers(nlp)
     data = nlp.to_bytes()
     with use_ops("numpy"):
-        expected, others = said(pipeline(tok2vecs["TENER"]).from_bytes(data))
-    assert numbers == pytest.approx(expected, abs=1e-3)
-    assert entities == others
+        expected_numbers, expected_entities = answers(pipeline(tok2vecs["TENER"]).from_bytes(data))
+    assert numbers == pytest.approx(expected_numbers, abs=1e-3)
+    assert entities == expected_entities
 
 
 # What spacy-transformers asks of CuPy is more than the emulation has.
@@ -99,7 +124,7 @@ def test_a_shared_transformer_learns_beside_the_embedder(tok2vecs, tmp_path, dev
     tok2vec = {**tok2vecs["TENER"], "embed": embed}
     tagger = {"@architectures": "spacy_tener.CRFTagger.v1", "dropout": 0.0, "tok2vec": tok2vec}
     nlp.add_pipe("tener_ner", config={"model": tagger})
-    losses, _ = taught(nlp, examples_of(nlp), steps=6)
+    losses, _ = train(nlp, examples_of(nlp), steps=6)
     assert losses[-1] < losses[0]
     assert devices(nlp) == {device}
     assert next(nlp.get_pipe("transformer").model.transformer.parameters()).device == device

@@ -43,14 +43,14 @@ def annotated(saved, source, gpu_id, format="jsonl"):
     output = source.with_name(f"{format}{gpu_id}")
     annotator = Annotator(saved["tener"], AnnotateSettings(probability=True), gpu_id=gpu_id)
     sources, _ = find_sources([str(source)])
-    made = []
+    numbers = []
     job = AnnotationJob(annotator, sources, str(output), ReadOptions(part_size=4), format)
-    annotate_locally(job, lambda part, stats, before: made.append(part.number))
+    annotate_locally(job, lambda part, stats, before: numbers.append(part.number))
     found = read_output(output, annotator.nlp)
     for row in found:
         for entity in row["entities"]:
             entity["probability"] = pytest.approx(entity["probability"], abs=1e-5)
-    return sorted(made), found, annotator
+    return sorted(numbers), found, annotator
 
 
 @pytest.mark.parametrize("format", ["jsonl", "spacy"])
@@ -87,6 +87,5 @@ def test_requests_are_answered_there_in_batches_by_one_thread_for_all_models(sav
     with use_ops("numpy"):
         nlp = spacy.load(saved["tener"])
         wanted = [[(ent.start_char, ent.end_char, ent.label_) for ent in nlp(text).ents] for text in TEXTS]
-    assert [[(each.start, each.end, each.label) for each in own] for own in found] == [
-        own for own in wanted for _ in "ab"
-    ]
+    offsets = [[(entity.start, entity.end, entity.label) for entity in entities] for entities in found]
+    assert offsets == [entities for entities in wanted for _ in "ab"]

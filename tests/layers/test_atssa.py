@@ -59,11 +59,11 @@ def test_prediction_is_words_fused_then_the_papers_layers(options: dict[str, Any
     fused = encoder.fusion(chars, words, CoverSegments(lattice))
     rows = []
     for x in encoder.input(torch.cat((chars, fused), dim=-1)).split(LENGTHS):
-        own = x
+        encoded = x
         if len(x):
             for layer in encoder.layers:
-                own = paper_layer(own, layer)
-        rows.append(own)
+                encoded = paper_layer(encoded, layer)
+        rows.append(encoded)
     assert torch.allclose(encoder(chars, words, lattice), torch.cat(rows), atol=1e-10)
 
 

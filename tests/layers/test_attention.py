@@ -9,7 +9,7 @@ from paper_forms import assert_same, assert_slopes
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from spacy_tener.layers import attention as attention
+from spacy_tener.layers import attention
 from spacy_tener.layers.attention import Heads, VanillaAttention, attend
 from spacy_tener.layers.ragged import Ragged
 
@@ -32,13 +32,13 @@ def plain(heads: Heads, lengths: list[int]) -> tuple[Tensor, list[Tensor]]:
     """Attention sequence by sequence, head by head. Returns the mixed values, *[N, h d_k]*, and the maps."""
     mixed, maps, start = [], [], 0
     for length in lengths:
-        own = slice(start, start + length)
-        scores = torch.stack([heads.q[own, h] @ heads.k[own, h].T for h in range(heads.q.shape[1])])
+        rows = slice(start, start + length)
+        scores = torch.stack([heads.q[rows, h] @ heads.k[rows, h].T for h in range(heads.q.shape[1])])
         if heads.q_position is not None and heads.table is not None:
-            places = [heads.q_position[own, h] @ heads.table[:length].T for h in range(heads.q.shape[1])]
+            places = [heads.q_position[rows, h] @ heads.table[:length].T for h in range(heads.q.shape[1])]
             scores = scores + torch.stack(places)
         maps.append(torch.softmax(scores, dim=-1))
-        mixed.append(torch.cat([weights @ heads.v[own, h] for h, weights in enumerate(maps[-1])], dim=-1))
+        mixed.append(torch.cat([weights @ heads.v[rows, h] for h, weights in enumerate(maps[-1])], dim=-1))
         start += length
     return torch.cat(mixed), maps
 
@@ -50,30 +50,15 @@ def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "SCORES_AT_ONCE", 1)
 
 
+@pytest.mark.parametrize("longest_whole_map", [4, attention.WHOLE_MAP])
 @pytest.mark.parametrize("q_position", [True, False])
-def test_attention_and_its_gradients_are_those_of_single_sequences(q_position: bool) -> None:
-    assert_like_single_sequences(q_position)
-
-
-@pytest.mark.usefixtures("in_parts")
-@pytest.mark.parametrize("q_position", [True, False])
-def test_reading_in_parts_changes_neither_result_nor_gradient(q_position: bool) -> None:
-    assert_like_single_sequences(q_position)
-
-
-def assert_like_single_sequences(q_position: bool) -> None:
+def test_attention_whole_or_in_parts_and_its_gradients_are_those_of_single_sequences(
+    q_position: bool, longest_whole_map: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention, "WHOLE_MAP", longest_whole_map)
+    monkeypatch.setattr(attention, "SCORES_AT_ONCE", 1)
     heads = random_heads(LENGTHS, q_position=q_position)
     assert_same(attend(heads, Ragged.of(LENGTHS, heads=3), 0.0), plain(heads, LENGTHS)[0], inputs(heads), within=1e-11)
-
-
-@pytest.mark.parametrize("q_position", [True, False])
-@pytest.mark.parametrize("padded", [True, False])
-def test_the_fused_kernel_of_other_devices_gives_the_same(q_position: bool, padded: bool) -> None:
-    lengths = [6, 4, 5] if padded else [6, 6]
-    heads = random_heads(lengths, q_position=q_position)
-    ragged = Ragged.of(lengths, heads=3)
-    fused = ragged.join(attention._on_device(heads, ragged, 0.0))
-    assert torch.allclose(fused.view(sum(lengths), -1), plain(heads, lengths)[0], atol=1e-12)
 
 
 @pytest.mark.usefixtures("in_parts")
@@ -135,35 +120,35 @@ def test_long_sequences_never_make_a_map_of_length_by_length(monkeypatch: pytest
     monkeypatch.setattr(attention, "SCORES_AT_ONCE", 1 << 14)
     length = 640
     heads = random_heads([length], n_heads=1)
-    with LargestResult() as seen:
+    with LargestResult() as in_parts:
         attend(heads, Ragged.of([length], heads=1), 0.2).sum().backward()
-    assert seen.numel <= 32 * length
+    assert in_parts.numel <= 32 * length
     monkeypatch.setattr(attention, "WHOLE_MAP", length)
-    with LargestResult() as whole:
+    with LargestResult() as at_once:
         attend(heads, Ragged.of([length], heads=1), 0.2)
-    assert whole.numel == length**2
+    assert at_once.numel == length**2
 
 
 @pytest.mark.parametrize("scaled", [True, False])
 def test_vanilla_attention_is_torchs_multi_head_attention(scaled: bool) -> None:
     torch.manual_seed(0)
-    ours = VanillaAttention(width=12, n_heads=3, scaled=scaled).double()
-    theirs = torch.nn.MultiheadAttention(12, 3, batch_first=True, dtype=torch.float64)
-    parts = (ours.query, ours.key, ours.value)
+    vanilla = VanillaAttention(width=12, n_heads=3, scaled=scaled).double()
+    multi_head = torch.nn.MultiheadAttention(12, 3, batch_first=True, dtype=torch.float64)
+    parts = (vanilla.query, vanilla.key, vanilla.value)
     with torch.no_grad():
-        theirs.in_proj_weight.copy_(torch.cat([part.weight for part in parts]))
-        theirs.in_proj_bias.copy_(torch.cat([part.bias for part in parts]))
-        theirs.out_proj.weight.copy_(ours.out.weight)
-        theirs.out_proj.bias.copy_(ours.out.bias)
+        multi_head.in_proj_weight.copy_(torch.cat([part.weight for part in parts]))
+        multi_head.in_proj_bias.copy_(torch.cat([part.bias for part in parts]))
+        multi_head.out_proj.weight.copy_(vanilla.out.weight)
+        multi_head.out_proj.bias.copy_(vanilla.out.bias)
         if not scaled:
-            theirs.in_proj_weight[:12] *= 2.0  # their scale is 1 / sqrt(4)
-            theirs.in_proj_bias[:12] *= 2.0
+            multi_head.in_proj_weight[:12] *= 2.0  # torch's scale is 1 / sqrt(4)
+            multi_head.in_proj_bias[:12] *= 2.0
     lengths = [4, 9, 1]
     x = torch.randn(14, 12, dtype=torch.float64)
     ragged = Ragged.of(lengths, heads=3)
-    got = ours(x, ragged).split(lengths)
-    for own, mixed in zip(x.split(lengths), got, strict=True):
-        expected, _ = theirs(own[None], own[None], own[None])
+    got = vanilla(x, ragged).split(lengths)
+    for sequence, mixed in zip(x.split(lengths), got, strict=True):
+        expected, _ = multi_head(*[sequence[None]] * 3)
         assert torch.allclose(mixed, expected[0], atol=1e-12)
 
 

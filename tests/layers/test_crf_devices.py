@@ -19,12 +19,12 @@ CPU = torch.device("cpu")
 
 def kernels(factor: float = 1.0, most: int = 128) -> ModuleType:
     """What stands for the module of kernels: the host's form, or one that is wrong."""
-    made: Any = ModuleType("spacy_tener.gpu.crf_triton")
-    made.MOST_TAGS = most
-    made.log_likelihood = lambda emissions, weights, packing, allowed=None, tags=None: (
+    stand_in: Any = ModuleType("spacy_tener.gpu.crf_triton")
+    stand_in.MOST_TAGS = most
+    stand_in.log_likelihood = lambda emissions, weights, packing, allowed=None, tags=None: (
         factor * host._log_likelihood(emissions, weights, packing, allowed, tags)
     )
-    return made
+    return stand_in
 
 
 @pytest.fixture
@@ -33,29 +33,29 @@ def installed(monkeypatch):
     module.working_kernels.cache_clear()
     monkeypatch.setattr(module, "find_spec", lambda name: object())
 
-    def install(made: ModuleType | None) -> None:
+    def install(stand_in: ModuleType | None) -> None:
         import spacy_tener.gpu as package
 
-        monkeypatch.setitem(sys.modules, "spacy_tener.gpu.crf_triton", made)
-        monkeypatch.setattr(package, "crf_triton", made, raising=False)
+        monkeypatch.setitem(sys.modules, "spacy_tener.gpu.crf_triton", stand_in)
+        monkeypatch.setattr(package, "crf_triton", stand_in, raising=False)
 
     yield install
     module.working_kernels.cache_clear()
 
 
 def test_kernels_that_compile_are_taken(installed):
-    made = kernels()
-    installed(made)
-    assert module.working_kernels(CPU) is made
+    stand_in = kernels()
+    installed(stand_in)
+    assert module.working_kernels(CPU) is stand_in
 
 
 def test_kernels_that_do_not_are_left_with_a_warning(installed):
-    def no_compiler(*given):
+    def no_compiler(*arguments):
         raise RuntimeError("Failed to find C compiler\nSet CC")
 
-    made: Any = kernels()
-    made.log_likelihood = no_compiler
-    installed(made)
+    stand_in: Any = kernels()
+    stand_in.log_likelihood = no_compiler
+    installed(stand_in)
     with pytest.warns(UserWarning, match="trained on the host, since Triton does not work on cpu: Failed to find C c"):
         assert module.working_kernels(CPU) is None
 
@@ -88,10 +88,10 @@ def on_gpu(n_tags: int = 5, device: str = "cuda:0", dtype: torch.dtype = torch.f
 def test_kernels_serve_emissions_of_their_device_in_floats_and_tables_that_fit(
     monkeypatch, emissions, taken, n_labels, fits
 ):
-    made = kernels(most=8)
-    monkeypatch.setattr(module, "working_kernels", lambda device: made)
+    stand_in = kernels(most=8)
+    monkeypatch.setattr(module, "working_kernels", lambda device: stand_in)
     taken = taken and fits
-    assert module.kernels_for(emissions, torch.device("cuda:0"), TagLayout(n_labels)) is (made if taken else None)
+    assert module.kernels_for(emissions, torch.device("cuda:0"), TagLayout(n_labels)) is (stand_in if taken else None)
 
 
 def test_losses_come_from_the_kernels(monkeypatch):

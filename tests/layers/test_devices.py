@@ -25,9 +25,9 @@ ARRAYS = [
 
 def test_arrays_of_any_type_go_to_a_device_in_one_copy():
     with emulated_device(), recorded() as record:
-        there = on_device_together(ARRAYS, DEVICE)
-        assert (record.copies.total(), record.syncs.total()) == (1, 0)
-        back = [None if tensor is None else tensor.cpu() for tensor in there]
+        moved = on_device_together(ARRAYS, DEVICE)
+        assert (record.copies, record.waits) == (1, 0)
+        back = [None if tensor is None else tensor.cpu() for tensor in moved]
     for array, tensor in zip(ARRAYS, back, strict=True):
         if array is None:
             assert tensor is None

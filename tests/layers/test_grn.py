@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
-from paper_forms import assert_same, reference_relation
+from paper_forms import assert_same, reference_convolution, reference_relation
 from torch import Tensor
 
 from spacy_tener.layers.convolution import ContextLayer, GRNConfig, GRNEncoder
@@ -30,14 +29,8 @@ def tokens(lengths: list[int] = LENGTHS) -> Tensor:
 def reference_context(layer: ContextLayer, x: Tensor, lengths: list[int]) -> Tensor:
     """Eq. 3 as the paper writes it, with torch's own convolution of each sequence."""
     parts = []
-    for own in x.split(lengths):
-        if not len(own):
-            continue
-        branches = []
-        for branch in layer.branches:
-            weight = branch.product.weight.view(WIDTH, branch.size, INPUT).transpose(1, 2)
-            convolved = F.conv1d(own.T[None], weight, branch.product.bias, padding=branch.size // 2)
-            branches.append(torch.tanh(convolved[0].T))
+    for sequence in x.split(lengths):
+        branches = [torch.tanh(reference_convolution(branch, sequence)) for branch in layer.branches]
         parts.append(torch.stack(branches).max(0).values)
     return torch.cat(parts)
 
@@ -51,7 +44,7 @@ def test_the_context_layer_equals_the_papers(branches: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("relation", ["attention", "gated", "mean"])
-def test_the_whole_equals_the_papers_equations(relation: str) -> None:
+def test_both_layers_equal_the_papers_equations(relation: str) -> None:
     encoder, x = make(relation=relation), tokens()
     assert encoder.context is not None
     assert encoder.relation is not None

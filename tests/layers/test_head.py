@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from crf_brute_force import path_score
 
 from spacy_tener.layers.crf import CRFHead
 from spacy_tener.tagging import TagLayout
@@ -46,19 +45,6 @@ def test_a_grown_head_scores_the_types_that_it_had_as_before(n_labels, n_more):
     assert grown.dropout.p == 0.25
 
 
-def test_a_grown_head_s_paths_over_the_types_that_it_had_score_as_before():
-    module, grown_labels, tokens = head(), 4, torch.randn(6, WIDTH)
-    grown = module.grown(grown_labels).eval()
-    within = torch.from_numpy(TagLayout(2).within(TagLayout(grown_labels)))
-    layout = TagLayout(2)
-    for path in ([0, layout.inside.start, layout.end.start, 2, 3, 4], [2, 2, 1, layout.end.start + 1, 4, 2]):
-        tags = torch.tensor(path)
-        before = path_score(module.crf, module(tokens, [6]), [6], tags)
-        after = path_score(grown.crf, grown(tokens, [6]), [6], within[tags])
-        assert torch.isfinite(before).all()
-        torch.testing.assert_close(after, before)
-
-
 def test_growing_changes_neither_the_head_itself_nor_shares_its_weights():
     module = head()
     before = {name: value.clone() for name, value in module.state_dict().items()}
@@ -68,8 +54,3 @@ def test_growing_changes_neither_the_head_itself_nor_shares_its_weights():
             parameter.add_(1.0)
     assert all(torch.equal(before[name], value) for name, value in module.state_dict().items())
     assert all(parameter.requires_grad and parameter.is_leaf for parameter in grown.parameters())
-
-
-def test_a_head_cannot_lose_types():
-    with pytest.raises(ValueError, match="shrink from 2"):
-        head().grown(1)

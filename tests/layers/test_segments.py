@@ -28,10 +28,10 @@ def test_each_row_gets_what_its_segment_has() -> None:
 def test_the_rows_of_each_segment_are_added_up_and_empty_segments_are_zero() -> None:
     x = rows(len(INDEX))
     members = [torch.from_numpy(np.flatnonzero(segment == INDEX)) for segment in range(N_SEGMENTS)]
-    expected = torch.stack([x[own].sum(0) for own in members])
+    expected = torch.stack([x[rows].sum(0) for rows in members])
     assert torch.allclose(segments().sum(x), expected)
     assert not segments().sum(x)[[1, 3, 4, 6]].any()
-    means = torch.stack([x[own].mean(0) if len(own) else x.new_zeros(3) for own in members])
+    means = torch.stack([x[rows].mean(0) if len(rows) else x.new_zeros(3) for rows in members])
     assert torch.allclose(segments().mean(x), means)
 
 
@@ -39,8 +39,8 @@ def test_shares_are_the_softmax_within_each_segment() -> None:
     x = rows(len(INDEX))
     shares = segments().softmax(x)
     for segment in np.unique(INDEX):
-        own = torch.from_numpy(np.flatnonzero(segment == INDEX))
-        assert torch.allclose(shares[own], torch.softmax(x[own], dim=0))
+        members = torch.from_numpy(np.flatnonzero(segment == INDEX))
+        assert torch.allclose(shares[members], torch.softmax(x[members], dim=0))
 
 
 def test_shares_of_huge_scores_are_numbers() -> None:

@@ -64,9 +64,9 @@ def run(module: SelectiveAttention, x: Tensor, lengths: list[int]) -> Tensor:
 
 def paper_batch(module: SelectiveAttention, x: Tensor, lengths: list[int], *, samples: bool) -> Tensor:
     parts = []
-    for own in x.split(lengths):
-        noise = own.new_zeros(HEADS, len(own), len(own)) if samples else None
-        parts.append(reference_selection(module, own, noise)[0] if len(own) else own)
+    for sentence in x.split(lengths):
+        noise = sentence.new_zeros(HEADS, len(sentence), len(sentence)) if samples else None
+        parts.append(reference_selection(module, sentence, noise)[0] if len(sentence) else sentence)
     return torch.cat(parts)
 
 
@@ -108,34 +108,18 @@ def test_a_batch_trains_as_its_sentences_do_alone(options: dict[str, Any]) -> No
     assert_same(got, expected, [x, *module.parameters()], within=1e-8)
 
 
-@pytest.mark.parametrize("k", [0, 1, 3, 6])
-def test_the_gradient_of_a_sampled_map_is_that_of_its_numbers(k: int) -> None:
-    selection = Selection(k=k, alpha=2.0, tau=0.7)
-    torch.manual_seed(3)
-    scores = torch.randn(2, 2, 5, 5, dtype=torch.float64)
-    scores[1, :, :, 4] = -torch.inf
-    per_query = torch.cat((torch.randn(2, 2, 5, 1), torch.zeros(2, 2, 5, 1)), dim=-1).double().requires_grad_()
-
-    def seeded(finite: Tensor, per_query: Tensor) -> Tensor:
-        torch.manual_seed(4)
-        return selection.sample(torch.where(scores.isinf(), scores, finite), per_query)
-
-    finite = scores.clamp(min=-9.0).requires_grad_()
-    assert torch.autograd.gradcheck(seeded, (finite, per_query))
-
-
 @pytest.mark.usefixtures("no_noise")
 @pytest.mark.parametrize("options", [{}, {"k": 0, "alpha": 1.0}, {"adaptive": False, "tau": 2.0}])
 def test_the_penalty_has_the_gradient_of_the_term_in_the_papers_loss(options: dict[str, Any]) -> None:
     x, penalty = tokens(sum(LENGTHS)), 0.7
     module, free = make(penalty=penalty, **options), make(**options)
-    outputs = [run(each, x, LENGTHS) for each in (module, free)]
+    outputs = [run(attention, x, LENGTHS) for attention in (module, free)]
     assert torch.equal(*outputs)
     term = x.new_zeros(())
-    for own in x.split(LENGTHS):
-        if len(own):
-            z = reference_selection(module, own, own.new_zeros(HEADS, len(own), len(own)))[2]
-            term = term + penalty * z.sum() / len(own) / len(LENGTHS)  # eq. 19, its mean over the sentences
+    for sentence in x.split(LENGTHS):
+        if length := len(sentence):
+            z = reference_selection(module, sentence, sentence.new_zeros(HEADS, length, length))[2]
+            term = term + penalty * z.sum() / length / len(LENGTHS)  # eq. 19, its mean over the sentences
     wanted_by = [x, *module.parameters()]
     wanted = torch.autograd.grad(term, wanted_by, materialize_grads=True)
     priced = torch.autograd.grad(outputs[0].sum(), wanted_by)
@@ -166,11 +150,6 @@ def test_a_query_that_keeps_nothing_mixes_nothing(training: bool) -> None:
     mixed.sum().backward()
     assert x.grad is not None
     assert x.grad.isfinite().all()
-
-
-def test_the_gradient_of_top_k_is_that_of_softmax_over_what_is_kept() -> None:
-    module, x = make(by="top_k", k=2), tokens(6)
-    assert torch.autograd.gradcheck(lambda x: run(module, x, [4, 2]), x)
 
 
 @pytest.mark.parametrize("alpha", [1.0, 4.0])
@@ -228,17 +207,16 @@ def test_equal_scores_at_the_bound_share_its_gradient() -> None:
 
 
 @pytest.mark.usefixtures("no_noise", "in_parts")
-@pytest.mark.parametrize("options", [{}, {"k": 0}, {"adaptive": False}, {"penalty": 0.3}])
+@pytest.mark.parametrize("options", [{}, {"k": 0}, {"adaptive": False}, {"penalty": 0.3}, {"by": "top_k"}])
 def test_reading_in_parts_changes_neither_training_nor_prediction(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lengths = [40, 70, 33, 3]
     module, x = make(**options), tokens(sum(lengths))
-    parts, predicted = run(module, x, lengths), run(module.eval(), x, lengths)
+    trained, predicted = run(module, x, lengths), run(module.eval(), x, lengths)
     monkeypatch.setattr(attention_module, "WHOLE_MAP", 512)
-    assert torch.allclose(predicted, run(module, x, lengths), atol=1e-12)
-    whole = run(module.train(), x, lengths)
-    assert_same(parts, whole, [x, *module.parameters()])
+    assert_same(predicted, run(module, x, lengths), [x])
+    assert_same(trained, run(module.train(), x, lengths), [x, *module.parameters()])
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -267,13 +245,6 @@ def test_the_backward_pass_of_parts_draws_the_same_noise_again() -> None:
         return run(module, x, [40])
 
     assert_slopes(seeded, x)
-
-
-@pytest.mark.usefixtures("in_parts")
-@pytest.mark.parametrize("options", [{}, {"by": "top_k"}])
-def test_prediction_in_parts_has_a_gradient_too(options: dict[str, Any]) -> None:
-    module, x = make(**options).eval(), tokens(40)
-    assert_slopes(lambda x: run(module, x, [40]), x)
 
 
 def test_thresholds_cost_one_matrix_and_a_fixed_one_nothing() -> None:

@@ -140,10 +140,9 @@ def test_special_batches_are_those_of_the_papers_form(name: str, word_queries: b
     assert_same(setting.attend(word_queries=word_queries), expected, setting.leaves)
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.4])
 @pytest.mark.parametrize("word_queries", [False, True])
-def test_gradients_are_those_of_differences(word_queries: bool, dropout: float) -> None:
-    setting = Setting(lattice_of((3, [(0, 1)]), (2, [(0, 1)])), n_heads=2, width=4, dropout=dropout)
+def test_gradients_under_dropout_are_those_of_differences(word_queries: bool) -> None:
+    setting = Setting(lattice_of((3, [(0, 1)]), (2, [(0, 1)])), n_heads=2, width=4, dropout=0.4)
 
     def attend(*_: Tensor) -> Tensor:
         torch.manual_seed(2)

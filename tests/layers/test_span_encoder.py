@@ -69,28 +69,29 @@ def linear(layer: Any, x: Tensor) -> Tensor:
     return F.linear(x, layer.weight, getattr(layer, "bias", None))
 
 
-def plain(encoder: SpanEncoder, given: list[Tensor], words: Tensor, places: Tensor) -> Tensor:
+def plain(encoder: SpanEncoder, characters_of_streams: list[Tensor], words: Tensor, places: Tensor) -> Tensor:
     """One sentence: all spans of each stream through all layers, pair by pair, then the characters."""
     of_words, n_streams = linear(encoder.word_input, words), encoder.config.n_streams
-    first, *radicals = [torch.cat(given, dim=-1)] if n_streams == 1 else given
+    first, *radicals = [torch.cat(characters_of_streams, dim=-1)] if n_streams == 1 else characters_of_streams
     streams = [torch.cat((linear(encoder.inputs[0], first), of_words))]
     streams += [torch.cat((linear(encoder.inputs[1], x), torch.zeros_like(of_words))) for x in radicals]
     for layer in encoder.layers if len(places) else []:
         asking = streams[::-1] if getattr(encoder.config, "streams", "") == "cross" else streams
         mixed = [
-            reference_span_attention(own.attention, positions, x, asked_by, places)
-            for own, positions, x, asked_by in zip(layer.streams, encoder.positions, streams, asking, strict=True)
+            reference_span_attention(stream.attention, positions, x, asked_by, places)
+            for stream, positions, x, asked_by in zip(layer.streams, encoder.positions, streams, asking, strict=True)
         ]
-        streams = [reference_layer(*each) for each in zip(layer.streams, streams, mixed, strict=True)]
+        streams = [reference_layer(*parts) for parts in zip(layer.streams, streams, mixed, strict=True)]
     streams = [x[: len(first)] for x in streams]
     return streams[0] if n_streams == 1 else linear(encoder.fusion, torch.cat(streams, dim=-1))  # eq. 14
 
 
 def plain_batch(encoder: SpanEncoder, floats: list[Tensor], lattice: Lattice) -> Tensor:
     *characters, words = floats
-    parts = [list(own) for own in zip(*(x.split(lattice.lengths.tolist()) for x in characters), strict=True)]
-    own_words, places = words.split(lattice.counts.tolist()), [torch.from_numpy(each) for each in sentences_of(lattice)]
-    return torch.cat([plain(encoder, *own) for own in zip(parts, own_words, places, strict=True)])
+    streams = [list(parts) for parts in zip(*(x.split(lattice.lengths.tolist()) for x in characters), strict=True)]
+    words_of_sentences = words.split(lattice.counts.tolist())
+    places = [torch.from_numpy(spans) for spans in sentences_of(lattice)]
+    return torch.cat([plain(encoder, *sentence) for sentence in zip(streams, words_of_sentences, places, strict=True)])
 
 
 @each_kind

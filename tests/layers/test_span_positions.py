@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from lattices import lattice_of, random_lattice, sentences_of
+from lattices import random_lattice, sentences_of
 from paper_forms import assert_same, reference_span_positions
 
 from spacy_tener.batching.span_plan import SpanPlan, plan_spans
@@ -34,31 +34,6 @@ def test_rows_and_the_gradient_of_their_weights_are_the_papers(distances: tuple[
         expected = reference_span_positions(positions, spans)[group.position : group.position + len(group.queries)]
         rows = embed(positions, plan)
         assert_same(rows[group.columns[group.pairs]], expected, [positions.fuse.weight])
-
-
-def test_one_pair_by_hand() -> None:
-    """A word over characters 1 and 2 asks the character at 4; width 2 has one sine and one cosine."""
-    positions = make(width=2)
-    with torch.no_grad():
-        positions.fuse.weight.copy_(torch.eye(2).repeat(4, 1))
-    spans = torch.tensor([[1, 2], [4, 4]])
-    row = reference_span_positions(positions, spans)[0, 1]
-    distances = [1 - 4, 1 - 4, 2 - 4, 2 - 4]
-    assert row.tolist() == pytest.approx([max(sum(f(d) for d in distances), 0) for f in (math.sin, math.cos)])
-
-
-def test_each_distance_has_its_own_weights() -> None:
-    plan = plan_spans(lattice_of((6, [(1, 3)])), word_queries=True)
-    positions = make()
-    before = embed(positions, plan)
-    for i, distance in enumerate(DISTANCES):
-        changed, only = make(), make(distances=(distance,))
-        with torch.no_grad():
-            changed.fuse.weight[:] = 0
-            changed.fuse.weight[12 * i : 12 * (i + 1)] = positions.fuse.weight[12 * i : 12 * (i + 1)]
-            only.fuse.weight[:] = positions.fuse.weight[12 * i : 12 * (i + 1)]
-        assert torch.allclose(embed(changed, plan), embed(only, plan))
-        assert not torch.allclose(embed(changed, plan), before)
 
 
 def test_weights_begin_as_those_of_one_layer_over_all_distances() -> None:

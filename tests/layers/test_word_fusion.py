@@ -29,9 +29,9 @@ def make(dropout: float = 0.0) -> WordFusion:
     return WordFusion(char_width=CHARS, word_width=WORDS, width=WIDTH, n_heads=HEADS, dropout=dropout).double()
 
 
-def rows(own: Lattice) -> tuple[Tensor, Tensor]:
+def rows(lattice: Lattice) -> tuple[Tensor, Tensor]:
     torch.manual_seed(1)
-    sizes = (own.n_characters, CHARS), (own.n_words, WORDS)
+    sizes = (lattice.n_characters, CHARS), (lattice.n_words, WORDS)
     chars, words = (torch.randn(*size, dtype=torch.float64, requires_grad=True) for size in sizes)
     return chars, words
 
@@ -70,24 +70,24 @@ def paper(fusion: WordFusion, chars: Tensor, words: Tensor, sentences: list[tupl
     read = []
     own_chars = chars.split([length for length, _ in sentences])
     own_words = words.split([len(spans) for _, spans in sentences])
-    for own, matched, (_, spans) in zip(own_chars, own_words, sentences, strict=True):
-        read += [read_words(fusion, char, i, matched, spans) for i, char in enumerate(own)]
+    for characters, matched, (_, spans) in zip(own_chars, own_words, sentences, strict=True):
+        read += [read_words(fusion, char, i, matched, spans) for i, char in enumerate(characters)]
     return torch.stack(read)
 
 
 def test_the_fast_form_is_the_papers_with_all_its_gradients() -> None:
-    fusion, own = make(), lattice_of(*SENTENCES)
-    chars, words = rows(own)
-    got, expected = fusion(chars, words, CoverSegments(own)), paper(fusion, chars, words, SENTENCES)
+    fusion, lattice = make(), lattice_of(*SENTENCES)
+    chars, words = rows(lattice)
+    got, expected = fusion(chars, words, CoverSegments(lattice)), paper(fusion, chars, words, SENTENCES)
     assert_same(got, expected, [chars, words, *fusion.parameters()], within=1e-12)
 
 
 @pytest.mark.parametrize("sentences", [[], [(0, [])], [(4, []), (2, [])]])
 def test_no_words_give_zeros_and_gradients_of_zero(sentences: list[tuple[int, Words]]) -> None:
-    fusion, own = make(), lattice_of(*sentences)
-    chars, words = rows(own)
-    fused = fusion(chars, words, CoverSegments(own))
-    assert torch.equal(fused, torch.zeros(own.n_characters, WIDTH, dtype=torch.float64))
+    fusion, lattice = make(), lattice_of(*sentences)
+    chars, words = rows(lattice)
+    fused = fusion(chars, words, CoverSegments(lattice))
+    assert torch.equal(fused, torch.zeros(lattice.n_characters, WIDTH, dtype=torch.float64))
     fused.sum().backward()
     assert chars.grad is not None
     assert not chars.grad.any()
@@ -95,16 +95,16 @@ def test_no_words_give_zeros_and_gradients_of_zero(sentences: list[tuple[int, Wo
 
 def test_there_are_as_many_pairs_as_words_have_characters() -> None:
     """One character under a hundred words costs the others nothing."""
-    own = lattice_of((1000, [(0, 1 + i % 3) for i in range(100)]))
-    covers = CoverSegments(own)
+    lattice = lattice_of((1000, [(0, 1 + i % 3) for i in range(100)]))
+    covers = CoverSegments(lattice)
     assert len(covers.characters.index) == len(covers.words.index) == sum(2 + i % 3 for i in range(100))
     assert covers.longest == 4
 
 
 def test_dropout_acts_on_the_map_in_training() -> None:
-    fusion, own = make(dropout=0.5), lattice_of(*SENTENCES)
-    chars, words = rows(own)
-    covers = CoverSegments(own)
+    fusion, lattice = make(dropout=0.5), lattice_of(*SENTENCES)
+    chars, words = rows(lattice)
+    covers = CoverSegments(lattice)
     assert not torch.allclose(fusion(chars, words, covers), fusion(chars, words, covers))
     predicted = fusion.eval()(chars, words, covers)
     assert torch.allclose(predicted, paper(fusion, chars, words, SENTENCES), atol=1e-12)

@@ -67,8 +67,8 @@ SAVED = {
 @pytest.fixture(params=SAVED)
 def saved(request):
     """What was saved, and what reads it."""
-    made, empty = SAVED[request.param]
-    return made().to_bytes(), empty
+    fill, empty = SAVED[request.param]
+    return fill().to_bytes(), empty
 
 
 def test_what_was_saved_is_read(saved):

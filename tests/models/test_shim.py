@@ -17,6 +17,7 @@ import pytest
 import torch
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
+from teaching import learn
 from thinc.api import SGD, Adam, NumpyOps, chain, get_current_ops
 from torch import nn
 
@@ -87,13 +88,6 @@ def weights(shim):
 
 def same(first, second):
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
-
-
-def learn(model, optimizer, X, steps=1):
-    for _ in range(steps):
-        Y, backprop = model.begin_update(X)
-        backprop([y - 0.5 for y in Y])
-        model.finish_update(optimizer)
 
 
 def test_a_shim_without_module_says_what_to_do():
@@ -175,7 +169,7 @@ def test_a_step_uses_the_gradients_up():
     model = layer()
     model.initialize()
     before = weights(torch_shim(model))
-    learn(model, SGD(0.1), inputs())
+    learn(model, inputs(), SGD(0.1))
     shim = torch_shim(model)
     assert all(parameter.grad is None for parameter in shim.module.parameters())
     after = weights(shim)
@@ -188,9 +182,14 @@ def test_a_step_is_that_of_torch():
     model, X = layer(), inputs()
     model.initialize()
     reference = copy.deepcopy(torch_shim(model).module)
-    learn(model, SGD(0.1, grad_clip=0.0), X)
-    output = reference(torch.from_numpy(np.concatenate(X)), LENGTHS)
+    Y, backprop = model.begin_update(X)
+    gradients = backprop([y - 0.5 for y in Y])
+    model.finish_update(SGD(0.1, grad_clip=0.0))
+    joined = torch.from_numpy(np.concatenate(X)).requires_grad_()
+    output = reference(joined, LENGTHS)
     output.backward(output.detach() - 0.5)
+    assert [len(gradient) for gradient in gradients] == LENGTHS
+    np.testing.assert_allclose(np.concatenate(gradients), joined.grad, rtol=1e-5, atol=1e-6)
     for name, parameter in reference.named_parameters():
         expected = parameter - 0.1 * parameter.grad
         torch.testing.assert_close(torch_shim(model).module.get_parameter(name), expected)
@@ -200,7 +199,7 @@ def test_averages_replace_weights_inside_the_context_only():
     model, X = layer(), inputs()
     model.initialize()
     shim, optimizer = torch_shim(model), Adam(0.05, use_averages=True)
-    learn(model, optimizer, X, steps=4)
+    learn(model, X, optimizer, steps=4)
     trained, predicted = weights(shim), model.predict(X)[0]
     with model.use_params(optimizer.averages):
         for name, _ in shim.module.named_parameters():
@@ -289,14 +288,6 @@ def test_a_copy_of_a_model_is_computed_as_one_with_the_layers_around_it():
     np.testing.assert_array_equal(copied.predict(docs)[0], model.predict(docs)[0])
 
 
-def test_a_model_moves_to_the_cpu():
-    model = layer()
-    model.initialize()
-    model.to_cpu()
-    assert torch_shim(model).device == torch.device("cpu")
-    assert model.predict(inputs())[0].shape == (2, WIDTH_OUT)
-
-
 def test_widths_are_given_or_taken_from_the_sample():
     X, Y = inputs(), [np.zeros((length, 7), dtype="f") for length in LENGTHS]
     for widths in ({}, {"width_in": WIDTH_IN}):
@@ -326,31 +317,6 @@ def test_a_layer_is_its_module_over_the_joined_tokens(lengths):
         assert [y.shape for y in Y] == [(length, WIDTH_OUT) for length in lengths]
         for y, end, length in zip(Y, ends, lengths, strict=True):
             np.testing.assert_array_equal(y, expected[end - length : end])
-
-
-def test_no_texts_give_nothing_and_ask_for_nothing():
-    model = layer()
-    Y, backprop = model.begin_update([])
-    assert (Y, backprop([])) == ([], [])
-    assert model.predict([]) == []
-
-
-def test_gradients_are_those_of_finite_differences():
-    model, X = layer(), inputs()
-    model.initialize()
-    directions = inputs(LENGTHS, seed=1)
-    d_outputs = [np.random.default_rng(2).normal(size=(n, WIDTH_OUT)).astype("f") for n in LENGTHS]
-
-    def loss(step):
-        Y = model.predict([x + step * v for x, v in zip(X, directions, strict=True)])
-        return sum(float((y.astype("d") * d).sum()) for y, d in zip(Y, d_outputs, strict=True))
-
-    dX = model.begin_update(X)[1](d_outputs)
-    assert [d.shape for d in dX] == [x.shape for x in X]
-    along = sum(float((d.astype("d") * v).sum()) for d, v in zip(dX, directions, strict=True))
-    step = 1e-2
-    fourth_order = (8 * (loss(step) - loss(-step)) - (loss(2 * step) - loss(-2 * step))) / (12 * step)
-    assert along == pytest.approx(fourth_order, rel=1e-4)
 
 
 def test_a_prediction_has_no_gradient():

@@ -155,10 +155,10 @@ def test_threads_and_forked_processes_share_an_encoder(kinds, monkeypatch):
         results = pool.map(is_right, range(40))
         process = os.fork()
         if not process:
-            os._exit(0 if is_right(0) and module._count_threads() == 1 else 1)
+            os._exit(0 if is_right(0) and module.count_threads() == 1 else 1)
         assert all(results)
     assert os.waitpid(process, 0)[1] == 0
-    assert module._count_threads() == 2
+    assert module.count_threads() == 2
 
 
 def test_an_encoder_reads_on_after_an_error(kinds):
@@ -170,7 +170,7 @@ def test_an_encoder_reads_on_after_an_error(kinds):
 
 def test_threads_are_all_cores_unless_set(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert module._count_threads() == len(os.sched_getaffinity(0))
+    assert module.count_threads() == len(os.sched_getaffinity(0))
 
 
 def refused(make, *parts: str) -> None:

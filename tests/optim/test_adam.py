@@ -6,16 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from spacy.util import load_config, registry
+from steps import KEY, Array, follow, numbers
 from thinc.api import Adam as ThincAdam
 from thinc.api import Linear, PyTorchWrapper, chain
 
 from spacy_tener.optim.optimizers import Adam
 from spacy_tener.optim.updates import apply_row_gradient
 
-Array = NDArray[np.float32]
-KEY = (1, "layers.0.weight")
 OPTIONS: list[dict[str, Any]] = [
     {},
     {"L2": 0.1},
@@ -26,47 +24,34 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-def numbers(*shape: int, seed: int = 0) -> Array:
-    return np.random.default_rng(seed).normal(scale=3.0, size=shape).astype("f")
-
-
-def follow(optimizer: Any, steps: int = 12, key: tuple[int, str] = KEY, scale: float = 1.0) -> list[Array]:
-    """Where weights are after each of some steps with known gradients."""
-    weights, path = numbers(5, 3, seed=99), []
-    for step in range(steps):
-        weights, gradient = optimizer(key, weights, numbers(5, 3, seed=step), lr_scale=scale)
-        assert not gradient.any()
-        optimizer.step_schedules()
-        path.append(weights.copy())
-    return path
+def paths(optimizer: Any, **options: Any) -> list[Array]:
+    return follow(optimizer, numbers(5, 3, seed=99), **options)
 
 
 @pytest.mark.parametrize("options", OPTIONS)
 def test_without_rates_it_is_thincs_adam(options: dict[str, Any]) -> None:
     rates = [0.1 / (1 + step) for step in range(12)]
-    ours, theirs = Adam(iter(rates), **options), ThincAdam(iter(rates), **options)
-    np.testing.assert_array_equal(follow(ours), follow(theirs))
-    assert (ours.averages is None) == (theirs.averages is None)
-    if ours.averages is not None:
-        np.testing.assert_array_equal(ours.averages[KEY], theirs.averages[KEY])
+    adam, thincs = Adam(iter(rates), **options), ThincAdam(iter(rates), **options)
+    np.testing.assert_array_equal(paths(adam), paths(thincs))
+    assert (adam.averages is None) == (thincs.averages is None)
+    if adam.averages is not None:
+        np.testing.assert_array_equal(adam.averages[KEY], thincs.averages[KEY])
 
 
 @pytest.mark.parametrize("options", OPTIONS)
 def test_a_rate_of_its_own_is_that_learning_rate(options: dict[str, Any]) -> None:
     rated = Adam(0.1, rates={"layers.*": 0.3}, **options)
-    np.testing.assert_allclose(follow(rated), follow(Adam(0.03, **options)), rtol=1e-6)
-    np.testing.assert_array_equal(
-        follow(rated, key=(2, "crf.start")), follow(Adam(0.1, **options), key=(2, "crf.start"))
-    )
+    np.testing.assert_allclose(paths(rated), paths(Adam(0.03, **options)), rtol=1e-6)
+    np.testing.assert_array_equal(paths(rated, key=(2, "crf.start")), paths(Adam(0.1, **options), key=(2, "crf.start")))
 
 
 def test_a_scale_of_the_rate_is_honoured() -> None:
-    whole = follow(Adam(0.03, rates={"*": 2.0}), scale=0.5)
-    np.testing.assert_allclose(whole, follow(Adam(0.03)), rtol=1e-6)
+    scaled = paths(Adam(0.03, rates={"*": 2.0}), scale=0.5)
+    np.testing.assert_allclose(scaled, paths(Adam(0.03)), rtol=1e-6)
 
 
 def test_a_rate_of_0_leaves_weights_as_they_are() -> None:
-    path = follow(Adam(0.1, L2=0.1, rates={"layers.*": 0.0}))
+    path = paths(Adam(0.1, L2=0.1, rates={"layers.*": 0.0}))
     assert all(np.array_equal(weights, numbers(5, 3, seed=99)) for weights in path)
 
 
@@ -131,6 +116,6 @@ def test_it_comes_out_of_a_config_file_and_goes_back(tmp_path: Path) -> None:
 
 
 def test_its_defaults_are_those_of_thincs_adam() -> None:
-    ours = registry.fill({"optimizer": {"@optimizers": "spacy_tener.Adam.v1"}})["optimizer"]
-    theirs = registry.fill({"optimizer": {"@optimizers": "Adam.v1", "learn_rate": 0.001}})["optimizer"]
-    assert {**ours, "@optimizers": "Adam.v1"} == {**theirs, "rates": None}
+    filled = registry.fill({"optimizer": {"@optimizers": "spacy_tener.Adam.v1"}})["optimizer"]
+    thincs = registry.fill({"optimizer": {"@optimizers": "Adam.v1", "learn_rate": 0.001}})["optimizer"]
+    assert {**filled, "@optimizers": "Adam.v1"} == {**thincs, "rates": None}

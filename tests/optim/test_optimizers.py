@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
-from itertools import count
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,30 +10,13 @@ import pytest
 import spacy
 import torch
 from confection import ConfigValidationError
-from numpy.typing import NDArray
-from spacy.training import Example
 from spacy.util import load_config, registry
+from steps import KEY, Array, follow, numbers
 from thinc.api import Linear, NumpyOps
 
 from spacy_tener.optim.optimizers import SGD, Adam
 
-Array = NDArray[np.float32]
-KEY = (1, "layers.0.weight")
 each_optimizer = pytest.mark.parametrize("make", [SGD, Adam])
-
-
-def numbers(*shape: int, seed: int = 0) -> Array:
-    return np.random.default_rng(seed).normal(scale=3.0, size=shape).astype("f")
-
-
-def follow(sgd: SGD, start: Array, steps: int, key: tuple[int, str] = KEY) -> list[Array]:
-    """Where the weights are after each of some steps with known gradients."""
-    weights, path = start.copy(), []
-    for step in range(steps):
-        sgd(key, weights, numbers(*start.shape, seed=step))
-        sgd.step_schedules()
-        path.append(weights.copy())
-    return path
 
 
 def follow_torch(start: Array, rates: list[float], clip: float | None, **settings: Any) -> list[Array]:
@@ -63,9 +45,9 @@ def follow_torch(start: Array, rates: list[float], clip: float | None, **setting
 @pytest.mark.parametrize("clip", [None, 2.0, 5.0])
 def test_steps_are_torchs(settings: dict[str, Any], clip: float | None) -> None:
     start, rates = numbers(7, 4, seed=99), [0.1 / (1 + step) for step in range(25)]
-    ours = follow(SGD(iter(rates), clip_value=clip or 0.0, **settings), start, len(rates))
-    theirs = {("weight_decay" if name == "L2" else name): value for name, value in settings.items()}
-    for got, wanted in zip(ours, follow_torch(start, rates, clip, **theirs), strict=True):
+    found = follow(SGD(iter(rates), clip_value=clip or 0.0, **settings), start, len(rates))
+    torch_settings = {("weight_decay" if name == "L2" else name): value for name, value in settings.items()}
+    for got, wanted in zip(found, follow_torch(start, rates, clip, **torch_settings), strict=True):
         np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=2e-5)
 
 
@@ -125,10 +107,10 @@ def test_velocity_follows_the_weights_to_their_device() -> None:
 
 
 def test_a_scale_of_the_rate_is_honoured() -> None:
-    whole, half = np.zeros(3, dtype="f"), np.zeros(3, dtype="f")
-    SGD(0.1)(KEY, whole, numbers(3))
+    full, half = np.zeros(3, dtype="f"), np.zeros(3, dtype="f")
+    SGD(0.1)(KEY, full, numbers(3))
     SGD(0.1)(KEY, half, numbers(3), lr_scale=0.5)
-    np.testing.assert_allclose(half, whole / 2, rtol=1e-6)
+    np.testing.assert_allclose(half, full / 2, rtol=1e-6)
 
 
 def test_parameters_without_elements_are_legal() -> None:
@@ -157,13 +139,13 @@ def test_rates_act_on_steps_and_on_rows() -> None:
 def test_rows_go_at_once_as_far_as_momentum_would_carry_them() -> None:
     gradient = numbers(2, 3) * 4
     rows, dense = np.zeros((2, 3), dtype="f"), np.zeros((9, 3), dtype="f")
-    whole = np.zeros_like(dense)
-    whole[[2, 7]] = gradient
+    full = np.zeros_like(dense)
+    full[[2, 7]] = gradient
     SGD(0.1, momentum=0.9).update_rows(KEY, rows, gradient.copy())
     sgd = SGD(0.1, momentum=0.9)
     for _ in range(300):
         # One gradient, then nothing but what momentum keeps of it.
-        sgd(KEY, dense, whole)
+        sgd(KEY, dense, full)
     np.testing.assert_allclose(rows, dense[[2, 7]], rtol=1e-4, atol=1e-5)
 
 
@@ -222,38 +204,11 @@ def test_settings_unknown_or_of_the_wrong_kind_are_refused(name: str, setting: s
 @pytest.mark.parametrize("rate", [[0.4, 0.2], iter([0.4, 0.2])])
 def test_rates_come_from_lists_and_generators_and_end_with_the_last(rate: Any) -> None:
     sgd = SGD(rate)
-    seen = []
+    learn_rates = []
     for _ in range(4):
-        seen.append(sgd.learn_rate)
+        learn_rates.append(sgd.learn_rate)
         sgd.step_schedules()
-    assert seen == [0.4, 0.2, 0.2, 0.2]
-
-
-CONFIG = """
-[optimizer]
-@optimizers = "spacy_tener.SGD.v1"
-momentum = 0.8
-
-[optimizer.learn_rate]
-@schedules = "spacy_tener.triangular.v1"
-max_rate = 0.02
-total_steps = 2
-warmup = 0.0
-
-[optimizer.rates]
-*embed* = 0.1
-"""
-
-
-def test_optimizer_comes_out_of_a_config_file(tmp_path: Path) -> None:
-    path = tmp_path / "config.cfg"
-    path.write_text(CONFIG, encoding="utf8")
-    sgd = registry.resolve(load_config(path))["optimizer"]
-    assert isinstance(sgd, SGD)
-    assert (sgd.momentum, sgd.clip_value, sgd.rates) == (0.8, 5.0, {"*embed*": 0.1})
-    assert sgd.learn_rate == pytest.approx(0.01)
-    sgd.step_schedules()
-    assert sgd.learn_rate == 0.0
+    assert learn_rates == [0.4, 0.2, 0.2, 0.2]
 
 
 def test_a_filled_config_is_the_same_after_writing(tmp_path: Path) -> None:
@@ -287,35 +242,6 @@ def test_thinc_models_train_with_it(optimizer: Any) -> None:
         backprop((guess - y) / len(x))
         model.finish_update(optimizer)
     np.testing.assert_allclose(model.get_param("W"), [[1.0, -2.0, 0.5]], atol=0.05)
-
-
-def tagged() -> Iterator[tuple[list[str], list[str]]]:
-    for verb in ("eats", "sees", "likes"):
-        for noun in ("apples", "birds", "books"):
-            yield ["she", verb, noun], ["PRON", "VERB", "NOUN"]
-
-
-def train_tagger(optimizer: Any, steps: int) -> tuple[list[float], spacy.Language]:
-    spacy.util.fix_random_seed(0)
-    nlp = spacy.blank("en")
-    nlp.add_pipe("tagger")
-    docs = [(spacy.tokens.Doc(nlp.vocab, words=words), tags) for words, tags in tagged()]
-    examples = [Example.from_dict(doc, {"tags": tags}) for doc, tags in docs]
-    nlp.initialize(lambda: examples, sgd=optimizer)
-    losses = []
-    for _ in range(steps):
-        loss: dict[str, float] = {}
-        nlp.update(examples, sgd=optimizer, losses=loss)
-        optimizer.step_schedules()
-        losses.append(loss["tagger"])
-    return losses, nlp
-
-
-def test_spacys_own_tagger_trains_with_it() -> None:
-    rate = (0.05 / (1 + 0.01 * step) for step in count())
-    losses, nlp = train_tagger(SGD(rate), 12)
-    assert losses[-1] < 0.2 * losses[0]
-    assert [token.tag_ for token in nlp("she likes birds")] == ["PRON", "VERB", "NOUN"]
 
 
 def test_it_keeps_no_averages_as_spacys_loop_asks() -> None:

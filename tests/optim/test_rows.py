@@ -45,81 +45,71 @@ def step(optimizer, weights, rows, values):
 
 
 @every_optimizer
-def test_with_every_row_used_at_every_step_it_is_the_dense_optimizer(make):
-    ours, theirs = table(), table().numpy().copy()
-    lazy, dense = make(use_averages=False), make(use_averages=False)
-    for gradient in gradients(8):
-        step(lazy, ours, ALL, gradient)
-        theirs, _ = dense(KEY, theirs, gradient.copy())
-    np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-5, atol=1e-7)
-
-
-@every_optimizer
-def test_with_the_same_rows_used_at_every_step_they_are_a_dense_table_of_their_own(make):
-    rows = [1, 4]
-    ours, theirs = table(), table().numpy()[rows].copy()
+@pytest.mark.parametrize("rows", [ALL, [1, 4]], ids=["all", "some"])
+def test_with_the_same_rows_used_at_every_step_they_are_a_dense_table_of_their_own(rows, make):
+    sparse_table, dense_table = table(), table().numpy()[rows].copy()
     lazy, dense = make(use_averages=False), make(use_averages=False)
     for gradient in gradients(8, len(rows)):
-        step(lazy, ours, rows, gradient)
-        theirs, _ = dense(KEY, theirs, gradient.copy())
-    np.testing.assert_allclose(ours.numpy()[rows], theirs, rtol=1e-5, atol=1e-7)
+        step(lazy, sparse_table, rows, gradient)
+        dense_table, _ = dense(KEY, dense_table, gradient.copy())
+    np.testing.assert_allclose(sparse_table.numpy()[rows], dense_table, rtol=1e-5, atol=1e-7)
 
 
 @every_optimizer
 def test_rows_that_were_not_used_stay_and_so_does_their_momentum(make):
-    ours, optimizer = table(), make(use_averages=False)
+    sparse_table, optimizer = table(), make(use_averages=False)
     first, second = gradients(2)
-    step(optimizer, ours, [0, 1, 2], first[:3])
-    before, moments = ours.clone(), [copied(kept) for kept in (optimizer.mom1, optimizer.mom2)]
-    step(optimizer, ours, [2, 5], second[:2])
-    assert torch.equal(ours[[0, 1, 3, 4]], before[[0, 1, 3, 4]])
-    assert (ours[[2, 5]] != before[[2, 5]]).all()
-    for kept, earlier in zip((optimizer.mom1, optimizer.mom2), moments, strict=True):
-        assert kept.keys() == earlier.keys()
-        for key, whole in kept.items():
-            assert whole.shape == (HEIGHT, WIDTH)
-            np.testing.assert_array_equal(whole[[0, 1, 3, 4]], earlier[key][[0, 1, 3, 4]])
-            assert (whole[[2, 5]] != earlier[key][[2, 5]]).all()
+    step(optimizer, sparse_table, [0, 1, 2], first[:3])
+    before, moments = sparse_table.clone(), [copied(state) for state in (optimizer.mom1, optimizer.mom2)]
+    step(optimizer, sparse_table, [2, 5], second[:2])
+    assert torch.equal(sparse_table[[0, 1, 3, 4]], before[[0, 1, 3, 4]])
+    assert (sparse_table[[2, 5]] != before[[2, 5]]).all()
+    for state, earlier in zip((optimizer.mom1, optimizer.mom2), moments, strict=True):
+        assert state.keys() == earlier.keys()
+        for key, moment in state.items():
+            assert moment.shape == (HEIGHT, WIDTH)
+            np.testing.assert_array_equal(moment[[0, 1, 3, 4]], earlier[key][[0, 1, 3, 4]])
+            assert (moment[[2, 5]] != earlier[key][[2, 5]]).all()
 
 
-def copied(kept):
-    return {key: value.copy() for key, value in kept.items()}
+def copied(state):
+    return {key: value.copy() for key, value in state.items()}
 
 
 def test_a_row_comes_back_to_the_momentum_that_it_left():
     """The second step of row 1 is Adam's for its own two gradients, whatever happened between."""
-    ours, optimizer = table(), Adam(0.01, grad_clip=0.0, beta1=0.9, beta2=0.999)
-    one, other, again = gradients(3)[:, :1]
-    step(optimizer, ours, [1], one)
-    step(optimizer, ours, [3], other)
-    before = ours[1].clone()
-    step(optimizer, ours, [1], again)
-    mom1 = 0.1 * (0.9 * one + again)
-    mom2 = 0.001 * (0.999 * one**2 + again**2)
+    sparse_table, optimizer = table(), Adam(0.01, grad_clip=0.0, beta1=0.9, beta2=0.999)
+    first, second, third = gradients(3)[:, :1]
+    step(optimizer, sparse_table, [1], first)
+    step(optimizer, sparse_table, [3], second)
+    before = sparse_table[1].clone()
+    step(optimizer, sparse_table, [1], third)
+    mom1 = 0.1 * (0.9 * first + third)
+    mom2 = 0.001 * (0.999 * first**2 + third**2)
     # The bias is corrected by the number of the table's steps, as in torch.optim.SparseAdam.
     rate = 0.01 * (1 - 0.999**3) ** 0.5 / (1 - 0.9**3)
-    np.testing.assert_allclose((before - ours[1]).numpy()[None], rate * mom1 / (mom2**0.5 + 1e-8), rtol=1e-4)
+    np.testing.assert_allclose((before - sparse_table[1]).numpy()[None], rate * mom1 / (mom2**0.5 + 1e-8), rtol=1e-4)
 
 
 def test_steps_are_those_of_torch_s_sparse_adam():
-    ours, theirs = table(), torch.nn.Parameter(table())
+    sparse_table, dense_table = table(), torch.nn.Parameter(table())
     lazy = Adam(0.01, grad_clip=0.0, L2=0.0)
-    reference = torch.optim.SparseAdam([theirs], lr=0.01)
+    reference = torch.optim.SparseAdam([dense_table], lr=0.01)
     for number, gradient in enumerate(gradients(10)):
         rows = sorted({number % HEIGHT, (number * 2) % HEIGHT})
-        step(lazy, ours, rows, gradient[: len(rows)])
-        theirs.grad = sparse(rows, gradient[: len(rows)])
+        step(lazy, sparse_table, rows, gradient[: len(rows)])
+        dense_table.grad = sparse(rows, gradient[: len(rows)])
         reference.step()
-    torch.testing.assert_close(ours, theirs.detach(), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(sparse_table, dense_table.detach(), rtol=1e-4, atol=1e-6)
 
 
 @every_optimizer
 def test_averages_know_nothing_of_tables(make):
-    ours, optimizer = table(), make(use_averages=True)
+    sparse_table, optimizer = table(), make(use_averages=True)
     dense = np.ones(2, dtype="f")
     optimizer((1, "W"), dense, dense.copy())
     averages = copied(optimizer.averages)
-    step(optimizer, ours, [0, 2], gradients(1)[0][:2])
+    step(optimizer, sparse_table, [0, 2], gradients(1)[0][:2])
     assert optimizer.averages.keys() == averages.keys()
     np.testing.assert_array_equal(optimizer.averages[1, "W"], averages[1, "W"])
 
@@ -146,7 +136,7 @@ def test_a_grown_table_keeps_the_momentum_of_its_rows_and_the_new_rows_start_wit
     for optimizer, weights in zip(optimizers, tables, strict=True):
         step(optimizer, weights, [2, HEIGHT + 1], second[:2])
     torch.testing.assert_close(tables[0], tables[1])
-    assert all(whole.shape == (grown_height, WIDTH) for whole in optimizers[0].mom1.values())
+    assert all(moment.shape == (grown_height, WIDTH) for moment in optimizers[0].mom1.values())
 
 
 def test_growing_often_leaves_nothing_behind():
@@ -159,21 +149,21 @@ def test_growing_often_leaves_nothing_behind():
 
 @every_optimizer
 def test_no_used_rows_change_nothing(make):
-    ours, optimizer = table(), make(use_averages=True)
+    sparse_table, optimizer = table(), make(use_averages=True)
     for rows in ([], [1], []):
-        before = ours.clone()
-        step(optimizer, ours, rows, gradients(1)[0][: len(rows)])
-        assert torch.equal(ours, before) == (not rows)
+        before = sparse_table.clone()
+        step(optimizer, sparse_table, rows, gradients(1)[0][: len(rows)])
+        assert torch.equal(sparse_table, before) == (not rows)
 
 
 def test_tables_of_one_optimizer_are_kept_apart():
     optimizer, alone = Adam(0.01), Adam(0.01)
-    ours, other, expected = table(), table(seed=5), table()
+    sparse_table, second, expected = table(), table(seed=5), table()
     for gradient in gradients(3):
-        step(optimizer, ours, ALL, gradient)
-        apply_row_gradient(optimizer, (7, "tables.bigram"), other, sparse(ALL, -gradient))
+        step(optimizer, sparse_table, ALL, gradient)
+        apply_row_gradient(optimizer, (7, "tables.bigram"), second, sparse(ALL, -gradient))
         step(alone, expected, ALL, gradient)
-    assert torch.equal(ours, expected)
+    assert torch.equal(sparse_table, expected)
 
 
 def test_a_function_in_the_optimizer_s_place_is_given_the_whole_table():
@@ -184,16 +174,16 @@ def test_a_function_in_the_optimizer_s_place_is_given_the_whole_table():
         noted[key] = (weights, gradient)
         return weights, gradient
 
-    ours, gradient = table(), gradients(1)[0][:2]
-    before = ours.clone()
-    step(note, ours, [1, 4], gradient)
+    sparse_table, gradient = table(), gradients(1)[0][:2]
+    before = sparse_table.clone()
+    step(note, sparse_table, [1, 4], gradient)
     ((_, name), (weights, dense)) = noted.popitem()
     assert name == f"tables.unigram[{HEIGHT}]"
     np.testing.assert_array_equal(dense[[1, 4]], gradient)
     assert not dense[[0, 2, 3, 5]].any()
-    assert torch.equal(ours, before)
+    assert torch.equal(sparse_table, before)
     SGD(0.1, grad_clip=0.0)(KEY, weights, dense)
-    np.testing.assert_allclose((before - ours)[[1, 4]].numpy(), 0.1 * gradient, rtol=1e-5)
+    np.testing.assert_allclose((before - sparse_table)[[1, 4]].numpy(), 0.1 * gradient, rtol=1e-5)
 
 
 class Watching(MomentumSGD):
@@ -211,9 +201,9 @@ class Watching(MomentumSGD):
 
 def test_the_package_s_own_optimizer_updates_rows_itself():
     optimizer = Watching(0.1, momentum=0.9, clip_value=0.0, L2=0.0, rates=None)
-    ours, gradient = table(), gradients(1)[0][:2]
-    before = ours.clone()
-    step(optimizer, ours, [1, 4], gradient)
+    sparse_table, gradient = table(), gradients(1)[0][:2]
+    before = sparse_table.clone()
+    step(optimizer, sparse_table, [1, 4], gradient)
     assert optimizer.calls == [(KEY, before[[1, 4]].tolist())]
-    np.testing.assert_allclose((before - ours)[[1, 4]].numpy(), gradient, rtol=1e-5)
-    assert torch.equal(ours[[0, 2, 3, 5]], before[[0, 2, 3, 5]])
+    np.testing.assert_allclose((before - sparse_table)[[1, 4]].numpy(), gradient, rtol=1e-5)
+    assert torch.equal(sparse_table[[0, 2, 3, 5]], before[[0, 2, 3, 5]])

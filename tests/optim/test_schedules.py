@@ -26,8 +26,8 @@ def test_triangular_stays_at_zero_after_its_last_step() -> None:
 
 
 def test_triangular_scales_with_its_rate() -> None:
-    whole, scaled = first(triangular(1.0, 300), 300), first(triangular(7e-4, 300), 300)
-    assert scaled == pytest.approx([7e-4 * value for value in whole])
+    full, scaled = first(triangular(1.0, 300), 300), first(triangular(7e-4, 300), 300)
+    assert scaled == pytest.approx([7e-4 * value for value in full])
 
 
 def test_triangular_warms_up_for_one_percent_unless_told_otherwise() -> None:
@@ -79,13 +79,6 @@ max_rate = 0.001
 total_steps = 10
 warmup = 0.2
 """
-
-
-def test_schedules_come_out_of_a_config_file(tmp_path: Path) -> None:
-    path = tmp_path / "config.cfg"
-    path.write_text(CONFIG, encoding="utf8")
-    resolved = registry.resolve(load_config(path))
-    assert first(resolved["rate"], 3) == pytest.approx([0.0005, 0.001, 0.000875])
 
 
 def test_a_config_is_the_same_after_filling_and_writing(tmp_path: Path) -> None:

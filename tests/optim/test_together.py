@@ -39,13 +39,13 @@ def module_of() -> nn.Module:
 
 def give_gradients(module: nn.Module, step: int) -> list[tuple[str, nn.Parameter]]:
     """Gradients, but none for one parameter at every other step. Returns the parameters that have one."""
-    random, given = np.random.default_rng(step), []
+    random, with_gradients = np.random.default_rng(step), []
     for name, parameter in module.named_parameters():
         gradient = torch.from_numpy(random.normal(size=parameter.shape).astype("f"))
         if name != "0.bias" or step % 2:
             parameter.grad = gradient
-            given.append((name, parameter))
-    return given
+            with_gradients.append((name, parameter))
+    return with_gradients
 
 
 def keyed(parameters: list[tuple[str, nn.Parameter]], owner: int = OWNER) -> list[tuple[tuple[int, str], nn.Parameter]]:
@@ -62,16 +62,16 @@ def step_alone(optimizer: Any, parameters: list[tuple[str, nn.Parameter]]) -> No
 @every_optimizer
 @pytest.mark.parametrize("alternate", [False, True], ids=["together", "in turns"])
 def test_weights_and_averages_are_those_of_single_steps(make: Callable[[], Any], alternate: bool) -> None:
-    ours, theirs = module_of(), module_of()
+    stepped_together, stepped_alone = module_of(), module_of()
     together, alone, step_of = make(), make(), StepTogether()
     for step in range(8):
         if alternate and step % 3 == 2:
             # What is kept for later steps must be what the optimizer itself goes on with.
-            step_alone(together, give_gradients(ours, step))
+            step_alone(together, give_gradients(stepped_together, step))
         else:
-            assert step_of(together, keyed(give_gradients(ours, step)))
-        step_alone(alone, give_gradients(theirs, step))
-    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+            assert step_of(together, keyed(give_gradients(stepped_together, step)))
+        step_alone(alone, give_gradients(stepped_alone, step))
+    for a, b in zip(stepped_together.parameters(), stepped_alone.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
     assert together.nr_update.items() >= alone.nr_update.items()
     if alone.averages is not None:
@@ -95,10 +95,10 @@ def test_a_grown_parameter_and_another_module_begin_anew(make: Callable[[], Any]
 
 def test_what_it_does_not_know_it_leaves_alone() -> None:
     module, step_of = module_of(), StepTogether()
-    given, before = give_gradients(module, 1), copy.deepcopy(module.state_dict())
+    with_gradients, before = give_gradients(module, 1), copy.deepcopy(module.state_dict())
     unknown = optimizers.RAdam(0.1), optimizers.SGD(0.05), Adam(0.1, L2=0.1, L2_is_weight_decay=False), lambda *_: None
     for optimizer in unknown:
-        assert not step_of(optimizer, keyed(given))
+        assert not step_of(optimizer, keyed(with_gradients))
     assert not step_of(Adam(0.1), [])
     torn = nn.Parameter(torch.zeros(4, 3).T)
     torn.grad = torch.ones(3, 4)
@@ -142,8 +142,8 @@ def test_rows_of_tables_learn_beside_whole_parameters(make: Callable[[], Any]) -
             apply_row_gradient(together, (OWNER, "table"), tables[0], gradient.coalesce())
             step_alone(together, [("bias", with_gradient(biases[0], slope))])
         else:
-            own = [("table", with_gradient(tables[0], gradient)), ("bias", with_gradient(biases[0], slope))]
-            assert step_of(together, keyed(own)) == {(OWNER, "table"), (OWNER, "bias")}
+            parameters = [("table", with_gradient(tables[0], gradient)), ("bias", with_gradient(biases[0], slope))]
+            assert step_of(together, keyed(parameters)) == {(OWNER, "table"), (OWNER, "bias")}
         apply_row_gradient(alone, (OWNER, "table"), tables[1], gradient.coalesce())
         step_alone(alone, [("bias", with_gradient(biases[1], slope))])
         torch.testing.assert_close(tables[0], tables[1], rtol=1e-5, atol=1e-6)

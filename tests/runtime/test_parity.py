@@ -19,17 +19,21 @@ from spacy_tener.runtime.weights import Weights
 from spacy_tener.settings import AtssaConfig, FlatConfig, GRNConfig, MectConfig, TransformerConfig
 
 TOLERANCE = 1e-4
-BATCHES = [[5, 0, 9, 9, 1, 30], [7], [700, 3], [4, 4, 4], []]
+CHARACTERS, RADICALS, WORDS = 10, 7, 5
 SENTENCES = [
     [(7, [(0, 2), (1, 2), (0, 6)]), (0, []), (1, [(0, 0)]), (12, []), (3, [(0, 1), (0, 1)])],
     [(4, [])],
     [(90, [(i, i + 2) for i in range(80)]), (60, [(0, 59)])],
+    [(length, []) for length in (5, 0, 9, 9, 1, 30)],
+    [(700, []), (3, [(0, 1)])],
+    [(4, [(0, 1)])] * 3,
+    [],
 ]
 
 
-def options(**each):
+def options(**choices):
     """Every option by itself, away from its default."""
-    return [{name: value} for name, values in each.items() for value in values]
+    return [{name: value} for name, values in choices.items() for value in values]
 
 
 def weights_of(module, scale=0.3):
@@ -41,10 +45,10 @@ def weights_of(module, scale=0.3):
     return Weights({name: value.numpy() for name, value in module.state_dict().items()})
 
 
-def check(module, made, *inputs, tolerance=TOLERANCE):
+def check(module, predictor, *inputs, tolerance=TOLERANCE):
     with torch.inference_mode():
         expected = module(*(torch.from_numpy(x) if isinstance(x, np.ndarray) else x for x in inputs)).numpy()
-    got = made(*inputs)
+    got = predictor(*inputs)
     assert (got.dtype, got.shape) == (np.float32, expected.shape)
     np.testing.assert_allclose(got, expected, atol=tolerance, rtol=tolerance)
 
@@ -53,21 +57,55 @@ def rows(n, width):
     return torch.randn(n, width).numpy()
 
 
-TRANSFORMERS = [
-    {},
-    *options(layers=[3], heads=[1], ff_width=[20], adapted=[False], scaled=[True, False]),
-    {"adapted": False, "scaled": False},
-    {"scaled": True, "layers": 2},
-]
+ENCODERS = {
+    TransformerConfig: [
+        {},
+        *options(layers=[3], heads=[1], ff_width=[20], adapted=[False], scaled=[True, False]),
+        {"adapted": False, "scaled": False},
+        {"scaled": True, "layers": 2},
+    ],
+    GRNConfig: [
+        {},
+        *options(branches=[[1], [3], [], [1, 5]], relation=["gated", "mean", "attention", None]),
+        {"branches": [], "width": CHARACTERS},
+    ],
+    FlatConfig: [{}, *options(layers=[2, 3], distances=[["hh", "tt"], ["th"]], ff_width=[9])],
+    AtssaConfig: [
+        {},
+        *options(layers=[2], selection=["top_k", "none"], k=[0, 1, 4, 9], threshold=["fixed"], ff_width=[9]),
+        {"threshold": "fixed", "k": 0},
+    ],
+    MectConfig: [
+        {},
+        *options(layers=[2], streams=["parallel", "single"], random_attention=[0, 20, 64]),
+        {"layers": 2, "streams": "parallel", "random_attention": 7},
+    ],
+}
 
 
-@pytest.mark.parametrize("setting", TRANSFORMERS, ids=str)
-def test_transformer(setting):
-    config = TransformerConfig(**{"width": 24, "heads": 3, **setting})
-    module = TransformerEncoder(config, input_width=10)
-    made = transformer.TransformerEncoder(config, weights_of(module))
-    for lengths in BATCHES:
-        check(module, made, rows(sum(lengths), 10), lengths)
+def build(kind, **settings):
+    """A config, the module of it in torch, its predictor, and the widths of what both take."""
+    config = kind(**{"width": 24, **({} if kind is GRNConfig else {"heads": 3}), **settings})
+    if kind in (TransformerConfig, GRNConfig):
+        modules = (TransformerEncoder, transformer) if kind is TransformerConfig else (GRNEncoder, convolution)
+        module, predictors, widths = modules[0](config, input_width=CHARACTERS), modules[1], [CHARACTERS]
+    else:
+        widths = [CHARACTERS, *([RADICALS] if kind is MectConfig else []), WORDS]
+        module, predictors = (AtssaEncoder if kind is AtssaConfig else SpanEncoder)(config, *widths), lattice
+    predictor = getattr(predictors, type(module).__name__)(config, weights_of(module))
+    return module, predictor, widths
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"), [(kind, settings) for kind, choices in ENCODERS.items() for settings in choices], ids=str
+)
+def test_encoders(kind, settings, monkeypatch):
+    monkeypatch.setattr(relation, "TILE", 1000)
+    module, predictor, widths = build(kind, **settings)
+    for sentences in SENTENCES:
+        found = lattice_of(*sentences)
+        floats = [rows(found.n_words if width == WORDS else found.n_characters, width) for width in widths]
+        check(module, predictor, *floats, found if WORDS in widths else found.lengths.tolist())
 
 
 def test_transformer_without_a_layer_for_its_input():
@@ -82,91 +120,21 @@ def test_scores_of_any_size(spread):
     module = TransformerEncoder(config, input_width=16)
     with torch.no_grad():
         module.layers[0].attention.query.weight *= spread
-    made = transformer.TransformerEncoder(config, weights_of(module, scale=0.0))
-    check(module, made, rows(60, 16) * 3, [20, 40])
+    predictor = transformer.TransformerEncoder(config, weights_of(module, scale=0.0))
+    check(module, predictor, rows(60, 16) * 3, [20, 40])
 
 
 def test_scores_are_made_some_at_a_time_with_the_same_result(monkeypatch):
     config = TransformerConfig(width=16, heads=2)
     module = TransformerEncoder(config, input_width=16)
-    made = transformer.TransformerEncoder(config, weights_of(module))
+    predictor = transformer.TransformerEncoder(config, weights_of(module))
     monkeypatch.setattr(attention, "SCORES_AT_ONCE", 1 << 9)
-    check(module, made, rows(206, 16), [100, 50, 50, 5, 1])
-
-
-@pytest.mark.parametrize(
-    "setting",
-    [
-        {},
-        *options(branches=[[1], [3], [], [1, 5]], relation=["gated", "mean", "attention", None]),
-        {"branches": [], "width": 11},
-    ],
-    ids=str,
-)
-def test_gated_relation_network(setting, monkeypatch):
-    monkeypatch.setattr(relation, "TILE", 1000)
-    config = GRNConfig(**{"width": 13, **setting})
-    module = GRNEncoder(config, input_width=11)
-    made = convolution.GRNEncoder(config, weights_of(module))
-    for lengths in BATCHES:
-        check(module, made, rows(sum(lengths), 11), lengths)
-
-
-FLAT = [
-    {},
-    *options(layers=[2], distances=[["hh", "tt"], ["th"]], ff_width=[9]),
-    {"layers": 3},
-]
-
-
-@pytest.mark.parametrize("setting", FLAT, ids=str)
-def test_flat(setting):
-    config = FlatConfig(**{"width": 16, "heads": 2, **setting})
-    module = SpanEncoder(config, 6, 5)
-    made = lattice.SpanEncoder(config, weights_of(module))
-    for sentences in SENTENCES:
-        found = lattice_of(*sentences)
-        check(module, made, rows(found.n_characters, 6), rows(found.n_words, 5), found)
-
-
-ATSSA = [
-    {},
-    *options(layers=[2], selection=["top_k", "none"], k=[0, 1, 4, 9], threshold=["fixed"]),
-    {"ff_width": 9},
-    {"threshold": "fixed", "k": 0},
-]
-
-
-@pytest.mark.parametrize("setting", ATSSA, ids=str)
-def test_flat_atssa(setting):
-    config = AtssaConfig(**{"width": 16, "heads": 2, **setting})
-    module = AtssaEncoder(config, 6, 5)
-    made = lattice.AtssaEncoder(config, weights_of(module))
-    for sentences in SENTENCES:
-        found = lattice_of(*sentences)
-        check(module, made, rows(found.n_characters, 6), rows(found.n_words, 5), found)
-
-
-MECT = [
-    {},
-    *options(layers=[2], streams=["parallel", "single"], random_attention=[0, 20, 64]),
-    {"layers": 2, "streams": "parallel", "random_attention": 7},
-]
-
-
-@pytest.mark.parametrize("setting", MECT, ids=str)
-def test_mect(setting):
-    config = MectConfig(**{"width": 16, "heads": 2, **setting})
-    module = SpanEncoder(config, 6, 7, 5)
-    made = lattice.SpanEncoder(config, weights_of(module))
-    for sentences in SENTENCES:
-        found = lattice_of(*sentences)
-        check(module, made, rows(found.n_characters, 6), rows(found.n_characters, 7), rows(found.n_words, 5), found)
+    check(module, predictor, rows(206, 16), [100, 50, 50, 5, 1])
 
 
 VANILLA = TransformerConfig(width=8, heads=2, adapted=False)
 ADAPTED = TransformerConfig(width=8, heads=2)
-ENCODERS = {
+SPELLERS = {
     "cnn": (char_cnn(char_width=8, filters=7, window=3, width=5), lambda w: characters.CNN(3, 7, w)),
     "wide cnn": (char_cnn(char_width=8, filters=7, window=1, width=5), lambda w: characters.CNN(1, 7, w)),
     "adapted": (char_transformer(ADAPTED, width=5), lambda w: transformer.TransformerEncoder(ADAPTED, w)),
@@ -174,22 +142,22 @@ ENCODERS = {
 }
 
 
-@pytest.mark.parametrize("kind", ENCODERS)
+@pytest.mark.parametrize("kind", SPELLERS)
 def test_characters_of_words(kind):
-    encoder, encode = ENCODERS[kind]
+    encoder, encode = SPELLERS[kind]
     tables = EmbeddingTables(rows={"a": 20}, widths={"a": 8}, word_dropout={"a": 0.0}, dropout=0.0)
     module = CharacterFeatures(tables, encoder, dropout=0.2)
-    made = characters.CharacterFeatures({"a": 8}, encode, 5, weights_of(module))
+    predictor = characters.CharacterFeatures({"a": 8}, encode, 5, weights_of(module))
     for lengths in ([3, 0, 1, 12, 3], [0, 0], [2]):
         ids, words = np.arange(sum(lengths)) % 20, np.arange(9) % len(lengths)
-        check(module, made, ids, np.array(lengths), words)
+        check(module, predictor, ids, np.array(lengths), words)
 
 
 def test_tables_side_by_side():
     names = {"b": 5, "a": 3}
     module = EmbeddingTables(rows=names, widths={"b": 4, "a": 2}, word_dropout={"a": 0.5, "b": 0.5}, dropout=0.5)
-    made = dense.EmbeddingTables({"b": 4, "a": 2}, weights_of(module))
-    check(module, made, np.array([0, 4, 4]), np.array([1, 2, 0]))
+    predictor = dense.EmbeddingTables({"b": 4, "a": 2}, weights_of(module))
+    check(module, predictor, np.array([0, 4, 4]), np.array([1, 2, 0]))
 
 
 @pytest.mark.parametrize(("length", "k"), product([1, 2, 5, 16, 33], [1, 2, 3, 7]))
@@ -208,5 +176,5 @@ def test_a_long_lattice_in_groups():
     found = random_lattice([130, 70])
     config = FlatConfig(width=8, heads=2, layers=2)
     module = SpanEncoder(config, 4, 4)
-    made = lattice.SpanEncoder(config, weights_of(module))
-    check(module, made, rows(found.n_characters, 4), rows(found.n_words, 4), found)
+    predictor = lattice.SpanEncoder(config, weights_of(module))
+    check(module, predictor, rows(found.n_characters, 4), rows(found.n_words, 4), found)

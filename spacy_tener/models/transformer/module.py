@@ -116,7 +116,8 @@ class PretrainedTransformer(nn.Module):
         device: torch.device = next(self.transformer.parameters()).device
         return device
 
-    def _mixes(self, device: torch.device) -> bool:
+    def mixes_precision(self, device: torch.device) -> bool:
+        """Return whether the transformer computes in bfloat16 on a device."""
         if self.config.mixed_precision == "gpu":
             # The first GPUs with bfloat16 are of compute capability 8.0.
             return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
@@ -127,7 +128,7 @@ class PretrainedTransformer(nn.Module):
             )
         return self.config.mixed_precision
 
-    def _at_once(self, device: torch.device) -> int:
+    def pieces_at_once(self, device: torch.device) -> int:
         """Return how many pieces are read at once."""
         if device.type != "cpu" and torch.is_grad_enabled():
             # Activations are kept for the gradient, in one call or in several.
@@ -149,8 +150,8 @@ class PretrainedTransformer(nn.Module):
         price = _PIECES_PER_CALL["cpu" if device.type == "cpu" else "cuda"]
         ragged = Ragged.of(pieces.lengths, device=device, price=price, by_tokens=True)
         windows = ragged.pad(on_device(pieces.ids[:, None], device))
-        context = autocast_to_bfloat16(device) if self._mixes(device) else nullcontext()
-        at_once = self._at_once(device)
+        context = autocast_to_bfloat16(device) if self.mixes_precision(device) else nullcontext()
+        at_once = self.pieces_at_once(device)
         with context:
             read = [
                 torch.cat(list(self._read(ids[:, 0, :, 0], bucket.key_mask, at_once)))

@@ -112,10 +112,10 @@ def test_a_listed_word_without_a_tag_has_the_row_of_unknown_tags():
     model.initialize()
     observe(model, [docs_of("上海", "北京")])
     add(model, "北方", 武汉="ns")
-    known, untagged, tagged = (row_of(model, word) for word in ("北京", "北方", "武汉"))
-    np.testing.assert_array_equal(tagged[3:], known[3:])
-    np.testing.assert_array_equal(untagged[:3], known[:3])
-    assert (untagged[3:] != known[3:]).all()
+    from_lexicon, untagged, tagged = (row_of(model, word) for word in ("北京", "北方", "武汉"))
+    np.testing.assert_array_equal(tagged[3:], from_lexicon[3:])
+    np.testing.assert_array_equal(untagged[:3], from_lexicon[:3])
+    assert (untagged[3:] != from_lexicon[3:]).all()
 
 
 def test_each_listed_word_of_a_text_has_the_mean_of_words_like_it():

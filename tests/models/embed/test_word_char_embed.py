@@ -75,14 +75,6 @@ def test_a_token_is_its_row_and_its_characters():
     assert len({tuple(row[:3]) for row in rows.tolist()}) == 4
 
 
-def test_by_default_there_is_a_cnn_of_the_papers_size():
-    model = build_word_char_embed()
-    assert model.get_dim("nO") == 130
-    model.initialize()
-    (features,) = (torch_shim(node).module for node in model.walk() if node.name == "char_encoder")
-    assert sum(parameter.numel() for parameter in features.encoder.parameters()) == 3660
-
-
 def test_arguments_keep_their_order():
     model = build_word_char_embed(3, False, True, chars=None)
     model.initialize()

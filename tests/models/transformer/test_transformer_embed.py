@@ -15,7 +15,7 @@ from thinc.api import Adam
 from tiny_transformer import POSITIONS, WIDTH, characters, save_tiny_transformer
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.gpu import precision
+from spacy_tener.gpu.precision import autocast_to_bfloat16
 from spacy_tener.models.shim import torch_shim
 from spacy_tener.models.transformer.embed import (
     build_transformer_embed,
@@ -30,13 +30,6 @@ DOCS = [
     characters(" "),
     characters("王小明iPhones。"),
 ]
-
-
-@pytest.fixture(scope="module")
-def still(tmp_path_factory):
-    """A transformer without dropout of its own: the same in training as in prediction."""
-    path = tmp_path_factory.mktemp("still")
-    return save_tiny_transformer(path, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 
 
 def embedder(name, *, dropout=0.0, **settings):
@@ -232,9 +225,9 @@ def test_word_embeddings_of_other_pieces_are_not_touched(tiny):
     rows, backprop = model.begin_update(DOCS[:1])
     backprop([row + 1.0 for row in rows])
     model.finish_update(optimizer)
-    used = set(module_of(model).reader(DOCS[:1]).ids.tolist())
+    pieces_of_text = set(module_of(model).reader(DOCS[:1]).ids.tolist())
     moved = (weights(model)[name] != before).any(dim=1).nonzero().ravel().tolist()
-    assert set(moved) == used
+    assert set(moved) == pieces_of_text
 
 
 def test_mixed_precision_says_nearly_the_same_in_full_floats(tiny):
@@ -256,29 +249,22 @@ def test_mixed_precision_says_nearly_the_same_in_full_floats(tiny):
 def test_mixed_precision_for_a_gpu_needs_one_with_bfloat16(tiny, monkeypatch, capability, mixes):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     module = module_of(embedder(tiny, mixed_precision="gpu"))
-    assert module._mixes(torch.device("cuda")) == mixes
-    assert not module._mixes(torch.device("cpu"))
+    assert module.mixes_precision(torch.device("cuda")) == mixes
+    assert not module.mixes_precision(torch.device("cpu"))
 
 
 def test_a_gpu_without_bfloat16_is_refused_where_it_is_demanded(tiny, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: False)
     with pytest.raises(RemedyError, match=r'does not have bfloat16\. Set mixed_precision = "gpu"'):
-        module_of(embedder(tiny, mixed_precision=True))._mixes(torch.device("cuda"))
-
-
-def test_mixed_precision_has_the_numbers_of_autocast(tiny):
-    module = module_of(embedder(tiny, mixed_precision=True))
-    pieces = module.reader(DOCS)
-    with torch.autocast("cpu", torch.bfloat16):
-        wanted = module_of(embedder(tiny))._hidden(pieces, torch.device("cpu"))
-    assert torch.equal(module._hidden(pieces, torch.device("cpu")), wanted)
+        module_of(embedder(tiny, mixed_precision=True)).mixes_precision(torch.device("cuda"))
 
 
 def cudnn_attention_inside() -> bool:
-    with precision._without_cudnn_attention(torch.device("cuda")):
+    with autocast_to_bfloat16(torch.device("cuda")):
         raise RuntimeError(torch.backends.cuda.cudnn_sdp_enabled())
 
 
+@pytest.mark.filterwarnings("ignore:.*CUDA is not available")
 @pytest.mark.parametrize("chosen", [True, False])
 def test_cudnn_s_attention_is_off_within_a_call_alone(chosen):
     before = torch.backends.cuda.cudnn_sdp_enabled()
@@ -298,10 +284,12 @@ def test_the_pieces_that_a_gpu_reads_at_once_fit_into_half_of_its_free_memory(ti
         answer = (value * bytes_each, 0) if name == "mem_get_info" else value * bytes_each
         monkeypatch.setattr(torch.cuda, name, lambda device, answer=answer: answer)
     with torch.no_grad():
-        assert module._at_once(torch.device("cuda")) == 500
+        assert module.pieces_at_once(torch.device("cuda")) == 500
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1 << 40, 0))
-        assert module._at_once(torch.device("cuda")) == 1 << 16
-    assert module._at_once(torch.device("cuda")) > 1 << 32, "what is learned from stays in memory however it is cut"
+        assert module.pieces_at_once(torch.device("cuda")) == 1 << 16
+    assert module.pieces_at_once(torch.device("cuda")) > 1 << 32, (
+        "what is learned from stays in memory however it is cut"
+    )
 
 
 def test_mixed_precision_for_a_gpu_leaves_a_cpu_s_floats_as_they_are(tiny):

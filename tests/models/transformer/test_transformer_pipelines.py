@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 import spacy
 import torch
-from small_systems import learn
+from small_systems import learn, pipeline
 from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import set_active_gpu, use_ops
-from tiny_transformer import save_tiny_transformer
 
 from spacy_tener.models.shim import TorchShim
 from spacy_tener.optim.optimizers import SGD, Adam
@@ -23,12 +22,6 @@ TEXT = "吴重阳在中国银行工作。"
 LONG = "今天天气很好。" * 60 + TEXT
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    path = tmp_path_factory.mktemp("bert")
-    return save_tiny_transformer(path, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-
-
 def transformer(name, **settings):
     return {"@architectures": "spacy_tener.TransformerEmbed.v1", "name": str(name), "dropout": 0.0, **settings}
 
@@ -36,13 +29,6 @@ def transformer(name, **settings):
 def joined(name, **settings):
     first = {"@architectures": "spacy_tener.CharEmbed.v1", "dropout": 0.0}
     return {"@architectures": "spacy_tener.JoinEmbed.v1", "first": first, "second": transformer(name, **settings)}
-
-
-def pipeline(tok2vec, *, nlp=None, **settings):
-    nlp = nlp or spacy.blank("zh")
-    tagger = {"@architectures": "spacy_tener.CRFTagger.v1", "dropout": 0.0, "tok2vec": tok2vec}
-    nlp.add_pipe("tener_ner", config={"model": tagger, **settings})
-    return nlp
 
 
 def teach(nlp, examples, *, optimizer=None, steps=40):
@@ -81,9 +67,9 @@ def known(entities_of, nlp, texts):
     ("architecture", "frozen"), [("TENER", True), *((architecture, False) for architecture in ARCHITECTURES)]
 )
 def test_every_architecture_learns_with_it_and_is_saved_without_its_directory(
-    architecture, frozen, tiny, tok2vecs, tmp_path, make_examples, sentences
+    architecture, frozen, still, tok2vecs, tmp_path, make_examples, sentences
 ):
-    name = shutil.copytree(tiny, tmp_path / "bert")
+    name = shutil.copytree(still, tmp_path / "bert")
     # What training keeps of a frozen one differs in its last digits from what a loaded pipeline computes.
     nlp = pipeline({**tok2vecs[architecture], "embed": joined(name, frozen=frozen, cache=0)})
     examples, optimizer = make_examples(nlp), Adam(0.01, use_averages=False, rates={"transformer.*": 0.1})
@@ -99,18 +85,18 @@ def test_every_architecture_learns_with_it_and_is_saved_without_its_directory(
         np.testing.assert_array_equal(rows, expected)
 
 
-def test_alone_it_is_a_whole_tok2vec(tiny, make_examples, sentences, entities_of):
-    nlp = pipeline(transformer(tiny))
+def test_alone_it_is_a_whole_tok2vec(still, make_examples, sentences, entities_of):
+    nlp = pipeline(transformer(still))
     teach(nlp, make_examples(nlp), optimizer=Adam(0.02, use_averages=False, rates={"transformer.*": 0.5}))
     assert known(entities_of, nlp, [text for text, _ in sentences]) == [entities for _, entities in sentences]
 
 
 @pytest.mark.parametrize("make", [Adam, SGD])
-def test_its_rate_is_its_own(make, tiny, tok2vecs, make_examples):
+def test_its_rate_is_its_own(make, still, tok2vecs, make_examples):
     steps = {}
     for factor in (0.0, 0.01, 1.0):
         spacy.util.fix_random_seed(0)
-        nlp = pipeline({**tok2vecs["TENER"], "embed": joined(tiny)})
+        nlp = pipeline({**tok2vecs["TENER"], "embed": joined(still)})
         examples = make_examples(nlp)
         nlp.initialize(lambda examples=examples: examples)
         before = parameters(nlp)
@@ -125,8 +111,8 @@ def test_its_rate_is_its_own(make, tiny, tok2vecs, make_examples):
         torch.testing.assert_close(steps[0.01][name], scale * step, rtol=0.1, atol=1e-6)
 
 
-def test_characters_of_words_are_read_where_the_view_says_so(tiny, entities_of):
-    nlp = pipeline(transformer(tiny), view="characters")
+def test_characters_of_words_are_read_where_the_view_says_so(still, entities_of):
+    nlp = pipeline(transformer(still), view="characters")
     words = Doc(nlp.vocab, words=["吴重阳", "在", "中国银行", "工作", "2023", "。"], spaces=[False] * 6)
     examples = [Example.from_dict(words.copy(), {"entities": [(0, 3, "PER"), (4, 8, "ORG")]})]
     teach(nlp, examples, optimizer=Adam(0.01, use_averages=False, rates={"transformer.*": 0.1}), steps=25)
@@ -135,8 +121,8 @@ def test_characters_of_words_are_read_where_the_view_says_so(tiny, entities_of):
     assert component.predict([words]) == component.predict([nlp.make_doc(words.text)])
 
 
-def test_long_documents_are_read_in_the_components_windows_and_each_window_once(tiny, monkeypatch):
-    nlp = pipeline(transformer(tiny, overlap=4), window=44, overlap=10)
+def test_long_documents_are_read_in_the_components_windows_and_each_window_once(still, monkeypatch):
+    nlp = pipeline(transformer(still, overlap=4), window=44, overlap=10)
     nlp.initialize(lambda: [Example.from_dict(nlp.make_doc(TEXT), {"entities": [(0, 3, "PER")]})])
     module = nlp.get_pipe("tener_ner").model.get_ref("tok2vec").shims[0].module
     read, units = [], []
@@ -155,26 +141,9 @@ def test_long_documents_are_read_in_the_components_windows_and_each_window_once(
     assert read == [unit + 2 for unit in units]
 
 
-def test_workers_of_a_pipe_say_the_same(tiny, make_examples, entities_of):
-    nlp = pipeline(transformer(tiny, frozen=True))
-    teach(nlp, make_examples(nlp), steps=20)
-    texts = [TEXT, "王小明去了上海", "", "2023"] * 3
-    alone = known(entities_of, nlp, texts)
-    assert [entities_of(doc) for doc in nlp.pipe(texts, n_process=2, batch_size=3)] == alone
-
-
-def test_a_later_step_may_rehearse_what_was_learned(tiny, make_examples):
-    nlp = pipeline(transformer(tiny))
-    examples = make_examples(nlp)
-    teach(nlp, examples, steps=3)
-    optimizer, losses = nlp.resume_training(), {}
-    nlp.rehearse(examples, sgd=optimizer, losses=losses)
-    assert np.isfinite(losses["tener_ner"])
-
-
-def test_spacys_own_components_sit_on_it(tiny):
+def test_spacys_own_components_sit_on_it(still):
     nlp = spacy.blank("zh")
-    nlp.add_pipe("tagger", config={"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": transformer(tiny)}})
+    nlp.add_pipe("tagger", config={"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": transformer(still)}})
     examples = [Example.from_dict(nlp.make_doc("去上海"), {"tags": ["V", "N", "N"]})]
     optimizer = nlp.initialize(lambda: examples)
     optimizer.learn_rate = 0.01
@@ -185,10 +154,12 @@ def test_spacys_own_components_sit_on_it(tiny):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("mixed_precision", [False, True])
-def test_it_learns_on_a_gpu_as_overlays_have_it(mixed_precision, tiny, tok2vecs, make_examples, sentences, entities_of):
+def test_it_learns_on_a_gpu_as_overlays_have_it(
+    mixed_precision, still, tok2vecs, make_examples, sentences, entities_of
+):
     set_active_gpu(0)
     with use_ops("cupy"):
-        nlp = pipeline({**tok2vecs["TENER"], "embed": joined(tiny, mixed_precision=mixed_precision)})
+        nlp = pipeline({**tok2vecs["TENER"], "embed": joined(still, mixed_precision=mixed_precision)})
         teach(nlp, make_examples(nlp), optimizer=Adam(0.01, use_averages=False, rates={"transformer.*": 0.1}))
         assert {value.device.type for value in parameters(nlp).values()} == {"cuda"}
         assert known(entities_of, nlp, [text for text, _ in sentences]) == [entities for _, entities in sentences]
