@@ -7,7 +7,7 @@ import errno
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -74,6 +74,27 @@ def replaced(folder: Path) -> Iterator[Path]:
                 raise
 
 
+def find_package_files(folder: Path, names: Sequence[str], package: str, expected: str, otherwise: str) -> Path:
+    """Return the directory of a package's data; raise if its files are not those of one version.
+
+    names (Sequence[str]): The files.
+    package (str): The package with its version, as a requirement of pip.
+    expected (str): The SHA-256 of the files' bytes, joined in their order.
+    otherwise (str): What to do with other data, for the error.
+    """
+    content = hashlib.sha256()
+    for name in names:
+        if not (folder / name).is_file():
+            raise RemedyError(f"{folder} has no file {name}", f"Name the directory of the files of {package}.")
+        _add_blocks(content, folder / name)
+    if content.hexdigest() != expected:
+        raise RemedyError(
+            f"{folder}: these are not the files of {package}, or they are damaged",
+            f"Install that version, by `pip install --force-reinstall {package}`. {otherwise}",
+        )
+    return folder
+
+
 def digest(path: Path) -> str:
     """Return the digest of a file, or of a directory's files and their names, without hidden files and `.pyc`."""
     if path.is_file():
@@ -90,10 +111,14 @@ def digest(path: Path) -> str:
 @cache  # The runs of a grid share files. Size and time of modification tell whether a file has changed.
 def _digest_of_file(path: Path, modified: int, size: int) -> str:
     content = hashlib.blake2b(digest_size=16)
+    _add_blocks(content, path)
+    return content.hexdigest()
+
+
+def _add_blocks(content: hashlib._Hash | hashlib.blake2b, path: Path) -> None:
     with path.open("rb") as file:
         for block in iter(partial(file.read, 1 << 20), b""):
             content.update(block)
-    return content.hexdigest()
 
 
 def check_folder(folder: Path) -> None:

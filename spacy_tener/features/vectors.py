@@ -26,8 +26,20 @@ class Vectors:
     table: FloatArray
 
 
+@dataclass(frozen=True)
+class VectorsSource:
+    """Vectors that are read from elsewhere than a file of the user's.
+
+    name (str): Their name in messages.
+    read (Callable[[RowFilter], FloatArray]): Reads the rows that a filter selects. *Shape:* (rows, width)
+    """
+
+    name: str
+    read: Callable[[RowFilter], FloatArray]
+
+
 def read_vectors(
-    path: str | Path,
+    source: str | Path | VectorsSource,
     *,
     width: int | None = None,
     normalise: Callable[[str], str] | None = None,
@@ -35,16 +47,20 @@ def read_vectors(
 ) -> Vectors:
     """Read pretrained vectors. The first of several rows for one string wins.
 
-    path (str | Path): A word2vec or GloVe text file (plain, gzip, bzip2 or xz), or a directory of `spacy init vectors`.
+    source (str | Path | VectorsSource): A word2vec or GloVe text file (plain, gzip, bzip2 or xz), a directory of
+        `spacy init vectors`, or another source.
     width (int | None): The width that the rows must have; None takes what the source has.
     normalise (Callable[[str], str] | None): Applied to every string, so that strings may become equal.
     keep (Callable[[str], bool] | None): Returns whether to keep a string, after `normalise`. Values of other rows and
         of duplicates are never converted, so that a few strings of a huge file cost little.
     RETURNS (Vectors): The strings and their vectors.
     """
-    path = Path(path)
+    path = Path(source.name if isinstance(source, VectorsSource) else source)
     rows = RowFilter(path, width, normalise, keep)
-    table = _read_directory(rows) if path.is_dir() else read_text_vectors(rows)
+    if isinstance(source, VectorsSource):
+        table = source.read(rows)
+    else:
+        table = _read_directory(rows) if path.is_dir() else read_text_vectors(rows)
     is_finite = np.isfinite(table).all(axis=1)
     if not is_finite.all():
         string = list(rows.selected)[int(np.argmin(is_finite))]

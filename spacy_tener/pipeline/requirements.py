@@ -35,8 +35,14 @@ DICTIONARIES = {
         "license": "CC BY 3.0",
         "author": "開放詞典",
     },
+    "spacy_tener.GloVe.v1": {
+        "name": "GloVe 6B",
+        "url": "https://nlp.stanford.edu/projects/glove/",
+        "license": "PDDL 1.0",
+        "author": "Jeffrey Pennington, Richard Socher, Christopher D. Manning",
+    },
 }
-"""Registered function -> the dictionary that it reads and that the pipeline stores, as a source in meta.json."""
+"""Registered function -> the dictionary or vectors that the pipeline stores, as a source in meta.json."""
 
 
 def save_requirements(path: Path, pipe: Any) -> None:

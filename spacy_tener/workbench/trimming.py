@@ -10,7 +10,6 @@ import numpy as np
 from spacy.tokens import Doc
 from thinc.api import Model
 
-from ..features.keys import StringTable
 from ..models.embed.tables import TableEmbedder, table_embedders
 from ..types import IntArray
 
@@ -61,18 +60,19 @@ def trim_tables(model: Model[Any, Any], counts: RowCounts, *, min_count: int, ha
 def _trim_embedder(
     embedder: TableEmbedder, counts: dict[str, IntArray], min_count: int, half: bool
 ) -> list[TrimmedTable]:
-    shim, vocabulary = embedder.shim, embedder.vocabulary
-    arrays, trimmed = dict(shim.weights), []
+    kept = {}
     for name, frequencies in counts.items():
         # The unknown row comes first, and stays.
         is_first = np.arange(frequencies.size) == 0
-        rows = np.flatnonzero((frequencies >= min_count) | is_first | (frequencies.size <= FEW))
-        weight = vocabulary.weight_of(name)
-        table: StringTable = vocabulary.tables[name]
-        before, n_before = arrays[weight], len(table)
-        vocabulary.tables[name] = StringTable(table.keys[rows[1:] - 1])
-        arrays[weight] = before[rows].astype(np.float16 if half else before.dtype)
-        sizes = before.nbytes, arrays[weight].nbytes
-        trimmed.append(TrimmedTable(embedder.name, name, (n_before, rows.size), sizes))
-    shim.load_arrays(arrays, {**shim.sizes, **vocabulary.heights()})
-    return trimmed
+        kept[name] = np.flatnonzero((frequencies >= min_count) | is_first | (frequencies.size <= FEW))
+    before = _sizes(embedder)
+    embedder.keep_rows(kept, half=half)
+    after = _sizes(embedder)
+    sizes = {name: zip(before[name], after[name], strict=True) for name in counts}
+    return [TrimmedTable(embedder.name, name, *pairs) for name, pairs in sizes.items()]
+
+
+def _sizes(embedder: TableEmbedder) -> dict[str, tuple[int, int]]:
+    """Return the number of rows and bytes of each table."""
+    weights, vocabulary = embedder.shim.weights, embedder.vocabulary
+    return {name: (len(table), weights[vocabulary.weight_of(name)].nbytes) for name, table in vocabulary.tables.items()}

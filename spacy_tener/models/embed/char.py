@@ -11,6 +11,7 @@ from spacy.tokens import Doc
 
 from ...features.characters import lengths_of
 from ...features.keys import END_MARK, KeyCache, Normaliser, bigram_key_array, pair_keys, token_orths, unigram_key_array
+from ...features.vectors import VectorsSource
 from ...settings import Count, Probability, SettingError, Size, validated
 from ..compose import chain_layers, join_embedders, projection
 from ..shim import EmbedModel
@@ -72,16 +73,18 @@ def _char_embed(
     widths: Mapping[str, int],
     dropout: float,
     word_dropout: Mapping[str, float],
-    vectors: Mapping[str, str | Path | None],
+    vectors: Mapping[str, str | Path | VectorsSource | None],
     whiten: bool,
+    frequent: int | None = None,
+    half: bool = False,
 ) -> EmbedModel:
     """Return an embedder of tokens, and of pairs if these have a width."""
     return table_embedder(
         "char_embed",
         CharVocabulary(normaliser, widths),
-        table_shim(widths, word_dropout=word_dropout, dropout=dropout),
+        table_shim(widths, word_dropout=word_dropout, dropout=dropout, half=half),
         width=sum(widths.values()),
-        init=partial(_init, normaliser=normaliser, vectors=vectors, whiten=whiten),
+        init=partial(_init, normaliser=normaliser, vectors=vectors, whiten=whiten, frequent=frequent),
     )
 
 
@@ -111,18 +114,20 @@ def _init(
     Y: Any = None,
     *,
     normaliser: Normaliser,
-    vectors: Mapping[str, str | Path | None],
+    vectors: Mapping[str, str | Path | VectorsSource | None],
     whiten: bool,
+    frequent: int | None,
 ) -> None:
     init_tables(embedder)
     to_keys = {UNIGRAM: unigram_key_array, BIGRAM: bigram_key_array}
-    for name, path in vectors.items():
+    for name, source in vectors.items():
         load_vectors(
             embedder,
             name,
-            path,
+            source,
             to_keys=partial(to_keys[name], normaliser=normaliser),
             whiten=whiten,
+            frequent=frequent,
             normalise=normaliser,
         )
 
@@ -134,10 +139,12 @@ def build_word_char_embed(
     digits: bool = True,
     dropout: Probability = 0.5,
     word_dropout: Probability = 0.01,
-    vectors: str | Path | None = None,
+    vectors: str | Path | VectorsSource | None = None,
     whiten_vectors: bool = False,
     chars: EmbedModel | Literal["cnn"] | None = "cnn",
     project_to: Size | None = None,
+    frequent: Count | None = None,
+    half: bool = False,
 ) -> EmbedModel:
     """Embed each token by its own row, joined with an encoding of its characters.
 
@@ -151,9 +158,9 @@ def build_word_char_embed(
     digits (bool): Read every digit of a token as 0.
     dropout (float): Dropout on the joined rows of tokens and pairs.
     word_dropout (float): Probability that a token is read as unknown in training.
-    vectors (Optional[Union[str, Path]]): Pretrained rows for tokens: a word2vec or GloVe text file (plain, gz, bz2, xz)
-        or a directory that `spacy init vectors` made. Read by `initialize` only, scaled to unit length, which random
-        rows have on average, fine-tuned, saved with the model.
+    vectors (Optional[Union[str, Path, VectorsSource]]): Pretrained rows for tokens: a word2vec or GloVe text file
+        (plain, gz, bz2, xz), a directory that `spacy init vectors` made, or `spacy_tener.GloVe.v1`. Read by
+        `initialize` only, scaled to unit length, which random rows have on average, fine-tuned, saved with the model.
     whiten_vectors (bool): Whiten pretrained rows first: subtract their mean, and scale them to equal variance in all
         directions.
     chars (Optional[Union[Model[List[Doc], List[Floats2d]], str]]): Embedder whose output is joined: an encoder of
@@ -161,6 +168,9 @@ def build_word_char_embed(
         other embedder; "cnn" for the first of them with its defaults; None for nothing.
     project_to (Optional[int]): Output width of a linear layer on top, for encoders whose input must be as wide as their
         output, such as spaCy's; None for no such layer.
+    frequent (Optional[int]): Number of pretrained rows that the model keeps beside those of the training data: the
+        first ones, which are the most frequent words in most files. None for all.
+    half (bool): Save the rows as 16-bit floats.
     """
     embed = _char_embed(
         Normaliser(digits=digits, lower=lower),
@@ -169,6 +179,8 @@ def build_word_char_embed(
         word_dropout={UNIGRAM: word_dropout},
         vectors={UNIGRAM: vectors},
         whiten=whiten_vectors,
+        frequent=frequent,
+        half=half,
     )
     if chars is not None:
         embed = join_embedders(embed, build_char_cnn() if chars == "cnn" else chars)

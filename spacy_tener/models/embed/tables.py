@@ -16,7 +16,7 @@ from thinc.api import Model
 from thinc.model import deserialize_attr, serialize_attr
 
 from ...features.keys import Keys, StringTable
-from ...features.vectors import prepared, read_vectors
+from ...features.vectors import VectorsSource, prepared, read_vectors
 from ...runtime.dense import EmbeddingTables as TableRows
 from ...types import IntArray
 from ..backends import Backend, Indices, Layer
@@ -56,6 +56,8 @@ class Vocabulary(ABC):
         self.tables = {name: StringTable() for name in names}
         self.pretrained: dict[str, int] = {}
         """The number of pretrained rows of a table, which are its first ones."""
+        self.frequent: dict[str, int] = {}
+        """How many of them, the first ones, stay in a table though the training data may lack their strings."""
 
     @abstractmethod
     def read(self, docs: list[Doc]) -> EmbedInput: ...
@@ -63,7 +65,7 @@ class Vocabulary(ABC):
     def clear(self) -> None:
         """Remove all strings."""
         self.tables = {name: StringTable() for name in self.tables}
-        self.pretrained = {}
+        self.pretrained, self.frequent = {}, {}
 
     def weight_of(self, name: str) -> str:
         """Return the name of a table's rows among the module's weights."""
@@ -85,7 +87,7 @@ class Vocabulary(ABC):
                 "Load it with the config that it was trained with."
             )
         self.tables = {name: StringTable(parts[name]) for name in self.tables}
-        self.pretrained = {}
+        self.pretrained, self.frequent = {}, {}
 
     def to_bytes(self) -> bytes:
         return to_safetensors(self.to_parts())
@@ -152,6 +154,19 @@ class TableEmbedder(Layer):
             self.module_tables().grow(name, grown)
             self.shim.set_module(self.shim.module, {**self.shim.sizes, name: grown})
 
+    def keep_rows(self, rows: Mapping[str, IntArray], *, half: bool = False) -> None:
+        """Remove all other rows of some tables.
+
+        rows (Mapping[str, IntArray]): The rows to keep, ascending, from row 0 on. *Shape:* (rows,) each
+        half (bool): Store them in float16.
+        """
+        arrays = dict(self.shim.weights)
+        for name, indices in rows.items():
+            weight, table = self.vocabulary.weight_of(name), self.vocabulary.tables[name]
+            self.vocabulary.tables[name] = StringTable(table.keys[indices[1:] - 1])
+            arrays[weight] = arrays[weight][indices].astype(np.float16 if half else arrays[weight].dtype)
+        self.shim.load_arrays(arrays, {**self.shim.sizes, **self.vocabulary.heights()})
+
     def module_tables(self) -> EmbeddingTables:
         """Return the tables in the module."""
         tables: EmbeddingTables = self.shim.module.get_submodule(self.vocabulary.part)
@@ -175,10 +190,12 @@ def table_embedder(
     return TableEmbedder(name, forward, init=init or init_tables, dims={"nO": width}, attrs=attrs, shims=[shim])
 
 
-def table_shim(widths: Mapping[str, int], *, word_dropout: Mapping[str, float], dropout: float) -> TorchShim:
-    """Return the shim of a module that consists of tables only."""
+def table_shim(
+    widths: Mapping[str, int], *, word_dropout: Mapping[str, float], dropout: float, half: bool = False
+) -> TorchShim:
+    """Return the shim of a module that consists of tables only. half (bool): Save them in float16."""
     build = partial(build_tables, widths=widths, word_dropout=word_dropout, dropout=dropout)
-    return TorchShim(build, partial(TableRows, widths))
+    return TorchShim(build, partial(TableRows, widths), saved_as=np.float16 if half else None)
 
 
 def build_tables(
@@ -215,28 +232,34 @@ def check_loaded(model: Model[Any, Any]) -> None:
 def load_vectors(
     embedder: TableEmbedder,
     name: str,
-    path: str | Path | None,
+    source: str | Path | VectorsSource | None,
     *,
     to_keys: Callable[[list[str]], Keys],
     whiten: bool,
+    frequent: int | None = None,
     normalise: Callable[[str], str] | None = None,
     keep: Callable[[str], bool] | None = None,
 ) -> None:
-    """Add a row with its vector to a table for every string of a vectors file, if a path is given.
+    """Add a row with its vector to a table for every string of a source of vectors, if there is one.
 
     to_keys (Callable): Converts strings to the embedder's keys.
     whiten (bool): Whiten the vectors.
+    frequent (int | None): How many rows, the source's first ones, stay though the training data may lack their strings;
+        None for all.
     normalise, keep (Callable): As for `read_vectors`.
     """
-    if path is None:
+    if source is None:
         return
     width = embedder.module_tables().tables[name].shape[1]
-    loaded = read_vectors(path, width=width, normalise=normalise, keep=keep)
-    keys, first = np.unique(to_keys(loaded.strings), return_index=True)
-    vectors = prepared(loaded.table[first], whiten=whiten)
+    loaded = read_vectors(source, width=width, normalise=normalise, keep=keep)
+    keys = to_keys(loaded.strings)
+    first = np.sort(np.unique(keys, return_index=True)[1])  # in the order of the source, the most frequent first
+    keys, vectors = keys[first], prepared(loaded.table[first], whiten=whiten)
     table = embedder.vocabulary.tables[name]
     table.add(keys)
     embedder.vocabulary.pretrained[name] = len(table)
+    if frequent is not None:
+        embedder.vocabulary.frequent[name] = frequent
     embedder.fit_height(name)
     embedder.module_tables().fill(name, table.rows(keys), vectors)
     embedder.shim.clear_predictor()
@@ -245,7 +268,8 @@ def load_vectors(
 def observe(model: Model[Any, Any], batches: Iterable[list[Doc]]) -> None:
     """Add a row for every string of the Docs to all embedders in the model.
 
-    It logs how many of the strings have a pretrained vector.
+    Pretrained rows of strings that are neither in the Docs nor frequent are removed. It logs how many of the strings
+    have a pretrained vector.
     """
     embedders = table_embedders(model)
     if not embedders:
@@ -266,3 +290,11 @@ def observe(model: Model[Any, Any], batches: Iterable[list[Doc]]) -> None:
             found = int(is_used.sum())
             wanted = found + len(embedder.vocabulary.tables[name]) - is_used.size
             logger.info("Pretrained %s vectors: found %d of %d strings of the training data", name, found, wanted)
+        vocabulary, kept = embedder.vocabulary, dict[str, IntArray]()
+        for name, n_frequent in vocabulary.frequent.items():
+            is_used = used_rows[name]
+            is_used[: n_frequent + 1] = True
+            kept[name] = np.append(np.flatnonzero(is_used), np.arange(is_used.size, len(vocabulary.tables[name])))
+            vocabulary.pretrained[name] = int(is_used.sum())
+        if kept:
+            embedder.keep_rows(kept)
