@@ -12,7 +12,7 @@ from spacy.tokens import Doc
 from thinc.api import get_torch_default_device
 from torch import nn
 
-from ...errors import check_package, install
+from ...errors import RemedyError, check_package, install
 from ...features.pieces import WordPieces
 from ...settings import configured
 from ..backends import Backend, Layer, Rows
@@ -73,10 +73,11 @@ def _assemble(
     transformer: Any, tokenizer: bytes, longest: int, config: TransformerEmbedConfig
 ) -> PretrainedTransformer:
     available = transformer.config.num_hidden_layers
-    if config.layers > available:
-        raise ValueError(
+    if config.highest_layer > available:
+        raise RemedyError(
             f"spacy_tener.TransformerEmbed.v1: layers must be at most {available}, as many as the transformer has; "
-            f"got {config.layers}."
+            f"got {config.layers}",
+            "Name lower layers.",
         )
     window = min(config.window, longest)
     reader = WordPieces(tokenizer).reader(window, min(config.overlap, window // 4))

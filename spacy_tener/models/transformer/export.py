@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from io import BytesIO
 from typing import Any, Literal
@@ -63,15 +63,15 @@ def other_versions() -> list[str]:
 
 
 class _Features(nn.Module):
-    """The mean of a transformer's last layers. *Shape:* (texts, pieces) twice, to (texts, pieces, width)"""
+    """The mean of some of a transformer's layers. *Shape:* (texts, pieces) twice, to (texts, pieces, width)"""
 
-    def __init__(self, transformer: Any, n_layers: int) -> None:
+    def __init__(self, transformer: Any, layers: int | Sequence[int]) -> None:
         super().__init__()
         self.transformer = transformer
-        self.n_layers = n_layers
+        self.layers = layers
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        return mean_of_layers(self.transformer, ids, mask, self.n_layers)
+        return mean_of_layers(self.transformer, ids, mask, self.layers)
 
 
 def _encoder_of(module: PretrainedTransformer, parts: dict[str, Any], precision: Precision) -> Encoder:

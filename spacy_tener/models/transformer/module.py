@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
+from pydantic import Field
 from pydantic.dataclasses import dataclass
 from spacy.tokens import Doc
 from torch import Tensor, nn
@@ -37,7 +38,8 @@ class TransformerEmbedConfig:
     frozen (bool): Do not train the transformer: its weights do not change, its own dropout is off, and no gradient is
         computed.
     pooling (Literal["mean", "first"]): The features of a token: the "mean" of its pieces, or those of the "first" one.
-    layers (int): Number of last layers that are averaged.
+    layers (Union[int, List[int]]): Number of last layers that are averaged, or the layers' own numbers, from 1 on; 0 is
+        the layer of embeddings.
     dropout (float): Dropout on the features. In training, a transformer that is not frozen also applies its own.
     window (int): Maximum number of word pieces, with special ones, that are read at once; the transformer's own
         maximum, if that is smaller. Longer texts are read in overlapping windows. `tener_ner` passes windows of 200
@@ -52,7 +54,7 @@ class TransformerEmbedConfig:
 
     frozen: bool = False
     pooling: Literal["mean", "first"] = "mean"
-    layers: Size = 1
+    layers: Size | Annotated[list[Count], Field(min_length=1)] = 1
     dropout: Probability = 0.1
     window: int = 512
     overlap: Count = 64
@@ -61,6 +63,10 @@ class TransformerEmbedConfig:
 
     def __post_init__(self) -> None:
         check_pieces(self.window, self.overlap)
+
+    @property
+    def highest_layer(self) -> int:
+        return self.layers if isinstance(self.layers, int) else max(self.layers)
 
 
 class PretrainedTransformer(nn.Module):
@@ -140,7 +146,7 @@ class PretrainedTransformer(nn.Module):
         config: Any = self.transformer.config
         # Peak memory of a layer per piece, in 32-bit floats.
         floats: int = 16 * config.hidden_size + 3 * getattr(config, "intermediate_size", 4 * config.hidden_size)
-        floats += config.num_hidden_layers * config.hidden_size if self.config.layers > 1 else 0
+        floats += config.num_hidden_layers * config.hidden_size if self.config.layers != 1 else 0
         return min(_POSITIONS_AT_ONCE["cuda"], int(_FREE_SHARE * free) // (4 * floats))
 
     def _hidden(self, pieces: Pieces, device: torch.device) -> Tensor:
@@ -167,18 +173,26 @@ class PretrainedTransformer(nn.Module):
         at_once (int): Maximum number of pieces.
         YIELDS (Tensor): *Shape:* (at most all windows, length, width)
         """
-        n_layers, step = self.config.layers, max(1, at_once // ids.shape[1])
+        step = max(1, at_once // ids.shape[1])
         masks = torch.ones_like(ids) if key_mask is None else (key_mask[:, 0, 0] == 0.0).long()
         for window_ids, mask in zip(ids.split(step), masks.split(step), strict=True):
-            yield mean_of_layers(self.transformer, window_ids, mask, n_layers).float()
+            yield mean_of_layers(self.transformer, window_ids, mask, self.config.layers).float()
 
 
-def mean_of_layers(transformer: Callable[..., Any], ids: Tensor, mask: Tensor, n_layers: int) -> Tensor:
-    """Return the mean of a transformer's last layers.
+def mean_of_layers(transformer: Callable[..., Any], ids: Tensor, mask: Tensor, layers: int | Sequence[int]) -> Tensor:
+    """Return the mean of a transformer's last layers, or of those with these numbers.
 
     ids, mask (Tensor): *Shape:* (windows, length)
     RETURNS (Tensor): *Shape:* (windows, length, width)
     """
-    output = transformer(input_ids=ids, attention_mask=mask, output_hidden_states=n_layers > 1, return_dict=True)
+    output = transformer(input_ids=ids, attention_mask=mask, output_hidden_states=layers != 1, return_dict=True)
     last: Tensor = output.last_hidden_state
-    return last if n_layers == 1 else torch.stack(output.hidden_states[-n_layers:]).mean(dim=0)
+    if layers == 1:
+        return last
+    states = output.hidden_states
+    if states is None:
+        raise RemedyError(
+            "The transformer returns its last layer only", "Set layers to 1, or name another transformer."
+        )
+    chosen = states[-layers:] if isinstance(layers, int) else [states[layer] for layer in layers]
+    return torch.stack(list(chosen)).mean(dim=0)
