@@ -16,12 +16,14 @@ from typing import Any, NamedTuple
 
 import httpx
 import pytest
+import small_encoders
 import typer
 from command_line import Ran, run_tener
 from fastapi import FastAPI
 from made_trainings import make_config, tener
 from small_corpora import Entities, annotated, save_corpus, save_docs
 from small_systems import TEXTS, trained
+from tiny_transformer import save_tiny_transformer
 
 from spacy_tener.annotate.local import annotate_locally
 from spacy_tener.cli import MODULES, tener_cli
@@ -62,6 +64,7 @@ BASES = {
     "review": "review my.cfg gold.spacy -o out --folds 2",
     "silver": "silver model text.txt -o out",
     "config": "config weibo",
+    "vectors": "vectors encoder.onnx -o out.vec --words words.txt --width 4",
     "evaluate": "evaluate model doubtful.spacy",
     "explain": "explain model text.txt -n 3",
     "calibrate": "calibrate model doubtful.spacy -o out",
@@ -132,6 +135,16 @@ ROWS = {
         "settings": Row("--set training.max_steps=9", says="max_steps = 9"),
         "output": Row("--output out.cfg", result="out.cfg"),
         "force": Row("--force", "config weibo -o known.txt", codes=(1, 0)),
+    },
+    "vectors": {
+        "output": Row("--output other.vec", "vectors encoder.onnx --words words.txt --width 4", "*.vec", (2, 0)),
+        "words": Row("--words words.txt", "vectors encoder.onnx text.txt -o out.vec --width 1", codes=(0, 2)),
+        "limit": Row("--limit 9", result="out.vec"),
+        "lang": Row("--lang zh", "vectors encoder.onnx text.txt -o out.vec --width 1", result="out.vec"),
+        "layers": Row("--layers 2", "vectors bert -o out.vec --words words.txt --width 4 --layers 1", result="out.vec"),
+        "outputs": Row("--outputs inner", result="out.vec"),
+        "width": Row("--width 3", result="out.vec"),
+        "force": Row("--force", "vectors encoder.onnx -o known.txt --words words.txt --width 4", codes=(1, 0)),
     },
     "evaluate": {
         "output": Row("--output scores.txt", result="scores.txt"),
@@ -219,6 +232,9 @@ ROWS = {
 NOWHERE = [
     ("config --set training.max_steps=9 --output out.cfg --force", "--set, --output, --force"),
     ("config weibo --force", "--force"),
+    ("vectors encoder.onnx -o out.vec --words words.txt --layers 2 --width 4", "--layers"),
+    ("vectors bert -o out.vec --words words.txt --outputs inner --width 4", "--outputs"),
+    ("vectors encoder.onnx -o out.vec --words words.txt --lang zh --width 4", "--lang"),
     ("review model gold.spacy -o out --force", "--force"),
     ("trim model text.txt -o out --onnx int8 --min-count 2 --half", "--min-count, --half"),
     ("explain model 王小明去了上海 --limit 3", "--limit"),
@@ -246,6 +262,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = annotated("王小明去了上海", [(0, 3, "PER"), (5, 7, "GPE")], words=["王小明", "去", "了", "上海"])
     save_docs(folder / "words.spacy", words)
     fill(make_config(folder, tener(), max_steps=1)).to_disk(folder / "my.cfg")
+    small_encoders.save(folder, small_encoders.mean_encoder())
+    save_tiny_transformer(folder / "bert")
     for part in ("train", "dev"):
         shutil.copy(folder / "gold.spacy", folder / f"{part}.spacy")
     spans = [{"start": 0, "end": 1, "label": "PER"}]
@@ -268,6 +286,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "known.txt": "A8a9京",
         "key.txt": "secret",
         "code.py": "print('the code is imported')\n",
+        "words.txt": "\n".join(small_encoders.CHARACTERS[:20]),
         "two.txt": "王 I-PER\n小 I-PER\n\n京 I-GPE\n",
         "weibo.txt": "王0 I-PER\n小1 I-PER\n",
         "three.txt": "王 O I-PER\n小 I-PER O\n",

