@@ -25,10 +25,10 @@ from ..models.shim import EmbedModel
 from ..onnx.sources import onnx_encoder
 from ..types import FloatArray
 
-_AT_ONCE = 512
-_ROWS = 1 << 14
+_WORDS_AT_ONCE = 512
+_ROWS_IN_MEMORY = 1 << 14
 """Rows that are read from disk at once, so that a million words take little memory."""
-_ONNX = ".onnx"
+_ONNX_ENDING = ".onnx"
 
 States = NDArray[np.float16]
 """The encoder's features of words. *Shape:* (words, width)"""
@@ -44,7 +44,7 @@ class WordEncoder:
 
     def __init__(self, name: str, layers: Sequence[int], outputs: Sequence[str]) -> None:
         path = Path(name)
-        self.is_file = path.suffix == _ONNX
+        self.is_file = path.suffix == _ONNX_ENDING
         self._averaged = max(len(outputs), 1) if self.is_file else 1
         self._model = _onnx_model(path, outputs) if self.is_file else _transformer_model(name, layers)
         self._model.initialize()
@@ -119,9 +119,9 @@ def _write_components(states: States, words: Sequence[str], width: int, output: 
 
     def write(file: IO[bytes]) -> None:
         file.write(f"{int(has_pieces.sum())} {width}\n".encode())
-        for first, block in zip(range(0, len(words), _ROWS), _blocks(states), strict=True):
+        for first, block in zip(range(0, len(words), _ROWS_IN_MEMORY), _blocks(states), strict=True):
             rows = (block.astype(np.float32) - mean) @ directions
-            for index in np.flatnonzero(has_pieces[first : first + _ROWS]).tolist():
+            for index in np.flatnonzero(has_pieces[first : first + _ROWS_IN_MEMORY]).tolist():
                 values = " ".join(f"{value:.4f}" for value in rows[index])
                 file.write(f"{words[first + index]} {values}\n".encode())
 
@@ -137,7 +137,7 @@ def _encode_all(encoder: WordEncoder, words: Sequence[str], unfinished: Path) ->
         n_done = unfinished.stat().st_size // row_bytes if unfinished.exists() else 0
         with unfinished.open("ab") as file, tqdm(total=len(words), initial=n_done, unit="word", disable=None) as bar:
             file.truncate(n_done * row_bytes)  # a row that was cut short
-            for batch in minibatch(words[n_done:], _AT_ONCE):
+            for batch in minibatch(words[n_done:], _WORDS_AT_ONCE):
                 file.write(encoder(batch).astype(np.float16).tobytes())
                 bar.update(len(batch))
         states: States = np.memmap(unfinished, np.float16, "r", shape=(len(words), encoder.width))
@@ -145,8 +145,8 @@ def _encode_all(encoder: WordEncoder, words: Sequence[str], unfinished: Path) ->
 
 
 def _blocks(states: States) -> Iterator[States]:
-    for first in range(0, len(states), _ROWS):
-        yield states[first : first + _ROWS]
+    for first in range(0, len(states), _ROWS_IN_MEMORY):
+        yield states[first : first + _ROWS_IN_MEMORY]
 
 
 def _principal_components(states: States, count: int, width: int) -> tuple[FloatArray, FloatArray, float]:

@@ -23,11 +23,11 @@ TABLE = np.arange(20, dtype=np.float32).reshape(5, 4) + 1
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A small package: its words, and a table of four numbers for each."""
-    table, words = (tmp_path / name for name in module._FILES)
+    table, words = (tmp_path / name for name in module._GLOVE_FILES)
     np.save(table, TABLE)
     pq.write_table(pa.table({"index": WORDS}), words)
     content = table.read_bytes() + words.read_bytes()
-    monkeypatch.setattr(module, "_DIGEST", sha256(content).hexdigest())
+    monkeypatch.setattr(module, "_GLOVE_DIGEST", sha256(content).hexdigest())
     return tmp_path
 
 
@@ -44,7 +44,7 @@ def test_numbers_share_the_row_of_the_most_frequent_one_of_their_length(folder: 
     np.testing.assert_array_equal(vectors.table[2], TABLE[2])
 
 
-@pytest.mark.parametrize("name", module._FILES)
+@pytest.mark.parametrize("name", module._GLOVE_FILES)
 def test_other_files_are_refused(folder: Path, name: str) -> None:
     content = bytearray((folder / name).read_bytes())
     content[len(content) // 2] ^= 1

@@ -108,7 +108,7 @@ class Letters:
 @pytest.mark.parametrize("lost", [0, 7])
 def test_what_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: int) -> None:
     words = ["john", "smith", "joined", "acme", "new", "york", "it", "rained", "iphone", "loud", "bat", "quiz"]
-    monkeypatch.setattr(static_vectors, "_AT_ONCE", 5)
+    monkeypatch.setattr(static_vectors, "_WORDS_AT_ONCE", 5)
     whole, stopped, further = Letters(99), Letters(10), Letters(99)
     output = tmp_path / "static.vec"
     with pytest.raises(RemedyError, match="No space left on device"):
