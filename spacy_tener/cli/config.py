@@ -16,7 +16,7 @@ from ..features.glove import read_words
 from ..files import write_text
 from ..workbench.composing.compose import compose, overlays_without_effect
 from ..workbench.composing.files import BASES, OVERLAYS, SYSTEMS, description, missing_requirements, names_in
-from ..workbench.corpus.languages import blank_pipeline
+from ..workbench.pipelines import blank_pipeline
 from ..workbench.static_vectors import (
     WordEncoder,
     select_words,
