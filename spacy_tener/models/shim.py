@@ -162,21 +162,15 @@ class TorchShim(Shim):
         self._model, self._predictor = module, None if module else predictor
         self._arrays = arrays if arrays and module is None else None
 
-    def gradients(self) -> list[tuple[tuple[int, str], nn.Parameter]]:
-        """Return the parameters that have a gradient, each with its key in optimizers."""
-        if self._model is None:
-            return []
-        return [((self.id, name), weight) for name, weight in self._model.named_parameters() if weight.grad is not None]
-
     def finish_update(self, optimizer: Optimizer) -> None:
         """Update parameters by their gradients, and remove the gradients."""
-        parameters = self.gradients()
-        if parameters:
+        parameters = [] if self._model is None else self._model.named_parameters()
+        if with_gradient := [(name, weight) for name, weight in parameters if weight.grad is not None]:
             from ..layers.devices import host_threads, threads_for
 
             with host_threads(threads_for(self.device, [], 0)):
-                for key, parameter in parameters:
-                    _update(optimizer, key, parameter)
+                for name, weight in with_gradient:
+                    _update(optimizer, (self.id, name), weight)
         self.clear_predictor()
 
     @contextlib.contextmanager

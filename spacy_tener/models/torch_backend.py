@@ -12,13 +12,12 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import torch
 from spacy.tokens import Doc
-from thinc.api import Model, Ops, Optimizer, torch2xp, xp2torch
+from thinc.api import Model, Ops, torch2xp, xp2torch
 from thinc.types import Floats2d
 from torch import Tensor
 
 from ..errors import RemedyError
 from ..gpu.copies import on_device, on_device_together
-from ..gpu.updates import StepTogether
 from ..layers.devices import host_threads, threads_for
 from ..layers.ragged import Segments
 from ..types import IntArray
@@ -195,18 +194,3 @@ def wrap_memory_errors(lengths: Sequence[int]) -> Iterator[None]:
             "Lower `size` in [training.batcher], or `max_units` of tener_ner. A transformer needs less memory with "
             "mixed_precision.",
         ) from error
-
-
-def finish_updates_together(model: Model[Any, Any], optimizer: Optimizer, step_together: StepTogether) -> None:
-    """Update the modules of a model on a GPU by as many kernel launches as one module takes.
-
-    Parameters that the optimizer cannot update so keep their gradients, for `Model.finish_update`.
-    """
-    parameters = [pair for shim in torch_shims(model) for pair in shim.gradients()]
-    if not parameters or parameters[0][1].is_cpu:
-        return
-    with host_threads(threads_for(parameters[0][1].device, [], 0)):
-        updated = step_together(optimizer, parameters)
-    for key, parameter in parameters:
-        if key in updated:
-            parameter.grad = None

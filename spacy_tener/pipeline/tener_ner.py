@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from spacy.errors import Errors
@@ -39,9 +39,6 @@ from .tags import LabelIndex, index_labels
 from .units import LINE_BREAK, ORNAMENT, DocView, view_of
 from .windows import WindowBatcher, check_shared, documents
 from .words import PipelineWords
-
-if TYPE_CHECKING:
-    from ..gpu.updates import StepTogether
 
 _SAMPLE = 10
 _OBSERVED_AT_ONCE = 256
@@ -86,7 +83,6 @@ class TenerNER(TrainablePipe):
         self.cfg: dict[str, Any] = {"labels": [], **asdict(settings or NERSettings())}
         self._rehearsal_model: TaggerModel | None = None
         self._teacher: Teacher | None = None
-        self._step_together: StepTogether | None = None
         self._token_lengths = TokenLengths()
         self._process = os.getpid()
 
@@ -412,12 +408,6 @@ class TenerNER(TrainablePipe):
         sgd (Optimizer): The optimizer.
         """
         warm_up(sgd, self.name)
-        if self.model.ops.name == "cupy":
-            from ..gpu.updates import StepTogether
-            from ..models.torch_backend import finish_updates_together
-
-            self._step_together = self._step_together or StepTogether()
-            finish_updates_together(self.model, sgd, self._step_together)
         super().finish_update(sgd)
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
