@@ -29,7 +29,7 @@ def read_output(folder: Path, nlp: spacy.Language | None = None) -> list[dict[st
         else:
             for doc in DocBin().from_disk(path).get_docs(nlp.vocab):
                 assert [(e.start_char, e.end_char, e.label_) for e in doc.ents] == [
-                    (each["start"], each["end"], each["label"]) for each in doc.user_data["entities"]
+                    (entity["start"], entity["end"], entity["label"]) for entity in doc.user_data["entities"]
                 ]
                 rows.append({"text": doc.text, **doc.user_data})
     return rows

@@ -37,8 +37,8 @@ class Browser:
         started = time.perf_counter()
         self.driver.get(url)
         # On a busy machine a driver that sees nothing load yet takes the page before for the new one.
-        there = "return location.href === arguments[0] && document.readyState === 'complete'"
-        self.wait(lambda: self.run(there, url), seconds=30.0)
+        arrived = "return location.href === arguments[0] && document.readyState === 'complete'"
+        self.wait(lambda: self.run(arrived, url), seconds=30.0)
         return time.perf_counter() - started
 
     def run(self, script: str, *arguments: Any) -> Any:
@@ -68,10 +68,10 @@ class Browser:
         for scheme in ("dark", "light"):
             self.prefer(scheme)
             result = Axe().run(self.driver)
-            failed = [each for each in result["violations"] if each["impact"] in ("serious", "critical")]
+            failed = [rule for rule in result["violations"] if rule["impact"] in ("serious", "critical")]
             # A rule that axe itself cannot run has nodes of nothing: the colours, where it cannot read one.
-            failed += [each for each in result["incomplete"] if not each["nodes"]]
-            found += [f"{scheme}: {each['id']}: {[node['html'] for node in each['nodes']]}" for each in failed]
+            failed += [rule for rule in result["incomplete"] if not rule["nodes"]]
+            found += [f"{scheme}: {rule['id']}: {[node['html'] for node in rule['nodes']]}" for rule in failed]
         return found
 
     def wait(self, condition: Callable[[], Any], seconds: float = 5.0) -> Any:

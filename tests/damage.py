@@ -51,10 +51,10 @@ def bounded():
         raise AssertionError("reading hangs")
 
     limits = resource.getrlimit(resource.RLIMIT_AS)
-    used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+    used_bytes = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
     before = signal.signal(signal.SIGPROF, stop)
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
-    resource.setrlimit(resource.RLIMIT_AS, (used + SPARE, limits[1]))
+    resource.setrlimit(resource.RLIMIT_AS, (used_bytes + SPARE, limits[1]))
     try:
         yield
     finally:

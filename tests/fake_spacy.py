@@ -51,6 +51,6 @@ if __name__ == "__main__":
     if sys.argv[1] == "train":
         train(Path(sys.argv[2]).read_text(encoding="utf8"), option("--output"))
     else:
-        each = {"p": 0.5, "r": 0.5, "f": 0.5}
-        scores = {f"ents_{part}": value for part, value in each.items()}
-        write(option("--output"), {**scores, "ents_per_type": {"PER": each}, "speed": 1000.0})
+        score = {"p": 0.5, "r": 0.5, "f": 0.5}
+        scores = {f"ents_{part}": value for part, value in score.items()}
+        write(option("--output"), {**scores, "ents_per_type": {"PER": score}, "speed": 1000.0})

@@ -20,12 +20,12 @@ def prf(tp: int, fp: int, fn: int) -> dict[str, float]:
 
 def metrics(counts: Counted, *, speed: float | None = 1000.0, with_counts: bool = True) -> dict[str, Any]:
     """What is in metrics.json."""
-    overall = prf(*(sum(each) for each in zip(*counts.values(), strict=True)))
+    overall = prf(*(sum(confusion) for confusion in zip(*counts.values(), strict=True)))
     data: dict[str, Any] = {f"ents_{part}": score for part, score in overall.items()}
-    data["ents_per_type"] = {label: prf(*each) for label, each in counts.items()}
+    data["ents_per_type"] = {label: prf(*confusion) for label, confusion in counts.items()}
     if with_counts:
         data["ents_counts"] = {
-            label: dict(zip(("tp", "fp", "fn"), each, strict=True)) for label, each in counts.items()
+            label: dict(zip(("tp", "fp", "fn"), confusion, strict=True)) for label, confusion in counts.items()
         }
     return data if speed is None else {**data, "speed": speed}
 

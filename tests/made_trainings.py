@@ -106,7 +106,7 @@ def write_corpus(path: Path, wanted: int | None = None, lang: str = "zh") -> Pat
     docs = DocBin()
     for text, entities in list(sentences())[:wanted]:
         doc = nlp.make_doc(text)
-        doc.ents = [doc.char_span(*each[:2], label=each[2]) for each in entities]
+        doc.ents = [doc.char_span(start, end, label=label) for start, end, label in entities]
         docs.add(doc)
     path.parent.mkdir(parents=True, exist_ok=True)
     docs.to_disk(path)
@@ -125,8 +125,8 @@ def make_config(folder: Path, components: dict[str, Any], **training: Any) -> Co
     for name, value in training.items():
         section = config["training"]
         *sections, key = name.split("__")
-        for each in sections:
-            section = section[each]
+        for section_name in sections:
+            section = section[section_name]
         section[key] = value
     return config
 

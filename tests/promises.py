@@ -104,7 +104,7 @@ def _python() -> Iterator[str]:
 
 def _signature(function: Any) -> str:
     parameters = inspect.signature(function).parameters.values()
-    shown = [f"{each.name}={_default(each)}" for each in parameters if each.name != "self"]
+    shown = [f"{parameter.name}={_default(parameter)}" for parameter in parameters if parameter.name != "self"]
     return f"({', '.join(shown)})".replace("=required", "")
 
 

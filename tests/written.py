@@ -59,8 +59,8 @@ def text_of(sentence: Sentence, wide: bool = False) -> tuple[str, list[tuple[int
 
 def _rows(sentences: Sequence[Sentence], row: Callable[[int, str, str], str]) -> str:
     blocks = (
-        "".join(row(index, *pair) + "\n" for index, pair in enumerate(zip(each[0], tags_of(each), strict=True)))
-        for each in sentences
+        "".join(row(index, *pair) + "\n" for index, pair in enumerate(zip(sentence[0], tags_of(sentence), strict=True)))
+        for sentence in sentences
     )
     return "\n".join(blocks)
 
@@ -213,9 +213,9 @@ def _spans_in(value: Any) -> int:
 def brat(sentences: Sequence[Sentence], wide: bool = False) -> tuple[str, str]:
     """The text, and its annotations."""
     tokens, entities = list[str](), list[tuple[int, int, str]]()
-    for own, spans in sentences:
+    for words, spans in sentences:
         entities += [(len(tokens) + start, len(tokens) + end, label) for start, end, label in spans]
-        tokens += [*own, "\n"]
+        tokens += [*words, "\n"]
     text, spans_of_text = text_of((tokens, entities), wide)
     lines = []
     for number, (start, end, label, name) in enumerate(spans_of_text, start=1):
@@ -233,5 +233,5 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {
     ".bz2": bz2.compress,
     ".xz": lzma.compress,
 }
-COLUMNS = {each.__name__: each for each in (columns, conll2003, numbered, weibo)}
-JSON = {each.__name__: each for each in (doccano, prodigy, spacy2, label_studio, cluener, hugging_face, gliner)}
+COLUMNS = {write.__name__: write for write in (columns, conll2003, numbered, weibo)}
+JSON = {write.__name__: write for write in (doccano, prodigy, spacy2, label_studio, cluener, hugging_face, gliner)}

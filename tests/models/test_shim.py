@@ -18,10 +18,9 @@ import torch
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 from teaching import learn
-from thinc.api import SGD, Adam, NumpyOps, chain, get_current_ops
+from thinc.api import SGD, Adam, NumpyOps, chain
 from torch import nn
 
-from spacy_tener.models.backends import join_rows, split_rows
 from spacy_tener.models.compose import chain_layers, ragged_layer
 from spacy_tener.models.embed.char import build_char_embed
 from spacy_tener.models.serialize import from_safetensors, to_safetensors
@@ -446,13 +445,6 @@ def test_the_gradient_of_what_a_module_does_not_use_is_zero():
     Y, backprop = model.begin_update(X)
     for gradient, x in zip(backprop(Y), X, strict=True):
         np.testing.assert_array_equal(gradient, np.zeros_like(x))
-
-
-def test_an_array_that_runs_backwards_is_copied():
-    array = np.arange(12, dtype="f").reshape(6, 2)[::-1]
-    joined = join_rows(get_current_ops(), split_rows(array, [2, 4]))
-    assert joined.flags.c_contiguous
-    np.testing.assert_array_equal(joined, array)
 
 
 def test_only_what_no_user_can_do_anything_about_is_not_warned_of():

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 import pytest
-from tiny_transformer import WIDTH, characters
+from tiny_transformer import characters
 
 from spacy_tener.models.shim import torch_shim
 from spacy_tener.models.transformer.embed import build_transformer_embed
@@ -65,17 +63,3 @@ def test_nothing_is_kept_before_training_nor_of_a_transformer_that_learns(tiny, 
         model.begin_update(DOCS)
         model.begin_update(DOCS)
         assert batches[size:] == [TEXTS, TEXTS]
-
-
-def test_a_copy_keeps_nothing_until_it_is_trained(tiny, read):
-    model = embedder(tiny)
-    expected = model.begin_update(DOCS)[0]
-    copied = copy.deepcopy(model)
-    cache = torch_shim(copied).module.cache
-    assert_same(copied.predict(DOCS), expected)
-    assert cache.size == 0
-    batches = read(copied)
-    copied.begin_update(DOCS)
-    copied.begin_update(DOCS)
-    assert batches == [TEXTS]
-    assert cache.size == sum(map(len, DOCS)) * WIDTH * 4
