@@ -101,7 +101,7 @@ def test_words_of_the_lexicon_are_shown_with_what_is_known_of_them(learned):
         ("银行", 6, 8),
     ]
     assert all(word.known for word in text.words)
-    assert text.radicals == {"海": "氵每", "银": "钅艮"}
+    assert text.radicals == {"吴": "口天", "海": "氵每", "银": "钅艮"}
 
 
 def test_words_of_lists_are_shown_as_the_encoder_reads_them(learned):

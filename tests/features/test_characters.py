@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import spacy
 from hypothesis import given
 from hypothesis import strategies as st
@@ -117,11 +116,3 @@ def test_docs_of_several_vocabs_are_joined() -> None:
     batch = [Doc(Vocab(), words=[word, "共有"]) for word in ("甲乙", "丙", "IS_ALPHA", "甲乙")]
     joined = join_texts(batch)
     assert joined.slice(0, len(joined)) == "甲乙 共有 \0丙 共有 \0IS_ALPHA 共有 \0甲乙 共有 \0"
-
-
-@pytest.mark.parametrize(("lang", "text"), [("zh", "我在 北京\n  New York。 "), ("en", " It's  a\ttest… ")])
-def test_pipelines_own_docs_keep_their_white_space(lang: str, text: str) -> None:
-    doc = spacy.blank(lang)(text)
-    joined = join_texts([doc])
-    assert joined.slice(0, len(text)) == text
-    assert np.flatnonzero(joined.starting >= 0).tolist() == [token.idx for token in doc]

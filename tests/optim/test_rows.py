@@ -76,21 +76,6 @@ def copied(state):
     return {key: value.copy() for key, value in state.items()}
 
 
-def test_a_row_comes_back_to_the_momentum_that_it_left():
-    """The second step of row 1 is Adam's for its own two gradients, whatever happened between."""
-    sparse_table, optimizer = table(), Adam(0.01, grad_clip=0.0, beta1=0.9, beta2=0.999)
-    first, second, third = gradients(3)[:, :1]
-    step(optimizer, sparse_table, [1], first)
-    step(optimizer, sparse_table, [3], second)
-    before = sparse_table[1].clone()
-    step(optimizer, sparse_table, [1], third)
-    mom1 = 0.1 * (0.9 * first + third)
-    mom2 = 0.001 * (0.999 * first**2 + third**2)
-    # The bias is corrected by the number of the table's steps, as in torch.optim.SparseAdam.
-    rate = 0.01 * (1 - 0.999**3) ** 0.5 / (1 - 0.9**3)
-    np.testing.assert_allclose((before - sparse_table[1]).numpy()[None], rate * mom1 / (mom2**0.5 + 1e-8), rtol=1e-4)
-
-
 def test_steps_are_those_of_torch_s_sparse_adam():
     sparse_table, dense_table = table(), torch.nn.Parameter(table())
     lazy = Adam(0.01, grad_clip=0.0, L2=0.0)

@@ -8,7 +8,7 @@ import spacy
 from spacy.strings import get_string_id
 from spacy.tokens import Doc
 from teaching import learn
-from thinc.api import SGD, Adam, Model, chain
+from thinc.api import Model, chain
 
 from spacy_tener.models.embed.char import BIGRAM, UNIGRAM, build_char_embed
 from spacy_tener.models.embed.tables import check_loaded, observe
@@ -122,16 +122,6 @@ def test_word_dropout_trains_the_unknown_row_in_training_only(doc_of):
     np.testing.assert_array_equal(model.predict([text])[0][0, :6], weights(model)[1])
 
 
-def test_gradients_of_several_batches_add_up_even_where_a_table_grows_between_them(doc_of):
-    model, optimizer = learn(embedder(), [doc_of("中")]), SGD(0.1, grad_clip=0.0)
-    before = weights(model)[1].copy()
-    for text in ("中", "国人民上海北京大学生中"):
-        Y, backprop = model.begin_update([doc_of(text)])
-        backprop([np.ones_like(y) for y in Y])
-    model.finish_update(optimizer)
-    np.testing.assert_allclose(before - weights(model)[1], 0.2, rtol=1e-5)
-
-
 def test_growing_is_rare(doc_of, monkeypatch):
     model, heights = embedder(bigram_width=0), set()
     characters = [chr(0x4E00 + number) for number in range(400)]
@@ -141,15 +131,6 @@ def test_growing_is_rare(doc_of, monkeypatch):
     assert n_rows(model)[UNIGRAM] == 401
     assert len(heights) < 40
     assert max(heights) < 500
-
-
-def test_an_embedder_learns_with_averages_and_adam(doc_of):
-    model, optimizer = embedder(), Adam(0.05, use_averages=True)
-    learn(model, [doc_of("中国")], optimizer, steps=3)
-    learn(model, [doc_of("中国人民")], optimizer, steps=3)
-    trained = model.predict([doc_of("中国")])[0]
-    with model.use_params(optimizer.averages):
-        np.testing.assert_array_equal(model.predict([doc_of("中国")])[0], trained)
 
 
 def test_observing_for_a_model_without_embedder_reads_nothing():

@@ -69,25 +69,12 @@ def test_vectors_are_whitened_on_request(tmp_path, nlp):
     np.testing.assert_allclose(np.cov(table.T, bias=True), np.eye(3) / 3, atol=0.1)
 
 
-def test_other_strings_share_a_random_unknown_row(characters, nlp):
-    model = embedder(vectors=characters, bigram_width=0)
-    unknown = embedded(model, nlp, "龘x")
-    np.testing.assert_array_equal(unknown[0], unknown[1])
-    assert not np.array_equal(unknown[0], embedded(model, nlp, "中")[0])
-
-
 def test_vectors_are_found_as_the_embedder_reads_its_tokens(characters, nlp):
     folded = embedder(vectors=characters, bigram_width=0)
     np.testing.assert_allclose(embedded(folded, nlp, "7９"), [ONES, ONES], rtol=1e-6)
     exact = embedder(vectors=characters, bigram_width=0, digits=False)
     np.testing.assert_allclose(embedded(exact, nlp, "1"), [ONES], rtol=1e-6)
     assert not np.allclose(embedded(exact, nlp, "7"), [ONES])
-
-
-def test_a_symbol_of_spacy_s_has_its_vector(characters):
-    doc = spacy.blank("en").make_doc("PERSON")
-    model = embedder(vectors=characters, bigram_width=0)
-    np.testing.assert_array_equal(model.predict([doc])[0], [[0, 0, 1]])
 
 
 def test_vectors_are_trained_on(characters, nlp):
