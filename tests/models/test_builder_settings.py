@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spacy_tener.models import encoders, lattice
+from spacy_tener.models import encoders
 from spacy_tener.models.shim import torch_shim
 from spacy_tener.settings import (
     AtssaConfig,
@@ -29,9 +29,9 @@ from spacy_tener.settings import (
         (encoders.build_transformer_encoder, TransformerConfig),
         (encoders.build_grn, GRNConfig),
         (encoders.build_gated_relation_encoder, GRNConfig),
-        (lattice.build_flat, FlatConfig),
-        (lattice.build_flat_atssa, AtssaConfig),
-        (lattice.build_mect, MectConfig),
+        (encoders.build_flat, FlatConfig),
+        (encoders.build_flat_atssa, AtssaConfig),
+        (encoders.build_mect, MectConfig),
     ],
 )
 def test_the_fields_of_a_config_are_arguments_with_their_defaults(build: Callable[..., Any], config: type) -> None:
