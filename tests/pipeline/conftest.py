@@ -1,19 +1,13 @@
 """Pipelines with a small recogniser: spaCy's `ner` and `tener_ner`, untrained or knowing the sentences by heart."""
 
-import crf_brute_force as brute
-import numpy as np
 import pytest
 import small_systems
 import spacy
-import torch
 from spacy.lang.zh import Chinese
 from spacy.tokens import Doc, Span
 from spacy_parts import spacy_s_cnn, spacy_s_ner
 
-from spacy_tener.crf.marginals import EntitySpans
 from spacy_tener.models.shim import TorchShim
-from spacy_tener.models.tagger import crf
-from spacy_tener.models.torch_backend import join_tensors
 
 TINY_HASH_EMBED = spacy_s_cnn()
 TINY_NER = spacy_s_ner(TINY_HASH_EMBED)
@@ -126,15 +120,3 @@ def gradients(torch_parameters):
         return {name: (grad.to_dense() if grad.is_sparse else grad).clone() for name, grad in grads.items()}
 
     return held
-
-
-@pytest.fixture
-def probability():
-    """The probability that a component gives to an entity over the tokens of a Doc, whatever is annotated."""
-
-    def of(pipe, doc, start, end, label):
-        scores = join_tensors(pipe.model.ops, pipe.model.predict([doc]), torch.device("cpu"))
-        spans = EntitySpans(*(np.array([value]) for value in (0, start, end, pipe.labels.index(label))))
-        return float(brute.found_spans(crf(pipe.model), scores, [len(doc)], spans))
-
-    return of

@@ -30,7 +30,7 @@ WORDS = st.one_of(
 
 
 @dataclass(frozen=True)
-class Made:
+class Recipe:
     """How a Doc is made, as often as it is wanted."""
 
     tokens: list[tuple[str, bool, bool | None]] = field(default_factory=list)
@@ -53,8 +53,8 @@ class Made:
         return doc
 
 
-MADE = st.builds(
-    Made,
+RECIPES = st.builds(
+    Recipe,
     st.lists(st.tuples(WORDS, st.booleans(), st.sampled_from([None, None, True, False])), max_size=14),
     st.lists(
         st.tuples(st.integers(0, 3), st.integers(1, 3), st.sampled_from([*LABELS, "blocked", "missing", "outside"])),
@@ -105,16 +105,16 @@ def set_up(nlp, view, window):
     nlp.get_pipe("tener_ner").cfg.update(view=view, window=window, overlap=min(40, (window - 1) // 2))
 
 
-def check(nlp, mades, batch_size):
-    before = [made.doc(nlp.vocab) for made in mades]
-    alone = [nlp(made.doc(nlp.vocab)) for made in mades]
+def check(nlp, recipes, batch_size):
+    before = [recipe.doc(nlp.vocab) for recipe in recipes]
+    alone = [nlp(recipe.doc(nlp.vocab)) for recipe in recipes]
     for was, doc in zip(before, alone, strict=True):
         check_promises(was, doc)
-    together = nlp.pipe((made.doc(nlp.vocab) for made in mades), batch_size=batch_size)
-    for made, doc, other in zip(mades, together, alone, strict=True):
+    together = nlp.pipe((recipe.doc(nlp.vocab) for recipe in recipes), batch_size=batch_size)
+    for recipe, doc, other in zip(recipes, together, alone, strict=True):
         if found_in(doc) != found_in(other):
             # Sums of a batch are rounded otherwise, which may decide between two readings that are equally probable.
-            decoding = next(nlp.get_pipe("tener_ner").decode([made.doc(nlp.vocab)])).with_preset
+            decoding = next(nlp.get_pipe("tener_ner").decode([recipe.doc(nlp.vocab)])).with_preset
             (best, *_), (second, *_) = decoding.batch.readings(2)[0]
             assert best - second < 1e-5
 
@@ -123,19 +123,23 @@ def fuzzed(max_examples):
     return settings(max_examples=max_examples, suppress_health_check=list(HealthCheck))
 
 
-CASES = {"mades": st.lists(MADE, min_size=1, max_size=4), "batch_size": st.integers(1, 4), "window": st.integers(5, 9)}
+CASES = {
+    "recipes": st.lists(RECIPES, min_size=1, max_size=4),
+    "batch_size": st.integers(1, 4),
+    "window": st.integers(5, 9),
+}
 
 
 @pytest.mark.parametrize("view", ["tokens", "characters"])
 @pytest.mark.parametrize("kind", KINDS)
 @fuzzed(10)
-@example(mades=[Made(), Made([("上海", False, None)])], batch_size=2, window=200)
-@example(mades=[Made([("\n", True, None)] * 3)], batch_size=1, window=5)
+@example(recipes=[Recipe(), Recipe([("上海", False, None)])], batch_size=2, window=200)
+@example(recipes=[Recipe([("\n", True, None)] * 3)], batch_size=1, window=5)
 @given(**CASES)
-def test_promises_hold_alone_and_in_a_batch(pipelines, kind, view, mades, batch_size, window):
+def test_promises_hold_alone_and_in_a_batch(pipelines, kind, view, recipes, batch_size, window):
     nlp = pipelines(kind)
     set_up(nlp, view, window)
-    check(nlp, mades, batch_size)
+    check(nlp, recipes, batch_size)
 
 
 @pytest.mark.slow
@@ -143,21 +147,21 @@ def test_promises_hold_alone_and_in_a_batch(pipelines, kind, view, mades, batch_
 @pytest.mark.parametrize("kind", KINDS)
 @fuzzed(1000)
 @given(**CASES)
-def test_promises_hold_many_times(pipelines, kind, view, mades, batch_size, window):
+def test_promises_hold_many_times(pipelines, kind, view, recipes, batch_size, window):
     nlp = pipelines(kind)
     set_up(nlp, view, window)
-    check(nlp, mades, batch_size)
+    check(nlp, recipes, batch_size)
 
 
 @pytest.mark.parametrize("view", ["tokens", "characters"])
 @pytest.mark.parametrize("kind", KINDS)
 @fuzzed(1)
-@given(mades=st.lists(MADE, min_size=8, max_size=8))
-def test_threads_find_the_same(pipelines, kind, view, mades):
+@given(recipes=st.lists(RECIPES, min_size=8, max_size=8))
+def test_threads_find_the_same(pipelines, kind, view, recipes):
     nlp = pipelines(kind)
     set_up(nlp, view, 9)
-    alone = [found_in(nlp(made.doc(nlp.vocab))) for made in mades]
-    docs = [made.doc(nlp.vocab) for made in mades] * 3
+    alone = [found_in(nlp(recipe.doc(nlp.vocab))) for recipe in recipes]
+    docs = [recipe.doc(nlp.vocab) for recipe in recipes] * 3
     with ThreadPoolExecutor(4) as pool:
         assert [*map(found_in, pool.map(nlp, docs))] == alone * 3
 
@@ -165,7 +169,7 @@ def test_threads_find_the_same(pipelines, kind, view, mades):
 def check_long_tokens(nlp, view, length):
     set_up(nlp, view, 200)
     texts = ["王" * length, "a" * length, "👨‍👩‍👧‍👦" * (length // 7), "\u200b" * length, " " * length]
-    check(nlp, [Made([("在", False, None), (text, False, None), ("上海", False, None)]) for text in texts], 3)
+    check(nlp, [Recipe([("在", False, None), (text, False, None), ("上海", False, None)]) for text in texts], 3)
 
 
 @pytest.mark.parametrize("view", ["tokens", "characters"])
@@ -183,10 +187,10 @@ def test_the_characters_of_very_long_tokens(pipelines, kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @fuzzed(3)
-@given(mades=st.lists(MADE, min_size=8, max_size=8))
-def test_processes_find_the_same(pipelines, kind, mades):
+@given(recipes=st.lists(RECIPES, min_size=8, max_size=8))
+def test_processes_find_the_same(pipelines, kind, recipes):
     nlp = pipelines(kind)
     set_up(nlp, "tokens", 9)
-    alone = [found_in(nlp(made.doc(nlp.vocab))) for made in mades]
-    docs = nlp.pipe((made.doc(nlp.vocab) for made in mades), n_process=2, batch_size=3)
+    alone = [found_in(nlp(recipe.doc(nlp.vocab))) for recipe in recipes]
+    docs = nlp.pipe((recipe.doc(nlp.vocab) for recipe in recipes), n_process=2, batch_size=3)
     assert [*map(found_in, docs)] == alone

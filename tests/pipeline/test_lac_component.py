@@ -58,22 +58,22 @@ def test_texts_have_the_same_entities_alone_in_batches_and_in_processes(shared):
 
 
 def test_another_pipeline_may_source_it_before_it_has_read_a_text(nlp, tmp_path):
-    other = spacy.blank("zh")
-    other.add_pipe("lac", source=nlp, name="names")
-    doc = other(TEXT)
+    sourced = spacy.blank("zh")
+    sourced.add_pipe("lac", source=nlp, name="names")
+    doc = sourced(TEXT)
     assert entities(doc) == ENTITIES
     assert [span.label_ for span in doc.spans["lac"]][:4] == ["PER", "p", "LOC", "v"]
-    other.to_disk(tmp_path)
+    sourced.to_disk(tmp_path)
     meta = spacy.load(tmp_path).meta
     assert meta["requirements"][1:] == ["onnxruntime>=1.19"]
     assert [(encoder["name"], encoder["licence"]) for encoder in meta["encoders"]] == [("LAC", "Apache-2.0")]
 
 
 def test_a_long_text_is_read_in_windows(shared):
-    doc = shared.get_pipe("lac")(make_char_tokenizer()(shared)(TEXT * 4400))
-    assert len(doc) > 100_000
+    doc = shared.get_pipe("lac")(make_char_tokenizer()(shared)(TEXT * 900))
+    assert len(doc) > 20_000
     assert entities(doc)[: 4 * 100] == ENTITIES * 100
-    assert len(doc.ents) > 0.99 * 4 * 4400
+    assert len(doc.ents) > 0.99 * 4 * 900
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from itertools import islice
 import numpy as np
 import pytest
 import spacy
-import srsly
 import torch
 from spacy.training import Example
 from thinc.api import Adam, fix_random_seed
@@ -57,18 +56,6 @@ def test_every_optimizer_trains(optimizer, blank, make_examples, entities_of):
     assert [entities_of(nlp(example.text)) for example in examples] == [
         entities_of(example.reference) for example in examples
     ]
-
-
-def test_labels_travel_through_the_json_of_init_labels(blank, make_examples, tmp_path):
-    nlp = blank()
-    nlp.initialize(lambda: make_examples(nlp))
-    path = tmp_path / "tener_ner.json"
-    srsly.write_json(path, nlp.get_pipe("tener_ner").label_data)
-    other = blank()
-    labels = {"@readers": "spacy.read_labels.v1", "path": str(path)}
-    other.config["initialize"]["components"]["tener_ner"] = {"labels": labels}
-    other.initialize(lambda: make_examples(other, [(TEXT, [])]))
-    assert other.get_pipe("tener_ner").labels == ("GPE", "ORG", "PER")
 
 
 def test_given_labels_keep_their_order_and_the_data_is_not_searched(blank, make_examples):
@@ -225,14 +212,6 @@ def test_characters_first_seen_in_an_update_are_learned(learned, learn, make_exa
     assert entities_of(nlp("鲸鱼喜欢渤海")) == [(4, 6, "GPE")]
 
 
-def test_examples_with_reference_tokens_of_their_own_are_aligned(blank, learn, entities_of):
-    """Words in the reference, characters in the prediction: entities are matched by their characters."""
-    nlp = blank()
-    words = {"words": ["王小明", "去", "了", "上海"], "spaces": [False] * 4, "entities": ["U-PER", "O", "O", "U-GPE"]}
-    learn(nlp, [Example.from_dict(nlp.make_doc(TEXT), words)])
-    assert entities_of(nlp(TEXT)) == FOUND
-
-
 class TestRehearsal:
     FORGETTING = (TEXT, [(0, 2, "ORG")])
 
@@ -240,19 +219,22 @@ class TestRehearsal:
     def nlp(self, learned):
         return learned()
 
-    def test_it_leads_back_to_the_remembered_predictions(self, nlp, learn, make_examples, probability):
+    def test_it_leads_back_to_the_remembered_predictions(self, nlp, learn, make_examples):
         pipe = nlp.get_pipe("tener_ner")
-        doc = nlp.make_doc(TEXT)
-        before = probability(pipe, doc, 0, 3, "PER")
+
+        def probability():
+            return next(pipe.decode([nlp.make_doc(TEXT)])).probabilities([(0, 3, "PER")])[0]
+
+        before = probability()
         nlp.resume_training()
         learn(nlp, make_examples(nlp, [self.FORGETTING]), optimizer=Adam(0.01), steps=20)
-        forgotten = probability(pipe, doc, 0, 3, "PER")
+        forgotten = probability()
         assert forgotten < 0.1 < 0.9 < before
         raw = [Example(nlp.make_doc(TEXT), nlp.make_doc(TEXT))]
         sgd = Adam(0.01)
         losses = [pipe.rehearse(raw, sgd=sgd, losses={})["tener_ner"] for _ in range(40)]
         assert losses[-1] < losses[0]
-        assert probability(pipe, doc, 0, 3, "PER") > 0.9
+        assert probability() > 0.9
 
     def test_it_leaves_a_model_that_has_forgotten_nothing(self, nlp, make_examples, gradients):
         pipe = nlp.get_pipe("tener_ner")
@@ -297,7 +279,7 @@ class TestTrainingOn:
         nlp.config["training"]["optimizer"]["learn_rate"] = {
             "@schedules": "spacy_tener.triangular.v1",
             "max_rate": 0.001,
-            "total_steps": 2550,
+            "total_steps": 255,
             "warmup": 0.05,
         }
         nlp.to_disk(tmp_path)
@@ -305,12 +287,12 @@ class TestTrainingOn:
         nlp.get_pipe("tener_ner").add_label("NEW")
         return nlp
 
-    @pytest.mark.parametrize("given", [True, False], ids=["given to update", "kept by the pipeline"])
-    def test_a_new_label_is_learned_by_a_plain_loop(self, loaded, make_examples, entities_of, given):
+    @pytest.mark.parametrize("is_passed", [True, False], ids=["passed to update", "of the pipeline"])
+    def test_a_new_label_is_learned_by_a_plain_loop(self, loaded, make_examples, entities_of, is_passed):
         optimizer = loaded.resume_training()
         examples = make_examples(loaded, [(TEXT, [(0, 3, "NEW")])])
         for _ in range(200):
-            loss = loaded.update(examples, sgd=optimizer if given else None)["tener_ner"]
+            loss = loaded.update(examples, sgd=optimizer if is_passed else None)["tener_ner"]
         assert loss < 0.05
         assert entities_of(loaded(TEXT)) == [(0, 3, "NEW")]
 
@@ -320,21 +302,21 @@ class TestTrainingOn:
             loaded.add_pipe("tener_ner", name="second", source=learned())
         optimizer = loaded.resume_training()
         examples, rates = make_examples(loaded, [(TEXT, [])]), []
-        for _ in range(140):
+        for _ in range(20):
             loaded.update(examples, sgd=optimizer)
             rates.append(optimizer.learn_rate)
-        assert rates[:127] == list(islice(triangular(0.001, 2550, warmup=0.05), 127))
-        assert max(rates) == pytest.approx(0.001, rel=0.01)
-        assert rates[127:] == [rates[127]] * 13
+        assert rates[:12] == list(islice(triangular(0.001, 255, warmup=0.05), 12))
+        assert max(rates) == pytest.approx(0.001, rel=0.1)
+        assert rates[12:] == [rates[12]] * 8
 
     def test_who_steps_the_schedule_follows_it(self, loaded, make_examples):
         optimizer = loaded.resume_training()
         examples, rates = make_examples(loaded, [(TEXT, [])]), []
-        for _ in range(140):
+        for _ in range(20):
             loaded.update(examples, sgd=optimizer)
             rates.append(optimizer.learn_rate)
             optimizer.step_schedules()
-        assert rates == list(islice(triangular(0.001, 2550, warmup=0.05), 140))
+        assert rates == list(islice(triangular(0.001, 255, warmup=0.05), 20))
 
     def test_a_rate_that_was_set_stays(self, loaded, make_examples):
         optimizer = loaded.resume_training()

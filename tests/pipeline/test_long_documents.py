@@ -2,12 +2,9 @@
 
 import numpy as np
 import pytest
-import spacy
-from spacy.tokens import Doc, Span
-from spacy.training import Example
+from spacy.tokens import Doc
 
 from spacy_tener.models.compose import Chain
-from spacy_tener.pipeline.settings import NERSettings
 from spacy_tener.pipeline.units import view_of
 from spacy_tener.pipeline.windows import WindowBatcher
 
@@ -70,8 +67,8 @@ def test_every_entity_of_a_long_document_is_found_once(knows, entities_of):
 @pytest.mark.parametrize("length", [19, 20, 21, 33, 50, 51])
 def test_lengths_around_the_window_and_the_batch_are_no_special_case(knows, entities_of, length):
     text = (SENTENCE * 10)[:length]
-    whole = [span for span in repeated(10) if span[1] <= length - length % 8]
-    assert entities_of(knows(**SMALL)(text))[: len(whole)] == whole
+    expected = [span for span in repeated(10) if span[1] <= length - length % 8]
+    assert entities_of(knows(**SMALL)(text))[: len(expected)] == expected
 
 
 def test_an_entity_across_a_cut_is_neither_split_nor_doubled(knows, entities_of):
@@ -124,12 +121,6 @@ def test_short_docs_are_read_together_whole(learned, recorded):
     assert batches == [[8] * 30]
 
 
-def test_a_batch_of_one_long_and_many_short_texts_is_read_like_each_alone(knows, entities_of):
-    nlp = knows(**SMALL)
-    texts = ["京", SENTENCE * 12, "", SENTENCE, "王小明", SENTENCE * 5]
-    assert [entities_of(doc) for doc in nlp.pipe(texts)] == [entities_of(nlp(text)) for text in texts]
-
-
 def test_training_reads_in_windows_too(learned, recorded, make_examples):
     nlp = learned(**SMALL)
     batches = recorded(nlp.get_pipe("tener_ner").model)
@@ -165,19 +156,6 @@ def test_a_long_document_is_learned(blank, learn, make_examples, entities_of):
     assert entities_of(nlp(SENTENCE * 12)) == repeated(12)
 
 
-def test_presets_and_sentence_starts_hold_across_windows(knows):
-    nlp = knows(**SMALL)
-    text = SENTENCE * 10
-    starts = [i % 8 == 0 or i == 46 for i in range(len(text))]
-    doc = Doc(nlp.vocab, words=list(text), spaces=[False] * len(text), sent_starts=starts)
-    doc.set_ents([Span(doc, 10, 40, label="ORG", kb_id="Q1")], blocked=[doc[64:67]], default="missing")
-    doc = nlp.get_pipe("tener_ner")(doc)
-    assert [(ent.start, ent.end, ent.kb_id_) for ent in doc.ents if ent.kb_id_] == [(10, 40, "Q1")]
-    assert all(not ent.start < 46 < ent.end for ent in doc.ents)
-    assert all(ent.end <= 64 or ent.start >= 67 for ent in doc.ents)
-    assert (72, 75, "PER") in [(ent.start, ent.end, ent.label_) for ent in doc.ents]
-
-
 def test_a_long_word_is_read_in_windows_of_characters(learned, recorded, char_entities_of):
     nlp = learned(view="characters", **SMALL)
     pipe = nlp.get_pipe("tener_ner")
@@ -186,44 +164,6 @@ def test_a_long_word_is_read_in_windows_of_characters(learned, recorded, char_en
     pipe(doc)
     assert max(map(sum, batches)) <= 50
     assert char_entities_of(doc)
-
-
-def test_what_earlier_components_said_reaches_every_window(tiny_hash_embed):
-    """A model may embed attributes that an earlier component set: a window of a Doc has them."""
-    embed = {
-        "@architectures": "spacy.MultiHashEmbed.v2",
-        "width": 16,
-        "attrs": ["TAG", "SENT_START", "ENT_IOB", "ENT_ID"],
-        "rows": [50, 50, 50, 50],
-        "include_static_vectors": False,
-    }
-    encode = {
-        "@architectures": "spacy.MaxoutWindowEncoder.v2",
-        "width": 16,
-        "window_size": 1,
-        "maxout_pieces": 2,
-        "depth": 1,
-    }
-    tok2vec = {"@architectures": "spacy.Tok2Vec.v2", "embed": embed, "encode": encode}
-    nlp = spacy.blank("zh")
-    model = {"@architectures": "spacy_tener.CRFTagger.v1", "dropout": 0.0, "tok2vec": tok2vec}
-    pipe = nlp.add_pipe("tener_ner", config={"model": model, **SMALL})
-    pipe.add_label("X")
-    text = "甲" * 60
-    examples = [Example.from_dict(nlp.make_doc(text), {"entities": []})]
-    nlp.initialize(lambda: examples)
-    plain, tagged = nlp.make_doc(text), nlp.make_doc(text)
-    for token in tagged:
-        token.tag_ = "NN" if token.i % 2 else "VV"
-        token.is_sent_start = token.i % 7 == 0
-        token.ent_id_ = str(token.i % 3)
-    tagged.set_ents([], blocked=[tagged[i : i + 1] for i in range(0, 60, 4)], default="outside")
-    batcher = WindowBatcher.of(pipe.model, pipe.settings)
-    scores = np.split(batcher.emissions(pipe.model, [view_of(plain, "tokens"), view_of(tagged, "tokens")]), [60])
-    assert not np.allclose(scores[0], scores[1])
-    whole = WindowBatcher.of(pipe.model, NERSettings(window=4096)).emissions(pipe.model, [view_of(tagged, "tokens")])
-    # A convolution of one layer sees one token on each side: windows with context score exactly as the whole.
-    np.testing.assert_allclose(scores[1], whole, rtol=1e-4, atol=1e-5)
 
 
 def test_time_and_memory_grow_with_the_document_not_with_its_square(learned, recorded):

@@ -94,8 +94,8 @@ def test_loss_and_gradient_of_spans_that_are_no_entity_equal_brute_force(path, k
     crf = CRF(N_LABELS)
     tags = np.where(known, PATHS[path], UNKNOWN)
     [scores] = random_scores(LENGTH)
-    ours, brute = (torch.from_numpy(scores.copy()).requires_grad_(True) for _ in range(2))
-    loss = batch_loss(crf, ours, [target(tags, spans)])
+    emissions, brute = (torch.from_numpy(scores.copy()).requires_grad_(True) for _ in range(2))
+    loss = batch_loss(crf, emissions, [target(tags, spans)])
     weights = weights_of(crf, brute, PATHS)
     agree = torch.from_numpy(agreeing(tags))
     rest = weights[agree].logsumexp(0)
@@ -109,8 +109,8 @@ def test_loss_and_gradient_of_spans_that_are_no_entity_equal_brute_force(path, k
     assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-3, abs=1e-3)
     loss.backward()
     expected.backward()
-    assert torch.isfinite(ours.grad).all()
-    torch.testing.assert_close(ours.grad, brute.grad, rtol=1e-2, atol=1e-3)
+    assert torch.isfinite(emissions.grad).all()
+    torch.testing.assert_close(emissions.grad, brute.grad, rtol=1e-2, atol=1e-3)
 
 
 def test_a_span_that_is_certain_has_a_large_and_finite_loss():
@@ -135,7 +135,7 @@ def test_targets_of_a_batch_do_not_see_each_other(crf):
 
 def test_loss_and_gradient_of_scores_are_those_of_the_mean_over_texts(crf):
     scores, targets = random_scores(3, 0, 2), [target([LAYOUT.outside] * n) for n in (3, 0, 2)]
-    before = [own.copy() for own in scores]
+    before = [part.copy() for part in scores]
     loss, gradients = loss_of_scores(crf, scores, targets)
     emissions = torch.from_numpy(np.concatenate(scores)).requires_grad_(True)
     expected = batch_loss(crf, emissions, targets) / 3
@@ -143,8 +143,8 @@ def test_loss_and_gradient_of_scores_are_those_of_the_mean_over_texts(crf):
     assert loss == pytest.approx(float(expected.detach()))
     assert [g.shape for g in gradients] == [s.shape for s in scores]
     np.testing.assert_allclose(np.concatenate(gradients), emissions.grad, rtol=1e-5)
-    for own, old in zip(scores, before, strict=True):
-        np.testing.assert_array_equal(own, old)
+    for part, old in zip(scores, before, strict=True):
+        np.testing.assert_array_equal(part, old)
 
 
 def test_a_target_counts_by_its_weight(crf):
@@ -155,6 +155,6 @@ def test_a_target_counts_by_its_weight(crf):
     weighted = [replace(first, weight=0.5), replace(second, weight=3.0)]
     expected = float(0.5 * alone[0] + 3.0 * alone[1])
     assert float(batch_loss(crf, scores, weighted).detach()) == pytest.approx(expected, rel=1e-4)
-    whole = [replace(first, weight=0.5), replace(first, weight=2.0)]
-    twice = batch_loss(crf, torch.cat([scores[:LENGTH]] * 2), whole).detach()
+    complete = [replace(first, weight=0.5), replace(first, weight=2.0)]
+    twice = batch_loss(crf, torch.cat([scores[:LENGTH]] * 2), complete).detach()
     assert float(twice) == pytest.approx(2.5 * float(alone[0]), rel=1e-4)

@@ -31,15 +31,15 @@ def few_strings(monkeypatch):
 
 def size_of(root):
     """Bytes of all that an object holds."""
-    seen, left, total = {}, [root], 0
-    while left:
-        item = left.pop()
-        if id(item) in seen or isinstance(item, type | types.ModuleType | types.FunctionType):
+    counted, pending, total = {}, [root], 0
+    while pending:
+        item = pending.pop()
+        if id(item) in counted or isinstance(item, type | types.ModuleType | types.FunctionType):
             continue
-        seen[id(item)] = item
+        counted[id(item)] = item
         total += sys.getsizeof(item)
         total += item.nbytes if isinstance(item, np.ndarray | torch.Tensor) else 0
-        left.extend(gc.get_referents(item))
+        pending.extend(gc.get_referents(item))
     return total
 
 

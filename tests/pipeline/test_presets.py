@@ -99,8 +99,8 @@ def test_around_blocked_tokens(nlp, best, blocked):
 @pytest.mark.parametrize("starts", [[1], [2], [3], [1, 3], [1, 2, 3]])
 def test_within_known_sentences(nlp, best, starts):
     doc = make(nlp, starts=starts)
-    whole = best(make(nlp), lambda entities: not any(start < i < end for start, end, _ in entities for i in starts))
-    assert read(nlp, doc) == whole
+    within = best(make(nlp), lambda entities: not any(start < i < end for start, end, _ in entities for i in starts))
+    assert read(nlp, doc) == within
 
 
 def test_unconstrained_prediction_is_the_best_of_all(nlp, best):

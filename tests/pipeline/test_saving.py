@@ -34,16 +34,6 @@ def damage(path, change):
     path.write_bytes(change(path.read_bytes()))
 
 
-def test_the_component_alone_is_saved_and_loaded(learned, blank, tmp_path, entities_of):
-    nlp, other = learned(), blank()
-    nlp.get_pipe("tener_ner").to_disk(tmp_path)
-    other.get_pipe("tener_ner").from_disk(tmp_path)
-    assert entities_of(other(TEXT)) == FOUND
-    other = blank()
-    other.get_pipe("tener_ner").from_bytes(nlp.get_pipe("tener_ner").to_bytes())
-    assert entities_of(other(TEXT)) == FOUND
-
-
 SETTINGS = {
     "view": "characters",
     "alignment_mode": "strict",
@@ -74,13 +64,6 @@ def test_settings_and_labels_come_back(learned, tmp_path):
         assert pipe.incorrect_spans_key == "wrong"
 
 
-def test_a_setting_changed_after_training_is_saved(learned, tmp_path):
-    nlp = learned()
-    nlp.get_pipe("tener_ner").cfg["window"] = 123
-    for copy in copies(nlp, tmp_path):
-        assert copy.get_pipe("tener_ner").settings.window == 123
-
-
 def test_excluding_cfg_keeps_the_settings_and_loads_the_labels(learned, blank, entities_of, tmp_path):
     """As with `ner`, whose labels are not in its cfg."""
     pipe = learned().get_pipe("tener_ner")
@@ -101,13 +84,6 @@ def test_excluding_the_model_loads_the_labels_alone(learned, blank, make_example
     assert pipe.labels == ("GPE", "ORG", "PER")
     nlp.initialize(lambda: make_examples(nlp, [(TEXT, [])]))
     assert nlp(TEXT).has_annotation("ENT_IOB")
-
-
-def test_every_score_comes_back(learned, saved):
-    doc = spacy.blank("zh")(TEXT)
-    [before] = learned().get_pipe("tener_ner").model.predict([doc])
-    [after] = spacy.load(saved).get_pipe("tener_ner").model.predict([doc])
-    assert (before == after).all()
 
 
 def test_a_vocab_that_knows_no_label_is_enough(saved, entities_of):
@@ -157,15 +133,13 @@ class TestDamage:
         "change",
         [
             pytest.param(lambda data: b"", id="empty"),
-            pytest.param(lambda data: data[: len(data) // 2], id="cut in half"),
-            pytest.param(lambda data: data[:-1], id="last byte missing"),
-            pytest.param(lambda data: data[:1000] + bytes(1000) + data[2000:], id="a block of zeros"),
             pytest.param(lambda data: b"not a model" * 100, id="something else"),
             pytest.param(lambda data: srsly.msgpack_dumps({"nodes": []}), id="no nodes"),
             pytest.param(lambda data: srsly.msgpack_dumps([1, 2]), id="a list"),
         ],
     )
-    def test_a_damaged_model_is_named_with_its_place(self, saved, change):
+    def test_what_is_no_model_is_named_with_its_place(self, saved, change):
+        """tests/test_damaged_models.py damages one in many ways."""
         damage(saved / "tener_ner" / "model", change)
         with pytest.raises(ValueError, match=r"'tener_ner'.*Restore") as error:
             spacy.load(saved)

@@ -60,14 +60,6 @@ def test_scores_travel_with_the_doc(scoring):
         assert scored(worked) == [(*row[:3], pytest.approx(row[3])) for row in scored(doc)]
 
 
-def test_joined_docs_keep_the_spans_and_their_probabilities_can_be_asked_again(scoring):
-    """spaCy joins the spans of groups without their attributes, those of `spancat` too."""
-    nlp = scoring()
-    joined = Doc.from_docs([nlp(TEXT), nlp("今天天气很好"), nlp(TEXT)], ensure_whitespace=False)
-    assert [span.text for span in joined.spans["sc"]] == ["吴重阳", "中国银行"] * 2
-    assert len(next(nlp.get_pipe("tener_ner").decode([joined])).probabilities(joined.spans["sc"])) == 4
-
-
 def test_the_probability_is_that_of_the_entity_behind_the_tokens(scoring):
     nlp = scoring(view="characters")
     pipe = nlp.get_pipe("tener_ner")
@@ -84,8 +76,8 @@ def test_given_entities_are_certain_and_found_ones_keep_their_probability_in_a_s
     doc = Doc(nlp.vocab, words=list(TEXT), spaces=[False] * len(TEXT))
     doc.set_ents([Span(doc, 9, 10, label="GPE")], default="missing")
     pipe(doc)
-    *found, given = scored(doc)
-    assert given == (9, 10, "GPE", 1.0)
+    *found, preset = scored(doc)
+    assert preset == (9, 10, "GPE", 1.0)
     assert [row[:3] for row in found] == FOUND
     assert all(row[3] < 1.0 for row in found)
     before = scored(doc)
@@ -98,10 +90,10 @@ def test_entities_below_the_threshold_are_left_out_and_their_tokens_are_outside(
     assert person != organisation
     cfg = nlp.get_pipe("tener_ner").cfg
     cfg["threshold"] = (person + organisation) / 2
-    [kept] = entities_of(nlp(TEXT))
-    assert kept == FOUND[int(organisation > person)]
+    [surer] = entities_of(nlp(TEXT))
+    assert surer == FOUND[int(organisation > person)]
     doc = nlp(TEXT)
-    assert [row[:3] for row in scored(doc)] == [kept]
+    assert [row[:3] for row in scored(doc)] == [surer]
     assert all(token.ent_iob_ == "O" for token in doc if not token.ent_type_)
     cfg["threshold"] = 1.0
     assert entities_of(nlp(TEXT)) == []

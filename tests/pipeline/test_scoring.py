@@ -45,10 +45,10 @@ def test_a_group_without_an_offset_for_each_span_is_not_scored():
 def test_two_entities_in_one_token_count_twice():
     gold = make(list("中日关系"), [(0, 1, "GPE"), (1, 2, "GPE")])
     predicted = make(["中日", "关系"], [(0, 1, "GPE")])
-    both = with_exact(predicted.copy(), (0, 1, "GPE"), (1, 2, "GPE"))
-    assert score_char_entities([Example(both, gold)])["ents_f"] == 1.0
-    one = with_exact(predicted.copy(), (0, 1, "GPE"), (0, 2, "GPE"))
-    scores = score_char_entities([Example(one, gold)])
+    right = with_exact(predicted.copy(), (0, 1, "GPE"), (1, 2, "GPE"))
+    assert score_char_entities([Example(right, gold)])["ents_f"] == 1.0
+    half_right = with_exact(predicted.copy(), (0, 1, "GPE"), (0, 2, "GPE"))
+    scores = score_char_entities([Example(half_right, gold)])
     assert (scores["ents_p"], scores["ents_r"]) == (0.5, 0.5)
 
 

@@ -123,8 +123,8 @@ def test_white_space_is_outside_or_inside_and_no_edge():
 def test_known_tags_agree_with_themselves_alone():
     units = make_units("B--", space=".. ")
     tags = encode_units(units, LABELS)
-    known, free, space = agreeing_tags(tags, possible_tags(units, LABELS), LABELS.layout)
-    assert names_allowed(known) == {"S-A"}
+    single, free, space = agreeing_tags(tags, possible_tags(units, LABELS), LABELS.layout)
+    assert names_allowed(single) == {"S-A"}
     assert free.all()
     assert names_allowed(space) == {"O", "I-A", "I-B"}
 

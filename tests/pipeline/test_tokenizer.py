@@ -12,16 +12,16 @@ from spacy.lang.zh import ChineseTokenizer
 from spacy_tener.pipeline.tokenizer import CharTokenizer, characters_and_spaces
 
 NLP = spacy.blank("zh")
-OURS, THEIRS = CharTokenizer(NLP.vocab), ChineseTokenizer(NLP.vocab)
+CHARACTERS, CHINESE = CharTokenizer(NLP.vocab), ChineseTokenizer(NLP.vocab)
 CONFIG = {"nlp": {"lang": "zh", "tokenizer": {"@tokenizers": "spacy_tener.CharTokenizer.v1"}}}
 TEXTS = ["", " ", "  ", "王 小明", " 王", "王 ", "王  小\n明 \n", "\n 王", "王\u3000 明", "a b\tc", "𠮷 👩‍👩‍👧", "\r\n"]
 
 
 def check(text):
-    ours, theirs = OURS(text), THEIRS(text)
-    assert ours.text == text
-    assert ours.to_bytes() == theirs.to_bytes()
-    assert ours.to_array([ORTH, SPACY]).tolist() == theirs.to_array([ORTH, SPACY]).tolist()
+    doc, expected = CHARACTERS(text), CHINESE(text)
+    assert doc.text == text
+    assert doc.to_bytes() == expected.to_bytes()
+    assert doc.to_array([ORTH, SPACY]).tolist() == expected.to_array([ORTH, SPACY]).tolist()
 
 
 @given(st.text(st.sampled_from("王明a1 \n\t\u3000\xa0")) | st.text(st.characters(exclude_categories=["Cs"])))
@@ -42,16 +42,16 @@ def test_every_kind_of_white_space_is_known():
 
 
 def test_pipelines_are_saved_alike_and_load_each_other(tmp_path):
-    ours, theirs = spacy.util.load_model_from_config(CONFIG, auto_fill=True), spacy.blank("zh")
-    assert isinstance(ours.tokenizer, CharTokenizer)
-    ours.to_disk(tmp_path / "ours")
-    theirs.to_disk(tmp_path / "theirs")
-    assert ours.tokenizer.to_bytes() == theirs.tokenizer.to_bytes()
-    loaded = spacy.load(tmp_path / "ours")
+    nlp, chinese = spacy.util.load_model_from_config(CONFIG, auto_fill=True), spacy.blank("zh")
+    assert isinstance(nlp.tokenizer, CharTokenizer)
+    nlp.to_disk(tmp_path / "characters")
+    chinese.to_disk(tmp_path / "chinese")
+    assert nlp.tokenizer.to_bytes() == chinese.tokenizer.to_bytes()
+    loaded = spacy.load(tmp_path / "characters")
     assert isinstance(loaded.tokenizer, CharTokenizer)
     assert [token.text for token in loaded("王 明")] == ["王", "明"]
-    ours.tokenizer.from_disk(tmp_path / "theirs" / "tokenizer")
-    assert [token.text for token in ours("王 明")] == ["王", "明"]
+    nlp.tokenizer.from_disk(tmp_path / "chinese" / "tokenizer")
+    assert [token.text for token in nlp("王 明")] == ["王", "明"]
 
 
 def test_docs_know_their_strings_in_a_new_vocabulary_and_behind_a_memory_zone():

@@ -12,6 +12,7 @@ from small_systems import examples_of, learn, pipeline
 from spacy.tokens import Doc
 from spacy.training import Example
 
+from spacy_tener.models.embed.tables import table_embedders
 from spacy_tener.models.run import predict
 from spacy_tener.pipeline import words as module
 
@@ -27,7 +28,7 @@ EMBED = {"@architectures": "spacy_tener.CharEmbed.v1", "width": 4, "bigram_width
 SEGMENT = {"@architectures": "spacy_tener.SegmentEmbed.v1", "width": 16, "dropout": 0.0, "word_dropout": 0.0}
 
 
-def trained(tok2vec):
+def learn_words(tok2vec):
     nlp = pipeline(tok2vec)
     learn(nlp, examples_of(nlp, DATA), steps=50)
     return nlp
@@ -65,8 +66,8 @@ def saved(word_lists):
     """Bytes of a trained pipeline of each kind, by name."""
     embed = {"@architectures": "spacy_tener.JoinEmbed.v1", "first": EMBED, "second": SEGMENT}
     tener = {"@architectures": "spacy_tener.TENER.v1", "width": 32, "heads": 4, "dropout": 0.0, "embed": embed}
-    made = {"words": flat(word_lists, 0), "tags": flat(word_lists, 8), "segmenter": tener}
-    return {name: trained(tok2vec) for name, tok2vec in made.items()}
+    tok2vecs = {"words": flat(word_lists, 0), "tags": flat(word_lists, 8), "segmenter": tener}
+    return {name: learn_words(tok2vec) for name, tok2vec in tok2vecs.items()}
 
 
 @pytest.fixture(params=["words", "tags", "segmenter"])
@@ -86,6 +87,11 @@ def nlp(saved, kind):
 
 def words_of(nlp):
     return nlp.get_pipe("tener_ner").lexicon
+
+
+def vocabulary_of(nlp):
+    """The vocabulary of the embedder that reads listed words."""
+    return table_embedders(nlp.get_pipe("tener_ner").model)[-1].vocabulary
 
 
 def found(nlp, text, **attributes):
@@ -129,9 +135,9 @@ def test_a_tenants_words_are_for_its_docs_only(nlp, place):
     words_of(nlp).add(["和田"], place, name="b")
     assert words_of(nlp).names == ["a", "b"]
     docs = []
-    for asked in ("a", None, "b", ["b", "a"], "a"):
-        docs.append(nlp.make_doc("说到花园就笑"))
-        docs[-1]._.tener_words = asked
+    for names in ("a", None, "b", ["b", "a"], "a"):
+        docs.append(nlp.make_doc(TEXT))
+        docs[-1]._.tener_words = names
     assert [len(doc.ents) for doc in nlp.pipe(docs, batch_size=5)] == [1, 0, 0, 1, 1]
     assert found(nlp, "说到和田就笑", tener_words="b") == ["和田"]
     with pytest.warns(UserWarning, match=r"unknown lists of words, which are ignored: 'c'\. Known lists: 'a', 'b'"):
@@ -168,7 +174,7 @@ def test_words_are_saved_with_the_pipeline_if_wanted(nlp, place, tmp_path):
 @pytest.mark.parametrize("kind", ["words"], indirect=True)
 def test_a_word_of_the_models_own_lexicon_can_be_hidden(nlp):
     pipe = nlp.get_pipe("tener_ner")
-    vocabulary = words_of(nlp)._vocabularies[0]
+    vocabulary = vocabulary_of(nlp)
     docs = [nlp.make_doc("说到北京就笑")]
 
     def heads():
@@ -238,9 +244,9 @@ def test_the_last_list_that_a_doc_asks_for_counts_most_whatever_others_ask_for(n
     words_of(nlp).add([NEW], place, name="a")
     words_of(nlp).add([NEW], "n" if kind == "segmenter" else "thing", name="b")
     docs = []
-    for asked in ("b", ["b", "a"], "a", ["a", "b"], ["b", "a"]):
+    for names in ("b", ["b", "a"], "a", ["a", "b"], ["b", "a"]):
         docs.append(nlp.make_doc(TEXT))
-        docs[-1]._.tener_words = asked
+        docs[-1]._.tener_words = names
     assert [len(doc.ents) for doc in nlp.pipe(docs, batch_size=5)] == [0, 1, 1, 0, 1]
 
 
@@ -361,12 +367,12 @@ def test_a_model_without_words_says_so(train):
 
 @pytest.mark.parametrize("kind", ["segmenter"], indirect=True)
 def test_listed_words_are_whole_and_what_is_left_of_others_are_words(nlp):
-    vocabulary = words_of(nlp)._vocabularies[0]
-    doc, other = nlp.make_doc("北京大学生前来应聘MAILAI"), nlp.make_doc("北京大学")
+    vocabulary = vocabulary_of(nlp)
+    text = "北京大学生前来应聘MAILAI"
 
     def edges():
-        texts = [Doc(nlp.vocab, words=list(doc.text), spaces=[False] * len(doc.text)), other]
-        return vocabulary.read(texts).keys["segment"].tolist()
+        docs = [Doc(nlp.vocab, words=list(text), spaces=[False] * len(text)), nlp.make_doc("北京大学")]
+        return vocabulary.read(docs).keys["segment"].tolist()
 
     before = edges()
     words_of(nlp).add(["京大学", "AI"], "ns")
@@ -381,7 +387,7 @@ def test_listed_words_are_whole_and_what_is_left_of_others_are_words(nlp):
 
 @pytest.mark.parametrize("kind", ["segmenter"], indirect=True)
 def test_a_word_of_latin_letters_that_is_none_hides_no_other(nlp):
-    vocabulary = words_of(nlp)._vocabularies[0]
+    vocabulary = vocabulary_of(nlp)
 
     def edges(text, *words):
         words_of(nlp).clear()
@@ -395,7 +401,7 @@ def test_a_word_of_latin_letters_that_is_none_hides_no_other(nlp):
 
 @pytest.mark.parametrize("kind", ["segmenter"], indirect=True)
 def test_a_tag_that_training_has_not_shown_at_such_a_place_says_nothing(nlp):
-    vocabulary = words_of(nlp)._vocabularies[0]
+    vocabulary = vocabulary_of(nlp)
     docs = [nlp.make_doc("说到北京就笑")]
     before = vocabulary.read(docs).keys["segment"]
     words_of(nlp).add(["北京"], "v")  # 看, a verb of one character
@@ -407,21 +413,23 @@ def test_a_tag_that_training_has_not_shown_at_such_a_place_says_nothing(nlp):
 def test_a_change_that_one_of_several_embedders_refuses_is_made_in_none(word_lists, monkeypatch):
     tok2vec = flat(word_lists, 0)
     tok2vec["embed"] = {"@architectures": "spacy_tener.JoinEmbed.v1", "first": EMBED, "second": SEGMENT}
-    nlp = trained(tok2vec)
+    nlp = learn_words(tok2vec)
     words = words_of(nlp)
     words.add([NEW, "和田"], "place")
     words.remove(["北京"])
     monkeypatch.setattr(module, "MOST_WORDS", 3)
     with pytest.raises(ValueError, match=r"more than 3\. Nothing was changed"):
         words.remove([NEW, "上海", "天津"])
-    for vocabulary in words._vocabularies:
-        assert vocabulary.lists.lists[""].entries.keys() >= {NEW, "和田"}
+    embedders = table_embedders(nlp.get_pipe("tener_ner").model)
+    lists = [embedder.vocabulary.lists for embedder in embedders if hasattr(embedder.vocabulary, "lists")]
+    assert len(lists) == 2
+    assert all(words.lists[""].entries.keys() >= {NEW, "和田"} for words in lists)
 
 
 @pytest.mark.parametrize("kind", ["words"], indirect=True)
 def test_the_row_of_a_listed_word_does_not_depend_on_its_batch(nlp, place):
     words_of(nlp).add(["甲甲", NEW], place)
     embed = next(node for node in nlp.get_pipe("tener_ner").model.walk() if node.name == "lexicon_embed")
-    doc, other = nlp.make_doc(TEXT), nlp.make_doc("甲" * 400)
-    alone, together = (predict(embed, docs).floats for docs in ([doc], [other, doc]))
+    doc, long = nlp.make_doc(TEXT), nlp.make_doc("甲" * 400)
+    alone, together = (predict(embed, docs).floats for docs in ([doc], [long, doc]))
     np.testing.assert_array_equal(together[-len(alone) :], alone)
