@@ -38,9 +38,8 @@ def test_a_transformer_reads_its_own_mask(transformer):
     mask = find_mask([nlp.get_pipe("tener_ner").model], one_character=False)
     assert mask.text == "[MASK]"
     assert "A masked unit is read as the transformer’s own mask token." in mask.notes
-    whole = reader([nlp.make_doc(TEXT)]).ids
     (masked,) = mask.copies(nlp.make_doc(TEXT), [2])
-    expected = whole.copy()
+    expected = reader([nlp.make_doc(TEXT)]).ids.copy()
     expected[1 + 2] = mask_id(reader)
     np.testing.assert_array_equal(reader([masked]).ids, expected)
 
@@ -104,7 +103,7 @@ def test_masked_texts_read_the_words_of_the_lists_that_their_doc_asks_for(learne
         if name:
             doc._.tener_words = name
         (text,) = explain(nlp, doc).texts
-        drops.append([each.drop for entity in text.entities for each in entity.evidence])
+        drops.append([unit.drop for entity in text.entities for unit in entity.evidence])
         words.clear(name)
     assert drops[0]
     assert drops[0] == pytest.approx(drops[1])
