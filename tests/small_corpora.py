@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import spacy
 from spacy.language import Language
@@ -39,6 +40,7 @@ def ruled(lang: str = "zh", **patterns: str) -> Language:
     return nlp
 
 
-def add_rules(nlp: Language, **patterns: str) -> None:
-    """Add rules to the end of a pipeline."""
-    nlp.add_pipe("entity_ruler").add_patterns([{"label": x, "pattern": pattern} for x, pattern in patterns.items()])  # type: ignore[attr-defined]
+def add_rules(nlp: Language, *, config: dict[str, Any] | None = None, before: str = "", **patterns: str) -> None:
+    """Add rules to the end of a pipeline, or before a component. Their name is that of their labels."""
+    ruler: Any = nlp.add_pipe("entity_ruler", "-".join(patterns), config=config or {}, before=before or None)
+    ruler.add_patterns([{"label": label, "pattern": pattern} for label, pattern in patterns.items()])

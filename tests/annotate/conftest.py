@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import spacy
+from small_corpora import ruled
 
 from spacy_tener.annotate import AnnotateSettings, Annotator
 from spacy_tener.annotate.local import annotate_locally
@@ -23,9 +24,7 @@ def nlp(saved: dict[str, Path]) -> spacy.Language:
 @pytest.fixture(scope="session")
 def ruler(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A pipeline that other processes load sooner."""
-    nlp = spacy.blank("zh")
-    nlp.add_pipe("entity_ruler").add_patterns([{"label": "GPE", "pattern": "上海"}])
-    nlp.to_disk(path := tmp_path_factory.mktemp("ruler") / "model")
+    ruled(GPE="上海").to_disk(path := tmp_path_factory.mktemp("ruler") / "model")
     return path
 
 
@@ -37,8 +36,8 @@ def make_job(saved: dict[str, Path], nlp: spacy.Language) -> Callable[..., Annot
         inputs: Iterable[Any], output: Any, format: str = "jsonl", processes: int = 1, model: Any = None, **options: Any
     ) -> AnnotationJob:
         table = {name: options.pop(name) for name in ("entities", "document") if name in options}
-        known = {name: options.pop(name) for name in list(options) if hasattr(AnnotateSettings(), name)}
-        annotator = Annotator(model or saved["tener"], AnnotateSettings(**known))
+        settings = {name: options.pop(name) for name in list(options) if hasattr(AnnotateSettings(), name)}
+        annotator = Annotator(model or saved["tener"], AnnotateSettings(**settings))
         if model is None:
             annotator.use(nlp)
         sources, _ = find_sources([str(path) for path in inputs])
@@ -51,7 +50,7 @@ def make_job(saved: dict[str, Path], nlp: spacy.Language) -> Callable[..., Annot
 def run(make_job: Callable[..., AnnotationJob]) -> Callable[..., Any]:
     """Annotate, and return the counts."""
 
-    def annotated(inputs: Iterable[Any], output: Any, *args: Any, seen: Any = None, **options: Any) -> Any:
-        return annotate_locally(make_job(inputs, output, *args, **options), seen or (lambda *_: None))
+    def annotated(inputs: Iterable[Any], output: Any, *args: Any, watch: Any = None, **options: Any) -> Any:
+        return annotate_locally(make_job(inputs, output, *args, **options), watch or (lambda *_: None))
 
     return annotated

@@ -7,6 +7,7 @@ import pickle
 import pyarrow as pa
 import pytest
 import spacy
+from small_corpora import ruled
 
 from spacy_tener.annotate import AnnotateSettings, Annotator
 from spacy_tener.errors import InputError, RemedyError
@@ -48,14 +49,19 @@ def test_probabilities_and_readings_are_the_components_own(saved) -> None:
         ]
 
 
-@pytest.mark.parametrize("asked", [{"probability": True}, {"k_best": 2}])
-def test_what_only_a_tener_ner_gives_is_refused_without_one(asked) -> None:
-    nlp = spacy.blank("zh")
-    nlp.add_pipe("entity_ruler")
-    Annotator("rules").use(nlp)
+@pytest.mark.parametrize("settings", [{"probability": True}, {"k_best": 2}])
+def test_what_only_a_tener_ner_gives_is_refused_without_one(settings) -> None:
+    nlp = ruled(GPE="上海")
+    annotator = Annotator("rules")
+    annotator.use(nlp)
+    assert spans(annotator([{"text": "去上海"}])[0]) == [(1, 3, "GPE")]
     with pytest.raises(RemedyError, match="The pipeline has no tener_ner") as raised:
-        Annotator("rules", AnnotateSettings(**asked)).use(nlp)
-    assert raised.value.remedy == f"Leave {next(iter(asked))} out."
+        Annotator("rules", AnnotateSettings(**settings)).use(nlp)
+    assert raised.value.remedy == f"Leave {next(iter(settings))} out."
+    with pytest.raises(RemedyError, match="no component that finds entities"):
+        Annotator("blank").use(spacy.blank("zh"))
+    with pytest.raises(RemedyError, match="k_best = -1"):
+        AnnotateSettings(k_best=-1)
 
 
 def test_a_text_that_cannot_be_read_gets_its_error_and_the_others_their_entities(saved) -> None:
@@ -126,20 +132,6 @@ def test_errors_cross_processes_whole() -> None:
     error = InputError("a.txt", "is bad", "Mend it.", line=3)
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), type(again), again.__dict__) == (str(error), InputError, error.__dict__)
-
-
-def test_pipelines_without_what_is_asked_are_refused(tmp_path) -> None:
-    nlp = spacy.blank("zh")
-    nlp.to_disk(tmp_path / "blank")
-    with pytest.raises(RemedyError, match="no component that finds entities"):
-        Annotator(tmp_path / "blank")([])
-    nlp.add_pipe("entity_ruler").add_patterns([{"label": "GPE", "pattern": "上海"}])
-    nlp.to_disk(tmp_path / "ruler")
-    assert spans(Annotator(tmp_path / "ruler")([{"text": "去上海"}])[0]) == [(1, 3, "GPE")]
-    with pytest.raises(RemedyError, match="no tener_ner"):
-        Annotator(tmp_path / "ruler", AnnotateSettings(k_best=2))([])
-    with pytest.raises(RemedyError, match="k_best = -1"):
-        AnnotateSettings(k_best=-1)
 
 
 def test_a_gpu_that_is_not_there_is_refused(saved) -> None:

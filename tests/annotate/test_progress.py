@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -45,14 +44,20 @@ def test_a_summary_leaves_out_what_there_is_none_of(clock) -> None:
 def test_a_bar_goes_by_bytes_and_never_back_and_its_rate_is_that_of_this_call(clock, monkeypatch) -> None:
     terminal = io.StringIO()
     terminal.isatty = lambda: True
-    monkeypatch.setattr(local, "tqdm", partial(tqdm, file=terminal, mininterval=0, miniters=1))
+    bars = []
+
+    def bar(**options):
+        bars.append(tqdm(**options, file=terminal, mininterval=0, miniters=1))
+        return bars[-1]
+
+    monkeypatch.setattr(local, "tqdm", bar)
     with Progress(1000, pytest.fail) as progress:
-        seen = []
+        positions = []
         for position, before in ((400, True), (700, False), (600, False)):
             clock.seconds += 100
             progress(Part(0, position=position), PartStats(1, 10), before)
-            seen.append((progress._bar.n, progress._bar.initial))
-    assert seen == [(400, 400), (700, 400), (700, 400)]
+            positions.append((bars[0].n, bars[0].initial))
+    assert positions == [(400, 400), (700, 400), (700, 400)]
     assert re.search(
         r" 70% .*<\d\d:\d\d, 2 texts, 0 entities, 0 errors \(1 text annotated before\)", terminal.getvalue()
     )

@@ -127,15 +127,15 @@ def test_broken_rows_of_csv_are_records_with_errors(tmp_path) -> None:
 @pytest.mark.parametrize("ending", [".jsonl.gz", ".jsonl.zst", ".parquet", ".spacy"])
 def test_a_damaged_file_is_one_error_and_the_next_file_is_read(tmp_path, ending) -> None:
     kind, packing = f".{ending.split('.')[1]}", ending.removeprefix(f".{ending.split('.')[1]}")
-    whole = PACKED[packing](FORMATS[kind]())
-    (tmp_path / f"a{ending}").write_bytes(whole[: len(whole) - 12])
+    content = PACKED[packing](FORMATS[kind]())[:-12]
+    (tmp_path / f"a{ending}").write_bytes(content)
     (tmp_path / "b.txt").write_text("京")
     rows = read(tmp_path)
     assert "the file is damaged from here on" in errors(rows)[-2]
     assert rows[-1]["text"] == "京"
     sources, _ = find_sources([str(tmp_path)])
     *_, damaged, last = read_parts(sources, ReadOptions(part_size=1), "text")
-    assert (damaged.position, last.position) == (len(whole) - 12, len(whole) - 12 + len("京".encode()))
+    assert (damaged.position, last.position) == (len(content), len(content) + len("京".encode()))
 
 
 def test_what_is_not_there_or_not_readable_is_said(tmp_path) -> None:
@@ -205,14 +205,6 @@ def test_one_text_of_a_table_that_is_huge_is_a_part_of_its_own_size(tmp_path) ->
     assert [sum(size) for size in sizes] == [2, 2, 11]
 
 
-def test_a_doc_of_a_spacy_file_brings_its_user_data(tmp_path) -> None:
-    doc = Doc(spacy.blank("zh").vocab, ["上海"])
-    doc.user_data["key"] = "k"
-    doc.user_data["._.", "x", None, None] = 1
-    DocBin(docs=[doc], store_user_data=True).to_disk(tmp_path / "a.spacy")
-    assert read(tmp_path / "a.spacy") == [{"text": "上海 ", "key": "k"}]
-
-
 def test_a_pipe_is_refused(tmp_path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError, match=r"pipe: is a pipe or a device, which can be read only once"):
@@ -236,14 +228,14 @@ def test_a_quote_that_is_never_closed_is_an_error_with_the_line_that_opens_it(tm
 @pytest.mark.parametrize("options", [{}, {"whole_files": True}])
 def test_a_character_that_is_cut_in_two_is_an_error(tmp_path, encoding, options) -> None:
     (tmp_path / "a.txt").write_bytes("上海\n京".encode(encoding)[:-1])
-    *whole, last = errors(read(tmp_path / "a.txt", encoding=encoding, **options))
-    assert whole == [None] * (not options)
+    *before, last = errors(read(tmp_path / "a.txt", encoding=encoding, **options))
+    assert before == [None] * (not options)
     assert f"is not {encoding.upper()}" in last
 
 
 def test_the_text_of_a_doc_is_its_own_whatever_user_data_holds(tmp_path) -> None:
     doc = Doc(spacy.blank("zh").vocab, ["上海"], spaces=[False])
-    doc.user_data["text"] = "other"
+    doc.user_data |= {"text": "other", "key": "k", ("._.", "x", None, None): 1}
     DocBin(docs=[doc], store_user_data=True).to_disk(tmp_path / "a.spacy")
-    assert read(tmp_path / "a.spacy") == [{"text": "上海", "user_data.text": "other"}]
-    assert read(tmp_path / "a.spacy", text="body") == [{"body": "上海", "text": "other"}]
+    assert read(tmp_path / "a.spacy") == [{"text": "上海", "user_data.text": "other", "key": "k"}]
+    assert read(tmp_path / "a.spacy", text="body") == [{"body": "上海", "text": "other", "key": "k"}]

@@ -13,6 +13,7 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import small_corpora
 import spacy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -55,7 +56,9 @@ def rows_of_json(draw: st.DrawFn) -> list[Row]:
     kinds = [[draw(st.sampled_from(KINDS)) for _ in names] for _ in range(2)]
     rows = []
     for kind in [*kinds[:1] * draw(st.integers(0, 2)), *kinds[1:] * draw(st.integers(1, 3))]:
-        values = {name: draw(st.one_of(each, each, st.just(...))) for name, each in zip(names, kind, strict=True)}
+        values = {
+            name: draw(st.one_of(of_kind, of_kind, st.just(...))) for name, of_kind in zip(names, kind, strict=True)
+        }
         rows.append({"text": draw(TEXT), **{name: value for name, value in values.items() if value is not ...}})
     return rows
 
@@ -90,8 +93,7 @@ def read(content: bytes, format: str) -> tuple[list[Row], dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def ruled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, spacy.Language]:
-    nlp = spacy.blank("zh")
-    nlp.add_pipe("entity_ruler").add_patterns([{"label": "GPE", "pattern": "上海"}])
+    nlp = small_corpora.ruled(GPE="上海")
     nlp.to_disk(path := tmp_path_factory.mktemp("ruled") / "model")
     return path, nlp
 
@@ -124,15 +126,15 @@ def annotated(ruled: tuple[Path, spacy.Language], tmp_path: Path) -> Callable[[b
     return run
 
 
-def same(one: Any, other: Any) -> bool:
+def same(a: Any, b: Any) -> bool:
     """Equal, but for tuples and lists, whole numbers as floats, and NaN."""
-    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    return bool(one == other or (one != one and other != other))
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is b
+    return bool(a == b or (a != a and b != b))
 
 
 def finite(value: Any) -> Any:
@@ -140,7 +142,7 @@ def finite(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [finite(item) for item in value]
     if isinstance(value, dict):
-        return {name: finite(each) for name, each in value.items()}
+        return {name: finite(item) for name, item in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -149,7 +151,7 @@ def packed(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [packed(item) for item in value]
     if isinstance(value, dict):
-        return {name: packed(each) for name, each in value.items()}
+        return {name: packed(item) for name, item in value.items()}
     return str(value) if isinstance(value, int) and not -(2**63) <= value < 2**64 else value
 
 
@@ -201,17 +203,17 @@ def test_tables_lose_nothing(annotated: Any, format: str, rows: list[tuple[Any, 
 
 def check(found: list[Row], rows: list[Row], format: str) -> None:
     assert len(found) == len(rows)
-    for row, each in zip(rows, found, strict=True):
+    for row, written in zip(rows, found, strict=True):
         expected = row if format == "jsonl" else encodable(row)
         expected = packed(expected) if format == "spacy" else expected
-        unknown = {name: value for name, value in each.items() if name not in {*expected, "entities", "error"}}
+        unknown = {name: value for name, value in written.items() if name not in {*expected, "entities", "error"}}
         assert not any(value is not None for value in unknown.values()), unknown
         for name, value in expected.items():
             forms = {"jsonl": [finite(value)], "spacy": [value], "parquet": [value, finite(value)]}[format]
-            assert any(same(each.get(name), form) for form in forms), (name, value, each)
+            assert any(same(written.get(name), form) for form in forms), (name, value, written)
         readable = row["text"] == encodable(row["text"])
-        assert (each["error"] is None) == readable
-        assert [(one["start"], one["end"]) for one in each["entities"]] == [
+        assert (written["error"] is None) == readable
+        assert [(entity["start"], entity["end"]) for entity in written["entities"]] == [
             (place, place + 2)
             for place in range(len(row["text"]))
             if readable and row["text"][place : place + 2] == "上海"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import spacy
+from small_corpora import ruled
 
 PAGE = Path(__file__).parents[2] / "docs" / "many-machines.md"
 ENTITY = {"start": 5, "end": 7, "label": "GPE", "text": "上海"}
@@ -17,9 +17,7 @@ ENTITY = {"start": 5, "end": 7, "label": "GPE", "text": "上海"}
 @pytest.fixture
 def code(tmp_path: Path) -> list[str]:
     """The blocks of the section, with a pipeline that is there."""
-    nlp = spacy.blank("zh")
-    nlp.add_pipe("entity_ruler").add_patterns([{"label": "GPE", "pattern": "上海"}])
-    nlp.to_disk(tmp_path / "model")
+    ruled(GPE="上海").to_disk(tmp_path / "model")
     section = PAGE.read_text(encoding="utf8").partition("\n## Spark\n")[2]
     return [
         part.partition("```")[0].replace("/models/news", str(tmp_path / "model"))

@@ -191,11 +191,10 @@ def test_an_address_is_written_in_whole_files_and_gone_on_with(tmp_path, archive
         run([archive], tmp_path / "out", part_size=2)
         assert [json.loads(line) for line in content.splitlines()] == read_output(tmp_path / "out")
         memory.rm("/out/here/part-00001.jsonl")
-        made = []
-        run(
-            [archive], "memory://out/here", part_size=2, seen=lambda part, _, before: made.append((part.number, before))
-        )
-        assert sorted(made) == [(0, True), (1, False), (2, True)]
+        old = []
+        watch = lambda part, _, is_old: old.extend([part.number] * is_old)  # noqa: E731
+        run([archive], "memory://out/here", part_size=2, watch=watch)
+        assert sorted(old) == [0, 2]
     finally:
         memory.rm("/out", recursive=True)
 
@@ -210,7 +209,7 @@ def test_an_address_that_takes_no_more_is_one_error(archive, run, monkeypatch, e
 
 
 @pytest.mark.parametrize(
-    ("first", "later", "kept"),
+    ("first", "later", "written"),
     [
         ([1, 0], [0.87, -0.5, True, 3, None, 2**70, "x", [1]], [None, None, None, 3, None, None, None, None]),
         ([0.5, 1], [2, 2**53 + 1, False, float("inf"), 1e300], [2.0, None, None, float("inf"), 1e300]),
@@ -221,11 +220,11 @@ def test_an_address_that_takes_no_more_is_one_error(archive, run, monkeypatch, e
         ([None], ["x", 1], ["x", None]),
     ],
 )
-def test_a_value_is_written_as_it_was_or_to_the_rest(first, later, kept) -> None:
+def test_a_value_is_written_as_it_was_or_to_the_rest(first, later, written) -> None:
     schema = schema_of_rows([{"text": "x", "n": value} for value in first], AnnotateSettings())
     rows = [{"text": "x", "n": value, "entities": [], "error": None} for value in later]
     table = table_of_rows(rows, schema, AnnotateSettings()).to_pylist()
-    assert [row["n"] for row in table] == kept
+    assert [row["n"] for row in table] == written
     for value, row in zip(later, table, strict=True):
         if row["n"] is None and value is not None:
             assert repr(json.loads(row["rest"])["n"]) == repr(value)
@@ -291,9 +290,9 @@ def test_a_later_record_with_a_column_of_an_added_name_is_an_error_of_that_recor
     first, later = {"text": text}, {"text": text, "entities": "mine"}
     (tmp_path / "in.jsonl").write_text(f"{json.dumps(first)}\n{json.dumps(later)}\n")
     assert run([tmp_path / "in.jsonl"], tmp_path / "out", format, part_size=1).errors == 1
-    fine, told = read_output(tmp_path / "out", nlp)
-    assert "own entities was overwritten" in told["error"]
-    assert (told["text"], told["entities"]) == (fine["text"], fine["entities"])
+    fine, overwritten = read_output(tmp_path / "out", nlp)
+    assert "own entities was overwritten" in overwritten["error"]
+    assert (overwritten["text"], overwritten["entities"]) == (fine["text"], fine["entities"])
 
 
 @pytest.mark.parametrize(

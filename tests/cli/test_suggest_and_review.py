@@ -18,7 +18,7 @@ from spacy.cli.train import train as spacy_train
 from spacy.language import Language
 
 from spacy_tener.errors import RemedyError, counted
-from spacy_tener.workbench.corpus.docbins import read_docs
+from spacy_tener.workbench.corpus.docs import read_docs
 from spacy_tener.workbench.runs.processes import Processes
 from spacy_tener.workbench.suggestions.review import assign
 from spacy_tener.workbench.suggestions.suggest import text_key

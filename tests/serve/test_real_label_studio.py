@@ -210,9 +210,9 @@ def test_from_tasks_to_a_model_that_has_learned_their_annotation(studio, annotat
         assert studio.predictions(project) == predictions  # there are those of this model already
 
         for task, (_, label, part) in zip(tasks, MARKED, strict=True):
-            done = len(studio.ask("GET", f"/api/tasks/{task}/annotations"))
+            old = len(studio.ask("GET", f"/api/tasks/{task}/annotations"))
             annotate(annotator, f"{studio.client.base_url}/projects/{project}/data?task={task}", label, part)
-            wait_until(lambda task=task, done=done: len(studio.ask("GET", f"/api/tasks/{task}/annotations")) > done)
+            wait_until(lambda task=task, old=old: len(studio.ask("GET", f"/api/tasks/{task}/annotations")) > old)
         wait_until(lambda: 'tener_requests_total{path="/webhook",status="200"} 5.0' in metrics(service))
         assert studio.client.post(f"/api/ml/{backend['id']}/train", json={}).status_code == 200
         assert 'tener_requests_total{path="/webhook",status="501"} 1.0' in metrics(service)
@@ -230,7 +230,7 @@ def test_from_tasks_to_a_model_that_has_learned_their_annotation(studio, annotat
         studio.ask("PATCH", f"/api/ml/{backend['id']}", json={"url": service.url, "project": project, "title": "tener"})
         for task, found in studio.predictions(project).items():
             assert len({prediction["model_version"] for prediction in found}) == len(found) == 2
-            values = [region["value"] for region in max(found, key=lambda each: each["id"])["result"]]
+            values = [region["value"] for region in max(found, key=lambda prediction: prediction["id"])["result"]]
             places = {(value["start"], value["end"], value["labels"][0]) for value in values}
             assert places == dict(zip(tasks, meant, strict=True))[task]
 
@@ -264,9 +264,9 @@ def test_several_texts_several_annotators_and_cancelled_annotation(studio, start
         assert studio.connect(project, f"{service.url}/label-studio/tener").status_code == 201
         predictions = studio.predictions(project)
 
-    def annotations(task: int, *results: list[dict[str, Any]], **more: Any) -> None:
+    def annotations(task: int, *results: list[dict[str, Any]], **keys: Any) -> None:
         for result in results:
-            studio.ask("POST", f"/api/tasks/{task}/annotations", json={"result": result, **more})
+            studio.ask("POST", f"/api/tasks/{task}/annotations", json={"result": result, **keys})
 
     first, second, third = predictions
     result = predictions[first][0]["result"]
@@ -274,10 +274,10 @@ def test_several_texts_several_annotators_and_cancelled_annotation(studio, start
     annotations(second, [], was_cancelled=True)
     annotations(third, [])
     path = studio.export(project, "JSON", tmp_path / "export.json")
-    both = ("--texts", "title,article.body")
-    found = {doc.text: named(doc) for doc in converted(path, *both)}
+    texts_of_task = ("--texts", "title,article.body")
+    found = {doc.text: named(doc) for doc in converted(path, *texts_of_task)}
     assert found == {**{text: named(nlp(text)) for text in texts[0]}, **{text: set() for text in texts[2]}}
-    title, *_ = converted(path, *both, "--annotators", "agreement")
+    title, *_ = converted(path, *texts_of_task, "--annotators", "agreement")
     assert (title.text, ["?IOB"[token.ent_iob] for token in title]) == (texts[0][0], list("???OOBI"))
     ran = run_tener("convert", path, "-o", tmp_path / "refused.spacy", "--annotators", "error")
     assert (ran.code, "2 annotations of one text" in ran.text) == (1, True)

@@ -84,12 +84,12 @@ def test_pages_of_the_origins_named_may_ask(protected, served):
     preflight = protected.client.options("/v1/entities", headers={"Origin": ORIGIN, **wish})
     assert preflight.status_code == 200
     assert preflight.headers["access-control-allow-origin"] == ORIGIN
-    asked = {"Origin": ORIGIN, "Authorization": f"Bearer {KEY}"}
-    answer = protected.client.post("/v1/entities", json={"text": "a"}, headers=asked)
+    headers = {"Origin": ORIGIN, "Authorization": f"Bearer {KEY}"}
+    answer = protected.client.post("/v1/entities", json={"text": "a"}, headers=headers)
     assert answer.headers["access-control-allow-origin"] == ORIGIN
-    other = protected.client.options("/v1/entities", headers={"Origin": "https://other.example", **wish})
-    assert other.status_code == 400
-    assert "access-control-allow-origin" not in other.headers
+    refused = protected.client.options("/v1/entities", headers={"Origin": "https://other.example", **wish})
+    assert refused.status_code == 400
+    assert "access-control-allow-origin" not in refused.headers
     assert "access-control-allow-origin" not in served.client.get("/health", headers={"Origin": ORIGIN}).headers
 
 

@@ -47,16 +47,16 @@ def test_no_answer_is_lost_or_mixed_up(served, expected):
 
     def ask(number: int) -> None:
         draw = random.Random(number)
-        own = draw.sample(texts, 24)
+        sample = draw.sample(texts, 24)
         with httpx.Client(base_url=served.url, trust_env=False, timeout=20) as client:
-            for text in own[:8]:
+            for text in sample[:8]:
                 check(client.post("/v1/entities", json={"text": text}).json()["entities"], text, expected)
-            answers = client.post("/v1/entities/batch", json={"texts": own[8:16]}).json()["answers"]
-            for text, entities in zip(own[8:16], answers, strict=True):
+            answers = client.post("/v1/entities/batch", json={"texts": sample[8:16]}).json()["answers"]
+            for text, entities in zip(sample[8:16], answers, strict=True):
                 check(entities, text, expected)
-            lines = "\n".join(json.dumps({"text": text}) for text in own[16:]).encode()
+            lines = "\n".join(json.dumps({"text": text}) for text in sample[16:]).encode()
             stream = client.post("/v1/entities/stream", content=lines).text.splitlines()
-            for text, line in zip(own[16:], stream, strict=True):
+            for text, line in zip(sample[16:], stream, strict=True):
                 check(json.loads(line)["entities"], text, expected)
 
     def go_away(number: int) -> None:
@@ -68,9 +68,9 @@ def test_no_answer_is_lost_or_mixed_up(served, expected):
             client.sendall(head.encode() + b"\r\n\r\n" + body[: len(body) - number % 2])
 
     with ThreadPoolExecutor(16) as threads:
-        asked = [threads.submit(ask, number) for number in range(16)]
+        answers = [threads.submit(ask, number) for number in range(16)]
         gone = [threads.submit(go_away, number) for number in range(60)]
-        for future in [*asked, *gone]:
+        for future in [*answers, *gone]:
             future.result(60)
     assert served.client.get("/health").json()["status"] == "ok"
     assert served.client.get("/health").json()["models"] == {"tener": 0, "characters": 0}

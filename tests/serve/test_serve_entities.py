@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import small_corpora
 import spacy
 from spacy.language import Language
 
@@ -25,9 +26,9 @@ def test_probabilities_are_those_of_the_component(served, nlp):
     scored = next(nlp.get_pipe("tener_ner").decode([nlp.make_doc(text)])).entities
     entities = served.client.post("/v1/entities", json={"text": text}).json()["entities"]
     assert [entity["probability"] for entity in entities] == pytest.approx([entity.probability for entity in scored])
-    least = sorted(entity["probability"] for entity in entities)[1]
-    sure = served.client.post("/v1/entities", json={"text": text, "minimum": least}).json()["entities"]
-    assert sure == [entity for entity in entities if entity["probability"] >= least]
+    minimum = sorted(entity["probability"] for entity in entities)[1]
+    sure = served.client.post("/v1/entities", json={"text": text, "minimum": minimum}).json()["entities"]
+    assert sure == [entity for entity in entities if entity["probability"] >= minimum]
     assert 0 < len(sure) < len(entities)
 
 
@@ -55,9 +56,7 @@ UNITS = {"characters": "utf-32-le", "utf16": "utf-16-le"}
 
 @pytest.fixture(scope="module")
 def ruled(start):
-    nlp = spacy.blank("zh")
-    nlp.add_pipe("entity_ruler").add_patterns([{"label": "GPE", "pattern": "上海"}])
-    with start({"ruled": nlp}) as service:
+    with start({"ruled": small_corpora.ruled(GPE="上海")}) as service:
         yield service.client
 
 
@@ -66,12 +65,12 @@ def test_offsets_count_characters_or_as_javascript_does_whatever_is_beside_an_en
     texts = [f"{before}上海{after}上海" for before in EDGES for after in EDGES]
     width = len("a".encode(UNITS[offsets]))
     options = {"offsets": offsets}
-    one = [ruled.post("/v1/entities", json={"text": text, **options}).json()["entities"] for text in texts]
+    single = [ruled.post("/v1/entities", json={"text": text, **options}).json()["entities"] for text in texts]
     batch = ruled.post("/v1/entities/batch", json={"texts": texts, **options}).json()["answers"]
     lines = "".join(f"{json.dumps({'text': text}, ensure_ascii=False)}\n" for text in texts)
     stream = ruled.post("/v1/entities/stream", params=options, content=lines.encode()).text.splitlines()
-    assert one == batch == [json.loads(line)["entities"] for line in stream]
-    for text, entities in zip(texts, one, strict=True):
+    assert single == batch == [json.loads(line)["entities"] for line in stream]
+    for text, entities in zip(texts, single, strict=True):
         encoded = text.encode(UNITS[offsets])
         marked = [
             encoded[width * entity["start"] : width * entity["end"]].decode(UNITS[offsets]) for entity in entities

@@ -11,6 +11,7 @@ import pytest
 import spacy
 from browser import DESKTOP, PHONE
 from selenium.webdriver import ActionChains, Keys
+from small_corpora import ruled
 
 MARKUP = "</script><img src=x onerror=document.title='taken'>&amp;<!--"
 LONG = "L" * 300
@@ -138,8 +139,7 @@ def test_the_slider_hides_the_unsure(page):
     page.enter(TEXT)
     found = page.served.client.post("/v1/entities", json={"text": TEXT}).json()["entities"]
     page.shows(*(entity["text"] for entity in found))
-    least = sorted(entity["probability"] for entity in found)[0]
-    percent = int(100 * least) + 1
+    percent = int(100 * min(entity["probability"] for entity in found)) + 1
     page.change("minimum", percent)
     sure = [entity["text"] for entity in found if entity["probability"] >= percent / 100]
     assert page.entities() == sure
@@ -155,9 +155,9 @@ def test_entities_are_put_in_order_and_filtered_by_label(page):
     page.enter(TEXT)
     page.shows_all(TEXT)
     found = page.served.client.post("/v1/entities", json={"text": TEXT}).json()["entities"]
-    for order, key in (("sure", lambda one: -one["probability"]), ("label", lambda one: one["label"])):
+    for order, key in (("sure", lambda entity: -entity["probability"]), ("label", lambda entity: entity["label"])):
         page.change("order", order)
-        assert page.rows() == [f"{one['label']} {one['text']}" for one in sorted(found, key=key)]
+        assert page.rows() == [f"{entity['label']} {entity['text']}" for entity in sorted(found, key=key)]
     label = found[0]["label"]
     button = page.browser.run(
         "return [...document.querySelectorAll('#labels button')].find((node) => node.textContent === arguments[0])",
@@ -165,9 +165,9 @@ def test_entities_are_put_in_order_and_filtered_by_label(page):
     )
     button.click()
     assert button.get_attribute("aria-pressed") == "false"
-    others = [one["text"] for one in found if one["label"] != label]
-    assert page.entities() == others
-    assert page.find("hidden").text == f", {len(found) - len(others)} hidden"
+    of_other_labels = [entity["text"] for entity in found if entity["label"] != label]
+    assert page.entities() == of_other_labels
+    assert page.find("hidden").text == f", {len(found) - len(of_other_labels)} hidden"
     button.click()
     assert len(page.entities()) == len(found)
     page.browser.run("document.querySelectorAll('#labels button').forEach((node) => node.click())")
@@ -225,7 +225,7 @@ def test_what_is_shown_is_saved_as_json_and_csv_with_places_in_characters(page):
     as_json, as_csv = page.browser.wait(lambda: (saved := page.browser.run("return window.saved"))[1:] and saved)
     assert json.loads(as_json) == {"text": text, "model": "tener", "entities": found}
     rows = list(csv.DictReader(io.StringIO(as_csv.removeprefix("\ufeff"))))
-    assert rows == [{name: str(value) for name, value in one.items()} for one in found]
+    assert rows == [{name: str(value) for name, value in entity.items()} for entity in found]
 
 
 @pytest.mark.slow
@@ -284,8 +284,8 @@ def test_an_explanation_is_shown_in_the_page(page, size):
         assert len(marks) == 2
         assert not page.find("theme").is_displayed()
         assert page.browser.run("return document.documentElement.dataset.theme") == "dark"
-        seen, whole = page.browser.run("return [innerHeight, document.documentElement.scrollHeight]")
-        assert whole <= seen
+        visible, height_of_page = page.browser.run("return [innerHeight, document.documentElement.scrollHeight]")
+        assert height_of_page <= visible
     finally:
         page.browser.driver.switch_to.default_content()
     assert height > 200
@@ -337,10 +337,10 @@ def test_the_pages_ask_for_the_key(browser, start):
     with start({"blank": spacy.blank("en")}, api_key="sesame") as service:
         page = Page(browser, service)
         page.open()
-        asked = "return document.querySelector('dialog')?.textContent || ''"
-        browser.wait(lambda: "The service asks" in browser.run(asked))
+        dialog = "return document.querySelector('dialog')?.textContent || ''"
+        browser.wait(lambda: "The service asks" in browser.run(dialog))
         page.find("key").send_keys("guess", Keys.ENTER)
-        browser.wait(lambda: "This is not the API key" in browser.run(asked))
+        browser.wait(lambda: "This is not the API key" in browser.run(dialog))
         page.find("key").send_keys("sesame", Keys.ENTER)
         browser.wait(lambda: page.find("most").text == "20,000")
         page.open("/docs")
@@ -349,9 +349,7 @@ def test_the_pages_ask_for_the_key(browser, start):
 
 
 def test_entities_without_a_probability_have_no_bar_slider_or_explanation(browser, start):
-    nlp = spacy.blank("zh")
-    nlp.add_pipe("entity_ruler").add_patterns([{"label": "GPE", "pattern": "上海"}])
-    with start({"rules": nlp}) as service:
+    with start({"rules": ruled(GPE="上海")}) as service:
         browser.open(f"{service.url}/")
         browser.wait(lambda: browser.run("return document.querySelectorAll('#list li').length") == 1)
         assert browser.driver.find_element("css selector", "#list .value").text == "no probability"
@@ -389,12 +387,12 @@ def test_requests_are_tried_on_the_page_of_the_api(page):
     page.open("/docs", PHONE)
     find = "return [...document.querySelectorAll('.route')].find((node) => node.ariaLabel === arguments[0])"
     send = "arguments[0].querySelector('summary').click(); arguments[0].querySelector('form').requestSubmit()"
-    told = "return ['[role=status]', '[aria-label=Response]'].map((own) => arguments[0].querySelector(own).textContent)"
+    read = "return ['[role=status]', '[aria-label=Response]'].map((tag) => arguments[0].querySelector(tag).textContent)"
     for path, expected in TRIED.items():
         route = page.browser.wait(lambda path=path: page.browser.run(find, path))
         page.browser.run(send, route)
-        page.browser.wait(lambda route=route: page.browser.run(told, route)[0])
-        status, answer = page.browser.run(told, route)
+        page.browser.wait(lambda route=route: page.browser.run(read, route)[0])
+        status, answer = page.browser.run(read, route)
         assert status.startswith("200 ")
         assert expected in answer
     page.is_well()

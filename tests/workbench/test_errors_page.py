@@ -11,6 +11,7 @@ import spacy
 from browser import DESKTOP, PHONE, Browser
 from selenium.webdriver import Keys
 from selenium.webdriver.support.select import Select
+from small_corpora import ruled
 from small_systems import UNSEEN
 from spacy.language import Language
 from spacy.tokens import Doc
@@ -42,10 +43,7 @@ def test_entities_are_paired_by_what_they_share(gold: Any, found: Any, pairs: An
 @pytest.fixture(scope="module")
 def nlp() -> Language:
     """Finds 张三 as PER and 北京 as LOC."""
-    nlp = spacy.blank("zh")
-    patterns = [{"label": "PER", "pattern": "张三"}, {"label": "LOC", "pattern": "北京"}]
-    nlp.add_pipe("entity_ruler").add_patterns(patterns)
-    return nlp
+    return ruled(PER="张三", LOC="北京")
 
 
 def examples_of(nlp: Language, texts: Any) -> list[Example]:
@@ -117,15 +115,13 @@ def test_each_text_is_read_once_for_scores_and_for_probabilities_of_what_is_foun
 def test_probabilities_are_of_the_component_that_finds_an_entity_before_later_ones_merge_tokens(
     saved: dict[str, Path],
 ) -> None:
-    nlp, other = (spacy.load(saved["tener"]) for _ in range(2))
+    nlp, sourced = (spacy.load(saved["tener"]) for _ in range(2))
     text, gold = "吴重阳在中国银行工作。王小明", [(0, 3, "PER"), (4, 8, "ORG"), (8, 10, "TITLE"), (11, 14, "PER")]
     (doc,) = examples_of(nlp, [(text, gold)])
-    alone = {
-        (each.start, each.end): each.probability
-        for each in next(nlp.get_pipe("tener_ner").decode([doc.predicted])).entities
-    }
-    other.get_pipe("tener_ner").cfg["labels"] = ["TITLE", "HERO", "VILLAIN"]
-    nlp.add_pipe("tener_ner", name="other", source=other)
+    entities = next(nlp.get_pipe("tener_ner").decode([doc.predicted])).entities
+    alone = {(entity.start, entity.end): entity.probability for entity in entities}
+    sourced.get_pipe("tener_ner").cfg["labels"] = ["TITLE", "HERO", "VILLAIN"]
+    nlp.add_pipe("tener_ner", name="other", source=sourced)
     nlp.add_pipe("merge_entities")
     _, ((_, pairs),) = score_texts(nlp, [doc])
     of_found = {pair.found[:2]: pair.probability for pair in pairs if pair.found}
@@ -138,8 +134,16 @@ def test_probabilities_are_of_the_component_that_finds_an_entity_before_later_on
 def test_the_surest_errors_come_first() -> None:
     doc = Doc(spacy.blank("zh").vocab)
     pairs = [[Pair(PER, None, True, sure)] for sure in (0.2, None, 0.9)]
-    texts = [(doc, [Pair(PER, PER, True, 1.0)]), *((doc, each) for each in pairs)]
+    texts = [(doc, [Pair(PER, PER, True, 1.0)]), *((doc, errors) for errors in pairs)]
     assert surest_errors(texts, 2) == [3, 1]
+
+
+def show(browser: Browser, folder: Path, scores: Scores | None, texts: Any = (), size: Any = DESKTOP) -> str:
+    """Open the page of compared texts; return its address."""
+    path = folder / "errors.html"
+    path.write_text(errors_page("Errors", scores, texts), encoding="utf8")
+    browser.open(path.as_uri(), size)
+    return path.as_uri()
 
 
 def lines(browser: Browser) -> list[str]:
@@ -192,9 +196,7 @@ def test_crossing_entities_are_above_and_below_the_text_and_long_ones_in_pieces(
 ) -> None:
     text = "一二三四五六七八九十" * 4
     crossing = [Pair((2, 6, "PER"), (4, 8, "PER")), Pair((6, 36, "ORG"), (10, 33, "LOC"))]
-    path = tmp_path / "errors.html"
-    path.write_text(errors_page("Errors", None, [(nlp.make_doc(text), crossing)]), encoding="utf8")
-    browser.open(path.as_uri(), PHONE)
+    show(browser, tmp_path, None, [(nlp.make_doc(text), crossing)], PHONE)
     stacks = browser.run("return [...document.querySelectorAll('#list .stack')].map((stack) => stack.textContent)")
     assert [re.sub("[^一-龥]", "", stack) for stack in stacks] == [text[2:14], text[14:26], text[26:36]]
     assert [re.sub("[一-龥]", "", stack) for stack in stacks] == ["− PER− ORG+ PER+ LOC", "", ""]
@@ -214,9 +216,7 @@ def test_a_phone_cuts_no_column_no_label_and_no_short_entity(browser: Browser, n
     doc = nlp.make_doc("一二三四五六七八九十" * 11)
     missed = [Pair((10 * i, 10 * i + 9 - i, label), None, probability=1.0) for i, label in enumerate(labels)]
     more_pairs = [Pair((80 + i, 81 + i, label), None) for i, label in enumerate(labels) for _ in range(2)]
-    path = tmp_path / "errors.html"
-    path.write_text(errors_page("Errors", scores, [(doc, missed), (doc, more_pairs)]), encoding="utf8")
-    browser.open(path.as_uri(), PHONE)
+    show(browser, tmp_path, scores, [(doc, missed), (doc, more_pairs)], PHONE)
     assert browser.run("return [scores, matrix].every((table) => table.scrollWidth <= table.clientWidth)")
     assert browser.run("return [scores, matrix].every((table) => table.scrollHeight <= table.clientHeight)")
     assert max(browser.run("return [...document.querySelectorAll('#list .ent')].map((mark) => mark.offsetHeight)")) < 40
@@ -242,10 +242,8 @@ def test_a_link_leads_to_a_text(browser: Browser, nlp: Language, tmp_path: Path)
 )
 def test_a_page_says_what_it_lacks(browser: Browser, nlp: Language, tmp_path: Path, texts: Any, message: str) -> None:
     if texts is None:
-        path = tmp_path / "scores.html"
         scores = {"ents_p": 0.5, "ents_r": 0.5, "ents_f": 0.5, "ents_per_type": {"PER": {"p": 1, "r": 1, "f": 1}}}
-        path.write_text(errors_page("Scores", parse_scores(scores, path)), encoding="utf8")
-        browser.open(path.as_uri())
+        show(browser, tmp_path, parse_scores(scores, tmp_path))
     else:
         examples = examples_of(nlp, texts)
         browser.open(write(nlp, tmp_path / "errors.html", examples, labels=["PER", "LOC"]))
@@ -259,9 +257,7 @@ def test_any_text_and_label_is_shown_as_it_is(browser: Browser, nlp: Language, t
     place = hostile.index("张三")
     found, long = Pair((place, place + 2, "<b>'\""), (place, place + 2, "PER")), Pair((99_998, 100_000, "PER"), None)
     texts = [(nlp.make_doc(hostile), [found]), (Doc(nlp.vocab, ["好" * 99_998 + "李四"], [False]), [long])]
-    path = tmp_path / "errors.html"
-    path.write_text(errors_page("Errors", None, texts), encoding="utf8")
-    browser.open(path.as_uri())
+    show(browser, tmp_path, None, texts)
     shown = lines(browser)
     assert shown[0] == hostile[:place] + "张三<b>'\" → PER"
     assert shown[1] == " … ".lstrip() + "好" * 80 + "李四− PER"
@@ -300,10 +296,7 @@ def test_ten_thousand_texts_open_within_a_second_and_stay_small(
     )
     (example,) = examples_of(nlp, [(text, spans)])
     _, ((_, pairs),) = score_texts(nlp, [example])
-    path = tmp_path / "errors.html"
-    texts = [(example.reference, pairs)] * 10_000
-    path.write_text(errors_page("Errors", None, texts), encoding="utf8")
-    browser.open(path.as_uri())
-    assert browser.open(path.as_uri() + "?again") < 1.0
+    address = show(browser, tmp_path, None, [(example.reference, pairs)] * 10_000)
+    assert browser.open(f"{address}?again") < 1.0
     assert browser.run("return document.querySelectorAll('*').length") < 2000
     assert browser.driver.find_element("id", "shown").text == "10,000 texts"

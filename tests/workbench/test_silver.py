@@ -5,15 +5,16 @@ import json
 import numpy as np
 import pytest
 import spacy
-from spacy.cli._util import app
+from command_line import run_tener
+from small_corpora import add_rules, ruled
+from small_systems import learn
 from spacy.language import Language
-from spacy.tokens import Doc, DocBin
-from spacy.training import Corpus
-from typer.testing import CliRunner
+from spacy.tokens import Doc
+from spacy.training import Corpus, Example
 
-import spacy_tener.cli  # noqa: F401  (adds the command to the group)
 import spacy_tener.workbench.silver as silver_module
 from spacy_tener.errors import RemedyError
+from spacy_tener.workbench.corpus.docs import read_docs
 from spacy_tener.workbench.silver import Belief, SilverStats, Sureness, beliefs, keep_sure, unknown_labels
 
 TEXT = "王小明去了上海"
@@ -25,31 +26,22 @@ def trained(tmp_path_factory):
     nlp = spacy.blank("zh")
     nlp.add_pipe("tener_ner")
     data = [(TEXT, [(0, 3, "PER"), (5, 7, "GPE")]), ("今天天气很好", []), ("北京很大", [(0, 2, "GPE")])]
-    examples = [spacy.training.Example.from_dict(nlp.make_doc(text), {"entities": entities}) for text, entities in data]
-    optimizer = nlp.initialize(lambda: examples)
-    for _ in range(40):
-        nlp.update(examples, sgd=optimizer)
+    examples = [Example.from_dict(nlp.make_doc(text), {"entities": entities}) for text, entities in data]
+    learn(nlp, examples, optimizer=nlp.initialize(lambda: examples), steps=40)
     path = tmp_path_factory.mktemp("teacher") / "model"
     nlp.to_disk(path)
     return path
 
 
 @pytest.fixture
-def ruled(tmp_path):
-    """Makes pipelines of rules."""
+def saved_rules(tmp_path):
+    """Saves pipelines of rules."""
 
-    def make(**patterns):
-        nlp = spacy.blank("zh")
-        rules = nlp.add_pipe("entity_ruler")
-        rules.add_patterns([{"label": label, "pattern": list_of(text)} for label, text in patterns.items()])
-        path = tmp_path / "-".join(patterns)
-        nlp.to_disk(path)
+    def save(**patterns):
+        ruled(**patterns).to_disk(path := tmp_path / "-".join(patterns))
         return path
 
-    def list_of(text):
-        return [{"ORTH": char} for char in text]
-
-    return make
+    return save
 
 
 def belief(entities, outside):
@@ -92,10 +84,9 @@ def test_of_entities_that_exclude_each_other_the_likelier_is_kept():
 def test_what_other_components_of_a_teacher_say_counts(trained):
     """Rules before and behind the model, one that its labels do not have, and a component that takes entities away."""
     Language.component("no_places", func=without_places)
-    for where in ("before", "after"):
+    for before in ("tener_ner", ""):
         teacher = spacy.load(trained)
-        ruler = teacher.add_pipe("entity_ruler", **{where: "tener_ner"}, config={"overwrite_ents": True})
-        ruler.add_patterns([{"label": "VERB", "pattern": [{"ORTH": "去"}, {"ORTH": "了"}]}])
+        add_rules(teacher, VERB="去了", before=before, config={"overwrite_ents": True})
         teacher.add_pipe("no_places", last=True)
         assert [(ent.text, ent.label_) for ent in teacher(TEXT).ents] == [("王小明", "PER"), ("去了", "VERB")]
         [found] = beliefs([teacher], [TEXT])
@@ -110,10 +101,10 @@ def test_what_an_earlier_component_finds_is_as_sure_as_it_says(trained):
     for nlp in (teacher, alone):
         nlp.get_pipe("tener_ner").cfg["temperature"] = 3.0
     teacher.add_pipe("tener_ner", name="later", source=spacy.load(trained))
-    for each, expected in zip(beliefs([teacher], [TEXT]), beliefs([alone], [TEXT]), strict=True):
-        places = [(0, 3, "PER"), (5, 7, "GPE")]
-        assert [each.entities[place] for place in places] == pytest.approx([expected.entities[at] for at in places])
-        assert not keep_sure(each, Sureness(entity=0.99)).ents
+    [found], [expected] = (beliefs([nlp], [TEXT]) for nlp in (teacher, alone))
+    for place in [(0, 3, "PER"), (5, 7, "GPE")]:
+        assert found.entities[place] == pytest.approx(expected.entities[place])
+    assert not keep_sure(found, Sureness(entity=0.99)).ents
 
 
 def without_places(doc):
@@ -150,11 +141,11 @@ def test_teachers_that_find_nothing_are_refused_or_warned_of(run, tmp_path):
     assert f"No component is known to set entities: {tmp_path / 'blank'}" in output
 
 
-def test_teachers_vote_whatever_they_are(trained, ruled):
+def test_teachers_vote_whatever_they_are(trained):
     """A CRF with its probabilities, and rules that know one place but take a name for another entity."""
-    both = [spacy.load(trained), spacy.load(ruled(GPE="上海", ORG="小明"))]
-    [found] = beliefs(both, [TEXT])
-    [alone] = beliefs(both[:1], [TEXT])
+    crf, rules = spacy.load(trained), ruled(GPE="上海", ORG="小明")
+    [found] = beliefs([crf, rules], [TEXT])
+    [alone] = beliefs([crf], [TEXT])
     assert found.entities[5, 7, "GPE"] == pytest.approx(0.5 + alone.entities[5, 7, "GPE"] / 2)
     assert found.entities[0, 3, "PER"] == pytest.approx(alone.entities[0, 3, "PER"] / 2)
     assert found.entities[1, 3, "ORG"] == pytest.approx(0.5, abs=0.03)
@@ -162,8 +153,8 @@ def test_teachers_vote_whatever_they_are(trained, ruled):
     assert iob_of(keep_sure(found, Sureness())) == ["", "", "", "O", "O", "B-GPE", "I-GPE"]
 
 
-def test_a_text_longer_than_spacy_lets_through_is_annotated_whole(trained, ruled):
-    teachers = [spacy.load(trained), spacy.load(ruled(GPE="上海"))]
+def test_a_text_longer_than_spacy_lets_through_is_annotated_whole(trained):
+    teachers = [spacy.load(trained), ruled(GPE="上海")]
     for teacher in teachers:
         teacher.max_length = len(TEXT) - 1
     for found in beliefs(teachers, [TEXT]):
@@ -171,8 +162,8 @@ def test_a_text_longer_than_spacy_lets_through_is_annotated_whole(trained, ruled
         assert (5, 7, "GPE") in found.entities
 
 
-def test_labels_that_a_teacher_does_not_know_are_named(trained, ruled):
-    teachers = {"crf": spacy.load(trained), "rules": spacy.load(ruled(GPE="上海", ORG="小明"))}
+def test_labels_that_a_teacher_does_not_know_are_named(trained):
+    teachers = {"crf": spacy.load(trained), "rules": ruled(GPE="上海", ORG="小明")}
     assert unknown_labels(teachers) == {"crf": ["ORG"], "rules": ["PER"]}
     assert unknown_labels({"crf": teachers["crf"], "same": teachers["crf"]}) == {}
 
@@ -231,12 +222,8 @@ def run(tmp_path):
     raw.write_text("\n".join([TEXT, "", "北京很大", "他去了上海"]) + "\n", encoding="utf8")
 
     def silver(*arguments, raw=raw, stdin=None):
-        result = CliRunner(env={"WASABI_LOG_FRIENDLY": "1"}).invoke(
-            app,
-            ["tener", "silver", *map(str, arguments), str(raw), "-o", str(tmp_path / "silver"), "--part-size", "2"],
-            input=stdin,
-        )
-        return result.exit_code, " ".join(result.output.split())
+        ran = run_tener("silver", *arguments, raw, "-o", tmp_path / "silver", "--part-size", 2, stdin=stdin)
+        return ran.code, ran.text
 
     return silver
 
@@ -259,14 +246,14 @@ def test_the_command_writes_parts_that_spacy_reads_and_goes_on_where_it_was_stop
     )
     assert run(trained)[0] == 0
     assert batches == [["他去了上海"]]
-    assert len(list(DocBin().from_disk(tmp_path / "silver" / "part-00001.spacy").get_docs(nlp.vocab))) == 1
+    assert len(list(read_docs(tmp_path / "silver" / "part-00001.spacy"))) == 1
 
 
-def test_records_stay_whole_with_their_ids(run, ruled, tmp_path):
+def test_records_stay_whole_with_their_ids(run, saved_rules, tmp_path):
     records = [{"text": f"姓名\t王小明\n籍贯\t上海\n{TEXT}", "id": 7}, {"text": "北京"}]
     (tmp_path / "forms.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf8")
-    assert run(ruled(GPE="上海"), raw=tmp_path / "forms.jsonl")[0] == 0
-    docs = list(DocBin().from_disk(tmp_path / "silver" / "part-00000.spacy").get_docs(spacy.blank("zh").vocab))
+    assert run(saved_rules(GPE="上海"), raw=tmp_path / "forms.jsonl")[0] == 0
+    docs = list(read_docs(tmp_path / "silver" / "part-00000.spacy"))
     assert [(doc.text, doc.user_data) for doc in docs] == [(records[0]["text"], {"id": 7}), ("北京", {})]
 
 
@@ -294,14 +281,14 @@ def test_groups_of_spans_of_a_teacher_are_not_kept(trained):
     assert not doc.spans
 
 
-def test_what_would_be_annotated_otherwise_does_not_mix_with_what_is_there(run, ruled, tmp_path):
+def test_what_would_be_annotated_otherwise_does_not_mix_with_what_is_there(run, saved_rules, tmp_path):
     """By other settings or code, of other texts, by another teacher of the same name."""
-    teacher, code, raw = ruled(GPE="上海"), tmp_path / "own.py", tmp_path / "raw.txt"
+    teacher, code, raw = saved_rules(GPE="上海"), tmp_path / "own.py", tmp_path / "raw.txt"
     code.write_text("a = 1\n")
     assert run(teacher, "--code", code)[0] == 0
 
-    def refused(*more):
-        status, said = run(teacher, "--code", code, *more)
+    def refused(*options):
+        status, said = run(teacher, "--code", code, *options)
         assert status == 1
         return said
 
@@ -312,13 +299,13 @@ def test_what_would_be_annotated_otherwise_does_not_mix_with_what_is_there(run, 
     raw.write_text(f"{TEXT}\n", encoding="utf8")
     assert f"texts: {raw} changed" in refused()
     nlp = spacy.load(teacher)
-    nlp.get_pipe("entity_ruler").add_patterns([{"label": "GPE", "pattern": "北京"}])
+    nlp.get_pipe("GPE").add_patterns([{"label": "GPE", "pattern": "北京"}])
     nlp.to_disk(teacher)
     assert f"teachers: {teacher} changed" in refused()
 
 
-def test_teachers_of_different_labels_are_warned_of(run, trained, ruled):
-    code, said = run(f"{trained},{ruled(GPE='上海', ORG='小明')}")
+def test_teachers_of_different_labels_are_warned_of(run, trained, saved_rules):
+    code, said = run(f"{trained},{saved_rules(GPE='上海', ORG='小明')}")
     assert code == 0
     assert f"{trained} does not know ORG" in said
     assert "does not know PER" in said

@@ -11,8 +11,8 @@ import pytest
 import spacy
 import torch
 from command_line import run_tener
+from small_corpora import ruled, save_corpus
 from small_systems import TEXTS, examples_of, pipeline, small_tok2vecs, trained
-from spacy.tokens import DocBin
 from tiny_transformer import save_tiny_transformer
 
 from spacy_tener.errors import MissingPackageError, RemedyError
@@ -113,12 +113,7 @@ def test_a_disabled_component_is_converted_too(tiny):
 
 
 def test_changed_entities_are_counted_and_shown():
-    old, new = spacy.blank("zh"), spacy.blank("zh")
-    for nlp, last in ((old, "大学"), (new, "北京大学")):
-        patterns = [{"label": "PER", "pattern": "李华"}, {"label": "ORG", "pattern": last}]
-        nlp.add_pipe("entity_ruler").add_patterns(
-            [{**pattern, "pattern": [{"ORTH": c} for c in pattern["pattern"]]} for pattern in patterns]
-        )
+    old, new = (ruled(PER="李华", ORG=organisation) for organisation in ("大学", "北京大学"))
     same, changed = changed_entities(old, new, ["李华在北京大学", "李华"])
     assert same == 2
     assert changed == [("new", "ORG", "北京大学"), ("old", "ORG", "大学")]
@@ -140,11 +135,8 @@ def test_the_command_converts_checks_and_scores_both(tiny, tmp_path):
     nlp.to_disk(tmp_path / "old")
     before = {path: path.read_bytes() for path in (tmp_path / "old").rglob("*") if path.is_file()}
     (tmp_path / "raw.txt").write_text("\n".join(text for text, _ in TEXTS), encoding="utf8")
-    DocBin(docs=[example.reference for example in examples_of(nlp)]).to_disk(tmp_path / "gold.spacy")
-    arguments = (tmp_path / "old", tmp_path / "raw.txt", "--onnx", "int8", "--test", tmp_path / "gold.spacy")
-    ran = run_tener("trim", *arguments[:2], "-o", tmp_path / "new")
-    assert ran.code
-    assert "convert that by --onnx" in ran.text
+    gold = save_corpus(tmp_path / "gold.spacy", TEXTS)
+    arguments = (tmp_path / "old", tmp_path / "raw.txt", "--onnx", "int8", "--test", gold)
     ran = run_tener("trim", *arguments, "-o", tmp_path / "new")
     assert ran.code == 0, ran.text
     assert "8 texts: " in ran.text
@@ -153,23 +145,21 @@ def test_the_command_converts_checks_and_scores_both(tiny, tmp_path):
         "new",
     ]
     assert {path: path.read_bytes() for path in (tmp_path / "old").rglob("*") if path.is_file()} == before
-    ran = run_tener("trim", *arguments, "-o", tmp_path / "new")
-    assert ran.code
-    assert "exists already" in ran.text
-    ran = run_tener("trim", *arguments, "-o", tmp_path / "newer", "--half")
-    assert ran.code
-    assert "--half: --onnx keeps all rows" in ran.text
-    ran = run_tener("trim", tmp_path / "new", *arguments[1:], "-o", tmp_path / "newer")
-    assert ran.code
-    assert "The pipeline has no transformer" in ran.text
+    refused = [
+        ("convert that by --onnx", *arguments[:2], "-o", tmp_path / "newer"),
+        ("exists already", *arguments, "-o", tmp_path / "new"),
+        ("--half: --onnx keeps all rows", *arguments, "-o", tmp_path / "newer", "--half"),
+        ("The pipeline has no transformer", tmp_path / "new", *arguments[1:], "-o", tmp_path / "newer"),
+    ]
+    for message, *words in refused:
+        ran = run_tener("trim", *words)
+        assert ran.code
+        assert message in ran.text
 
 
 def test_the_other_commands_work_with_it(tmp_path):
-    nlp, model = spacy.blank("zh"), trained("converted")
-    gold = [example.reference for _ in range(5) for example in examples_of(nlp)]
-    for doc in gold[:30]:
-        doc.ents = []
-    DocBin(docs=gold).to_disk(tmp_path / "gold.spacy")
+    model = trained("converted")
+    save_corpus(tmp_path / "gold.spacy", [*((text, []) for text, _ in (TEXTS * 5)[:30]), *TEXTS[-2:], *TEXTS])
     (tmp_path / "raw.jsonl").write_text(json.dumps({"text": TEXTS[0][0]}), encoding="utf8")
     for arguments in [
         ("calibrate", model, tmp_path / "gold.spacy", "--output", tmp_path / "calibrated"),

@@ -1,5 +1,7 @@
 """Tables that lost rows: what they still know reads as before, all else as unknown, and they can go on learning."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 import spacy
@@ -44,10 +46,10 @@ def trim(nlp, texts, **settings):
 
 
 def test_texts_whose_strings_stay_read_as_before(nlp):
-    before, known, unknown = emissions(nlp, FEW), heights(nlp)["unigram"], emissions(nlp, ["鸟虫鱼"])
+    before, height, unknown = emissions(nlp, FEW), heights(nlp)["unigram"], emissions(nlp, ["鸟虫鱼"])
     tables = trim(nlp, FEW)
     assert all(table.rows[1] <= table.rows[0] and table.bytes[1] <= table.bytes[0] for table in tables.values())
-    assert tables["char_embed", "unigram"].rows == (known, 1 + len(set("".join(FEW))))
+    assert tables["char_embed", "unigram"].rows == (height, 1 + len(set("".join(FEW))))
     np.testing.assert_array_equal(emissions(nlp, FEW), before)
     # Characters that are not in these texts have become like those of no text.
     np.testing.assert_allclose(emissions(nlp, ["学李华"]), unknown, atol=1e-6)
@@ -56,10 +58,7 @@ def test_texts_whose_strings_stay_read_as_before(nlp):
 
 
 def test_strings_stay_that_come_often_enough(nlp):
-    counts = {}
-    for text in FEW + MORE:
-        for character in text:
-            counts[character] = counts.get(character, 0) + 1
+    counts = Counter("".join(FEW + MORE))
     tables = trim(nlp, FEW + MORE, min_count=3)
     assert tables["char_embed", "unigram"].rows[1] == 1 + sum(count >= 3 for count in counts.values())
 
@@ -80,8 +79,7 @@ def test_what_was_trimmed_goes_on_learning(nlp):
     optimizer = nlp.resume_training()
     losses = [nlp.update(examples_of(nlp), sgd=optimizer)["tener_ner"] for _ in range(10)]
     assert losses[-1] < losses[0]
-    known = set("".join(FEW + MORE))
-    assert heights(nlp)["unigram"] == 1 + len(known)
+    assert heights(nlp)["unigram"] == 1 + len(set("".join(FEW + MORE)))
 
 
 @pytest.mark.parametrize("fewer", [0, 1])

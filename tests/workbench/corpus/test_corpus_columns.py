@@ -11,7 +11,6 @@ from spacy_tener.workbench.corpus.options import CorpusOptions
 from spacy_tener.workbench.corpus.reader import CorpusReader
 from spacy_tener.workbench.corpus.records import CorpusError, EntitySpan, Event, Sentence
 
-RESUME = "高 B-NAME\n勇 E-NAME\n： O\n男 O\n\n中 B-CONT\n国 M-CONT\n籍 E-CONT\n1 O\n\n"
 WEIBO = "科0\tB-ORG.NAM\n技1\tI-ORG.NAM\n10\tO\n11\tO\n#0\tO\n\n老0\tB-PER.NOM\n师1\tI-PER.NOM\n😂0\tO\n０0\tO\n\n"
 CONLL = """-DOCSTART- -X- -X- O
 
@@ -38,20 +37,18 @@ def tokens(found: list[Sentence]) -> list[str]:
     return ["|".join(sentence.tokens) for sentence in found]
 
 
-def test_characters_with_tags(tmp_path: Path) -> None:
-    first, second = sentences(tmp_path, RESUME)
-    assert first == Sentence(("高", "勇", "：", "男"), (EntitySpan(0, 2, "NAME"),), (), 1, True)
-    assert second == Sentence(("中", "国", "籍", "1"), (EntitySpan(0, 3, "CONT"),), (), 6, False)
-
-
-def test_weibo_positions_are_taken_off_and_digits_stay(tmp_path: Path) -> None:
-    first, second = sentences(tmp_path, WEIBO)
-    assert first.tokens == ("科", "技", "1", "1", "#")
-    assert first.spans == (EntitySpan(0, 2, "ORG.NAM"),)
-    assert second.tokens == ("老", "师", "😂", "０")
+def test_documents_and_sentences_have_their_lines(tmp_path: Path) -> None:
+    first, second, third = sentences(tmp_path, CONLL)
+    assert first == Sentence(("EU", "rejects", "German"), first.spans, (), 3, True)
+    assert second == Sentence(("Peter", "Blackburn"), (EntitySpan(0, 2, "PER"),), (), 7, False)
+    assert (third.tokens, third.starts_document) == (("BRUSSELS",), True)
+    found = sentences(tmp_path, "a O\n-DOCSTART- O\nb O\n-DOCSTART-\n-DOCSTART-\n\nc O")
+    assert tokens(found) == ["a", "b", "c"]
+    assert all(sentence.starts_document for sentence in found)
 
 
 def test_weibo_positions_of_two_digits_and_tokens_of_two_characters(tmp_path: Path) -> None:
+    assert tokens(sentences(tmp_path, WEIBO)) == ["科|技|1|1|#", "老|师|😂|０"]
     text = "".join(f"{digit}{position}\tO\n" for position, digit in enumerate("201112345678")) + "\ufffd\ufffd0\tO\n"
     (found,) = sentences(tmp_path, text)
     assert "".join(found.tokens[:-1]) == "201112345678"
@@ -66,20 +63,6 @@ def test_numbers_that_are_no_positions_stay(tmp_path: Path, text: str) -> None:
 
 def test_named_columns_keep_what_looks_like_a_position(tmp_path: Path) -> None:
     assert sentences(tmp_path, WEIBO, format="columns")[0].tokens == ("科0", "技1", "10", "11", "#0")
-
-
-def test_conll_2003_with_documents(tmp_path: Path) -> None:
-    found = sentences(tmp_path, CONLL)
-    assert tokens(found) == ["EU|rejects|German", "Peter|Blackburn", "BRUSSELS"]
-    assert [sentence.starts_document for sentence in found] == [True, False, True]
-    assert found[1].spans == (EntitySpan(0, 2, "PER"),)
-    assert found[0].line == 3
-
-
-def test_a_document_start_ends_a_sentence_without_a_blank_line(tmp_path: Path) -> None:
-    found = sentences(tmp_path, "a O\n-DOCSTART- O\nb O\n-DOCSTART-\n-DOCSTART-\n\nc O")
-    assert tokens(found) == ["a", "b", "c"]
-    assert all(sentence.starts_document for sentence in found)
 
 
 @pytest.mark.parametrize("blank", ["", " ", "\t", " \t ", "\u3000"])
@@ -115,22 +98,14 @@ def test_unicode_spaces_are_tokens_and_not_separators(tmp_path: Path) -> None:
     assert found[0].tokens == ("\u3000", "\xa0", "a\u2028b", "\x85", " ")
 
 
-def test_repairs_are_counted_over_the_file(tmp_path: Path) -> None:
+def test_a_reader_can_be_read_again_and_counts_afresh(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("a B-X\nb I-X\n\nc O\nd I-X\n\ne I-Y\n\nf B-X\n", encoding="utf-8")
     reader = CorpusReader(path)
-    assert [len(sentence.spans) for sentence in reader] == [1, 1, 1, 1]
+    assert list(reader) == list(reader)
     assert (reader.format, reader.scheme) == ("columns", "IOB2")
     assert reader.notes.counts == {Event.REPAIRED: 2}
     assert reader.notes.examples[Event.REPAIRED][0] == "line 5: I-X after O begins an entity"
-
-
-def test_a_reader_can_be_read_again_and_counts_afresh(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text("a B-X\n\nd O\ne I-X\n\nf B-X\n", encoding="utf-8")
-    reader = CorpusReader(path)
-    assert list(reader) == list(reader)
-    assert reader.notes.counts == {Event.REPAIRED: 1}
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import spacy
 from conversion import convert
-from spacy.tokens import Doc, DocBin
+from spacy.tokens import Doc
 from spacy.training import Corpus
 
 from spacy_tener.errors import InputError, RemedyError
 from spacy_tener.workbench.corpus.convert import DocOptions, detect_language
-from spacy_tener.workbench.corpus.options import CorpusOptions
+from spacy_tener.workbench.corpus.docs import read_docs
 from spacy_tener.workbench.corpus.records import CorpusError, Event
 
 COLUMNS = "高 B-NAME\n勇 E-NAME\n， O\n\n中 B-CONT\n国 M-CONT\n籍 E-CONT\n\n李 M-NAME\n"
@@ -36,8 +36,8 @@ def write(tmp_path: Path) -> Write:
     return file
 
 
-def docs(path: Path, lang: str = "zh") -> list[Doc]:
-    return list(DocBin().from_disk(path).get_docs(spacy.blank(lang).vocab))
+def docs(path: Path) -> list[Doc]:
+    return list(read_docs(path))
 
 
 def ents(found: list[Doc]) -> list[tuple[str, str]]:
@@ -74,7 +74,7 @@ def test_sentences_are_grouped_inside_of_documents(
     write: Write, tmp_path: Path, n_sents: int, texts: list[str]
 ) -> None:
     (report,) = convert([write("eng.txt", ENGLISH)], tmp_path, making=DocOptions(lang="en", n_sents=n_sents))
-    found = docs(tmp_path / "eng.spacy", "en")
+    found = docs(tmp_path / "eng.spacy")
     assert [doc.text for doc in found] == texts
     assert (report.documents, report.sentences, report.docs) == (2, 3, len(texts))
     assert ents(found) == [("EU", "ORG"), ("Peter", "PER"), ("UN", "ORG")]
@@ -89,7 +89,7 @@ def test_spaces_follow_the_language(write: Write, tmp_path: Path, lang: str, tex
 
 def test_texts_keep_their_characters_and_report_what_does_not_fit(write: Write, tmp_path: Path) -> None:
     (report,) = convert([write("a.jsonl", JSONL)], tmp_path, making=DocOptions(lang="en"))
-    found = docs(tmp_path / "a.spacy", "en")
+    found = docs(tmp_path / "a.spacy")
     assert [doc.text for doc in found] == ["高勇在New York.", "in Newcastle"]
     assert (report.format, report.scheme) == ("jsonl", None)
     assert (report.documents, report.sentences, report.docs) == (2, 2, 2)
@@ -98,13 +98,6 @@ def test_texts_keep_their_characters_and_report_what_does_not_fit(write: Write, 
     (report,) = convert([tmp_path / "a.jsonl"], tmp_path)
     assert ents(docs(tmp_path / "a.spacy")) == [("高勇", "PER"), ("New York", "LOC"), ("New", "X")]
     assert (report.notes.counts.total(), report.missing) == (0, 0)
-
-
-def test_many_inputs_give_as_many_outputs_and_reports(write: Write, tmp_path: Path) -> None:
-    inputs = [write("x.train", COLUMNS), write("x.dev", COLUMNS), write("y.jsonl", JSONL)]
-    reports = convert(inputs, tmp_path / "out")
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["x.dev.spacy", "x.train.spacy", "y.spacy"]
-    assert [report.source for report in reports] == [str(path) for path in inputs]
 
 
 def test_converting_again_gives_the_same_bytes(write: Write, tmp_path: Path) -> None:
@@ -161,11 +154,6 @@ def test_a_very_long_sentence_and_a_very_long_token_are_converted(write: Write, 
     assert (report.sentences, report.tokens, report.entities, report.lang) == (1, 30_001, 1, "en")
 
 
-def test_reading_options_reach_the_reader(write: Write, tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="does not belong to the scheme BIOES"):
-        convert([write("a.txt", COLUMNS)], tmp_path, reading=CorpusOptions(scheme="BIOES"))
-
-
 def test_options_that_make_no_sense_are_refused(write: Write, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="n_sents is -1"):
         DocOptions(n_sents=-1)
@@ -208,9 +196,13 @@ def test_joined_files_have_one_language_that_is_detected_or_named(write: Write, 
         with pytest.raises(RemedyError, match=r"in several languages: (zh, en|en, zh).*--lang"):
             convert(pair, tmp_path / "joined.spacy", join=True)
     convert([zh, en], tmp_path / "joined.spacy", join=True, making=DocOptions(lang="en"))
-    convert([en, digits], tmp_path / "numbers.spacy", join=True)
+    texts = write("a.jsonl", '{"text": "in Rome", "label": [[3, 7, "GPE"]]}')
+    (report,) = convert([texts, en, digits], tmp_path / "numbers.spacy", join=True)
+    assert (report.format, report.docs) == ("columns, jsonl", 3)
     found = [doc.text for name in ("joined", "numbers") for doc in docs(tmp_path / f"{name}.spacy")]
-    assert found == ["京 上 ", "Jane sang ", "Jane sang ", "12 "]
+    assert found == ["京 上 ", "Jane sang ", "in Rome", "Jane sang ", "12 "]
+    with pytest.raises(InputError, match=r"joined inputs make one file. Name a file that ends in \.spacy"):
+        convert([en, digits], tmp_path / "out", join=True)
 
 
 def test_a_stray_file_in_a_directory_is_left_out_with_a_warning(write: Write, tmp_path: Path) -> None:
@@ -251,15 +243,3 @@ def test_brat_pairs_in_a_directory_are_read_once(write: Write, tmp_path: Path) -
     write("in/a.ann", "T1\tPER 0 4\tJane\n")
     (report,) = convert([tmp_path / "in"], tmp_path / "out")
     assert (report.format, report.output.name, report.labels) == ("brat", "a.spacy", {"PER": 1})
-
-
-def test_files_of_several_formats_join(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("Ann B-PER\n", encoding="utf-8")
-    (tmp_path / "b.jsonl").write_text('{"text": "Rome", "label": [[0, 4, "GPE"]]}\n', encoding="utf-8")
-    inputs = [tmp_path / "b.jsonl", tmp_path / "a.txt", tmp_path / "b.jsonl"]
-    (report,) = convert(inputs, tmp_path / "all.spacy", making=DocOptions(lang="en"), join=True)
-    found = DocBin().from_disk(tmp_path / "all.spacy").get_docs(spacy.blank("en").vocab)
-    assert [doc.ents[0].label_ for doc in found] == ["GPE", "PER", "GPE"]
-    assert (report.format, report.scheme) == ("columns, jsonl", "IOB2")
-    with pytest.raises(InputError, match=r"joined inputs make one file. Name a file that ends in \.spacy"):
-        convert(inputs, tmp_path / "out", join=True)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import spacy
+from small_corpora import save_docs
 from spacy.tokens import Doc
+from spacy.vocab import Vocab
 
-from spacy_tener.workbench.corpus.docs import sentences_to_doc, text_to_doc
+from spacy_tener.workbench.corpus.docs import read_docs, sentences_to_doc, text_to_doc
 from spacy_tener.workbench.corpus.records import AnnotatedText, EntitySpan, Event, Notes, Sentence
 
 ZH = spacy.blank("zh")
@@ -47,18 +51,10 @@ def test_tokens_of_the_corpus_are_the_tokens_of_the_doc() -> None:
     assert (ents(doc), iob(doc)) == ([("高勇", "NAME")], "BIOO")
 
 
-def test_neighbouring_entities_of_one_type_stay_two() -> None:
-    assert iob(doc_of(sentence("a|b|c", (0, 1, "X"), (1, 3, "X")))) == "BBI"
-
-
 def test_sentences_of_a_doc_begin_where_they_did() -> None:
-    doc = doc_of(sentence("a|b", (1, 2, "X")), sentence("c|d|e", (0, 2, "Y"), missing=(2,)))
-    assert [sent.text for sent in doc.sents] == ["ab", "cde"]
-    assert (ents(doc), iob(doc)) == ([("b", "X"), ("cd", "Y")], "OBBI?")
-
-
-def test_tokens_without_annotation_are_missing_and_not_outside() -> None:
-    assert iob(doc_of(sentence("a|b|c|d", (0, 1, "X"), missing=(1, 3)))) == "B?O?"
+    doc = doc_of(sentence("a|b", (1, 2, "X")), sentence("c|d|e|f", (0, 1, "Y"), (1, 3, "Y"), missing=(3,)))
+    assert [sent.text for sent in doc.sents] == ["ab", "cdef"]
+    assert (ents(doc), iob(doc)) == ([("b", "X"), ("c", "Y"), ("de", "Y")], "OBBBI?")
 
 
 def test_entities_lose_tokens_of_white_space_at_their_edges() -> None:
@@ -88,16 +84,6 @@ def test_a_text_keeps_every_character_and_the_tokenizers_tokens(text: str, lang:
     doc = text_doc(text, nlp=nlp)
     assert doc.text == text
     assert [token.text for token in doc] == [token.text for token in nlp.make_doc(text)]
-
-
-def test_chinese_texts_have_a_token_for_each_character() -> None:
-    doc = text_doc("高勇在北京😂", (0, 2, "PER"), (3, 5, "LOC"), nlp=ZH)
-    assert (ents(doc), iob(doc)) == ([("高勇", "PER"), ("北京", "LOC")], "BIOBIO")
-
-
-def test_entities_before_and_after_punctuation_sit_on_token_edges() -> None:
-    doc = text_doc("In (Paris), France.", (4, 9, "LOC"), (12, 18, "LOC"))
-    assert ents(doc) == [("Paris", "LOC"), ("France", "LOC")]
 
 
 def test_an_entity_off_the_token_edges_leaves_its_tokens_unknown_and_is_counted() -> None:
@@ -135,3 +121,11 @@ def test_notes_of_several_files_keep_the_first_examples() -> None:
         more_notes.add(Event.BLANK, "b", line)
     notes.update(more_notes, source="x")
     assert (notes.counts[Event.BLANK], notes.examples[Event.BLANK]) == (10, ["line 0: a", "line 1: a", "line 2: a"])
+
+
+def test_docs_are_read_into_the_vocabulary_that_is_passed_also_an_empty_one(tmp_path: Path) -> None:
+    path, vocab = save_docs(tmp_path / "a.spacy", Doc(Vocab(), words=["王小明", "去了"])), Vocab()
+    assert len(vocab) == 0
+    (doc,) = read_docs(path, vocab)
+    assert doc.vocab is vocab
+    assert [doc.text for doc in read_docs(path)] == [doc.text]

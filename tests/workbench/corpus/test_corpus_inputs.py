@@ -42,14 +42,6 @@ def test_only_endings_that_name_a_format_are_taken_off(name: str, output: str) -
     assert output_name(PurePath(name)) == PurePath(output)
 
 
-def test_files_are_written_into_the_output_directory(tmp_path: Path) -> None:
-    touch(tmp_path, "a/x.train", "b/x.dev")
-    assert planned(tmp_path, "a/x.train", "b/x.dev") == [
-        ("a/x.train", "out/x.train.spacy"),
-        ("b/x.dev", "out/x.dev.spacy"),
-    ]
-
-
 def test_directories_are_walked_in_order_and_keep_their_shape(tmp_path: Path) -> None:
     touch(tmp_path, "in/b.txt", "in/a.bmes.gz", "in/sub/deep/a.jsonl", "in/x.train", "in/.hidden.txt", "in/.git/c.txt")
     touch(tmp_path, "in/README.md", "in/old.spacy", "in/sub/LICENSE", "in/images.gz")

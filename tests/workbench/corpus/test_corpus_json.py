@@ -33,19 +33,12 @@ def annotation(spans: Sequence[tuple[int, int, str]] = SPANS, **keys: Any) -> di
 
 
 FLAT = {
-    "doccano label": {"id": 7, "text": TEXT, "label": SPANS, "Comments": []},
     "doccano labels": {"text": TEXT, "labels": SPANS},
     "doccano data": {"id": 7, "data": TEXT, "label": SPANS},
     "doccano relations": {
         "text": TEXT,
         "relations": [],
         "entities": [{"id": i, "start_offset": s, "end_offset": e, "label": x} for i, (s, e, x) in enumerate(SPANS)],
-    },
-    "prodigy": {
-        "text": TEXT,
-        "answer": "accept",
-        "tokens": [],
-        "spans": [{"start": s, "end": e, "label": x, "token_start": 0, "token_end": 1} for s, e, x in SPANS],
     },
     "entities": {"text": TEXT, "entities": SPANS},
     "types": {"text": TEXT, "entities": [{"start": s, "end": e, "type": x} for s, e, x in SPANS]},
@@ -131,21 +124,11 @@ def test_a_json_list_is_read_with_the_lines_of_its_records(tmp_path: Path, inden
     assert [text.line for text in found] == (starts or [2, 2, 2])
 
 
-def test_objects_over_several_lines_are_read(tmp_path: Path) -> None:
-    path = tmp_path / "a.json"
-    path.write_text("\n\n".join(json.dumps(CLUENER, indent=2, ensure_ascii=False) for _ in range(2)), encoding="utf-8")
-    assert [text.text for text in CorpusReader(path)] == [CLUENER["text"]] * 2
-
-
 @pytest.mark.parametrize("text", [" 在北京", "[在北京", "在{北京\n"])
 def test_a_pair_of_text_and_entities_on_each_line_is_json(tmp_path: Path, text: str) -> None:
     path = tmp_path / "a.json"
     path.write_text(f"{json.dumps([text, {'entities': [[2, 4, 'LOC']]}])}\n" * 2)
     assert [(found.text, len(found.spans)) for found in CorpusReader(path)] == [(text, 1)] * 2
-
-
-def test_spans_are_sorted(tmp_path: Path) -> None:
-    assert spans_of(tmp_path, "abcdef", [[4, 6, "B"], [0, 2, "A"]]) == (EntitySpan(0, 2, "A"), EntitySpan(4, 6, "B"))
 
 
 def test_white_space_at_the_edges_is_trimmed_and_counted(tmp_path: Path) -> None:
@@ -155,9 +138,9 @@ def test_white_space_at_the_edges_is_trimmed_and_counted(tmp_path: Path) -> None
     assert reader.notes.counts == {Event.TRIMMED: 1, Event.BLANK: 1}
 
 
-def test_a_span_given_twice_is_read_once_and_counted(tmp_path: Path) -> None:
-    reader = reader_of(tmp_path, [{"text": "abc", "label": [[0, 2, "X"], [0, 2, "X"]]}])
-    assert [text.spans for text in reader] == [(EntitySpan(0, 2, "X"),)]
+def test_a_span_named_twice_is_read_once_and_counted_and_spans_are_sorted(tmp_path: Path) -> None:
+    reader = reader_of(tmp_path, [{"text": "abcdef", "label": [[4, 6, "B"], [0, 2, "A"], [4, 6, "B"]]}])
+    assert [text.spans for text in reader] == [(EntitySpan(0, 2, "A"), EntitySpan(4, 6, "B"))]
     assert reader.notes.counts == {Event.DUPLICATE: 1}
 
 
@@ -252,6 +235,10 @@ def test_quoted_text_may_fold_white_space(tmp_path: Path) -> None:
         (task([{"result": ["x"]}]), 'a region is not an object: "x"'),
         (["text"], "the record is not a JSON object"),
         (5, "the record is not a JSON object"),
+        ({"tokens": ["a", "b"], "ner_tags": ["O"]}, "no list of 2 tags"),
+        ({"tokens": ["a"], "ner_tags": [1.5]}, "a tag is neither a string nor a number: 1.5"),
+        ({"tokens": ["a", ""], "ner_tags": ["O", "O"]}, "'tokens' is not a list of strings"),
+        ({"tokens": ["a"], "ner_tags": ["PER"]}, "'PER' is not a tag"),
     ],
 )
 def test_a_bad_record_is_refused_with_its_line(tmp_path: Path, record: Any, reason: str) -> None:
@@ -262,6 +249,8 @@ def test_a_bad_record_is_refused_with_its_line(tmp_path: Path, record: Any, reas
         good = task([])
     elif isinstance(shape.get("label"), dict):
         good = {"text": "x", "label": {}}
+    elif "ner_tags" in shape:
+        good = {"tokens": ["x"], "ner_tags": ["O"]}
     path.write_text(f"{json.dumps(good)}\n\n{json.dumps(record)}\n", encoding="utf-8")
     with pytest.raises(CorpusError) as caught:
         list(CorpusReader(path))
@@ -398,31 +387,6 @@ def test_numbered_tags_get_their_names_from_the_option_or_the_file_beside(tmp_pa
     assert list(reader_of(tmp_path, records, tag_names=str(tmp_path / "names.json"))) == expected
     (tmp_path / "names.json").rename(tmp_path / "dataset_infos.json")
     assert list(reader_of(tmp_path, records)) == expected
-
-
-@pytest.mark.parametrize(
-    ("record", "reason"),
-    [
-        ({"tokens": ["a", "b"], "ner_tags": ["O"]}, "no list of 2 tags"),
-        ({"tokens": ["a"]}, "no list of 1 tags"),
-        ({"tokens": ["a", ""], "ner_tags": ["O", "O"]}, "'tokens' is not a list of strings"),
-        ({"tokens": ["a"], "ner_tags": [1.5]}, "a tag is neither a string nor a number: 1.5"),
-        ({"tokens": ["a"], "ner_tags": ["PER"]}, "'PER' is not a tag"),
-    ],
-)
-def test_bad_tokens_and_tags_are_refused(tmp_path: Path, record: dict[str, Any], reason: str) -> None:
-    with pytest.raises(CorpusError) as caught:
-        list(reader_of(tmp_path, [{"tokens": [], "tags": []}, record], format="tokens"))
-    assert (caught.value.line, caught.value.reason[: len(reason)]) == (2, reason)
-
-
-def test_regions_whose_names_stand_for_one_text_are_read_together(tmp_path: Path) -> None:
-    result = [region(*span) for span in SPANS]
-    result[0]["to_name"] = "elsewhere"
-    result[1]["type"] = "unheard of"
-    path = tmp_path / "a.json"
-    path.write_text(json.dumps([task([{"result": result}])]), encoding="utf-8")
-    assert [item.spans for item in CorpusReader(path)] == [ENTITIES]
 
 
 # brat

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import spacy
 from conversion import convert
-from spacy.tokens import Doc, DocBin
+from spacy.tokens import Doc
 from spacy.training import Example
 
 from spacy_tener.workbench.corpus.convert import DocOptions
-from spacy_tener.workbench.corpus.docs import INCORRECT
+from spacy_tener.workbench.corpus.docs import INCORRECT, read_docs
 from spacy_tener.workbench.corpus.options import CorpusOptions
 from spacy_tener.workbench.corpus.reader import CorpusReader
 from spacy_tener.workbench.corpus.records import AnnotatedText, CorpusError, EntitySpan, Event
@@ -25,8 +25,8 @@ PER, ORG, GPE = (0, 3, "PER"), (4, 8, "ORG"), (4, 6, "GPE")
 Span = tuple[int, int, str]
 
 
-def prodigy(answer: str, *spans: Span, text: str = TEXT, **more: Any) -> dict[str, Any]:
-    return {"text": text, "spans": [{"start": s, "end": e, "label": x} for s, e, x in spans], "answer": answer, **more}
+def prodigy(answer: str, *spans: Span, text: str = TEXT, **keys: Any) -> dict[str, Any]:
+    return {"text": text, "spans": [{"start": s, "end": e, "label": x} for s, e, x in spans], "answer": answer, **keys}
 
 
 def task(*annotations: Sequence[Span], text: str = TEXT, truth: int = -1) -> dict[str, Any]:
@@ -210,7 +210,7 @@ def converted(folder: Path, *records: dict[str, Any], **decisions: str) -> list[
     convert(
         [folder / "in.jsonl"], folder / "out.spacy", reading=CorpusOptions(**decisions), making=DocOptions(lang="zh")
     )
-    return list(DocBin().from_disk(folder / "out.spacy").get_docs(spacy.blank("zh").vocab))
+    return list(read_docs(folder / "out.spacy"))
 
 
 def test_a_rejected_span_off_the_token_edges_is_counted(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_decisions_are_learned_exactly(tmp_path: Path, saved: dict[str, Path], v
     pipe = nlp.get_pipe("tener_ner")
     pipe.cfg["incorrect_spans_key"] = INCORRECT
     marginals = next(pipe.decode([nlp.make_doc(TEXT)])).marginals(1e-9)
-    probability = next(each.probability for each in marginals.entities if (each.start, each.end, each.label) == ORG)
+    probability = next(entity.probability for entity in marginals.entities if entity.offsets == ORG)
     assert 0.001 < probability < 0.999
     accepted, rejected = converted(tmp_path, prodigy("accept", ORG), prodigy("reject", ORG), answers="binary")
     for gold, expected in ((accepted, probability), (rejected, 1 - probability)):
@@ -239,11 +239,7 @@ def test_decisions_are_learned_exactly(tmp_path: Path, saved: dict[str, Path], v
         assert loss == pytest.approx(-math.log(expected), rel=1e-3, abs=1e-5)
 
 
-def test_what_annotators_disagree_about_teaches_nothing(tmp_path: Path, saved: dict[str, Path]) -> None:
-    nlp = spacy.load(saved["tener"])
+def test_what_annotators_disagree_about_is_left_without_annotation(tmp_path: Path) -> None:
     (gold,) = converted(tmp_path, TWO, annotators="agreement")
     assert [(ent.text, ent.label_) for ent in gold.ents] == [("吴小明", "PER")]
     assert "".join("?IOB"[token.ent_iob] for token in gold) == "BIIO????OO"
-    ner = nlp.get_pipe("tener_ner")
-    (target,) = ner._targets([Example(nlp.make_doc(TEXT), gold)], ner.settings)
-    assert [tag < 0 for tag in target.tags] == [False] * 4 + [True] * 4 + [False] * 2

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 import written
 from conversion import convert
-from spacy.tokens import DocBin
-from spacy.vocab import Vocab
 from written import SENTENCES, Sentence
 
 from spacy_tener.errors import InputError
 from spacy_tener.workbench.corpus.convert import DocOptions
+from spacy_tener.workbench.corpus.docs import read_docs
 from spacy_tener.workbench.corpus.options import CorpusOptions
 from spacy_tener.workbench.corpus.reader import CorpusReader
 
@@ -178,7 +177,7 @@ def test_overlapping_annotation_is_kept_as_spans(tmp_path: Path, name: str, monk
     with pytest.raises(InputError, match=r"overlap.*--overlap spans"):
         convert([path], tmp_path / "out.spacy", making=DocOptions(lang="zh"))
     (report,) = convert([path], tmp_path / "out.spacy", reading=CorpusOptions(overlap="spans"), making=DocOptions("zh"))
-    first, *rest = DocBin().from_disk(tmp_path / "out.spacy").get_docs(Vocab())
+    first, *rest = read_docs(tmp_path / "out.spacy")
     assert [(span.text, span.label_) for span in first.spans["sc"]] == [
         ("北京", "LOC"),
         ("北京大学", "ORG"),
@@ -194,7 +193,7 @@ def test_overlapping_annotation_is_kept_as_spans(tmp_path: Path, name: str, monk
 @pytest.mark.parametrize("name", written.COLUMNS)
 def test_columns_have_their_entities_as_spans_too(tmp_path: Path, name: str) -> None:
     convert([write(tmp_path, name, same)], tmp_path / "out.spacy", reading=CorpusOptions(overlap="spans"))
-    docs = list(DocBin().from_disk(tmp_path / "out.spacy").get_docs(Vocab()))
+    docs = list(read_docs(tmp_path / "out.spacy"))
     assert sum(len(doc.ents) for doc in docs) > 5
     assert all(list(doc.spans["sc"]) == list(doc.ents) for doc in docs)
 

@@ -16,10 +16,10 @@ TEXT = "王小明去了上海"
 @pytest.fixture
 def doc() -> Doc:
     """With two entities, and nothing said about 去."""
-    made = spacy.blank("zh").make_doc(TEXT)
-    spans = [made.char_span(0, 3, "PER"), made.char_span(5, 7, "GPE", kb_id="Q8686")]
-    made.set_ents(spans, missing=[made[3:4]], default="outside")
-    return made
+    doc = spacy.blank("zh").make_doc(TEXT)
+    spans = [doc.char_span(0, 3, "PER"), doc.char_span(5, 7, "GPE", kb_id="Q8686")]
+    doc.set_ents(spans, missing=[doc[3:4]], default="outside")
+    return doc
 
 
 def decide(doc: Doc, *places: tuple[Any, Any], number: int = 0, text: str = TEXT) -> tuple[int, int, list[str]]:

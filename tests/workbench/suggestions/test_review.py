@@ -73,8 +73,8 @@ def test_entities_that_models_overlook_are_less_suspicious_the_more_they_overloo
 def test_what_both_have_is_no_doubt_and_what_touches_only_is_two() -> None:
     agreed = entity(0, 3, "PER", 0.2)
     assert list(disagreements(0, [agreed], [PER])) == []
-    left, right = entity(3, 5, "X", 0.1), entity(5, 7, "X", 0.9)
-    assert [(d.start, d.end) for d in disagreements(0, [agreed, left], [PER, right])] == [(3, 5), (5, 7)]
+    annotated, found = entity(3, 5, "X", 0.1), entity(5, 7, "X", 0.9)
+    assert [(d.start, d.end) for d in disagreements(0, [agreed, annotated], [PER, found])] == [(3, 5), (5, 7)]
 
 
 @pytest.fixture(scope="module")
@@ -118,29 +118,29 @@ def test_each_text_is_read_once_and_judged_by_itself(
     together = list(judge(nlp, [(7, doc) for doc in docs * 60]))
     assert len(groups_read) > 5
     assert [text for group in groups_read for text in group] == [doc.text for doc in docs * 60]
-    for each, own in zip(together, alone * 60, strict=True):
-        assert [(doubt.kind, doubt.start, doubt.end) for doubt in each.doubts] == [
-            (doubt.kind, doubt.start, doubt.end) for doubt in own.doubts
+    for found, expected in zip(together, alone * 60, strict=True):
+        assert [(doubt.kind, doubt.start, doubt.end) for doubt in found.doubts] == [
+            (doubt.kind, doubt.start, doubt.end) for doubt in expected.doubts
         ]
-        assert probabilities(each) == pytest.approx(probabilities(own), abs=1e-6)
+        assert probabilities(found) == pytest.approx(probabilities(expected), abs=1e-6)
 
 
-def probabilities(each: JudgedDoc) -> list[float]:
-    entities = [entity for doubt in each.doubts for entity in (*doubt.gold, *doubt.found)]
-    return [each.probability, *(entity.probability or 0.0 for entity in entities)]
+def probabilities(doc: JudgedDoc) -> list[float]:
+    entities = [entity for doubt in doc.doubts for entity in (*doubt.gold, *doubt.found)]
+    return [doc.probability, *(entity.probability or 0.0 for entity in entities)]
 
 
 def test_tokens_without_annotation_raise_no_doubt(nlp: Language) -> None:
     partial = judged(nlp, gold((0, 3, "PER"), missing=(5, 7)))
     assert partial.doubts == ()
     assert partial.probability > 0.9
-    beside = judged(nlp, gold(missing=(3, 5)))
-    assert [(doubt.kind, doubt.start, doubt.end) for doubt in beside.doubts] == [("missing", 0, 3), ("missing", 5, 7)]
+    between = judged(nlp, gold(missing=(3, 5)))
+    assert [(doubt.kind, doubt.start, doubt.end) for doubt in between.doubts] == [("missing", 0, 3), ("missing", 5, 7)]
 
 
 def test_labels_that_the_model_does_not_know_are_counted_and_left_out(nlp: Language) -> None:
-    other = judged(nlp, gold((0, 3, "HERO"), (5, 7, "GPE")))
-    assert (other.doubts, other.unknown) == ((), 1)
+    hero = judged(nlp, gold((0, 3, "HERO"), (5, 7, "GPE")))
+    assert (hero.doubts, hero.unknown) == ((), 1)
 
 
 def test_tokens_and_gold_of_the_corpus_stay_as_they_are(nlp: Language) -> None:

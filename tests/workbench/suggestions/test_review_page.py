@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import spacy
 from browser import DESKTOP, PHONE, Browser
+from conversion import convert
 from selenium.webdriver import ActionChains, Keys
 from selenium.webdriver.support.select import Select
 from spacy.tokens import Doc
 
 from spacy_tener.pipeline.entities import FoundEntity
-from spacy_tener.workbench.corpus.convert import DocOptions, convert_jobs, plan_jobs
+from spacy_tener.workbench.corpus.convert import DocOptions
 from spacy_tener.workbench.corpus.docs import read_docs
-from spacy_tener.workbench.corpus.options import CorpusOptions
 from spacy_tener.workbench.suggestions.decisions import apply_decisions
 from spacy_tener.workbench.suggestions.review import JudgedDoc, disagreements, rank_doubts
 from spacy_tener.workbench.suggestions.review_page import annotation_page, review_page
@@ -82,6 +82,13 @@ class Review:
         self.browser.wait(lambda: "choose a label" in self.text("position"))
 
 
+def converted(review: Review, folder: Path) -> list[Doc]:
+    """Convert what the page writes now."""
+    (folder / "decisions.json").write_text(json.dumps(review.decisions()), encoding="utf8")
+    convert([folder / "decisions.json"], folder / "out.spacy", making=DocOptions(lang="zh"))
+    return list(read_docs(folder / "out.spacy"))
+
+
 Open = Callable[..., Review]
 
 
@@ -89,11 +96,11 @@ Open = Callable[..., Review]
 def reviewing(browser: Browser, tmp_path: Path) -> Open:
     """Open the review of Docs, given what a model finds in each."""
 
-    def start(docs: Sequence[Doc], others: Sequence[Entities], size: tuple[int, int] = DESKTOP) -> Review:
+    def start(docs: Sequence[Doc], found_in_docs: Sequence[Entities], size: tuple[int, int] = DESKTOP) -> Review:
         judged = []
-        for number, (doc, other) in enumerate(zip(docs, others, strict=True)):
+        for number, (doc, entities) in enumerate(zip(docs, found_in_docs, strict=True)):
             gold = [FoundEntity(ent.start_char, ent.end_char, ent.label_, 0.1) for ent in doc.ents]
-            judged.append(JudgedDoc(number, doc, 0.1, tuple(disagreements(number, gold, found(other, 0.9))), 0))
+            judged.append(JudgedDoc(number, doc, 0.1, tuple(disagreements(number, gold, found(entities, 0.9))), 0))
         page = review_page(rank_doubts(judged), dict(enumerate(judged)), corpus="dev.spacy")
         (tmp_path / "review.html").write_text(page, encoding="utf8")
         return Review(browser, (tmp_path / "review.html").as_uri(), size)
@@ -128,7 +135,7 @@ DOCS = [
 
 def test_places_are_decided_by_keyboard_and_put_into_the_corpus(reviewing: Open) -> None:
     docs = [annotated(text, gold) for text, gold, _ in DOCS]
-    review = reviewing(docs, [other for *_, other in DOCS], PHONE)
+    review = reviewing(docs, [entities for *_, entities in DOCS], PHONE)
     assert sorted(review.lines()) == [
         "北京+ LOC 90.0 %大学ORG好",
         "好的PER",
@@ -191,9 +198,9 @@ def test_a_phone_wraps_long_labels_and_has_the_download_within_reach(annotating:
     assert review.browser.run("return document.documentElement.scrollWidth") <= PHONE[0]
     box = "const { left, right, top, bottom } = document.getElementById(arguments[0]).getBoundingClientRect();"
     for name in ("export", "labels"):
-        left, right, top, bottom = review.browser.run(f"{box} return [left, right, top, bottom]", name)
-        assert 0 <= left < right <= PHONE[0]
-        assert 0 <= top < bottom <= PHONE[1]
+        x, x_end, y, y_end = review.browser.run(f"{box} return [left, right, top, bottom]", name)
+        assert 0 <= x < x_end <= PHONE[0]
+        assert 0 <= y < y_end <= PHONE[1]
     assert review.browser.run(
         "const { scrollWidth, clientWidth } = document.getElementById('labels'); return scrollWidth <= clientWidth"
     )
@@ -272,10 +279,7 @@ def test_entities_are_made_by_selecting_text_and_read_by_convert(annotating: Ope
     review.keys(Keys.ENTER)
     review.browser.run("document.querySelectorAll('#list .ent')[2].click()")
     review.keys("a")
-    (tmp_path / "decisions.json").write_text(json.dumps(review.decisions()), encoding="utf8")
-    jobs, _ = plan_jobs([str(tmp_path / "decisions.json")], tmp_path / "out.spacy")
-    list(convert_jobs(jobs, reading=CorpusOptions(), making=DocOptions(lang="zh")))
-    docs = list(read_docs(tmp_path / "out.spacy"))
+    docs = converted(review, tmp_path)
     # The first text is done, the third is known in one place only, and nobody has said anything of the second.
     assert [doc.text for doc in docs] == [HOSTILE, "王好"]
     assert [(ent.text, ent.label_) for ent in docs[0].ents] == [("</script>", "<b>"), ("王小明", "PER")]
@@ -301,11 +305,7 @@ def test_an_edge_does_not_stop_at_white_space_which_convert_trims(annotating: Op
     review.keys(Keys.ARROW_DOWN)
     review.shift(Keys.ARROW_RIGHT, Keys.ARROW_LEFT)
     assert review.lines() == ["在 王小明 在PER", "王小明PER 在"]
-    (tmp_path / "decisions.json").write_text(json.dumps(review.decisions()), encoding="utf8")
-    jobs, _ = plan_jobs([str(tmp_path / "decisions.json")], tmp_path / "out.spacy")
-    list(convert_jobs(jobs, reading=CorpusOptions(), making=DocOptions(lang="zh")))
-    docs = read_docs(tmp_path / "out.spacy")
-    assert [[ent.text for ent in doc.ents] for doc in docs] == [["王小明 在"], ["王小明"]]
+    assert [[ent.text for ent in doc.ents] for doc in converted(review, tmp_path)] == [["王小明 在"], ["王小明"]]
 
 
 def test_a_selection_makes_its_text_the_current_one(annotating: Open) -> None:

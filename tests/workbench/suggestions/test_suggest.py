@@ -38,9 +38,9 @@ def records(texts: Iterable[str]) -> Iterator[dict[str, str]]:
 @pytest.fixture(scope="module")
 def nlp(saved: dict[str, Path]) -> Language:
     """Less sure than it learned to be."""
-    made = spacy.load(saved["tener"])
-    made.get_pipe("tener_ner").cfg["temperature"] = 4.0
-    return made
+    nlp = spacy.load(saved["tener"])
+    nlp.get_pipe("tener_ner").cfg["temperature"] = 4.0
+    return nlp
 
 
 def by_hand(nlp: Language, texts: Sequence[str]) -> dict[str, float]:
@@ -178,7 +178,7 @@ def test_a_profile_counts_every_pair_and_triple_with_the_blanks_around() -> None
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "same"),
+    ("text", "repeat", "is_near"),
     [
         ("京京京京", "京京", True),
         ("转发微博转发微博", "转发微博", True),
@@ -189,8 +189,8 @@ def test_a_profile_counts_every_pair_and_triple_with_the_blanks_around() -> None
         ("A股", "B股", False),
     ],
 )
-def test_texts_nearly_repeat_each_other(one: str, other: str, same: bool) -> None:
-    assert (near_key(one) == near_key(other)) == same
+def test_texts_nearly_repeat_each_other(text: str, repeat: str, is_near: bool) -> None:
+    assert (near_key(text) == near_key(repeat)) == is_near
 
 
 def test_variety_is_the_share_of_different_strings() -> None:
@@ -215,5 +215,5 @@ def test_of_near_repeats_one_is_suggested(nlp: Language) -> None:
 
 def test_profiles_tell_texts_apart_that_share_no_neighbours() -> None:
     pairs = itertools.combinations(profiles(["上海北京", "京北海上", "abc", "", "京"]), 2)
-    assert max(float(left @ right) for left, right in pairs) < 0.5
+    assert max(float(first @ second) for first, second in pairs) < 0.5
     assert prod(profiles(["上海 " * 3, "A"]).shape) == 2048
