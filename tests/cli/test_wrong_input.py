@@ -121,7 +121,7 @@ WRONG_INPUT = [
 WRONG_COMMAND_LINE = [
     (
         "annotate model text.txt -o {new} --document id",
-        "--document names a column of the table of entities Add --entities parquet",
+        "a column of the table of entities Add --entities parquet",
     ),
     ("annotate model text.txt -o {new} -f csv", "'csv' is not one of"),
     ("annotate model text.txt -o {new} --entities xlsx", "'xlsx' is not one of: parquet, csv, jsonl"),
