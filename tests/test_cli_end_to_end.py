@@ -14,15 +14,12 @@ import pytest
 import spacy
 import srsly
 from spacy.cli._util import app
-from spacy.tokens import DocBin
 from spacy.util import load_config
 
 import spacy_tener.cli  # noqa: F401 (puts `tener` into spaCy's command line)
-from spacy_tener import __version__
 
 CONFIG = Path(__file__).parent.parent / "configs" / "weibo.cfg"
 SENTENCES = "王 B-PER\n小 M-PER\n明 E-PER\n去 O\n上 B-GPE\n海 E-GPE\n\n京 S-GPE\n\n今 O\n天 O\n\n"
-TEXT = "王小明去上海"
 CORPUS = ["--paths.train", "corpus/train.spacy", "--paths.dev", "corpus/dev.spacy"]
 MODEL = "--components.tener_ner.model"
 TINY = [f"{MODEL}.tok2vec.width", "16", f"{MODEL}.tok2vec.heads", "2", f"{MODEL}.tok2vec.embed.width", "8"]
@@ -67,11 +64,10 @@ class Workspace:
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """From text files to a package."""
+    """From text files to scores."""
     work = Workspace(tmp_path_factory.mktemp("work"))
     for name in ("train", "dev"):
         (work.path / f"{name}.char.bmes").write_text(SENTENCES, encoding="utf8")
-    (work.path / "packages").mkdir()
     work.run("tener", "convert", "train.char.bmes", "dev.char.bmes", "-o", "corpus")
     work.run("init", "fill-config", str(CONFIG), "full.cfg")
     work.run("init", "labels", "full.cfg", "labels", *CORPUS)
@@ -81,7 +77,6 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     work.run_apart("train", "labelled.cfg", "--output", "training", *CORPUS, *TINY, *SHORT)
     work.run("evaluate", "training/model-last", "corpus/dev.spacy", "--output", "scores.json")
     work.run("benchmark", "speed", "training/model-last", "corpus/dev.spacy")
-    work.run("package", "training/model-last", "packages", "--build", "none", "--name", "tiny", "--version", "1.2.3")
     return work
 
 
@@ -93,25 +88,6 @@ def read_labels(path: Path) -> None:
     reader = {"@readers": "spacy.read_labels.v1", "path": "labels/tener_ner.json"}
     config["initialize"]["components"]["tener_ner"] = {"labels": reader}
     config.to_disk(path / "labelled.cfg")
-
-
-def test_convert_writes_corpora_that_spacy_reads(work: Workspace) -> None:
-    docs = list(DocBin().from_disk(work.path / "corpus" / "train.spacy").get_docs(spacy.blank("zh").vocab))
-    assert [doc.text for doc in docs] == [TEXT, "京", "今天"]
-    assert [[(ent.text, ent.label_) for ent in doc.ents] for doc in docs] == [
-        [("王小明", "PER"), ("上海", "GPE")],
-        [("京", "GPE")],
-        [],
-    ]
-    assert "train.char.bmes -> corpus" in work.printed["tener convert"].replace("\\", "/")
-
-
-def test_fill_config_fills_in_every_setting(work: Workspace) -> None:
-    component = load_config(work.path / "full.cfg")["components"]["tener_ner"]
-    assert {"view", "alignment_mode", "window", "overlap", "max_units", "scorer"} <= set(component)
-    assert {"nO", "dropout"} <= set(component["model"])
-    assert {"adapted", "scaled"} <= set(component["model"]["tok2vec"])
-    assert {"lower", "whiten_vectors"} <= set(component["model"]["tok2vec"]["embed"])
 
 
 def test_debug_config_finds_nothing_wrong(work: Workspace) -> None:
@@ -156,18 +132,6 @@ def test_the_trained_pipeline_can_be_trained_further(work: Workspace) -> None:
     assert "learn_rate" in optimizer.schedules, "the config's schedule, which needs no other section to be resolved"
     assert optimizer.learn_rate > 0
     assert spacy.blank("zh").from_config(nlp.config).initialize() is not None
-
-
-def test_a_package_names_what_it_needs_and_loads(work: Workspace) -> None:
-    package = work.path / "packages" / "zh_tiny-1.2.3"
-    requirements = srsly.read_json(package / "meta.json")["requirements"]
-    assert [text for text in requirements if not text.startswith("spacy>")] == [f"spacy_tener>={__version__},<2"]
-    trained = spacy.load(work.path / "training" / "model-last")
-    nlp = spacy.load(package / "zh_tiny" / "zh_tiny-1.2.3")
-    assert nlp.get_pipe("tener_ner").labels == ("GPE", "PER", "ORG")
-    emissions = [pipeline.get_pipe("tener_ner").model.predict([nlp.make_doc(TEXT)])[0] for pipeline in (trained, nlp)]
-    assert emissions[0].tolist() == emissions[1].tolist()
-    assert {ent.label_ for ent in nlp(TEXT).ents} <= {"GPE", "PER", "ORG"}
 
 
 def test_the_command_line_loads_no_model_code() -> None:

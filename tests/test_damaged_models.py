@@ -13,7 +13,7 @@ import srsly
 from damage import DAMAGES, bounded
 from small_systems import KINDS, SYSTEMS, TEXTS, UNSEEN, trained
 
-DEFAULT, MANY = 3, 1000
+TIMES = [3, pytest.param(1000, marks=pytest.mark.slow)]
 
 
 class Saved:
@@ -22,7 +22,7 @@ class Saved:
     def __init__(self, kind, path):
         nlp = spacy.load(trained(kind))
         self.docs = [nlp.make_doc(text) for text in (*(text for text, _ in TEXTS), UNSEEN)]
-        self.kind, self.vocab = kind, nlp.vocab
+        self.vocab = nlp.vocab
         config = {**nlp.get_pipe_config("tener_ner")}
         del config["factory"]
         self.fresh = spacy.blank(nlp.lang, vocab=self.vocab).add_pipe("tener_ner", config=config)
@@ -42,51 +42,40 @@ def saved(tmp_path_factory):
     return {kind: Saved(kind, tmp_path_factory.mktemp(kind)) for kind in KINDS}
 
 
-def outcome(one, data):
+def outcome(model, data):
     """The error of loading these bytes, or None where everything is as it was."""
     with bounded():
         try:
-            pipe = one.load(data)
+            pipe = model.load(data)
         except (ValueError, OSError) as error:
             message = str(error)
-            missing = [part for part in ("'tener_ner'", str(one.path), "opy") if part not in message]
+            missing = [part for part in ("'tener_ner'", str(model.path), "opy") if part not in message]
             assert not missing, message
             assert len(message) < 3000, message[:3000]
             return error
-    for now, before in zip(pipe.model.predict(one.docs), one.emissions, strict=True):
+    for now, before in zip(pipe.model.predict(model.docs), model.emissions, strict=True):
         np.testing.assert_array_equal(now, before)
     return None
-
-
-def check(one, damage, times):
-    rng = random.Random(f"{one.kind} {damage.__name__}")
-    errors = [outcome(one, damage(one.data, rng)) for _ in range(times)]
-    assert any(errors)
 
 
 needs_limits = pytest.mark.skipif(not hasattr(os, "fork") or not Path("/proc/self/statm").exists(), reason="Linux")
 
 
 @needs_limits
+@pytest.mark.parametrize("times", TIMES)
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_damage_is_told_or_does_not_matter(saved, kind, damage):
-    check(saved[kind], damage, DEFAULT)
-
-
-@needs_limits
-@pytest.mark.slow
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("kind", KINDS)
-def test_damage_is_told_or_does_not_matter_many_times(saved, kind, damage):
-    check(saved[kind], damage, MANY)
+def test_damage_is_told_or_does_not_matter(saved, kind, damage, times):
+    rng = random.Random(f"{kind} {damage.__name__}")
+    errors = [outcome(saved[kind], damage(saved[kind].data, rng)) for _ in range(times)]
+    assert any(errors)
 
 
 @needs_limits
 @pytest.mark.parametrize("kinds", pairwise([*SYSTEMS, "tener"]), ids="-".join)
 def test_the_file_of_another_architecture_is_told(saved, kinds):
-    own, other = (saved[kind] for kind in kinds)
-    assert outcome(own, other.data) is not None
+    first, second = (saved[kind] for kind in kinds)
+    assert outcome(first, second.data) is not None
 
 
 @needs_limits
@@ -94,8 +83,8 @@ def test_the_file_of_another_architecture_is_told(saved, kinds):
 def test_a_vocabulary_under_another_name_is_told(saved, kind):
     """Thinc takes it for one attribute more, and the embedder's own would be empty."""
     # A converted transformer's vocabulary is a file of its encoder.
-    name, other = (b"\xa8features", b"\xa8featurbs") if kind == "converted" else (b"vocabulary", b"vocabulbry")
-    assert outcome(saved[kind], saved[kind].data.replace(name, other, 1)) is not None
+    name, typo = (b"\xa8features", b"\xa8featurbs") if kind == "converted" else (b"vocabulary", b"vocabulbry")
+    assert outcome(saved[kind], saved[kind].data.replace(name, typo, 1)) is not None
 
 
 def without_checksum(data):

@@ -107,24 +107,12 @@ def test_the_hubs_push_finds_what_it_reads(wheel: Wheel) -> None:
     assert f"{repository}/{repository}-{version}/README.md" in wheel.names
     meta = srsly.json_loads(wheel.text(f"{repository}/meta.json"))
     assert meta == srsly.json_loads(wheel.text(f"{INSIDE}/meta.json"))
-    assert {"lang", "components", "performance", "license"} <= set(meta)
-    assert {"ents_p", "ents_r", "ents_f"} <= set(meta["performance"])
-    assert meta["license"].replace(" ", "-").lower() == "cc-by-4.0"
-    # It puts the Hub's metadata before the README, and would do so twice.
-    assert not wheel.text(f"{INSIDE}/README.md").startswith("---")
-
-
-def test_the_meta_names_where_the_pipeline_comes_from(wheel: Wheel) -> None:
-    meta = srsly.json_loads(wheel.text(f"{NAME}/meta.json"))
     assert (meta["lang"], meta["name"], meta["version"]) == ("zh", "letters_tiny", VERSION)
     assert meta["labels"] == {"tener_ner": ["ORG", "PER"]}
-
-
-def test_the_packaged_pipeline_is_the_trained_one(wheel: Wheel, tmp_path: Path) -> None:
-    with zipfile.ZipFile(wheel.path) as archive:
-        archive.extractall(tmp_path)
-    nlp = spacy.load(tmp_path / INSIDE)
-    assert [(ent.text, ent.label_) for ent in nlp(TEXT).ents] == wheel.found
+    assert {"ents_p", "ents_r", "ents_f"} <= set(meta["performance"])
+    assert meta["license"] == "CC BY 4.0"
+    # It puts the Hub's metadata before the README, and would do so twice.
+    assert not wheel.text(f"{INSIDE}/README.md").startswith("---")
 
 
 def test_meta_names_the_dictionaries_that_a_pipeline_stores_and_its_segmenter() -> None:

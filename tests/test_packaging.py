@@ -77,9 +77,9 @@ def test_declared_name_has_a_version_and_its_function_is_documented(name: str, t
 
 def test_every_name_in_configs_and_code_is_declared() -> None:
     files = [*ROOT.glob("configs/**/*.cfg"), *(ROOT / "spacy_tener").rglob("*.py")]
-    used = {name: path for path in files for name in REGISTERED.findall(path.read_text(encoding="utf8"))}
-    assert used
-    assert {name: path.name for name, path in used.items() if name not in NAMES} == {}
+    names = {name: path for path in files for name in REGISTERED.findall(path.read_text(encoding="utf8"))}
+    assert names
+    assert {name: path.name for name, path in names.items() if name not in NAMES} == {}
 
 
 def test_import_of_the_package_loads_neither_spacy_nor_torch() -> None:
@@ -105,8 +105,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (sdist,) = build("sdist", source, folder / "sdist")
     with tarfile.open(sdist) as archive:
         archive.extractall(folder / "unpacked", filter="data")
-    (made,) = build("wheel", next((folder / "unpacked").iterdir()), folder / "wheel")
-    with zipfile.ZipFile(made) as archive:
+    (packed,) = build("wheel", next((folder / "unpacked").iterdir()), folder / "wheel")
+    with zipfile.ZipFile(packed) as archive:
         archive.extractall(folder / "installed")
     return folder / "installed"
 
@@ -157,10 +157,10 @@ def test_cleaning_up_leaves_what_users_make() -> None:
         command = ["make", "--dry-run", target]
         return set(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split())
 
-    made = {"project", "vectors", "project.lock"}
-    assert printed("clean") & made == set()
+    of_users = {"project", "vectors", "project.lock"}
+    assert printed("clean") & of_users == set()
     assert ".venv" in printed("clean")
-    assert printed("clean-project") & {*made, ".venv", "assets"} == made
+    assert printed("clean-project") & {*of_users, ".venv", "assets"} == of_users
 
 
 def pinned_versions() -> dict[str, str]:

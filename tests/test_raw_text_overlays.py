@@ -9,14 +9,14 @@ from spacy_tener.workbench.composing.files import corpus_reader
 
 @pytest.mark.parametrize("base", ["weibo", "wnut17", "sample"])
 def test_silver_stands_beside_the_corpus_of_the_config(base):
-    alone, both = (compose(base, overlays) for overlays in ([], ["silver"]))
-    reader = both["corpora"]["train"]
+    alone, mixed = (compose(base, overlays) for overlays in ([], ["silver"]))
+    reader = mixed["corpora"]["train"]
     assert reader["readers"]["gold"] == alone["corpora"]["train"]
     assert reader["readers"]["silver"]["path"] == "${paths.silver}"
-    assert corpus_reader(both, "train_corpus") == corpus_reader(alone, "train_corpus")
-    both["corpora"]["train"] = alone["corpora"]["train"]
-    del both["paths"]["silver"]
-    assert both == alone
+    assert corpus_reader(mixed, "train_corpus") == corpus_reader(alone, "train_corpus")
+    mixed["corpora"]["train"] = alone["corpora"]["train"]
+    del mixed["paths"]["silver"]
+    assert mixed == alone
 
 
 def test_the_taught_ask_their_teacher(tmp_path):

@@ -52,7 +52,7 @@ def raw(path: Path) -> list[str]:
 
 def converted(path: Path, encoding: str = "utf-8") -> list[str]:
     """Read as `convert` does."""
-    return [each.text for each in CorpusReader(path, CorpusOptions(format="jsonl", encoding=encoding))]  # type: ignore[union-attr]
+    return [text.text for text in CorpusReader(path, CorpusOptions(format="jsonl", encoding=encoding))]  # type: ignore[union-attr]
 
 
 def lines_of(texts: list[str], end: str) -> str:
@@ -61,7 +61,7 @@ def lines_of(texts: list[str], end: str) -> str:
 
 def json_lines(texts: list[str], end: str, number: str = "0") -> str:
     spelled = [json.dumps(text, ensure_ascii=False) for text in texts]
-    return lines_of([f'{{"text": {each}, "label": [], "number": {number}}}' for each in spelled], end)
+    return lines_of([f'{{"text": {text}, "label": [], "number": {number}}}' for text in spelled], end)
 
 
 def comma_separated(texts: list[str], end: str, quoting: int = csv.QUOTE_MINIMAL) -> str:
@@ -100,7 +100,7 @@ def test_texts_are_read_as_they_are(tmp_path, read, written, mark, end) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "gb18030"])
-@pytest.mark.parametrize(("read", "written"), [each for each in READERS if each[0] is not raw])
+@pytest.mark.parametrize(("read", "written"), [reader for reader in READERS if reader[0] is not raw])
 def test_texts_of_other_encodings_are_the_same(tmp_path, read, written, encoding) -> None:
     mark = "" if encoding in ("utf-16", "utf-32") else MARK  # which Python writes itself for these
     path = tmp_path / f"a{FORMATS[written]}"

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import spacy
 from command_line import Ran, run_tener
+from small_corpora import add_rules
 from spacy.cli.train import train
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
@@ -24,6 +25,7 @@ from spacy_tener.pipeline.doc_entities import entity_task
 from spacy_tener.serve import make_app
 from spacy_tener.workbench.composing.compose import compose
 from spacy_tener.workbench.composing.files import ConfigError
+from spacy_tener.workbench.corpus.docs import read_docs
 
 PRETRAINING = Path(__file__).parents[1] / "research" / "overlays" / "pretraining.cfg"
 
@@ -44,7 +46,7 @@ SMALL = ["training.max_steps=80", "training.eval_frequency=40", "components.span
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The corpus, with its overlaps and without, and the texts alone."""
     path = tmp_path_factory.mktemp("nested")
-    (path / "train.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in TEXTS), encoding="utf8")
+    (path / "train.jsonl").write_text("".join(f"{json.dumps(text)}\n" for text in TEXTS), encoding="utf8")
     (path / "texts.jsonl").write_text(json.dumps({"text": TEXT}) + "\n", encoding="utf8")
     (path / "en.jsonl").write_text(json.dumps(ENGLISH), encoding="utf8")
     for name, lang, way in (("train", "zh", "spans"), ("train", "zh", "longest"), ("en", "en", "spans")):
@@ -62,7 +64,7 @@ def model(folder: Path) -> Path:
 
 
 def rows(entities: list[dict[str, Any]]) -> list[list[Any]]:
-    return [[each["start"], each["end"], each["label"]] for each in entities]
+    return [[entity["start"], entity["end"], entity["label"]] for entity in entities]
 
 
 async def answers(nlp: Language, requests: dict[str, Any]) -> list[Any]:
@@ -79,8 +81,8 @@ nlp = spacy.load(sys.argv[1])
 docs = list(nlp.pipe(sys.argv[2:]))
 print(json.dumps([sorted([one.start_char, one.end_char, one.label_] for one in doc.spans["sc"]) for doc in docs]))
 """
-    found = run(code, model, *(each["text"] for each in TEXTS))
-    assert json.loads(found) == [each["entities"] for each in TEXTS]
+    found = run(code, model, *(text["text"] for text in TEXTS))
+    assert json.loads(found) == [text["entities"] for text in TEXTS]
 
 
 def test_the_suggester_has_the_lengths_of_the_corpus(model: Path) -> None:
@@ -88,7 +90,7 @@ def test_the_suggester_has_the_lengths_of_the_corpus(model: Path) -> None:
     suggester = nlp.get_pipe_config("spancat")["suggester"]
     assert (suggester["min_size"], suggester["max_size"]) == (2, 7)
     assert nlp.get_pipe("spancat").suggester([nlp.make_doc(TEXT)]).lengths.tolist() == [sum(range(5, 11))]
-    assert any(each.startswith("spacy_tener") for each in nlp.meta["requirements"])
+    assert any(text.startswith("spacy_tener") for text in nlp.meta["requirements"])
 
 
 @pytest.mark.parametrize("format", ["jsonl", "parquet", "spacy"])
@@ -101,12 +103,12 @@ def test_annotate_writes_entities_that_overlap(model: Path, folder: Path, tmp_pa
     elif format == "parquet":
         (row,) = pq.read_table(part).to_pylist()
     else:
-        (doc,) = DocBin().from_disk(part).get_docs(spacy.blank("zh").vocab)
-        assert [[each.start_char, each.end_char, each.label_] for each in doc.spans["sc"]] == NESTED
-        assert [[each.start_char, each.end_char, each.label_] for each in doc.ents] == [LONGEST]
+        (doc,) = read_docs(part)
+        assert [[span.start_char, span.end_char, span.label_] for span in doc.spans["sc"]] == NESTED
+        assert [[ent.start_char, ent.end_char, ent.label_] for ent in doc.ents] == [LONGEST]
         row = doc.user_data
     assert rows(row["entities"]) == NESTED
-    assert all(0.5 <= each["probability"] <= 1 for each in row["entities"])
+    assert all(0.5 <= entity["probability"] <= 1 for entity in row["entities"])
     (table,) = (tmp_path / "_entities").glob("*.jsonl")
     assert rows([json.loads(line) for line in table.read_text(encoding="utf8").splitlines()]) == NESTED
 
@@ -122,22 +124,22 @@ def test_the_service_answers_entities_that_overlap(model: Path) -> None:
     entities, predicted, refused = asyncio.run(answers(spacy.load(model), requests))
     assert rows(entities["entities"]) == NESTED
     values = [region["value"] for region in predicted["results"][0]["result"]]
-    assert [[each["start"], each["end"], *each["labels"]] for each in values] == NESTED
+    assert [[value["start"], value["end"], *value["labels"]] for value in values] == NESTED
     assert refused["error"]["code"] == "not_explained"
 
 
 def test_entities_of_two_components_come_once(model: Path) -> None:
     nlp = spacy.load(model)
-    nlp.add_pipe("entity_ruler").add_patterns([{"label": "ORG", "pattern": [{"ORTH": char} for char in "北京大学"]}])  # type: ignore[attr-defined]
+    add_rules(nlp, ORG="北京大学")
     (found,) = entity_task(nlp)([TEXT])
-    assert [[each.start, each.end, each.label] for each in found] == NESTED
+    assert [[entity.start, entity.end, entity.label] for entity in found] == NESTED
 
 
 @pytest.mark.parametrize("text", ["", "京"])
 def test_a_text_shorter_than_its_spans_is_no_error(model: Path, text: str) -> None:
     nlp = spacy.load(model)
     assert entity_task(nlp)([text, TEXT, text])[::2] == [[], []]
-    nlp.add_pipe("entity_ruler").add_patterns([{"label": "GPE", "pattern": "京"}])  # type: ignore[attr-defined]
+    add_rules(nlp, GPE="京")
     assert [len(found) for found in entity_task(nlp)([text])] == [len(text)]
 
 
@@ -146,9 +148,7 @@ def test_spans_that_a_later_component_writes_to_its_group_have_no_probability(mo
     ruler = nlp.add_pipe("span_ruler", config={"spans_key": "sc"})
     ruler.add_patterns([{"label": "PER", "pattern": "他"}])  # type: ignore[attr-defined]
     (found,) = entity_task(nlp)([TEXT])
-    assert [(one.start, one.end, one.label, one.probability) for one in found if one.label == "PER"] == [
-        (0, 1, "PER", None)
-    ]
+    assert [(*entity.offsets, entity.probability) for entity in found if entity.label == "PER"] == [(0, 1, "PER", None)]
 
 
 def test_spacy_evaluate_scores_it(model: Path, folder: Path, tmp_path: Path) -> None:

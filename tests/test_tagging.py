@@ -22,9 +22,9 @@ def annotations(draw):
     length = draw(st.integers(0, 12))
     edges = draw(st.lists(st.integers(0, length), unique=True, max_size=length + 1).map(sorted))
     between = list(pairwise(edges))
-    kept = [span for span in between if draw(st.booleans())]
-    labels = [draw(st.integers(0, n_labels - 1)) for _ in kept]
-    columns = [[start for start, _ in kept], [end for _, end in kept], labels]
+    spans = [span for span in between if draw(st.booleans())]
+    labels = [draw(st.integers(0, n_labels - 1)) for _ in spans]
+    columns = [[start for start, _ in spans], [end for _, end in spans], labels]
     return TagLayout(n_labels), length, [np.array(column, dtype=np.int64) for column in columns]
 
 
@@ -48,12 +48,12 @@ def test_encoded_tags_are_a_path(annotation):
 
 
 @given(annotations(), annotations())
-def test_joined_sequences_decode_to_their_joined_spans(left, right):
+def test_joined_sequences_decode_to_their_joined_spans(first, second):
     layout = TagLayout(4)
-    parts = [layout.encode(*spans, length) for _, length, spans in (left, right)]
-    expected = [np.concatenate([a, b]) for a, b in zip(left[2], right[2], strict=True)]
+    parts = [layout.encode(*spans, length) for _, length, spans in (first, second)]
+    expected = [np.concatenate([a, b]) for a, b in zip(first[2], second[2], strict=True)]
     for column in expected[:2]:
-        column[len(left[2][0]) :] += left[1]
+        column[len(first[2][0]) :] += first[1]
     for found, wanted in zip(layout.decode(np.concatenate(parts)), expected, strict=True):
         assert found.tolist() == wanted.tolist()
 
@@ -104,10 +104,10 @@ def test_transitions_follow_the_rules_of_bioes(n_labels):
 
 
 @pytest.mark.parametrize("n_labels", [0, 1, 3])
-@pytest.mark.parametrize("more", [0, 1, 4])
-def test_tags_keep_their_names_in_a_larger_layout(n_labels, more):
-    labels = tuple("abcdefg"[: n_labels + more])
-    small, large = TagLayout(n_labels), TagLayout(n_labels + more)
+@pytest.mark.parametrize("n_new", [0, 1, 4])
+def test_tags_keep_their_names_in_a_larger_layout(n_labels, n_new):
+    labels = tuple("abcdefg"[: n_labels + n_new])
+    small, large = TagLayout(n_labels), TagLayout(n_labels + n_new)
     names = np.array(large.names(labels))
     assert names[small.within(large)].tolist() == small.names(labels[:n_labels])
 

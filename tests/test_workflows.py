@@ -25,24 +25,24 @@ def read(path: Path) -> dict[str, Any]:
 def test_every_action_is_pinned_by_its_digest(name: str) -> None:
     uses = re.findall(r"uses: (.+)", WORKFLOWS[name].read_text(encoding="utf8"))
     assert uses
-    assert [each for each in uses if not PINNED.fullmatch(each)] == []
+    assert [action for action in uses if not PINNED.fullmatch(action)] == []
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
 def test_only_what_publishes_may_do_more_than_read(name: str) -> None:
     workflow = read(WORKFLOWS[name])
     assert workflow["permissions"] == {"contents": "read"}
-    more = {job: each["permissions"] for job, each in workflow["jobs"].items() if "permissions" in each}
+    rights = {name: job["permissions"] for name, job in workflow["jobs"].items() if "permissions" in job}
     publishing = {"publish": {"id-token": "write"}, "docs": {"id-token": "write", "pages": "write"}}
-    assert more == (publishing if name == "release" else {})
+    assert rights == (publishing if name == "release" else {})
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
 def test_what_is_made_is_a_target_of_the_makefile(name: str) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf8"), flags=re.M))
-    made = re.findall(r"run: make ([a-z -]+)", WORKFLOWS[name].read_text(encoding="utf8"))
-    assert made
-    assert {target for line in made for target in line.split()} <= targets
+    lines = re.findall(r"run: make ([a-z -]+)", WORKFLOWS[name].read_text(encoding="utf8"))
+    assert lines
+    assert {target for line in lines for target in line.split()} <= targets
 
 
 def test_the_suite_runs_on_every_python_that_is_supported() -> None:

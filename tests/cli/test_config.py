@@ -348,6 +348,11 @@ def test_a_variable_may_be_brought_by_another_overlay(overlay) -> None:
         ("[components.ner.model]\nnO = 3\n", "the config has no component 'ner'", "It has: tener_ner."),
         ('[components.tagger]\nfactory = "tagger"\n', "'tagger' is not named in nlp.pipeline", '["tener_ner"]'),
         ("[trainning]\nmax_steps = 3\n", "the config has no section [trainning]", "training"),
+        (
+            "[training.batcher]\na = ${here.rate}\n",
+            "the config has no [training.batcher] for ${here.rate}",
+            "Use it with",
+        ),
     ],
 )
 def test_what_the_config_lacks_is_told_with_what_it_has(overlay, text: str, reason: str, remedy: str) -> None:

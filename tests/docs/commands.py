@@ -37,9 +37,9 @@ def check(words: list[str]) -> None:
         if hasattr(command, "commands"):
             return
         options = set().union(*(set(p.opts) | set(p.secondary_opts) for p in command.params)) | {"--help"}
-        given = [word.partition("=")[0] for word in rest if re.match(r"--?[a-zA-Z]", word)]
+        words_of_options = [word.partition("=")[0] for word in rest if re.match(r"--?[a-zA-Z]", word)]
         free = command.context_settings.get("ignore_unknown_options", False)
-        unknown = [option for option in given if option not in options and not (free and "." in option)]
+        unknown = [option for option in words_of_options if option not in options and not (free and "." in option)]
         assert not unknown, f"{shlex.join(words)}: no such option: {unknown}"
     elif words[0] == "python" and words[1].endswith(".py"):
         check_script(ROOT / words[1], words[2:])
@@ -82,7 +82,7 @@ def check_script(path: Path, words: list[str]) -> None:
     """Fail where a script does not exist, or does not name an option."""
     source = path.read_text(encoding="utf8")
     shared = [path.parent / f"{name}.py" for name in re.findall(r"^from (_[a-z]\w+) import", source, flags=re.M)]
-    source += "".join(other.read_text(encoding="utf8") for other in shared)
+    source += "".join(module.read_text(encoding="utf8") for module in shared)
     for word in words:
         if word.startswith("--") and word != "--help":
             assert f'"{word}"' in source or "those of `research table`" in source, f"{path}: {word}"

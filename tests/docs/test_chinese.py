@@ -31,13 +31,13 @@ def test_headings_names_and_numbers_are_those_of_the_page_in_english(page: str) 
 @pytest.mark.parametrize("page", CHINESE)
 def test_links_are_those_of_the_page_in_english_and_lead_to_chinese_pages(page: str) -> None:
     """And the two pages link to each other, above their first heading but one."""
-    own, english = PAGES[page].resolve(), PAGES[CHINESE[page]].resolve()
-    there = targets(CHINESE[page])
-    assert own in there
-    assert targets(page) == {TRANSLATED.get(target, target) for target in there - {own}} | {english}
-    for path, other in ((own, english), (english, own)):
+    chinese, english = PAGES[page].resolve(), PAGES[CHINESE[page]].resolve()
+    linked = targets(CHINESE[page])
+    assert chinese in linked
+    assert targets(page) == {TRANSLATED.get(target, target) for target in linked - {chinese}} | {english}
+    for path, twin in ((chinese, english), (english, chinese)):
         start = path.read_text(encoding="utf8").split("\n## ")[0]
-        assert f"]({Path(os.path.relpath(other, path.parent)).as_posix()})" in start
+        assert f"]({Path(os.path.relpath(twin, path.parent)).as_posix()})" in start
 
 
 @pytest.mark.parametrize("page", CHINESE)
@@ -60,5 +60,5 @@ def said(page: str) -> dict[str, object]:
 def targets(page: str) -> set[Path | str]:
     """Where the links of a page lead, less the headings there."""
     links = [link for link in LINK.findall(translated(page)) if not link.startswith("#")]
-    here = PAGES[page].parent
-    return {link if "://" in link else (here / link.partition("#")[0]).resolve() for link in links}
+    folder = PAGES[page].parent
+    return {link if "://" in link else (folder / link.partition("#")[0]).resolve() for link in links}

@@ -52,15 +52,10 @@ def test_table_of_extras_is_complete() -> None:
 
 
 def test_every_config_and_overlay_is_in_a_table() -> None:
-    listed = re.findall(
-        r"`([\w-]+\*?)`", section("docs/configs.md", "Corpora") + section("docs/configs.md", "Overlays")
-    )
-    assert [
-        name for name in names_in(BASES) + names_in(OVERLAYS) if not any(fnmatch(name, one) for one in listed)
-    ] == []
-    assert [
-        name for name in listed if not any(fnmatch(one, name) for one in names_in(BASES) + names_in(OVERLAYS))
-    ] == []
+    tables = section("docs/configs.md", "Corpora") + section("docs/configs.md", "Overlays")
+    listed, names = re.findall(r"`([\w-]+\*?)`", tables), names_in(BASES) + names_in(OVERLAYS)
+    assert [name for name in names if not any(fnmatch(name, pattern) for pattern in listed)] == []
+    assert [pattern for pattern in listed if not any(fnmatch(name, pattern) for name in names)] == []
 
 
 def test_every_workflow_and_the_variables_of_the_page_are_those_of_the_project() -> None:
@@ -115,12 +110,12 @@ LINKED = re.compile(r"results/([\w-]+\.md)")
 @pytest.mark.parametrize("page", [page for page in PAGES if page != "research/README.md"])
 def test_numbers_in_prose_are_those_measured(page: str) -> None:
     """A mean with its deviation is on a page of results. A score is on those that its paragraph links to, if any."""
-    known = {path.name: path.read_text(encoding="utf8") for path in (ROOT / "research/results").glob("*.md")}
-    pairs = {(float(mean), float(sd)) for text in known.values() for mean, sd in DEVIATION.findall(text)}
+    results = {path.name: path.read_text(encoding="utf8") for path in (ROOT / "research/results").glob("*.md")}
+    pairs = {(float(mean), float(sd)) for text in results.values() for mean, sd in DEVIATION.findall(text)}
     for paragraph in re.split(r"\n{2,}", re.sub(r"^\|.*\n", "", prose(page), flags=re.M)):
         for deviation in DEVIATION.findall(paragraph):
             assert any(all(map(rounded, deviation, pair)) for pair in pairs), f"{page}: {' ± '.join(deviation)}"
-        if linked := [known[name] for name in LINKED.findall(paragraph) if name in known]:
+        if linked := [results[name] for name in LINKED.findall(paragraph) if name in results]:
             measured = {value for text in linked for value in numbers(text)}
             measured |= {value for pair in pairs for value in pair}
             for score in SCORE.findall(paragraph):

@@ -32,16 +32,16 @@ def kernels():
 
 
 def crf_of(n_labels: int, scale: float) -> CRF:
-    made = CRF(n_labels)
-    for weight in made.parameters():
+    crf = CRF(n_labels)
+    for weight in crf.parameters():
         torch.nn.init.normal_(weight, std=scale)
-    return made
+    return crf
 
 
 def in_doubles(crf: CRF) -> CRF:
-    made = CRF(crf.layout.n_labels).double()
-    made.load_state_dict({name: value.double() for name, value in crf.state_dict().items()})
-    return made
+    exact = CRF(crf.layout.n_labels).double()
+    exact.load_state_dict({name: value.double() for name, value in crf.state_dict().items()})
+    return exact
 
 
 def results(summed, crf, emissions, lengths, allowed, tags):
@@ -67,9 +67,9 @@ def assert_same(kernels, n_labels, lengths, *, scale=1.0, masked=False, tagged=F
     tags = torch.full((len(emissions),), crf.layout.outside) if tagged else None
     found = results(kernels.log_likelihood, crf, emissions, lengths, allowed, tags)
     wanted = results(host._log_likelihood, in_doubles(crf), emissions.double(), lengths, allowed, tags)
-    for mine, other in zip(found, wanted, strict=True):
-        assert not mine.isnan().any()
-        assert_close(mine.double(), other, rtol=rtol, atol=atol)
+    for part, expected in zip(found, wanted, strict=True):
+        assert not part.isnan().any()
+        assert_close(part.double(), expected, rtol=rtol, atol=atol)
 
 
 @pytest.mark.parametrize("tagged", [False, True], ids=["sums", "a path"])
@@ -126,7 +126,7 @@ def test_half_precision_emissions_have_half_precision_gradients(kernels):
 
 def test_losses_and_entropies_of_a_tagger_are_those_of_the_host(kernels, monkeypatch):
     crf, old = crf_of(3, 1.0), crf_of(2, 1.0)
-    emissions, taught = torch.randn(49, crf.layout.n_tags), torch.randn(49, old.layout.n_tags)
+    emissions, soft = torch.randn(49, crf.layout.n_tags), torch.randn(49, old.layout.n_tags)
     masks = torch.rand(emissions.shape) < 0.5
     masks[:, crf.layout.outside] = True
 
@@ -134,12 +134,12 @@ def test_losses_and_entropies_of_a_tagger_are_those_of_the_host(kernels, monkeyp
         x = emissions.clone().requires_grad_()
         full = crf.loss(x, LENGTHS, tags=torch.full((49,), crf.layout.outside))
         partial = crf.loss(x, LENGTHS, allowed=masks)
-        crossed = cross_entropy(old, taught, crf, x, LENGTHS)
+        crossed = cross_entropy(old, soft, crf, x, LENGTHS)
         (full.sum() + partial.sum() + crossed).backward()
         assert x.grad is not None
         return full.detach(), partial.detach(), crossed.detach(), x.grad
 
     wanted = losses()
     monkeypatch.setattr(host, "kernels_for", lambda emissions, device, layout: kernels)
-    for mine, other in zip(losses(), wanted, strict=True):
-        assert_close(mine, other, rtol=1e-4, atol=1e-4)
+    for loss, expected in zip(losses(), wanted, strict=True):
+        assert_close(loss, expected, rtol=1e-4, atol=1e-4)

@@ -71,9 +71,9 @@ def test_spacy_reads_every_entity_back(expected: Expected, tmp_path: Path) -> No
 @pytest.mark.corpora
 @pytest.mark.parametrize("expected", CORPORA, ids=lambda expected: expected.path)
 def test_damage_is_told_or_read_as_it_stands(expected: Expected, tmp_path: Path) -> None:
-    whole = (DATA / expected.path).read_bytes()
+    content = (DATA / expected.path).read_bytes()
     for seed in range(DAMAGES):
-        check(tmp_path, "damaged", damaged(whole, seed), CorpusOptions(format=("auto", expected.format)[seed % 2]))
+        check(tmp_path, "damaged", damaged(content, seed), CorpusOptions(format=("auto", expected.format)[seed % 2]))
 
 
 @pytest.mark.corpora
@@ -84,6 +84,6 @@ def test_damage_is_told_or_read_as_it_stands_in_other_formats(name: str, tmp_pat
     sentences = [
         (list(tokens), [(span.start, span.end, span.label) for span in spans]) for tokens, spans in items[:100]
     ]
-    whole = TEXTS[name](sentences).encode()
+    content = TEXTS[name](sentences).encode()
     for seed in range(10 * DAMAGES):
-        check(tmp_path, name, damaged(whole, seed), CorpusOptions(format=("auto", FORMATS.get(name, name))[seed % 2]))
+        check(tmp_path, name, damaged(content, seed), CorpusOptions(format=("auto", FORMATS.get(name, name))[seed % 2]))
