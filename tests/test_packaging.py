@@ -33,6 +33,7 @@ REGISTRIES = {
     "spacy_misc": "misc",
     "spacy_scorers": "scorers",
     "spacy_callbacks": "callbacks",
+    "spacy_loggers": "loggers",
     "spacy_readers": "readers",
     "spacy_tokenizers": "tokenizers",
     "spacy_cli": "cli",

@@ -96,7 +96,7 @@ def test_columns_have_the_same_types_in_each_part(tmp_path, archive, run) -> Non
 
 
 @pytest.mark.parametrize("format", TABLE_FORMATS)
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(rows=rows)
 def test_what_is_written_is_read_back(format: str, rows: list[dict[str, Any]]) -> None:
     columns = columns_of(AnnotateSettings(probability=True))

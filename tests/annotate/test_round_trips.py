@@ -156,7 +156,7 @@ def packed(value: Any) -> Any:
 
 
 FUZZ = settings(
-    max_examples=40,
+    max_examples=15,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

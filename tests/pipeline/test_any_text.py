@@ -111,8 +111,8 @@ def check(nlp, recipes, batch_size):
     for was, doc in zip(before, alone, strict=True):
         check_promises(was, doc)
     together = nlp.pipe((recipe.doc(nlp.vocab) for recipe in recipes), batch_size=batch_size)
-    for recipe, doc, other in zip(recipes, together, alone, strict=True):
-        if found_in(doc) != found_in(other):
+    for recipe, doc, expected in zip(recipes, together, alone, strict=True):
+        if found_in(doc) != found_in(expected):
             # Sums of a batch are rounded otherwise, which may decide between two readings that are equally probable.
             decoding = next(nlp.get_pipe("tener_ner").decode([recipe.doc(nlp.vocab)])).with_preset
             (best, *_), (second, *_) = decoding.batch.readings(2)[0]

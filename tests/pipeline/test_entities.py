@@ -67,26 +67,21 @@ def plainly_written(before, entities):
 @given(PARTS, FOUND, st.sampled_from(["missing", "outside"]))
 def test_whatever_was_there_each_token_has_what_the_rules_say(parts, entities, default):
     doc, start = Doc(NLP.vocab, words=list("甲" * LENGTH), spaces=[False] * LENGTH), 0
-    given = {"missing": [], "blocked": [], "A": [], "B": [], "": []}
+    preset = {"missing": [], "blocked": [], "A": [], "B": [], "": []}
     for length, kind in parts:
         end = min(start + length, LENGTH)
         span = doc[start:end] if kind not in ("A", "B") else Span(doc, start, end, kind, kb_id="Q1", span_id="7")
-        given[kind] += [span] * (end > start)
+        preset[kind] += [span] * (end > start)
         start = end
     doc.set_ents(
-        given["A"] + given["B"],
-        blocked=given["blocked"],
-        missing=given["missing"],
+        preset["A"] + preset["B"],
+        blocked=preset["blocked"],
+        missing=preset["missing"],
         default=default if parts else "missing",
     )
     before, spans = states(doc), [(start, start + length, label) for start, length, label in entities]
     set_entities(view_of(doc, "tokens"), [UnitEntity(*span) for span in spans], NERSettings())
     assert states(doc) == plainly_written(before, spans)
-
-
-def test_a_long_doc_of_unknown_tokens_with_entities_between_is_closed(words, write):
-    doc = write(words(*"甲" * 50), [(10, 12, "A"), (12, 13, "A"), (49, 50, "B")], view="tokens")
-    assert "".join(token.ent_iob_ for token in doc) == "O" * 10 + "BIB" + "O" * 36 + "B"
 
 
 @pytest.mark.parametrize(
@@ -123,12 +118,6 @@ def test_of_two_entities_that_come_to_share_a_token_the_longer_one_has_it(words,
     doc = write(words("东京", "都政府", "好"), [(0, 1, "X"), (1, 5, "ORG")])
     assert found(doc) == [("东京都政府", "ORG")]
     assert char_entities_of(doc) == [(0, 1, "X"), (1, 5, "ORG")]
-
-
-def test_two_entities_in_one_token_are_kept_exactly(words, write, char_entities_of):
-    doc = write(words("中日关系"), [(0, 1, "GPE"), (1, 2, "GPE")])
-    assert found(doc) == [("中日关系", "GPE")]
-    assert char_entities_of(doc) == [(0, 1, "GPE"), (1, 2, "GPE")]
 
 
 def test_an_entity_gives_way_to_a_preset_one_whose_token_it_shares(words, write, char_entities_of):

@@ -101,11 +101,11 @@ class TestErrorHandler:
     """As every trainable component of spaCy: the handler is told, and the failing batch is left out."""
 
     @pytest.fixture
-    def told(self):
+    def calls(self):
         return []
 
     @pytest.fixture
-    def nlp(self, learned, told, monkeypatch):
+    def nlp(self, learned, calls, monkeypatch):
         nlp = learned()
 
         def fail(doc, view):
@@ -114,17 +114,17 @@ class TestErrorHandler:
             return view_of(doc, view)
 
         monkeypatch.setattr("spacy_tener.pipeline.tener_ner.view_of", fail)
-        nlp.set_error_handler(lambda name, pipe, docs, error: told.append((name, [d.text for d in docs], str(error))))
+        nlp.set_error_handler(lambda name, pipe, docs, error: calls.append((name, [d.text for d in docs], str(error))))
         return nlp
 
-    def test_the_failing_batch_is_left_out_of_the_stream(self, nlp, told, entities_of):
+    def test_the_failing_batch_is_left_out_of_the_stream(self, nlp, calls, entities_of):
         docs = list(nlp.pipe([TEXT, "坏", "京", ""], batch_size=1))
         assert [entities_of(doc) for doc in docs] == [FOUND, [(0, 1, "GPE")], []]
-        assert told == [("tener_ner", ["坏"], "broken")]
+        assert calls == [("tener_ner", ["坏"], "broken")]
 
-    def test_a_batch_fails_as_a_whole(self, nlp, told):
+    def test_a_batch_fails_as_a_whole(self, nlp, calls):
         assert [doc.text for doc in nlp.pipe([TEXT, "坏", "京"], batch_size=2)] == ["京"]
-        assert told == [("tener_ner", [TEXT, "坏"], "broken")]
+        assert calls == [("tener_ner", [TEXT, "坏"], "broken")]
 
     def test_without_a_handler_the_error_is_raised(self, nlp):
         nlp.set_error_handler(raise_error)

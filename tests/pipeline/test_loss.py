@@ -61,8 +61,8 @@ def weights_of(crf, scores, paths):
 
 
 def agreeing(tags):
-    known = np.array(tags) != UNKNOWN
-    return (PATHS[:, known] == np.array(tags)[known]).all(axis=1)
+    is_annotated = np.array(tags) != UNKNOWN
+    return (PATHS[:, is_annotated] == np.array(tags)[is_annotated]).all(axis=1)
 
 
 def test_white_space_is_no_edge_of_any_path_that_is_counted(crf):
@@ -86,13 +86,13 @@ def test_white_space_is_no_edge_of_any_path_that_is_counted(crf):
 @settings(max_examples=30, deadline=None)
 @given(
     path=st.sampled_from(range(len(PATHS))),
-    known=st.lists(st.booleans(), min_size=LENGTH, max_size=LENGTH),
+    is_annotated=st.lists(st.booleans(), min_size=LENGTH, max_size=LENGTH),
     spans=st.lists(st.sampled_from(SPANS), min_size=1, max_size=3, unique=True),
 )
-def test_loss_and_gradient_of_spans_that_are_no_entity_equal_brute_force(path, known, spans):
+def test_loss_and_gradient_of_spans_that_are_no_entity_equal_brute_force(path, is_annotated, spans):
     torch.manual_seed(0)
     crf = CRF(N_LABELS)
-    tags = np.where(known, PATHS[path], UNKNOWN)
+    tags = np.where(is_annotated, PATHS[path], UNKNOWN)
     [scores] = random_scores(LENGTH)
     emissions, brute = (torch.from_numpy(scores.copy()).requires_grad_(True) for _ in range(2))
     loss = batch_loss(crf, emissions, [target(tags, spans)])
@@ -100,7 +100,7 @@ def test_loss_and_gradient_of_spans_that_are_no_entity_equal_brute_force(path, k
     agree = torch.from_numpy(agreeing(tags))
     rest = weights[agree].logsumexp(0)
     expected = weights.logsumexp(0) - rest
-    if not all(known):
+    if not all(is_annotated):
         # Where everything is known there is nothing to add.
         for span in spans:
             held = torch.tensor([holds(p, span) for p in PATHS]) & agree

@@ -8,7 +8,6 @@ import torch
 from crf_brute_force import all_paths, path_score
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from spacy.tokens import Doc, Span
 from spacy.training import Example
 
 from spacy_tener.models.tagger import crf
@@ -85,12 +84,3 @@ def test_docs_without_annotation_do_not_dilute_the_others(learned, make_examples
     assert expected.keys() == found.keys()
     for name, gradient in expected.items():
         assert torch.equal(found[name], gradient), name
-
-
-def test_an_entity_whose_tokens_do_not_align_is_unknown_and_the_rest_is_taught(blank, learn, entities_of):
-    nlp = blank()
-    reference = Doc(nlp.vocab, words=["王小明", "去了上", "海"], spaces=[False] * 3)
-    reference.ents = [Span(reference, 0, 1, "PER"), Span(reference, 2, 3, "GPE")]
-    predicted = Doc(nlp.vocab, words=["王小明", "去了", "上海"], spaces=[False] * 3)
-    learn(nlp, [Example(predicted, reference)])
-    assert entities_of(nlp.get_pipe("tener_ner")(predicted.copy()))[0] == (0, 3, "PER")

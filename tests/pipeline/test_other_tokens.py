@@ -18,9 +18,9 @@ def sourced(learned, jieba_nlp):
 
 
 def test_words_given_to_a_model_of_characters_are_told_once(sourced):
-    with pytest.warns(UserWarning, match=TOLD) as told:
+    with pytest.warns(UserWarning, match=TOLD) as warned:
         list(sourced.pipe([TEXT, TEXT], batch_size=1))
-    assert len(told) == 1
+    assert len(warned) == 1
 
 
 def test_the_line_that_is_told_finds_the_entities(sourced, learned, char_entities_of, entities_of):
@@ -56,10 +56,10 @@ def test_characters_given_to_a_model_of_words_are_told(blank, jieba_nlp, learn, 
     nlp.add_pipe("tener_ner", config={"model": tiny_model})
     docs = [nlp.make_doc("吴重阳在中国银行工作。")]
     nlp.initialize(lambda: [spacy.training.Example(doc, doc.copy()) for doc in docs])
-    other = spacy.blank("zh")
-    other.add_pipe("tener_ner", source=nlp)
+    characters = spacy.blank("zh")
+    characters.add_pipe("tener_ner", source=nlp)
     with pytest.warns(UserWarning, match="Use the tokenizer that it was trained with"):
-        other(TEXT)
+        characters(TEXT)
 
 
 def test_nothing_is_told_of_tokens_like_those_of_training(learned):

@@ -69,12 +69,12 @@ def test_excluding_cfg_keeps_the_settings_and_loads_the_labels(learned, blank, e
     pipe = learned().get_pipe("tener_ner")
     pipe.to_disk(tmp_path)
     for load in (
-        lambda other: other.from_disk(tmp_path, exclude=["cfg"]),
-        lambda other: other.from_bytes(pipe.to_bytes(), exclude=["cfg"]),
+        lambda pipe: pipe.from_disk(tmp_path, exclude=["cfg"]),
+        lambda loaded: loaded.from_bytes(pipe.to_bytes(), exclude=["cfg"]),
     ):
         nlp = blank(window=77, overlap=3)
-        other = load(nlp.get_pipe("tener_ner"))
-        assert (other.settings.window, other.labels) == (77, ("GPE", "ORG", "PER"))
+        loaded = load(nlp.get_pipe("tener_ner"))
+        assert (loaded.settings.window, loaded.labels) == (77, ("GPE", "ORG", "PER"))
         assert entities_of(nlp(TEXT)) == FOUND
 
 
@@ -93,10 +93,10 @@ def test_a_vocab_that_knows_no_label_is_enough(saved, entities_of):
 
 
 def test_loading_over_what_was_there_replaces_it(learned, blank, learn, make_examples, entities_of):
-    other = blank()
-    learn(other, make_examples(other, [("一二三四五六七", [(1, 2, "GPE"), (3, 4, "ORG"), (5, 6, "PER")])]), steps=5)
-    other.from_bytes(learned().to_bytes())
-    assert entities_of(other(TEXT)) == FOUND
+    nlp = blank()
+    learn(nlp, make_examples(nlp, [("一二三四五六七", [(1, 2, "GPE"), (3, 4, "ORG"), (5, 6, "PER")])]), steps=5)
+    nlp.from_bytes(learned().to_bytes())
+    assert entities_of(nlp(TEXT)) == FOUND
 
 
 FRESH = """

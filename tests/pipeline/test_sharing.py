@@ -68,9 +68,9 @@ class TestListener:
             with nlp.select_pipes(enable=["tok2vec", name]):
                 assert entities_of(nlp(TEXT)) == FOUND
 
-    @pytest.mark.parametrize("others", [["tagger"], []], ids=["beside a tagger", "alone"])
+    @pytest.mark.parametrize("beside", [["tagger"], []], ids=["beside a tagger", "alone"])
     @pytest.mark.parametrize("texts", [[TEXT, "", "京"], ["", ""]], ids=["texts", "empty"])
-    def test_a_batch_without_entities_passes_the_gradient_of_others_on(self, tiny_hash_embed, others, texts):
+    def test_a_batch_without_entities_passes_the_gradient_of_others_on(self, tiny_hash_embed, beside, texts):
         def gradient(names):
             nlp = spacy.blank("zh")
             tok2vec = nlp.add_pipe("tok2vec", config={"model": tiny_hash_embed})
@@ -82,7 +82,7 @@ class TestListener:
             tags = [Example.from_dict(nlp.make_doc(text), {"tags": ["N", "V"] * 3 + ["N"]}) for text in [TEXT]]
             nlp.initialize(lambda: tags)
             # The same weights whatever components there are, and none of zeros.
-            for pipe in ("tok2vec", *others):
+            for pipe in ("tok2vec", *beside):
                 for i, node in enumerate(nlp.get_pipe(pipe).model.walk()):
                     for name in node.param_names:
                         shape = node.get_param(name).shape
@@ -92,9 +92,9 @@ class TestListener:
             found = [node.get_grad(n) for node in tok2vec.model.walk() for n in node.param_names if node.has_grad(n)]
             return sum(float(np.abs(array).sum()) for array in found)
 
-        expected = gradient(others)
-        assert gradient([*others, "tener_ner"]) == pytest.approx(expected, rel=1e-4)
-        assert (expected > 1.0) == (others == ["tagger"] and any(texts))
+        expected = gradient(beside)
+        assert gradient([*beside, "tener_ner"]) == pytest.approx(expected, rel=1e-4)
+        assert (expected > 1.0) == (beside == ["tagger"] and any(texts))
 
     def test_a_batch_without_entities_leaves_the_weights_of_the_encoder(self, shared, make_examples):
         encoder = {"@architectures": "spacy_tener.TENER.v1", "width": 16, "heads": 2, "embed": LISTENER}
@@ -201,10 +201,10 @@ class TestFrozen:
 
 class TestSourced:
     def test_it_predicts_as_in_its_own_pipeline(self, learned, sentences, entities_of, tmp_path):
-        other = spacy.blank("zh")
-        other.add_pipe("tener_ner", source=learned(), name="recogniser")
-        other.to_disk(tmp_path)
-        for nlp in (other, spacy.load(tmp_path)):
+        sourcing = spacy.blank("zh")
+        sourcing.add_pipe("tener_ner", source=learned(), name="recogniser")
+        sourcing.to_disk(tmp_path)
+        for nlp in (sourcing, spacy.load(tmp_path)):
             assert nlp.pipe_names == ["recogniser"]
             for text, entities in sentences:
                 assert entities_of(nlp(text)) == entities

@@ -158,17 +158,18 @@ def test_a_tenants_words_reach_the_characters_and_windows_of_its_docs(nlp, place
 
 
 def test_words_are_saved_with_the_pipeline_if_wanted(nlp, place, tmp_path):
-    words_of(nlp).add([NEW], place)
+    words_of(nlp).add([f" {NEW}\n"], place)  # as a line of a file
     words_of(nlp).add(["和田"], place, name="a", saved=False)
+    words_of(nlp).add([], name="empty")
     nlp.to_disk(tmp_path / "pipeline")
     for loaded in (spacy.load(tmp_path / "pipeline"), spacy.blank("zh")):
         if not loaded.pipe_names:
             loaded = spacy.util.load_model_from_config(nlp.config).from_bytes(nlp.to_bytes())
         assert words_of(loaded).words() == {NEW: place}
-        assert words_of(loaded).names == []
-        assert found(loaded, TEXT) == [NEW]
+        assert words_of(loaded).names == ["empty"]
+        assert found(loaded, TEXT, tener_words="empty") == [NEW]
     # A copy, such as a worker's, has all of them.
-    assert words_of(pickle.loads(pickle.dumps(nlp))).names == ["a"]
+    assert words_of(pickle.loads(pickle.dumps(nlp))).names == ["a", "empty"]
 
 
 @pytest.mark.parametrize("kind", ["words"], indirect=True)
@@ -250,18 +251,6 @@ def test_the_last_list_that_a_doc_asks_for_counts_most_whatever_others_ask_for(n
     assert [len(doc.ents) for doc in nlp.pipe(docs, batch_size=5)] == [0, 1, 1, 0, 1]
 
 
-@pytest.mark.parametrize("kind", ["words", "segmenter"], indirect=True)
-def test_docs_may_ask_for_saved_lists_where_nobody_added_any(nlp, place):
-    words_of(nlp).add([NEW], place, name="a")
-    words_of(nlp).remove(["北京"], name="hides")
-    assert found(nlp, TEXT, tener_words="hides") == []
-    data = nlp.to_bytes()
-    loaded = spacy.util.load_model_from_config(nlp.config).from_bytes(data)
-    assert words_of(loaded).names == ["a", "hides"]
-    assert found(loaded, TEXT, tener_words="a") == [NEW]
-    assert found(loaded, TEXT, tener_words="hides") == []
-
-
 @pytest.mark.parametrize("kind", ["words"], indirect=True)
 def test_wrong_arguments_are_told(nlp):
     words = words_of(nlp)
@@ -277,13 +266,6 @@ def test_wrong_arguments_are_told(nlp):
                 change([NEW], name=name)
     assert words.words() == {}
     assert words.names == []
-
-
-def test_lines_of_a_file_are_words(nlp, place):
-    words_of(nlp).add([f" {NEW}\n", "和田\n"], place)
-    assert found(nlp, TEXT) == [NEW]
-    words_of(nlp).remove([f"{NEW}\n"])
-    assert words_of(nlp).words() == {"和田": place}
 
 
 @pytest.mark.parametrize("kind", ["words"], indirect=True)

@@ -63,10 +63,9 @@ def test_the_sure_is_kept_and_the_doubtful_left_open():
 
 def test_the_least_probability_itself_is_kept():
     believed = belief({(0, 3, "PER"): 0.75, (5, 7, "GPE"): 0.5}, [0.25, 0.25, 0.25, 0.75, 0.75, 0.5, 0.5])
-    assert iob_of(keep_sure(believed, Sureness(0.75, 0.75))) == ["B-PER", "I-PER", "I-PER", "O", "O", "", ""]
-    above = iob_of(keep_sure(believed, Sureness(0.76, 0.76)))
-    assert above == [""] * 7
-    assert iob_of(keep_sure(believed, Sureness())) == ["B-PER", "I-PER", "I-PER", "O", "O", "", ""]
+    for sure in (Sureness(0.75, 0.75), Sureness()):
+        assert iob_of(keep_sure(believed, sure)) == ["B-PER", "I-PER", "I-PER", "O", "O", "", ""]
+    assert iob_of(keep_sure(believed, Sureness(0.76, 0.76))) == [""] * 7
 
 
 def test_a_token_is_outside_where_all_of_its_characters_are():

@@ -161,17 +161,10 @@ def test_the_other_commands_work_with_it(tmp_path):
     model = trained("converted")
     save_corpus(tmp_path / "gold.spacy", [*((text, []) for text, _ in (TEXTS * 5)[:30]), *TEXTS[-2:], *TEXTS])
     (tmp_path / "raw.jsonl").write_text(json.dumps({"text": TEXTS[0][0]}), encoding="utf8")
+    to_annotate = (tmp_path / "raw.jsonl", "--format", "jsonl", "--processes", 1)
     for arguments in [
         ("calibrate", model, tmp_path / "gold.spacy", "--output", tmp_path / "calibrated"),
-        (
-            "annotate",
-            tmp_path / "calibrated",
-            tmp_path / "raw.jsonl",
-            "--output",
-            tmp_path / "annotated",
-            "--format",
-            "jsonl",
-        ),
+        ("annotate", tmp_path / "calibrated", *to_annotate, "--output", tmp_path / "annotated"),
         ("evaluate", tmp_path / "calibrated", tmp_path / "gold.spacy"),
     ]:
         ran = run_tener(*arguments)

