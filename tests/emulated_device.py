@@ -155,7 +155,7 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     record.waits += to_host or (uploads and not _non_blocking(args, kwargs)) or _needs_values(name, args, kwargs)
     record.copies += to_host or uploads
     if not (to_host or uploads or func.is_view or name in FREE):
-        record.launches += _launches_of(name, args)
+        record.launches += 1
     wrappers: dict[int, Tensor] = {id(tensor.held): tensor for tensor in on_device}
     if target is not None:
         kwargs = {**kwargs, "device": torch.device("cpu")}
@@ -164,13 +164,6 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         return result
     # What works in place returns the very tensor that it was given.
     return tree_map(lambda x: _wrapped(x, wrappers), result)
-
-
-def _launches_of(name: str, args: Any) -> int:
-    """One for a whole list of tensors, unless each is to be spread over another one's shape."""
-    lists = [arg for arg in args if isinstance(arg, list | tuple) and arg and isinstance(arg[0], Tensor)]
-    spread = any(a.shape != b.shape for tensors in lists[1:] for a, b in zip(lists[0], tensors, strict=True))
-    return len(lists[0]) if name.startswith("_foreach") and spread else 1
 
 
 def _wrapped(x: Any, wrappers: dict[int, Tensor]) -> Any:

@@ -112,6 +112,11 @@ def test_a_span_that_is_not_in_its_sequence_is_named(span):
         brute.found_spans(CRF(1), torch.zeros(5, 5), [2, 3], spans)
 
 
+def test_a_span_outside_a_batch_of_one_sequence_is_named():
+    with pytest.raises(ValueError, match=r"span 0 .*\(1, 0, 1, 0\)"):
+        brute.found_spans(CRF(1), torch.zeros(5, 5), [5], EntitySpans(*np.array([(1, 0, 1, 0)]).T))
+
+
 def test_a_path_that_falls_far_behind_and_is_the_best_in_the_end_keeps_its_probability():
     """Over eight tokens it falls behind by 1,600, more than exponentials of float64 have room for."""
     crf = CRF(1)

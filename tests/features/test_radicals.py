@@ -118,12 +118,6 @@ def test_what_has_no_entry_stands_for_itself():
         assert table[text] == text
 
 
-def test_characters_of_a_word_are_joined_and_the_words_kept_apart():
-    table = RadicalTable.of(PARTS)
-    words = ["题", "新题a", "", "😀𠮷😀", "x", "林"]
-    assert read(table, *words) == ["是页", "亲斤是页a", "", "😀土口😀", "x", "木木"]
-
-
 @pytest.mark.parametrize("parts", [{}, PARTS])
 def test_no_words_and_an_empty_table_are_legal(parts):
     table = RadicalTable.of(parts)

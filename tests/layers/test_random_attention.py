@@ -74,7 +74,3 @@ def test_it_begins_as_small_as_in_the_released_code() -> None:
     numbers = make(320, n_heads=8)(320, 320)
     assert numbers.std().item() == pytest.approx(1 / math.sqrt(3 * 8 * 320 * 320), rel=0.01)
     assert abs(numbers.mean().item()) < 1e-5
-
-
-def test_it_has_as_many_numbers_as_the_paper_says() -> None:
-    assert make(320, n_heads=8).blocks.numel() == 8 * 320 * 320

@@ -131,16 +131,6 @@ def test_the_penalty_has_the_gradient_of_the_term_in_the_papers_loss(options: di
     assert module.penalty.take() == free.penalty.take() == 0.0
 
 
-@pytest.mark.usefixtures("no_noise")
-def test_the_penalty_of_a_text_does_not_grow_with_its_batch() -> None:
-    module, terms = make(penalty=0.7), []
-    for copies in (1, 4):
-        x = tokens(12).repeat(copies, 1)
-        run(module, x, [12] * copies).sum().backward()
-        terms.append(module.penalty.take())
-    assert terms[0] == pytest.approx(terms[1]) != 0.0
-
-
 @pytest.mark.parametrize("training", [True, False])
 def test_a_query_that_keeps_nothing_mixes_nothing(training: bool) -> None:
     module, x = make(k=0).train(training), tokens(6)

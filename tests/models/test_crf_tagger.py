@@ -123,13 +123,6 @@ def test_a_crf_without_weights_asks_for_initialization():
         crf(tagger())
 
 
-def test_without_tok2vec_it_has_tener():
-    model = build_crf_tagger()
-    set_labels(model, 1)
-    model.initialize()
-    assert [node.name for node in model.get_ref("tok2vec").layers] == ["char_embed", "transformer_encoder"]
-
-
 def test_a_tok2vec_of_unknown_width_is_measured_on_the_sample(docs):
     def forward(model: Model, X: list[Doc], is_train: bool):
         return [np.ones((len(doc), 11), dtype="f") for doc in X], lambda dY: X

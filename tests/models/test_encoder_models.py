@@ -30,6 +30,8 @@ from spacy_tener.layers.spans import BLOCK
 from spacy_tener.models.embed.characters import build_radical_embed
 from spacy_tener.models.embed.lexicon import build_lexicon_embed
 from spacy_tener.models.encoders import (
+    build_flat,
+    build_flat_atssa,
     build_gated_relation_encoder,
     build_grn,
     build_mect,
@@ -192,6 +194,8 @@ def test_the_number_of_tener_s_weights_is_that_of_the_paper_s_equations():
     [
         (build_tener, ["char_embed", "transformer_encoder"], 128),
         (build_grn, ["char_embed|char_encoder", "gated_relation_encoder"], 400),
+        (build_flat, ["char_embed", "lexicon_embed"], 128),
+        (build_flat_atssa, ["char_embed", "lexicon_embed"], 128),
         (build_mect, ["char_embed", "radical_embed", "lexicon_embed"], 128),
     ],
 )

@@ -12,7 +12,6 @@ import spacy
 from small_systems import TEXTS, WORDS, examples_of, learn, pipeline, small_tok2vecs, trained
 from spacy.tokens import Doc
 from spacy.training import Example
-from spacy.util import registry
 from spacy_parts import spacy_s_ner
 
 from spacy_tener.models.embed.lexicon import LexiconVocabulary
@@ -70,16 +69,6 @@ def vocabulary_of(model) -> LexiconVocabulary:
     return next(node.attrs["vocabulary"] for node in model.walk() if node.name == "lexicon_embed")
 
 
-def test_a_name_alone_is_a_model(name):
-    model = registry.resolve({"model": {"@architectures": f"spacy_tener.{name}.v1"}})["model"]
-    assert model.get_dim("nO") == 128
-    model.initialize()
-    docs = [spacy.blank("zh").make_doc(text) for text in ["南京市长江大桥", "", "a"]]
-    assert [y.shape for y in model.predict(docs)] == [(7, 128), (0, 128), (1, 128)]
-    match = vocabulary_of(model).match(docs)
-    assert {(0, 1), (0, 2), (2, 3), (3, 4), (3, 6), (5, 6)} <= set(zip(match.heads, match.tails, strict=True))
-
-
 def test_it_serves_spacy_s_ner(name, tok2vec, entities_of):
     nlp = spacy.blank("zh")
     nlp.add_pipe("ner", config={"model": spacy_s_ner(tok2vec(name))})
@@ -123,16 +112,6 @@ def test_it_comes_back_with_its_lexicon_and_needs_no_other_file(
         np.testing.assert_array_equal(a, b)
     assert vocabulary_of(model_of(copied)).lexicon.words == WORDS
     assert recognised(copied, entities_of) == BY_HEART
-
-
-def test_a_text_with_no_word_in_it_is_read(name, learned, entities_of):
-    nlp = learned(name)
-    model, texts = model_of(nlp), ["the quick brown fox", "😀👍🏽", "。", "他们", " \n\t"]
-    docs = [nlp.make_doc(text) for text in texts]
-    assert vocabulary_of(model).match(docs).counts.tolist() == [0] * 5
-    assert [len(y) for y in model.predict(docs) if np.isfinite(y).all()] == [len(doc) for doc in docs]
-    assert [doc.text for doc in nlp.pipe(texts)] == texts
-    assert recognised(nlp, entities_of) == BY_HEART
 
 
 def test_an_empty_lexicon_warns_and_works(name, tok2vec):

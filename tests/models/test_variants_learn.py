@@ -51,14 +51,7 @@ ATTENTION = {
 BILSTM_ENCODER = {"@architectures": "spacy.TorchBiLSTMEncoder.v1", "width": WIDTH, **BILSTM}
 BASELINES = {
     "CNN-BiLSTM-CRF": BILSTM_ENCODER,
-    "two layers of BiLSTM": {**BILSTM_ENCODER, "depth": 2},
     "spaCy's CNN": {"@architectures": "spacy.MaxoutWindowEncoder.v2", "width": WIDTH, **MAXOUT},
-    "spaCy's CNN with Mish": {
-        "@architectures": "spacy.MishWindowEncoder.v2",
-        "width": WIDTH,
-        "window_size": 1,
-        "depth": 2,
-    },
     "CNN-BiLSTM-Att-CRF": {"@layers": "chain.v1", "*": {"bilstm": BILSTM_ENCODER, "attention": ATTENTION}},
 }
 
@@ -71,11 +64,6 @@ VARIANTS = [
     ("TENER", whole("spacy_tener.TENER.v1", width=WIDTH, heads=2)),
     ("transformer", whole("spacy_tener.TENER.v1", width=WIDTH, heads=2, adapted=False)),
     ("GRN", grn()),
-    ("DFN", grn(relation="mean")),
-    ("GAttN", grn(relation="attention")),
-    ("GRN without relation", grn(relation=None)),
-    ("GRN without context", grn(branches=[])),
-    ("GRN with branch 3", grn(branches=[3])),
     ("BiLSTM", encoder("spacy.TorchBiLSTMEncoder.v1", **BILSTM)),
     *((name, baseline(name)) for name in BASELINES),
     ("GRN over words and their characters", grn(embed=WORDS)),

@@ -10,12 +10,10 @@ from spacy.lang.zh import Chinese
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 from teaching import learn
-from thinc.api import Adam
 
 from spacy_tener.features.radicals import Structures
 from spacy_tener.models.embed.char import build_join_embed
 from spacy_tener.models.embed.characters import RADICAL, build_radical_embed
-from spacy_tener.optim.optimizers import SGD as MomentumSGD  # noqa: N811 - Thinc has one of that name
 from spacy_tener.runtime import characters
 
 PARTS = {
@@ -116,17 +114,6 @@ def test_a_distinct_character_is_encoded_once(doc_of, monkeypatch):
 
 
 # --- learning --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("optimizer", [Adam(0.02), MomentumSGD(0.05)])
-def test_what_it_learns_of_a_radical_holds_for_unseen_characters(doc_of, optimizer):
-    model = embedder(width=2, radical_width=30, filters=30, source=first_radicals)
-    docs, target = [doc_of("江河钢")], np.array([[1, 0], [1, 0], [0, 1]], dtype="f")
-    for _ in range(150):
-        Y, backprop = model.begin_update(docs)
-        backprop([Y[0] - target])
-        model.finish_update(optimizer)
-    np.testing.assert_allclose(model.predict([doc_of("湖银")])[0], [[1, 0], [0, 1]], atol=0.05)
 
 
 # --- saving ----------------------------------------------------------------------------------------------------------
