@@ -6,7 +6,6 @@ import bz2
 import gzip
 import io
 import lzma
-import types
 from collections.abc import Callable
 from pathlib import Path
 
@@ -39,24 +38,10 @@ def test_only_newlines_end_lines(tmp_path: Path) -> None:
     assert list(read_lines(write(tmp_path / "a", text.encode()))) == [(1, text)]
 
 
-@pytest.mark.parametrize(("suffix", "module"), [(".gz", gzip), (".bz2", bz2), (".xz", lzma)])
-def test_compressed_files_are_read(tmp_path: Path, suffix: str, module: types.ModuleType) -> None:
-    compress: Callable[[bytes], bytes] = module.compress
-    path = write(tmp_path / f"a.txt{suffix}", compress("科 O\n".encode()))
-    assert list(read_lines(path)) == [(1, "科 O")]
-
-
-@pytest.mark.parametrize(("suffix", "module"), [(".gz", gzip), (".bz2", bz2), (".xz", lzma)])
-def test_a_broken_compressed_file_is_named(tmp_path: Path, suffix: str, module: types.ModuleType) -> None:
-    content: bytes = module.compress(b"a O\n" * 1000)
-    path = write(tmp_path / f"a.txt{suffix}", content[:-8])
-    with pytest.raises(InputError, match=r"a\.txt.*cannot be read"):
-        list(read_lines(path))
-
-
 def test_compression_is_recognised_by_the_content_and_not_by_the_name(tmp_path: Path) -> None:
     assert list(read_lines(write(tmp_path / "a.gz", b"a O\n"))) == [(1, "a O")]
-    assert list(read_lines(write(tmp_path / "a.txt", gzip.compress(b"a O\n")))) == [(1, "a O")]
+    for compress in (gzip.compress, bz2.compress, lzma.compress):
+        assert list(read_lines(write(tmp_path / "a.txt", compress(b"a O\n")))) == [(1, "a O")]
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])

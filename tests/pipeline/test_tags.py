@@ -60,18 +60,12 @@ def names_allowed(row):
         ("-BI-", ".BB.", "- B-B E-B -"),
         ("B-", None, "S-A -"),
         ("BO-O", None, "S-A O - O"),
+        ("BIOB", "??.A", "O O O S-A"),  # entities of other labels
+        ("BO", "..", "O O"),  # blocked tokens
     ],
 )
 def test_entities_are_spelled_out_in_tags(iob, labels, expected):
     assert names_of(encode_units(make_units(iob, labels), LABELS)) == expected
-
-
-def test_entities_of_no_known_label_are_outside():
-    assert names_of(encode_units(make_units("BIOB", "??.A"), LABELS)) == "O O O S-A"
-
-
-def test_blocked_tokens_are_outside():
-    assert names_of(encode_units(make_units("BO", ".."), LABELS)) == "O O"
 
 
 def test_without_labels_everything_known_is_outside():

@@ -36,28 +36,25 @@ def names_of(tags):
 
 
 class TestWithin:
-    def test_an_entity_that_runs_out_of_the_core_is_taught_whole_where_it_starts(self):
-        target = target_of([(3, 6)], 8)
-        assert names_of(target.within(Window(0, 7, 0, 4)).tags) == "O O O B I E -"
-        assert names_of(target.within(Window(2, 8, 4, 8)).tags) == "- - - - O O"
-
-    def test_an_entity_that_runs_out_of_the_window_is_left_open(self):
-        target = target_of([(3, 8)], 9)
-        assert names_of(target.within(Window(0, 6, 0, 4)).tags) == "O O O - - -"
-        assert names_of(target.within(Window(2, 9, 4, 9)).tags) == "- - - - - - O"
-
-    def test_an_entity_that_ends_with_the_window_is_taught(self):
-        target = target_of([(3, 6), (6, 8)], 9)
-        assert names_of(target.within(Window(0, 6, 0, 4)).tags) == "O O O B I E"
-
-    def test_neighbours_without_a_gap_are_told_apart(self):
-        target = target_of([(0, 3), (3, 5)], 6)
-        assert names_of(target.within(Window(0, 5, 0, 3)).tags) == "B I E - -"
-        assert names_of(target.within(Window(1, 6, 3, 6)).tags) == "- - B E O"
-
-    def test_what_is_unknown_stays_unknown(self):
-        target = target_of([(1, 3)], 6, missing=[0, 4])
-        assert names_of(target.within(Window(0, 6, 0, 6)).tags) == "- B E O - O"
+    @pytest.mark.parametrize(
+        ("entities", "missing", "window", "tags"),
+        [
+            # What runs out of the core is taught whole where it starts.
+            ([(3, 6)], [], Window(0, 7, 0, 4), "O O O B I E -"),
+            ([(3, 6)], [], Window(2, 9, 4, 9), "- - - - O O O"),
+            # What runs out of the window is left open, what ends with it is taught.
+            ([(3, 8)], [], Window(0, 6, 0, 4), "O O O - - -"),
+            ([(3, 8)], [], Window(2, 9, 4, 9), "- - - - - - O"),
+            ([(3, 6), (6, 8)], [], Window(0, 6, 0, 4), "O O O B I E"),
+            # Neighbours without a gap are told apart.
+            ([(0, 3), (3, 5)], [], Window(0, 5, 0, 3), "B I E - -"),
+            ([(0, 3), (3, 5)], [], Window(1, 6, 3, 6), "- - B E O"),
+            # What is unknown stays unknown.
+            ([(1, 3)], [0, 4], Window(0, 6, 0, 6), "- B E O - O"),
+        ],
+    )
+    def test_a_window_teaches_the_entities_that_start_in_its_core(self, entities, missing, window, tags):
+        assert names_of(target_of(entities, 9, missing).within(window).tags) == tags
 
     def test_spans_that_are_no_entity_are_taught_where_they_start_if_they_fit(self):
         wrong = [IncorrectSpan(1, 2, 0), IncorrectSpan(3, 6, 0), IncorrectSpan(3, 7, 0), IncorrectSpan(5, 7, 0)]
@@ -113,48 +110,34 @@ def tags_of(target, names):
     return " ".join("-" if tag == UNKNOWN else names[tag] for tag in target.tags)
 
 
+WORDS, CHARACTERS = ["王小明", "去", "北京"], list("王小明去北京")
+SPACED = [True, True, False]
+
+
 class TestGold:
-    def test_the_same_tokens_are_read_directly(self, nlp):
-        reference = doc_of(nlp, list("王小明去"), [(0, 3, "PER")])
-        target, names = make(nlp, doc_of(nlp, list("王小明去")), reference)
-        assert tags_of(target, names) == "B-PER I-PER E-PER O"
+    @pytest.mark.parametrize(
+        ("words", "missing", "predicted", "spaces", "view", "tags"),
+        [
+            (WORDS, [], WORDS, None, "tokens", "S-PER O O"),
+            (WORDS, [], CHARACTERS, None, "tokens", "B-PER I-PER E-PER O O O"),
+            # An entity off the edges of tokens is unknown to the view of tokens, and not to that of characters.
+            (WORDS, [], ["王小", "明去", "北京"], None, "tokens", "- - O"),
+            (WORDS, [], ["王小", "明去", "北京"], None, "characters", "B-PER I-PER E-PER O O O"),
+            # Texts that differ in white space are aligned by tokens in both views.
+            (WORDS, [], WORDS, SPACED, "tokens", "S-PER O O"),
+            (WORDS, [], WORDS, SPACED, "characters", "B-PER I-PER E-PER O O O O O"),
+            # What is missing stays missing.
+            (WORDS, [(2, 3)], WORDS, None, "tokens", "S-PER O -"),
+            (WORDS, [(2, 3)], ["王", "小明去", "北京"], None, "characters", "B-PER I-PER E-PER O - -"),
+            (CHARACTERS, [(2, 4)], CHARACTERS, None, "characters", "S-PER O - - O O"),
+        ],
+    )
+    def test_annotation_is_aligned_to_what_is_read(self, nlp, words, missing, predicted, spaces, view, tags):
+        reference = doc_of(nlp, words, [(0, 1, "PER")], missing=missing)
+        target, names = make(nlp, doc_of(nlp, predicted, spaces=spaces), reference, view)
+        assert tags_of(target, names) == tags
         assert target.has_loss
-
-    def test_other_tokens_are_aligned_as_spacy_aligns_them(self, nlp):
-        reference = doc_of(nlp, ["王小明", "去", "北京"], [(0, 1, "PER")])
-        target, names = make(nlp, doc_of(nlp, list("王小明去北京")), reference)
-        assert tags_of(target, names) == "B-PER I-PER E-PER O O O"
-
-    def test_an_entity_off_the_edges_of_tokens_is_unknown_to_the_token_view(self, nlp):
-        reference = doc_of(nlp, list("王小明去"), [(0, 3, "PER")])
-        target, names = make(nlp, doc_of(nlp, ["王小", "明去"]), reference)
-        assert tags_of(target, names) == "- -"
-        assert not target.has_loss
-
-    def test_and_known_to_the_character_view(self, nlp):
-        reference = doc_of(nlp, list("王小明去"), [(0, 3, "PER")])
-        target, names = make(nlp, doc_of(nlp, ["王小", "明去"]), reference, "characters")
-        assert isinstance(target.view, CharacterView)
-        assert tags_of(target, names) == "B-PER I-PER E-PER O"
-
-    def test_texts_that_differ_in_white_space_are_aligned_by_tokens_in_both_views(self, nlp):
-        reference = doc_of(nlp, ["王小明", "去", "北京"], [(0, 1, "PER")])
-        predicted = doc_of(nlp, ["王小明", "去", "北京"], spaces=[True, True, False])
-        target, names = make(nlp, predicted, reference, "characters")
-        assert tags_of(target, names) == "B-PER I-PER E-PER O O O O O"
-        target, names = make(nlp, predicted, reference)
-        assert tags_of(target, names) == "S-PER O O"
-
-    @pytest.mark.parametrize("view", ["tokens", "characters"])
-    def test_missing_tokens_stay_missing(self, nlp, view):
-        reference = doc_of(nlp, list("王小明去"), [(0, 1, "PER")], missing=[(2, 4)])
-        target, names = make(nlp, doc_of(nlp, list("王小明去")), reference, view)
-        assert tags_of(target, names) == "S-PER O - -"
-
-    def test_missing_words_are_missing_characters(self, nlp):
-        reference = doc_of(nlp, ["王小明", "去", "北京"], [(0, 1, "PER")], missing=[(2, 3)])
-        target, names = make(nlp, doc_of(nlp, ["王", "小明去", "北京"]), reference, "characters")
-        assert tags_of(target, names) == "B-PER I-PER E-PER O - -"
+        assert isinstance(target.view, CharacterView if view == "characters" and predicted != CHARACTERS else TokenView)
 
     def test_no_annotation_teaches_nothing(self, nlp):
         target, _ = make(nlp, doc_of(nlp, list("王")), doc_of(nlp, list("王")))

@@ -18,6 +18,7 @@ from make_dist import make_dist
 from small_systems import trained
 from spacy.cli.package import package
 from spacy.language import Language
+from test_model_package import MECT
 from test_packaging import ROOT
 
 pytestmark = pytest.mark.slow
@@ -134,7 +135,11 @@ def test_a_service_with_a_transformer_in_onnx_is_installed_by_its_name(
     assert megabytes(tmp_path / "env") < WITH_ONNX
 
 
-@pytest.mark.parametrize(("config", "needed"), [({}, set()), ({"model": WITH_SEGMENTER}, {"rjieba"})])
+@pytest.mark.parametrize(
+    ("config", "needed"),
+    [({}, set()), ({"model": WITH_SEGMENTER}, {"rjieba"}), ({"model": {**WITH_SEGMENTER, "tok2vec": MECT}}, set())],
+    ids=["TENER", "segmenter", "stored dictionaries"],
+)
 def test_the_wheel_of_a_pipeline_is_installed_by_its_name(
     config: dict[str, object], needed: set[str], dist: Path, python: Path, train, tmp_path: Path
 ) -> None:

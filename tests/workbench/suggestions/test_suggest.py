@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tracemalloc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import prod
 from pathlib import Path
 
@@ -107,21 +107,27 @@ def test_equally_uncertain_texts_keep_their_order(nlp: Language, monkeypatch: py
     assert [suggestion.text for suggestion in most_uncertain(nlp, records(TEXTS), 4)] == TEXTS[:4]
 
 
+def numbered_texts(n: int) -> Iterator[str]:
+    return (f"文{number}" for number in range(n))
+
+
+def peak(call: Callable[[], object]) -> int:
+    """Return the most bytes that a call takes at a time."""
+    tracemalloc.start()
+    call()
+    size = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return size
+
+
 def test_memory_does_not_grow_with_the_number_of_texts(nlp: Language, monkeypatch: pytest.MonkeyPatch) -> None:
     def cheap(ner: TenerNER, docs: list[Doc]) -> list[float]:
         return [float(hash(doc.text) % 1000) for doc in docs]
 
-    def peak(n: int) -> int:
-        texts: Iterator[str] = (f"文{number}" for number in range(n))
-        tracemalloc.start()
-        suggest(nlp, records(texts), 5)
-        size = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return size
-
     monkeypatch.setattr(module, "uncertainties", cheap)
-    peak(300)
-    assert peak(4000) < 1.5 * peak(1000)
+    suggest(nlp, records(numbered_texts(300)), 5)
+    peaks = [peak(lambda n=n: suggest(nlp, records(numbered_texts(n)), 5)) for n in (1000, 4000)]
+    assert peaks[1] < 1.5 * peaks[0]
 
 
 def test_pipelines_without_a_crf_are_refused() -> None:
@@ -154,14 +160,8 @@ def test_what_is_known_counts_as_chosen() -> None:
 def test_what_is_known_takes_the_same_memory_however_much_it_is() -> None:
     vectors = profiles(["王小明去了上海", "今天天气很好"])
 
-    def peak(n: int) -> int:
-        tracemalloc.start()
-        spread([1.0, 0.9], vectors, 1, (f"文{number}" for number in range(n)))
-        size = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return size
-
-    assert peak(8 * WIDTH) < 1.5 * peak(2 * WIDTH)
+    peaks = [peak(lambda n=n: spread([1.0, 0.9], vectors, 1, numbered_texts(n))) for n in (2 * WIDTH, 8 * WIDTH)]
+    assert peaks[1] < 1.5 * peaks[0]
 
 
 def test_a_profile_counts_every_pair_and_triple_with_the_blanks_around() -> None:
