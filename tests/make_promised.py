@@ -53,16 +53,16 @@ def make_pipelines() -> dict[str, Trained]:
     }
     adapted = {"@architectures": "spacy_tener.TransformerEncoder.v1", "heads": 2, "dropout": 0.0}
     vanilla = {**adapted, "adapted": False}
-    made = {name.lower(): taught(pipeline(tok2vec)) for name, tok2vec in systems.items() if name != "FLAT"}
-    made |= {
-        "flat": taught(pipeline(systems["FLAT"]), after=add_words),
-        "characters": taught(pipeline(tener(characters), view="characters", window=60, overlap=10)),
-        "segment": taught(with_tokenizer(pipeline(tener(join(characters, segments))))),
-        "transformer": taught(pipeline(transformer)),
-        "half": taught(pipeline(tener(characters)), after=halve),
-        "calibrated": taught(pipeline(tener(characters), spans_key="probable", threshold=0.3), after=calibrate),
-        "shared": taught(shared(tener(characters))),
-        "adapted": taught(pipeline(encoded(characters, {**adapted, "width": 12}))),
+    pipelines = {name.lower(): train(pipeline(tok2vec)) for name, tok2vec in systems.items() if name != "FLAT"}
+    pipelines |= {
+        "flat": train(pipeline(systems["FLAT"]), after=add_words),
+        "characters": train(pipeline(tener(characters), view="characters", window=60, overlap=10)),
+        "segment": train(with_tokenizer(pipeline(tener(join(characters, segments))))),
+        "transformer": train(pipeline(transformer)),
+        "half": train(pipeline(tener(characters)), after=halve),
+        "calibrated": train(pipeline(tener(characters), spans_key="probable", threshold=0.3), after=calibrate),
+        "shared": train(shared(tener(characters))),
+        "adapted": train(pipeline(encoded(characters, {**adapted, "width": 12}))),
     }
     english = {
         "cnn": (
@@ -73,8 +73,8 @@ def make_pipelines() -> dict[str, Trained]:
     }
     for name, (embed, encoder) in english.items():
         tok2vec = encoded(embed, {"dropout": 0.0, **encoder})
-        made[name] = taught(pipeline(tok2vec, lang="xx"), ENGLISH, ENGLISH_UNSEEN)
-    return made
+        pipelines[name] = train(pipeline(tok2vec, lang="xx"), ENGLISH, ENGLISH_UNSEEN)
+    return pipelines
 
 
 def tener(embed: dict[str, Any]) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def add_words(nlp: Language) -> None:
     nlp.get_pipe("tener_ner").lexicon.add(["上海银行", "王重阳"])
 
 
-def taught(
+def train(
     nlp: Language,
     texts: list[tuple[str, list[tuple[int, int, str]]]] = TEXTS,
     unseen: list[str] = UNSEEN,
@@ -146,8 +146,8 @@ def predictions(nlp: Language, texts: list[str]) -> dict[str, Any]:
         found = [decoding.entities for decoding in pipe.decode(nlp.pipe(texts))]
     return {
         "ents": ents,
-        "scored": [[[each.start, each.end, each.label] for each in entities] for entities in found],
-        "probabilities": [each.probability for entities in found for each in entities],
+        "scored": [[[entity.start, entity.end, entity.label] for entity in entities] for entities in found],
+        "probabilities": [entity.probability for entities in found for entity in entities],
     }
 
 

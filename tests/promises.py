@@ -177,8 +177,8 @@ def _records() -> Iterator[str]:
 
 def _keys(value: Any, place: str = "") -> Iterator[str]:
     if isinstance(value, dict):
-        for name, each in value.items():
-            yield from _keys(each, f"{place}.{name}" if place else name)
+        for name, field in value.items():
+            yield from _keys(field, f"{place}.{name}" if place else name)
     elif isinstance(value, list):
         yield from _keys(value[0], f"{place}[]")
     else:
@@ -188,12 +188,12 @@ def _keys(value: Any, place: str = "") -> Iterator[str]:
 def _attributes(kind: Any, place: str = "") -> Iterator[str]:
     """Yield the fields of a dataclass, with those of dataclasses in them."""
     for name, hint in get_type_hints(kind).items():
-        inner = [each for each in (hint, *get_args(hint)) if dataclasses.is_dataclass(each)]
+        inner = [part for part in (hint, *get_args(hint)) if dataclasses.is_dataclass(part)]
         several = "[]" if inner and isinstance(hint, types.GenericAlias) else ""
         if not inner:
             yield f"{place}{name}"
-        for each in inner:
-            yield from _attributes(each, f"{place}{name}{several}.")
+        for part in inner:
+            yield from _attributes(part, f"{place}{name}{several}.")
 
 
 if __name__ == "__main__":

@@ -136,8 +136,8 @@ def test_tokens_of_one_word_are_dropped_apart() -> None:
     dropped = tokens == 0
     assert 0.4 < dropped.double().mean() < 0.6
     assert not torch.equal(dropped[0], dropped[1])
-    kept = features("cnn")(IDS, SPELLED, torch.zeros(200, dtype=torch.int64))
-    torch.testing.assert_close(tokens[~dropped], 2 * kept[~dropped])
+    undropped = features("cnn")(IDS, SPELLED, torch.zeros(200, dtype=torch.int64))
+    torch.testing.assert_close(tokens[~dropped], 2 * undropped[~dropped])
 
 
 @pytest.mark.gpu

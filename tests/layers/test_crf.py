@@ -299,17 +299,17 @@ def test_cross_entropy_equals_brute_force_over_all_paths(student_types, restrict
     teacher, student = brute.random_crf(1, seed=5), brute.random_crf(student_types, seed=6)
     teacher_emissions = brute.random_emissions(teacher, LENGTHS, seed=7)
     emissions = brute.random_emissions(student, LENGTHS, seed=8).requires_grad_()
-    known = torch.from_numpy(teacher.layout.within(student.layout))
+    tags = torch.from_numpy(teacher.layout.within(student.layout))
     possible = brute.random_mask(teacher, LENGTHS) if restricted else None
     wider = None
     if possible is not None:
         wider = torch.ones(emissions.shape, dtype=torch.bool)
-        wider[:, known] = possible
+        wider[:, tags] = possible
     found = cross_entropy(teacher, teacher_emissions, student, emissions, LENGTHS, wider)
     reference = brute.log_partition(student, emissions, LENGTHS, wider).sum()
     readings = brute.each(teacher, teacher_emissions, LENGTHS, possible)
     for (paths, scores), part in zip(readings, emissions.split(LENGTHS), strict=True):
-        reference = reference - scores.softmax(0).detach() @ brute.scores_of(student, part, known.numpy()[paths])
+        reference = reference - scores.softmax(0).detach() @ brute.scores_of(student, part, tags.numpy()[paths])
     assert_close(found, reference)
     assert_same_gradients(found, reference, student, emissions)
 

@@ -38,10 +38,10 @@ def test_arrays_of_any_type_go_to_a_device_in_one_copy():
 
 def test_on_a_cpu_arrays_stay_where_they_are():
     array = np.arange(4)
-    tensor, other, none = on_device_together([array, np.ones(2), None], "cpu")
+    tensor, floats, none = on_device_together([array, np.ones(2), None], "cpu")
     array[0] = 7
     assert tensor.tolist() == [7, 1, 2, 3]
-    assert other.tolist() == [1.0, 1.0]
+    assert floats.tolist() == [1.0, 1.0]
     assert none is None
 
 

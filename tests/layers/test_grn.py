@@ -77,9 +77,9 @@ def test_dropout_is_on_the_context_features_in_training_only() -> None:
     encoder, x = make(relation=None, dropout=0.5), tokens()
     expected = encoder(x, LENGTHS)
     dropped = encoder.train()(x, LENGTHS)
-    kept = dropped != 0
-    assert 0.3 < kept.double().mean().item() < 0.7
-    assert torch.allclose(dropped[kept], 2 * expected[kept], atol=1e-12)
+    is_kept = dropped != 0
+    assert 0.3 < is_kept.double().mean().item() < 0.7
+    assert torch.allclose(dropped[is_kept], 2 * expected[is_kept], atol=1e-12)
 
 
 def test_convolutions_start_kaiming_uniform_with_biases_of_zero() -> None:

@@ -38,10 +38,10 @@ def test_dropout_acts_before_the_emissions_in_training_only():
 def test_a_grown_head_scores_the_types_that_it_had_as_before(n_labels, n_more):
     module, tokens = head(n_labels, dropout=0.25), torch.randn(50, WIDTH)
     grown = module.grown(n_more)
-    kept = torch.from_numpy(TagLayout(n_labels).within(TagLayout(n_more)))
-    assert torch.equal(grown.emit.weight[kept], module.emit.weight)
-    assert torch.equal(grown.emit.bias[kept], module.emit.bias)
-    torch.testing.assert_close(grown.eval()(tokens, [50])[:, kept], module(tokens, [50]), rtol=1e-5, atol=1e-6)
+    tags = torch.from_numpy(TagLayout(n_labels).within(TagLayout(n_more)))
+    assert torch.equal(grown.emit.weight[tags], module.emit.weight)
+    assert torch.equal(grown.emit.bias[tags], module.emit.bias)
+    torch.testing.assert_close(grown.eval()(tokens, [50])[:, tags], module(tokens, [50]), rtol=1e-5, atol=1e-6)
     assert grown.dropout.p == 0.25
 
 

@@ -59,9 +59,9 @@ def test_dropout_follows_both_halves_of_the_feed_forward(zeroed: str) -> None:
     if zeroed == "narrow":
         assert set(rows.flatten().tolist()) == {0.0, rows.max().item()}
     else:
-        kept = rows[rows != 0]
-        assert 0.4 < kept.numel() / rows.numel() < 0.6
-        assert kept.unique().numel() > 1000
+        remaining = rows[rows != 0]
+        assert 0.4 < remaining.numel() / rows.numel() < 0.6
+        assert remaining.unique().numel() > 1000
 
 
 def test_tables_of_positions_are_no_part_of_the_weights() -> None:

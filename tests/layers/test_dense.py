@@ -1,11 +1,68 @@
-"""Tables that grow, whose unknown row is trained, and whose gradients touch the rows in use."""
+"""Dropout, projections, and tables that grow, whose unknown row is trained."""
 
 from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
 
-from spacy_tener.layers.dense import UNKNOWN_ROW, EmbeddingTables, random_rows
+from spacy_tener.layers.dense import UNKNOWN_ROW, Dropout, EmbeddingTables, Projection, dropout, random_rows
+
+
+@pytest.mark.parametrize("p", [0.1, 0.15, 0.5, 0.9])
+def test_the_asked_share_is_dropped_and_the_rest_scaled(p: float) -> None:
+    torch.manual_seed(0)
+    dropped = dropout(torch.ones(400, 1000), p, training=True)
+    remaining = dropped[dropped != 0]
+    assert torch.allclose(remaining, torch.full_like(remaining, 1 / (1 - p)), rtol=1e-3)
+    # 5 standard deviations of a mean over 400,000 draws.
+    assert abs(1 - len(remaining) / dropped.numel() - p) < 5 * (p * (1 - p) / 400_000) ** 0.5
+
+
+def test_the_mean_is_kept_exactly_for_the_probability_in_use() -> None:
+    torch.manual_seed(1)
+    scale = dropout(torch.ones(4096), 0.15, training=True).max().item()
+    assert scale == pytest.approx(1 / (1 - round(0.15 * 65536) / 65536), rel=1e-6)
+
+
+def test_neighbours_are_dropped_independently() -> None:
+    torch.manual_seed(2)
+    dropped = (dropout(torch.ones(100_000, 4), 0.5, training=True) == 0).double()
+    correlation = torch.corrcoef(dropped.T)
+    assert (correlation - torch.eye(4, dtype=torch.float64)).abs().max() < 0.02
+
+
+def test_evaluation_and_zero_probability_return_the_input_itself() -> None:
+    x = torch.randn(5, 3)
+    assert dropout(x, 0.5, training=False) is x
+    assert dropout(x, 0.0, training=True) is x
+
+
+def test_probability_one_drops_everything() -> None:
+    assert dropout(torch.ones(7), 1.0, training=True).abs().sum() == 0
+
+
+def test_the_gradient_flows_through_what_was_kept() -> None:
+    torch.manual_seed(5)
+    x = torch.ones(1000, dtype=torch.float64, requires_grad=True)
+    dropped = dropout(x, 0.3, training=True)
+    dropped.sum().backward()
+    assert torch.equal(x.grad, dropped.detach())
+
+
+def test_the_module_is_active_in_training_only() -> None:
+    torch.manual_seed(6)
+    module, x = Dropout(0.5), torch.ones(1000)
+    assert (module(x) == 0).any()
+    assert module.eval()(x) is x
+
+
+def test_each_token_is_projected_alone() -> None:
+    torch.manual_seed(0)
+    layer, x = Projection(width_in=4, width_out=3), torch.randn(5, 4)
+    projected = layer(x, [2, 0, 3])
+    torch.testing.assert_close(projected, F.linear(x, layer.linear.weight, layer.linear.bias))
+    assert layer(x[:0], [0]).shape == (0, 3)
 
 
 def tables(rows=None, word_dropout=0.0, dropout=0.0, widths=None):
@@ -66,9 +123,9 @@ def test_word_dropout_reads_the_asked_share_as_unknown_in_training_only(rate):
     module = tables(word_dropout=rate)
     for name in module.names:
         module.tables[name].data.fill_(1.0)[UNKNOWN_ROW] = 0.0
-    known = [torch.full((n_tokens,), 2), torch.full((n_tokens,), 3)]
-    assert torch.equal(module(*known), torch.ones(n_tokens, 7))
-    dropped = module.train()(*known) == 0
+    row_numbers = [torch.full((n_tokens,), 2), torch.full((n_tokens,), 3)]
+    assert torch.equal(module(*row_numbers), torch.ones(n_tokens, 7))
+    dropped = module.train()(*row_numbers) == 0
     spread = (rate * (1 - rate) / n_tokens) ** 0.5
     for block in (dropped[:, :4], dropped[:, 4:]):
         assert torch.equal(block.any(1), block.all(1)), "a token is unknown as a whole"

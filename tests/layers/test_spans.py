@@ -1,4 +1,4 @@
-"""Random attention: a number for each head and pair of places, of which a batch touches what its sentences reach."""
+"""Relative positions of spans, and random attention, of which a batch touches what its sentences reach."""
 
 from __future__ import annotations
 
@@ -7,15 +7,48 @@ from collections.abc import Sequence
 
 import pytest
 import torch
+from lattices import random_lattice, sentences_of
+from paper_forms import assert_same, reference_span_positions
 from torch import Tensor
 
-from spacy_tener.layers.spans import BLOCK, RandomAttention
+from spacy_tener.batching.span_plan import SpanPlan, plan_spans
+from spacy_tener.layers.spans import BLOCK, DISTANCES, RandomAttention, SpanPositions
+
+CHOICES = [DISTANCES, ("hh", "tt"), ("th",), ("tt", "ht", "hh")]
+
+
+def make_positions(width: int = 12, distances: tuple[str, ...] = DISTANCES) -> SpanPositions:
+    torch.manual_seed(0)
+    return SpanPositions(width=width, distances=distances).double()
+
+
+def embed(positions: SpanPositions, plan: SpanPlan) -> torch.Tensor:
+    return positions(torch.from_numpy(plan.distances), plan.longest)
+
+
+@pytest.mark.parametrize("distances", CHOICES)
+def test_rows_and_the_gradient_of_their_weights_are_the_papers(distances: tuple[str, ...]) -> None:
+    positions, lattice = make_positions(distances=distances), random_lattice([1, 17, 60])
+    plan = plan_spans(lattice, word_queries=True)
+    spans_of_sentences = sentences_of(lattice)
+    for group in plan.character_groups + plan.word_groups:
+        spans = torch.from_numpy(spans_of_sentences[group.sentence])
+        expected = reference_span_positions(positions, spans)[group.position : group.position + len(group.queries)]
+        rows = embed(positions, plan)
+        assert_same(rows[group.columns[group.pairs]], expected, [positions.fuse.weight])
+
+
+def test_weights_begin_as_those_of_one_layer_over_all_distances() -> None:
+    bound = 1 / math.sqrt(4 * 50)
+    weight = make_positions(width=50).fuse.weight
+    assert bound * 0.99 < weight.abs().max() <= bound
+
 
 HEADS = 3
 PLACES = [1, 5, BLOCK, BLOCK + 1, 40, 3 * BLOCK]
 
 
-def make(places: int, n_heads: int = HEADS) -> RandomAttention:
+def make_attention(places: int, n_heads: int = HEADS) -> RandomAttention:
     torch.manual_seed(0)
     return RandomAttention(n_heads=n_heads, places=places).double()
 
@@ -35,7 +68,7 @@ def one_by_one(attention: RandomAttention, queries: int, keys: int) -> Tensor:
 @pytest.mark.parametrize("places", PLACES)
 @pytest.mark.parametrize(("queries", "keys"), [(0, 0), (0, 3), (1, 1), (16, 17), (17, 16), (12, 40), (40, 40)])
 def test_each_head_and_pair_of_places_has_its_number(places: int, queries: int, keys: int) -> None:
-    attention = make(places)
+    attention = make_attention(places)
     got = attention(queries, keys)
     assert got.shape == (min(queries, places), HEADS, min(keys, places))
     assert torch.equal(got, one_by_one(attention, got.shape[0], got.shape[2]))
@@ -43,7 +76,7 @@ def test_each_head_and_pair_of_places_has_its_number(places: int, queries: int, 
 
 @pytest.mark.parametrize("places", PLACES)
 def test_no_two_pairs_share_a_number(places: int) -> None:
-    numbers = make(places)(places, places)
+    numbers = make_attention(places)(places, places)
     assert len(numbers.unique()) == HEADS * places**2
 
 
@@ -52,7 +85,7 @@ def test_no_two_pairs_share_a_number(places: int) -> None:
     [(1, 1, [0]), (16, 16, [0]), (16, 17, [0, 1]), (17, 17, [0, 1, 4, 5]), (33, 10, [0, 4, 8]), (99, 999, range(16))],
 )
 def test_a_batch_touches_only_the_blocks_that_it_reaches(queries: int, keys: int, blocks: Sequence[int]) -> None:
-    attention = make(4 * BLOCK)
+    attention = make_attention(4 * BLOCK)
     attention(queries, keys).sum().backward()
     gradient = attention.blocks.grad
     assert gradient is not None
@@ -61,7 +94,7 @@ def test_a_batch_touches_only_the_blocks_that_it_reaches(queries: int, keys: int
 
 
 def test_the_gradient_is_that_of_the_numbers_one_by_one() -> None:
-    attention = make(40)
+    attention = make_attention(40)
     weight = torch.randn(11, HEADS, 21, dtype=torch.float64)
     (found,) = torch.autograd.grad((attention(11, 21) * weight).sum(), attention.blocks)
     (wanted,) = torch.autograd.grad((one_by_one(attention, 11, 21) * weight).sum(), attention.blocks)
@@ -71,6 +104,6 @@ def test_the_gradient_is_that_of_the_numbers_one_by_one() -> None:
 
 
 def test_it_begins_as_small_as_in_the_released_code() -> None:
-    numbers = make(320, n_heads=8)(320, 320)
+    numbers = make_attention(320, n_heads=8)(320, 320)
     assert numbers.std().item() == pytest.approx(1 / math.sqrt(3 * 8 * 320 * 320), rel=0.01)
     assert abs(numbers.mean().item()) < 1e-5

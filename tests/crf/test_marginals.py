@@ -1,4 +1,4 @@
-"""Confidence: probabilities of tags and of entities, against every path one by one."""
+"""Probabilities of tags and entities, probable spans and entropy, against every path one by one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from spacy_tener.crf.marginals import EntitySpans
+from spacy_tener.crf.marginals import EntitySpans, entropy, probable_spans, span_marginals
 from spacy_tener.layers.crf import CRF
 
 LENGTHS = brute.LENGTHS
@@ -127,3 +127,82 @@ def test_a_path_that_falls_far_behind_and_is_the_best_in_the_end_keeps_its_proba
     (found,) = brute.found_spans(crf, emissions, [10], EntitySpans(*np.array([[0, 0, 10, 0]]).T))
     # Others have an entity of one token or none at each token, or begin with one of two tokens.
     assert found.item() == pytest.approx(math.exp(5) / (math.exp(5) + 2**10 + 2**8), rel=1e-6)
+
+
+LONGER_LENGTHS = [9, 0, 1, 14, 2]
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("minimum", [0.3, 0.02, 1e-9])
+def test_every_span_as_probable_as_the_minimum_is_found_once(masked, minimum):
+    crf = brute.random_crf(3)
+    emissions = brute.random_emissions(crf, LONGER_LENGTHS)
+    allowed = None
+    if masked:
+        allowed = torch.from_numpy(np.random.default_rng(2).random(tuple(emissions.shape)) < 0.5)
+        allowed[:, crf.layout.outside] = True
+    passes = brute.passes(crf, emissions, LONGER_LENGTHS, allowed)
+    every = all_spans(crf, LONGER_LENGTHS)
+    weights = span_marginals(passes, every)
+    wanted = {row: p for row, p in zip(zip(*every, strict=True), weights, strict=True) if p >= minimum}
+    spans, probability = probable_spans(passes, minimum)
+    found = dict(zip(zip(*spans, strict=True), probability, strict=True))
+    assert len(found) == len(probability)
+    assert found == pytest.approx(wanted, rel=1e-9)
+    assert wanted
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0, 12.0])
+def test_probable_spans_are_few_however_undecided_the_crf_is(scale):
+    """Spans over one token exclude each other, so there are at most 1 / minimum of them."""
+    crf = brute.random_crf(3)
+    with torch.no_grad():
+        for weight in crf.parameters():
+            weight *= scale / 12.0
+    emissions = brute.random_emissions(crf, [2000], scale=scale)
+    spans, probability = probable_spans(brute.passes(crf, emissions, [2000]), 0.01)
+    covered = np.zeros(2001)
+    np.add.at(covered, spans.start, probability)
+    np.add.at(covered, spans.end, -probability)
+    assert covered.cumsum().max() <= 1.0 + 1e-9
+    assert probability.min() >= 0.01
+    assert probability.size > 0
+
+
+def test_nothing_is_probable_in_texts_without_tokens():
+    crf = brute.random_crf(2)
+    spans, probability = probable_spans(brute.passes(crf, brute.random_emissions(crf, [0, 0]), [0, 0]), 0.1)
+    assert spans.label.size == probability.size == 0
+
+
+def entropy_of_all_paths(crf, emissions, lengths, allowed=None, temperature=1.0):
+    found = [(scores / temperature).log_softmax(0) for _, scores in brute.each(crf, emissions, lengths, allowed)]
+    return torch.stack([-(weights.exp() * weights).sum() for weights in found]).detach()
+
+
+@pytest.mark.parametrize("n_labels", [0, 1, 3])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("scale", [1.0, 60.0], ids=["moderate", "extreme transitions"])
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 40.0])
+def test_entropy_equals_brute_force(n_labels, masked, scale, temperature):
+    crf = brute.random_crf(n_labels, scale=scale)
+    emissions = brute.random_emissions(crf, LENGTHS)
+    allowed = brute.random_mask(crf, LENGTHS) if masked else None
+    found = entropy(brute.passes(crf, emissions, LENGTHS, allowed, temperature=temperature))
+    assert_close(
+        torch.from_numpy(found),
+        entropy_of_all_paths(crf, emissions, LENGTHS, allowed, temperature),
+        atol=1e-9,
+        rtol=1e-7,
+    )
+
+
+def test_entropy_of_a_long_text_is_the_sum_of_its_independent_parts():
+    """Transitions of zero leave the halves of a text independent where an O stands between them for certain."""
+    crf = CRF(2).double()
+    part = brute.random_emissions(crf, [6])
+    part[-1] = -torch.inf
+    part[-1, crf.layout.outside] = 0.0
+    alone, long = entropy(brute.passes(crf, torch.cat([part, part.repeat(1000, 1)]), [6, 6000])).tolist()
+    assert alone > 1.0
+    assert long == pytest.approx(1000 * alone, rel=1e-9)
