@@ -284,14 +284,3 @@ def test_the_corpus_own_tokens_are_scored_where_training_keeps_them(work_dir: Pa
     grid(*wanted(), *settings)
     printed = (work_dir / "out" / "red" / "tener" / "1" / "output.log").read_text(encoding="utf8")
     assert [line.endswith("--gold-preproc") for line in printed.splitlines() if line.startswith("$ ")] == [False, True]
-
-
-def test_a_gpu_that_is_not_there_is_told_before_anything_is_trained(
-    work_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("thinc.util.gpu_is_available", lambda: False)
-    monkeypatch.setattr("thinc.compat.has_cupy", True)
-    code, _, messages = grid(*wanted(), "--gpu-id", "0")
-    assert code == 1
-    assert "GPU 0 cannot be used: there is no GPU" in messages
-    assert not (work_dir / "out").exists()

@@ -1,16 +1,31 @@
+"""Attention of sequences, whole or in parts: TENER's with its relative positions, and the vanilla one."""
+
 from __future__ import annotations
 
+import itertools
+import math
 import sys
 from typing import Any
 
 import pytest
 import torch
-from paper_forms import assert_same, assert_slopes
+from paper_forms import assert_same, assert_slopes, reference_attention
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from spacy_tener.layers import attention
-from spacy_tener.layers.attention import Heads, VanillaAttention, attend
+from spacy_tener.layers.attention import (
+    LONGEST_KEPT,
+    AdaptedAttention,
+    Heads,
+    RelativePositions,
+    VanillaAttention,
+    attend,
+    interleave,
+    mirrored,
+    sinusoids,
+    turn,
+)
 from spacy_tener.layers.ragged import Ragged
 
 LENGTHS = [5, 0, 1, 60, 7, 3]
@@ -159,3 +174,122 @@ def test_attention_drops_in_training_only() -> None:
     assert not torch.allclose(module(x, ragged), module(x, ragged))
     module.eval()
     assert torch.equal(module(x, ragged), module(x, ragged))
+
+
+OPTIONS = [
+    {"scaled": scaled, "key_projection": projection}
+    for scaled, projection in itertools.product([False, True], repeat=2)
+]
+
+
+def make(width: int = 24, n_heads: int = 3, dropout: float = 0.0, **options: bool) -> AdaptedAttention:
+    torch.manual_seed(0)
+    return AdaptedAttention(width=width, n_heads=n_heads, dropout=dropout, **options).double()
+
+
+def context(module: AdaptedAttention, lengths: list[int], x: Tensor) -> tuple[Ragged, RelativePositions]:
+    ragged = Ragged.of(lengths, heads=module.n_heads)
+    return ragged, RelativePositions.of(ragged, x.shape[1] // module.n_heads, x)
+
+
+def reference(module: AdaptedAttention, x: Tensor, lengths: list[int]) -> Tensor:
+    return torch.cat([reference_attention(module, sequence) for sequence in x.split(lengths)])
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_the_fast_form_and_its_gradients_equal_the_papers_form(options: dict[str, bool]) -> None:
+    module = make(**options)
+    x = torch.randn(sum(LENGTHS), 24, dtype=torch.float64, requires_grad=True)
+    got = module(x, *context(module, LENGTHS, x))
+    assert_same(got, reference(module, x, LENGTHS), [x, *module.parameters()])
+
+
+def test_scores_are_those_of_equation_18_by_hand() -> None:
+    """One head of width 2 whose projections are the identity, so that every term can be written out."""
+    module = make(width=2, n_heads=1)
+    with torch.no_grad():
+        module.query.weight.copy_(torch.eye(2))
+        module.u.copy_(torch.tensor([[0.3, -0.2]], dtype=torch.float64))
+        module.v.copy_(torch.tensor([[-0.5, 0.7]], dtype=torch.float64))
+    x = torch.tensor([[1.0, 0.5], [-0.4, 0.2], [0.3, 0.9]], dtype=torch.float64)
+    heads = module.heads(x, context(module, [3], x)[1])
+    got = heads.q[:, 0] @ heads.k[:, 0].T + heads.q_position[:, 0] @ heads.table[:3].T
+    for t in range(3):
+        scores = []
+        for j in range(3):
+            q, k, r = x[t].tolist(), x[j].tolist(), (math.sin(t - j), math.cos(t - j))
+            content = (q[0] + 0.3) * k[0] + (q[1] - 0.2) * k[1]
+            scores.append(content + (q[0] - 0.5) * r[0] + (q[1] + 0.7) * r[1])
+        assert got[t].tolist() == pytest.approx(scores, abs=1e-12)
+
+
+def test_keys_are_the_input_itself_by_default() -> None:
+    module = make()
+    x = torch.randn(4, 24, dtype=torch.float64)
+    assert torch.equal(module.project(x)[1], x.view(4, 3, 8))
+    assert sum(p.numel() for p in module.parameters()) == 2 * 24 * 24 + 2 * 24
+
+
+def test_a_key_projection_is_one_more_matrix_without_bias() -> None:
+    module = make(key_projection=True)
+    x = torch.randn(4, 24, dtype=torch.float64)
+    assert torch.allclose(module.project(x)[1].flatten(1), x @ module.key.weight.T)
+    assert sum(p.numel() for p in module.parameters()) == 3 * 24 * 24 + 2 * 24
+
+
+def test_u_and_v_start_xavier_normal() -> None:
+    torch.manual_seed(0)
+    module = AdaptedAttention(width=512, n_heads=8)
+    deviation = (2.0 / (8 + 64)) ** 0.5
+    for parameter in (module.u, module.v):
+        assert parameter.std().item() == pytest.approx(deviation, rel=0.15)
+    assert not torch.equal(module.u, module.v)
+
+
+DOUBLE = torch.zeros(0, dtype=torch.float64)
+
+
+def test_tables_are_those_of_the_paper() -> None:
+    table, other_side = (sinusoids(7, 6, DOUBLE, form) for form in (interleave, mirrored))
+    for t in range(7):
+        for i in range(3):
+            angle = t / 10000 ** (2 * i / 6)
+            pair = [math.sin(angle), math.cos(angle)]
+            assert table[t, 2 * i : 2 * i + 2].tolist() == pytest.approx(pair, abs=1e-15)
+            assert other_side[t, 2 * i : 2 * i + 2].tolist() == pytest.approx([-pair[0], pair[1]], abs=1e-15)
+
+
+@pytest.mark.parametrize("length", [1, 64, 65, 1000, LONGEST_KEPT, LONGEST_KEPT + 1])
+def test_tables_have_any_length(length: int) -> None:
+    table = sinusoids(length, 8, torch.zeros(0))
+    assert table.shape == (length, 8)
+    assert table.dtype == torch.float32
+
+
+def test_far_positions_are_exact_in_float32() -> None:
+    table = sinusoids(100_001, 4, torch.zeros(0))
+    assert table[100_000, 0].item() == pytest.approx(math.sin(100_000.0), abs=1e-7)
+    assert table[99_999, 2].item() == pytest.approx(math.sin(99_999.0 / 100.0), abs=1e-7)
+
+
+def test_a_table_first_made_in_inference_mode_serves_training() -> None:
+    width = 34  # of no other test, since tables are kept
+    with torch.inference_mode():
+        sinusoids(5, width, torch.zeros(0))
+    table = sinusoids(5, width, torch.zeros(0))
+    x = torch.ones(5, width, requires_grad=True)
+    (x * table).sum().backward()
+    assert torch.equal(x.grad, table)
+
+
+def test_turned_query_and_key_table_give_the_relative_position() -> None:
+    torch.manual_seed(0)
+    width, length = 8, 9
+    relative = RelativePositions.of(Ragged.of([length]), width, DOUBLE)
+    s = torch.randn(length, width, dtype=torch.float64)
+    fast = turn(s, relative.query_turn[:, 0]) @ relative.table.T
+    for t in range(length):
+        for j in range(length):
+            angles = [(t - j) / 10000 ** (2 * i / width) for i in range(width // 2)]
+            r = torch.tensor([f(a) for a in angles for f in (math.sin, math.cos)], dtype=torch.float64)
+            assert fast[t, j].item() == pytest.approx((s[t] @ r).item(), abs=1e-12)
