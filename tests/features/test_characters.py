@@ -55,11 +55,6 @@ def test_digits_of_any_script_are_zeros_on_request_and_case_is_kept():
     assert spell_tokens(doc, digits=False) == ["iPhone15", "٣९", "½", "第3"]
 
 
-def test_characters_beyond_the_basic_plane_are_one_each():
-    assert spell([doc_of("𠮷野家", "👍🏽")], digits=True).lengths.sum() == 5
-    assert spell_tokens(doc_of("𠮷野家", "👍🏽")) == ["𠮷野家", "👍🏽"]
-
-
 def test_of_a_very_long_token_both_ends_are_spell_tokens():
     text = "".join(map(chr, range(0x4E00, 0x4E00 + 2 * HALF + 1)))
     for length in (HALF + 1, 2 * HALF):
@@ -102,14 +97,6 @@ def test_tokens_are_at_their_first_and_last_characters(batch: list[Doc]) -> None
     tokens = [token.text for doc in batch for token in doc]
     assert joined.starting[starts].tolist() == joined.ending[ends].tolist() == list(range(len(tokens)))
     assert [text[start : end + 1] for start, end in zip(starts, ends, strict=True)] == tokens
-
-
-def test_slices_count_code_points() -> None:
-    joined = join_texts([Doc(VOCAB, words=["𠀀", "a😀", "b"], spaces=[True, False, False])])
-    assert [joined.slice(i, i + 1) for i in range(len(joined))] == ["𠀀", " ", "a", "😀", "b", "\0"]
-    assert joined.slice(2, 100) == "a😀b\0"
-    assert joined.starting.tolist() == [0, -1, 1, -1, 2, -1]
-    assert joined.ending.tolist() == [0, -1, -1, 1, 2, -1]
 
 
 def test_docs_of_several_vocabs_are_joined() -> None:

@@ -136,11 +136,6 @@ def test_broken_line_is_named_with_file_number_and_reason(read: Read, header: st
         read(f"{header}a 1 2\n{line}\nc 5 6\n")
 
 
-def test_first_of_two_broken_lines_is_named(read: Read) -> None:
-    with pytest.raises(ValueError, match=r"some\.vec:2: .*not a number"):
-        read("a 1 2\nb 3 4-5\nNew York 6\n")
-
-
 def test_number_of_a_broken_line_counts_blank_lines_and_earlier_chunks(
     read: Read, monkeypatch: pytest.MonkeyPatch
 ) -> None:

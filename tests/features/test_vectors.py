@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import spacy
 from spacy.language import Language
-from spacy.training.initialize import convert_vectors
 from spacy.vectors import Vectors as SpacyVectors  # type: ignore[import-not-found,unused-ignore]
 from spacy.vocab import Vocab
 from thinc.types import Floats1d
@@ -99,17 +98,6 @@ def test_pipeline_directory_gives_the_vectors_that_its_vocab_gives(tmp_path: Pat
 def test_vocab_directory_serves_as_well_as_the_pipeline(tmp_path: Path) -> None:
     make_pipeline().to_disk(tmp_path)
     assert set(read_vectors(tmp_path / "vocab").strings) == set(ROWS)
-
-
-def test_output_of_init_vectors_is_read(tmp_path: Path) -> None:
-    write_text(tmp_path / "chars.vec")
-    nlp = spacy.blank("zh")
-    convert_vectors(nlp, tmp_path / "chars.vec", truncate=0, prune=-1)
-    nlp.to_disk(tmp_path / "made")
-    vectors = read_vectors(tmp_path / "made")
-    assert dict(zip(vectors.strings, vectors.table.tolist(), strict=True)) == {
-        name: np.asarray(values, dtype=np.float32).tolist() for name, values in ROWS.items()
-    }
 
 
 def test_pruned_vectors_give_each_string_its_shared_row(tmp_path: Path) -> None:

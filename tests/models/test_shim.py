@@ -18,14 +18,14 @@ import torch
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 from teaching import learn
-from thinc.api import SGD, Adam, NumpyOps, chain
+from thinc.api import SGD, Adam, chain
 from torch import nn
 
 from spacy_tener.models.compose import chain_layers, ragged_layer
 from spacy_tener.models.embed.char import build_char_embed
 from spacy_tener.models.serialize import from_safetensors, to_safetensors
 from spacy_tener.models.shim import TorchShim, torch_shim
-from spacy_tener.models.torch_backend import hide_known_warnings, join_tensors, split_tensor
+from spacy_tener.models.torch_backend import hide_known_warnings
 from spacy_tener.runtime.weights import WeightsError
 
 WIDTH_IN, WIDTH_OUT = 3, 4
@@ -356,16 +356,6 @@ def test_arrays_in_any_order_of_memory_are_read_right(change, n_texts):
         np.testing.assert_array_equal(y, expected)
     Y, backprop = model.begin_update(X)
     assert [d.dtype for d in backprop([change(y) for y in Y])] == [np.dtype("f")] * n_texts
-
-
-def test_splitting_undoes_joining_without_copies():
-    X = inputs()
-    tensor = join_tensors(NumpyOps(), X, torch.device("cpu"))
-    assert tensor.shape == (sum(LENGTHS), WIDTH_IN)
-    parts = split_tensor(NumpyOps(), tensor, LENGTHS)
-    for part, x in zip(parts, X, strict=True):
-        np.testing.assert_array_equal(part, x)
-    assert np.shares_memory(parts[0], tensor.numpy())
 
 
 def in_fork(function):

@@ -19,7 +19,7 @@ import spacy
 from prometheus_client.parser import text_string_to_metric_families
 from waiting import wait_until
 
-from spacy_tener.serve import Limits, make_app
+from spacy_tener.serve import Limits, Server, make_app
 
 NAMES = ["吴重阳", "王小明", "李四", "张三"]
 PLACES = ["上海", "中国", "京", "银行"]
@@ -181,3 +181,8 @@ def test_seconds_and_texts_are_told_apart_up_to_the_default_limits(served):
         bounds = sorted({float(sample.labels["le"]) for sample in histogram.samples if "le" in sample.labels})
         assert bounds[-2:] == [most, math.inf]
         assert all(1 < after / before <= 3 for before, after in pairwise(bounds[:-1]))
+
+
+def test_a_service_that_stops_waits_for_requests_as_long_as_they_may_take():
+    app = make_app({"zh": spacy.blank("zh")}, Limits(timeout=7.5))
+    assert Server(app, lambda: None).config.timeout_graceful_shutdown >= 7.5

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import spacy
 from spacy.strings import get_string_id
-from spacy.tokens import Doc
 from teaching import learn
 from thinc.api import Model, chain
 
@@ -100,16 +99,6 @@ def test_case_is_kept_or_not(doc_of):
     texts = [doc_of("A"), doc_of("a")]
     assert n_rows(learn(embedder(lower=True), texts))[UNIGRAM] == 2
     assert n_rows(learn(embedder(lower=False), texts))[UNIGRAM] == 3
-
-
-def test_words_are_tokens_too(nlp):
-    doc = Doc(nlp.vocab, words=["New", "York", "PERSON", "New", "York"])
-    model = learn(embedder(), [doc])
-    assert n_rows(model) == {UNIGRAM: 4, BIGRAM: 5}
-    embedded = model.predict([doc])[0]
-    np.testing.assert_array_equal(embedded[0], embedded[3])
-    np.testing.assert_array_equal(embedded[1][:6], embedded[4][:6])
-    assert (embedded[1][6:] != embedded[4][6:]).all(), "the last one's pair is with the end mark"
 
 
 def test_word_dropout_trains_the_unknown_row_in_training_only(doc_of):

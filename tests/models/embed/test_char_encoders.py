@@ -65,18 +65,6 @@ def encoded_words(monkeypatch):
 
 
 @every_kind
-def test_a_token_s_row_depends_on_its_characters_alone(kind):
-    model = made(kind, "the cat saw that")
-    first, second = model.predict([doc_of("the cat saw the cat"), doc_of("cat")])
-    assert first.shape == (5, 6)
-    assert model.get_dim("nO") == 6
-    for a, b in ((first[0], first[3]), (first[1], first[4]), (first[1], second[0])):
-        np.testing.assert_array_equal(a, b)
-    assert not np.allclose(first[0], first[1])
-    np.testing.assert_allclose(model.predict([doc_of("cat")])[0], second, atol=1e-6)
-
-
-@every_kind
 def test_the_distinct_words_of_a_batch_are_encoded_once(kind, encoded_words):
     model = made(kind)
     encoded_words.clear()

@@ -66,14 +66,6 @@ def test_digits_are_one_unless_they_are_wanted(doc_of):
     assert sorted(known(learn(embedder(digits=False), [text]))) == sorted("12７")
 
 
-def test_unknown_radicals_share_a_row(doc_of):
-    model = learn(embedder(), [doc_of("江河")])
-    silver, letter, emoji, river = model.predict([doc_of_words("银", "x", "😀", "江")])[0]
-    np.testing.assert_array_equal(letter, emoji)
-    assert not np.allclose(silver, letter), "two unknown radicals are not one"
-    assert not np.allclose(river, letter)
-
-
 def test_an_unseen_character_of_known_radicals_is_read_by_them(doc_of):
     # What the embedding of radicals is for.
     model = learn(embedder(source=first_radicals), [doc_of("江河")])

