@@ -73,4 +73,4 @@ def test_each_command_that_writes_files_takes_their_place_by_the_same_option() -
 @pytest.mark.parametrize("command", MODULES)
 def test_what_loads_a_pipeline_takes_code(command: str) -> None:
     names = {name for option in options(command) for name in option.opts}
-    assert ("--code" in names) == (command not in {"config", "convert"})
+    assert ("--code" in names) == (command not in {"config", "convert", "vectors"})
