@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from spacy_tener.layers import dense
 from spacy_tener.layers.dense import UNKNOWN_ROW, Dropout, EmbeddingTables, Projection, dropout, random_rows
 
 
@@ -19,10 +20,12 @@ def test_the_asked_share_is_dropped_and_the_rest_scaled(p: float) -> None:
     assert abs(1 - len(remaining) / dropped.numel() - p) < 5 * (p * (1 - p) / 400_000) ** 0.5
 
 
-def test_the_mean_is_kept_exactly_for_the_probability_in_use() -> None:
-    torch.manual_seed(1)
-    scale = dropout(torch.ones(4096), 0.15, training=True).max().item()
-    assert scale == pytest.approx(1 / (1 - round(0.15 * 65536) / 65536), rel=1e-6)
+def test_the_share_and_the_mean_are_exact_where_each_step_is_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = torch.arange(-(1 << 15), 1 << 15)
+    monkeypatch.setattr(dense, "random_steps", lambda like: steps.to(like.dtype))
+    dropped = dropout(torch.ones(1 << 16, dtype=torch.float64), 0.15, training=True)
+    assert (dropped == 0).sum() == round(0.15 * 65536)
+    assert dropped.mean().item() == pytest.approx(1.0, abs=1e-12)
 
 
 def test_neighbours_are_dropped_independently() -> None:
