@@ -32,12 +32,6 @@ def trained(gpu, train):
     return train()
 
 
-def test_it_learns_and_predicts_on_the_gpu(trained, sentences, entities_of):
-    assert all(entities_of(trained(text)) == entities for text, entities in sentences)
-    node = next(node for node in trained.get_pipe("tener_ner").model.walk() if node.shims)
-    assert node.shims[0].device.type == "cuda"
-
-
 def test_a_pipeline_trained_on_the_gpu_loads_and_predicts_on_a_cpu(trained, sentences, tmp_path):
     trained.to_disk(tmp_path / "pipeline")
     texts = [text for text, _ in sentences]

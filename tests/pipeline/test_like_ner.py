@@ -4,7 +4,6 @@ import pickle
 
 import pytest
 import spacy
-import srsly
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
@@ -137,21 +136,6 @@ def test_two_processes_find_what_one_finds(nlp, entities_of):
 def test_texts_may_carry_context(nlp, entities_of):
     pairs = nlp.pipe([(TEXT, {"id": 1}), ("", {"id": 2}), ("京", {"id": 3})], as_tuples=True)
     assert [(entities_of(doc), context["id"]) for doc, context in pairs] == [(FOUND, 1), ([], 2), ([(0, 1, "GPE")], 3)]
-
-
-@pytest.mark.parametrize("route", ["bytes", "disk", "pickle", "srsly"])
-def test_a_copy_by_any_route_predicts_the_same(nlp, route, tmp_path, sentences, entities_of):
-    if route == "disk":
-        nlp.to_disk(tmp_path)
-        copy = spacy.load(tmp_path)
-    elif route == "bytes":
-        copy = spacy.blank("zh", config=nlp.config).from_bytes(nlp.to_bytes())
-    elif route == "pickle":
-        copy = pickle.loads(pickle.dumps(nlp))
-    else:
-        copy = srsly.pickle_loads(srsly.pickle_dumps(nlp))
-    for text, entities in sentences:
-        assert entities_of(copy(text)) == entities
 
 
 def test_a_component_alone_is_pickled(nlp, pipe, entities_of):

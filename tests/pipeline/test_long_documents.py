@@ -64,13 +64,6 @@ def test_every_entity_of_a_long_document_is_found_once(knows, entities_of):
     assert entities_of(nlp(SENTENCE * 40)) == repeated(40)
 
 
-@pytest.mark.parametrize("length", [19, 20, 21, 33, 50, 51])
-def test_lengths_around_the_window_and_the_batch_are_no_special_case(knows, entities_of, length):
-    text = (SENTENCE * 10)[:length]
-    expected = [span for span in repeated(10) if span[1] <= length - length % 8]
-    assert entities_of(knows(**SMALL)(text))[: len(expected)] == expected
-
-
 def test_an_entity_across_a_cut_is_neither_split_nor_doubled(knows, entities_of):
     """Without sentence ends to cut at, cuts fall everywhere, into entities too."""
     small, large = knows(window=21, overlap=8, max_units=21), knows()
