@@ -14,6 +14,7 @@ POSITIONS = 48
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 CHARACTERS = list("吴重阳在中国银行工作今天气很好王小明去了上海京。2023abcdefghijklmnopqrstuvwxyz.,")
 WORDS = ["2023", "john", "smith", "joined", "acme", "new", "york", "it", "rained", "iphone", "##s", "##x", "##e"]
+VOCABULARY = [*SPECIAL, *dict.fromkeys([*CHARACTERS, *WORDS])]
 
 
 def characters(text: str) -> Doc:
@@ -26,7 +27,7 @@ def save_tiny_transformer(path: Path, *, seed: int = 0, **settings: object) -> P
     from transformers import BertConfig, BertModel, BertTokenizerFast
 
     path.mkdir(parents=True, exist_ok=True)
-    (path / "vocab.txt").write_text("\n".join([*SPECIAL, *dict.fromkeys([*CHARACTERS, *WORDS])]), encoding="utf8")
+    (path / "vocab.txt").write_text("\n".join(VOCABULARY), encoding="utf8")
     tokenizer = BertTokenizerFast(vocab_file=str(path / "vocab.txt"), do_lower_case=True, model_max_length=POSITIONS)
     tokenizer.save_pretrained(path)
     sizes = {

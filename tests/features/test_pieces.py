@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import spacy
 from spacy.tokens import Doc
-from tiny_transformer import POSITIONS, VOCAB, characters, save_tiny_transformer
+from tiny_transformer import POSITIONS, VOCAB, VOCABULARY, characters, save_tiny_transformer
 from tokenizers import Tokenizer, models, processors
 
 from spacy_tener.errors import RemedyError
@@ -25,14 +25,14 @@ def words(text: str) -> Doc:
     return spacy.blank("en")(text)
 
 
-def names_of(reader: PieceReader, found: Pieces) -> list[str]:
-    return list(map(reader.encode.__self__._tokenizer.id_to_token, found.ids.tolist()))
+def names_of(found: Pieces) -> list[str]:
+    return [VOCABULARY[piece] for piece in found.ids.tolist()]
 
 
 def pieces_of_tokens(reader: PieceReader, *docs: Doc) -> list[tuple[str, list[str]]]:
     """Each token with its pieces."""
     found = reader(docs)
-    names = names_of(reader, found)
+    names = names_of(found)
     tokens = [token.text for doc in docs for token in doc]
     assert found.n_tokens == len(tokens)
     assert found.tokens.tolist() == sorted(found.tokens)
@@ -85,7 +85,7 @@ def test_texts_of_a_batch_are_kept_apart(reader):
 
 def test_each_window_has_the_special_pieces_around_it(reader):
     found = reader([characters("吴重阳" * 40), characters("在")])
-    names = names_of(reader, found)
+    names = names_of(found)
     ends = np.cumsum(found.lengths)
     assert {names[end - length] for end, length in zip(ends, found.lengths, strict=True)} == {CLS}
     assert {names[end - 1] for end in ends} == {SEP}

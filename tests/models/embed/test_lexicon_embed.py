@@ -118,6 +118,18 @@ def test_a_listed_word_without_a_tag_has_the_row_of_unknown_tags():
     assert (untagged[3:] != from_lexicon[3:]).all()
 
 
+def test_a_listed_word_of_the_lexicon_keeps_its_row_unless_the_list_gives_it_another_tag():
+    model = build_lexicon_embed(
+        lambda: Lexicon(["上海", "上方", "北京"], ["ns", "n", "ns"]), width=3, tag_width=2, dropout=0.0
+    )
+    model.initialize()
+    observe(model, [docs_of("上海", "上方", "北京")])
+    shanghai, above = row_of(model, "上海"), row_of(model, "上方")
+    for tag, expected in (("ns", shanghai), ("n", above)):
+        add(model, 上海=tag)
+        np.testing.assert_array_equal(row_of(model, "上海"), expected)
+
+
 def test_each_listed_word_of_a_text_has_the_mean_of_words_like_it():
     model = trained(["上海", "北京", "天津"])
     add(model, "北方", "上津")
