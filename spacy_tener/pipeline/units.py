@@ -113,17 +113,10 @@ def kinds_of(codes: CodePoints) -> IntArray:
 
 
 @cache
-def _ornament_hashes() -> NDArray[np.uint64]:
-    """The hashes of strings of one ornament, ascending, and a last one that is larger than all."""
+def _ornaments() -> frozenset[int]:
+    """The hashes of strings of one ornament."""
     codes = np.flatnonzero(is_ornament(np.arange(0x20000, dtype=np.uint32))).tolist()
-    return np.array([*sorted(get_string_id(chr(code)) for code in codes), 2**64 - 1], dtype=np.uint64)
-
-
-def _are_ornaments(orths: NDArray[Any]) -> BoolArray:
-    """Mark the hashes of strings of one ornament. *Shape:* (tokens,)"""
-    hashes = _ornament_hashes()
-    found: BoolArray = hashes[np.searchsorted(hashes[:-1], orths)] == orths
-    return found
+    return frozenset(get_string_id(chr(code)) for code in codes)
 
 
 class _View:
@@ -148,12 +141,13 @@ class TokenView(_View):
         """True only if nothing restricts the tags: no white space, ornament, annotation or known sentence start."""
         if any(map(self.doc.has_annotation, (IS_SPACE, ENT_IOB, SENT_START))):
             return False
-        return not _are_ornaments(self.doc.to_array(ORTH)).any()
+        return _ornaments().isdisjoint(self.doc.to_array(ORTH).tolist())
 
     def units(self) -> Units:
         columns = self.doc.to_array([ORTH, IS_SPACE, ENT_IOB, ENT_TYPE, SENT_START]).T
         orths, space, iob, label, sentence_start = columns
-        kind = np.where(_are_ornaments(orths), ORNAMENT, TEXT)
+        ornaments = _ornaments()
+        kind = np.array([ORNAMENT if orth in ornaments else TEXT for orth in orths.tolist()], dtype=np.int64)
         for i in np.flatnonzero(space).tolist():
             kind[i] = LINE_BREAK if _HAS_BREAK(self.doc[i].text) else SPACE
         return Units(kind, iob.astype(np.int64), label, sentence_start == 1)

@@ -81,18 +81,32 @@ SCORES_AT_ONCE = 1 << 18
 LONGEST_CACHED = 8192
 """Tables of positions for up to this length are cached."""
 
+MODERATE = 60.0
+"""Exponentials of scores up to this, positive or negative, and sums of thousands of them, fit into float32."""
+
 ComplexArray = NDArray[np.complex64]
-Weighting = Callable[[FloatArray, FloatArray | None], FloatArray]
-"""Function from scores, -inf at padded keys, *Shape:* (sequences, heads, queries, keys), and values per query,
-`(sequences, heads, queries)`, to attention weights."""
+Weighting = Callable[[FloatArray, FloatArray | None, FloatArray | None], FloatArray]
+"""Function from scores, *Shape:* (sequences, heads, queries, keys), numbers that make those of padded keys -inf when
+they are added, and values per query, `(sequences, heads, queries)`, to attention weights, up to a factor per query."""
 
 
-def softmax(scores: FloatArray, per_query: FloatArray | None = None) -> FloatArray:
+def exponentials(
+    scores: FloatArray, padding: FloatArray | None = None, per_query: FloatArray | None = None
+) -> FloatArray:
+    """Return the softmax over the last dimension, up to a factor per query, in place."""
+    # Where no score is large, passes over all scores are saved: a twentieth of TENER's nlp.pipe.
+    if scores.size and not (scores.max() < MODERATE and scores.min() > -MODERATE):
+        if padding is not None:
+            scores += padding
+        scores -= scores.max(axis=-1, keepdims=True)
+    return np.exp(scores, out=scores)
+
+
+def softmax(scores: FloatArray) -> FloatArray:
     """Compute the softmax over the last dimension, in place."""
-    scores -= scores.max(axis=-1, keepdims=True)
-    np.exp(scores, out=scores)
-    scores /= scores.sum(axis=-1, keepdims=True)
-    return scores
+    weights = exponentials(scores)
+    weights /= weights.sum(axis=-1, keepdims=True)
+    return weights
 
 
 def attend(
@@ -100,7 +114,7 @@ def attend(
     k: FloatArray,
     v: FloatArray,
     real: BoolArray | None,
-    weighting: Weighting = softmax,
+    weighting: Weighting = exponentials,
     per_query: FloatArray | None = None,
 ) -> FloatArray:
     """Compute attention within each sequence of a rectangle; any scale is in the queries.
@@ -112,14 +126,20 @@ def attend(
     """
     n, n_heads, length, width = v.shape
     mixed = np.empty((n, length, n_heads, width), np.float32)
+    counted, padding = np.ones((n, 1, length, 1), np.float32), None
+    if real is not None:
+        # Padding counts neither in the sum of values nor in that of weights.
+        counted = real[:, None, :, None].astype(np.float32)
+        v = v * counted
+        padding = np.where(real, np.float32(0.0), np.float32(-np.inf))[:, None, None]
     step = max(SCORES_AT_ONCE // (n * n_heads * length), 32)
     for begin in range(0, length, step):
         part = slice(begin, begin + step)
         scores = q[:, :, part] @ k.swapaxes(2, 3)
-        if real is not None:
-            scores += np.where(real, np.float32(0.0), np.float32(-np.inf))[:, None, None]
-        weights = weighting(scores, None if per_query is None else per_query[..., part])
-        mixed[:, part] = (weights @ v).transpose(0, 2, 1, 3)
+        weights = weighting(scores, padding, None if per_query is None else per_query[..., part])
+        # A product is several times as fast as a sum over the last dimension.
+        total = weights @ counted
+        mixed[:, part] = (weights @ v / (total + (total == 0.0))).transpose(0, 2, 1, 3)
     return mixed.reshape(n * length, n_heads * width)
 
 

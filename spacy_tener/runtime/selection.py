@@ -40,11 +40,14 @@ class SelectiveAttention(AdaptedAttention):
         return self.threshold(np.concatenate((x, mean, x * mean, x - mean), axis=1))
 
 
-def select(scores: FloatArray, thresholds: FloatArray | None, *, k: int) -> FloatArray:
-    """Return the softmax over the keys whose scores reach their query's threshold (eq. 8), and 0 for other keys.
+def select(scores: FloatArray, padding: FloatArray | None, thresholds: FloatArray | None, *, k: int) -> FloatArray:
+    """Return the softmax over the keys whose scores reach their query's threshold (eq. 8), up to a factor per query,
+    and 0 for other keys.
 
     A query that selects no key gets zeros.
     """
+    if padding is not None:
+        scores += padding
     bound = np.full((1, 1, 1, 1), np.inf, np.float32) if thresholds is None else thresholds[..., None]
     if k:
         # With fewer than k keys all are selected, and the floor stays finite.
@@ -53,8 +56,6 @@ def select(scores: FloatArray, thresholds: FloatArray | None, *, k: int) -> Floa
     scores -= scores.max(axis=-1, keepdims=True)
     weights = np.exp(scores, out=scores)
     weights *= is_selected
-    total = weights.sum(axis=-1, keepdims=True)
-    weights /= total + (total == 0.0)
     return weights
 
 
