@@ -102,13 +102,6 @@ def exponentials(
     return np.exp(scores, out=scores)
 
 
-def softmax(scores: FloatArray) -> FloatArray:
-    """Compute the softmax over the last dimension, in place."""
-    weights = exponentials(scores)
-    weights /= weights.sum(axis=-1, keepdims=True)
-    return weights
-
-
 def attend(
     q: FloatArray,
     k: FloatArray,

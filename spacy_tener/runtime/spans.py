@@ -10,7 +10,7 @@ from ..batching.span_plan import QueryGroup, SpanPlan
 from ..settings import DISTANCES, FlatConfig, MectConfig
 from ..settings import RANDOM_BLOCK as BLOCK
 from ..types import FloatArray
-from .attention import interleave, sinusoids, softmax
+from .attention import exponentials, interleave, sinusoids
 from .dense import Linear, relu
 from .weights import Weights
 
@@ -93,8 +93,9 @@ class SpanAttention:
             if bias is not None:
                 queries = bias[:, group.position : group.position + len(group.queries), : len(group.keys)]
                 scores[:, : queries.shape[1], : queries.shape[2]] += queries
-            weights = softmax(scores)
-            mixed[group.queries] = (weights @ v[group.keys].swapaxes(0, 1)).swapaxes(0, 1)
+            weights = exponentials(scores)
+            sums = weights @ v[group.keys].swapaxes(0, 1)
+            mixed[group.queries] = (sums / weights.sum(axis=-1, keepdims=True)).swapaxes(0, 1)
         values: FloatArray = mixed.reshape(x.shape)
         return values
 
