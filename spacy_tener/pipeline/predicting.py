@@ -22,11 +22,18 @@ _WORD_LENGTH = 1.2
 
 
 def decode_batches(
-    model: TaggerModel, views: Sequence[DocView], labels: LabelIndex, settings: NERSettings, temperature: float
+    model: TaggerModel,
+    views: Sequence[DocView],
+    labels: LabelIndex,
+    settings: NERSettings,
+    temperature: float,
+    *,
+    ignores_entities: bool,
 ) -> Iterator[tuple[Sequence[DocView], BatchDecoding]]:
     """Yield the views and the decoding of groups of Docs, which are of bounded size.
 
     temperature (float): Divisor of all scores of the CRF in probabilities.
+    ignores_entities (bool): True to decode as if the Docs had no entities, but for `BatchDecoding.with_preset`.
     """
     if not any(len(view) for view in views):
         if views:
@@ -38,7 +45,7 @@ def decode_batches(
         # In the time in which a GPU computes the emissions.
         lengths = [len(view) for view in group]
         preset = allowed = _allowed_tags(group, labels, keep_entities=True)
-        if any(view.doc.has_annotation(ENT_IOB) for view in group):
+        if ignores_entities and any(view.doc.has_annotation(ENT_IOB) for view in group):
             allowed = _allowed_tags(group, labels, keep_entities=False)
         crf_scorer, emissions = on_host(model, scores)
         yield group, BatchDecoding(crf_scorer, emissions, lengths, allowed, temperature, preset)

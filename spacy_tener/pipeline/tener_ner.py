@@ -217,18 +217,19 @@ class TenerNER(TrainablePipe):
     def _find(self, docs: Iterable[Doc], settings: NERSettings) -> list[tuple[DocView, list[UnitEntity]]]:
         """Return the view of each Doc, and the entities in its units."""
         found: list[tuple[DocView, list[UnitEntity]]] = []
-        for views, batch in self._decode_batches(docs, settings):
+        for views, batch in self._decode_batches(docs, settings, ignores_entities=False):
             if settings.view == "tokens":
                 self._token_lengths.compare(views, self.cfg.get(TOKEN_LENGTH), self.name)
             found += zip(views, select_entities(batch.with_preset, self.labels, settings), strict=True)
         return found
 
     def _decode_batches(
-        self, docs: Iterable[Doc], settings: NERSettings
+        self, docs: Iterable[Doc], settings: NERSettings, *, ignores_entities: bool
     ) -> Iterator[tuple[Sequence[DocView], BatchDecoding]]:
         self._check_process()
         views = [view_of(doc, settings.view) for doc in docs]
-        return decode_batches(self.model, views, self.label_index, settings, self.temperature)
+        labels, temperature = self.label_index, self.temperature
+        return decode_batches(self.model, views, labels, settings, temperature, ignores_entities=ignores_entities)
 
     def set_annotations(self, docs: Iterable[Doc], scores: Sequence[Sequence[UnitEntity]]) -> None:
         """Add entities to those that the Docs already have.
@@ -269,7 +270,7 @@ class TenerNER(TrainablePipe):
         """
         docs = list(docs)
         check_shared(self.model, docs)
-        for views, batch in self._decode_batches(docs, self.settings):
+        for views, batch in self._decode_batches(docs, self.settings, ignores_entities=True):
             for index, view in enumerate(views):
                 yield Decoding(view, self.labels, batch, index)
 
@@ -333,7 +334,9 @@ class TenerNER(TrainablePipe):
         examples = list(examples)
         validate_examples(examples, "TenerNER.update")
         settings = self.settings
-        targets = self._targets(examples, settings)
+        labels = self.label_index
+        targets = make_targets(examples, labels, settings)
+        self._allow_exceptions(targets, labels)
         set_dropout_rate(self.model, drop)
         require_torch()
         from .learning.learn import learn
@@ -343,14 +346,11 @@ class TenerNER(TrainablePipe):
             self.finish_update(sgd)
         return losses
 
-    def _targets(self, examples: Sequence[Example], settings: NERSettings) -> list[Target]:
-        """Return the targets, and note labels that may have a line break or an ornament from now on."""
-        labels = self.label_index
-        targets = make_targets(examples, labels, settings)
+    def _allow_exceptions(self, targets: Sequence[Target], labels: LabelIndex) -> None:
+        """Note labels that may have a line break or an ornament from now on, since annotated entities have one."""
         for key, kind in ((LABELS_OVER_LINES, LINE_BREAK), (LABELS_WITH_ORNAMENTS, ORNAMENT)):
             if exceptions := exceptional_labels(targets, labels, kind):
                 self.cfg[key] = [*self.cfg.get(key, ()), *(self.labels[i] for i in exceptions)]
-        return targets
 
     def get_loss(self, examples: Iterable[Example], scores: list[Floats2d]) -> tuple[float, list[Floats2d]]:
         """Compute the mean loss over Docs, and its gradient for the emissions. Weights get no gradient.
@@ -363,7 +363,7 @@ class TenerNER(TrainablePipe):
         validate_examples(examples, "TenerNER.get_loss")
         if not examples:
             return 0.0, []
-        targets = self._targets(examples, self.settings)
+        targets = make_targets(examples, self.label_index, self.settings)
         require_torch()
         from .learning.learn import loss_of_scores
 
