@@ -85,7 +85,7 @@ def test_label_studio_reads_the_ground_truth_of_several_annotations_and_counts_t
     reader = reader_of(
         tmp_path,
         [
-            task([second, annotation(ground_truth=True)]),
+            task([second, annotation(ground_truth=True), {**second, "ground_truth": True}]),
             task([annotation(), second]),
             task([{**second, "was_cancelled": True}, annotation()]),
         ],
