@@ -35,7 +35,7 @@ from torch.autograd.function import once_differentiable
 from ..batching.sequences import Packing
 from ..crf.transitions import parameter_of_score
 from ..tagging import TagLayout
-from .copies import on_device_together
+from .copies import all_on_device
 
 MOST_TAGS = 128
 """Maximum number of tags whose table fits into a program's registers."""
@@ -182,7 +182,7 @@ class Batch:
         cls, layout: TagLayout, packing: Packing, allowed: Tensor | None, tags: Tensor | None, device: torch.device
     ) -> Batch:
         arrays = packing.offsets, packing.lengths, None if allowed is None else allowed.cpu(), tags
-        return cls(layout, *on_device_together(arrays, device))
+        return cls(layout, *all_on_device(arrays, device))
 
     def launch(self, kernel: Any, emissions: Tensor, spread: Tensor, alpha: Tensor, *others: Tensor) -> None:
         n_tags = self.layout.n_tags
@@ -257,5 +257,5 @@ def _spread_indices(layout: TagLayout, device: torch.device) -> tuple[Tensor, Te
     *Shape:* (2 tags + tags squared,) each
     """
     index = parameter_of_score(layout)
-    there, order = on_device_together([index, np.argsort(index, kind="stable")], device)
+    there, order = all_on_device([index, np.argsort(index, kind="stable")], device)
     return there, order

@@ -24,7 +24,7 @@ from ..batching.sequences import Lengths, Packing
 from ..crf.forward import ForwardBackward
 from ..crf.scorer import mask_emissions, packing_of
 from ..crf.transitions import Transitions, parameter_of_score, weight_gradients
-from ..gpu.copies import on_device, to_host
+from ..gpu.copies import on_device
 from ..gpu.kernels import kernels_for
 from ..tagging import TagLayout
 from ..types import AnyFloats, BoolArray
@@ -124,8 +124,8 @@ class CRF(nn.Module):
         return self.start, self.end, self.outside, self.inside
 
     def on_host(self, emissions: Tensor) -> tuple[Tensor, CRFWeights]:
-        """Copy emissions and weights to the CPU in one transfer. Their gradients go back in one, too."""
-        emissions, start, end, outside, inside = to_host(emissions, *self.weights)
+        """Copy emissions and weights to the CPU. Their gradients go back."""
+        emissions, start, end, outside, inside = (part.cpu() for part in (emissions, *self.weights))
         return emissions, (start, end, outside, inside)
 
     @torch.no_grad()

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..batching.padding import pad_rows, plan_buckets
 from ..batching.sequences import Lengths, as_lengths, ranges, starts
-from ..gpu.copies import on_device_together
+from ..gpu.copies import all_on_device
 from ..types import IntArray
 
 # Cost of one more bucket, in pairs of tokens: its dozen operations take as long as attention over so many pairs.
@@ -96,7 +96,7 @@ class Ragged:
         to_flat[to_padded[is_real]] = np.flatnonzero(is_real)
         real = None if is_real.all() else is_real[:, None].astype(np.float32)
         arrays = ranges(np.zeros_like(sizes), sizes), to_padded, to_flat, real, *key_masks
-        tensors = on_device_together(arrays, device)
+        tensors = all_on_device(arrays, device)
         buckets = [
             Bucket(tuple(sequences.tolist()), int(sizes[sequences[0]]), key_mask)
             for sequences, key_mask in zip(members, tensors[4:], strict=True)
@@ -183,9 +183,9 @@ class Segments:
     def all_of(
         cls, assignments: Sequence[tuple[IntArray, int]], *, device: torch.device | str = "cpu"
     ) -> list[Segments]:
-        """Make several assignments, by one copy to the device. assignments: of each, `index` and `n`."""
+        """Make several assignments. assignments: of each, `index` and `n`."""
         arrays = [array for index, n_segments in assignments for array in cls.arrays(index, n_segments)]
-        moved = on_device_together(arrays, device)
+        moved = all_on_device(arrays, device)
         return [cls(*moved[i : i + 4]) for i in range(0, len(moved), 4)]
 
     @staticmethod

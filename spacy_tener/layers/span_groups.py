@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..batching.padding import pad_arrays, plan_buckets
 from ..batching.span_plan import QueryGroup
-from ..gpu.copies import on_device_together
+from ..gpu.copies import all_on_device
 from ..types import BoolArray, IntArray
 from .ragged import Segments
 
@@ -75,7 +75,7 @@ class PaddedGroups:
         arrays = [slots, *(array for *_, arrays in buckets for array in arrays)]
         for index, n_rows in (queries, len(slots)), (keys, keys.max(initial=-1) + 1), (columns, n_columns):
             arrays += Segments.arrays(index, n_rows)
-        slots, *moved = on_device_together(arrays, device)
+        slots, *moved = all_on_device(arrays, device)
         shapes = [(*rows[0].shape, rows[1].shape[1], rows[2].shape[1]) for rows, *_ in buckets]
         n = 3 * len(buckets)
         return cls(

@@ -17,7 +17,7 @@ from thinc.types import Floats2d
 from torch import Tensor
 
 from ..errors import RemedyError
-from ..gpu.copies import on_device, on_device_together
+from ..gpu.copies import all_on_device, on_device
 from ..layers.devices import host_threads, threads_for
 from ..layers.ragged import Segments
 from ..types import IntArray
@@ -83,7 +83,7 @@ class TorchBackend:
 
     def call(self, layer: Layer, *inputs: Any) -> Tensor:
         module = layer.shim.module
-        indices = iter(on_device_together([part.array for part in inputs if isinstance(part, Indices)], self.device))
+        indices = iter(all_on_device([part.array for part in inputs if isinstance(part, Indices)], self.device))
         arguments = [next(indices) if isinstance(part, Indices) else part for part in inputs]
         if not self.training:
             return cast(Tensor, module(*arguments))
