@@ -18,7 +18,7 @@ GROUPS = {
     "Annotating": {"suggest": "annotation", "review": "annotation", "silver": "annotation"},
     "Training": {"config": "config", "vectors": "config"},
     "Looking": {"evaluate": "scores", "explain": "texts"},
-    "Running": {"calibrate": "models", "trim": "models", "annotate": "texts", "serve": "texts"},
+    "Running": {"calibrate": "models", "trim": "models", "export": "export", "annotate": "texts", "serve": "texts"},
 }
 """Group in the help -> its commands, each with the module that adds it to `tener_cli`."""
 MODULES = {name: module for commands in GROUPS.values() for name, module in commands.items()}

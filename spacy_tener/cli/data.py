@@ -91,7 +91,7 @@ def convert_cli(
         str, options.choice(("--annotators",), "How to merge several annotations of a text", ANNOTATORS)
     ] = "first",
     texts: Annotated[
-        str, typer.Option(help="Label Studio: names of the annotated texts of a task (default: those with entities)")
+        str, typer.Option(help="Texts to read: names of those in tasks of Label Studio (default: all with entities)")
     ] = "",
     glob: Annotated[str, typer.Option(help="Files to take from directories, as in '*.bmes'")] = "",
     encoding: options.Encoding = "utf-8",

@@ -94,13 +94,18 @@ def crf(model: Model[Any, Any]) -> CRF:
     return head.crf
 
 
+def crf_scorer(model: Model[Any, Any]) -> PathScorer:
+    """Return the CRF of a tagger for prediction on the CPU."""
+    return cast(dense.CRFHead, torch_shim(_output_layer(model)).predictor()).scorer
+
+
 def on_host(model: Model[Any, Any], emissions: Rows) -> tuple[PathScorer, AnyFloats]:
     """Return the CRF of a tagger for prediction, and emissions as an array. A GPU is synchronised once.
 
     emissions (Rows): What `predict` returned. *Shape:* (units, tags)
     """
     if isinstance(emissions, np.ndarray):
-        return cast(dense.CRFHead, torch_shim(_output_layer(model)).predictor()).scorer, emissions
+        return crf_scorer(model), emissions
     rows, weights = crf(model).on_host(emissions)
     arrays = (weight.detach().numpy() for weight in weights)
     return PathScorer(cast(CRFArrays, tuple(arrays))), rows.detach().numpy()

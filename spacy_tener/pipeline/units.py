@@ -50,7 +50,7 @@ TEXT, SPACE, LINE_BREAK, ORNAMENT = range(N_KINDS)
 _LINE_BREAKS = np.array([ord(character) for character in LINE_BREAKS], dtype=np.uint32)
 _HAS_BREAK = re.compile(f"[{LINE_BREAKS}]").search
 _INVISIBLE = np.array([ord(character) for character in "\u200b\u200c\u200d\u2060\ufe0f\ufeff"], dtype=np.uint32)
-_SENTENCE_ENDS = "。！？!?；;…\n."
+SENTENCE_ENDS = "。！？!?；;…\n."
 _EMBEDDABLE = [ENT_IOB, NORM, LEMMA, POS, TAG, MORPH, DEP, ENT_TYPE, ENT_ID, ENT_KB_ID, SENT_START]
 """Attributes of a token that earlier components set and a model may embed. Not HEAD: it may lie outside of a window."""
 
@@ -171,7 +171,7 @@ class TokenView(_View):
     def sentence_ends(self) -> BoolArray:
         """Return a mask of the units that look like the end of a sentence. *Shape:* (units,)"""
         strings = self.doc.vocab.strings
-        closers = np.array([strings[mark] for mark in _SENTENCE_ENDS], dtype=np.uint64)
+        closers = np.array([strings[mark] for mark in SENTENCE_ENDS], dtype=np.uint64)
         ends: BoolArray = np.isin(self.doc.to_array(ORTH), closers)
         ends[:-1] |= self.doc.to_array(SENT_START)[1:] == 1
         return ends
@@ -243,7 +243,7 @@ class CharacterView(_View):
         return part
 
     def sentence_ends(self) -> BoolArray:
-        ends: BoolArray = np.isin(self._codes, [ord(mark) for mark in _SENTENCE_ENDS])
+        ends: BoolArray = np.isin(self._codes, [ord(mark) for mark in SENTENCE_ENDS])
         starts = self._starts[self.doc.to_array(SENT_START) == 1]
         ends[starts[starts > 0] - 1] = True
         return ends

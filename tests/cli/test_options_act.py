@@ -70,6 +70,7 @@ BASES = {
     "explain": "explain model text.txt -n 3",
     "calibrate": "calibrate model doubtful.spacy -o out",
     "trim": "trim model text.txt -o out",
+    "export": "export model -o out.onnx",
     "annotate": "annotate model text.txt -o out -f jsonl --processes 1",
     "serve": "serve model --port 0",
 }
@@ -189,6 +190,14 @@ ROWS = {
         "onnx": Row("--onnx int8", codes=(0, 1)),
         "test": Row("--test gold.spacy", says="Tokens/s"),
         "component": Row("--component ner2", codes=(0, 1)),
+        "code": IMPORTED,
+    },
+    "export": {
+        "output": Row("--output other.onnx", result="other.onnx"),
+        "texts": Row("--texts text.txt", says="text.txt"),
+        "half": Row("--half", result="out.onnx"),
+        "component": Row("--component ner2", codes=(0, 1)),
+        "force": Row("--force", "export model -o key.txt", codes=(1, 0)),
         "code": IMPORTED,
     },
     "annotate": {

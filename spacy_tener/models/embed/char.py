@@ -96,6 +96,7 @@ class CharVocabulary(Vocabulary):
 
     def __init__(self, normaliser: Normaliser, names: Iterable[str]) -> None:
         super().__init__(names)
+        self.normaliser = normaliser
         self._cache = KeyCache(normaliser)
         self._end_key = normaliser.key(END_MARK)
 

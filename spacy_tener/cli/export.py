@@ -1,0 +1,72 @@
+"""The command that writes a trained pipeline as one file for other languages and browsers: export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..annotate.records import find_texts, stream_records
+from ..annotate.settings import TEXT_COLUMN
+from ..errors import counted
+from ..files import write_file
+from ..workbench.export.check import Comparison, compare, sample_texts
+from ..workbench.export.export import export_model, find_tagger
+from . import options
+from ._common import check_file, command, load_pipeline, msg, no_text
+
+_SAME = 1e-4
+"""The most by which probabilities differ by rounding."""
+
+
+@command("export")
+def export_cli(
+    model: options.Model,
+    output: Annotated[Path, options.output("an .onnx file")],
+    texts: Annotated[
+        list[str] | None,
+        typer.Option("--texts", help="Texts to read: files to check the result on; may be repeated"),
+    ] = None,
+    half: Annotated[bool, typer.Option("--half", help="Store rows as 16-bit floats")] = False,
+    component: options.Component = None,
+    force: options.Force = False,
+    code: options.Code = None,
+) -> None:
+    """
+    Write a pipeline as one ONNX file, from text to entities.
+
+    ONNX Runtime finds the same entities with the same probabilities by it, in a browser, in Node, or in Python without
+    spaCy. Its inputs are the code points of texts. The pipeline must read characters: TENER or GRN over rows of
+    characters and their pairs, with LAC or without. What reads words or pieces of words is refused. A student that it
+    teaches, by the overlay `taught`, can be exported.
+
+    The file is checked on --texts, or on texts made of the pipeline's characters. Needs onnx and onnxruntime.
+    """
+    check_file(output, force)
+    nlp = load_pipeline(model)
+    name = find_tagger(nlp, component).name
+    graph = export_model(nlp, name, half=half).SerializeToString()
+    read = sample_texts(nlp)
+    if texts:
+        sources, _ = find_texts(texts)
+        read = [record[TEXT_COLUMN] for record in stream_records(sources)]
+        if not read:
+            raise no_text(sources)
+    _print(compare(nlp, name, graph, read), "texts of its characters" if not texts else ", ".join(texts))
+    write_file(output, lambda file: file.write(graph))
+    msg.good(f"Saved to {output}: {len(graph) / 1e6:.1f} MB")
+
+
+def _print(comparison: Comparison, source: str) -> None:
+    """Print what was compared, and warn of a difference."""
+    compared = f"{counted(comparison.n_texts, 'text')} of {counted(comparison.n_characters, 'character')} ({source})"
+    same = counted(comparison.n_same, "entity", "entities")
+    if not comparison.differing and comparison.difference <= _SAME:
+        msg.info(f"Checked on {compared}: {same}, all as the pipeline finds them, with the same probabilities")
+        return
+    msg.warn(
+        f"Checked on {compared}: {same} as the pipeline finds them, with probabilities that differ by up to "
+        f"{comparison.difference:.4f}"
+    )
+    msg.warn_list("Texts with other entities", comparison.differing)

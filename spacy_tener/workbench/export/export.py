@@ -1,0 +1,169 @@
+"""A trained pipeline as one ONNX file, from the code points of texts to entities and their probabilities."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from packaging.version import Version
+from spacy.lang.zh import ChineseTokenizer, Segmenter
+from spacy.language import Language
+
+from ...about import __version__
+from ...crf.transitions import Transitions
+from ...errors import RemedyError, check_package, install
+from ...models.tagger import crf_scorer
+from ...pipeline.finding import PipelineNER, components_before, crf_pipes, find_crf_pipe
+from ...pipeline.tener_ner import TenerNER
+from ...tagging import TagLayout
+from .characters import read_units, sentence_ends
+from .graph import Graph, Value
+from .layers import WAY_OUT, LayerWriter
+from .paths import write_forward_backward, write_viterbi
+from .windows import WindowBatch, Windows, compute_in_batches, cut_at_sentences
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+METADATA_KEY = "tener"
+FORMAT = 1
+"""Version of the inputs, outputs and metadata. A reader refuses a larger one."""
+_FIRST_UNKNOWN = "2"
+"""The first version of onnx that may have other functions."""
+_PAIRS_AT_ONCE = 1 << 18
+_PAIRS_PER_UNIT = 160
+"""Costs of windows in pairs of units, as in `runtime.attention`."""
+_TEXT_UNITS_AT_ONCE = 1 << 16
+"""UnitValues of texts whose paths are computed at once, to limit memory."""
+
+
+def export_model(nlp: Language, name: str | None = None, *, half: bool = False) -> ModelProto:
+    """Return a component of a pipeline as an ONNX file; docs/elsewhere.md describes its inputs and outputs.
+
+    name (Optional[str]): The component's name; None for the only one that can be exported.
+    half (bool): Store rows of tables in float16.
+    """
+    _check_library()
+    pipe = find_tagger(nlp, name)
+    graph = Graph()
+    codes = graph.input("codes", np.int32, "characters").to(np.int64)
+    lengths = graph.input("lengths", np.int32, "texts").to(np.int64)
+    about = json.dumps(describe(nlp, pipe), ensure_ascii=False)
+    results = zip(("tags", "a", "b"), write_tagger(graph, codes, lengths, nlp, pipe, half=half), strict=True)
+    outputs: dict[str, tuple[Value, Any, Sequence[Any]]] = {
+        name: (value, np.int32 if name == "tags" else np.float64, ["characters"]) for name, value in results
+    }
+    outputs["about"] = graph.value(np.array([about], dtype=object)), str, [1]
+    model = graph.model(outputs)
+    model.metadata_props.add(key=METADATA_KEY, value=about)
+    return model
+
+
+def write_tagger(
+    graph: Graph, codes: Value, lengths: Value, nlp: Language, pipe: TenerNER, *, half: bool
+) -> tuple[Value, Value, Value]:
+    """Write a `tener_ner`. Returns the tags, a and b of each character. *Shape:* (characters,) each
+
+    codes (Value): Code points of all texts, joined. *Shape:* (characters,)
+    lengths (Value): Characters of each text. *Shape:* (texts,)
+    """
+    settings, labels = pipe.settings, pipe.label_index
+    units = read_units(graph, codes, lengths, settings.view)
+    windows = cut_at_sentences(
+        graph, units.lengths, sentence_ends(graph, units), size=settings.window, overlap=settings.overlap
+    )
+    write = LayerWriter(graph, codes, units, nlp, longest=settings.window, half=half).prepare(pipe.model)
+    n_units = graph.size(units.firsts)
+    emissions = compute_in_batches(
+        graph,
+        windows,
+        n_units,
+        labels.layout.n_tags,
+        write,
+        cost=lambda length: length * (length + _PAIRS_PER_UNIT),
+        most=_PAIRS_AT_ONCE,
+    )
+    weights = [weight.astype(np.float64) for weight in crf_scorer(pipe.model).weights]
+    transitions, scaled = Transitions.of(*weights), Transitions.of(*(weight / pipe.temperature for weight in weights))
+    penalties = graph.value(np.where(labels.possible, 0.0, -np.inf))
+
+    def decode(batch: WindowBatch) -> Value:
+        scores = emissions[batch.slots].to(np.float64) + penalties[units.kinds[batch.slots]]
+        scores = graph.Transpose(scores, perm=[1, 0, 2])
+        tags = write_viterbi(graph, scores, batch, transitions)
+        a, b = write_forward_backward(graph, scores / pipe.temperature, tags, batch, scaled)
+        columns = [graph.Unsqueeze(column, [2]) for column in (tags.to(np.float64), a, b)]
+        return graph.Transpose(graph.Concat(*columns, axis=2), perm=[1, 0, 2])
+
+    starts = graph.starts(units.lengths)
+    ends = starts + units.lengths
+    texts = Windows(starts, ends, starts, ends).take(graph.where_true(units.lengths > 0))
+    columns = compute_in_batches(
+        graph, texts, n_units, 3, decode, cost=lambda length: length, most=_TEXT_UNITS_AT_ONCE, dtype=np.float64
+    )
+    tags, a, b = (graph.Squeeze(part, [1]) for part in graph.add("Split", columns[units.owners], axis=1, outputs=3))
+    tags = tags.to(np.int32)
+    if units.is_first is not None:
+        tags = graph.Where(units.is_first, tags, graph.value(_inner_tags(labels.layout))[tags])
+    return tags, a, b
+
+
+def _inner_tags(layout: TagLayout) -> NDArray[np.int32]:
+    """Return the tag of a character behind the first one of a unit, by the unit's tag. *Shape:* (tags,)"""
+    tags = np.full(layout.n_tags, layout.outside, dtype=np.int32)
+    tags[layout.begin] = tags[layout.inside] = range(layout.inside.start, layout.inside.stop)
+    return tags
+
+
+def describe(nlp: Language, pipe: TenerNER) -> dict[str, Any]:
+    """Return what the file says of itself, as JSON values."""
+    meta = nlp.meta
+    return {
+        "format": FORMAT,
+        "tags": pipe.label_index.layout.names(pipe.labels),
+        "labels": list(pipe.labels),
+        "thresholds": dict(zip(pipe.labels, pipe.settings.thresholds(pipe.labels), strict=True)),
+        "probabilities": True,
+        "pipeline": PipelineNER.of(nlp, pipe.name).describe(),
+        "spacy_tener": __version__,
+        "digest": f"sha256:{sha256(pipe.model.to_bytes()).hexdigest()}",
+        **{name: str(meta.get(name) or "") for name in ("license", "author", "url")},
+        **{name: meta.get(name, []) for name in ("encoders", "sources")},
+    }
+
+
+def find_tagger(nlp: Language, name: str | None = None) -> TenerNER:
+    """Return the component to export; raise if there is none, more than one, or one that reads more than characters.
+
+    name (Optional[str]): The component's name; None for the only one.
+    """
+    found = crf_pipes(nlp)
+    if name is None and len(found) > 1:
+        raise RemedyError(f"The pipeline has {len(found)} components to export", f"Name one: {', '.join(found)}.")
+    pipe = find_crf_pipe(nlp, name)
+    tokenizer = nlp.tokenizer
+    reads_characters = isinstance(tokenizer, ChineseTokenizer) and tokenizer.segmenter == Segmenter.char
+    if pipe.settings.view == "tokens" and not reads_characters:
+        raise RemedyError(f"'{pipe.name}' reads words of spaCy's tokenizer, which cannot be exported", WAY_OUT)
+    for other in components_before(nlp, pipe):
+        if {"doc.sents", "token.is_sent_start"} & set(nlp.get_pipe_meta(other).assigns):
+            raise RemedyError(
+                f"'{pipe.name}' keeps to the sentences of '{other}', which cannot be exported",
+                f"Remove that component, by nlp.remove_pipe('{other}'), and save the pipeline.",
+            )
+    return pipe
+
+
+def _check_library() -> None:
+    remedy = f"Install it by `{install('onnx', 'onnxruntime')}`."
+    check_package("onnx", "To export a pipeline takes", remedy)
+    import onnx
+
+    if Version(onnx.__version__) >= Version(_FIRST_UNKNOWN):
+        raise RemedyError(
+            f"onnx {onnx.__version__} is newer than this package knows", f"pip install 'onnx<{_FIRST_UNKNOWN}'"
+        )

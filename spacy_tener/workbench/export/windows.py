@@ -1,0 +1,153 @@
+"""Windows of texts of any length, and what is computed for them in batches of similar lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .graph import Graph, Value
+
+Compute = Callable[["WindowBatch"], Value]
+"""Function from a batch of windows to rows of its slots. *Shape:* (windows, longest, width)"""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows over joined sequences, and their cores, which cover these without gap. *Shape:* (windows,) each"""
+
+    begins: Value
+    ends: Value
+    core_begins: Value
+    core_ends: Value
+
+    def take(self, chosen: Value) -> Windows:
+        """Return some of the windows, by their indices."""
+        return Windows(*(part[chosen] for part in (self.begins, self.ends, self.core_begins, self.core_ends)))
+
+
+@dataclass(frozen=True)
+class WindowBatch:
+    """Windows that are computed together, padded to the longest of them.
+
+    lengths (Value): *Shape:* (windows,)
+    longest (Value): *Shape:* ()
+    slots (Value): The unit of each slot; any unit for padding. *Shape:* (windows, longest)
+    is_real (Value): A mask of slots that are no padding. *Shape:* (windows, longest)
+    """
+
+    windows: Windows
+    lengths: Value
+    longest: Value
+    slots: Value
+    is_real: Value
+
+
+def make_batch(graph: Graph, windows: Windows) -> WindowBatch:
+    """Return windows as a batch."""
+    lengths = windows.ends - windows.begins
+    longest = graph.ReduceMax(lengths, keepdims=0)
+    places = graph.Range(0, longest, 1)
+    is_real = places < graph.Unsqueeze(lengths, [1])
+    slots = graph.Unsqueeze(windows.begins, [1]) + graph.Where(is_real, places, 0)
+    return WindowBatch(windows, lengths, longest, slots, is_real)
+
+
+def core_rows(graph: Graph, batch: WindowBatch, values: Value) -> tuple[Value, Value]:
+    """Return the rows of the cores of a batch, and their units. *Shape:* (units, width) and (units,)"""
+    begins, ends = (graph.Unsqueeze(part, [1]) for part in (batch.windows.core_begins, batch.windows.core_ends))
+    is_core = batch.is_real & (begins <= batch.slots) & (batch.slots < ends)
+    slots = graph.Transpose(graph.NonZero(is_core))
+    return graph.GatherND(values, slots), graph.GatherND(batch.slots, slots)
+
+
+def cut_at_sentences(graph: Graph, lengths: Value, is_end: Value, *, size: int, overlap: int) -> Windows:
+    """Cut texts into windows of at most `size` units, as `pipeline.windows.cut_windows`.
+
+    All texts are cut at the same time, one window of each in a step of the loop.
+
+    lengths (Value): UnitValues of each text. *Shape:* (texts,)
+    is_end (Value): A mask of units that are sentence ends. *Shape:* (units,)
+    """
+    begins = graph.starts(lengths)
+    ends = begins + lengths
+    # How many sentence ends there are before each unit; and the units behind them, numbered from 1.
+    counts = graph.Concat([0], graph.cumulated(is_end.to(np.int64)), axis=0)
+    behind = graph.Concat([0], graph.where_true(is_end) + 1, axis=0)
+
+    def cut(starts: Value) -> list[Value]:
+        """Return where the next windows start, and the present ones. A text that is finished has empty cores."""
+        context = graph.Max(begins, starts - overlap)
+        longest = graph.Min(context + (size - overlap), ends)
+        middle = (starts + longest) / 2
+        has_end = counts[longest] > counts[middle]
+        core_ends = graph.Where(has_end, behind[counts[longest]], longest)
+        core_ends = graph.Where(ends - context <= size, ends, core_ends)
+        return [core_ends, context, graph.Min(core_ends + overlap, ends), starts, core_ends]
+
+    def goes_on(starts: Value) -> Value:
+        return graph.ReduceSum((starts < ends).to(np.int64), keepdims=0) > 0
+
+    _, *parts = graph.loop([begins], goes_on, cut, n_rows=4)
+    parts = [graph.Reshape(part, [-1]) for part in parts]
+    return Windows(*parts).take(graph.where_true(parts[2] < parts[3]))
+
+
+def cut_evenly(graph: Graph, begins: Value, ends: Value, *, size: int, overlap: int) -> Windows:
+    """Cut sequences into windows of `size` units, as `features.pieces.windows_of`; a shorter one is one window.
+
+    begins, ends (Value): The units of each sequence. *Shape:* (sequences,)
+    """
+    step, lengths = size - 2 * overlap, ends - begins
+    counts = graph.Where(lengths > 0, graph.Max((lengths - (2 * overlap + 1)) / step + 1, 1), 0)
+    firsts, total = graph.starts(counts), graph.ReduceSum(counts, keepdims=0)
+    owners = graph.owners(firsts, total)
+    numbers = graph.Range(0, total, 1) - firsts[owners]
+    begins, ends = begins[owners], ends[owners]
+    starts = graph.Min(begins + numbers * step, graph.Max(begins, ends - size))
+    core_begins = graph.Where(numbers > 0, begins + numbers * step + overlap, begins)
+    is_last = graph.Equal(numbers + 1, counts[owners])
+    core_ends = graph.Where(is_last, ends, begins + (numbers + 1) * step + overlap)
+    return Windows(starts, graph.Min(starts + size, ends), core_begins, core_ends)
+
+
+def compute_in_batches(
+    graph: Graph,
+    windows: Windows,
+    n_units: Value,
+    width: int,
+    compute: Compute,
+    *,
+    cost: Callable[[Value], Value],
+    most: int,
+    dtype: Any = np.float32,
+) -> Value:
+    """Return rows of all units, each from the window in whose core it is. *Shape:* (units, width)
+
+    A batch has windows of similar lengths, and as many as cost no more than `most`.
+
+    cost (Callable[[Value], Value]): Returns the cost of a window by its length.
+    """
+    lengths = windows.ends - windows.begins
+    count = graph.size(lengths)
+    _, order = graph.add("TopK", lengths, graph.shape(count), outputs=2)
+
+    def add_batch(first: Value, rows: Value, places: Value) -> list[Value]:
+        longest = lengths[order[first]]
+        behind = first + graph.Max(graph.value(np.int64(most)) / cost(longest), 1)
+        batch = make_batch(graph, windows.take(graph.slice(order, first, behind)))
+        new_rows, new_places = core_rows(graph, batch, compute(batch))
+        return [behind, graph.SequenceInsert(rows, new_rows), graph.SequenceInsert(places, new_places)]
+
+    # Rows that are not there, so that the sequences have a type and a first part.
+    nothing = graph.full(dtype(0), 0, width), graph.full(0, 0)
+    _, rows, places = graph.loop(
+        [graph.value(np.int64(0)), *(graph.SequenceConstruct(part) for part in nothing)],
+        lambda first, *_: first < count,
+        add_batch,
+    )
+    rows, places = (graph.ConcatFromSequence(parts, axis=0) for parts in (rows, places))
+    zeros = graph.full(dtype(0), n_units, width)
+    return graph.ScatterND(zeros, graph.Unsqueeze(places, [1]), rows)
