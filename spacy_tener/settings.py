@@ -130,7 +130,9 @@ def _describe(error: Any) -> str:
     """Return the setting, what it must be, and its value."""
     if not error["loc"]:
         return str(error["ctx"]["error"])
-    name, reason = ".".join(map(str, error["loc"])), error["msg"].removeprefix("Value error, ")
+    # Of an argument with several types, pydantic adds the type to the place: "layers.constrained-int".
+    places = [str(place) for place in error["loc"] if str(place).isidentifier() or isinstance(place, int)]
+    name, reason = ".".join(places), error["msg"].removeprefix("Value error, ")
     return f"{name} {reason.replace('Input should be', 'must be')}; got {error['input']!r}"
 
 

@@ -99,8 +99,8 @@ def vectors_cli(
     *,
     output: Annotated[Path, options.output("a file, as static.vec")],
     words: Annotated[Path | None, typer.Option("--words", help="List of words, one on each line")] = None,
-    limit: Annotated[
-        int, typer.Option("--limit", "-n", help="Maximum number of words: the first ones", min=1)
+    max_words: Annotated[
+        int, typer.Option("--max-words", help="Maximum number of words: the first ones", min=1)
     ] = 100_000,
     lang: Annotated[str, options.lang("its tokenizer finds their words")] = "en",
     layers: Annotated[str, typer.Option("--layers", help="Layers of a transformer that are averaged")] = "1,2,3,4",
@@ -133,7 +133,7 @@ def vectors_cli(
         found = words_of_texts(blank_pipeline(lang), (record[TEXT_COLUMN] for record in stream_records(sources)))
     else:
         found = read_words()
-    selected = select_words(found, limit)
+    selected = select_words(found, max_words)
     reader = WordEncoder(encoder, _numbers(layers), names(outputs))
     count, share = write_static_vectors(reader, selected, width, output)
     msg.good(f"{output}: {counted(count, 'word')}, {width} of {reader.width} components, {share:.0%} of the variance")

@@ -81,7 +81,7 @@ SCORES_AT_ONCE = 1 << 18
 LONGEST_CACHED = 8192
 """Tables of positions for up to this length are cached."""
 
-MODERATE = 60.0
+SAFE_EXPONENT = 60.0
 """Exponentials of scores up to this, positive or negative, and sums of thousands of them, fit into float32."""
 
 ComplexArray = NDArray[np.complex64]
@@ -95,7 +95,7 @@ def exponentials(
 ) -> FloatArray:
     """Return the softmax over the last dimension, up to a factor per query, in place."""
     # Where no score is large, passes over all scores are saved: a twentieth of TENER's nlp.pipe.
-    if scores.size and not (scores.max() < MODERATE and scores.min() > -MODERATE):
+    if scores.size and not (scores.max() < SAFE_EXPONENT and scores.min() > -SAFE_EXPONENT):
         if padding is not None:
             scores += padding
         scores -= scores.max(axis=-1, keepdims=True)

@@ -141,7 +141,7 @@ ROWS = {
     "vectors": {
         "output": Row("--output other.vec", "vectors encoder.onnx --words words.txt --width 4", "*.vec", (2, 0)),
         "words": Row("--words words.txt", "vectors encoder.onnx text.txt -o out.vec --width 1", codes=(0, 2)),
-        "limit": Row("--limit 9", result="out.vec"),
+        "max_words": Row("--max-words 9", result="out.vec"),
         "lang": Row("--lang zh", "vectors encoder.onnx text.txt -o out.vec --width 1", result="out.vec"),
         "layers": Row("--layers 2", "vectors bert -o out.vec --words words.txt --width 4 --layers 1", result="out.vec"),
         "outputs": Row("--outputs inner", result="out.vec"),
