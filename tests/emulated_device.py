@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -339,9 +340,11 @@ def _xp2torch(array: Any, requires_grad: bool = False, device: torch.device | No
 
 def _require_gpu(gpu_id: int = 0) -> bool:
     """Compute on the device in this thread, as Thinc and CuPy have one for each."""
-    if not isinstance(get_current_ops(), DeviceOps):
+    if not isinstance(get_current_ops(), DeviceOps | MPSOps):
         set_current_ops(DeviceOps())
-        _Operations().__enter__()
+        # The main thread has it already, and would have it after the emulation.
+        if threading.current_thread() is not threading.main_thread():
+            _Operations().__enter__()
     return True
 
 
