@@ -1,0 +1,143 @@
+"""Exported pipelines, and the cases that readers of them are tested on: texts with the entities of the pipelines.
+
+`exported_cases()` returns a folder with a file for each system, and `cases.json`:
+
+    {system: {"file": "tener.onnx", "cases": [{"text": "...", "entities": [
+        {"start": 0, "end": 3, "label": "PER", "text": "...", "probability": 0.98}, ...]}, ...]}, ...}
+
+Offsets are those of code points. A probability is null where the file has none.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import tempfile
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from small_encoders import mean_encoder, recurrent_encoder, save
+from small_systems import TEXTS, UNSEEN, examples_of, learn, pipeline, small_tok2vecs
+from spacy.language import Language
+
+from spacy_tener.pipeline.finding import SCORES_KEY, ask_probabilities
+from spacy_tener.workbench.export.export import export_model
+
+_FOLDER = tempfile.TemporaryDirectory(prefix="exported-")
+SYSTEMS = [
+    *("tener", "characters", "vanilla", "unigrams"),
+    *("grn", "grn-mean", "grn-attention", "convolutions"),
+    *("encoders", "encoders-tokens", "lac", "lac-characters"),
+]
+WINDOW = {"window": 24, "overlap": 5}
+LEARNT = [(text, [(start, end, label.replace("ORG", "B-ORG")) for start, end, label in found]) for text, found in TEXTS]
+"""With a label that has a hyphen, as tags have."""
+SPECIAL = [
+    *("\n", "\r\n", "\t", " ", "  ", " \n ", "   ", "\u3000", "\xa0", "\u2028", "\x85", "\x1f", "\0"),
+    *("\u200b", "\u200d", "\ufeff", "\ufe0f", "👨\u200d👩\u200d👧", "👍🏽", "❤️", "🇨🇳", "☀"),
+    *("𠮷", "𠀀", "\U0001d504", "\U0010ffff", "\ufffe", "\ue000", "e\u0301", "\u0301", "नि", "אב"),
+    *("。", "！", "？", "；", "…", ".", "!", "?", ";", "，", "0", "12", "٣", "²", "A", "ａ", "İ", "ß", "<b>", "&amp;"),
+]
+FIXED = [
+    *("", " ", "\n", "\0", "京", "😀", "\U0010ffff", "\u0301", UNSEEN, *(text for text, _ in TEXTS)),
+    *("王小明 去了 上海 ", " 王小明去了\n上海", "王小\n明", "王小 明", "王小😀明", "北京\u200b大学", "王\u0301小明"),
+    *("。" * 60, " " * 60, "北京大学" * 30, "王小明去了上海。\n" * 20),
+]
+"""Texts that are always among the cases."""
+
+
+def generate_texts(count: int, seed: int = 0, longest: int = 120) -> Iterator[str]:
+    """Yield texts of what pipelines have learnt, of parts of it, and of special characters, of any length."""
+    generator = random.Random(seed)
+    known = [text for text, _ in TEXTS]
+    for _ in range(count):
+        size = generator.choice([1, 2, 5, 23, 24, 25, 29, 30, 48, longest])
+        pieces: list[str] = []
+        while sum(map(len, pieces)) < size:
+            text = generator.choice(known)
+            start = generator.randrange(len(text))
+            part = text[start : start + generator.randint(1, 4)]
+            pieces.append(generator.choice([text, text, part, part, generator.choice(SPECIAL)]))
+        yield "".join(pieces)[:size]
+
+
+def make_systems(folder: Path) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
+    """Return the model of each system that is exported, and its settings of the component.
+
+    folder (Path): For encoders.
+    """
+    parts = small_tok2vecs(folder)
+    tener, grn, characters = parts["TENER"], parts["GRN"], parts["TENER"]["embed"]
+
+    def features(**encoder: Any) -> dict[str, Any]:
+        return {"@architectures": "spacy_tener.OnnxEmbed.v1", "width": 8, "dropout": 0.0, "encoder": encoder}
+
+    def join(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+        return {"@architectures": "spacy_tener.JoinEmbed.v1", "first": first, "second": second}
+
+    def of_file(name: str, model: Any) -> dict[str, Any]:
+        path = str(save(folder / name, model))
+        return features(**{"@misc": "spacy_tener.OnnxEncoder.v1", "path": path, "window": 22, "overlap": 3})
+
+    both = join(join(characters, of_file("recurrent", recurrent_encoder())), of_file("mean", mean_encoder()))
+    lac = features(**{"@misc": "spacy_tener.LacEncoder.v1"})
+    seen = {"view": "characters"}
+    return {
+        "tener": (tener, WINDOW),
+        "characters": (tener, {**seen, **WINDOW, "threshold": {"PER": 0.6, "B-ORG": 0.4}}),
+        "vanilla": ({**tener, "adapted": False}, {"threshold": 0.3}),
+        "unigrams": ({**tener, "embed": {**characters, "bigram_width": 0, "digits": False}}, {**seen, **WINDOW}),
+        "grn": (grn, WINDOW),
+        "grn-mean": ({**grn, "relation": "mean", "branches": []}, {**seen, **WINDOW}),
+        "grn-attention": ({**grn, "relation": "attention", "branches": [1, 5]}, WINDOW),
+        "convolutions": ({**grn, "relation": None}, seen),
+        "encoders": ({**tener, "embed": both}, {**seen, "window": 60, "overlap": 5}),
+        "encoders-tokens": ({**tener, "embed": both}, {}),
+        "lac": ({**tener, "embed": join(characters, lac)}, WINDOW),
+        "lac-characters": ({**tener, "embed": join(characters, lac)}, seen),
+    }
+
+
+def make_pipeline(tok2vec: dict[str, Any], settings: dict[str, Any]) -> Language:
+    """Train a pipeline so briefly that it doubts, and give it a temperature."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        nlp = pipeline(tok2vec, **settings)
+        learn(nlp, examples_of(nlp, LEARNT), steps=100, enough=1.0)
+    nlp.get_pipe("tener_ner").cfg["temperature"] = 1.3
+    return nlp
+
+
+def find_entities(nlp: Language, texts: Sequence[str]) -> list[list[dict[str, Any]]]:
+    """Return the entities of texts that a pipeline finds, as readers return them."""
+    rows = []
+    for doc in nlp.pipe(texts, component_cfg=ask_probabilities(nlp)):
+        group = doc.spans[SCORES_KEY]
+        columns = ("start", "end", "label", "text", "probability")
+        entities = ((span.start_char, span.end_char, span.label_, span.text) for span in group)
+        scores = group.attrs["scores"].tolist()
+        rows.append(
+            [dict(zip(columns, (*entity, score), strict=True)) for entity, score in zip(entities, scores, strict=True)]
+        )
+    return rows
+
+
+@cache
+def exported_cases() -> Path:
+    """Export a pipeline of each system, and write the cases. Returns the folder."""
+    folder = Path(_FOLDER.name)
+    texts = [*FIXED, *generate_texts(60)]
+    systems, rows = make_systems(folder), {}
+    for name in SYSTEMS:
+        tok2vec, settings = systems[name]
+        nlp = make_pipeline(tok2vec, settings)
+        (folder / f"{name}.onnx").write_bytes(export_model(nlp).SerializeToString())
+        cases = [
+            {"text": text, "entities": found} for text, found in zip(texts, find_entities(nlp, texts), strict=True)
+        ]
+        rows[name] = {"file": f"{name}.onnx", "cases": cases}
+    (folder / "cases.json").write_text(json.dumps(rows), encoding="utf8")
+    return folder
