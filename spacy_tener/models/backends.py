@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
@@ -19,7 +20,9 @@ from thinc.shims import Shim
 from thinc.types import Floats2d
 
 from ..batching.sequences import starts
+from ..onnx.encoder import Encoder
 from ..types import IntArray
+from .requirements import save_requirements
 from .shim import TorchShim, torch_shim
 
 Rows = Any
@@ -48,6 +51,21 @@ class Layer(Model[Any, Any], ABC):
     def shim(self) -> TorchShim:
         """The layer's module, and its form in NumPy."""
         return torch_shim(self)
+
+    @property
+    def packages(self) -> Sequence[str]:
+        """Packages that a pipeline with this layer requires, beside this one."""
+        return ()
+
+    @property
+    def encoders(self) -> Sequence[Encoder]:
+        """Pretrained encoders of this layer."""
+        return ()
+
+    def to_disk(self, path: Path | str) -> None:
+        """Save the model of a component, and what it needs to the pipeline's meta.json."""
+        super().to_disk(path)
+        save_requirements(Path(path).parent, self.walk())
 
     def _copy(self, seen: dict[int, Model[Any, Any] | Shim] | None = None) -> Layer:
         # Thinc copies every layer as a plain `Model`.

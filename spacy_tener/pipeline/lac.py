@@ -22,13 +22,13 @@ from ..features.keys import Keys
 from ..features.segmenter import Division, with_listed_words
 from ..features.word_lists import WordList, WordLists
 from ..files import write_file
+from ..models.requirements import save_requirements
 from ..models.serialize import from_safetensors, to_safetensors
 from ..onnx.encoder import Encoder
 from ..onnx.lac import LacTagger, load_tagger
 from ..types import IntArray
 from .entities import UnitEntity, set_entities
 from .loading import wrap_load_errors
-from .requirements import save_requirements
 from .settings import NERSettings
 from .units import Alignment, is_ornament, is_space, view_of
 from .words import PipelineWords
@@ -109,6 +109,11 @@ class Lac(Pipe):
         if self._tagger is None:
             self._tagger = load_tagger(self.path)
         return self._tagger
+
+    @property
+    def encoders(self) -> list[Encoder]:
+        """LAC's network."""
+        return [self.tagger.encoder]
 
     @property
     def words(self) -> LacWords:
@@ -215,7 +220,7 @@ class Lac(Pipe):
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         """Write the encoder, its CRF and the lists of words to a directory."""
         write_file(Path(path) / _FILE, lambda file: file.write(self.to_bytes()))
-        save_requirements(Path(path), self)
+        save_requirements(Path(path), [self])
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Lac:
         """Load what `to_disk` wrote."""

@@ -32,7 +32,7 @@ from .learning.targets import Target, exceptional_labels, make_targets
 from .learning.teaching import Teacher
 from .loading import wrap_load_errors
 from .predicting import TokenLengths, decode_batches, select_entities
-from .requirements import add_requirements, save_requirements
+from .requirements import add_requirements
 from .scoring import score_char_entities
 from .settings import LABELS_OVER_LINES, LABELS_WITH_ORNAMENTS, LEARNED, TEMPERATURE, TOKEN_LENGTH, NERSettings
 from .tags import LabelIndex, index_labels
@@ -409,15 +409,6 @@ class TenerNER(TrainablePipe):
         """
         warm_up(sgd, self.name)
         super().finish_update(sgd)
-
-    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
-        """Save the component to a directory, and its requirements to the pipeline's meta.json beside it.
-
-        path (Union[str, Path]): The directory.
-        exclude (Iterable[str]): Names of parts to leave out.
-        """
-        super().to_disk(path, exclude=exclude)
-        save_requirements(Path(path), self)
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "TenerNER":
         """Load the component from a directory.

@@ -9,8 +9,9 @@ from spacy.language import Language
 from thinc.api import Model
 
 from ..errors import RemedyError
+from ..models.requirements import TRANSFORMER
 from ..pipeline.doc_entities import found_entities
-from ..pipeline.requirements import TRANSFORMER, add_requirements
+from ..pipeline.requirements import add_requirements
 
 if TYPE_CHECKING:
     from ..models.transformer.export import Precision

@@ -13,13 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import spacy
 from archives import read_output
 from fsspec.implementations.memory import MemoryFileSystem
+from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 
 from spacy_tener.annotate import AnnotateSettings
 from spacy_tener.annotate.arrow import rows_of_table, schema_of_rows, table_of_rows
-from spacy_tener.annotate.encoding import dump_json
+from spacy_tener.annotate.encoding import dump_json, dump_jsonl
+from spacy_tener.annotate.local import annotate_locally
 from spacy_tener.errors import RemedyError
 
 ROWS = [
@@ -29,6 +32,8 @@ ROWS = [
     {"key": None},
     {"text": 5, "key": "京", "number": 2},
 ]
+
+TEXTS = ["王小明去了上海", "李华去了上海", "吴重阳在中国银行工作。", "李华和张伟去了南京大学", "北京大学在北京"]
 
 
 @pytest.fixture
@@ -50,6 +55,28 @@ def test_every_format_holds_all_columns_and_the_entities(tmp_path, archive, run,
     assert len(rows[0]["k_best"]) == 2
     assert {"start", "end", "label", "text", "probability"} == set(rows[0]["entities"][0])
     assert [row.get("number") for row in rows] == [None, None, 1, None, 2]
+
+
+@Language.component("fails_at_hua")
+def fail_at_hua(doc):
+    if "华" in doc.text:
+        raise ValueError("华")
+    return doc
+
+
+@pytest.mark.parametrize("format", ["jsonl", "parquet", "spacy"])
+def test_a_text_at_which_a_component_fails_is_an_error_of_its_record(tmp_path, make_job, saved, format) -> None:
+    (tmp_path / "in.jsonl").write_text(dump_jsonl({"text": text, "id": i} for i, text in enumerate(TEXTS)))
+    job = make_job([tmp_path / "in.jsonl"], tmp_path / "out", format, part_size=3)
+    nlp = spacy.load(saved["tener"])
+    nlp.add_pipe("fails_at_hua")
+    job.annotator.use(nlp)
+    total = annotate_locally(job, lambda *_: None)
+    assert (total.texts, total.errors) == (len(TEXTS), 2)
+    rows = read_output(tmp_path / "out", nlp)
+    assert [(row["text"], row["id"]) for row in rows] == list(zip(TEXTS, range(len(TEXTS)), strict=True))
+    assert ["ValueError: 华" in (row["error"] or "") for row in rows] == ["华" in text for text in TEXTS]
+    assert all(bool(row["entities"]) != bool(row["error"]) for row in rows)
 
 
 @pytest.mark.parametrize("k_best", [0, 1])

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,6 +22,7 @@ from spacy.vocab import Vocab
 from spacy_tener.features.lexicon import Lexicon
 from spacy_tener.features.word_lists import (
     ATTRIBUTE,
+    LOCK,
     ListedWord,
     WordList,
     WordLists,
@@ -160,3 +164,24 @@ def test_lists_may_be_put_and_cleared_while_texts_are_read() -> None:
     for thread in threads:
         thread.join()
     assert failures == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_process_forked_while_a_thread_changes_lists_may_change_them() -> None:
+    lists, changing = WordLists(), threading.Event()
+
+    def change() -> None:
+        with LOCK:
+            changing.set()
+            time.sleep(0.2)
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    changing.wait()
+    if not (child := os.fork()):
+        signal.alarm(5)
+        lists.put("", WordList())
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    thread.join()
+    lists.put("", WordList())

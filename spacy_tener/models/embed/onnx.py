@@ -65,6 +65,11 @@ class OnnxFeatures(Layer):
 
     __slots__ = ()
 
+    @property
+    def encoders(self) -> list[Encoder]:
+        features: FrozenFeatures = self.attrs["features"]
+        return [features.encoder] if features.is_read else []
+
     def compute(self, inputs: list[Doc], backend: Backend) -> Rows:
         features = self.attrs["features"](inputs, training=backend.training, gpu=backend.ops.name == "cupy")
         return backend.join([backend.ops.asarray2f(features)], learn=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,10 @@ class SegmentVocabulary(Vocabulary):
         return EmbedInput({SEGMENT: token_keys(text, division)})
 
     @property
+    def packages(self) -> list[str]:
+        return [f"rjieba>={version('rjieba')}"]
+
+    @property
     def tag_names(self) -> list[str]:
         """The common parts of speech that were seen in training."""
         return [tag for tag in _PARTS_OF_SPEECH.split() if self.knows_tag(tag)]
@@ -75,15 +80,15 @@ class SegmentVocabulary(Vocabulary):
         return {**super().to_parts(), "segmenter": list(jieba_version()), "lists": self.lists.to_message()}
 
     def from_parts(self, parts: dict[str, Any]) -> None:
-        trained_digest, trained_version = parts.pop("segmenter")
-        digest, version = jieba_version()
+        trained_digest, trained = parts.pop("segmenter")
+        digest, installed = jieba_version()
         lists = parts.pop("lists")
         super().from_parts(parts)
         self.lists.from_message(lists)
         if digest != trained_digest:
             warnings.warn(
-                f"The pipeline was trained with the segmenter {trained_version} ({trained_digest}), but {version} "
-                f"({digest}) segments differently: expect more errors. Install {trained_version}, or train again.",
+                f"The pipeline was trained with the segmenter {trained} ({trained_digest}), but {installed} "
+                f"({digest}) segments differently: expect more errors. Install {trained}, or train again.",
                 stacklevel=2,
             )
 

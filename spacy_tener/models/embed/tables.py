@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -58,6 +58,11 @@ class Vocabulary(ABC):
         """The number of pretrained rows of a table, which are its first ones."""
         self.frequent: dict[str, int] = {}
         """How many of them, the first ones, stay in a table though the training data may lack their strings."""
+
+    @property
+    def packages(self) -> Sequence[str]:
+        """Packages that reading needs, beside this one."""
+        return ()
 
     @abstractmethod
     def read(self, docs: list[Doc]) -> EmbedInput: ...
@@ -119,6 +124,11 @@ class TableEmbedder(Layer):
     def vocabulary(self) -> Any:
         """The `Vocabulary` that reads keys from Docs."""
         return self.attrs["vocabulary"]
+
+    @property
+    def packages(self) -> Sequence[str]:
+        packages: Sequence[str] = self.vocabulary.packages
+        return packages
 
     def compute(self, inputs: list[Doc], backend: Backend) -> Any:
         read = self.vocabulary.read(inputs)

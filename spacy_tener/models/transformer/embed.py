@@ -16,6 +16,7 @@ from ...errors import RemedyError, check_package, install
 from ...features.pieces import WordPieces
 from ...settings import configured
 from ..backends import Backend, Layer, Rows
+from ..requirements import TRANSFORMER
 from ..run import forward
 from ..shim import EmbedModel, TorchShim
 from .module import PretrainedTransformer, TransformerEmbedConfig
@@ -50,6 +51,10 @@ class TransformerEmbedder(Layer):
     """A pretrained transformer, which reads Docs."""
 
     __slots__ = ()
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        return TRANSFORMER
 
     def compute(self, inputs: list[Doc], backend: Backend) -> Rows:
         return backend.call(self, inputs)

@@ -13,9 +13,9 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import set_active_gpu, use_ops
 
+from spacy_tener.models.requirements import TRANSFORMER
 from spacy_tener.models.shim import TorchShim
 from spacy_tener.optim.optimizers import SGD, Adam
-from spacy_tener.pipeline.requirements import TRANSFORMER
 
 ARCHITECTURES = ["TENER", "FLAT", "FLAT_ATSSA", "MECT", "GRN"]
 TEXT = "吴重阳在中国银行工作。"

