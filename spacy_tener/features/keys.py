@@ -21,7 +21,7 @@ END_MARK = "<eos>"
 """Second half of a text's last bigram, as in the released code of the papers."""
 
 _DIGIT = re.compile(r"\d")
-_MAX_STRINGS = 250_000
+_MAX_STRINGS = 50_000
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
 

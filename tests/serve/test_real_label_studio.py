@@ -183,7 +183,7 @@ def named(doc: Doc) -> set[tuple[int, int, str]]:
 
 
 def converted(path: Path, *options: str) -> list[Doc]:
-    ran = run_tener("convert", path, "-o", path.with_suffix(".spacy"), "--lang", "zh", *options)
+    ran = run_tener("convert", path, "-o", path.with_suffix(".spacy"), "--lang", "zh", "--force", *options)
     assert ran.code == 0, ran.text
     return list(DocBin().from_disk(path.with_suffix(".spacy")).get_docs(spacy.blank("zh").vocab))
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 import spacy
+from spacy.tokens import DocBin
+from spacy.vocab import Vocab
 
 pytestmark = pytest.mark.slow
 
@@ -55,7 +57,8 @@ def test_the_sample_is_converted_learned_scored_and_drawn(project: Path, printed
     assert f"{100 * metrics['ents_f']:.2f}" in printed
     assert spacy.load(folder / "model-best").pipe_names == ["tener_ner"]
     page = (project / "project" / "pages" / "sample-lac.html").read_text(encoding="utf8")
-    assert "150 texts" in page
+    texts = DocBin().from_disk(project / "project" / "corpus" / "sample" / "test.spacy").get_docs(Vocab())
+    assert all(json.dumps(doc.text, ensure_ascii=False) in page for doc in texts)
     assert '"page":"sample-lac-why.html"' in page
     assert 'id="evidence"' in (project / "project" / "pages" / "sample-lac-why.html").read_text(encoding="utf8")
 
@@ -73,7 +76,7 @@ def test_a_second_run_skips_every_step(project: Path) -> None:
 def test_a_finished_training_becomes_a_wheel(project: Path) -> None:
     run(project, "package", "--vars.version", "2.0.1")
     (wheel,) = (project / "project" / "packages").glob("*/dist/*.whl")
-    assert wheel.name == "zh_sample_tener-2.0.1-py3-none-any.whl"
+    assert wheel.name == "zh_sample-2.0.1-py3-none-any.whl"
     assert "nothing changed" in run(project, "package", "--vars.version", "2.0.1")
 
 
