@@ -6,6 +6,8 @@
 /** The version of the contract that this reader reads. */
 const FORMAT = 1;
 const REMEDY = "Write it by `python -m spacy tener export`";
+/** Errors only. */
+const LOG = { logSeverityLevel: 3 };
 
 /**
  * Load an exported file.
@@ -19,7 +21,7 @@ export async function load(source, ort) {
   const opened = await open(source, name);
   let session, about;
   try {
-    session = await ort.InferenceSession.create(opened, { logSeverityLevel: 3 });
+    session = await ort.InferenceSession.create(opened, LOG);
     about = await readAbout(ort, session);
   } catch (cause) {
     throw new Error(`${name}: not readable as a model: ${reason(cause)}. ${REMEDY} again.`, { cause });
@@ -134,7 +136,7 @@ function compute(ort, session, texts, outputs) {
     first += text.length;
   }
   const tensor = (values) => new ort.Tensor("int32", values, [values.length]);
-  return session.run({ codes: tensor(codes), lengths: tensor(lengths) }, outputs);
+  return session.run({ codes: tensor(codes), lengths: tensor(lengths) }, outputs, LOG);
 }
 
 /** Return the code points of a text, and where each starts in it; a lone surrogate is one. */

@@ -12,9 +12,10 @@ from ..annotate.settings import TEXT_COLUMN
 from ..errors import counted
 from ..files import write_file
 from ..workbench.export.check import Comparison, compare, sample_texts
-from ..workbench.export.export import export_model, find_tagger
+from ..workbench.export.export import describe, export_model, find_tagger
+from ..workbench.export.page import RUNTIME, make_model_page, read_runtime
 from . import options
-from ._common import check_file, command, load_pipeline, msg, no_text
+from ._common import CommandLineError, check_file, command, load_pipeline, msg, no_text, refuse_options
 
 _SAME = 1e-4
 """The most by which probabilities differ by rounding."""
@@ -22,8 +23,16 @@ _SAME = 1e-4
 
 @command("export")
 def export_cli(
+    ctx: typer.Context,
     model: options.Model,
-    output: Annotated[Path, options.output("an .onnx file")],
+    output: Annotated[Path | None, options.output("an .onnx file")] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option("--page", help="HTML file to write: finds entities in a browser; or a directory, for index.html"),
+    ] = None,
+    wasm: Annotated[Path, typer.Option("--wasm", help="Directory of npm's package onnxruntime-web, for --page")] = Path(
+        "node_modules", RUNTIME
+    ),
     texts: Annotated[
         list[str] | None,
         typer.Option("--texts", help="Texts to read: files to check the result on; may be repeated"),
@@ -42,20 +51,38 @@ def export_cli(
     teaches, by the overlay `taught`, can be exported.
 
     The file is checked on --texts, or on texts made of the pipeline's characters. Needs onnx and onnxruntime.
+
+    --page writes a page of one file, which needs no server: model, reader and ONNX Runtime are in it. It is opened from
+    a disk or from any host, and no text leaves the machine. Get ONNX Runtime by `npm install onnxruntime-web`.
     """
-    check_file(output, force)
+    if output is None and page is None:
+        raise CommandLineError("Nothing is to be written", "Name a file by --output or --page.")
+    if page is None:
+        refuse_options(ctx, ["wasm"], "there is no page", "Name one by --page.")
+    if page and page.suffix != ".html":
+        page /= "index.html"
+    for path in (output, page):
+        check_file(path, force)
+    runtime = page and read_runtime(wasm)
     nlp = load_pipeline(model)
-    name = find_tagger(nlp, component).name
-    graph = export_model(nlp, name, half=half).SerializeToString()
+    pipe = find_tagger(nlp, component)
+    graph = export_model(nlp, pipe.name, half=half).SerializeToString()
     read = sample_texts(nlp)
     if texts:
         sources, _ = find_texts(texts)
         read = [record[TEXT_COLUMN] for record in stream_records(sources)]
         if not read:
             raise no_text(sources)
-    _print(compare(nlp, name, graph, read), "texts of its characters" if not texts else ", ".join(texts))
-    write_file(output, lambda file: file.write(graph))
-    msg.good(f"Saved to {output}: {len(graph) / 1e6:.1f} MB")
+    _print(compare(nlp, pipe.name, graph, read), "texts of its characters" if not texts else ", ".join(texts))
+    if output:
+        _save(output, graph)
+    if page and runtime:
+        _save(page, make_model_page(graph, describe(nlp, pipe), runtime).encode())
+
+
+def _save(path: Path, content: bytes) -> None:
+    write_file(path, lambda file: file.write(content))
+    msg.good(f"Saved to {path}: {len(content) / 1e6:.1f} MB")
 
 
 def _print(comparison: Comparison, source: str) -> None:

@@ -1,4 +1,9 @@
 "use strict";
+/** An example of a text, by its language. */
+const SAMPLES = {
+  zh: "王小明昨天去了上海，在中国银行工作的吴重阳也在。",
+  en: "Angela Merkel met Tim Cook of Apple in Berlin on Monday.",
+};
 /** The entities that were found in a text: marked in it and listed, filtered by label and by probability, and saved. */
 function foundEntities({ drawn = () => {}, saved = () => ({}) } = {}) {
   const { $, el, chip, digits, download, hue, listing, marked, meter, offsetsOf, percent, say, setLabels } = parts;
@@ -88,11 +93,12 @@ function foundEntities({ drawn = () => {}, saved = () => ({}) } = {}) {
   const quoted = (value) => (/[",\r\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value);
   const asCsv = (rows) => rows.map((row) => `${row.map((value) => quoted(String(value ?? ""))).join(",")}\r\n`).join("");
 
-  /** The entities that are shown, with offsets in characters. */
-  function savedEntities() {
-    const { character } = offsetsOf(state.text);
-    return shownEntities().map((entity) => ({ ...entity, start: character(entity.start), end: character(entity.end) }));
+  /** Entities of a text, with offsets in characters. */
+  function inCharacters(text, entities) {
+    const { character } = offsetsOf(text);
+    return entities.map((entity) => ({ ...entity, start: character(entity.start), end: character(entity.end) }));
   }
+  const savedEntities = () => inCharacters(state.text, shownEntities());
 
   $("minimum").addEventListener("input", draw);
   $("order").addEventListener("change", draw);
@@ -110,5 +116,5 @@ function foundEntities({ drawn = () => {}, saved = () => ({}) } = {}) {
   // A byte order mark: spreadsheets read UTF-8 by it.
   $("csv").addEventListener("click", () => download("entities.csv", `\ufeff${asCsv([FIELDS, ...savedEntities().map((entity) => FIELDS.map((name) => entity[name]))])}`, "text/csv"));
 
-  return { show, offer, minimum, get text() { return state.text; } };
+  return { show, offer, minimum, inCharacters, get text() { return state.text; } };
 }

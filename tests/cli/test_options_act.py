@@ -194,6 +194,8 @@ ROWS = {
     },
     "export": {
         "output": Row("--output other.onnx", result="other.onnx"),
+        "page": Row("--page page --wasm ort", result="page/index.html"),
+        "wasm": Row("--wasm ort", "export model --page page", codes=(1, 0)),
         "texts": Row("--texts text.txt", says="text.txt"),
         "half": Row("--half", result="out.onnx"),
         "component": Row("--component ner2", codes=(0, 1)),
@@ -248,6 +250,7 @@ NOWHERE = [
     ("review model gold.spacy -o out --force", "--force"),
     ("trim model text.txt -o out --onnx int8 --min-count 2 --half", "--min-count, --half"),
     ("explain model 王小明去了上海 --limit 3", "--limit"),
+    ("export model -o out.onnx --wasm ort", "--wasm"),
     ("convert two.txt -o out --glob *.bmes", "--glob"),
     ("annotate model rows.jsonl -o out -f jsonl --whole-files", "--whole-files"),
     ("annotate model gold.spacy -o out -f jsonl --encoding gb18030", "--encoding"),
@@ -297,11 +300,14 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "key.txt": "secret",
         "code.py": "print('the code is imported')\n",
         "words.txt": "\n".join(small_encoders.CHARACTERS[:20]),
+        "ort/ort.wasm.bundle.min.mjs": "// ONNX Runtime Web v1.0.0\nconst a = 1; export{a as b};",
+        "ort/ort-wasm-simd-threaded.wasm": "",
         "two.txt": "王 I-PER\n小 I-PER\n\n京 I-GPE\n",
         "weibo.txt": "王0 I-PER\n小1 I-PER\n",
         "three.txt": "王 O I-PER\n小 I-PER O\n",
         **{name: "\n".join(json.dumps(record) for record in file) for name, file in records.items()},
     }
+    (folder / "ort").mkdir()
     for name, content in texts.items():
         (folder / name).write_text(content + "\n", encoding="utf8")
     (folder / "gb18030.txt").write_bytes("王 O\n海 B-PER\n".encode("gb18030"))

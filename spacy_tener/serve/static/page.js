@@ -2,10 +2,6 @@ import { asCurl, post, problemOf, send } from "./requests.js";
 
 const { $, el, digits, language, say } = parts;
 const DEBOUNCE = 150;
-const SAMPLES = {
-  zh: "王小明昨天去了上海，在中国银行工作的吴重阳也在。",
-  en: "Angela Merkel met Tim Cook of Apple in Berlin on Monday.",
-};
 /** request: the one in progress, if any. explained: the text whose explanation is shown. */
 const state = { models: [], explained: null, request: null };
 const found = foundEntities({

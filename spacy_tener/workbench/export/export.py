@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -120,15 +121,16 @@ def _inner_tags(layout: TagLayout) -> NDArray[np.int32]:
 
 
 def describe(nlp: Language, pipe: TenerNER) -> dict[str, Any]:
-    """Return what the file says of itself, as JSON values."""
+    """Return what the file says of itself, as JSON values. No path of this machine is in it."""
     meta = nlp.meta
+    pipeline = PipelineNER.of(nlp, pipe.name).describe()
     return {
         "format": FORMAT,
         "tags": pipe.label_index.layout.names(pipe.labels),
         "labels": list(pipe.labels),
         "thresholds": dict(zip(pipe.labels, pipe.settings.thresholds(pipe.labels), strict=True)),
         "probabilities": True,
-        "pipeline": PipelineNER.of(nlp, pipe.name).describe(),
+        "pipeline": {**pipeline, "name": Path(pipeline["name"]).resolve().name},
         "spacy_tener": __version__,
         "digest": f"sha256:{sha256(pipe.model.to_bytes()).hexdigest()}",
         **{name: str(meta.get(name) or "") for name in ("license", "author", "url")},

@@ -1,0 +1,200 @@
+(() => {
+  const { $, data, digits, download, el, say } = parts;
+  const { about, most, runtime } = data;
+  const DEBOUNCE = 150;
+  /** Characters of lines that are read together. */
+  const FEW = 4000;
+  const TEXT = "spacy_tener.text";
+  const found = foundEntities({ drawn: enable, saved: () => ({ model: about.pipeline.name }) });
+
+  // --- the worker, which has the model and answers in turn
+
+  const requests = [];
+  const worker = new Worker(URL.createObjectURL(new Blob([data.worker], { type: "text/javascript" })));
+  worker.addEventListener("message", ({ data: { entities, problem } }) => {
+    const { resolve, reject } = requests.shift();
+    if (problem) reject(new Error(problem));
+    else resolve(entities);
+  });
+  worker.addEventListener("error", (event) => {
+    event.preventDefault();
+    for (const { reject } of requests.splice(0)) reject(new Error(say("The browser does not start the worker.")));
+  });
+  const ask = (message) =>
+    new Promise((resolve, reject) => {
+      requests.push({ resolve, reject });
+      worker.postMessage(message);
+    });
+  const ready = ask({ files: { wasm: data.wasm, model: data.model }, texts: [] });
+  // The worker has them now.
+  $("data").remove();
+  for (const name of ["worker", "wasm", "model"]) delete data[name];
+
+  /** Return where the first piece of a text ends: behind a line, or else a sentence, in its second half. */
+  function endOfPiece(text) {
+    if (text.length <= most) return text.length;
+    const begin = Math.floor(most / 2), half = text.slice(begin, most);
+    const [upTo] = half.match(/^[^]*\n/) ?? half.match(/^[^]*[。！？!?；;…]/) ?? half.match(/^[^]*[.\s]/) ?? [half];
+    const end = begin + upTo.length;
+    return /^[\ud800-\udbff][\udc00-\udfff]$/.test(text.slice(end - 1, end + 1)) ? end - 1 : end;
+  }
+
+  /** Yield the entities of a text piece by piece, and where the piece ends. */
+  async function* read(text) {
+    for (let start = 0, end; start < text.length; start = end) {
+      end = start + endOfPiece(text.slice(start, start + most + 1));
+      const [entities] = await ask({ texts: [text.slice(start, end)] });
+      yield { end, entities: entities.map((entity) => ({ ...entity, start: start + entity.start, end: start + entity.end })) };
+    }
+  }
+
+  function showProblem(id, problem) {
+    $(id).textContent = problem;
+    $(id).hidden = !problem;
+  }
+
+  // --- the text
+
+  const input = () => $("input").value.toWellFormed?.() ?? $("input").value;
+  let turn = 0;
+
+  async function update() {
+    const started = ++turn, text = input(), entities = [];
+    let problem = "";
+    try {
+      await ready;
+      for await (const piece of read(text)) {
+        if (started !== turn) return;
+        entities.push(...piece.entities);
+        if (piece.end < text.length) showWork(say("{share} % of the text is read.", { share: Math.floor((100 * piece.end) / text.length) }));
+      }
+    } catch (error) {
+      problem = error.message;
+    }
+    if (started !== turn) return;
+    showWork("");
+    showProblem("problem", problem);
+    found.show(problem ? "" : text, problem ? [] : entities);
+  }
+
+  function showWork(message) {
+    $("working").textContent = message;
+    for (const id of ["shown", "hidden"]) $(id).hidden = Boolean(message);
+  }
+
+  /** What is shown can be saved, while it is what was written. */
+  function enable() {
+    const isRead = Boolean(found.text.trim()) && found.text === input();
+    for (const name of ["json", "csv"]) $(name).disabled = !isRead;
+  }
+
+  let timer = 0;
+  function updateSoon() {
+    $("count").textContent = digits([...input()].length);
+    enable();
+    clearTimeout(timer);
+    timer = setTimeout(update, DEBOUNCE);
+  }
+
+  // --- a file
+
+  let isStopped = false;
+
+  async function* linesOf(file) {
+    let rest = "";
+    const reader = file.stream().pipeThrough(new TextDecoderStream("utf-8", { fatal: true })).getReader();
+    for (let part = await reader.read(); !part.done; part = await reader.read()) {
+      const lines = (rest + part.value).split("\n");
+      rest = lines.pop();
+      yield* lines;
+    }
+    if (rest) yield rest;
+  }
+
+  /** Return a record for each line of a file; null if someone stopped it. Short lines are read together. */
+  async function recordsOf(file) {
+    const records = [];
+    let texts = [], length = 0;
+    const add = (text, entities) => records.push(`${JSON.stringify({ text, entities: found.inCharacters(text, entities) })}\n`);
+    async function readTogether() {
+      const results = texts.length ? await ask({ texts }) : [];
+      for (const [index, entities] of results.entries()) add(texts[index], entities);
+      [texts, length] = [[], 0];
+      $("progress").textContent = say("Texts that are read: {n}", { n: digits(records.length) });
+    }
+    for await (const line of linesOf(file)) {
+      const text = line.replace(/\r$/, "");
+      if (length + text.length > FEW) await readTogether();
+      if (text.length <= most) {
+        texts.push(text);
+        length += text.length;
+      } else {
+        const entities = [];
+        for await (const piece of read(text)) {
+          if (isStopped) return null;
+          entities.push(...piece.entities);
+        }
+        add(text, entities);
+      }
+      if (isStopped) return null;
+    }
+    await readTogether();
+    return records;
+  }
+
+  async function readFile() {
+    const [file] = $("file").files;
+    if (!file) return;
+    isStopped = false;
+    $("stop").hidden = false;
+    $("file").disabled = true;
+    let [message, problem] = ["", ""];
+    try {
+      await ready;
+      const records = await recordsOf(file);
+      message = records ? say("Texts that are saved: {n}", { n: digits(records.length) }) : say("Stopped: nothing is saved.");
+      if (records) download(`${file.name.replace(/\.\w+$/, "")}.jsonl`, new Blob(records), "application/jsonl");
+    } catch (error) {
+      problem = error instanceof TypeError ? say("The file is no text in UTF-8. Save it as UTF-8 first.") : error.message;
+    }
+    $("progress").textContent = message;
+    showProblem("file-problem", problem);
+    $("stop").hidden = true;
+    $("file").disabled = false;
+    $("file").value = "";
+  }
+
+  // --- start
+
+  function showOrigin() {
+    const { pipeline, license, author, encoders, sources } = about;
+    const describe = (source) => [source.name, source.license, source.url].filter(Boolean).join(", ");
+    const rows = [
+      ["Model", [pipeline.name, pipeline.version].filter(Boolean).join(" ")], ["Licence", license], ["Author", author],
+      ...encoders.map((encoder) => ["Pretrained encoder", describe(encoder)]),
+      ...sources.map((source) => ["Source", describe(source)]), ["Computed by", `${runtime}, MIT`],
+    ];
+    const written = rows.filter(([, value]) => value);
+    $("origin").replaceChildren(...written.flatMap(([name, value]) => [el("dt", {}, say(name)), el("dd", {}, value)]));
+    $("pieces").textContent = say("A text of more than {n} characters is read in pieces, which end at ends of lines or sentences.", { n: digits(most) });
+  }
+
+  // A page in a sandbox has no storage.
+  const storage = (() => { try { return sessionStorage; } catch { return {}; } })();
+  const sample = SAMPLES[about.pipeline.lang] || "";
+  $("input").value ||= storage[TEXT] ?? sample;
+  delete storage[TEXT];
+  $("sample").hidden = !sample || $("input").value !== sample;
+  found.offer(data.labels);
+  showOrigin();
+  showWork(say("The model is being loaded …"));
+  updateSoon();
+  $("input").addEventListener("input", () => {
+    $("sample").hidden = true;
+    updateSoon();
+  });
+  $("file").addEventListener("change", readFile);
+  $("stop").addEventListener("click", () => { isStopped = true; });
+  // The page is loaded again in the other language, with the text.
+  document.addEventListener("language", () => { storage[TEXT] = $("input").value; });
+})();
