@@ -28,7 +28,7 @@ from spacy_tener.workbench.export.export import export_model
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="exported-")
 SYSTEMS = [
-    *("tener", "characters", "vanilla", "unigrams"),
+    *("tener", "as-written", "characters", "vanilla", "unigrams"),
     *("grn", "grn-mean", "grn-attention", "convolutions"),
     *("encoders", "encoders-tokens", "lac", "lac-characters"),
 ]
@@ -39,6 +39,7 @@ SPECIAL = [
     *("\n", "\r\n", "\t", " ", "  ", " \n ", "   ", "\u3000", "\xa0", "\u2028", "\x85", "\x1f", "\0"),
     *("\u200b", "\u200d", "\ufeff", "\ufe0f", "👨\u200d👩\u200d👧", "👍🏽", "❤️", "🇨🇳", "☀"),
     *("𠮷", "𠀀", "\U0001d504", "\U0010ffff", "\ufffe", "\ue000", "e\u0301", "\u0301", "नि", "אב"),
+    *("陽", "學", "中國銀行", "吳重陽", "Ａ", "㈱", "\u3000\u3000", " \u3000", "，"),
     *("。", "！", "？", "；", "…", ".", "!", "?", ";", "，", "0", "12", "٣", "²", "A", "ａ", "İ", "ß", "<b>", "&amp;"),
 ]
 FIXED = [
@@ -84,9 +85,11 @@ def make_systems(folder: Path) -> dict[str, tuple[dict[str, Any], dict[str, Any]
 
     both = join(join(characters, of_file("recurrent", recurrent_encoder())), of_file("mean", mean_encoder()))
     lac = features(**{"@misc": "spacy_tener.LacEncoder.v1"})
+    as_written = {**tener, "embed": {**characters, "simplify": False}}
     seen = {"view": "characters"}
     return {
         "tener": (tener, WINDOW),
+        "as-written": (as_written, WINDOW),
         "characters": (tener, {**seen, **WINDOW, "threshold": {"PER": 0.6, "B-ORG": 0.4}}),
         "vanilla": ({**tener, "adapted": False}, {"threshold": 0.3}),
         "unigrams": ({**tener, "embed": {**characters, "bigram_width": 0, "digits": False}}, {**seen, **WINDOW}),

@@ -62,6 +62,7 @@ def small_tok2vecs(folder: Path) -> dict[str, dict[str, Any]]:
         "dropout": 0.0,
         "word_dropout": 0.0,
         "bigram_dropout": 0.0,
+        "simplify": True,
     }
     words = {
         "@architectures": "spacy_tener.LexiconEmbed.v1",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -13,6 +13,7 @@ from spacy.tokens import Doc
 
 from ..batching.sequences import starts
 from ..types import IntArray
+from .forms import simplify_codes
 from .keys import Keys, Normaliser, string_stores, texts_of, token_orths
 
 CodePoints = NDArray[np.uint32]
@@ -43,17 +44,16 @@ class Spellings:
     words: IntArray
 
 
-def spell(docs: Sequence[Doc], *, digits: bool) -> Spellings:
+def spell(docs: Sequence[Doc], normaliser: Normaliser) -> Spellings:
     """Return the characters of each distinct word of the Docs.
 
-    digits (bool): Whether digits of any script are replaced by `0`. Case is kept.
+    normaliser (Normaliser): One that keeps the lengths of strings: it does not convert to lower case.
     """
     orths, stores = token_orths(docs)
     distinct, words = np.unique(orths, return_inverse=True)
     texts = texts_of(distinct.tolist(), stores)
     spellings = [text if len(text) <= 2 * HALF else text[:HALF] + text[-HALF:] for text in texts]
-    # Replacing digits keeps the lengths.
-    codes = code_points(Normaliser(digits=digits)("".join(spellings)))
+    codes = code_points(normaliser("".join(spellings)))
     return Spellings(codes.astype(np.uint64), lengths_of(spellings), words)
 
 
@@ -101,6 +101,11 @@ class JoinedText:
         tokens = np.full(len(self), _NO_TOKEN, dtype=np.int64)
         tokens[indices] = np.arange(indices.size)
         return tokens
+
+    @cached_property
+    def simplified(self) -> JoinedText:
+        """The texts with the form of each character, in which words are looked up."""
+        return replace(self, codes=simplify_codes(self.codes))
 
     def slice(self, start: int, stop: int) -> str:
         """Return the text between two indices."""

@@ -14,6 +14,7 @@ from spacy.strings import StringStore, get_string_id
 from spacy.tokens import Doc
 
 from ..types import BoolArray, IntArray
+from .forms import simplify
 
 Keys = NDArray[np.uint64]
 
@@ -87,12 +88,16 @@ class Normaliser:
 
     digits (bool): Whether digits of any script are replaced by `0`.
     lower (bool): Whether letters are converted to lower case.
+    simplify (bool): Whether each character is replaced by its form: simplified, and half-width.
     """
 
     digits: bool = True
     lower: bool = False
+    simplify: bool = False
 
     def __call__(self, text: str) -> str:
+        if self.simplify:
+            text = simplify(text)
         if self.lower:
             text = text.lower()
         return _DIGIT.sub("0", text) if self.digits else text
@@ -114,7 +119,7 @@ class KeyCache:
 
     def __call__(self, orths: Keys, stores: Sequence[StringStore]) -> Keys:
         """Return the keys of tokens whose strings are in one of the stores. *Shape:* (tokens,)"""
-        if not (self.normaliser.digits or self.normaliser.lower):
+        if not (self.normaliser.digits or self.normaliser.lower or self.normaliser.simplify):
             return orths
         distinct, tokens = np.unique(orths, return_inverse=True)
         wanted = distinct.tolist()

@@ -22,6 +22,7 @@ from ..batching.sequences import starts
 from ..errors import RemedyError
 from ..types import BoolArray, IntArray
 from .characters import SEPARATOR, JoinedText, join_texts
+from .forms import simplify
 
 # The library's result takes some 170 bytes per match, so a window takes at most 45 MB.
 _MATCHES_PER_WINDOW = 1 << 18
@@ -96,7 +97,7 @@ class Lexicon:
         return len(self.words)
 
     def __contains__(self, word: object) -> bool:
-        return word in self._index_of
+        return isinstance(word, str) and simplify(word) in self._index_of
 
     def prepare(self) -> None:
         """Build the automaton now, so that a service's first text need not wait, and forked workers share it."""
@@ -104,12 +105,13 @@ class Lexicon:
 
     def index(self, words: Sequence[str]) -> IntArray:
         """Return the index of each word, -1 where the lexicon lacks it. *Shape:* (words,)"""
-        return np.fromiter((self._index_of.get(word, -1) for word in words), dtype=np.int64, count=len(words))
+        return np.fromiter((self._index_of.get(simplify(word), -1) for word in words), dtype=np.int64, count=len(words))
 
     def find(self, docs: Sequence[Doc], max_words: int | None = None) -> Match:
         """Find every word whose first character begins a token and whose last character ends one.
 
-        Overlapping and nested words are all found; case matters; no word crosses Docs.
+        Overlapping and nested words are all found; case matters, but not the script or width of characters: words and
+        texts are compared in the forms of their characters. No word crosses Docs.
 
         docs (Sequence[Doc]): Docs with any tokens: characters, words, or both.
         max_words (int | None): Maximum number of words that begin at one token; the longest are kept. It bounds the
@@ -133,7 +135,7 @@ class Lexicon:
         The search goes past the window's end by one less than the longest word, to find all words that begin in it.
         """
         for start in range(0, len(text) if self.words else 0, self._window):
-            words, firsts, lasts = self._search(text.slice(start, start + self._window + self._reach))
+            words, firsts, lasts = self._search(text.simplified.slice(start, start + self._window + self._reach))
             heads, tails = text.starting[firsts + start], text.ending[lasts + start]
             matches = np.flatnonzero((firsts < self._window) & (heads >= 0) & (tails >= 0))
             # Matches come in the order of their ends.
@@ -144,24 +146,32 @@ class Lexicon:
 
     def _search(self, text: str) -> tuple[IntArray, IntArray, IntArray]:
         """Find words in a text, and the indices of their first and last characters. *Shape:* (words,) each"""
-        matches = self._automaton.find_matches_as_indexes(text, overlapping=True)
+        automaton, order = self._automaton
+        matches = automaton.find_matches_as_indexes(text, overlapping=True)
         flat = np.fromiter(chain.from_iterable(matches), dtype=np.int64, count=3 * len(matches))
         patterns, firsts, ends = flat.reshape(-1, 3).T
-        return self._order[patterns], firsts, ends - 1
+        return order[patterns], firsts, ends - 1
 
     @cached_property
-    def _order(self) -> IntArray:
-        """Indices of the automaton's words, in alphabetical order: neighbours then share prefixes, and building is up
-        to three times as fast."""
-        return np.asarray(sorted(range(len(self)), key=self.words.__getitem__), dtype=np.int64)
+    def _automaton(self) -> tuple[AhoCorasick, IntArray]:
+        """The automaton, and the index of each of its words. *Shape:* (forms,)
 
-    @cached_property
-    def _automaton(self) -> AhoCorasick:
-        return AhoCorasick([self.words[index] for index in self._order.tolist()], store_patterns=False)
+        They are in alphabetical order: neighbours then share prefixes, and building is up to three times as fast.
+        """
+        index_of = self._indices_of_forms()
+        forms = sorted(index_of)
+        indices = np.fromiter(map(index_of.__getitem__, forms), dtype=np.int64, count=len(forms))
+        return AhoCorasick(forms, store_patterns=False), indices
 
     @cached_property
     def _index_of(self) -> dict[str, int]:
-        return {word: index for index, word in enumerate(self.words)}
+        return self._indices_of_forms()
+
+    def _indices_of_forms(self) -> dict[str, int]:
+        """Return the index of the first word of each form."""
+        # All words are simplified at once: no word contains the separator.
+        forms = simplify(SEPARATOR.join(self.words)).split(SEPARATOR) if self.words else []
+        return dict(zip(reversed(forms), reversed(range(len(forms))), strict=True))
 
     def to_bytes(self) -> bytes:
         """Serialize the words and tags, compressed."""

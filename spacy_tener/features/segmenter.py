@@ -19,6 +19,7 @@ from ..batching.sequences import ranges
 from ..errors import check_package
 from ..types import BoolArray, IntArray
 from .characters import CodePoints, JoinedText, lengths_of
+from .forms import simplify
 from .keys import Keys, mix
 from .word_lists import WordList
 
@@ -78,10 +79,12 @@ def jieba_version() -> tuple[str, str]:
 def divide(text: JoinedText) -> Division:
     """Divide joined texts by the Chinese word segmenter jieba, with its HMM for words that its dictionary lacks.
 
+    It reads the forms of characters: its dictionary is in simplified script.
+
     The package rjieba does the work, at some two million characters a second. All texts are divided in one call: the
     separator after each text is a word of its own.
     """
-    pairs = _jieba().tag(text.slice(0, len(text)))
+    pairs = _jieba().tag(text.simplified.slice(0, len(text)))
     words, tags = zip(*pairs, strict=True) if pairs else ((), ())
     return Division(lengths_of(words), np.fromiter(map(_hash, tags), dtype=np.uint64, count=len(tags)))
 
@@ -133,17 +136,18 @@ class _Finder:
     """Matcher of a word list that finds the longest words from the left, without overlaps."""
 
     def __init__(self, words: WordList) -> None:
-        tags = {word: entry.tag for word, entry in words.entries.items() if not entry.hidden}
+        tags = {simplify(word): entry.tag for word, entry in words.entries.items() if not entry.hidden}
         self._keys = np.array([get_string_id(tag) if tag else 0 for tag in tags.values()], dtype=np.uint64)
         self._automaton = AhoCorasick(list(tags), store_patterns=False)
 
     def find(self, text: JoinedText, start: int, stop: int) -> tuple[IntArray, IntArray, Keys]:
         """Return begin and end of each word between two indices, and the hash of its tag. *Shape:* (words,) each"""
-        matches = self._automaton.find_matches_as_indexes(text.slice(start, stop), overlapping=True)
+        matches = self._automaton.find_matches_as_indexes(text.simplified.slice(start, stop), overlapping=True)
         table = np.fromiter(chain.from_iterable(matches), dtype=np.int64, count=3 * len(matches)).reshape(-1, 3)
         edges = table[:, 1:] + start
         # 'AI' in 'MAIL' is not a word.
-        cut = _is_latin(text.codes[edges]) & (edges > 0) & _is_latin(text.codes[edges - 1])
+        codes = text.simplified.codes
+        cut = _is_latin(codes[edges]) & (edges > 0) & _is_latin(codes[edges - 1])
         intact = np.flatnonzero(~cut.any(axis=1))
         firsts, ends = edges[intact].T
         chosen, stop = [], 0

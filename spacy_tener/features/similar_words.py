@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..types import IntArray
+from .forms import simplify
 from .keys import Keys
 from .lexicon import Lexicon
 from .word_lists import LayeredMatch, ListedWord, WordList
@@ -44,7 +45,7 @@ class WordIndex:
 
     def __init__(self, lexicon: Lexicon, keys: Keys) -> None:
         indices = keys.astype(np.int64)
-        self._rows = {lexicon.words[index]: row for row, index in enumerate(indices.tolist(), start=1)}
+        self._rows = {simplify(lexicon.words[index]): row for row, index in enumerate(indices.tolist(), start=1)}
         self._tags = np.concatenate((_UNKNOWN_ROW, lexicon.tags[indices]))
         self._tag_index = {name: index for index, name in enumerate(lexicon.tag_names) if name}
         self._names = lexicon.tag_names
@@ -58,7 +59,7 @@ class WordIndex:
         """Return the tag of a listed word: the list's if the lexicon has this tag, otherwise the lexicon's."""
         if entry.tag in self._tag_index:
             return entry.tag
-        return self._names[int(self._tags[self._rows.get(word, 0)])]
+        return self._names[int(self._tags[self._rows.get(simplify(word), 0)])]
 
     def rows(self, word: str, entry: ListedWord) -> IntArray:
         """Return the rows of words similar to a listed one.
@@ -66,6 +67,7 @@ class WordIndex:
         That is the word itself, if it has a row and its tag in the lexicon is the same; otherwise words of its tag with
         the same first or last character, or all of its tag if these are few; otherwise row 0, the unknown word's.
         """
+        word = simplify(word)
         if word in self._rows and self.tag(word, ListedWord()) == self.tag(word, entry):
             return np.array([self._rows[word]])
         edges = self._by_edge.get((word[0], True), []) + self._by_edge.get((word[-1], False), [])

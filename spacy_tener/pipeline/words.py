@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from ..errors import InputError, RemedyError, check_choice
+from ..features.forms import simplify
 from ..features.lexicon import is_fit
 from ..features.lexicon_sources import read_list
 from ..features.word_lists import LOCK, ListedWord, WordList, WordLists
@@ -165,12 +166,17 @@ class PipelineWords:
         with LOCK:
             if name and name not in self.names and len(self.names) >= MOST_LISTS:
                 raise RemedyError(f"There are {len(self.names):,} lists of words already", "Remove some.")
+            # A word in another script or width is the same word.
+            forms = set(map(simplify, [*gone, *fit]))
             changed = []
             for vocabulary in self._vocabularies:
                 old = vocabulary.lists.lists.get(name, WordList())
-                entries = {} if replace else dict(old.entries)
+                entries = (
+                    {}
+                    if replace
+                    else {word: entry for word, entry in old.entries.items() if simplify(word) not in forms}
+                )
                 for word in gone:
-                    entries.pop(word, None)
                     if isinstance(vocabulary, LexiconVocabulary) and word in vocabulary.lexicon:
                         entries[word] = ListedWord(hidden=True)
                 entries |= fit

@@ -10,6 +10,7 @@ from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
 from spacy_tener.features.characters import HALF, join_texts, spell
+from spacy_tener.features.keys import Normaliser
 
 NLP = spacy.blank("en")
 # What UTF-8, and so spaCy, can hold.
@@ -29,7 +30,7 @@ def texts(spellings):
 
 def spell_tokens(*docs, digits=True):
     """Each token of the docs as the string that its word is spelled by."""
-    spellings = spell(docs, digits=digits)
+    spellings = spell(docs, Normaliser(digits=digits))
     words = texts(spellings)
     return [words[word] for word in spellings.words]
 
@@ -42,7 +43,7 @@ def test_every_token_is_spelled_as_it_is_written(batch):
 
 def test_a_distinct_word_is_spelled_once():
     docs = [doc_of("the", "cat", "saw", "the", "cat"), doc_of(), doc_of("the", "The")]
-    spellings = spell(docs, digits=True)
+    spellings = spell(docs, Normaliser())
     assert sorted(texts(spellings)) == ["The", "cat", "saw", "the"]
     assert spellings.lengths.tolist() == [len(word) for word in texts(spellings)]
     assert spellings.words[[0, 1]].tolist() == spellings.words[[3, 4]].tolist()
@@ -69,7 +70,7 @@ def test_docs_of_several_vocabs_may_be_in_one_batch():
 
 
 def test_docs_without_tokens_have_no_words():
-    spellings = spell([doc_of(), doc_of()], digits=True)
+    spellings = spell([doc_of(), doc_of()], Normaliser())
     assert (spellings.words.size, spellings.keys.size, spellings.lengths.size) == (0, 0, 0)
 
 

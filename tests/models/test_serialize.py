@@ -39,11 +39,11 @@ def words():
 
 
 def spellings():
-    return SpellingVocabulary("character", digits=True)
+    return SpellingVocabulary("character", Normaliser())
 
 
 def radicals():
-    vocabulary = RadicalVocabulary("radical", digits=True)
+    vocabulary = RadicalVocabulary("radical", Normaliser())
     vocabulary.structures = RadicalTable.of({"江": "氵工"}, "made up")
     return vocabulary
 

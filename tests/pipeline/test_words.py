@@ -116,6 +116,18 @@ def test_a_new_place_is_found_once_it_is_told_and_no_more_when_it_is_taken_back(
     assert found(nlp, TEXT) == []
 
 
+def test_a_word_is_the_same_in_another_script(nlp, place):
+    words = words_of(nlp)
+    words.add(["花園"], place)
+    assert found(nlp, TEXT) == [NEW]
+    assert found(nlp, "说到花園就笑") == ["花園"]
+    words.add([NEW], place)
+    assert words.words() == {NEW: place}
+    words.remove(["花園"])
+    assert words.words() == {}
+    assert found(nlp, "说到花園就笑") == []
+
+
 def test_a_word_of_another_tag_is_no_place(nlp, kind):
     words_of(nlp).add({NEW: "n" if kind == "segmenter" else "thing"})
     assert found(nlp, TEXT) == []

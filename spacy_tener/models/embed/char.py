@@ -34,6 +34,7 @@ def build_char_embed(
     vectors: str | Path | None = None,
     bigram_vectors: str | Path | None = None,
     whiten_vectors: bool = False,
+    simplify: bool = False,
 ) -> EmbedModel:
     """Embed each token by its own row and the row of the pair that it makes with the next token.
 
@@ -54,11 +55,13 @@ def build_char_embed(
     bigram_vectors (Optional[Union[str, Path]]): The same for pairs, written as two characters.
     whiten_vectors (bool): Whiten pretrained rows first: subtract their mean, and scale them to equal variance in all
         directions.
+    simplify (bool): Read each character in its form: the simplified one of a traditional character, and the half-width
+        one of a full-width letter.
     """
     if bigram_vectors and not bigram_width:
         raise SettingError("bigram_width must be above 0 if there are bigram_vectors; got 0")
     return _char_embed(
-        Normaliser(digits=digits, lower=lower),
+        Normaliser(digits=digits, lower=lower, simplify=simplify),
         widths={UNIGRAM: width, BIGRAM: bigram_width} if bigram_width else {UNIGRAM: width},
         dropout=dropout,
         word_dropout={UNIGRAM: word_dropout, BIGRAM: bigram_dropout},

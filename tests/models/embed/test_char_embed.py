@@ -53,6 +53,15 @@ def test_a_token_has_its_own_row_and_that_of_its_pair(doc_of):
     np.testing.assert_array_equal(embedded[:, 6:], weights(model, BIGRAM)[1:4])
 
 
+def test_a_character_is_read_in_its_form_if_wanted(doc_of):
+    known, other = doc_of("台湾IBM"), doc_of("臺灣ＩＢＭ")
+    model = learn(embedder(simplify=True), [other])
+    assert n_rows(model) == {UNIGRAM: 6, BIGRAM: 6}
+    np.testing.assert_array_equal(*model.predict([known, other]))
+    known_rows, other_rows = learn(embedder(), [known]).predict([known, other])
+    assert not np.allclose(known_rows, other_rows)
+
+
 def test_strings_never_seen_in_training_share_the_unknown_row(doc_of):
     model = learn(embedder(), [doc_of("中国")])
     unknown, pairs = weights(model)[0], weights(model, BIGRAM)[0]

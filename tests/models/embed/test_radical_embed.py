@@ -66,6 +66,13 @@ def test_digits_are_one_unless_they_are_wanted(doc_of):
     assert sorted(known(learn(embedder(digits=False), [text]))) == sorted("12７")
 
 
+def test_a_character_is_read_by_the_radicals_of_its_form_if_wanted():
+    simplified, traditional = doc_of_words("银", "钢1"), doc_of_words("銀", "鋼１")
+    model = learn(embedder(simplify=True), [simplified])
+    np.testing.assert_array_equal(*model.predict([simplified, traditional]))
+    assert set(known(learn(embedder(), [traditional]))) == set("銀鋼0")
+
+
 def test_an_unseen_character_of_known_radicals_is_read_by_them(doc_of):
     # What the embedding of radicals is for.
     model = learn(embedder(source=first_radicals), [doc_of("江河")])

@@ -1,0 +1,85 @@
+"""Forms of characters: one for one, the same for strings and code points, and in all that compares words with texts."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from spacy.tokens import Doc
+from spacy.vocab import Vocab
+
+from spacy_tener.features.characters import code_points, join_texts
+from spacy_tener.features.forms import simplify, simplify_codes
+from spacy_tener.features.lexicon import Lexicon
+from spacy_tener.features.segmenter import divide, with_listed_words
+from spacy_tener.features.word_lists import ListedWord, WordList
+
+SIMPLIFIED, TRADITIONAL = "吴重阳在中国台湾银行里工作，ＩＢＭ", "吳重陽在中國臺灣銀行裡工作，IBM"
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("台臺里裡裏发發髮", "台台里里里发发发"),
+        ("衞生衛生枱", "卫生卫生台"),
+        ("ＩＢＭ　１５％（！）～", "IBM 15%(!)~"),
+        ("ｶﾞ豈①²", "カ\u3099岂12"),
+        ("嘅咗喺冇佢哋", "嘅咗喺冇佢哋"),
+        ("の々カナ込畑한글", "の々カナ込畑한글"),
+        ("乾隆 iPhone\n\u2028é", "乾隆 iPhone\n\u2028é"),
+        ("㈱…ﬁ℃👍", "㈱…ﬁ℃👍"),
+    ],
+)
+def test_a_character_has_a_form(text: str, form: str) -> None:
+    assert simplify(text) == form
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_forms_are_one_for_one_and_have_themselves_as_form(text: str) -> None:
+    form = simplify(text)
+    assert len(form) == len(text)
+    assert simplify(form) == form
+    assert simplify_codes(code_points(text)).tolist() == code_points(form).tolist()
+
+
+def test_characters_of_compatibility_have_the_form_that_unicode_gives() -> None:
+    characters = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
+    pairs = [(character, unicodedata.normalize("NFKC", character)) for character in characters]
+    changed = [(character, form) for character, form in pairs if len(form) == 1 and form != character]
+    assert len(changed) > 3000
+    assert [simplify(character) for character, _ in changed] == [simplify(form) for _, form in changed]
+
+
+def doc_of(text: str) -> Doc:
+    return Doc(Vocab(), words=list(text), spaces=[False] * len(text))
+
+
+def test_a_lexicon_finds_words_in_any_script_and_the_first_word_of_a_form() -> None:
+    lexicon = Lexicon(["台湾银行", "臺灣", "台湾", "IBM"], ["a", "b", "c", "d"])
+    found = lexicon.find([doc_of(SIMPLIFIED), doc_of(TRADITIONAL)])
+    assert [lexicon.words[word] for word in found.words] == ["臺灣", "台湾银行", "IBM"] * 2
+    assert found.heads.tolist() == [6, 6, 14] * 2
+    assert "臺灣銀行" in lexicon
+    assert lexicon.index(["ＩＢＭ", "台湾", "台"]).tolist() == [3, 1, -1]
+
+
+def test_a_segmenter_divides_texts_in_any_script_alike() -> None:
+    texts = [join_texts([doc_of(text)]) for text in (SIMPLIFIED, TRADITIONAL)]
+    simplified, traditional = map(divide, texts)
+    assert simplified.lengths.tolist() == traditional.lengths.tolist()
+    assert simplified.tags.tolist() == traditional.tags.tolist()
+    assert simplified.lengths.size < len(SIMPLIFIED)
+
+
+def test_a_listed_word_overrides_the_segmenter_in_any_script() -> None:
+    words = WordList({"重陽在": ListedWord(), "ＢＭ": ListedWord()})
+    for text in (SIMPLIFIED, TRADITIONAL):
+        joined = join_texts([doc_of(text)])
+        division, _ = with_listed_words(joined, divide(joined), [(words, np.array([0]))])
+        ends = np.cumsum(division.lengths)
+        assert {1, 4} <= set(ends.tolist())
+        # BM in IBM is not a word.
+        assert division.lengths[-2] == 3
