@@ -1,0 +1,90 @@
+"""Texts in traditional script and in full-width letters: TENER with and without forms of characters (`simplify`).
+
+    pip install opencc==1.4.2
+    python research/benchmarks/forms.py --data corpus --work training/forms
+
+The test part is converted sentence by sentence with OpenCC's s2t; entities keep their places. What is finished is not
+done again.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+import _report
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin
+from spacy.training import Example
+
+SYSTEM = "tener"
+STEPS = {"resume": 800, "weibo": None}
+"""None: the config's own schedule."""
+SEEDS = (1, 2, 3)
+SETTING = "components.tener_ner.model.tok2vec.embed.simplify"
+WIDTHS = {code: code + 0xFEE0 for code in range(0x21, 0x7F)} | {0x20: 0x3000}
+NOTE = (
+    "F1 of TENER, chosen on dev; mean ± standard deviation over seeds 1, 2 and 3. Resume: 800 steps; Weibo: its "
+    "config's schedule. Traditional: the test part in traditional script, converted by OpenCC (s2t), where the "
+    "conversion keeps the length. Full-width: its ASCII in full-width letters. The models learned from simplified text "
+    "alone."
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--data", type=Path, required=True, help="holds CORPUS/{train,dev,test}.spacy")
+    parser.add_argument("--work", type=Path, required=True, help="where runs are kept")
+    parser.add_argument("--only-table", action="store_true", help="write the page of what is there")
+    args = parser.parse_args()
+    rows = []
+    for corpus, steps in STEPS.items():
+        for simplify in ("false", "true"):
+            runs = args.work / f"simplify-{simplify}"
+            if not args.only_table:
+                where = ("--corpora", corpus, "--systems", SYSTEM, "--seeds", ",".join(map(str, SEEDS)))
+                settings = _report.overrides(f"{SETTING}={simplify}", steps=steps)
+                _report.research("grid", runs, *where, "--data", args.data, *settings)
+            models = [runs / corpus / SYSTEM / str(seed) / "model-best" for seed in SEEDS]
+            scores = [score(spacy.load(model), args.data / corpus) for model in models if model.is_dir()]
+            rows.append([corpus, simplify, *(_report.mean_sd(column) for column in zip(*scores, strict=True))])
+    table = _report.table(("corpus", "simplify", "dev", "test", "test, traditional", "test, full-width"), rows)
+    _report.write(_report.RESULTS / "forms.md", "Traditional script and full-width letters", NOTE, table)
+
+
+def score(nlp: Language, data: Path) -> list[float]:
+    """Return F1 in percent on dev, and on test as it is, in traditional script and in full-width letters."""
+    dev, test = (list(DocBin().from_disk(data / f"{part}.spacy").get_docs(nlp.vocab)) for part in ("dev", "test"))
+    converted = [[convert(doc, change) for doc in test] for change in (to_traditional(), widen)]
+    return [f1(nlp, docs) for docs in (dev, test, *converted)]
+
+
+def f1(nlp: Language, docs: list[Doc]) -> float:
+    examples = [Example(nlp.make_doc(doc.text), doc) for doc in docs]
+    return 100 * float(nlp.evaluate(examples)["ents_f"])
+
+
+def convert(doc: Doc, change: Callable[[str], str]) -> Doc:
+    """Return a Doc whose characters are changed, one for one."""
+    text = change(doc.text)
+    assert len(text) == len(doc.text)
+    words = [text[token.idx : token.idx + len(token)] for token in doc]
+    tags = [f"{token.ent_iob_}-{token.ent_type_}" if token.ent_type_ else "O" for token in doc]
+    return Doc(doc.vocab, words=words, spaces=[bool(token.whitespace_) for token in doc], ents=tags)
+
+
+def to_traditional() -> Callable[[str], str]:
+    from opencc import OpenCC
+
+    change = OpenCC("s2t").convert
+    return lambda text: converted if len(converted := change(text)) == len(text) else text
+
+
+def widen(text: str) -> str:
+    return text.translate(WIDTHS)
+
+
+if __name__ == "__main__":
+    main()
