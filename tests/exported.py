@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import spacy
 import torch
 from small_encoders import mean_encoder, recurrent_encoder, save
 from small_systems import TEXTS, UNSEEN, examples_of, learn, pipeline, small_tok2vecs
@@ -30,7 +31,7 @@ _FOLDER = tempfile.TemporaryDirectory(prefix="exported-")
 SYSTEMS = [
     *("tener", "as-written", "characters", "vanilla", "unigrams"),
     *("grn", "grn-mean", "grn-attention", "convolutions"),
-    *("encoders", "encoders-tokens", "lac", "lac-characters"),
+    *("encoders", "encoders-tokens", "lac", "lac-characters", "lac-alone"),
 ]
 WINDOW = {"window": 24, "overlap": 5}
 LEARNT = [(text, [(start, end, label.replace("ORG", "B-ORG")) for start, end, label in found]) for text, found in TEXTS]
@@ -45,6 +46,12 @@ SPECIAL = [
 FIXED = [
     *("", " ", "\n", "\0", "京", "😀", "\U0010ffff", "\u0301", UNSEEN, *(text for text, _ in TEXTS)),
     *("王小明 去了 上海 ", " 王小明去了\n上海", "王小\n明", "王小 明", "王小😀明", "北京\u200b大学", "王\u0301小明"),
+    *(
+        "\t张三在北京市工作，2019年5月加入中国银行。",
+        "张三\t李四\n\n王五\r\n在 上海 ",
+        "他在😀北京 大学😀工作\0",
+        "美国\n\t\n总统",
+    ),
     *("。" * 60, " " * 60, "北京大学" * 30, "王小明去了上海。\n" * 20),
 ]
 """Texts that are always among the cases."""
@@ -118,10 +125,10 @@ def find_entities(nlp: Language, texts: Sequence[str]) -> list[list[dict[str, An
     """Return the entities of texts that a pipeline finds, as readers return them."""
     rows = []
     for doc in nlp.pipe(texts, component_cfg=ask_probabilities(nlp)):
-        group = doc.spans[SCORES_KEY]
+        group = doc.spans.get(SCORES_KEY, doc.ents)
+        scores = group.attrs["scores"].tolist() if SCORES_KEY in doc.spans else [None] * len(group)
         columns = ("start", "end", "label", "text", "probability")
         entities = ((span.start_char, span.end_char, span.label_, span.text) for span in group)
-        scores = group.attrs["scores"].tolist()
         rows.append(
             [dict(zip(columns, (*entity, score), strict=True)) for entity, score in zip(entities, scores, strict=True)]
         )
@@ -133,10 +140,12 @@ def exported_cases() -> Path:
     """Export a pipeline of each system, and write the cases. Returns the folder."""
     folder = Path(_FOLDER.name)
     texts = [*FIXED, *generate_texts(60)]
-    systems, rows = make_systems(folder), {}
+    pipelines = {name: make_pipeline(*system) for name, system in make_systems(folder).items()}
+    pipelines["lac-alone"] = spacy.blank("zh")
+    pipelines["lac-alone"].add_pipe("lac")
+    rows = {}
     for name in SYSTEMS:
-        tok2vec, settings = systems[name]
-        nlp = make_pipeline(tok2vec, settings)
+        nlp = pipelines[name]
         (folder / f"{name}.onnx").write_bytes(export_model(nlp).SerializeToString())
         cases = [
             {"text": text, "entities": found} for text, found in zip(texts, find_entities(nlp, texts), strict=True)

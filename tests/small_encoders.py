@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 CHARACTERS = "吴重阳在中国银行工作王小明去了上海今天气很好北京大学南李华和张伟昨他的经理说也，。"
 VOCABULARY = ["[PAD]", "[UNK]", *dict.fromkeys(CHARACTERS)]
@@ -79,3 +80,15 @@ def save(folder: Path, model: Any, vocabulary: Sequence[str] = VOCABULARY) -> Pa
     onnx.save(model, folder / "encoder.onnx")
     (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf8")
     return folder / "encoder.onnx"
+
+
+def save_tokenizer(folder: Path) -> None:
+    """Write a tokenizer with special pieces, whose words may be several pieces."""
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "new", "york", "##er", "##s", "in"]
+    tokenizer = Tokenizer(models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    tokenizer.enable_truncation(4)
+    tokenizer.enable_padding()
+    tokenizer.save(str(folder / "tokenizer.json"))

@@ -11,8 +11,9 @@ from ..annotate.records import find_texts, stream_records
 from ..annotate.settings import TEXT_COLUMN
 from ..errors import counted
 from ..files import write_file
+from ..pipeline.finding import entity_finders
 from ..workbench.export.check import Comparison, compare, sample_texts
-from ..workbench.export.export import describe, export_model, find_tagger
+from ..workbench.export.export import check_libraries, describe, export_model, find_tagger
 from ..workbench.export.page import RUNTIME, make_model_page, read_runtime
 from . import options
 from ._common import CommandLineError, check_file, command, load_pipeline, msg, no_text, refuse_options
@@ -47,8 +48,8 @@ def export_cli(
 
     ONNX Runtime finds the same entities with the same probabilities by it, in a browser, in Node, or in Python without
     spaCy. Its inputs are the code points of texts. The pipeline must read characters: TENER or GRN over rows of
-    characters and their pairs, with LAC or without. What reads words or pieces of words is refused. A student that it
-    teaches, by the overlay `taught`, can be exported.
+    characters and their pairs, with LAC or without; or `lac` alone. What reads words or pieces of words is refused. A
+    student that it teaches, by the overlay `taught`, can be exported.
 
     The file is checked on --texts, or on texts made of the pipeline's characters. Needs onnx and onnxruntime.
 
@@ -64,8 +65,10 @@ def export_cli(
     for path in (output, page):
         check_file(path, force)
     runtime = page and read_runtime(wasm)
+    check_libraries()
     nlp = load_pipeline(model)
     pipe = find_tagger(nlp, component)
+    msg.warn_list("Not in the file: entities of", [name for name in entity_finders(nlp) if name != pipe.name])
     graph = export_model(nlp, pipe.name, half=half).SerializeToString()
     read = sample_texts(nlp)
     if texts:

@@ -32,7 +32,7 @@ _FILES = _GRAPH, _TRANSITIONS, _WORDS, _TAGS, _FORMS = (
     "q2b.dic",
 )
 _UNKNOWN_WORD = "OOV"
-_BREAKS = np.array([ord(character) for character in "\t" + LINE_BREAKS], dtype=np.uint32)
+BREAKS = np.array([ord(character) for character in "\t" + LINE_BREAKS], dtype=np.uint32)
 _EMISSION_MARGIN = 1e-3
 """The least lead in score that counts, so that rounding does not decide."""
 # Names in the graph: the table of characters, the states of the second recurrent layer, and the scores of tags.
@@ -76,7 +76,7 @@ class LacTagger:
         """
         begins = np.ones(len(text), dtype=bool)
         keys = np.zeros(len(text), dtype=np.uint64)
-        ends = np.union1d(text.stops, np.flatnonzero(np.isin(text.codes, _BREAKS)))
+        ends = np.union1d(text.stops, np.flatnonzero(np.isin(text.codes, BREAKS)))
         characters = np.delete(np.arange(len(text)), ends)
         if characters.size:
             joined = text.slice(0, len(text))

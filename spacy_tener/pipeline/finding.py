@@ -79,7 +79,7 @@ def _enable_one(nlp: Language) -> str:
     return f"Enable {' or '.join(names)}, which is disabled, and save the pipeline." if names else ""
 
 
-def components_before(nlp: Language, pipe: TenerNER) -> tuple[str, ...]:
+def components_before(nlp: Language, pipe: object) -> tuple[str, ...]:
     """Return the names of the components before one, whose own name is another once another pipeline sources it."""
     return tuple(itertools.takewhile(lambda name: nlp.get_pipe(name) is not pipe, nlp.pipe_names))
 

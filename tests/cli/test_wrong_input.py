@@ -31,6 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_docs(folder / "bare.spacy", nlp.make_doc(TEXT))
     (folder / "bad.txt").write_text("a O\nb B-\n", encoding="utf8")
     (folder / "tokens.jsonl").write_text('{"tokens": ["EU"], "ner_tags": [1]}', encoding="utf8")
+    (folder / "broken.jsonl").write_text("{", encoding="utf8")
     (folder / "broken.spacy").write_text("no DocBin", encoding="utf8")
     (folder / "empty.spacy").touch()
     (folder / "text.txt").write_text(TEXT, encoding="utf8")
@@ -42,7 +43,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-FILES = ("evaluate model gold.spacy", "explain model text.txt", "suggest model text.txt", "config sample")
+FILES = (
+    "evaluate model gold.spacy",
+    "explain model text.txt",
+    "suggest model text.txt",
+    "config sample",
+    "export model",
+)
 DIRECTORIES = ("silver model text.txt",)
 
 
@@ -89,6 +96,15 @@ WRONG_INPUT = [
     ("evaluate model empty.spacy", "empty.spacy: is not a .spacy file"),
     ("evaluate model text.txt", "there are no Docs in .spacy files Make them with `spacy tener convert`."),
     ("evaluate model runs", "there are no Docs in .spacy files Make them with `spacy tener convert`."),
+    ("export model -o text.txt", "text.txt: exists already Choose another name, or overwrite it by --force."),
+    (
+        "export blank -o {new}",
+        "The pipeline has no tener_ner Its components are: none. Name a pipeline trained with one",
+    ),
+    ("export model -o {new} --component ner", "has no tener_ner named 'ner' Its components are: tener_ner."),
+    ("export model -o {new} --texts missing.txt", "missing.txt: cannot be read: No such file"),
+    ("export model -o {new} --texts empty.txt", "empty.txt: there is no text"),
+    ("export model -o {new} --texts broken.jsonl", "broken.jsonl:1: not valid JSON"),
     ("explain model missing.jsonl -o {new}.html", "missing.jsonl: there is no such file"),
     ("explain model runs -o {new}.html", "runs: there are no Docs in .spacy files"),
     ("explain model text.txt --component other -o {new}.html", "no tener_ner named 'other'"),

@@ -13,9 +13,8 @@ import onnx
 import pytest
 import spacy
 from onnxruntime.quantization import QuantType, quantize_dynamic
-from small_encoders import CHARACTERS, VOCABULARY, WIDTH, mean_encoder, recurrent_encoder, save
+from small_encoders import CHARACTERS, VOCABULARY, WIDTH, mean_encoder, recurrent_encoder, save, save_tokenizer
 from spacy.tokens import Doc
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from spacy_tener.errors import MissingPackageError, RemedyError
 from spacy_tener.onnx import encoder as module
@@ -42,18 +41,6 @@ def characters(text: str) -> Doc:
 
 def table_of(model: onnx.ModelProto) -> np.ndarray:
     return onnx.numpy_helper.to_array(next(t for t in model.graph.initializer if t.name == "table"))
-
-
-def tokenizer_file(folder):
-    """A tokenizer with special pieces, whose words may be several pieces."""
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "new", "york", "##er", "##s", "in"]
-    tokenizer = Tokenizer(models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.Lowercase()
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    tokenizer.enable_truncation(4)
-    tokenizer.enable_padding()
-    tokenizer.save(str(folder / "tokenizer.json"))
 
 
 @pytest.fixture
@@ -96,7 +83,7 @@ def test_a_token_has_the_mean_of_its_characters(kinds):
 
 def test_pieces_of_words_get_special_pieces_around_each_text(tmp_path):
     path = save(tmp_path, mean_encoder(9))
-    tokenizer_file(tmp_path)
+    save_tokenizer(tmp_path)
     encoder = onnx_encoder(path, outputs=["rows"])()
     table = table_of(mean_encoder(9))
     doc = Doc(VOCAB, words=["New", " ", "Yorkers", "IN", "é"], spaces=[True, False, True, True, False])
@@ -243,6 +230,6 @@ def test_an_onnxruntime_that_is_missing_or_too_old_is_named(tmp_path, monkeypatc
 
 def test_missing_tokenizers_are_named(tmp_path, monkeypatch):
     path = save(tmp_path, mean_encoder(9))
-    tokenizer_file(tmp_path)
+    save_tokenizer(tmp_path)
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     refused(onnx_encoder(path), "tokenizers, which is not installed")

@@ -62,7 +62,7 @@ def read_units(graph: Graph, codes: Value, lengths: Value, view: View) -> UnitVa
     lengths (Value): Characters of each text. *Shape:* (texts,)
     """
     size = graph.size(codes)
-    kinds = graph.lookup(codes, _kinds(), TEXT)
+    kinds = read_kinds(graph, codes)
     indices = graph.Range(0, size, 1)
     if view == "characters":
         return UnitValues(indices, indices + 1, codes, kinds, lengths, indices)
@@ -91,6 +91,11 @@ def read_units(graph: Graph, codes: Value, lengths: Value, view: View) -> UnitVa
         in_unit=~is_left_out,
         is_long_space=is_space[firsts] & (ends - firsts > 1),
     )
+
+
+def read_kinds(graph: Graph, codes: Value) -> Value:
+    """Return the kind of each character. *Shape:* (characters,)"""
+    return graph.lookup(codes, _kinds(), TEXT)
 
 
 @lru_cache(maxsize=1)

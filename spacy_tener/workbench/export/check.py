@@ -14,6 +14,8 @@ from ...features.characters import code_points, lengths_of
 from ...onnx.encoder import open_session
 from ...pipeline.entities import FoundEntity
 from ...pipeline.finding import PipelineNER
+from ...pipeline.lac import Lac
+from ...pipeline.tokenizer import make_char_tokenizer
 from ...pipeline.units import SENTENCE_ENDS
 
 _COMPARED_AT_ONCE = 128
@@ -80,19 +82,29 @@ def sample_texts(nlp: Language, count: int = 100) -> list[str]:
 
 def compare(nlp: Language, component: str, graph: bytes, texts: Sequence[str]) -> Comparison:
     """Compare an exported file with a component of its pipeline."""
-    reader, pipeline = FileReader(graph), PipelineNER.of(nlp, component)
+    reader = FileReader(graph)
     n_same, differing, difference = 0, list[str](), 0.0
-    thresholds = reader.about["thresholds"]
     for begin in range(0, len(texts), _COMPARED_AT_ONCE):
         batch = texts[begin : begin + _COMPARED_AT_ONCE]
-        decodings = pipeline.ner.decode(pipeline.prepare(batch))
-        for text, found, decoding in zip(batch, reader.entities(batch), decodings, strict=True):
-            kept = (entity for entity in decoding.entities if (entity.probability or 0.0) >= thresholds[entity.label])
-            expected = {entity.offsets: entity.probability or 0.0 for entity in kept}
-            probabilities = {entity.offsets: entity.probability or 0.0 for entity in found}
-            same = expected.keys() & probabilities.keys()
+        for text, *sides in zip(batch, _find(nlp, component, batch), reader.entities(batch), strict=True):
+            expected, found = ({entity.offsets: entity.probability or 0.0 for entity in side} for side in sides)
+            same = expected.keys() & found.keys()
             n_same += len(same)
-            if len(same) < max(len(expected), len(probabilities)):
+            if len(same) < max(len(expected), len(found)):
                 differing.append(text)
-            difference = max([difference, *(abs(expected[span] - probabilities[span]) for span in same)])
+            difference = max([difference, *(abs(expected[span] - found[span]) for span in same)])
     return Comparison(len(texts), sum(map(len, texts)), n_same, differing, difference)
+
+
+def _find(nlp: Language, component: str, texts: Sequence[str]) -> Iterator[list[FoundEntity]]:
+    """Yield the entities of each text that a component finds, at the characters where they are."""
+    pipe = nlp.get_pipe(component)
+    if isinstance(pipe, Lac):
+        docs = pipe.pipe(map(make_char_tokenizer()(nlp), texts))
+        yield from ([FoundEntity(ent.start_char, ent.end_char, ent.label_, None) for ent in doc.ents] for doc in docs)
+        return
+    pipeline = PipelineNER.of(nlp, component)
+    ner = pipeline.ner
+    thresholds = dict(zip(ner.labels, ner.settings.thresholds(ner.labels), strict=True))
+    for decoding in ner.decode(pipeline.prepare(texts)):
+        yield [entity for entity in decoding.entities if (entity.probability or 0.0) >= thresholds[entity.label]]

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from packaging.version import Version
 from spacy.lang.zh import ChineseTokenizer, Segmenter
 from spacy.language import Language
@@ -18,11 +17,14 @@ from ...about import __version__
 from ...crf.transitions import Transitions
 from ...errors import RemedyError, check_package, install
 from ...models.tagger import crf_scorer
-from ...pipeline.finding import PipelineNER, components_before, crf_pipes, find_crf_pipe
+from ...pipeline.finding import components_before, find_crf_pipe
+from ...pipeline.lac import Lac
 from ...pipeline.tener_ner import TenerNER
 from ...tagging import TagLayout
+from ...types import IntArray
 from .characters import read_units, sentence_ends
 from .graph import Graph, Value
+from .lac import write_lac
 from .layers import WAY_OUT, LayerWriter
 from .paths import write_forward_backward, write_viterbi
 from .windows import WindowBatch, Windows, compute_in_batches, cut_at_sentences
@@ -30,9 +32,11 @@ from .windows import WindowBatch, Windows, compute_in_batches, cut_at_sentences
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+Exportable = TenerNER | Lac
 METADATA_KEY = "tener"
 FORMAT = 1
 """Version of the inputs, outputs and metadata. A reader refuses a larger one."""
+_LIBRARIES = "onnx", "onnxruntime"
 _FIRST_UNKNOWN = "2"
 """The first version of onnx that may have other functions."""
 _PAIRS_AT_ONCE = 1 << 18
@@ -48,15 +52,20 @@ def export_model(nlp: Language, name: str | None = None, *, half: bool = False) 
     name (Optional[str]): The component's name; None for the only one that can be exported.
     half (bool): Store rows of tables in float16.
     """
-    _check_library()
+    check_libraries()
     pipe = find_tagger(nlp, name)
     graph = Graph()
     codes = graph.input("codes", np.int32, "characters").to(np.int64)
     lengths = graph.input("lengths", np.int32, "texts").to(np.int64)
     about = json.dumps(describe(nlp, pipe), ensure_ascii=False)
-    results = zip(("tags", "a", "b"), write_tagger(graph, codes, lengths, nlp, pipe, half=half), strict=True)
+    if isinstance(pipe, Lac):
+        tags = write_lac(graph, codes, lengths, pipe.tagger, pipe.labels)
+        a = b = graph.full(np.float64(0), graph.size(codes))
+    else:
+        tags, a, b = write_tagger(graph, codes, lengths, nlp, pipe, half=half)
     outputs: dict[str, tuple[Value, Any, Sequence[Any]]] = {
-        name: (value, np.int32 if name == "tags" else np.float64, ["characters"]) for name, value in results
+        "tags": (tags.to(np.int32), np.int32, ["characters"]),
+        **{name: (value, np.float64, ["characters"]) for name, value in (("a", a), ("b", b))},
     }
     outputs["about"] = graph.value(np.array([about], dtype=object)), str, [1]
     model = graph.model(outputs)
@@ -95,7 +104,7 @@ def write_tagger(
     def decode(batch: WindowBatch) -> Value:
         scores = emissions[batch.slots].to(np.float64) + penalties[units.kinds[batch.slots]]
         scores = graph.Transpose(scores, perm=[1, 0, 2])
-        tags = write_viterbi(graph, scores, batch, transitions)
+        tags = write_viterbi(graph, scores, batch, transitions.start, transitions.end, transitions.table)
         a, b = write_forward_backward(graph, scores / pipe.temperature, tags, batch, scaled)
         columns = [graph.Unsqueeze(column, [2]) for column in (tags.to(np.float64), a, b)]
         return graph.Transpose(graph.Concat(*columns, axis=2), perm=[1, 0, 2])
@@ -107,65 +116,88 @@ def write_tagger(
         graph, texts, n_units, 3, decode, cost=lambda length: length, most=_TEXT_UNITS_AT_ONCE, dtype=np.float64
     )
     tags, a, b = (graph.Squeeze(part, [1]) for part in graph.add("Split", columns[units.owners], axis=1, outputs=3))
-    tags = tags.to(np.int32)
+    tags = tags.to(np.int64)
     if units.is_first is not None:
         tags = graph.Where(units.is_first, tags, graph.value(_inner_tags(labels.layout))[tags])
     return tags, a, b
 
 
-def _inner_tags(layout: TagLayout) -> NDArray[np.int32]:
+def _inner_tags(layout: TagLayout) -> IntArray:
     """Return the tag of a character behind the first one of a unit, by the unit's tag. *Shape:* (tags,)"""
-    tags = np.full(layout.n_tags, layout.outside, dtype=np.int32)
+    tags = np.full(layout.n_tags, layout.outside, dtype=np.int64)
     tags[layout.begin] = tags[layout.inside] = range(layout.inside.start, layout.inside.stop)
     return tags
 
 
-def describe(nlp: Language, pipe: TenerNER) -> dict[str, Any]:
+def describe(nlp: Language, pipe: Exportable) -> dict[str, Any]:
     """Return what the file says of itself, as JSON values. No path of this machine is in it."""
-    meta = nlp.meta
-    pipeline = PipelineNER.of(nlp, pipe.name).describe()
+    meta, labels = nlp.meta, pipe.labels
+    pipeline = {name: str(meta.get(name) or "") for name in ("lang", "name", "version")}
+    if (pipeline["name"], pipeline["version"]) == ("pipeline", "0.0.0"):
+        pipeline |= {"name": Path(nlp.path or "").name, "version": ""}
+    content = pipe.model.to_bytes() if isinstance(pipe, TenerNER) else pipe.to_bytes()
     return {
         "format": FORMAT,
-        "tags": pipe.label_index.layout.names(pipe.labels),
-        "labels": list(pipe.labels),
-        "thresholds": dict(zip(pipe.labels, pipe.settings.thresholds(pipe.labels), strict=True)),
-        "probabilities": True,
-        "pipeline": {**pipeline, "name": Path(pipeline["name"]).resolve().name},
+        "tags": TagLayout(len(labels)).names(labels),
+        "labels": list(labels),
+        "thresholds": dict(zip(labels, pipe.settings.thresholds(labels), strict=True)),
+        "probabilities": isinstance(pipe, TenerNER),
+        "pipeline": {**pipeline, "component": pipe.name, "view": pipe.settings.view},
         "spacy_tener": __version__,
-        "digest": f"sha256:{sha256(pipe.model.to_bytes()).hexdigest()}",
+        "digest": f"sha256:{sha256(content).hexdigest()}",
         **{name: str(meta.get(name) or "") for name in ("license", "author", "url")},
         **{name: meta.get(name, []) for name in ("encoders", "sources")},
     }
 
 
-def find_tagger(nlp: Language, name: str | None = None) -> TenerNER:
+def find_tagger(nlp: Language, name: str | None = None) -> Exportable:
     """Return the component to export; raise if there is none, more than one, or one that reads more than characters.
 
     name (Optional[str]): The component's name; None for the only one.
     """
-    found = crf_pipes(nlp)
+    found = {name: pipe for name, pipe in nlp.pipeline if isinstance(pipe, Exportable)}
     if name is None and len(found) > 1:
-        raise RemedyError(f"The pipeline has {len(found)} components to export", f"Name one: {', '.join(found)}.")
-    pipe = find_crf_pipe(nlp, name)
-    tokenizer = nlp.tokenizer
-    reads_characters = isinstance(tokenizer, ChineseTokenizer) and tokenizer.segmenter == Segmenter.char
-    if pipe.settings.view == "tokens" and not reads_characters:
-        raise RemedyError(f"'{pipe.name}' reads words of spaCy's tokenizer, which cannot be exported", WAY_OUT)
+        raise RemedyError(
+            f"The pipeline has {len(found)} components to export", f"Choose one by --component: {', '.join(found)}."
+        )
+    pipe = found[name or next(iter(found))] if found and name in (None, *found) else find_crf_pipe(nlp, name)
+    bounds = {"doc.ents"}
+    if isinstance(pipe, TenerNER):
+        _check_reading(nlp, pipe)
+        bounds |= {"doc.sents", "token.is_sent_start"}
+    elif any(words.entries for words in pipe.words.lists.lists.values()):
+        raise RemedyError(
+            f"'{pipe.name}' has lists of words, which cannot be exported",
+            f"Empty them, by nlp.get_pipe('{pipe.name}').lexicon.clear(), and save the pipeline.",
+        )
     for other in components_before(nlp, pipe):
-        if {"doc.sents", "token.is_sent_start"} & set(nlp.get_pipe_meta(other).assigns):
+        if assigned := bounds & set(nlp.get_pipe_meta(other).assigns):
+            what = "entities" if "doc.ents" in assigned else "sentences"
             raise RemedyError(
-                f"'{pipe.name}' keeps to the sentences of '{other}', which cannot be exported",
+                f"'{pipe.name}' keeps to the {what} of '{other}', which cannot be exported",
                 f"Remove that component, by nlp.remove_pipe('{other}'), and save the pipeline.",
             )
     return pipe
 
 
-def _check_library() -> None:
-    remedy = f"Install it by `{install('onnx', 'onnxruntime')}`."
-    check_package("onnx", "To export a pipeline takes", remedy)
+def _check_reading(nlp: Language, pipe: TenerNER) -> None:
+    """Raise if a component is not trained, or reads words."""
+    if not pipe.labels:
+        raise RemedyError(f"'{pipe.name}' has no labels", "Train it first.")
+    tokenizer = nlp.tokenizer
+    reads_characters = isinstance(tokenizer, ChineseTokenizer) and tokenizer.segmenter == Segmenter.char
+    if pipe.settings.view == "tokens" and not reads_characters:
+        raise RemedyError(f"'{pipe.name}' reads words of spaCy's tokenizer, which cannot be exported", WAY_OUT)
+
+
+def check_libraries() -> None:
+    """Raise if a package that an export needs is missing, or newer than this one knows."""
+    for package in _LIBRARIES:
+        check_package(package, "To export a pipeline takes", f"Install it by `{install(*_LIBRARIES)}`.")
     import onnx
 
     if Version(onnx.__version__) >= Version(_FIRST_UNKNOWN):
         raise RemedyError(
-            f"onnx {onnx.__version__} is newer than this package knows", f"pip install 'onnx<{_FIRST_UNKNOWN}'"
+            f"onnx {onnx.__version__} is newer than this package knows",
+            f"Install an older one by `pip install 'onnx<{_FIRST_UNKNOWN}'`.",
         )

@@ -134,6 +134,9 @@ class Graph:
         graph = add_prefix_graph(model.graph, prefix)
         for name, value in inputs.items():
             self._scopes[-1].append(_renamed(value, prefix + name))
+        for node in graph.node:  # Exporters write paths of their machine there.
+            node.ClearField("doc_string")
+            node.ClearField("metadata_props")
         self._scopes[-1] += graph.node
         self._weights += graph.initializer
         return [Value(self, prefix + name) for name in outputs]
@@ -258,6 +261,7 @@ class Graph:
 
     def lookup(self, keys: Value, numbers: dict[int, int], default: int) -> Value:
         """Return the number of each key, or a default. *Shape:* any"""
+        numbers = numbers or {0: default}  # The operator needs one.
         tables: dict[str, Any] = {"keys_int64s": list(numbers), "values_int64s": list(numbers.values())}
         return self.add("LabelEncoder", keys, domain=ML, default_int64=default, **tables)[0]
 

@@ -31,6 +31,7 @@ from .graph import OPSET, Graph, Value
 from .windows import WindowBatch, core_rows, cut_evenly, make_batch
 
 WAY_OUT = "Train a student that reads characters, by the overlay `taught` (docs/raw-text.md), and export that."
+_LONGEST_NAME = 40
 
 
 class LayerWriter:
@@ -263,6 +264,8 @@ def prepare_encoder(graph: Graph, encoder: Encoder, codes: Value) -> Callable[[W
 
 
 def _not_exported(layer: Model[Any, Any]) -> RemedyError:
+    name = layer.name if len(layer.name) <= _LONGEST_NAME else f"{layer.name[:_LONGEST_NAME]}..."
     return RemedyError(
-        f"The layer '{layer.name}' cannot be exported: it reads more than characters and pairs of them", WAY_OUT
+        f"The layer '{name}' cannot be exported: only TENER, GRN, rows of characters and of their pairs, and LAC can",
+        WAY_OUT,
     )

@@ -15,14 +15,16 @@ from .graph import Graph, Value
 from .windows import WindowBatch
 
 
-def write_viterbi(graph: Graph, scores: Value, batch: WindowBatch, transitions: Transitions) -> Value:
+def write_viterbi(
+    graph: Graph, scores: Value, batch: WindowBatch, start: AnyFloats, end: AnyFloats, table: AnyFloats
+) -> Value:
     """Write Viterbi's algorithm for a batch of texts. *Shape:* (longest, texts), the tags
 
     scores (Value): Emissions, -inf for tags that are not allowed. *Shape:* (longest, texts, tags)
-    transitions (Transitions): Those of the CRF, in float64.
+    start, end (AnyFloats): Scores of the first and the last tag, in float64. *Shape:* (tags,) each
+    table (AnyFloats): Scores `[from, to]` of pairs of tags. *Shape:* (tags, tags)
     """
-    start, end = transitions.start, transitions.end
-    into = graph.value(np.ascontiguousarray(transitions.table.T))
+    into = graph.value(np.ascontiguousarray(table.T))
 
     def advance(best: Value, score: Value, is_first: Value) -> list[Value]:
         reached = graph.ReduceMax(graph.Unsqueeze(best, [1]) + into, axes=[2], keepdims=0)

@@ -1,0 +1,69 @@
+"""`python -m spacy tener export`: what it checks, says and refuses."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import spacy
+from command_line import run_tener
+from small_systems import TEXTS
+
+import spacy_tener.cli.export as export_module
+from spacy_tener.workbench.export.check import FileReader
+from spacy_tener.workbench.export.export import export_model
+
+TEXT, ENTITIES = TEXTS[2]
+
+
+@pytest.mark.parametrize("view", ["tener", "characters"])
+def test_the_file_is_checked_on_texts(saved: dict[str, Path], tmp_path: Path, view: str) -> None:
+    ran = run_tener("export", saved[view], "-o", tmp_path / "new" / "ner.onnx")
+    assert ran.code == 0, ran.text
+    assert re.search(
+        r"Checked on 101 texts of [\d,]+ characters \(texts of its characters\): [\d,]+ entities, all", ran.text
+    )
+    (tmp_path / "in.txt").write_text("".join(f"{text}\n" for text, _ in TEXTS), encoding="utf8")
+    ran = run_tener("export", saved[view], "-o", tmp_path / "ner.onnx", "--texts", tmp_path / "in.txt")
+    assert f"Checked on 8 texts of 83 characters ({tmp_path}/in.txt): 14 entities, all as the pipeline" in ran.text
+    [found] = FileReader((tmp_path / "ner.onnx").read_bytes()).entities([TEXT])
+    assert [entity.offsets for entity in found] == ENTITIES
+
+
+def test_a_difference_is_told(saved: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def export_another(nlp: spacy.Language, name: str, half: bool) -> object:
+        changed = spacy.load(saved["tener"])
+        changed.get_pipe("tener_ner").cfg.update(temperature=3.0, threshold=0.7)
+        return export_model(changed)
+
+    monkeypatch.setattr(export_module, "export_model", export_another)
+    ran = run_tener("export", saved["tener"], "-o", tmp_path / "ner.onnx")
+    assert ran.code == 0
+    assert re.search(r"⚠ Checked on 101 texts .* with probabilities that differ by up to 0\.\d{4}", ran.text)
+    assert "Texts with other entities" in ran.text
+
+
+def test_what_other_components_find_is_not_in_the_file(saved: dict[str, Path], tmp_path: Path) -> None:
+    nlp = spacy.load(saved["tener"])
+    nlp.add_pipe("entity_ruler")
+    nlp.to_disk(tmp_path / "model")
+    ran = run_tener("export", tmp_path / "model", "-o", tmp_path / "ner.onnx")
+    assert (ran.code, "Not in the file: entities of: 1 entity_ruler" in ran.text) == (0, True), ran.text
+
+
+def test_a_full_disk_leaves_the_old_file(
+    saved: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ner.onnx").write_bytes(b"old")
+    monkeypatch.setattr("spacy_tener.files.os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space")))
+    ran = run_tener("export", saved["tener"], "-o", tmp_path / "ner.onnx", "--force")
+    assert (ran.code, "ner.onnx: cannot be written: No space Free some space" in ran.text) == (1, True), ran.text
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]
+
+
+def test_a_newer_onnx_is_refused_before_the_pipeline_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onnx.__version__", "2.0.0")
+    monkeypatch.setattr("spacy.load", lambda *_, **__: pytest.fail("the pipeline is loaded"))
+    ran = run_tener("export", "model", "-o", tmp_path / "ner.onnx")
+    assert (ran.code, "onnx 2.0.0 is newer than this package knows" in ran.text) == (1, True), ran.text
