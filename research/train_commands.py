@@ -1,10 +1,9 @@
-"""Commands that train: grid, search."""
+"""The command that trains: grid."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -21,8 +20,6 @@ from .on_ray import gpu_of_runs, training_engine
 from .report_commands import warn_table
 from .rows import make_table
 from .runs import find_runs
-from .search import SAMPLERS, Search, SearchPlan, TrialRow, open_search
-from .search_space import find_space, read_space
 from .tables import format_table
 
 Base = Annotated[str, typer.Argument(help="Config: a name from the package, as weibo, or a path")]
@@ -125,120 +122,6 @@ def _run_ended(todo: Todo, failure: str) -> None:
         msg.fail(f"{todo.run.name}: {failure}")
     else:
         msg.good(f"{todo.run.name}: F1 {100 * read_scores(todo.run.folder / METRICS_TEST).overall.f:.2f}")
-
-
-@command("search", stopped="The same command resumes.")
-def search_cli(
-    base: Base,
-    overlays: options.Overlays = None,
-    *,
-    space: Annotated[str, typer.Option("--space", help="Search space: a name, as mect, or a path")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Directory of the search")],
-    trials: Annotated[int, typer.Option("--trials", "-n", min=1, help="Total number of trials of the search")],
-    settings: options.Settings = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the sampler; trainings use the config's")] = 0,
-    sampler: Annotated[str, options.choice(("--sampler",), "How settings are drawn", SAMPLERS)] = "random",
-    steps: Annotated[
-        int | None, typer.Option("--steps", min=1, help="Steps of each training (training.max_steps)")
-    ] = None,
-    prune: Annotated[
-        bool, typer.Option("--prune", help="Stop a training that is below the median of the others at the same step")
-    ] = False,
-    keep_models: Annotated[
-        bool, typer.Option("--keep-models", help="Keep the pipelines of all trials, not of the best one only")
-    ] = False,
-    gpu_id: options.GpuId = -1,
-    code: options.Code = None,
-    engine: EngineName = "local",
-    address: Address = None,
-    cpus_per_run: CpusPerRun = None,
-    gpus_per_run: GpusPerRun = None,
-    jobs: Jobs = None,
-) -> None:
-    """
-    Search for the settings that score best on dev.
-
-    Samples settings and trains with `spacy train`. The config is composed as by `spacy tener config`, and the sampled
-    settings override it. A search space is a config file with lists, ranges and formulas as values; those of the papers
-    come with the package, by name: tener, tener-english, flat-atssa, mect. Scores are F1 on dev; test is never used.
-    The config must name its corpora: --set paths.train=train.spacy --set paths.dev=dev.spacy
-
-    Each trial has a directory with its config and its logs. trials.csv and trials.json list all trials, and best.cfg is
-    the config of the best one, for `spacy train`. A failed training is recorded with its reason, and the search
-    continues. The same command resumes after any interruption, and repeats the interrupted trial. More --trials extend
-    a finished search.
-
-    Needs optuna: pip install -r research/requirements.txt. Its database is study.db in the output. --sampler tpe
-    samples near earlier good settings.
-
-    --jobs trains several trials at once on this machine, --engine ray on a Ray cluster whose nodes share their files.
-    Ray chooses a node with enough cores and GPU for each trial, and repeats the trials of a lost node. Needs
-    Ray.
-    """
-    gpu_id = gpu_of_runs(gpu_id, engine, gpus_per_run)
-    planned = SearchPlan(
-        base=base,
-        overlays=tuple(overlays or ()),
-        settings=(*(settings or ()), *([] if steps is None else [f"training.max_steps={steps}"])),
-        space=read_space(find_space(space)),
-        seed=seed,
-        sampler=sampler,
-    )
-    opened = open_search(planned, output, gpu_id=gpu_id, code=code, prune=prune, keep_models=keep_models)
-    where = training_engine(engine, address, cpus_per_run, gpus_per_run, jobs)
-    with interrupted_by_signals(), opened as search, where as trainer:
-        before = [row for row in search.rows if row.state != "waiting"]
-        ended = sum(row.ended for row in before)
-        if before:
-            interrupted = sum(row.state == "interrupted" for row in before)
-            msg.info(f"{search.folder}: {ended} finished, {interrupted} interrupted")
-        if ended >= trials:
-            msg.good(f"There is nothing to do: {ended} of {trials} trials are finished")
-        search.run(trials, trainer, lambda row: _trial_ended(row, search.best))
-        _summarize(search)
-
-
-def _trial_ended(row: TrialRow, best: TrialRow | None) -> None:
-    so_far = "no score yet" if best is None else f"best {_percent(best.score)} (trial {best.number})"
-    again = "" if row.again_of is None else f", again of {row.again_of}"
-    line = f"Trial {row.number}{again}: {_percent(row.score)}, {row.state}, {row.seconds:.0f} s; {so_far}"
-    if row.state == "failed":
-        msg.warn(line, f"{row.reason}\n{_described(row.values)}")
-    else:
-        msg.text(f"{line}\n  {_described(row.values)}")
-
-
-def _summarize(search: Search) -> None:
-    failed = [f"{row.number}: {row.reason}" for row in search.rows if row.state == "failed"]
-    msg.warn_list("Failed trials", failed, most=_SHOWN)
-    best = search.best
-    if best is None:
-        msg.fail("No trial has a score", f"Their logs are in {search.folder / 'trials'}.", exits=1)
-    rows = sorted((row for row in search.rows if row.state == "done"), key=lambda row: -(row.score or 0.0))
-    msg.table(
-        [(str(row.number), _percent(row.score), f"{row.seconds:.0f}", _described(row.values)) for row in rows[:_SHOWN]],
-        header=("Trial", "F1 on dev", "Seconds", "Settings"),
-        aligns=("r", "r", "r", "l"),
-        divider=True,
-        max_col=_WIDEST,
-    )
-    msg.good(f"{search.folder / 'best.cfg'}: trial {best.number}, F1 {_percent(best.score)} on dev")
-
-
-def _described(values: Mapping[str, Any]) -> str:
-    """Return settings as text, their names shortened to the last parts that keep them different."""
-    shown = (f"{value:.4g}" if isinstance(value, float) else str(value) for value in values.values())
-    return "  ".join(f"{_short(name, list(values))}={value}" for name, value in zip(values, shown, strict=True))
-
-
-def _short(name: str, names: Sequence[str]) -> str:
-    parts = name.split(".")
-    ends = (".".join(parts[-length:]) for length in range(1, len(parts) + 1))
-    return next(end for end in ends if sum(f".{full_name}".endswith(f".{end}") for full_name in names) == 1)
-
-
-def _percent(score: float | None) -> str:
-    return "-" if score is None else f"{100 * score:.2f}"
 
 
 def numbers(option: str, text: str) -> list[int]:

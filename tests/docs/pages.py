@@ -6,7 +6,6 @@ A comment in the line before a block says how the tests treat it; everything els
     <!-- test: not run (why) -->    only checked
     <!-- test: adds --option 1 -->  run with these arguments added to each `spacy train`
     <!-- test: overlay on a b -->   of a config: laid on these, and checked
-    <!-- test: search space -->     of a config: read as `tener search` reads it
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ CHINESE = {"README.zh.md": "README.md"} | {
 LANGUAGES = {"python", "bash", "ini", "text", "json", "yaml", "makefile"}
 FENCE = re.compile(r"^(?:<!-- test: (?P<how>.+?) -->\n)?```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S)
 REFERENCE = re.compile(r"<!-- reference: .*?<!-- end of reference -->", re.S)
-HOW = re.compile(r"(?P<kind>slow|not run) \((?P<why>.+)\)|adds (?P<added>.+)|overlay on (?P<base>.+)|search space")
+HOW = re.compile(r"(?P<kind>slow|not run) \((?P<why>.+)\)|adds (?P<added>.+)|overlay on (?P<base>.+)")
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,6 @@ class Block:
     kind: str
     added: str
     base: list[str]
-    space: bool
 
 
 def blocks(page: str) -> list[Block]:
@@ -63,9 +61,7 @@ def blocks(page: str) -> list[Block]:
         if how is None:
             raise ValueError(f"{page}:{line}: the comment before the block is none that tests/docs/pages.py knows.")
         kind, added, base = how["kind"] or "", (how["added"] or "").strip(), (how["base"] or "").split()
-        found.append(
-            Block(page, line, match["language"], match["code"], kind, added, base, match["how"] == "search space")
-        )
+        found.append(Block(page, line, match["language"], match["code"], kind, added, base))
     return found
 
 

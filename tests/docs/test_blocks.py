@@ -15,7 +15,6 @@ import yaml
 from commands import check, commands, run
 from pages import CHINESE, LANGUAGES, PAGES, ROOT, Block, blocks, prose
 
-from research.search_space import read_space
 from spacy_tener.workbench.composing.compose import compose
 
 EXECUTED = {"python", "bash", "ini"}
@@ -43,7 +42,7 @@ def test_blocks_are_of_a_known_language_and_valid(page: str) -> None:
             for words in commands(block.code):
                 check(words)
         elif block.language == "ini":
-            assert block.base or block.space, f"{page}:{block.line}: say what the overlay is laid on"
+            assert block.base, f"{page}:{block.line}: say what the overlay is laid on"
         elif block.language == "json":
             for line in block.code.splitlines():
                 json.loads(line)
@@ -114,8 +113,5 @@ def execute(block: Block, names: dict[str, Any]) -> None:
     elif block.language == "ini":
         path = Path("block.cfg")
         path.write_text(block.code, encoding="utf8")
-        if block.space:
-            read_space(path)
-        else:
-            base, *overlays = block.base
-            compose(base, [*overlays, path])
+        base, *overlays = block.base
+        compose(base, [*overlays, path])
