@@ -18,7 +18,7 @@ from ..errors import RemedyError, check_choice, install
 from ..files import check_folder, digest, locked, writing
 from ..inputs import file_system, is_remote
 from ..manifest import Folder, LocalFolder, Manifest, file_input
-from ..pipeline.finding import span_finders
+from ..pipeline.finding import nested_pipes, span_finders
 from .annotator import Annotator
 from .encoding import dump_jsonl, packable
 from .entity_tables import (
@@ -286,7 +286,7 @@ def _doc(row: Record, nlp: Language, settings: AnnotateSettings) -> Doc:
     aligned = [doc.char_span(start, end, label=label, alignment_mode="expand") for start, end, label in offsets]
     spans = [span for span in aligned if span is not None]
     doc.set_ents(filter_spans(spans))
-    if span_finders(nlp):
+    if span_finders(nlp) or nested_pipes(nlp):
         doc.spans[DEFAULT_SPANS_KEY] = spans
     doc.user_data.update(packable({name: row[name] for name in row if not is_annotated or name != settings.text}))
     return doc

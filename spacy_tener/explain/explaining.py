@@ -21,8 +21,9 @@ from ..models.embed.tables import Vocabulary
 from ..models.shim import torch_shim
 from ..pipeline.decoding import Decoding, Probabilities, Reading
 from ..pipeline.doc_entities import found_entities
-from ..pipeline.entities import FoundEntity
+from ..pipeline.entities import EntityOffsets, FoundEntity, offsets_of
 from ..pipeline.finding import PipelineNER, entity_labels
+from ..pipeline.nesting import all_entities
 from ..pipeline.units import DocView, data_of
 from ..pipeline.windows import Window, cut_windows
 from .explanation import Evidence, ExplainedEntity, ExplainedText, Explanation, LexiconWord
@@ -71,7 +72,7 @@ def explain(
     docs = pipeline.prepare(text.predicted if isinstance(text, Example) else text for text in sources)
     decodings = list(pipeline.ner.decode(docs))
     explained = [
-        replace(explainer(decoding, k_best, rivals), gold=_gold(text))
+        replace(explainer(decoding, k_best, rivals), gold=_gold(text, pipeline.ner.group))
         for text, decoding in zip(sources, decodings, strict=True)
     ]
     # After all else, since it changes the Docs.
@@ -90,9 +91,8 @@ def _mark_given(text: ExplainedText, entities: Iterable[FoundEntity]) -> Explain
     return replace(text, entities=found, possible=possible)
 
 
-def _gold(text: TextOrExample) -> list[tuple[int, int, str]] | None:
-    ents = text.reference.ents if isinstance(text, Example) else None
-    return None if ents is None else [(ent.start_char, ent.end_char, ent.label_) for ent in ents]
+def _gold(text: TextOrExample, key: str | None) -> list[EntityOffsets] | None:
+    return list(map(offsets_of, all_entities(text.reference, key))) if isinstance(text, Example) else None
 
 
 class _Explainer:

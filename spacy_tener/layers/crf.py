@@ -249,25 +249,29 @@ def cross_entropy(
 class CRFHead(nn.Module):
     """Linear layer from tokens to the emissions of a CRF, and the CRF.
 
+    depth (int): How many emissions a token has: for entities, for those within them, and so on.
+
     The released code normalises emissions by log-softmax. That adds the same number to all tags of a token, which
     changes neither losses nor probabilities, so it is left out.
     """
 
-    def __init__(self, *, width: int, n_labels: int, dropout: float) -> None:
+    def __init__(self, *, width: int, n_labels: int, dropout: float, depth: int = 1) -> None:
         super().__init__()
+        self.depth = depth
         self.dropout = Dropout(dropout)
-        self.emit = Linear(width, TagLayout(n_labels).n_tags)
+        self.emit = Linear(width, depth * TagLayout(n_labels).n_tags)
         self.crf = CRF(n_labels)
 
     def forward(self, tokens: Tensor, lengths: Sequence[int]) -> Tensor:
-        """*Shape:* (units, width) -> (units, n_tags)"""
+        """*Shape:* (units, width) -> (units, depth * n_tags)"""
         return self.emit(self.dropout(tokens))
 
     def grown(self, n_labels: int) -> CRFHead:
         """Return a head for more entity types, with the same emissions for the present ones."""
-        head = CRFHead(width=self.emit.in_features, n_labels=n_labels, dropout=self.dropout.p)
+        head = CRFHead(width=self.emit.in_features, n_labels=n_labels, dropout=self.dropout.p, depth=self.depth)
         head.crf = self.crf.resize(n_labels)
-        present = torch.from_numpy(self.crf.layout.within(head.crf.layout))
+        first = np.arange(self.depth)[:, None] * head.crf.layout.n_tags
+        present = torch.from_numpy((first + self.crf.layout.within(head.crf.layout)).ravel())
         with torch.no_grad():
             head.emit.weight[present] = self.emit.weight.cpu()
             head.emit.bias[present] = self.emit.bias.cpu()

@@ -13,7 +13,7 @@ from thinc.types import Floats2d
 from ..crf.scorer import PathScorer
 from ..crf.transitions import CRFArrays
 from ..runtime import dense
-from ..settings import Probability, validated
+from ..settings import Probability, Size, validated
 from ..tagging import TagLayout
 from ..types import AnyFloats
 from .backends import Rows
@@ -29,7 +29,7 @@ TaggerModel = Model[list[Doc], list[Floats2d]]
 
 @validated("spacy_tener.CRFTagger.v1")
 def build_crf_tagger(
-    tok2vec: TaggerModel | None = None, nO: int | None = None, dropout: Probability = 0.4
+    tok2vec: TaggerModel | None = None, nO: int | None = None, dropout: Probability = 0.4, depth: Size = 1
 ) -> TaggerModel:
     """Score BIOES tags for decoding by a CRF.
 
@@ -39,39 +39,61 @@ def build_crf_tagger(
 
     tok2vec (Optional[Model[List[Doc], List[Floats2d]]]): Any token-to-vector model: one of this package, spaCy's own,
         or a listener to a shared `tok2vec` or `transformer` component; `spacy_tener.TENER.v1` if there is none.
-    nO (Optional[int]): Number of tags, four per label and one. Set by `initialize` from the labels.
+    nO (Optional[int]): Number of tags, four per label and one, times `depth`. Set by `initialize` from the labels.
     dropout (float): Dropout on the vectors, before the emissions.
+    depth (int): How deep entities may be nested: 1 if none lies within another.
     """
     if nO is not None:
-        _count_labels(nO)
+        _count_labels(nO, depth)
     tok2vec = tok2vec or build_tener()
     width = tok2vec.get_dim("nO") if tok2vec.has_dim("nO") else None
     output_layer = ragged_layer(
-        "crf_head", partial(_build_head, dropout=dropout), dense.CRFHead, width_in=width, width_out=nO
+        "crf_head", partial(_build_head, dropout=dropout, depth=depth), dense.CRFHead, width_in=width, width_out=nO
     )
     model = chain_layers(tok2vec, output_layer)
     model.set_ref("tok2vec", tok2vec)
     model.set_ref("output_layer", output_layer)
     model.attrs["resize_output"] = resize_output
+    model.attrs["depth"] = depth
     return model
 
 
-def _build_head(*, nI: int, nO: int, dropout: float) -> CRFHead:
+def _build_head(*, nI: int, nO: int, dropout: float, depth: int) -> CRFHead:
     from ..layers.crf import CRFHead
 
-    return CRFHead(width=nI, n_labels=_count_labels(nO), dropout=dropout)
+    return CRFHead(width=nI, n_labels=_count_labels(nO, depth), dropout=dropout, depth=depth)
 
 
-def _count_labels(nO: int) -> int:
-    n_labels, rest = divmod(nO - 1, 4)
+def _count_labels(nO: int, depth: int) -> int:
+    n_labels, rest = divmod(nO - depth, 4 * depth)
     if rest or n_labels < 0:
-        raise ValueError(f"A CRF tagger has four tags for each label and one more (1, 5, 9, ...), but nO is {nO}.")
+        times = f", times its depth of {depth}" if depth > 1 else ""
+        raise ValueError(
+            f"A CRF tagger has four tags for each label and one more (1, 5, 9, ...){times}, but nO is {nO}."
+        )
     return n_labels
+
+
+def depth_of(model: Model[Any, Any]) -> int:
+    """Return how deep the entities that a tagger finds may be nested."""
+    return int(model.attrs.get("depth", 1))
+
+
+def split_depths(rows: Rows, depth: int) -> Rows:
+    """Return the emissions of each depth as rows of their own: those of all units at the first depth come first.
+
+    A text is then one sequence of the CRF for each depth.
+
+    *Shape:* (units, depth * tags) to (depth * units, tags)
+    """
+    units, columns = rows.shape
+    tags = columns // depth
+    return rows if depth == 1 else rows.reshape(units, depth, tags).swapaxes(0, 1).reshape(depth * units, tags)
 
 
 def resize_output(model: TaggerModel, nO: int) -> TaggerModel:
     """Grow the model to the tags of more labels. The weights of its present labels are kept."""
-    n_labels = _count_labels(nO)
+    n_labels = _count_labels(nO, depth_of(model))
     output = _output_layer(model)
     shim = torch_shim(output)
     if shim.is_built and output.get_dim("nO") != nO:
@@ -85,7 +107,7 @@ def resize_output(model: TaggerModel, nO: int) -> TaggerModel:
 
 def set_labels(model: TaggerModel, n_labels: int) -> None:
     """Set the number of entity types of a model, initialized or not."""
-    resize_output(model, TagLayout(n_labels).n_tags)
+    resize_output(model, depth_of(model) * TagLayout(n_labels).n_tags)
 
 
 def crf(model: Model[Any, Any]) -> CRF:

@@ -13,12 +13,14 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 
 from ..batching.sequences import ranges, starts
+from ..crf.decode import ScoredPath
 from ..crf.forward import ForwardBackward
 from ..crf.marginals import EntitySpans, entropy, probable_spans, span_marginals
 from ..crf.scorer import PathScorer
 from ..types import AnyFloats, IntArray
 from .entities import EntityOffsets, FoundEntity, offsets_of
 from .learning.targets import make_target
+from .nesting import split_reference
 from .tags import Mask, agreeing_tags, index_labels
 from .units import DocView
 
@@ -58,11 +60,15 @@ class Marginals:
 class BatchDecoding:
     """A CRF and the emissions of a batch of texts. Results are computed for all texts together, when first needed.
 
-    emissions (AnyFloats): Of all texts, joined. *Shape:* (units, tags)
-    lengths (list[int]): Units of each text.
+    With a depth above 1 (entities within entities), each text is one sequence for each depth: those of all texts at
+    the first depth come first. Depths are independent given the emissions, which makes all probabilities exact.
+
+    emissions (AnyFloats): Of all sequences, joined. *Shape:* (units, tags)
+    lengths (list[int]): Units of each sequence.
     allowed (Mask | None): The tags that the CRF may choose; None for all. *Shape:* (units, tags)
     temperature (float): Divisor of all scores of the CRF in probabilities. The best path does not depend on it.
     preset (Mask | None): As `allowed`, where the entities that the Docs have are kept.
+    depth (int): How deep entities may be nested.
     """
 
     crf: PathScorer
@@ -71,6 +77,7 @@ class BatchDecoding:
     allowed: Mask | None
     temperature: float = 1.0
     preset: Mask | None = None
+    depth: int = 1
     _readings: dict[int, list[list[ScoredReading]]] = field(default_factory=dict, init=False)
     _candidates: dict[float, list[ScoredSpans]] = field(default_factory=dict, init=False)
 
@@ -79,9 +86,13 @@ class BatchDecoding:
         """The same batch, where the entities that the Docs have are kept."""
         return self if self.preset is self.allowed else replace(self, allowed=self.preset)
 
+    @property
+    def n_texts(self) -> int:
+        return len(self.lengths) // self.depth
+
     @cached_property
     def offsets(self) -> IntArray:
-        """First unit of each text in the joined emissions. *Shape:* (texts,)"""
+        """First unit of each sequence in the joined emissions. *Shape:* (depth * texts,)"""
         return starts(np.asarray(self.lengths, dtype=np.int64))
 
     @cached_property
@@ -90,10 +101,11 @@ class BatchDecoding:
 
     @cached_property
     def best(self) -> EntitySpans:
-        """The entities of the best path of each text, in order."""
+        """The entities of the best path of each text, in order, those around others first."""
         start, end, label = self.crf.layout.decode(self.crf.decode(self.emissions, self.lengths, self.allowed))
-        text = np.repeat(np.arange(len(self.lengths)), self.lengths)[start]
-        return EntitySpans(text, start - self.offsets[text], end - self.offsets[text], label)
+        sequence = np.repeat(np.arange(len(self.lengths)), self.lengths)[start]
+        spans = EntitySpans(sequence, start - self.offsets[sequence], end - self.offsets[sequence], label)
+        return spans if self.depth == 1 else self._join_depths(spans)
 
     @cached_property
     def best_probabilities(self) -> Probabilities:
@@ -108,43 +120,80 @@ class BatchDecoding:
     @cached_property
     def entropies(self) -> list[float]:
         """The entropy of the distribution over all paths of each text, in nats."""
-        values: list[float] = entropy(self.passes).tolist()
-        return values
+        return self._add_depths(entropy(self.passes))
 
     def slices(self, spans: EntitySpans) -> list[slice]:
         """Return the slice of each text's spans, which are sorted by text."""
-        ends = np.searchsorted(spans.sequence, np.arange(len(self.lengths)), side="right").tolist()
+        ends = np.searchsorted(spans.sequence, np.arange(self.n_texts), side="right").tolist()
         return [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
 
     def probabilities(self, spans: EntitySpans) -> Probabilities:
-        """Return the marginal probability that each span is an entity. *Shape:* (spans,)"""
+        """Return the marginal probability that each span is an entity, at any depth. *Shape:* (spans,)"""
+        either = np.zeros(spans.label.size)
         if not spans.label.size:
-            return np.zeros(0)
-        return span_marginals(self.passes, spans).astype(np.float64, copy=False)
+            return either
+        for level in range(self.depth):
+            at_depth = spans._replace(sequence=spans.sequence + level * self.n_texts)
+            either += (1.0 - either) * span_marginals(self.passes, at_depth)
+        return either
 
     def readings(self, k: int) -> list[list[ScoredReading]]:
         """Return the k best paths of each text, best first; fewer where there are fewer."""
         if k not in self._readings:
-            found = self.crf.k_best(self.emissions.astype(np.float64), self.lengths, k, self.allowed)
-            spans = [[self._entities(text, tags) for _, tags in paths] for text, paths in enumerate(found)]
+            paths = self.crf.k_best(self.emissions.astype(np.float64), self.lengths, k, self.allowed)
+            found = [self._best_sums(paths[text :: self.n_texts], k) for text in range(self.n_texts)]
+            spans = [[self._entities(text, tags) for _, tags in sums] for text, sums in enumerate(found)]
             probabilities, end = self.probabilities(join_spans(list(itertools.chain(*spans)))), 0
             readings: list[list[ScoredReading]] = [[] for _ in found]
-            for text, paths in enumerate(found):
-                for (score, _), path_spans in zip(paths, spans[text], strict=True):
+            for text, sums in enumerate(found):
+                for (score, _), path_spans in zip(sums, spans[text], strict=True):
                     start, end = end, end + path_spans.label.size
                     log_probability = score / self.temperature - self.log_partitions[text]
                     readings[text].append((log_probability, path_spans, probabilities[start:end]))
             self._readings[k] = readings
         return self._readings[k]
 
+    def _best_sums(self, paths: Sequence[list[ScoredPath]], k: int) -> list[ScoredPath]:
+        """Return the k best combinations of a path of each depth, with their tags joined."""
+        best = paths[0]
+        for inner in paths[1:]:
+            sums = [
+                (score + inner_score, np.concatenate([tags, inner_tags]))
+                for (score, tags), (inner_score, inner_tags) in itertools.product(best, inner)
+            ]
+            best = sorted(sums, key=lambda path: -path[0])[:k]
+        return best
+
     def _entities(self, text: int, tags: IntArray) -> EntitySpans:
+        """Return the entities of a path of each depth."""
         start, end, label = self.crf.layout.decode(tags)
-        return EntitySpans(np.full(start.size, text), start, end, label)
+        if self.depth == 1:
+            return EntitySpans(np.full(start.size, text), start, end, label)
+        level = start // max(self.lengths[text], 1)
+        sequence = text + level * self.n_texts
+        first = level * self.lengths[text]
+        return self._join_depths(EntitySpans(sequence, start - first, end - first, label))
+
+    def _join_depths(self, spans: EntitySpans) -> EntitySpans:
+        """Return the spans of sequences as those of texts, each once, sorted: longer ones before those in them."""
+        rows = np.stack([spans.sequence % self.n_texts, spans.start, -spans.end, spans.label])
+        text, start, end, label = np.unique(rows, axis=1)
+        return EntitySpans(text, start, -end, label)
+
+    def _add_depths(self, values: AnyFloats) -> list[float]:
+        """Return the sum over the sequences of each text. *Shape:* (depth * texts,)"""
+        sums: list[float] = values.reshape(self.depth, self.n_texts).sum(axis=0).tolist()
+        return sums
 
     def candidates(self, minimum: float) -> list[ScoredSpans]:
         """Return all spans of each text whose probability is at least `minimum`, in no order."""
         if minimum not in self._candidates:
-            spans, probabilities = probable_spans(self.passes, minimum)
+            spans, probabilities = probable_spans(self.passes, minimum / self.depth)
+            if self.depth > 1:
+                spans = self._join_depths(spans)
+                probabilities = self.probabilities(spans)
+                kept = np.flatnonzero(probabilities >= minimum)
+                spans, probabilities = select_spans(spans, kept), probabilities[kept]
             order = np.argsort(spans.sequence, kind="stable")
             sorted_probabilities = probabilities[order].astype(np.float64, copy=False)
             self._candidates[minimum] = self._split(select_spans(spans, order), sorted_probabilities)
@@ -162,13 +211,13 @@ class BatchDecoding:
         layout, marginals = self.crf.layout, self.passes.marginals().astype(np.float64)
         parted = 1.0 - marginals[:, layout.continuers].sum(axis=1)
         columns = np.stack([marginals[:, layout.outside], parted.clip(0.0, 1.0)], axis=1)
-        return np.split(columns, np.cumsum(self.lengths)[:-1])
+        columns = columns.reshape(self.depth, -1, 2).prod(axis=0)
+        return np.split(columns, np.cumsum(self.lengths[: self.n_texts])[:-1])
 
     @cached_property
     def log_partitions(self) -> list[float]:
         """The logarithm of the sum over all paths of each text."""
-        values: list[float] = self.passes.log_partition().tolist()
-        return values
+        return self._add_depths(self.passes.log_partition())
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,12 +231,14 @@ class Decoding:
     labels (tuple[str, ...]): The entity types of the model.
     batch (BatchDecoding): What was decoded together with this text.
     index (int): The position of this text in the batch.
+    spans_key (str | None): The group of annotated entities that lie within others.
     """
 
     view: DocView
     labels: tuple[str, ...]
     batch: BatchDecoding
     index: int
+    spans_key: str | None = None
 
     @property
     def doc(self) -> Doc:
@@ -211,15 +262,16 @@ class Decoding:
 
     @property
     def allowed(self) -> Mask:
-        """The tags that the model may give to each unit. *Shape:* (units, tags)"""
+        """The tags that the model may give to each unit at each depth. *Shape:* (depth * units, tags)"""
         if self.batch.allowed is None:
-            return np.ones((len(self.view), self.batch.crf.layout.n_tags), dtype=bool)
+            return np.ones((len(self._rows), self.batch.crf.layout.n_tags), dtype=bool)
         return self.batch.allowed[self._rows]
 
     @property
-    def _rows(self) -> slice:
-        start = int(self.batch.offsets[self.index])
-        return slice(start, start + len(self.view))
+    def _rows(self) -> IntArray:
+        """The rows of this text in the batch. *Shape:* (depth * units,)"""
+        first: IntArray = self.batch.offsets[self.index :: self.batch.n_texts, None]
+        return (first + np.arange(len(self.view))).ravel()
 
     def probabilities(self, spans: Iterable[Span | EntityOffsets]) -> list[float]:
         """Return the probability that each span is an entity of its label.
@@ -254,8 +306,8 @@ class Decoding:
         ]
 
     def rivals(self, n: int = 3, minimum: float = 0.01) -> list[list[FoundEntity]]:
-        """Return the alternatives to each entity: other spans that share characters with it, with other edges, another
-        label or both.
+        """Return the alternatives to each entity: spans that share characters with it and are not found, with other
+        edges, another label or both.
 
         n (int): Maximum number of rivals of an entity.
         minimum (float): Minimum probability of a rival, above 0. All spans of this probability are compared.
@@ -264,10 +316,12 @@ class Decoding:
         _check_minimum(minimum, "a rival")
         spans, probabilities = self.batch.candidates(minimum)[self.index]
         best, _ = self.batch.best_by_text[self.index]
+        found = set(zip(best.start.tolist(), best.end.tolist(), best.label.tolist(), strict=True))
+        candidates = zip(spans.start.tolist(), spans.end.tolist(), spans.label.tolist(), strict=True)
+        is_other = np.array([span not in found for span in candidates], dtype=bool)
         rivals = []
-        for start, end, label in zip(best.start.tolist(), best.end.tolist(), best.label.tolist(), strict=True):
-            is_same = (spans.start == start) & (spans.end == end) & (spans.label == label)
-            overlapping = np.flatnonzero((spans.start < end) & (spans.end > start) & ~is_same)
+        for start, end in zip(best.start.tolist(), best.end.tolist(), strict=True):
+            overlapping = np.flatnonzero((spans.start < end) & (spans.end > start) & is_other)
             chosen = overlapping[np.argsort(-probabilities[overlapping], kind="stable")[:n]]
             rivals.append(self._found(select_spans(spans, chosen), probabilities[chosen]))
         return rivals
@@ -292,13 +346,16 @@ class Decoding:
         return likelihoods([self], [reference])[0]
 
     def agreeing(self, reference: Doc) -> Mask:
-        """Return the allowed tags that agree with a gold annotation. *Shape:* (units, tags)"""
-        target = make_target(Example(self.doc, reference), self.view, index_labels(self.labels), None)
-        return agreeing_tags(target.tags, None, self.batch.crf.layout) & self.allowed
+        """Return the allowed tags that agree with a gold annotation, at each depth. *Shape:* (depth * units, tags)"""
+        references = split_reference(reference, self.spans_key, self.batch.depth)
+        labels = index_labels(self.labels)
+        targets = [make_target(Example(self.doc, part), self.view, labels, None) for part in references]
+        tags = np.concatenate([target.tags for target in targets])
+        return agreeing_tags(tags, None, self.batch.crf.layout) & self.allowed
 
     @property
     def emissions(self) -> AnyFloats:
-        """The scores of tags. *Shape:* (units, tags)"""
+        """The scores of tags at each depth. *Shape:* (depth * units, tags)"""
         return self.batch.emissions[self._rows]
 
     def _found(self, spans: EntitySpans, probabilities: Probabilities) -> list[FoundEntity]:
@@ -317,20 +374,21 @@ def likelihoods(decodings: Sequence[Decoding], references: Sequence[Doc]) -> lis
         texts = list(group)
         agreeing = np.concatenate([decoding.agreeing(reference) for decoding, reference in texts])
         emissions = np.concatenate([decoding.emissions for decoding, _ in texts])
-        lengths = [len(decoding.view) for decoding, _ in texts]
+        lengths = [len(decoding.view) for decoding, _ in texts for _ in range(batch.depth)]
         partitions = np.array([batch.log_partitions[decoding.index] for decoding, _ in texts])
-        log_shares = batch.crf.passes(emissions, lengths, agreeing, temperature=batch.temperature).log_partition()
+        passes = batch.crf.passes(emissions, lengths, agreeing, temperature=batch.temperature)
+        log_shares = passes.log_partition().reshape(len(texts), batch.depth).sum(axis=1)
         shares += np.nan_to_num(np.exp(log_shares - partitions)).clip(0.0, 1.0).tolist()
     return shares
 
 
-def decode_nothing(n_labels: int, n_texts: int) -> BatchDecoding:
+def decode_nothing(n_labels: int, n_texts: int, depth: int = 1) -> BatchDecoding:
     """Return the decoding of empty texts, by a CRF whose weights are all 0: the model need not be trained."""
     n_open = 2 * n_labels + 1
     shapes = (n_open, n_open, (n_open, n_open), (2, 2 * n_labels))
     start, end, outside, inside = (np.zeros(shape, dtype=np.float32) for shape in shapes)
     emissions = np.empty((0, 4 * n_labels + 1), dtype=np.float32)
-    return BatchDecoding(PathScorer((start, end, outside, inside)), emissions, [0] * n_texts, None)
+    return BatchDecoding(PathScorer((start, end, outside, inside)), emissions, [0] * n_texts * depth, None, depth=depth)
 
 
 def select_spans(spans: EntitySpans, rows: slice | IntArray) -> EntitySpans:

@@ -13,8 +13,8 @@ from spacy.language import Language
 from spacy.tokens import Doc, SpanGroup
 
 from .decoding import Reading
-from .entities import CHAR_OFFSETS, SCORES, EntityOffsets, FoundEntity, offsets_of, read_offsets
-from .finding import SCORES_KEY, PipelineNER, ask_probabilities, crf_pipes, span_finders
+from .entities import CHAR_OFFSETS, PLACES, SCORES, EntityOffsets, FoundEntity, offsets_of, read_offsets
+from .finding import SCORES_KEY, PipelineNER, ask_probabilities, crf_pipes, nested_pipes, span_finders
 from .settings import NERSettings
 from .windows import SizedT, batch_by_size
 
@@ -26,14 +26,16 @@ TOGETHER = 4_096
 
 
 def found_entities(nlp: Language, docs: Iterable[Doc], *, with_spancat: bool = True) -> list[list[FoundEntity]]:
-    """Return the entities in Docs that a pipeline has processed.
+    """Return the entities in Docs that a pipeline has processed, with those within others.
 
     with_spancat (bool): Include those of a `spancat`, which may overlap.
     """
     settings = [
         replace(pipe.settings, spans_key=pipe.settings.spans_key or SCORES_KEY) for pipe in crf_pipes(nlp).values()
     ]
-    keys = {pipe.key for pipe in span_finders(nlp).values()} if with_spancat else set()
+    keys = {pipe.settings.spans_key or SCORES_KEY for pipe in nested_pipes(nlp).values()}
+    if with_spancat:
+        keys.update(pipe.key for pipe in span_finders(nlp).values())
     return [
         sorted(entities_of_doc(doc, settings, keys), key=lambda entity: (entity.start, entity.end, entity.label))
         for doc in docs
@@ -56,12 +58,19 @@ def entities_of_doc(doc: Doc, components: Sequence[NERSettings], keys: Iterable[
         yield FoundEntity(start, end, ent.label_, scores.get(entity))
     spans = {span: score for key in keys if key in doc.spans for span, score in _scored(doc.spans[key])}
     for span in spans.keys() - set(map(offsets_of, doc.ents)):
-        yield FoundEntity(*span, spans[span])
+        start, end = exact.get(span, span[:2])
+        yield FoundEntity(start, end, span[2], spans[span])
 
 
 def _scored(group: SpanGroup) -> Iterator[tuple[EntityOffsets, float | None]]:
-    """Yield the offsets and probabilities of a `spancat`'s spans. It writes no scores in a text shorter than its spans,
-    and a later component that writes to its group drops them."""
+    """Yield the offsets and probabilities of spans that may overlap.
+
+    A `spancat` writes no scores in a text shorter than its spans, and a later component that writes to its group drops
+    them.
+    """
+    if PLACES in group.attrs:
+        yield from read_offsets(group, SCORES)
+        return
     scores = group.attrs.get(SCORES, ())
     probabilities = map(float, scores) if len(scores) == len(group) else itertools.repeat(None)
     yield from zip(map(offsets_of, group), probabilities, strict=False)

@@ -61,8 +61,11 @@ class UnitEntity(NamedTuple):
     probability: float = 1.0
 
 
-def set_entities(view: DocView, entities: Sequence[UnitEntity], settings: NERSettings) -> None:
-    """Add the entities to those that the Doc already has. All other tokens without annotation become outside."""
+def set_entities(view: DocView, entities: Sequence[UnitEntity], settings: NERSettings, *, nested: bool = False) -> None:
+    """Add the entities to those that the Doc already has. All other tokens without annotation become outside.
+
+    nested (bool): Write entities within others, too, to `doc.spans`. `doc.ents` has the longest.
+    """
     doc, preset, missing = view.doc, set[int](), []
     annotated = doc.has_annotation(ENT_IOB)
     if annotated:
@@ -70,7 +73,12 @@ def set_entities(view: DocView, entities: Sequence[UnitEntity], settings: NERSet
         preset.update(np.flatnonzero((iob == BEGIN) | (iob == INSIDE)).tolist())
         missing = np.flatnonzero(iob == MISSING).tolist()
         # Decoding repeats preset entities: the Doc has them already.
-        entities = [e for e in entities if view.token_span(e.start, e.end, "expand")[0] not in preset]
+        ents = {(ent.start, ent.end, ent.label_) for ent in doc.ents} if nested else set()
+        entities = [
+            entity
+            for entity, (start, end) in ((e, view.token_span(e.start, e.end, "expand")) for e in entities)
+            if (start not in preset if not nested else (start, end, entity.label) not in ents)
+        ]
     taken, spans, scores = set(preset), [], {}
     # Longest first: of two entities that share a token, the longer one is kept.
     for entity in sorted(entities, key=lambda entity: entity.start - entity.end):
@@ -80,6 +88,8 @@ def set_entities(view: DocView, entities: Sequence[UnitEntity], settings: NERSet
             taken.update(tokens)
             spans.append(Span(doc, start, end, label=entity.label))
             scores[start, end, entity.label] = entity.probability
+        elif nested and start < end:
+            scores.setdefault((start, end, entity.label), entity.probability)
     if annotated:
         outside = [doc[i : i + 1] for i in missing if i not in taken]
         doc.set_ents(spans, outside=outside, default="unmodified")
@@ -105,7 +115,8 @@ def read_offsets(group: SpanGroup, attribute: str) -> list[tuple[EntityOffsets, 
 
 
 def _set_scored_spans(doc: Doc, scores: dict[tuple[int, int, str], float], key: str) -> None:
-    """Write `doc.ents` and their probabilities to a group of `doc.spans`, in the form of spaCy's `spancat`.
+    """Write `doc.ents`, others in `scores`, and their probabilities to a group of `doc.spans`, in the form of spaCy's
+    `spancat`.
 
     The probability of a preset entity is 1, or what an earlier run of the component wrote to the group.
     """
@@ -117,9 +128,11 @@ def _set_scored_spans(doc: Doc, scores: dict[tuple[int, int, str], float], key: 
                 stacklevel=2,
             )
         earlier = {entity: float(score) for entity, score in read_offsets(doc.spans[key], SCORES)}
-    ents = list(doc.ents)
-    values = [scores.get((ent.start, ent.end, ent.label_), earlier.get(offsets_of(ent), 1.0)) for ent in ents]
-    _write_group(doc, key, ents, map(offsets_of, ents), {SCORES: np.array(values, dtype=np.float64)})
+    places = {(ent.start, ent.end, ent.label_): earlier.get(offsets_of(ent), 1.0) for ent in doc.ents} | scores
+    order = sorted(places, key=lambda place: (place[0], -place[1], place[2]))
+    spans = [Span(doc, start, end, label=label) for start, end, label in order]
+    values = np.array([places[place] for place in order], dtype=np.float64)
+    _write_group(doc, key, spans, map(offsets_of, spans), {SCORES: values})
 
 
 def _set_char_spans(

@@ -34,6 +34,11 @@ def span_finders(nlp: Language) -> dict[str, SpanCategorizer]:
     return {name: pipe for name, pipe in nlp.pipeline if isinstance(pipe, SpanCategorizer)}
 
 
+def nested_pipes(nlp: Language) -> dict[str, TenerNER]:
+    """Return the `tener_ner` components that find entities within entities, by name. All are in `doc.spans`."""
+    return {name: pipe for name, pipe in crf_pipes(nlp).items() if pipe.depth > 1}
+
+
 def check_finders(nlp: Language, what: str = "The pipeline") -> None:
     """Refuse a pipeline without a component that finds entities. what: Its name in the message."""
     if not entity_finders(nlp) and not span_finders(nlp):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from spacy.attrs import ENT_IOB
 
-from ..models.tagger import TaggerModel, on_host
+from ..models.tagger import TaggerModel, depth_of, on_host, split_depths
 from .decoding import BatchDecoding, decode_nothing
 from .entities import UnitEntity
 from .settings import NERSettings
@@ -35,31 +35,38 @@ def decode_batches(
     temperature (float): Divisor of all scores of the CRF in probabilities.
     ignores_entities (bool): True to decode as if the Docs had no entities, but for `BatchDecoding.with_preset`.
     """
+    depth = depth_of(model)
     if not any(len(view) for view in views):
         if views:
-            yield views, decode_nothing(len(labels.hashes), len(views))
+            yield views, decode_nothing(len(labels.hashes), len(views), depth)
         return
     batcher = WindowBatcher.of(model, settings)
     for group in batcher.groups(views):
         scores = batcher.emissions(model, group)
         # In the time in which a GPU computes the emissions.
-        lengths = [len(view) for view in group]
-        preset = allowed = _allowed_tags(group, labels, keep_entities=True)
+        lengths = [len(view) for view in group] * depth
+        preset = allowed = _allowed_tags(group, labels, depth, keep_entities=True)
         if ignores_entities and any(view.doc.has_annotation(ENT_IOB) for view in group):
-            allowed = _allowed_tags(group, labels, keep_entities=False)
-        crf_scorer, emissions = on_host(model, scores)
-        yield group, BatchDecoding(crf_scorer, emissions, lengths, allowed, temperature, preset)
+            allowed = _allowed_tags(group, labels, depth, keep_entities=False)
+        crf_scorer, rows = on_host(model, scores)
+        emissions = split_depths(rows, depth)
+        yield group, BatchDecoding(crf_scorer, emissions, lengths, allowed, temperature, preset, depth)
 
 
-def _allowed_tags(views: Sequence[DocView], labels: LabelIndex, *, keep_entities: bool) -> Mask | None:
-    """Return the tags that decoding may choose; None if it may choose all. *Shape:* (units, tags)"""
-    masks: list[Mask | None] = []
-    for view in views:
-        units = None if view.is_plain else view.units()
-        if units is not None and not keep_entities:
-            units = units.unannotated()
-        masks.append(None if units is None else decodable_tags(units, labels))
-    return join_masks(masks, [len(view) for view in views], labels.layout.n_tags)
+def _allowed_tags(views: Sequence[DocView], labels: LabelIndex, depth: int, *, keep_entities: bool) -> Mask | None:
+    """Return the tags that decoding may choose at each depth; None if it may choose all.
+
+    *Shape:* (depth * units, tags)
+    """
+    texts = [None if view.is_plain else view.units() for view in views]
+    if not keep_entities:
+        texts = [units and units.unannotated() for units in texts]
+    masks: list[Mask | None] = [
+        None if units is None else decodable_tags(units, labels, inner=level > 0)
+        for level in range(depth)
+        for units in texts
+    ]
+    return join_masks(masks, [len(view) for view in views] * depth, labels.layout.n_tags)
 
 
 def select_entities(batch: BatchDecoding, labels: Sequence[str], settings: NERSettings) -> list[list[UnitEntity]]:

@@ -13,6 +13,7 @@ from spacy.training import Example
 
 from ..types import IntArray
 from .entities import CHAR_OFFSETS, EntityOffsets, offsets_of
+from .nesting import all_entities, nesting_depths
 from .settings import CHARS_KEY
 
 
@@ -54,6 +55,56 @@ def score_char_entities(
     }
 
 
+def score_nested_entities(
+    examples: Iterable[Example], *, spans_key: str, chars_key: str | None = CHARS_KEY
+) -> dict[str, Any]:
+    """Compute precision, recall and F1 of entities that may lie within others: of all, per type, and per depth.
+
+    An entity is correct if its offsets and label are, at whatever depth it was found.
+
+    examples (Iterable[Example]): The examples. Those without the group of `doc.spans` are skipped.
+    spans_key (str): The group with all entities, of reference and prediction.
+    chars_key (Optional[str]): The group of the prediction with exact character offsets, which it may lack.
+    RETURNS (Dict[str, Any]): `spans_<key>_p`, `_r`, `_f`, `_per_type`, and `_per_depth`, a list of `p`, `r`, `f` and
+        the number of annotated entities, `gold`, the outermost first.
+    """
+    per_type: dict[str, PRFScore] = defaultdict(PRFScore)
+    per_depth: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    for example in examples:
+        if spans_key not in example.reference.spans:
+            continue
+        compared = CharComparison(example.reference, example.predicted, spans_key)
+        has_exact = chars_key is not None and chars_key in example.predicted.spans
+        spans = () if has_exact else all_entities(example.predicted, spans_key)
+        offsets = predicted_offsets(example.predicted, chars_key) if has_exact else map(offsets_of, spans)
+        keys = dict.fromkeys(map(compared.key, offsets))
+        found, gold = [key for key in keys if compared.is_right(key) is not None], list(compared.gold)
+        for side, others, right in ((found, compared.gold, 0), (gold, set(found), 2)):
+            for key, depth in zip(side, nesting_depths(side), strict=True):
+                per_depth[depth][right] += key in others
+                per_depth[depth][right + 1] += 1
+        for key in {*found, *gold}:
+            score = per_type[key[2]]
+            score.tp += key in compared.gold and key in keys
+            score.fp += key not in compared.gold
+            score.fn += key not in keys
+    total = PRFScore()
+    for score in per_type.values():
+        total += score
+    names = [f"spans_{spans_key}_{name}" for name in ("p", "r", "f", "per_type", "per_depth")]
+    if not len(total):
+        return dict.fromkeys(names)
+    depths = [_depth_score(*per_depth[depth]) for depth in sorted(per_depth)]
+    types = {label: score.to_dict() for label, score in per_type.items()}
+    return dict(zip(names, (total.precision, total.recall, total.fscore, types, depths), strict=True))
+
+
+def _depth_score(right: int, found: int, recalled: int, gold: int) -> dict[str, float]:
+    """Return precision of the entities found at a depth, recall of those annotated there, and F1."""
+    p, r = right / max(found, 1), recalled / max(gold, 1)
+    return {"p": p, "r": r, "f": 2 * p * r / max(p + r, 1e-9), "gold": gold}
+
+
 def _count(example: Example, chars_key: str | None, per_type: dict[str, PRFScore]) -> None:
     compared = CharComparison(example.reference, example.predicted)
     missed = set(compared.gold)
@@ -76,10 +127,11 @@ class CharComparison:
         and its offsets there.
     """
 
-    def __init__(self, reference: Doc, predicted: Doc) -> None:
+    def __init__(self, reference: Doc, predicted: Doc, spans_key: str | None = None) -> None:
+        """Compare. spans_key: The group of the reference with entities within those of `doc.ents`, if these count."""
         before = _marks_before(reference)
         self._before = _marks_before(predicted)
-        gold = map(offsets_of, reference.ents)
+        gold = map(offsets_of, all_entities(reference, spans_key))
         self.gold = {(int(before[start]), int(before[end]), label): (start, end, label) for start, end, label in gold}
         self._unknown = np.zeros(int(before[-1]), dtype=bool)
         for token in reference:

@@ -117,24 +117,29 @@ def agreeing_tags(tags: IntArray, possible: Mask | None, layout: TagLayout) -> M
     return allowed
 
 
-def decodable_tags(units: Units, labels: LabelIndex) -> Mask | None:
+def decodable_tags(units: Units, labels: LabelIndex, *, inner: bool = False) -> Mask | None:
     """Return a mask of the tags that decoding may choose.
 
     Preset entities and blocked tokens stay, the text's limits hold (`possible_tags`), and no entity crosses a known
     sentence start. As with spaCy's `ner`, a token set to be outside may still become an entity.
 
+    inner (bool): True for entities within others: they may lie in a preset entity, but cross no edge of it.
+
     *Shape:* (units, tags), or None if every tag is allowed.
     """
     preset = (units.iob == BEGIN) | (units.iob == INSIDE)
     boundary = units.sentence_start.copy()
+    if inner:
+        boundary |= (units.iob != INSIDE) & (preset | np.append(False, preset[:-1]))
     boundary[:1] = False
     if not (preset.any() or boundary.any() or units.kind.any()):
         return None
     allowed = labels.possible[units.kind]
     allowed[boundary, labels.layout.continuers] = False
     tags = encode_units(units, labels)
-    allowed[preset] = False
-    allowed[preset, tags[preset]] = True
+    fixed = preset & (units.label == 0) if inner else preset
+    allowed[fixed] = False
+    allowed[fixed, tags[fixed]] = True
     return allowed
 
 

@@ -24,16 +24,17 @@ from thinc.types import Floats2d
 from ..errors import RemedyError
 from ..models.embed.tables import check_loaded, observe
 from ..models.shim import require_torch
-from ..models.tagger import TaggerModel, crf, set_labels
+from ..models.tagger import TaggerModel, crf, depth_of, set_labels
 from ..optim.schedules import warm_up
 from .decoding import BatchDecoding, Decoding
 from .entities import UnitEntity, set_entities
 from .learning.targets import Target, exceptional_labels, make_targets
 from .learning.teaching import Teacher
 from .loading import wrap_load_errors
+from .nesting import all_entities, check_annotation
 from .predicting import TokenLengths, decode_batches, select_entities
 from .requirements import add_requirements
-from .scoring import score_char_entities
+from .scoring import score_char_entities, score_nested_entities
 from .settings import LABELS_OVER_LINES, LABELS_WITH_ORNAMENTS, LEARNED, TEMPERATURE, TOKEN_LENGTH, NERSettings
 from .tags import LabelIndex, index_labels
 from .units import LINE_BREAK, ORNAMENT, DocView, view_of
@@ -101,6 +102,16 @@ class TenerNER(TrainablePipe):
     def labels(self) -> tuple[str, ...]:
         """The entity types that the component can predict."""
         return tuple(self.cfg["labels"])
+
+    @property
+    def depth(self) -> int:
+        """How deep the entities that it finds may be nested: 1 if none lies within another."""
+        return depth_of(self.model)
+
+    @property
+    def group(self) -> str | None:
+        """The group of `doc.spans` with entities within others; None if the component finds none of these."""
+        return self.settings.spans_key if self.depth > 1 else None
 
     @property
     def temperature(self) -> float:
@@ -172,7 +183,9 @@ class TenerNER(TrainablePipe):
         if isinstance(labels, str):
             raise ValueError(f"The labels of '{self.name}' must be a list, not the string {labels!r}: [{labels!r}].")
         if labels is None:
-            labels = sorted({span.label_ for example in get_examples() for span in example.reference.ents} - {""})
+            spans = (span for example in get_examples() for span in all_entities(example.reference, self.group))
+            labels = sorted({span.label_ for span in spans} - {""})
+        self._check_nesting(get_examples, teacher)
         self._teacher = teacher
         for label in [*(teacher.labels if teacher else ()), *labels]:
             self.add_label(label)
@@ -191,6 +204,18 @@ class TenerNER(TrainablePipe):
         observe(self.model, minibatch(self._whole_docs(get_examples()), _OBSERVED_AT_ONCE))
         if nlp is not None:
             add_requirements(nlp)
+
+    def _check_nesting(self, get_examples: Callable[[], Iterable[Example]], teacher: Teacher | None) -> None:
+        """Raise if a component for entities within entities finds none of them in its data, or has another teacher."""
+        depth, key = self.depth, self.settings.spans_key
+        if depth > 1 and key is None:
+            remedy = f'Set spans_key = "sc" in the section of {self.name}: the group of doc.spans with all entities.'
+            raise RemedyError(f"'{self.name}' has a depth of {depth}, but no spans_key", remedy)
+        if depth > 1:
+            check_annotation((example.reference for example in get_examples()), key, depth)
+        if teacher is not None and depth_of(teacher.model) != depth:
+            remedy = f"Set depth = {depth_of(teacher.model)} in the section of CRFTagger, as the teacher has it."
+            raise RemedyError(f"'{self.name}' has a depth of {depth}, its teacher another one", remedy)
 
     def _sample(self, examples: Iterable[Example]) -> list[Doc]:
         """Return the first Docs as input of the model, long ones in windows."""
@@ -239,7 +264,7 @@ class TenerNER(TrainablePipe):
         """
         settings = self.settings
         for doc, entities in zip(docs, scores, strict=True):
-            set_entities(view_of(doc, settings.view), entities, settings)
+            set_entities(view_of(doc, settings.view), entities, settings, nested=self.depth > 1)
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128, spans_key: str | None = None) -> Iterator[Doc]:
         """Add entities to a stream of Docs.
@@ -255,7 +280,7 @@ class TenerNER(TrainablePipe):
         for docs in minibatch(stream, batch_size):
             try:
                 for view, entities in self._find(docs, settings):
-                    set_entities(view, entities, settings)
+                    set_entities(view, entities, settings, nested=self.depth > 1)
                 yield from docs
             except Exception as error:
                 on_error(self.name, self, docs, error)
@@ -270,9 +295,10 @@ class TenerNER(TrainablePipe):
         """
         docs = list(docs)
         check_shared(self.model, docs)
-        for views, batch in self._decode_batches(docs, self.settings, ignores_entities=True):
+        settings = self.settings
+        for views, batch in self._decode_batches(docs, settings, ignores_entities=True):
             for index, view in enumerate(views):
-                yield Decoding(view, self.labels, batch, index)
+                yield Decoding(view, self.labels, batch, index, settings.spans_key)
 
     def annotate(self, decodings: Iterable[Decoding], *, spans_key: str | None = None) -> None:
         """Write to each Doc what `nlp.pipe` would, without running the model again.
@@ -285,7 +311,7 @@ class TenerNER(TrainablePipe):
         for batch, group in itertools.groupby(decodings, lambda decoding: decoding.batch):
             found = select_entities(batch.with_preset, self.labels, settings)
             for decoding in group:
-                set_entities(decoding.view, found[decoding.index], settings)
+                set_entities(decoding.view, found[decoding.index], settings, nested=self.depth > 1)
 
     def _check_process(self) -> None:
         if self.model.ops.name == "cupy" and os.getpid() != self._process:
@@ -308,7 +334,12 @@ class TenerNER(TrainablePipe):
         RETURNS (Dict[str, Any]): The scores.
         """
         scorer = self.active_scorer
-        return {} if scorer is None else scorer(examples, **{**self.cfg, "labels": self.labels, **kwargs})
+        if scorer is None:
+            return {}
+        scores: dict[str, Any] = scorer(examples, **{**self.cfg, "labels": self.labels, **kwargs})
+        if self.group is not None:
+            scores |= score_nested_entities(examples, spans_key=self.group, chars_key=self.settings.chars_key)
+        return scores
 
     def update(
         self,
@@ -335,7 +366,7 @@ class TenerNER(TrainablePipe):
         validate_examples(examples, "TenerNER.update")
         settings = self.settings
         labels = self.label_index
-        targets = make_targets(examples, labels, settings)
+        targets = make_targets(examples, labels, settings, self.depth)
         self._allow_exceptions(targets, labels)
         set_dropout_rate(self.model, drop)
         require_torch()
@@ -346,10 +377,10 @@ class TenerNER(TrainablePipe):
             self.finish_update(sgd)
         return losses
 
-    def _allow_exceptions(self, targets: Sequence[Target], labels: LabelIndex) -> None:
+    def _allow_exceptions(self, targets: Sequence[Sequence[Target]], labels: LabelIndex) -> None:
         """Note labels that may have a line break or an ornament from now on, since annotated entities have one."""
         for key, kind in ((LABELS_OVER_LINES, LINE_BREAK), (LABELS_WITH_ORNAMENTS, ORNAMENT)):
-            if exceptions := exceptional_labels(targets, labels, kind):
+            if exceptions := exceptional_labels(itertools.chain(*targets), labels, kind):
                 self.cfg[key] = [*self.cfg.get(key, ()), *(self.labels[i] for i in exceptions)]
 
     def get_loss(self, examples: Iterable[Example], scores: list[Floats2d]) -> tuple[float, list[Floats2d]]:
@@ -363,7 +394,7 @@ class TenerNER(TrainablePipe):
         validate_examples(examples, "TenerNER.get_loss")
         if not examples:
             return 0.0, []
-        targets = make_targets(examples, self.label_index, self.settings)
+        targets = make_targets(examples, self.label_index, self.settings, self.depth)
         require_torch()
         from .learning.learn import loss_of_scores
 
@@ -447,7 +478,7 @@ class TenerNER(TrainablePipe):
     def _check_size(self) -> None:
         output = self.model.get_ref("output_layer") if self.model.has_ref("output_layer") else None
         if output is not None and output.has_dim("nO"):
-            n_tags, expected = output.get_dim("nO"), self.label_index.layout.n_tags
+            n_tags, expected = output.get_dim("nO"), self.depth * self.label_index.layout.n_tags
             if n_tags != expected:
                 raise RemedyError(
                     f"its model has {n_tags} tags, but the {len(self.labels)} labels in its cfg need {expected}",

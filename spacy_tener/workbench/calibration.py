@@ -72,7 +72,11 @@ def find_outcomes(nlp: Language, name: str, examples: Sequence[Example], source:
     _check_labels({span.label_ for example in examples for span in example.reference.ents}, pipe.labels, name, source)
     with nlp.select_pipes(enable=list(nlp.pipe_names[: nlp.pipe_names.index(name)])):
         docs = list(nlp.pipe(example.predicted for example in examples))
-    compared = [CharComparison(example.reference, doc) for example, doc in zip(examples, docs, strict=True)]
+    key = pipe.group
+    if key is not None and not any(key in example.reference.spans for example in examples):
+        remedy = "Convert it with `--overlap spans`, so that entities within others are annotated."
+        raise RemedyError(f"{source}: it has no doc.spans['{key}']", remedy)
+    compared = [CharComparison(example.reference, doc, key) for example, doc in zip(examples, docs, strict=True)]
     batches, rows = list[BatchDecoding](), []
     for number, (comparison, decoding) in enumerate(zip(compared, pipe.decode(docs), strict=True)):
         if decoding.index == 0:

@@ -25,7 +25,7 @@ from ..inputs import STDIN, is_remote, open_file, size_and_version
 from ..manifest import Manifest, file_input, stream_input
 from ..pipeline.decoding import Probabilities
 from ..pipeline.entities import SCORES, EntityOffsets, offsets_of, read_offsets
-from ..pipeline.finding import crf_pipes, known_labels, span_finders
+from ..pipeline.finding import crf_pipes, known_labels, nested_pipes, span_finders
 
 LOWEST = 0.05
 """Entities with a lower probability count as not found."""
@@ -73,9 +73,9 @@ def unknown_labels(teachers: Mapping[str, Language]) -> dict[str, list[str]]:
 def check_teachers(teachers: Mapping[str, Language]) -> None:
     """Refuse a teacher without entity labels, which would find nothing."""
     for name, teacher in teachers.items():
-        if span_finders(teacher):
-            remedy = "Name a pipeline without it: tener_ner learns none that do."
-            raise RemedyError(f"{name}: the entities of {', '.join(span_finders(teacher))} may overlap", remedy)
+        if overlapping := [*span_finders(teacher), *nested_pipes(teacher)]:
+            remedy = "Name a pipeline without it: silver annotation has no entities within others."
+            raise RemedyError(f"{name}: the entities of {', '.join(overlapping)} may overlap", remedy)
         if known_labels(teacher) == set():
             raise RemedyError(f"{name}: no component has entity labels", "Name a trained pipeline.")
 

@@ -136,7 +136,7 @@ def test_targets_of_a_batch_do_not_see_each_other(crf):
 def test_loss_and_gradient_of_scores_are_those_of_the_mean_over_texts(crf):
     scores, targets = random_scores(3, 0, 2), [target([LAYOUT.outside] * n) for n in (3, 0, 2)]
     before = [part.copy() for part in scores]
-    loss, gradients = loss_of_scores(crf, scores, targets)
+    loss, gradients = loss_of_scores(crf, scores, [[part] for part in targets])
     emissions = torch.from_numpy(np.concatenate(scores)).requires_grad_(True)
     expected = batch_loss(crf, emissions, targets) / 3
     expected.backward()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from math import isfinite
 
@@ -18,7 +19,7 @@ from ...layers.crf import CRF, cross_entropy
 from ...layers.devices import host_threads
 from ...models.run import predict
 from ...models.shim import forget_gradients, penalties
-from ...models.tagger import TaggerModel, crf
+from ...models.tagger import TaggerModel, crf, depth_of, split_depths
 from ...models.torch_backend import TorchBackend, join_tensors, split_tensor
 from ..settings import NERSettings
 from ..tags import UNKNOWN, Mask, agreeing_tags, join_masks
@@ -28,15 +29,25 @@ from .targets import IncorrectSpan, Target
 from .teaching import SoftTarget, Teacher
 
 
-def loss_of_scores(crf: CRF, scores: list[Floats2d], targets: Sequence[Target]) -> tuple[float, list[Floats2d]]:
-    """Return the mean loss of targets, and its gradient for the scores of their units, [n, n_tags] each."""
+def loss_of_scores(
+    crf: CRF, scores: list[Floats2d], targets: Sequence[Sequence[Target]]
+) -> tuple[float, list[Floats2d]]:
+    """Return the mean loss of examples' targets, and its gradient for the scores of their units.
+
+    *Shape:* (units, depth * tags) for each example
+    """
     # On their device: the CRF's for CuPy arrays, else the CPU, also on Apple's GPU.
     ops = get_array_ops(scores[0])
     device = crf.start.device if ops.name == "cupy" else torch.device("cpu")
     emissions = join_tensors(ops, scores, device).requires_grad_(True)
-    loss = batch_loss(crf, emissions, targets) / len(targets)
+    loss = batch_loss(crf, emissions, by_depth(targets)) / len(targets)
     [gradient] = torch.autograd.grad(loss, [emissions])
     return float(loss.detach()), split_tensor(ops, gradient, [len(part) for part in scores])
+
+
+def by_depth(targets: Sequence[Sequence[Target]]) -> list[Target]:
+    """Join the targets of texts: those of all texts at the first depth come first, as in `split_depths`."""
+    return list(itertools.chain(*zip(*targets, strict=True)))
 
 
 def batch_loss(crf: CRF, emissions: Tensor, targets: Sequence[Target]) -> Tensor:
@@ -45,8 +56,10 @@ def batch_loss(crf: CRF, emissions: Tensor, targets: Sequence[Target]) -> Tensor
     A target's likelihood is that of one path if no tag is missing, otherwise that of all paths that agree with the
     known tags. An incorrect span adds `-log(1 - P(span | the known tags))`.
 
-    emissions (Tensor): Of the targets' units, joined. *Shape:* (units, tags)
+    emissions (Tensor): Of the targets' units, joined; or of the texts' units with all depths.
+        *Shape:* (units, tags)
     """
+    emissions = split_depths(emissions, emissions.shape[1] // crf.layout.n_tags)
     lengths = [len(target.tags) for target in targets]
     tags = np.concatenate([target.tags for target in targets])
     possible = join_masks([target.possible for target in targets], lengths, crf.layout.n_tags)
@@ -107,13 +120,14 @@ def teaching_loss(
     """Return the cross-entropy between the teacher's and the student's distributions over paths, summed over texts.
 
     teacher (CRF): Its labels are the student's first ones.
-    masks (Sequence[Mask | None]): The tags that each text allows.
-    emissions (Tensor): The student's, of the units of all texts joined. *Shape:* (units, tags)
+    masks (Sequence[Mask | None]): The tags that each text allows, at each depth.
+    emissions (Tensor): The student's, of the units of all texts joined. *Shape:* (units, depth * tags)
     """
-    lengths = [len(scores) for scores in soft_targets]
+    depth = emissions.shape[1] // student.layout.n_tags
+    lengths = [len(scores) for scores in soft_targets] * depth
     possible = join_masks(masks, lengths, student.layout.n_tags)
-    scores = torch.from_numpy(np.concatenate(soft_targets))
-    return cross_entropy(teacher, scores, student, emissions, lengths, tensor(possible))
+    scores = split_depths(torch.from_numpy(np.concatenate(soft_targets)), depth)
+    return cross_entropy(teacher, scores, student, split_depths(emissions, depth), lengths, tensor(possible))
 
 
 PieceLoss = Callable[[Sequence[Piece], list[Doc], Tensor], Tensor]
@@ -122,19 +136,25 @@ PieceLoss = Callable[[Sequence[Piece], list[Doc], Tensor], Tensor]
 
 def learn(
     model: TaggerModel,
-    targets: Sequence[Target],
+    targets: Sequence[Sequence[Target]],
     settings: NERSettings,
     *,
     name: str,
     teacher: Teacher | None = None,
 ) -> float:
-    """Accumulate the gradients of the targets. Return the mean loss of pieces with annotation or a teacher."""
+    """Accumulate the gradients of the targets. Return the mean loss of pieces with annotation or a teacher.
+
+    targets (Sequence[Sequence[Target]]): Those of each example, one for each depth.
+    """
     batcher = WindowBatcher.of(model, settings)
-    learned = [target.has_loss or (teacher is not None and len(target.view) > 0) for target in targets]
+    learned = [
+        any(target.has_loss for target in parts) or (teacher is not None and len(parts[0].view) > 0)
+        for parts in targets
+    ]
     if not batcher.listens:
-        targets = [target for target, has_loss in zip(targets, learned, strict=True) if has_loss]
+        targets = [parts for parts, has_loss in zip(targets, learned, strict=True) if has_loss]
         learned = [True] * len(targets)
-    views = [target.view for target in targets]
+    views = [parts[0].view for parts in targets]
     if not any(learned):
         _backprop_zeros(model, views)
         return 0.0
@@ -142,7 +162,7 @@ def learn(
     soft_targets = teacher.soft_targets(views) if teacher else []
 
     def loss_of(batch: Sequence[Piece], docs: list[Doc], emissions: Tensor) -> Tensor:
-        parts = [targets[piece.index].within(piece.window) for piece in batch]
+        parts = by_depth([[part.within(piece.window) for part in targets[piece.index]] for piece in batch])
         if teacher is None:
             return batch_loss(layer, emissions, parts)
         scores = [soft_targets[piece.index][piece.window.start : piece.window.end] for piece in batch]
@@ -162,8 +182,10 @@ def rehearse(
     one. Return its mean over pieces."""
 
     def loss_of(batch: Sequence[Piece], docs: list[Doc], emissions: Tensor) -> Tensor:
-        earlier = torch.as_tensor(predict(teacher, docs))
-        return cross_entropy(crf(teacher), earlier, crf(model), emissions, [len(doc) for doc in docs])
+        depth = depth_of(model)
+        earlier = split_depths(torch.as_tensor(predict(teacher, docs)), depth)
+        lengths = [len(doc) for doc in docs] * depth
+        return cross_entropy(crf(teacher), earlier, crf(model), split_depths(emissions, depth), lengths)
 
     learned = [len(view) > 0 for view in views]
     return _accumulate(model, WindowBatcher.of(model, settings), views, learned, loss_of, name=name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 
 from ...types import IntArray
+from ..nesting import split_reference
 from ..settings import NERSettings
 from ..tags import UNKNOWN, LabelIndex, Mask, encode_units, possible_tags, trim_space
 from ..units import BEGIN, INSIDE, MISSING, OUTSIDE, CharacterView, DocView, TokenView, Units, view_of
@@ -77,11 +78,19 @@ class Target:
         return Target(self.view, units, tags, shifted, self.weight, possible)
 
 
-def make_targets(examples: Sequence[Example], labels: LabelIndex, settings: NERSettings) -> list[Target]:
-    """Return the targets of examples."""
-    views = [view_of(example.predicted, settings.view) for example in examples]
-    pairs = zip(examples, views, strict=True)
-    return [make_target(example, view, labels, settings.incorrect_spans_key) for example, view in pairs]
+def make_targets(
+    examples: Sequence[Example], labels: LabelIndex, settings: NERSettings, depth: int = 1
+) -> list[list[Target]]:
+    """Return the targets of each example: one for each depth of entities within entities."""
+    targets = []
+    for example in examples:
+        view = view_of(example.predicted, settings.view)
+        parts = [
+            Example(example.predicted, reference) if depth > 1 else example
+            for reference in split_reference(example.reference, settings.spans_key, depth)
+        ]
+        targets.append([make_target(part, view, labels, settings.incorrect_spans_key) for part in parts])
+    return targets
 
 
 def make_target(example: Example, view: DocView, labels: LabelIndex, incorrect_spans_key: str | None) -> Target:
@@ -107,7 +116,7 @@ def make_target(example: Example, view: DocView, labels: LabelIndex, incorrect_s
     )
 
 
-def exceptional_labels(targets: Sequence[Target], labels: LabelIndex, kind: int) -> list[int]:
+def exceptional_labels(targets: Iterable[Target], labels: LabelIndex, kind: int) -> list[int]:
     """Return the labels, by their indices, of entities that break a rule for units of this kind: that have a line break
     in them, or an ornament at an edge."""
     layout, found = labels.layout, set[int]()

@@ -181,9 +181,12 @@ def find_tagger(nlp: Language, name: str | None = None) -> Exportable:
 
 
 def _check_reading(nlp: Language, pipe: TenerNER) -> None:
-    """Raise if a component is not trained, or reads words."""
+    """Raise if a component is not trained, reads words, or finds entities within entities."""
     if not pipe.labels:
         raise RemedyError(f"'{pipe.name}' has no labels", "Train it first.")
+    if pipe.depth > 1:
+        remedy = "Export a pipeline that was trained without the overlay nested."
+        raise RemedyError(f"'{pipe.name}' finds entities within entities, which cannot be exported", remedy)
     tokenizer = nlp.tokenizer
     reads_characters = isinstance(tokenizer, ChineseTokenizer) and tokenizer.segmenter == Segmenter.char
     if pipe.settings.view == "tokens" and not reads_characters:

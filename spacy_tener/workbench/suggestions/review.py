@@ -1,4 +1,5 @@
-"""Reviews of gold annotation: ranks doubts, where a model's best reading differs from it.
+"""Reviews of gold annotation: ranks doubts, where a model's best reading differs from it. Of entities within others,
+the outermost are judged.
 
 In cross-validation, each fold of a corpus is judged by a model trained on the other folds:
 
@@ -28,6 +29,7 @@ from ...files import write_file
 from ...pipeline.decoding import likelihoods
 from ...pipeline.entities import FoundEntity, offsets_of
 from ...pipeline.finding import PipelineNER
+from ...pipeline.nesting import all_entities, outermost
 from ..composing.files import ConfigError, corpus_reader
 from ..runs.processes import Echo, Processes
 from ..runs.training import MODEL, TrainingRun, is_trained, train
@@ -126,7 +128,10 @@ def _judge(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[JudgedDo
     ner = pipeline.ner
     has_gold_tokens = nlp.config.get("corpora", {}).get("dev", {}).get("gold_preproc", False)
     docs = pipeline.prepare(_without_annotation(nlp, doc) if has_gold_tokens else doc.text for _, doc in batch)
-    examples = [Example(doc, _with_known_labels(gold, ner.labels)) for doc, (_, gold) in zip(docs, batch, strict=True)]
+    examples = [
+        Example(doc, _with_known_labels(gold, ner.labels, ner.group))
+        for doc, (_, gold) in zip(docs, batch, strict=True)
+    ]
     decodings = list(ner.decode(docs))
     shares = likelihoods(decodings, [example.reference for example in examples])
     for (number, doc), example, decoding, likelihood in zip(batch, examples, decodings, shares, strict=True):
@@ -134,7 +139,7 @@ def _judge(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[JudgedDo
         scored = zip(offsets, decoding.probabilities(offsets), strict=True)
         gold = [FoundEntity(*entity, probability) for entity, probability in scored]
         unknown = len(doc.ents) - len(offsets)
-        doubts = disagreements(number, gold, _where_annotated(example.reference, decoding.entities))
+        doubts = disagreements(number, gold, _where_annotated(example.reference, outermost(decoding.entities)))
         yield JudgedDoc(number, doc, likelihood, tuple(doubts), unknown)
 
 
@@ -145,14 +150,19 @@ def _without_annotation(nlp: Language, doc: Doc) -> Doc:
     return Doc(nlp.vocab, words=words, spaces=spaces, sent_starts=starts)
 
 
-def _with_known_labels(doc: Doc, labels: Sequence[str]) -> Doc:
-    """Return the Doc with missing annotation in place of entities of other labels."""
-    unknown = [ent for ent in doc.ents if ent.label_ not in labels]
+def _with_known_labels(doc: Doc, labels: Sequence[str], group: str | None) -> Doc:
+    """Return the Doc with missing annotation in place of entities of other labels, and without others in these.
+
+    group (str | None): The group of `doc.spans` with entities within others, if the model finds any.
+    """
+    unknown = [span for span in all_entities(doc, group) if span.label_ not in labels]
     if not unknown:
         return doc
     changed = doc.copy()
+    if group is not None and group in changed.spans:
+        changed.spans[group] = [span for span in changed.spans[group] if span.label_ in labels]
     missing = [changed[token.i : token.i + 1] for token in doc if not token.ent_iob_]
-    missing += [changed[ent.start : ent.end] for ent in unknown]
+    missing += [changed[ent.start : ent.end] for ent in changed.ents if ent.label_ not in labels]
     changed.set_ents([ent for ent in changed.ents if ent.label_ in labels], missing=missing, default="outside")
     return changed
 

@@ -18,6 +18,7 @@ from spacy.tokens import Doc
 from ...annotate.encoding import dump_jsonl, encodable
 from ...pages import make_page
 from ...pipeline.entities import FoundEntity, offsets_of
+from ...pipeline.nesting import outermost
 from .review import Doubt, JudgedDoc
 from .tasks import RECORD_ID, Task
 
@@ -60,14 +61,14 @@ def annotation_page(
 ) -> str:
     """Return a page with texts to annotate and the model's entities in them.
 
-    tasks (Sequence[Task]): The texts.
+    tasks (Sequence[Task]): The texts. The page has their outermost entities.
     labels (Iterable[str]): In the order of number keys.
     model, inputs (str): By what and from what the texts were chosen.
     numbered (Sequence[str]): All labels of the pipeline in the order of their numbers, by which they have colours.
     lang (str): The language of the texts.
     """
     texts = [
-        _text(number, task.doc, [((), [entity]) for entity in task.entities], task.record_id)
+        _text(number, task.doc, [((), [entity]) for entity in outermost(task.entities)], task.record_id)
         for number, task in enumerate(tasks)
     ]
     convert = "python -m spacy tener convert decisions.json --output annotated.spacy"

@@ -15,6 +15,7 @@ from spacy.tokens import Doc
 
 from ...annotate.encoding import dump_jsonl
 from ...pipeline.entities import FoundEntity
+from ...pipeline.nesting import outermost
 from ..corpus.records import SUGGESTED
 
 DIGITS = 4
@@ -104,7 +105,7 @@ def prodigy(tasks: Sequence[Task]) -> str:
 
 
 def prodigy_record(task: Task) -> dict[str, Any]:
-    """Return a Prodigy task, with the tokens that its interface needs."""
+    """Return a Prodigy task with the outermost entities, and the tokens that its interface needs."""
     tokens = _tokens(task)
     starts = {token["start"]: token["id"] for token in tokens}
     ends = {token["end"]: token["id"] for token in tokens}
@@ -117,7 +118,7 @@ def prodigy_record(task: Task) -> dict[str, Any]:
             "label": entity.label,
             "score": _rounded(entity.probability),
         }
-        for entity in task.entities
+        for entity in outermost(task.entities)
     ]
     return {"text": task.doc.text, "tokens": tokens, "spans": spans, "meta": _metadata(task)}
 

@@ -1,0 +1,267 @@
+"""Entities within entities: their depths, exact probabilities, learning, and what is annotated already."""
+
+import itertools
+
+import numpy as np
+import pytest
+import spacy
+import torch
+from crf_brute_force import all_paths, path_score
+from small_systems import learn
+from spacy.tokens import Doc, Span
+from spacy.training import Example
+from thinc.api import Adam
+
+from spacy_tener.errors import RemedyError
+from spacy_tener.models.tagger import crf, resize_output, split_depths
+from spacy_tener.pipeline.learning.targets import make_targets
+from spacy_tener.pipeline.learning.teaching import Teacher
+from spacy_tener.pipeline.nesting import nesting_depths
+from spacy_tener.pipeline.settings import NERSettings
+from spacy_tener.pipeline.tags import UNKNOWN, index_labels
+from spacy_tener.tagging import TagLayout
+
+TEXTS = [
+    ("他在北京大学医学院工作", [(2, 4, "GPE"), (2, 6, "ORG"), (2, 9, "ORG")]),
+    ("他去了北京", [(3, 5, "GPE")]),
+    ("上海大学很大", [(0, 2, "GPE"), (0, 4, "ORG")]),
+    ("今天天气很好", []),
+]
+TEXT, NESTED = TEXTS[0]
+
+
+def gold(nlp, text, entities, missing=()):
+    """A Doc of characters with nested annotation."""
+    doc = Doc(nlp.vocab, words=list(text), spaces=[False] * len(text))
+    doc.spans["sc"] = [Span(doc, start, end, label=label) for start, end, label in entities]
+    ents = spacy.util.filter_spans(list(doc.spans["sc"]))
+    doc.set_ents(ents, missing=[doc[start:end] for start, end in missing], default="outside")
+    return doc
+
+
+def spans_of(doc, key="sc"):
+    return sorted((span.start_char, span.end_char, span.label_) for span in doc.spans[key])
+
+
+@pytest.fixture
+def nested(blank, tiny_model):
+    """Makes an untrained pipeline for entities within entities."""
+
+    def make(depth=3, **config):
+        return blank(model={**tiny_model, "depth": depth}, **{"spans_key": "sc", **config})
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def store():
+    return {}
+
+
+@pytest.fixture
+def trained(store, nested):
+    """Makes a pipeline that knows the texts by heart."""
+
+    def make(**config):
+        if "nested" not in store:
+            nlp = nested()
+            learn(nlp, [Example(nlp.make_doc(text), gold(nlp, text, spans)) for text, spans in TEXTS])
+            store["nested"] = nlp.to_bytes()
+        nlp = nested().from_bytes(store["nested"])
+        nlp.get_pipe("tener_ner").cfg.update(config)
+        return nlp
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("entities", "depths"),
+    [
+        ([], []),
+        ([(0, 2, "A"), (2, 4, "A")], [0, 0]),
+        ([(2, 4, "G"), (2, 6, "O"), (2, 9, "O"), (7, 8, "O")], [2, 1, 0, 1]),
+        # Equal spans of two labels, in the order of these; and spans that cross.
+        ([(0, 2, "B"), (0, 2, "A")], [1, 0]),
+        ([(0, 4, "A"), (3, 9, "A"), (0, 2, "A")], [1, 0, 0]),
+        ([(0, 6 - i, "A") for i in range(6)], [0, 1, 2, 3, 4, 5]),
+    ],
+)
+def test_an_entity_lies_at_the_first_depth_where_it_overlaps_no_longer_one(entities, depths):
+    assert nesting_depths(entities) == depths
+
+
+def test_all_is_as_probable_as_the_paths_of_all_depths_together(nested):
+    """Brute force: every pair of paths of a short text, the tags of an outer and of an inner CRF."""
+    nlp = nested(depth=2)
+    nlp.initialize(lambda: [Example(nlp.make_doc("北"), gold(nlp, "北京", [(0, 1, "GPE"), (0, 2, "ORG")]))])
+    pipe = nlp.get_pipe("tener_ner")
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for weight in crf(pipe.model).parameters():
+            weight.normal_()
+        pipe.model.get_ref("output_layer").shims[0].module.emit.bias.normal_(std=2.0)
+    doc = nlp.make_doc("北京大")
+    layout, scores = TagLayout(2), torch.from_numpy(pipe.model.predict([doc])[0])
+    paths = all_paths(layout, 3)
+    n = len(paths)
+    tags = torch.from_numpy(paths.ravel())
+    sums = [path_score(crf(pipe.model), part.repeat(n, 1), [3] * n, tags) for part in scores.split(layout.n_tags, 1)]
+    sums = [part.detach().double() for part in sums]
+    sets = [frozenset(zip(*(column.tolist() for column in layout.decode(path)), strict=True)) for path in paths]
+    log_p = (sums[0][:, None] + sums[1]).flatten().log_softmax(0)
+    pairs = [outer | inner for outer, inner in itertools.product(sets, sets)]
+    p = log_p.exp()
+    spans = [(start, end, label) for start in range(3) for end in range(start + 1, 4) for label in range(2)]
+    expected = [float(p[[span in pair for pair in pairs]].sum()) for span in spans]
+    decoding = next(pipe.decode([doc]))
+    offsets = [(start, end, pipe.labels[label]) for start, end, label in spans]
+    assert decoding.probabilities(offsets) == pytest.approx(expected, abs=1e-6)
+    assert decoding.entropy == pytest.approx(-float((p * log_p).sum()), abs=1e-5)
+    assert [r.log_probability for r in decoding.k_best(7)] == pytest.approx(log_p.topk(7).values.tolist(), abs=1e-5)
+    likely = pairs[int(p.argmax())]
+    assert {e.offsets for e in decoding.entities} == {offsets[spans.index(span)] for span in likely}
+    probable = {span: value for span, value in zip(offsets, expected, strict=True) if value >= 0.1}
+    found = decoding.marginals(0.1)
+    assert {e.offsets: e.probability for e in found.entities} == pytest.approx(probable, abs=1e-6)
+    empty = [float(p[[all(not s <= i < e for s, e, _ in pair) for pair in pairs]].sum()) for i in range(3)]
+    assert found.outside == pytest.approx(empty, abs=1e-6)
+    reference = gold(nlp, "北京大", [(0, 3, "ORG"), (0, 2, "GPE")])
+    outer, inner = ({(0, 3, pipe.labels.index("ORG"))}, {(0, 2, pipe.labels.index("GPE"))})
+    assert decoding.likelihood(reference) == pytest.approx(
+        float(p.reshape(n, n)[sets.index(frozenset(outer)), sets.index(frozenset(inner))]), abs=1e-7
+    )
+
+
+def test_it_learns_entities_within_entities_and_keeps_them(trained, tmp_path):
+    nlp = trained()
+    nlp.to_disk(tmp_path)
+    for loaded in (nlp, spacy.load(tmp_path)):
+        for doc, (_, spans) in zip(loaded.pipe(text for text, _ in TEXTS), TEXTS, strict=True):
+            assert spans_of(doc) == spans
+            assert np.min(doc.spans["sc"].attrs["scores"], initial=1.0) > 0.5
+    assert [(ent.start, ent.end, ent.label_) for ent in nlp(TEXT).ents] == [(2, 9, "ORG")]
+    scores = nlp.evaluate([Example(nlp.make_doc(text), gold(nlp, text, spans)) for text, spans in TEXTS])
+    assert scores["ents_f"] == scores["spans_sc_f"] == 1.0
+    assert [depth["gold"] for depth in scores["spans_sc_per_depth"]] == [3, 2, 1]
+
+
+def test_documents_are_read_in_windows_and_by_their_characters(trained):
+    text = TEXT * 30
+    expected = [(start + 11 * i, end + 11 * i, label) for i in range(30) for start, end, label in NESTED]
+    assert spans_of(trained(window=40, overlap=8, max_units=64)(text)) == sorted(expected)
+    nlp = trained(view="characters")
+    doc = nlp.get_pipe("tener_ner")(Doc(nlp.vocab, words=["他在", "北京大学医学", "院工作"], spaces=[False] * 3))
+    group = doc.spans["tener_ner_chars"]
+    exact = zip(group.attrs["char_offsets"], group, strict=True)
+    assert sorted((*offsets, span.label_) for offsets, span in exact) == NESTED
+
+
+def test_a_threshold_is_that_of_the_probability_at_any_depth(trained):
+    nlp = trained(threshold={"GPE": 1.0, "ORG": 0.0})
+    assert spans_of(nlp(TEXT)) == [span for span in NESTED if span[2] == "ORG"]
+
+
+def test_entities_of_the_doc_stay_and_others_lie_in_them_or_beside_them(trained):
+    nlp = trained()
+    for preset in ((2, 9, "GPE"), (3, 7, "ORG"), (0, 9, "ORG")):
+        doc = nlp.make_doc(TEXT)
+        doc.ents = [Span(doc, *preset[:2], label=preset[2])]
+        doc = nlp.get_pipe("tener_ner")(doc)
+        found = spans_of(doc)
+        assert preset in found
+        assert preset in [(ent.start, ent.end, ent.label_) for ent in doc.ents]
+        assert all(s >= preset[1] or e <= preset[0] or preset[0] <= s <= e <= preset[1] for s, e, _ in found)
+        again = nlp.get_pipe("tener_ner")(doc)
+        assert spans_of(again) == found
+    blocked = nlp.make_doc(TEXT)
+    blocked.set_ents([], blocked=[blocked[2:4]], default="missing")
+    assert all(start >= 4 for start, _, _ in spans_of(nlp.get_pipe("tener_ner")(blocked)))
+
+
+@pytest.mark.parametrize(
+    ("missing", "has_group", "names"),
+    [
+        ([], True, ["O B I E", "B E O O"]),
+        ([(0, 1)], True, ["- B I E", "B E O O"]),
+        ([], False, ["O B I E", "- - - -"]),
+    ],
+)
+def test_missing_annotation_is_missing_at_each_depth(missing, has_group, names):
+    nlp = spacy.blank("zh")
+    reference = gold(nlp, "他北京人", [(1, 4, "X"), (0, 2, "X")], missing=missing)
+    if not has_group:
+        del reference.spans["sc"]
+    [targets] = make_targets([Example(reference.copy(), reference)], index_labels("X"), NERSettings(spans_key="sc"), 2)
+    tags = TagLayout(1).names(("X",))
+    assert [" ".join("-" if t == UNKNOWN else tags[t][0] for t in part.tags) for part in targets] == names
+
+
+def test_what_is_annotated_in_part_teaches_no_more_than_that(nested, gradients):
+    nlp = nested(depth=2)
+    examples = [Example(nlp.make_doc(text), gold(nlp, text, spans)) for text, spans in TEXTS[1:]]
+    nlp.initialize(lambda: examples)
+    for example in examples:
+        del example.reference.spans["sc"]
+    pipe = nlp.get_pipe("tener_ner")
+    pipe.update(examples)
+    rows = next(gradient for name, gradient in gradients(pipe).items() if name.endswith("emit.weight"))
+    outer, inner = rows.chunk(2)
+    assert float(outer.abs().max()) > 0
+    assert float(inner.abs().max()) == pytest.approx(0, abs=1e-6)
+
+
+def test_white_space_at_edges_is_trimmed_and_equal_spans_have_two_labels():
+    nlp = spacy.blank("zh")
+    spans = [(0, 3, "A"), (0, 3, "B"), (1, 3, "A")]
+    reference = gold(nlp, "北京 人", spans)
+    labels, settings = index_labels(["A", "B"]), NERSettings(spans_key="sc")
+    [targets] = make_targets([Example(reference.copy(), reference)], labels, settings, 3)
+    names = TagLayout(2).names(("A", "B"))
+    assert [[names[tag] for tag in part.tags] for part in targets] == [
+        ["B-A", "E-A", "O", "O"],
+        ["B-B", "E-B", "O", "O"],
+        ["O", "S-A", "O", "O"],
+    ]
+
+
+def test_what_cannot_be_learned_is_refused(nested, blank, tiny_model, trained):
+    nlp = nested()
+    deep = [Example(nlp.make_doc(TEXT), gold(nlp, TEXT, [(0, 9 - i, "X") for i in range(6)]))]
+    with pytest.raises(RemedyError, match=r"nested 6 deep, but the model has a depth of 3.*Set depth = 6"):
+        nlp.initialize(lambda: deep)
+    flat = [Example(nlp.make_doc(TEXT), gold(nlp, TEXT, NESTED))]
+    del flat[0].reference.spans["sc"]
+    with pytest.raises(RemedyError, match=r"No text of the training data has doc.spans\['sc'\].*--overlap spans"):
+        nlp.initialize(lambda: flat)
+    with pytest.raises(RemedyError, match="no spans_key"):
+        nested(spans_key=None).initialize(lambda: deep)
+    teacher = Teacher(trained(), "tener_ner", share=0.5, temperature=1.0, limit=1)
+    with pytest.raises(RemedyError, match="its teacher another one"):
+        blank().get_pipe("tener_ner").initialize(lambda: flat, teacher=teacher)
+    with pytest.raises(ValueError, match="times its depth of 3"):
+        resize_output(nlp.get_pipe("tener_ner").model, 10)
+
+
+def test_a_new_label_changes_no_probability_and_rehearsal_keeps_what_was_learned(trained):
+    nlp = trained()
+    before = nlp(TEXT).spans["sc"].attrs["scores"]
+    nlp.resume_training()
+    pipe = nlp.get_pipe("tener_ner")
+    examples = [Example(nlp.make_doc(text), nlp.make_doc(text)) for text, _ in TEXTS]
+    assert pipe.rehearse(examples)["tener_ner"] >= 0
+    pipe.add_label("NEW")
+    assert spans_of(nlp(TEXT)) == NESTED
+    assert nlp(TEXT).spans["sc"].attrs["scores"] == pytest.approx(before, abs=0.2)
+
+
+def test_a_nested_teacher_is_learned_from(trained, nested):
+    teacher = Teacher(trained(), "tener_ner", share=1.0, temperature=1.0, limit=1 << 20)
+    nlp = nested()
+    examples = [Example(nlp.make_doc(text), gold(nlp, text, spans)) for text, spans in TEXTS]
+    nlp.get_pipe("tener_ner").initialize(lambda: examples, nlp=nlp, teacher=teacher)
+    learn(nlp, examples, optimizer=Adam(0.01))
+    assert [spans_of(nlp(text)) for text, _ in TEXTS] == [spans for _, spans in TEXTS]
+
+
+def test_rows_of_no_units_have_depths_too():
+    assert split_depths(np.empty((0, 15)), 3).shape == (0, 5)

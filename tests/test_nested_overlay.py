@@ -1,0 +1,186 @@
+"""The overlay `nested`: entities within entities, from their annotation to the commands that find them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spacy
+from command_line import Ran, run_tener
+from small_corpora import add_rules
+from spacy.cli.train import train
+from spacy.tokens import DocBin, Span
+from spacy.training import Example
+from spacy.training.initialize import init_nlp
+from test_spancat import NESTED, SYSTEMS, TEXT, TEXTS, answers, folder, rows
+from test_without_torch import run
+from tiny_transformer import save_tiny_transformer
+
+from spacy_tener.errors import RemedyError
+from spacy_tener.explain import explain
+from spacy_tener.pipeline.doc_entities import entity_task
+from spacy_tener.workbench.calibration import find_outcomes
+from spacy_tener.workbench.composing.compose import compose
+from spacy_tener.workbench.corpus.docs import read_docs
+
+__all__ = ["folder"]
+SMALL = ["training.max_steps=80", "training.eval_frequency=40", "components.tener_ner.model.dropout=0.0"]
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> Path:
+    compose("weibo", ["nested"], SMALL).to_disk(folder / "nested.cfg", interpolate=False)
+    data = str(folder / "spans" / "train.spacy")
+    train(folder / "nested.cfg", folder / "nested", overrides={"paths.train": data, "paths.dev": data})
+    return folder / "nested" / "model-best"
+
+
+def test_it_learns_entities_within_entities_and_predicts_them_without_torch(model: Path) -> None:
+    code = """
+nlp = spacy.load(sys.argv[1])
+docs = list(nlp.pipe(sys.argv[2:]))
+print(json.dumps([sorted([one.start_char, one.end_char, one.label_] for one in doc.spans["sc"]) for doc in docs]))
+"""
+    assert json.loads(run(code, model, *(text["text"] for text in TEXTS))) == [text["entities"] for text in TEXTS]
+
+
+def test_evaluate_scores_all_entities_and_each_depth(model: Path, folder: Path, tmp_path: Path) -> None:
+    data, scores = folder / "spans" / "train.spacy", tmp_path / "scores.json"
+    ran = run_tener("evaluate", model, data, "--output", scores)
+    assert ran.code == 0
+    perfect = " ".join(["100.00"] * 3)
+    for row in ("All {} 3", "With entities within others {} 6", "Depth 1 {} 3", "Depth 2 {} 2", "Depth 3 {} 1"):
+        assert row.format(perfect) in ran.text
+    written = json.loads(scores.read_text())
+    assert written["ents_f"] == written["spans_sc_f"] == 1.0
+    assert [depth["gold"] for depth in written["spans_sc_per_depth"]] == [3, 2, 1]
+    assert Ran("evaluate", model, data, "--spans-key", "sc", "--output", tmp_path / "spacy.json").code == 0
+
+
+@pytest.mark.parametrize("format", ["jsonl", "spacy"])
+def test_annotate_writes_entities_within_entities(model: Path, folder: Path, tmp_path: Path, format: str) -> None:
+    words = ["--format", format, "--probability", "--k-best", "2"]
+    assert run_tener("annotate", model, folder / "texts.jsonl", "--output", tmp_path, *words).code == 0
+    (part,) = tmp_path.glob(f"part-*.{format}")
+    if format == "jsonl":
+        row = json.loads(part.read_text(encoding="utf8"))
+    else:
+        (doc,) = read_docs(part)
+        assert [[span.start_char, span.end_char, span.label_] for span in doc.spans["sc"]] == NESTED
+        assert [[ent.start_char, ent.end_char, ent.label_] for ent in doc.ents] == [NESTED[-1]]
+        row = doc.user_data
+    assert rows(row["entities"]) == NESTED
+    assert all(0.5 <= entity["probability"] <= 1 for entity in row["entities"])
+    assert sorted(rows(row["k_best"][0]["entities"])) == NESTED
+
+
+def test_the_service_answers_entities_within_entities(model: Path) -> None:
+    labels = "".join(f'<Label value="{label}"/>' for label in ("GPE", "ORG"))
+    interface = f'<View><Labels name="l" toName="t">{labels}</Labels><Text name="t" value="$text"/></View>'
+    requests = {
+        "/v1/entities": {"text": TEXT},
+        "/predict": {"label_config": interface, "tasks": [{"id": 1, "data": {"text": TEXT}}]},
+    }
+    entities, predicted = asyncio.run(answers(spacy.load(model), requests))
+    assert rows(entities["entities"]) == NESTED
+    values = [region["value"] for region in predicted["results"][0]["result"]]
+    assert [[value["start"], value["end"], *value["labels"]] for value in values] == NESTED
+
+
+def test_entities_of_another_component_come_once(model: Path) -> None:
+    nlp = spacy.load(model)
+    add_rules(nlp, ORG="北京大学")
+    (found,) = entity_task(nlp)([TEXT])
+    assert [[entity.start, entity.end, entity.label] for entity in found] == NESTED
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("silver", "{model}", "{texts}", "--output", "{out}/silver"), "tener_ner may overlap"),
+        (("export", "{model}", "--output", "{out}/model.onnx"), "finds entities within entities"),
+        (("calibrate", "{model}", "{flat}", "--output", "{out}/calibrated"), r"it has no doc.spans['sc']"),
+    ],
+)
+def test_what_is_only_for_flat_entities_says_so(
+    model: Path, folder: Path, tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    places: dict[str, Any] = {"model": model, "texts": folder / "texts.jsonl", "out": tmp_path}
+    places["flat"] = folder / "longest" / "train.spacy"
+    ran = run_tener(*(word.format_map(places) for word in words))
+    assert ran.code == 1
+    assert message in ran.text
+
+
+@pytest.mark.parametrize(("base", "overlays"), SYSTEMS)
+def test_it_stands_on_each_system(base: str, overlays: list[str], folder: Path, tmp_path: Path) -> None:
+    config = compose(base, [*overlays, "nested"])
+    config["paths"].update(dict.fromkeys(("train", "dev"), str(folder / "spans" / "train.spacy")))
+    if base == "wnut17":
+        config["paths"].update(dict.fromkeys(("train", "dev"), str(folder / "spans" / "en.spacy")))
+    if "transformer" in config["paths"]:
+        config["paths"]["transformer"] = str(save_tiny_transformer(tmp_path))
+        config["system"]["gpu_allocator"] = None
+    nlp = init_nlp(config)
+    assert {*nlp.get_pipe("tener_ner").labels} == {"GPE", "ORG"}
+    assert "sc" in nlp(TEXT).spans
+
+
+def test_a_corpus_without_entities_within_others_is_refused(folder: Path) -> None:
+    config = compose("weibo", ["nested"])
+    config["paths"].update(dict.fromkeys(("train", "dev"), str(folder / "longest" / "train.spacy")))
+    with pytest.raises(RemedyError, match="--overlap spans"):
+        init_nlp(config)
+
+
+def test_explain_tells_rivals_from_entities_that_are_found(model: Path, folder: Path, tmp_path: Path) -> None:
+    nlp = spacy.load(model)
+    reference = next(read_docs(folder / "spans" / "train.spacy"))
+    (explained,) = explain(nlp, Example(nlp.make_doc(TEXT), reference), evidence=False).texts
+    assert sorted(map(list, explained.gold or [])) == NESTED
+    assert sorted([*entity.offsets] for entity in explained.entities) == NESTED
+    assert all(entity.is_given for entity in explained.entities)
+    assert not any([*rival.offsets] in NESTED for entity in explained.entities for rival in entity.rivals)
+
+
+@pytest.mark.parametrize(("tool", "n"), [("labelstudio", 3), ("doccano", 3), ("prodigy", 1), ("page", 1)])
+def test_suggest_gives_tools_what_they_can_show(model: Path, folder: Path, tmp_path: Path, tool: str, n: int) -> None:
+    output = tmp_path / ("page.html" if tool == "page" else "tasks.json")
+    assert run_tener("suggest", model, folder / "texts.jsonl", "--format", tool, "--output", output).code == 0
+    text = output.read_text(encoding="utf8")
+    assert text.count('"ORG"') >= 1
+    if tool != "page":
+        record = json.loads(text.splitlines()[0]) if tool != "labelstudio" else json.loads(text)[0]["predictions"][0]
+        assert len(record[{"labelstudio": "result", "doccano": "label", "prodigy": "spans"}[tool]]) == n
+
+
+def test_review_judges_the_outermost_and_keeps_what_lies_in_them(model: Path, folder: Path, tmp_path: Path) -> None:
+    """One outermost entity is wrong in the corpus, one inner entity has a label that the model lacks."""
+    docs = list(read_docs(folder / "spans" / "train.spacy"))
+    doc = docs[0]
+    inner = [Span(doc, 2, 4, label="GPE"), Span(doc, 2, 6, label="OTHER")]
+    doc.ents = [Span(doc, 2, 9, label="GPE")]
+    doc.spans["sc"] = [*inner, *doc.ents]
+    DocBin(docs=docs).to_disk(tmp_path / "wrong.spacy")
+    assert run_tener("review", model, tmp_path / "wrong.spacy", "--output", tmp_path / "review").code == 0
+    (line,) = (tmp_path / "review" / "review.jsonl").read_text(encoding="utf8").splitlines()
+    doubt = json.loads(line)
+    assert (rows(doubt["gold"]), rows(doubt["found"])) == ([[2, 9, "GPE"]], [[2, 9, "ORG"]])
+    decision = {"gold": [[2, 9, "GPE"]], "entities": [[2, 9, "ORG"]]}
+    (tmp_path / "decisions.json").write_text(json.dumps([{"text": doc.text, "doc": 0, "decisions": [decision]}]))
+    words = ["--apply", tmp_path / "decisions.json", tmp_path / "wrong.spacy", "--output", tmp_path / "mended.spacy"]
+    assert run_tener("review", *words).code == 0
+    mended = next(read_docs(tmp_path / "mended.spacy"))
+    spans = sorted((span.start, span.end, span.label_) for span in mended.spans["sc"])
+    assert spans == [(2, 4, "GPE"), (2, 6, "OTHER"), (2, 9, "ORG")]
+
+
+def test_calibrate_fits_all_entities(model: Path, folder: Path) -> None:
+    nlp = spacy.load(model)
+    examples = [Example(nlp.make_doc(doc.text), doc) for doc in read_docs(folder / "spans" / "train.spacy")]
+    outcomes = find_outcomes(nlp, "tener_ner", examples, folder)
+    assert outcomes.right.tolist() == [True] * 6
+    assert outcomes.probabilities().size == 6
