@@ -31,7 +31,6 @@ from spacy_tener.workbench.runs.training import (
     METRICS_TEST,
     MODEL,
     OUTPUT,
-    TrainingResult,
     TrainingRun,
     exit_reason,
     train,
@@ -163,14 +162,14 @@ def run_grid(
             begun(todo)
             yield todo, partial(_train if engine.shares_cores else _train_and_score, todo)
 
-    for todo, result in run_tasks(engine, training_tasks()):
-        if result.failure or not engine.shares_cores:
-            note(todo, result.failure)
+    for todo, failure in run_tasks(engine, training_tasks()):
+        if failure or not engine.shares_cores:
+            note(todo, failure)
     if engine.shares_cores:
         # Scored one by one at the end: scoring also measures speed, which trainings on the same cores would change.
         for todo in (todo for todo in todos if todo.run.name not in failures):
-            for _, result in run_tasks(engine, [(todo, partial(_score, todo))]):
-                note(todo, result.failure)
+            for _, failure in run_tasks(engine, [(todo, partial(evaluate, todo.run))]):
+                note(todo, failure)
     return failures
 
 
@@ -186,17 +185,12 @@ def evaluate(run: GridRun, processes: Processes) -> str:
     return ""
 
 
-def _train(todo: Todo, processes: Processes) -> TrainingResult:
-    return train(todo.run, processes) if todo.action == "train" else TrainingResult(None)
+def _train(todo: Todo, processes: Processes) -> str:
+    return train(todo.run, processes) if todo.action == "train" else ""
 
 
-def _score(todo: Todo, processes: Processes) -> TrainingResult:
-    return TrainingResult(None, evaluate(todo.run, processes))
-
-
-def _train_and_score(todo: Todo, processes: Processes) -> TrainingResult:
-    result = _train(todo, processes)
-    return result if result.failure else _score(todo, processes)
+def _train_and_score(todo: Todo, processes: Processes) -> str:
+    return _train(todo, processes) or evaluate(todo.run, processes)
 
 
 def _config(grid: Grid, corpus: str, system: str) -> Config:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,36 +11,18 @@ import typer
 from spacy_tener.cli import options
 from spacy_tener.cli._common import CommandLineError, msg, names
 from spacy_tener.files import locked
+from spacy_tener.pipeline.gpu import check_gpu
 from spacy_tener.processes import interrupted_by_signals
 from spacy_tener.workbench.report.scores import read_scores
 from spacy_tener.workbench.runs.training import METRICS_TEST, OUTPUT
 
 from .app import command
+from .engines import on_this_machine
 from .grid import LOCK, Grid, Todo, check_unchanged, find_todo, plan, run_grid
-from .on_ray import gpu_of_runs, training_engine
 from .report_commands import warn_table
 from .rows import make_table
 from .runs import find_runs
 from .tables import format_table
-
-Base = Annotated[str, typer.Argument(help="Config: a name from the package, as weibo, or a path")]
-Jobs = Annotated[
-    int | None,
-    typer.Option("--jobs", "-j", help="Trainings at once (default: 1; on Ray as many as there is room for)", min=1),
-]
-Address = Annotated[
-    str | None,
-    typer.Option("--address", help="Ray: address of the cluster (default: RAY_ADDRESS, this machine's, or a new one)"),
-]
-EngineName = Annotated[
-    str, options.choice(("--engine",), "Where it runs, on this machine or on a Ray cluster", ("local", "ray"))
-]
-CpusPerRun = Annotated[float | None, typer.Option("--cpus-per-run", help="Ray: cores of a run (default: 1)", min=0)]
-GpusPerRun = Annotated[
-    float | None, typer.Option("--gpus-per-run", help="Ray: GPUs of a run, as 0.25 (default: 0)", min=0)
-]
-_SHOWN = 5
-_WIDEST = 60
 
 
 @command("grid", prints_result=True, stopped="The same command resumes; interrupted trainings begin again.")
@@ -55,14 +38,10 @@ def grid_cli(
     settings: options.Settings = None,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
-    jobs: Jobs = None,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Trainings at once", min=1)] = 1,
     retrain: Annotated[
         bool, typer.Option("--retrain", help="Train finished runs again if their config or data changed")
     ] = False,
-    engine: EngineName = "local",
-    address: Address = None,
-    cpus_per_run: CpusPerRun = None,
-    gpus_per_run: GpusPerRun = None,
 ) -> tuple[str, int]:
     """
     Train and score systems on corpora with several seeds.
@@ -76,10 +55,8 @@ def grid_cli(
     The same command resumes after any interruption: it skips finished runs, even if their model-best was deleted, and
     trains the interrupted run again. If the config or data of a finished run changed, the command prints the difference
     and trains nothing, unless --retrain is given. If a run fails, the others continue, and the exit status is 1.
-
-    --engine ray trains on a Ray cluster whose nodes share their files. Ray chooses a node with enough cores and GPU for
-    each run, and repeats the runs of a lost node. Needs Ray.
     """
+    check_gpu(gpu_id)
     grid = Grid(
         output=output,
         corpora=names(corpora),
@@ -88,12 +65,11 @@ def grid_cli(
         data=data,
         configs=configs,
         settings=settings or [],
-        gpu_id=gpu_of_runs(gpu_id, engine, gpus_per_run),
+        gpu_id=gpu_id,
         code=code,
     )
     runs = plan(grid)
-    where = training_engine(engine, address, cpus_per_run, gpus_per_run, jobs, on_ray_at_once=len(runs))
-    with interrupted_by_signals(), locked(output / LOCK), where as trainer:
+    with interrupted_by_signals(), locked(output / LOCK), on_this_machine(jobs, sys.stderr.write) as trainer:
         todos = [find_todo(run) for run in runs]
         if not retrain:
             check_unchanged(todos)

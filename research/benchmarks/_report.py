@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import platform
 import shlex
@@ -155,22 +154,6 @@ def _run(arguments: Sequence[str], stdout: int | None) -> str:
     environment = {**one_thread(), "PYTHONPATH": path}
     command = [sys.executable, "-m", *arguments]
     return subprocess.run(command, check=True, stdout=stdout, encoding="utf8", env=environment).stdout or ""
-
-
-def add_engine_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `research grid` that say where trainings run."""
-    parser.add_argument("--jobs", type=int, help="how many are trained at once")
-    parser.add_argument("--engine", default="local", help="local, or ray for a cluster")
-    parser.add_argument("--address", help="of the cluster")
-    parser.add_argument("--cpus-per-run", type=float, help="cores on Ray")
-    parser.add_argument("--gpus-per-run", type=float, help="GPUs on Ray")
-
-
-def engine_options(args: argparse.Namespace) -> list[str]:
-    """The same options, for `research grid`."""
-    names = ("jobs", "engine", "address", "cpus_per_run", "gpus_per_run")
-    chosen = {name: value for name in names if (value := getattr(args, name)) is not None}
-    return [f"--{name.replace('_', '-')}={value}" for name, value in chosen.items()]
 
 
 def scores(runs: Sequence[Path], baseline: str, *options: object) -> tuple[str, str]:

@@ -48,7 +48,7 @@ def main() -> None:
             if not args.only_table:
                 prepare(args.data / corpus, work / "data" / corpus, size)
                 if args.systems:
-                    train(work, corpus, _report.engine_options(args), args.systems)
+                    train(work, corpus, [f"--jobs={args.jobs}"], args.systems)
                 else:
                     learn(work, corpus, args)
             table, meaning = _report.scores([work / "runs"], "tener", "--corpus", corpus)
@@ -71,7 +71,7 @@ def prepare(source: Path, target: Path, size: int) -> None:
 
 
 def learn(work: Path, corpus: str, args: argparse.Namespace) -> None:
-    grid = partial(train, work, corpus, _report.engine_options(args))
+    grid = partial(train, work, corpus, [f"--jobs={args.jobs}"])
     runs, raw, teacher = work / "runs", work / "data" / corpus / "rest.txt", TEACHERS[corpus]
     grid("ner", schedule=[f"--set=training.max_steps={NER_STEPS}"])
     grid("tener")
@@ -109,7 +109,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--out", default="few-labels.md", help="name of the page")
     parser.add_argument("--corpora", default="resume,wnut17")
     parser.add_argument("--sizes", default="100,300,1000")
-    _report.add_engine_options(parser)
+    parser.add_argument("--jobs", type=int, default=1, help="how many are trained at once")
     parser.add_argument("--only-table", action="store_true", help="write the page of what is there")
     args = parser.parse_args()
     with_teacher = not (args.systems or args.only_table) and "wnut17" in args.corpora.split(",")

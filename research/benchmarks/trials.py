@@ -78,7 +78,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--work", type=Path, required=True, help="where runs are kept")
     parser.add_argument("--posts", type=Path, required=True, help="raw text like the corpus")
     parser.add_argument("--laws", type=Path, required=True, help="raw text unlike the corpus")
-    _report.add_engine_options(parser)
+    parser.add_argument("--jobs", type=int, default=1, help="how many are trained at once")
     parser.add_argument("--out", type=Path, default=_report.RESULTS / "trials-weibo.md")
     return parser.parse_args()
 
@@ -100,7 +100,7 @@ def as_overlay(configs: Path, overlay: str, name: str) -> Path:
 
 def grid(args: argparse.Namespace, configs: Path, system: str, *settings: str, steps: int | None = None) -> None:
     where = ("--corpora", CORPUS, "--systems", system, "--seeds", ",".join(map(str, SEEDS)), "--data", args.data)
-    options = [*_report.overrides(*settings, steps=steps), *_report.engine_options(args)]
+    options = [*_report.overrides(*settings, steps=steps), f"--jobs={args.jobs}"]
     code = ("--code", CODE) if system.partition("+")[2] in OVERLAYS else ()
     _report.research("grid", args.work / "runs", *where, "--configs", configs, *code, *options)
 

@@ -7,7 +7,7 @@ import re
 import shlex
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -166,9 +166,7 @@ def test_nothing_else_is_trained_or_scored_while_a_speed_is_measured(
     still_running: list[set[str]] = []
     together = threading.Barrier(jobs, timeout=60)
 
-    def run(
-        self: Processes, arguments: Sequence[str], log: Path, *, poll: Callable[[], bool] = bool, **_: object
-    ) -> int:
+    def run(self: Processes, arguments: Sequence[str], log: Path) -> int:
         kind, name = arguments[0], str(log)
         if kind == "tener":
             still_running.append(set(running))
@@ -179,7 +177,6 @@ def test_nothing_else_is_trained_or_scored_while_a_speed_is_measured(
             row = {"step": 1, "scores": {"ents_f": 50.0}, "score": 0.5}
             write_json(log.parent / "model-best" / "meta.json", {"performance": {"ents_f": 0.5}})
             (log.parent / "training.jsonl").write_text(srsly.json_dumps(row) + "\n")
-            poll()
         running.remove(name)
         write_json(log.parent / "metrics.json", metrics({"PER": (1, 1, 1)}))
         return 0 if "red" in log.parts else 3

@@ -44,20 +44,15 @@ class Processes:
         self._lock = threading.Lock()
         self._stopped = False
 
-    def run(self, arguments: Sequence[str], log: Path, *, poll: Callable[[], bool] = lambda: False) -> int | None:
-        """Run a spaCy command to its end, and append its output to a file. Returns its exit status.
-
-        poll (Callable[[], bool]): Called twice a second, and at the end. If it returns True, the process is ended, and
-            the status is None.
-        """
+    def run(self, arguments: Sequence[str], log: Path) -> int:
+        """Run a spaCy command to its end, and append its output to a file. Returns its exit status."""
         printed = Tail(log)
         printed.lines()
 
-        def watch() -> bool:
+        def pass_on() -> None:
             if self._echo:
                 for line in printed.lines():
                     self._echo(f"{line}\n")
-            return poll()
 
         with log.open("ab") as file:
             file.write(f"$ {shlex.join(['python', '-m', MODULE, *arguments])}\n".encode())
@@ -75,7 +70,7 @@ class Processes:
                 )
                 self._running.add(process)
         try:
-            status = _wait(process, watch)
+            status = _wait(process, pass_on)
         finally:
             _end([process])
             with self._lock:
@@ -117,13 +112,13 @@ class Tail:
         return complete.decode("utf8", errors="replace").split("\n") if newline else []
 
 
-def _wait(process: subprocess.Popen[bytes], poll: Callable[[], bool]) -> int | None:
+def _wait(process: subprocess.Popen[bytes], poll: Callable[[], None]) -> int:
+    """Wait for the end of a process. `poll` is called twice a second, and at the end."""
     status = None
     while status is None:
         with suppress(subprocess.TimeoutExpired):
             status = process.wait(_POLL)
-        if poll() and status is None:
-            return None
+        poll()
     return status
 
 

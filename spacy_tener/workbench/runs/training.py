@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from ...files import write_text
 from ...manifest import NAME, Manifest, file_input
 from ..composing.compose import CONFIG
 from ..composing.files import entries
-from .processes import Processes, Tail
+from .processes import Processes
 
 MODEL, METRICS_TEST, METRICS_DEV, LOG = "model-best", "metrics.json", "metrics-dev.json", "training.jsonl"
 """The pipeline that was chosen, its scores on test and on dev, and the log of the training."""
@@ -31,9 +31,6 @@ _LONGEST = 300
 _NOT_COMPARED = re.compile(r"training\.logger(\.|$)|initialize\..*\.teacher\.cache_mb$")
 # Sections whose values may name directories. Values anywhere may name files.
 _WITH_FOLDERS = ("paths", "corpora", "initialize")
-
-Watch = Callable[[int, float], bool]
-"""A function of the step and the F1 on dev of each evaluation. Returns True to stop the training."""
 
 
 @dataclass(frozen=True)
@@ -67,23 +64,8 @@ class TrainingRun:
         return Manifest(self.folder, {**made_of, "code": file_input(self.code)} if self.code else made_of)
 
 
-@dataclass(frozen=True)
-class TrainingResult:
-    """The result of a training.
-
-    score (float | None): The F1 on dev, 0 to 1, of the pipeline that was chosen; None if there is none.
-    failure (str): Why it failed; empty if it did not.
-    stopped (bool): Whether the watcher stopped it.
-    """
-
-    score: float | None
-    failure: str = ""
-    stopped: bool = False
-    seconds: float = 0.0
-
-
-def train(run: TrainingRun, processes: Processes, watch: Watch | None = None) -> TrainingResult:
-    """Train from the beginning, whatever was trained in the directory before."""
+def train(run: TrainingRun, processes: Processes) -> str:
+    """Train from the beginning, whatever the directory has. Returns why it failed, or an empty string."""
     folder, manifest = run.folder, run.manifest()
     for name in (NAME, METRICS_TEST, METRICS_DEV, LOG, OUTPUT):
         (folder / name).unlink(missing_ok=True)
@@ -91,29 +73,18 @@ def train(run: TrainingRun, processes: Processes, watch: Watch | None = None) ->
     config["training"]["logger"] = {"@loggers": _LOGGER, "output_file": str(folder / LOG)}
     write_text(folder / CONFIG, config.to_str(interpolate=False) + "\n")
     command = ["train", str(folder / CONFIG), "--output", str(folder), *run.options]
-    log = Tail(folder / LOG)
-    rows: list[tuple[float, float | None]] = []
-
-    def poll() -> bool:
-        stop = False
-        for row in map(json.loads, log.lines()):
-            score = row["scores"][SCORE] / 100 if SCORE in row["scores"] else None
-            rows.append((row["score"], score))
-            stop = stop or (watch is not None and score is not None and watch(row["step"], score))
-        return stop
-
-    status = processes.run(command, folder / OUTPUT, poll=poll)
+    status = processes.run(command, folder / OUTPUT)
     shutil.rmtree(folder / DIR_MODEL_LAST, ignore_errors=True)
     if status:
-        return TrainingResult(None, f"training {exit_reason(status, folder)}")
-    _, score = max(rows, key=lambda row: row[0], default=(0.0, None))
-    if score is None:
-        return TrainingResult(None, f"no {SCORE} in the scores on dev")
-    if status == 0:  # The pipeline may be removed to save room; its scores on dev stay.
-        meta: dict[str, Any] = json.loads((folder / MODEL / "meta.json").read_text(encoding="utf8"))
-        write_text(folder / METRICS_DEV, json.dumps(meta["performance"], indent=1) + "\n")
-        manifest.finish(MODEL)
-    return TrainingResult(score, stopped=status is None)
+        return f"training {exit_reason(status, folder)}"
+    rows = (folder / LOG).read_text(encoding="utf8").splitlines() if (folder / LOG).is_file() else []
+    if not any(SCORE in json.loads(row)["scores"] for row in rows):
+        return f"no {SCORE} in the scores on dev"
+    # The pipeline may be removed to save room; its scores on dev stay.
+    meta: dict[str, Any] = json.loads((folder / MODEL / "meta.json").read_text(encoding="utf8"))
+    write_text(folder / METRICS_DEV, json.dumps(meta["performance"], indent=1) + "\n")
+    manifest.finish(MODEL)
+    return ""
 
 
 def is_trained(run: TrainingRun, *, remedy: str) -> bool:

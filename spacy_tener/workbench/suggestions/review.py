@@ -243,7 +243,7 @@ def cross_train(
         run = fold_run(crossing, fold, docs)
         trained = is_trained(run, remedy="Choose another --output, or delete this one to train again.")
         begun(fold, trained)
-        if not trained and (failure := train(run, processes).failure):
+        if not trained and (failure := train(run, processes)):
             raise RemedyError(f"{run.folder}: {failure}", "See its output.log.")
 
     with ThreadPoolExecutor(jobs) as pool:

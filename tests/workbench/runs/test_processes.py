@@ -47,16 +47,6 @@ def test_output_is_appended_to_a_log_and_the_status_returned(tmp_path: Path, mon
     assert text == "$ python -m shower\n\n$ python -m shower a 'b c'\na b c\n"
 
 
-def test_whoever_polls_may_end_a_process_with_all_that_it_began(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(processes, "MODULE", "sleeper")
-    monkeypatch.setattr(processes, "_POLL", 0.05)
-    pid = tmp_path / "pid"
-    assert Processes().run([str(pid)], tmp_path / "log", poll=pid.exists) is None
-    wait_until(lambda: not any(map(is_alive, pids(pid))))
-
-
 def test_all_are_stopped_together_and_no_other_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "MODULE", "sleeper")
     processes_of_test = Processes()
