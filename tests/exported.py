@@ -135,11 +135,19 @@ def find_entities(nlp: Language, texts: Sequence[str]) -> list[list[dict[str, An
     return rows
 
 
+def exported_cases(n_generated: int = 60) -> Path:
+    """Export a pipeline of each system, and write the cases, once in a process. Returns the folder.
+
+    n_generated (int): The number of generated texts.
+    """
+    return _export(n_generated)
+
+
 @cache
-def exported_cases() -> Path:
-    """Export a pipeline of each system, and write the cases. Returns the folder."""
-    folder = Path(_FOLDER.name)
-    texts = [*FIXED, *generate_texts(60)]
+def _export(n_generated: int) -> Path:
+    folder = Path(_FOLDER.name, str(n_generated))
+    folder.mkdir()
+    texts = [*FIXED, *generate_texts(n_generated)]
     pipelines = {name: make_pipeline(*system) for name, system in make_systems(folder).items()}
     pipelines["lac-alone"] = spacy.blank("zh")
     pipelines["lac-alone"].add_pipe("lac")

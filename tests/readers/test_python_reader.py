@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 import tener_reader
 from exported import SYSTEMS, exported_cases
+from small_systems import UNSEEN
 
 MARGIN = 1e-4
 Entities = list[dict[str, Any]]
 
 
-def load_cases(system: str) -> tuple[tener_reader.Reader, list[str], list[Entities]]:
+def load_cases(system: str, n_generated: int) -> tuple[tener_reader.Reader, list[str], list[Entities]]:
     """Return a reader of a system's file, the texts of its cases, and their entities."""
-    folder = exported_cases()
+    folder = exported_cases(n_generated)
     part = json.loads((folder / "cases.json").read_text(encoding="utf8"))[system]
     texts, entities = zip(*((case["text"], case["entities"]) for case in part["cases"]), strict=True)
     return tener_reader.load(folder / part["file"], threads=1), list(texts), list(entities)
@@ -28,10 +32,85 @@ def check(found: Entities, expected: Entities) -> None:
         assert entity["probability"] == (other["probability"] and pytest.approx(other["probability"], abs=MARGIN))
 
 
+@pytest.mark.parametrize("n_generated", [60, pytest.param(2000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_entities_and_probabilities_are_the_pipelines(system):
-    reader, texts, expected = load_cases(system)
-    assert sum(map(len, expected)) > 60
+def test_entities_and_probabilities_are_the_pipelines(system: str, n_generated: int) -> None:
+    reader, texts, expected = load_cases(system, n_generated)
+    assert sum(map(len, expected)) > n_generated
     for alone, together, entities in zip(map(reader.entities, texts), reader.batch(texts), expected, strict=True):
         check(alone, entities)
         check(together, entities)
+
+
+def path_of(system: str) -> Path:
+    return exported_cases() / f"{system}.onnx"
+
+
+def test_a_file_is_loaded_by_its_path_or_content() -> None:
+    path = path_of("tener")
+    readers = [tener_reader.load(source) for source in (path, str(path), path.read_bytes())]
+    assert [reader.about["labels"] for reader in readers] == [["B-ORG", "GPE", "PER"]] * 3
+    found = [reader.entities(UNSEEN) for reader in readers]
+    assert found[0] == found[1] == found[2] != []
+    assert readers[0].batch([]) == []
+
+
+@pytest.mark.parametrize("system", ["tener", "encoders", "lac-alone"])
+def test_a_lone_surrogate_is_an_unknown_character(system: str) -> None:
+    reader = tener_reader.load(path_of(system))
+    for text in ("王小明\ud800去了上海", "\udfff", "北京\ud83d大学", "\ude00" * 30 + UNSEEN):
+        unknown = "".join("\ufffe" if 0xD800 <= ord(character) < 0xE000 else character for character in text)
+        expected = [{**entity, "text": text[entity["start"] : entity["end"]]} for entity in reader.entities(unknown)]
+        assert reader.entities(text) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("system", ["tener", "lac-alone"])
+def test_a_text_of_a_million_characters_is_read(system: str) -> None:
+    text = (UNSEEN + "。\n") * 47_620
+    assert len(text) > 1_000_000
+    reader = tener_reader.load(path_of(system))
+    found, part = reader.entities(text), reader.entities(text[: len(UNSEEN + "。\n") * 100])
+    assert {(entity["start"], entity["end"], entity["label"]) for entity in part[:-20]} < {
+        (entity["start"], entity["end"], entity["label"]) for entity in found
+    }
+    assert len(found) == pytest.approx(len(part) * 476.2, rel=0.01)
+
+
+def edited(**changes: Any) -> bytes:
+    """Return a file whose metadata are changed; by None, without them."""
+    model = onnx.load(path_of("tener"))
+    [entry] = model.metadata_props
+    del model.metadata_props[:]
+    if changes:
+        model.metadata_props.add(key="tener", value=json.dumps({**json.loads(entry.value), **changes}))
+    content: bytes = model.SerializeToString()
+    return content
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Path("missing.onnx"), "missing.onnx: not readable as a model: .*exist.* Write it by .*tener export"),
+        (lambda: b"", "the model: not readable as a model: "),
+        (lambda: b"<html>404</html>", "the model: not readable as a model: "),
+        (lambda: path_of("tener").read_bytes()[:30_000], "the model: not readable as a model: "),
+        (edited, "the model: a model, but no export of spacy_tener. Write it by "),
+        (lambda: edited(format=2), "by a newer version of spacy_tener: its format is 2, and this reader knows 1. Take"),
+    ],
+)
+def test_a_file_that_is_no_export_is_refused(make: Callable[[], Path | bytes], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as refused:
+        tener_reader.load(make())
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", [None, 3, b"text", ["text"]])
+def test_a_text_that_is_no_string_is_refused(text: Any) -> None:
+    reader = tener_reader.load(path_of("tener"))
+    with pytest.raises(TypeError, match=f"A text must be a string: number 0 is of type {type(text).__name__}"):
+        reader.entities(text)
+    with pytest.raises(TypeError, match="number 1 is of type"):
+        reader.batch(["text", text])
+    with pytest.raises(TypeError, match="Texts must be a list of strings, and are of type str"):
+        reader.batch("text")
