@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import spacy
+from exported import exported_cases
 from make_dist import make_dist
 from small_systems import trained
 from spacy.cli.package import package
@@ -30,6 +32,17 @@ MEGABYTES = 360
 setuptools 24; this package and its matcher of words take 7."""
 WITH_ONNX = 450
 """With what serves, and onnxruntime and tokenizers."""
+WITH_READER = 190
+"""Of numpy (73), onnxruntime (78), pip, setuptools and what onnxruntime names: 169."""
+READ = """
+import json, sys, tener_reader
+from pathlib import Path
+folder, found = Path(sys.argv[1]), {}
+for system, part in json.loads((folder / "cases.json").read_text("utf8")).items():
+    texts = tener_reader.load(folder / part["file"]).batch([case["text"] for case in part["cases"]])
+    found[system] = [[[entity["start"], entity["end"], entity["label"]] for entity in text] for text in texts]
+print(json.dumps(found))
+"""
 PREDICT = """
 import json, sys, spacy
 nlp = spacy.load(sys.argv[1])
@@ -178,3 +191,20 @@ def test_without_the_segmenter_one_line_says_what_to_install(dist: Path, python:
     install(python, *dist.glob("*.whl"))
     with pytest.raises(AssertionError, match=r"\n.*rjieba, which is not installed.*pip install rjieba"):
         predictions(python, tmp_path / "saved")
+
+
+def test_an_exported_file_is_read_by_numpy_and_onnxruntime_alone(python: Path, tmp_path: Path) -> None:
+    install(python, "numpy", "onnxruntime")
+    folder = exported_cases()
+    shutil.copy(ROOT / "readers" / "python" / "tener_reader.py", tmp_path)
+    (tmp_path / "read.py").write_text(READ, encoding="utf8")
+    found = json.loads(run(python, tmp_path / "read.py", folder))
+    expected = json.loads((folder / "cases.json").read_text(encoding="utf8"))
+    assert found == {
+        system: [
+            [[entity["start"], entity["end"], entity["label"]] for entity in case["entities"]] for case in part["cases"]
+        ]
+        for system, part in expected.items()
+    }
+    assert not installed(python) & {"spacy", "torch", "onnx"}
+    assert megabytes(tmp_path / "env") < WITH_READER
