@@ -18,6 +18,7 @@ _KINDS_UP_TO = 0x20000
 """All white space and all ornaments are below."""
 _CODE_POINTS = 0x40000
 """Code points whose strings are tried: those of all planes with letters. Others are among a pipeline's strings."""
+_IDEOGRAPHS = range(0x3400, 0xA000)
 _LONGEST_SPACE = 11
 """Characters of the longest white space that can have a row: with one more, a number of base 32 fits into 63 bits."""
 _BASE = 32
@@ -132,11 +133,20 @@ class CharacterRows:
     @classmethod
     def of(cls, vocabulary: CharVocabulary, nlp: Language) -> CharacterRows:
         """Find the strings of a vocabulary's keys, which are hashes, among characters and a pipeline's strings."""
-        normaliser, tables = vocabulary.normaliser, vocabulary.tables
         strings = list(nlp.vocab.strings)
         spaces = [text for text in strings if 1 < len(text) <= _LONGEST_SPACE and text.isspace()]
         # Pairs may have rows where their characters have none: such characters are among the pipeline's strings.
         characters = [text for text in strings if len(text) == 1]
+        rows = cls._number(vocabulary, characters, spaces)
+        if len(rows.pairs) < len(vocabulary.tables.get(BIGRAM, [])) - 1:
+            # Pretrained pairs may have characters that no text of the training had.
+            rows = cls._number(vocabulary, [*characters, *map(chr, _IDEOGRAPHS)], spaces)
+        return rows
+
+    @classmethod
+    def _number(cls, vocabulary: CharVocabulary, characters: list[str], spaces: list[str]) -> CharacterRows:
+        """Number all strings with rows, these characters, and this white space of several characters."""
+        normaliser, tables = vocabulary.normaliser, vocabulary.tables
         keys, space_keys = (unigram_key_array(texts, normaliser) for texts in (characters, spaces))
         candidates = np.concatenate([_keys_of_usual(normaliser), keys, space_keys])
         has_row = tables[UNIGRAM].rows(candidates) > 0

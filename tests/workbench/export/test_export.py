@@ -109,6 +109,17 @@ def test_rows_of_half_the_size(parts: dict[str, Any]) -> None:
     assert 1e-7 < compared.difference < 1e-3
 
 
+@pytest.mark.slow  # All pairs of Chinese characters are tried.
+def test_pretrained_pairs_of_characters_that_training_did_not_have(tmp_path: Path, parts: dict[str, Any]) -> None:
+    rows = "".join(f"{pair} {' '.join(['9'] * 8)}\n" for pair in ("㐀龥", "㐀<eos>", "京㐀", "three"))
+    (tmp_path / "pairs.vec").write_text(rows, encoding="utf8")
+    embed = {**parts["TENER"]["embed"], "bigram_vectors": str(tmp_path / "pairs.vec")}
+    nlp = initialized({**parts["TENER"], "embed": embed})
+    graph = export_model(nlp).SerializeToString()
+    compared = compare(nlp, "tener_ner", graph, ["㐀龥", "北京㐀", "龥㐀龥", "他在北京㐀"])
+    assert (compared.differing, compared.n_same > 0, compared.difference < 1e-5) == ([], True, True)
+
+
 def embeds(folder: Path, parts: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return embedders that cannot be exported, by the layer that the message names."""
 
