@@ -7,20 +7,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from importlib.metadata import version
-from itertools import chain
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
-from ahocorasick_rs import AhoCorasick
 from spacy.strings import get_string_id
 
 from ..batching.sequences import ranges
 from ..errors import check_package
-from ..types import BoolArray, IntArray
-from .characters import CodePoints, JoinedText, lengths_of
-from .forms import simplify
+from ..types import IntArray
+from .characters import JoinedText, lengths_of
 from .keys import Keys, mix
+from .list_finder import ListFinder
 from .word_lists import WordList
 
 _PROBE = (
@@ -111,58 +108,30 @@ def with_listed_words(
     original = np.repeat(division.tags, division.lengths)
     tags, without_lists = original.copy(), original.copy()
     for words, docs in lists:
-        finder = _FINDERS.get(words) or _FINDERS.setdefault(words, _Finder(words))
-        for start, stop in _runs(docs, text.stops):
-            firsts, ends, keys = finder.find(text, start, stop)
-            inside = ranges(firsts, ends - firsts)
-            begins[inside] = False
-            begins[firsts] = begins[ends] = True
-            tags[inside] = np.repeat(np.where(keys == 0, tags[ends - 1], keys), ends - firsts)
-            without_lists[inside] = np.repeat(original[ends - 1], ends - firsts)
+        firsts, ends, keys = _find_longest(text, words, docs)
+        inside = ranges(firsts, ends - firsts)
+        begins[inside] = False
+        begins[firsts] = begins[ends] = True
+        tags[inside] = np.repeat(np.where(keys == 0, tags[ends - 1], keys), ends - firsts)
+        without_lists[inside] = np.repeat(original[ends - 1], ends - firsts)
     starts = np.flatnonzero(begins[:-1])
     lengths = np.diff(starts, append=len(text))
     return Division(lengths, tags[starts]), Division(lengths, without_lists[starts])
 
 
-def _runs(docs: IntArray, stops: IntArray) -> list[tuple[int, int]]:
-    """Return the begin and end of the texts of some Docs; consecutive Docs are one range."""
-    first = np.flatnonzero(np.diff(docs, prepend=-2) != 1)
-    last = np.append(first[1:], docs.size) - 1
-    starts = np.append(0, stops[:-1] + 1)
-    return list(zip(starts[docs[first]].tolist(), stops[docs[last]].tolist(), strict=True))
+def _find_longest(text: JoinedText, words: WordList, docs: IntArray) -> tuple[IntArray, IntArray, Keys]:
+    """Find the longest words of a list from the left, without overlaps.
 
-
-class _Finder:
-    """Matcher of a word list that finds the longest words from the left, without overlaps."""
-
-    def __init__(self, words: WordList) -> None:
-        tags = {simplify(word): entry.tag for word, entry in words.entries.items() if not entry.hidden}
-        self._keys = np.array([get_string_id(tag) if tag else 0 for tag in tags.values()], dtype=np.uint64)
-        self._automaton = AhoCorasick(list(tags), store_patterns=False)
-
-    def find(self, text: JoinedText, start: int, stop: int) -> tuple[IntArray, IntArray, Keys]:
-        """Return begin and end of each word between two indices, and the hash of its tag. *Shape:* (words,) each"""
-        matches = self._automaton.find_matches_as_indexes(text.simplified.slice(start, stop), overlapping=True)
-        table = np.fromiter(chain.from_iterable(matches), dtype=np.int64, count=3 * len(matches)).reshape(-1, 3)
-        edges = table[:, 1:] + start
-        # 'AI' in 'MAIL' is not a word.
-        codes = text.simplified.codes
-        cut = _is_latin(codes[edges]) & (edges > 0) & _is_latin(codes[edges - 1])
-        intact = np.flatnonzero(~cut.any(axis=1))
-        firsts, ends = edges[intact].T
-        chosen, stop = [], 0
-        for row in np.lexsort((-ends, firsts)).tolist():
-            if firsts[row] >= stop:
-                chosen.append(row)
-                stop = ends[row]
-        return firsts[chosen], ends[chosen], self._keys[table[intact[chosen], 0]]
-
-
-_FINDERS: WeakKeyDictionary[WordList, _Finder] = WeakKeyDictionary()
-
-
-def _is_latin(codes: CodePoints) -> BoolArray:
-    """Mark Latin letters and digits."""
-    lower = codes | 0x20
-    mask: BoolArray = ((lower >= 0x61) & (lower <= 0x7A)) | ((codes >= 0x30) & (codes <= 0x39))
-    return mask
+    RETURNS (Tuple[IntArray, IntArray, Keys]): Begin and end of each word, and the hash of its tag. *Shape:* (words,)
+        each
+    """
+    finder = ListFinder.of(words)
+    firsts, ends, indices = finder.find(text, docs)
+    chosen, stop = [], 0
+    for row in np.lexsort((-ends, firsts)).tolist():
+        entry = words.entries[finder.words[indices[row]]]
+        if firsts[row] >= stop and not entry.hidden:
+            chosen.append((firsts[row], ends[row], _hash(entry.tag) if entry.tag else 0))
+            stop = ends[row]
+    begins, stops, keys = zip(*chosen, strict=True) if chosen else ((), (), ())
+    return np.array(begins, np.int64), np.array(stops, np.int64), np.array(keys, np.uint64)

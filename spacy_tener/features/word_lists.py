@@ -1,7 +1,7 @@
 """Lists of words of a trained pipeline, which can change while it runs, unlike its lexicon.
 
 The list without a name applies to all Docs. A named list applies to Docs with its name in their extension attribute
-`doc._.tener_words`: one name, or several.
+`doc._.tener_words`: one name, or several. A dictionary there has words of this Doc alone, each with its label.
 """
 
 from __future__ import annotations
@@ -125,13 +125,25 @@ class WordLists:
 
 def names_of(doc: Doc) -> list[str]:
     """Return the names of lists in a Doc's extension attribute."""
+    return [part for part in _parts(doc) if isinstance(part, str)]
+
+
+def words_of(doc: Doc) -> dict[str, str]:
+    """Return the words with labels in a Doc's extension attribute, which are entities of this Doc."""
+    return {word: label for part in _parts(doc) if isinstance(part, Mapping) for word, label in part.items()}
+
+
+def _parts(doc: Doc) -> list[Any]:
     value = getattr(doc._, ATTRIBUTE) if doc.user_data else None
     if value is None:
         return []
-    names = [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
-    if not all(isinstance(name, str) for name in names):
-        raise ValueError(f"doc._.{ATTRIBUTE} must be the name of a list of words, or several; got {value!r}.")
-    return names
+    parts = [value] if isinstance(value, str | Mapping) or not isinstance(value, Iterable) else list(value)
+    if not all(isinstance(part, str | Mapping) for part in parts):
+        raise ValueError(
+            f"doc._.{ATTRIBUTE} must be the name of a list of words, or several; got {value!r}. A dictionary has words "
+            "with their labels."
+        )
+    return parts
 
 
 @dataclass(frozen=True)

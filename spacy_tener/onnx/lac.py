@@ -18,7 +18,7 @@ from ..features.characters import LINE_BREAKS, JoinedText
 from ..features.keys import Keys
 from ..features.segmenter import Division
 from ..files import find_package_files
-from ..types import FloatArray, IntArray
+from ..types import BoolArray, FloatArray, IntArray
 from .edits import add_softmax, read_graph, show_outputs, take_rows, use_lengths
 from .encoder import IDS, LENGTHS, Characters, Encoder
 
@@ -32,6 +32,8 @@ _FILES = _GRAPH, _TRANSITIONS, _WORDS, _TAGS, _FORMS = (
     "q2b.dic",
 )
 _UNKNOWN_WORD = "OOV"
+_FORBIDDEN = np.float32(-1e6)
+"""The score of a tag that a list forbids: small, and no transition makes up for it."""
 BREAKS = np.array([ord(character) for character in "\t" + LINE_BREAKS], dtype=np.uint32)
 _EMISSION_MARGIN = 1e-3
 """The least lead in score that counts, so that rounding does not decide."""
@@ -68,11 +70,14 @@ class LacTagger:
     def _keys(self) -> Keys:
         return np.array([get_string_id(label) for label in self.labels], dtype=np.uint64)
 
-    def divide(self, text: JoinedText) -> Division:
+    def divide(self, text: JoinedText, forced: Sequence[tuple[int, int, str]] = ()) -> Division:
         """Segment the joined texts of Docs.
 
         Each line, and each cell between tabs, is read by itself. What ends it is a word of one character, and so is the
         separator after each text.
+
+        forced (Sequence[tuple[int, int, str]]): Start, end and label of characters that are one word, whatever the
+            scores say; of any tag, if LAC does not have the label.
         """
         begins = np.ones(len(text), dtype=bool)
         keys = np.zeros(len(text), dtype=np.uint64)
@@ -84,12 +89,26 @@ class LacTagger:
             lines = [joined[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
             pieces = self.encoder.reader.read(lines, characters, characters + 1)
             scores = self.encoder.features(pieces)[:, : len(self.transitions)]
+            if forced:
+                scores = np.where(self._allowed(len(text), forced)[characters], scores, _FORBIDDEN)
             tags = best_tags(scores, self.transitions, Packing(ends - starts))
             begins[characters] = tags % 2 == 0
             begins[starts] = begins[ends] = True
             keys[characters] = self._keys[tags // 2]
         firsts = np.flatnonzero(begins)
         return Division(np.diff(firsts, append=len(text)), keys[firsts])
+
+    def _allowed(self, length: int, forced: Sequence[tuple[int, int, str]]) -> BoolArray:
+        """Return a mask of the tags that make these spans words. *Shape:* (characters, tags)"""
+        allowed = np.ones((length, len(self.transitions)), dtype=bool)
+        for _, end, _ in forced:
+            allowed[end, 1::2] = False  # a word begins after it
+        for start, end, label in forced:
+            of_label = np.repeat(np.array([name == label or label not in self.labels for name in self.labels]), 2)
+            allowed[start:end] = of_label
+            allowed[start, 1::2] = False
+            allowed[start + 1 : end, ::2] = False
+        return allowed
 
 
 def best_tags(emissions: FloatArray, transitions: FloatArray, packing: Packing) -> IntArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -27,6 +27,7 @@ from .units import DocView
 Probabilities = NDArray[np.float64]
 ScoredSpans = tuple[EntitySpans, Probabilities]
 """Spans and their probabilities. *Shape:* (spans,)"""
+NO_SPANS = EntitySpans(*np.empty((4, 0), dtype=np.int64))
 ScoredReading = tuple[float, EntitySpans, Probabilities]
 """The log-probability of a path, its entities, and their marginal probabilities. *Shape:* (entities,)"""
 
@@ -67,8 +68,10 @@ class BatchDecoding:
     lengths (list[int]): Units of each sequence.
     allowed (Mask | None): The tags that the CRF may choose; None for all. *Shape:* (units, tags)
     temperature (float): Divisor of all scores of the CRF in probabilities. The best path does not depend on it.
-    preset (Mask | None): As `allowed`, where the entities that the Docs have are kept.
+    preset (BatchDecoding | None): The same batch, where the entities that the Docs have are kept; None if it is this.
     depth (int): How deep entities may be nested.
+    labels (tuple[str, ...]): The entity types of the CRF, and further ones of forced entities.
+    forced (EntitySpans): The entities that lists decide. Those of further types are outside for the CRF.
     """
 
     crf: PathScorer
@@ -76,15 +79,17 @@ class BatchDecoding:
     lengths: list[int]
     allowed: Mask | None
     temperature: float = 1.0
-    preset: Mask | None = None
+    preset: BatchDecoding | None = None
     depth: int = 1
+    labels: tuple[str, ...] = ()
+    forced: EntitySpans = NO_SPANS
     _readings: dict[int, list[list[ScoredReading]]] = field(default_factory=dict, init=False)
     _candidates: dict[float, list[ScoredSpans]] = field(default_factory=dict, init=False)
 
     @cached_property
     def with_preset(self) -> BatchDecoding:
         """The same batch, where the entities that the Docs have are kept."""
-        return self if self.preset is self.allowed else replace(self, allowed=self.preset)
+        return self.preset or self
 
     @property
     def n_texts(self) -> int:
@@ -103,9 +108,15 @@ class BatchDecoding:
     def best(self) -> EntitySpans:
         """The entities of the best path of each text, in order, those around others first."""
         start, end, label = self.crf.layout.decode(self.crf.decode(self.emissions, self.lengths, self.allowed))
+        spans = self.best_of_sequences
+        return self._with_further(spans if self.depth == 1 else self._join_depths(spans))
+
+    @cached_property
+    def best_of_sequences(self) -> EntitySpans:
+        """The entities of the best path of each sequence, in order."""
+        start, end, label = self.crf.layout.decode(self.crf.decode(self.emissions, self.lengths, self.allowed))
         sequence = np.repeat(np.arange(len(self.lengths)), self.lengths)[start]
-        spans = EntitySpans(sequence, start - self.offsets[sequence], end - self.offsets[sequence], label)
-        return spans if self.depth == 1 else self._join_depths(spans)
+        return EntitySpans(sequence, start - self.offsets[sequence], end - self.offsets[sequence], label)
 
     @cached_property
     def best_probabilities(self) -> Probabilities:
@@ -130,12 +141,34 @@ class BatchDecoding:
     def probabilities(self, spans: EntitySpans) -> Probabilities:
         """Return the marginal probability that each span is an entity, at any depth. *Shape:* (spans,)"""
         either = np.zeros(spans.label.size)
+        is_further = spans.label >= self.crf.layout.n_labels
+        if is_further.any():
+            certain = set(zip(*(column.tolist() for column in self.forced), strict=True))
+            rows = zip(*(column.tolist() for column in spans), strict=True)
+            either = np.array([float(row in certain) for row in rows])
+            either[~is_further] = self.probabilities(select_spans(spans, np.flatnonzero(~is_further)))
+            return either
         if not spans.label.size:
             return either
         for level in range(self.depth):
             at_depth = spans._replace(sequence=spans.sequence + level * self.n_texts)
             either += (1.0 - either) * span_marginals(self.passes, at_depth)
         return either
+
+    @cached_property
+    def _further(self) -> EntitySpans:
+        """The forced entities of labels that the CRF lacks."""
+        return select_spans(self.forced, np.flatnonzero(self.forced.label >= self.crf.layout.n_labels))
+
+    def _with_further(self, spans: EntitySpans, text: int | None = None) -> EntitySpans:
+        """Add the forced entities of further labels, of all texts or of one, to spans that are sorted, and stay so."""
+        if not self._further.label.size:
+            return spans
+        further = self._further
+        if text is not None:
+            further = select_spans(further, np.flatnonzero(further.sequence == text))
+        joined = join_spans([spans, further])
+        return select_spans(joined, np.lexsort((-joined.end, joined.start, joined.sequence)))
 
     def readings(self, k: int) -> list[list[ScoredReading]]:
         """Return the k best paths of each text, best first; fewer where there are fewer."""
@@ -168,11 +201,11 @@ class BatchDecoding:
         """Return the entities of a path of each depth."""
         start, end, label = self.crf.layout.decode(tags)
         if self.depth == 1:
-            return EntitySpans(np.full(start.size, text), start, end, label)
+            return self._with_further(EntitySpans(np.full(start.size, text), start, end, label), text)
         level = start // max(self.lengths[text], 1)
         sequence = text + level * self.n_texts
         first = level * self.lengths[text]
-        return self._join_depths(EntitySpans(sequence, start - first, end - first, label))
+        return self._with_further(self._join_depths(EntitySpans(sequence, start - first, end - first, label)), text)
 
     def _join_depths(self, spans: EntitySpans) -> EntitySpans:
         """Return the spans of sequences as those of texts, each once, sorted: longer ones before those in them."""
@@ -194,6 +227,8 @@ class BatchDecoding:
                 probabilities = self.probabilities(spans)
                 kept = np.flatnonzero(probabilities >= minimum)
                 spans, probabilities = select_spans(spans, kept), probabilities[kept]
+            spans = join_spans([spans, self._further])
+            probabilities = np.append(probabilities, np.ones(self._further.label.size))
             order = np.argsort(spans.sequence, kind="stable")
             sorted_probabilities = probabilities[order].astype(np.float64, copy=False)
             self._candidates[minimum] = self._split(select_spans(spans, order), sorted_probabilities)
@@ -212,6 +247,12 @@ class BatchDecoding:
         parted = 1.0 - marginals[:, layout.continuers].sum(axis=1)
         columns = np.stack([marginals[:, layout.outside], parted.clip(0.0, 1.0)], axis=1)
         columns = columns.reshape(self.depth, -1, 2).prod(axis=0)
+        first, sizes = (
+            self.offsets[self._further.sequence] + self._further.start,
+            self._further.end - self._further.start,
+        )
+        columns[ranges(first, sizes), 0] = 0.0
+        columns[ranges(first + 1, sizes - 1), 1] = 0.0
         return np.split(columns, np.cumsum(self.lengths[: self.n_texts])[:-1])
 
     @cached_property
@@ -228,7 +269,7 @@ class Decoding:
     text. Ask before tokens of the Doc are merged or split; nothing here changes it.
 
     view (DocView): The Doc as the model's units: its tokens or characters.
-    labels (tuple[str, ...]): The entity types of the model.
+    labels (tuple[str, ...]): The entity types of the model, and further ones of forced words.
     batch (BatchDecoding): What was decoded together with this text.
     index (int): The position of this text in the batch.
     spans_key (str | None): The group of annotated entities that lie within others.
@@ -254,6 +295,13 @@ class Decoding:
     def entities(self) -> list[FoundEntity]:
         """The entities of the best reading with their probabilities, in the order of the text."""
         return self._found(*self.batch.best_by_text[self.index])
+
+    @property
+    def forced(self) -> list[FoundEntity]:
+        """The entities that a list decides, in the order of the text."""
+        part = self.batch.slices(self.batch.forced)[self.index]
+        spans = select_spans(self.batch.forced, part)
+        return self._found(spans, np.ones(spans.label.size))
 
     @property
     def entropy(self) -> float:
@@ -348,7 +396,7 @@ class Decoding:
     def agreeing(self, reference: Doc) -> Mask:
         """Return the allowed tags that agree with a gold annotation, at each depth. *Shape:* (depth * units, tags)"""
         references = split_reference(reference, self.spans_key, self.batch.depth)
-        labels = index_labels(self.labels)
+        labels = index_labels(self.labels[: self.batch.crf.layout.n_labels])
         targets = [make_target(Example(self.doc, part), self.view, labels, None) for part in references]
         tags = np.concatenate([target.tags for target in targets])
         return agreeing_tags(tags, None, self.batch.crf.layout) & self.allowed
@@ -382,13 +430,52 @@ def likelihoods(decodings: Sequence[Decoding], references: Sequence[Doc]) -> lis
     return shares
 
 
-def decode_nothing(n_labels: int, n_texts: int, depth: int = 1) -> BatchDecoding:
+def without_blocked(batch: BatchDecoding, blocked: Collection[tuple[int, int, int, int]]) -> BatchDecoding:
+    """Return the decoding in which none of the blocked spans is found.
+
+    Where the best path has one, its place is outside, or has an entity of another label.
+
+    blocked (Collection[tuple[int, int, int, int]]): Text, start, end and label; -1 for all labels.
+    """
+    layout, n_texts = batch.crf.layout, batch.n_texts
+    while True:
+        best = list(zip(*(column.tolist() for column in batch.best_of_sequences), strict=True))
+        spans = [(*row, blocked_label) for row in best for blocked_label in (row[-1], -1)]
+        found = [span for span in spans if (span[0] % n_texts, *span[1:3], span[-1]) in blocked]
+        if not found:
+            return batch
+        allowed = np.ones(batch.emissions.shape, dtype=bool) if batch.allowed is None else batch.allowed.copy()
+        for sequence, start, end, label, blocked_label in found:
+            rows = np.arange(start, end) + batch.offsets[sequence]
+            choice = np.zeros((len(rows), layout.n_tags), dtype=bool)
+            choice[:, layout.outside] = True
+            for other in {*range(layout.n_labels)} - {label} if blocked_label >= 0 else ():
+                tags = layout.encode(np.array([0]), np.array([len(rows)]), np.array([other]), len(rows))
+                choice[np.arange(len(rows)), tags] = True
+            allowed[rows] &= choice
+        batch = replace(batch, allowed=allowed)
+
+
+def decode_nothing(labels: Sequence[str], n_texts: int, depth: int = 1) -> BatchDecoding:
     """Return the decoding of empty texts, by a CRF whose weights are all 0: the model need not be trained."""
+    n_labels = len(labels)
     n_open = 2 * n_labels + 1
     shapes = (n_open, n_open, (n_open, n_open), (2, 2 * n_labels))
     start, end, outside, inside = (np.zeros(shape, dtype=np.float32) for shape in shapes)
     emissions = np.empty((0, 4 * n_labels + 1), dtype=np.float32)
-    return BatchDecoding(PathScorer((start, end, outside, inside)), emissions, [0] * n_texts * depth, None, depth=depth)
+    return BatchDecoding(
+        PathScorer((start, end, outside, inside)),
+        emissions,
+        [0] * n_texts * depth,
+        None,
+        depth=depth,
+        labels=tuple(labels),
+    )
+
+
+def to_spans(rows: Sequence[tuple[int, int, int, int]]) -> EntitySpans:
+    """Return rows of text, start, end and label as columns."""
+    return EntitySpans(*np.array(rows, dtype=np.int64).reshape(-1, 4).T)
 
 
 def select_spans(spans: EntitySpans, rows: slice | IntArray) -> EntitySpans:
@@ -398,8 +485,7 @@ def select_spans(spans: EntitySpans, rows: slice | IntArray) -> EntitySpans:
 
 def join_spans(parts: Sequence[EntitySpans]) -> EntitySpans:
     """Concatenate columns of spans."""
-    nothing = EntitySpans(*np.empty((4, 0), dtype=np.int64))
-    return EntitySpans(*(np.concatenate(columns) for columns in zip(nothing, *parts, strict=True)))
+    return EntitySpans(*(np.concatenate(columns) for columns in zip(NO_SPANS, *parts, strict=True)))
 
 
 def _check_minimum(minimum: float, what: str) -> None:

@@ -16,6 +16,7 @@ from thinc.api import Model
 from ..crf.marginals import EntitySpans
 from ..errors import RemedyError
 from .decoding import Decoding, Probabilities
+from .forced import ForcedWords
 from .tener_ner import TenerNER
 from .units import DocView, view_of
 from .windows import Window
@@ -51,13 +52,20 @@ def known_labels(nlp: Language) -> set[str] | None:
     finders, labels = entity_finders(nlp), nlp.pipe_labels
     if not finders or any(name not in labels for name in finders):
         return None
-    return {label for name in finders for label in labels[name]}
+    return {label for name in finders for label in labels[name]} | _forced_labels(nlp)
 
 
 def entity_labels(nlp: Language) -> list[str]:
-    """Return the labels of all components that find entities, sorted. By its index, a label has its colour on pages."""
+    """Return the labels of all components that find entities and of their lists, sorted. By its index, a label has its
+    colour on pages."""
     listed = (nlp.pipe_labels.get(name, ()) for name in (*entity_finders(nlp), *span_finders(nlp)))
-    return sorted({label for labels in listed for label in labels})
+    return sorted({label for labels in listed for label in labels} | _forced_labels(nlp))
+
+
+def _forced_labels(nlp: Language) -> set[str]:
+    """Return the labels of words in lists that are entities."""
+    lists = (getattr(pipe, "forced", None) for _, pipe in nlp.pipeline)
+    return {label for words in lists if isinstance(words, ForcedWords) for label in words.labels}
 
 
 def crf_pipes(nlp: Language) -> dict[str, TenerNER]:

@@ -28,6 +28,7 @@ from ..onnx.encoder import Encoder
 from ..onnx.lac import LacTagger, load_tagger
 from ..types import IntArray
 from .entities import UnitEntity, set_entities
+from .forced import ForcedWords, ListedSpan, force_entities
 from .loading import wrap_load_errors
 from .settings import NERSettings
 from .units import Alignment, is_ornament, is_space, view_of
@@ -101,6 +102,7 @@ class Lac(Pipe):
         self.settings = NERSettings(view="characters", alignment_mode=alignment_mode, chars_key=None)
         self._tagger: LacTagger | None = None
         self._words: LacWords | None = None
+        self.forced = ForcedWords()
         self._has_warned = False
 
     @property
@@ -125,8 +127,8 @@ class Lac(Pipe):
     @property
     def lexicon(self) -> PipelineWords:
         """Lists of words that override LAC's, for all Docs or for some: with the tag PER, LOC, ORG or TIME they are
-        entities."""
-        return PipelineWords([self.words], self.name)
+        entities. Forced words may have any label."""
+        return PipelineWords([self.words], self.name, self.forced)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -149,7 +151,11 @@ class Lac(Pipe):
     def set_annotations(self, docs: Sequence[Doc]) -> None:
         """Write the words and entities of Docs."""
         text = join_texts(docs)
-        division = trim_words(text, self.tagger.divide(text))
+        text_starts, token_starts = np.append(0, text.stops + 1), starts_of(text.lengths)
+        forced, blocked = self._find_forced(docs)
+        offsets = zip(text_starts.tolist(), forced, strict=False)
+        decided = [(begin + word.start, begin + word.end, word.label) for begin, words in offsets for word in words]
+        division = trim_words(text, self.tagger.divide(text, decided))
         entity_tags = np.array([self.vocab.strings.add(label) for label in LABELS], dtype=np.uint64)
         if lists := self.words.lists.active(docs):
             division = override_words(text, division, lists, entity_tags)
@@ -158,7 +164,6 @@ class Lac(Pipe):
         lengths, tags = division.lengths, division.tags
         starts = starts_of(lengths)
         firsts, lasts = text.starting[starts], text.ending[starts + lengths - 1]
-        text_starts, token_starts = np.append(0, text.stops + 1), starts_of(text.lengths)
         # The separator after each text is a word of its own.
         word_starts = np.searchsorted(starts, text_starts)
         for i, doc in enumerate(docs):
@@ -171,8 +176,23 @@ class Lac(Pipe):
             words = words[np.isin(tags[words], entity_tags)]
             characters = starts[words] - text_starts[i], starts[words] + lengths[words] - text_starts[i]
             entities = [UnitEntity(start, end, names[tag]) for start, end, tag in _rows(*characters, tags[words])]
+            entities = _apply_lists(entities, forced[i], blocked[i])
             if len(doc):
                 self._set_entities(doc, entities)
+
+    def _find_forced(self, docs: Sequence[Doc]) -> tuple[list[list[ListedSpan]], list[list[ListedSpan]]]:
+        """Return the words of each Doc that are entities, and those that are none, in characters of its text."""
+        views = [view_of(doc, "characters") for doc in docs]
+        forced, blocked = list[list[ListedSpan]](), list[list[ListedSpan]]()
+        for view, spans in zip(views, self.forced.find(views), strict=True):
+            chosen, banned = list[ListedSpan](), list[ListedSpan]()
+            if spans:
+                _, chosen, banned, overlaps = force_entities(view.units(), spans)
+                if overlaps:
+                    self.forced.warn(view.doc)
+            forced.append(chosen)
+            blocked.append(banned)
+        return forced, blocked
 
     def _set_entities(self, doc: Doc, entities: Sequence[UnitEntity]) -> None:
         view = view_of(doc, "characters")
@@ -204,6 +224,7 @@ class Lac(Pipe):
             "transitions": tagger.transitions,
             "labels": list(tagger.labels),
             "lists": self.words.lists.to_message(),
+            "forced": self.forced.lists.to_message(),
         }
         return to_safetensors({**parts, **tagger.encoder.to_parts()})
 
@@ -212,9 +233,11 @@ class Lac(Pipe):
         with wrap_load_errors(self.name, "bytes"):
             parts = from_safetensors(data)
             lists, transitions, labels = (parts.pop(name) for name in ("lists", "transitions", "labels"))
+            forced = parts.pop("forced", {})
             self._tagger = LacTagger(Encoder.from_parts(parts), transitions, labels)
         self._words = None
         self.words.lists.from_message(lists)
+        self.forced.lists.from_message(forced)
         return self
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
@@ -258,6 +281,20 @@ def override_words(
     is_whole = (entity_starts[same] == starts) & (division.lengths[same] == overridden.lengths)
     is_whole &= is_entity[same] & (overridden.tags == 0)
     return Division(overridden.lengths, np.where(is_whole, division.tags[same], overridden.tags))
+
+
+def _apply_lists(
+    found: Sequence[UnitEntity], forced: Sequence[ListedSpan], blocked: Sequence[ListedSpan]
+) -> list[UnitEntity]:
+    """Return the entities beside forced words, without blocked ones, and the forced words."""
+    banned = {span[:3] for span in blocked}
+    entities = [
+        entity
+        for entity in found
+        if banned.isdisjoint({entity[:3], (entity.start, entity.end, "")})
+        and not any(entity.start < word.end and word.start < entity.end for word in forced)
+    ]
+    return [*entities, *(UnitEntity(word.start, word.end, word.label) for word in forced)]
 
 
 def _rows(*columns: NDArray[Any]) -> Iterator[tuple[Any, ...]]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from spacy.attrs import ENT_IOB
 
+from ..crf.marginals import EntitySpans
 from ..models.tagger import TaggerModel, depth_of, on_host, split_depths
-from .decoding import BatchDecoding, decode_nothing
+from .decoding import BatchDecoding, decode_nothing, to_spans, without_blocked
 from .entities import UnitEntity
+from .forced import ForcedWords, ListedSpan, force_entities
 from .settings import NERSettings
 from .tags import LabelIndex, Mask, decodable_tags, join_masks
-from .units import DocView
+from .units import DocView, Units
 from .windows import WindowBatcher
 
 _COMPARED = 50
@@ -24,7 +27,9 @@ _WORD_LENGTH = 1.2
 def decode_batches(
     model: TaggerModel,
     views: Sequence[DocView],
-    labels: LabelIndex,
+    labels: Sequence[str],
+    index: LabelIndex,
+    words: ForcedWords,
     settings: NERSettings,
     temperature: float,
     *,
@@ -32,46 +37,77 @@ def decode_batches(
 ) -> Iterator[tuple[Sequence[DocView], BatchDecoding]]:
     """Yield the views and the decoding of groups of Docs, which are of bounded size.
 
+    words (ForcedWords): Words that are entities, and words that are none.
     temperature (float): Divisor of all scores of the CRF in probabilities.
     ignores_entities (bool): True to decode as if the Docs had no entities, but for `BatchDecoding.with_preset`.
     """
     depth = depth_of(model)
     if not any(len(view) for view in views):
         if views:
-            yield views, decode_nothing(len(labels.hashes), len(views), depth)
+            yield views, decode_nothing(labels, len(views), depth)
         return
     batcher = WindowBatcher.of(model, settings)
     for group in batcher.groups(views):
         scores = batcher.emissions(model, group)
         # In the time in which a GPU computes the emissions.
-        lengths = [len(view) for view in group] * depth
-        preset = allowed = _allowed_tags(group, labels, depth, keep_entities=True)
+        restrict = partial(_restrict, group, words.find(group), labels, index, words, depth)
+        restrictions = [restrict(keep_entities=True)]
         if ignores_entities and any(view.doc.has_annotation(ENT_IOB) for view in group):
-            allowed = _allowed_tags(group, labels, depth, keep_entities=False)
+            restrictions.append(restrict(keep_entities=False))
         crf_scorer, rows = on_host(model, scores)
-        emissions = split_depths(rows, depth)
-        yield group, BatchDecoding(crf_scorer, emissions, lengths, allowed, temperature, preset, depth)
+        emissions, lengths, preset = split_depths(rows, depth), [len(view) for view in group] * depth, None
+        for allowed, names, forced, blocked in restrictions:
+            batch = BatchDecoding(crf_scorer, emissions, lengths, allowed, temperature, preset, depth, names, forced)
+            preset = batch = without_blocked(batch, blocked) if blocked else batch
+        yield group, batch
 
 
-def _allowed_tags(views: Sequence[DocView], labels: LabelIndex, depth: int, *, keep_entities: bool) -> Mask | None:
-    """Return the tags that decoding may choose at each depth; None if it may choose all.
+def _restrict(
+    views: Sequence[DocView],
+    listed: Sequence[Sequence[ListedSpan]],
+    labels: Sequence[str],
+    index: LabelIndex,
+    words: ForcedWords,
+    depth: int,
+    *,
+    keep_entities: bool,
+) -> tuple[Mask | None, tuple[str, ...], EntitySpans, set[tuple[int, int, int, int]]]:
+    """Return the tags that decoding may choose at each depth, or None if it may choose all; the labels of the model and of forced
+    entities; the forced entities; and text, start, end and label of blocked ones, -1 for all labels.
 
     *Shape:* (depth * units, tags)
     """
-    texts = [None if view.is_plain else view.units() for view in views]
-    if not keep_entities:
-        texts = [units and units.unannotated() for units in texts]
+    texts: list[Units | None] = []
+    all_labels = list(labels)
+    forced, blocked = list[tuple[int, int, int, int]](), set[tuple[int, int, int, int]]()
+    for text, (view, spans) in enumerate(zip(views, listed, strict=True)):
+        units = None if view.is_plain and not spans else view.units()
+        if units is not None and not keep_entities:
+            units = units.unannotated()
+        if units is not None and spans:
+            units, chosen, banned, overlaps = force_entities(units, spans)
+            if overlaps:
+                words.warn(view.doc)
+            all_labels += dict.fromkeys(span.label for span in chosen if span.label not in all_labels)
+            forced += [(text, start, end, all_labels.index(label)) for start, end, label, _ in sorted(chosen)]
+            blocked.update(
+                (text, start, end, labels.index(label) if label else -1)
+                for start, end, label, _ in banned
+                if not label or label in labels
+            )
+        texts.append(units)
     masks: list[Mask | None] = [
-        None if units is None else decodable_tags(units, labels, inner=level > 0)
+        None if units is None else decodable_tags(units, index, inner=level > 0)
         for level in range(depth)
         for units in texts
     ]
-    return join_masks(masks, [len(view) for view in views] * depth, labels.layout.n_tags)
+    allowed = join_masks(masks, [len(view) for view in views] * depth, index.layout.n_tags)
+    return allowed, tuple(all_labels), to_spans(forced), blocked
 
 
-def select_entities(batch: BatchDecoding, labels: Sequence[str], settings: NERSettings) -> list[list[UnitEntity]]:
+def select_entities(batch: BatchDecoding, settings: NERSettings) -> list[list[UnitEntity]]:
     """Return the best entities of each text that reach the thresholds."""
-    best = batch.best
+    best, labels = batch.best, batch.labels
     probabilities, thresholds = [1.0] * best.label.size, [0.0] * len(labels)
     if settings.asks_probabilities:
         probabilities, thresholds = batch.best_probabilities.tolist(), settings.thresholds(labels)

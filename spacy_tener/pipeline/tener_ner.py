@@ -22,12 +22,14 @@ from thinc.api import Optimizer, set_dropout_rate
 from thinc.types import Floats2d
 
 from ..errors import RemedyError
+from ..features.word_lists import WordLists
 from ..models.embed.tables import check_loaded, observe
 from ..models.shim import require_torch
 from ..models.tagger import TaggerModel, crf, depth_of, set_labels
 from ..optim.schedules import warm_up
 from .decoding import BatchDecoding, Decoding
 from .entities import UnitEntity, set_entities
+from .forced import ForcedWords
 from .learning.targets import Target, exceptional_labels, make_targets
 from .learning.teaching import Teacher
 from .loading import wrap_load_errors
@@ -86,9 +88,10 @@ class TenerNER(TrainablePipe):
         self._teacher: Teacher | None = None
         self._token_lengths = TokenLengths()
         self._process = os.getpid()
+        self.forced = ForcedWords()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self.vocab, self.model, self.name, self.scorer, self.cfg)
+        return _rebuild, (self.vocab, self.model, self.name, self.scorer, self.cfg, self.forced.lists)
 
     @property
     def settings(self) -> NERSettings:
@@ -133,7 +136,7 @@ class TenerNER(TrainablePipe):
     @property
     def lexicon(self) -> PipelineWords:
         """Lists of words that can be changed after training, for all Docs or for some."""
-        return PipelineWords((node.attrs.get("vocabulary") for node in self.model.walk()), self.name)
+        return PipelineWords((node.attrs.get("vocabulary") for node in self.model.walk()), self.name, self.forced)
 
     @property
     def label_data(self) -> list[str]:
@@ -245,7 +248,7 @@ class TenerNER(TrainablePipe):
         for views, batch in self._decode_batches(docs, settings, ignores_entities=False):
             if settings.view == "tokens":
                 self._token_lengths.compare(views, self.cfg.get(TOKEN_LENGTH), self.name)
-            found += zip(views, select_entities(batch.with_preset, self.labels, settings), strict=True)
+            found += zip(views, select_entities(batch.with_preset, settings), strict=True)
         return found
 
     def _decode_batches(
@@ -253,8 +256,10 @@ class TenerNER(TrainablePipe):
     ) -> Iterator[tuple[Sequence[DocView], BatchDecoding]]:
         self._check_process()
         views = [view_of(doc, settings.view) for doc in docs]
-        labels, temperature = self.label_index, self.temperature
-        return decode_batches(self.model, views, labels, settings, temperature, ignores_entities=ignores_entities)
+        labels, index, temperature = self.labels, self.label_index, self.temperature
+        return decode_batches(
+            self.model, views, labels, index, self.forced, settings, temperature, ignores_entities=ignores_entities
+        )
 
     def set_annotations(self, docs: Iterable[Doc], scores: Sequence[Sequence[UnitEntity]]) -> None:
         """Add entities to those that the Docs already have.
@@ -298,7 +303,7 @@ class TenerNER(TrainablePipe):
         settings = self.settings
         for views, batch in self._decode_batches(docs, settings, ignores_entities=True):
             for index, view in enumerate(views):
-                yield Decoding(view, self.labels, batch, index, settings.spans_key)
+                yield Decoding(view, batch.labels, batch, index, settings.spans_key)
 
     def annotate(self, decodings: Iterable[Decoding], *, spans_key: str | None = None) -> None:
         """Write to each Doc what `nlp.pipe` would, without running the model again.
@@ -309,7 +314,7 @@ class TenerNER(TrainablePipe):
         settings = self.settings
         settings = replace(settings, spans_key=settings.spans_key or spans_key)
         for batch, group in itertools.groupby(decodings, lambda decoding: decoding.batch):
-            found = select_entities(batch.with_preset, self.labels, settings)
+            found = select_entities(batch.with_preset, settings)
             for decoding in group:
                 set_entities(decoding.view, found[decoding.index], settings, nested=self.depth > 1)
 
@@ -441,6 +446,22 @@ class TenerNER(TrainablePipe):
         warm_up(sgd, self.name)
         super().finish_update(sgd)
 
+    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
+        """Save the component to a directory.
+
+        path (Union[str, Path]): The directory.
+        exclude (Iterable[str]): Names of parts to leave out.
+        """
+        super().to_disk(path, exclude=exclude)
+        self.forced.to_disk(Path(path))
+
+    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
+        """Return the component as bytes.
+
+        exclude (Iterable[str]): Names of parts to leave out.
+        """
+        return self.forced.add_to(super().to_bytes(exclude=exclude))
+
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "TenerNER":
         """Load the component from a directory.
 
@@ -450,6 +471,8 @@ class TenerNER(TrainablePipe):
         RETURNS (TenerNER): The component.
         """
         self._load(partial(super().from_disk, path), str(path), exclude)
+        with wrap_load_errors(self.name, str(path)):
+            self.forced.from_disk(Path(path))
         return self
 
     def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "TenerNER":
@@ -460,6 +483,7 @@ class TenerNER(TrainablePipe):
         RETURNS (TenerNER): The component.
         """
         self._load(partial(super().from_bytes, bytes_data), "the given bytes", exclude)
+        self.forced.take_from(bytes_data)
         return self
 
     def _load(self, load: Callable[..., Any], source: str, exclude: Iterable[str]) -> None:
@@ -487,9 +511,15 @@ class TenerNER(TrainablePipe):
 
 
 def _rebuild(
-    vocab: Vocab, model: TaggerModel, name: str, scorer: Callable[..., Any] | None, cfg: dict[str, Any]
+    vocab: Vocab,
+    model: TaggerModel,
+    name: str,
+    scorer: Callable[..., Any] | None,
+    cfg: dict[str, Any],
+    lists: WordLists,
 ) -> TenerNER:
     """Unpickle a component."""
     pipe = TenerNER(vocab, model, name, scorer=scorer)
     pipe.cfg.update(cfg)
+    pipe.forced.lists = lists
     return pipe

@@ -81,9 +81,10 @@ def find_outcomes(nlp: Language, name: str, examples: Sequence[Example], source:
     for number, (comparison, decoding) in enumerate(zip(compared, pipe.decode(docs), strict=True)):
         if decoding.index == 0:
             batches.append(decoding.batch)
+        decided = {entity.offsets for entity in decoding.forced}  # by a list, whatever the temperature
         for entity in decoding.entities:
-            found = comparison.key((entity.start, entity.end, entity.label))
-            rows.append((number, pipe.labels.index(entity.label), comparison.is_right(found)))
+            is_right = None if entity.offsets in decided else comparison.is_right(comparison.key(entity.offsets))
+            rows.append((number, decoding.labels.index(entity.label), is_right))
     if not rows:
         raise RemedyError(f"{source}: the pipeline finds no entity", "Give texts with entities of its labels.")
     text, label, verdicts = zip(*rows, strict=True)

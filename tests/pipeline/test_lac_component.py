@@ -202,3 +202,32 @@ def test_what_is_not_wanted_is_not_written(shared):
     doc = nlp(TEXT)
     assert entities(doc) == ENTITIES
     assert not doc.spans
+
+
+def test_a_forced_word_is_whole_and_lac_decides_the_rest_beside_it(nlp, tmp_path):
+    lexicon = nlp.get_pipe("lac").lexicon
+    lexicon.add({"三在北": "PER", "工作，": "THING"}, force=True)
+    lexicon.block({"中国银行": "ORG"})
+    nlp.to_disk(tmp_path / "pipeline")
+    for pipeline in (nlp, spacy.load(tmp_path / "pipeline")):
+        doc = pipeline(TEXT)
+        assert {("三在北", "PER"), ("工作，", "THING"), ("2019年5月", "TIME")} <= {*entities(doc)}
+        assert "中国银行" not in [ent.text for ent in doc.ents]
+        assert "三在北" in [span.text for span in doc.spans["lac"]]
+    lexicon.remove(["三在北", "工作，", "中国银行"], force=True)
+    assert entities(nlp(TEXT)) == ENTITIES
+
+
+def test_an_entity_of_the_doc_stays_where_a_forced_word_overlaps(nlp):
+    nlp.get_pipe("lac").lexicon.add({"三在北": "PER"}, force=True)
+    doc = nlp.make_doc(TEXT)
+    doc.set_ents([Span(doc, 0, 2, label="HERO")], default="missing")
+    with pytest.warns(UserWarning, match="the Doc's entity stays"):
+        found = entities(nlp(doc))
+    assert ("张三", "HERO") in found and ("三在北", "PER") not in found
+
+
+def test_words_of_one_doc_and_across_lines(nlp):
+    doc = nlp.make_doc("张三在北京\n市工作")
+    doc._.tener_words = {"北京\n市": "LOC", "工作": "THING"}
+    assert entities(nlp(doc)) == [("张三", "PER"), ("北京\n市", "LOC"), ("工作", "THING")]

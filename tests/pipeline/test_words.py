@@ -356,7 +356,7 @@ def test_training_goes_on_with_listed_words(nlp, place):
 def test_a_model_without_words_says_so(train):
     nlp = train(steps=1)
     with pytest.raises(ValueError, match=r"does not use words\. Train one that does, with one of the overlays"):
-        words_of(nlp)
+        words_of(nlp).add([NEW])
 
 
 @pytest.mark.parametrize("kind", ["segmenter"], indirect=True)

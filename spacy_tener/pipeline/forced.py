@@ -1,0 +1,166 @@
+"""Lists that win: words that are entities wherever they occur, and words that are never entities."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import numpy as np
+import srsly
+from spacy.strings import get_string_id
+from spacy.tokens import Doc
+
+from ..batching.sequences import starts
+from ..features.characters import join_texts
+from ..features.lexicon import is_fit
+from ..features.list_finder import ListFinder
+from ..features.word_lists import ATTRIBUTE, ListedWord, WordList, WordLists, words_of
+from ..files import write_file
+from ..types import BoolArray, IntArray
+from .units import BEGIN, INSIDE, DocView, TokenView, Units
+
+_FILE = "lists"
+
+
+class ListedSpan(NamedTuple):
+    """A word of a list that occurs in a text, in units of the view.
+
+    label (str): For a blocked word, the empty string stands for all labels.
+    is_blocked (bool): Whether this is no entity of the label.
+    """
+
+    start: int
+    end: int
+    label: str
+    is_blocked: bool
+
+
+class ForcedWords:
+    """The lists of a component whose words are entities, or never are. An entry's tag is the label; a hidden entry is a
+    blocked word."""
+
+    def __init__(self) -> None:
+        self.lists, self.tag_names = WordLists(), list[str]()
+        self._has_warned = False
+
+    def knows_tag(self, tag: str) -> bool:
+        return is_label(tag)  # whether the model has it or not
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels of forced words."""
+        entries = (entry for words in self.lists.lists.values() for entry in words.entries.values())
+        return sorted({entry.tag for entry in entries if not entry.hidden})
+
+    def find(self, views: Sequence[DocView]) -> list[list[ListedSpan]]:
+        """Return the words of lists in each text that are made of whole units: the longest first, then those of the
+        last list, then in the list's order. Of a word in several lists, the last list's entry counts."""
+        docs = [view.doc for view in views]
+        found: list[list[ListedSpan]] = [[] for _ in views]
+        lists = [*self.lists.active(docs), *_lists_of_docs(docs)]
+        if not lists:
+            return found
+        text = join_texts(docs)
+        columns = []
+        for rank, (words, indices) in enumerate(lists):
+            firsts, ends, order = ListFinder.of(words).find(text, indices)
+            columns.append((firsts, ends, np.full(firsts.size, rank), order))
+        # First character, end, list and position in the list of each word. *Shape:* (4, words)
+        table = np.concatenate(columns, axis=1)
+        table = table[:, np.lexsort(table[2::-1])]
+        table = table[:, (np.diff(table[:2], axis=1, append=-1) != 0).any(axis=0)]
+        table = table[:, np.lexsort((table[0], table[3], -table[2], table[0] - table[1]))]
+        index = np.searchsorted(text.stops, table[0])
+        text_starts, first_units = np.append(0, text.stops + 1)[index], starts(text.lengths)[index]
+        tokens = text.starting[table[0]] - first_units, text.ending[table[1] - 1] - first_units + 1
+        is_whole = (text.starting[table[0]] >= 0) & (text.ending[table[1] - 1] >= 0)
+        rows = np.stack((index, *(table[:2] - text_starts), *tokens, is_whole, *table[2:]))
+        for i, first, end, first_token, end_token, whole, rank, order in rows.T.tolist():
+            start, stop = (first_token, end_token) if isinstance(views[i], TokenView) else (first, end)
+            if whole or not isinstance(views[i], TokenView):
+                words = lists[rank][0]
+                entry = words.entries[ListFinder.of(words).words[order]]
+                found[i].append(ListedSpan(start, stop, entry.tag, entry.hidden))
+        return found
+
+    def to_disk(self, folder: Path) -> None:
+        """Save the lists beside a component, if there are any."""
+        if message := self.lists.to_message():
+            write_file(folder / _FILE, lambda file: file.write(cast(bytes, srsly.msgpack_dumps(message))))
+        else:
+            (folder / _FILE).unlink(missing_ok=True)
+
+    def from_disk(self, folder: Path) -> None:
+        path = folder / _FILE
+        self.lists.from_message(srsly.msgpack_loads(path.read_bytes()) if path.exists() else {})
+
+    def add_to(self, component: bytes) -> bytes:
+        """Add the lists, if there are any, to the bytes of a component."""
+        if not (message := self.lists.to_message()):
+            return component
+        return cast(bytes, srsly.msgpack_dumps({**srsly.msgpack_loads(component), _FILE: message}))
+
+    def take_from(self, component: bytes) -> None:
+        """Load what `add_to` added."""
+        self.lists.from_message(srsly.msgpack_loads(component).get(_FILE, {}))
+
+    def warn(self, doc: Doc) -> None:
+        """Warn once that an entity of a Doc overlaps with a word of a list."""
+        if not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                "A forced word of a list overlaps with an entity that the Doc has: the Doc's entity stays, as it does "
+                f"in all others. The text begins with {doc.text[:40]!r}.",
+                stacklevel=2,
+            )
+
+
+def _lists_of_docs(docs: Sequence[Doc]) -> list[tuple[WordList, IntArray]]:
+    """Return the words that Docs have of their own, each list with the indices of its Docs."""
+    docs_of: dict[tuple[tuple[str, str], ...], list[int]] = {}
+    for index, doc in enumerate(docs):
+        if words := words_of(doc):
+            docs_of.setdefault(tuple(words.items()), []).append(index)
+    return [(_list_of_doc(words), np.array(indices)) for words, indices in docs_of.items()]
+
+
+@lru_cache(maxsize=64)
+def _list_of_doc(words: tuple[tuple[str, str], ...]) -> WordList:
+    if wrong := [(word, label) for word, label in words if not is_label(label) or not isinstance(word, str)]:
+        raise ValueError(f"doc._.{ATTRIBUTE} must give a label to each word, but got {dict(wrong[:1])}.")
+    return WordList({word.strip(): ListedWord(label) for word, label in words if is_fit(word.strip())})
+
+
+def is_label(label: object) -> bool:
+    """Return True for a name that an entity type may have."""
+    return isinstance(label, str) and bool(label.strip()) and not any("\ud800" <= char <= "\udfff" for char in label)
+
+
+def force_entities(units: Units, spans: Sequence[ListedSpan]) -> tuple[Units, list[ListedSpan], list[ListedSpan], bool]:
+    """Add forced words to the entities of a text.
+
+    spans (Sequence[ListedSpan]): The first ones have priority; the entities that the text has come before all.
+    RETURNS (Tuple[Units, List[ListedSpan], List[ListedSpan], bool]): The units with all entities, the words among
+        these, the blocked words, and whether an entity of the text overlaps with another forced word.
+    """
+    is_preset: BoolArray = (units.iob == BEGIN) | (units.iob == INSIDE)
+    iob, label, taken = units.iob.copy(), units.label.copy(), is_preset.copy()
+    forced, overlaps = [], False
+    for span in spans:
+        part, name = slice(span.start, span.end), get_string_id(span.label)
+        if span.is_blocked:
+            continue
+        if not taken[part].any():
+            taken[part] = True
+            iob[part], label[part] = INSIDE, name
+            iob[span.start] = BEGIN
+            forced.append(span)
+        elif is_preset[part].any():
+            is_whole = iob[span.start] == BEGIN and not (iob[span.end : span.end + 1] == INSIDE).any()
+            is_same = is_whole and (iob[part][1:] == INSIDE).all() and (label[part] == name).all()
+            overlaps = overlaps or not is_same
+    blocked = [span for span in spans if span.is_blocked and not taken[span.start : span.end].any()]
+    return Units(units.kind, iob, label, units.sentence_start), forced, blocked, overlaps
