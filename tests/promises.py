@@ -54,7 +54,7 @@ METHODS: dict[type, tuple[str, ...]] = {
         "allowed",
         "with_preset",
     ),
-    PipelineWords: ("add", "clear", "names", "read", "remove", "words"),
+    PipelineWords: ("add", "block", "blocked", "clear", "forced", "names", "read", "remove", "words"),
     Annotator: ("__init__", "__call__", "answers", "nlp", "use"),
 }
 """The methods and properties that are promised, beside those of spaCy's TrainablePipe."""

@@ -115,7 +115,7 @@ class _Explainer:
         """Explain a text. Its annotation is added by the caller."""
         view, found, k_best = decoding.view, decoding.entities, decoding.k_best(k)
         possible = _possible(found, k_best)
-        entities = [*found, *possible]
+        entities, decided = [*found, *possible], {entity.offsets for entity in decoding.forced}
         spans = [cast(Span, view.unit_span(entity.start, entity.end)) for entity in entities]
         evidence: dict[int, list[Evidence]] = {}
         words: list[LexiconWord] = []
@@ -124,14 +124,22 @@ class _Explainer:
             inside = {
                 index: (start - window.start, end - window.start, entities[index].label)
                 for index, (start, end) in enumerate(spans)
-                if window.core_start <= start < window.core_end and end <= window.end
+                if window.core_start <= start < window.core_end
+                and end <= window.end
+                and entities[index].offsets not in decided
             }
             evidence.update(zip(inside, self._evidence(view, piece, window.start, list(inside.values())), strict=True))
             words += lexicon_words(self.lexicon, view, window, piece) if self.lexicon else []
         rivals = decoding.rivals(n_rivals)
         rivals += [[rival for rival in entities if _overlap(entity, rival)] for entity in possible]
         explained = [
-            ExplainedEntity(*entity.offsets, entity.probability, rivals[i], evidence.get(i, []))
+            ExplainedEntity(
+                *entity.offsets,
+                entity.probability,
+                rivals[i],
+                evidence.get(i, []),
+                from_list=entity.offsets in decided,
+            )
             for i, entity in enumerate(entities)
         ]
         return ExplainedText(

@@ -125,6 +125,7 @@
     $("entity").hidden = !entity;
     if (entity) {
       $("entity-title").replaceChildren(words(entity), " ", el("small", { class: "quiet" }, entity.label),
+        ...(entity.from_list ? [" ", el("small", { class: "quiet" }, say("from a list"))] : []),
         ...(withheld(entity, index) ? [" ", el("small", { class: "quiet" }, say("✕ the pipeline does not give it"))] : []));
       $("sure").replaceChildren(el("strong", {}, percent(entity.probability)), meter(entity.probability));
       $("rivals").replaceChildren(...rivalRows(entity));

@@ -13,12 +13,16 @@ from .characters import CodePoints, JoinedText
 from .forms import simplify
 from .word_lists import WordList
 
-_CODES = np.arange(0x10000, dtype=np.uint32)
+_ALL_CODES = np.arange(0x10000, dtype=np.uint32)
 # Scripts up to Thai's put spaces between words; full-width letters belong to them.
-_SPACED = (_CODES < 0x0E00) | ((_CODES >= 0x1E00) & (_CODES < 0x2000)) | ((_CODES >= 0xFF10) & (_CODES <= 0xFF5A))
-_IS_LETTER = _SPACED & np.array([chr(code).isalnum() for code in _CODES.tolist()])
-_IS_DIGIT = _SPACED & np.array([chr(code).isdecimal() for code in _CODES.tolist()])
-_IS_POINT = np.isin(_CODES, [ord(mark) for mark in ".,"])
+_SPACED = (
+    (_ALL_CODES < 0x0E00)
+    | ((_ALL_CODES >= 0x1E00) & (_ALL_CODES < 0x2000))
+    | ((_ALL_CODES >= 0xFF10) & (_ALL_CODES <= 0xFF5A))
+)
+_IS_LETTER = _SPACED & np.array([chr(code).isalnum() for code in _ALL_CODES.tolist()])
+_IS_DIGIT = _SPACED & np.array([chr(code).isdecimal() for code in _ALL_CODES.tolist()])
+_IS_POINT = np.isin(_ALL_CODES, [ord(mark) for mark in ".,"])
 
 
 class ListFinder:
@@ -69,7 +73,7 @@ def _runs(docs: IntArray, stops: IntArray) -> list[tuple[int, int]]:
 def _cuts_word(codes: CodePoints, edges: IntArray) -> BoolArray:
     """Mark edges within a word of letters, as of 'AI' in 'MAIL', or within a number, as of '50' in '3.50'."""
     # Of the characters before and after an edge. The separator stands for those outside of the text.
-    padded = np.minimum(np.concatenate(([0, 0], codes, [0])), _CODES[-1])
+    padded = np.minimum(np.concatenate(([0, 0], codes, [0])), _ALL_CODES[-1])
     earlier, before, after, later = (padded[edges + shift] for shift in range(4))
     is_in_word = _IS_LETTER[before] & _IS_LETTER[after]
     point_before = _IS_DIGIT[earlier] & _IS_POINT[before] & _IS_DIGIT[after]

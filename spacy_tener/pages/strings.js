@@ -97,6 +97,7 @@ const STRINGS = {
     "speaks against it": "反对",
     "Radicals of its characters": "各字的部首",
     "Words of the lexicon": "词典里的词",
+    "from a list": "来自词表",
     "Dashed = no row of its own in the model.": "虚线：模型里没有它自己的一行。",
     "Words over their characters": "词与对应的字",
     "How to read this page": "怎样读这个页面",

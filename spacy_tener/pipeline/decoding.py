@@ -107,7 +107,6 @@ class BatchDecoding:
     @cached_property
     def best(self) -> EntitySpans:
         """The entities of the best path of each text, in order, those around others first."""
-        start, end, label = self.crf.layout.decode(self.crf.decode(self.emissions, self.lengths, self.allowed))
         spans = self.best_of_sequences
         return self._with_further(spans if self.depth == 1 else self._join_depths(spans))
 

@@ -14,7 +14,7 @@ from spacy.tokens import Doc, SpanGroup
 
 from .decoding import Reading
 from .entities import CHAR_OFFSETS, PLACES, SCORES, EntityOffsets, FoundEntity, offsets_of, read_offsets
-from .finding import SCORES_KEY, PipelineNER, ask_probabilities, crf_pipes, nested_pipes, span_finders
+from .finding import SCORES_KEY, PipelineNER, ask_probabilities, crf_pipes, make_doc, nested_pipes, span_finders
 from .settings import NERSettings
 from .windows import SizedT, batch_by_size
 
@@ -126,7 +126,7 @@ def reading_task(nlp: Language, k: int, *, probability: bool = True) -> TextFunc
 
 def _entities(nlp: Language, probability: bool, texts: Sequence[str]) -> list[list[FoundEntity]]:
     with nlp.memory_zone():  # drops the strings that the texts add to the vocabulary
-        docs = map(nlp.tokenizer, texts)  # not nlp.make_doc, which refuses texts of more than nlp.max_length characters
+        docs = [make_doc(nlp, text) for text in texts]
         return found_entities(nlp, nlp.pipe(docs, component_cfg=ask_probabilities(nlp, probability)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from thinc.api import Model
 
 from ..crf.marginals import EntitySpans
 from ..errors import RemedyError
+from ..features.word_lists import ATTRIBUTE
 from .decoding import Decoding, Probabilities
 from .forced import ForcedWords
 from .tener_ner import TenerNER
@@ -92,6 +93,29 @@ def _enable_one(nlp: Language) -> str:
     return f"Enable {' or '.join(names)}, which is disabled, and save the pipeline." if names else ""
 
 
+class ListedText(str):
+    """A text with words that are entities in it, each with its label."""
+
+    words: Mapping[str, str]
+
+
+def make_listed_text(text: str, words: Mapping[str, str] | None) -> str:
+    """Return a text that `make_doc` gives these words to."""
+    if not words:
+        return text
+    listed = ListedText(text)
+    listed.words = words
+    return listed
+
+
+def make_doc(nlp: Language, text: str) -> Doc:
+    """Tokenize a text of any length: `nlp.make_doc` refuses one of more than nlp.max_length characters."""
+    doc = nlp.tokenizer(str(text))
+    if isinstance(text, ListedText):
+        setattr(doc._, ATTRIBUTE, dict(text.words))
+    return doc
+
+
 def components_before(nlp: Language, pipe: object) -> tuple[str, ...]:
     """Return the names of the components before one, whose own name is another once another pipeline sources it."""
     return tuple(itertools.takewhile(lambda name: nlp.get_pipe(name) is not pipe, nlp.pipe_names))
@@ -154,8 +178,7 @@ class PipelineNER:
 
     def prepare(self, texts: Iterable[str | Doc]) -> list[Doc]:
         """Return texts as Docs that the components before have processed. Docs keep their tokens and are copied."""
-        # Not by nlp.make_doc, which ends at a text of nlp.max_length characters: this component reads windows.
-        docs = [self.nlp.tokenizer(text) if isinstance(text, str) else text.copy() for text in texts]
+        docs = [make_doc(self.nlp, text) if isinstance(text, str) else text.copy() for text in texts]
         return run_components(self.nlp, docs, self.before)
 
     def complete(self, decodings: Sequence[Decoding], *, probability: bool = True) -> list[Doc]:

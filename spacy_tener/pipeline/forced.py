@@ -22,7 +22,7 @@ from ..files import write_file
 from ..types import BoolArray, IntArray
 from .units import BEGIN, INSIDE, DocView, TokenView, Units
 
-_FILE = "lists"
+_LISTS = "lists"
 
 
 class ListedSpan(NamedTuple):
@@ -89,23 +89,23 @@ class ForcedWords:
     def to_disk(self, folder: Path) -> None:
         """Save the lists beside a component, if there are any."""
         if message := self.lists.to_message():
-            write_file(folder / _FILE, lambda file: file.write(cast(bytes, srsly.msgpack_dumps(message))))
+            write_file(folder / _LISTS, lambda file: file.write(cast(bytes, srsly.msgpack_dumps(message))))
         else:
-            (folder / _FILE).unlink(missing_ok=True)
+            (folder / _LISTS).unlink(missing_ok=True)
 
     def from_disk(self, folder: Path) -> None:
-        path = folder / _FILE
+        path = folder / _LISTS
         self.lists.from_message(srsly.msgpack_loads(path.read_bytes()) if path.exists() else {})
 
     def add_to(self, component: bytes) -> bytes:
         """Add the lists, if there are any, to the bytes of a component."""
         if not (message := self.lists.to_message()):
             return component
-        return cast(bytes, srsly.msgpack_dumps({**srsly.msgpack_loads(component), _FILE: message}))
+        return cast(bytes, srsly.msgpack_dumps({**srsly.msgpack_loads(component), _LISTS: message}))
 
     def take_from(self, component: bytes) -> None:
         """Load what `add_to` added."""
-        self.lists.from_message(srsly.msgpack_loads(component).get(_FILE, {}))
+        self.lists.from_message(srsly.msgpack_loads(component).get(_LISTS, {}))
 
     def warn(self, doc: Doc) -> None:
         """Warn once that an entity of a Doc overlaps with a word of a list."""

@@ -72,8 +72,8 @@ def _restrict(
     *,
     keep_entities: bool,
 ) -> tuple[Mask | None, tuple[str, ...], EntitySpans, set[tuple[int, int, int, int]]]:
-    """Return the tags that decoding may choose at each depth, or None if it may choose all; the labels of the model and of forced
-    entities; the forced entities; and text, start, end and label of blocked ones, -1 for all labels.
+    """Return the tags that decoding may choose at each depth, or None if it may choose all; all labels, those of the
+    model first; the forced entities; and text, start, end and label of blocked ones, -1 for all labels.
 
     *Shape:* (depth * units, tags)
     """

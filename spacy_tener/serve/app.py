@@ -125,14 +125,14 @@ pages = APIRouter(include_in_schema=False)
 async def find_entities(request: schema.TextRequest, service: TheService) -> schema.TextResponse:
     """Find the entities of one text, each with its probability."""
     served = service.model(request.model)
-    return schema.TextResponse(model=served.name, entities=await service.entities(request.text, request))
+    return schema.TextResponse(model=served.name, entities=await service.entities(request.text, request, request.words))
 
 
 @api.post("/entities/batch", responses=ERRORS)
 async def find_entities_of_batch(request: schema.BatchRequest, service: TheService) -> schema.BatchResponse:
     """Find the entities of several texts."""
     served = service.model(request.model)
-    return schema.BatchResponse(model=served.name, answers=await service.batch(request.texts, request))
+    return schema.BatchResponse(model=served.name, answers=await service.batch(request.texts, request, request.words))
 
 
 @api.post(
@@ -156,7 +156,7 @@ async def find_entities_of_stream(options: Annotated[schema.Options, Query()], s
 async def explain_text(request: schema.ExplanationRequest, service: TheService) -> Any:
     """Explain the entities of a text: rivals, the best readings, and the characters that support each entity.
     The data is that of `spacy_tener.explain`, with offsets in characters."""
-    content = await service.explanation(request.text, request.model, request.format)
+    content = await service.explanation(request.text, request.model, request.format, request.words)
     return Response(content, media_type="text/html" if request.format == "html" else "application/json")
 
 

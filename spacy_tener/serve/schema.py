@@ -19,6 +19,15 @@ Minimum = Annotated[
     float,
     Field(ge=0.0, le=1.0, description="Leave out entities less probable than this. Those without a probability stay."),
 ]
+Words = Annotated[
+    dict[Annotated[str, Field(min_length=2, max_length=40)], Annotated[str, Field(min_length=1, max_length=100)]],
+    Field(
+        default_factory=dict,
+        max_length=1000,
+        description="Words that are entities wherever they occur in the text, each with its label.",
+        examples=[{"云海一号": "PRODUCT"}],
+    ),
+]
 
 
 class Options(BaseModel):
@@ -33,16 +42,19 @@ class Options(BaseModel):
 
 class TextRequest(Options):
     text: Text = Field(examples=["王小明去了上海。"])
+    words: Words
 
 
 class BatchRequest(Options):
     texts: list[Text] = Field(examples=[["王小明去了上海。", "今天天气很好"]])
+    words: Words
 
 
 class ExplanationRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     text: Text = Field(examples=["王小明去了上海。"])
+    words: Words
     model: ModelName = None
     format: Literal["json", "html"] = Field("json", description="Data, or a page that needs no network.")
 
@@ -53,6 +65,7 @@ class LineRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     text: Text = Field(examples=["王小明去了上海。"])
+    words: Words
     id: str | int | None = Field(None, description="Repeated in the answer.")
 
 

@@ -18,7 +18,7 @@ from ..explain import explain
 from ..files import digest
 from ..pipeline.doc_entities import TOGETHER, TextFunction, entity_task, reading_task
 from ..pipeline.entities import FoundEntity
-from ..pipeline.finding import crf_pipes, entity_labels, find_crf_pipe
+from ..pipeline.finding import crf_pipes, entity_labels, find_crf_pipe, make_listed_text
 from ..pipeline.gpu import use_gpu
 from ..pipeline.windows import batch_by_size
 from .metrics import Metrics
@@ -119,21 +119,24 @@ class Service:
             raise ServiceError(404, "unknown_model", message)
         return self.models[name]
 
-    async def entities(self, text: str, options: Options) -> list[EntityOut]:
-        """Find the entities of one text."""
+    async def entities(self, text: str, options: Options, words: Mapping[str, str] | None = None) -> list[EntityOut]:
+        """Find the entities of one text. words: Those that are entities, with their labels."""
         self.check(text)
         served = self.model(options.model)
-        return to_response(text, await served.worker.answer(served.entities, text), options)
+        answer = await served.worker.answer(served.entities, make_listed_text(text, words))
+        return to_response(text, answer, options)
 
-    async def batch(self, texts: Sequence[str], options: Options) -> list[list[EntityOut]]:
-        """Find the entities of several texts."""
+    async def batch(
+        self, texts: Sequence[str], options: Options, words: Mapping[str, str] | None = None
+    ) -> list[list[EntityOut]]:
+        """Find the entities of several texts. words: As for one text, in each of them."""
         if len(texts) > self.limits.texts:
             message = f"There are {len(texts):,} texts, and the limit is {self.limits.texts:,}. Send fewer at once."
             raise ServiceError(413, "too_many_texts", message)
         for number, text in enumerate(texts):
             self.check(text, f"texts.{number}")
         served = self.model(options.model)
-        answers = await self.answers(served, served.entities, texts)
+        answers = await self.answers(served, served.entities, [make_listed_text(text, words) for text in texts])
         if error := next((answer for answer in answers if isinstance(answer, ServiceError)), None):
             raise error
         return [to_response(text, entities, options) for text, entities in zip(texts, answers, strict=True)]
@@ -155,7 +158,9 @@ class Service:
                     future.cancel()
         return answers
 
-    async def explanation(self, text: str, model: str | None, form: Form) -> str:
+    async def explanation(
+        self, text: str, model: str | None, form: Form, words: Mapping[str, str] | None = None
+    ) -> str:
         """Explain the entities of a text, as JSON or as an HTML page."""
         served = self.model(model)
         if not served.explanations:
@@ -164,7 +169,7 @@ class Service:
         self.check(text, limit=self.limits.explained)
         # Each character is masked once, and its window predicted again.
         cost = len(text) * min(len(text), find_crf_pipe(served.nlp).settings.window)
-        answer: str = await served.worker.answer(served.explanations[form], text, cost=cost)
+        answer: str = await served.worker.answer(served.explanations[form], make_listed_text(text, words), cost=cost)
         return answer
 
     def check(self, text: str, where: str = "The text", limit: int | None = None) -> None:

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ..pipeline.doc_entities import TOGETHER
+from ..pipeline.finding import make_listed_text
 from .access import unless_disconnected
 from .schema import ErrorDetail, LineRequest, LineResponse, Options, ServiceError, invalid, request_timeout
 from .service import Service, to_response
@@ -115,7 +116,8 @@ class StreamResponse(NdjsonResponse):
         try:
             request = LineRequest.model_validate_json(raw)
             self.service.check(request.text)
-            future = await self.served.worker.submit(self.served.entities, request.text, block=True)
+            text = make_listed_text(request.text, request.words)
+            future = await self.served.worker.submit(self.served.entities, text, block=True)
             return PendingLine(number, request, future)
         except ValidationError as error:
             return PendingLine(number, None, invalid(error.errors()))

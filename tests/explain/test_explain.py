@@ -192,7 +192,7 @@ def test_the_data_are_json(learned):
     assert data == found.to_dict()
     assert data["labels"] == ["GPE", "ORG", "PER"]
     entity = data["texts"][0]["entities"][0]
-    assert {"start", "end", "label", "probability", "rivals", "evidence", "is_given"} == set(entity)
+    assert {"start", "end", "label", "probability", "rivals", "evidence", "is_given", "from_list"} == set(entity)
     assert data["texts"][0]["words"][0]["text"] == "中国"
 
 

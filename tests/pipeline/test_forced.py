@@ -12,7 +12,11 @@ from small_systems import SYSTEMS, UNSEEN, trained
 from spacy.language import Language
 from spacy.tokens import Doc
 
+from spacy_tener.annotate import AnnotateSettings, Annotator
 from spacy_tener.errors import RemedyError
+from spacy_tener.explain import explain
+from spacy_tener.pipeline.finding import entity_labels
+from spacy_tener.workbench.suggestions.suggest import Suggestion, make_tasks
 
 COMPANY, PRODUCT = "云海一号", "PRODUCT"
 TEXT = f"吴小明在上海银行买了{COMPANY}"
@@ -52,9 +56,7 @@ def test_a_forced_word_is_an_entity_whole_with_its_label_in_every_system(kind: s
     assert all({(10, 14, label)} <= {e.offsets for e in reading.entities} for reading in decoding.k_best(3))
     assert decoding.probabilities([(10, 14, label), (10, 13, label)]) == pytest.approx([1.0, 0.0])
     marginals = decoding.marginals(0.01)
-    assert [
-        entity.probability for entity in marginals.entities if entity.start >= 9 or entity.start == 7
-    ] == pytest.approx([1.0, 1.0])
+    assert {(7, 9, label), (10, 14, label)} <= {entity.offsets for entity in marginals.entities}
     assert marginals.outside[[7, 8, 10, 11, 12, 13]].max() == pytest.approx(0.0)
     assert len(decoding.rivals()) == len(decoding.entities)
 
@@ -253,3 +255,20 @@ def test_training_pays_no_attention_to_lists(nlp: Language) -> None:
     expected = nlp.get_pipe("tener_ner").update(examples)["tener_ner"]  # type: ignore[attr-defined]
     words_of(nlp).add({"银行": "GPE"}, force=True)
     assert nlp.get_pipe("tener_ner").update(examples)["tener_ner"] == expected  # type: ignore[attr-defined]
+
+
+def test_what_stands_on_the_pipeline_knows_its_lists(nlp: Language) -> None:
+    words_of(nlp).add({COMPANY: PRODUCT}, force=True)
+    annotator = Annotator("", AnnotateSettings(probability=True, k_best=2))
+    annotator.use(nlp)
+    (answer,) = annotator([{"text": TEXT}])
+    assert (answer["entities"][-1]["label"], answer["entities"][-1]["probability"]) == (PRODUCT, pytest.approx(1.0))
+    assert all(reading["entities"][-1]["label"] == PRODUCT for reading in answer["k_best"])
+    (explained,) = explain(nlp, TEXT).texts
+    assert [entity.from_list for entity in explained.entities] == [
+        entity.label == PRODUCT for entity in explained.entities
+    ]
+    assert all(bool(entity.evidence) != entity.from_list for entity in explained.entities)
+    assert entity_labels(nlp) == ["GPE", "ORG", "PER", PRODUCT]
+    (task,) = make_tasks(nlp, [Suggestion({"text": TEXT}, 0.0)], entity_labels(nlp))
+    assert task.entities[-1].label == PRODUCT

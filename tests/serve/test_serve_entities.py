@@ -148,3 +148,25 @@ def test_what_texts_bring_into_the_vocabulary_is_forgotten(served):
     for number in range(20):
         served.client.post("/v1/entities/batch", json={"texts": [f"new{number}word{index}" for index in range(8)]})
     assert len(strings) == before
+
+
+@pytest.mark.parametrize("route", ["entities", "entities/batch", "entities/stream", "explanation"])
+def test_the_words_of_a_request_are_entities_in_its_texts(served, route):
+    text, words = "王小明去了云海一号", {"云海一号": "PRODUCT"}
+    body = {"text": text, "words": words} if route != "entities/batch" else {"texts": [text], "words": words}
+    content = {"content": json.dumps(body)} if route.endswith("stream") else {"json": body}
+    answer = served.client.post(f"/v1/{route}", **content).json()
+    entities = {
+        "entities": lambda: answer["entities"],
+        "entities/batch": lambda: answer["answers"][0],
+        "entities/stream": lambda: answer["entities"],
+        "explanation": lambda: answer["texts"][0]["entities"],
+    }[route]()
+    assert (entities[-1]["start"], entities[-1]["end"], entities[-1]["label"]) == (5, 9, "PRODUCT")
+    assert entities[-1]["probability"] == pytest.approx(1.0)
+    assert route != "explanation" or entities[-1]["from_list"]
+    later = served.client.post("/v1/entities", json={"text": text}).json()["entities"]
+    assert "PRODUCT" not in {entity["label"] for entity in later}
+    wrong = served.client.post("/v1/entities", json={"text": text, "words": {"云": "PRODUCT"}})
+    assert wrong.status_code == 422
+    assert "words" in wrong.json()["error"]["message"]

@@ -1,0 +1,222 @@
+"""Forced words: whether all are found, what a list costs, and what it does to F1, beside the same list as evidence.
+
+    python research/benchmarks/forced_words.py --texts assets/raw/zh-weibo-posts.txt.xz --lists assets/lexicons \\
+        --corpus weibo --data corpus --runs training --system tener+segment
+
+Texts have one text on each line; lists are those of THUOCL.
+"""
+
+from __future__ import annotations
+
+import argparse
+import lzma
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import _report
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin
+
+from spacy_tener.features.lexicon import is_fit
+from spacy_tener.features.lexicon_sources import read_list
+
+N_TEXTS, N_WORDS, TIMED = 10_000, 100_000, 2_000
+LABEL = "LISTED"
+LISTS = ("diming", "lishimingren", "caijing", "car", "food", "medical", "IT", "law")
+NOTE = (
+    "Recall: {texts:,} posts and a list of {words:,} words of THUOCL, all forced. A plain search finds every word that "
+    "cuts no word of letters and no number, and keeps the longest first, then by the list's order. Speed: `nlp.pipe` "
+    "over {timed:,} posts, once with the list and once without, in {rounds} turns (A B A B), CPU time on one thread. "
+    "F1 on {corpus}'s test part: the list has the {names} strings of 2 characters or more that the training part "
+    "annotates as organisations; {mentions} of the test part's {gold} organisations are in it. As evidence the words "
+    "have the tag nt. Seeds {seeds}."
+)
+
+
+def main() -> None:
+    args = parse_args()
+    runs = [args.runs / args.corpus / args.system / seed / "model-best" for seed in args.seeds.split(",")]
+    words = listed_words(args.lists)
+    texts = list(islice(read_texts(args.texts), N_TEXTS))
+    nlp = spacy.load(runs[0])
+    tables = [recall_table(nlp, texts, words), speed_table(nlp, texts[:TIMED], words, args.rounds)]
+    train, test = (read(args.data / args.corpus / f"{part}.spacy") for part in ("train", "test"))
+    names = organisations(train)
+    tables.append(score_table([spacy.load(run) for run in runs], test, names))
+    gold = [ent for doc in test for ent in doc.ents if ent.label_.startswith("ORG")]
+    note = NOTE.format(
+        texts=len(texts),
+        words=len(words),
+        timed=len(texts[:TIMED]),
+        rounds=args.rounds,
+        corpus=args.corpus,
+        names=len(names),
+        mentions=sum(ent.text in names for ent in gold),
+        gold=len(gold),
+        seeds=args.seeds,
+    )
+    out = args.out or _report.RESULTS / f"forced-words-{args.corpus}.md"
+    _report.write(out, f"Forced words: {args.corpus}", note, "\n\n".join(tables))
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--texts", type=Path, required=True)
+    parser.add_argument("--lists", type=Path, required=True, help="holds THUOCL_*.txt")
+    parser.add_argument("--corpus", default="weibo", help="directory under --data and --runs")
+    parser.add_argument("--data", type=Path, required=True, help="holds CORPUS/{train,test}.spacy")
+    parser.add_argument("--runs", type=Path, required=True, help="holds CORPUS/SYSTEM/SEED/model-best")
+    parser.add_argument("--system", default="tener+segment")
+    parser.add_argument("--seeds", default="1,2,3")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--out", type=Path, help="default: research/results/forced-words-CORPUS.md")
+    return parser.parse_args()
+
+
+def read_texts(path: Path) -> Iterator[str]:
+    with lzma.open(path, "rt", encoding="utf8") as file:
+        yield from (line.strip() for line in file if line.strip())
+
+
+def read(path: Path) -> list[Doc]:
+    return list(DocBin().from_disk(path).get_docs(spacy.blank("zh").vocab))
+
+
+def listed_words(folder: Path) -> list[str]:
+    files = [folder / f"THUOCL_{name}.txt" for name in LISTS]
+    words = dict.fromkeys(entry.word for path in files for entry in read_list(path) if is_fit(entry.word))
+    return list(words)[:N_WORDS]
+
+
+def plain_search(text: str, rank: Mapping[str, int], longest: int) -> set[tuple[int, int]]:
+    """Every listed word of a text, by each of its substrings."""
+    spans = [
+        (start, end)
+        for start in range(len(text))
+        for end in range(start + 2, min(start + longest, len(text)) + 1)
+        if text[start:end] in rank and not (cuts(text, start) or cuts(text, end))
+    ]
+    chosen: set[tuple[int, int]] = set()
+    taken: set[int] = set()
+    for start, end in sorted(spans, key=lambda span: (span[0] - span[1], rank[text[slice(*span)]], span[0])):
+        if taken.isdisjoint(range(start, end)):
+            taken.update(range(start, end))
+            chosen.add((start, end))
+    return chosen
+
+
+def cuts(text: str, edge: int) -> bool:
+    """Whether an edge lies within a word of letters or a number."""
+    before, after = text[max(edge - 2, 0) : edge], text[edge : edge + 2]
+    if not before or not after:
+        return False
+    if is_letter(before[-1]) and is_letter(after[0]):
+        return True
+    is_point = before[-1] in ".," and len(before) == 2 and before[0].isdecimal() and after[0].isdecimal()
+    return is_point or (after[0] in ".," and before[-1].isdecimal() and after[1:].isdecimal())
+
+
+def is_letter(char: str) -> bool:
+    return char.isalnum() and (char < "\u0e00" or "\u1e00" <= char < "\u2000" or "\uff10" <= char <= "\uff5a")
+
+
+def recall_table(nlp: Language, texts: Sequence[str], words: Sequence[str]) -> str:
+    lexicon = lexicon_of(nlp)
+    lexicon.add(words, LABEL, force=True)
+    rank, longest = {word: index for index, word in enumerate(words)}, max(map(len, words))
+    expected = found = right = 0
+    for doc in nlp.pipe(texts):
+        wanted = plain_search(doc.text, rank, longest)
+        listed = {(ent.start_char, ent.end_char) for ent in doc.ents if ent.label_ == LABEL}
+        expected, found, right = expected + len(wanted), found + len(listed), right + len(wanted & listed)
+    lexicon.clear()
+    row = [f"{expected:,}", f"{found:,}", f"{100 * right / expected:.2f} %", f"{100 * right / found:.2f} %"]
+    return _report.table(("words in the texts", "entities from the list", "recall", "precision"), [row])
+
+
+def speed_table(nlp: Language, texts: Sequence[str], words: Sequence[str], rounds: int) -> str:
+    lexicon = lexicon_of(nlp)
+
+    def timed(change: Callable[[], None]) -> float:
+        change()
+        list(nlp.pipe(texts[:50]))  # builds the automaton
+        start = time.process_time()
+        for _ in nlp.pipe(texts):
+            pass
+        return time.process_time() - start
+
+    without, with_list = [], []
+    for _ in range(rounds + 1):  # the first turn warms up
+        without.append(timed(lexicon.clear))
+        with_list.append(timed(lambda: lexicon.add(words, LABEL, force=True)))
+    lexicon.clear()
+    without, with_list = without[1:], with_list[1:]
+    characters = sum(map(len, texts))
+    ratios = [100 * (b / a - 1) for a, b in zip(without, with_list, strict=True)]
+    speeds = [f"{characters / statistics.median(seconds):,.0f}" for seconds in (without, with_list)]
+    row = [
+        f"{len(words):,}",
+        *speeds,
+        f"{statistics.median(ratios):+.1f} %",
+        f"{min(ratios):+.1f} to {max(ratios):+.1f} %",
+    ]
+    return _report.table(("words", "characters/s without", "with", "slower by, median of turns", "all turns"), [row])
+
+
+def organisations(docs: Sequence[Doc]) -> dict[str, str]:
+    """The strings that are annotated as organisations, each with its most frequent label."""
+    labels: dict[str, Counter[str]] = {}
+    for doc in docs:
+        for ent in doc.ents:
+            if ent.label_.startswith("ORG") and is_fit(ent.text):
+                labels.setdefault(ent.text, Counter())[ent.label_] += 1
+    return {name: found.most_common(1)[0][0] for name, found in labels.items()}
+
+
+def score_table(pipelines: Sequence[Language], test: Sequence[Doc], names: Mapping[str, str]) -> str:
+    proper = {name: label for name, label in names.items() if label.endswith("NAM")}
+    changes: dict[str, Callable[[Any], None]] = {
+        "none": lambda lexicon: None,
+        "as evidence": lambda lexicon: lexicon.add(list(names), "nt"),
+        "forced": lambda lexicon: lexicon.add(names, force=True),
+        "forced, names only (ORG.NAM)": lambda lexicon: lexicon.add(proper, force=True),
+    }
+    rows = []
+    for kind, change in changes.items():
+        runs = []
+        for nlp in pipelines:
+            lexicon = lexicon_of(nlp)
+            lexicon.clear()
+            change(lexicon)
+            docs = list(nlp.pipe(doc.text for doc in test))
+            lexicon.clear()
+            runs.append([*scores(test, docs, "ORG"), scores(test, docs, "")[2]])
+        rows.append([kind, *(_report.mean_sd([100 * value for value in column]) for column in zip(*runs, strict=True))])
+    return _report.table(("list", "organisations: precision", "recall", "F1", "all: F1"), rows)
+
+
+def scores(gold: Sequence[Doc], found: Sequence[Doc], kind: str) -> tuple[float, float, float]:
+    """Precision, recall and F1 of entities whose label begins so."""
+    right = n_gold = n_found = 0
+    for expected, doc in zip(gold, found, strict=True):
+        sides = [
+            {(ent.start_char, ent.end_char, ent.label_) for ent in side.ents if ent.label_.startswith(kind)}
+            for side in (expected, doc)
+        ]
+        right, n_gold, n_found = right + len(sides[0] & sides[1]), n_gold + len(sides[0]), n_found + len(sides[1])
+    return right / max(n_found, 1), right / max(n_gold, 1), 2 * right / max(n_gold + n_found, 1)
+
+
+def lexicon_of(nlp: Language) -> Any:
+    component: Any = nlp.get_pipe("tener_ner")
+    return component.lexicon
+
+
+if __name__ == "__main__":
+    main()
