@@ -111,7 +111,7 @@ def test_docs_get_the_lists_that_they_ask_for_the_last_on_top() -> None:
         assert [(words, places.tolist()) for words, places in lists.active(docs)] == [(b, [2]), (b, [3])]
 
 
-@pytest.mark.parametrize("names", [17, b"a", ["a", None], {"a": 1, 2: 3}])
+@pytest.mark.parametrize("names", [17, b"a", ["a", None], [{"甲乙": "A"}, 3]])
 def test_an_attribute_that_holds_no_names_is_refused(names: object) -> None:
     with pytest.raises(ValueError, match=f"{ATTRIBUTE} must be the name of a list of words, or several; got"):
         names_of(doc_of("甲", names))

@@ -272,3 +272,13 @@ def test_what_stands_on_the_pipeline_knows_its_lists(nlp: Language) -> None:
     assert entity_labels(nlp) == ["GPE", "ORG", "PER", PRODUCT]
     (task,) = make_tasks(nlp, [Suggestion({"text": TEXT}, 0.0)], entity_labels(nlp))
     assert task.entities[-1].label == PRODUCT
+
+
+def test_a_word_of_another_script_is_the_same_word(nlp: Language) -> None:
+    words = words_of(nlp)
+    words.add({"雲海": PRODUCT}, force=True)
+    assert [ent.text for ent in nlp("云海和雲海").ents if ent.label_ == PRODUCT] == ["云海", "雲海"]
+    words.add({"云海": "SHIP"}, force=True)
+    assert words.forced() == {"云海": "SHIP"}
+    with pytest.raises(RemedyError, match="has two labels, SHIP and PRODUCT"):
+        words.add({"云海": "SHIP", "雲海": PRODUCT}, force=True)
