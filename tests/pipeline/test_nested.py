@@ -265,3 +265,18 @@ def test_a_nested_teacher_is_learned_from(trained, nested):
 
 def test_rows_of_no_units_have_depths_too():
     assert split_depths(np.empty((0, 15)), 3).shape == (0, 5)
+
+
+def test_a_forced_word_lies_outermost_and_a_blocked_one_at_no_depth(trained):
+    nlp = trained()
+    lexicon = nlp.get_pipe("tener_ner").lexicon
+    assert spans_of(nlp(TEXT)) == NESTED
+    lexicon.block({"北京大学": "ORG"})
+    assert (2, 6, "ORG") not in spans_of(nlp(TEXT))
+    assert (2, 9, "ORG") in spans_of(nlp(TEXT))
+    lexicon.add({"京大学医": "PRODUCT"}, force=True)
+    doc = nlp(TEXT)
+    assert (3, 7, "PRODUCT") in [(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents]
+    assert (3, 7, "PRODUCT") in spans_of(doc)
+    (decoding,) = nlp.get_pipe("tener_ner").decode([nlp.make_doc(TEXT)])
+    assert decoding.probabilities([(3, 7, "PRODUCT"), (2, 9, "ORG")]) == pytest.approx([1.0, 0.0])

@@ -165,7 +165,8 @@ def find_tagger(nlp: Language, name: str | None = None) -> Exportable:
     if isinstance(pipe, TenerNER):
         _check_reading(nlp, pipe)
         bounds |= {"doc.sents", "token.is_sent_start"}
-    elif any(words.entries for words in pipe.words.lists.lists.values()):
+    homes = [pipe.forced] if isinstance(pipe, TenerNER) else [pipe.forced, pipe.words]
+    if any(words.entries for home in homes for words in home.lists.lists.values()):
         raise RemedyError(
             f"'{pipe.name}' has lists of words, which cannot be exported",
             f"Empty them, by nlp.get_pipe('{pipe.name}').lexicon.clear(), and save the pipeline.",

@@ -199,9 +199,10 @@ def test_what_is_not_trained_or_reads_words_is_refused(parts: dict[str, Any]) ->
         export_model(nlp)
 
 
-def test_listed_words_of_lac_are_refused() -> None:
+@pytest.mark.parametrize("force", [False, True])
+def test_listed_words_of_lac_are_refused(force: bool) -> None:
     nlp = spacy.blank("zh")
-    nlp.add_pipe("lac").lexicon.add({"上海": "LOC"})
+    nlp.add_pipe("lac").lexicon.add({"上海": "LOC"}, force=force)
     with pytest.raises(RemedyError, match=r"'lac' has lists of words.*nlp.get_pipe\('lac'\).lexicon.clear\(\)"):
         export_model(nlp)
     nlp.get_pipe("lac").lexicon.clear()
