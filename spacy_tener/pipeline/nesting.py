@@ -1,4 +1,4 @@
-"""Entities within entities: how deep each lies, and the annotation of each depth."""
+"""Entities within entities: how deep each lies, and the annotation of each path of the CRF."""
 
 from __future__ import annotations
 
@@ -16,14 +16,38 @@ def nesting_depths(entities: Sequence[EntityOffsets]) -> list[int]:
     The longest come first, and of equal ones those of the first label in the alphabet. Each lies at the first depth
     where it overlaps none before it.
     """
-    depths, taken = [0] * len(entities), list[set[int]]()
-    for index in sorted(range(len(entities)), key=lambda i: (entities[i][0] - entities[i][1], *entities[i])):
-        positions = range(*entities[index][:2])
-        depth = next((i for i, others in enumerate(taken) if others.isdisjoint(positions)), len(taken))
-        taken += [set()] * (depth == len(taken))
-        taken[depth] = taken[depth].union(positions)
-        depths[index] = depth
-    return depths
+    return _spread(entities, sorted(range(len(entities)), key=lambda i: _by_length(entities[i])))
+
+
+def nesting_levels(entities: Sequence[EntityOffsets]) -> list[int]:
+    """Return the level of each entity, which has its own path of the CRF: 0 for the outermost, as in `nesting_depths`;
+    for the others from 1 on, the innermost first.
+
+    Counted from inside, the level of a city in the name of an institute is the same whether the name of a university is
+    around it or not.
+    """
+    depths = nesting_depths(entities)
+    inner = [i for i, depth in enumerate(depths) if depth]
+    order = sorted(range(len(inner)), key=lambda i: _by_length(entities[inner[i]]), reverse=True)
+    levels = dict(zip(inner, _spread([entities[i] for i in inner], order), strict=True))
+    return [levels[i] + 1 if depth else 0 for i, depth in enumerate(depths)]
+
+
+def _by_length(entity: EntityOffsets) -> tuple[int, int, str]:
+    start, end, label = entity
+    return start - end, start, label
+
+
+def _spread(entities: Sequence[EntityOffsets], order: Iterable[int]) -> list[int]:
+    """Put each entity, in this order, where it overlaps none before it, at the lowest number."""
+    numbers, taken = [0] * len(entities), list[set[int]]()
+    for index in order:
+        start, end, _ = entities[index]
+        number = next((i for i, others in enumerate(taken) if others.isdisjoint(range(start, end))), len(taken))
+        taken += [set()] * (number == len(taken))
+        taken[number] = taken[number].union(range(start, end))
+        numbers[index] = number
+    return numbers
 
 
 def outermost(entities: Iterable[FoundEntity]) -> list[FoundEntity]:
@@ -44,7 +68,7 @@ def check_annotation(docs: Iterable[Doc], key: str | None, depth: int) -> None:
     is_annotated, deepest, text = False, 0, ""
     for doc in docs:
         is_annotated |= key in doc.spans
-        annotated = max(_depths(all_entities(doc, key)), default=0) + 1
+        annotated = max(_levels(all_entities(doc, key)), default=0) + 1
         if annotated > deepest:
             deepest, text = annotated, doc.text
     _check_depth(text, deepest, depth)
@@ -55,8 +79,8 @@ def check_annotation(docs: Iterable[Doc], key: str | None, depth: int) -> None:
         )
 
 
-def _depths(spans: Sequence[Span]) -> list[int]:
-    return nesting_depths([(span.start, span.end, span.label_) for span in spans])
+def _levels(spans: Sequence[Span]) -> list[int]:
+    return nesting_levels([(span.start, span.end, span.label_) for span in spans])
 
 
 def _check_depth(text: str, annotated: int, depth: int) -> None:
@@ -68,20 +92,20 @@ def _check_depth(text: str, annotated: int, depth: int) -> None:
 
 
 def split_reference(reference: Doc, key: str | None, depth: int) -> list[Doc]:
-    """Return the annotation of each depth as a Doc with these entities in `doc.ents`.
+    """Return the annotation of each level as a Doc with these entities in `doc.ents`.
 
-    Where annotation is missing in `doc.ents`, it is at each depth. Without the group, it is missing within entities.
+    Where annotation is missing in `doc.ents`, it is at each level. Without the group, it is missing within entities.
     """
     if depth == 1:
         return [reference]
     spans = all_entities(reference, key)
-    depths = _depths(spans)
-    _check_depth(reference.text, max(depths, default=0) + 1, depth)
+    levels = _levels(spans)
+    _check_depth(reference.text, max(levels, default=0) + 1, depth)
     missing = {token.i for token in reference if token.ent_iob == 0}
     references = []
     for level in range(depth):
         doc = reference.copy()
-        ents = [span for span, span_depth in zip(spans, depths, strict=True) if span_depth == level]
+        ents = [span for span, span_level in zip(spans, levels, strict=True) if span_level == level]
         unknown = missing.difference(*(range(span.start, span.end) for span in ents))
         if level and key not in reference.spans:
             unknown = set(range(len(doc)))

@@ -16,7 +16,7 @@ from spacy_tener.errors import RemedyError
 from spacy_tener.models.tagger import crf, resize_output, split_depths
 from spacy_tener.pipeline.learning.targets import make_targets
 from spacy_tener.pipeline.learning.teaching import Teacher
-from spacy_tener.pipeline.nesting import nesting_depths
+from spacy_tener.pipeline.nesting import nesting_depths, nesting_levels
 from spacy_tener.pipeline.settings import NERSettings
 from spacy_tener.pipeline.tags import UNKNOWN, index_labels
 from spacy_tener.tagging import TagLayout
@@ -88,6 +88,12 @@ def trained(store, nested):
 )
 def test_an_entity_lies_at_the_first_depth_where_it_overlaps_no_longer_one(entities, depths):
     assert nesting_depths(entities) == depths
+
+
+def test_entities_within_others_have_their_levels_from_inside():
+    """北京 in 北京大学医学院 has one level, whether 北京大学 is annotated too or not."""
+    assert nesting_levels([(2, 4, "GPE"), (2, 6, "ORG"), (2, 9, "ORG"), (20, 22, "GPE")]) == [1, 2, 0, 0]
+    assert nesting_levels([(2, 4, "GPE"), (2, 9, "ORG")]) == [1, 0]
 
 
 def test_all_is_as_probable_as_the_paths_of_all_depths_together(nested):
@@ -219,8 +225,8 @@ def test_white_space_at_edges_is_trimmed_and_equal_spans_have_two_labels():
     names = TagLayout(2).names(("A", "B"))
     assert [[names[tag] for tag in part.tags] for part in targets] == [
         ["B-A", "E-A", "O", "O"],
-        ["B-B", "E-B", "O", "O"],
         ["O", "S-A", "O", "O"],
+        ["B-B", "E-B", "O", "O"],
     ]
 
 
