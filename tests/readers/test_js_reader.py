@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,8 +14,10 @@ from threading import Thread
 from typing import Any
 
 import pytest
+import tener_reader
 from browser import Browser
 from exported import SYSTEMS, exported_cases
+from small_encoders import recurrent_encoder
 
 MARGIN = 1e-4
 READER = Path(__file__).parents[2] / "readers" / "js"
@@ -27,15 +31,16 @@ process.stdout.write(JSON.stringify(await answer(load, JSON.parse(input))));
 CHROMIUM = """
 const [requests, done] = arguments;
 const host = location.origin;
-Promise.all(["/reader.js", "/answer.js", "/ort/ort.wasm.bundle.min.mjs"].map((path) => import(host + path)))
-    .then(([{ load }, { answer }, ort]) => answer(load, requests, ort)).then(done, (error) => done(String(error)));
+Promise.all(["/reader.js", "/answer.mjs", "/ort/ort.wasm.bundle.min.mjs"].map((path) => import(host + path)))
+    .then(([{ load }, { answer }, ort]) => answer(load, JSON.parse(requests), ort))
+    .then((answers) => done(JSON.stringify(answers)), (error) => done(String(error)));
 """
 Entity = dict[str, Any]
 Ask = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 
 
 def ask_node(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    script = NODE % ((READER / "reader.js").as_uri(), Path(__file__).with_name("answer.js").as_uri())
+    script = NODE % ((READER / "reader.js").as_uri(), Path(__file__).with_name("answer.mjs").as_uri())
     run = subprocess.run(
         ["node", "--input-type=module", "--eval", script],
         input=json.dumps(requests),
@@ -53,7 +58,7 @@ def host() -> Iterator[str]:
     """The address of a host of the reader, of ONNX Runtime and of the exported files."""
     places = {
         "reader.js": READER / "reader.js",
-        "answer.js": Path(__file__).with_name("answer.js"),
+        "answer.mjs": Path(__file__).with_name("answer.mjs"),
         "ort": READER / "node_modules" / "onnxruntime-web" / "dist",
         "models": exported_cases(),
     }
@@ -77,36 +82,43 @@ def ask_chromium(browser: Browser, host: str) -> Ask:
     def ask(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
         # Of a page that is not there, a browser shows a message, on which scripts run.
         browser.driver.get(f"{host}/nothing")
-        browser.driver.set_script_timeout(120)
-        for request in requests:
-            request["model"] = f"{host}/models/{Path(request['model']).name}"
-        answers: list[dict[str, Any]] = browser.driver.execute_async_script(CHROMIUM, requests)
-        assert isinstance(answers, list), answers
+        browser.driver.set_script_timeout(600)
+        urls = [
+            {**request, "model": f"{host}/models/{Path(request['model']).name}"}
+            if isinstance(request["model"], str)
+            else request
+            for request in requests
+        ]
+        # As text in ASCII: the driver takes no lone surrogates.
+        answers: list[dict[str, Any]] = json.loads(browser.driver.execute_async_script(CHROMIUM, json.dumps(urls)))
         return answers
 
     return ask
 
 
-def count_units(text: str, entity: Entity) -> Entity:
-    """Return an entity with offsets as `String.slice` counts them."""
-    units = [len(text[: entity[side]].encode("utf-16-le", "surrogatepass")) // 2 for side in ("start", "end")]
-    return {**entity, "start": units[0], "end": units[1]}
+@pytest.fixture(params=["node", "chromium"])
+def ask(request: pytest.FixtureRequest) -> Ask:
+    asks: Ask = ask_node if request.param == "node" else request.getfixturevalue("ask_chromium")
+    return asks
 
 
 def check(found: list[Entity], text: str, expected: list[Entity]) -> None:
-    assert len(found) == len(expected)
+    """Compare entities with those of another reader, which counts characters; `String.slice` counts units."""
+    units = [0, *itertools.accumulate(1 + (character > "\uffff") for character in text)]
+    assert [{**entity, "probability": None} for entity in found] == [
+        {**entity, "start": units[entity["start"]], "end": units[entity["end"]], "probability": None}
+        for entity in expected
+    ]
     for entity, other in zip(found, expected, strict=True):
-        assert entity == {**count_units(text, other), "probability": pytest.approx(other["probability"], abs=MARGIN)}
+        assert entity["probability"] == pytest.approx(other["probability"], abs=MARGIN)
 
 
 def check_systems(ask: Ask, systems: list[str]) -> None:
     """Compare the entities of texts, alone and together, with those of the cases."""
     folder = exported_cases()
     parts = [json.loads((folder / "cases.json").read_text(encoding="utf8"))[system] for system in systems]
-    texts = [[case["text"] for case in part["cases"]] for part in parts]
     requests = [
-        {"model": str(folder / part["file"]), "texts": part_texts}
-        for part, part_texts in zip(parts, texts, strict=True)
+        {"model": str(folder / part["file"]), "texts": [case["text"] for case in part["cases"]]} for part in parts
     ]
     for part, answer in zip(parts, ask(requests), strict=True):
         assert "error" not in answer, answer
@@ -126,3 +138,73 @@ def test_entities_and_probabilities_in_chromium_are_the_pipelines(ask_chromium: 
 @pytest.mark.slow
 def test_every_system_in_chromium_finds_what_its_pipeline_finds(ask_chromium: Ask) -> None:
     check_systems(ask_chromium, SYSTEMS)
+
+
+@pytest.fixture(scope="module")
+def folder() -> Path:
+    """The folder of the exported files, with some that are none."""
+    folder = exported_cases()
+    content = (folder / "tener.onnx").read_bytes()
+    newer = content.replace(b'"format": 1,', b'"format": 9,')
+    assert newer.count(b'"format": 9,') == 2
+    contents = {
+        "cut": content[: len(content) // 2],
+        "text": b"no model\n" * 100,
+        "empty": b"",
+        "other": recurrent_encoder().SerializeToString(),
+        "newer": newer,
+    }
+    for name, content in contents.items():
+        (folder / f"{name}.onnx").write_bytes(content)
+    return folder
+
+
+WRITE = "Write it by `python -m spacy tener export`"
+
+
+@pytest.mark.parametrize(
+    ("model", "texts", "messages"),
+    [
+        ("missing", [], [r"missing\.onnx: .*(not readable as a model: .*Write it|the server answered 404)"]),
+        ("cut", [], [r"cut\.onnx: not readable as a model: .*", f"{WRITE} again."]),
+        ("text", [], [r"text\.onnx: not readable as a model: .*", f"{WRITE} again."]),
+        ("empty", [], [r"empty\.onnx: not readable as a model: .*", f"{WRITE} again."]),
+        ("other", [], [r"other\.onnx: a model, but no export of spacy_tener\.", f"{WRITE}."]),
+        (
+            "newer",
+            [],
+            [
+                r"newer\.onnx: written by a newer version of spacy_tener: its format is 9, and this reader knows 1\.",
+                r"Take the reader of that version\.",
+            ],
+        ),
+        (5, [], [r"TypeError: A model is a URL, a path or bytes \(Uint8Array, ArrayBuffer\), not of type number\."]),
+        ("tener", "京", ["TypeError: Texts must be an array of strings, and are of type string"]),
+        ("tener", ["京", 5], ["TypeError: A text must be a string: number 1 is of type number"]),
+        ("tener", [None], ["TypeError: A text must be a string: number 0 is null"]),
+        ("tener", [["京"]], ["TypeError: A text must be a string: number 0 is an array"]),
+    ],
+)
+def test_wrong_input_is_refused_by_one_message_with_a_remedy(
+    ask: Ask, folder: Path, model: Any, texts: Any, messages: list[str]
+) -> None:
+    source = str(folder / f"{model}.onnx") if isinstance(model, str) else model
+    [answer] = ask([{"model": source, "texts": texts}])
+    assert re.search(" ".join(messages), answer["error"], re.S), answer
+
+
+def test_lone_surrogates_are_characters(ask: Ask, folder: Path) -> None:
+    texts = ["\ud800", "王小明\udfff去了上海", "\udc00\ud800王小明去了\ud800", "\udbff\udbff𠮷王小明"]
+    [answer] = ask([{"model": str(folder / "tener.onnx"), "texts": texts}])
+    expected = tener_reader.load(folder / "tener.onnx").batch(texts)
+    assert sum(map(len, expected)) > 3
+    for text, alone, together, entities in zip(texts, answer["alone"], answer["together"], expected, strict=True):
+        check(alone, text, entities)
+        check(together, text, entities)
+
+
+@pytest.mark.slow
+def test_a_text_of_a_million_characters_is_read_as_one(ask: Ask, folder: Path) -> None:
+    text = "王小明昨天去了上海，吴重阳在中国银行工作。\n" * 47_620
+    [answer] = ask([{"model": str(folder / "tener.onnx"), "texts": [text]}])
+    check(answer["together"][0], text, tener_reader.load(folder / "tener.onnx").entities(text))

@@ -1,4 +1,4 @@
-/** Answers of the JavaScript reader to requests: the entities of texts, alone and together, or what went wrong. */
+/** Answers of the JavaScript reader to requests: the entities of texts, together and alone, or what went wrong. */
 export async function answer(load, requests, ort) {
   const answers = [];
   for (const { model, texts } of requests) {
@@ -6,7 +6,7 @@ export async function answer(load, requests, ort) {
       const ner = await load(model, ort);
       const together = await ner.batch(texts);
       const alone = [];
-      for (const text of texts) alone.push(await ner.entities(text));
+      if (texts.length > 1) for (const text of texts) alone.push(await ner.entities(text));
       answers.push({ about: ner.about, together, alone });
     } catch (error) {
       answers.push({ error: `${error.name}: ${error.message}` });
