@@ -340,7 +340,7 @@ def stubs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trainings that copy a pipeline, and a service, a cluster and processes that say how they were started."""
     running, lock, two = [0, 0], threading.Lock(), threading.Barrier(2)
 
-    def run(self: Processes, arguments: Sequence[str], log: Path, *, poll: Callable[[], bool]) -> int:
+    def run(self: Processes, arguments: Sequence[str], log: Path) -> int:
         config, output = Path(arguments[1]), Path(arguments[3])
         with lock:
             running[0] += 1
@@ -352,7 +352,6 @@ def stubs(monkeypatch: pytest.MonkeyPatch) -> None:
         meta["performance"] = scores = {"ents_f": 50.0}
         row = {"step": 1, "score": 0.5, "scores": scores}
         (output / "training.jsonl").write_text(json.dumps(row) + "\n", encoding="utf8")
-        poll()
         (output / "model-best/meta.json").write_text(json.dumps(meta), encoding="utf8")
         steps = [line for line in config.read_text(encoding="utf8").splitlines() if re.match("max_steps|dev = ", line)]
         with lock, Path("trained.txt").open("a", encoding="utf8") as file:
