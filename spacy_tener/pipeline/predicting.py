@@ -6,10 +6,13 @@ import warnings
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from spacy.attrs import ENT_IOB
+import numpy as np
+from spacy.attrs import ENT_IOB, IS_SPACE, LENGTH
+from spacy.tokens import Doc
 
 from ..crf.marginals import EntitySpans
 from ..models.tagger import TaggerModel, depth_of, on_host, split_depths
+from ..types import IntArray
 from .decoding import BatchDecoding, decode_nothing, to_spans, without_blocked
 from .entities import UnitEntity
 from .forced import ForcedWords, ListedSpan, force_entities
@@ -118,6 +121,13 @@ def select_entities(batch: BatchDecoding, settings: NERSettings) -> list[list[Un
     ]
 
 
+def word_lengths(doc: Doc) -> IntArray:
+    """Return the length of each token in characters, without those of white space, of which a form has long ones."""
+    lengths, is_space = doc.to_array([LENGTH, IS_SPACE]).astype(np.int64).T
+    words: IntArray = lengths[is_space == 0]
+    return words
+
+
 class TokenLengths:
     """Warns once of a model that was trained on single characters and reads words, or vice versa."""
 
@@ -133,8 +143,10 @@ class TokenLengths:
         """
         if trained is None or self._is_compared:
             return
-        self._tokens += sum(len(view) for view in views)
-        self._characters += sum(int(view.char_extents()[:, 1].sum()) for view in views)
+        for view in views:
+            lengths = word_lengths(view.doc)
+            self._tokens += lengths.size
+            self._characters += int(lengths.sum())
         if self._tokens < _COMPARED:
             return
         self._is_compared, length = True, self._characters / self._tokens

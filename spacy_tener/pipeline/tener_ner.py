@@ -34,7 +34,7 @@ from .learning.targets import Target, exceptional_labels, make_targets
 from .learning.teaching import Teacher
 from .loading import wrap_load_errors
 from .nesting import all_entities, check_annotation
-from .predicting import TokenLengths, decode_batches, select_entities
+from .predicting import TokenLengths, decode_batches, select_entities, word_lengths
 from .requirements import add_requirements
 from .scoring import score_char_entities, score_nested_entities
 from .settings import LABELS_OVER_LINES, LABELS_WITH_ORNAMENTS, LEARNED, TEMPERATURE, TOKEN_LENGTH, NERSettings
@@ -199,7 +199,7 @@ class TenerNER(TrainablePipe):
             self.cfg.pop(key, None)
         set_labels(self.model, len(self.labels))
         sample = self._sample(get_examples())
-        lengths = [len(token) for doc in sample for token in doc]
+        lengths = [length for doc in sample for length in word_lengths(doc).tolist()]
         self.cfg[TOKEN_LENGTH] = sum(lengths) / len(lengths) if lengths else None
         self._token_lengths = TokenLengths()
         self.model.initialize(X=sample or None)

@@ -49,7 +49,14 @@ TEXT, SPACE, LINE_BREAK, ORNAMENT = range(N_KINDS)
 
 _LINE_BREAKS = np.array([ord(character) for character in LINE_BREAKS], dtype=np.uint32)
 _HAS_BREAK = re.compile(f"[{LINE_BREAKS}]").search
-_INVISIBLE = np.array([ord(character) for character in "\u200b\u200c\u200d\u2060\ufe0f\ufeff"], dtype=np.uint32)
+_ORNAMENTS = (
+    "\u20e3\u2300-\u23ff\u25aa\u25ab\u25b6\u25c0\u25fb-\u25fe\u2600-\u27bf\u2b00-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
+    r"\x00-\x1f\x7f-\x9f"
+    "\u00ad\u034f\u061c\u115f\u1160\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe0e\ufe0f\ufeff\uffa0\ufff9-\ufffc"
+)
+"""Emoji, control characters, and invisible ones, as a class of characters."""
+_IS_ORNAMENT = np.zeros(0x20000, dtype=bool)
+_IS_ORNAMENT[[match.start() for match in re.finditer(f"[{_ORNAMENTS}]", "".join(map(chr, range(0x20000))))]] = True
 SENTENCE_ENDS = "。！？!?；;…\n."
 _EMBEDDABLE = [ENT_IOB, NORM, LEMMA, POS, TAG, MORPH, DEP, ENT_TYPE, ENT_ID, ENT_KB_ID, SENT_START]
 """Attributes of a token that earlier components set and a model may embed. Not HEAD: it may lie outside of a window."""
@@ -99,9 +106,8 @@ def is_space(codes: CodePoints) -> BoolArray:
 
 def is_ornament(codes: CodePoints) -> BoolArray:
     """Mark characters that belong to no name: emoji, control characters and invisible ones. *Shape:* (characters,)"""
-    is_emoji = ((codes >= 0x2600) & (codes <= 0x27BF)) | ((codes >= 0x1F000) & (codes <= 0x1FAFF))
-    is_control = (codes < 0x20) | ((codes >= 0x7F) & (codes < 0xA0))
-    return is_emoji | is_control | np.isin(codes, _INVISIBLE)
+    marked: BoolArray = _IS_ORNAMENT[np.minimum(codes, _IS_ORNAMENT.size - 1)]
+    return marked
 
 
 def kinds_of(codes: CodePoints) -> IntArray:
@@ -115,8 +121,7 @@ def kinds_of(codes: CodePoints) -> IntArray:
 @cache
 def _ornaments() -> frozenset[int]:
     """The hashes of strings of one ornament."""
-    codes = np.flatnonzero(is_ornament(np.arange(0x20000, dtype=np.uint32))).tolist()
-    return frozenset(get_string_id(chr(code)) for code in codes)
+    return frozenset(get_string_id(chr(code)) for code in np.flatnonzero(_IS_ORNAMENT).tolist())
 
 
 class _View:

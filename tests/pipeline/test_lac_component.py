@@ -104,6 +104,7 @@ def test_entities_that_are_not_whole_tokens_are_left_out_or_expanded_with_a_warn
         (" 张三 ", ["张三"]),
         ("😀王小明", ["王小明"]),
         ("👍🏽张三在北京❤️", ["张三", "北京"]),
+        ("⭐\u202d张三\u202c在㊗️北京⏰", ["张三", "北京"]),
         ("\u200b张三\x00", ["张三"]),
     ],
 )

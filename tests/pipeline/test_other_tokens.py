@@ -68,3 +68,4 @@ def test_nothing_is_told_of_tokens_like_those_of_training(learned):
         warnings.simplefilter("error")
         nlp(TEXT)
         nlp(Doc(nlp.vocab, words=["Angela", "Merkel"]))
+        nlp("\n".join(["姓名：" + " " * 20 + "王小明"] * 20))

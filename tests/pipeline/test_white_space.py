@@ -11,7 +11,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 
 SPACE = " \n\t\r\u3000\u00a0\x1f\u2028"
-ORNAMENTS = "😀❤\ufe0f\u200b\u200d\x00"
+ORNAMENTS = "😀❤⭐⏰▶㊗\ufe0f\u200b\u200d\u200e\u202d\u202c\xad\x00"
 texts = st.text(st.sampled_from("王小明京上海。ab" + SPACE * 2 + ORNAMENTS), max_size=24)
 
 
