@@ -88,8 +88,10 @@ def words_of_texts(nlp: Language, texts: Iterable[str]) -> list[str]:
 
 
 def select_words(words: Iterable[str], limit: int) -> list[str]:
-    """Return the first distinct words. A word with white space is left out, as no token has any."""
-    return list(islice(dict.fromkeys(word for word in words if word and not any(map(str.isspace, word))), limit))
+    """Return the first distinct words. A word with white space is left out, as no token has any; so is one with a NUL,
+    which text formats of vectors cannot hold."""
+    distinct = dict.fromkeys(word for word in words if word and not any(c.isspace() or c == "\0" for c in word))
+    return list(islice(distinct, limit))
 
 
 def write_static_vectors(encoder: WordEncoder, words: Sequence[str], width: int, output: Path) -> tuple[int, float]:

@@ -86,7 +86,7 @@ def test_a_word_that_the_encoder_cannot_read_is_left_out(encoder: WordEncoder, t
 
 
 def test_words_are_distinct_and_without_white_space() -> None:
-    assert select_words(["b", "a", "b", "", "c d", "\u3000", "e", "f"], 3) == ["b", "a", "e"]
+    assert select_words(["b", "a", "b", "", "c d", "\u3000", "\0", "e", "f"], 3) == ["b", "a", "e"]
 
 
 class Letters:
