@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 from confection import ConfigValidationError
+from spacy.attrs import ENT_IOB
 from spacy.cli._util import parse_config_overrides
 from spacy.cli.debug_data import debug_data
 from spacy.training.corpus import walk_corpus
@@ -17,6 +18,7 @@ from spacy.util import load_config
 from thinc.api import Config
 
 from ..errors import RemedyError, counted
+from ..pipeline.units import MISSING
 from ..workbench.composing.files import problems
 from ..workbench.corpus.columns import ALIASES, SCHEMES
 from ..workbench.corpus.convert import ConversionReport, DocOptions, convert_jobs, plan_jobs
@@ -52,6 +54,7 @@ from ._common import (
 )
 
 _NAME_CORPORA = "Name the corpora, as in --paths.train corpus/train.spacy --paths.dev corpus/dev.spacy."
+_NOT_COUNTED = "spaCy's report, which follows, counts them as 0 missing values."
 _COLUMN_HELP = "Column of the {}, counted from 1, or from -1 for the last"
 _NAMES_HELP = "Names of numbered tags: O,B-PER,... or a JSON file; by default the dataset_info.json beside the corpus"
 
@@ -246,13 +249,17 @@ def debug_data_cli(
 
 
 def _open_corpora(config: Config) -> None:
-    """Refuse corpora that cannot be read, or are empty: spaCy's errors do not name the file."""
+    """Refuse corpora that cannot be read, or are empty: spaCy's errors do not name the file. Count what its report does
+    not."""
     for corpus in config.get("corpora", {}).values():
         path = corpus.get("path")
         if corpus.get("@readers") == "spacy.Corpus.v1" and isinstance(path, str):
-            tokens = [len(doc) for file in walk_corpus(path, ".spacy") for doc in open_docbin(file).tokens]
-            if not any(tokens):
+            files = [open_docbin(file) for file in walk_corpus(path, ".spacy")]
+            tags = [doc[:, file.attrs.index(ENT_IOB)] for file in files if ENT_IOB in file.attrs for doc in file.tokens]
+            if not (n_tokens := sum(len(doc) for file in files for doc in file.tokens)):
                 raise RemedyError(f"{path}: there are no Docs in .spacy files", "Make them with `spacy tener convert`.")
+            if n_missing := n_tokens - sum(int((tag != MISSING).sum()) for tag in tags):
+                msg.warn(f"{path}: {n_missing:,} of {n_tokens:,} tokens have no annotation", _NOT_COUNTED)
 
 
 def _as_ner(config: Config) -> Config:

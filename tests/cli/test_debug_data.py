@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from command_line import Ran
 from made_trainings import make_config, tener
-from small_corpora import save_corpus, save_docs
+from small_corpora import annotated, save_corpus, save_docs
 
 from spacy_tener.workbench.composing.compose import fill
 
@@ -102,3 +102,12 @@ def test_a_corpus_is_cut_at_its_limit(tmp_path: Path, train: str) -> None:
     printed = report("tener", "debug-data", path, *options)
     assert "1 training docs" in printed
     assert "3 evaluation docs" in printed
+
+
+def test_tokens_without_annotation_are_counted_which_spacys_report_calls_0(tmp_path: Path) -> None:
+    doc = annotated("王小明去了上海", [(0, 3, "PER")])
+    doc.set_ents(list(doc.ents), missing=[doc[3:5]], default="unmodified")
+    save_docs(tmp_path / "train.spacy", doc, annotated("天气很好"))
+    path = config(tmp_path / "tener.cfg", "tener_ner")
+    printed = report("tener", "debug-data", path, "--paths.train", str(tmp_path / "train.spacy"))
+    assert "2 of 11 tokens have no annotation" in " ".join(printed.split())
