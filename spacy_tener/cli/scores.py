@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 import warnings
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -28,7 +29,8 @@ _WARMING = 16
 
 
 def read_examples(nlp: Language, path: Path, *, gold_preproc: bool = False, limit: int | None = None) -> list[Example]:
-    """Read the examples of a corpus. An empty corpus is an error."""
+    """Read the examples of a corpus, of any length. An empty corpus is an error."""
+    nlp.max_length = sys.maxsize
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"\[W090\]")  # no files: an error below
         examples = list(islice(NamingCorpus(path, gold_preproc=gold_preproc)(nlp), limit))

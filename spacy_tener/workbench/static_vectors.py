@@ -83,7 +83,7 @@ def words_of_list(path: Path) -> list[str]:
 
 def words_of_texts(nlp: Language, texts: Iterable[str]) -> list[str]:
     """Return the tokens of texts, the most frequent first."""
-    counts = Counter(token.text for text in texts for token in nlp.make_doc(text))
+    counts = Counter(token.text for text in texts for token in nlp.tokenizer(text))
     return [word for word, _ in counts.most_common()]
 
 

@@ -86,6 +86,15 @@ def test_the_scores_are_those_of_spacy(model: Path, data: Path, tmp_path: Path) 
         assert found[name] == expected[name]
 
 
+def test_a_text_longer_than_spacy_lets_through_is_scored(
+    model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (nlp := spacy.load(model)).max_length = 1
+    monkeypatch.setattr("spacy_tener.cli.scores.load_pipeline", lambda _: nlp)
+    code, text = evaluate(model, data, "--page", tmp_path / "errors.html")
+    assert code == 0, text
+
+
 def test_nothing_is_written_without_an_output(model: Path, data: Path, tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     assert evaluate(model, data)[0] == 0
