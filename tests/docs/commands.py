@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import re
 import shlex
 import shutil
@@ -48,6 +49,10 @@ def check(words: list[str]) -> None:
         assert {word for word in words[1:] if "=" not in word} <= targets
     elif words[:1] == ["pip"] or words[:3] == ["python", "-m", "pip"]:
         assert words[words.index("pip") + 1] in {"install", "wheel"}
+    elif words[0] == "npm":
+        tested = json.loads((ROOT / "readers" / "js" / "package.json").read_text(encoding="utf8"))["devDependencies"]
+        assert words[1] == "install"
+        assert {*words[2:]} <= {f"{package}@{version}" for package, version in tested.items()}
     elif words[0] == "docker":
         assert all((ROOT / name).is_file() for option, name in pairwise(words) if option == "--file")
     else:

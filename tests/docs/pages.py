@@ -32,7 +32,7 @@ PAGES = {
 CHINESE = {"README.zh.md": "README.md"} | {
     page: page.replace("/zh/", "/") for page in PAGES if page.startswith("docs/zh/")
 }
-LANGUAGES = {"python", "bash", "ini", "text", "json", "yaml", "makefile"}
+LANGUAGES = {"python", "bash", "ini", "text", "json", "yaml", "makefile", "javascript"}
 FENCE = re.compile(r"^(?:<!-- test: (?P<how>.+?) -->\n)?```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S)
 REFERENCE = re.compile(r"<!-- reference: .*?<!-- end of reference -->", re.S)
 HOW = re.compile(r"(?P<kind>slow|not run) \((?P<why>.+)\)|adds (?P<added>.+)|overlay on (?P<base>.+)")

@@ -17,7 +17,7 @@ from pages import CHINESE, LANGUAGES, PAGES, ROOT, Block, blocks, prose
 
 from spacy_tener.workbench.composing.compose import compose
 
-EXECUTED = {"python", "bash", "ini"}
+EXECUTED = {"python", "bash", "ini", "javascript"}
 ONCE = [page for page in PAGES if page not in CHINESE]  # tests/docs/test_chinese.py: their code is that of these
 RUN = [page for page in ONCE if any(not block.kind and block.language in EXECUTED for block in blocks(page))]
 SLOW = [page for page in ONCE if any(block.kind == "slow" for block in blocks(page))]
@@ -26,7 +26,7 @@ SLOW = [page for page in ONCE if any(block.kind == "slow" for block in blocks(pa
 @pytest.fixture
 def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with what a clone of the repository has, for commands to write into."""
-    for name in ("assets", "configs", "research", "scripts", "project.yml", "Makefile", "pyproject.toml"):
+    for name in ("assets", "configs", "readers", "research", "scripts", "project.yml", "Makefile", "pyproject.toml"):
         (tmp_path / name).symlink_to(ROOT / name)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -90,7 +90,7 @@ def test_slow_blocks_run(
 
 
 def run_blocks(page: str, capsys: pytest.CaptureFixture[str], slow: bool = False) -> None:
-    """Run a page's blocks in one process, and compare what Python prints with the `text` that follows it."""
+    """Run a page's blocks, those of Python in one process, and compare what is printed with the `text` behind them."""
     names: dict[str, Any] = {}
     of_page = blocks(page)
     for block, after in zip(of_page, [*of_page[1:], None], strict=True):
@@ -100,7 +100,7 @@ def run_blocks(page: str, capsys: pytest.CaptureFixture[str], slow: bool = False
         elif not block.kind or (slow and block.kind == "slow"):
             capsys.readouterr()
             execute(block, names)
-            if block.language == "python" and after and after.language == "text" and not after.kind:
+            if block.language in ("python", "javascript") and after and after.language == "text" and not after.kind:
                 assert capsys.readouterr().out == after.code
 
 
@@ -110,6 +110,9 @@ def execute(block: Block, names: dict[str, Any]) -> None:
     elif block.language == "bash":
         for words in commands(block.code):
             run(words, block.added)
+    elif block.language == "javascript":
+        Path("block.mjs").write_text(block.code, encoding="utf8")
+        print(subprocess.run(["node", "block.mjs"], stdout=subprocess.PIPE, text=True, check=True).stdout, end="")
     elif block.language == "ini":
         path = Path("block.cfg")
         path.write_text(block.code, encoding="utf8")
