@@ -147,7 +147,7 @@ def exported_cases(n_generated: int = 60) -> Path:
 def _export(n_generated: int) -> Path:
     folder = Path(_FOLDER.name, str(n_generated))
     folder.mkdir()
-    texts = [*FIXED, *generate_texts(n_generated)]
+    texts = [*FIXED, *generate_texts(n_generated), "".join(generate_texts(n_generated // 5, seed=1))[:10_000]]
     pipelines = {name: make_pipeline(*system) for name, system in make_systems(folder).items()}
     pipelines["lac-alone"] = spacy.blank("zh")
     pipelines["lac-alone"].add_pipe("lac")
