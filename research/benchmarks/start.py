@@ -21,12 +21,8 @@ NOTE = (
     "fails, as where it is not installed."
 )
 HEADER = ("pipeline", "torch", "start, s", "ratio", "memory, MB", "ratio")
-CODE = """
-import sys, time
-begin = time.perf_counter()
-if sys.argv[2] == "without":
-    sys.modules["torch"] = None
-import importlib.metadata, json, resource
+WITHOUT_TRANSFORMERS = """
+import importlib.metadata
 import catalogue
 catalogue.AVAILABLE_ENTRY_POINTS = importlib.metadata.EntryPoints(
     point
@@ -34,6 +30,15 @@ catalogue.AVAILABLE_ENTRY_POINTS = importlib.metadata.EntryPoints(
     for point in distribution.entry_points
     if not point.value.startswith("spacy_transformers")
 )
+"""
+"""Lets spaCy look up no entry points of spacy-transformers, which would import torch."""
+CODE = f"""
+import sys, time
+begin = time.perf_counter()
+if sys.argv[2] == "without":
+    sys.modules["torch"] = None
+import json, resource
+{WITHOUT_TRANSFORMERS}
 import spacy
 nlp = spacy.load(sys.argv[1])
 nlp(sys.argv[3])
