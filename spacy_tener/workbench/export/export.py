@@ -39,11 +39,9 @@ FORMAT = 1
 _LIBRARIES = "onnx", "onnxruntime"
 _FIRST_UNKNOWN = "2"
 """The first version of onnx that may have other functions."""
-_PAIRS_AT_ONCE = 1 << 18
+_PAIRS_AT_ONCE = 1 << 17
 _PAIRS_PER_UNIT = 160
 """Costs of windows in pairs of units, as in `runtime.attention`."""
-_TEXT_UNITS_AT_ONCE = 1 << 16
-"""UnitValues of texts whose paths are computed at once, to limit memory."""
 
 
 def export_model(nlp: Language, name: str | None = None, *, half: bool = False) -> ModelProto:
@@ -104,17 +102,15 @@ def write_tagger(
     def decode(batch: WindowBatch) -> Value:
         scores = emissions[batch.slots].to(np.float64) + penalties[units.kinds[batch.slots]]
         scores = graph.Transpose(scores, perm=[1, 0, 2])
-        tags = write_viterbi(graph, scores, batch, transitions.start, transitions.end, transitions.table)
-        a, b = write_forward_backward(graph, scores / pipe.temperature, tags, batch, scaled)
+        tags = write_viterbi(graph, scores, batch.lengths, transitions.start, transitions.end, transitions.table)
+        a, b = write_forward_backward(graph, scores / pipe.temperature, tags, batch.lengths, scaled)
         columns = [graph.Unsqueeze(column, [2]) for column in (tags.to(np.float64), a, b)]
         return graph.Transpose(graph.Concat(*columns, axis=2), perm=[1, 0, 2])
 
     starts = graph.starts(units.lengths)
     ends = starts + units.lengths
     texts = Windows(starts, ends, starts, ends).take(graph.where_true(units.lengths > 0))
-    columns = compute_in_batches(
-        graph, texts, n_units, 3, decode, cost=lambda length: length, most=_TEXT_UNITS_AT_ONCE, dtype=np.float64
-    )
+    columns = compute_in_batches(graph, texts, n_units, 3, decode, dtype=np.float64)
     tags, a, b = (graph.Squeeze(part, [1]) for part in graph.add("Split", columns[units.owners], axis=1, outputs=3))
     tags = tags.to(np.int64)
     if units.is_first is not None:

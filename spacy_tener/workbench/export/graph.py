@@ -173,7 +173,6 @@ class Graph:
         n_rows: int,
         *,
         axis: int = 0,
-        backward: bool = False,
     ) -> list[Value]:
         """Run a body over rows of arrays, along an axis.
 
@@ -181,7 +180,6 @@ class Graph:
         RETURNS (list[Value]): The rows of all steps, in the order of the arrays.
         """
         graph = self._body(body, len(states) + len(rows))
-        directions, axes = [int(backward)], [axis]
         results = self.add(
             "Scan",
             *states,
@@ -189,10 +187,8 @@ class Graph:
             outputs=len(states) + n_rows,
             body=graph,
             num_scan_inputs=len(rows),
-            scan_input_directions=directions * len(rows),
-            scan_output_directions=directions * n_rows,
-            scan_input_axes=axes * len(rows),
-            scan_output_axes=axes * n_rows,
+            scan_input_axes=[axis] * len(rows),
+            scan_output_axes=[axis] * n_rows,
         )
         return results[len(states) :]
 
@@ -203,8 +199,12 @@ class Graph:
 
         inputs = [Value(self, self._name()) for _ in range(n_inputs)]
         self._scopes.append([])
-        # An output is the body's own: not a value outside of it, nor an input.
-        results = [self.Identity(value) for value in write(*inputs)]
+        results: list[Value] = []
+        for value in write(*inputs):
+            # An output is the body's own: not a value outside of it, nor an input, nor another output.
+            is_new = any(value.name in node.output for node in self._scopes[-1])
+            is_new = is_new and value.name not in [other.name for other in results]
+            results.append(value if is_new else self.Identity(value))
         before, after = ([ValueInfoProto(name=value.name) for value in values] for values in (inputs, results))
         if is_loop:  # ONNX Runtime wants to know the shapes of the counter and of the condition.
             for i, kind in enumerate((TensorProto.INT64, TensorProto.BOOL)):
@@ -240,6 +240,10 @@ class Graph:
     def starts(self, lengths: Value) -> Value:
         """Return the first index of each sequence among all joined. *Shape:* (sequences,)"""
         return self.cumulated(lengths, exclusive=1)
+
+    def backwards(self, value: Value, lengths: Value) -> Value:
+        """Return sequences in the reverse order, each up to its length. *Shape:* (longest, sequences, ...)"""
+        return self.ReverseSequence(value, lengths, time_axis=0, batch_axis=1)
 
     def marks(self, indices: Value, size: Value) -> Value:
         """Return how often each number below `size` is among the indices. *Shape:* (size,)"""

@@ -15,8 +15,6 @@ from .layers import prepare_encoder
 from .paths import write_viterbi
 from .windows import WindowBatch, Windows, compute_in_batches, cut_evenly
 
-_CHARACTERS_AT_ONCE = 1 << 13
-
 
 def write_lac(graph: Graph, codes: Value, lengths: Value, tagger: LacTagger, labels: Sequence[str]) -> Value:
     """Write a `lac`, as `LacTagger.divide` and `trim_words` compute it. Returns the tag of each character.
@@ -61,23 +59,15 @@ def _tags_of_lines(graph: Graph, codes: Value, lines: Windows, tagger: LacTagger
     write_encoder = prepare_encoder(graph, encoder, codes)
     windows = cut_evenly(graph, lines.begins, lines.ends, size=encoder.window, overlap=encoder.overlap)
     scores = compute_in_batches(
-        graph,
-        windows,
-        size,
-        n_tags,
-        lambda batch: graph.slice(write_encoder(batch), 0, n_tags, axis=2),
-        cost=lambda length: length,
-        most=_CHARACTERS_AT_ONCE,
+        graph, windows, size, n_tags, lambda batch: graph.slice(write_encoder(batch), 0, n_tags, axis=2)
     )
 
     def decode(batch: WindowBatch) -> Value:
         steps = graph.Transpose(scores[batch.slots].to(np.float64), perm=[1, 0, 2])
-        tags = write_viterbi(graph, steps, batch, np.zeros(n_tags), np.zeros(n_tags), transitions)
+        tags = write_viterbi(graph, steps, batch.lengths, np.zeros(n_tags), np.zeros(n_tags), transitions)
         return graph.Unsqueeze(graph.Transpose(tags), [2])
 
-    columns = compute_in_batches(
-        graph, lines, size, 1, decode, cost=lambda length: length, most=_CHARACTERS_AT_ONCE, dtype=np.int64
-    )
+    columns = compute_in_batches(graph, lines, size, 1, decode, dtype=np.int64)
     return graph.Squeeze(columns, [1])
 
 

@@ -12,77 +12,61 @@ import numpy as np
 from ...crf.transitions import Transitions
 from ...types import AnyFloats
 from .graph import Graph, Value
-from .windows import WindowBatch
 
 
 def write_viterbi(
-    graph: Graph, scores: Value, batch: WindowBatch, start: AnyFloats, end: AnyFloats, table: AnyFloats
+    graph: Graph, scores: Value, lengths: Value, start: AnyFloats, end: AnyFloats, table: AnyFloats
 ) -> Value:
     """Write Viterbi's algorithm for a batch of texts. *Shape:* (longest, texts), the tags
 
     scores (Value): Emissions, -inf for tags that are not allowed. *Shape:* (longest, texts, tags)
+    lengths (Value): Units of each text. *Shape:* (texts,)
     start, end (AnyFloats): Scores of the first and the last tag, in float64. *Shape:* (tags,) each
     table (AnyFloats): Scores `[from, to]` of pairs of tags. *Shape:* (tags, tags)
     """
     into = graph.value(np.ascontiguousarray(table.T))
 
-    def advance(best: Value, score: Value, is_first: Value) -> list[Value]:
-        reached = graph.ReduceMax(graph.Unsqueeze(best, [1]) + into, axes=[2], keepdims=0)
-        best = graph.Where(is_first, start, reached) + score
-        return [best, best]
+    def advance(arriving: Value, score: Value) -> list[Value]:
+        best = arriving + score
+        return [graph.ReduceMax(graph.Unsqueeze(best, [1]) + into, axes=[2], keepdims=0), best]
 
-    def go_back(tags: Value, best: Value, is_last: Value) -> list[Value]:
-        arriving = graph.Where(is_last, end, into[tags])
-        tags = graph.ArgMax(best + arriving, axis=1, keepdims=0)
-        return [tags, tags]
+    def go_back(leaving: Value, best: Value) -> list[Value]:
+        tags = graph.ArgMax(best + leaving, axis=1, keepdims=0)
+        return [into[tags], tags]
 
-    is_first, is_last = edges(graph, batch)
-    n_texts = graph.size(batch.lengths)
-    [best] = graph.scan([graph.full(np.float64(0), n_texts, len(start))], [scores, is_first], advance, 1)
-    [tags] = graph.scan([graph.full(0, n_texts)], [best, is_last], go_back, 1, backward=True)
-    return tags
-
-
-def edges(graph: Graph, batch: WindowBatch) -> tuple[Value, Value]:
-    """Return masks of the first and of the last unit of each text. *Shape:* (longest, 1, 1), (longest, texts, 1)"""
-    places = graph.Unsqueeze(graph.Range(0, batch.longest, 1), [1, 2])
-    return graph.Equal(places, 0), graph.Equal(places, graph.Unsqueeze(batch.lengths - 1, [0, 2]))
+    shape = graph.shape(graph.size(lengths), len(start))
+    [best] = graph.scan([graph.Expand(start, shape)], [scores], advance, 1)
+    [tags] = graph.scan([graph.Expand(end, shape)], [graph.backwards(best, lengths)], go_back, 1)
+    return graph.backwards(tags, lengths)
 
 
 def write_forward_backward(
-    graph: Graph, scores: Value, tags: Value, batch: WindowBatch, transitions: Transitions
+    graph: Graph, scores: Value, tags: Value, lengths: Value, transitions: Transitions
 ) -> tuple[Value, Value]:
-    """Write the forward-backward algorithm. Returns a and b. *Shape:* (longest, texts) each
+    """Write the forward-backward algorithm, both directions at once. Returns a and b. *Shape:* (longest, texts) each
 
     scores (Value): As for `write_viterbi`, divided by the temperature. *Shape:* (longest, texts, tags)
     transitions (Transitions): Those of the CRF, divided by the temperature, in float64.
     """
     start, end, table = transitions.start, transitions.end, transitions.table
-    factors = np.exp(table)
+    factors = np.exp(np.stack([table, table.T]))
 
-    def log_product(sums: Value, table: AnyFloats) -> Value:
-        """Return the logarithm of a product of exponentials."""
-        largest = graph.ReduceMax(sums, axes=[1])
-        return graph.Log(graph.Exp(sums - largest) @ table) + largest
+    def advance(arriving: Value, score: Value) -> list[Value]:
+        sums = arriving + score
+        largest = graph.ReduceMax(sums, axes=[2])
+        return [graph.Log(graph.Exp(sums - largest) @ factors) + largest, sums]
 
-    def advance(sums: Value, score: Value, is_first: Value) -> list[Value]:
-        sums = graph.Where(is_first, start, log_product(sums, factors)) + score
-        return [sums, sums]
-
-    def go_back(sums: Value, score: Value, is_last: Value) -> list[Value]:
-        behind = graph.Where(is_last, end, log_product(sums, np.ascontiguousarray(factors.T)))
-        return [behind + score, behind]
-
-    is_first, is_last = edges(graph, batch)
-    zeros = graph.full(np.float64(0), graph.size(batch.lengths), len(start))
-    [forward] = graph.scan([zeros], [scores, is_first], advance, 1)
-    [backward] = graph.scan([zeros], [scores, is_last], go_back, 1, backward=True)
-    log_partition = graph.ReduceLogSumExp(forward[0] + backward[0], axes=[1], keepdims=0)
+    both = graph.Concat(*(graph.Unsqueeze(part, [1]) for part in (scores, graph.backwards(scores, lengths))), axis=1)
+    edges = graph.Expand(np.stack([start, end])[:, None], graph.shape(2, graph.size(lengths), len(start)))
+    [sums] = graph.scan([edges], [both], advance, 1)
+    forward, backward = (graph.Squeeze(part, [1]) for part in graph.add("Split", sums, axis=1, outputs=2))
+    backward = graph.backwards(backward, lengths)
+    log_partition = graph.ReduceLogSumExp(backward[0] + start, axes=[1], keepdims=0)
 
     def on_path(values: Value) -> Value:
         return graph.Squeeze(graph.GatherElements(values, graph.Unsqueeze(tags, [2]), axis=2), [2])
 
     moves = graph.value(table.ravel())[graph.slice(tags, 0, -1) * len(start) + tags[1:]]
-    steps = on_path(scores) + graph.Concat(graph.value(start)[tags[:1]], moves, axis=0)
-    best = graph.cumulated(steps)
-    return on_path(forward) - best, on_path(backward) + best - log_partition
+    emissions = on_path(scores)
+    best = graph.cumulated(emissions + graph.Concat(graph.value(start)[tags[:1]], moves, axis=0))
+    return on_path(forward) - best, on_path(backward) - emissions + best - log_partition
