@@ -17,8 +17,8 @@ from .decoding import BatchDecoding, decode_nothing, to_spans, without_blocked
 from .entities import UnitEntity
 from .forced import ForcedWords, ListedSpan, force_entities
 from .settings import NERSettings
-from .tags import LabelIndex, Mask, decodable_tags, join_masks
-from .units import DocView, Units
+from .tags import LabelIndex, Mask, decodable_tags, join_masks, keep_words_whole
+from .units import DocView, Units, letter_neighbours
 from .windows import WindowBatcher
 
 _COMPARED = 50
@@ -105,6 +105,8 @@ def _restrict(
         for units in texts
     ]
     allowed = join_masks(masks, [len(view) for view in views] * depth, index.layout.n_tags)
+    if (neighbours := letter_neighbours(views)) is not None:
+        allowed = keep_words_whole(allowed, np.tile(neighbours, depth), index)
     return allowed, tuple(all_labels), to_spans(forced), blocked
 
 

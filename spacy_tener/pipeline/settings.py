@@ -23,7 +23,11 @@ TOKEN_LENGTH = "token_length"
 LABELS_OVER_LINES, LABELS_WITH_ORNAMENTS = "labels_over_lines", "labels_with_ornaments"
 """Keys of a component's `cfg`: the labels of training entities with a line break in them, or an ornament at an edge."""
 
-LEARNED = {TEMPERATURE, TOKEN_LENGTH, LABELS_OVER_LINES, LABELS_WITH_ORNAMENTS}
+LATIN_EDGES = "latin_edges"
+"""Key of a component's `cfg`: of each label, how many edges of training entities are within a Latin word, and how many
+at the edge of one."""
+
+LEARNED = {TEMPERATURE, TOKEN_LENGTH, LABELS_OVER_LINES, LABELS_WITH_ORNAMENTS, LATIN_EDGES}
 """Keys of a component's `cfg` that belong to its weights."""
 
 STATE = {"labels", *LEARNED}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +27,13 @@ class LabelIndex:
     hashes (Sequence[int]): Hashes of the labels, in the order of the model's.
     over_lines (Sequence[int]): Indices of the labels whose entities may span lines.
     with_ornaments (Sequence[int]): Indices of the labels whose entities may begin or end with an ornament.
+    with_parts (Sequence[int]): Indices of the labels whose entities may begin or end within a Latin word.
     """
 
     hashes: Sequence[int]
     over_lines: Sequence[int] = ()
     with_ornaments: Sequence[int] = ()
+    with_parts: Sequence[int] = ()
 
     @property
     def layout(self) -> TagLayout:
@@ -54,6 +57,17 @@ class LabelIndex:
         possible[LINE_BREAK, layout.inside] = False
         possible[LINE_BREAK, [layout.inside.start + label for label in self.over_lines]] = True
         return possible
+
+    @cached_property
+    def whole_words(self) -> Mask:
+        """The tags that leave Latin words whole, by `units.letter_neighbours`. *Shape:* (4, tags)"""
+        layout = self.layout
+        whole = np.ones((4, layout.n_tags), dtype=bool)
+        for rows, blocks in (([1, 3], (layout.begin, layout.single)), ([2, 3], (layout.end, layout.single))):
+            for row, block in product(rows, blocks):
+                whole[row, block] = False
+                whole[row, [block.start + label for label in self.with_parts]] = True
+        return whole
 
 
 def index_labels(labels: Iterable[str]) -> LabelIndex:
@@ -92,7 +106,7 @@ def trim_space(units: Units) -> Units:
             iob[edge], label[edge] = OUTSIDE, 0
         if first < end:
             iob[first] = BEGIN
-    return Units(units.kind, iob, label, units.sentence_start)
+    return replace(units, iob=iob, label=label)
 
 
 def possible_tags(units: Units, labels: LabelIndex) -> Mask | None:
@@ -140,6 +154,21 @@ def decodable_tags(units: Units, labels: LabelIndex, *, inner: bool = False) -> 
     fixed = preset & (units.label == 0) if inner else preset
     allowed[fixed] = False
     allowed[fixed, tags[fixed]] = True
+    return allowed
+
+
+def keep_words_whole(allowed: Mask | None, neighbours: IntArray, labels: LabelIndex) -> Mask:
+    """Return a mask without the tags of entities that begin or end within a Latin word, but for preset ones.
+
+    allowed (Mask | None): The mask without this rule; None for all tags. *Shape:* (units, tags)
+    neighbours (IntArray): As of `letter_neighbours`. *Shape:* (units,)
+    """
+    if allowed is None:
+        allowed = np.ones((neighbours.size, labels.layout.n_tags), dtype=bool)
+    rows = np.flatnonzero(neighbours)
+    left = allowed[rows] & labels.whole_words[neighbours[rows]]
+    is_free = left.any(axis=1)
+    allowed[rows[is_free]] = left[is_free]
     return allowed
 
 

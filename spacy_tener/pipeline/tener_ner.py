@@ -30,14 +30,22 @@ from ..optim.schedules import warm_up
 from .decoding import BatchDecoding, Decoding
 from .entities import UnitEntity, set_entities
 from .forced import ForcedWords
-from .learning.targets import Target, exceptional_labels, make_targets
+from .learning.targets import Target, count_latin_edges, exceptional_labels, make_targets
 from .learning.teaching import Teacher
 from .loading import wrap_load_errors
 from .nesting import all_entities, check_annotation
 from .predicting import TokenLengths, decode_batches, select_entities, word_lengths
 from .requirements import add_requirements
 from .scoring import score_char_entities, score_nested_entities
-from .settings import LABELS_OVER_LINES, LABELS_WITH_ORNAMENTS, LEARNED, TEMPERATURE, TOKEN_LENGTH, NERSettings
+from .settings import (
+    LABELS_OVER_LINES,
+    LABELS_WITH_ORNAMENTS,
+    LATIN_EDGES,
+    LEARNED,
+    TEMPERATURE,
+    TOKEN_LENGTH,
+    NERSettings,
+)
 from .tags import LabelIndex, index_labels
 from .units import LINE_BREAK, ORNAMENT, DocView, view_of
 from .windows import WindowBatcher, check_shared, documents
@@ -45,6 +53,8 @@ from .words import PipelineWords
 
 _SAMPLE = 10
 _OBSERVED_AT_ONCE = 256
+_MISTAKES = 0.1
+"""A label with fewer edges within Latin words than this share has them by mistake."""
 
 
 class TenerNER(TrainablePipe):
@@ -130,7 +140,9 @@ class TenerNER(TrainablePipe):
     @property
     def label_index(self) -> LabelIndex:
         exceptions = (self.cfg.get(key, ()) for key in (LABELS_OVER_LINES, LABELS_WITH_ORNAMENTS))
-        indices = [[self.labels.index(label) for label in labels] for labels in exceptions]
+        edges = self.cfg.get(LATIN_EDGES, {}).items()
+        with_parts = [label for label, (within, at_edge) in edges if within > _MISTAKES * (within + at_edge)]
+        indices = [[self.labels.index(label) for label in labels] for labels in (*exceptions, with_parts)]
         return LabelIndex(index_labels(self.labels).hashes, *indices)
 
     @property
@@ -383,10 +395,16 @@ class TenerNER(TrainablePipe):
         return losses
 
     def _allow_exceptions(self, targets: Sequence[Sequence[Target]], labels: LabelIndex) -> None:
-        """Note labels that may have a line break or an ornament from now on, since annotated entities have one."""
+        """Note labels that may have a line break or an ornament from now on, since annotated entities have one, and
+        how many edges of entities are within Latin words."""
         for key, kind in ((LABELS_OVER_LINES, LINE_BREAK), (LABELS_WITH_ORNAMENTS, ORNAMENT)):
             if exceptions := exceptional_labels(itertools.chain(*targets), labels, kind):
                 self.cfg[key] = [*self.cfg.get(key, ()), *(self.labels[i] for i in exceptions)]
+        counts = count_latin_edges(itertools.chain(*targets), labels.layout)
+        if counts.any():
+            edges = self.cfg.setdefault(LATIN_EDGES, {})
+            for i in np.flatnonzero(counts.any(axis=1)).tolist():
+                edges[self.labels[i]] = (counts[i] + edges.get(self.labels[i], (0, 0))).tolist()
 
     def get_loss(self, examples: Iterable[Example], scores: list[Floats2d]) -> tuple[float, list[Floats2d]]:
         """Compute the mean loss over Docs, and its gradient for the emissions. Weights get no gradient.

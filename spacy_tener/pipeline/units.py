@@ -7,7 +7,8 @@ the model, and convert spans of units to spans of tokens.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, Literal
 
@@ -28,6 +29,7 @@ from spacy.attrs import (
     ORTH,
     POS,
     SENT_START,
+    SPACY,
     TAG,
 )
 from spacy.strings import get_string_id
@@ -57,6 +59,11 @@ _ORNAMENTS = (
 """Emoji, control characters, and invisible ones, as a class of characters."""
 _IS_ORNAMENT = np.zeros(0x20000, dtype=bool)
 _IS_ORNAMENT[[match.start() for match in re.finditer(f"[{_ORNAMENTS}]", "".join(map(chr, range(0x20000))))]] = True
+_LATIN = (
+    *(("A", "Z"), ("a", "z"), ("À", "Ö"), ("Ø", "ö"), ("ø", "ɏ")),
+    *(("\u0300", "\u036f"), ("Ḁ", "ỿ"), ("Ａ", "Ｚ"), ("ａ", "ｚ")),
+)
+_LATIN_BOUNDS = np.array([(ord(first), ord(last) + 1) for first, last in _LATIN], dtype=np.uint32).reshape(-1)
 SENTENCE_ENDS = "。！？!?；;…\n."
 _EMBEDDABLE = [ENT_IOB, NORM, LEMMA, POS, TAG, MORPH, DEP, ENT_TYPE, ENT_ID, ENT_KB_ID, SENT_START]
 """Attributes of a token that earlier components set and a model may embed. Not HEAD: it may lie outside of a window."""
@@ -85,7 +92,7 @@ class Units:
 
     def unannotated(self) -> Units:
         """Return a copy without entities."""
-        return Units(self.kind, np.full_like(self.iob, MISSING), np.zeros_like(self.label), self.sentence_start)
+        return replace(self, iob=np.full_like(self.iob, MISSING), label=np.zeros_like(self.label))
 
 
 def data_of(doc: Doc) -> dict[Any, Any]:
@@ -118,10 +125,17 @@ def kinds_of(codes: CodePoints) -> IntArray:
     return kinds
 
 
+def is_latin_letter(codes: CodePoints) -> BoolArray:
+    """Mark letters of Latin scripts, and the accents that combine with them. *Shape:* (characters,)"""
+    is_letter: BoolArray = np.searchsorted(_LATIN_BOUNDS, codes, side="right") % 2 == 1
+    return is_letter
+
+
 @cache
-def _ornaments() -> frozenset[int]:
-    """The hashes of strings of one ornament."""
-    return frozenset(get_string_id(chr(code)) for code in np.flatnonzero(_IS_ORNAMENT).tolist())
+def _hashes_where(is_such: Callable[[CodePoints], BoolArray]) -> frozenset[int]:
+    """The hashes of strings of one such character."""
+    codes = np.flatnonzero(is_such(np.arange(0x20000, dtype=np.uint32))).tolist()
+    return frozenset(get_string_id(chr(code)) for code in codes)
 
 
 class _View:
@@ -146,12 +160,32 @@ class TokenView(_View):
         """True only if nothing restricts the tags: no white space, ornament, annotation or known sentence start."""
         if any(map(self.doc.has_annotation, (IS_SPACE, ENT_IOB, SENT_START))):
             return False
-        return _ornaments().isdisjoint(self.doc.to_array(ORTH).tolist())
+        return _hashes_where(is_ornament).isdisjoint(self._orths)
+
+    @cached_property
+    def _orths(self) -> list[int]:
+        orths: list[int] = self.doc.to_array(ORTH).tolist()
+        return orths
+
+    @property
+    def joined(self) -> BoolArray | None:
+        """True for each letter of a Latin word but its first one, where letters are tokens; None without letters.
+
+        *Shape:* (units,)
+        """
+        letters, orths = _hashes_where(is_latin_letter), self._orths
+        if letters.isdisjoint(orths):
+            return None
+        is_letter = np.fromiter(map(letters.__contains__, orths), dtype=bool, count=len(orths))
+        joined = is_letter.copy()
+        joined[:1] = False
+        joined[1:] &= is_letter[:-1] & (self.doc.to_array(SPACY)[:-1] == 0)
+        return joined
 
     def units(self) -> Units:
         columns = self.doc.to_array([ORTH, IS_SPACE, ENT_IOB, ENT_TYPE, SENT_START]).T
         orths, space, iob, label, sentence_start = columns
-        ornaments = _ornaments()
+        ornaments = _hashes_where(is_ornament)
         kind = np.array([ORNAMENT if orth in ornaments else TEXT for orth in orths.tolist()], dtype=np.int64)
         for i in np.flatnonzero(space).tolist():
             kind[i] = LINE_BREAK if _HAS_BREAK(self.doc[i].text) else SPACE
@@ -219,6 +253,14 @@ class CharacterView(_View):
     def units(self) -> Units:
         return self.spread(TokenView(self.doc).units())
 
+    @property
+    def joined(self) -> BoolArray | None:
+        """True for each letter of a Latin word but its first one. *Shape:* (units,)"""
+        is_letter = is_latin_letter(self._codes)
+        is_letter[1:] &= is_letter[:-1]
+        is_letter[:1] = False
+        return is_letter
+
     def spread(self, tokens: Units) -> Units:
         """Convert attributes of the Doc's tokens to attributes of its characters."""
         position = np.arange(len(self))
@@ -280,6 +322,23 @@ class CharacterView(_View):
 
 
 DocView = TokenView | CharacterView
+
+
+def letter_neighbours(views: Sequence[DocView]) -> IntArray | None:
+    """Return the letters of the same Latin word beside each unit of texts, joined: 1 for one before it, 2 for one
+    behind it, 3 for both. None without such letters.
+
+    *Shape:* (units,)
+    """
+    parts = [view.joined for view in views]
+    if all(part is None for part in parts):
+        return None
+    joined = np.concatenate(
+        [np.zeros(len(view), dtype=bool) if part is None else part for view, part in zip(views, parts, strict=True)]
+    )
+    neighbours = joined.astype(np.int64)
+    neighbours[:-1] += 2 * joined[1:]
+    return neighbours if joined.any() else None
 
 
 def view_of(doc: Doc, view: View) -> DocView:

@@ -12,6 +12,7 @@ from spacy_tener.pipeline.tags import (
     agreeing_tags,
     decodable_tags,
     encode_units,
+    keep_words_whole,
     possible_tags,
     trim_space,
 )
@@ -144,6 +145,19 @@ def test_preset_entities_and_blocked_tokens_stay_in_prediction():
 def test_preset_entities_may_have_white_space_at_their_edges_and_cross_sentences():
     mask = decodable_tags(make_units("BI", "AA", space="  ", starts=[1]), LABELS)
     assert [names_allowed(row) for row in mask] == [{"B-A"}, {"E-A"}]
+
+
+def test_latin_words_stay_whole_in_prediction():
+    neighbours = np.array([2, 3, 1, 0])
+    first, inner, last, other = keep_words_whole(None, neighbours, LABELS)
+    assert names_allowed(first) == {"B-A", "B-B", "I-A", "I-B", "O"}
+    assert names_allowed(inner) == {"I-A", "I-B", "O"}
+    assert names_allowed(last) == {"E-A", "E-B", "I-A", "I-B", "O"}
+    assert other.all()
+    exempt = keep_words_whole(None, neighbours, LabelIndex(LABELS.hashes, with_parts=[1]))
+    assert names_allowed(exempt[1]) == {"B-B", "I-A", "I-B", "S-B", "E-B", "O"}
+    preset = keep_words_whole(decodable_tags(make_units("-BI-"), LABELS), neighbours, LABELS)
+    assert [names_allowed(row) for row in preset[1:3]] == [{"B-A"}, {"E-A"}]
 
 
 def test_nothing_goes_on_over_a_start_of_a_sentence():

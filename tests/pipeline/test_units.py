@@ -1,11 +1,22 @@
 """What the component reads of a Doc: tokens, or characters whatever the tokens are."""
 
+import re
+
 import numpy as np
 import pytest
 import spacy
 from spacy.tokens import Doc, Span, Token
 
-from spacy_tener.pipeline.units import BEGIN, INSIDE, MISSING, OUTSIDE, CharacterView, TokenView, view_of
+from spacy_tener.pipeline.units import (
+    BEGIN,
+    INSIDE,
+    MISSING,
+    OUTSIDE,
+    CharacterView,
+    TokenView,
+    letter_neighbours,
+    view_of,
+)
 
 
 @pytest.fixture
@@ -178,3 +189,18 @@ def test_sentence_ends_are_seen_in_both_views(vocab):
 def test_known_sentence_starts_end_the_sentence_before_them(vocab):
     doc = Doc(vocab, words=["你好", "再见"], spaces=[False] * 2, sent_starts=[True, True])
     assert TokenView(doc).sentence_ends().tolist() == [True, False]
+
+
+def test_letters_of_a_latin_word_are_joined_in_both_views(vocab):
+    text = "我在AppleStoreＡｂ,é2x T恤 T Ж"
+    expected = [bool(re.fullmatch("[A-Za-zＡｂé]{2}", text[max(i - 1, 0) : i + 1])) for i in range(len(text))]
+    assert sum(expected) == 11
+    characters = spacy.blank("zh").make_doc(text)
+    assert CharacterView(characters).joined.tolist() == expected
+    tokens = TokenView(characters).joined
+    assert [expected[token.idx] for token in characters] == tokens.tolist()
+    words = Doc(vocab, words=["Apple", "Store"], spaces=[False, False])
+    assert TokenView(words).joined is None
+    views = [TokenView(words), CharacterView(words), TokenView(Doc(vocab))]
+    assert letter_neighbours(views).tolist() == [0, 0, 2, *[3] * 8, 1]
+    assert letter_neighbours([TokenView(spacy.blank("zh").make_doc("T恤 T T"))]) is None

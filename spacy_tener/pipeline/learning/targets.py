@@ -11,11 +11,23 @@ from spacy.errors import Errors
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
+from ...tagging import TagLayout
 from ...types import IntArray
 from ..nesting import split_reference
 from ..settings import NERSettings
 from ..tags import UNKNOWN, LabelIndex, Mask, encode_units, possible_tags, trim_space
-from ..units import BEGIN, INSIDE, MISSING, OUTSIDE, CharacterView, DocView, TokenView, Units, view_of
+from ..units import (
+    BEGIN,
+    INSIDE,
+    MISSING,
+    OUTSIDE,
+    CharacterView,
+    DocView,
+    TokenView,
+    Units,
+    letter_neighbours,
+    view_of,
+)
 from ..windows import Window
 
 WEIGHT = "spacy_tener.weight"
@@ -126,6 +138,22 @@ def exceptional_labels(targets: Iterable[Target], labels: LabelIndex, kind: int)
         tags = tags[~labels.possible[kind, tags]]
         found.update(((tags - (tags > layout.outside)) % max(layout.n_labels, 1)).tolist())
     return sorted(found)
+
+
+def count_latin_edges(targets: Iterable[Target], layout: TagLayout) -> IntArray:
+    """Count the edges of each label's entities that are within a Latin word, and those at the edge of one.
+
+    *Shape:* (labels, 2)
+    """
+    counts = np.zeros((layout.n_labels, 2), dtype=np.int64)
+    for target in targets:
+        if (neighbours := letter_neighbours([target.view])) is None:
+            continue
+        for side, blocks in ((1, (layout.begin, layout.single)), (2, (layout.end, layout.single))):
+            for block in blocks:
+                rows = np.flatnonzero((target.tags >= block.start) & (target.tags < block.stop) & (neighbours > 0))
+                np.add.at(counts, (target.tags[rows] - block.start, (neighbours[rows] & side == 0).astype(int)), 1)
+    return counts
 
 
 def _weight(reference: Doc) -> float:

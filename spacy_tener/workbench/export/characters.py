@@ -10,7 +10,7 @@ from spacy.language import Language
 
 from ...features.keys import END_MARK, Keys, Normaliser, StringTable, mix, unigram_key_array
 from ...models.embed.char import BIGRAM, UNIGRAM, CharVocabulary
-from ...pipeline.units import LINE_BREAK, SENTENCE_ENDS, SPACE, TEXT, View, kinds_of
+from ...pipeline.units import LINE_BREAK, SENTENCE_ENDS, SPACE, TEXT, View, is_latin_letter, kinds_of
 from ...types import IntArray
 from .graph import Graph, Value
 
@@ -109,6 +109,17 @@ def sentence_ends(graph: Graph, units: UnitValues) -> Value:
     """Mark the units that look like the end of a sentence. *Shape:* (units,)"""
     is_end = graph.lookup(units.codes, {ord(mark): 1 for mark in SENTENCE_ENDS}, 0) > 0
     return is_end if units.is_long_space is None else is_end & ~units.is_long_space
+
+
+def word_neighbours(graph: Graph, units: UnitValues) -> Value:
+    """Return `pipeline.units.letter_neighbours`. *Shape:* (units,)"""
+    letters = np.flatnonzero(is_latin_letter(np.arange(_KINDS_UP_TO, dtype=np.uint32))).tolist()
+    is_letter = graph.lookup(units.codes, dict.fromkeys(letters, 1), 0) > 0
+    # Without a space between them, which is in no unit.
+    is_next = graph.Equal(units.firsts - graph.shifted(units.firsts, -1), 1)
+    begins = graph.marks(graph.starts(units.lengths), graph.size(units.codes)) > 0
+    joined = (is_letter & graph.shifted(is_letter, False) & is_next & ~begins).to(np.int64)
+    return joined + graph.Concat(joined[1:], [0], axis=0)[: graph.size(joined)] * 2
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from ...pipeline.lac import Lac
 from ...pipeline.tener_ner import TenerNER
 from ...tagging import TagLayout
 from ...types import IntArray
-from .characters import read_units, sentence_ends
+from .characters import read_units, sentence_ends, word_neighbours
 from .graph import Graph, Value
 from .lac import write_lac
 from .layers import WAY_OUT, LayerWriter
@@ -97,10 +97,14 @@ def write_tagger(
     )
     weights = [weight.astype(np.float64) for weight in crf_scorer(pipe.model).weights]
     transitions, scaled = Transitions.of(*weights), Transitions.of(*(weight / pipe.temperature for weight in weights))
-    penalties = graph.value(np.where(labels.possible, 0.0, -np.inf))
+    neighbours = word_neighbours(graph, units)
+    of_kinds, of_neighbours = (
+        graph.value(np.where(possible, 0.0, -np.inf)) for possible in (labels.possible, labels.whole_words)
+    )
 
     def decode(batch: WindowBatch) -> Value:
-        scores = emissions[batch.slots].to(np.float64) + penalties[units.kinds[batch.slots]]
+        penalties = of_kinds[units.kinds[batch.slots]] + of_neighbours[neighbours[batch.slots]]
+        scores = emissions[batch.slots].to(np.float64) + penalties
         scores = graph.Transpose(scores, perm=[1, 0, 2])
         tags = write_viterbi(graph, scores, batch.lengths, transitions.start, transitions.end, transitions.table)
         a, b = write_forward_backward(graph, scores / pipe.temperature, tags, batch.lengths, scaled)
