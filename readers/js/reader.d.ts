@@ -34,5 +34,6 @@ export interface Reader {
  *
  * @param source Its bytes, or where it is: a URL; in Node a path, too.
  * @param ort ONNX Runtime, where it is not to be found by its name, as without a bundler.
+ * @param options Options of its session, such as `intraOpNumThreads`: by default it computes on one thread.
  */
-export function load(source: string | URL | Uint8Array | ArrayBuffer, ort?: unknown): Promise<Reader>;
+export function load(source: string | URL | Uint8Array | ArrayBuffer, ort?: unknown, options?: object): Promise<Reader>;

@@ -8,20 +8,23 @@ const FORMAT = 1;
 const REMEDY = "Write it by `python -m spacy tener export`";
 /** Errors only. */
 const LOG = { logSeverityLevel: 3 };
+/** One thread takes half the time of two: steps are short. Memory patterns cost time where batches differ in size. */
+const OPTIONS = { ...LOG, intraOpNumThreads: 1, enableMemPattern: false };
 
 /**
  * Load an exported file.
  *
  * source: Its bytes, or where it is: a URL; in Node a path, too.
  * ort: ONNX Runtime, where it is not to be found by its name, as without a bundler.
+ * options: Options of its session, such as intraOpNumThreads.
  */
-export async function load(source, ort) {
+export async function load(source, ort, options) {
   ort ??= await import("#onnxruntime");
   const name = isPlace(source) ? String(source) : "the model";
   const opened = await open(source, name);
   let session, about;
   try {
-    session = await ort.InferenceSession.create(opened, LOG);
+    session = await ort.InferenceSession.create(opened, { ...OPTIONS, ...options });
     about = await readAbout(ort, session);
   } catch (cause) {
     throw new Error(`${name}: not readable as a model: ${reason(cause)}. ${REMEDY} again.`, { cause });
