@@ -168,7 +168,8 @@
 
   function showOrigin() {
     const { pipeline, license, author, encoders, sources } = about;
-    const describe = (source) => [source.name, source.license, source.url].filter(Boolean).join(", ");
+    // spaCy's sources have a license and a url, encoders a licence and an origin.
+    const describe = ({ name, license: terms, licence, url, origin }) => [name, terms ?? licence, url ?? origin].filter(Boolean).join(", ");
     const rows = [
       ["Model", [pipeline.name, pipeline.version].filter(Boolean).join(" ")], ["Licence", license], ["Author", author],
       ...encoders.map((encoder) => ["Pretrained encoder", describe(encoder)]),
