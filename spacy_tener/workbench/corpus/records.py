@@ -40,6 +40,7 @@ class RecordError(RemedyError):
 class EntitySpan:
     """An entity over `[start, end)`: tokens of a `Sentence`, characters of an `AnnotatedText`.
 
+    label (str): Its label, without white space around it, which would be another label.
     quoted (str | None): The text that the entity covers according to the file. None if the file has none, or after the
         check.
     """
@@ -48,6 +49,9 @@ class EntitySpan:
     end: int
     label: str
     quoted: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "label", self.label.strip())
 
 
 @dataclass(frozen=True)

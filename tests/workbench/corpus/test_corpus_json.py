@@ -41,6 +41,7 @@ FLAT = {
         "entities": [{"id": i, "start_offset": s, "end_offset": e, "label": x} for i, (s, e, x) in enumerate(SPANS)],
     },
     "entities": {"text": TEXT, "entities": SPANS},
+    "blanks around labels": {"text": TEXT, "entities": [[start, end, f" {label}\n"] for start, end, label in SPANS]},
     "types": {"text": TEXT, "entities": [{"start": s, "end": e, "type": x} for s, e, x in SPANS]},
     "json-min": {
         "text": TEXT,
