@@ -61,9 +61,11 @@ def main() -> None:
 def train(args: argparse.Namespace, corpus: str, name: str, *options: object) -> list[Path]:
     """Train TENER with three seeds, where that is not done. Returns the pipelines."""
     runs = args.work / name
-    where = ("--corpora", corpus, "--systems", SYSTEM, "--seeds", ",".join(map(str, SEEDS)), "--data", args.data)
-    _report.research("grid", runs, *where, *options, *_report.overrides(steps=STEPS[corpus]))
-    return [runs / corpus / SYSTEM / str(seed) / "model-best" for seed in SEEDS]
+    models = [runs / corpus / SYSTEM / str(seed) / "model-best" for seed in SEEDS]
+    if not all(model.is_dir() for model in models):
+        where = ("--corpora", corpus, "--systems", SYSTEM, "--seeds", ",".join(map(str, SEEDS)), "--data", args.data)
+        _report.research("grid", runs, *where, *options, *_report.overrides(steps=STEPS[corpus]))
+    return models
 
 
 def speeds(pipelines: dict[str, Language], data: Path) -> list[float]:
