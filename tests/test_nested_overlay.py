@@ -184,3 +184,9 @@ def test_calibrate_fits_all_entities(model: Path, folder: Path) -> None:
     outcomes = find_outcomes(nlp, "tener_ner", examples, folder)
     assert outcomes.right.tolist() == [True] * 6
     assert outcomes.probabilities().size == 6
+
+
+def test_trimmed_and_copied_it_finds_the_same(model: Path, folder: Path, tmp_path: Path) -> None:
+    assert run_tener("trim", model, folder / "texts.jsonl", "--output", tmp_path / "trimmed").code == 0
+    (found,) = entity_task(spacy.load(tmp_path / "trimmed"))([TEXT])
+    assert [[*entity.offsets] for entity in found] == NESTED

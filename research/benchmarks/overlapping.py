@@ -11,6 +11,7 @@ places, the most frequent first), and the longest organisation that is annotated
 from __future__ import annotations
 
 import argparse
+import re
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -57,14 +58,14 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True, help="where corpora and pipelines are kept")
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--seeds", default="1,2,3")
-    parser.add_argument("--only", default="", help="measure the systems whose names contain this")
+    parser.add_argument("--only", default="", help="a regular expression: measure the systems whose names have a match")
     parser.add_argument("--out", default="overlapping.md", help="name of the page")
     args = parser.parse_args()
     _report.single_thread(cpu=-1)
     args.work.mkdir(parents=True, exist_ok=True)
     seeds = args.seeds.split(",")
     counts = prepare(args.data / "resume", args.work, read_places(args.places))
-    measured = {name: [] for name in SYSTEMS if args.only in name}
+    measured = {name: [] for name in SYSTEMS if re.search(args.only, name)}
     for seed in seeds:
         for name in measured:
             pipeline = spacy.load(train(args.work, name, args.steps, seed))

@@ -154,7 +154,7 @@ def convert_cli(
         if overlap == "spans" and report.missing:
             msg.warn(
                 f"A spancat learns that no entity is in the {counted(report.missing, 'token')} without annotation",
-                "Annotate these texts completely, or leave them out.",
+                "Train with the overlay nested, or annotate these texts completely.",
             )
         outputs += [report.output] * bool(report.docs)
         incorrect += report.incorrect

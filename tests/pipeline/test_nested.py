@@ -286,3 +286,33 @@ def test_a_forced_word_lies_outermost_and_a_blocked_one_at_no_depth(trained):
     assert (3, 7, "PRODUCT") in spans_of(doc)
     (decoding,) = nlp.get_pipe("tener_ner").decode([nlp.make_doc(TEXT)])
     assert decoding.probabilities([(3, 7, "PRODUCT"), (2, 9, "ORG")]) == pytest.approx([1.0, 0.0])
+
+
+def test_the_loss_is_that_of_all_paths_in_windows_and_of_scores(trained):
+    """A model that knows a document by heart has hardly any loss of it, whole or in windows."""
+    nlp = trained()
+    pipe = nlp.get_pipe("tener_ner")
+    examples = [Example(nlp.make_doc(text), gold(nlp, text, spans)) for text, spans in TEXTS]
+    losses = pipe.update(examples)["tener_ner"]
+    loss, gradients = pipe.get_loss(examples, pipe.model.predict([example.predicted for example in examples]))
+    assert loss == pytest.approx(losses, rel=1e-3)
+    assert [part.shape for part in gradients] == [(len(text), 3 * 9) for text, _ in TEXTS]
+    text = TEXT * 10
+    long = [(start + 11 * i, end + 11 * i, label) for i in range(10) for start, end, label in NESTED]
+    pipe.cfg.update(window=40, overlap=8, max_units=64)
+    assert pipe.update([Example(nlp.make_doc(text), gold(nlp, text, long))])["tener_ner"] < 3.0
+
+
+def test_spans_known_to_be_wrong_are_wrong_at_any_depth(trained):
+    nlp = trained(incorrect_spans_key="wrong")
+    before = next(nlp.get_pipe("tener_ner").decode([nlp.make_doc(TEXT)])).probabilities([(2, 6, "ORG")])
+    reference = Doc(nlp.vocab, words=list(TEXT), spaces=[False] * len(TEXT))
+    reference.spans["wrong"] = [Span(reference, 2, 6, label="ORG")]
+    optimizer = Adam(0.01)
+    for _ in range(10):
+        nlp.update([Example(nlp.make_doc(TEXT), reference)], sgd=optimizer)
+    after = next(nlp.get_pipe("tener_ner").decode([nlp.make_doc(TEXT)])).probabilities([(2, 6, "ORG")])
+    assert before[0] > 0.5 > after[0]
+    reference.ents = [Span(reference, 2, 6, label="ORG")]
+    with pytest.raises(ValueError, match="E868"):
+        nlp.update([Example(nlp.make_doc(TEXT), reference)])
