@@ -15,7 +15,7 @@ from spacy.cli.train import train
 from spacy.tokens import DocBin, Span
 from spacy.training import Example
 from spacy.training.initialize import init_nlp
-from test_spancat import NESTED, SYSTEMS, TEXT, TEXTS, answers, folder, rows
+from test_spancat import NESTED, TEXT, TEXTS, answers, folder, rows
 from test_without_torch import run
 from tiny_transformer import save_tiny_transformer
 
@@ -113,6 +113,21 @@ def test_what_is_only_for_flat_entities_says_so(
     ran = run_tener(*(word.format_map(places) for word in words))
     assert ran.code == 1
     assert message in ran.text
+
+
+SYSTEMS = [
+    ("weibo", []),
+    ("weibo", ["flat"]),
+    ("weibo", ["flat-atssa"]),
+    ("weibo", ["mect"]),
+    ("weibo", ["char-grn"]),
+    ("weibo", ["lac"]),
+    ("weibo", ["segment"]),
+    ("wnut17", []),
+    ("wnut17", ["grn"]),
+    ("weibo", ["transformer-frozen"]),
+    ("weibo", ["transformer-crf"]),
+]
 
 
 @pytest.mark.parametrize(("base", "overlays"), SYSTEMS)

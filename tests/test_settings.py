@@ -19,7 +19,6 @@ from spacy_tener.models.tagger import build_crf_tagger
 from spacy_tener.models.transformer.embed import build_transformer_embed
 from spacy_tener.onnx.sources import onnx_encoder
 from spacy_tener.optim.schedules import triangular
-from spacy_tener.pipeline.learning.span_lengths import span_lengths
 from spacy_tener.pipeline.learning.teaching import load_teacher
 from spacy_tener.settings import GRNConfig, TransformerConfig
 
@@ -105,7 +104,6 @@ WRONG: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (build_crf_tagger, {"dropout": 40}, f"CRFTagger.v1: dropout {BELOW}; got 40"),
     (load_teacher, {"share": 0.0}, f"Teacher.v1: share {ABOVE}; got 0.0"),
     (load_teacher, {"temperature": float("inf")}, f"Teacher.v1: temperature {FINITE}; got inf"),
-    (span_lengths, {"corpus": list, "share": 1.1}, "SpanLengths.v1: share must be less than or equal to 1; got 1.1"),
 ]
 
 

@@ -1,4 +1,4 @@
-"""The overlay `spancat`: entities within entities, from their annotation to the commands that find them."""
+"""spaCy's `spancat`: the commands give its entities, which overlap."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from command_line import Ran, run_tener
 from small_corpora import add_rules
 from spacy.cli.train import train
 from spacy.language import Language
-from spacy.tokens import Doc, DocBin
-from spacy.training.initialize import init_nlp
-from test_without_torch import run
-from tiny_transformer import save_tiny_transformer
 
-from spacy_tener.errors import RemedyError
 from spacy_tener.pipeline.doc_entities import entity_task
 from spacy_tener.serve import make_app
 from spacy_tener.workbench.composing.compose import compose
-from spacy_tener.workbench.composing.files import ConfigError
 from spacy_tener.workbench.corpus.docs import read_docs
 
-PRETRAINING = Path(__file__).parents[1] / "research" / "overlays" / "pretraining.cfg"
-
+SPANCAT = Path(__file__).parents[1] / "research" / "overlays" / "spancat.cfg"
+SMALL = [
+    "training.max_steps=80",
+    "training.eval_frequency=40",
+    "components.spancat.model.tok2vec.dropout=0.0",
+    "components.spancat.suggester.min_size=2",
+    "components.spancat.suggester.max_size=7",
+]
 TEXT = "他在北京大学医学院工作"
 NESTED = [[2, 4, "GPE"], [2, 6, "ORG"], [2, 9, "ORG"]]
 LONGEST = [2, 9, "ORG"]
@@ -39,7 +39,6 @@ TEXTS = [
     {"text": "今天天气很好", "entities": []},
 ]
 ENGLISH = {"text": "Bank of China in Bonn", "entities": [[0, 13, "ORG"], [8, 13, "GPE"], [17, 21, "GPE"]]}
-SMALL = ["training.max_steps=80", "training.eval_frequency=40", "components.spancat.model.tok2vec.dropout=0.0"]
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(folder: Path) -> Path:
-    compose("weibo", ["spancat"], SMALL).to_disk(folder / "config.cfg", interpolate=False)
+    compose("weibo", [SPANCAT], SMALL).to_disk(folder / "config.cfg", interpolate=False)
     data = str(folder / "spans" / "train.spacy")
     train(folder / "config.cfg", folder / "trained", overrides={"paths.train": data, "paths.dev": data})
     return folder / "trained" / "model-last"
@@ -73,24 +72,6 @@ async def answers(nlp: Language, requests: dict[str, Any]) -> list[Any]:
     transport = httpx.ASGITransport(app)
     async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url="http://zh") as client:
         return [(await client.post(route, json=request)).json() for route, request in requests.items()]
-
-
-def test_it_learns_entities_within_entities_and_predicts_them_without_torch(model: Path) -> None:
-    code = """
-nlp = spacy.load(sys.argv[1])
-docs = list(nlp.pipe(sys.argv[2:]))
-print(json.dumps([sorted([one.start_char, one.end_char, one.label_] for one in doc.spans["sc"]) for doc in docs]))
-"""
-    found = run(code, model, *(text["text"] for text in TEXTS))
-    assert json.loads(found) == [text["entities"] for text in TEXTS]
-
-
-def test_the_suggester_has_the_lengths_of_the_corpus(model: Path) -> None:
-    nlp = spacy.load(model)
-    suggester = nlp.get_pipe_config("spancat")["suggester"]
-    assert (suggester["min_size"], suggester["max_size"]) == (2, 7)
-    assert nlp.get_pipe("spancat").suggester([nlp.make_doc(TEXT)]).lengths.tolist() == [sum(range(5, 11))]
-    assert any(text.startswith("spacy_tener") for text in nlp.meta["requirements"])
 
 
 @pytest.mark.parametrize("format", ["jsonl", "parquet", "spacy"])
@@ -167,7 +148,6 @@ def test_spacy_evaluate_scores_it(model: Path, folder: Path, tmp_path: Path) -> 
         ("suggest", "{model}", "{texts}", "--output", "{out}/tasks.json"),
         ("calibrate", "{model}", "{data}", "--output", "{out}/calibrated"),
         ("review", "{model}", "{data}", "--output", "{out}/review"),
-        ("review", "{config}", "{data}", "--dev", "{data}", "--output", "{out}/review"),
         ("trim", "{model}", "{texts}", "--output", "{out}/trimmed"),
         ("annotate", "{model}", "{texts}", "--output", "{out}/annotated", "--k-best", "2"),
     ],
@@ -175,7 +155,6 @@ def test_spacy_evaluate_scores_it(model: Path, folder: Path, tmp_path: Path) -> 
 def test_what_needs_a_tener_ner_says_so(model: Path, folder: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
     places = {
         "model": model,
-        "config": folder / "config.cfg",
         "texts": folder / "texts.jsonl",
         "data": folder / "spans" / "train.spacy",
         "out": tmp_path,
@@ -192,60 +171,6 @@ def test_it_does_not_teach_by_silver_annotation(model: Path, folder: Path, tmp_p
     assert "spancat may overlap" in ran.text
 
 
-SYSTEMS = [
-    ("weibo", []),
-    ("weibo", ["flat"]),
-    ("weibo", ["flat-atssa"]),
-    ("weibo", ["mect"]),
-    ("weibo", ["char-grn"]),
-    ("weibo", ["lac"]),
-    ("weibo", ["segment"]),
-    ("wnut17", []),
-    ("wnut17", ["grn"]),
-    ("weibo", ["transformer-frozen"]),
-    ("weibo", ["transformer-crf"]),
-]
-
-
-@pytest.mark.parametrize(("base", "overlays"), SYSTEMS)
-def test_it_stands_on_each_system(base: str, overlays: list[str], folder: Path, tmp_path: Path) -> None:
-    system = compose(base, overlays)
-    config = compose(base, [*overlays, "spancat"])
-    assert config["components"]["spancat"]["model"]["tok2vec"] == system["components"]["tener_ner"]["model"]["tok2vec"]
-    assert [*config["components"]] == config["nlp"]["pipeline"] == ["spancat"]
-    corpus = folder / "spans" / ("en.spacy" if base == "wnut17" else "train.spacy")
-    config["paths"].update(dict.fromkeys(("train", "dev"), str(corpus)))
-    if "transformer" in config["paths"]:
-        config["paths"]["transformer"] = str(save_tiny_transformer(tmp_path))
-        config["system"]["gpu_allocator"] = None
-    nlp = init_nlp(config)
-    assert {*nlp.get_pipe("spancat").labels} == {"GPE", "ORG"}
-    assert nlp(TEXT).spans.keys() == {"sc"}
-
-
-def test_what_stands_below_is_refused_by_name_or_goes_with_it() -> None:
-    with pytest.raises(ConfigError, match=r"no \[components.tener_ner.model.tok2vec\]"):
-        compose("weibo", ["ner", "spancat"])
-    with pytest.raises(ConfigError, match="removes transformer"):
-        compose("weibo", ["transformer-shared", "spancat"])
-    assert compose("weibo", [PRETRAINING, "spancat"])["pretraining"]["component"] == "spancat"
-
-
-@pytest.mark.parametrize(
-    ("settings", "corpus", "message"),
-    [
-        ([], "longest", "4 texts of the training corpus have no doc.spans"),
-        (["initialize.before_init.share=0"], "spans", "share must be greater than 0; got 0"),
-        (["initialize.before_init.component=ner"], "spans", "'ner' is no spancat"),
-    ],
-)
-def test_what_it_cannot_learn_from(settings: list[str], corpus: str, message: str, folder: Path) -> None:
-    config = compose("weibo", ["spancat"], settings)
-    config["paths"].update(dict.fromkeys(("train", "dev"), str(folder / corpus / "train.spacy")))
-    with pytest.raises(RemedyError, match=message):
-        init_nlp(config)
-
-
 def test_annotation_in_part_is_warned_of_where_a_spancat_is_to_learn_it(tmp_path: Path) -> None:
     said = {}
     for answer in ("accept", "reject"):
@@ -255,13 +180,3 @@ def test_annotation_in_part_is_warned_of_where_a_spancat_is_to_learn_it(tmp_path
         assert ran.code == 0
         said[answer] = "spancat learns that no entity is in the 2 tokens without annotation" in ran.text
     assert said == {"accept": False, "reject": True}
-
-
-def test_a_corpus_without_any_entity_is_refused(tmp_path: Path) -> None:
-    doc = Doc(spacy.blank("zh").vocab, list("今天"))
-    doc.spans["sc"] = []
-    DocBin(docs=[doc]).to_disk(tmp_path / "train.spacy")
-    config = compose("weibo", ["spancat"])
-    config["paths"].update(train=str(tmp_path / "train.spacy"), dev=str(tmp_path / "train.spacy"))
-    with pytest.raises(RemedyError, match="has no span"):
-        init_nlp(config)

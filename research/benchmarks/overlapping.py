@@ -11,6 +11,7 @@ places, the most frequent first), and the longest organisation that is annotated
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import statistics
 from collections import Counter
@@ -43,12 +44,16 @@ maxout_pieces = 3
 subword_features = true
 pretrained_vectors = null
 """
+CNN_OVERLAY = "cnn.cfg"
+SPANCAT = str(_report.ROOT / "research" / "overlays" / "spancat.cfg")
+SHARE = 0.99
+"""The share of entities whose lengths a `spancat` looks at: the longest are rare, and each length costs time."""
 SYSTEMS = {
     "`tener_ner` on TENER with LAC": ("lac",),
     "`tener_ner`, `nested`, on TENER with LAC": ("lac", "nested"),
-    "`spancat` on spaCy's HashEmbedCNN": ("cnn.cfg", "spancat"),
-    "`spancat` on TENER": ("spancat",),
-    "`spancat` on TENER with LAC": ("lac", "spancat"),
+    "`spancat` on spaCy's HashEmbedCNN": (CNN_OVERLAY, SPANCAT),
+    "`spancat` on TENER": (SPANCAT,),
+    "`spancat` on TENER with LAC": ("lac", SPANCAT),
 }
 Entity = tuple[int, int, int, str]
 
@@ -134,20 +139,29 @@ def longest_prefix(ent: Span, names: set[str], label: str) -> list[Span]:
 
 def train(work: Path, name: str, steps: int, seed: str) -> Path:
     """The pipeline of a system, trained unless it is there."""
-    (work / "cnn.cfg").write_text(CNN, encoding="utf8")
-    overlays = [str(work / overlay) if overlay.endswith(".cfg") else overlay for overlay in SYSTEMS[name]]
+    (work / CNN_OVERLAY).write_text(CNN, encoding="utf8")
+    overlays = [str(work / overlay) if overlay == CNN_OVERLAY else overlay for overlay in SYSTEMS[name]]
     run = work / "-".join([*(Path(overlay).stem for overlay in SYSTEMS[name]), str(steps), seed])
     best = run / "model-best"
     if (run / "finished").exists():
         return best
     run.mkdir(exist_ok=True)
     config = run / "config.cfg"
-    settings = _report.overrides(f"system.seed={seed}", "training.eval_frequency=100", steps=steps)
+    lengths = span_lengths(work / "train.spacy") if SPANCAT in overlays else []
+    settings = _report.overrides(f"system.seed={seed}", "training.eval_frequency=100", *lengths, steps=steps)
     _report.tener("config", "resume", *overlays, *settings, "--output", config, "--force")
     paths = [f"--paths.{part}={work / part}.spacy" for part in ("train", "dev")]
     _report.spacy_command("train", config, "--output", run, *paths)
     (run / "finished").touch()
     return best
+
+
+def span_lengths(path: Path) -> list[str]:
+    """Settings of the lengths of spans that a `spancat` looks at."""
+    docs = DocBin().from_disk(path).get_docs(spacy.blank("zh").vocab)
+    lengths = sorted(len(span) for doc in docs for span in doc.spans[KEY])
+    sizes = {"min_size": lengths[0], "max_size": lengths[math.ceil(SHARE * len(lengths)) - 1]}
+    return [f"components.spancat.suggester.{name}={size}" for name, size in sizes.items()]
 
 
 def run_pipeline(nlp: Language, texts: list[str]) -> list[Doc]:

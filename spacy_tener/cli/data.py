@@ -121,8 +121,8 @@ def convert_cli(
     Tags that are invalid after the tag before them are read as conlleval reads them (an I-X after O or after another
     type begins an entity). These and all other corrections are counted and reported.
 
-    Where entities overlap, --overlap longest keeps the longest, and --overlap spans all, in `doc.spans["sc"]` for a
-    `spancat`; `doc.ents` has the longest.
+    Where entities overlap, --overlap longest keeps the longest, and --overlap spans all, in `doc.spans["sc"]` for the
+    overlay `nested`; `doc.ents` has the longest.
     """
     with of_command_line():
         reading = CorpusOptions(

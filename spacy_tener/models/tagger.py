@@ -41,7 +41,7 @@ def build_crf_tagger(
         or a listener to a shared `tok2vec` or `transformer` component; `spacy_tener.TENER.v1` if there is none.
     nO (Optional[int]): Number of tags, four per label and one, times `depth`. Set by `initialize` from the labels.
     dropout (float): Dropout on the vectors, before the emissions.
-    depth (int): How deep entities may be nested: 1 if none lies within another.
+    depth (int): How deep entities may be nested: 1 if none lies within another. Each text has as many paths.
     """
     if nO is not None:
         _count_labels(nO, depth)

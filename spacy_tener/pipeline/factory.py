@@ -65,7 +65,8 @@ def make_tener_ner(
     chars_key (Optional[str]): Key of `doc.spans` for all entities of the Doc in the view `characters`: spans of tokens,
         and their exact start and end in `doc.spans[chars_key].attrs["char_offsets"]`. Nothing is written if it is None.
     spans_key (Optional[str]): Key of `doc.spans` for the entities of `doc.ents` with their probabilities, which are in
-        `doc.spans[spans_key].attrs["scores"]`. Nothing is computed or written if it is None.
+        `doc.spans[spans_key].attrs["scores"]`; also for those within them, if the model has a `depth` above 1. Nothing
+        is computed or written if it is None.
     threshold (Union[float, Dict[str, float]]): Minimum probability of an entity, or of an entity of each label. Less
         probable entities are left out: their tokens are outside. 0 keeps all.
     scorer (Optional[Callable]): The scoring method. In the view `characters`, `spacy_tener.char_ner_scorer.v1` replaces
