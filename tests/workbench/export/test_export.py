@@ -10,7 +10,7 @@ from typing import Any
 import onnx
 import pytest
 import spacy
-from exported import SYSTEMS, exported_cases
+from exported import SYSTEMS, exported_cases, generate_texts
 from small_encoders import mean_encoder, save, save_tokenizer
 from small_systems import examples_of, pipeline, small_tok2vecs
 from spacy.language import Language
@@ -107,6 +107,17 @@ def test_rows_of_half_the_size(parts: dict[str, Any]) -> None:
     compared = compare(nlp, "tener_ner", half, sample_texts(nlp))
     assert compared.n_same > 100
     assert 1e-7 < compared.difference < 1e-3
+
+
+@pytest.mark.parametrize("view", ["tokens", "characters"])
+def test_a_model_that_sees_entities_everywhere_keeps_to_white_space_and_line_breaks(
+    view: str, parts: dict[str, Any]
+) -> None:
+    nlp = initialized(parts["TENER"], view=view)
+    texts = [space.join("北京大学在上海") * 9 for space in (" ", "\n", "\t\n", "\u3000 \n", "\t ", "😀", "\u200b")]
+    compared = compare(nlp, "tener_ner", export_model(nlp).SerializeToString(), [*texts, *generate_texts(40, seed=5)])
+    assert compared.n_same > 300
+    assert (compared.differing, compared.difference < 1e-5) == ([], True)
 
 
 @pytest.mark.slow  # All pairs of Chinese characters are tried.
