@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence, Sized
+from collections.abc import Collection, Iterable, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -112,10 +112,16 @@ class JoinedText:
         return self.codes[start:stop].tobytes().decode(_CODEC)
 
 
-def join_texts(docs: Sequence[Doc]) -> JoinedText:
-    """Join the texts of Docs. No Python code runs per token, only per distinct string."""
+def join_texts(docs: Sequence[Doc], spellings: Iterable[NDArray[np.uint64]] | None = None) -> JoinedText:
+    """Join the texts of Docs. No Python code runs per token, only per distinct string.
+
+    spellings (Optional[Iterable[NDArray[np.uint64]]]): `ORTH` and `SPACY` of the Docs' tokens, if they are known.
+        *Shape:* (tokens, 2) for each Doc
+    """
     lengths = lengths_of(docs)
-    table = np.concatenate([np.zeros((0, 2), np.uint64), *(doc.to_array([ORTH, SPACY]) for doc in docs if len(doc))])
+    if spellings is None:
+        spellings = (doc.to_array([ORTH, SPACY]) for doc in docs if len(doc))
+    table = np.concatenate([np.zeros((0, 2), np.uint64), *spellings])
     orths, strings = np.unique(table[:, 0], return_inverse=True)
     texts = texts_of(orths.tolist(), string_stores(docs))
     # Each distinct string with a space behind it.

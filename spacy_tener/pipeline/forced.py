@@ -19,7 +19,7 @@ from ..features.lexicon import is_fit
 from ..features.list_finder import ListFinder
 from ..features.word_lists import ATTRIBUTE, ListedWord, WordList, WordLists, words_of
 from ..files import write_file
-from ..types import BoolArray, IntArray
+from ..types import IntArray
 from .units import BEGIN, INSIDE, DocView, TokenView, Units
 
 _LISTS = "lists"
@@ -63,10 +63,11 @@ class ForcedWords:
         lists = [*self.lists.active(docs), *_lists_of_docs(docs)]
         if not lists:
             return found
-        text = join_texts(docs)
+        text = join_texts(docs, [view.spellings for view in views])
+        finders = [ListFinder.of(words) for words, _ in lists]
         columns = []
-        for rank, (words, indices) in enumerate(lists):
-            firsts, ends, order = ListFinder.of(words).find(text, indices)
+        for rank, (finder, (_, indices)) in enumerate(zip(finders, lists, strict=True)):
+            firsts, ends, order = finder.find(text, indices)
             columns.append((firsts, ends, np.full(firsts.size, rank), order))
         # First character, end, list and position in the list of each word. *Shape:* (4, words)
         table = np.concatenate(columns, axis=1)
@@ -74,16 +75,15 @@ class ForcedWords:
         table = table[:, (np.diff(table[:2], axis=1, append=-1) != 0).any(axis=0)]
         table = table[:, np.lexsort((table[0], table[3], -table[2], table[0] - table[1]))]
         index = np.searchsorted(text.stops, table[0])
-        text_starts, first_units = np.append(0, text.stops + 1)[index], starts(text.lengths)[index]
-        tokens = text.starting[table[0]] - first_units, text.ending[table[1] - 1] - first_units + 1
-        is_whole = (text.starting[table[0]] >= 0) & (text.ending[table[1] - 1] >= 0)
-        rows = np.stack((index, *(table[:2] - text_starts), *tokens, is_whole, *table[2:]))
-        for i, first, end, first_token, end_token, whole, rank, order in rows.T.tolist():
-            start, stop = (first_token, end_token) if isinstance(views[i], TokenView) else (first, end)
-            if whole or not isinstance(views[i], TokenView):
-                words = lists[rank][0]
-                entry = words.entries[ListFinder.of(words).words[order]]
-                found[i].append(ListedSpan(start, stop, entry.tag, entry.hidden))
+        # Places in the text, or in the tokens where these are the units.
+        places = table[:2] - np.append(0, text.stops + 1)[index]
+        tokens = np.stack((text.starting[table[0]], text.ending[table[1] - 1]))
+        by_tokens = np.array([isinstance(view, TokenView) for view in views])[index]
+        places = np.where(by_tokens, tokens - starts(text.lengths)[index] + [[0], [1]], places)
+        rows = np.concatenate((index[None], places, table[2:]))[:, ~by_tokens | (tokens >= 0).all(axis=0)]
+        for i, start, end, rank, order in rows.T.tolist():
+            entry = lists[rank][0].entries[finders[rank].words[order]]
+            found[i].append(ListedSpan(start, end, entry.tag, entry.hidden))
         return found
 
     def to_disk(self, folder: Path) -> None:
@@ -139,28 +139,27 @@ def is_label(label: object) -> bool:
     return isinstance(label, str) and bool(label.strip()) and not any("\ud800" <= char <= "\udfff" for char in label)
 
 
-def force_entities(units: Units, spans: Sequence[ListedSpan]) -> tuple[Units, list[ListedSpan], list[ListedSpan], bool]:
-    """Add forced words to the entities of a text.
+def choose_words(units: Units | None, spans: Sequence[ListedSpan]) -> tuple[list[ListedSpan], list[ListedSpan], bool]:
+    """Choose the words of a text that are entities, so that none overlap.
 
-    spans (Sequence[ListedSpan]): The first ones have priority; the entities that the text has come before all.
-    RETURNS (Tuple[Units, List[ListedSpan], List[ListedSpan], bool]): The units with all entities, the words among
-        these, the blocked words, and whether an entity of the text overlaps with another forced word.
+    units (Optional[Units]): Those of a text that has entities, which stay.
+    spans (Sequence[ListedSpan]): The first ones have priority.
+    RETURNS (Tuple[List[ListedSpan], List[ListedSpan], bool]): The forced words and the blocked ones beside them, and
+        whether an entity of the text overlaps with another forced word.
     """
-    is_preset: BoolArray = (units.iob == BEGIN) | (units.iob == INSIDE)
-    iob, label, taken = units.iob.copy(), units.label.copy(), is_preset.copy()
-    forced, overlaps = [], False
+    is_preset = np.zeros(0, bool) if units is None else (units.iob == BEGIN) | (units.iob == INSIDE)
+    preset = set(np.flatnonzero(is_preset).tolist())
+    taken, forced, overlaps = set(preset), list[ListedSpan](), False
     for span in spans:
-        part, name = slice(span.start, span.end), get_string_id(span.label)
+        places = range(span.start, span.end)
         if span.is_blocked:
             continue
-        if not taken[part].any():
-            taken[part] = True
-            iob[part], label[part] = INSIDE, name
-            iob[span.start] = BEGIN
+        if taken.isdisjoint(places):
+            taken.update(places)
             forced.append(span)
-        elif is_preset[part].any():
-            is_whole = iob[span.start] == BEGIN and not (iob[span.end : span.end + 1] == INSIDE).any()
-            is_same = is_whole and (iob[part][1:] == INSIDE).all() and (label[part] == name).all()
-            overlaps = overlaps or not is_same
-    blocked = [span for span in spans if span.is_blocked and not taken[span.start : span.end].any()]
-    return Units(units.kind, iob, label, units.sentence_start), forced, blocked, overlaps
+        elif units is not None and not preset.isdisjoint(places):
+            iob, labels = units.iob[span.start : span.end + 1].tolist(), units.label[span.start : span.end]
+            is_whole = iob[: len(places)] == [BEGIN, *[INSIDE] * (len(places) - 1)] and iob[len(places) :] != [INSIDE]
+            overlaps = overlaps or not (is_whole and (labels == get_string_id(span.label)).all())
+    blocked = [span for span in spans if span.is_blocked and taken.isdisjoint(range(span.start, span.end))]
+    return sorted(forced), blocked, overlaps

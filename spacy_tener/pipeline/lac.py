@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from spacy.attrs import ENT_IOB
 from spacy.language import Language
 from spacy.pipeline import Pipe
 from spacy.tokens import Doc, Span, SpanGroup
@@ -28,7 +29,7 @@ from ..onnx.encoder import Encoder
 from ..onnx.lac import LacTagger, load_tagger
 from ..types import IntArray
 from .entities import UnitEntity, set_entities
-from .forced import ForcedWords, ListedSpan, force_entities
+from .forced import ForcedWords, ListedSpan, choose_words
 from .loading import wrap_load_errors
 from .settings import NERSettings
 from .units import Alignment, is_ornament, is_space, view_of
@@ -187,7 +188,8 @@ class Lac(Pipe):
         for view, spans in zip(views, self.forced.find(views), strict=True):
             chosen, banned = list[ListedSpan](), list[ListedSpan]()
             if spans:
-                _, chosen, banned, overlaps = force_entities(view.units(), spans)
+                units = view.units() if view.doc.has_annotation(ENT_IOB) else None
+                chosen, banned, overlaps = choose_words(units, spans)
                 if overlaps:
                     self.forced.warn(view.doc)
             forced.append(chosen)

@@ -15,9 +15,9 @@ from ..models.tagger import TaggerModel, depth_of, on_host, split_depths
 from ..types import IntArray
 from .decoding import BatchDecoding, decode_nothing, to_spans, without_blocked
 from .entities import UnitEntity
-from .forced import ForcedWords, ListedSpan, force_entities
+from .forced import ForcedWords, ListedSpan, choose_words
 from .settings import NERSettings
-from .tags import LabelIndex, Mask, decodable_tags, join_masks, keep_words_whole
+from .tags import LabelIndex, Mask, decodable_tags, fix_entities, join_masks, keep_words_whole
 from .units import DocView, Units, letter_neighbours
 from .windows import WindowBatcher
 
@@ -84,30 +84,33 @@ def _restrict(
     all_labels = list(labels)
     forced, blocked = list[tuple[int, int, int, int]](), set[tuple[int, int, int, int]]()
     for text, (view, spans) in enumerate(zip(views, listed, strict=True)):
-        units = None if view.is_plain and not spans else view.units()
+        units = None if view.is_plain else view.units()
         if units is not None and not keep_entities:
             units = units.unannotated()
-        if units is not None and spans:
-            units, chosen, banned, overlaps = force_entities(units, spans)
+        texts.append(units)
+        if spans:
+            chosen, banned, overlaps = choose_words(units, spans)
             if overlaps:
                 words.warn(view.doc)
             all_labels += dict.fromkeys(span.label for span in chosen if span.label not in all_labels)
-            forced += [(text, start, end, all_labels.index(label)) for start, end, label, _ in sorted(chosen)]
+            forced += [(text, start, end, all_labels.index(label)) for start, end, label, _ in chosen]
             blocked.update(
                 (text, start, end, labels.index(label) if label else -1)
                 for start, end, label, _ in banned
                 if not label or label in labels
             )
-        texts.append(units)
     masks: list[Mask | None] = [
         None if units is None else decodable_tags(units, index, inner=level > 0)
         for level in range(depth)
         for units in texts
     ]
-    allowed = join_masks(masks, [len(view) for view in views] * depth, index.layout.n_tags)
+    lengths, entities = [len(view) for view in views], to_spans(forced)
+    allowed = join_masks(masks, lengths * depth, index.layout.n_tags)
     if (neighbours := letter_neighbours(views)) is not None:
         allowed = keep_words_whole(allowed, np.tile(neighbours, depth), index)
-    return allowed, tuple(all_labels), to_spans(forced), blocked
+    if forced:
+        allowed = fix_entities(allowed, entities, lengths, index.layout, depth)
+    return allowed, tuple(all_labels), entities, blocked
 
 
 def select_entities(batch: BatchDecoding, settings: NERSettings) -> list[list[UnitEntity]]:

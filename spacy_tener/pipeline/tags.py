@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from spacy.strings import get_string_id
 
+from ..batching.sequences import ranges, starts
+from ..crf.marginals import EntitySpans
 from ..tagging import TagLayout
 from ..types import BoolArray, IntArray
 from .units import BEGIN, INSIDE, LINE_BREAK, MISSING, N_KINDS, ORNAMENT, OUTSIDE, SPACE, Units
@@ -182,3 +184,25 @@ def join_masks(masks: Sequence[Mask | None], lengths: list[int], n_tags: int) ->
             for mask, length in zip(masks, lengths, strict=True)
         ]
     )
+
+
+def fix_entities(
+    allowed: Mask | None, entities: EntitySpans, lengths: Sequence[int], layout: TagLayout, depth: int
+) -> Mask:
+    """Return the mask in which entities are certain, as `decodable_tags` has it for preset ones.
+
+    allowed (Mask | None): The mask before, of all depths; None if every tag is allowed. *Shape:* (depth * units, tags)
+    entities (EntitySpans): Without overlaps. Those of labels beyond the layout's are outside.
+    lengths (Sequence[int]): The units of each text.
+    """
+    size = sum(lengths)
+    mask = np.ones((depth * size, layout.n_tags), dtype=bool) if allowed is None else allowed
+    first = starts(np.array(lengths))[entities.sequence] + entities.start
+    ends = first + entities.end - entities.start
+    has_tag = entities.label < layout.n_labels
+    rows = ranges(first, ends - first)
+    mask[rows] = False
+    mask[rows, layout.encode(first[has_tag], ends[has_tag], entities.label[has_tag], size)[rows]] = True
+    for level in range(1, depth):  # entities within others cross no edge
+        mask[level * size + np.concatenate((first, ends[ends < size])), layout.continuers] = False
+    return mask

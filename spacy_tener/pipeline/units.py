@@ -148,6 +148,12 @@ class _View:
     def _data(self) -> dict[Any, Any]:
         return data_of(self.doc)
 
+    @cached_property
+    def spellings(self) -> NDArray[np.uint64]:
+        """The hash of each token's text, and whether a space follows it. *Shape:* (tokens, 2)"""
+        columns: NDArray[np.uint64] = self.doc.to_array([ORTH, SPACY])
+        return columns.reshape(-1, 2)
+
 
 class TokenView(_View):
     """A Doc as the sequence of its tokens."""
@@ -164,7 +170,7 @@ class TokenView(_View):
 
     @cached_property
     def _orths(self) -> list[int]:
-        orths: list[int] = self.doc.to_array(ORTH).tolist()
+        orths: list[int] = self.spellings[:, 0].tolist()
         return orths
 
     @property
@@ -179,7 +185,7 @@ class TokenView(_View):
         is_letter = np.fromiter(map(letters.__contains__, orths), dtype=bool, count=len(orths))
         joined = is_letter.copy()
         joined[:1] = False
-        joined[1:] &= is_letter[:-1] & (self.doc.to_array(SPACY)[:-1] == 0)
+        joined[1:] &= is_letter[:-1] & (self.spellings[:-1, 1] == 0)
         return joined
 
     def units(self) -> Units:

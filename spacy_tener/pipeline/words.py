@@ -12,7 +12,7 @@ from ..errors import InputError, RemedyError, check_choice
 from ..features.forms import simplify
 from ..features.lexicon import is_fit
 from ..features.lexicon_sources import read_list
-from ..features.word_lists import LOCK, ListedWord, WordList, WordLists
+from ..features.word_lists import LOCK, ListedWord, WordList, WordLists, make_entry
 from ..models.embed.lexicon import LexiconVocabulary
 from .forced import ForcedWords
 
@@ -130,7 +130,7 @@ class PipelineWords:
         for word, word_tag in rows:
             if force:
                 _check_label(labels, word, word_tag)
-            entries[word] = ListedWord(word_tag, hidden=blocks)
+            entries[word] = make_entry(word_tag, blocks)
         self._change(homes, name, entries, saved=saved)
 
     def remove(self, words: Iterable[str], *, name: str = "", force: bool = False) -> None:
@@ -183,7 +183,7 @@ class PipelineWords:
             if entry.frequency is None or entry.frequency >= min_frequency:
                 if force:
                     _check_label(labels, entry.word, entry.tag, path, entry.line)
-                words[entry.word] = ListedWord(entry.tag)
+                words[entry.word] = make_entry(entry.tag, False)
         self._change(homes, name, words, replace=True, saved=saved)
 
     def _choose(self, force: bool) -> list[HasWords]:
