@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,9 +120,8 @@ def join_texts(docs: Sequence[Doc], spellings: Iterable[NDArray[np.uint64]] | No
         *Shape:* (tokens, 2) for each Doc
     """
     lengths = lengths_of(docs)
-    if spellings is None:
-        spellings = (doc.to_array([ORTH, SPACY]) for doc in docs if len(doc))
-    table = np.concatenate([np.zeros((0, 2), np.uint64), *spellings])
+    columns: Iterable[Any] = (doc.to_array([ORTH, SPACY]) for doc in docs if len(doc))
+    table = np.concatenate([np.zeros((0, 2), np.uint64), *(columns if spellings is None else spellings)])
     orths, strings = np.unique(table[:, 0], return_inverse=True)
     texts = texts_of(orths.tolist(), string_stores(docs))
     # Each distinct string with a space behind it.

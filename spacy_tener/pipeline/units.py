@@ -151,8 +151,9 @@ class _View:
     @cached_property
     def spellings(self) -> NDArray[np.uint64]:
         """The hash of each token's text, and whether a space follows it. *Shape:* (tokens, 2)"""
-        columns: NDArray[np.uint64] = self.doc.to_array([ORTH, SPACY])
-        return columns.reshape(-1, 2)
+        columns: Any = self.doc.to_array([ORTH, SPACY])
+        spellings: NDArray[np.uint64] = columns.reshape(-1, 2)
+        return spellings
 
 
 class TokenView(_View):
