@@ -31,7 +31,9 @@ function foundEntities({ drawn = () => {}, saved = () => ({}) } = {}) {
   function draw() {
     const entities = shownEntities();
     state.numbers = new Map(state.entities.map((entity, number) => [entity, number]));
-    $("text").replaceChildren(...marked(state.text, entities, mark));
+    $("text").replaceChildren();
+    // One by one: a call has no room for the arguments of a long text.
+    for (const node of marked(state.text, entities, mark)) $("text").append(node);
     list.show([...entities].sort(ORDERS[$("order").value]));
     const hidden = state.entities.length - entities.length;
     $("nothing").textContent = say(hidden ? "All entities are hidden: show more labels, or a lower probability." : "No entities were found in this text.");

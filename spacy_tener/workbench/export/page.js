@@ -65,7 +65,7 @@
       await ready;
       for await (const piece of read(text)) {
         if (started !== turn) return;
-        entities.push(...piece.entities);
+        for (const entity of piece.entities) entities.push(entity);
         if (piece.end < text.length) showWork(say("{share} % of the text is read.", { share: Math.floor((100 * piece.end) / text.length) }));
       }
     } catch (error) {
@@ -132,7 +132,7 @@
         const entities = [];
         for await (const piece of read(text)) {
           if (isStopped) return null;
-          entities.push(...piece.entities);
+          for (const entity of piece.entities) entities.push(entity);
         }
         add(text, entities);
       }
