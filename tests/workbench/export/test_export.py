@@ -220,6 +220,13 @@ def test_listed_words_of_lac_are_refused(force: bool) -> None:
     assert export_model(nlp)
 
 
+def test_entities_within_entities_are_refused(parts: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    nlp = initialized(parts["TENER"])
+    monkeypatch.setattr("spacy_tener.pipeline.tener_ner.TenerNER.depth", 2)
+    with pytest.raises(RemedyError, match=r"finds entities within entities, which cannot be exported.*nested"):
+        export_model(nlp)
+
+
 def test_a_component_on_shared_vectors_is_refused(parts: dict[str, Any]) -> None:
     nlp = spacy.blank("zh")
     nlp.add_pipe("tok2vec", config={"model": parts["TENER"]["embed"]})
