@@ -16,12 +16,9 @@ def test_a_place_that_cannot_be_written_is_named(words: str, tmp_path: Path) -> 
     assert "is a directory Name a file." in ran.text
 
 
-@pytest.mark.parametrize(
-    "words", ["grid out --corpora sample --systems tener", "search sample --space tener -o out -n 1"]
-)
-def test_a_gpu_that_is_not_there_is_told(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_that_is_not_there_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    ran = run_research(*words.split(), "--gpu-id", 99)
+    ran = run_research(*["grid", "out", "--corpora", "sample", "--systems", "tener", "--gpu-id", "99"])
     assert ran.code == 1
     assert "GPU" in ran.text
     assert not Path("out").exists()

@@ -109,6 +109,7 @@ def test_filling_a_config_shows_every_default():
         "tok2vec": model["tok2vec"],
         "nO": None,
         "dropout": 0.4,
+        "depth": 1,
     }
     # Without one given, the component's default stands, with all of its own settings.
     assert model["tok2vec"]["@architectures"] == "spacy_tener.TENER.v1"
