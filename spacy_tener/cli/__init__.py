@@ -16,7 +16,7 @@ from typer.main import get_command
 GROUPS = {
     "Data": {"convert": "data", "debug-data": "data"},
     "Annotating": {"suggest": "annotation", "review": "annotation", "silver": "annotation"},
-    "Training": {"config": "config", "vectors": "config"},
+    "Training": {"config": "config", "vectors": "config", "extend": "models"},
     "Looking": {"evaluate": "scores", "explain": "texts"},
     "Running": {"calibrate": "models", "trim": "models", "export": "export", "annotate": "texts", "serve": "texts"},
 }

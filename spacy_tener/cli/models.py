@@ -1,7 +1,8 @@
-"""Commands that change a trained pipeline: calibrate, trim."""
+"""Commands that change a trained pipeline: calibrate, trim, extend."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -16,11 +17,14 @@ from thinc.api import Model as ThincModel
 from ..annotate.records import find_texts, stream_records
 from ..annotate.settings import TEXT_COLUMN
 from ..errors import RemedyError, counted
+from ..files import check_folder, locked
 from ..models.embed.tables import table_embedders
 from ..pipeline.finding import find_crf_pipe, span_finders
+from ..pipeline.gpu import check_gpu
 from ..pipeline.settings import TEMPERATURE
 from ..pipeline.tener_ner import TenerNER
 from ..pipeline.units import View, view_of
+from ..processes import interrupted_by_signals
 from ..workbench.calibration import (
     Outcomes,
     Series,
@@ -32,11 +36,16 @@ from ..workbench.calibration import (
     fit_temperature,
     fit_thresholds,
 )
+from ..workbench.composing.compose import with_settings
+from ..workbench.corpus.docs import read_docs
+from ..workbench.extending import DEV, TRAIN, hold_out, plan_extension, write_docs
 from ..workbench.pipelines import change_cfg, check_new, size_mb, write_pipeline
+from ..workbench.runs.processes import Processes
+from ..workbench.runs.training import MODEL, OUTPUT, TrainingRun, is_trained, train
 from ..workbench.to_onnx import changed_entities, to_onnx
 from ..workbench.trimming import count_rows, trim_tables
 from . import options
-from ._common import CommandLineError, command, load_pipeline, msg, no_text, refuse_options, setup_gpu
+from ._common import CommandLineError, command, load_pipeline, msg, names, no_text, refuse_options, setup_gpu
 from .scores import read_examples
 
 if TYPE_CHECKING:
@@ -254,6 +263,63 @@ def _score_both(model: str, output: str, test: Path) -> None:
             (which, *("-" if share is None else f"{100 * share:.2f}" for share in shares), f"{scores['speed']:.0f}")
         )
     msg.table(rows, header=("", "P", "R", "F1", "Tokens/s"), aligns=("l", *"rrrr"), divider=True)
+
+
+@command("extend", stopped="The same command continues; an interrupted training begins again.")
+def extend_cli(
+    model: options.Model,
+    new: Annotated[Path, typer.Argument(help="Texts annotated for new labels alone: .spacy")],
+    output: Annotated[Path, options.output("a directory; the pipeline is its model-best")],
+    old: Annotated[Path | None, typer.Option("--with", help="The texts that MODEL was trained on: .spacy")] = None,
+    dev: Annotated[
+        Path | None, typer.Option("--dev", help="Texts annotated for all labels, to choose by (default: some of NEW)")
+    ] = None,
+    labels: Annotated[str, typer.Option("--labels", help="Labels of NEW (default: those that MODEL lacks)")] = "",
+    rename: Annotated[list[str] | None, typer.Option("--rename", help="OLD=NEW, a label; may be repeated")] = None,
+    steps: Annotated[int, typer.Option("--steps", help="Training steps", min=1)] = 400,
+    component: options.Component = None,
+    settings: options.Settings = None,
+    gpu_id: options.GpuId = -1,
+    code: options.Code = None,
+) -> None:
+    """
+    Teach a trained pipeline new labels, and let it keep its own.
+
+    NEW has the entities of the new labels, and nothing is said of others there: MODEL itself teaches these, by its
+    probabilities under the annotation. --with adds texts that are annotated for the labels of MODEL.
+
+    A label is split by --rename: --rename ORG=COMPANY, where NEW has COMPANY and SCHOOL.
+
+    One text of five in NEW is not learned, unless --dev names others. With what MODEL finds there, they choose the best
+    model. The output has the texts and the config, which `spacy train` runs too.
+    """
+    check_gpu(gpu_id)
+    check_folder(output)
+    nlp = load_pipeline(model)
+    docs = list(read_docs(new, nlp.vocab))
+    extension = plan_extension(model, nlp, component, docs, names(labels), _renamed(rename or []))
+    learned, held_out = (docs, list(read_docs(dev, nlp.vocab))) if dev else hold_out(docs)
+    beside = read_docs(old, nlp.vocab) if old else ()
+    run = TrainingRun("extend", output, with_settings(extension.config(output, steps), settings or []), gpu_id, code)
+    with interrupted_by_signals(), locked(output / ".lock"):
+        write_docs(output / DEV, held_out if dev else extension.development_docs(held_out))
+        write_docs(output / TRAIN, extension.training_docs(learned, beside))
+        if is_trained(run, remedy="Choose another --output, or delete this one to train again."):
+            msg.good(f"There is nothing to do: {output / MODEL} is trained")
+            return
+        msg.info(
+            f"{counted(len(learned), 'text')} with {', '.join(extension.labels)}, beside {', '.join(extension.present)}"
+        )
+        if failure := train(run, Processes(1, sys.stderr.write)):
+            raise RemedyError(f"{output}: {failure}", f"See {output / OUTPUT}.")
+    msg.good(f"Saved to {output / MODEL}")
+
+
+def _renamed(rename: list[str]) -> dict[str, str]:
+    pairs = [pair.partition("=") for pair in rename]
+    if wrong := [before + sign + after for before, sign, after in pairs if not (before and after)]:
+        raise CommandLineError(f"--rename {wrong[0]}: not two labels", "Write --rename OLD=NEW.")
+    return {before: after for before, _, after in pairs}
 
 
 def _with_rows(nlp: Language, name: str) -> ThincModel[Any, Any]:

@@ -223,27 +223,53 @@ def cross_entropy(
     emissions: Tensor,
     lengths: Lengths,
     possible: Tensor | None = None,
+    *,
+    under_annotation: Tensor | None = None,
 ) -> Tensor:
     """Return the cross-entropy of the student's distribution over paths under the teacher's, summed over all sequences.
 
     Exact: `log Z(student) - E_teacher[score(student)]`, and a score is linear in the expected counts of tags and
     transitions, which are the gradient of the teacher's log Z. The student may have more entity types, after those of
     the teacher; for the teacher, they have probability 0.
+
+    under_annotation (Tensor | None): The tags that agree with an annotation, which the teacher's paths have then. An
+        entity of a type that the teacher lacks is no entity to it. *Shape:* (units, tags)
     """
     layout = student.layout
     emissions, weights, _ = student._dispatch(emissions)
     of_teacher = on_device(teacher.layout.within(layout), emissions.device)
     scores = emissions.new_full((emissions.size(0), layout.n_tags), -torch.inf, dtype=upcast(teacher_emissions).dtype)
-    scores[:, of_teacher] = teacher_emissions.detach().to(scores)
-    grown = teacher.resize(layout.n_labels).to(emissions.device)
+    teacher_scores = teacher_emissions.detach().to(scores)
+    if under_annotation is None:
+        grown = teacher.resize(layout.n_labels).to(emissions.device)
+    else:
+        grown = _grown_like_outside(teacher, layout.n_labels).to(emissions.device)
+        scores[:] = teacher_scores[:, [teacher.layout.outside]]
+    scores[:, of_teacher] = teacher_scores
     features = (scores.requires_grad_(), *grown.weights)
     with torch.enable_grad():
-        counts = torch.autograd.grad(grown.log_partition(scores, lengths, possible).sum(), features)
+        allowed = possible if under_annotation is None else under_annotation
+        counts = torch.autograd.grad(grown.log_partition(scores, lengths, allowed).sum(), features)
     expected = [
         (count * score).sum(dtype=torch.float64) for count, score in zip(counts, (emissions, *weights), strict=True)
     ]
     total = student.log_partition(emissions, lengths, possible).sum(dtype=torch.float64) - torch.stack(expected).sum()
     return total.to(counts[0].dtype)
+
+
+@torch.no_grad()
+def _grown_like_outside(crf: CRF, n_labels: int) -> CRF:
+    """Return a CRF with more entity types, whose new ones have the weights of O."""
+    present, grown = crf.layout.n_labels, CRF(n_labels).to(crf.start)
+    # The places of O and of two tags for each type: old ones stay, new ones are those of O.
+    types, new = torch.arange(present), torch.zeros(n_labels - present, dtype=torch.long)
+    openers = torch.cat([types, new + present, torch.tensor([present]), present + 1 + types, new + present])
+    closers = torch.cat([torch.tensor([0]), 1 + types, new, 1 + present + types, new])
+    grown.start[:], grown.end[:] = crf.start[openers], crf.end[closers]
+    grown.outside[:] = crf.outside[closers][:, openers]
+    grown.inside[:] = crf.outside[0, present]
+    grown.inside[:, torch.cat([types, n_labels + types])] = crf.inside
+    return grown
 
 
 class CRFHead(nn.Module):

@@ -121,8 +121,9 @@ def possible_tags(units: Units, labels: LabelIndex) -> Mask | None:
     return labels.possible[units.kind] if units.kind.any() else None
 
 
-def agreeing_tags(tags: IntArray, possible: Mask | None, layout: TagLayout) -> Mask:
-    """Return a mask of the tags that agree with the annotation: one for an annotated unit, else all possible ones.
+def agreeing_tags(tags: IntArray, possible: Mask | None, layout: TagLayout, agreeing: Mask | None = None) -> Mask:
+    """Return a mask of the tags that agree with the annotation: one for an annotated unit, else all possible ones, less
+    what `agreeing` leaves out.
 
     *Shape:* (units, tags)
     """
@@ -130,7 +131,7 @@ def agreeing_tags(tags: IntArray, possible: Mask | None, layout: TagLayout) -> M
     allowed = np.ones((len(tags), layout.n_tags), dtype=bool) if possible is None else possible.copy()
     allowed[annotated] = False
     allowed[annotated, tags[annotated]] = True
-    return allowed
+    return allowed if agreeing is None else allowed & agreeing
 
 
 def decodable_tags(units: Units, labels: LabelIndex, *, inner: bool = False) -> Mask | None:

@@ -2,7 +2,7 @@
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, replace
 from functools import partial
@@ -21,7 +21,7 @@ from spacy.vocab import Vocab
 from thinc.api import Optimizer, set_dropout_rate
 from thinc.types import Floats2d
 
-from ..errors import RemedyError
+from ..errors import RemedyError, check_choice
 from ..features.word_lists import WordLists
 from ..models.embed.tables import check_loaded, observe
 from ..models.shim import require_torch
@@ -176,6 +176,33 @@ class TenerNER(TrainablePipe):
         self.vocab.strings.add(label)
         set_labels(self.model, len(self.labels))
         return 1
+
+    def extend(
+        self, labels: Iterable[str], teacher: Teacher | None = None, rename: Mapping[str, str] | None = None
+    ) -> None:
+        """Add labels to a trained component. What it learns from now on, a teacher may complete.
+
+        labels (Iterable[str]): Labels to add.
+        teacher (Optional[Teacher]): This component as it was before. See `spacy_tener.Extension.v1`.
+        rename (Optional[Mapping[str, str]]): Other names of labels that it has.
+        """
+        if self.depth > 1:
+            remedy = "Train it again with all labels."
+            raise RemedyError(f"'{self.name}' finds entities within entities, and cannot be extended", remedy)
+        names = dict(rename or {})
+        for label in names:
+            check_choice("label to rename", label, self.labels)
+        for key in ("labels", LABELS_OVER_LINES, LABELS_WITH_ORNAMENTS):
+            if key in self.cfg:
+                self.cfg[key] = [names.get(label, label) for label in self.cfg[key]]
+        if len(set(self.labels)) < len(self.labels):
+            raise RemedyError(f"Two labels of '{self.name}' would have one name", "Rename to labels that it lacks.")
+        if isinstance(self.cfg["threshold"], dict):
+            self.cfg["threshold"] = {names.get(label, label): share for label, share in self.cfg["threshold"].items()}
+        for label in [*names.values(), *labels]:
+            self.vocab.strings.add(label)
+            self.add_label(label)
+        self._teacher = teacher
 
     def initialize(
         self,

@@ -70,6 +70,7 @@ BASES = {
     "explain": "explain model text.txt -n 3",
     "calibrate": "calibrate model doubtful.spacy -o out",
     "trim": "trim model text.txt -o out",
+    "extend": "extend model new.spacy -o out",
     "export": "export model -o out.onnx",
     "annotate": "annotate model text.txt -o out -f jsonl --processes 1",
     "serve": "serve model --port 0",
@@ -192,6 +193,18 @@ ROWS = {
         "component": Row("--component ner2", codes=(0, 1)),
         "code": IMPORTED,
     },
+    "extend": {
+        "output": Row("--output other", "extend model new.spacy", "other/config.cfg", (2, 0)),
+        "old": Row("--with gold.spacy", result="out/train.spacy"),
+        "dev": Row("--dev gold.spacy", result="out/dev.spacy"),
+        "labels": Row("--labels VERB", "extend model new.spacy -o out --rename PER=NAME", "out/config.cfg"),
+        "rename": Row("--rename PER=NAME", result="out/config.cfg"),
+        "steps": Row("--steps 7", result="trained.txt"),
+        "component": Row("--component ner2", codes=(0, 1)),
+        "settings": Row("--set training.dropout=0.2", result="out/config.cfg"),
+        "gpu_id": on_gpu(),
+        "code": IMPORTED,
+    },
     "export": {
         "output": Row("--output other.onnx", result="other.onnx"),
         "page": Row("--page page --wasm ort", result="page/index.html"),
@@ -271,6 +284,10 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("options")
     (folder / "model").symlink_to(trained("tener"))
     save_corpus(folder / "gold.spacy", TEXTS * 2)
+    verbs = [
+        (f"{text}{number}", [(2, 4, "VERB"), (0, 1, "NAME")]) for number in range(10) for text in ("他说了", "王说好")
+    ]
+    save_corpus(folder / "new.spacy", verbs)
     save_corpus(folder / "doubtful.spacy", [*doubtful(TEXTS * 5)])
     words = annotated("王小明去了上海", [(0, 3, "PER"), (5, 7, "GPE")], words=["王小明", "去", "了", "上海"])
     save_docs(folder / "words.spacy", words)

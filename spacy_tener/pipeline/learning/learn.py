@@ -67,7 +67,8 @@ def batch_loss(crf: CRF, emissions: Tensor, targets: Sequence[Target]) -> Tensor
     if (tags != UNKNOWN).all():
         losses = crf.loss(emissions, lengths, tags=torch.from_numpy(tags), possible=tensor(possible))
         return losses @ _like(losses, weights)
-    allowed = agreeing_tags(tags, possible, crf.layout)
+    agreeing = join_masks([target.agreeing(crf.layout) for target in targets], lengths, crf.layout.n_tags)
+    allowed = agreeing_tags(tags, possible, crf.layout, agreeing)
     losses = crf.loss(emissions, lengths, allowed=tensor(allowed), possible=tensor(possible))
     loss = losses @ _like(losses, weights)
     if any(target.incorrect for target in targets):
@@ -130,6 +131,38 @@ def teaching_loss(
     return cross_entropy(teacher, scores, student, split_depths(emissions, depth), lengths, tensor(possible))
 
 
+def completing_loss(
+    student: CRF, teacher: CRF, emissions: Tensor, soft_targets: Sequence[SoftTarget], targets: Sequence[Target]
+) -> Tensor:
+    """Return the loss of annotation that a teacher completes by the labels that the text is not annotated for.
+
+    The teacher's distribution is the one under the annotation: it is 0 for paths that contradict it. Where the teacher
+    has nothing to add, the loss is that of the annotation.
+
+    teacher (CRF): Its labels are the student's first ones.
+    emissions (Tensor): The student's, of the units of all texts joined. *Shape:* (units, tags)
+    """
+    lengths, layout = [len(target.tags) for target in targets], student.layout
+    rows = emissions.split(lengths)
+    n_taught = teacher.layout.n_labels
+    is_open = [target.open_labels is not None and bool(target.open_labels[:n_taught].any()) for target in targets]
+    loss = emissions.new_zeros(())
+    if complete := [i for i, adds in enumerate(is_open) if not adds and targets[i].has_loss]:
+        loss = loss + batch_loss(student, torch.cat([rows[i] for i in complete]), [targets[i] for i in complete])
+    if completed := [i for i, adds in enumerate(is_open) if adds]:
+        parts, sizes = [targets[i] for i in completed], [lengths[i] for i in completed]
+        tags = np.concatenate([part.tags for part in parts])
+        possible = join_masks([part.possible for part in parts], sizes, layout.n_tags)
+        agreeing = join_masks([part.agreeing(layout) for part in parts], sizes, layout.n_tags)
+        allowed = agreeing_tags(tags, possible, layout, agreeing)
+        scores = torch.from_numpy(np.concatenate([soft_targets[i] for i in completed]))
+        joined = torch.cat([rows[i] for i in completed])
+        loss = loss + cross_entropy(
+            teacher, scores, student, joined, sizes, tensor(possible), under_annotation=tensor(allowed)
+        )
+    return loss
+
+
 PieceLoss = Callable[[Sequence[Piece], list[Doc], Tensor], Tensor]
 """A loss of pieces, from the pieces, their Docs and emissions."""
 
@@ -166,6 +199,8 @@ def learn(
         if teacher is None:
             return batch_loss(layer, emissions, parts)
         scores = [soft_targets[piece.index][piece.window.start : piece.window.end] for piece in batch]
+        if teacher.completes:
+            return completing_loss(layer, teacher.crf, emissions, scores, parts)
         masks = [part.possible for part in parts]
         loss = teacher.share * teaching_loss(layer, teacher.crf, emissions, scores, masks)
         if teacher.share < 1.0 and any(part.has_loss for part in parts):

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from spacy.attrs import ORTH, SPACY
 from spacy.errors import Errors
+from spacy.strings import get_string_id
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
 from ...tagging import TagLayout
-from ...types import IntArray
+from ...types import BoolArray, IntArray
 from ..nesting import split_reference
 from ..settings import NERSettings
 from ..tags import UNKNOWN, LabelIndex, Mask, encode_units, possible_tags, trim_space
@@ -33,6 +34,10 @@ from ..windows import Window
 WEIGHT = "spacy_tener.weight"
 """Key in the `user_data` of a reference Doc: the weight of its loss; 1 by default."""
 
+LABELS = "spacy_tener.labels"
+"""Key in the `user_data` of a reference Doc: the labels that it is annotated for, a list; by default all. Where it has
+no entity, there may still be one of another label."""
+
 _IOB = {"B": BEGIN, "I": INSIDE, "L": INSIDE, "U": BEGIN, "O": OUTSIDE, "-": MISSING}
 
 
@@ -52,6 +57,10 @@ class Target:
     tags (IntArray): Gold tags; `UNKNOWN` for missing ones. *Shape:* (units,)
     weight (float): Weight of the loss.
     possible (Mask | None): The tags that the text allows, and the gold ones; None for all. *Shape:* (units, tags)
+    open_labels (BoolArray | None): The labels that the text is not annotated for; None if there are none.
+        *Shape:* (labels,)
+    maybe (BoolArray | None): With open labels, the units that have no entity of the others. Their tags are `UNKNOWN`.
+        *Shape:* (units,)
     """
 
     view: DocView
@@ -60,11 +69,28 @@ class Target:
     incorrect: list[IncorrectSpan]
     weight: float = 1.0
     possible: Mask | None = None
+    open_labels: BoolArray | None = None
+    maybe: BoolArray | None = None
 
     @property
     def has_loss(self) -> bool:
         """True if the target adds to the loss: its weight is not 0, and some tag or incorrect span is known."""
-        return self.weight > 0.0 and (bool(self.incorrect) or bool((self.tags != UNKNOWN).any()))
+        is_annotated = bool((self.tags != UNKNOWN).any()) or (self.maybe is not None and bool(self.maybe.any()))
+        return self.weight > 0.0 and (bool(self.incorrect) or is_annotated)
+
+    def agreeing(self, layout: TagLayout) -> Mask | None:
+        """Return a mask of the tags that agree with the labels annotated; None if all labels are.
+
+        *Shape:* (units, tags)
+        """
+        if self.open_labels is None or self.maybe is None:
+            return None
+        fits = np.ones(layout.n_tags, dtype=bool)
+        for block in (layout.begin, layout.single, layout.end, layout.inside):
+            fits[block] = self.open_labels
+        agreeing = np.ones((len(self.tags), layout.n_tags), dtype=bool)
+        agreeing[self.maybe] = fits
+        return agreeing
 
     def within(self, window: Window) -> Target:
         """Return the annotation of a window's core, so that the windows of a document hold each tag once.
@@ -87,7 +113,8 @@ class Target:
         ]
         units = Units(*(column[position] for column in vars(self.units).values()))
         possible = None if self.possible is None else self.possible[window.start : window.end]
-        return Target(self.view, units, tags, shifted, self.weight, possible)
+        maybe = None if self.maybe is None else self.maybe[position] & is_taught
+        return Target(self.view, units, tags, shifted, self.weight, possible, self.open_labels, maybe)
 
 
 def make_targets(
@@ -118,6 +145,10 @@ def make_target(example: Example, view: DocView, labels: LabelIndex, incorrect_s
     if possible is not None:
         annotated = np.flatnonzero(tags != UNKNOWN)
         possible[annotated, tags[annotated]] = True
+    open_labels, maybe = _open_labels(example.reference, labels), None
+    if open_labels is not None:
+        maybe = tags == labels.layout.outside
+        tags = np.where(maybe, UNKNOWN, tags)
     return Target(
         view=view,
         units=units,
@@ -125,7 +156,21 @@ def make_target(example: Example, view: DocView, labels: LabelIndex, incorrect_s
         incorrect=_align_incorrect(example, view, incorrect, labels),
         weight=_weight(example.reference),
         possible=possible,
+        open_labels=open_labels,
+        maybe=maybe,
     )
+
+
+def _open_labels(reference: Doc, labels: LabelIndex) -> BoolArray | None:
+    """Return a mask of the labels that a Doc is not annotated for; None if there are none."""
+    names = reference.user_data.get(LABELS)
+    if names is None:
+        return None
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"doc.user_data[{LABELS!r}] must be a list of labels, but is {names!r}.")
+    annotated = {get_string_id(name) for name in names}
+    open_labels = np.array([label not in annotated for label in labels.hashes], dtype=bool)
+    return open_labels if open_labels.any() else None
 
 
 def exceptional_labels(targets: Iterable[Target], labels: LabelIndex, kind: int) -> list[int]:

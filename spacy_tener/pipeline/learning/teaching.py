@@ -37,11 +37,14 @@ class Teacher:
     share (float): The teacher's share of the loss.
     temperature (float): Divisor of all scores of the teacher's CRF, beside its calibrated temperature.
     limit (int): Maximum memory for cached distributions, in bytes.
+    completes (bool): It teaches only what a text is not annotated for, under its annotation.
 
     Not a dataclass, which spaCy's validation of `initialize` would turn into a dictionary.
     """
 
-    def __init__(self, nlp: Language, component: str, *, share: float, temperature: float, limit: int) -> None:
+    def __init__(
+        self, nlp: Language, component: str, *, share: float, temperature: float, limit: int, completes: bool = False
+    ) -> None:
         pipe: Any = nlp.get_pipe(component)
         self.nlp = nlp
         self.component = component
@@ -49,6 +52,7 @@ class Teacher:
         self.settings: NERSettings = pipe.settings
         self.labels: tuple[str, ...] = pipe.labels
         self.share = share
+        self.completes = completes
         self.temperature = temperature * pipe.temperature
         self._cache = FeatureCache(limit)
 
@@ -95,6 +99,7 @@ def load_teacher(
     share: Share = 0.5,
     temperature: Positive = 1.0,
     cache_mb: Count = 1000,
+    completes: bool = False,
 ) -> Teacher:
     """Load a trained pipeline as a teacher of another in training (distillation). The teacher is not saved.
 
@@ -109,6 +114,8 @@ def load_teacher(
     temperature (float): Divisor of the teacher's scores, beside its calibrated temperature. Above 1, less probable tag
         sequences weigh more.
     cache_mb (int): Maximum memory for cached distributions, in MB; other texts are read again in each epoch.
+    completes (bool): Teach only labels that a text is not annotated for (`doc.user_data["spacy_tener.labels"]`), by the
+        distribution under its annotation. Then `share` is not used.
     """
     if not path:
         remedy = "Set `path` in this section of the config to a trained pipeline, such as by --paths.teacher."
@@ -118,7 +125,8 @@ def load_teacher(
     if component not in names:
         remedy = f"Set `component` to {' or '.join(names)}." if names else "Use a pipeline trained with one."
         raise RemedyError(f"spacy_tener.Teacher.v1: {path} has no tener_ner named '{component}'", remedy)
-    teacher = Teacher(nlp, component, share=share, temperature=temperature, limit=cache_mb * _MIB)
+    limit = cache_mb * _MIB
+    teacher = Teacher(nlp, component, share=share, temperature=temperature, limit=limit, completes=completes)
     if not teacher.labels:
         raise RemedyError(f"spacy_tener.Teacher.v1: '{component}' of {path} has no labels", "Use a trained pipeline.")
     return teacher

@@ -1,0 +1,165 @@
+"""A new label for a trained pipeline: `tener extend` beside `nlp.update`, with and without `rehearse`.
+
+    python research/benchmarks/extend.py --data corpus/resume --work training/extend
+
+A label is left out of Resume's training part, and TENER is trained without it. The new texts have nothing but that
+label. What is finished is not done again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import _report
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin
+from spacy.training import Example
+from spacy.util import minibatch
+
+SIZES = (100, 400)
+STEPS, MORE_STEPS = 800, 400
+WAYS = ("before", "nlp.update", "with rehearse", "extend", "extend --with", "from everything")
+NOTE = (
+    "F1 on Resume's test part, in percent; mean ± standard deviation over seeds, where there are several: {seeds}. Each "
+    "label in turn is left out of the training part but for its first texts, in an order drawn at random, whose other "
+    "labels are left out. *before*: TENER with the config `resume`, {steps} steps, on the other texts. *nlp.update*: it "
+    "goes on with `nlp.resume_training` on the new texts, {more} steps of 16. *with rehearse*: and `nlp.rehearse` on 16 "
+    "of the other texts after each. *extend*: `tener extend`, {more} steps. *--with*: beside the texts that it was "
+    "trained on. *from everything*: trained anew on all texts with all labels, {steps} steps."
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--data", type=Path, required=True, help="holds {train,dev,test}.spacy of Resume")
+    parser.add_argument("--work", type=Path, required=True, help="where pipelines are kept")
+    parser.add_argument("--labels", default="TITLE,ORG,LOC")
+    parser.add_argument("--seeds", default="1,2,3")
+    parser.add_argument("--only-table", action="store_true", help="write the page of what is there")
+    args = parser.parse_args()
+    labels, seeds = args.labels.split(","), args.seeds.split(",")
+    if not args.only_table:
+        for seed in seeds:
+            for label in labels:
+                learn(args.data, args.work, label, seed)
+    scores = {label: [found for seed in seeds if (found := read(args.work, label, seed))] for label in labels}
+    rows = []
+    for label, runs in scores.items():
+        for size in SIZES:
+            for way in WAYS:
+                found = [run[f"{way} {size}"] for run in runs if f"{way} {size}" in run]
+                old, new = (_report.mean_sd([score[part] for score in found]) for part in ("old", "new"))
+                if found:
+                    rows.append([label, str(size), way, old, "" if way == "before" else new])
+    note = NOTE.format(seeds=", ".join(seeds), steps=STEPS, more=MORE_STEPS)
+    table = _report.table(("new label", "new texts", "", "F1 of the old labels", "F1 of the new label"), rows)
+    _report.write(_report.RESULTS / "extend.md", "A new label for a trained pipeline", note, table)
+
+
+def read(work: Path, label: str, seed: str) -> dict[str, dict[str, float]]:
+    path = work / seed / label / "scores.json"
+    scores: dict[str, dict[str, float]] = json.loads(path.read_text()) if path.is_file() else {}
+    return scores
+
+
+def learn(data: Path, work: Path, label: str, seed: str) -> None:
+    """Train in all ways, and write their scores."""
+    folder, scores = work / seed / label, read(work, label, seed)
+    nlp = spacy.blank("zh")
+    train, dev, test = (list(DocBin().from_disk(data / f"{part}.spacy").get_docs(nlp.vocab)) for part in PARTS)
+    random.Random(0).shuffle(train)
+    write(folder / "old.spacy", [without(doc, {label}) for doc in train[max(SIZES) :]])
+    write(folder / "dev.spacy", [without(doc, {label}) for doc in dev])
+    base = train_anew(folder / "base", folder / "old.spacy", folder / "dev.spacy", seed)
+    everything = train_anew(work / seed / "everything", data / "train.spacy", data / "dev.spacy", seed)
+    others = {ent.label_ for doc in train for ent in doc.ents} - {label}
+    for size in SIZES:
+        new = folder / f"new-{size}.spacy"
+        write(new, [without(doc, others) for doc in train[:size]])
+        extended = folder / f"extended-{size}", folder / f"extended-with-{size}"
+        ways: dict[str, Callable[[], Language]] = {
+            "before": lambda: spacy.load(base),
+            "nlp.update": lambda new=new: update(base, new, label, seed, None),  # type: ignore[misc]
+            "with rehearse": lambda new=new: update(base, new, label, seed, folder / "old.spacy"),  # type: ignore[misc]
+            "extend": lambda new=new, out=extended[0]: extend(base, new, out, seed),  # type: ignore[misc]
+            "extend --with": lambda new=new, out=extended[1]: extend(  # type: ignore[misc]
+                base, new, out, seed, "--with", folder / "old.spacy"
+            ),
+            "from everything": lambda: spacy.load(everything),
+        }
+        for way, make in ways.items():
+            if f"{way} {size}" not in scores:
+                scores[f"{way} {size}"] = score(make(), test, label)
+                (folder / "scores.json").write_text(json.dumps(scores, indent=1))
+                print(seed, label, size, way, scores[f"{way} {size}"], flush=True)
+
+
+PARTS = ("train", "dev", "test")
+
+
+def without(doc: Doc, labels: set[str]) -> Doc:
+    doc.set_ents([ent for ent in doc.ents if ent.label_ not in labels], default="outside")
+    return doc
+
+
+def write(path: Path, docs: Sequence[Doc]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    DocBin(docs=[doc.copy() for doc in docs]).to_disk(path)
+
+
+def train_anew(output: Path, train: Path, dev: Path, seed: str) -> Path:
+    if not (output / "model-best").is_dir():
+        _report.tener("config", "resume", "-o", output.with_suffix(".cfg"), "--force")
+        paths = ("--paths.train", train, "--paths.dev", dev)
+        steps = ("--training.max_steps", STEPS, "--training.eval_frequency", STEPS // 8, "--system.seed", seed)
+        _report.spacy_command("train", output.with_suffix(".cfg"), "--output", output, *paths, *steps)
+    return output / "model-best"
+
+
+def extend(base: Path, new: Path, output: Path, seed: str, *options: object) -> Language:
+    _report.tener("extend", base, new, "-o", output, "--steps", MORE_STEPS, "-s", f"system.seed={seed}", *options)
+    return spacy.load(output / "model-best")
+
+
+def update(base: Path, new: Path, label: str, seed: str, rehearsed: Path | None) -> Language:
+    """Go on with the new texts, as with any component of spaCy. rehearsed: Texts that it keeps its predictions on."""
+    spacy.util.fix_random_seed(int(seed))
+    nlp = spacy.load(base)
+    docs = list(DocBin().from_disk(new).get_docs(nlp.vocab))
+    earlier = [doc.text for doc in DocBin().from_disk(rehearsed).get_docs(nlp.vocab)] if rehearsed else []
+    nlp.get_pipe("tener_ner").add_label(label)  # type: ignore[attr-defined]
+    optimizer, rng, steps = nlp.resume_training(), random.Random(int(seed)), 0
+    while True:
+        rng.shuffle(docs)
+        for batch in minibatch(docs, 16):
+            examples = [Example(nlp.make_doc(doc.text), doc) for doc in batch]
+            nlp.update(examples, sgd=optimizer)
+            if rehearsed:
+                texts = (nlp.make_doc(text) for text in rng.sample(earlier, 16))
+                nlp.rehearse([Example(doc, doc.copy()) for doc in texts], sgd=optimizer)
+            steps += 1
+            if steps == MORE_STEPS:
+                return nlp
+
+
+def score(nlp: Language, test: Sequence[Doc], label: str) -> dict[str, float]:
+    """Return F1 of the old labels together, and of the new one."""
+    found = list(nlp.pipe([nlp.make_doc(doc.text) for doc in test]))
+    scores = {}
+    for name, keep in (("old", lambda ent: ent.label_ != label), ("new", lambda ent: ent.label_ == label)):
+        pairs = [
+            tuple({(e.start_char, e.end_char, e.label_) for e in doc.ents if keep(e)} for doc in docs)
+            for docs in zip(test, found, strict=True)
+        ]
+        right = sum(len(gold & predicted) for gold, predicted in pairs)
+        scores[name] = 200 * right / max(1, sum(len(gold) + len(predicted) for gold, predicted in pairs))
+    return scores
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+"""New labels for a trained pipeline: the texts and the config of a training that keeps what the pipeline can do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin, Span
+from spacy.util import filter_spans
+from thinc.api import Config
+
+from ..errors import RemedyError, counted
+from ..files import write_file
+from ..pipeline.entities import EntityOffsets, offsets_of
+from ..pipeline.finding import find_crf_pipe, make_doc
+from ..pipeline.learning.targets import LABELS
+from ..pipeline.tener_ner import TenerNER
+from .composing.compose import fill
+from .corpus.convert import detect_language
+from .suggestions.review import assign
+
+TRAIN, DEV = "train.spacy", "dev.spacy"
+HELD_OUT = 5
+"""One of so many new texts is not learned: the model is chosen by it."""
+RATE = 0.3
+"""Share of the learning rate that the pipeline was trained with. With more, it forgets more than it gains."""
+
+
+@dataclass(frozen=True)
+class Extension:
+    """Labels that a trained pipeline is to learn.
+
+    model (str): Name of the pipeline, as users name it.
+    pipe (TenerNER): Its component.
+    labels (Sequence[str]): Labels that the new texts are annotated for.
+    rename (Mapping[str, str]): Other names of labels that the component has.
+    """
+
+    model: str
+    nlp: Language
+    pipe: TenerNER
+    labels: Sequence[str]
+    rename: Mapping[str, str]
+
+    @property
+    def present(self) -> list[str]:
+        """The labels that the component has, by the names that they get."""
+        return [self.rename.get(label, label) for label in self.pipe.labels]
+
+    def training_docs(self, new: Iterable[Doc], old: Iterable[Doc]) -> Iterator[Doc]:
+        """Yield the texts to learn from, each with the labels that it is annotated for."""
+        new, old = list(new), list(old)
+        for doc in new:
+            doc.user_data[LABELS] = list(self.labels)
+        # The new texts come as often as the old ones.
+        yield from new * max(1, len(old) // len(new))
+        has_new = any(ent.label_ in self.labels for doc in old for ent in doc.ents)
+        for doc in old:
+            self._rename(doc)
+            if not has_new:
+                doc.user_data[LABELS] = [label for label in self.present if label not in self.labels]
+            yield doc
+
+    def development_docs(self, docs: Sequence[Doc]) -> Iterator[Doc]:
+        """Yield annotated texts with what the pipeline finds beside the annotation."""
+        copies = []
+        for doc in docs:
+            copy = make_doc(self.nlp, doc.text)
+            copy.set_ents(_spans(copy, [offsets_of(ent) for ent in doc.ents]), default="missing")
+            copies.append(copy)
+        for doc, found in zip(docs, self.nlp.pipe(copies), strict=True):
+            names = ((ent, self.rename.get(ent.label_, ent.label_)) for ent in found.ents)
+            beside = [(ent.start_char, ent.end_char, name) for ent, name in names if name not in self.labels]
+            # Gold first: of two entities of one length, the first one stays.
+            doc.set_ents(filter_spans([*doc.ents, *_spans(doc, beside)]))
+            yield doc
+
+    def _rename(self, doc: Doc) -> None:
+        """Rename the labels of a text's entities. One whose label is split is without annotation from now on."""
+        entities: list[Span] = []
+        missing: list[Span] = []
+        for ent in doc.ents:
+            name = self.rename.get(ent.label_, ent.label_)
+            is_split = ent.label_ in self.rename and name in self.labels
+            (missing if is_split else entities).append(Span(doc, ent.start, ent.end, name))
+        doc.set_ents(entities, missing=missing, default="unmodified")
+
+    def config(self, output: Path, steps: int) -> Config:
+        """Return the config of the training."""
+        config = self.nlp.config.copy()
+        names = list(self.nlp.component_names)
+        config["components"] = {name: {"source": self.model} for name in names}
+        learning = {self.pipe.name, *_shared(self.nlp)}
+        config["corpora"] = {name: _corpus(f"${{paths.{name}}}") for name in ("train", "dev")}
+        config["paths"] = {**config["paths"], "train": str(output / TRAIN), "dev": str(output / DEV)}
+        training = config["training"]
+        training.update(
+            train_corpus="corpora.train", dev_corpus="corpora.dev", max_steps=steps, max_epochs=0, patience=0
+        )
+        training.update(eval_frequency=max(1, steps // 10), before_update=None, annotating_components=[])
+        training["frozen_components"] = [name for name in names if name not in learning]
+        training["score_weights"] = {"ents_f": 1.0, "ents_p": 0.0, "ents_r": 0.0, "ents_per_type": None}
+        _slow_down(training["optimizer"], steps)
+        extension: dict[str, Any] = {
+            "@callbacks": "spacy_tener.Extension.v1",
+            "labels": list(self.labels),
+            "path": self.model,
+        }
+        extension |= {"component": self.pipe.name, "rename": dict(self.rename)}
+        config["initialize"] = {"after_init": extension, "before_init": None, "components": {}, "tokenizer": {}}
+        config["initialize"] |= {"vectors": None, "init_tok2vec": None, "vocab_data": None, "lookups": None}
+        return fill(config)
+
+
+def _spans(doc: Doc, entities: Iterable[EntityOffsets]) -> list[Span]:
+    """Return the spans of a Doc's tokens that hold entities."""
+    spans = (doc.char_span(start, end, label, alignment_mode="expand") for start, end, label in entities)
+    return filter_spans(span for span in spans if span is not None)
+
+
+def _corpus(path: str) -> dict[str, Any]:
+    return {"@readers": "spacy.Corpus.v1", "path": path, "gold_preproc": False, "max_length": 0, "limit": 0}
+
+
+def _slow_down(optimizer: dict[str, Any], steps: int) -> None:
+    """Let an optimizer go through its schedule in some steps, at a share of its learning rate."""
+    schedule = optimizer.get("learn_rate", 0.001)
+    if not isinstance(schedule, dict):
+        optimizer["learn_rate"] = RATE * schedule
+        return
+    if "total_steps" in schedule:
+        schedule["total_steps"] = steps
+    for name in ("max_rate", "initial_rate"):
+        if name in schedule:
+            schedule[name] *= RATE
+
+
+def _shared(nlp: Language) -> list[str]:
+    """Return the components that others listen to: they learn too."""
+    return [name for name, pipe in nlp.components if getattr(pipe, "listeners", None)]
+
+
+def plan_extension(
+    model: str,
+    nlp: Language,
+    component: str | None,
+    docs: Sequence[Doc],
+    labels: Sequence[str],
+    rename: Mapping[str, str],
+) -> Extension:
+    """Check new texts against a pipeline, and return what it is to learn from them.
+
+    labels (Sequence[str]): Labels that the texts are annotated for; by default those that the pipeline lacks.
+    """
+    pipe = find_crf_pipe(nlp, component, what=model)
+    annotated = {ent.label_ for doc in docs for ent in doc.ents}
+    if not annotated:
+        raise RemedyError("no entity is annotated in the new texts", "Annotate the new label there.")
+    unknown = sorted(set(rename).difference(pipe.labels))
+    if unknown:
+        raise RemedyError(f"{model} has no label {', '.join(unknown)} to rename", f"It has: {', '.join(pipe.labels)}.")
+    wanted = list(labels) or sorted(annotated - (set(pipe.labels) - set(rename)))
+    if not wanted:
+        remedy = "Train on them by `spacy train`, or name labels by --labels."
+        raise RemedyError(f"{model} has all labels of the new texts: {', '.join(sorted(annotated))}", remedy)
+    if lacking := sorted(set(wanted) - annotated):
+        raise RemedyError(f"no entity in the new texts has the label {', '.join(lacking)}", "Annotate some.")
+    language = detect_language(doc.text for doc in docs) if nlp.lang in ("zh", "en") else nlp.lang
+    if language != nlp.lang:
+        remedy = f"Train another pipeline for them: `tener config sample{'_en' * (language == 'en')}`."
+        raise RemedyError(f"the new texts are in another language ({language}) than {model} ({nlp.lang})", remedy)
+    return Extension(model, nlp, pipe, wanted, rename)
+
+
+def hold_out(docs: Sequence[Doc]) -> tuple[list[Doc], list[Doc]]:
+    """Divide new texts into those to learn from and those by which the model is chosen. Equal texts stay together."""
+    if len(docs) < 2 * HELD_OUT:
+        raise RemedyError(
+            f"{counted(len(docs), 'new text')} are too few", "Annotate at least 10, or name others by --dev."
+        )
+    folds = assign(docs, HELD_OUT)
+    parts = [[doc for doc, fold in zip(docs, folds, strict=True) if (fold == 0) == held] for held in (False, True)]
+    return parts[0], parts[1]
+
+
+def write_docs(path: Path, docs: Iterable[Doc]) -> None:
+    """Write Docs with the labels that they are annotated for, unless the file has just these."""
+    data = DocBin(docs=docs, store_user_data=True).to_bytes()
+    if not path.is_file() or path.read_bytes() != data:
+        write_file(path, lambda file: file.write(data))

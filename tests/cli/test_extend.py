@@ -1,0 +1,106 @@
+"""`python -m spacy tener extend`: what it learns from, how it goes on, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spacy
+from command_line import run_tener
+from small_corpora import save_corpus
+from spacy.cli.train import train as spacy_train
+from spacy.tokens import Doc, DocBin
+
+from spacy_tener.pipeline.learning.targets import LABELS
+from spacy_tener.workbench.runs.processes import Processes
+
+TEXT = "王小明去了上海"
+PLACES = ["长沙", "南京", "天津", "北京", "桂林", "西安"]
+NEW = [(f"{name}去了{place}", [(len(name), len(name) + 2, "VERB")]) for place in PLACES for name in ("王小明", "李雷")]
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Trainings run in this process; what was trained."""
+    configs: list[Path] = []
+
+    def run(self: Processes, arguments: Sequence[str], log: Path) -> int:
+        spacy_train(Path(arguments[1]), Path(arguments[3]))
+        configs.append(Path(arguments[1]))
+        return 0
+
+    monkeypatch.setattr(Processes, "run", run)
+    return configs
+
+
+@pytest.fixture
+def new(tmp_path: Path) -> Path:
+    save_corpus(tmp_path / "new.spacy", NEW)
+    return tmp_path / "new.spacy"
+
+
+def extend(*arguments: object) -> tuple[int, str]:
+    ran = run_tener("extend", *arguments)
+    return ran.code, ran.text
+
+
+def docs_of(path: Path) -> list[Doc]:
+    return list(DocBin(store_user_data=True).from_disk(path).get_docs(spacy.blank("zh").vocab))
+
+
+def test_a_label_is_learned_beside_the_others_and_a_finished_training_stays(
+    saved: dict[str, Path], new: Path, tmp_path: Path, trained: list[Path]
+) -> None:
+    command = [saved["tener"], new, "-o", tmp_path / "out", "--steps", "40", "-s", "training.optimizer.learn_rate=0.01"]
+    code, text = extend(*command)
+    assert code == 0, text
+    before, after = spacy.load(saved["tener"]), spacy.load(tmp_path / "out" / "model-best")
+    old = [(ent.text, ent.label_) for ent in before(TEXT).ents]
+    assert [(ent.text, ent.label_) for ent in after(TEXT).ents] == [old[0], ("去了", "VERB"), *old[1:]]
+    code, text = extend(*command)
+    assert (code, "There is nothing to do" in text, len(trained)) == (0, True, 1), text
+    code, text = extend(*command[:-1], "training.optimizer.learn_rate=0.02")
+    assert (code, "holds another training" in text, len(trained)) == (1, True, 1), text
+
+
+def test_texts_say_what_they_are_annotated_for(
+    saved: dict[str, Path], new: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Processes, "run", lambda processes, arguments, log: log.write_text("Out of memory\n") and 3)
+    save_corpus(tmp_path / "old.spacy", [(TEXT, [(0, 3, "PER"), (5, 7, "GPE")])])
+    options: list[Any] = ["--with", tmp_path / "old.spacy", "--rename", "PER=NAME", "--rename", "GPE=CITY"]
+    save_corpus(new, [*NEW, ("长沙市", [(0, 3, "CITY")])])
+    code, text = extend(saved["tener"], new, "-o", tmp_path / "out", *options)
+    assert (code, "training ended with exit status 3: Out of memory" in text) == (1, True), text
+    *learned, old = docs_of(tmp_path / "out" / "train.spacy")
+    assert {tuple(doc.user_data[LABELS]) for doc in learned} == {("CITY", "VERB")}
+    # The old texts know nothing of CITY, into which GPE is split.
+    assert set(old.user_data[LABELS]) == {"NAME", "ORG"}
+    assert ["?IOB"[token.ent_iob] for token in old] == list("BIIOO??")
+    assert old.ents[0].label_ == "NAME"
+    dev = docs_of(tmp_path / "out" / "dev.spacy")
+    assert len(dev) + len(learned) == len(NEW) + 1
+    assert {ent.label_ for doc in dev for ent in doc.ents} >= {"NAME", "VERB"}
+
+
+@pytest.mark.parametrize(
+    ("texts", "options", "message"),
+    [
+        (NEW[:4], [], "4 new texts are too few Annotate at least 10, or name others by --dev."),
+        ([("他去了", [])] * 12, [], "no entity is annotated in the new texts"),
+        ([(TEXT, [(0, 3, "PER")])] * 12, [], "has all labels of the new texts: PER"),
+        ([("He went to Paris", [(11, 16, "CITY")])] * 12, [], "the new texts are in another language (en)"),
+        (NEW, ["--labels", "VERB,NOUN"], "no entity in the new texts has the label NOUN"),
+        (NEW, ["--rename", "NONE=A"], "has no label NONE to rename It has: "),
+        (NEW, ["--rename", "PER"], "--rename PER: not two labels"),
+    ],
+)
+def test_texts_that_teach_nothing_are_refused(
+    saved: dict[str, Path], tmp_path: Path, texts: list[Any], options: list[str], message: str
+) -> None:
+    save_corpus(tmp_path / "new.spacy", texts)
+    code, text = extend(saved["tener"], tmp_path / "new.spacy", "-o", tmp_path / "out", *options)
+    assert (code > 0, message in text) == (True, True), text
+    assert not (tmp_path / "out").exists()
