@@ -25,12 +25,12 @@ SIZES = (100, 400)
 STEPS, MORE_STEPS = 800, 400
 WAYS = ("before", "nlp.update", "with rehearse", "extend", "extend --with", "from everything")
 NOTE = (
-    "F1 on Resume's test part, in percent; mean ± standard deviation over seeds, where there are several: {seeds}. Each "
-    "label in turn is left out of the training part but for its first texts, in an order drawn at random, whose other "
-    "labels are left out. *before*: TENER with the config `resume`, {steps} steps, on the other texts. *nlp.update*: it "
-    "goes on with `nlp.resume_training` on the new texts, {more} steps of 16. *with rehearse*: and `nlp.rehearse` on 16 "
-    "of the other texts after each. *extend*: `tener extend`, {more} steps. *--with*: beside the texts that it was "
-    "trained on. *from everything*: trained anew on all texts with all labels, {steps} steps."
+    "F1 on Resume's test part, in percent; mean ± standard deviation over seeds, where there are several: {seeds}. "
+    "Each label in turn is left out of the training part but for its first texts, in an order drawn at random, "
+    "whose other labels are left out. *before*: TENER with the config `resume`, {steps} steps, on the other texts. "
+    "*nlp.update*: it goes on with `nlp.resume_training` on the new texts, {more} steps of 16. *with rehearse*: and"
+    " `nlp.rehearse` on 16 of the other texts after each. *extend*: `tener extend`, {more} steps. *--with*: beside "
+    "the texts that it was trained on. *from everything*: trained anew on all texts with all labels, {steps} steps."
 )
 
 

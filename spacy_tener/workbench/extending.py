@@ -16,7 +16,7 @@ from ..errors import RemedyError, counted
 from ..files import write_file
 from ..pipeline.entities import EntityOffsets, offsets_of
 from ..pipeline.finding import find_crf_pipe, make_doc
-from ..pipeline.learning.targets import LABELS
+from ..pipeline.learning.targets import ANNOTATED_LABELS
 from ..pipeline.tener_ner import TenerNER
 from .composing.compose import fill
 from .corpus.convert import detect_language
@@ -54,14 +54,14 @@ class Extension:
         """Yield the texts to learn from, each with the labels that it is annotated for."""
         new, old = list(new), list(old)
         for doc in new:
-            doc.user_data[LABELS] = list(self.labels)
+            doc.user_data[ANNOTATED_LABELS] = list(self.labels)
         # The new texts come as often as the old ones.
         yield from new * max(1, len(old) // len(new))
         has_new = any(ent.label_ in self.labels for doc in old for ent in doc.ents)
         for doc in old:
             self._rename(doc)
             if not has_new:
-                doc.user_data[LABELS] = [label for label in self.present if label not in self.labels]
+                doc.user_data[ANNOTATED_LABELS] = [label for label in self.present if label not in self.labels]
             yield doc
 
     def development_docs(self, docs: Sequence[Doc]) -> Iterator[Doc]:

@@ -13,7 +13,7 @@ from small_corpora import save_corpus
 from spacy.cli.train import train as spacy_train
 from spacy.tokens import Doc, DocBin
 
-from spacy_tener.pipeline.learning.targets import LABELS
+from spacy_tener.pipeline.learning.targets import ANNOTATED_LABELS
 from spacy_tener.workbench.runs.processes import Processes
 
 TEXT = "王小明去了上海"
@@ -75,9 +75,9 @@ def test_texts_say_what_they_are_annotated_for(
     code, text = extend(saved["tener"], new, "-o", tmp_path / "out", *options)
     assert (code, "training ended with exit status 3: Out of memory" in text) == (1, True), text
     *learned, old = docs_of(tmp_path / "out" / "train.spacy")
-    assert {tuple(doc.user_data[LABELS]) for doc in learned} == {("CITY", "VERB")}
+    assert {tuple(doc.user_data[ANNOTATED_LABELS]) for doc in learned} == {("CITY", "VERB")}
     # The old texts know nothing of CITY, into which GPE is split.
-    assert set(old.user_data[LABELS]) == {"NAME", "ORG"}
+    assert set(old.user_data[ANNOTATED_LABELS]) == {"NAME", "ORG"}
     assert ["?IOB"[token.ent_iob] for token in old] == list("BIIOO??")
     assert old.ents[0].label_ == "NAME"
     dev = docs_of(tmp_path / "out" / "dev.spacy")

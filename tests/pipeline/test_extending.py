@@ -12,7 +12,7 @@ from spacy.training import Example
 from spacy_tener.errors import RemedyError
 from spacy_tener.layers.crf import CRF
 from spacy_tener.pipeline.learning.learn import batch_loss, completing_loss
-from spacy_tener.pipeline.learning.targets import LABELS, make_targets
+from spacy_tener.pipeline.learning.targets import ANNOTATED_LABELS, make_targets
 from spacy_tener.pipeline.learning.teaching import load_teacher
 from spacy_tener.pipeline.windows import Window
 from spacy_tener.tagging import TagLayout
@@ -47,7 +47,7 @@ def partly(blank):
             pipe.add_label(label)
         example = Example.from_dict(nlp.make_doc(text), {"entities": list(entities)})
         if annotated:
-            example.reference.user_data[LABELS] = list(annotated)
+            example.reference.user_data[ANNOTATED_LABELS] = list(annotated)
         [[target]] = make_targets([example], pipe.label_index, pipe.settings)
         return target
 
@@ -113,7 +113,7 @@ def test_a_component_learns_a_label_and_keeps_its_own(learned, tmp_path, entitie
     doc = nlp.make_doc(text)
     reference = nlp.make_doc(text)
     reference.set_ents([reference.char_span(3, 5, "VERB")], default="outside")
-    reference.user_data[LABELS] = ["VERB"]
+    reference.user_data[ANNOTATED_LABELS] = ["VERB"]
     pipe.extend(["VERB"], load_teacher(tmp_path / "before", completes=True), {old[0][2]: "NAME"})
     optimizer = nlp.resume_training()
     for _ in range(60):

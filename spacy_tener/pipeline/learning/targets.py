@@ -34,7 +34,7 @@ from ..windows import Window
 WEIGHT = "spacy_tener.weight"
 """Key in the `user_data` of a reference Doc: the weight of its loss; 1 by default."""
 
-LABELS = "spacy_tener.labels"
+ANNOTATED_LABELS = "spacy_tener.labels"
 """Key in the `user_data` of a reference Doc: the labels that it is annotated for, a list; by default all. Where it has
 no entity, there may still be one of another label."""
 
@@ -163,11 +163,11 @@ def make_target(example: Example, view: DocView, labels: LabelIndex, incorrect_s
 
 def _open_labels(reference: Doc, labels: LabelIndex) -> BoolArray | None:
     """Return a mask of the labels that a Doc is not annotated for; None if there are none."""
-    names = reference.user_data.get(LABELS)
+    names = reference.user_data.get(ANNOTATED_LABELS)
     if names is None:
         return None
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"doc.user_data[{LABELS!r}] must be a list of labels, but is {names!r}.")
+        raise ValueError(f"doc.user_data[{ANNOTATED_LABELS!r}] must be a list of labels, but is {names!r}.")
     annotated = {get_string_id(name) for name in names}
     open_labels = np.array([label not in annotated for label in labels.hashes], dtype=bool)
     return open_labels if open_labels.any() else None
