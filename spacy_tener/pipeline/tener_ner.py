@@ -186,9 +186,6 @@ class TenerNER(TrainablePipe):
         teacher (Optional[Teacher]): This component as it was before. See `spacy_tener.Extension.v1`.
         rename (Optional[Mapping[str, str]]): Other names of labels that it has.
         """
-        if self.depth > 1:
-            remedy = "Train it again with all labels."
-            raise RemedyError(f"'{self.name}' finds entities within entities, and cannot be extended", remedy)
         names = dict(rename or {})
         for label in names:
             check_choice("label to rename", label, self.labels)

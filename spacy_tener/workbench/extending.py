@@ -156,6 +156,10 @@ def plan_extension(
     labels (Sequence[str]): Labels that the texts are annotated for; by default those that the pipeline lacks.
     """
     pipe = find_crf_pipe(nlp, component, what=model)
+    if pipe.depth > 1:
+        raise RemedyError(
+            f"{model} finds entities within entities, and cannot be extended", "Train it again with all labels."
+        )
     annotated = {ent.label_ for doc in docs for ent in doc.ents}
     if not annotated:
         raise RemedyError("no entity is annotated in the new texts", "Annotate the new label there.")

@@ -104,3 +104,12 @@ def test_texts_that_teach_nothing_are_refused(
     code, text = extend(saved["tener"], tmp_path / "new.spacy", "-o", tmp_path / "out", *options)
     assert (code > 0, message in text) == (True, True), text
     assert not (tmp_path / "out").exists()
+
+
+def test_a_pipeline_for_entities_within_entities_is_not_extended(new: Path, tmp_path: Path) -> None:
+    nlp = spacy.blank("zh")
+    model = {"@architectures": "spacy_tener.CRFTagger.v1", "depth": 2}
+    nlp.add_pipe("tener_ner", config={"model": model, "spans_key": "sc"}).add_label("PER")  # type: ignore[attr-defined]
+    nlp.to_disk(tmp_path / "nested")
+    code, text = extend(tmp_path / "nested", new, "-o", tmp_path / "out")
+    assert (code, "finds entities within entities, and cannot be extended" in text) == (1, True), text
