@@ -157,7 +157,7 @@ def suggest_cli(
     output: Annotated[Path, options.output("a file")],
     limit: Annotated[int, options.limit("to choose")] = 200,
     format: Annotated[str | None, options.output_format((*TOOLS, ANNOTATION_PAGE))] = None,
-    labels: Annotated[str, typer.Option(help="Labels to annotate, as in PER,ORG (default: the model's)")] = "",
+    labels: Annotated[str, typer.Option(help="Labels, as in PER,ORG (to annotate; default: the model's)")] = "",
     known: Annotated[list[str] | None, typer.Option(help="Texts that are annotated already; may be repeated")] = None,
     force: options.Force = False,
     gpu_id: options.GpuId = -1,
@@ -234,7 +234,7 @@ def review_cli(
         Path | None, typer.Option("--apply", help="Decisions from a review's page, to apply to the annotation")
     ] = None,
     force: options.Force = False,
-    dev: Annotated[Path | None, typer.Option(help="The config's paths.dev, on which models are chosen")] = None,
+    dev: Annotated[Path | None, typer.Option(help="Texts to choose models by (the config's paths.dev)")] = None,
     folds: Annotated[int, typer.Option("--folds", help="Folds of the cross-validation", min=2)] = 5,
     settings: options.Settings = None,
     limit: Annotated[int, options.limit("on the page; the JSONL has all")] = 500,

@@ -272,9 +272,12 @@ def extend_cli(
     output: Annotated[Path, options.output("a directory; the pipeline is its model-best")],
     old: Annotated[Path | None, typer.Option("--with", help="The texts that MODEL was trained on: .spacy")] = None,
     dev: Annotated[
-        Path | None, typer.Option("--dev", help="Texts annotated for all labels, to choose by (default: some of NEW)")
+        Path | None,
+        typer.Option("--dev", help="Texts to choose models by (annotated for all labels; default: some of NEW)"),
     ] = None,
-    labels: Annotated[str, typer.Option("--labels", help="Labels of NEW (default: those that MODEL lacks)")] = "",
+    labels: Annotated[
+        str, typer.Option("--labels", help="Labels, as in PER,ORG (of NEW; default: those that MODEL lacks)")
+    ] = "",
     rename: Annotated[list[str] | None, typer.Option("--rename", help="OLD=NEW, a label; may be repeated")] = None,
     steps: Annotated[int, typer.Option("--steps", help="Training steps", min=1)] = 400,
     component: options.Component = None,
