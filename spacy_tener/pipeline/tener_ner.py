@@ -194,8 +194,9 @@ class TenerNER(TrainablePipe):
                 self.cfg[key] = [names.get(label, label) for label in self.cfg[key]]
         if len(set(self.labels)) < len(self.labels):
             raise RemedyError(f"Two labels of '{self.name}' would have one name", "Rename to labels that it lacks.")
-        if isinstance(self.cfg["threshold"], dict):
-            self.cfg["threshold"] = {names.get(label, label): share for label, share in self.cfg["threshold"].items()}
+        for key in ("threshold", LATIN_EDGES):
+            if isinstance(by_label := self.cfg.get(key), dict):
+                self.cfg[key] = {names.get(label, label): value for label, value in by_label.items()}
         for label in [*names.values(), *labels]:
             self.vocab.strings.add(label)
             self.add_label(label)

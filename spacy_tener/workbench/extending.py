@@ -108,8 +108,9 @@ class Extension:
             "@callbacks": "spacy_tener.Extension.v1",
             "labels": list(self.labels),
             "path": self.model,
+            "component": self.pipe.name,
+            "rename": dict(self.rename),
         }
-        extension |= {"component": self.pipe.name, "rename": dict(self.rename)}
         config["initialize"] = {"after_init": extension, "before_init": None, "components": {}, "tokenizer": {}}
         config["initialize"] |= {"vectors": None, "init_tok2vec": None, "vocab_data": None, "lookups": None}
         return fill(config)

@@ -122,6 +122,17 @@ def test_a_component_learns_a_label_and_keeps_its_own(learned, tmp_path, entitie
     assert entities_of(nlp(text)) == sorted([*names, (3, 5, "VERB")])
 
 
+def test_all_that_is_known_of_a_label_goes_on_under_its_new_name(learned):
+    pipe = learned().get_pipe("tener_ner")
+    label, *others = pipe.labels
+    pipe.cfg |= {"threshold": {label: 0.5}, "latin_edges": {label: [9, 1]}, "labels_over_lines": [label]}
+    before = pipe.label_index
+    pipe.extend([], rename={label: "NAME"})
+    assert pipe.labels == ("NAME", *others)
+    assert (pipe.cfg["threshold"], pipe.cfg["latin_edges"]) == ({"NAME": 0.5}, {"NAME": [9, 1]})
+    assert (pipe.label_index.possible == before.possible).all()
+
+
 def test_what_cannot_be_renamed_is_refused(learned):
     pipe = learned().get_pipe("tener_ner")
     first, second = pipe.labels[:2]
