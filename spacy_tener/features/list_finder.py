@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import chain
 from weakref import WeakKeyDictionary
 
@@ -13,16 +14,9 @@ from .characters import CodePoints, JoinedText
 from .forms import simplify
 from .word_lists import WordList
 
-_ALL_CODES = np.arange(0x10000, dtype=np.uint32)
-# Scripts up to Thai's put spaces between words; full-width letters belong to them.
-_SPACED = (
-    (_ALL_CODES < 0x0E00)
-    | ((_ALL_CODES >= 0x1E00) & (_ALL_CODES < 0x2000))
-    | ((_ALL_CODES >= 0xFF10) & (_ALL_CODES <= 0xFF5A))
-)
-_IS_LETTER = _SPACED & np.array([chr(code).isalnum() for code in _ALL_CODES.tolist()])
-_IS_DIGIT = _SPACED & np.array([chr(code).isdecimal() for code in _ALL_CODES.tolist()])
-_IS_POINT = np.isin(_ALL_CODES, [ord(mark) for mark in ".,"])
+_LAST_CODE = 0xFFFF
+_SPACED = (range(0x0E00), range(0x1E00, 0x2000), range(0xFF10, 0xFF5B))
+"""Code points of scripts that put spaces between words: those up to Thai's, and full-width letters."""
 
 
 class ListFinder:
@@ -70,13 +64,27 @@ def _runs(docs: IntArray, stops: IntArray) -> list[tuple[int, int]]:
     return list(zip(starts[docs[first]].tolist(), stops[docs[last]].tolist(), strict=True))
 
 
+@lru_cache(maxsize=1)
+def _classes() -> tuple[BoolArray, BoolArray, BoolArray]:
+    """Return which code points are letters or digits, which are digits, and which are points within numbers.
+
+    They are made when a list is first searched: most pipelines have none.
+    """
+    letters, digits, points = (np.zeros(_LAST_CODE + 1, dtype=bool) for _ in range(3))
+    for code in chain.from_iterable(_SPACED):
+        letters[code], digits[code] = chr(code).isalnum(), chr(code).isdecimal()
+    points[[ord(mark) for mark in ".,"]] = True
+    return letters, digits, points
+
+
 def _cuts_word(codes: CodePoints, edges: IntArray) -> BoolArray:
     """Mark edges within a word of letters, as of 'AI' in 'MAIL', or within a number, as of '50' in '3.50'."""
     # Of the characters before and after an edge. The separator stands for those outside of the text.
-    padded = np.minimum(np.concatenate(([0, 0], codes, [0])), _ALL_CODES[-1])
+    letters, digits, points = _classes()
+    padded = np.minimum(np.concatenate(([0, 0], codes, [0])), _LAST_CODE)
     earlier, before, after, later = (padded[edges + shift] for shift in range(4))
-    is_in_word = _IS_LETTER[before] & _IS_LETTER[after]
-    point_before = _IS_DIGIT[earlier] & _IS_POINT[before] & _IS_DIGIT[after]
-    point_after = _IS_DIGIT[before] & _IS_POINT[after] & _IS_DIGIT[later]
+    is_in_word = letters[before] & letters[after]
+    point_before = digits[earlier] & points[before] & digits[after]
+    point_after = digits[before] & points[after] & digits[later]
     mask: BoolArray = is_in_word | point_before | point_after
     return mask
