@@ -52,18 +52,18 @@ TEXT, SPACE, LINE_BREAK, ORNAMENT = range(N_KINDS)
 _LINE_BREAKS = np.array([ord(character) for character in LINE_BREAKS], dtype=np.uint32)
 _HAS_BREAK = re.compile(f"[{LINE_BREAKS}]").search
 _ORNAMENTS = (
-    "\u20e3\u2300-\u23ff\u25aa\u25ab\u25b6\u25c0\u25fb-\u25fe\u2600-\u27bf\u2b00-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
-    r"\x00-\x1f\x7f-\x9f"
-    "\u00ad\u034f\u061c\u115f\u1160\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe0e\ufe0f\ufeff\uffa0\ufff9-\ufffc"
+    *((0x00, 0x1F), (0x7F, 0x9F), (0xAD, 0xAD), (0x34F, 0x34F), (0x61C, 0x61C), (0x115F, 0x1160), (0x180E, 0x180E)),
+    *((0x200B, 0x200F), (0x202A, 0x202E), (0x2060, 0x206F), (0x20E3, 0x20E3), (0x2300, 0x23FF), (0x25AA, 0x25AB)),
+    *((0x25B6, 0x25B6), (0x25C0, 0x25C0), (0x25FB, 0x25FE), (0x2600, 0x27BF), (0x2B00, 0x2BFF), (0x3030, 0x3030)),
+    *((0x303D, 0x303D), (0x3164, 0x3164), (0x3297, 0x3297), (0x3299, 0x3299), (0xFE0E, 0xFE0F), (0xFEFF, 0xFEFF)),
+    *((0xFFA0, 0xFFA0), (0xFFF9, 0xFFFC), (0x1F000, 0x1FAFF)),
 )
-"""Emoji, control characters, and invisible ones, as a class of characters."""
-_IS_ORNAMENT = np.zeros(0x20000, dtype=bool)
-_IS_ORNAMENT[[match.start() for match in re.finditer(f"[{_ORNAMENTS}]", "".join(map(chr, range(0x20000))))]] = True
+"""First and last code points of emoji, control characters, and invisible ones."""
 _LATIN = (
-    *(("A", "Z"), ("a", "z"), ("À", "Ö"), ("Ø", "ö"), ("ø", "ɏ")),
-    *(("\u0300", "\u036f"), ("Ḁ", "ỿ"), ("Ａ", "Ｚ"), ("ａ", "ｚ")),
+    *((0x41, 0x5A), (0x61, 0x7A), (0xC0, 0xD6), (0xD8, 0xF6), (0xF8, 0x24F), (0x300, 0x36F)),
+    *((0x1E00, 0x1EFF), (0xFF21, 0xFF3A), (0xFF41, 0xFF5A)),
 )
-_LATIN_BOUNDS = np.array([(ord(first), ord(last) + 1) for first, last in _LATIN], dtype=np.uint32).reshape(-1)
+"""First and last code points of letters of Latin scripts, and of the accents that combine with them."""
 SENTENCE_ENDS = "。！？!?；;…\n."
 _EMBEDDABLE = [ENT_IOB, NORM, LEMMA, POS, TAG, MORPH, DEP, ENT_TYPE, ENT_ID, ENT_KB_ID, SENT_START]
 """Attributes of a token that earlier components set and a model may embed. Not HEAD: it may lie outside of a window."""
@@ -113,8 +113,7 @@ def is_space(codes: CodePoints) -> BoolArray:
 
 def is_ornament(codes: CodePoints) -> BoolArray:
     """Mark characters that belong to no name: emoji, control characters and invisible ones. *Shape:* (characters,)"""
-    marked: BoolArray = _IS_ORNAMENT[np.minimum(codes, _IS_ORNAMENT.size - 1)]
-    return marked
+    return _is_within(codes, _ORNAMENTS)
 
 
 def kinds_of(codes: CodePoints) -> IntArray:
@@ -127,8 +126,14 @@ def kinds_of(codes: CodePoints) -> IntArray:
 
 def is_latin_letter(codes: CodePoints) -> BoolArray:
     """Mark letters of Latin scripts, and the accents that combine with them. *Shape:* (characters,)"""
-    is_letter: BoolArray = np.searchsorted(_LATIN_BOUNDS, codes, side="right") % 2 == 1
-    return is_letter
+    return _is_within(codes, _LATIN)
+
+
+def _is_within(codes: CodePoints, ranges: tuple[tuple[int, int], ...]) -> BoolArray:
+    """Mark code points in ranges, which are in order. *Shape:* (characters,)"""
+    bounds = np.array(ranges, dtype=np.uint32) + np.array([0, 1], dtype=np.uint32)
+    is_within: BoolArray = np.searchsorted(bounds.reshape(-1), codes, side="right") % 2 == 1
+    return is_within
 
 
 @cache
