@@ -21,6 +21,7 @@ from ...models.run import predict
 from ...models.shim import forget_gradients, penalties
 from ...models.tagger import TaggerModel, crf, depth_of, split_depths
 from ...models.torch_backend import TorchBackend, join_tensors, split_tensor
+from ...tagging import TagLayout
 from ..settings import NERSettings
 from ..tags import UNKNOWN, Mask, agreeing_tags, join_masks
 from ..units import DocView
@@ -67,13 +68,19 @@ def batch_loss(crf: CRF, emissions: Tensor, targets: Sequence[Target]) -> Tensor
     if (tags != UNKNOWN).all():
         losses = crf.loss(emissions, lengths, tags=torch.from_numpy(tags), possible=tensor(possible))
         return losses @ _like(losses, weights)
-    agreeing = join_masks([target.agreeing(crf.layout) for target in targets], lengths, crf.layout.n_tags)
-    allowed = agreeing_tags(tags, possible, crf.layout, agreeing)
+    allowed = _allowed_tags(targets, possible, crf.layout)
     losses = crf.loss(emissions, lengths, allowed=tensor(allowed), possible=tensor(possible))
     loss = losses @ _like(losses, weights)
     if any(target.incorrect for target in targets):
         loss = loss + _incorrect_span_loss(crf, emissions, allowed, targets)
     return loss
+
+
+def _allowed_tags(targets: Sequence[Target], possible: Mask | None, layout: TagLayout) -> Mask:
+    """Return the tags that agree with the annotation of texts. *Shape:* (units, tags)"""
+    lengths, tags = [len(target.tags) for target in targets], np.concatenate([target.tags for target in targets])
+    agreeing = join_masks([target.agreeing(layout) for target in targets], lengths, layout.n_tags)
+    return agreeing_tags(tags, possible, layout, agreeing)
 
 
 def _like(losses: Tensor, weights: Tensor) -> Tensor:
@@ -151,10 +158,8 @@ def completing_loss(
         loss = loss + batch_loss(student, torch.cat([rows[i] for i in complete]), [targets[i] for i in complete])
     if completed := [i for i, adds in enumerate(is_open) if adds]:
         parts, sizes = [targets[i] for i in completed], [lengths[i] for i in completed]
-        tags = np.concatenate([part.tags for part in parts])
         possible = join_masks([part.possible for part in parts], sizes, layout.n_tags)
-        agreeing = join_masks([part.agreeing(layout) for part in parts], sizes, layout.n_tags)
-        allowed = agreeing_tags(tags, possible, layout, agreeing)
+        allowed = _allowed_tags(parts, possible, layout)
         scores = torch.from_numpy(np.concatenate([soft_targets[i] for i in completed]))
         joined = torch.cat([rows[i] for i in completed])
         loss = loss + cross_entropy(
