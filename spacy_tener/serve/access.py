@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
 from ..errors import RemedyError
-from .schema import Limits, ServiceError, request_timeout
+from .schema import Limits, ServiceError
 
 Result = TypeVar("Result")
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
@@ -86,7 +86,8 @@ class ServiceRoute(APIRoute):
             async with asyncio.timeout(limits.timeout):
                 body = await _read_body(request, limits.body)
         except TimeoutError:
-            raise request_timeout(limits) from None
+            message = f"The request did not arrive within {limits.timeout:g} seconds. Send it again."
+            raise ServiceError(408, "too_slow", message, {"connection": "close"}) from None
         except ClientDisconnect:
             return _client_closed_request()
 

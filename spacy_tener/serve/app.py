@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response, Security
+from fastapi import APIRouter, Depends, FastAPI, Request, Response, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -28,7 +28,6 @@ from .access import ServiceRoute
 from .metrics import MetricsMiddleware
 from .schema import ERRORS
 from .service import Service, TheService
-from .stream import NdjsonResponse, StreamResponse
 
 STATIC = Path(__file__).parent / "static"
 PARTS = Path(page_parts.__file__).parent
@@ -41,7 +40,6 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "form-action 'none'",
     ]
 )
-NDJSON = str(NdjsonResponse.media_type)
 
 
 def make_app(
@@ -133,23 +131,6 @@ async def find_entities_of_batch(request: schema.BatchRequest, service: TheServi
     """Find the entities of several texts."""
     served = service.model(request.model)
     return schema.BatchResponse(model=served.name, answers=await service.batch(request.texts, request, request.words))
-
-
-@api.post(
-    "/entities/stream",
-    response_class=NdjsonResponse,
-    responses={200: {"model": schema.LineResponse}, **{status: ERRORS[status] for status in (401, 404, 422)}},
-    openapi_extra={
-        "requestBody": {"content": {NDJSON: {"schema": schema.LineRequest.model_json_schema()}}, "required": True}
-    },
-)
-async def find_entities_of_stream(options: Annotated[schema.Options, Query()], service: TheService) -> Any:
-    """Find the entities of any number of texts: a JSON object per line, answered by a line each, in order.
-
-    Answers are sent while texts arrive: read them at the same time. An invalid line, or a text that is too long, is
-    answered by a line with an error, and the stream goes on.
-    """
-    return StreamResponse(service, options)
 
 
 @api.post("/explanation", responses={**ERRORS, 200: {"content": {"text/html": {}, "application/json": {}}}})

@@ -59,16 +59,6 @@ class ExplanationRequest(BaseModel):
     format: Literal["json", "html"] = Field("json", description="Data, or a page that needs no network.")
 
 
-class LineRequest(BaseModel):
-    """A line of a stream."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    text: Text = Field(examples=["王小明去了上海。"])
-    words: Words
-    id: str | int | None = Field(None, description="Repeated in the answer.")
-
-
 class EntityOut(BaseModel):
     model_config = ConfigDict(title="Entity")
 
@@ -101,15 +91,6 @@ class ErrorResponse(BaseModel):
     error: ErrorDetail
 
 
-class LineResponse(BaseModel):
-    """A line of a stream's response: entities or an error."""
-
-    line: int = Field(description="Number of the line that is answered, from 1.", examples=[1])
-    id: str | int | None = None
-    entities: list[EntityOut] | None = None
-    error: ErrorDetail | None = None
-
-
 class ModelInfo(BaseModel):
     name: str
     language: str
@@ -130,19 +111,12 @@ class Limits(BaseModel):
         description="Most characters of a text to explain, which takes as long as predicting it many times.",
     )
     texts: int = Field(default=256, description="Most texts of a batch.")
-    body: int = Field(default=2 * 2**20, description="Most bytes of a request's body, unless it is a stream.")
+    body: int = Field(default=2 * 2**20, description="Most bytes of a request's body.")
     timeout: float = Field(
-        default=30.0,
-        exclude=True,
-        description="Seconds for a request to arrive, for a text to be answered, and between two chunks of a stream.",
+        default=30.0, exclude=True, description="Seconds for a request to arrive, and for a text to be answered."
     )
     queue: int = Field(default=1_000_000, exclude=True, description="Most characters in the queue of a model.")
     connections: int = Field(default=512, exclude=True, description="Most connections.")
-
-    @property
-    def line(self) -> int:
-        """Most bytes of a line of a stream: every character may be written as \\uXXXX\\uXXXX."""
-        return 12 * self.characters + 1024
 
 
 class ModelsResponse(BaseModel):
@@ -161,11 +135,6 @@ class ServiceError(HTTPException):
     def __init__(self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(status, message, headers)
         self.code = code
-
-
-def request_timeout(limits: Limits) -> ServiceError:
-    message = f"The request did not arrive within {limits.timeout:g} seconds. Send it again."
-    return ServiceError(408, "too_slow", message, {"connection": "close"})
 
 
 ERRORS: dict[int | str, dict[str, Any]] = {

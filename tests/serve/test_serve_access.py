@@ -66,10 +66,9 @@ def test_everything_that_tells_of_models_or_texts_asks_for_the_key(protected):
         assert protected.client.get(path).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/v1/entities", "/v1/entities/stream"])
-def test_a_body_is_not_waited_for_without_the_key(protected, path):
+def test_a_body_is_not_waited_for_without_the_key(protected):
     with socket.create_connection(protected.place) as client:
-        client.sendall(f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 20\r\n\r\n".encode())
+        client.sendall(b"POST /v1/entities HTTP/1.1\r\nhost: x\r\ncontent-length: 20\r\n\r\n")
         client.settimeout(5)
         assert client.recv(100).startswith(b"HTTP/1.1 401 ")
 

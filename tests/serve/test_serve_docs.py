@@ -19,22 +19,18 @@ CURLS = [shlex.split(code) for language, code in BLOCKS if language == "bash"]
 
 @pytest.mark.parametrize("code", PROGRAMS)
 def test_programs(served, code: str, capsys: pytest.CaptureFixture[str]) -> None:
-    host, port = served.place
-    code = code.replace("http://127.0.0.1:8000", served.url).replace('"127.0.0.1", 8000', f'"{host}", {port}')
+    code = code.replace("http://127.0.0.1:8000", served.url)
     exec(compile(code, "docs/serve.md", "exec"), {})
     assert "王小明" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("words", CURLS)
-def test_what_curl_is_told_to_send(served, words: list[str], tmp_path: Path) -> None:
+def test_what_curl_is_told_to_send(served, words: list[str]) -> None:
     options = dict(zip(words[2::2], words[3::2], strict=True))
     assert words[0] == "curl"
-    assert set(options) <= {"-H", "-d", "-T", "-X"}
-    assert options.get("-T", "texts.jsonl") == "texts.jsonl"
-    headers = dict([options["-H"].split(": ")]) if "-H" in options else {}
-    body = options.get("-d", '{"text": "王小明去了上海"}\n').encode()
     url = words[1].replace("http://127.0.0.1:8000", served.url)
-    answer = httpx.post(url, content=body, headers=headers, trust_env=False)
+    headers = dict([options["-H"].split(": ")])
+    answer = httpx.post(url, content=options["-d"].encode(), headers=headers, trust_env=False)
     assert answer.status_code == 200
     assert [entity["text"] for entity in answer.json()["entities"]] == ["王小明", "上海"]
 
@@ -52,4 +48,4 @@ def test_each_error_that_the_service_raises_is_on_the_page() -> None:
 
 
 def test_there_are_both() -> None:
-    assert len(PROGRAMS) == len(CURLS) == 2
+    assert len(PROGRAMS) == len(CURLS) == 1

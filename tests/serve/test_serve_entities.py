@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import small_corpora
 import spacy
@@ -67,9 +65,7 @@ def test_offsets_count_characters_or_as_javascript_does_whatever_is_beside_an_en
     options = {"offsets": offsets}
     single = [ruled.post("/v1/entities", json={"text": text, **options}).json()["entities"] for text in texts]
     batch = ruled.post("/v1/entities/batch", json={"texts": texts, **options}).json()["answers"]
-    lines = "".join(f"{json.dumps({'text': text}, ensure_ascii=False)}\n" for text in texts)
-    stream = ruled.post("/v1/entities/stream", params=options, content=lines.encode()).text.splitlines()
-    assert single == batch == [json.loads(line)["entities"] for line in stream]
+    assert single == batch
     for text, entities in zip(texts, single, strict=True):
         encoded = text.encode(UNITS[offsets])
         marked = [
@@ -95,7 +91,6 @@ def test_every_route_is_in_the_schema_and_answers_fit_it(served):
         "/v1/models",
         "/v1/entities",
         "/v1/entities/batch",
-        "/v1/entities/stream",
         "/v1/explanation",
         "/setup",
         "/predict",
@@ -104,7 +99,6 @@ def test_every_route_is_in_the_schema_and_answers_fit_it(served):
         "/ready",
         "/metrics",
     }
-    assert set(schema["paths"]["/v1/entities/stream"]["post"]["responses"]) == {"200", "401", "404", "422"}
     for path in ("/v1/entities", "/v1/entities/batch"):
         responses = schema["paths"][path]["post"]["responses"]
         assert set(responses) == {"200", "401", "404", "408", "413", "422", "503"}
@@ -150,16 +144,14 @@ def test_what_texts_bring_into_the_vocabulary_is_forgotten(served):
     assert len(strings) == before
 
 
-@pytest.mark.parametrize("route", ["entities", "entities/batch", "entities/stream", "explanation"])
+@pytest.mark.parametrize("route", ["entities", "entities/batch", "explanation"])
 def test_the_words_of_a_request_are_entities_in_its_texts(served, route):
     text, words = "王小明去了云海一号", {"云海一号": "PRODUCT"}
     body = {"text": text, "words": words} if route != "entities/batch" else {"texts": [text], "words": words}
-    content = {"content": json.dumps(body)} if route.endswith("stream") else {"json": body}
-    answer = served.client.post(f"/v1/{route}", **content).json()
+    answer = served.client.post(f"/v1/{route}", json=body).json()
     entities = {
         "entities": lambda: answer["entities"],
         "entities/batch": lambda: answer["answers"][0],
-        "entities/stream": lambda: answer["entities"],
         "explanation": lambda: answer["texts"][0]["entities"],
     }[route]()
     assert (entities[-1]["start"], entities[-1]["end"], entities[-1]["label"]) == (5, 9, "PRODUCT")

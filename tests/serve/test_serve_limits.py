@@ -68,8 +68,6 @@ def test_what_is_wrong_is_named(served):
     assert message(text="a", **dict.fromkeys("bcde")) == "Unknown field: b, c, d, ...."
     assert len(message(text="a", **{"b" * 5000: 1})) < 80
     assert message() == "text: Field required."
-    stream = served.client.post("/v1/entities/stream?txt=1", content=b"{}")
-    assert refused(stream, 422, "invalid") == "Unknown field: txt."
     assert "offsets" in message(text="a", offsets="bytes")
     assert "text: " in refused(
         served.client.post("/v1/entities", content=b'{"text": "\\ud800"}', headers=JSON), 422, "invalid"
@@ -192,7 +190,4 @@ def test_a_text_at_which_the_pipeline_fails_fails_alone(start):
         texts = ["good", "bad", "good"]
         message = refused(service.client.post("/v1/entities/batch", json={"texts": texts}), 500, "pipeline_failed")
         assert "so bad" in message
-        lines = b"\n".join(b'{"text": "%s"}' % text.encode() for text in texts)
-        stream = service.client.post("/v1/entities/stream", content=lines).text.splitlines()
-        assert ["error" in line for line in stream] == [False, True, False]
         assert service.client.post("/v1/entities", json={"text": "good"}).status_code == 200

@@ -20,7 +20,6 @@ TRIED = {
     "/v1/models": "characters",
     "/v1/entities": "王小明",
     "/v1/entities/batch": "王小明",
-    "/v1/entities/stream": "王小明",
     "/metrics": "tener_requests_total",
 }
 BOTH = pytest.mark.parametrize("size", [pytest.param(DESKTOP, marks=pytest.mark.slow), PHONE])

@@ -44,7 +44,7 @@ function body(title, holder) {
   const { type, definition } = content(holder);
   if (!type) return [];
   const value = example(definition);
-  const lines = value && Object.keys(value).length ? [el("pre", { tabindex: "0", "aria-label": say(`Example of a ${title.toLowerCase()}`) }, format(type, value))] : [];
+  const lines = value && Object.keys(value).length ? [el("pre", { tabindex: "0", "aria-label": say(`Example of a ${title.toLowerCase()}`) }, JSON.stringify(value, null, 2))] : [];
   return [el("h4", {}, say(title)), el("p", { class: "quiet" }, type), ...lines, ...(definition?.properties ? fields(definition) : [])];
 }
 
@@ -56,9 +56,6 @@ function example(part) {
   if (!definition?.properties) return undefined;
   return Object.fromEntries(Object.entries(definition.properties).map(([name, field]) => [name, example(field)]).filter(([, value]) => value !== undefined));
 }
-
-// An object of a stream is a line.
-const format = (type, value) => (type.includes("ndjson") ? JSON.stringify(value) : JSON.stringify(value, null, 2));
 
 function indented(text, type) {
   try {
@@ -73,7 +70,7 @@ function indented(text, type) {
 function requestForm(path, method, route) {
   const request = content(route.requestBody);
   const address = el("input", { type: "text", value: path.slice(1), spellcheck: "false", "aria-label": say("Path of the request") });
-  const input = request.type && el("textarea", { rows: "5", spellcheck: "false", "aria-label": say("Body of the request") }, format(request.type, example(request.definition)));
+  const input = request.type && el("textarea", { rows: "5", spellcheck: "false", "aria-label": say("Body of the request") }, JSON.stringify(example(request.definition), null, 2));
   const button = el("button", { class: "plain first" }, say("Send"));
   const command = el("pre", { tabindex: "0", "aria-label": say("The request as curl") });
   const status = el("p", { class: "quiet", role: "status" });
