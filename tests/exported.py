@@ -23,6 +23,7 @@ import torch
 from small_encoders import mean_encoder, recurrent_encoder, save
 from small_systems import TEXTS, UNSEEN, examples_of, learn, pipeline, small_tok2vecs
 from spacy.language import Language
+from spacy.tokens import Doc, Span, SpanGroup
 
 from spacy_tener.pipeline.finding import SCORES_KEY, ask_probabilities
 from spacy_tener.workbench.export.export import export_model
@@ -31,8 +32,9 @@ _FOLDER = tempfile.TemporaryDirectory(prefix="exported-")
 SYSTEMS = [
     *("tener", "as-written", "characters", "vanilla", "unigrams"),
     *("grn", "grn-mean", "grn-attention", "convolutions"),
-    *("encoders", "encoders-tokens", "lac", "lac-characters", "lac-alone"),
+    *("encoders", "encoders-tokens", "lac", "lac-characters", "lac-alone", "nested"),
 ]
+NESTED_KEY = "sc"
 WINDOW = {"window": 24, "overlap": 5}
 LEARNT = [(text, [(start, end, label.replace("ORG", "B-ORG")) for start, end, label in found]) for text, found in TEXTS]
 """With a label that has a hyphen, as tags have."""
@@ -109,6 +111,7 @@ def make_systems(folder: Path) -> dict[str, tuple[dict[str, Any], dict[str, Any]
         "encoders-tokens": ({**tener, "embed": both}, {}),
         "lac": ({**tener, "embed": join(characters, lac)}, WINDOW),
         "lac-characters": ({**tener, "embed": join(characters, lac)}, seen),
+        "nested": (tener, {**WINDOW, "depth": 3, "spans_key": NESTED_KEY, "threshold": {"GPE": 0.4}}),
     }
 
 
@@ -117,17 +120,29 @@ def make_pipeline(tok2vec: dict[str, Any], settings: dict[str, Any]) -> Language
     with torch.random.fork_rng():
         torch.manual_seed(0)
         nlp = pipeline(tok2vec, **settings)
-        learn(nlp, examples_of(nlp, LEARNT), steps=100, enough=1.0)
+        examples = examples_of(nlp, LEARNT)
+        if "depth" in settings:
+            for example in examples:
+                add_places(example.reference)
+        learn(nlp, examples, steps=100, enough=1.0)
     nlp.get_pipe("tener_ner").cfg["temperature"] = 1.3
     return nlp
+
+
+def add_places(doc: Doc) -> None:
+    """Annotate the place at the start of each organisation, and the first character of both."""
+    inner = [
+        Span(doc, ent.start, ent.start + size, label="GPE") for ent in doc.ents if len(ent) == 4 for size in (2, 1)
+    ]
+    doc.spans[NESTED_KEY] = [*doc.ents, *inner]
 
 
 def find_entities(nlp: Language, texts: Sequence[str]) -> list[list[dict[str, Any]]]:
     """Return the entities of texts that a pipeline finds, as readers return them."""
     rows = []
     for doc in nlp.pipe(texts, component_cfg=ask_probabilities(nlp)):
-        group = doc.spans.get(SCORES_KEY, doc.ents)
-        scores = group.attrs["scores"].tolist() if SCORES_KEY in doc.spans else [None] * len(group)
+        group = doc.spans.get(NESTED_KEY, doc.spans.get(SCORES_KEY, doc.ents))
+        scores = group.attrs["scores"].tolist() if isinstance(group, SpanGroup) else [None] * len(group)
         columns = ("start", "end", "label", "text", "probability")
         entities = ((span.start_char, span.end_char, span.label_, span.text) for span in group)
         rows.append(

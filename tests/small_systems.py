@@ -103,10 +103,10 @@ def small_tok2vecs(folder: Path) -> dict[str, dict[str, Any]]:
     return {name: {"@architectures": f"spacy_tener.{name}.v1", **config} for name, config in parts.items()}
 
 
-def pipeline(tok2vec, *, lang="zh", **config):
+def pipeline(tok2vec, *, lang="zh", depth=1, **config):
     spacy.util.fix_random_seed(0)
     nlp = spacy.blank(lang)
-    model = {"@architectures": "spacy_tener.CRFTagger.v1", "dropout": 0.0, "tok2vec": tok2vec}
+    model = {"@architectures": "spacy_tener.CRFTagger.v1", "dropout": 0.0, "tok2vec": tok2vec, "depth": depth}
     nlp.add_pipe("tener_ner", config={"model": model, **config})
     return nlp
 

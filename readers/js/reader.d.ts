@@ -15,7 +15,7 @@ export interface About {
   labels: string[];
   thresholds: Record<string, number>;
   probabilities: boolean;
-  view: string;
+  depth: number;
   pipeline: Record<string, string>;
   license: string;
   [name: string]: unknown;
@@ -23,7 +23,7 @@ export interface About {
 
 export interface Reader {
   readonly about: About;
-  /** Find the entities of a text, in its order. Offsets count as those of `String.slice`. */
+  /** Find the entities of a text, in its order, those around others first. Offsets count as those of `String.slice`. */
   entities(text: string): Promise<Entity[]>;
   /** Find the entities of several texts together, which is faster for short ones. */
   batch(texts: readonly string[]): Promise<Entity[][]>;

@@ -52,7 +52,7 @@ class Reader {
     this.#tags = about.tags.map((tag) => ({ prefix: tag.slice(0, 1), label: tag.slice(2) }));
   }
 
-  /** Find the entities of a text, in its order. Offsets count as those of `String.slice`. */
+  /** Find the entities of a text, in its order, those around others first. Offsets count as those of `String.slice`. */
   async entities(text) {
     return (await this.batch([text]))[0];
   }
@@ -64,41 +64,39 @@ class Reader {
       if (typeof text !== "string") throw new TypeError(`A text must be a string: number ${index} is ${describe(text)}.`);
       return codePoints(text);
     });
-    const outputs = await this.#outputs(units.map(({ codes }) => codes));
+    const codes = units.map((unit) => unit.codes);
+    const run = this.#run.then(() => compute(this.#ort, this.#session, codes, ["tags", "probabilities"]));
+    this.#run = run.catch(() => {}); // the next run does not fail by the error of this one
+    const outputs = await run;
     let first = 0;
     return texts.map((text, index) => {
-      const { codes, starts } = units[index];
-      const found = this.#found(text, starts, outputs, first);
-      first += codes.length;
+      const found = this.#found(text, units[index].starts, outputs, first);
+      first += codes[index].length;
       return found;
     });
   }
 
-  async #outputs(texts) {
-    const run = this.#run.then(() => compute(this.#ort, this.#session, texts, ["tags", "a", "b"]));
-    this.#run = run.catch(() => {}); // the next run does not fail by the error of this one
-    const { tags, a, b } = await run;
-    return { tags: tags.data, a: a.data, b: b.data };
-  }
-
-  /**
-   * Read the entities of a text from the outputs, where its characters begin at `first`.
-   * The probability of the segment from i to j, both included, is exp(a[i] + b[j]).
-   */
-  #found(text, starts, { tags, a, b }, first) {
-    const { probabilities, thresholds } = this.about;
-    const found = [];
-    let begin = 0;
-    for (let at = 0; at + 1 < starts.length; at++) {
-      const { prefix, label } = this.#tags[tags[first + at]];
-      if (prefix === "B" || prefix === "S") begin = at;
-      if (prefix !== "E" && prefix !== "S") continue;
-      const probability = probabilities ? Math.min(1, Math.exp(a[first + begin] + b[first + at])) : null;
-      if (probability !== null && probability < (thresholds[label] ?? 0)) continue;
-      const [start, end] = [starts[begin], starts[at + 1]];
-      found.push({ start, end, label, text: text.slice(start, end), probability });
+  /** Read the entities of a text from the outputs, where its characters begin at `first`. */
+  #found(text, starts, { tags, probabilities }, first) {
+    const { probabilities: hasProbabilities, thresholds } = this.about;
+    const [depth, size] = tags.dims;
+    const found = new Map();
+    // Entities within others have a path of their own. Two paths may have the same entity.
+    for (let path = 0; path < depth; path++) {
+      let begin = 0;
+      for (let at = 0; at + 1 < starts.length; at++) {
+        const index = path * size + first + at;
+        const { prefix, label } = this.#tags[tags.data[index]];
+        if (prefix === "B" || prefix === "S") begin = at;
+        if (prefix !== "E" && prefix !== "S") continue;
+        const probability = hasProbabilities ? probabilities.data[index] : null;
+        if (probability !== null && probability < (thresholds[label] ?? 0)) continue;
+        const [start, end] = [starts[begin], starts[at + 1]];
+        found.set(`${start} ${end} ${label}`, { start, end, label, text: text.slice(start, end), probability });
+      }
     }
-    return found;
+    const entities = [...found.values()];
+    return depth > 1 ? entities.sort((a, b) => a.start - b.start || b.end - a.end || (a.label < b.label ? -1 : 1)) : entities;
   }
 }
 

@@ -62,7 +62,7 @@ class Reader:
         self._closes = np.array([prefix in ("E", "S") for prefix, _, _ in names])
 
     def entities(self, text: str) -> list[dict[str, Any]]:
-        """Find the entities of a text, in its order. Offsets count code points, as those of a string do."""
+        """Find the entities of a text, in its order, those around others first. Offsets count code points."""
         return self.batch([text])[0]
 
     def batch(self, texts: Sequence[str]) -> list[list[dict[str, Any]]]:
@@ -75,18 +75,21 @@ class Reader:
         # A lone surrogate is a code point like others.
         codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype="<i4").astype(np.int32)
         lengths = np.array([len(text) for text in texts], dtype=np.int32)
-        tags, a, b = self._session.run(["tags", "a", "b"], {"codes": codes, "lengths": lengths})
-        begins, ends = np.flatnonzero(self._opens[tags]), np.flatnonzero(self._closes[tags])
+        tags, probabilities = self._session.run(["tags", "probabilities"], {"codes": codes, "lengths": lengths})
+        # A row is a path: entities within others have one of their own. Paths are well formed.
+        (rows, begins), (_, ends) = np.nonzero(self._opens[tags]), np.nonzero(self._closes[tags])
         owners = np.searchsorted(np.cumsum(lengths), begins, side="right")
-        # The probability of the segment from i to j, both included, is exp(a[i] + b[j]).
-        probabilities = np.minimum(1.0, np.exp(a[begins] + b[ends])).tolist()
         offsets = (np.cumsum(lengths) - lengths)[owners]
-        columns = (owners.tolist(), (begins - offsets).tolist(), (ends + 1 - offsets).tolist(), tags[begins].tolist())
+        columns = owners, begins - offsets, ends + 1 - offsets, tags[rows, begins], probabilities[rows, ends]
+        # Two paths may have the same entity.
+        entities = {
+            (owner, start, -end, self._labels[tag]): probability
+            for owner, start, end, tag, probability in zip(*map(np.ndarray.tolist, columns), strict=True)
+        }
+        has_probabilities, thresholds = self.about["probabilities"], self.about["thresholds"]
         found: list[list[dict[str, Any]]] = [[] for _ in texts]
-        for owner, start, end, tag, probability in zip(*columns, probabilities, strict=True):
-            label = self._labels[tag]
-            if self.about["probabilities"] and probability < self.about["thresholds"].get(label, 0.0):
-                continue
-            entity = {"start": start, "end": end, "label": label, "text": texts[owner][start:end]}
-            found[owner].append({**entity, "probability": probability if self.about["probabilities"] else None})
+        for (owner, start, end, label), probability in sorted(entities.items()):
+            if not has_probabilities or probability >= thresholds.get(label, 0.0):
+                entity = {"start": start, "end": -end, "label": label, "text": texts[owner][start:-end]}
+                found[owner].append({**entity, "probability": probability if has_probabilities else None})
         return found

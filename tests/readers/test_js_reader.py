@@ -132,7 +132,7 @@ def test_entities_and_probabilities_in_node_are_the_pipelines() -> None:
 
 
 def test_entities_and_probabilities_in_chromium_are_the_pipelines(ask_chromium: Ask) -> None:
-    check_systems(ask_chromium, ["characters", "lac"])
+    check_systems(ask_chromium, ["characters", "nested", "lac"])
 
 
 @pytest.mark.slow

@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 from spacy.language import Language
 
+from ...batching.sequences import starts
 from ...features.characters import code_points, lengths_of
 from ...onnx.encoder import open_session
-from ...pipeline.entities import FoundEntity
+from ...pipeline.entities import EntityOffsets, offsets_of
 from ...pipeline.finding import PipelineNER
 from ...pipeline.lac import Lac
 from ...pipeline.tokenizer import make_char_tokenizer
 from ...pipeline.units import SENTENCE_ENDS
+from ...tagging import TagLayout
 
 _COMPARED_AT_ONCE = 128
 _SPECIAL = "\n\r\t  \u3000\u2028\0\u0301\u200b😀𠀀" + SENTENCE_ENDS
@@ -39,36 +41,24 @@ class Comparison:
     difference: float
 
 
-class FileReader:
-    """The entities that an exported file finds. graph (bytes): The file."""
-
-    def __init__(self, graph: bytes) -> None:
-        self.session = open_session(graph, "The exported file")
-        [about] = self._run([], "about")
-        self.about: dict[str, Any] = json.loads(about[0])
-
-    def _run(self, texts: Sequence[str], *outputs: str) -> list[Any]:
-        codes, lengths = code_points("".join(texts)), lengths_of(texts)
-        results: list[Any] = self.session.run(
-            list(outputs), {"codes": codes.astype(np.int32), "lengths": lengths.astype(np.int32)}
-        )
-        return results
-
-    def entities(self, texts: Sequence[str]) -> Iterator[list[FoundEntity]]:
-        """Yield the entities of each text."""
-        tags, a, b = self._run(texts, "tags", "a", "b")
-        begin = 0
-        for text in texts:
-            found, start = [], 0
-            for i in range(begin, begin + len(text)):
-                position, _, label = self.about["tags"][tags[i]].partition("-")
-                start = i if position in "BS" else start
-                if position in "ES":
-                    probability = min(1.0, float(np.exp(a[start] + b[i]))) if self.about["probabilities"] else None
-                    if probability is None or probability >= self.about["thresholds"].get(label, 0.0):
-                        found.append(FoundEntity(start - begin, i + 1 - begin, label, probability))
-            yield found
-            begin += len(text)
+def read_entities(session: Any, texts: Sequence[str]) -> list[dict[EntityOffsets, float]]:
+    """Return the probabilities of the entities that a file finds in each text; 0 without. session: ONNX Runtime's."""
+    codes, lengths = code_points("".join(texts)), lengths_of(texts)
+    inputs = {"codes": codes.astype(np.int32), "lengths": lengths.astype(np.int32)}
+    tags, probabilities, [about] = session.run(["tags", "probabilities", "about"], inputs)
+    thresholds: dict[str, float] = json.loads(about)["thresholds"]
+    labels = list(thresholds)
+    found: list[dict[EntityOffsets, float]] = [{} for _ in texts]
+    begins = starts(lengths)
+    for path, path_probabilities in zip(tags, probabilities, strict=True):
+        firsts, ends, label_indices = TagLayout(len(labels)).decode(path)
+        owners = np.searchsorted(begins, firsts, side="right") - 1
+        offsets = begins[owners]
+        columns = owners, firsts - offsets, ends - offsets, label_indices, path_probabilities[ends - 1]
+        for owner, start, end, i, probability in zip(*map(np.ndarray.tolist, columns), strict=True):
+            if probability >= thresholds[labels[i]]:
+                found[owner][start, end, labels[i]] = probability
+    return found
 
 
 def sample_texts(nlp: Language, count: int = 100) -> list[str]:
@@ -82,12 +72,12 @@ def sample_texts(nlp: Language, count: int = 100) -> list[str]:
 
 def compare(nlp: Language, component: str, graph: bytes, texts: Sequence[str]) -> Comparison:
     """Compare an exported file with a component of its pipeline."""
-    reader = FileReader(graph)
+    session = open_session(graph, "The exported file")
     n_same, differing, difference = 0, list[str](), 0.0
     for begin in range(0, len(texts), _COMPARED_AT_ONCE):
         batch = texts[begin : begin + _COMPARED_AT_ONCE]
-        for text, *sides in zip(batch, _find(nlp, component, batch), reader.entities(batch), strict=True):
-            expected, found = ({entity.offsets: entity.probability or 0.0 for entity in side} for side in sides)
+        sides = _find(nlp, component, batch), read_entities(session, batch)
+        for text, expected, found in zip(batch, *sides, strict=True):
             same = expected.keys() & found.keys()
             n_same += len(same)
             if len(same) < max(len(expected), len(found)):
@@ -96,15 +86,16 @@ def compare(nlp: Language, component: str, graph: bytes, texts: Sequence[str]) -
     return Comparison(len(texts), sum(map(len, texts)), n_same, differing, difference)
 
 
-def _find(nlp: Language, component: str, texts: Sequence[str]) -> Iterator[list[FoundEntity]]:
-    """Yield the entities of each text that a component finds, at the characters where they are."""
+def _find(nlp: Language, component: str, texts: Sequence[str]) -> Iterator[dict[EntityOffsets, float]]:
+    """Yield what `read_entities` returns, as a component finds it."""
     pipe = nlp.get_pipe(component)
     if isinstance(pipe, Lac):
         docs = pipe.pipe(map(make_char_tokenizer()(nlp), texts))
-        yield from ([FoundEntity(ent.start_char, ent.end_char, ent.label_, None) for ent in doc.ents] for doc in docs)
+        yield from (dict.fromkeys(map(offsets_of, doc.ents), 0.0) for doc in docs)
         return
     pipeline = PipelineNER.of(nlp, component)
     ner = pipeline.ner
     thresholds = dict(zip(ner.labels, ner.settings.thresholds(ner.labels), strict=True))
     for decoding in ner.decode(pipeline.prepare(texts)):
-        yield [entity for entity in decoding.entities if (entity.probability or 0.0) >= thresholds[entity.label]]
+        found = {entity.offsets: entity.probability or 0.0 for entity in decoding.entities}
+        yield {offsets: p for offsets, p in found.items() if p >= thresholds[offsets[2]]}

@@ -26,7 +26,7 @@ from .characters import read_units, sentence_ends, word_neighbours
 from .graph import Graph, Value
 from .lac import write_lac
 from .layers import WAY_OUT, LayerWriter
-from .paths import write_forward_backward, write_viterbi
+from .paths import write_forward_backward, write_probabilities, write_viterbi
 from .windows import WindowBatch, Windows, compute_in_batches, cut_at_sentences
 
 if TYPE_CHECKING:
@@ -57,15 +57,15 @@ def export_model(nlp: Language, name: str | None = None, *, half: bool = False) 
     lengths = graph.input("lengths", np.int32, "texts").to(np.int64)
     about = json.dumps(describe(nlp, pipe), ensure_ascii=False)
     if isinstance(pipe, Lac):
-        tags = write_lac(graph, codes, lengths, pipe.tagger, pipe.labels)
-        a = b = graph.full(np.float64(0), graph.size(codes))
+        tags = graph.Unsqueeze(write_lac(graph, codes, lengths, pipe.tagger, pipe.labels), [0])
+        probabilities = graph.full(np.float64(0), 1, graph.size(codes))
     else:
-        tags, a, b = write_tagger(graph, codes, lengths, nlp, pipe, half=half)
+        tags, probabilities = write_tagger(graph, codes, lengths, nlp, pipe, half=half)
     outputs: dict[str, tuple[Value, Any, Sequence[Any]]] = {
-        "tags": (tags.to(np.int32), np.int32, ["characters"]),
-        **{name: (value, np.float64, ["characters"]) for name, value in (("a", a), ("b", b))},
+        "tags": (tags.to(np.int32), np.int32, ["depth", "characters"]),
+        "probabilities": (probabilities, np.float64, ["depth", "characters"]),
+        "about": (graph.value(np.array([about], dtype=object)), str, [1]),
     }
-    outputs["about"] = graph.value(np.array([about], dtype=object)), str, [1]
     model = graph.model(outputs)
     model.metadata_props.add(key=METADATA_KEY, value=about)
     return model
@@ -73,13 +73,15 @@ def export_model(nlp: Language, name: str | None = None, *, half: bool = False) 
 
 def write_tagger(
     graph: Graph, codes: Value, lengths: Value, nlp: Language, pipe: TenerNER, *, half: bool
-) -> tuple[Value, Value, Value]:
-    """Write a `tener_ner`. Returns the tags, a and b of each character. *Shape:* (characters,) each
+) -> tuple[Value, Value]:
+    """Write a `tener_ner`. Returns the tags of each path, and the probability of the entity that ends at a character.
+
+    *Shape:* (depth, characters) each
 
     codes (Value): Code points of all texts, joined. *Shape:* (characters,)
     lengths (Value): Characters of each text. *Shape:* (texts,)
     """
-    settings, labels = pipe.settings, pipe.label_index
+    settings, labels, depth = pipe.settings, pipe.label_index, pipe.depth
     units = read_units(graph, codes, lengths, settings.view)
     windows = cut_at_sentences(
         graph, units.lengths, sentence_ends(graph, units), size=settings.window, overlap=settings.overlap
@@ -90,7 +92,7 @@ def write_tagger(
         graph,
         windows,
         n_units,
-        labels.layout.n_tags,
+        depth * labels.layout.n_tags,
         write,
         cost=lambda length: length * (length + _PAIRS_PER_UNIT),
         most=_PAIRS_AT_ONCE,
@@ -103,23 +105,34 @@ def write_tagger(
     )
 
     def decode(batch: WindowBatch) -> Value:
+        """Write the tags of each path, and a and b of each path by each depth's probabilities."""
         penalties = of_kinds[units.kinds[batch.slots]] + of_neighbours[neighbours[batch.slots]]
-        scores = emissions[batch.slots].to(np.float64) + penalties
-        scores = graph.Transpose(scores, perm=[1, 0, 2])
-        tags = write_viterbi(graph, scores, batch.lengths, transitions.start, transitions.end, transitions.table)
-        a, b = write_forward_backward(graph, scores / pipe.temperature, tags, batch.lengths, scaled)
-        columns = [graph.Unsqueeze(column, [2]) for column in (tags.to(np.float64), a, b)]
-        return graph.Transpose(graph.Concat(*columns, axis=2), perm=[1, 0, 2])
+        scores = graph.Reshape(emissions[batch.slots].to(np.float64), [0, 0, depth, -1])
+        # A sequence for each depth: those of all texts at the first depth come first.
+        scores = graph.Transpose(scores + graph.Unsqueeze(penalties, [2]), perm=[1, 2, 0, 3])
+        scores = graph.Reshape(scores, [0, -1, labels.layout.n_tags])
+        lengths = graph.Concat(*[batch.lengths] * depth, axis=0)
+        tags = write_viterbi(graph, scores, lengths, transitions.start, transitions.end, transitions.table)
+        paths = graph.Transpose(graph.Reshape(tags, [0, depth, -1]), perm=[0, 2, 1])
+        paths_by_depth = graph.Concat(*[paths] * depth, axis=1)
+        columns = [graph.Transpose(paths.to(np.float64), perm=[1, 0, 2])]
+        for values in write_forward_backward(graph, scores / pipe.temperature, paths_by_depth, lengths, scaled):
+            values = graph.Transpose(graph.Reshape(values, [0, depth, -1, depth]), perm=[2, 0, 3, 1])
+            columns.append(graph.Reshape(values, [0, 0, -1]))
+        return graph.Concat(*columns, axis=2)
 
     starts = graph.starts(units.lengths)
     ends = starts + units.lengths
     texts = Windows(starts, ends, starts, ends).take(graph.where_true(units.lengths > 0))
-    columns = compute_in_batches(graph, texts, n_units, 3, decode, dtype=np.float64)
-    tags, a, b = (graph.Squeeze(part, [1]) for part in graph.add("Split", columns[units.owners], axis=1, outputs=3))
-    tags = tags.to(np.int64)
+    sizes = [depth, depth**2, depth**2]
+    columns = compute_in_batches(graph, texts, n_units, sum(sizes), decode, dtype=np.float64)
+    tags, a, b = graph.add("Split", columns, sizes, axis=1, outputs=3)
+    tags = graph.Transpose(tags.to(np.int64))
+    probabilities = write_probabilities(graph, tags, a, b, labels.layout, depth)
+    tags, probabilities = (graph.Gather(part, units.owners, axis=1) for part in (tags, probabilities))
     if units.is_first is not None:
         tags = graph.Where(units.is_first, tags, graph.value(_inner_tags(labels.layout))[tags])
-    return tags, a, b
+    return tags, probabilities
 
 
 def _inner_tags(layout: TagLayout) -> IntArray:
@@ -142,6 +155,7 @@ def describe(nlp: Language, pipe: Exportable) -> dict[str, Any]:
         "labels": list(labels),
         "thresholds": dict(zip(labels, pipe.settings.thresholds(labels), strict=True)),
         "probabilities": isinstance(pipe, TenerNER),
+        "depth": pipe.depth if isinstance(pipe, TenerNER) else 1,
         "pipeline": {**pipeline, "component": pipe.name, "view": pipe.settings.view},
         "spacy_tener": __version__,
         "digest": f"sha256:{sha256(content).hexdigest()}",
@@ -182,12 +196,9 @@ def find_tagger(nlp: Language, name: str | None = None) -> Exportable:
 
 
 def _check_reading(nlp: Language, pipe: TenerNER) -> None:
-    """Raise if a component is not trained, reads words, or finds entities within entities."""
+    """Raise if a component is not trained, or reads words."""
     if not pipe.labels:
         raise RemedyError(f"'{pipe.name}' has no labels", "Train it first.")
-    if pipe.depth > 1:
-        remedy = "Export a pipeline that was trained without the overlay nested."
-        raise RemedyError(f"'{pipe.name}' finds entities within entities, which cannot be exported", remedy)
     tokenizer = nlp.tokenizer
     reads_characters = isinstance(tokenizer, ChineseTokenizer) and tokenizer.segmenter == Segmenter.char
     if pipe.settings.view == "tokens" and not reads_characters:

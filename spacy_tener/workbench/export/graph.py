@@ -27,6 +27,9 @@ class Value:
     def __sub__(self, other: Any) -> Value:
         return self.graph.Sub(self, other)
 
+    def __rsub__(self, other: Any) -> Value:
+        return self.graph.Sub(other, self)
+
     def __mul__(self, other: Any) -> Value:
         return self.graph.Mul(self, other)
 

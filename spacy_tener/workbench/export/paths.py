@@ -2,7 +2,8 @@
 
 Two numbers for each unit t suffice for the entities of the best path y. With forward sums alpha, backward sums beta,
 log Z, and S_t the score of the best path up to t, they are a_t = alpha_t(y_t) - S_t and
-b_t = beta_t(y_t) + S_t - log Z. An entity from i to j has the probability exp(a_i + b_j).
+b_t = beta_t(y_t) + S_t - log Z. An entity from i to j has the probability exp(a_i + b_j). Where entities lie within
+others, each depth has a best path; a and b of each path by the sums of each depth give the probability at any depth.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...crf.transitions import Transitions
+from ...tagging import TagLayout
 from ...types import AnyFloats
 from .graph import Graph, Value
 
@@ -41,11 +43,14 @@ def write_viterbi(
 
 
 def write_forward_backward(
-    graph: Graph, scores: Value, tags: Value, lengths: Value, transitions: Transitions
+    graph: Graph, scores: Value, paths: Value, lengths: Value, transitions: Transitions
 ) -> tuple[Value, Value]:
-    """Write the forward-backward algorithm, both directions at once. Returns a and b. *Shape:* (longest, texts) each
+    """Write the forward-backward algorithm, both directions at once. Returns a and b of paths.
 
-    scores (Value): As for `write_viterbi`, divided by the temperature. *Shape:* (longest, texts, tags)
+    *Shape:* (longest, sequences, paths) each
+
+    scores (Value): As for `write_viterbi`, divided by the temperature. *Shape:* (longest, sequences, tags)
+    paths (Value): The tags of some paths of each sequence. *Shape:* (longest, sequences, paths)
     transitions (Transitions): Those of the CRF, divided by the temperature, in float64.
     """
     start, end, table = transitions.start, transitions.end, transitions.table
@@ -61,12 +66,30 @@ def write_forward_backward(
     [sums] = graph.scan([edges], [both], advance, 1)
     forward, backward = (graph.Squeeze(part, [1]) for part in graph.add("Split", sums, axis=1, outputs=2))
     backward = graph.backwards(backward, lengths)
-    log_partition = graph.ReduceLogSumExp(backward[0] + start, axes=[1], keepdims=0)
+    log_partition = graph.ReduceLogSumExp(backward[0] + start, axes=[1])
+    before, emissions, after = (graph.GatherElements(part, paths, axis=2) for part in (forward, scores, backward))
+    moves = graph.value(table.ravel())[graph.slice(paths, 0, -1) * len(start) + paths[1:]]
+    path_scores = graph.cumulated(emissions + graph.Concat(graph.value(start)[paths[:1]], moves, axis=0))
+    return before - path_scores, after - emissions + path_scores - log_partition
 
-    def on_path(values: Value) -> Value:
-        return graph.Squeeze(graph.GatherElements(values, graph.Unsqueeze(tags, [2]), axis=2), [2])
 
-    moves = graph.value(table.ravel())[graph.slice(tags, 0, -1) * len(start) + tags[1:]]
-    emissions = on_path(scores)
-    best = graph.cumulated(emissions + graph.Concat(graph.value(start)[tags[:1]], moves, axis=0))
-    return on_path(forward) - best, on_path(backward) - emissions + best - log_partition
+def write_probabilities(graph: Graph, tags: Value, a: Value, b: Value, layout: TagLayout, depth: int) -> Value:
+    """Write the probability of the entity that ends at each unit of a path: that it is one at any depth.
+
+    *Shape:* (depth, units), 0 where none ends
+
+    tags (Value): The best path of each depth. *Shape:* (depth, units)
+    a, b (Value): Of each path, by the sums of each depth. *Shape:* (units, depth * depth)
+    """
+    opens, closes = np.zeros((2, layout.n_tags), dtype=bool)
+    opens[layout.begin] = opens[layout.single] = closes[layout.single] = closes[layout.end] = True
+    joined = graph.Reshape(tags, [-1])
+    a, b = (graph.Transpose(graph.Reshape(part, [-1, depth, depth]), perm=[1, 0, 2]) for part in (a, b))
+    a, b = (graph.Reshape(part, [-1, depth]) for part in (a, b))
+    is_open = graph.value(opens)[joined]
+    # Before the first entity, the number is -1: any unit will do.
+    begins = graph.Concat(graph.where_true(is_open), [0], axis=0)
+    first = begins[graph.cumulated(is_open.to(np.int64)) - 1]
+    at_depths = graph.Exp(graph.Min(a[first] + b, 0.0))
+    at_any = 1.0 - graph.ReduceProd(1.0 - at_depths, axes=[1], keepdims=0)
+    return graph.Reshape(graph.Where(graph.value(closes)[joined], at_any, 0.0), [depth, -1])

@@ -10,9 +10,10 @@ from typing import Any
 import onnx
 import pytest
 import spacy
-from exported import SYSTEMS, exported_cases, generate_texts
+import tener_reader
+from exported import FIXED, SYSTEMS, exported_cases, generate_texts, make_pipeline, make_systems
 from small_encoders import mean_encoder, save, save_tokenizer
-from small_systems import examples_of, pipeline, small_tok2vecs
+from small_systems import UNSEEN, examples_of, pipeline, small_tok2vecs
 from spacy.language import Language
 from tiny_transformer import save_tiny_transformer
 
@@ -62,7 +63,7 @@ def test_all_operators_are_standard_ones(system: str) -> None:
         ("codes", onnx.TensorProto.INT32),
         ("lengths", onnx.TensorProto.INT32),
     ]
-    assert {value.name for value in model.graph.output} == {"tags", "a", "b", "about"}
+    assert {value.name for value in model.graph.output} == {"tags", "probabilities", "about"}
 
 
 def test_a_file_says_what_it_is_and_names_no_path(tmp_path: Path, parts: dict[str, Any]) -> None:
@@ -88,6 +89,7 @@ def test_a_file_says_what_it_is_and_names_no_path(tmp_path: Path, parts: dict[st
         "tags": [*("B-GPE", "B-ORG", "B-PER", "O", "S-GPE", "S-ORG", "S-PER"), *about["tags"][7:]],
         "thresholds": {"GPE": 0.0, "ORG": 0.0, "PER": 0.5},
         "probabilities": True,
+        "depth": 1,
         "pipeline": {"lang": "zh", "name": "model", "version": "", "component": "tener_ner", "view": "tokens"},
         "spacy_tener": about["spacy_tener"],
         "license": "CC BY 4.0",
@@ -220,11 +222,24 @@ def test_listed_words_of_lac_are_refused(force: bool) -> None:
     assert export_model(nlp)
 
 
-def test_entities_within_entities_are_refused(parts: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    nlp = initialized(parts["TENER"])
-    monkeypatch.setattr("spacy_tener.pipeline.tener_ner.TenerNER.depth", 2)
-    with pytest.raises(RemedyError, match=r"finds entities within entities, which cannot be exported.*nested"):
-        export_model(nlp)
+def test_a_nested_tagger_finds_entities_within_others_and_the_longest_are_those_of_the_doc(folder: Path) -> None:
+    nlp = make_pipeline(*make_systems(folder)["nested"])
+    graph = export_model(nlp).SerializeToString()
+    texts = [UNSEEN, *FIXED, *generate_texts(60, seed=3)]
+    compared = compare(nlp, "tener_ner", graph, texts)
+    assert (compared.differing, compared.difference < 1e-5) == ([], True)
+    reader = tener_reader.load(graph)
+    assert reader.about["depth"] == 3
+    n_inner = 0
+    for doc, entities in zip(nlp.pipe(texts), reader.batch(texts), strict=True):
+        longest: list[dict[str, Any]] = []
+        for entity in sorted(entities, key=lambda entity: entity["start"] - entity["end"]):
+            if all(entity["end"] <= other["start"] or other["end"] <= entity["start"] for other in longest):
+                longest.append(entity)
+        ents = {(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents}
+        assert {(entity["start"], entity["end"], entity["label"]) for entity in longest} == ents
+        n_inner += len(entities) - len(longest)
+    assert n_inner > 50
 
 
 def test_a_component_on_shared_vectors_is_refused(parts: dict[str, Any]) -> None:
