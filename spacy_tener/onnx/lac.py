@@ -32,7 +32,7 @@ _FILES = _GRAPH, _TRANSITIONS, _WORDS, _TAGS, _FORMS = (
     "q2b.dic",
 )
 _UNKNOWN_WORD = "OOV"
-_FORBIDDEN = np.float32(-1e6)
+FORBIDDEN = np.float32(-1e6)
 """The score of a tag that a list forbids: small, and no transition makes up for it."""
 BREAKS = np.array([ord(character) for character in "\t" + LINE_BREAKS], dtype=np.uint32)
 _EMISSION_MARGIN = 1e-3
@@ -70,7 +70,9 @@ class LacTagger:
     def _keys(self) -> Keys:
         return np.array([get_string_id(label) for label in self.labels], dtype=np.uint64)
 
-    def divide(self, text: JoinedText, forced: Sequence[tuple[int, int, str]] = ()) -> Division:
+    def divide(
+        self, text: JoinedText, forced: Sequence[tuple[int, int, str]] = (), joined: BoolArray | None = None
+    ) -> Division:
         """Segment the joined texts of Docs.
 
         Each line, and each cell between tabs, is read by itself. What ends it is a word of one character, and so is the
@@ -78,19 +80,22 @@ class LacTagger:
 
         forced (Sequence[tuple[int, int, str]]): Start, end and label of characters that are one word, whatever the
             scores say; of any tag, if LAC does not have the label.
+        joined (Optional[BoolArray]): True where no word begins, unless a forced one begins or ends there.
+            *Shape:* (characters,)
         """
         begins = np.ones(len(text), dtype=bool)
         keys = np.zeros(len(text), dtype=np.uint64)
         ends = np.union1d(text.stops, np.flatnonzero(np.isin(text.codes, BREAKS)))
         characters = np.delete(np.arange(len(text)), ends)
         if characters.size:
-            joined = text.slice(0, len(text))
+            whole = text.slice(0, len(text))
             starts = np.append(0, ends[:-1] + 1)
-            lines = [joined[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+            lines = [whole[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
             pieces = self.encoder.reader.read(lines, characters, characters + 1)
             scores = self.encoder.features(pieces)[:, : len(self.transitions)]
-            if forced:
-                scores = np.where(self._allowed(len(text), forced)[characters], scores, _FORBIDDEN)
+            if forced or joined is not None:
+                allowed = self._allowed(len(text), forced, joined)
+                scores = np.where(allowed[characters], scores, FORBIDDEN)
             tags = best_tags(scores, self.transitions, Packing(ends - starts))
             begins[characters] = tags % 2 == 0
             begins[starts] = begins[ends] = True
@@ -98,11 +103,16 @@ class LacTagger:
         firsts = np.flatnonzero(begins)
         return Division(np.diff(firsts, append=len(text)), keys[firsts])
 
-    def _allowed(self, length: int, forced: Sequence[tuple[int, int, str]]) -> BoolArray:
-        """Return a mask of the tags that make these spans words. *Shape:* (characters, tags)"""
+    def _allowed(self, length: int, forced: Sequence[tuple[int, int, str]], joined: BoolArray | None) -> BoolArray:
+        """Return a mask of the tags that make these spans words, and begin none where `joined` is true.
+
+        *Shape:* (characters, tags)
+        """
         allowed = np.ones((length, len(self.transitions)), dtype=bool)
+        if joined is not None:
+            allowed[joined, ::2] = False
         for _, end, _ in forced:
-            allowed[end, 1::2] = False  # a word begins after it
+            allowed[end, ::2], allowed[end, 1::2] = True, False  # a word begins after it
         for start, end, label in forced:
             of_label = np.repeat(np.array([name == label or label not in self.labels for name in self.labels]), 2)
             allowed[start:end] = of_label

@@ -32,7 +32,7 @@ from .entities import UnitEntity, set_entities
 from .forced import ForcedWords, ListedSpan, choose_words
 from .loading import wrap_load_errors
 from .settings import NERSettings
-from .units import Alignment, is_ornament, is_space, view_of
+from .units import Alignment, continues_word, is_ornament, is_space, view_of
 from .words import PipelineWords
 
 LABELS = ("PER", "LOC", "ORG", "TIME")
@@ -85,7 +85,7 @@ class Lac(Pipe):
     """Words, parts of speech and entities by Baidu's LAC.
 
     The text of a Doc is read in lines and in cells between tabs, whatever its tokens are. No entity begins or ends with
-    white space or an emoji. The encoder is saved with the pipeline.
+    white space or an emoji, or within a Latin word. The encoder is saved with the pipeline.
     """
 
     def __init__(
@@ -156,7 +156,8 @@ class Lac(Pipe):
         forced, blocked = self._find_forced(docs)
         offsets = zip(text_starts.tolist(), forced, strict=False)
         decided = [(begin + word.start, begin + word.end, word.label) for begin, words in offsets for word in words]
-        division = trim_words(text, self.tagger.divide(text, decided))
+        joined = continues_word(text.codes)
+        division = trim_words(text, self.tagger.divide(text, decided, joined if joined.any() else None))
         entity_tags = np.array([self.vocab.strings.add(label) for label in LABELS], dtype=np.uint64)
         if lists := self.words.lists.active(docs):
             division = override_words(text, division, lists, entity_tags)

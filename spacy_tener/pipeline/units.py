@@ -129,6 +129,14 @@ def is_latin_letter(codes: CodePoints) -> BoolArray:
     return _is_within(codes, _LATIN)
 
 
+def continues_word(codes: CodePoints) -> BoolArray:
+    """Mark each letter of a Latin word but its first one. *Shape:* (characters,)"""
+    is_letter = is_latin_letter(codes)
+    is_letter[1:] &= is_letter[:-1]
+    is_letter[:1] = False
+    return is_letter
+
+
 def _is_within(codes: CodePoints, ranges: tuple[tuple[int, int], ...]) -> BoolArray:
     """Mark code points in ranges, which are in order. *Shape:* (characters,)"""
     bounds = np.array(ranges, dtype=np.uint32) + np.array([0, 1], dtype=np.uint32)
@@ -268,10 +276,7 @@ class CharacterView(_View):
     @property
     def joined(self) -> BoolArray | None:
         """True for each letter of a Latin word but its first one. *Shape:* (units,)"""
-        is_letter = is_latin_letter(self._codes)
-        is_letter[1:] &= is_letter[:-1]
-        is_letter[:1] = False
-        return is_letter
+        return continues_word(self._codes)
 
     def spread(self, tokens: Units) -> Units:
         """Convert attributes of the Doc's tokens to attributes of its characters."""

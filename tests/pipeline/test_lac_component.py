@@ -57,6 +57,15 @@ def test_texts_have_the_same_entities_alone_in_batches_and_in_processes(shared):
     assert shared("").ents == ()
 
 
+def test_no_word_begins_within_a_latin_one(shared):
+    text = "加油！！！//@TFBOYS-王俊凯\n生日。Oh,LiamFOX，我要迷醉了"
+    doc = shared(text)
+    assert entities(doc)[0] == ("TFBOYS", "PER")
+    words = [span.text for span in doc.spans["lac"]]
+    assert "".join(words) == text
+    assert {"TFBOYS", "Oh", "LiamFOX"} <= set(words)
+
+
 def test_another_pipeline_may_source_it_before_it_has_read_a_text(nlp, tmp_path):
     sourced = spacy.blank("zh")
     sourced.add_pipe("lac", source=nlp, name="names")

@@ -111,14 +111,19 @@ def sentence_ends(graph: Graph, units: UnitValues) -> Value:
     return is_end if units.is_long_space is None else is_end & ~units.is_long_space
 
 
+def joined_letters(graph: Graph, codes: Value) -> Value:
+    """Mark each Latin letter behind another one. *Shape:* (characters,)"""
+    letters = np.flatnonzero(is_latin_letter(np.arange(_KINDS_UP_TO, dtype=np.uint32))).tolist()
+    is_letter = graph.lookup(codes, dict.fromkeys(letters, 1), 0) > 0
+    return is_letter & graph.shifted(is_letter, False)
+
+
 def word_neighbours(graph: Graph, units: UnitValues) -> Value:
     """Return `pipeline.units.letter_neighbours`. *Shape:* (units,)"""
-    letters = np.flatnonzero(is_latin_letter(np.arange(_KINDS_UP_TO, dtype=np.uint32))).tolist()
-    is_letter = graph.lookup(units.codes, dict.fromkeys(letters, 1), 0) > 0
     # Without a space between them, which is in no unit.
     is_next = graph.Equal(units.firsts - graph.shifted(units.firsts, -1), 1)
     begins = graph.marks(graph.starts(units.lengths), graph.size(units.codes)) > 0
-    joined = (is_letter & graph.shifted(is_letter, False) & is_next & ~begins).to(np.int64)
+    joined = (joined_letters(graph, units.codes) & is_next & ~begins).to(np.int64)
     return joined + graph.Concat(joined[1:], [0], axis=0)[: graph.size(joined)] * 2
 
 

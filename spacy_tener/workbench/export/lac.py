@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...onnx.lac import BREAKS, LacTagger
+from ...onnx.lac import BREAKS, FORBIDDEN, LacTagger
 from ...pipeline.units import TEXT
 from ...tagging import TagLayout
-from .characters import read_kinds
+from .characters import joined_letters, read_kinds
 from .graph import Graph, Value
 from .layers import prepare_encoder
 from .paths import write_viterbi
@@ -31,7 +31,9 @@ def write_lac(graph: Graph, codes: Value, lengths: Value, tagger: LacTagger, lab
     stops = graph.Concat(begins, graph.shape(size), axis=0)[1:]
     ends = stops - is_break[stops - 1].to(np.int64)
     lines = Windows(begins, ends, begins, ends).take(graph.where_true(begins < ends))
-    tags = _tags_of_lines(graph, codes, lines, tagger)
+    # No word begins within a Latin word. A text may begin behind one of another text.
+    joined = joined_letters(graph, codes) & ~opens
+    tags = _tags_of_lines(graph, codes, lines, joined.to(np.int64), tagger)
     # A word begins where LAC says so, and at the edges of lines. It has the label of its first character.
     is_first = opens | is_break | graph.Equal(graph.Mod(tags, 2), 0)
     words = graph.cumulated(is_first.to(np.int64)) - 1
@@ -52,8 +54,11 @@ def write_lac(graph: Graph, codes: Value, lengths: Value, tagger: LacTagger, lab
     return graph.Where(is_within, tags, tag_of[0, -1])
 
 
-def _tags_of_lines(graph: Graph, codes: Value, lines: Windows, tagger: LacTagger) -> Value:
-    """Return LAC's tag of each character, B or I of a label. *Shape:* (characters,)"""
+def _tags_of_lines(graph: Graph, codes: Value, lines: Windows, joined: Value, tagger: LacTagger) -> Value:
+    """Return LAC's tag of each character, B or I of a label. *Shape:* (characters,)
+
+    joined (Value): 1 where no word begins. *Shape:* (characters,)
+    """
     encoder, transitions = tagger.encoder, tagger.transitions.astype(np.float64)
     n_tags, size = len(transitions), graph.size(codes)
     write_encoder = prepare_encoder(graph, encoder, codes)
@@ -62,8 +67,12 @@ def _tags_of_lines(graph: Graph, codes: Value, lines: Windows, tagger: LacTagger
         graph, windows, size, n_tags, lambda batch: graph.slice(write_encoder(batch), 0, n_tags, axis=2)
     )
 
+    begins_word = np.arange(n_tags) % 2 == 0
+    penalties = graph.value(np.outer([0, 1], np.where(begins_word, FORBIDDEN, 0)).astype(np.float32))
+
     def decode(batch: WindowBatch) -> Value:
-        steps = graph.Transpose(scores[batch.slots].to(np.float64), perm=[1, 0, 2])
+        steps = (scores[batch.slots] + penalties[joined[batch.slots]]).to(np.float64)
+        steps = graph.Transpose(steps, perm=[1, 0, 2])
         tags = write_viterbi(graph, steps, batch.lengths, np.zeros(n_tags), np.zeros(n_tags), transitions)
         return graph.Unsqueeze(graph.Transpose(tags), [2])
 
