@@ -73,6 +73,7 @@ def find_system(name: str, own_folder: Path | None = None) -> tuple[list[Path], 
 
 def parts_of(name: str) -> frozenset[str]:
     """Return what makes a system, whatever its parts are called: `mect+mect-no-cross` is `mect-no-cross`, and overlays
-    that every English config contains change nothing."""
+    that every English config contains, or that only change its size, change nothing."""
     system = system_of(name)
-    return frozenset({*system.overlays, *system.settings} - {"tener", "chars-adapted", "encoder-adapted"})
+    plain = {"tener", "paper-size", "chars-adapted", "encoder-adapted"}
+    return frozenset({*system.overlays, *system.settings} - plain)

@@ -178,6 +178,29 @@ def test_wnut17_has_the_shapes_of_words_and_reads_spacys_own_tokens() -> None:
     assert [config["corpora"][part]["gold_preproc"] for part in ("train", "dev")] == [False, False]
 
 
+def test_the_size_of_the_paper_is_an_overlay_of_three_times_the_steps() -> None:
+    base, config = composed("conll2003"), composed("conll2003", ("paper-size",))
+    size = {"width": 1792, "heads": 14, "ff_width": 3584}
+    assert tok2vec("conll2003", "paper-size") == {
+        **tok2vec("conll2003"),
+        "encode": {**tok2vec("conll2003")["encode"], **size},
+    }
+    assert config["training"]["max_steps"] == 3 * base["training"]["max_steps"]
+
+
+def test_newswire_begins_with_glove_and_static_vectors(tmp_path: Path) -> None:
+    (tmp_path / "static.vec").write_text(f"acme{' 0.5' * 100}\n", encoding="utf8")
+    config = composed("conll2003", ("glove", "static")).copy()
+    config["paths"]["static_vectors"] = str(tmp_path / "static.vec")
+    nlp, examples = pipeline(config)
+    optimizer, losses = nlp.initialize(lambda: examples), {}
+    nlp.update(examples, sgd=optimizer, losses=losses)
+    assert 0 < losses["tener_ner"] < math.inf
+    layers = nlp.get_pipe("tener_ner").model.walk()
+    rows = [layer.attrs["vocabulary"].heights().get("unigram", 0) for layer in layers if "vocabulary" in layer.attrs]
+    assert max(rows) > 40_000, rows
+
+
 def test_whole_systems_come_out_the_same_over_any_config() -> None:
     for name in ("cnn-bilstm-crf", "cnn-bilstm-att-crf", "grn"):
         assert tok2vec("conll2003", name) == tok2vec("ontonotes5", name)

@@ -23,8 +23,6 @@ CONFIGS = ROOT / "configs"
 PRETRAINING, CODE = ROOT / "research" / "overlays" / "pretraining.cfg", ROOT / "research" / "raw_corpus.py"
 CHINESE = [text for text, _ in sentences()] + ["吴重阳从南京去了上海。", "人喜欢住在长沙!"]
 ENGLISH = ["John Smith went to New York .", "It rained all day in Acme City ."]
-# The paper's English encoder is 1,792 wide; it begins no differently where it is small.
-SMALL = [f"components.tener_ner.model.tok2vec.encode.{name}" for name in ("width=112", "ff_width=224")]
 SYSTEMS = [("weibo", name) for name in ("tener", "flat", "flat-atssa", "mect", "char-grn")]
 
 
@@ -63,7 +61,7 @@ def moved(first: list[torch.Tensor], second: list[torch.Tensor]) -> bool:
 
 @pytest.mark.parametrize(("base", "system"), [*SYSTEMS, ("conll2003", "tener"), ("conll2003", "grn")])
 def test_training_begins_where_pretraining_ended(tmp_path: Path, base: str, system: str) -> None:
-    config = config_of(tmp_path, base, system, *(SMALL if (base, system) == ("conll2003", "tener") else []))
+    config = config_of(tmp_path, base, system)
     learned = pretrain(config, tmp_path / "pretrained")
     fresh = layer(init_nlp(config))
     config["paths"]["init_tok2vec"] = str(learned)

@@ -260,6 +260,7 @@ def test_what_was_printed_with_bert_says_so() -> None:
         ("conll2003", "chars-cnn+encoder-idcnn", "encoder-idcnn+chars-cnn"),
         # What the configs start from needs no name.
         ("conll2003", "tener", "chars-adapted+encoder-adapted"),
+        ("conll2003", "tener", "paper-size"),
         ("conll2003", "chars-cnn", "chars-cnn+encoder-adapted"),
         ("conll2003", "encoder-bilstm", "chars-adapted+encoder-bilstm"),
         # Nor does what an ablation is laid on.
