@@ -35,8 +35,8 @@ NOTE = (
 )
 PLAIN = (
     "F1 on test, of models chosen on dev; mean ± standard deviation over seeds 1, 2 and 3, which share their gold "
-    f"sentences. {STEPS} steps, and nothing but these sentences; {NER_STEPS:,} for `ner`, whose batches begin small. p: "
-    "paired bootstrap against `tener`."
+    f"sentences. {STEPS} steps, and nothing but these sentences; {NER_STEPS:,} for `ner`, whose batches begin small. "
+    "p: paired bootstrap against `tener`."
 )
 
 
