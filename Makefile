@@ -19,6 +19,9 @@ DEV_ENV := $(VENV)/.installed-dev
 LABEL_STUDIO := .venv-label-studio
 PACKAGING := pyproject.toml constraints.txt spacy_tener/about.py
 
+# A test that hangs shows where, and counts as failed.
+BOUNDED := -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
+
 export PYTHONUNBUFFERED = 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
@@ -37,7 +40,7 @@ run: $(RUN_ENV) ## convert the bundled sample corpus, train, score, and explain 
 	@echo "Some of the errors, explained: file://$(CURDIR)/project/pages/sample-lac-why.html"
 
 test: lint browser readers ## ruff, mypy and the test suite, on all cores
-	OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses auto --dist worksteal
+	OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses auto --dist worksteal $(BOUNDED)
 
 # Pages are tested in a real browser. Root on a Debian machine, as in CI, gets it here; others are told what to install.
 browser: ## Chromium and its driver, where they are missing

@@ -1,14 +1,36 @@
-"""What a process may use, and how signals end it."""
+"""What a process may use, how signals end it, and what works in one that was forked."""
 
 from __future__ import annotations
 
 import functools
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from functools import cached_property as cached_property  # noqa: TID251 - as which mypy checks this one
+else:
+
+    class cached_property:  # noqa: N801 - the name that it stands for
+        """A property that is computed once, without a lock.
+
+        `functools` of Python 3.11 holds one while it computes: a process that is forked meanwhile would wait for ever.
+        """
+
+        def __init__(self, function: Callable[[Any], Any]) -> None:
+            self.function, self.__doc__ = function, function.__doc__
+
+        def __set_name__(self, owner: type, name: str) -> None:
+            self.name = name
+
+        def __get__(self, instance: Any, owner: type | None = None) -> Any:
+            if instance is None:
+                return self
+            # Threads may compute at once: all of them get the first one's value.
+            return instance.__dict__.setdefault(self.name, self.function(instance))
 
 
 def count_cores() -> int:

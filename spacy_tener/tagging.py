@@ -17,9 +17,10 @@ opener, and `B-X` or `I-X` by `E-X` or `I-X` of the same type. All others are fo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
+
+from spacy_tener.processes import cached_property
 
 from .types import IntArray
 

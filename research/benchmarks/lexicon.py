@@ -22,7 +22,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from functools import cached_property, partial
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import chain, islice
@@ -39,6 +39,7 @@ from spacy.tokens import Doc
 
 from spacy_tener.features.lexicon import Lexicon
 from spacy_tener.features.lexicon_sources import read_list
+from spacy_tener.processes import cached_property
 
 SIZES = (50_000, 0, 1_000_000, 1_300_000)  # 0: jieba's
 OF_NAMES = 1_000_000

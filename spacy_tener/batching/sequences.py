@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
+
+from spacy_tener.processes import cached_property
 
 from ..types import AnyFloats, IntArray
 

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
+
+from spacy_tener.processes import cached_property
 
 from ..batching.sequences import Lengths, Packing
 from ..tagging import TagLayout

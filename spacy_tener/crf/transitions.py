@@ -8,9 +8,11 @@ left-to-right one over mirrored tags: read backwards, an entity begins with its 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
+
+from spacy_tener.processes import cached_property
 
 from ..tagging import TagLayout
 from ..types import AnyFloats, IntArray

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence, Sized
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from spacy.attrs import ORTH, SPACY
 from spacy.tokens import Doc
+
+from spacy_tener.processes import cached_property
 
 from ..batching.sequences import starts
 from ..types import IntArray

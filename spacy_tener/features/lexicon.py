@@ -7,7 +7,6 @@ import weakref
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from hashlib import blake2b
 from itertools import chain
 from typing import cast
@@ -17,6 +16,8 @@ import srsly
 from ahocorasick_rs import AhoCorasick
 from numpy.typing import NDArray
 from spacy.tokens import Doc
+
+from spacy_tener.processes import cached_property
 
 from ..batching.sequences import starts
 from ..errors import RemedyError

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from spacy.attrs import IDX, LENGTH
 from spacy.tokens import Doc
+
+from spacy_tener.processes import cached_property
 
 from ..batching.sequences import starts as begins_of
 from ..errors import RemedyError, check_package

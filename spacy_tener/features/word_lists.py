@@ -11,11 +11,13 @@ import threading
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from spacy.tokens import Doc
+
+from spacy_tener.processes import cached_property
 
 from ..types import BoolArray, IntArray
 from .lexicon import Lexicon, Match, are_longest

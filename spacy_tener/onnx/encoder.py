@@ -6,13 +6,14 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from hashlib import sha256
 from typing import Any, Literal
 
 import numpy as np
 from packaging.version import Version
 from spacy.tokens import Doc
+
+from spacy_tener.processes import cached_property
 
 from ..batching.padding import pad_rows, plan_buckets
 from ..batching.sequences import starts

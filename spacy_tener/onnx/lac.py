@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 from spacy.strings import get_string_id
+
+from spacy_tener.processes import cached_property
 
 from ..batching.sequences import Packing
 from ..crf.decode import decode_between

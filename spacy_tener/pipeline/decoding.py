@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 from spacy.tokens import Doc, Span
 from spacy.training import Example
+
+from spacy_tener.processes import cached_property
 
 from ..batching.sequences import ranges, starts
 from ..crf.decode import ScoredPath

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 from spacy.strings import get_string_id
+
+from spacy_tener.processes import cached_property
 
 from ..batching.sequences import ranges, starts
 from ..crf.marginals import EntitySpans

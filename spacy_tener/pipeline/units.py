@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -34,6 +34,8 @@ from spacy.attrs import (
 )
 from spacy.strings import get_string_id
 from spacy.tokens import Doc
+
+from spacy_tener.processes import cached_property
 
 from ..features.characters import LINE_BREAKS, CodePoints
 from ..types import BoolArray, IntArray

@@ -6,6 +6,7 @@ import copy
 import errno
 import os
 import pickle
+import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -154,6 +155,7 @@ def test_forked_processes_read_their_own_features_and_add_none() -> None:
     children = []
     for seed in range(3):
         if not (process := os.fork()):
+            signal.alarm(60)
             os._exit(min(read_and_add(seed), 255))
         children.append(process)
     assert [os.waitpid(process, 0)[1] for process in children] == [0, 0, 0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -142,6 +143,7 @@ def test_threads_and_forked_processes_share_an_encoder(kinds, monkeypatch):
         results = pool.map(is_right, range(40))
         process = os.fork()
         if not process:
+            signal.alarm(60)  # ends it, if a lock that a thread held keeps it
             os._exit(0 if is_right(0) and module.count_threads() == 1 else 1)
         assert all(results)
     assert os.waitpid(process, 0)[1] == 0

@@ -4,7 +4,6 @@ annotation, or instead of it on texts without any."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,8 @@ import numpy as np
 import spacy
 from numpy.typing import NDArray
 from spacy.language import Language
+
+from spacy_tener.processes import cached_property
 
 from ...errors import RemedyError
 from ...features.cache import FeatureCache, key_of
