@@ -21,7 +21,6 @@ import spacy
 import typer
 
 from spacy_tener.annotate.annotator import Annotator
-from spacy_tener.annotate.entity_tables import columns_of
 from spacy_tener.annotate.settings import AnnotateSettings, Answer
 from spacy_tener.cli import tener_cli
 from spacy_tener.explain import explain
@@ -171,7 +170,6 @@ def _records() -> Iterator[str]:
     entity = FoundEntity(0, 1, "A", 1.0)
     record = Answer("a", [entity], [Reading(1.0, [entity], 0.0)]).columns(settings)
     yield from (f"tener annotate: {line}" for line in _keys(record))
-    yield from (f"tener annotate --entities: {name}" for name in columns_of(settings))
     yield from (f"tener explain: {line}" for line in _attributes(Explanation))
 
 

@@ -21,23 +21,13 @@ from ..manifest import Folder, LocalFolder, Manifest, file_input
 from ..pipeline.finding import nested_pipes, span_finders
 from .annotator import Annotator
 from .encoding import dump_jsonl, packable
-from .entity_tables import (
-    ENTITIES,
-    JSONL,
-    PARQUET,
-    TABLE_FORMATS,
-    columns_of,
-    entity_rows,
-    table_bytes,
-)
 from .records import Part, ReadOptions, Source, parquet_columns, read_parts
 from .settings import OVERWRITTEN, AnnotateSettings, Record
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SPACY = "spacy"
-OUTPUTS = (PARQUET, JSONL, SPACY)
+OUTPUTS = PARQUET, JSONL, SPACY = "parquet", "jsonl", "spacy"
 _LOCK = ".lock"
 
 
@@ -48,9 +38,6 @@ class AnnotationJob:
     output (str): A local directory, or an address of fsspec.
     format (str): The format of the output's parts: parquet, jsonl or spacy.
     processes (int): The number of processes that annotate; 1 for the calling process alone.
-    entities (str | None): Format of an additional table with a row per entity: parquet, csv or jsonl. None writes no
-        such table.
-    document (str | None): The column with the document names for that table. By default the record's part and row.
     """
 
     annotator: Annotator
@@ -59,16 +46,12 @@ class AnnotationJob:
     options: ReadOptions
     format: str = PARQUET
     processes: int = 1
-    entities: str | None = None
-    document: str | None = None
 
     def __post_init__(self) -> None:
         check_choice("output format", self.format, OUTPUTS)
-        if self.entities is not None:
-            check_choice("format of entities", self.entities, TABLE_FORMATS)
         if self.processes < 1:
             raise RemedyError(f"processes = {self.processes}", "Give 1 or more.")
-        if PARQUET in (self.format, self.entities, *(source.format for source in self.sources)):
+        if PARQUET in (self.format, *(source.format for source in self.sources)):
             try:
                 import pyarrow  # noqa: F401
             except ImportError as error:
@@ -86,8 +69,6 @@ class AnnotationJob:
             **asdict(self.annotator.settings),
             **asdict(self.options),
             "format": self.format,
-            "entities": self.entities,
-            "document": self.document,
             "inputs": [file_input(source.address, f"{source.size} {source.version}") for source in self.sources],
         }
 
@@ -152,10 +133,6 @@ def open_output(job: AnnotationJob) -> Iterator[Manifest]:
     with _locked(folder):
         remedy = "Name another output, or delete this one to annotate everything again."
         manifest = Manifest.resume(folder, job.made_of, remedy=remedy)
-        if job.entities:
-            written = _folder_of(job, ENTITIES).names()
-            parts = manifest.parts.items()
-            manifest.parts = {name: stats for name, stats in parts if _entities_file(job, name) in written}
         try:
             yield manifest
         finally:
@@ -169,23 +146,13 @@ def _locked(folder: Folder) -> Iterator[None]:
         return
     with locked(folder.path / _LOCK):
         with writing(folder.path):
-            for directory in (folder.path, folder.path / ENTITIES):
-                for temporary in directory.glob(".*.tmp"):
-                    temporary.unlink(missing_ok=True)
+            for temporary in folder.path.glob(".*.tmp"):
+                temporary.unlink(missing_ok=True)
         yield
 
 
 def part_name(job: AnnotationJob, number: int) -> str:
     return f"part-{number:05}.{job.format}"
-
-
-def _folder_of(job: AnnotationJob, name: str) -> Folder:
-    return open_folder(f"{job.output.rstrip('/')}/{name}")
-
-
-def _entities_file(job: AnnotationJob, part: str) -> str:
-    """Return the name of the file with the entities of a part."""
-    return f"{Path(part).stem}.{job.entities}"
 
 
 def check_columns(job: AnnotationJob) -> pa.Schema | None:
@@ -204,10 +171,9 @@ def check_columns(job: AnnotationJob) -> pa.Schema | None:
         raise RemedyError(f"{names}: there is no text", "Give files with a text on each line, or in a column.")
     columns = first.columns
     settings.check_columns(columns)
-    for name, option in ((settings.text, "--text"), (job.document, "--document")):
-        if name is not None and name not in columns:
-            remedy = f"Their columns are: {', '.join(columns) or 'none'}. Choose one by {option}."
-            raise RemedyError(f"The records have no column '{name}'", remedy)
+    if settings.text not in columns:
+        remedy = f"Their columns are: {', '.join(columns) or 'none'}. Choose one by --text."
+        raise RemedyError(f"The records have no column '{settings.text}'", remedy)
     rows = [source for source in job.sources if source not in tables]
     part = next(read_parts(rows, job.options, settings.text), None)
     return _schema_of(job, part) if part else None
@@ -227,48 +193,28 @@ def write_part(job: AnnotationJob, name: str, part: Part, schema: pa.Schema | No
     if job.format == PARQUET:
         import pyarrow as pa
 
-        from .arrow import parquet_bytes, table_of_rows
+        from .arrow import parquet_bytes, table_of_rows, values_of
 
         if part.rows:
             # Without a schema the input is tables, and these rows report damaged files.
             table = table_of_rows(annotator(part.rows), schema or _schema_of(job, part), settings)
-            # From the rows: a value that does not fit the type of its column is null in the table.
-            documents = _documents(job, part.rows)
         else:
             table = annotator(pa.concat_tables(part.tables))
-            documents = _column(table, job.document)
-        texts = _column(table, settings.text)
+        texts = values_of(table[settings.text]) if settings.text in table.column_names else []
         entities, errors = (table[name].to_pylist() for name in (settings.entities, settings.error))
         content = parquet_bytes(table)
     else:
         rows = annotator(part.rows or _rows_of_tables(part.tables))
         texts = [row.get(settings.text) for row in rows]
-        documents = _documents(job, rows)
         entities, errors = ([row[name] for row in rows] for name in (settings.entities, settings.error))
         if job.format == JSONL:
             content = dump_jsonl(rows).encode()
         else:
             with annotator.lock:
                 content = _spacy_bytes(rows, annotator.nlp, settings)
-    if job.entities:  # before the records, whose file marks the part as finished
-        found = list(entity_rows(Path(name).stem, documents, entities))
-        table_of_entities = table_bytes(found, columns_of(settings), job.entities)
-        _folder_of(job, ENTITIES).write(_entities_file(job, name), table_of_entities)
     open_folder(job.output).write(name, content)
     characters = sum(len(text) for text in texts if isinstance(text, str))
     return PartStats(len(errors), characters, sum(map(len, entities)), sum(error is not None for error in errors))
-
-
-def _column(table: pa.Table, name: str | None) -> list[Any]:
-    """Return the values of a column; None for each row if the table lacks it."""
-    from .arrow import values_of
-
-    return values_of(table[name]) if name in table.column_names else [None] * len(table)
-
-
-def _documents(job: AnnotationJob, rows: Sequence[Record]) -> list[Any]:
-    """Return the document name of each row, or None."""
-    return [None if job.document is None else row.get(job.document) for row in rows]
 
 
 def _spacy_bytes(rows: Sequence[Record], nlp: Language, settings: AnnotateSettings) -> bytes:

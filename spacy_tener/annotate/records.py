@@ -65,8 +65,7 @@ class Source:
 def find_texts(inputs: Sequence[str | Path], output: str | None = None) -> tuple[list[str], list[str]]:
     """Return the addresses of the files to read, in order, and of those in directories that are left out.
 
-    A file that is named several times is read as often. Of directories, files with unknown endings are left out, and
-    files below a directory whose name begins with an underscore, such as the tables of entities in an output.
+    A file that is named several times is read as often. Of directories, files with unknown endings are left out.
 
     inputs (Sequence[Union[str, Path]]): Files, directories, addresses of fsspec, and `-` for standard input.
     output (Optional[str]): The directory of the output. Its files are skipped where it lies in a directory of inputs.
@@ -74,10 +73,7 @@ def find_texts(inputs: Sequence[str | Path], output: str | None = None) -> tuple
     remedy = f"Name the files themselves, or give them one of the endings {', '.join(FORMATS)}."
     files, left_out = find_files(inputs, lambda path: suffix_of(path) in FORMATS, "text", remedy)
     files = [file for file in files if not (output and file.found and _is_below(file.address, output))]
-    tables = [
-        file.address for file in files if file.found and any(name[0] == "_" for name in Path(file.name).parts[:-1])
-    ]
-    return [file.address for file in files if file.address not in tables], [*left_out, *tables]
+    return [file.address for file in files], left_out
 
 
 def find_sources(inputs: Sequence[str], output: str | None = None) -> tuple[list[Source], list[str]]:

@@ -14,9 +14,8 @@ from spacy.training import Example
 from spacy.util import is_package
 
 from ..annotate import AnnotateSettings, Annotator
-from ..annotate.entity_tables import ENTITIES, PARQUET, TABLE_FORMATS
 from ..annotate.local import Progress, annotate_locally
-from ..annotate.output import OUTPUTS, AnnotationJob
+from ..annotate.output import OUTPUTS, PARQUET, AnnotationJob
 from ..annotate.records import ReadOptions, find_sources, stream_records
 from ..annotate.settings import TEXT_COLUMN
 from ..errors import RemedyError, counted, install
@@ -52,14 +51,6 @@ def annotate_cli(
     probability: Annotated[bool, typer.Option("--probability", help="Add the probability of each entity")] = False,
     k_best: Annotated[int, typer.Option(help="Add the k best readings of each text as a whole", min=0)] = 0,
     prefix: Annotated[str, typer.Option(help="Prefix of the names of the added columns")] = "",
-    entities: Annotated[
-        str | None,
-        options.choice(("--entities",), f"Write a row per entity too, to OUTPUT/{ENTITIES}, as", TABLE_FORMATS),
-    ] = None,
-    document: Annotated[
-        str | None,
-        typer.Option(help="Column that names the document of an entity", show_default="part and row of the record"),
-    ] = None,
     encoding: options.Encoding = "utf-8",
     whole_files: Annotated[bool, typer.Option("--whole-files", help="Read a text file as one text")] = False,
     part_size: options.PartSize = 10_000,
@@ -71,13 +62,11 @@ def annotate_cli(
     Annotate large collections of texts with a trained pipeline.
 
     Uses all cores, in bounded memory, for any number of texts. Records keep their columns and their order, and get
-    `entities`, `error` and, with --k-best, `k_best`. A text that cannot be read is written with its error. --entities
-    adds a table with a row per entity. Inputs may be compressed (.gz, .bz2, .xz, .zst), and be at any address that
-    fsspec reads, as s3://bucket/texts/. The same command resumes after any interruption: the output has each text once,
-    in whole files. Parquet, .zst and addresses need the extra annotate.
+    `entities`, `error` and, with --k-best, `k_best`. A text that cannot be read is written with its error. Inputs
+    may be compressed (.gz, .bz2, .xz, .zst), and be at any address that fsspec reads, as s3://bucket/texts/. The same
+    command resumes after any interruption: the output has each text once, in whole files. Parquet, .zst and addresses
+    need the extra annotate.
     """
-    if document is not None and entities is None:
-        raise CommandLineError("--document names a column of the table of entities", "Add --entities parquet.")
     settings = AnnotateSettings(text, probability, k_best, prefix)
     annotator = Annotator(model, settings, gpu_id=gpu_id, code=code)
     # By default, one process uses a GPU.
@@ -94,7 +83,7 @@ def annotate_cli(
     if formats <= {"parquet", "spacy"}:
         refuse_options(ctx, ["encoding"], f"no encoding is read from {' and '.join(sorted(formats))}", "Leave it out.")
     reading = ReadOptions(encoding, whole_files, part_size)
-    job = AnnotationJob(annotator, sources, output, reading, format, n_processes, entities, document)
+    job = AnnotationJob(annotator, sources, output, reading, format, n_processes)
     size = sum(source.size for source in sources)
     with interrupted_by_signals(), Progress(size, msg.info) as progress:
         total = annotate_locally(job, progress)
@@ -202,9 +191,9 @@ def serve_cli(
     """
     Serve pipelines over HTTP, with a page to try them on.
 
-    POST /v1/entities answers one text, /v1/entities/batch several, /v1/entities/stream any number, a line of JSON
-    for each; /docs describes the API. /health, /ready and /metrics are for monitoring. SIGTERM and Ctrl-C end the
-    service once all accepted requests are answered. Needs the extra serve.
+    POST /v1/entities answers one text, /v1/entities/batch several; /docs describes the API. /health, /ready and
+    /metrics are for monitoring. SIGTERM and Ctrl-C end the service once all accepted requests are answered. Needs the
+    extra serve.
     """
     try:
         from ..serve import Limits, address, bind, check_origins, make_app, read_api_key, serve

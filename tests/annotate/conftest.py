@@ -35,13 +35,12 @@ def make_job(saved: dict[str, Path], nlp: spacy.Language) -> Callable[..., Annot
     def make(
         inputs: Iterable[Any], output: Any, format: str = "jsonl", processes: int = 1, model: Any = None, **options: Any
     ) -> AnnotationJob:
-        table = {name: options.pop(name) for name in ("entities", "document") if name in options}
         settings = {name: options.pop(name) for name in list(options) if hasattr(AnnotateSettings(), name)}
         annotator = Annotator(model or saved["tener"], AnnotateSettings(**settings))
         if model is None:
             annotator.use(nlp)
         sources, _ = find_sources([str(path) for path in inputs])
-        return AnnotationJob(annotator, sources, str(output), ReadOptions(**options), format, processes, **table)
+        return AnnotationJob(annotator, sources, str(output), ReadOptions(**options), format, processes)
 
     return make
 

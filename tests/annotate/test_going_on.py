@@ -94,12 +94,12 @@ def test_parts_hold_each_record_once_and_in_order(tmp_path, archive, run) -> Non
 
 def test_killed_at_random_moments_it_goes_on(tmp_path, archive, run, make_job) -> None:
     start = time.perf_counter()
-    run([archive], tmp_path / "whole", part_size=20, entities="csv")
+    run([archive], tmp_path / "whole", part_size=20)
     seconds = time.perf_counter() - start
     complete, rng, killed = parts(tmp_path / "whole"), random.Random(1), 0
     assert len(complete) == 15
     out = tmp_path / "out"
-    job = make_job([archive], out, part_size=20, entities="csv")
+    job = make_job([archive], out, part_size=20)
     for _ in range(3):
         killed += killed_at(rng.uniform(0.1, 0.5) * seconds, lambda: annotate_locally(job, lambda *_: None))
         if out.exists():
@@ -108,8 +108,7 @@ def test_killed_at_random_moments_it_goes_on(tmp_path, archive, run, make_job) -
     are_old = []
     total = annotate_locally(job, lambda part, counts, is_old: are_old.append(is_old))
     assert parts(out) == complete
-    assert parts(out / "_entities") == parts(tmp_path / "whole" / "_entities")
-    assert left_over(out) == left_over(out / "_entities") == []
+    assert left_over(out) == []
     assert total.texts == len(TEXTS)
     annotate_locally(job, lambda part, counts, is_old: are_old.append(is_old))
     assert are_old[-15:] == [True] * 15

@@ -324,13 +324,13 @@ def test_a_later_record_with_a_column_of_an_added_name_is_an_error_of_that_recor
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("in.parquet", {}), ("in.jsonl", {"format": "parquet"}), ("in.jsonl", {"entities": "parquet"})],
+    [("in.parquet", {}), ("in.jsonl", {"format": "parquet"})],
 )
 def test_without_pyarrow_only_parquet_is_refused(tmp_path, archive, make_job, monkeypatch, name, options) -> None:
     pq.write_table(pa.table({"text": ["x"]}), tmp_path / "in.parquet")
     for module in ("pyarrow", "pyarrow.parquet"):
         monkeypatch.setitem(sys.modules, module, None)
-    make_job([archive], tmp_path / "out", entities="csv")
+    make_job([archive], tmp_path / "out")
     with pytest.raises(RemedyError, match=r"Parquet needs pyarrow.*pip install pyarrow"):
         make_job([tmp_path / name], tmp_path / "out", **options)
 

@@ -222,12 +222,6 @@ ROWS = {
         "probability": Row("--probability", result="out/part*"),
         "k_best": Row("--k-best 2", result="out/part*"),
         "prefix": Row("--prefix x_", result="out/part*"),
-        "entities": Row("--entities jsonl", result="out/_entities/*"),
-        "document": Row(
-            "--document id",
-            "annotate model rows.jsonl -o out -f jsonl --processes 1 --entities jsonl",
-            result="out/_entities/*",
-        ),
         "encoding": Row(
             "--encoding gb18030", "annotate model gb18030.txt -o out -f jsonl --processes 1", "out/part*", codes=(1, 0)
         ),
