@@ -35,7 +35,12 @@ _REMEDIES = {
 
 def write_text(path: Path, text: str) -> None:
     """Write a text in UTF-8, atomically; see `write_file`. Names of files in it that are not UTF-8 are escaped."""
-    write_file(path, lambda file: file.write(text.encode("utf8", "backslashreplace")))
+    write_bytes(path, text.encode("utf8", "backslashreplace"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write bytes atomically; see `write_file`."""
+    write_file(path, lambda file: file.write(content))
 
 
 def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:

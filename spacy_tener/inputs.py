@@ -1,4 +1,4 @@
-"""Input files: local, at a URL of fsspec, or standard input; compressed or not; and their lines.
+"""Input files, or standard input; compressed or not; and their lines.
 
 Text that cannot be decoded, and lines that are not JSON, are returned as `DamagedText` with the reason. The caller
 decides what to do: most raise an `InputError`, `convert` lists all of a file, `annotate` writes a row with the error.
@@ -62,7 +62,7 @@ class DamagedText(str):
 class InputFile:
     """A file to read.
 
-    address (str): Its path, its URL for fsspec, or `-`.
+    address (str): Its path, or `-`.
     name (str): Its path relative to the input directory; for a file that is itself an input, its name.
     found (bool): Whether the file was found in an input directory.
     """
@@ -112,9 +112,7 @@ def find_files(
     files: list[InputFile] = []
     skipped: list[str] = []
     for address in map(str, inputs):
-        if is_remote(address):
-            wanted, unwanted = _find_remote(address, is_wanted)
-        elif address != STDIN and Path(address).is_dir():
+        if address != STDIN and Path(address).is_dir():
             paths, other_paths = walk(Path(address), is_wanted)
             wanted = [InputFile(str(path), str(path.relative_to(address)), True) for path in paths]
             unwanted = list(map(str, other_paths))
@@ -127,49 +125,9 @@ def find_files(
     return files, skipped
 
 
-def is_remote(address: str | Path) -> bool:
-    return "://" in str(address)
-
-
-def file_system(address: str) -> tuple[Any, str]:
-    """Return the fsspec file system of an address, and the path in it."""
-    try:
-        import fsspec
-    except ImportError as error:
-        raise RemedyError(f"{address} needs fsspec", install("fsspec")) from error
-    try:
-        system, path = fsspec.core.url_to_fs(address)
-    except (ValueError, ImportError) as error:
-        remedy = "Install the package that fsspec needs for it, such as s3fs for s3://, or check the address."
-        raise InputError(address, str(error).rstrip("."), remedy) from error
-    return system, cast(str, path)
-
-
-def _find_remote(address: str, is_wanted: Callable[[Path], bool]) -> tuple[list[InputFile], list[str]]:
-    system, path = file_system(address)
-    try:
-        is_pattern = any(sign in path for sign in "*?[")
-        if not is_pattern and not system.isdir(path):
-            return [InputFile(address, Path(path).name)], []
-        names = {
-            name: name.removeprefix(path).lstrip("/")
-            for name in sorted((system.glob if is_pattern else system.find)(path))
-        }
-    except FileNotFoundError as error:
-        raise InputError(address, "there is no such file", "Check the address.") from error
-    # Names of files without data begin with an underscore in Spark's and others' output.
-    data = {name: below for name, below in names.items() if not any(part[:1] in "._" for part in below.split("/"))}
-    wanted = names if is_pattern else {name: below for name, below in data.items() if is_wanted(Path(below))}
-    files = [InputFile(system.unstrip_protocol(name), below, True) for name, below in wanted.items()]
-    return files, [name for name in names if name not in wanted]
-
-
 def size_and_version(address: str) -> tuple[int, str]:
     """Return the size of a file as it is stored, and a string that changes when the file does."""
     try:
-        if is_remote(address):
-            system, path = file_system(address)
-            return int(system.size(path) or 0), str(system.ukey(path))
         status = os.stat(address)
     except FileNotFoundError as error:
         raise InputError(address, "cannot be read: No such file or directory", "Check the path.") from error
@@ -179,22 +137,10 @@ def size_and_version(address: str) -> tuple[int, str]:
 
 
 @contextmanager
-def open_raw(address: str | Path) -> Iterator[IO[bytes]]:
-    """Open a file without decompressing it."""
-    if is_remote(address):
-        system, path = file_system(str(address))
-        with system.open(path, "rb") as file:
-            yield file
-    else:
-        with open(address, "rb") as file:
-            yield file
-
-
-@contextmanager
 def open_file(address: str | Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     """Open a file. Yields its decompressed stream, and the file as it is stored. Raises `InputError` on failure."""
     try:
-        with open_raw(address) as file, decompressed(file, str(address)) as stream:
+        with open(address, "rb") as file, decompressed(file, str(address)) as stream:
             yield stream, file
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         reason = getattr(error, "strerror", None) or str(error)

@@ -11,51 +11,18 @@ import json
 import platform
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from .errors import RemedyError
-from .files import digest, write_file
+from .files import digest, write_bytes
 
 NAME = "_manifest.json"  # Arrow and Spark ignore names with an underscore when they read a directory.
 PACKAGES = ("spacy_tener", "spacy", "thinc", "torch", "numpy")
 _MIN_SAVE_INTERVAL_FACTOR = 20  # Wait at least this many times the last save's duration.
 _MAX_NAMES = 3
 _MAX_LENGTH = 100
-
-
-class Folder(Protocol):
-    """The directory of an output, on this machine or elsewhere."""
-
-    def names(self) -> set[str]:
-        """Return the names of the files in it, without hidden ones."""
-
-    def read(self, name: str) -> bytes | None:
-        """Return a file's content, or None if it does not exist."""
-
-    def write(self, name: str, content: bytes) -> None:
-        """Write a file, which appears as a whole or not at all."""
-
-
-@dataclass(frozen=True)
-class LocalFolder:
-    """A directory on this machine, created when the first file is written."""
-
-    path: Path
-
-    def names(self) -> set[str]:
-        if not self.path.is_dir():
-            return set()
-        return {path.name for path in self.path.iterdir() if not path.name.startswith(".")}
-
-    def read(self, name: str) -> bytes | None:
-        path = self.path / name
-        return path.read_bytes() if path.exists() else None
-
-    def write(self, name: str, content: bytes) -> None:
-        write_file(self.path / name, lambda file: file.write(content))
 
 
 class Manifest:
@@ -70,13 +37,13 @@ class Manifest:
 
     def __init__(
         self,
-        folder: Folder | Path,
+        folder: Path,
         made_of: Mapping[str, Any],
         *,
         versions: Mapping[str, str] | None = None,
         parts: Mapping[str, Any] | None = None,
     ) -> None:
-        self.folder: Folder = LocalFolder(folder) if isinstance(folder, Path) else folder
+        self.folder = folder
         self.made_of: dict[str, Any] = json.loads(json.dumps(made_of, default=str))
         self.versions = installed_versions() if versions is None else dict(versions)
         self.parts = dict(parts or {})
@@ -84,18 +51,17 @@ class Manifest:
         self._saved: bytes | None = None
 
     @classmethod
-    def read(cls, folder: Folder | Path) -> Manifest | None:
+    def read(cls, folder: Path) -> Manifest | None:
         """Return the manifest of an output; None if there is no readable one."""
-        folder = LocalFolder(folder) if isinstance(folder, Path) else folder
         try:
-            data = json.loads(folder.read(NAME) or b"")
+            data = json.loads((folder / NAME).read_bytes())
             made_of, versions, parts = (dict(data[name]) for name in ("made_of", "versions", "parts"))
         except (OSError, ValueError, TypeError, KeyError):
             return None
         return cls(folder, made_of, versions=versions, parts=parts)
 
     @classmethod
-    def resume(cls, folder: Folder | Path, made_of: Mapping[str, Any], *, remedy: str) -> Manifest:
+    def resume(cls, folder: Path, made_of: Mapping[str, Any], *, remedy: str) -> Manifest:
         """Return and save the manifest of a new output, or of one to resume, with the finished parts that exist.
 
         Raises if the directory has files but no manifest, or was made from other inputs or settings. If it has no other
@@ -104,7 +70,8 @@ class Manifest:
         remedy (str): What to do about an output that is refused.
         """
         manifest, before = cls(folder, made_of), cls.read(folder)
-        existing = manifest.folder.names() - {NAME}
+        paths = folder.iterdir() if folder.is_dir() else ()
+        existing = {path.name for path in paths if not path.name.startswith(".")} - {NAME}
         if existing and before is None:
             raise RemedyError(f"The output holds files ({_first(sorted(existing))}) but no readable {NAME}", remedy)
         if existing and before is not None and (changes := before.changes(manifest)):
@@ -132,12 +99,13 @@ class Manifest:
     def save(self) -> None:
         """Write the manifest. Raises if another process has changed it since it was last saved."""
         start = time.monotonic()
-        if self._saved is not None and self.folder.read(NAME) != self._saved:
+        path = self.folder / NAME
+        if self._saved is not None and (not path.exists() or path.read_bytes() != self._saved):
             remedy = "Stop one of the two, then run the command again: finished parts are kept."
             raise RemedyError("Another process writes to the output", remedy)
         data = {"made_of": self.made_of, "versions": self.versions, "parts": dict(sorted(self.parts.items()))}
         self._saved = f"{json.dumps(data, indent=1)}\n".encode()
-        self.folder.write(NAME, self._saved)
+        write_bytes(path, self._saved)
         self._no_save_before = time.monotonic() + _MIN_SAVE_INTERVAL_FACTOR * (time.monotonic() - start)
 
 

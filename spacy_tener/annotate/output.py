@@ -1,8 +1,7 @@
-"""Output of annotation: parts as Parquet, JSONL or `.spacy` files, in a local directory or at an address of fsspec."""
+"""Output of annotation: parts as Parquet, JSONL or `.spacy` files, in a directory."""
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -15,9 +14,8 @@ from spacy.tokens import Doc, DocBin
 from spacy.util import filter_spans, get_package_path, is_package
 
 from ..errors import RemedyError, check_choice, install
-from ..files import check_folder, digest, locked, writing
-from ..inputs import file_system, is_remote
-from ..manifest import Folder, LocalFolder, Manifest, file_input
+from ..files import digest, locked, write_bytes, writing
+from ..manifest import Manifest, file_input
 from ..pipeline.finding import nested_pipes, span_finders
 from .annotator import Annotator
 from .encoding import dump_jsonl, packable
@@ -35,14 +33,14 @@ _LOCK = ".lock"
 class AnnotationJob:
     """An annotator, the files that it reads, and the output that it writes.
 
-    output (str): A local directory, or an address of fsspec.
+    output (Path): A directory.
     format (str): The format of the output's parts: parquet, jsonl or spacy.
     processes (int): The number of processes that annotate; 1 for the calling process alone.
     """
 
     annotator: Annotator
     sources: Sequence[Source]
-    output: str
+    output: Path
     options: ReadOptions
     format: str = PARQUET
     processes: int = 1
@@ -86,69 +84,19 @@ class PartStats:
         return PartStats(*map(sum, zip(asdict(self).values(), asdict(stats).values(), strict=True)))
 
 
-class RemoteFolder:
-    """A directory at an address of fsspec. A file is written under a temporary name and then renamed."""
-
-    def __init__(self, address: str) -> None:
-        self.system, self.path = file_system(address)
-
-    def names(self) -> set[str]:
-        try:
-            paths = self.system.ls(self.path, detail=False, refresh=True)
-        except FileNotFoundError:
-            return set()
-        names = {str(path).rstrip("/").rpartition("/")[2] for path in paths}
-        return {name for name in names if name[:1] != "."}
-
-    def read(self, name: str) -> bytes | None:
-        try:
-            content: bytes = self.system.cat_file(f"{self.path}/{name}")
-        except FileNotFoundError:
-            return None
-        return content
-
-    def write(self, name: str, content: bytes) -> None:
-        temporary = f"{self.path}/.{name}.{uuid.uuid4().hex}.tmp"
-        try:
-            self.system.makedirs(self.path, exist_ok=True)
-            self.system.pipe_file(temporary, content)
-            self.system.mv(temporary, f"{self.path}/{name}")
-        except OSError as error:
-            reason = f"{self.path}/{name}: cannot be written: {error.strerror or error}"
-            raise RemedyError(reason, "Free space there, or choose another output.") from error
-
-
-def open_folder(address: str) -> Folder:
-    """Return the directory of an output."""
-    if is_remote(address):
-        return RemoteFolder(address)
-    check_folder(Path(address))
-    return LocalFolder(Path(address))
-
-
 @contextmanager
 def open_output(job: AnnotationJob) -> Iterator[Manifest]:
-    """Begin or resume the output of a job. A local one is locked, and temporary files of a killed process removed."""
-    folder = open_folder(job.output)
-    with _locked(folder):
+    """Begin or resume the output of a job: it is locked, and temporary files of a killed process are removed."""
+    with locked(job.output / _LOCK):
+        with writing(job.output):
+            for temporary in job.output.glob(".*.tmp"):
+                temporary.unlink(missing_ok=True)
         remedy = "Name another output, or delete this one to annotate everything again."
-        manifest = Manifest.resume(folder, job.made_of, remedy=remedy)
+        manifest = Manifest.resume(job.output, job.made_of, remedy=remedy)
         try:
             yield manifest
         finally:
             manifest.save()
-
-
-@contextmanager
-def _locked(folder: Folder) -> Iterator[None]:
-    if not isinstance(folder, LocalFolder):
-        yield  # Not all stores have locks: the manifest notices another process.
-        return
-    with locked(folder.path / _LOCK):
-        with writing(folder.path):
-            for temporary in folder.path.glob(".*.tmp"):
-                temporary.unlink(missing_ok=True)
-        yield
 
 
 def part_name(job: AnnotationJob, number: int) -> str:
@@ -212,7 +160,7 @@ def write_part(job: AnnotationJob, name: str, part: Part, schema: pa.Schema | No
         else:
             with annotator.lock:
                 content = _spacy_bytes(rows, annotator.nlp, settings)
-    open_folder(job.output).write(name, content)
+    write_bytes(job.output / name, content)
     characters = sum(len(text) for text in texts if isinstance(text, str))
     return PartStats(len(errors), characters, sum(map(len, entities)), sum(error is not None for error in errors))
 

@@ -9,7 +9,7 @@ import lzma
 import sys
 import zlib
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
@@ -31,8 +31,6 @@ from ..inputs import (
     decompressed,
     find_files,
     format_of,
-    is_remote,
-    open_raw,
     open_text,
     parse_object,
     size_and_version,
@@ -62,30 +60,26 @@ class Source:
         return format_of(self.address)
 
 
-def find_texts(inputs: Sequence[str | Path], output: str | None = None) -> tuple[list[str], list[str]]:
+def find_texts(inputs: Sequence[str | Path], output: Path | None = None) -> tuple[list[str], list[str]]:
     """Return the addresses of the files to read, in order, and of those in directories that are left out.
 
     A file that is named several times is read as often. Of directories, files with unknown endings are left out.
 
-    inputs (Sequence[Union[str, Path]]): Files, directories, addresses of fsspec, and `-` for standard input.
-    output (Optional[str]): The directory of the output. Its files are skipped where it lies in a directory of inputs.
+    inputs (Sequence[Union[str, Path]]): Files, directories, and `-` for standard input.
+    output (Optional[Path]): The directory of the output. Its files are skipped where it lies in a directory of inputs.
     """
     remedy = f"Name the files themselves, or give them one of the endings {', '.join(FORMATS)}."
     files, left_out = find_files(inputs, lambda path: suffix_of(path) in FORMATS, "text", remedy)
-    files = [file for file in files if not (output and file.found and _is_below(file.address, output))]
+    if output:
+        written = Path(output).resolve()
+        files = [file for file in files if not (file.found and written in Path(file.address).resolve().parents)]
     return [file.address for file in files], left_out
 
 
-def find_sources(inputs: Sequence[str], output: str | None = None) -> tuple[list[Source], list[str]]:
+def find_sources(inputs: Sequence[str], output: Path | None = None) -> tuple[list[Source], list[str]]:
     """Return what `find_texts` returns, with the sizes and versions of the files to read."""
     addresses, left_out = find_texts(inputs, output)
     return [Source(address, *size_and_version(address)) for address in addresses], left_out
-
-
-def _is_below(address: str, directory: str) -> bool:
-    if is_remote(address) or is_remote(directory):
-        return address.startswith(directory.rstrip("/") + "/")
-    return Path(directory).resolve() in Path(address).resolve().parents
 
 
 @dataclass(frozen=True)
@@ -182,7 +176,7 @@ def stream_records(addresses: Sequence[str]) -> Generator[Record]:
     """Yield records with a text, as they are, and leave out blank ones. Refuses a damaged record."""
     for address in addresses:
         try:
-            with _open(address) as file:
+            with nullcontext(sys.stdin.buffer) if address == STDIN else open(address, "rb") as file:
                 for piece in _read(address, file, ReadOptions(), TEXT_COLUMN):
                     yield from _checked(piece)
         except RemedyError:
@@ -208,21 +202,12 @@ def _checked(piece: _Piece) -> Iterator[Record]:
             yield record
 
 
-@contextmanager
-def _open(address: str) -> Iterator[IO[bytes]]:
-    if address == STDIN:
-        yield sys.stdin.buffer
-    else:
-        with open_raw(address) as file:
-            yield file
-
-
 def _read_sources(sources: Sequence[Source], options: ReadOptions, text: str) -> Iterator[tuple[_Piece, int]]:
     """Yield the records and small tables of all files, with the bytes of the input that are read so far."""
     before = 0
     for source in sources:
         try:
-            with _open(source.address) as file:
+            with open(source.address, "rb") as file:
                 for piece in _read(source.address, file, options, text):
                     yield piece, before + min(_tell(file), source.size)
         except RemedyError:
@@ -230,7 +215,7 @@ def _read_sources(sources: Sequence[Source], options: ReadOptions, text: str) ->
         except Exception as error:
             if not _is_damage(error):
                 reason = f"cannot be read: {getattr(error, 'strerror', None) or error}"
-                remedy = "Check the address, then run the same command again: it resumes."
+                remedy = "Check the path, then run the same command again: it resumes."
                 raise InputError(source.address, reason, remedy) from error
             reason = f"{source.address}: the file is damaged from here on ({error})"
             record = {text: DamagedText("", reason), "source": source.address}
@@ -344,8 +329,7 @@ def parquet_columns(source: Source) -> list[str]:
     import pyarrow.parquet as pq
 
     try:
-        with open_raw(source.address) as file:
-            names: list[str] = pq.read_schema(file).names
+        names: list[str] = pq.read_schema(source.address).names
     except (pa.ArrowException, OSError):
         return []
     return names

@@ -18,7 +18,7 @@ from spacy.vocab import Vocab
 from ..annotate.records import find_texts, stream_records
 from ..annotate.settings import TEXT_COLUMN
 from ..errors import RemedyError, counted
-from ..files import check_folder, locked, write_file, write_text
+from ..files import check_folder, locked, write_bytes, write_text
 from ..manifest import file_input
 from ..pipeline.finding import PipelineNER, crf_pipes, entity_finders, entity_labels
 from ..pipeline.gpu import check_gpu
@@ -309,7 +309,7 @@ def _apply_decisions(decisions: Path, data: Path, output: Path) -> None:
             f"{decisions}: no decision fits {data}: {applied.misfits[0]}",
             f"They are about: {', '.join(sorted(about))}.",
         )
-    write_file(output, lambda file: file.write(repacked(corpus, docs)))
+    write_bytes(output, repacked(corpus, docs))
     msg.warn_list("Decisions that do not fit the corpus, left out", applied.misfits)
     msg.good(f"{output}: {counted(applied.changed, 'decision')} applied, {applied.unchanged:,} agreed already")
 

@@ -10,7 +10,7 @@ import typer
 from ..annotate.records import find_texts, stream_records
 from ..annotate.settings import TEXT_COLUMN
 from ..errors import counted
-from ..files import write_file
+from ..files import write_bytes
 from ..pipeline.finding import entity_finders
 from ..workbench.export.check import Comparison, compare, sample_texts
 from ..workbench.export.export import check_libraries, describe, export_model, find_tagger
@@ -84,7 +84,7 @@ def export_cli(
 
 
 def _save(path: Path, content: bytes) -> None:
-    write_file(path, lambda file: file.write(content))
+    write_bytes(path, content)
     msg.good(f"Saved to {path}: {len(content) / 1e6:.1f} MB")
 
 

@@ -14,7 +14,7 @@ from spacy.util import get_lang_class
 
 Model = Annotated[str, typer.Argument(help="Pipeline: its directory or package")]
 RawTexts = Annotated[
-    list[str], typer.Argument(help="Text, JSONL, CSV, Parquet, .spacy; directories; addresses; - for standard input")
+    list[str], typer.Argument(help="Text, JSONL, CSV, Parquet, .spacy; directories; - for standard input")
 ]
 Overlays = Annotated[list[str] | None, typer.Argument(help="Overlays: names from the package, as mect, or paths")]
 Settings = Annotated[

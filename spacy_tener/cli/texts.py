@@ -44,8 +44,8 @@ _FILE_NAME = re.compile(r"\S+\.(txt|json|jsonl|ndjson|spacy)(\.\w+)?")
 def annotate_cli(
     ctx: typer.Context,
     model: options.Model,
-    inputs: Annotated[list[str], typer.Argument(help="Text, JSONL, CSV, Parquet, .spacy; directories; addresses")],
-    output: Annotated[str, options.output("a directory, or the address of one")],
+    inputs: Annotated[list[str], typer.Argument(help="Text, JSONL, CSV, Parquet, .spacy; directories")],
+    output: Annotated[Path, options.output("a directory")],
     format: Annotated[str, options.output_format(OUTPUTS)] = PARQUET,
     text: Annotated[str, typer.Option(help="Column with the text")] = "text",
     probability: Annotated[bool, typer.Option("--probability", help="Add the probability of each entity")] = False,
@@ -63,9 +63,8 @@ def annotate_cli(
 
     Uses all cores, in bounded memory, for any number of texts. Records keep their columns and their order, and get
     `entities`, `error` and, with --k-best, `k_best`. A text that cannot be read is written with its error. Inputs
-    may be compressed (.gz, .bz2, .xz, .zst), and be at any address that fsspec reads, as s3://bucket/texts/. The same
-    command resumes after any interruption: the output has each text once, in whole files. Parquet, .zst and addresses
-    need the extra annotate.
+    may be compressed (.gz, .bz2, .xz, .zst). The same command resumes after any interruption: the output has each text
+    once, in whole files. Parquet and .zst need the extra annotate.
     """
     settings = AnnotateSettings(text, probability, k_best, prefix)
     annotator = Annotator(model, settings, gpu_id=gpu_id, code=code)

@@ -22,7 +22,7 @@ from ..features.characters import JoinedText, join_texts
 from ..features.keys import Keys
 from ..features.segmenter import Division, with_listed_words
 from ..features.word_lists import WordList, WordLists
-from ..files import write_file
+from ..files import write_bytes
 from ..models.requirements import save_requirements
 from ..models.serialize import from_safetensors, to_safetensors
 from ..onnx.encoder import Encoder
@@ -245,7 +245,7 @@ class Lac(Pipe):
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         """Write the encoder, its CRF and the lists of words to a directory."""
-        write_file(Path(path) / _FILE, lambda file: file.write(self.to_bytes()))
+        write_bytes(Path(path) / _FILE, self.to_bytes())
         save_requirements(Path(path), [self])
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Lac:

@@ -20,8 +20,8 @@ from spacy.util import minibatch
 from ..annotate.encoding import packable
 from ..annotate.settings import ID_COLUMN, TEXT_COLUMN, Record
 from ..errors import RemedyError
-from ..files import digest
-from ..inputs import STDIN, is_remote, open_file, size_and_version
+from ..files import digest, write_bytes
+from ..inputs import STDIN, open_file
 from ..manifest import Manifest, file_input, stream_input
 from ..pipeline.decoding import Probabilities
 from ..pipeline.entities import SCORES, EntityOffsets, offsets_of, read_offsets
@@ -229,7 +229,7 @@ def _as_input(source: str) -> dict[str, str | None]:
     if source == STDIN or (Path(source).exists() and not Path(source).is_file()):
         return stream_input("standard input" if source == STDIN else source)
     with open_file(source):  # raises an error that names a file which cannot be read
-        return file_input(source, str(size_and_version(source)) if is_remote(source) else None)
+        return file_input(source)
 
 
 def write_silver(
@@ -260,7 +260,7 @@ def write_silver(
             finished = name in manifest.parts
             if not finished:
                 docs, stats = silver(teachers, part, sure)
-                manifest.folder.write(name, DocBin(docs=docs, store_user_data=True).to_bytes())
+                write_bytes(output / name, DocBin(docs=docs, store_user_data=True).to_bytes())
                 manifest.finish(name, asdict(stats))
             stats = SilverStats(**manifest.parts[name])
             total.add(stats)

@@ -40,7 +40,7 @@ def make_job(saved: dict[str, Path], nlp: spacy.Language) -> Callable[..., Annot
         if model is None:
             annotator.use(nlp)
         sources, _ = find_sources([str(path) for path in inputs])
-        return AnnotationJob(annotator, sources, str(output), ReadOptions(**options), format, processes)
+        return AnnotationJob(annotator, sources, output, ReadOptions(**options), format, processes)
 
     return make
 

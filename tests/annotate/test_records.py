@@ -8,7 +8,6 @@ import json
 import lzma
 import os
 
-import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -144,10 +143,6 @@ def test_what_is_not_there_or_not_readable_is_said(tmp_path) -> None:
     (tmp_path / "a.pdf").write_text("x")
     with pytest.raises(InputError, match="no text among its 1 file"):
         read(tmp_path)
-    with pytest.raises(InputError, match="nosuch://x: Protocol not known"):
-        read("nosuch://x")
-    with pytest.raises(InputError, match=r"memory:.*No such file"):
-        read("memory://nowhere/a.txt")
     with pytest.raises(RemedyError, match="Unknown encoding"):
         ReadOptions(encoding="latin-99")
     (tmp_path / "a.txt").write_bytes(b"PK\x03\x04")
@@ -163,20 +158,6 @@ def test_directories_give_their_files_in_order(tmp_path) -> None:
     assert [source.address.removeprefix(f"{tmp_path}/") for source in sources] == ["a/1.csv", "b/2.txt", "c.jsonl"]
     assert left_out == [str(tmp_path / "d.pdf"), str(tmp_path / "e.json")]
     assert [row["text"] for row in read(tmp_path)] == [*TEXTS, '{"text": "x"}', "x"]
-
-
-def test_addresses_of_other_file_systems_are_read(tmp_path) -> None:
-    memory = fsspec.filesystem("memory")
-    for ending, content in FORMATS.items():
-        packing = "" if ending == ".parquet" else ".gz"
-        memory.pipe_file(f"/archive/x{ending}{packing}", PACKED[packing](content()))
-    memory.pipe_file("/archive/_hidden.jsonl", b"x")
-    memory.pipe_file("/archive/x.pdf", b"x")
-    try:
-        assert [row["text"] for row in read("memory://archive")] == TEXTS * len(FORMATS.keys() - {".json"})
-        assert [row["text"] for row in read("memory://archive/*.parquet", "memory://archive/x.csv.gz")] == TEXTS * 2
-    finally:
-        memory.rm("/archive", recursive=True)
 
 
 def test_parts_are_bounded_and_in_order(tmp_path, monkeypatch) -> None:

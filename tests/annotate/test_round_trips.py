@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import json
 import math
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -102,7 +102,6 @@ def ruled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, spacy.Languag
 def annotated(ruled: tuple[Path, spacy.Language], tmp_path: Path) -> Callable[[bytes, str, str], list[Row]]:
     """Annotate a file, and return its rows, with what is JSON read again and `rest` in its place."""
     (tmp_path / "in").mkdir()
-    memory = fsspec.filesystem("memory")
 
     def run(content: bytes, ending: str, format: str) -> list[Row]:
         path, nlp = ruled
@@ -111,16 +110,16 @@ def annotated(ruled: tuple[Path, spacy.Language], tmp_path: Path) -> Callable[[b
         annotator.use(nlp)
         sources, _ = find_sources([str(tmp_path / "in" / f"a.{ending}")])
         annotate_locally(
-            AnnotationJob(annotator, sources, "memory://out", ReadOptions(part_size=2), format), lambda *_: None
+            AnnotationJob(annotator, sources, tmp_path / "out", ReadOptions(part_size=2), format), lambda *_: None
         )
         rows: list[Row] = []
-        for name in sorted(memory.glob("/out/part-*")):
-            found, metadata = read(memory.cat_file(name), format)
+        for part in sorted((tmp_path / "out").glob("part-*")):
+            found, metadata = read(part.read_bytes(), format)
             for row in found:
                 rest = loads(row.pop("rest", None) or "{}")
                 as_json = {key for key, data in metadata.items() if data and b"format" in data and row[key] is not None}
                 rows.append({key: loads(value) if key in as_json else value for key, value in row.items()} | rest)
-        memory.rm("/out", recursive=True)
+        shutil.rmtree(tmp_path / "out")
         return rows
 
     return run

@@ -6,16 +6,13 @@ import json
 import subprocess
 import sys
 from datetime import datetime
-from unittest.mock import Mock
 
-import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import spacy
 from archives import read_output
-from fsspec.implementations.memory import MemoryFileSystem
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 
@@ -206,33 +203,6 @@ def test_columns_without_one_type_become_json() -> None:
         "rest": None,
     }
     assert dump_json({"x": "\ud800京"}) == '{"x": "\\ud800\\u4eac"}'
-
-
-def test_an_address_is_written_in_whole_files_and_gone_on_with(tmp_path, archive, run) -> None:
-    memory = fsspec.filesystem("memory")
-    try:
-        run([archive], "memory://out/here", part_size=2)
-        names = sorted(path.rpartition("/")[2] for path in memory.ls("/out/here", detail=False))
-        assert names == ["_manifest.json", *(f"part-0000{n}.jsonl" for n in range(3))]
-        content = b"".join(memory.cat_file(f"/out/here/part-0000{n}.jsonl") for n in range(3))
-        run([archive], tmp_path / "out", part_size=2)
-        assert [json.loads(line) for line in content.splitlines()] == read_output(tmp_path / "out")
-        memory.rm("/out/here/part-00001.jsonl")
-        old = []
-        watch = lambda part, _, is_old: old.extend([part.number] * is_old)  # noqa: E731
-        run([archive], "memory://out/here", part_size=2, watch=watch)
-        assert sorted(old) == [0, 2]
-    finally:
-        memory.rm("/out", recursive=True)
-
-
-@pytest.mark.parametrize(
-    ("error", "said"), [(OSError(28, "No space left"), "No space left"), (OSError("Quota"), "Quota")]
-)
-def test_an_address_that_takes_no_more_is_one_error(archive, run, monkeypatch, error, said) -> None:
-    monkeypatch.setattr(MemoryFileSystem, "pipe_file", Mock(side_effect=error))
-    with pytest.raises(RemedyError, match=rf"/full/[\w.-]+: cannot be written: {said}\. Free space"):
-        run([archive], "memory://full")
 
 
 @pytest.mark.parametrize(

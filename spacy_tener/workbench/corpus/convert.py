@@ -19,7 +19,7 @@ from spacy.tokens import Doc, DocBin
 from tqdm import tqdm
 
 from ...errors import InputError, RemedyError
-from ...files import write_file
+from ...files import write_bytes
 from ...inputs import COMPRESSED, STDIN, find_files, suffix_of
 from ..pipelines import blank_pipeline
 from .docs import INCORRECT, group_sentences, sentences_to_doc, text_to_doc
@@ -203,7 +203,7 @@ def _convert(job: ConversionJob, reading: CorpusOptions, making: DocOptions, pro
         report.overlapping += len(entities) - len(doc.ents)
         report.labels.update(entity.label_ for entity in entities)
     if report.docs:
-        write_file(job.output, lambda file: file.write(binary.to_bytes()))
+        write_bytes(job.output, binary.to_bytes())
     elif left_out := report.notes.counts[Event.LEFT_OUT]:
         raise CorpusError(job.source, f"no record is annotated. {Event.LEFT_OUT.value}: {left_out:,}", "Annotate some.")
     elif Event.STRAY not in report.notes.counts:

@@ -25,7 +25,7 @@ from spacy.util import minibatch
 from thinc.api import Config
 
 from ...errors import RemedyError, counted
-from ...files import write_file
+from ...files import write_bytes
 from ...pipeline.decoding import likelihoods
 from ...pipeline.entities import FoundEntity, offsets_of
 from ...pipeline.finding import PipelineNER
@@ -265,7 +265,7 @@ def fold_run(crossing: Crossing, fold: int, docs: Sequence[Doc]) -> TrainingRun:
     folder = crossing.folder(fold)
     data = DocBin(docs=docs).to_bytes()
     if not (folder / DATA).is_file() or (folder / DATA).read_bytes() != data:
-        write_file(folder / DATA, lambda file: file.write(data))
+        write_bytes(folder / DATA, data)
     config = crossing.config.copy()
     config["paths"]["train"] = str(folder / DATA)
     if corpus_reader(config, "train_corpus").get("path") != config["paths"]["train"]:
