@@ -44,7 +44,7 @@ def annotated(saved, source, gpu_id, format="jsonl"):
     annotator = Annotator(saved["tener"], AnnotateSettings(probability=True), gpu_id=gpu_id)
     sources, _ = find_sources([str(source)])
     numbers = []
-    job = AnnotationJob(annotator, sources, str(output), ReadOptions(part_size=4), format)
+    job = AnnotationJob(annotator, sources, output, ReadOptions(part_size=4), format)
     annotate_locally(job, lambda part, stats, before: numbers.append(part.number))
     found = read_output(output, annotator.nlp)
     for row in found:
