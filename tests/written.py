@@ -158,20 +158,6 @@ def hugging_face(sentences: Sequence[Sentence]) -> str:
     return _lines({"tokens": sentence[0], "ner_tags": tags_of(sentence)} for sentence in sentences)
 
 
-def gliner(sentences: Sequence[Sentence]) -> str:
-    records = ({"tokenized_text": tokens, "ner": [[s, e - 1, x] for s, e, x in spans]} for tokens, spans in sentences)
-    return _lines(records)
-
-
-def spacy_llm(sentences: Sequence[Sentence]) -> str:
-    def record(sentence: Sentence) -> dict[str, Any]:
-        text, spans = text_of(sentence)
-        listed = [{"text": name, "is_entity": True, "label": label} for _, _, label, name in spans]
-        return {"text": text, "spans": listed} if listed else {"text": text, "entities": {}}
-
-    return _lines(map(record, sentences))
-
-
 def values_of(text: str) -> list[Any]:
     """The records of a file of JSON."""
     values, place = [], 0
@@ -234,4 +220,4 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {
     ".xz": lzma.compress,
 }
 COLUMNS = {write.__name__: write for write in (columns, conll2003, numbered, weibo)}
-JSON = {write.__name__: write for write in (doccano, prodigy, spacy2, label_studio, cluener, hugging_face, gliner)}
+JSON = {write.__name__: write for write in (doccano, prodigy, spacy2, label_studio, cluener, hugging_face)}

@@ -26,11 +26,8 @@ from ..workbench.corpus.docs import INCORRECT, open_docbin
 from ..workbench.corpus.options import (
     ANNOTATORS,
     ANSWERS,
-    BRAT,
-    CLUENER,
     COLUMN_FORMATS,
     CORPUS_FORMATS,
-    GLINER,
     JSONL,
     LABEL_STUDIO,
     OVERLAPS,
@@ -58,13 +55,13 @@ _NOT_COUNTED = "spaCy's report, which follows, counts them as 0 missing values."
 _COLUMN_HELP = "Column of the {}, counted from 1, or from -1 for the last"
 _NAMES_HELP = "Names of numbered tags: O,B-PER,... or a JSON file; by default the dataset_info.json beside the corpus"
 
-_SENTENCE_FORMATS = (*COLUMN_FORMATS, TOKENS, GLINER)
+_SENTENCE_FORMATS = (*COLUMN_FORMATS, TOKENS)
 # The formats of those options that are not for all of them.
 _USED_BY = {
     "n_sents": _SENTENCE_FORMATS,
-    "offsets": (JSONL, LABEL_STUDIO, CLUENER, BRAT),
-    "overlap": (*TEXT_FORMATS, GLINER, BRAT),
-    "scheme": (*COLUMN_FORMATS, TOKENS),
+    "offsets": TEXT_FORMATS,
+    "overlap": TEXT_FORMATS,
+    "scheme": _SENTENCE_FORMATS,
     "answers": (JSONL,),
     "annotators": (LABEL_STUDIO,),
     "texts": (LABEL_STUDIO,),
@@ -109,10 +106,9 @@ def convert_cli(
 
     Reads `token ... TAG` columns (CoNLL-2003 with -DOCSTART-, one character a line, Weibo NER) with tags in BMES,
     BIOES, BILOU, IOB1 or IOB2;
-    JSON or JSONL with character offsets (doccano, Prodigy, Label Studio, CLUENER, spaCy 2's training data), with tokens
-    (Hugging Face, GLiNER) or with the strings of entities (spacy-llm); brat's .ann beside .txt. Any of it plain, .gz,
-    .bz2 or .xz. An output is named after its input without the endings that name a format (train.char.bmes makes
-    train.spacy, x.train makes x.train.spacy).
+    JSON or JSONL with character offsets (doccano, Prodigy, Label Studio, CLUENER, spaCy 2's training data), or with
+    tokens (Hugging Face); brat's .ann beside .txt. Any of it plain, .gz, .bz2 or .xz. An output is named after its
+    input without the endings that name a format (train.char.bmes makes train.spacy, x.train makes x.train.spacy).
 
     Spans that were accepted or rejected one by one (Prodigy's binary answers) are entities, or spans known to be wrong
     (`doc.spans["incorrect_spans"]`), in texts with missing annotation elsewhere. For texts that several people

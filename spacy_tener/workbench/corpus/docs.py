@@ -50,18 +50,16 @@ def sentences_to_doc(
     starts: list[bool | int | None] = [index == 0 for sentence in sentences for index in range(len(sentence.tokens))]
     doc = Doc(vocab, words=words, spaces=[spaces] * len(words), sent_starts=starts)
     entities: list[Span] = []
-    dropped: list[Span] = []
     missing: set[int] = set()
     offset = 0
     for sentence in sentences:
-        for group, spans in ((entities, sentence.spans), (dropped, sentence.overlapping)):
-            trimmed = _without_blank_edges(sentence, spans, note)
-            group += [Span(doc, offset + span.start, offset + span.end, span.label) for span in trimmed]
+        trimmed = _without_blank_edges(sentence, note)
+        entities += [Span(doc, offset + span.start, offset + span.end, span.label) for span in trimmed]
         missing.update(offset + index for index in sentence.missing)
         offset += len(sentence.tokens)
     _set_entities(doc, entities, missing)
     if overlapping:
-        doc.spans[DEFAULT_SPANS_KEY] = sorted([*entities, *dropped])
+        doc.spans[DEFAULT_SPANS_KEY] = entities
     return doc
 
 
@@ -96,9 +94,9 @@ def text_to_doc(
     return doc
 
 
-def _without_blank_edges(sentence: Sentence, spans: Sequence[EntitySpan], note: LineNote) -> Iterator[EntitySpan]:
+def _without_blank_edges(sentence: Sentence, note: LineNote) -> Iterator[EntitySpan]:
     """Yield entities of a sentence without white space tokens at their edges, which spaCy forbids."""
-    for span in spans:
+    for span in sentence.spans:
         solid = [index for index in range(span.start, span.end) if not sentence.tokens[index].isspace()]
         line = sentence.line + span.start
         if not solid:

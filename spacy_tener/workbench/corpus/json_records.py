@@ -6,8 +6,6 @@
   `["text", {"entities": [...]}]`, is read as such an object.
 * `labelstudio`: Label Studio's full export, `data` beside `annotations`: see `label_studio`.
 * `cluener`: `label` holds `{type: {entity: [[first, last], ...]}}`, with the last character included.
-* `llm`: spacy-llm's examples, which name entities by their strings: `{"text": ..., "entities": {type: [string, ...]}}`,
-  each wherever it occurs, or `{"text": ..., "spans": [{"text", "is_entity", "label"}, ...]}`, one after another.
 * records with tokens: see `token_records`.
 
 Records that were rejected, ignored, cancelled or not annotated are left out and counted. Of Prodigy's
@@ -23,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from ...inputs import DamagedText, json_fault, parse_json
-from .options import CorpusOptions
+from .options import TOKENS, CorpusOptions
 from .records import (
     SEE_HELP,
     SUGGESTED,
@@ -38,7 +36,7 @@ from .records import (
     in_codepoints,
     whole_number,
 )
-from .token_records import detect_tokens
+from .token_records import has_tags
 
 DECISIONS = ACCEPT, REJECT, IGNORE = "accept", "reject", "ignore"
 _LABEL_KEYS = ("label", "labels", "type")
@@ -139,12 +137,8 @@ def detect(record: JsonRecord) -> str:
     """Return the name of the format that a record is in."""
     if isinstance(record.get("data"), dict):
         return "labelstudio"
-    if tokens := detect_tokens(record):
-        return tokens
-    spans = record.get("spans")
-    named = isinstance(spans, list) and any(isinstance(span, dict) and "is_entity" in span for span in spans)
-    if named or isinstance(record.get("entities"), dict):
-        return "llm"
+    if has_tags(record):
+        return TOKENS
     return "cluener" if isinstance(record.get("label"), dict) else "jsonl"
 
 
@@ -228,36 +222,6 @@ def parse_cluener(record: JsonRecord, note: Note, options: CorpusOptions) -> lis
                     raise RecordError(f"'{name}' has offsets that are not [first, last]: {excerpt(pair)}", SEE_HELP)
                 spans.append(EntitySpan(whole_number(pair[0]), whole_number(pair[1]) + 1, label, name))
     return [AnnotatedText(text, tuple(in_codepoints(text, spans, options.offsets)))]
-
-
-def parse_llm(record: JsonRecord, note: Note, options: CorpusOptions) -> list[AnnotatedText]:
-    text = expect(record.get("text"), str, "'text'", "a string")
-    spans: list[EntitySpan] = []
-    if "spans" in record:
-        end = 0
-        for span in expect(record["spans"], list, "'spans'", "a list of objects"):
-            if expect(span, dict, "a span", "an object").get("is_entity"):
-                name = expect(span.get("text"), str, "'text' of a span", "a string")
-                start = _find(text, name, end)
-                end = start + len(name)
-                spans.append(EntitySpan(start, end, expect(span.get("label"), str, "a label", "a string")))
-        return [AnnotatedText(text, tuple(spans))]
-    for label, names in expect(record.get("entities"), dict, "'entities'", "an object of strings by type").items():
-        for name in expect(names, list, f"'{label}'", "a list of strings"):
-            start = _find(text, expect(name, str, "an entity", "a string"), 0)
-            while start >= 0:
-                spans.append(EntitySpan(start, start + len(name), label))
-                start = text.find(name, start + len(name))
-    return [AnnotatedText(text, tuple(spans))]
-
-
-def _find(text: str, name: str, start: int) -> int:
-    """Return the offset of a string in a text, at or after `start`."""
-    offset = text.find(name, start) if name else -1
-    if offset < 0:
-        behind = f" after character {start}" if start else ""
-        raise RecordError(f"'{name}' is not in the text{behind}", "Write entities as they stand in the text.")
-    return offset
 
 
 def read_spans(item: object) -> Iterator[EntitySpan]:

@@ -9,9 +9,9 @@ from ...inputs import check_encoding
 from .columns import AUTO, find_scheme
 
 COLUMN_FORMATS = ("columns", "weibo")
-TEXT_FORMATS = JSONL, LABEL_STUDIO, CLUENER, LLM = "jsonl", "labelstudio", "cluener", "llm"
-TOKENS, GLINER, BRAT = "tokens", "gliner", "brat"
-CORPUS_FORMATS = (*COLUMN_FORMATS, *TEXT_FORMATS, TOKENS, GLINER, BRAT)
+TEXT_FORMATS = JSONL, LABEL_STUDIO, CLUENER, BRAT = "jsonl", "labelstudio", "cluener", "brat"
+TOKENS = "tokens"
+CORPUS_FORMATS = (*COLUMN_FORMATS, *TEXT_FORMATS, TOKENS)
 UNITS = ("codepoint", "utf16")
 OVERLAPS = ("error", "longest", "spans")
 ANSWERS = ("auto", "complete", "binary")

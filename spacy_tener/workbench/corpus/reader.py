@@ -20,9 +20,9 @@ from .columns import (
     read_blocks,
     split_line,
 )
-from .json_records import check_record, detect, parse_cluener, parse_flat, parse_llm, read_records
+from .json_records import check_record, detect, parse_cluener, parse_flat, read_records
 from .label_studio import parse_label_studio
-from .options import BRAT, COLUMN_FORMATS, GLINER, TOKENS, CorpusOptions
+from .options import BRAT, COLUMN_FORMATS, TOKENS, CorpusOptions
 from .records import (
     AnnotatedText,
     EntitySpan,
@@ -34,15 +34,13 @@ from .records import (
     Sentence,
     in_codepoints,
     resolve_spans,
-    resolve_token_spans,
 )
-from .token_records import parse_gliner, parse_tokens, read_tag_names
+from .token_records import parse_tokens, read_tag_names
 
 PARSERS: dict[str, Callable[[JsonRecord, Note, CorpusOptions], list[AnnotatedText]]] = {
     "jsonl": parse_flat,
     "labelstudio": parse_label_studio,
     "cluener": parse_cluener,
-    "llm": parse_llm,
 }
 
 Item = Sentence | AnnotatedText
@@ -143,11 +141,6 @@ class CorpusReader:
         record = check_record(value)
         if self.format == AUTO:
             self.format = detect(record)
-        if self.format == GLINER:
-            tokens, entities = parse_gliner(record)
-            note = partial(self.note, line=line)
-            spans, dropped, missing = resolve_token_spans(tokens, entities, note, self.options.overlap)
-            return [Sentence(tokens, spans, missing, line, self.items == 0, dropped)]
         if self.format != TOKENS:
             texts = PARSERS[self.format](record, partial(self.note, line=line), self.options)
             return self._texts(texts, line)

@@ -59,7 +59,6 @@ class Sentence:
     """A tokenized sentence of a corpus.
 
     missing (tuple[int, ...]): Indices of tokens with missing annotation.
-    overlapping (tuple[EntitySpan, ...]): As in `AnnotatedText`.
     """
 
     tokens: tuple[str, ...]
@@ -67,7 +66,6 @@ class Sentence:
     missing: tuple[int, ...] = ()
     line: int = 1
     starts_document: bool = False
-    overlapping: tuple[EntitySpan, ...] = ()
 
     @property
     def text(self) -> str:
@@ -188,30 +186,6 @@ def resolve_spans(raw: AnnotatedText, note: Note, line: int, overlap: str) -> An
     return AnnotatedText(
         raw.text, tuple(selected), missing, line, incorrect=tuple(incorrect), overlapping=tuple(dropped)
     )
-
-
-def resolve_token_spans(
-    tokens: tuple[str, ...], spans: Sequence[EntitySpan], note: Note, overlap: str
-) -> tuple[tuple[EntitySpan, ...], tuple[EntitySpan, ...], tuple[int, ...]]:
-    """Return entities over tokens that are in bounds, have a label and do not overlap; those taken out for a longer
-    one; and the tokens with missing annotation, which only the latter cover."""
-    for span in spans:
-        where = f"entity {span.start}-{span.end - 1}"
-        if not 0 <= span.start < span.end <= len(tokens):
-            reason = f"{where} is empty or past the tokens, of which there are {len(tokens)}"
-            raise RecordError(reason, "Tokens count from 0, and the second number is that of the last one.")
-        _check_label(span, where)
-    for span, count in Counter(spans).items():
-        for _ in range(count - 1):
-            note(Event.DUPLICATE, f"{span.label} {span.start}-{span.end - 1}")
-
-    def shown(span: EntitySpan) -> str:
-        return f"{span.label} {span.start}-{span.end - 1} '{' '.join(tokens[span.start : span.end])[:40]}'"
-
-    selected, dropped = _without_overlaps(dict.fromkeys(spans), shown, note, overlap)
-    covered = {index for span in selected for index in range(span.start, span.end)}
-    missing = {index for span in dropped for index in range(span.start, span.end)} - covered
-    return tuple(selected), tuple(dropped), tuple(sorted(missing))
 
 
 def _without_overlaps(

@@ -1,9 +1,4 @@
-"""JSON records with tokens.
-
-* `tokens`: Hugging Face's `{"tokens": [...], "ner_tags": [...]}`, the tags as strings or numbers.
-* `gliner`: GLiNER's training data, `{"tokenized_text": [...], "ner": [[first, last, label], ...]}`, with the last token
-  included.
-"""
+"""JSON records with tokens: Hugging Face's `{"tokens": [...], "ner_tags": [...]}`, the tags as strings or numbers."""
 
 from __future__ import annotations
 
@@ -12,24 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError
-from .options import GLINER, TOKENS
-from .records import SEE_HELP, EntitySpan, JsonRecord, RecordError, excerpt, expect, whole_number
-
-GLINER_TEXT, GLINER_ENTITIES = "tokenized_text", "ner"
+from .records import SEE_HELP, JsonRecord, RecordError, excerpt
 
 _TOKEN_KEYS = ("tokens", "words")
 _TAG_KEYS = ("ner_tags", "tags", "labels", "ner")
 _NAME_FILES = ("dataset_info.json", "dataset_infos.json")
 
 
-def detect_tokens(record: JsonRecord) -> str | None:
-    """Return the format of a record with tokens; None for a record without."""
-    if GLINER_TEXT in record:
-        return GLINER
-    return TOKENS if _has_tags(record) else None
-
-
-def _has_tags(record: JsonRecord) -> bool:
+def has_tags(record: JsonRecord) -> bool:
+    """Return whether a record has tokens, and tags or no text."""
     if not any(is_strings(record.get(key)) for key in _TOKEN_KEYS):
         return False
     lists = (record.get(key) for key in _TAG_KEYS)
@@ -47,21 +33,6 @@ def parse_tokens(record: JsonRecord, names: tuple[str, ...]) -> tuple[tuple[str,
         reason = f"no list of {len(tokens)} tags, one for each token, under any of: {', '.join(_TAG_KEYS)}"
         raise RecordError(reason, SEE_HELP)
     return tuple(tokens), [tag if isinstance(tag, str) else _tag_name(tag, names) for tag in tags]
-
-
-def parse_gliner(record: JsonRecord) -> tuple[tuple[str, ...], list[EntitySpan]]:
-    """Return tokens and entities, whose ends are after the last token, as in spaCy."""
-    tokens = record.get(GLINER_TEXT)
-    if not is_strings(tokens) or not all(tokens):  # type: ignore[arg-type]
-        raise RecordError(f"'{GLINER_TEXT}' is not a list of strings: {excerpt(tokens)}", SEE_HELP)
-    spans = []
-    for item in expect(record.get(GLINER_ENTITIES), list, f"'{GLINER_ENTITIES}'", "a list of [first, last, label]"):
-        if not isinstance(item, list) or len(item) != 3:
-            raise RecordError(f"an entity is not [first, last, label]: {excerpt(item)}", SEE_HELP)
-        first, last, label = item
-        span = EntitySpan(whole_number(first), whole_number(last) + 1, expect(label, str, "a label", "a string"))
-        spans.append(span)
-    return tuple(tokens), spans  # type: ignore[arg-type]
 
 
 def _tag_name(tag: object, names: tuple[str, ...]) -> str:

@@ -3,7 +3,6 @@ line."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,10 +32,10 @@ WITH_OFFSETS: dict[str, Callable[..., str]] = {
 }
 WITHOUT_OFFSETS: dict[str, Callable[..., str]] = {
     **written.COLUMNS,
-    **{write.__name__: write for write in (written.hugging_face, written.gliner, written.spacy_llm)},
+    **{write.__name__: write for write in (written.hugging_face,)},
 }
 FORMATS = {"conll2003": "columns", "numbered": "columns", "doccano": "jsonl", "prodigy": "jsonl", "spacy2": "jsonl"}
-FORMATS |= {"label_studio": "labelstudio", "hugging_face": "tokens", "spacy_llm": "llm"}
+FORMATS |= {"label_studio": "labelstudio", "hugging_face": "tokens"}
 BRAT = "brat"
 MARK = "\ufeff".encode()
 
@@ -123,8 +122,6 @@ DAMAGE = {
     "label_studio": ('"ORG"', "5"),
     "cluener": ('{"ORG": ', '{"ORG": 5, "X": '),
     "hugging_face": ('"B-ORG"', '"ORG"'),
-    "gliner": ('"ORG"', '""'),
-    "spacy_llm": ('"ORG"', "5"),
     BRAT: ("ORG ", "ORG x"),
 }
 
@@ -160,19 +157,8 @@ def test_one_damaged_record_is_refused_with_its_line_and_nothing_is_written(tmp_
 NESTED: list[Sentence] = [(list("在北京大学医学院"), [(1, 3, "LOC"), (1, 5, "ORG"), (1, 8, "ORG")]), (list("好"), [])]
 
 
-def llm_by_name(corpus: list[Sentence]) -> str:
-    """spacy-llm's other shape, of names by label; its spans follow each other."""
-    texts = map(written.text_of, corpus)
-    records = [
-        {"text": text, "entities": {x: [n for *_, y, n in spans if y == x] for *_, x, _ in spans}}
-        for text, spans in texts
-    ]
-    return "\n".join(map(json.dumps, records))
-
-
-@pytest.mark.parametrize("name", [*WITH_OFFSETS, "gliner", "llm_by_name", BRAT])
-def test_overlapping_annotation_is_kept_as_spans(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(WITHOUT_OFFSETS, "llm_by_name", llm_by_name)
+@pytest.mark.parametrize("name", [*WITH_OFFSETS, BRAT])
+def test_overlapping_annotation_is_kept_as_spans(tmp_path: Path, name: str) -> None:
     path = write(tmp_path, name, same, NESTED)
     with pytest.raises(InputError, match=r"overlap.*--overlap spans"):
         convert([path], tmp_path / "out.spacy", making=DocOptions(lang="zh"))
@@ -199,7 +185,7 @@ def test_columns_have_their_entities_as_spans_too(tmp_path: Path, name: str) -> 
 
 
 @pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
-@pytest.mark.parametrize("name", [*WITH_OFFSETS, "hugging_face", "gliner", "spacy_llm"])
+@pytest.mark.parametrize("name", [*WITH_OFFSETS, "hugging_face"])
 def test_numbers_that_json_does_not_have_are_refused_where_they_are_read(
     tmp_path: Path, name: str, constant: str
 ) -> None:
