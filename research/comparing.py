@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.report.scores import Floats, score_counts
+from spacy_tener.workbench.scores import Floats, score_counts
 
 RESAMPLES = 10_000
 _AT_ONCE = 500

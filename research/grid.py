@@ -17,8 +17,8 @@ from thinc.api import Config
 
 from spacy_tener.files import digest
 from spacy_tener.manifest import NAME, Manifest
-from spacy_tener.workbench.composing.compose import compose
-from spacy_tener.workbench.composing.files import (
+from spacy_tener.workbench.compose import compose
+from spacy_tener.workbench.config_files import (
     BASES,
     ConfigError,
     corpus_reader,
@@ -26,11 +26,11 @@ from spacy_tener.workbench.composing.files import (
     missing_requirements,
     names_in,
 )
-from spacy_tener.workbench.runs.processes import Processes
-from spacy_tener.workbench.runs.training import (
+from spacy_tener.workbench.training import (
     METRICS_TEST,
     MODEL,
     OUTPUT,
+    Processes,
     TrainingRun,
     exit_reason,
     train,

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spacy_tener.errors import RemedyError, check_choice
-from spacy_tener.workbench.report.scores import METRICS
-from spacy_tener.workbench.runs.training import LOG
+from spacy_tener.workbench.scores import METRICS
+from spacy_tener.workbench.training import LOG
 
 from .canvas import Style, figure, styles
 from .comparing import Summary, summarize

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.composing.compose import CONFIG, read_trained_config
-from spacy_tener.workbench.composing.files import entries
+from spacy_tener.workbench.compose import CONFIG, read_trained_config
+from spacy_tener.workbench.config_files import entries
 from spacy_tener.workbench.pipelines import size_mb
-from spacy_tener.workbench.report.scores import Scores, dev_scores, read_scores
-from spacy_tener.workbench.runs.training import LOG, METRICS_DEV, METRICS_TEST, MODEL
+from spacy_tener.workbench.scores import Scores, dev_scores, read_scores
+from spacy_tener.workbench.training import LOG, METRICS_DEV, METRICS_TEST, MODEL
 
 from .comparing import Summary, summarize
 

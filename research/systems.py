@@ -13,8 +13,8 @@ from pathlib import Path
 
 import srsly
 
-from spacy_tener.workbench.composing.compose import SECTIONS, TOK2VEC
-from spacy_tener.workbench.composing.files import OVERLAYS, find_in, names_in, read_config
+from spacy_tener.workbench.compose import SECTIONS, TOK2VEC
+from spacy_tener.workbench.config_files import OVERLAYS, find_in, names_in, read_config
 
 FOLDERS = (OVERLAYS, Path(__file__).with_name("overlays"))
 _ANY = "any"

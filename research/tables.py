@@ -12,7 +12,7 @@ from typing import Any
 from wasabi.tables import table as terminal_table
 
 from spacy_tener.errors import check_choice
-from spacy_tener.workbench.report.scores import METRICS
+from spacy_tener.workbench.scores import METRICS
 
 from .comparing import RESAMPLES, Summary
 from .rows import Row, ScoreTable

@@ -13,8 +13,8 @@ from spacy_tener.cli._common import CommandLineError, msg, names
 from spacy_tener.files import locked
 from spacy_tener.pipeline.gpu import check_gpu
 from spacy_tener.processes import interrupted_by_signals
-from spacy_tener.workbench.report.scores import read_scores
-from spacy_tener.workbench.runs.training import METRICS_TEST, OUTPUT
+from spacy_tener.workbench.scores import read_scores
+from spacy_tener.workbench.training import METRICS_TEST, OUTPUT
 
 from .app import command
 from .engines import on_this_machine

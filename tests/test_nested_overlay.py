@@ -23,7 +23,7 @@ from spacy_tener.errors import RemedyError
 from spacy_tener.explain import explain
 from spacy_tener.pipeline.doc_entities import entity_task
 from spacy_tener.workbench.calibration import find_outcomes
-from spacy_tener.workbench.composing.compose import compose
+from spacy_tener.workbench.compose import compose
 from spacy_tener.workbench.corpus.docs import read_docs
 
 __all__ = ["folder"]

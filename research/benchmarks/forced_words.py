@@ -25,7 +25,7 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 
-from spacy_tener.features.forms import simplify
+from spacy_tener.features.keys import simplify
 from spacy_tener.features.lexicon import is_fit
 from spacy_tener.features.lexicon_sources import read_list
 

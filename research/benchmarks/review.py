@@ -22,11 +22,10 @@ import spacy
 from spacy.tokens import Doc, DocBin, Span
 from suggest import SMALL
 
-from spacy_tener.workbench.composing.compose import compose
-from spacy_tener.workbench.composing.files import find_base
-from spacy_tener.workbench.runs.processes import Processes
-from spacy_tener.workbench.runs.training import MODEL, is_trained, train
+from spacy_tener.workbench.compose import compose
+from spacy_tener.workbench.config_files import find_base
 from spacy_tener.workbench.suggestions.review import Crossing, Doubt, cross_train, fold_run, judge, rank_doubts
+from spacy_tener.workbench.training import MODEL, Processes, is_trained, train
 
 SHARE, FOLDS, PLANTINGS = 0.05, 5, 10
 KINDS = ("label", "edges", "missing")

@@ -29,8 +29,8 @@ from spacy.training.loop import train
 
 from spacy_tener.annotate.settings import TEXT_COLUMN
 from spacy_tener.files import write_text
-from spacy_tener.workbench.composing.compose import compose
-from spacy_tener.workbench.composing.files import find_base
+from spacy_tener.workbench.compose import compose
+from spacy_tener.workbench.config_files import find_base
 from spacy_tener.workbench.suggestions.suggest import suggest, text_key
 
 SIZES = {"resume": (100, 200, 400, 800), "weibo": (135, 270, 540, 1080)}

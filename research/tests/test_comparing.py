@@ -11,7 +11,7 @@ import pytest
 from research import comparing
 from research.comparing import Summary, bootstrap_p, summarize, welch_p
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.report.scores import Confusion
+from spacy_tener.workbench.scores import Confusion
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from research_commands import run_research
 from waiting import wait_until
 
 from spacy_tener.files import locked
-from spacy_tener.workbench.runs.processes import Processes
+from spacy_tener.workbench.training import Processes
 
 FILES = {
     "config.cfg",
@@ -65,7 +65,7 @@ def commands(run: str) -> list[str]:
 def test_spacy_trains_and_scores_a_run_in_processes_of_its_own(work_dir: Path) -> None:
     arguments = (*wanted(seeds="3"), *needs_code(work_dir))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("spacy_tener.workbench.runs.processes.MODULE", "spacy")
+        patch.setattr("spacy_tener.workbench.training.MODULE", "spacy")
         code, table, messages = grid(*arguments)
     assert code == 0, messages
     assert "red/tener/3: training" in messages
@@ -185,7 +185,7 @@ def test_nothing_else_is_trained_or_scored_while_a_speed_is_measured(
     for folder in ("red", "blue"):  # What is read when a process fails.
         for seed in "12":
             (work_dir / "out" / folder / "tener" / seed).mkdir(parents=True)
-    monkeypatch.setattr("spacy_tener.workbench.runs.training.exit_reason", lambda status, folder: str(status))
+    monkeypatch.setattr("spacy_tener.workbench.training.exit_reason", lambda status, folder: str(status))
     monkeypatch.setattr("research.grid.exit_reason", lambda status, folder: str(status))
     grid(*wanted("red,blue", seeds="1,2"), "--jobs", str(jobs))
     assert still_running == [set()] * 2  # Blue failed, so it has no scores.

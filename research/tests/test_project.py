@@ -19,7 +19,7 @@ import spacy_tener.cli
 from research import convert_corpus
 from research.__main__ import app
 from research.systems import ablations, find_system
-from spacy_tener.workbench.composing.compose import compose
+from spacy_tener.workbench.compose import compose
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "project.yml").read_text(encoding="utf8")

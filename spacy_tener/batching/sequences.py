@@ -1,4 +1,4 @@
-"""Index arithmetic for joined sequences of different lengths, for layers, runtime and CRF.
+"""Index arithmetic for joined sequences of different lengths, and for padded ones, for layers, runtime and CRF.
 
 numpy only: lengths are known on the host, whatever device holds the floats.
 """
@@ -12,7 +12,7 @@ import numpy as np
 
 from spacy_tener.processes import cached_property
 
-from ..types import AnyFloats, IntArray
+from ..types import AnyFloats, BoolArray, IntArray
 
 Lengths = Sequence[int] | IntArray
 
@@ -134,3 +134,53 @@ class Packing:
         """Return the sum over each sequence, in float64. *Shape:* (tokens,) to `(sequences,)`"""
         totals = np.bincount(self.sequence, weights=values, minlength=self.n_sequences).astype(np.float64)
         return totals
+
+
+def plan_buckets(costs: IntArray, *, price: int, most: int | None = None) -> list[IntArray]:
+    """Sort sequences into buckets, in which each is padded to the costliest.
+
+    A bucket is cut in two where that saves most padding, as long as it saves more than `price`. So no cut of a
+    finished bucket saves more than `price`, and its padding wastes at most `price * (1 + ln n)`.
+
+    costs (IntArray): Cost of each sequence; those that cost nothing are in no bucket. *Shape:* (sequences,)
+    price (int): Cost of one more bucket.
+    most (Optional[int]): Maximum cost of a bucket of more than one sequence.
+    RETURNS (List[IntArray]): The sequences of each bucket, the costliest first.
+    """
+    order = np.argsort(-costs, kind="stable")[: np.count_nonzero(costs)]
+    buckets = []
+    unfinished = [order] if len(order) else []
+    while unfinished:
+        bucket = unfinished.pop()
+        savings = (costs[bucket[0]] - costs[bucket]) * np.arange(len(bucket), 0, -1)
+        cut = int(savings.argmax())
+        if savings[cut] > price:
+            unfinished += [bucket[cut:], bucket[:cut]]
+        else:
+            size = len(bucket) if most is None else max(1, most // int(costs[bucket[0]]))
+            buckets += [bucket[first : first + size] for first in range(0, len(bucket), size)]
+    return buckets
+
+
+def pad_rows(begins: IntArray, lengths: IntArray) -> tuple[IntArray, BoolArray]:
+    """Return the row that each slot of padded sequences holds, and whether the slot is no padding.
+
+    Padding holds the last row of its sequence.
+
+    begins (IntArray): First row of each sequence. *Shape:* (sequences,)
+    lengths (IntArray): Rows of each sequence, at least one. *Shape:* (sequences,)
+    RETURNS (Tuple[IntArray, BoolArray]): *Shape:* (sequences, longest) each
+    """
+    slots = np.arange(lengths.max(initial=0))
+    last = lengths[:, None] - 1
+    return begins[:, None] + np.minimum(slots, last), slots <= last
+
+
+def pad_arrays(arrays: Sequence[IntArray]) -> tuple[IntArray, BoolArray]:
+    """Return arrays as rows of one, padded with the last number of each, and whether a slot is no padding.
+
+    RETURNS (Tuple[IntArray, BoolArray]): *Shape:* (arrays, longest) each
+    """
+    lengths = np.array([len(array) for array in arrays])
+    rows, is_real = pad_rows(starts(lengths), lengths)
+    return np.concatenate(arrays)[rows], is_real

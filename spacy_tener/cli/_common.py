@@ -20,8 +20,8 @@ from wasabi.printer import Printer
 
 from ..errors import MissingPackageError, RemedyError
 from ..pipeline.gpu import use_gpu
-from ..workbench.composing.compose import CONFIG, read_trained_config
-from ..workbench.report.scores import read_json
+from ..workbench.compose import CONFIG, read_trained_config
+from ..workbench.scores import read_json
 from . import tener_cli
 
 WRONG_INPUT: Final = 1

@@ -23,8 +23,8 @@ from ..manifest import file_input
 from ..pipeline.finding import PipelineNER, crf_pipes, entity_finders, entity_labels
 from ..pipeline.gpu import check_gpu
 from ..processes import interrupted_by_signals
-from ..workbench.composing.compose import compose
-from ..workbench.composing.files import BASES, ConfigError, missing_requirements, names_in
+from ..workbench.compose import compose
+from ..workbench.config_files import BASES, ConfigError, missing_requirements, names_in
 from ..workbench.corpus.docs import open_docbin, read_docs, repacked
 from ..workbench.pipelines import blank_pipeline
 from ..workbench.silver import (
@@ -36,7 +36,6 @@ from ..workbench.silver import (
     unknown_labels,
     write_silver,
 )
-from ..workbench.suggestions.decisions import apply_decisions, read_decisions
 from ..workbench.suggestions.review import (
     Crossing,
     JudgedDoc,
@@ -45,7 +44,14 @@ from ..workbench.suggestions.review import (
     of_most_suspicious_texts,
     rank_doubts,
 )
-from ..workbench.suggestions.review_page import annotation_page, docs_jsonl, doubts_jsonl, review_page
+from ..workbench.suggestions.review_page import (
+    annotation_page,
+    apply_decisions,
+    docs_jsonl,
+    doubts_jsonl,
+    read_decisions,
+    review_page,
+)
 from ..workbench.suggestions.suggest import make_tasks, suggest
 from ..workbench.suggestions.tasks import TOOLS
 from . import options

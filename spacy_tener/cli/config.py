@@ -14,8 +14,8 @@ from ..annotate.settings import TEXT_COLUMN
 from ..errors import counted
 from ..features.glove import read_words
 from ..files import write_text
-from ..workbench.composing.compose import compose, overlays_without_effect
-from ..workbench.composing.files import BASES, OVERLAYS, SYSTEMS, description, missing_requirements, names_in
+from ..workbench.compose import compose, overlays_without_effect
+from ..workbench.config_files import BASES, OVERLAYS, SYSTEMS, description, missing_requirements, names_in
 from ..workbench.pipelines import blank_pipeline
 from ..workbench.static_vectors import (
     WordEncoder,

@@ -19,7 +19,7 @@ from thinc.api import Config
 
 from ..errors import RemedyError, counted
 from ..pipeline.units import MISSING
-from ..workbench.composing.files import problems
+from ..workbench.config_files import problems
 from ..workbench.corpus.columns import ALIASES, SCHEMES
 from ..workbench.corpus.convert import ConversionReport, DocOptions, convert_jobs, plan_jobs
 from ..workbench.corpus.docs import INCORRECT, open_docbin

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, cast
 
 import typer
 from spacy.language import Language
@@ -19,6 +19,7 @@ from ..annotate.settings import TEXT_COLUMN
 from ..errors import RemedyError, counted
 from ..files import check_folder, locked
 from ..models.embed.tables import table_embedders
+from ..models.shim import require_torch
 from ..pipeline.finding import find_crf_pipe, span_finders
 from ..pipeline.gpu import check_gpu
 from ..pipeline.settings import TEMPERATURE
@@ -36,20 +37,15 @@ from ..workbench.calibration import (
     fit_temperature,
     fit_thresholds,
 )
-from ..workbench.composing.compose import with_settings
+from ..workbench.compose import with_settings
 from ..workbench.corpus.docs import read_docs
 from ..workbench.extending import DEV, TRAIN, hold_out, plan_extension, write_docs
 from ..workbench.pipelines import change_cfg, check_new, size_mb, write_pipeline
-from ..workbench.runs.processes import Processes
-from ..workbench.runs.training import MODEL, OUTPUT, TrainingRun, is_trained, train
-from ..workbench.to_onnx import changed_entities, to_onnx
+from ..workbench.training import MODEL, OUTPUT, Processes, TrainingRun, is_trained, train
 from ..workbench.trimming import count_rows, trim_tables
 from . import options
 from ._common import CommandLineError, command, load_pipeline, msg, names, no_text, refuse_options, setup_gpu
 from .scores import read_examples
-
-if TYPE_CHECKING:
-    from ..models.transformer.export import Precision
 
 _TEXTS_AT_ONCE = 256
 _MIB = 1 << 20
@@ -238,11 +234,14 @@ def _trim_rows(nlp: Language, texts: list[str], min_count: int, half: bool, comp
 
 
 def _leave_out_torch(nlp: Language, model: str, texts: list[str], precision: str, output: Path) -> None:
+    require_torch()
+    from ..workbench.to_onnx import Precision, changed_entities, to_onnx
+
     sources, _ = find_texts(texts)
     read = [record[TEXT_COLUMN] for record in stream_records(sources)]
     if not read:
         raise no_text(sources)
-    if untested := to_onnx(nlp, cast("Precision", precision)):
+    if untested := to_onnx(nlp, cast(Precision, precision)):
         msg.warn(f"Versions of exporting packages that are not tested: {', '.join(untested)}", "Look at the result.")
     write_pipeline(nlp, output)
     same, changed = changed_entities(load_pipeline(model), load_pipeline(str(output)), read)

@@ -20,8 +20,8 @@ from ..errors import RemedyError, counted
 from ..files import write_text
 from ..pipeline.finding import entity_finders, entity_labels, find_crf_pipe, known_labels, span_finders
 from ..workbench.corpus.docs import NamingCorpus
-from ..workbench.report.errors import Pair, errors_page, score_texts, surest_errors
-from ..workbench.report.scores import CountingScorer, parse_scores
+from ..workbench.errors_page import Pair, errors_page, score_texts, surest_errors
+from ..workbench.scores import CountingScorer, parse_scores
 from . import options
 from ._common import CommandLineError, check_file, command, load_pipeline, msg, setup_gpu
 

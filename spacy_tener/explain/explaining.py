@@ -26,8 +26,16 @@ from ..pipeline.finding import PipelineNER, entity_labels
 from ..pipeline.nesting import all_entities
 from ..pipeline.units import DocView, data_of
 from ..pipeline.windows import Window, cut_windows
-from .explanation import Evidence, ExplainedEntity, ExplainedText, Explanation, LexiconWord
-from .words import find_vocabulary, lexicon_words, radicals_of
+from .explanation import (
+    Evidence,
+    ExplainedEntity,
+    ExplainedText,
+    Explanation,
+    LexiconWord,
+    find_vocabulary,
+    lexicon_words,
+    radicals_of,
+)
 
 Span = tuple[int, int]
 """Start and end in units of a view."""

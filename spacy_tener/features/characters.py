@@ -15,8 +15,7 @@ from spacy_tener.processes import cached_property
 
 from ..batching.sequences import starts
 from ..types import IntArray
-from .forms import simplify_codes
-from .keys import Keys, Normaliser, string_stores, texts_of, token_orths
+from .keys import Keys, Normaliser, simplify_codes, string_stores, texts_of, token_orths
 
 CodePoints = NDArray[np.uint32]
 

@@ -23,7 +23,7 @@ from ..batching.sequences import starts
 from ..errors import RemedyError
 from ..types import BoolArray, IntArray
 from .characters import SEPARATOR, JoinedText, join_texts
-from .forms import simplify
+from .keys import simplify
 
 # The library's result takes some 170 bytes per match, so a window takes at most 45 MB.
 _MATCHES_PER_WINDOW = 1 << 18

@@ -11,7 +11,7 @@ from ahocorasick_rs import AhoCorasick
 
 from ..types import BoolArray, IntArray
 from .characters import CodePoints, JoinedText
-from .forms import simplify
+from .keys import simplify
 from .word_lists import WordList
 
 _LAST_CODE = 0xFFFF

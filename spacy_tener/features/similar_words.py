@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..types import IntArray
-from .forms import simplify
-from .keys import Keys
+from .keys import Keys, simplify
 from .lexicon import Lexicon
 from .word_lists import LayeredMatch, ListedWord, WordList
 

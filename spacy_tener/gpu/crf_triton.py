@@ -35,7 +35,7 @@ from torch.autograd.function import once_differentiable
 from ..batching.sequences import Packing
 from ..crf.transitions import parameter_of_score
 from ..tagging import TagLayout
-from .copies import all_on_device
+from .devices import all_on_device
 
 MOST_TAGS = 128
 """Maximum number of tags whose table fits into a program's registers."""

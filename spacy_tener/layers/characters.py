@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..batching.sequences import Lengths, as_lengths
-from ..gpu.copies import on_device
+from ..gpu.devices import on_device
 from ..settings import TransformerConfig
 from ..types import IntArray
 from .convolution import Convolution, ConvolutionWindows

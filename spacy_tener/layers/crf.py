@@ -24,7 +24,7 @@ from ..batching.sequences import Lengths, Packing
 from ..crf.forward import ForwardBackward
 from ..crf.scorer import mask_emissions, packing_of
 from ..crf.transitions import Transitions, parameter_of_score, weight_gradients
-from ..gpu.copies import on_device
+from ..gpu.devices import on_device
 from ..gpu.kernels import kernels_for
 from ..tagging import TagLayout
 from ..types import AnyFloats, BoolArray

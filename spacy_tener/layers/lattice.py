@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..batching.lattice import Lattice
 from ..batching.span_plan import plan_spans
-from ..gpu.copies import on_device
+from ..gpu.devices import on_device
 from ..settings import AtssaConfig, FlatConfig, MectConfig
 from .attention import AdaptedAttention, Attention, RelativePositions
 from .dense import Linear

@@ -16,9 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..batching.padding import pad_rows, plan_buckets
-from ..batching.sequences import Lengths, as_lengths, ranges, starts
-from ..gpu.copies import all_on_device
+from ..batching.sequences import Lengths, as_lengths, pad_rows, plan_buckets, ranges, starts
+from ..gpu.devices import all_on_device
 from ..types import IntArray
 
 # Cost of one more bucket, in pairs of tokens: its dozen operations take as long as attention over so many pairs.

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from ..batching.sequences import as_lengths
-from ..gpu.copies import on_device
+from ..gpu.devices import on_device
 from ..settings import EXPONENT_LIMIT, RelationKind
 from .attention import checkpointed
 from .dense import Linear

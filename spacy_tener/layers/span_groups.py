@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..batching.padding import pad_arrays, plan_buckets
+from ..batching.sequences import pad_arrays, plan_buckets
 from ..batching.span_plan import QueryGroup
-from ..gpu.copies import all_on_device
+from ..gpu.devices import all_on_device
 from ..types import BoolArray, IntArray
 from .ragged import Segments
 

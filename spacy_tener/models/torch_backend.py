@@ -17,7 +17,7 @@ from thinc.types import Floats2d
 from torch import Tensor
 
 from ..errors import RemedyError
-from ..gpu.copies import all_on_device, on_device
+from ..gpu.devices import all_on_device, on_device
 from ..layers.devices import host_threads, threads_for
 from ..layers.ragged import Segments
 from ..types import IntArray

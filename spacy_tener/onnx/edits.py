@@ -1,12 +1,17 @@
-"""Edits of ONNX graphs, when a pipeline is made. A saved pipeline holds the edited graph and does not need `onnx`."""
+"""Edits of ONNX graphs, when a pipeline is made, and graphs in int8: a quarter of the size, and multiplied faster.
+
+A saved pipeline holds the edited graph and does not need `onnx`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..errors import check_package, install
-from ..types import IntArray
+from ..types import FloatArray, IntArray
 
 _RECURRENT = {"GRU", "LSTM", "RNN"}
 _LENGTHS = 4
@@ -63,3 +68,96 @@ def take_rows(model: Any, table: str, rows: IntArray) -> None:
 
     [tensor] = (tensor for tensor in model.graph.initializer if tensor.name == table)
     tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor)[rows], table))
+
+
+_MIN_ROWS = 1000
+"""Smaller tables of rows stay as they are, such as those of positions."""
+_INT8_STEPS, _STEPS_OF_WEIGHTS = 127, 63
+"""Steps from 0 to the largest number. A processor without instructions for int8 adds two products in 16 bits, which
+cannot hold two products of 255 and 127."""
+_TINY = 1e-9
+
+
+def to_int8(data: bytes) -> bytes:
+    """Return an ONNX file whose products with a matrix of weights are computed in int8.
+
+    A matrix has a scale for each column, and what it is multiplied with one for each row, which is that of a piece: so
+    the result of a text does not depend on others in its batch. (`quantize_dynamic` of onnxruntime has one scale for
+    the batch.) Large tables, those of pieces, are stored in int8 with a scale for each row.
+    """
+    import onnx
+    from onnx import numpy_helper
+
+    model = onnx.load_from_string(data)
+    graph = model.graph
+    weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    new_weights: dict[str, Any] = {
+        "int8_steps": np.float32(_INT8_STEPS),
+        "int8_tiny": np.float32(_TINY),
+        "int8_one": np.float32(1),
+        "int8_zero": np.uint8(128),
+    }
+    scaled: set[str] = set()
+    nodes: list[Any] = []
+    for node in graph.node:
+        table = next((name for name in node.input if name in weights), "")
+        if node.op_type == "MatMul" and node.input[1] == table and weights[table].ndim == 2:
+            new_weights |= _quantize(table, weights[table], axis=0, steps=_STEPS_OF_WEIGHTS)
+            nodes += [] if node.input[0] in scaled else _quantize_rows(node.input[0])
+            scaled.add(node.input[0])
+            nodes += _multiply(node.input[0], table, node.output[0])
+        elif node.op_type == "Gather" and node.input[0] == table and _is_table(node, weights[table]):
+            new_weights |= _quantize(table, weights[table], axis=1, steps=_INT8_STEPS)
+            nodes += _look_up(table, node.input[1], node.output[0])
+        else:
+            nodes.append(node)
+    inputs = {name for node in nodes for name in node.input}
+    old_tensors = [tensor for tensor in graph.initializer if tensor.name in inputs]
+    new_tensors = [numpy_helper.from_array(np.asarray(array), name) for name, array in new_weights.items()]
+    del graph.node[:], graph.initializer[:]
+    graph.node.extend(nodes)
+    graph.initializer.extend(old_tensors + new_tensors)
+    onnx.checker.check_model(model)
+    result: bytes = model.SerializeToString()
+    return result
+
+
+def _is_table(node: Any, weights: FloatArray) -> bool:
+    return weights.ndim == 2 and len(weights) > _MIN_ROWS and weights.dtype == np.float32 and not node.attribute
+
+
+def _quantize(name: str, weights: FloatArray, *, axis: int, steps: int) -> dict[str, Any]:
+    """Return weights in int8, and the steps of their columns (axis 0) or rows (axis 1)."""
+    step = np.maximum(np.abs(weights).max(axis=axis, keepdims=True), _TINY).astype("f") / np.float32(steps)
+    return {f"{name}_int8": np.rint(weights / step).astype(np.int8), f"{name}_step": step}
+
+
+def _quantize_rows(rows: str) -> Iterator[Any]:
+    """Yield the nodes that convert rows to int8, each by its largest number."""
+    from onnx.helper import make_node
+
+    yield make_node("Abs", [rows], [f"{rows}_sizes"])
+    yield make_node("ReduceMax", [f"{rows}_sizes"], [f"{rows}_size"], axes=[-1])
+    yield make_node("Max", [f"{rows}_size", "int8_tiny"], [f"{rows}_most"])
+    yield make_node("Div", [f"{rows}_most", "int8_steps"], [f"{rows}_step"])
+    yield make_node("Div", ["int8_steps", f"{rows}_most"], [f"{rows}_factor"])
+    yield make_node("Mul", [rows, f"{rows}_factor"], [f"{rows}_scaled"])
+    yield make_node("QuantizeLinear", [f"{rows}_scaled", "int8_one", "int8_zero"], [f"{rows}_int8"])
+
+
+def _multiply(rows: str, table: str, output: str) -> Iterator[Any]:
+    from onnx.helper import make_node
+
+    yield make_node("MatMulInteger", [f"{rows}_int8", f"{table}_int8", "int8_zero"], [f"{output}_int32"])
+    yield make_node("Cast", [f"{output}_int32"], [f"{output}_float"], to=1)
+    yield make_node("Mul", [f"{output}_float", f"{rows}_step"], [f"{output}_rows"])
+    yield make_node("Mul", [f"{output}_rows", f"{table}_step"], [output])
+
+
+def _look_up(table: str, ids: str, output: str) -> Iterator[Any]:
+    from onnx.helper import make_node
+
+    yield make_node("Gather", [f"{table}_int8", ids], [f"{output}_int8"])
+    yield make_node("Gather", [f"{table}_step", ids], [f"{output}_step"])
+    yield make_node("Cast", [f"{output}_int8"], [f"{output}_float"], to=1)
+    yield make_node("Mul", [f"{output}_float", f"{output}_step"], [output])

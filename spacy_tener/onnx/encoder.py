@@ -15,8 +15,7 @@ from spacy.tokens import Doc
 
 from spacy_tener.processes import cached_property
 
-from ..batching.padding import pad_rows, plan_buckets
-from ..batching.sequences import starts
+from ..batching.sequences import pad_rows, plan_buckets, starts
 from ..errors import MissingPackageError, RemedyError, check_package
 from ..features.characters import code_points, lengths_of
 from ..features.pieces import EncodedTexts, PieceReader, Pieces, WordPieces

@@ -1,6 +1,118 @@
-"""HTML pages in one file that need no network: shared style, shared script, and a colour for each label."""
+"""HTML pages in one file that need no network, with a colour for each label.
 
-from .colors import displacy_options, label_hues
-from .page import make_page, page_policy
+A page is page.html with style, script and data filled in, and a policy (CSP) that allows nothing else. The body, style
+and script of a page called `name` are the files `name.html`, `name.css` and `name.js` of a package. page.css,
+strings.js and parts.js come before them on every page, and on some found.css and found.js.
+"""
 
-__all__ = ["displacy_options", "label_hues", "make_page", "page_policy"]
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+SCRIPTS = ("strings.js", "parts.js")
+"""Scripts of every page."""
+_GOLDEN_ANGLE = 137.508
+_FIRST_HUE = 210
+_PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
+
+
+def make_page(
+    package: str,
+    name: str,
+    data: Mapping[str, Any],
+    *,
+    title: str,
+    about: str,
+    lang: str,
+    values: Mapping[str, str] | None = None,
+    parts: Sequence[str] = (),
+    workers: bool = False,
+) -> str:
+    """Return a page that needs neither network nor server.
+
+    package, name (str): Where the body, style and script of the page are, see above.
+    data (Mapping[str, Any]): Values that JSON can hold; `parts.data` in the script.
+    title, about (str): The title and the line below it, which strings.js may translate.
+    lang (str): The language of the texts, `{{lang}}` in the body.
+    values (Optional[Mapping[str, str]]): What stands in the title and the line for names in braces.
+    parts (Sequence[str]): Parts of this package that the page shares with some others, such as `found`.
+    workers (bool): Whether the script may start workers, and these compute WebAssembly.
+    """
+    style, script = _sources(package, name, tuple(parts))
+    values = values or {}
+    data = {**data, "heading": {"title": title, "about": about, "values": values}}
+    filling = {
+        "title": html.escape(_filled(title, values)),
+        "about": html.escape(_filled(about, values)),
+        "lang": html.escape(lang),
+        "policy": page_policy(package, name, parts=parts, workers=workers),
+        "style": style,
+        "script": script,
+        # Escaped, so that no `</script>` in the data ends the element.
+        "data": json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
+    }
+    shell = _read(__package__, "page.html").replace("{{body}}", _read(package, f"{name}.html"))
+    # In one pass, so that placeholders in the data are not replaced.
+    return _PLACEHOLDER.sub(lambda match: filling[match[1]], shell)
+
+
+def _filled(template: str, values: Mapping[str, str]) -> str:
+    return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), template)
+
+
+def page_policy(package: str, name: str, also: str = "", *, parts: Sequence[str] = (), workers: bool = False) -> str:
+    """Return the Content-Security-Policy of a page, which allows only its own script and style.
+
+    also (str): Further sources of both, each with a space behind it, such as "'self' ".
+    parts, workers: As in `make_page`.
+    """
+    style, script = (f"'sha256-{_digest(text)}'" for text in _sources(package, name, tuple(parts)))
+    compute, start = (" 'wasm-unsafe-eval'", "; worker-src blob:") if workers else ("", "")
+    return (
+        f"default-src 'none'; style-src {also}{style}; script-src {also}{script}{compute}{start}; "
+        "img-src data:; base-uri 'none'"
+    )
+
+
+@lru_cache
+def _sources(package: str, name: str, parts: tuple[str, ...]) -> tuple[str, str]:
+    """Return the style and the script of a page, the shared ones first."""
+    style, script = _read(__package__, "page.css"), "".join(_read(__package__, shared) for shared in SCRIPTS)
+    for package_of_part, part in (*((__package__, part) for part in parts), (package, name)):
+        style += _read(package_of_part, f"{part}.css")
+        script += _read(package_of_part, f"{part}.js")
+    return style, script
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode("utf8")).digest()).decode("ascii")
+
+
+def _read(package: str, name: str) -> str:
+    return files(package).joinpath(name).read_text(encoding="utf8")
+
+
+def label_hues(labels: Iterable[str]) -> dict[str, int]:
+    """Return the hue of each label in degrees, by its number among the sorted labels of a pipeline.
+
+    Steps of the golden angle keep the hues of any number of labels apart. `hue` of parts.js computes the same.
+    """
+    numbered = enumerate(sorted(set(labels)))
+    return {label: int(number * _GOLDEN_ANGLE + _FIRST_HUE) % 360 for number, label in numbered}
+
+
+def displacy_options(labels: Iterable[str]) -> dict[str, Any]:
+    """Return options of `displacy.render(..., style="ent")` that give labels the colours of this package's pages.
+
+    labels (Iterable[str]): All labels of the pipeline. displacy looks colours up by upper-case label, so that labels
+        which differ only in case share the colour of the last one.
+    """
+    return {"colors": {label.upper(): f"hsl({hue}, 75%, 86%)" for label, hue in label_hues(labels).items()}}

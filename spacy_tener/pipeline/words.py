@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from ..errors import InputError, RemedyError, check_choice
-from ..features.forms import simplify
+from ..features.keys import simplify
 from ..features.lexicon import is_fit
 from ..features.lexicon_sources import read_list
 from ..features.word_lists import LOCK, ListedWord, WordList, WordLists, make_entry

@@ -13,8 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ..batching.padding import pad_rows, plan_buckets
-from ..batching.sequences import Lengths, as_lengths, starts
+from ..batching.sequences import Lengths, as_lengths, pad_rows, plan_buckets, starts
 from ..settings import StackConfig, TransformerConfig
 from ..types import BoolArray, FloatArray, IntArray
 from .dense import Linear

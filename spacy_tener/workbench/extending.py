@@ -18,7 +18,7 @@ from ..pipeline.entities import EntityOffsets, offsets_of
 from ..pipeline.finding import find_crf_pipe, make_doc
 from ..pipeline.learning.targets import ANNOTATED_LABELS
 from ..pipeline.tener_ner import TenerNER
-from .composing.compose import fill
+from .compose import fill
 from .corpus.convert import detect_language
 from .suggestions.review import assign
 

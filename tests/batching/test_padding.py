@@ -8,8 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spacy_tener.batching.padding import pad_arrays, pad_rows, plan_buckets
-from spacy_tener.batching.sequences import starts
+from spacy_tener.batching.sequences import pad_arrays, pad_rows, plan_buckets, starts
 
 COSTS = st.lists(st.one_of(st.integers(0, 12), st.integers(0, 400)), max_size=20)
 LENGTHS = st.lists(st.integers(1, 12), min_size=1, max_size=8)

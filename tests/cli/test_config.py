@@ -12,8 +12,8 @@ from spacy.cli.init_config import fill_config
 from spacy.util import load_config, load_model_from_config
 from thinc.api import Config
 
-from spacy_tener.workbench.composing.compose import compose
-from spacy_tener.workbench.composing.files import BASES, OVERLAYS, ConfigError, names_in, read_config
+from spacy_tener.workbench.compose import compose
+from spacy_tener.workbench.config_files import BASES, OVERLAYS, ConfigError, names_in, read_config
 
 BASE = Path(__file__).parent.parent.parent / "configs" / "weibo.cfg"
 TOK2VEC = "components.tener_ner.model.tok2vec"

@@ -19,9 +19,9 @@ from spacy.language import Language
 
 from spacy_tener.errors import RemedyError, counted
 from spacy_tener.workbench.corpus.docs import read_docs
-from spacy_tener.workbench.runs.processes import Processes
 from spacy_tener.workbench.suggestions.review import assign
 from spacy_tener.workbench.suggestions.suggest import text_key
+from spacy_tener.workbench.training import Processes
 
 TEXTS = ["王小明去了上海", "今天天气很好", "吴重阳去了中国银行", "李雷喜欢长沙", "京"]
 

@@ -13,7 +13,7 @@ import yaml
 from pages import PAGES, ROOT, anchors, prose
 
 from spacy_tener.cli import MODULES
-from spacy_tener.workbench.composing.files import BASES, OVERLAYS, names_in
+from spacy_tener.workbench.config_files import BASES, OVERLAYS, names_in
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 REGISTERED = re.compile(r"\bspacy_tener\.\w+\.v\d+\b")

@@ -12,7 +12,7 @@ from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
 from spacy_tener.features.characters import code_points, join_texts
-from spacy_tener.features.forms import simplify, simplify_codes
+from spacy_tener.features.keys import simplify, simplify_codes
 from spacy_tener.features.lexicon import Lexicon
 from spacy_tener.features.segmenter import divide, with_listed_words
 from spacy_tener.features.word_lists import ListedWord, WordList

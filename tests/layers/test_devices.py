@@ -8,7 +8,7 @@ import torch
 from emulated_device import DEVICE, emulated_device, recorded
 from torch import nn
 
-from spacy_tener.gpu.copies import all_on_device
+from spacy_tener.gpu.devices import all_on_device
 from spacy_tener.layers import devices
 from spacy_tener.layers.devices import host_threads, threads_for
 

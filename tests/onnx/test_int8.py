@@ -7,7 +7,7 @@ import onnx
 import pytest
 from small_encoders import VOCABULARY, WIDTH, mean_encoder
 
-from spacy_tener.onnx import int8
+from spacy_tener.onnx import edits
 from spacy_tener.onnx.encoder import Characters, Encoder
 from spacy_tener.onnx.sources import make_encoder
 
@@ -22,14 +22,14 @@ def encoder(graph: bytes) -> Encoder:
 @pytest.fixture
 def graphs(monkeypatch: pytest.MonkeyPatch) -> tuple[bytes, bytes]:
     """An encoder in float32, with rows of very different sizes, and in int8."""
-    monkeypatch.setattr(int8, "_MIN_ROWS", 10)
+    monkeypatch.setattr(edits, "_MIN_ROWS", 10)
     model = mean_encoder()
     [table] = (tensor for tensor in model.graph.initializer if tensor.name == "table")
     rows = onnx.numpy_helper.to_array(table) * np.logspace(-2, 2, len(VOCABULARY))[:, None].astype("f")
     rows[3] = 0
     table.CopyFrom(onnx.numpy_helper.from_array(rows, "table"))
     data = model.SerializeToString()
-    return data, int8.to_int8(data)
+    return data, edits.to_int8(data)
 
 
 def test_numbers_are_near_and_equal_alone_and_in_any_batch(graphs: tuple[bytes, bytes]) -> None:

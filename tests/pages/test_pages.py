@@ -11,7 +11,7 @@ from browser import PHONE, Browser
 from waiting import wait_until
 
 from spacy_tener.pages import displacy_options, label_hues, make_page
-from spacy_tener.workbench.report.errors import errors_page
+from spacy_tener.workbench.errors_page import errors_page
 
 HOSTILE = "</script><img src=x onerror=document.title='taken'>{{data}}\u2028&amp;\U0001f600𠮷<!--"
 MARKUP = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|</(script|style)|document\.write")
@@ -46,7 +46,7 @@ def test_labels_are_apart_by_their_number_whatever_their_names(n: int, degrees: 
 
 def test_pages_are_in_the_language_of_the_browser_or_in_the_one_chosen(browser: Browser, tmp_path: Path) -> None:
     page = make_page(
-        "spacy_tener.workbench.report",
+        "spacy_tener.workbench",
         "errors",
         {"texts": [], "scores": None, "unknown": {}, "explained": {"texts": {}}, "review": ""},
         title="Errors on {data}",
@@ -80,7 +80,7 @@ SAYS = re.compile(r"""\bsay\((?:[^()"]*\? )?"([^"]+)"(?: : "([^"]+)")?""")
 
 
 def test_every_string_of_the_scripts_and_pages_has_a_translation() -> None:
-    package = Path(errors_page.__globals__["__file__"]).parents[2]
+    package = Path(errors_page.__globals__["__file__"]).parents[1]
     table = (package / "pages" / "strings.js").read_text(encoding="utf8")
     translated = {json.loads(f'"{key}"') for key in re.findall(r'^ +"((?:[^"\\]|\\.)*)": "', table, re.M)}
     said = {
@@ -114,7 +114,7 @@ def test_titles_and_data_stay_text_and_nothing_else_is_run(browser: Browser, bla
 
 def test_data_that_is_no_json_is_refused_in_python() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
-        make_page("spacy_tener.workbench.report", "errors", {"p": float("nan")}, title="", about="", lang="en")
+        make_page("spacy_tener.workbench", "errors", {"p": float("nan")}, title="", about="", lang="en")
 
 
 def test_a_page_that_lacks_a_part_of_its_own_is_refused() -> None:
@@ -123,7 +123,7 @@ def test_a_page_that_lacks_a_part_of_its_own_is_refused() -> None:
 
 
 def test_no_script_reads_data_as_markup_and_none_ends_its_element() -> None:
-    package = Path(errors_page.__globals__["__file__"]).parents[2]
+    package = Path(errors_page.__globals__["__file__"]).parents[1]
     sources = [*package.rglob("*.js"), *package.rglob("*.css")]
     assert len(sources) >= 4
     for path in sources:

@@ -12,9 +12,9 @@ from spacy_tener.layers.convolution import GRNEncoder
 from spacy_tener.layers.dense import EmbeddingTables
 from spacy_tener.layers.lattice import AtssaEncoder, SpanEncoder
 from spacy_tener.layers.transformer import TransformerEncoder
-from spacy_tener.runtime import attention, characters, convolution, dense, lattice, relation, transformer
+from spacy_tener.runtime import attention, characters, convolution, dense, lattice, transformer
 from spacy_tener.runtime.attention import in_rectangles
-from spacy_tener.runtime.selection import kth_largest
+from spacy_tener.runtime.lattice import kth_largest
 from spacy_tener.runtime.weights import Weights
 from spacy_tener.settings import AtssaConfig, FlatConfig, GRNConfig, MectConfig, TransformerConfig
 
@@ -100,7 +100,7 @@ def build(kind, **settings):
     ("kind", "settings"), [(kind, settings) for kind, choices in ENCODERS.items() for settings in choices], ids=str
 )
 def test_encoders(kind, settings, monkeypatch):
-    monkeypatch.setattr(relation, "TILE", 1000)
+    monkeypatch.setattr(convolution, "TILE", 1000)
     module, predictor, widths = build(kind, **settings)
     for sentences in SENTENCES:
         found = lattice_of(*sentences)

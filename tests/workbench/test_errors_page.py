@@ -17,8 +17,8 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
 
-from spacy_tener.workbench.report.errors import Pair, errors_page, pair_entities, score_texts, surest_errors
-from spacy_tener.workbench.report.scores import Confusion, CountingScorer, Score, Scores, parse_scores
+from spacy_tener.workbench.errors_page import Pair, errors_page, pair_entities, score_texts, surest_errors
+from spacy_tener.workbench.scores import Confusion, CountingScorer, Score, Scores, parse_scores
 
 PER, ORG = (0, 2, "PER"), (4, 8, "ORG")
 

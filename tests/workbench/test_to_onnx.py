@@ -16,7 +16,7 @@ from small_systems import TEXTS, examples_of, pipeline, small_tok2vecs, trained
 from tiny_transformer import save_tiny_transformer
 
 from spacy_tener.errors import MissingPackageError, RemedyError
-from spacy_tener.models.transformer import export
+from spacy_tener.workbench import to_onnx as converting
 from spacy_tener.workbench.to_onnx import changed_entities, to_onnx
 
 WORDS = ["Yorkers", " ", "joined", "acme,", "a.b.c.d", "吴重阳", "iphones"]
@@ -192,7 +192,7 @@ def test_packages_that_are_missing_or_of_other_versions_are_told(tiny, monkeypat
             patched.setitem(sys.modules, package, None)
             refused(nlp, f"the package {package}, ", "pip install", error=MissingPackageError)
     found = importlib.metadata.version
-    monkeypatch.setattr(export, "version", lambda name: "2.99.0" if name == "torch" else found(name))
+    monkeypatch.setattr(converting, "version", lambda name: "2.99.0" if name == "torch" else found(name))
     assert to_onnx(nlp, "float32") == ["torch 2.99.0"]
 
 

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from ...errors import RemedyError
 from ...features.cache import FeatureCache, key_of
 from ...features.pieces import PieceReader, Pieces
-from ...gpu.copies import on_device
-from ...gpu.precision import autocast_to_bfloat16
+from ...gpu.devices import autocast_to_bfloat16, on_device
 from ...layers.dense import Dropout
 from ...layers.ragged import Ragged, Segments
 from ...settings import STRICT, Count, Probability, Size, check_pieces

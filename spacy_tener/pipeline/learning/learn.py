@@ -14,7 +14,7 @@ from thinc.backends import get_array_ops
 from thinc.types import Floats2d
 from torch import Tensor
 
-from ...gpu.copies import on_device
+from ...gpu.devices import on_device
 from ...layers.crf import CRF, cross_entropy
 from ...layers.devices import host_threads
 from ...models.run import predict

@@ -30,9 +30,8 @@ from ...pipeline.decoding import likelihoods
 from ...pipeline.entities import FoundEntity, offsets_of
 from ...pipeline.finding import PipelineNER
 from ...pipeline.nesting import all_entities, outermost
-from ..composing.files import ConfigError, corpus_reader
-from ..runs.processes import Echo, Processes
-from ..runs.training import MODEL, TrainingRun, is_trained, train
+from ..config_files import ConfigError, corpus_reader
+from ..training import MODEL, Echo, Processes, TrainingRun, is_trained, train
 from .suggest import text_key
 
 FOLDS, DATA = "folds", "train.spacy"

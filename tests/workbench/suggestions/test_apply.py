@@ -8,7 +8,7 @@ import pytest
 import spacy
 from spacy.tokens import Doc
 
-from spacy_tener.workbench.suggestions.decisions import apply_decisions
+from spacy_tener.workbench.suggestions.review_page import apply_decisions
 
 TEXT = "王小明去了上海"
 

@@ -19,9 +19,8 @@ from spacy.tokens import Doc
 from spacy_tener.pipeline.entities import FoundEntity, offsets_of
 from spacy_tener.workbench.corpus.convert import DocOptions
 from spacy_tener.workbench.corpus.docs import INCORRECT, read_docs
-from spacy_tener.workbench.suggestions.decisions import apply_decisions
 from spacy_tener.workbench.suggestions.review import JudgedDoc, disagreements, rank_doubts
-from spacy_tener.workbench.suggestions.review_page import annotation_page, review_page
+from spacy_tener.workbench.suggestions.review_page import annotation_page, apply_decisions, review_page
 from spacy_tener.workbench.suggestions.tasks import Task
 
 CHARACTERS = list("😀王小明北京大学😀")

@@ -27,8 +27,8 @@ from spacy.schemas import ConfigSchemaTraining
 from spacy.util import dot_to_dict, get_sourced_components, load_model_from_config, registry
 from thinc.api import Config
 
-from ...errors import install
-from .files import (
+from ..errors import install
+from .config_files import (
     ConfigError,
     did_you_mean,
     entries,

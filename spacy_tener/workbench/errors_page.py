@@ -13,10 +13,10 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import minibatch
 
-from ...pages import make_page
-from ...pipeline.entities import EntityOffsets, offsets_of
-from ...pipeline.finding import run_components
-from ...pipeline.tener_ner import TenerNER
+from ..pages import make_page
+from ..pipeline.entities import EntityOffsets, offsets_of
+from ..pipeline.finding import run_components
+from ..pipeline.tener_ner import TenerNER
 from .scores import CountingScorer, Found, Scores, comparison_of, total
 
 BATCH = 256

@@ -16,8 +16,8 @@ from waiting import wait_until
 
 from spacy_tener.pipeline.learning.logger import json_lines_logger
 from spacy_tener.processes import interrupted_by_signals
-from spacy_tener.workbench.runs import processes
-from spacy_tener.workbench.runs.processes import Processes, StoppedError, Tail, environment
+from spacy_tener.workbench import training
+from spacy_tener.workbench.training import Processes, StoppedError, Tail, environment
 
 SLEEPER = """
 import os, pathlib, subprocess, sys, time
@@ -40,7 +40,7 @@ def pids(path: Path) -> list[int]:
 
 
 def test_output_is_appended_to_a_log_and_the_status_returned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "MODULE", "shower")
+    monkeypatch.setattr(training, "MODULE", "shower")
     for arguments in ([], ["a", "b c"]):
         assert Processes().run(arguments, tmp_path / "log") == len(arguments)
     text = (tmp_path / "log").read_text()
@@ -48,7 +48,7 @@ def test_output_is_appended_to_a_log_and_the_status_returned(tmp_path: Path, mon
 
 
 def test_all_are_stopped_together_and_no_other_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "MODULE", "sleeper")
+    monkeypatch.setattr(training, "MODULE", "sleeper")
     processes_of_test = Processes()
 
     def run(name: str) -> None:
@@ -111,7 +111,7 @@ def test_the_logger_writes_each_line_at_once_and_ends_with_its_parent(
 
 
 def test_jobs_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "count_cores", lambda: 8)
+    monkeypatch.setattr(training, "count_cores", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setenv("SPACY_CONFIG_OVERRIDES", "--training.max_steps 1")
     found = [environment(jobs) for jobs in (1, 3, 8, 20)]

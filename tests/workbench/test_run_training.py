@@ -11,9 +11,8 @@ from made_trainings import make_config, tener, train_nothing
 from thinc.api import Config
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.runs import processes
-from spacy_tener.workbench.runs.processes import Echo, Processes
-from spacy_tener.workbench.runs.training import TrainingRun, is_trained, train
+from spacy_tener.workbench import training
+from spacy_tener.workbench.training import Echo, Processes, TrainingRun, is_trained, train
 
 Train = Callable[..., str]
 
@@ -27,12 +26,12 @@ def config(tmp_path: Path) -> Config:
 def trained(tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch) -> Train:
     train_nothing(monkeypatch, tmp_path / "hold")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
-    monkeypatch.setattr(processes, "_POLL", 0.05)
+    monkeypatch.setattr(training, "_POLL", 0.05)
 
     def run(code: str | None = None, echo: Echo | None = None) -> str:
         if code is not None:
             (tmp_path / "trainer.py").write_text(code, encoding="utf8")
-            monkeypatch.setattr(processes, "MODULE", "trainer")
+            monkeypatch.setattr(training, "MODULE", "trainer")
         return train(TrainingRun("run", tmp_path / "run", config), Processes(echo=echo))
 
     return run

@@ -24,7 +24,7 @@ from spacy_tener.errors import RemedyError
 from spacy_tener.pipeline.entities import CHAR_OFFSETS
 from spacy_tener.pipeline.scoring import score_char_entities
 from spacy_tener.pipeline.settings import CHARS_KEY
-from spacy_tener.workbench.report.scores import (
+from spacy_tener.workbench.scores import (
     METRICS,
     Confusion,
     CountingScorer,

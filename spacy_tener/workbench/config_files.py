@@ -20,9 +20,9 @@ from typing import Any
 from confection import ConfigValidationError
 from thinc.api import Config
 
-from ...errors import RemedyError, install
+from ..errors import RemedyError, install
 
-BASES = Path(__file__).parents[1] / "configs"
+BASES = Path(__file__).parent / "configs"
 OVERLAYS = BASES / "models"
 SYSTEMS = ("tener", "flat", "flat-atssa", "mect", "grn", "char-grn", "transformer-crf", "ner")
 """The overlays that are systems; the others are laid on one."""

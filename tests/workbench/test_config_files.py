@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spacy_tener.workbench.composing.compose import compose
-from spacy_tener.workbench.composing.files import (
+from spacy_tener.workbench.compose import compose
+from spacy_tener.workbench.config_files import (
     BASES,
     OVERLAYS,
     SYSTEMS,

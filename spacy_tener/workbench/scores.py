@@ -20,11 +20,11 @@ from spacy.language import Language
 from spacy.scorer import Scorer
 from spacy.training import Example
 
-from ...errors import RemedyError
-from ...pipeline.entities import EntityOffsets, offsets_of
-from ...pipeline.scoring import CharComparison, predicted_offsets, score_char_entities
-from ...pipeline.settings import CHARS_KEY
-from ...pipeline.tener_ner import TenerNER
+from ..errors import RemedyError
+from ..pipeline.entities import EntityOffsets, offsets_of
+from ..pipeline.scoring import CharComparison, predicted_offsets, score_char_entities
+from ..pipeline.settings import CHARS_KEY
+from ..pipeline.tener_ner import TenerNER
 
 METRICS = {"p": "precision", "r": "recall", "f": "F1"}
 COUNTS_KEY, DOCS_KEY = "ents_counts", "ents_counts_per_doc"

@@ -1,1 +1,0 @@
-"""Configs composed of a corpus' config and overlays, filled and validated."""

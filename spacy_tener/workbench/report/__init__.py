@@ -1,1 +1,0 @@
-"""Scores of pipelines, and the page of their errors."""

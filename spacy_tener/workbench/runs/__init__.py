@@ -1,1 +1,0 @@
-"""Trainings as processes, each in its directory."""
