@@ -20,8 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spacy_tener.processes import cached_property
-
+from .processes import cached_property
 from .types import IntArray
 
 

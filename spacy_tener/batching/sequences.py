@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spacy_tener.processes import cached_property
-
+from ..processes import cached_property
 from ..types import AnyFloats, BoolArray, IntArray
 
 Lengths = Sequence[int] | IntArray

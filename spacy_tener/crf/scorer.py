@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spacy_tener.processes import cached_property
-
 from ..batching.sequences import Lengths, Packing
+from ..processes import cached_property
 from ..tagging import TagLayout
 from ..types import AnyFloats, BoolArray, IntArray
 from .decode import ScoredPath, list_viterbi, viterbi

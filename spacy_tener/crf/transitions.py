@@ -12,8 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from spacy_tener.processes import cached_property
-
+from ..processes import cached_property
 from ..tagging import TagLayout
 from ..types import AnyFloats, IntArray
 

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from spacy.attrs import ORTH, SPACY
 from spacy.tokens import Doc
 
-from spacy_tener.processes import cached_property
-
 from ..batching.sequences import starts
+from ..processes import cached_property
 from ..types import IntArray
 from .keys import Keys, Normaliser, simplify_codes, string_stores, texts_of, token_orths
 

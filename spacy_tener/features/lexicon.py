@@ -17,10 +17,9 @@ from ahocorasick_rs import AhoCorasick
 from numpy.typing import NDArray
 from spacy.tokens import Doc
 
-from spacy_tener.processes import cached_property
-
 from ..batching.sequences import starts
 from ..errors import RemedyError
+from ..processes import cached_property
 from ..types import BoolArray, IntArray
 from .characters import SEPARATOR, JoinedText, join_texts
 from .keys import simplify

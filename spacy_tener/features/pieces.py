@@ -10,10 +10,9 @@ import numpy as np
 from spacy.attrs import IDX, LENGTH
 from spacy.tokens import Doc
 
-from spacy_tener.processes import cached_property
-
 from ..batching.sequences import starts as begins_of
 from ..errors import RemedyError, check_package
+from ..processes import cached_property
 from ..types import IntArray
 from .characters import lengths_of
 

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from spacy.tokens import Doc
 
-from spacy_tener.processes import cached_property
-
+from ..processes import cached_property
 from ..types import BoolArray, IntArray
 from .lexicon import Lexicon, Match, are_longest
 

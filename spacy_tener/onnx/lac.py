@@ -11,8 +11,6 @@ from pathlib import Path
 import numpy as np
 from spacy.strings import get_string_id
 
-from spacy_tener.processes import cached_property
-
 from ..batching.sequences import Packing
 from ..crf.decode import decode_between
 from ..errors import check_package, install
@@ -20,6 +18,7 @@ from ..features.characters import LINE_BREAKS, JoinedText
 from ..features.keys import Keys
 from ..features.segmenter import Division
 from ..files import find_package_files
+from ..processes import cached_property
 from ..types import BoolArray, FloatArray, IntArray
 from .edits import add_softmax, read_graph, show_outputs, take_rows, use_lengths
 from .encoder import IDS, LENGTHS, Characters, Encoder

@@ -35,9 +35,8 @@ from spacy.attrs import (
 from spacy.strings import get_string_id
 from spacy.tokens import Doc
 
-from spacy_tener.processes import cached_property
-
 from ..features.characters import LINE_BREAKS, CodePoints
+from ..processes import cached_property
 from ..types import BoolArray, IntArray
 from .tokenizer import doc_of_characters
 

@@ -12,11 +12,10 @@ import spacy
 from numpy.typing import NDArray
 from spacy.language import Language
 
-from spacy_tener.processes import cached_property
-
 from ...errors import RemedyError
 from ...features.cache import FeatureCache, key_of
 from ...models.tagger import TaggerModel, crf, on_host
+from ...processes import cached_property
 from ...settings import Count, Positive, Share, validated
 from ..settings import NERSettings
 from ..units import DocView, view_of
