@@ -136,6 +136,17 @@ def run_components(nlp: Language, docs: list[Doc], names: Sequence[str]) -> list
     return list(nlp.pipe(docs, batch_size=size, disable=disabled, component_cfg=arguments))
 
 
+def describe_component(nlp: Language, component: str, view: str) -> dict[str, str]:
+    """Return the pipeline's language, name and version, the component and its view.
+
+    spaCy calls a pipeline that was never packaged `pipeline 0.0.0`: its name is where it was loaded from.
+    """
+    meta = {name: str(nlp.meta.get(name) or "") for name in ("lang", "name", "version")}
+    if (meta["name"], meta["version"]) == ("pipeline", "0.0.0"):
+        meta.update(name=str(nlp.path or ""), version="")
+    return {**meta, "component": component, "view": view}
+
+
 @dataclass(frozen=True)
 class PipelineNER:
     """A `tener_ner` in its pipeline, with the components that texts and single windows pass before it.
@@ -167,14 +178,7 @@ class PipelineNER:
         return [self.nlp.get_pipe(name) for name in self.shared]
 
     def describe(self) -> dict[str, str]:
-        """Return the pipeline's language, name and version, the component and its view.
-
-        spaCy calls a pipeline that was never packaged `pipeline 0.0.0`: its name is where it was loaded from.
-        """
-        meta = {name: str(self.nlp.meta.get(name) or "") for name in ("lang", "name", "version")}
-        if (meta["name"], meta["version"]) == ("pipeline", "0.0.0"):
-            meta.update(name=str(self.nlp.path or ""), version="")
-        return {**meta, "component": self.ner.name, "view": self.ner.settings.view}
+        return describe_component(self.nlp, self.ner.name, self.ner.settings.view)
 
     def prepare(self, texts: Iterable[str | Doc]) -> list[Doc]:
         """Return texts as Docs that the components before have processed. Docs keep their tokens and are copied."""

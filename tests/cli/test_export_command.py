@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 import spacy
+import tener_reader
 from command_line import run_tener
 from small_systems import TEXTS
 
 import spacy_tener.cli.export as export_module
-from spacy_tener.workbench.export.check import FileReader
 from spacy_tener.workbench.export.export import export_model
 
 TEXT, ENTITIES = TEXTS[2]
@@ -27,8 +27,8 @@ def test_the_file_is_checked_on_texts(saved: dict[str, Path], tmp_path: Path, vi
     (tmp_path / "in.txt").write_text("".join(f"{text}\n" for text, _ in TEXTS), encoding="utf8")
     ran = run_tener("export", saved[view], "-o", tmp_path / "ner.onnx", "--texts", tmp_path / "in.txt")
     assert f"Checked on 8 texts of 83 characters ({tmp_path}/in.txt): 14 entities, all as the pipeline" in ran.text
-    [found] = FileReader((tmp_path / "ner.onnx").read_bytes()).entities([TEXT])
-    assert [entity.offsets for entity in found] == ENTITIES
+    found = tener_reader.load(tmp_path / "ner.onnx").entities(TEXT)
+    assert [(entity["start"], entity["end"], entity["label"]) for entity in found] == ENTITIES
 
 
 def test_a_difference_is_told(saved: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

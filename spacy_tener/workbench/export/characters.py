@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from spacy.language import Language
@@ -11,7 +12,6 @@ from spacy.language import Language
 from ...features.keys import END_MARK, Keys, Normaliser, StringTable, mix, unigram_key_array
 from ...models.embed.char import BIGRAM, UNIGRAM, CharVocabulary
 from ...pipeline.units import LINE_BREAK, SENTENCE_ENDS, SPACE, TEXT, View, is_latin_letter, kinds_of
-from ...types import IntArray
 from .graph import Graph, Value
 
 _KINDS_UP_TO = 0x20000
@@ -38,10 +38,9 @@ class UnitValues:
     lengths (Value): The units of each text. *Shape:* (texts,)
     owners (Value): The unit of each character, or of the character before a space that is in none.
         *Shape:* (characters,)
-    is_first (Value | None): A mask of the first character of each unit; None if each unit is a character.
-        *Shape:* (characters,)
-    in_unit (Value | None): A mask of characters that are in a unit; None if all are. *Shape:* (characters,)
-    is_long_space (Value | None): A mask of white space of several characters; None without. *Shape:* (units,)
+    is_first (Value): A mask of the first character of each unit. *Shape:* (characters,)
+    in_unit (Value): A mask of characters that are in a unit. *Shape:* (characters,)
+    is_long_space (Value): A mask of white space of several characters. *Shape:* (units,)
     """
 
     firsts: Value
@@ -50,9 +49,9 @@ class UnitValues:
     kinds: Value
     lengths: Value
     owners: Value
-    is_first: Value | None = None
-    in_unit: Value | None = None
-    is_long_space: Value | None = None
+    is_first: Value
+    in_unit: Value
+    is_long_space: Value
 
 
 def read_units(graph: Graph, codes: Value, lengths: Value, view: View) -> UnitValues:
@@ -62,30 +61,24 @@ def read_units(graph: Graph, codes: Value, lengths: Value, view: View) -> UnitVa
     codes (Value): Code points of all texts, joined. *Shape:* (characters,)
     lengths (Value): Characters of each text. *Shape:* (texts,)
     """
-    size = graph.size(codes)
-    kinds = read_kinds(graph, codes)
-    indices = graph.Range(0, size, 1)
-    if view == "characters":
-        return UnitValues(indices, indices + 1, codes, kinds, lengths, indices)
-    begins = graph.marks(graph.starts(lengths), size) > 0
+    size, kinds, starts = graph.size(codes), read_kinds(graph, codes), graph.starts(lengths)
+    begins = graph.marks(starts, size) > 0
     is_break = graph.Equal(kinds, LINE_BREAK)
-    is_space = graph.Equal(kinds, SPACE) | is_break
+    is_space = (graph.Equal(kinds, SPACE) | is_break) & np.bool_(view == "tokens")
     opens = is_space & (begins | ~graph.shifted(is_space, False))
     is_left_out = opens & graph.Equal(codes, _BLANK) & ~begins
     is_first = ~is_space | (opens & ~is_left_out) | (is_space & ~begins & graph.shifted(is_left_out, False))
     firsts = graph.where_true(is_first)
     ends = graph.Concat(firsts, graph.shape(size), axis=0)[1:]
     # White space with a line break in it is a line break.
-    breaks = graph.cumulated(is_break.to(np.int64))
+    breaks = graph.CumSum(is_break.to(np.int64), 0)
     has_break = (breaks[ends - 1] > breaks[firsts]) | is_break[firsts]
-    kinds = graph.Where(has_break, LINE_BREAK, kinds[firsts])
-    counts = graph.Concat([0], graph.cumulated(is_first.to(np.int64)), axis=0)
-    starts = graph.starts(lengths)
+    counts = graph.Concat([0], graph.CumSum(is_first.to(np.int64), 0), axis=0)
     return UnitValues(
         firsts=firsts,
         ends=ends,
         codes=codes[firsts],
-        kinds=kinds,
+        kinds=graph.Where(has_break, LINE_BREAK, kinds[firsts]),
         lengths=counts[starts + lengths] - counts[starts],
         owners=counts[1:] - 1,
         is_first=is_first,
@@ -108,7 +101,7 @@ def _kinds() -> dict[int, int]:
 def sentence_ends(graph: Graph, units: UnitValues) -> Value:
     """Mark the units that look like the end of a sentence. *Shape:* (units,)"""
     is_end = graph.lookup(units.codes, {ord(mark): 1 for mark in SENTENCE_ENDS}, 0) > 0
-    return is_end if units.is_long_space is None else is_end & ~units.is_long_space
+    return is_end & ~units.is_long_space
 
 
 def joined_letters(graph: Graph, codes: Value) -> Value:
@@ -127,94 +120,59 @@ def word_neighbours(graph: Graph, units: UnitValues) -> Value:
     return joined + graph.Concat(joined[1:], [0], axis=0)[: graph.size(joined)] * 2
 
 
-@dataclass(frozen=True)
-class CharacterRows:
-    """The strings that an embedder of characters and pairs has rows for. A string's number is 0 if it has none.
+def number_strings(vocabulary: CharVocabulary, nlp: Language) -> tuple[Keys, dict[str, int], dict[int, int]]:
+    """Find the strings of a vocabulary's keys, which are hashes, among characters and a pipeline's strings.
 
-    normaliser (Normaliser): The embedder's.
-    number_of_code (dict[int, int]): The number of each character's normalised form.
-    number_of_space (dict[str, int]): The same for white space of several characters.
-    end (int): The number of the mark behind the last unit, which is the largest one.
-    unigrams (IntArray): The row of each number. *Shape:* (numbers,)
-    pairs (dict[int, int]): The row of each pair, by its numbers: the first one times `end + 1`, and the second one.
+    RETURNS (tuple[Keys, dict[str, int], dict[int, int]]): The keys of strings by their numbers, from 1; the number of
+        each character, and of white space; and the row of each pair, by `pair_number`.
     """
-
-    normaliser: Normaliser
-    number_of_code: dict[int, int]
-    number_of_space: dict[str, int]
-    end: int
-    unigrams: IntArray
-    pairs: dict[int, int]
-
-    @classmethod
-    def of(cls, vocabulary: CharVocabulary, nlp: Language) -> CharacterRows:
-        """Find the strings of a vocabulary's keys, which are hashes, among characters and a pipeline's strings."""
-        strings = list(nlp.vocab.strings)
-        spaces = [text for text in strings if 1 < len(text) <= _LONGEST_SPACE and text.isspace()]
-        # Pairs may have rows where their characters have none: such characters are among the pipeline's strings.
-        characters = [text for text in strings if len(text) == 1]
-        rows = cls._number(vocabulary, characters, spaces)
-        if len(rows.pairs) < len(vocabulary.tables.get(BIGRAM, [])) - 1:
-            # Pretrained pairs may have characters that no text of the training had.
-            rows = cls._number(vocabulary, [*characters, *map(chr, _IDEOGRAPHS)], spaces)
-        return rows
-
-    @classmethod
-    def _number(cls, vocabulary: CharVocabulary, characters: list[str], spaces: list[str]) -> CharacterRows:
-        """Number all strings with rows, these characters, and this white space of several characters."""
-        normaliser, tables = vocabulary.normaliser, vocabulary.tables
-        keys, space_keys = (unigram_key_array(texts, normaliser) for texts in (characters, spaces))
-        candidates = np.concatenate([_keys_of_usual(normaliser), keys, space_keys])
-        has_row = tables[UNIGRAM].rows(candidates) > 0
-        numbered = np.unique(np.concatenate([candidates[has_row], keys, space_keys]))
-        number_of = dict(zip(numbered.tolist(), range(1, numbered.size + 1), strict=True))
-        texts = [*_usual_characters(), *characters, *spaces]
-        number_of_text = {
-            text: number_of[key] for text, key in zip(texts, candidates.tolist(), strict=True) if key in number_of
-        }
-        return cls(
-            normaliser,
-            number_of_code={ord(text): number for text, number in number_of_text.items() if len(text) == 1},
-            number_of_space={text: number for text, number in number_of_text.items() if len(text) > 1},
-            end=numbered.size + 1,
-            unigrams=np.concatenate([[0], tables[UNIGRAM].rows(numbered), [0]]),
-            pairs=_pairs(numbered, normaliser.key(END_MARK), tables[BIGRAM]) if BIGRAM in tables else {},
-        )
-
-    def numbers(self, graph: Graph, codes: Value, units: UnitValues) -> Value:
-        """Return the number of each unit's string. *Shape:* (units,)
-
-        codes (Value): Code points of all characters. *Shape:* (characters,)
-        """
-        numbers = graph.lookup(units.codes, self.number_of_code, 0)
-        if units.is_long_space is None:
-            return numbers
-        long_numbers: Value | int = 0
-        if self.number_of_space:
-            # White space as a number, in whose base each character of it is a digit.
-            digit_of_form = {code: i for i, code in enumerate(_white_space(), start=1)}
-            digits = {code: digit_of_form[ord(self.normaliser(chr(code)))] for code in digit_of_form}
-            places = range(max(map(len, self.number_of_space)) + 1)
-            written, last = graph.full(0, graph.size(units.codes)), graph.size(codes) - 1
-            for place in places:
-                character = units.firsts + place
-                digit = graph.lookup(codes[graph.Min(character, last)], digits, 0)
-                written = written * _BASE + graph.Where(character < units.ends, digit, 0)
-            long_numbers = graph.lookup(
-                written,
-                {_written(text, digits, len(places)): number for text, number in self.number_of_space.items()},
-                0,
-            )
-        return graph.Where(units.is_long_space, long_numbers, numbers)
+    normaliser, tables = vocabulary.normaliser, vocabulary.tables
+    usual = _keys_of_usual(normaliser)
+    # Pairs may have rows where their characters have none: such characters are among the pipeline's strings. Pretrained
+    # pairs may have characters that no text of the training had.
+    strings = [text for text in nlp.vocab.strings if len(text) == 1 or text.isspace()]
+    for further in ((), map(chr, _IDEOGRAPHS)):
+        strings += further
+        string_keys = unigram_key_array(strings, normaliser)
+        keys = np.unique(np.concatenate([usual[tables[UNIGRAM].rows(usual) > 0], string_keys]))
+        pairs = _pairs(keys, normaliser.key(END_MARK), tables[BIGRAM]) if BIGRAM in tables else {}
+        if len(pairs) >= len(tables.get(BIGRAM, [])) - 1:
+            break
+    number_of = dict(zip(keys.tolist(), range(1, keys.size + 1), strict=True))
+    texts = zip([*_usual_characters(), *strings], [*usual.tolist(), *string_keys.tolist()], strict=True)
+    return keys, {text: number_of[key] for text, key in texts if key in number_of}, pairs
 
 
-def _white_space() -> list[int]:
-    return [code for code, kind in _kinds().items() if kind in (SPACE, LINE_BREAK)]
+def write_numbers(
+    graph: Graph, codes: Value, units: UnitValues, number_of_text: dict[str, int], normaliser: Normaliser
+) -> Value:
+    """Write the number of each unit's string, 0 if it has none. *Shape:* (units,)
+
+    codes (Value): Code points of all characters. *Shape:* (characters,)
+    number_of_text (dict[str, int]): As of `number_strings`.
+    """
+    number_of_code = {ord(text): number for text, number in number_of_text.items() if len(text) == 1}
+    # White space is a number, of which each character is a digit: that of its form.
+    white = [code for code, kind in _kinds().items() if kind in (SPACE, LINE_BREAK)]
+    digits = {code: white.index(ord(normaliser(chr(code)))) + 1 for code in white}
+    number_of_space = {
+        sum(digits[ord(character)] * _BASE**place for place, character in enumerate(text)): number
+        for text, number in number_of_text.items()
+        if 1 < len(text) <= _LONGEST_SPACE
+    }
+    places = graph.Range(0, graph.size(codes), 1) - units.firsts[units.owners]
+    powers = graph.value(_BASE ** np.arange(_LONGEST_SPACE + 1))[graph.Min(places, _LONGEST_SPACE)]
+    zeros = graph.full(0, graph.size(units.codes))
+    terms = graph.lookup(codes, digits, 0) * powers
+    spaces = graph.ScatterElements(zeros, units.owners, terms, axis=0, reduction="add")
+    is_read = units.ends - units.firsts <= _LONGEST_SPACE
+    space_numbers = graph.Where(is_read, graph.lookup(spaces, number_of_space, 0), 0)
+    return graph.Where(units.is_long_space, space_numbers, graph.lookup(units.codes, number_of_code, 0))
 
 
-def _written(text: str, digits: dict[int, int], length: int) -> int:
-    """Return a text as a number with so many digits."""
-    return sum(digits[ord(character)] * _BASE ** (length - 1 - i) for i, character in enumerate(text))
+def pair_number(first: Any, second: Any, n_strings: int) -> Any:
+    """Return the number of a pair, of those of its strings. The mark behind the last unit is `n_strings + 1`."""
+    return first * (n_strings + 2) + second
 
 
 @lru_cache(maxsize=1)
@@ -239,6 +197,6 @@ def _pairs(keys: Keys, end_key: int, table: StringTable) -> dict[int, int]:
         pair_keys = mix(np.full(seconds.size, key), seconds)
         found = np.flatnonzero(may_have_row[pair_keys >> _HIGH_BITS])
         rows = table.rows(pair_keys[found])
-        numbers = first * (seconds.size + 1) + found + 1
+        numbers = pair_number(first, found + 1, keys.size)
         pairs.update(zip(numbers[rows > 0].tolist(), rows[rows > 0].tolist(), strict=True))
     return pairs

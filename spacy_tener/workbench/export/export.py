@@ -17,7 +17,7 @@ from ...about import __version__
 from ...crf.transitions import Transitions
 from ...errors import RemedyError, check_package, install
 from ...models.tagger import crf_scorer
-from ...pipeline.finding import components_before, find_crf_pipe
+from ...pipeline.finding import components_before, describe_component, find_crf_pipe
 from ...pipeline.lac import Lac
 from ...pipeline.tener_ner import TenerNER
 from ...tagging import TagLayout
@@ -39,9 +39,6 @@ FORMAT = 1
 _LIBRARIES = "onnx", "onnxruntime"
 _FIRST_UNKNOWN = "2"
 """The first version of onnx that may have other functions."""
-_PAIRS_AT_ONCE = 1 << 17
-_PAIRS_PER_UNIT = 160
-"""Costs of windows in pairs of units, as in `runtime.attention`."""
 
 
 def export_model(nlp: Language, name: str | None = None, *, half: bool = False) -> ModelProto:
@@ -83,20 +80,14 @@ def write_tagger(
     """
     settings, labels, depth = pipe.settings, pipe.label_index, pipe.depth
     units = read_units(graph, codes, lengths, settings.view)
+    starts = graph.starts(units.lengths)
+    texts = starts, starts + units.lengths
     windows = cut_at_sentences(
-        graph, units.lengths, sentence_ends(graph, units), size=settings.window, overlap=settings.overlap
+        graph, *texts, sentence_ends(graph, units), size=settings.window, overlap=settings.overlap
     )
     write = LayerWriter(graph, codes, units, nlp, longest=settings.window, half=half).prepare(pipe.model)
     n_units = graph.size(units.firsts)
-    emissions = compute_in_batches(
-        graph,
-        windows,
-        n_units,
-        depth * labels.layout.n_tags,
-        write,
-        cost=lambda length: length * (length + _PAIRS_PER_UNIT),
-        most=_PAIRS_AT_ONCE,
-    )
+    emissions = compute_in_batches(graph, windows, n_units, depth * labels.layout.n_tags, write)
     weights = [weight.astype(np.float64) for weight in crf_scorer(pipe.model).weights]
     transitions, scaled = Transitions.of(*weights), Transitions.of(*(weight / pipe.temperature for weight in weights))
     neighbours = word_neighbours(graph, units)
@@ -121,18 +112,13 @@ def write_tagger(
             columns.append(graph.Reshape(values, [0, 0, -1]))
         return graph.Concat(*columns, axis=2)
 
-    starts = graph.starts(units.lengths)
-    ends = starts + units.lengths
-    texts = Windows(starts, ends, starts, ends).take(graph.where_true(units.lengths > 0))
     sizes = [depth, depth**2, depth**2]
-    columns = compute_in_batches(graph, texts, n_units, sum(sizes), decode, dtype=np.float64)
+    columns = compute_in_batches(graph, Windows(*texts, *texts), n_units, sum(sizes), decode, np.float64)
     tags, a, b = graph.add("Split", columns, sizes, axis=1, outputs=3)
     tags = graph.Transpose(tags.to(np.int64))
     probabilities = write_probabilities(graph, tags, a, b, labels.layout, depth)
     tags, probabilities = (graph.Gather(part, units.owners, axis=1) for part in (tags, probabilities))
-    if units.is_first is not None:
-        tags = graph.Where(units.is_first, tags, graph.value(_inner_tags(labels.layout))[tags])
-    return tags, probabilities
+    return graph.Where(units.is_first, tags, graph.value(_inner_tags(labels.layout))[tags]), probabilities
 
 
 def _inner_tags(layout: TagLayout) -> IntArray:
@@ -144,10 +130,7 @@ def _inner_tags(layout: TagLayout) -> IntArray:
 
 def describe(nlp: Language, pipe: Exportable) -> dict[str, Any]:
     """Return what the file says of itself, as JSON values. No path of this machine is in it."""
-    meta, labels = nlp.meta, pipe.labels
-    pipeline = {name: str(meta.get(name) or "") for name in ("lang", "name", "version")}
-    if (pipeline["name"], pipeline["version"]) == ("pipeline", "0.0.0"):
-        pipeline |= {"name": Path(nlp.path or "").name, "version": ""}
+    labels, pipeline = pipe.labels, describe_component(nlp, pipe.name, pipe.settings.view)
     content = pipe.model.to_bytes() if isinstance(pipe, TenerNER) else pipe.to_bytes()
     return {
         "format": FORMAT,
@@ -156,11 +139,11 @@ def describe(nlp: Language, pipe: Exportable) -> dict[str, Any]:
         "thresholds": dict(zip(labels, pipe.settings.thresholds(labels), strict=True)),
         "probabilities": isinstance(pipe, TenerNER),
         "depth": pipe.depth if isinstance(pipe, TenerNER) else 1,
-        "pipeline": {**pipeline, "component": pipe.name, "view": pipe.settings.view},
+        "pipeline": {**pipeline, "name": Path(pipeline["name"]).name},
         "spacy_tener": __version__,
         "digest": f"sha256:{sha256(content).hexdigest()}",
-        **{name: str(meta.get(name) or "") for name in ("license", "author", "url")},
-        **{name: meta.get(name, []) for name in ("encoders", "sources")},
+        **{name: str(nlp.meta.get(name) or "") for name in ("license", "author", "url")},
+        **{name: nlp.meta.get(name, []) for name in ("encoders", "sources")},
     }
 
 

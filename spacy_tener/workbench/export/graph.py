@@ -15,44 +15,26 @@ OPSET, ML_OPSET, IR_VERSION = 17, 3, 8
 ML = "ai.onnx.ml"
 
 
+def _operator(name: str) -> Callable[[Value, Any], Value]:
+    return lambda value, other: value.graph.add(name, value, other)[0]
+
+
 class Value:
     """A result in a graph, by its name. Numbers beside it become constants: integers int64, others float64."""
 
     def __init__(self, graph: Graph, name: str) -> None:
         self.graph, self.name = graph, name
 
-    def __add__(self, other: Any) -> Value:
-        return self.graph.Add(self, other)
-
-    def __sub__(self, other: Any) -> Value:
-        return self.graph.Sub(self, other)
-
-    def __rsub__(self, other: Any) -> Value:
-        return self.graph.Sub(other, self)
-
-    def __mul__(self, other: Any) -> Value:
-        return self.graph.Mul(self, other)
-
-    def __truediv__(self, other: Any) -> Value:
-        return self.graph.Div(self, other)
-
-    def __matmul__(self, other: Any) -> Value:
-        return self.graph.MatMul(self, other)
-
-    def __lt__(self, other: Any) -> Value:
-        return self.graph.Less(self, other)
-
-    def __le__(self, other: Any) -> Value:
-        return self.graph.LessOrEqual(self, other)
-
-    def __gt__(self, other: Any) -> Value:
-        return self.graph.Greater(self, other)
-
-    def __and__(self, other: Any) -> Value:
-        return self.graph.And(self, other)
-
-    def __or__(self, other: Any) -> Value:
-        return self.graph.Or(self, other)
+    __add__ = _operator("Add")
+    __sub__ = _operator("Sub")
+    __mul__ = _operator("Mul")
+    __truediv__ = _operator("Div")
+    __matmul__ = _operator("MatMul")
+    __lt__ = _operator("Less")
+    __le__ = _operator("LessOrEqual")
+    __gt__ = _operator("Greater")
+    __and__ = _operator("And")
+    __or__ = _operator("Or")
 
     def __invert__(self) -> Value:
         return self.graph.Not(self)
@@ -237,12 +219,9 @@ class Graph:
         """Return an array of one number."""
         return self.Expand(number, self.shape(*sizes))
 
-    def cumulated(self, value: Value, axis: int = 0, **attributes: Any) -> Value:
-        return self.CumSum(value, axis, **attributes)
-
     def starts(self, lengths: Value) -> Value:
         """Return the first index of each sequence among all joined. *Shape:* (sequences,)"""
-        return self.cumulated(lengths, exclusive=1)
+        return self.CumSum(lengths, 0, exclusive=1)
 
     def backwards(self, value: Value, lengths: Value) -> Value:
         """Return sequences in the reverse order, each up to its length. *Shape:* (longest, sequences, ...)"""
@@ -256,7 +235,7 @@ class Graph:
 
     def owners(self, starts: Value, size: Value) -> Value:
         """Return the sequence of each index among all joined. *Shape:* (size,)"""
-        return self.cumulated(self.marks(starts, size)) - 1
+        return self.CumSum(self.marks(starts, size), 0) - 1
 
     def where_true(self, mask: Value) -> Value:
         """Return the indices at which a mask is true. *Shape:* (indices,)"""

@@ -30,13 +30,12 @@ def write_lac(graph: Graph, codes: Value, lengths: Value, tagger: LacTagger, lab
     begins = graph.where_true(opens)
     stops = graph.Concat(begins, graph.shape(size), axis=0)[1:]
     ends = stops - is_break[stops - 1].to(np.int64)
-    lines = Windows(begins, ends, begins, ends).take(graph.where_true(begins < ends))
     # No word begins within a Latin word. A text may begin behind one of another text.
     joined = joined_letters(graph, codes) & ~opens
-    tags = _tags_of_lines(graph, codes, lines, joined.to(np.int64), tagger)
+    tags = _tags_of_lines(graph, codes, Windows(begins, ends, begins, ends), joined.to(np.int64), tagger)
     # A word begins where LAC says so, and at the edges of lines. It has the label of its first character.
     is_first = opens | is_break | graph.Equal(graph.Mod(tags, 2), 0)
-    words = graph.cumulated(is_first.to(np.int64)) - 1
+    words = graph.CumSum(is_first.to(np.int64), 0) - 1
     n_labels = len(labels)
     label_of_tag = [labels.index(label) if label in labels else n_labels for label in tagger.labels for _ in "BI"]
     found = graph.Where(is_break, n_labels, graph.value(np.array(label_of_tag))[tags])
@@ -48,7 +47,7 @@ def write_lac(graph: Graph, codes: Value, lengths: Value, tagger: LacTagger, lab
     first, last = (
         graph.marks(inner[graph.where_true(~graph.Equal(owners, neighbour))], size) for neighbour in neighbours
     )
-    is_within = graph.cumulated(first) - graph.cumulated(last) + last > 0
+    is_within = graph.CumSum(first, 0) - graph.CumSum(last, 0) + last > 0
     tag_of = _tags_by_position(TagLayout(n_labels))
     tags = graph.value(tag_of.ravel())[(first + last * 2) * (n_labels + 1) + found]
     return graph.Where(is_within, tags, tag_of[0, -1])
@@ -76,7 +75,7 @@ def _tags_of_lines(graph: Graph, codes: Value, lines: Windows, joined: Value, ta
         tags = write_viterbi(graph, steps, batch.lengths, np.zeros(n_tags), np.zeros(n_tags), transitions)
         return graph.Unsqueeze(graph.Transpose(tags), [2])
 
-    columns = compute_in_batches(graph, lines, size, 1, decode, dtype=np.int64)
+    columns = compute_in_batches(graph, lines, size, 1, decode, np.int64)
     return graph.Squeeze(columns, [1])
 
 

@@ -26,7 +26,7 @@ from ...runtime.dense import CRFHead, EmbeddingTables, FeedForward, LayerNorm, L
 from ...runtime.transformer import TransformerEncoder
 from ...settings import EXPONENT_LIMIT
 from ...types import AnyFloats
-from .characters import CharacterRows, UnitValues
+from .characters import UnitValues, number_strings, pair_number, write_numbers
 from .graph import OPSET, Graph, Value
 from .windows import WindowBatch, core_rows, cut_evenly, make_batch
 
@@ -66,26 +66,23 @@ class LayerWriter:
 
     def _prepare_characters(self, layer: TableEmbedder) -> Callable[[WindowBatch], Value]:
         """Return a function that writes the rows of characters, and of pairs."""
-        graph = self.graph
-        rows = CharacterRows.of(layer.vocabulary, self.nlp)
-        numbers = rows.numbers(graph, self.codes, self.units)
+        graph, vocabulary = self.graph, cast(CharVocabulary, layer.vocabulary)
+        keys, number_of_text, row_of_pair = number_strings(vocabulary, self.nlp)
+        numbers = write_numbers(graph, self.codes, self.units, number_of_text, vocabulary.normaliser)
         predictor = cast(EmbeddingTables, layer.shim.predictor())
-        tables = dict(zip(layer.vocabulary.tables, predictor.tables, strict=True))
+        tables = dict(zip(vocabulary.tables, predictor.tables, strict=True))
+        rows = [0, *vocabulary.tables[UNIGRAM].rows(keys)]
 
         def write(batch: WindowBatch) -> Value:
             firsts = numbers[batch.slots]
-            parts = [self._take(tables[UNIGRAM][rows.unigrams], firsts)]
+            parts = [self._take(tables[UNIGRAM][rows], firsts)]
             if BIGRAM in tables:
-                # The mark of the end is behind the last unit of each window.
                 is_last = graph.Equal(graph.Range(0, batch.longest, 1), graph.Unsqueeze(batch.lengths - 1, [1]))
                 nexts = graph.Pad(graph.slice(firsts, 1, axis=1), [0, 0, 0, 1], 0)
-                pairs = firsts * (rows.end + 1) + graph.Where(is_last, rows.end, nexts)
-                parts.append(
-                    self._take(
-                        tables[BIGRAM][: len(layer.vocabulary.tables[BIGRAM])], graph.lookup(pairs, rows.pairs, 0)
-                    )
-                )
-            return graph.Concat(*parts, axis=2) if len(parts) > 1 else parts[0]
+                pairs = pair_number(firsts, graph.Where(is_last, keys.size + 1, nexts), keys.size)
+                table = tables[BIGRAM][: len(vocabulary.tables[BIGRAM])]
+                parts.append(self._take(table, graph.lookup(pairs, row_of_pair, 0)))
+            return graph.Concat(*parts, axis=2)
 
         return write
 
@@ -105,16 +102,14 @@ class LayerWriter:
             pieces = make_batch(graph, cut_evenly(graph, begins, ends, size=encoder.window, overlap=encoder.overlap))
             rows, characters = core_rows(graph, pieces, write_encoder(pieces))
             # The slot of each character's unit, in the joined windows.
-            lengths = ends - begins
-            windows = graph.owners(graph.starts(lengths), graph.size(characters))
+            windows = graph.owners(graph.starts(ends - begins), graph.size(characters))
             owners = units.owners[characters]
             slots = windows * batch.longest + owners - batch.windows.begins[windows]
             shape = graph.shape(graph.size(batch.lengths), batch.longest, encoder.width)
             zeros = graph.full(np.float32(0), graph.size(batch.lengths) * batch.longest, encoder.width)
-            if units.in_unit is not None and units.is_long_space is not None:
-                sizes = graph.Where(units.is_long_space[owners], units.ends[owners] - units.firsts[owners], 1)
-                weights = units.in_unit[characters].to(np.float32) / sizes.to(np.float32)
-                rows = rows * graph.Unsqueeze(weights, [1])
+            sizes = graph.Where(units.is_long_space[owners], units.ends[owners] - units.firsts[owners], 1)
+            weights = units.in_unit[characters].to(np.float32) / sizes.to(np.float32)
+            rows = rows * graph.Unsqueeze(weights, [1])
             return graph.Reshape(graph.ScatterND(zeros, graph.Unsqueeze(slots, [1]), rows, reduction="add"), shape)
 
         return write
@@ -158,27 +153,18 @@ class LayerWriter:
         return self.graph.Transpose(self.graph.Reshape(x, [0, 0, n_heads, -1]), perm=[0, 2, 1, 3])
 
     def _adapted_heads(self, attention: AdaptedAttention, x: Value, batch: WindowBatch) -> tuple[Value, Value, Value]:
-        """Write queries and keys, with relative positions beside the content, and values; see `layers.attention`.
-
-        Columns of the position's query are sorted: even ones, which sines turn, before odd ones.
-        """
+        """Write queries and keys, with relative positions beside the content, and values; see `layers.attention`."""
         graph, n_heads, width = self.graph, attention.n_heads, attention.head_width
-        by_head = np.arange(n_heads * width).reshape(n_heads, width)
-        columns = np.concatenate([by_head, by_head[:, ::2], by_head[:, 1::2]], axis=1).ravel()
-        is_position = np.tile(np.arange(2 * width) >= width, n_heads)
-        query = attention.query
-        bias = np.where(is_position, attention.v[columns], attention.u[columns])
-        bias = bias if query.bias is None else bias + query.bias[columns]
-        both = x @ (query.weight[:, columns] * attention.scale) + (bias * attention.scale).astype(np.float32)
-        content, even, odd = graph.add(
-            "Split", self._split_heads(both, n_heads), [width, width // 2, width // 2], axis=3, outputs=3
+        query = self._linear(attention.query, x)
+        content, position = (
+            self._split_heads((query + bias) * attention.scale, n_heads) for bias in (attention.u, attention.v)
         )
+        even, odd = (graph.Slice(position, [i], [width], [3], [2]) for i in range(2))
         sin, cos = (graph.value(table)[: batch.longest] for table in sinusoids(self.longest, width))
         queries = graph.Concat(content, even * sin + odd * cos, odd * sin - even * cos, axis=3)
         key = self._split_heads(x if attention.key is None else self._linear(attention.key, x), n_heads)
-        positions = graph.Concat(cos, sin, axis=1)
-        shape = graph.Shape(key)
-        keys = graph.Concat(key, graph.Expand(positions, shape), axis=3)
+        positions = graph.Expand(graph.Concat(cos, sin, axis=1), graph.Shape(key))
+        keys = graph.Concat(key, positions, axis=3)
         return queries, keys, self._split_heads(self._linear(attention.value, x), n_heads)
 
     def _vanilla_heads(self, attention: VanillaAttention, x: Value, batch: WindowBatch) -> tuple[Value, Value, Value]:
@@ -258,7 +244,7 @@ def prepare_encoder(graph: Graph, encoder: Encoder, codes: Value) -> Callable[[W
         arrays = {IDS: rows, MASK: batch.is_real.to(np.int64), TYPES: rows * 0, LENGTHS: batch.lengths}
         inputs = {name: arrays[role] for role, name in encoder.inputs.items()}
         outputs = graph.include(model, inputs, encoder.outputs)
-        return graph.Concat(*outputs, axis=2) if len(outputs) > 1 else outputs[0]
+        return graph.Concat(*outputs, axis=2)
 
     return write
 

@@ -69,7 +69,7 @@ def write_forward_backward(
     log_partition = graph.ReduceLogSumExp(backward[0] + start, axes=[1])
     before, emissions, after = (graph.GatherElements(part, paths, axis=2) for part in (forward, scores, backward))
     moves = graph.value(table.ravel())[graph.slice(paths, 0, -1) * len(start) + paths[1:]]
-    path_scores = graph.cumulated(emissions + graph.Concat(graph.value(start)[paths[:1]], moves, axis=0))
+    path_scores = graph.CumSum(emissions + graph.Concat(graph.value(start)[paths[:1]], moves, axis=0), 0)
     return before - path_scores, after - emissions + path_scores - log_partition
 
 
@@ -89,7 +89,7 @@ def write_probabilities(graph: Graph, tags: Value, a: Value, b: Value, layout: T
     is_open = graph.value(opens)[joined]
     # Before the first entity, the number is -1: any unit will do.
     begins = graph.Concat(graph.where_true(is_open), [0], axis=0)
-    first = begins[graph.cumulated(is_open.to(np.int64)) - 1]
-    at_depths = graph.Exp(graph.Min(a[first] + b, 0.0))
-    at_any = 1.0 - graph.ReduceProd(1.0 - at_depths, axes=[1], keepdims=0)
+    first = begins[graph.CumSum(is_open.to(np.int64), 0) - 1]
+    at_no_depth = graph.ReduceProd(graph.Sub(1.0, graph.Exp(graph.Min(a[first] + b, 0.0))), axes=[1], keepdims=0)
+    at_any = graph.Sub(1.0, at_no_depth)
     return graph.Reshape(graph.Where(graph.value(closes)[joined], at_any, 0.0), [depth, -1])
