@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from research.scores import Floats, score_counts
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.scores import Floats, score_counts
 
 RESAMPLES = 10_000
 _AT_ONCE = 500

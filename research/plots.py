@@ -9,8 +9,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from research.scores import METRICS
 from spacy_tener.errors import RemedyError, check_choice
-from spacy_tener.workbench.scores import METRICS
 from spacy_tener.workbench.training import LOG
 
 from .canvas import Style, figure, styles

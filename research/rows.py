@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from research.scores import METRICS, Confusion, Score, total
 from spacy_tener.errors import RemedyError, check_choice
-from spacy_tener.workbench.scores import METRICS, Confusion, Score, total
 
 from .comparing import Summary, bootstrap_p, summarize, welch_p
 from .runs import DEFAULT_BY, FoundRuns, Run, SeedGroup, UnfinishedRun, group_runs

@@ -11,8 +11,8 @@ from typing import Any
 
 from wasabi.tables import table as terminal_table
 
+from research.scores import METRICS
 from spacy_tener.errors import check_choice
-from spacy_tener.workbench.scores import METRICS
 
 from .comparing import RESAMPLES, Summary
 from .rows import Row, ScoreTable

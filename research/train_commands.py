@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
+from research.scores import read_scores
 from spacy_tener.cli import options
 from spacy_tener.cli._common import CommandLineError, msg, names
 from spacy_tener.files import locked
 from spacy_tener.pipeline.gpu import check_gpu
 from spacy_tener.processes import interrupted_by_signals
-from spacy_tener.workbench.scores import read_scores
 from spacy_tener.workbench.training import METRICS_TEST, OUTPUT
 
 from .app import command

@@ -10,8 +10,8 @@ import pytest
 
 from research import comparing
 from research.comparing import Summary, bootstrap_p, summarize, welch_p
+from research.scores import Confusion
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.scores import Confusion
 
 
 @pytest.fixture

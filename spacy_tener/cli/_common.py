@@ -28,6 +28,7 @@ WRONG_INPUT: Final = 1
 WRONG_COMMAND_LINE: Final = 2
 INTERRUPTED = 130  # the exit status that shells give a command ended by Ctrl-C
 OVERWRITE = "Choose another name, or overwrite it by --force."
+_RESTORE = "Restore it from a copy, or train the pipeline again."
 _SHOWN = 10
 
 
@@ -140,7 +141,7 @@ def _check_strings(path: Path) -> None:
         if path.is_file():
             json.loads(path.read_text(encoding="utf8"))
     except ValueError as error:
-        raise RemedyError(f"{path}: {error}", "Restore it from a copy, or train the pipeline again.") from error
+        raise RemedyError(f"{path}: {error}", _RESTORE) from error
 
 
 def is_spacy_error(error: Exception) -> bool:
@@ -155,10 +156,7 @@ def message_of(error: Exception) -> str:
 
 def read_meta(model: Path) -> dict[str, Any]:
     """Read a pipeline's meta.json."""
-    try:
-        return read_json(model / "meta.json")
-    except RemedyError as error:
-        raise RemedyError(error.reason, "Restore it from a copy, or train the pipeline again.") from error
+    return read_json(model / "meta.json", _RESTORE)
 
 
 def check_file(path: Path | None, force: bool) -> None:

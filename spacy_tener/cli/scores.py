@@ -21,7 +21,7 @@ from ..files import write_text
 from ..pipeline.finding import entity_finders, entity_labels, find_crf_pipe, known_labels, span_finders
 from ..workbench.corpus.docs import NamingCorpus
 from ..workbench.errors_page import Pair, errors_page, score_texts, surest_errors
-from ..workbench.scores import CountingScorer, parse_scores
+from ..workbench.scores import CountingScorer
 from . import options
 from ._common import CommandLineError, check_file, command, load_pipeline, msg, setup_gpu
 
@@ -143,7 +143,7 @@ def _write_errors(
         msg.good(f"{why.resolve()}: {counted(len(numbers), 'text')}")
     content = errors_page(
         "Errors on {data}",
-        None if scores.get("ents_f") is None else parse_scores(scores, data),
+        None if scores.get("ents_f") is None else scores,
         texts,
         labels=known_labels(nlp),
         numbered=entity_labels(nlp),

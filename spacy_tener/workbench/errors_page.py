@@ -17,7 +17,7 @@ from ..pages import make_page
 from ..pipeline.entities import EntityOffsets, offsets_of
 from ..pipeline.finding import run_components
 from ..pipeline.tener_ner import TenerNER
-from .scores import CountingScorer, Found, Scores, comparison_of, total
+from .scores import COUNTS_KEY, CountingScorer, Found, comparison_of
 
 BATCH = 256
 
@@ -145,7 +145,7 @@ def _pairs(example: Example, found: Sequence[Found], prediction: PredictedText) 
 
 def errors_page(
     title: str,
-    scores: Scores | None,
+    scores: Mapping[str, Any] | None,
     texts: Sequence[tuple[Doc, Sequence[Pair]]] = (),
     *,
     labels: Iterable[str] | None = None,
@@ -159,7 +159,7 @@ def errors_page(
     """Return the page.
 
     title, about, values: See `make_page`.
-    scores (Scores | None): None if nothing is annotated.
+    scores (Mapping[str, Any] | None): Those of `score_texts`, or of `nlp.evaluate`; None if nothing is annotated.
     texts (Sequence[tuple[Doc, Sequence[Pair]]]): Docs with the pairs of `score_texts`; none for a page with scores
         only.
     labels (Iterable[str] | None): The labels of the pipeline, None if not known. The page lists those of the corpus
@@ -187,11 +187,14 @@ def _plain(pair: Pair) -> list[Any]:
     return [pair.gold if pair.judged else 0, pair.found, probability]
 
 
-def _score_rows(scores: Scores) -> list[list[Any]]:
-    counts = scores.counts or {}
-    rows = [("All", scores.overall, total(counts.values()) if counts else None)]
-    rows += [(label, score, counts.get(label)) for label, score in sorted(scores.labels.items())]
-    return [[label, score.p, score.r, score.f, list(count) if count else None] for label, score, count in rows]
+def _score_rows(scores: Mapping[str, Any]) -> list[list[Any]]:
+    """Return rows of label, precision, recall, F1 and counts, first those of all labels."""
+    counts = {label: list(count.values()) for label, count in scores.get(COUNTS_KEY, {}).items()}
+    total = [sum(column) for column in zip(*counts.values(), strict=True)]
+    rows = [["All", *(scores[f"ents_{part}"] for part in "prf"), total or None]]
+    for label, score in sorted((scores["ents_per_type"] or {}).items()):
+        rows.append([label, *(score[part] for part in "prf"), counts.get(label)])
+    return rows
 
 
 def _unknown(texts: Sequence[tuple[Doc, Sequence[Pair]]], labels: Iterable[str] | None) -> dict[str, int]:

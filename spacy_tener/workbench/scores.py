@@ -1,21 +1,13 @@
-"""Precision, recall and F1 of entities: from counts, in metrics.json, over seeds, and compared between systems.
-
-All scores are between 0 and 1. Scores of a group of labels do not follow from those of its labels: F1 of the group is
-not their mean, and a precision of 0 does not tell how many entities were found. They follow from counts, and counts of
-each document allow to compare two systems.
-"""
+"""Counts of right, wrong and missed entities, by which a pipeline is scored as spaCy scores it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
 from spacy.language import Language
 from spacy.scorer import Scorer
 from spacy.training import Example
@@ -26,18 +18,7 @@ from ..pipeline.scoring import CharComparison, predicted_offsets, score_char_ent
 from ..pipeline.settings import CHARS_KEY
 from ..pipeline.tener_ner import TenerNER
 
-METRICS = {"p": "precision", "r": "recall", "f": "F1"}
 COUNTS_KEY, DOCS_KEY = "ents_counts", "ents_counts_per_doc"
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Score:
-    """Precision, recall and F1."""
-
-    p: float
-    r: float
-    f: float
 
 
 class Confusion(NamedTuple):
@@ -46,31 +27,6 @@ class Confusion(NamedTuple):
     tp: int
     fp: int
     fn: int
-
-    @property
-    def gold(self) -> int:
-        return self.tp + self.fn
-
-    @property
-    def score(self) -> Score:
-        return Score(*(float(score_counts(np.array(self), metric)) for metric in METRICS))
-
-
-@dataclass(frozen=True)
-class Scores:
-    """The scores of one run on one part of a corpus. `spacy evaluate` writes no counts, `spacy tener evaluate` does.
-
-    labels (Mapping[str, Score]): The scores by label.
-    counts (Mapping[str, Confusion] | None): The counts by label.
-    docs (tuple[Confusion, ...] | None): The counts of each document.
-    speed (float | None): Tokens per second.
-    """
-
-    overall: Score
-    labels: Mapping[str, Score]
-    counts: Mapping[str, Confusion] | None = None
-    docs: tuple[Confusion, ...] | None = None
-    speed: float | None = None
 
 
 Found = tuple[EntityOffsets, EntityOffsets | None]
@@ -153,59 +109,14 @@ def total(counts: Iterable[Confusion]) -> Confusion:
     return Confusion(*map(sum, zip((0, 0, 0), *counts, strict=True)))
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON file that holds an object."""
+def read_json(path: Path, remedy: str = "Write it again, or remove the run.") -> dict[str, Any]:
+    """Read a JSON file that holds an object. remedy: For the error about one that does not."""
     try:
         data = json.loads(path.read_text(encoding="utf8"))
     except OSError as error:
-        raise RemedyError(f"{path}: cannot be read: {error.strerror or error}", "Check the path.") from error
+        raise RemedyError(f"{path}: cannot be read: {error.strerror or error}", remedy) from error
     except ValueError as error:  # bytes that are not UTF-8 too
-        raise RemedyError(f"{path}: not valid JSON: {error}", "Write it again, or remove the run.") from error
+        raise RemedyError(f"{path}: not valid JSON: {error}", remedy) from error
     if not isinstance(data, dict):
-        raise RemedyError(f"{path}: expected a JSON object, but got: {type(data).__name__}", "Write it again.")
+        raise RemedyError(f"{path}: expected a JSON object, but got: {type(data).__name__}", remedy)
     return data
-
-
-def read_scores(path: Path) -> Scores:
-    """Read the output of `spacy evaluate` or `spacy tener evaluate`."""
-    return parse_scores(read_json(path), path)
-
-
-def parse_scores(data: Mapping[str, Any], source: Path) -> Scores:
-    """Return the scores of entities among those that spaCy reports.
-
-    source (Path): The file, for errors.
-    """
-    try:
-        counts, docs = data.get(COUNTS_KEY), data.get(DOCS_KEY)
-        return Scores(
-            overall=Score(p=float(data["ents_p"]), r=float(data["ents_r"]), f=float(data["ents_f"])),
-            labels={label: Score(**score) for label, score in (data.get("ents_per_type") or {}).items()},
-            counts=None if counts is None else {label: Confusion(**count) for label, count in counts.items()},
-            docs=None if docs is None else tuple(Confusion(*map(int, count)) for count in docs),
-            speed=None if data.get("speed") is None else float(data["speed"]),
-        )
-    except KeyError as error:
-        raise RemedyError(f"{source}: there is no {error}", "Score a pipeline that finds entities.") from error
-    except (TypeError, ValueError, AttributeError) as error:
-        reason = f"{source}: these are no scores of entities: {error}"
-        raise RemedyError(reason, "Score on data that has entities annotated.") from error
-
-
-def dev_scores(meta: Path, metrics: Path | None = None) -> Scores | None:
-    """Return the scores on dev: those in the file `metrics` if it exists, or else in a pipeline's meta.json."""
-    if metrics is not None and metrics.is_file():
-        return read_scores(metrics)
-    performance = read_json(meta).get("performance", {}) if meta.is_file() else {}
-    return parse_scores(performance, meta) if performance.get("ents_f") is not None else None
-
-
-def score_counts(counts: NDArray[np.int64] | Floats, metric: str) -> Floats:
-    """Return precision, recall or F1 of counts of right, wrong and missed entities.
-
-    *Shape:* (..., 3) to (...)
-    """
-    tp, fp, fn = np.moveaxis(counts, -1, 0)
-    below = {"p": tp + fp, "r": tp + fn, "f": tp + (fp + fn) / 2}[metric]
-    found: Floats = tp / np.maximum(below, 0.5)
-    return found

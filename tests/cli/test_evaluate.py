@@ -14,8 +14,8 @@ from small_corpora import annotated, save_corpus, save_docs
 from spacy.language import Language
 from spacy.tokens import Doc
 
+from research.scores import Confusion, read_scores, total
 from spacy_tener.errors import MissingPackageError
-from spacy_tener.workbench.scores import Confusion, read_scores, total
 
 LOADED: list[str] = []
 TEXTS = [("王李张", [(0, 1, "PER.NAM"), (1, 2, "PER.NOM")]), ("王钱", [(0, 1, "PER.NOM"), (1, 2, "PER.NAM")])]

@@ -18,7 +18,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 
 from spacy_tener.workbench.errors_page import Pair, errors_page, pair_entities, score_texts, surest_errors
-from spacy_tener.workbench.scores import Confusion, CountingScorer, Score, Scores, parse_scores
+from spacy_tener.workbench.scores import CountingScorer
 
 PER, ORG = (0, 2, "PER"), (4, 8, "ORG")
 
@@ -69,7 +69,7 @@ TEXTS = [
 def write(nlp: Language, path: Path, examples: list[Example], **options: Any) -> str:
     scores, of_examples = score_texts(nlp, examples)
     compared = [(example.reference, pairs) for example, pairs in of_examples]
-    scored: Scores | None = None if scores.get("ents_f") is None else parse_scores(scores, path)
+    scored = None if scores.get("ents_f") is None else scores
     path.write_text(errors_page("Errors", scored, compared, **options), encoding="utf8")
     return path.as_uri()
 
@@ -138,7 +138,7 @@ def test_the_surest_errors_come_first() -> None:
     assert surest_errors(texts, 2) == [3, 1]
 
 
-def show(browser: Browser, folder: Path, scores: Scores | None, texts: Any = (), size: Any = DESKTOP) -> str:
+def show(browser: Browser, folder: Path, scores: dict[str, Any] | None, texts: Any = (), size: Any = DESKTOP) -> str:
     """Open the page of compared texts; return its address."""
     path = folder / "errors.html"
     path.write_text(errors_page("Errors", scores, texts), encoding="utf8")
@@ -210,9 +210,9 @@ def test_crossing_entities_are_above_and_below_the_text_and_long_ones_in_pieces(
 
 def test_a_phone_cuts_no_column_no_label_and_no_short_entity(browser: Browser, nlp: Language, tmp_path: Path) -> None:
     labels = ["DATE", "LAW", "LOC", "MED", "ORG", "PER", "PRODUCT", "TITLE"]
-    scores = Scores(
-        Score(1, 1, 1), dict.fromkeys(labels, Score(1, 1, 1)), dict.fromkeys(labels, Confusion(999, 999, 999))
-    )
+    right, counts = {"p": 1, "r": 1, "f": 1}, {"tp": 999, "fp": 999, "fn": 999}
+    scores = {f"ents_{part}": 1 for part in "prf"}
+    scores |= {"ents_per_type": dict.fromkeys(labels, right), "ents_counts": dict.fromkeys(labels, counts)}
     doc = nlp.make_doc("一二三四五六七八九十" * 11)
     missed = [Pair((10 * i, 10 * i + 9 - i, label), None, probability=1.0) for i, label in enumerate(labels)]
     more_pairs = [Pair((80 + i, 81 + i, label), None) for i, label in enumerate(labels) for _ in range(2)]
@@ -243,7 +243,7 @@ def test_a_link_leads_to_a_text(browser: Browser, nlp: Language, tmp_path: Path)
 def test_a_page_says_what_it_lacks(browser: Browser, nlp: Language, tmp_path: Path, texts: Any, message: str) -> None:
     if texts is None:
         scores = {"ents_p": 0.5, "ents_r": 0.5, "ents_f": 0.5, "ents_per_type": {"PER": {"p": 1, "r": 1, "f": 1}}}
-        show(browser, tmp_path, parse_scores(scores, tmp_path))
+        show(browser, tmp_path, scores)
     else:
         examples = examples_of(nlp, texts)
         browser.open(write(nlp, tmp_path / "errors.html", examples, labels=["PER", "LOC"]))

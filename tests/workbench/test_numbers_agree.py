@@ -12,7 +12,7 @@ import spacy
 from command_line import run_tener
 from spacy.tokens import Doc, DocBin
 
-from spacy_tener.workbench.scores import read_scores, total
+from research.scores import read_scores, total
 
 SENTENCES = [
     ("吴重阳在中国银行工作。", [(0, 3, "PER"), (4, 8, "ORG")]),
