@@ -188,6 +188,11 @@ def test_the_size_of_the_paper_is_an_overlay_of_three_times_the_steps() -> None:
     assert config["training"]["max_steps"] == 3 * base["training"]["max_steps"]
 
 
+@pytest.mark.parametrize("base", ["conll2003", "wnut17", "sample_en"])
+def test_glove_goes_with_a_cnn_of_characters_alone(base: str) -> None:
+    assert tok2vec(base, "glove")["embed"]["chars"]["@architectures"] == "spacy_tener.CharCNN.v1"
+
+
 def test_newswire_begins_with_glove_and_static_vectors(tmp_path: Path) -> None:
     (tmp_path / "static.vec").write_text(f"acme{' 0.5' * 100}\n", encoding="utf8")
     config = composed("conll2003", ("glove", "static")).copy()
