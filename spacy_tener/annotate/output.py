@@ -16,6 +16,7 @@ from spacy.util import filter_spans, get_package_path, is_package
 from ..errors import RemedyError, check_choice, install
 from ..files import digest, locked, write_bytes, writing
 from ..manifest import Manifest, file_input
+from ..pipeline.entities import spans_of
 from ..pipeline.finding import nested_pipes, span_finders
 from .annotator import Annotator
 from .encoding import dump_jsonl, packable
@@ -176,9 +177,8 @@ def _doc(row: Record, nlp: Language, settings: AnnotateSettings) -> Doc:
     error = row[settings.error]
     is_annotated = error is None or error.startswith(OVERWRITTEN)
     doc = nlp.tokenizer(row[settings.text]) if is_annotated else Doc(nlp.vocab)
-    offsets = [(entity["start"], entity["end"], entity["label"]) for entity in row[settings.entities]]
-    aligned = [doc.char_span(start, end, label=label, alignment_mode="expand") for start, end, label in offsets]
-    spans = [span for span in aligned if span is not None]
+    offsets = ((entity["start"], entity["end"], entity["label"]) for entity in row[settings.entities])
+    spans = spans_of(doc, offsets)
     doc.set_ents(filter_spans(spans))
     if span_finders(nlp) or nested_pipes(nlp):
         doc.spans[DEFAULT_SPANS_KEY] = spans

@@ -107,6 +107,12 @@ def offsets_of(span: Span) -> EntityOffsets:
     return span.start_char, span.end_char, span.label_
 
 
+def spans_of(doc: Doc, entities: Iterable[EntityOffsets]) -> list[Span]:
+    """Return the spans of a Doc's whole tokens that hold entities."""
+    spans = (doc.char_span(start, end, label, alignment_mode="expand") for start, end, label in entities)
+    return [span for span in spans if span is not None]
+
+
 def read_offsets(group: SpanGroup, attribute: str) -> list[tuple[EntityOffsets, Any]]:
     """Return the offsets of each entity in a group with its value of an attribute; nothing if `tener_ner` did not write
     the group."""
