@@ -292,8 +292,8 @@ def extend_cli(
 
     A label is split by --rename: --rename ORG=COMPANY, where NEW has COMPANY and SCHOOL.
 
-    One text of five in NEW is not learned, unless --dev names others. With what MODEL finds there, they choose the best
-    model. The output has the texts and the config, which `spacy train` runs too.
+    One text of ten in NEW is not learned, unless --dev names others. With what MODEL finds there, they give the score.
+    The output has the texts and the config, which `spacy train` runs too.
     """
     check_gpu(gpu_id)
     check_folder(output)

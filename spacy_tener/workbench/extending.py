@@ -12,19 +12,20 @@ from spacy.tokens import Doc, DocBin, Span
 from spacy.util import filter_spans
 from thinc.api import Config
 
-from ..errors import RemedyError, counted
+from ..errors import RemedyError
 from ..files import write_file
-from ..pipeline.entities import EntityOffsets, offsets_of
+from ..pipeline.entities import offsets_of, spans_of
 from ..pipeline.finding import find_crf_pipe, make_doc
 from ..pipeline.learning.targets import ANNOTATED_LABELS
 from ..pipeline.tener_ner import TenerNER
 from .compose import fill
 from .corpus.convert import detect_language
 from .suggestions.review import assign
+from .suggestions.suggest import text_key
 
 TRAIN, DEV = "train.spacy", "dev.spacy"
-HELD_OUT = 5
-"""One of so many new texts is not learned: the model is chosen by it."""
+HELD_OUT = 10
+"""One of so many new texts is not learned: the model is scored by it."""
 RATE = 0.3
 """Share of the learning rate that the pipeline was trained with. With more, it forgets more than it gains."""
 
@@ -69,13 +70,13 @@ class Extension:
         copies = []
         for doc in docs:
             copy = make_doc(self.nlp, doc.text)
-            copy.set_ents(_spans(copy, [offsets_of(ent) for ent in doc.ents]), default="missing")
+            copy.set_ents(filter_spans(spans_of(copy, map(offsets_of, doc.ents))), default="missing")
             copies.append(copy)
         for doc, found in zip(docs, self.nlp.pipe(copies), strict=True):
             names = ((ent, self.rename.get(ent.label_, ent.label_)) for ent in found.ents)
             beside = [(ent.start_char, ent.end_char, name) for ent, name in names if name not in self.labels]
             # Gold first: of two entities of one length, the first one stays.
-            doc.set_ents(filter_spans([*doc.ents, *_spans(doc, beside)]))
+            doc.set_ents(filter_spans([*doc.ents, *spans_of(doc, beside)]))
             yield doc
 
     def _rename(self, doc: Doc) -> None:
@@ -100,7 +101,8 @@ class Extension:
         training.update(
             train_corpus="corpora.train", dev_corpus="corpora.dev", max_steps=steps, max_epochs=0, patience=0
         )
-        training.update(eval_frequency=max(1, steps // 10), before_update=None, annotating_components=[])
+        # The last model, as the rate has come down by then: few texts would often choose a worse one.
+        training.update(eval_frequency=steps, before_update=None, annotating_components=[])
         training["frozen_components"] = [name for name in names if name not in learning]
         training["score_weights"] = {"ents_f": 1.0, "ents_p": 0.0, "ents_r": 0.0, "ents_per_type": None}
         _slow_down(training["optimizer"], steps)
@@ -114,12 +116,6 @@ class Extension:
         config["initialize"] = {"after_init": extension, "before_init": None, "components": {}, "tokenizer": {}}
         config["initialize"] |= {"vectors": None, "init_tok2vec": None, "vocab_data": None, "lookups": None}
         return fill(config)
-
-
-def _spans(doc: Doc, entities: Iterable[EntityOffsets]) -> list[Span]:
-    """Return the spans of a Doc's tokens that hold entities."""
-    spans = (doc.char_span(start, end, label, alignment_mode="expand") for start, end, label in entities)
-    return filter_spans(span for span in spans if span is not None)
 
 
 def _corpus(path: str) -> dict[str, Any]:
@@ -172,7 +168,8 @@ def plan_extension(
         remedy = "Train on them by `spacy train`, or name labels by --labels."
         raise RemedyError(f"{model} has all labels of the new texts: {', '.join(sorted(annotated))}", remedy)
     if lacking := sorted(set(wanted) - annotated):
-        raise RemedyError(f"no entity in the new texts has the label {', '.join(lacking)}", "Annotate some.")
+        remedy = f"They have: {', '.join(sorted(annotated))}."
+        raise RemedyError(f"no entity in the new texts has the label {', '.join(lacking)}", remedy)
     language = detect_language(doc.text for doc in docs) if nlp.lang in ("zh", "en") else nlp.lang
     if language != nlp.lang:
         remedy = f"Train another pipeline for them: `tener config sample{'_en' * (language == 'en')}`."
@@ -181,11 +178,11 @@ def plan_extension(
 
 
 def hold_out(docs: Sequence[Doc]) -> tuple[list[Doc], list[Doc]]:
-    """Divide new texts into those to learn from and those by which the model is chosen. Equal texts stay together."""
-    if len(docs) < 2 * HELD_OUT:
-        raise RemedyError(
-            f"{counted(len(docs), 'new text')} are too few", "Annotate at least 10, or name others by --dev."
-        )
+    """Divide new texts into those to learn from and those by which the model is scored. Equal texts stay together."""
+    texts = len({text_key(doc.text) for doc in docs})
+    if texts < HELD_OUT:
+        remedy = f"Annotate at least {HELD_OUT}, or name others by --dev."
+        raise RemedyError(f"there are too few new texts: {texts} different ones", remedy)
     folds = assign(docs, HELD_OUT)
     parts = [[doc for doc, fold in zip(docs, folds, strict=True) if (fold == 0) == held] for held in (False, True)]
     return parts[0], parts[1]

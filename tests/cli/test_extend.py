@@ -88,7 +88,7 @@ def test_texts_say_what_they_are_annotated_for(
 @pytest.mark.parametrize(
     ("texts", "options", "message"),
     [
-        (NEW[:4], [], "4 new texts are too few Annotate at least 10, or name others by --dev."),
+        (NEW[:4], [], "too few new texts: 4 different ones Annotate at least 10, or name others by --dev."),
         ([("他去了", [])] * 12, [], "no entity is annotated in the new texts"),
         ([(TEXT, [(0, 3, "PER")])] * 12, [], "has all labels of the new texts: PER"),
         ([("He went to Paris", [(11, 16, "CITY")])] * 12, [], "the new texts are in another language (en)"),
