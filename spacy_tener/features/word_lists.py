@@ -110,10 +110,10 @@ class WordLists:
         found = [(lists[name], np.array(docs_of[rank, name])) for rank, name in sorted(docs_of) if name in lists]
         return [(words, indices) for words, indices in found if words.entries]
 
-    def to_message(self) -> dict[str, list[list[Any]]]:
+    def to_message(self) -> dict[str, list[tuple[Any, ...]]]:
         """Serialize the lists that are saved with the pipeline."""
         return {
-            name: [[word, *entry] for word, entry in words.entries.items()]
+            name: [(word, *entry) for word, entry in words.entries.items()]
             for name, words in self.lists.items()
             if words.saved and (name or words.entries)
         }
