@@ -79,6 +79,7 @@ def _classes() -> tuple[BoolArray, BoolArray, BoolArray]:
 
 def _cuts_word(codes: CodePoints, edges: IntArray) -> BoolArray:
     """Mark edges within a word of letters, as of 'AI' in 'MAIL', or within a number, as of '50' in '3.50'."""
+    # Wider than the rule of decoding (`letter_neighbours`): digits and other scripts count, a list weighs no context.
     # Of the characters before and after an edge. The separator stands for those outside of the text.
     letters, digits, points = _classes()
     padded = np.minimum(np.concatenate(([0, 0], codes, [0])), _LAST_CODE)
