@@ -129,7 +129,7 @@ class Lac(Pipe):
     def lexicon(self) -> PipelineWords:
         """Lists of words that override LAC's, for all Docs or for some: with the tag PER, LOC, ORG or TIME they are
         entities. Forced words may have any label."""
-        return PipelineWords([self.words], self.name, self.forced)
+        return PipelineWords([self.words], self.name, self.forced, self.labels)
 
     @property
     def labels(self) -> tuple[str, ...]:

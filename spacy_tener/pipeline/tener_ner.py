@@ -148,7 +148,9 @@ class TenerNER(TrainablePipe):
     @property
     def lexicon(self) -> PipelineWords:
         """Lists of words that can be changed after training, for all Docs or for some."""
-        return PipelineWords((node.attrs.get("vocabulary") for node in self.model.walk()), self.name, self.forced)
+        return PipelineWords(
+            (node.attrs.get("vocabulary") for node in self.model.walk()), self.name, self.forced, self.labels
+        )
 
     @property
     def label_data(self) -> list[str]:

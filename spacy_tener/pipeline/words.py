@@ -42,10 +42,13 @@ class PipelineWords:
     a list of names that contains it.
     """
 
-    def __init__(self, vocabularies: Iterable[Any], component: str, forced: ForcedWords) -> None:
+    def __init__(
+        self, vocabularies: Iterable[Any], component: str, forced: ForcedWords, labels: Collection[str]
+    ) -> None:
         """vocabularies (Iterable[Any]): Of the model's embedders, where its words are evidence."""
         self._evidence: list[HasWords] = [vocabulary for vocabulary in vocabularies if hasattr(vocabulary, "lists")]
         self._forced = forced
+        self._labels = labels
         self._component = component
 
     @property
@@ -109,6 +112,13 @@ class PipelineWords:
         saved (Optional[bool]): Whether the list is saved with the pipeline; as it was, or true for a new list, if None.
         """
         self._add(words, label, name, saved, force=True, blocks=True)
+        blocked = set(words.values() if isinstance(words, Mapping) else [label])
+        if unknown := sorted(blocked.difference(self._labels, [""])):
+            warnings.warn(
+                f"'{self._component}' has no label {', '.join(unknown)}, so that blocked words lose no entity of it. "
+                f"It has: {', '.join(self._labels)}.",
+                stacklevel=2,
+            )
 
     def _add(
         self,
@@ -191,8 +201,8 @@ class PipelineWords:
         if not force and not self._evidence:
             raise RemedyError(
                 f"The model of '{self._component}' does not use words",
-                "Train one that does, with one of the overlays segment, flat, flat-atssa and mect, or add entities by "
-                "force=True.",
+                "Train one that does, with one of the overlays segment, flat, flat-atssa and mect, or set force=True: "
+                "then words are entities.",
             )
         return [self._forced] if force else self._evidence
 

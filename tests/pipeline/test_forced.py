@@ -139,6 +139,11 @@ def test_a_blocked_word_is_no_entity_but_longer_names_with_it_are(kind: str, lab
     assert [entities(doc) for doc in nlp.pipe(texts)] == before
 
 
+def test_blocking_a_label_that_the_model_lacks_warns() -> None:
+    with pytest.warns(UserWarning, match="has no label ORG.NAM, so that .* It has: GPE, "):
+        words_of(load()).block({"上海": "ORG.NAM"})
+
+
 def test_a_blocked_word_of_one_token_is_no_entity_either() -> None:
     nlp = load()
     doc = Doc(nlp.vocab, words=["京", "上海"], spaces=[False, False])
@@ -222,7 +227,7 @@ def test_bad_words_and_labels_are_refused_or_left_out_with_a_message(nlp: Langua
             words.add([COMPANY], label, force=True)
     with pytest.raises(RemedyError, match="has two labels, PRODUCT and SHIP"):
         words.add({COMPANY: PRODUCT, f"{COMPANY} ": "SHIP"}, force=True)
-    with pytest.raises(RemedyError, match=r"does not use words\. .* or add entities by force=True"):
+    with pytest.raises(RemedyError, match=r"does not use words\. .* or set force=True"):
         words.add([COMPANY])
     assert words.words() == {}
 
