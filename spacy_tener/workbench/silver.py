@@ -74,7 +74,7 @@ def check_teachers(teachers: Mapping[str, Language]) -> None:
     """Refuse a teacher without entity labels, which would find nothing."""
     for name, teacher in teachers.items():
         if overlapping := [*span_finders(teacher), *nested_pipes(teacher)]:
-            remedy = "Name a pipeline without it: silver annotation has no entities within others."
+            remedy = "Silver annotation has none within others. Teach a student by the overlay taught, or name another."
             raise RemedyError(f"{name}: the entities of {', '.join(overlapping)} may overlap", remedy)
         if known_labels(teacher) == set():
             raise RemedyError(f"{name}: no component has entity labels", "Name a trained pipeline.")
