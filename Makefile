@@ -87,7 +87,7 @@ format: $(DEV_ENV) ## let ruff put the code in order
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-reference: $(DEV_ENV) ## write signatures, docstrings and options into the pages of docs/
+reference: $(DEV_ENV) ## write signatures and docstrings into the pages of docs/
 	$(PY) scripts/make_reference.py
 
 docs: $(DEV_ENV) ## the documentation, as a site in site/

@@ -1,13 +1,15 @@
-"""Write the reference into the pages of the documentation: registered names, classes, and options of commands.
+"""Write the reference into the pages of the documentation: registered names and classes.
 
-It stands between two comments of a page, and is made of signatures, docstrings and `--help`:
+It stands between two comments of a page, and is made of signatures and docstrings:
 
     <!-- reference: spacy_tener.TENER.v1 -->
     <!-- end of reference -->
 
-A name is a registered one, a class by its dotted path with the methods to list, or `tener COMMAND`. Registered names
-behind the word `short` get a line each, with the defaults of their arguments; their docstrings have the rest.
-tests/docs holds the pages to what this writes.
+A name is a registered one, or a class by its dotted path with the methods to list. Registered names behind the word
+`short` get a line each, with the defaults of their arguments; their docstrings have the rest. tests/docs holds the
+pages to what this writes.
+
+The options of commands, which `--help` shows, get into the site alone, in place of `<!-- options: COMMAND -->`.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from spacy_tener.cli import tener_cli
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+OPTIONS = re.compile(r"^<!-- options: ([\w-]+) -->$", re.M)
 REFERENCE = re.compile(r"^(<!-- reference: (.+?) -->)\n.*?^(<!-- end of reference -->)$", re.M | re.S)
 ARGUMENT = re.compile(r"^\*{0,2}(\w+)(?: \((.+?)\))?: ")
 # Options that the page of commands explains once for all.
@@ -40,10 +43,13 @@ def fill(page: str) -> str:
     return REFERENCE.sub(lambda match: f"{match[1]}\n{reference(match[2])}\n{match[3]}", page)
 
 
+def fill_options(page: str) -> str:
+    """Return a page with the options of its commands."""
+    return OPTIONS.sub(lambda match: options(match[1]), page)
+
+
 def reference(name: str) -> str:
-    """Return the reference of a registered name, a class or a command, in Markdown."""
-    if name.startswith("tener "):
-        return "\n" + options(name.removeprefix("tener ")) + "\n"
+    """Return the reference of a registered name or a class, in Markdown."""
     name, *listed = name.split()
     if name == "short":
         return "\n".join(["", *map(short, listed), ""])

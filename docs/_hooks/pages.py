@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from pathlib import Path, PurePosixPath
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -11,6 +12,9 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "scripts"))
+from make_reference import fill_options  # noqa: E402
+
 # File of the repository -> the page or picture that it becomes.
 BORROWED = {
     "README.md": "index.md",
@@ -38,11 +42,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Point links into the repository to the pages made of its files."""
+    """Fill in the options of commands, and point links into the repository to the pages made of its files."""
     if page.is_homepage:
         page.meta["hide"] = ["navigation"]
     source = SOURCES.get(page.file.src_uri, f"docs/{page.file.src_uri}")
-    return LINK.sub(lambda match: match[1] + _link(match[2], source, page.file.src_uri) + match[3], markdown)
+    linked = LINK.sub(lambda match: match[1] + _link(match[2], source, page.file.src_uri) + match[3], markdown)
+    return fill_options(linked)
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:

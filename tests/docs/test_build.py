@@ -38,6 +38,10 @@ def test_every_page_says_its_language(site: Path) -> None:
     assert said == {path: ["zh" if path.parent.name == "zh" else "en"] for path in said}
 
 
+def test_commands_have_their_options(site: Path) -> None:
+    assert "--annotators" in (site / "commands.html").read_text(encoding="utf8")
+
+
 @pytest.mark.parametrize(
     ("query", "page"),
     [
