@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from selenium.webdriver.chrome.service import Service
 CHROMIUM, DRIVER = "/usr/bin/chromium", "/usr/bin/chromedriver"
 OPTIONS = (
     "--headless=new --no-sandbox --disable-gpu --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --disable-quic --hide-scrollbars"
+    "--disable-component-update --disable-dev-shm-usage --disable-sync --disable-quic --hide-scrollbars"
 )
 PHONE, DESKTOP = (390, 844), (1280, 900)
 
@@ -38,7 +39,7 @@ class Browser:
         self.driver.get(url)
         # On a busy machine a driver that sees nothing load yet takes the page before for the new one.
         arrived = "return location.href === arguments[0] && document.readyState === 'complete'"
-        self.wait(lambda: self.run(arrived, url), seconds=30.0)
+        self.wait(lambda: self.run(arrived, url))
         return time.perf_counter() - started
 
     def run(self, script: str, *arguments: Any) -> Any:
@@ -74,7 +75,7 @@ class Browser:
             found += [f"{scheme}: {rule['id']}: {[node['html'] for node in rule['nodes']]}" for rule in failed]
         return found
 
-    def wait(self, condition: Callable[[], Any], seconds: float = 5.0) -> Any:
+    def wait(self, condition: Callable[[], Any], seconds: float = 30.0) -> Any:
         """What a condition returns once it is true."""
         end = time.monotonic() + seconds
         while not (met := condition()):
@@ -91,7 +92,13 @@ def started() -> Iterator[Browser]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         for option in (*OPTIONS.split(), f"--user-data-dir={profile}"):
             options.add_argument(option)
-        driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+        # Selenium takes this for what it asks the driver: without it, a browser that never answers would be waited for.
+        before = socket.getdefaulttimeout()
+        socket.setdefaulttimeout(280)
+        try:
+            driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+        finally:
+            socket.setdefaulttimeout(before)
         try:
             yield Browser(driver)
         finally:

@@ -82,7 +82,7 @@ def ask_chromium(browser: Browser, host: str) -> Ask:
     def ask(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
         # Of a page that is not there, a browser shows a message, on which scripts run.
         browser.driver.get(f"{host}/nothing")
-        browser.driver.set_script_timeout(600)
+        browser.driver.set_script_timeout(250)
         urls = [
             {**request, "model": f"{host}/models/{Path(request['model']).name}"}
             if isinstance(request["model"], str)

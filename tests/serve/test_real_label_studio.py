@@ -161,14 +161,14 @@ def annotator(studio, browser) -> Browser:
         EMAIL,
         PASSWORD,
     )
-    browser.wait(lambda: "login" not in browser.driver.current_url, seconds=30)
+    browser.wait(lambda: "login" not in browser.driver.current_url)
     return browser
 
 
 def annotate(annotator: Browser, url: str, label: str, part: str) -> None:
     """Open a task, mark a part of its text, and submit it with what the model found."""
     annotator.open(url)
-    annotator.wait(lambda: annotator.run("return document.querySelector('.htx-highlight')"), seconds=30)
+    annotator.wait(lambda: annotator.run("return document.querySelector('.htx-highlight')"))
     labels = "[...document.querySelectorAll('.lsf-label')].find((each) => each.innerText.startsWith(arguments[0]))"
     annotator.run(f"{labels}.click()", label)
     regions = "return document.querySelectorAll('.lsf-richtext__container [data-index]').length"

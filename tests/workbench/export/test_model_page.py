@@ -64,7 +64,7 @@ class ModelPage:
     def shows(self, *entities: tuple[str, str, float]) -> None:
         """Wait until the text has these entities: text, label and probability."""
         expected = [[text, label, pytest.approx(100 * probability, abs=0.6)] for text, label, probability in entities]
-        self.browser.wait(lambda: self.entities() == expected, seconds=20)
+        self.browser.wait(lambda: self.entities() == expected)
 
     def entities(self) -> list[list[Any]]:
         found = []
@@ -149,7 +149,7 @@ def test_a_page_from_a_disk_finds_what_the_pipeline_finds_on_a_phone(page: Model
 def test_markup_in_texts_labels_and_terms_stays_text(page: ModelPage) -> None:
     page.open(size=PHONE)
     page.enter(f"王小明去了上海{HOSTILE}")
-    page.browser.wait(lambda: [LABEL in entity for entity in page.entities()] == [False, True], seconds=20)
+    page.browser.wait(lambda: [LABEL in entity for entity in page.entities()] == [False, True])
     assert HOSTILE in page.text("origin")
     assert page.browser.run("return document.querySelectorAll('main img, main b:not(.chip b)').length") == 0
     assert page.browser.driver.title == "Find entities"
@@ -229,9 +229,9 @@ def test_a_file_of_lines_becomes_a_record_for_each(page: ModelPage, nlp: Languag
     page.choose("上海".encode("gb18030"))
     page.browser.wait(lambda: page.text("file-problem") == "The file is no text in UTF-8. Save it as UTF-8 first.")
     page.choose("王小明去了上海\n".encode() * 30_000)
-    page.browser.wait(lambda: page.text("progress").startswith("Texts that are read: "), seconds=20)
+    page.browser.wait(lambda: page.text("progress").startswith("Texts that are read: "))
     page.browser.driver.find_element("id", "stop").click()
-    page.browser.wait(lambda: page.text("progress") == "Stopped: nothing is saved.", seconds=20)
+    page.browser.wait(lambda: page.text("progress") == "Stopped: nothing is saved.")
     assert len(page.browser.run("return window.saved")) == 1
     page.is_well()
 
@@ -241,7 +241,7 @@ def test_a_page_with_a_damaged_model_says_so(page: ModelPage, folder: Path, nlp:
     html = make_model_page(b"no model", describe(nlp, find_tagger(nlp)), read_runtime(WASM))
     (folder / "damaged.html").write_text(html, encoding="utf8")
     page.open((folder / "damaged.html").as_uri())
-    page.browser.wait(lambda: "the model: not readable as a model" in page.text("problem"), seconds=20)
+    page.browser.wait(lambda: "the model: not readable as a model" in page.text("problem"))
     assert page.entities() == []
 
 
