@@ -24,7 +24,9 @@ const parts = (() => {
   // --- the language of titles and controls: the browser's, until the reader chooses
 
   const browserLanguage = navigator.language.startsWith("zh") ? "zh" : "en";
-  const language = document.documentElement.dataset.language || stored.get("language") || browserLanguage;
+  // Where nothing can be stored, as in private windows, the tab's own history has it.
+  const chosen = stored.get("language") || history.state?.language;
+  const language = document.documentElement.dataset.language || chosen || browserLanguage;
   /** A string in the page's language, with values in place of their names in braces. */
   const say = (text, values = {}) =>
     (STRINGS[language]?.[text] ?? text).replace(/\{(\w+)\}/g, (braces, name) => values[name] ?? braces);
@@ -51,7 +53,9 @@ const parts = (() => {
   if (language !== "en") translatePage();
   $("language")?.addEventListener("click", () => {
     document.dispatchEvent(new Event("language"));
-    stored.set("language", language === "en" ? "zh" : "en");
+    const other = language === "en" ? "zh" : "en";
+    stored.set("language", other);
+    history.replaceState({ language: other }, "");
     location.reload();
   });
 
