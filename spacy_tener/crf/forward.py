@@ -17,6 +17,7 @@ import numpy as np
 
 from ..batching.sequences import Packing
 from ..tagging import TagLayout
+from ..threads import one_thread
 from ..types import AnyFloats
 from .transitions import MODERATE, Transitions, mirror
 
@@ -86,6 +87,7 @@ def log_sum(scores: AnyFloats, axis: int) -> AnyFloats:
     return sums
 
 
+@one_thread
 def forward_sums(
     scores: AnyFloats, start: AnyFloats, table: AnyFloats, packing: Packing, *, moderate: bool
 ) -> AnyFloats:
@@ -187,6 +189,7 @@ class ForwardBackward:
             np.minimum(target, MODERATE + 1, out=target)
         return source, target
 
+    @one_thread
     def expected_transitions(self, total: AnyFloats, weight: AnyFloats) -> AnyFloats:
         """Return the expected counts of transitions, weighted by token.
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..threads import one_thread
 from ..types import AnyFloats, IntArray
 from .forward import ForwardBackward, zero_neg_inf
 
@@ -154,6 +155,7 @@ def expected_score(passes: ForwardBackward) -> AnyFloats:
     return packing.sums(steps)
 
 
+@one_thread
 def expected_moves(passes: ForwardBackward, total: AnyFloats) -> AnyFloats:
     """Return the expected score of the transition into each `later` token. *Shape:* (n_later,)"""
     table = passes.transitions.table

@@ -21,6 +21,7 @@ from thinc.types import Floats2d
 
 from ..batching.sequences import starts
 from ..onnx.encoder import Encoder
+from ..threads import one_thread
 from ..types import IntArray
 from .requirements import save_requirements
 from .shim import TorchShim, torch_shim
@@ -118,7 +119,8 @@ class NumpyBackend:
         self.lengths = lengths
 
     def run(self, model: Model[Any, Any], batch: Sequence[Any]) -> Any:
-        return self.compute(model, batch if isinstance(batch[0], Doc) else self.join(batch))
+        with one_thread:
+            return self.compute(model, batch if isinstance(batch[0], Doc) else self.join(batch))
 
     def compute(self, layer: Model[Any, Any], inputs: Any) -> Any:
         if isinstance(layer, Layer):

@@ -1,0 +1,80 @@
+"""NumPy's threads, of which one multiplies: more wait for each other (research/results/threads-predicting.md)."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.util
+import itertools
+import os
+import threading
+from collections.abc import Callable
+from contextlib import ContextDecorator
+from typing import NamedTuple
+
+from .processes import count_physical_cores
+
+_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
+_MAX_CHOSEN = 64
+"""The most threads that NumPy's OpenBLAS chooses, however many cores there are."""
+_PTHREADS = 1
+"""OpenBLAS' number for threads of its own."""
+_LOCK = threading.Lock()
+if hasattr(os, "register_at_fork"):  # no fork in the middle of a change, after which nobody releases the child's lock
+    os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
+
+
+class _OneThread(ContextDecorator):
+    """A context in which NumPy multiplies on one thread, unless the user has set a number.
+
+    The number is the process': the last thread that leaves restores it.
+    """
+
+    def __init__(self) -> None:
+        self._n_inside = self._before = 0
+
+    def __enter__(self) -> None:
+        with _LOCK:
+            self._n_inside += 1
+            if self._n_inside > 1 or any(name in os.environ for name in _VARIABLES) or (library := _openblas()) is None:
+                return
+            # By itself it chooses the number of the cores; a smaller one is the user's.
+            if library.get_number() >= min(max(count_physical_cores(), 2), _MAX_CHOSEN):
+                self._before = library.get_number()
+                library.set_number(1)
+
+    def __exit__(self, *error: object) -> None:
+        with _LOCK:
+            self._n_inside -= 1
+            library = _openblas() if self._before and not self._n_inside else None
+            if library is not None:
+                library.set_number(self._before)
+                self._before = 0
+
+
+one_thread = _OneThread()
+
+
+class _Library(NamedTuple):
+    """Functions of OpenBLAS, by ctypes."""
+
+    get_number: Callable[[], int]
+    set_number: Callable[[int], object]
+
+
+@functools.cache
+def _openblas() -> _Library | None:
+    """Return how OpenBLAS in NumPy's wheels reads and sets its threads, or None if NumPy has another library.
+
+    With OpenMP, as conda has it, the number would be that of torch, too.
+    """
+    module = importlib.util.find_spec("numpy._core._multiarray_umath")
+    if module is None or module.origin is None:
+        return None
+    library = ctypes.CDLL(module.origin)  # finds functions in the libraries of this one
+    for prefix, suffix in itertools.product(("scipy_openblas_", "openblas_"), ("64_", "")):
+        names = [f"{prefix}{name}{suffix}" for name in ("get_parallel", "get_num_threads", "set_num_threads")]
+        if all(hasattr(library, name) for name in names):
+            layer, get_number, set_number = (getattr(library, name) for name in names)
+            return _Library(get_number, set_number) if layer() == _PTHREADS else None
+    return None
