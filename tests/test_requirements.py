@@ -24,7 +24,7 @@ EXPECTED = {
     "segmenter": (["rjieba"], []),
     "dictionaries": ([], [JIEBA, CHAIZI]),
     "transformer": (["torch", "transformers"], []),
-    "converted": (["onnxruntime", "tokenizers"], ["bert, int8: "]),
+    "converted": (["onnxruntime", "tokenizers"], ["bert, int8: unknown"]),
 }
 """Packages beside this one, and licences."""
 TRIMMED = "ONNX", "segmenter", "dictionaries"
@@ -132,3 +132,16 @@ def test_two_encoders_of_one_name_are_both_named(folder: Path, tmp_path: Path) -
     nlp.add_pipe("tener_ner", source=other, name="other")
     nlp.to_disk(tmp_path / "saved")
     assert requirements_of(tmp_path / "saved") == (["onnxruntime"], ["encoder: ", "encoder: "])
+
+
+def test_a_sourced_component_of_spacy_with_this_package_s_layers_asks_for_its_packages_by_the_callback(
+    tmp_path: Path,
+) -> None:
+    nlp, again = spacy.blank("zh"), spacy.blank("zh")
+    tok2vec = {"@architectures": "spacy_tener.SegmentEmbed.v1"}
+    nlp.add_pipe("ner", config={"model": {"@architectures": "spacy.TransitionBasedParser.v2", "tok2vec": tok2vec}})
+    nlp.initialize(lambda: examples_of(nlp))
+    again.add_pipe("ner", source=nlp)
+    spacy.registry.callbacks.get("spacy_tener.Requirements.v1")()(again)
+    again.to_disk(tmp_path / "again")
+    assert requirements_of(tmp_path / "again") == (["rjieba"], [])

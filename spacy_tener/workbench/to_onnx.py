@@ -127,7 +127,11 @@ def _encoder_of(module: PretrainedTransformer, parts: dict[str, Any], precision:
             WordPieces(parts["tokenizer"]),
             inputs={IDS: IDS, MASK: MASK},
             outputs=[_FEATURES],
-            about={"name": f"{kind}, {precision}", "origin": "the transformer of a trained pipeline"},
+            about={
+                "name": f"{kind}, {precision}",
+                "origin": parts.get("origin") or "the transformer of a trained pipeline",
+                "licence": parts.get("licence") or "unknown",
+            },
             window=longest,
             overlap=reader.overlap,
             pooling=config.pooling,

@@ -66,6 +66,28 @@ def test_features_are_those_of_torch_for_pieces_windows_and_layers(settings, tin
     assert all(config["encoder"][name] == wanted[name] for name in ("pooling", "window", "overlap"))
 
 
+@pytest.mark.parametrize(
+    ("card", "licence"),
+    [
+        ("---\nlanguage: zh\nlicense: apache-2.0\ntags:\n- bert\n---\n# BERT\nlicense: mit", "apache-2.0"),
+        ("---\r\nlicense: 'cc-by-4.0'\r\n---\r\n", "cc-by-4.0"),
+        ("---\nlanguage: zh\n---\nlicense: mit", "unknown"),
+        ("license: mit", "unknown"),
+        (None, "unknown"),
+    ],
+)
+def test_meta_json_names_the_licence_of_the_model_card(card, licence, tmp_path):
+    path = save_tiny_transformer(tmp_path / "bert-tiny")
+    if card is not None:
+        (path / "README.md").write_text(card, encoding="utf8", newline="")
+    nlp = learned(transformer(path))
+    nlp.to_disk(tmp_path / "trained")
+    loaded = spacy.load(tmp_path / "trained")
+    to_onnx(loaded, "float32")
+    (encoder,) = loaded.meta["encoders"]
+    assert (encoder["name"], encoder["origin"], encoder["licence"]) == ("bert, float32", "bert-tiny", licence)
+
+
 def test_beside_another_embedder_only_the_transformer_is_replaced(tiny, tmp_path):
     tok2vec = small_tok2vecs(tmp_path)["TENER"]
     joined = {"@architectures": "spacy_tener.JoinEmbed.v1", "first": tok2vec["embed"], "second": transformer(tiny)}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +22,9 @@ from ..requirements import TRANSFORMER
 from ..run import forward
 from ..shim import EmbedModel, TorchShim
 from .module import PretrainedTransformer, TransformerEmbedConfig
+
+_FRONT_MATTER = re.compile(r"---\n.*?\n---", re.DOTALL)
+_LICENCE = re.compile(r"^license: *[\"']?([^\s\"']+)", re.MULTILINE)
 
 
 @configured("spacy_tener.TransformerEmbed.v1", TransformerEmbedConfig)
@@ -61,13 +66,20 @@ class TransformerEmbedder(Layer):
 
 
 def _rebuild(
-    *, transformer: str, tokenizer: bytes, longest: int, embed: TransformerEmbedConfig
+    *,
+    transformer: str,
+    tokenizer: bytes,
+    longest: int,
+    embed: TransformerEmbedConfig,
+    origin: str = "",
+    licence: str = "",
 ) -> PretrainedTransformer:
     """Make a module with random weights.
 
     transformer (str): Config of the transformer, as JSON.
     tokenizer (bytes): The `tokenizer.json`.
     longest (int): Maximum number of pieces that the transformer can read at once.
+    origin, licence (str): For meta.json of a pipeline in which it is converted.
     """
     library, settings = _library(), json.loads(transformer)
     model = library.AutoModel.from_config(library.AutoConfig.for_model(settings.pop("model_type"), **settings))
@@ -101,7 +113,8 @@ def _init(
     pieces, longest = tokenizer.backend_tokenizer.to_str().encode(), longest_window(transformer, tokenizer)
     module = _assemble(transformer, pieces, longest, config).to(get_torch_default_device())
     sizes = {"transformer": transformer.config.to_json_string(use_diff=False), "tokenizer": pieces, "longest": longest}
-    embedder.shim.set_module(module, sizes)
+    origin = Path(name).name if Path(name or "").is_dir() else str(name)  # no path of this machine
+    embedder.shim.set_module(module, {**sizes, "origin": origin, "licence": licence_of(str(name))})
     embedder.set_dim("nO", transformer.config.hidden_size, force=True)
 
 
@@ -125,6 +138,20 @@ def load_pretrained(name: str | Path | None) -> tuple[Any, Any]:
         ) from error
     _check(transformer, tokenizer, str(name))
     return transformer, tokenizer
+
+
+def licence_of(name: str) -> str:
+    """Return the licence that a transformer's model card states, or "unknown".
+
+    name (str): A directory, or a name on the Hugging Face Hub.
+    """
+    card = Path(name, "README.md")
+    if not Path(name).is_dir():
+        with contextlib.suppress(OSError):  # there is no card, or no connection
+            card = Path(_library().utils.cached_file(name, "README.md"))
+    text = card.read_text(encoding="utf8", errors="replace") if card.is_file() else ""
+    stated = _LICENCE.search(_FRONT_MATTER.match(text)[0]) if _FRONT_MATTER.match(text) else None
+    return stated[1] if stated else "unknown"
 
 
 def longest_window(transformer: nn.Module, tokenizer: Any) -> int:
