@@ -113,8 +113,9 @@ def _init(
     pieces, longest = tokenizer.backend_tokenizer.to_str().encode(), longest_window(transformer, tokenizer)
     module = _assemble(transformer, pieces, longest, config).to(get_torch_default_device())
     sizes = {"transformer": transformer.config.to_json_string(use_diff=False), "tokenizer": pieces, "longest": longest}
-    origin = Path(name).name if Path(name or "").is_dir() else str(name)  # no path of this machine
-    embedder.shim.set_module(module, {**sizes, "origin": origin, "licence": licence_of(str(name))})
+    source = str(name)
+    origin = Path(source).name if Path(source).is_dir() else source  # no path of this machine
+    embedder.shim.set_module(module, {**sizes, "origin": origin, "licence": licence_of(source)})
     embedder.set_dim("nO", transformer.config.hidden_size, force=True)
 
 
@@ -150,7 +151,8 @@ def licence_of(name: str) -> str:
         with contextlib.suppress(OSError):  # there is no card, or no connection
             card = Path(_library().utils.cached_file(name, "README.md"))
     text = card.read_text(encoding="utf8", errors="replace") if card.is_file() else ""
-    stated = _LICENCE.search(_FRONT_MATTER.match(text)[0]) if _FRONT_MATTER.match(text) else None
+    head = _FRONT_MATTER.match(text)
+    stated = _LICENCE.search(head[0]) if head else None
     return stated[1] if stated else "unknown"
 
 
