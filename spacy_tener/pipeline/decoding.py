@@ -17,7 +17,7 @@ from ..crf.forward import ForwardBackward
 from ..crf.marginals import EntitySpans, entropy, probable_spans, span_marginals
 from ..crf.scorer import PathScorer
 from ..processes import cached_property
-from ..types import AnyFloats, IntArray
+from ..types import AnyFloats, BoolArray, IntArray
 from .entities import EntityOffsets, FoundEntity, offsets_of
 from .learning.targets import make_target
 from .nesting import split_reference
@@ -72,6 +72,7 @@ class BatchDecoding:
     depth (int): How deep entities may be nested.
     labels (tuple[str, ...]): The entity types of the CRF, and further ones of forced entities.
     forced (EntitySpans): The entities that lists decide. Those of further types are outside for the CRF.
+    blocked (Collection[tuple[int, int, int, int]]): Spans in no result: text, start, end and label, -1 for all.
     """
 
     crf: PathScorer
@@ -83,6 +84,7 @@ class BatchDecoding:
     depth: int = 1
     labels: tuple[str, ...] = ()
     forced: EntitySpans = NO_SPANS
+    blocked: Collection[tuple[int, int, int, int]] = ()
     _readings: dict[int, list[list[ScoredReading]]] = field(default_factory=dict, init=False)
     _candidates: dict[float, list[ScoredSpans]] = field(default_factory=dict, init=False)
 
@@ -152,7 +154,15 @@ class BatchDecoding:
         for level in range(self.depth):
             at_depth = spans._replace(sequence=spans.sequence + level * self.n_texts)
             either += (1.0 - either) * span_marginals(self.passes, at_depth)
+        either[self.is_blocked(spans)] = 0.0
         return either
+
+    def is_blocked(self, spans: EntitySpans) -> BoolArray:
+        """Return a mask of the spans of texts that are blocked."""
+        if not self.blocked:
+            return np.zeros(spans.label.size, dtype=bool)
+        rows = zip(*(column.tolist() for column in spans), strict=True)
+        return np.array([row in self.blocked or (*row[:3], -1) in self.blocked for row in rows], dtype=bool)
 
     @cached_property
     def _further(self) -> EntitySpans:
@@ -180,6 +190,8 @@ class BatchDecoding:
             for text, sums in enumerate(found):
                 for (score, _), path_spans in zip(sums, spans[text], strict=True):
                     start, end = end, end + path_spans.label.size
+                    if self.is_blocked(path_spans).any():
+                        continue
                     log_probability = score / self.temperature - self.log_partitions[text]
                     readings[text].append((log_probability, path_spans, probabilities[start:end]))
             self._readings[k] = readings
@@ -229,6 +241,7 @@ class BatchDecoding:
             spans = join_spans([spans, self._further])
             probabilities = np.append(probabilities, np.ones(self._further.label.size))
             order = np.argsort(spans.sequence, kind="stable")
+            order = order[~self.is_blocked(select_spans(spans, order))]
             sorted_probabilities = probabilities[order].astype(np.float64, copy=False)
             self._candidates[minimum] = self._split(select_spans(spans, order), sorted_probabilities)
         return self._candidates[minimum]
@@ -437,6 +450,7 @@ def without_blocked(batch: BatchDecoding, blocked: Collection[tuple[int, int, in
     blocked (Collection[tuple[int, int, int, int]]): Text, start, end and label; -1 for all labels.
     """
     layout, n_texts = batch.crf.layout, batch.n_texts
+    batch = replace(batch, blocked=blocked)
     while True:
         best = list(zip(*(column.tolist() for column in batch.best_of_sequences), strict=True))
         spans = [(*row, blocked_label) for row in best for blocked_label in (row[-1], -1)]

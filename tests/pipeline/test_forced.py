@@ -144,6 +144,21 @@ def test_blocking_a_label_that_the_model_lacks_warns() -> None:
         words_of(load()).block({"上海": "ORG.NAM"})
 
 
+@pytest.mark.parametrize("kind", ["tener", "characters"])
+def test_a_blocked_word_is_in_no_result_where_the_model_would_not_find_it_either(kind: str) -> None:
+    nlp = load(kind)
+    words_of(nlp).block({"上海": "", "小明": "PER"})
+    texts = ["王小明去了上海", "今天上海小明很好"]
+    for decoding in nlp.get_pipe("tener_ner").decode([nlp.make_doc(text) for text in texts]):  # type: ignore[attr-defined]
+        text, readings = decoding.view.doc.text, decoding.k_best(50)
+        results = [decoding.entities, decoding.marginals(1e-6).entities, *(reading.entities for reading in readings)]
+        found = [(text[entity.start : entity.end], entity.label) for entities in results for entity in entities]
+        assert ("小明", "GPE") in found
+        assert not any(word == "上海" or (word, label) == ("小明", "PER") for word, label in found)
+        start = text.index("上海")
+        assert decoding.probabilities([(start, start + 2, label) for label in ("GPE", "ORG")]) == [0.0, 0.0]
+
+
 def test_a_blocked_word_of_one_token_is_no_entity_either() -> None:
     nlp = load()
     doc = Doc(nlp.vocab, words=["京", "上海"], spaces=[False, False])
