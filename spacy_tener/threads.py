@@ -19,9 +19,11 @@ _MAX_CHOSEN = 64
 """The most threads that NumPy's OpenBLAS chooses, however many cores there are."""
 _PTHREADS = 1
 """OpenBLAS' number for threads of its own."""
-_LOCK = threading.Lock()
+_NUMBER_LOCK = threading.Lock()
 if hasattr(os, "register_at_fork"):  # no fork in the middle of a change, after which nobody releases the child's lock
-    os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
+    os.register_at_fork(
+        before=_NUMBER_LOCK.acquire, after_in_parent=_NUMBER_LOCK.release, after_in_child=_NUMBER_LOCK.release
+    )
 
 
 class _OneThread(ContextDecorator):
@@ -34,7 +36,7 @@ class _OneThread(ContextDecorator):
         self._n_inside = self._before = 0
 
     def __enter__(self) -> None:
-        with _LOCK:
+        with _NUMBER_LOCK:
             self._n_inside += 1
             if self._n_inside > 1 or any(name in os.environ for name in _VARIABLES) or (library := _openblas()) is None:
                 return
@@ -44,7 +46,7 @@ class _OneThread(ContextDecorator):
                 library.set_number(1)
 
     def __exit__(self, *error: object) -> None:
-        with _LOCK:
+        with _NUMBER_LOCK:
             self._n_inside -= 1
             library = _openblas() if self._before and not self._n_inside else None
             if library is not None:
