@@ -9,12 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from spacy_tener.cli import options
-from spacy_tener.cli._common import CommandLineError, check_file, load_pipeline, msg, names
+from spacy_tener.cli._common import CommandLineError, check_file, msg, names
 from spacy_tener.errors import RemedyError, counted
 from spacy_tener.files import write_text
 
 from .app import command
-from .canvas import check_ending
 from .plots import draw_convergence, draw_scores, draw_speed, draw_sweep, has_log
 from .rows import ScoreTable, make_table
 from .runs import FoundRuns, Run, find_runs, has_setting
@@ -169,25 +168,3 @@ def _drawable(kind: str, found: FoundRuns, arguments: Mapping[str, Any]) -> list
     if without and not drawn:
         raise RemedyError(f"There is nothing to draw: no run has {needed}", remedy)
     return drawn
-
-
-@command("heat-maps")
-def heat_maps_cli(
-    model: options.Model,
-    text: Annotated[str, typer.Argument(help="One sentence")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="File to write: .png or .svg")],
-    component: options.Component = None,
-    code: options.Code = None,
-) -> None:
-    """
-    Draw what the entities of a text rest on, and the maps of attention or relations.
-
-    The figures of MECT's and GRN's papers. Needs torch and matplotlib.
-    """
-    from .heat_maps import draw_heat_maps  # here, as it imports torch
-
-    check_ending(output)
-    check_file(output, force=True)
-    if draw_heat_maps(load_pipeline(model), text, output, name=component):
-        msg.warn("Characters are missing in the figure", "Install a font that has them, such as Noto Sans CJK SC.")
-    msg.good(str(output))
