@@ -35,7 +35,7 @@ NOTE = (
     "a CRF on WNUT 2017. p: paired bootstrap against `tener`."
 )
 PLAIN = (
-    "F1 on test, of models chosen on dev; mean ± standard deviation over seeds 1, 2 and 3, which share their gold "
+    "F1 on test, of models chosen on dev; mean ± standard deviation over seeds, which share their gold "
     f"sentences. {STEPS} steps, and nothing but these sentences; {NER_STEPS_ALONE:,} for `ner`, "
     "which read as many words. p: paired bootstrap against `tener`."
 )
