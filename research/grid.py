@@ -207,7 +207,7 @@ def _config(grid: Grid, corpus: str, system: str) -> Config:
 def _run(grid: Grid, corpus: str, system: str, seed: int, composed: Config) -> GridRun:
     config = composed.copy()
     config["system"]["seed"] = seed
-    reader = corpus_reader(config, "train_corpus")
+    reader = corpus_reader(config)
     if config.interpolate()["training"]["seed"] != seed:
         raise ConfigError(f"{corpus}, {system}: the seed is fixed", "Set seed = ${system.seed} in [training].")
     if reader.get("path") != config["paths"]["train"]:

@@ -144,7 +144,7 @@ def _wrong(doc: Doc, index: int, kind: str, labels: Sequence[str], random_: rand
 
 def trained_on_all(crossing: Crossing) -> spacy.language.Language:
     run = fold_run(replace(crossing, output=crossing.output / "all"), 0, crossing.docs)
-    if not is_trained(run, remedy="Remove it.") and (failure := train(run, Processes()).failure):
+    if not is_trained(run) and (failure := train(run, Processes()).failure):
         raise SystemExit(failure)
     return spacy.load(run.folder / MODEL)
 

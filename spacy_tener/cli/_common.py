@@ -18,6 +18,8 @@ from spacy.language import Language
 from wasabi import util
 from wasabi.printer import Printer
 
+from ..annotate.records import find_texts, stream_records
+from ..annotate.settings import TEXT_COLUMN
 from ..errors import MissingPackageError, RemedyError
 from ..pipeline.gpu import use_gpu
 from ..workbench.compose import CONFIG, read_trained_config
@@ -171,6 +173,16 @@ def check_file(path: Path | None, force: bool) -> None:
     if not above.is_dir() or not os.access(above, os.W_OK):
         reason = "not writable" if above.is_dir() else "not a directory"
         raise RemedyError(f"{path}: cannot be written, as {above} is {reason}", "Choose another place.")
+
+
+def stream_texts(inputs: Sequence[str]) -> Iterator[str]:
+    """Yield the texts of files and directories, of which there must be one."""
+    has_text = False
+    for record in stream_records(find_texts(inputs)[0]):
+        has_text = True
+        yield record[TEXT_COLUMN]
+    if not has_text:
+        raise no_text(inputs)
 
 
 def no_text(sources: Sequence[object]) -> RemedyError:

@@ -9,8 +9,6 @@ from typing import Annotated
 
 import typer
 
-from ..annotate.records import find_texts, stream_records
-from ..annotate.settings import TEXT_COLUMN
 from ..errors import counted
 from ..features.glove import read_words
 from ..files import write_text
@@ -25,7 +23,7 @@ from ..workbench.static_vectors import (
     write_static_vectors,
 )
 from . import options
-from ._common import CommandLineError, check_file, command, msg, names, refuse_options
+from ._common import CommandLineError, check_file, command, msg, names, refuse_options, stream_texts
 
 
 @command("config", prints_result=True)
@@ -129,8 +127,7 @@ def vectors_cli(
     if words is not None:
         found = words_of_list(words)
     elif texts:
-        sources, _ = find_texts(texts)
-        found = words_of_texts(blank_pipeline(lang), (record[TEXT_COLUMN] for record in stream_records(sources)))
+        found = words_of_texts(blank_pipeline(lang), stream_texts(texts))
     else:
         found = read_words()
     selected = select_words(found, max_words)

@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-from ..annotate.records import find_texts, stream_records
-from ..annotate.settings import TEXT_COLUMN
 from ..errors import counted
 from ..files import write_bytes
 from ..pipeline.finding import entity_finders
@@ -16,7 +14,7 @@ from ..workbench.export.check import Comparison, compare, sample_texts
 from ..workbench.export.export import check_libraries, describe, export_model, find_tagger
 from ..workbench.export.page import RUNTIME, make_model_page, read_runtime
 from . import options
-from ._common import CommandLineError, check_file, command, load_pipeline, msg, no_text, refuse_options
+from ._common import CommandLineError, check_file, command, load_pipeline, msg, refuse_options, stream_texts
 
 _SAME = 1e-4
 """The most by which probabilities differ by rounding."""
@@ -70,12 +68,7 @@ def export_cli(
     pipe = find_tagger(nlp, component)
     msg.warn_list("Not in the file: entities of", [name for name in entity_finders(nlp) if name != pipe.name])
     graph = export_model(nlp, pipe.name, half=half).SerializeToString()
-    read = sample_texts(nlp)
-    if texts:
-        sources, _ = find_texts(texts)
-        read = [record[TEXT_COLUMN] for record in stream_records(sources)]
-        if not read:
-            raise no_text(sources)
+    read = list(stream_texts(texts)) if texts else sample_texts(nlp)
     _print(compare(nlp, pipe.name, graph, read), "texts of its characters" if not texts else ", ".join(texts))
     if output:
         _save(output, graph)

@@ -14,8 +14,6 @@ from spacy.tokens import Doc
 from spacy.util import minibatch
 from thinc.api import Model as ThincModel
 
-from ..annotate.records import find_texts, stream_records
-from ..annotate.settings import TEXT_COLUMN
 from ..errors import RemedyError, counted
 from ..files import check_folder, locked
 from ..models.embed.tables import table_embedders
@@ -44,7 +42,7 @@ from ..workbench.pipelines import change_cfg, check_new, size_mb, write_pipeline
 from ..workbench.training import MODEL, OUTPUT, Processes, TrainingRun, is_trained, train
 from ..workbench.trimming import count_rows, trim_tables
 from . import options
-from ._common import CommandLineError, command, load_pipeline, msg, names, no_text, refuse_options, setup_gpu
+from ._common import CommandLineError, command, load_pipeline, msg, names, refuse_options, setup_gpu, stream_texts
 from .scores import read_examples
 
 _TEXTS_AT_ONCE = 256
@@ -219,8 +217,7 @@ def trim_cli(
 def _trim_rows(nlp: Language, texts: list[str], min_count: int, half: bool, component: str | None) -> None:
     name = component or find_crf_pipe(nlp).name
     layers = _with_rows(nlp, name)
-    sources, _ = find_texts(texts)
-    counts = count_rows(layers, minibatch(_inputs(nlp, name, sources), _TEXTS_AT_ONCE))
+    counts = count_rows(layers, minibatch(_inputs(nlp, name, texts), _TEXTS_AT_ONCE))
     trimmed = trim_tables(layers, counts, min_count=min_count, half=half)
     msg.table(
         [
@@ -237,10 +234,7 @@ def _leave_out_torch(nlp: Language, model: str, texts: list[str], precision: str
     require_torch()
     from ..workbench.to_onnx import Precision, changed_entities, to_onnx
 
-    sources, _ = find_texts(texts)
-    read = [record[TEXT_COLUMN] for record in stream_records(sources)]
-    if not read:
-        raise no_text(sources)
+    read = list(stream_texts(texts))
     if untested := to_onnx(nlp, cast(Precision, precision)):
         msg.warn(f"Versions of exporting packages that are not tested: {', '.join(untested)}", "Look at the result.")
     write_pipeline(nlp, output)
@@ -306,7 +300,7 @@ def extend_cli(
     with interrupted_by_signals(), locked(output / ".lock"):
         write_docs(output / DEV, held_out if dev else extension.development_docs(held_out))
         write_docs(output / TRAIN, extension.training_docs(learned, beside))
-        if is_trained(run, remedy="Choose another --output, or delete this one to train again."):
+        if is_trained(run):
             msg.good(f"There is nothing to do: {output / MODEL} is trained")
             return
         msg.info(
@@ -342,15 +336,12 @@ def _with_rows(nlp: Language, name: str) -> ThincModel[Any, Any]:
     raise RemedyError(f"'{name}' has no embedding tables of its own", remedy)
 
 
-def _inputs(nlp: Language, name: str, sources: Sequence[str]) -> Iterator[Doc]:
+def _inputs(nlp: Language, name: str, texts: Sequence[str]) -> Iterator[Doc]:
     """Yield the inputs of the component's model: texts, annotated by the earlier components."""
     pipe = nlp.get_pipe(name)
     view: View = pipe.settings.view if isinstance(pipe, TenerNER) else "tokens"
-    found = False
     with nlp.select_pipes(disable=nlp.pipe_names[nlp.pipe_names.index(name) :]):
-        for doc in nlp.pipe(nlp.tokenizer(record[TEXT_COLUMN]) for record in stream_records(sources)):
-            text, found = view_of(doc, view), True
+        for doc in nlp.pipe(map(nlp.tokenizer, stream_texts(texts))):
+            text = view_of(doc, view)
             if len(text):
                 yield text.piece(0, len(text))
-    if not found:
-        raise no_text(sources)

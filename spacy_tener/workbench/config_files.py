@@ -190,19 +190,19 @@ def missing_requirements(config: Config) -> list[str]:
     return found
 
 
-def corpus_reader(config: Config, corpus: str) -> Mapping[str, Any]:
-    """Return the section of the reader of training's "train_corpus" or "dev_corpus"."""
+def corpus_reader(config: Config) -> Mapping[str, Any]:
+    """Return the section of the reader of the training corpus."""
     filled = config.interpolate()
     section: Any = filled
-    for name in filled["training"][corpus].split("."):
+    for name in filled["training"]["train_corpus"].split("."):
         section = section.get(name) if isinstance(section, Mapping) else None
     if isinstance(section, Mapping) and section.get("@readers") == _MIXED:
         # The reader of the gold annotation has the path of [paths]; overlays may add readers around it.
         readers = list(section["readers"].values())
-        path = filled["paths"].get(corpus.removesuffix("_corpus"))
+        path = filled["paths"].get("train")
         section = next((reader for reader in readers if reader.get("path") == path), next(iter(readers), None))
     if not isinstance(section, Mapping):
-        raise ConfigError(f"training.{corpus} names no section", "Set it to a section of [corpora].")
+        raise ConfigError("training.train_corpus names no section", "Set it to a section of [corpora].")
     return section
 
 

@@ -221,16 +221,14 @@ def train(run: TrainingRun, processes: Processes) -> str:
     return ""
 
 
-def is_trained(run: TrainingRun, *, remedy: str) -> bool:
-    """Return whether a run is trained and its pipeline is there. Refuses a directory with another training.
-
-    remedy (str): What to do about such a one.
-    """
+def is_trained(run: TrainingRun) -> bool:
+    """Return whether a run is trained and its pipeline is there. Refuses a directory with another training."""
     before = Manifest.read(run.folder)
     if before is None or MODEL not in before.parts or not (run.folder / MODEL / "meta.json").is_file():
         return False
     if changes := before.changes(run.manifest()):
-        raise RemedyError(f"{run.folder}: holds another training ({'; '.join(changes)})", remedy)
+        reason = f"{run.folder}: holds another training ({'; '.join(changes)})"
+        raise RemedyError(reason, "Choose another --output, or delete this one to train again.")
     return True
 
 

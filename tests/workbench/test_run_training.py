@@ -53,15 +53,17 @@ def test_a_finished_training_is_known_and_another_one_in_its_place_refused(
     trained: Train, tmp_path: Path, config: Config
 ) -> None:
     run = TrainingRun("run", tmp_path / "run", config)
-    assert not is_trained(run, remedy="Name another.")
+    assert not is_trained(run)
     trained()
-    assert is_trained(run, remedy="Name another.")
+    assert is_trained(run)
     changed = config.copy()
     changed["training"]["max_steps"] = 77
-    with pytest.raises(RemedyError, match=r"run: holds another training \(training\.max_steps.*\)\. Name another\."):
-        is_trained(TrainingRun("run", tmp_path / "run", changed), remedy="Name another.")
+    with pytest.raises(
+        RemedyError, match=r"run: holds another training \(training\.max_steps.*\)\. Choose another --output"
+    ):
+        is_trained(TrainingRun("run", tmp_path / "run", changed))
     (tmp_path / "run" / "model-best" / "meta.json").unlink()
-    assert not is_trained(run, remedy="Name another.")
+    assert not is_trained(run)
 
 
 def test_it_begins_anew_whatever_lies_there(trained: Train, tmp_path: Path) -> None:

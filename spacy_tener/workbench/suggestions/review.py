@@ -240,7 +240,7 @@ def cross_train(
     def train_fold(fold: int) -> None:
         docs = [doc for doc, fold_of_doc in zip(crossing.docs, folds, strict=True) if fold_of_doc != fold]
         run = fold_run(crossing, fold, docs)
-        trained = is_trained(run, remedy="Choose another --output, or delete this one to train again.")
+        trained = is_trained(run)
         begun(fold, trained)
         if not trained and (failure := train(run, processes)):
             raise RemedyError(f"{run.folder}: {failure}", "See its output.log.")
@@ -267,7 +267,7 @@ def fold_run(crossing: Crossing, fold: int, docs: Sequence[Doc]) -> TrainingRun:
         write_bytes(folder / DATA, data)
     config = crossing.config.copy()
     config["paths"]["train"] = str(folder / DATA)
-    if corpus_reader(config, "train_corpus").get("path") != config["paths"]["train"]:
+    if corpus_reader(config).get("path") != config["paths"]["train"]:
         remedy = "Set path = ${paths.train} in [corpora.train]."
         raise ConfigError("The config reads its training data from another path", remedy)
     return TrainingRun(folder.name, folder, config, gpu_id=crossing.gpu_id, code=crossing.code)
