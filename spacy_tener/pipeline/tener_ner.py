@@ -19,7 +19,6 @@ from spacy.training import Example, validate_examples, validate_get_examples
 from spacy.util import minibatch
 from spacy.vocab import Vocab
 from thinc.api import Optimizer, set_dropout_rate
-from thinc.types import Floats2d
 
 from ..errors import RemedyError, check_choice
 from ..features.word_lists import WordLists
@@ -432,23 +431,6 @@ class TenerNER(TrainablePipe):
             edges = self.cfg.setdefault(LATIN_EDGES, {})
             for i in np.flatnonzero(counts.any(axis=1)).tolist():
                 edges[self.labels[i]] = (counts[i] + edges.get(self.labels[i], (0, 0))).tolist()
-
-    def get_loss(self, examples: Iterable[Example], scores: list[Floats2d]) -> tuple[float, list[Floats2d]]:
-        """Compute the mean loss over Docs, and its gradient for the emissions. Weights get no gradient.
-
-        examples (Iterable[Example]): The examples.
-        scores (List[Floats2d]): The model's output for their predicted Docs.
-        RETURNS (Tuple[float, List[Floats2d]]): The loss, and the gradient of each Doc's emissions.
-        """
-        examples = list(examples)
-        validate_examples(examples, "TenerNER.get_loss")
-        if not examples:
-            return 0.0, []
-        targets = make_targets(examples, self.label_index, self.settings, self.depth)
-        require_torch()
-        from .learning.learn import loss_of_scores
-
-        return loss_of_scores(crf(self.model), scores, targets)
 
     def rehearse(
         self,

@@ -10,8 +10,6 @@ import numpy as np
 import torch
 from spacy.errors import Errors
 from spacy.tokens import Doc
-from thinc.backends import get_array_ops
-from thinc.types import Floats2d
 from torch import Tensor
 
 from ...gpu.devices import on_device
@@ -20,7 +18,7 @@ from ...layers.devices import host_threads
 from ...models.run import predict
 from ...models.shim import forget_gradients, penalties
 from ...models.tagger import TaggerModel, crf, depth_of, split_depths
-from ...models.torch_backend import TorchBackend, join_tensors, split_tensor
+from ...models.torch_backend import TorchBackend
 from ...tagging import TagLayout
 from ..settings import NERSettings
 from ..tags import UNKNOWN, Mask, agreeing_tags, join_masks
@@ -28,22 +26,6 @@ from ..units import DocView
 from ..windows import Piece, WindowBatcher, documents
 from .targets import IncorrectSpan, Target
 from .teaching import SoftTarget, Teacher
-
-
-def loss_of_scores(
-    crf: CRF, scores: list[Floats2d], targets: Sequence[Sequence[Target]]
-) -> tuple[float, list[Floats2d]]:
-    """Return the mean loss of examples' targets, and its gradient for the scores of their units.
-
-    *Shape:* (units, depth * tags) for each example
-    """
-    # On their device: the CRF's for CuPy arrays, else the CPU, also on Apple's GPU.
-    ops = get_array_ops(scores[0])
-    device = crf.start.device if ops.name == "cupy" else torch.device("cpu")
-    emissions = join_tensors(ops, scores, device).requires_grad_(True)
-    loss = batch_loss(crf, emissions, by_depth(targets)) / len(targets)
-    [gradient] = torch.autograd.grad(loss, [emissions])
-    return float(loss.detach()), split_tensor(ops, gradient, [len(part) for part in scores])
 
 
 def by_depth(targets: Sequence[Sequence[Target]]) -> list[Target]:

@@ -1,0 +1,38 @@
+"""The loss of a component for the scores of its model, which trains nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from spacy.training import Example
+from thinc.api import get_array_ops
+from thinc.types import Floats2d
+
+from spacy_tener.layers.crf import CRF
+from spacy_tener.models.tagger import crf
+from spacy_tener.models.torch_backend import join_tensors, split_tensor
+from spacy_tener.pipeline.learning.learn import batch_loss, by_depth
+from spacy_tener.pipeline.learning.targets import Target, make_targets
+from spacy_tener.pipeline.tener_ner import TenerNER
+
+
+def get_loss(pipe: TenerNER, examples: Sequence[Example], scores: list[Floats2d]) -> tuple[float, list[Floats2d]]:
+    """Return the mean loss of examples, and its gradient for the scores of their units."""
+    return loss_of_scores(crf(pipe.model), scores, make_targets(examples, pipe.label_index, pipe.settings, pipe.depth))
+
+
+def loss_of_scores(
+    crf: CRF, scores: list[Floats2d], targets: Sequence[Sequence[Target]]
+) -> tuple[float, list[Floats2d]]:
+    """Return the mean loss of examples' targets, and its gradient for the scores of their units.
+
+    *Shape:* (units, depth * tags) for each example
+    """
+    # On their device: the CRF's for CuPy arrays, else the CPU, also on Apple's GPU.
+    ops = get_array_ops(scores[0])
+    device = crf.start.device if ops.name == "cupy" else torch.device("cpu")
+    emissions = join_tensors(ops, scores, device).requires_grad_(True)
+    loss = batch_loss(crf, emissions, by_depth(targets)) / len(targets)
+    [gradient] = torch.autograd.grad(loss, [emissions])
+    return float(loss.detach()), split_tensor(ops, gradient, [len(part) for part in scores])
