@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 from spacy.training import Example
-from thinc.api import get_array_ops
+from thinc.backends import get_array_ops
 from thinc.types import Floats2d
 
 from spacy_tener.layers.crf import CRF

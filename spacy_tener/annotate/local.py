@@ -68,10 +68,10 @@ def _unfinished(job: AnnotationJob, manifest: Manifest, count: OnPart) -> Iterat
 def _write(job: AnnotationJob, schema: pa.Schema | None, parts: Iterable[Part]) -> Iterator[tuple[Part, PartStats]]:
     if job.processes == 1 and job.annotator.gpu_id < 0:
         for part in parts:
-            yield part, _write_part(job, part, schema)
+            yield part, write_part(job, part, schema)
         return
     with _pool(job) if job.processes > 1 else _threads(job) as pool:
-        write = _write_in_process if job.processes > 1 else partial(_write_part, job)
+        write = _write_in_process if job.processes > 1 else partial(write_part, job)
         running: dict[Future[PartStats], Part] = {}
         for part in parts:
             future = pool.submit(write, part, schema)
@@ -86,10 +86,6 @@ def _finished(running: dict[Future[PartStats], Part]) -> Iterator[tuple[Part, Pa
     ended, _ = wait(running, return_when=FIRST_COMPLETED)
     for future in sorted(ended, key=lambda future: running[future].number):
         yield running.pop(future), future.result()
-
-
-def _write_part(job: AnnotationJob, part: Part, schema: pa.Schema | None) -> PartStats:
-    return write_part(job, part_name(job, part.number), part, schema)
 
 
 @contextmanager
@@ -148,7 +144,7 @@ def _end_with_pipe(watched: Connection) -> None:
 
 
 def _write_in_process(part: Part, schema: pa.Schema | None) -> PartStats:
-    return _write_part(_job, part, schema)
+    return write_part(_job, part, schema)
 
 
 class Progress:

@@ -136,7 +136,7 @@ def _schema_of(job: AnnotationJob, part: Part) -> pa.Schema | None:
     return schema_of_rows(part.rows, job.annotator.settings)
 
 
-def write_part(job: AnnotationJob, name: str, part: Part, schema: pa.Schema | None) -> PartStats:
+def write_part(job: AnnotationJob, part: Part, schema: pa.Schema | None) -> PartStats:
     """Annotate a part and write it. schema: The schema of rows that `check_columns` returns."""
     settings, annotator = job.annotator.settings, job.annotator
     if job.format == PARQUET:
@@ -153,7 +153,12 @@ def write_part(job: AnnotationJob, name: str, part: Part, schema: pa.Schema | No
         entities, errors = (table[name].to_pylist() for name in (settings.entities, settings.error))
         content = parquet_bytes(table)
     else:
-        rows = annotator(part.rows or _rows_of_tables(part.tables))
+        rows = list(part.rows)
+        if part.tables:
+            from .arrow import rows_of_table
+
+            rows = [row for table in part.tables for row in rows_of_table(table)]
+        rows = annotator(rows)
         texts = [row.get(settings.text) for row in rows]
         entities, errors = ([row[name] for row in rows] for name in (settings.entities, settings.error))
         if job.format == JSONL:
@@ -161,7 +166,7 @@ def write_part(job: AnnotationJob, name: str, part: Part, schema: pa.Schema | No
         else:
             with annotator.lock:
                 content = _spacy_bytes(rows, annotator.nlp, settings)
-    write_bytes(job.output / name, content)
+    write_bytes(job.output / part_name(job, part.number), content)
     characters = sum(len(text) for text in texts if isinstance(text, str))
     return PartStats(len(errors), characters, sum(map(len, entities)), sum(error is not None for error in errors))
 
@@ -184,9 +189,3 @@ def _doc(row: Record, nlp: Language, settings: AnnotateSettings) -> Doc:
         doc.spans[DEFAULT_SPANS_KEY] = spans
     doc.user_data.update(packable({name: row[name] for name in row if not is_annotated or name != settings.text}))
     return doc
-
-
-def _rows_of_tables(tables: Sequence[pa.Table]) -> list[Record]:
-    from .arrow import rows_of_table
-
-    return [row for table in tables for row in rows_of_table(table)]

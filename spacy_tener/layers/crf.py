@@ -27,7 +27,7 @@ from ..crf.transitions import Transitions, parameter_of_score, weight_gradients
 from ..gpu.devices import on_device
 from ..gpu.kernels import kernels_for
 from ..tagging import TagLayout
-from ..types import AnyFloats, BoolArray
+from ..types import AnyFloats
 from .dense import Dropout, Linear
 
 Gradients = tuple[Tensor | None, ...]
@@ -36,15 +36,6 @@ Gradients = tuple[Tensor | None, ...]
 def upcast(emissions: Tensor) -> Tensor:
     """Convert to float32, unless the precision is that or higher."""
     return emissions.to(torch.promote_types(emissions.dtype, torch.float32))
-
-
-def as_arrays(like: Tensor, *tensors: Tensor) -> tuple[AnyFloats, ...]:
-    """Convert tensors on the CPU to arrays with the dtype of `like`."""
-    return tuple(tensor.detach().to(like.dtype).numpy() for tensor in tensors)
-
-
-def as_mask(allowed: Tensor | None) -> BoolArray | None:
-    return None if allowed is None else allowed.cpu().numpy()
 
 
 class LogPartition(torch.autograd.Function):
@@ -61,9 +52,10 @@ class LogPartition(torch.autograd.Function):
         packing: Packing,
         allowed: Tensor | None,
     ) -> Tensor:
-        like = upcast(emissions)
-        scores, *weights = as_arrays(like, emissions, start, end, outside, inside)
-        passes = ForwardBackward.of(mask_emissions(scores, as_mask(allowed)), Transitions.of(*weights), packing)
+        dtype, tensors = upcast(emissions).dtype, (emissions, start, end, outside, inside)
+        scores, *weights = (tensor.detach().to(dtype).numpy() for tensor in tensors)
+        mask = None if allowed is None else allowed.cpu().numpy()
+        passes = ForwardBackward.of(mask_emissions(scores, mask), Transitions.of(*weights), packing)
         ctx.passes, ctx.dtype = passes, emissions.dtype
         return torch.from_numpy(passes.log_partition())
 

@@ -175,7 +175,10 @@ class SpanEncoder:
             SpanPositions(config.width, config.used_distances, weights.part("positions", i)) for i in streams
         ]
         parts = [[weights.part("layers", n, "streams", i) for i in streams] for n in range(config.layers)]
-        self.layers = [[_span_layer(config, part) for part in layer] for layer in parts]
+        self.layers = [
+            [TransformerLayer(config, SpanAttention(config, part.part("attention")), part) for part in layer]
+            for layer in parts
+        ]
         self.fusion = Linear(weights.part("fusion")) if config.n_streams == 2 else None
 
     def __call__(self, *inputs: Any) -> FloatArray:
@@ -214,7 +217,3 @@ class SpanEncoder:
             layer.complete(x, layer.attention(source, *inputs, groups))
             for layer, x, source, *inputs in zip(layers, queries, sources, rows, relative, strict=True)
         ]
-
-
-def _span_layer(config: FlatConfig | MectConfig, weights: Weights) -> TransformerLayer:
-    return TransformerLayer(config, SpanAttention(config, weights.part("attention")), weights)

@@ -149,7 +149,8 @@ def parse_flat(record: JsonRecord, note: Note, options: CorpusOptions) -> list[A
         return []
     text = expect(record.get("text", record.get("data")), str, "'text'", "a string")
     lists = {key: value for key, value in record.items() if isinstance(value, list)}
-    found = {key: value for key, value in lists.items() if _holds_spans(value, key in _SPAN_KEYS)}
+    # One valid span is enough, so that damaged ones are reported.
+    found = {key: value for key, value in lists.items() if any(_is_span(item, key in _SPAN_KEYS) for item in value)}
     expected = [lists[key] for key in _SPAN_KEYS if key in lists]
     if not found and not expected and not any(key in record for key in _DONE_KEYS):
         reason = f"no list of entities under any of: {', '.join(_SPAN_KEYS)}"
@@ -186,11 +187,6 @@ def _is_binary(record: JsonRecord, options: CorpusOptions) -> bool:
     if options.answers != "auto":
         return options.answers == "binary"
     return bool(record.get("_is_binary", record.get("_view_id") == "ner"))
-
-
-def _holds_spans(items: list[object], expected: bool) -> bool:
-    """Return whether a list holds spans. One valid span is enough, so that damaged ones are reported."""
-    return any(_is_span(item, expected) for item in items)
 
 
 def _is_span(item: object, expected: bool) -> bool:
