@@ -38,7 +38,7 @@ def build_tener(embed: EmbedModel | None, config: TransformerConfig) -> EmbedMod
 
     embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder; `spacy_tener.CharEmbed.v1` if there is none.
     """
-    return chain_layers(embed or build_char_embed(), _transformer_encoder(config))
+    return chain_layers(embed or build_char_embed(), build_transformer_encoder(**vars(config)))
 
 
 @configured("spacy_tener.TransformerEncoder.v1", TransformerConfig)
@@ -48,10 +48,6 @@ def build_transformer_encoder(config: TransformerConfig) -> RaggedModel:
 
     Registered as `spacy_tener.TransformerEncoder.v1`.
     """
-    return _transformer_encoder(config)
-
-
-def _transformer_encoder(config: TransformerConfig) -> RaggedModel:
     build, predictor = partial(_build_transformer, config=config), partial(transformer.TransformerEncoder, config)
     return ragged_layer("transformer_encoder", build, predictor, width_out=config.width)
 
@@ -71,7 +67,7 @@ def build_grn(embed: EmbedModel | None, config: GRNConfig) -> EmbedModel:
 
     embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder; `spacy_tener.WordCharEmbed.v1` if there is none.
     """
-    return chain_layers(embed or build_word_char_embed(), _gated_relation_encoder(config))
+    return chain_layers(embed or build_word_char_embed(), build_gated_relation_encoder(**vars(config)))
 
 
 @configured("spacy_tener.GatedRelationEncoder.v1", GRNConfig)
@@ -80,10 +76,6 @@ def build_gated_relation_encoder(config: GRNConfig) -> RaggedModel:
 
     Registered as `spacy_tener.GatedRelationEncoder.v1`.
     """
-    return _gated_relation_encoder(config)
-
-
-def _gated_relation_encoder(config: GRNConfig) -> RaggedModel:
     build, predictor = partial(_build_grn, config=config), partial(convolution.GRNEncoder, config)
     return ragged_layer("gated_relation_encoder", build, predictor, width_out=config.width)
 
