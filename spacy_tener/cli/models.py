@@ -38,9 +38,8 @@ from ..workbench.calibration import (
 from ..workbench.compose import with_settings
 from ..workbench.corpus.docs import read_docs
 from ..workbench.extending import DEV, TRAIN, hold_out, plan_extension, write_docs
-from ..workbench.pipelines import change_cfg, check_new, size_mb, write_pipeline
+from ..workbench.pipelines import change_cfg, check_new, count_rows, size_mb, trim_tables, write_pipeline
 from ..workbench.training import MODEL, OUTPUT, Processes, TrainingRun, is_trained, train
-from ..workbench.trimming import count_rows, trim_tables
 from . import options
 from ._common import CommandLineError, command, load_pipeline, msg, names, refuse_options, setup_gpu, stream_texts
 from .scores import read_examples

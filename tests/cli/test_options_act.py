@@ -388,7 +388,7 @@ def stubs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Processes, "run", run)
     monkeypatch.setattr("spacy_tener.serve.serve", serve)
     monkeypatch.setattr("spacy_tener.cli.texts.annotate_locally", locally)
-    monkeypatch.setattr("spacy_tener.workbench.trimming.FEW", 2)
+    monkeypatch.setattr("spacy_tener.workbench.pipelines.FEW", 2)
     monkeypatch.delenv("WASABI_LOG_FRIENDLY")
 
 
