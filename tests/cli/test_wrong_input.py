@@ -135,12 +135,7 @@ WRONG_INPUT = [
     ("explain model empty.txt -o {new}.html", "empty.txt: there is nothing in it"),
 ]
 WRONG_COMMAND_LINE = [
-    (
-        "annotate model text.txt -o {new} --document id",
-        "a column of the table of entities Add --entities parquet",
-    ),
     ("annotate model text.txt -o {new} -f csv", "'csv' is not one of"),
-    ("annotate model text.txt -o {new} --entities xlsx", "'xlsx' is not one of: parquet, csv, jsonl"),
     ("calibrate model gold.spacy", "One of --output and --in-place is needed"),
     ("calibrate model gold.spacy --in-place -o {new}", "--in-place"),
     ("calibrate model gold.spacy -o {new} --confidence 0.8", "--confidence: there are no thresholds"),
