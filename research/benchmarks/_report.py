@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import shlex
@@ -88,6 +89,35 @@ def single_thread(cpu: int) -> None:
     if dict(os.environ) != environment:
         os.execve(sys.executable, [sys.executable, *sys.argv], environment)
     pin(cpu)
+
+
+def pipelines_parser(description: str) -> argparse.ArgumentParser:
+    """A parser of what scripts take that compare pipelines on the test part of a corpus. Parse by `parse_pipelines`."""
+    parser = argparse.ArgumentParser(description=description.split("\n")[0])
+    parser.add_argument("pipelines", nargs="+", help="NAME=DIRECTORY of a trained pipeline; the first is the measure")
+    parser.add_argument("--corpus", required=True, help="directory under --data, and part of the default file name")
+    parser.add_argument("--data", type=Path, required=True, help="holds CORPUS/{train,test}.spacy")
+    parser.add_argument("--rounds", type=int, default=7, help="how often all take turns")
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--cpu", type=int, default=-1, help="keep everything on this core")
+    parser.add_argument("--out", type=Path, help="default: a page in research/results")
+    return parser
+
+
+def parse_pipelines(parser: argparse.ArgumentParser, page: str) -> argparse.Namespace:
+    """Parse the arguments, on one thread. page: The name of the page before that of the corpus."""
+    args = parser.parse_args()
+    args.out = args.out or RESULTS / f"{page}-{args.corpus}.md"
+    single_thread(args.cpu)
+    return args
+
+
+def training_parser(description: str, data: str) -> argparse.ArgumentParser:
+    """A parser of what scripts take that train pipelines, and go on where they were stopped. data: What it holds."""
+    parser = argparse.ArgumentParser(description=description.split("\n")[0])
+    parser.add_argument("--data", type=Path, required=True, help=f"holds {data}")
+    parser.add_argument("--work", type=Path, required=True, help="where pipelines are kept")
+    return parser
 
 
 def named_paths(arguments: Sequence[str]) -> dict[str, Path]:
@@ -180,6 +210,11 @@ def mean_sd(values: Sequence[float], digits: int = 1) -> str:
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def write_tables(path: Path, title: str, *parts: tuple[str, Sequence[str], Sequence[Sequence[str]]]) -> None:
+    """A page of tables: the note before each, its header and its rows."""
+    write(path, title, *(part for note, header, rows in parts for part in (note, table(header, rows))))
 
 
 def write(path: Path, title: str, *parts: str) -> None:

@@ -33,9 +33,11 @@ NOTES = (
     "numpy and onnxruntime alone, which has {megabytes:.0f} MB with pip. Start: from the start of Python to the first "
     "text's entities. Memory: the highest resident size while a text of {size:,} characters is read, over that before.",
 )
-SAME = ("pipeline", "file, MB", "entities of both", "texts with others", "largest difference of a probability")
-SPEED = ("pipeline", "nlp.pipe, chars/s", "reader.batch", "ratio", "nlp(text), ms", "reader.entities, ms", "ratio")
-COSTS = ("pipeline", "start, s", "reader's", "memory, MB", "reader's", "long text, s", "reader's")
+HEADERS = (
+    ("pipeline", "file, MB", "entities of both", "texts with others", "largest difference of a probability"),
+    ("pipeline", "nlp.pipe, chars/s", "reader.batch", "ratio", "nlp(text), ms", "reader.entities, ms", "ratio"),
+    ("pipeline", "start, s", "reader's", "memory, MB", "reader's", "long text, s", "reader's"),
+)
 LOAD_PIPELINE = f"""
 sys.modules["torch"] = None
 {WITHOUT_TRANSFORMERS}
@@ -70,7 +72,6 @@ sys.path.append(str(READER))
 
 def main() -> None:
     args = parse_args()
-    _report.single_thread(args.cpu)
     texts = read_texts(args.data / args.corpus / "test.spacy")
     long = "".join(texts) * (args.size // sum(map(len, texts)) + 1)
     same, speed, costs = [], [], []
@@ -83,27 +84,16 @@ def main() -> None:
             costs.append([name, *measure_costs((path, file), long[: args.size], args)])
     size = sum(path.lstat().st_size for path in args.environment.rglob("*") if path.is_file() and not path.is_symlink())
     numbers = {"n_texts": len(texts), "n_characters": sum(map(len, texts)), "megabytes": size / 2**20}
-    notes = [note.format(**vars(args), **numbers) for note in NOTES]
-    tables = [_report.table(*pair) for pair in ((SAME, same), (SPEED, speed), (COSTS, costs))]
-    parts = [part for pair in zip(notes, tables, strict=True) for part in pair]
-    _report.write(args.out, f"Exported files in Python without spaCy: {args.corpus}", *parts)
+    tables = zip([note.format(**vars(args), **numbers) for note in NOTES], HEADERS, (same, speed, costs), strict=True)
+    _report.write_tables(args.out, f"Exported files in Python without spaCy: {args.corpus}", *tables)
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("pipelines", nargs="+", help="NAME=DIRECTORY of a trained pipeline")
-    parser.add_argument("--corpus", required=True, help="directory under --data")
-    parser.add_argument("--data", type=Path, required=True, help="holds CORPUS/test.spacy")
+    parser = _report.pipelines_parser(__doc__)
     parser.add_argument("--environment", type=Path, required=True, help="numpy and onnxruntime are installed there")
-    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--size", type=int, default=100_000, help="characters of the long text")
-    parser.add_argument("--cpu", type=int, default=-1, help="keep everything on this core")
-    parser.add_argument("--out", type=Path, help="default: research/results/elsewhere-CORPUS.md")
-    args = parser.parse_args()
-    args.out = args.out or _report.RESULTS / f"elsewhere-{args.corpus}.md"
-    return args
+    return _report.parse_pipelines(parser, "elsewhere")
 
 
 def load_reader(file: Path) -> Any:

@@ -8,7 +8,6 @@ label. What is finished is not done again.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 from collections.abc import Callable, Sequence
@@ -35,9 +34,7 @@ NOTE = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", type=Path, required=True, help="holds {train,dev,test}.spacy of Resume")
-    parser.add_argument("--work", type=Path, required=True, help="where pipelines are kept")
+    parser = _report.training_parser(__doc__, "{train,dev,test}.spacy of Resume")
     parser.add_argument("--labels", default="TITLE,ORG,LOC")
     parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--only-table", action="store_true", help="write the page of what is there")

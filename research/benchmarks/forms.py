@@ -35,10 +35,7 @@ NOTE = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", type=Path, required=True, help="holds CORPUS/{train,dev,test}.spacy")
-    parser.add_argument("--work", type=Path, required=True, help="where runs are kept")
-    args = parser.parse_args()
+    args = _report.training_parser(__doc__, "CORPUS/{train,dev,test}.spacy").parse_args()
     rows = []
     for corpus in STEPS:
         pipelines = {}

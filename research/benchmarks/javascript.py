@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -42,9 +42,15 @@ NOTES = (
     "opening its file to the entities of its example, in a browser that has just started (cold), and when it is loaded "
     "again (warm). Medians of {repeats}. Memory: what Node takes more while it reads a text of "
     "{size:,} characters. MB are millions of bytes; the page has the model, the reader and ONNX Runtime in it.",
+    "A long text that is pasted into the page, which reads it in pieces and shows its progress: seconds until the "
+    "entities are shown; the longest time in which the page answers to nothing; and memory of all processes of the "
+    "browser, before and at most, looked at each second. Memory that processes share counts once.",
 )
-SPEED = ("pipeline", "nlp.pipe, chars/s", "Node, chars/s", "ratio", "Chromium, chars/s", "ratio")
-COSTS = ("pipeline", "Node, s", "page cold, s", "page warm, s", "memory, MB", "file, MB", "page, MB", "page --half, MB")
+HEADERS = (
+    ("pipeline", "nlp.pipe, chars/s", "Node, chars/s", "ratio", "Chromium, chars/s", "ratio"),
+    ("pipeline", "Node, s", "page cold, s", "page warm, s", "memory, MB", "file, MB", "page, MB", "page --half, MB"),
+    ("pipeline", "characters", "entities", "shown after, s", "longest pause, s", "memory before, MB", "highest, MB"),
+)
 LOAD = """
 const [texts, size, done] = arguments;
 Promise.all(["/reader/reader.js", "/ort/ort.wasm.bundle.min.mjs"].map((path) => import(location.origin + path)))
@@ -57,23 +63,31 @@ Promise.all(["/reader/reader.js", "/ort/ort.wasm.bundle.min.mjs"].map((path) => 
     }).then(() => done(""), (error) => done(String(error)));
 """
 READ = "const done = arguments[0]; readAll().then(() => done(''), (error) => done(String(error)));"
+PASTE = """
+window.pauses = [], window.begin = performance.now();
+let last = begin;
+setInterval(() => { const now = performance.now(); pauses.push(now - last); last = now; }, 20);
+const working = document.getElementById("working"), input = document.getElementById("input");
+new MutationObserver(() => { window.seconds = working.textContent ? null : (performance.now() - begin) / 1000; })
+    .observe(working, { childList: true });
+input.value = arguments[0];
+input.dispatchEvent(new Event("input", { bubbles: true }));
+"""
 SHOWN = "return document.querySelectorAll('#text .ent').length"
 
 
 def main() -> None:
     args = parse_args()
-    _report.single_thread(args.cpu)
     texts = read_texts(args.data / args.corpus / "test.spacy")
-    speed, costs, chromium = [], [], ""
+    speed, costs, long, chromium = [], [], [], ""
     for name, path in _report.named_paths(args.pipelines).items():
         with TemporaryDirectory() as folder:
-            nlp = spacy.load(path)
+            nlp, page = spacy.load(path), Path(folder, "page.html")
             write_files(nlp, Path(folder))
             cells, first, chromium = measure_speed(nlp, path, Path(folder), texts, args)
             speed.append([name, *cells])
-            costs.append(
-                [name, first[0], *measure_page(Path(folder, "page.html"), args), first[1], *sizes(Path(folder))]
-            )
+            costs.append([name, first[0], *measure_page(page, args), first[1], *sizes(Path(folder))])
+            long += [[name, *measure_long_text(page, texts, size)] for size in (args.size, args.pasted)]
     numbers = {
         "n_texts": len(texts),
         "n_characters": sum(map(len, texts)),
@@ -81,26 +95,16 @@ def main() -> None:
         "runtime": json.loads((RUNTIME / "package.json").read_text(encoding="utf8"))["version"],
         "chromium": chromium,
     }
-    notes = [note.format(**vars(args), **numbers) for note in NOTES]
-    tables = [_report.table(*pair) for pair in ((SPEED, speed), (COSTS, costs))]
-    parts = [part for pair in zip(notes, tables, strict=True) for part in pair]
-    _report.write(args.out, f"Exported files in Node and in Chromium: {args.corpus}", *parts)
+    tables = zip([note.format(**vars(args), **numbers) for note in NOTES], HEADERS, (speed, costs, long), strict=True)
+    _report.write_tables(args.out, f"Exported files in Node and in Chromium: {args.corpus}", *tables)
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("pipelines", nargs="+", help="NAME=DIRECTORY of a trained pipeline")
-    parser.add_argument("--corpus", required=True, help="directory under --data")
-    parser.add_argument("--data", type=Path, required=True, help="holds CORPUS/test.spacy")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser = _report.pipelines_parser(__doc__)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--size", type=int, default=100_000, help="characters of the long text")
-    parser.add_argument("--cpu", type=int, default=-1, help="keep everything on this core")
-    parser.add_argument("--out", type=Path, help="default: research/results/javascript-CORPUS.md")
-    args = parser.parse_args()
-    args.out = args.out or _report.RESULTS / f"javascript-{args.corpus}.md"
-    return args
+    parser.add_argument("--pasted", type=int, default=1_000_000, help="characters that are pasted into the page")
+    return _report.parse_pipelines(parser, "javascript")
 
 
 def write_files(nlp: Any, folder: Path) -> None:
@@ -173,6 +177,24 @@ def measure_page(page: Path, args: argparse.Namespace) -> list[str]:
     return [f"{statistics.median(column):.1f}" for column in zip(*rounds, strict=True)]
 
 
+def measure_long_text(page: Path, texts: Sequence[str], size: int) -> list[str]:
+    """Return cells of a text of so many characters in the page."""
+    joined = "\n".join(texts) + "\n"
+    with started() as browser:
+        driver = browser.driver.service.process.pid
+        browser.open(page.as_uri())
+        browser.wait(lambda: browser.run(SHOWN), seconds=120)
+        before = highest = megabytes_of_processes(driver)
+        browser.run(PASTE, (joined * (size // len(joined) + 1))[:size])
+        while (seconds := browser.run("return window.seconds")) is None:
+            highest = max(highest, megabytes_of_processes(driver))
+            time.sleep(1)
+        time.sleep(1)
+        highest, pauses = max(highest, megabytes_of_processes(driver)), browser.run("return pauses")
+        numbers = (size, browser.run(SHOWN), seconds, max(pauses) / 1000, before, highest)
+    return [f"{number:,.{digits}f}" for number, digits in zip(numbers, (0, 0, 1, 1, 0, 0), strict=True)]
+
+
 @contextmanager
 def running(words: Sequence[object]) -> Iterator[Callable[[], str]]:
     """Start a process that prints a line, and one for each line of its input. Yields what returns the next."""
@@ -224,21 +246,30 @@ def cpu_of_browser(browser: Browser) -> float:
 
 def cpu_of_processes(root: int) -> float:
     """Return the CPU seconds of a process and all below it."""
-    parents, seconds = {}, {}
+    ticks = sum(int(fields[11]) + int(fields[12]) for fields in processes_below(root).values())
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def megabytes_of_processes(root: int) -> float:
+    """Return the memory of a process and all below it; what they share counts in parts."""
+    kilobytes = 0
+    for process in processes_below(root):
+        with suppress(OSError):
+            lines = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="utf8").splitlines()
+            kilobytes += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return kilobytes / 1024
+
+
+def processes_below(root: int) -> dict[int, list[str]]:
+    """Return the fields of `/proc/PID/stat` behind the name, of a process and all below it."""
+    fields = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text(encoding="utf8").rpartition(")")[2].split()
-        except OSError:
-            continue
-        parents[int(path.parent.name)] = int(fields[1])
-        seconds[int(path.parent.name)] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        with suppress(OSError):
+            fields[int(path.parent.name)] = path.read_text(encoding="utf8").rpartition(")")[2].split()
     below = {root}
-    for _ in parents:
-        grown = below | {process for process, parent in parents.items() if parent in below}
-        if grown == below:
-            break
-        below = grown
-    return sum(seconds.get(process, 0.0) for process in below)
+    while grown := {process for process, (_, parent, *_) in fields.items() if int(parent) in below} - below:
+        below |= grown
+    return {process: fields[process] for process in below & fields.keys()}
 
 
 if __name__ == "__main__":

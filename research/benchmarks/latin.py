@@ -7,7 +7,6 @@ It trains TENER as `forms.py` does, whose runs with `simplify` it uses if they a
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -32,10 +31,7 @@ Entity = tuple[int, int, int, str]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", type=Path, required=True, help="holds CORPUS/{train,dev,test}.spacy")
-    parser.add_argument("--work", type=Path, required=True, help="where runs are kept")
-    args = parser.parse_args()
+    args = _report.training_parser(__doc__, "CORPUS/{train,dev,test}.spacy").parse_args()
     rows = []
     code = ("--code", Path(_latin_words.__file__).resolve(), *_report.overrides(_latin_words.SETTING))
     for corpus in forms.STEPS:

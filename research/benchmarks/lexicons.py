@@ -9,9 +9,7 @@ part, its own limit on words per character included. The scores of such runs are
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import _report
@@ -26,38 +24,25 @@ from spacy_tener.models.embed.lexicon import WORD, LexiconVocabulary
 NOTE = (
     "Test part, {texts} texts, {chars} characters. Words with a row: found words that the model tells apart, since "
     "training showed them or they had a vector; the others share one row. Entities that are words: gold entities whose "
-    "characters are exactly one word of the lexicon. Speed: `nlp.pipe` from raw text, batches of 64, one thread, the "
-    "pipelines take turns within each of {rounds} rounds; medians, the range in brackets, and the ratio to the first "
-    "row: above 1 is faster."
+    "characters are exactly one word of the lexicon. Speed: `nlp.pipe` from raw text, batches of {batch_size}, one "
+    "thread, the pipelines take turns within each of {rounds} rounds; medians, the range in brackets, and the ratio to "
+    "the first row: above 1 is faster."
 )
 HEADER = ("lexicon", "words", "found per 100 characters", "of these with a row, %", "entities that are words, %")
 HEADER_SPEED = ("chars/s", "ratio")
 
 
 def main() -> None:
-    args = parse_args()
-    _report.single_thread(args.cpu)
+    args = _report.parse_pipelines(_report.pipelines_parser(__doc__), "lexicons")
     pipelines = {name: spacy.load(path) for name, path in _report.named_paths(args.pipelines).items()}
     examples = list(Corpus(args.data / args.corpus / "test.spacy")(next(iter(pipelines.values()))))
     docs = [example.reference for example in examples]
     texts = [doc.text for doc in docs]
-    speed = measure_pipe(pipelines, texts, 64, args.rounds)
+    speed = measure_pipe(pipelines, texts, args.batch_size, args.rounds)
     first = next(iter(pipelines))
     rows = [[name, *cells(nlp, docs), *speed.cells(name, first)] for name, nlp in pipelines.items()]
-    note = NOTE.format(texts=len(texts), chars=sum(map(len, texts)), rounds=args.rounds)
-    out = args.out or _report.RESULTS / f"lexicons-{args.corpus}.md"
-    _report.write(out, f"Lexicons: {args.corpus}", note, _report.table([*HEADER, *HEADER_SPEED], rows))
-
-
-def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("pipelines", nargs="+", help="NAME=DIRECTORY of a trained pipeline; the first is the measure")
-    parser.add_argument("--corpus", required=True, help="directory under --data, and part of the default file name")
-    parser.add_argument("--data", type=Path, required=True, help="holds CORPUS/test.spacy")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--cpu", type=int, default=-1, help="keep everything on this core")
-    parser.add_argument("--out", type=Path, help="default: research/results/lexicons-CORPUS.md")
-    return parser.parse_args()
+    note = NOTE.format(**vars(args), texts=len(texts), chars=sum(map(len, texts)))
+    _report.write(args.out, f"Lexicons: {args.corpus}", note, _report.table([*HEADER, *HEADER_SPEED], rows))
 
 
 def cells(nlp: Language, docs: Sequence[Doc]) -> list[str]:

@@ -51,7 +51,6 @@ class Measure:
 
 def main() -> None:
     args = parse_args()
-    _report.single_thread(args.cpu)
     pipelines = _report.named_paths(args.pipelines)
     if args.spans_key:
         pipelines |= {f"{name}{SCORED}": path for name, path in pipelines.items()}
@@ -62,24 +61,16 @@ def main() -> None:
     header = [cell.format(batch=args.batch_size) for cell in (*HEADER, *HEADER_TRAINING)]
     chars = sum(map(len, texts))
     note = NOTE.format(rounds=args.rounds, texts=len(texts), chars=chars, train_batch=args.train_batch_size)
-    out = args.out or _report.RESULTS / f"speed-{args.corpus}.md"
-    _report.write(out, f"Speed: {args.corpus}", note, _report.table(header, rows))
+    _report.write(args.out, f"Speed: {args.corpus}", note, _report.table(header, rows))
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("pipelines", nargs="+", help="NAME=DIRECTORY of a trained pipeline; the first is the measure")
-    parser.add_argument("--corpus", required=True, help="directory under --data, and part of the default file name")
-    parser.add_argument("--data", type=Path, required=True, help="holds CORPUS/{train,test}.spacy")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser = _report.pipelines_parser(__doc__)
     parser.add_argument("--texts", type=int, help="how many of the test part, from its start; default: all")
-    parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--train-batch-size", type=int, default=16)
     parser.add_argument("--train-sentences", type=int, default=320, help="sentences trained on in each round")
     parser.add_argument("--spans-key", action="store_true", help="each pipeline also with the setting spans_key")
-    parser.add_argument("--cpu", type=int, default=-1, help="keep everything on this core")
-    parser.add_argument("--out", type=Path, help="default: research/results/speed-CORPUS.md")
-    return parser.parse_args()
+    return _report.parse_pipelines(parser, "speed")
 
 
 def read_texts(path: Path) -> list[str]:

@@ -4,6 +4,8 @@ const SAMPLES = {
   zh: "王小明昨天去了上海，在中国银行工作的吴重阳也在。",
   en: "Angela Merkel met Tim Cook of Apple in Berlin on Monday.",
 };
+/** Characters of a part of a long text. */
+const BLOCK = 5000;
 /** The entities that were found in a text: marked in it and listed, filtered by label and by probability, and saved. */
 function foundEntities({ drawn = () => {}, saved = () => ({}) } = {}) {
   const { $, el, chip, digits, download, hue, listing, marked, meter, offsetsOf, percent, say, setLabels } = parts;
@@ -28,12 +30,27 @@ function foundEntities({ drawn = () => {}, saved = () => ({}) } = {}) {
     chosen: (entity) => light("chosen", entity),
   });
 
+  /** Yield the bounds of parts of a text, at ends of lines where it has some: a browser lays out those in view alone. */
+  function* blocksOf(text, entities) {
+    for (let from = 0, to; from < text.length; from = to) {
+      const line = text.indexOf("\n", from + BLOCK) + 1;
+      to = line && line < from + 2 * BLOCK ? line : Math.min(from + 2 * BLOCK, text.length);
+      if (/[\udc00-\udfff]/.test(text[to] || "")) to++;
+      for (const { start, end } of entities) if (start < to && to < end) to = end;
+      yield [from, to];
+    }
+  }
+
   function draw() {
     const entities = shownEntities();
     state.numbers = new Map(state.entities.map((entity, number) => [entity, number]));
     $("text").replaceChildren();
-    // One by one: a call has no room for the arguments of a long text.
-    for (const node of marked(state.text, entities, mark)) $("text").append(node);
+    for (const [from, to] of blocksOf(state.text, entities)) {
+      const block = to - from < state.text.length ? el("div", { class: "block" }) : $("text");
+      // One by one: a call has no room for the arguments of a long text.
+      for (const node of marked(state.text, entities, mark, from, to)) block.append(node);
+      if (block !== $("text")) $("text").append(block);
+    }
     list.show([...entities].sort(ORDERS[$("order").value]));
     const hidden = state.entities.length - entities.length;
     $("nothing").textContent = say(hidden ? "All entities are hidden: show more labels, or a lower probability." : "No entities were found in this text.");
