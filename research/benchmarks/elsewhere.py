@@ -110,9 +110,9 @@ def read_batches(reader: Any, texts: Sequence[str], size: int) -> list[Any]:
 def compare(nlp: Language, file: Path, texts: Sequence[str], size: int) -> list[str]:
     """Return how many entities are the pipeline's, in how many texts others are found, and how probabilities differ."""
     reader, n_same, differing, difference = load_reader(file), 0, 0, 0.0
-    docs = nlp.pipe(texts, component_cfg=ask_probabilities(nlp))
+    docs, key = nlp.pipe(texts, component_cfg=ask_probabilities(nlp)), nlp.get_pipe("tener_ner").settings.spans_key
     for doc, together, alone in zip(docs, read_batches(reader, texts, size), map(reader.entities, texts), strict=True):
-        group = doc.spans[SCORES_KEY]
+        group = doc.spans[key or SCORES_KEY]
         expected = dict(zip(((e.start_char, e.end_char, e.label_) for e in group), group.attrs["scores"], strict=True))
         for found in (together, alone):
             scores = {(e["start"], e["end"], e["label"]): e["probability"] for e in found}
