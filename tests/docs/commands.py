@@ -86,7 +86,7 @@ GROUPS = {"spacy": root_command, "research": research_command}
 def check_script(path: Path, words: list[str]) -> None:
     """Fail where a script does not exist, or does not name an option."""
     source = path.read_text(encoding="utf8")
-    shared = [path.parent / f"{name}.py" for name in re.findall(r"^from (_[a-z]\w+) import", source, flags=re.M)]
+    shared = [path.parent / f"{name}.py" for name in re.findall(r"^(?:from|import) (_[a-z]\w+)", source, flags=re.M)]
     source += "".join(module.read_text(encoding="utf8") for module in shared)
     for word in words:
         if word.startswith("--") and word != "--help":
