@@ -163,6 +163,8 @@ def plan_extension(
     unknown = sorted(set(rename).difference(pipe.labels))
     if unknown:
         raise RemedyError(f"{model} has no label {', '.join(unknown)} to rename", f"It has: {', '.join(pipe.labels)}.")
+    if len({rename.get(label, label) for label in pipe.labels}) < len(pipe.labels):
+        raise RemedyError(f"two labels of {model} would have one name", "Rename to labels that it lacks.")
     wanted = list(labels) or sorted(annotated - (set(pipe.labels) - set(rename)))
     if not wanted:
         remedy = "Train on them by `spacy train`, or name labels by --labels."

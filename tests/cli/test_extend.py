@@ -94,6 +94,7 @@ def test_texts_say_what_they_are_annotated_for(
         ([("He went to Paris", [(11, 16, "CITY")])] * 12, [], "the new texts are in another language (en)"),
         (NEW, ["--labels", "VERB,NOUN"], "no entity in the new texts has the label NOUN"),
         (NEW, ["--rename", "NONE=A"], "has no label NONE to rename It has: "),
+        (NEW, ["--rename", "PER=ORG"], "two labels of"),
         (NEW, ["--rename", "PER"], "--rename PER: not two labels"),
     ],
 )
