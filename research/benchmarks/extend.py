@@ -22,17 +22,19 @@ from spacy.util import minibatch
 
 SIZES = (100, 400)
 STEPS, MORE_STEPS = 800, 400
-WAYS = ("before", "nlp.update", "with rehearse", "extend", "extend --with", "from everything")
+EXTENDED = ("extend", "extend --with")
+WAYS = ("before", "nlp.update", "with rehearse", *EXTENDED, *(f"{way}, {STEPS} steps" for way in EXTENDED))
+WAYS += ("from everything",)
 BASELINES = ("nlp.update", "with rehearse")
 NOTE = (
     "F1 on Resume's test part, in percent; mean ± standard deviation over seeds: {seeds}. 400 texts, drawn at random,"
     " are new: they have nothing but one label. *before*: TENER with the config `resume` learned the other texts "
     "without that label, once, in {steps} steps. *extend*: `tener extend` on the 400 texts, or on 100 others of them "
-    "for each seed, in {more} steps. *--with*: beside the texts that *before* learned. *nlp.update*: "
-    "`nlp.resume_training` on the new texts, {more} steps of 16, for the first seed. *with rehearse*: and "
-    "`nlp.rehearse` on 16 of the other texts after each. *from everything*: trained once on all texts with all "
-    "labels, {steps} steps. LOC is in few texts of the training part: its 100 new texts have all of them, for each "
-    "seed. It is 6 times in the test part, so its F1 says little."
+    "for each seed, in {more} steps. *--with*: beside the texts that *before* learned. *{steps} steps* are the "
+    "default, here for the first seed. *nlp.update*: `nlp.resume_training` on the new texts, {more} steps of 16, for "
+    "the first seed. *with rehearse*: and `nlp.rehearse` on 16 of the other texts after each. *from everything*: "
+    "trained once on all texts with all labels, {steps} steps. LOC is in few texts of the training part: its 100 new "
+    "texts have all of them, for each seed. It is 6 times in the test part, so its F1 says little."
 )
 
 
@@ -88,13 +90,14 @@ def learn(data: Path, work: Path, label: str, seed: str, number: int) -> None:
         new = folder / f"new-{size}.spacy"
         write(new, [without(doc, others) for doc in pool[first : first + size]])
         for way in WAYS:
-            if f"{way} {size}" in scores or (number and not way.startswith("extend")):
+            if f"{way} {size}" in scores or (number and way not in EXTENDED):
                 continue
-            old = base / "old.spacy" if way in ("with rehearse", "extend --with") else None
+            old = base / "old.spacy" if "with" in way else None
             if way in BASELINES:
                 nlp = update(before, new, label, seed, old)
             elif way.startswith("extend"):
-                nlp = extend(before, new, folder / f"{way.replace(' ', '')}-{size}", seed, old)
+                steps = STEPS if "steps" in way else MORE_STEPS
+                nlp = extend(before, new, folder / f"{way.replace(' ', '')}-{size}", seed, steps, old)
             else:
                 nlp = spacy.load(before if way == "before" else everything)
             scores[f"{way} {size}"] = score(nlp, test, label)
@@ -124,9 +127,9 @@ def train_anew(output: Path, train: Path, dev: Path) -> Path:
     return output / "model-best"
 
 
-def extend(base: Path, new: Path, output: Path, seed: str, old: Path | None) -> Language:
+def extend(base: Path, new: Path, output: Path, seed: str, steps: int, old: Path | None) -> Language:
     options = ("--with", old) if old else ()
-    _report.tener("extend", base, new, "-o", output, "--steps", MORE_STEPS, "-s", f"system.seed={seed}", *options)
+    _report.tener("extend", base, new, "-o", output, "--steps", steps, "-s", f"system.seed={seed}", *options)
     return spacy.load(output / "model-best")
 
 

@@ -271,7 +271,7 @@ def extend_cli(
         str, typer.Option("--labels", help="Labels, as in PER,ORG (of NEW; default: those that MODEL lacks)")
     ] = "",
     rename: Annotated[list[str] | None, typer.Option("--rename", help="OLD=NEW, a label; may be repeated")] = None,
-    steps: Annotated[int, typer.Option("--steps", help="Training steps", min=1)] = 400,
+    steps: Annotated[int, typer.Option("--steps", help="Training steps", min=1)] = 800,
     component: options.Component = None,
     settings: options.Settings = None,
     gpu_id: options.GpuId = -1,
