@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import HTTPException
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from ..pipeline.forced import is_label
 
 # The constraint makes pydantic refuse lone surrogates, which JSON can spell.
 Text = Annotated[str, Field(min_length=0)]
@@ -19,8 +22,19 @@ Minimum = Annotated[
     float,
     Field(ge=0.0, le=1.0, description="Leave out entities less probable than this. Those without a probability stay."),
 ]
+
+
+def _check_label(label: str) -> str:
+    if not is_label(label):
+        raise PydanticCustomError("blank", "Label should not be blank")
+    return label
+
+
 Words = Annotated[
-    dict[Annotated[str, Field(min_length=2, max_length=40)], Annotated[str, Field(min_length=1, max_length=100)]],
+    dict[
+        Annotated[str, Field(min_length=2, max_length=40)],
+        Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_check_label)],
+    ],
     Field(
         default_factory=dict,
         max_length=1000,

@@ -162,3 +162,5 @@ def test_the_words_of_a_request_are_entities_in_its_texts(served, route):
     wrong = served.client.post("/v1/entities", json={"text": text, "words": {"云": "PRODUCT"}})
     assert wrong.status_code == 422
     assert "words" in wrong.json()["error"]["message"]
+    blank = served.client.post(f"/v1/{route}", json={**body, "words": {"云海一号": " \x1c"}})
+    assert (blank.status_code, blank.json()["error"]["message"]) == (422, "words.云海一号: Label should not be blank.")
