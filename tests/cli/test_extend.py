@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,9 @@ def test_a_label_is_learned_beside_the_others_and_a_finished_training_stays(
     command = [saved["tener"], new, "-o", tmp_path / "out", "--steps", "40", "-s", "training.optimizer.learn_rate=0.01"]
     code, text = extend(*command)
     assert code == 0, text
+    # Of equal scores, spaCy keeps the last model.
+    rows = [json.loads(row) for row in (tmp_path / "out" / "training.jsonl").read_text().splitlines()]
+    assert [(row["step"], row["score"]) for row in rows] == [(0, 0.0), (40, 0.0)]
     before, after = spacy.load(saved["tener"]), spacy.load(tmp_path / "out" / "model-best")
     old = [(ent.text, ent.label_) for ent in before(TEXT).ents]
     assert [(ent.text, ent.label_) for ent in after(TEXT).ents] == [old[0], ("去了", "VERB"), *old[1:]]
