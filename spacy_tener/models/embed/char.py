@@ -39,8 +39,7 @@ def build_char_embed(
     """Embed each token by its own row and the row of the pair that it makes with the next token.
 
     Registered as `spacy_tener.CharEmbed.v1`. Its tokens are usually characters: those of a Chinese pipeline, or of the
-    view `characters`. A string gets a row of its own when it is first seen in training; all others share the unknown
-    row, which word dropout trains.
+    view `characters`.
 
     width (int): Width of the tokens' rows.
     bigram_width (int): Width of the pairs' rows; 0 leaves pairs out.
