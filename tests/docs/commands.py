@@ -52,7 +52,7 @@ def check(words: list[str]) -> None:
     elif words[0] == "npm":
         tested = json.loads((ROOT / "readers" / "js" / "package.json").read_text(encoding="utf8"))["devDependencies"]
         assert words[1] == "install"
-        assert {*words[2:]} <= {f"{package}@{version}" for package, version in tested.items()}
+        assert {*words[2:]} <= {"--ignore-scripts", *(f"{package}@{version}" for package, version in tested.items())}
     elif words[0] == "docker":
         assert all((ROOT / name).is_file() for option, name in pairwise(words) if option == "--file")
     else:

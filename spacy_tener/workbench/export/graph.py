@@ -16,7 +16,7 @@ ML = "ai.onnx.ml"
 
 
 def _operator(name: str) -> Callable[[Value, Any], Value]:
-    return lambda value, other: value.graph.add(name, value, other)[0]
+    return lambda value, operand: value.graph.add(name, value, operand)[0]
 
 
 class Value:
