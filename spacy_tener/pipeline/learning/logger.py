@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import IO, Any
 
 import srsly
@@ -26,6 +27,8 @@ def json_lines_logger(output_file: str) -> Callable[[Language, IO[str], IO[str]]
 
     def set_up(nlp: Language, stdout: IO[str], stderr: IO[str]) -> tuple[Log, Callable[[], None]]:
         print_row, finish = console_logger_v3()(nlp, stdout, stderr)
+        # Before the first step, so that a wrong path costs no training.
+        Path(output_file).parent.mkdir(parents=True, exist_ok=True)
         parent = os.getppid()
         weights = nlp.config["training"]["score_weights"]
         columns = [name for name, weight in weights.items() if weight is not None]
