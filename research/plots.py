@@ -1,4 +1,4 @@
-"""The figures of the papers: convergence, relative speed, scores, and a score against a setting."""
+"""The figures of the papers: convergence, relative speed, scores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spacy_tener.workbench.training import LOG
 from .canvas import Style, figure, styles
 from .comparing import Summary, summarize
 from .rows import printed_scores
-from .runs import Run, SeedGroup, group_runs, is_number, order_of
+from .runs import Run, SeedGroup, group_runs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -127,37 +127,6 @@ def draw_scores(runs: Iterable[Run], path: Path, *, metric: str = "f", published
             _name_bars(axis, list(groups), room)
             axis.plot([], [], "|", color="#555555", label="one seed")
             axis.set_xlabel(f"{METRICS[metric]} on test (%), mean ± sd")
-    return drawn
-
-
-def draw_sweep(
-    runs: Iterable[Run], path: Path, *, x: str, by: Sequence[str] = (), metric: str = "f", log_x: bool = False
-) -> Figure:
-    """Draw the score on test against a setting; a line for each value of what the runs are grouped by."""
-    check_choice("metric", metric, METRICS)
-    lines: dict[str, dict[str, dict[Any, Summary]]] = {}
-    for group in group_runs(runs, ("corpus", *by, x)):
-        name = ", ".join(map(str, group.key[1:-1]))
-        line = lines.setdefault(group.value("corpus"), {}).setdefault(name, {})
-        line[group.key[-1]] = summarize(group.scores(metric))
-    style = styles(chain(*lines.values()))
-    values = sorted(set(chain(*(line for named in lines.values() for line in named.values()))), key=order_of)
-    numbers = all(map(is_number, values))
-    if log_x and values and not (numbers and min(values) > 0):
-        raise RemedyError(f"'{x}' has values without a logarithm", "Leave out --log-x.")
-    # Numbers stand at their place, if all are numbers, and others evenly spread.
-    at = {value: value if numbers else place for place, value in enumerate(values)}
-    with figure(path, lines, height=_PANEL_HEIGHT) as drawn:
-        for axis, corpus_lines in zip(drawn.axes, lines.values(), strict=True):
-            for name, line in corpus_lines.items():
-                means, spread = [score.mean for score in line.values()], [score.sd or 0.0 for score in line.values()]
-                axis.errorbar([at[v] for v in line], means, yerr=spread, capsize=4, label=name, **vars(style[name]))
-            if log_x:
-                axis.set_xscale("log")
-            axis.set_xticks(list(at.values()), list(map(str, at)))
-            axis.minorticks_off()
-            axis.set(xlabel=x, ylabel=f"{METRICS[metric]} on test (%), mean ± sd")
-            axis.grid(True)
     return drawn
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,9 +14,9 @@ from spacy_tener.errors import RemedyError, counted
 from spacy_tener.files import write_text
 
 from .app import command
-from .plots import draw_convergence, draw_scores, draw_speed, draw_sweep, has_log
+from .plots import draw_convergence, draw_scores, draw_speed, has_log
 from .rows import ScoreTable, make_table
-from .runs import FoundRuns, Run, find_runs, has_setting
+from .runs import FoundRuns, Run, find_runs
 from .tables import FORMATS, format_table
 
 Runs = Annotated[list[Path], typer.Argument(help="Directories that hold runs as CORPUS/SYSTEM/SEED")]
@@ -27,7 +27,6 @@ KINDS: dict[str, tuple[Callable[..., object], set[str]]] = {
     "convergence": (draw_convergence, {"x", "metric", "y_min"}),
     "speed": (draw_speed, {"baseline"}),
     "scores": (draw_scores, {"metric", "published"}),
-    "sweep": (draw_sweep, {"x", "by", "metric", "log_x"}),
 }
 
 
@@ -110,16 +109,10 @@ def plot_cli(
     runs: Runs,
     kind: Annotated[str, options.choice(("--kind", "-k"), "Kind of figure", KINDS)],
     output: Annotated[Path, options.output("a file: .png or .svg")],
-    x: Annotated[
-        str | None, typer.Option("--x", "-x", help="convergence: step or epoch; sweep: a setting of the config")
-    ] = None,
-    by: Annotated[
-        str | None, typer.Option(help="sweep: a line for each system, or for each value of settings (default: corpus)")
-    ] = None,
+    x: Annotated[str | None, typer.Option("--x", "-x", help="convergence: step or epoch")] = None,
     metric: Annotated[str | None, typer.Option("--metric", "-m", help="p, r or f (default); not for speed")] = None,
     baseline: Annotated[str | None, typer.Option("--baseline", "-b", help="speed: the system whose speed is 1")] = None,
     published: Annotated[bool | None, typer.Option(help="scores: show what the papers printed")] = None,
-    log_x: Annotated[bool | None, typer.Option("--log-x", help="sweep: a logarithmic axis")] = None,
     y_min: Annotated[float | None, typer.Option("--y-min", help="convergence: where the y-axis begins")] = None,
     corpus: Corpora = "",
     system: Systems = "",
@@ -132,39 +125,35 @@ def plot_cli(
     convergence: scores on dev during training, from each run's training.jsonl; the mean over seeds with a band of one
     standard deviation as far as all seeds trained, thin lines beyond. speed: tokens per second on test, or with
     --baseline how many times that of one system. scores: each seed's score on test, mean and standard deviation, and
-    printed rows. sweep: the score on test against a setting: its path, as in components.tener_ner.model.tok2vec.k, or
-    the end of it, as in k.
+    printed rows.
     """
-    values: dict[str, Any] = {"x": x, "by": names(by) if by else None, "metric": metric, "baseline": baseline}
-    values |= {"published": published, "log_x": log_x, "y_min": y_min}
+    values: dict[str, Any] = {"x": x, "metric": metric, "baseline": baseline}
+    values |= {"published": published, "y_min": y_min}
     arguments = {name: value for name, value in values.items() if value is not None}
     draw, meaningful = KINDS[kind]
     if useless := sorted(set(arguments) - meaningful):
         shown = ", ".join("--" + name.replace("_", "-") for name in useless)
         raise CommandLineError(f"{shown}: not an option of --kind {kind}", "Leave it out.")
-    if kind == "sweep" and x is None:
-        raise CommandLineError("A sweep is drawn against a setting", "Name it by --x, as in --x k.")
     check_file(output, force=True)
     found = find_runs(runs).only(corpora=names(corpus), systems=names(system))
     warn_left_out(found)
-    drawn = _drawable(kind, found, arguments)
+    drawn = _drawable(kind, found)
     draw(drawn, output, **arguments)
     msg.good(f"{output}: {counted(len(drawn), 'run')}")
 
 
-def _drawable(kind: str, found: FoundRuns, arguments: Mapping[str, Any]) -> list[Run]:
+def _drawable(kind: str, found: FoundRuns) -> list[Run]:
     """Return the finished runs that have what the figure is drawn from; name the others."""
-    remedy = "Choose other runs, or another kind of figure."
     if kind == "convergence":
         needed, drawn = "training.jsonl", [run for run in found.runs if has_log(run)]
     elif kind == "speed":
         needed, drawn = "speed in metrics.json", [run for run in found.runs if run.test.speed is not None]
     else:
-        settings = [*arguments.get("by", ()), arguments["x"]] if kind == "sweep" else []
-        needed, drawn = " or ".join(settings), [run for run in found.runs if all(has_setting(run, s) for s in settings)]
-        remedy = "Name settings of the runs' config.cfg by --x and --by."
+        return list(found.runs)
     without = [run.name for run in found.runs if run not in drawn]
     msg.warn_list(f"Left out, without {needed}", without, most=len(without))
     if without and not drawn:
-        raise RemedyError(f"There is nothing to draw: no run has {needed}", remedy)
+        raise RemedyError(
+            f"There is nothing to draw: no run has {needed}", "Choose other runs, or another kind of figure."
+        )
     return drawn

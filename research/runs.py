@@ -222,11 +222,6 @@ def setting(run: RunFolder, name: str) -> Any:
     return next(iter(found.values()))
 
 
-def has_setting(run: RunFolder, name: str) -> bool:
-    """Return whether a run has a value for a name: systems have settings that others lack."""
-    return bool(_matches(run, name))
-
-
 def _matches(run: RunFolder, name: str) -> dict[str, Any]:
     """Return the settings of a run with this path, or else those whose paths end in it."""
     if name in _PLACE:

@@ -18,8 +18,7 @@ def runs(tmp_path: Path) -> Path:
     for place, system in enumerate(("ner", "tener")):
         for seed in (1, 2):
             log = [(step // 100, step, 10.0 * place + seed + step / 20) for step in (0, 100, 200)]
-            config = f"[model]\nk = {place + 1}\nalpha = {place}\n"
-            make_run(tmp_path / "runs", f"weibo/{system}/{seed}", f=0.5 + 0.1 * place, log=log, config=config)
+            make_run(tmp_path / "runs", f"weibo/{system}/{seed}", f=0.5 + 0.1 * place, log=log)
     return tmp_path / "runs"
 
 
@@ -29,8 +28,6 @@ def runs(tmp_path: Path) -> Path:
         ["convergence", "--x", "epoch", "--metric", "f", "--y-min", "5"],
         ["speed", "--baseline", "ner"],
         ["scores", "--no-published"],
-        ["sweep", "--x", "k", "--log-x", "--metric", "p"],
-        ["sweep", "--x", "model.alpha", "--by", "system"],
     ],
 )
 def test_figures_are_written(runs: Path, tmp_path: Path, arguments: list[str]) -> None:
@@ -48,7 +45,6 @@ def test_runs_without_what_is_drawn_are_named_and_left_out(runs: Path, tmp_path:
     for arguments, what in (
         (["convergence"], "training.jsonl"),
         (["speed"], "speed in metrics.json"),
-        (["sweep", "--x", "k"], "k"),
     ):
         text = plot(runs, "--kind", *arguments, "--output", output).text
         assert f"Left out, without {what}: 1 weibo/mect/1" in text
@@ -64,10 +60,8 @@ def test_corpora_and_systems_can_be_chosen(runs: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["sweep", "--x", "beta"], "There is nothing to draw: no run has beta Name settings"),
         (["convergence", "--x", "time"], "Unknown axis 'time'"),
         (["speed", "--baseline", "grn"], "weibo: no speed of the baseline grn There are: ner, tener"),
-        (["sweep", "--x", "model.alpha", "--log-x"], "without a logarithm"),
     ],
 )
 def test_what_cannot_be_drawn_is_said(runs: Path, tmp_path: Path, arguments: list[str], message: str) -> None:
@@ -80,12 +74,10 @@ def test_what_cannot_be_drawn_is_said(runs: Path, tmp_path: Path, arguments: lis
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["pie"], "'pie' is not one of: convergence, speed, scores, sweep."),
-        (["sweep"], "Name it by --x"),
+        (["pie"], "'pie' is not one of: convergence, speed, scores."),
         (["speed", "--metric", "f"], "--metric: not an option of --kind speed"),
-        (["scores", "--x", "k", "--log-x"], "--log-x, --x: not an option of --kind scores"),
+        (["scores", "--x", "k", "--y-min", "3"], "--x, --y-min: not an option of --kind scores"),
         (["convergence", "--no-published"], "--published: not an option of --kind"),
-        (["speed", "--y-min", "3"], "--y-min: not an option of --kind"),
     ],
 )
 def test_a_wrong_command_line_is_refused(runs: Path, tmp_path: Path, arguments: list[str], message: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 from made_runs import Counted, make_run, metrics, write_json
 
 from research.comparing import Summary
-from research.runs import Run, find_runs, group_runs, has_setting, order_of, setting
+from research.runs import Run, find_runs, group_runs, order_of, setting
 from spacy_tener.errors import RemedyError
 
 COUNTS = {"PER": (6, 2, 4)}
@@ -181,7 +181,6 @@ def runs(tmp_path: Path) -> list[Run]:
 )
 def test_settings_are_found_by_their_path_or_its_end(runs: list[Run], name: str, value: object) -> None:
     assert setting(runs[0], name) == value
-    assert has_setting(runs[0], name)
 
 
 def test_an_end_of_several_paths_is_an_error_that_lists_them(runs: list[Run]) -> None:
@@ -192,8 +191,8 @@ def test_an_end_of_several_paths_is_an_error_that_lists_them(runs: list[Run]) ->
 def test_a_setting_that_is_not_there_is_an_error(runs: list[Run]) -> None:
     with pytest.raises(RemedyError, match="weibo/a/1: its config has no setting 'alpha'"):
         setting(runs[0], "alpha")
-    assert not has_setting(runs[0], "alpha")
-    assert not has_setting(runs[0], "c.k"), "the end of a path begins at a dot"
+    with pytest.raises(RemedyError, match=r"no setting 'c\.k'"):  # The end of a path begins at a dot.
+        setting(runs[0], "c.k")
 
 
 def test_the_runs_own_config_serves_where_the_pipeline_is_gone(runs: list[Run]) -> None:
