@@ -4,9 +4,6 @@ Tensors of the device `meta` keep their numbers in host memory but count as the 
 with them is done there. What would fail on a GPU fails here: an operation that mixes its memory with the host's.
 Thinc's arrays are either the device's too, as CuPy's, which refuse to be read as numpy arrays; or numpy's, as on
 Apple's GPU.
-
-Launches of kernels, copies, and waits of the host for the device are counted, for `research/benchmarks/gpu.py`. That
-tells nothing of time: a launch is a launch, however much it computes.
 """
 
 from __future__ import annotations
@@ -15,7 +12,6 @@ import contextlib
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -37,55 +33,8 @@ from spacy_tener.optim import updates  # noqa: F401
 
 DEVICE = torch.device("meta")
 
-# What allocates or names memory without computing anything, beside all operations that torch knows to be views.
-FREE = {
-    "_local_scalar_dense",
-    "detach",
-    "empty",
-    "empty_like",
-    "new_empty",
-    "empty_strided",
-    "lift_fresh",
-    "_unsafe_view",
-    "_reshape_alias",
-}
-FREE |= {"_sparse_coo_tensor_with_dims_and_tensors", "_coalesced_", "_nnz", "is_coalesced", "dense_dim", "sparse_dim"}
-# What gives the host a number, or a result of a size that only the device knows.
-READS_VALUES = {"_local_scalar_dense", "equal", "nonzero", "masked_select", "_coalesce"}
-READS_VALUES |= {"unique_dim", "_unique2", "unique_consecutive"}
 # Views that mark a tensor as conjugated or negated, which is not read below the level where the emulation stands.
 MARKED = {torch.ops.aten._conj.default: torch.conj_physical, torch.ops.aten._neg_view.default: torch.neg}
-
-
-@dataclass
-class Record:
-    """How often the device was asked to do something.
-
-    launches: Kernels that it started.
-    copies: Copies between the host and the device, waited for or not.
-    waits: Values read, copies to the host, and blocking copies from there.
-    """
-
-    launches: int = 0
-    copies: int = 0
-    waits: int = 0
-
-    def counts(self) -> tuple[int, int, int]:
-        return self.launches, self.copies, self.waits
-
-
-RECORDS = [Record()]
-"""The records that are open. The innermost one counts."""
-
-
-@contextlib.contextmanager
-def recorded() -> Iterator[Record]:
-    """Count what the device is asked to do inside."""
-    RECORDS.append(Record())
-    try:
-        yield RECORDS[-1]
-    finally:
-        RECORDS.pop()
 
 
 class DeviceTensor(Tensor):
@@ -137,7 +86,7 @@ def _constructor(construct: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """Do on the host what an operation would do on the device, and count it."""
+    """Do on the host what an operation would do on the device."""
     name = func._schema.name.split("::")[1]
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
     on_device = [tensor for tensor in tensors if isinstance(tensor, DeviceTensor)]
@@ -149,14 +98,8 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     on_host = [tensor for tensor in tensors if not isinstance(tensor, DeviceTensor) and tensor.dim()]
     is_copy = name in {"_to_copy", "copy_"}
     to_host = (target is not None and target != DEVICE) or (name == "copy_" and args[0] not in on_device)
-    uploads = is_copy and bool(on_host) and not to_host
     if on_host and not is_copy:
         raise RuntimeError(f"{name}: expected all tensors to be on the same device")
-    record = RECORDS[-1]
-    record.waits += to_host or (uploads and not _non_blocking(args, kwargs)) or _needs_values(name, args, kwargs)
-    record.copies += to_host or uploads
-    if not (to_host or uploads or func.is_view or name in FREE):
-        record.launches += 1
     wrappers: dict[int, Tensor] = {id(tensor.held): tensor for tensor in on_device}
     if target is not None:
         kwargs = {**kwargs, "device": torch.device("cpu")}
@@ -177,19 +120,6 @@ def _held(x: Any) -> Any:
     return x.held if isinstance(x, DeviceTensor | DeviceArray) else x
 
 
-def _non_blocking(args: Any, kwargs: dict[str, Any]) -> bool:
-    return bool(kwargs.get("non_blocking") or args[2:3] == (True,))
-
-
-def _needs_values(name: str, args: Any, kwargs: dict[str, Any]) -> bool:
-    """Whether the host must know numbers of the device, for themselves or for the size of a result."""
-    if name == "repeat_interleave":
-        return kwargs.get("output_size") is None
-    if name in {"index", "index_put", "index_put_", "_index_put_impl_"}:
-        return any(isinstance(index, Tensor) and index.dtype in (torch.bool, torch.uint8) for index in args[1])
-    return name in READS_VALUES
-
-
 class DeviceArray(NDArrayOperatorsMixin):
     """An array on the device, as CuPy's: nothing takes it for a numpy array, and numpy arrays do not mix with it."""
 
@@ -200,29 +130,29 @@ class DeviceArray(NDArrayOperatorsMixin):
         if name.startswith("__") or name in {"held", "toDlpack", "numpy"}:
             raise AttributeError(name)
         found = getattr(self.held, name)
-        return _launching(name, found) if callable(found) else _on_device(found)
+        return _computing(found) if callable(found) else _on_device(found)
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise TypeError("Implicit conversion to a NumPy array is not allowed. Use `.get()`.")
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return _launching(ufunc.__name__, getattr(ufunc, method))(*inputs, **kwargs)
+        return _computing(getattr(ufunc, method))(*inputs, **kwargs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return _launching(function.__name__, function)(*args, **kwargs)
+        return _computing(function)(*args, **kwargs)
 
     def __len__(self) -> int:
         return len(self.held)
 
     def __getitem__(self, index: Any) -> Any:
         if any(isinstance(part, DeviceArray) for part in tree_leaves(index)):
-            return _launching("getitem", self.held.__getitem__)(index)
+            return _computing(self.held.__getitem__)(index)
         _refuse_numpy(index)
         # A single number is an array without dimensions, as in CuPy.
         return DeviceArray(np.asarray(self.held[index]))
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        _launching("setitem", self.held.__setitem__)(index, value)
+        _computing(self.held.__setitem__)(index, value)
 
     def __float__(self) -> float:
         return float(self.get())
@@ -231,14 +161,7 @@ class DeviceArray(NDArrayOperatorsMixin):
         return bool(self.get())
 
     def get(self) -> np.ndarray[Any, Any]:
-        _copied()
         return self.held.copy()
-
-
-def _copied() -> None:
-    """Count a copy between the host and the device that is waited for."""
-    RECORDS[-1].copies += 1
-    RECORDS[-1].waits += 1
 
 
 def _refuse_numpy(arguments: Any) -> None:
@@ -246,21 +169,17 @@ def _refuse_numpy(arguments: Any) -> None:
         raise TypeError("Unsupported type <class 'numpy.ndarray'>")
 
 
-def _launching(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _computing(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of numpy's as CuPy has it."""
 
-    def launch(*args: Any, **kwargs: Any) -> Any:
+    def compute(*args: Any, **kwargs: Any) -> Any:
         _refuse_numpy((args, kwargs))
-        if name not in {"reshape", "ravel", "view", "transpose", "empty"}:
-            RECORDS[-1].launches += 1
-        if name in {"unique", "nonzero", "flatnonzero", "item", "tolist"}:
-            RECORDS[-1].waits += 1
         result = function(*tree_map(_held, args), **tree_map(_held, kwargs))
         leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, DeviceArray)]
         in_place = [array for array in leaves if array.held is result]
         return in_place[0] if in_place else tree_map(_on_device, result)
 
-    return launch
+    return compute
 
 
 def _on_device(x: Any) -> Any:
@@ -271,19 +190,17 @@ class _ArrayModule:
     """What `cupy` is to Thinc: numpy's functions for arrays on the device."""
 
     ndarray = DeviceArray
-    linalg = SimpleNamespace(norm=_launching("norm", np.linalg.norm))
+    linalg = SimpleNamespace(norm=_computing(np.linalg.norm))
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(np, name)
         if not callable(found) or isinstance(found, type):
             return found
-        return _launching(name, found)
+        return _computing(found)
 
     @staticmethod
     def array(data: Any, dtype: Any = None) -> DeviceArray:
         """A copy from the host, or on the device."""
-        if not isinstance(data, DeviceArray):
-            _copied()
         return DeviceArray(np.array(_held(data), dtype=dtype))
 
     @staticmethod
@@ -310,11 +227,9 @@ class DeviceOps(Ops):
         return XP.asarray(data, dtype)
 
     def adam(self, weights: Any, gradient: Any, mom1: Any, mom2: Any, *settings: Any) -> Any:
-        """One kernel, as in CuPy's form."""
         arrays = weights, gradient, mom1, mom2
         for array in arrays:
             assert isinstance(array, DeviceArray), f"Adam on the device got {type(array)}"
-        RECORDS[-1].launches += 1
         thinc.backends.NumpyOps().adam(*(array.held for array in arrays), *settings)
         return arrays
 
@@ -377,7 +292,6 @@ def emulated_device(*, host_arrays: bool = False) -> Iterator[None]:
             (torch, "autocast", _autocast),
             (torch, "tensor", _constructor(torch.tensor)),
             (torch, "as_tensor", _constructor(torch.as_tensor)),
-            (torch.nn.functional, "dropout", _dropout),
             # Views of wrapped tensors cannot be made in inference mode.
             (torch, "inference_mode", lambda mode=True: torch.set_grad_enabled(torch.is_grad_enabled() and not mode)),
         ]:
@@ -385,11 +299,6 @@ def emulated_device(*, host_arrays: bool = False) -> Iterator[None]:
             setattr(module, name, value)
         stack.enter_context(_Operations())
         yield
-
-
-def _dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """One kernel, as torch has it on CUDA; on `meta` it would draw, divide and multiply."""
-    return torch.native_dropout(x, p, True)[0] if training else x
 
 
 _real_autocast = torch.autocast

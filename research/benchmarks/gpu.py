@@ -1,22 +1,19 @@
 """What a GPU does with each system: the time of a step, kernels, copies, how long it works, and what holds it up.
 
 Beside spaCy's ner, and for a transformer beside the loop that one would write without this package.
-On a machine without a GPU the tests' emulated device counts kernels, copies and waits, and there are no times.
 """
 
 from __future__ import annotations
 
 import argparse
 import cProfile
-import importlib
 import pstats
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
@@ -30,8 +27,7 @@ from spacy.language import Language
 from spacy.training import Corpus, Example
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
-HERE = Path(__file__).parent
-SYSTEMS = ("tener", "flat", "flat-atssa", "mect", "char-grn", "transformer-crf")
+SYSTEMS = ("ner", "tener", "flat", "flat-atssa", "mect", "char-grn", "transformer-crf", "plain loop")
 STEPS = (16, 64, 128)
 PREDICTED = 128
 EARLIER = """One H100 (80 GB), 16 cores of an Intel Xeon, 2026-11-22. Python 3.12, torch 2.11 (CUDA 13.0), cupy 14.2,
@@ -56,13 +52,6 @@ A BERT of base size with random weights, same machine and day:
 | `transformer-crf` as it was | 403 to 430 | 726 to 810 | 20,000 | 31,000 |
 | without cuDNN's attention | 134 | 244 | 20,000 | 31,000 |
 | and one call for a batch | 62 | 116 | 33,000 | 94,000 |"""
-COUNTED = (
-    "No GPU: the emulated device of the tests counts launches of kernels, copies between host and device, and waits of "
-    "the host. A launch counts once, however much it computes; a GPU has several for some, as for sorting. Dropout "
-    "counts once, as CUDA has it. The CRF is the host's form: with Triton its two copies of a step become one, and two "
-    "kernels. A step is `nlp.update` with its optimizer, the second on a batch of Weibo's train part. The transformer "
-    "has {layers} layers of {width} numbers, with random weights."
-)
 MEASURED = (
     "Medians of {rounds} steps, or passes over 512 texts, after a warm-up, the device synchronized after each, on "
     "Weibo's train part. The GPU works: the sum of all kernels' times. The transformer has {layers} layers of {width} "
@@ -73,13 +62,12 @@ MEASURED = (
 
 @dataclass(frozen=True)
 class Cost:
-    """What a piece of work asks of a device. Times in milliseconds; none on the emulated one."""
+    """What a piece of work asks of a device. Times in milliseconds."""
 
     kernels: int
     copies: int
-    waits: int | None = None
-    time: float | None = None
-    works: float | None = None
+    time: float
+    works: float
 
 
 @dataclass(frozen=True)
@@ -92,29 +80,16 @@ class System:
 
 def main() -> None:
     args = parse_args()
-    if torch.cuda.is_available():
-        spacy.require_gpu(args.gpu_id)
-        device, cost_of, names = nullcontext(), measured, ("ner", *SYSTEMS, "plain loop")
-    else:
-        sys.path.insert(0, str(HERE.parents[1] / "tests"))
-        emulation = importlib.import_module("emulated_device")
-        device, cost_of, names = emulation.emulated_device(), counter(emulation), SYSTEMS
-        args = replace_sizes(args)
-    with tempfile.TemporaryDirectory() as folder, device:
+    spacy.require_gpu(args.gpu_id)
+    with tempfile.TemporaryDirectory() as folder:
         rows, profiles = [], []
-        for name in tqdm([candidate for candidate in names if not args.systems or candidate in args.systems]):
+        for name in tqdm([name for name in SYSTEMS if not args.systems or name in args.systems]):
             system = plain_loop(Path(folder), args) if name == "plain loop" else pipeline(name, Path(folder), args)
-            rows += rows_of(name, system, cost_of, args)
-            if torch.cuda.is_available():
-                profiles.append(f"{name}: {host(system.learn)}")
-    note = MEASURED if torch.cuda.is_available() else COUNTED
-    parts = ["## Before", EARLIER, "## Now", note.format(**vars(args)), *tables(rows)]
-    if torch.cuda.is_available():
-        parts += [
-            "## The host, steps of 16: own time of functions, of all",
-            "\n".join(f"- {profile}" for profile in profiles),
-        ]
-    _report.write(args.out, "A GPU", *parts)
+            rows += rows_of(name, system, args.rounds)
+            profiles.append(f"- {name}: {host(system.learn)}")
+    parts = ["## Before", EARLIER, "## Now", MEASURED.format(**vars(args)), *tables(rows)]
+    host_title = "## The host, steps of 16: own time of functions, of all"
+    _report.write(args.out, "A GPU", *parts, host_title, "\n".join(profiles))
 
 
 def parse_args() -> argparse.Namespace:
@@ -129,44 +104,20 @@ def parse_args() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def replace_sizes(args: argparse.Namespace) -> argparse.Namespace:
-    """Let the transformer be small where the host emulates the device: as many kernels for each layer."""
-    return argparse.Namespace(**{**vars(args), "layers": min(args.layers, 2), "width": min(args.width, 64)})
-
-
-def rows_of(
-    name: str, system: System, cost_of: Callable[..., Cost], args: argparse.Namespace
-) -> list[tuple[str, str, Cost]]:
-    rows = [(name, f"step of {size}", cost_of(lambda size=size: system.learn(size), args.rounds)) for size in STEPS]
-    return [*rows, (name, f"predict {PREDICTED}", cost_of(system.predict, args.rounds))]
+def rows_of(name: str, system: System, rounds: int) -> list[tuple[str, str, Cost]]:
+    rows = [(name, f"step of {size}", measured(partial(system.learn, size), rounds)) for size in STEPS]
+    return [*rows, (name, f"predict {PREDICTED}", measured(system.predict, rounds))]
 
 
 def tables(rows: Sequence[tuple[str, str, Cost]]) -> Iterator[str]:
     """One table for each kind of work."""
-    timed = any(cost.time is not None for *_, cost in rows)
-    header = (
-        ("system", "ms", "GPU works, ms", "kernels", "copies") if timed else ("system", "kernels", "copies", "waits")
-    )
+    header = ("system", "ms", "GPU works, ms", "kernels", "copies")
     for work in dict.fromkeys(work for _, work, _ in rows):
         yield f"### {work.capitalize()}"
-        cells = []
-        for name, _, cost in (row for row in rows if row[1] == work):
-            counts = [f"{cost.kernels:,}", f"{cost.copies:,}"]
-            times = [f"{cost.time:.1f}", f"{cost.works:.1f}"] if timed else []
-            cells.append([name, *times, *counts, *([] if timed else [f"{cost.waits:,}"])])
-        yield _report.table(header, cells)
-
-
-def counter(emulation: Any) -> Callable[..., Cost]:
-    """Return what counts a piece of work, done for the second time, on the emulated device."""
-
-    def cost_of(work: Callable[[], object], rounds: int) -> Cost:
-        for _ in range(2):
-            with emulation.recorded() as record:
-                work()
-        return Cost(*record.counts())
-
-    return cost_of
+        costs = [(name, cost) for name, part, cost in rows if part == work]
+        yield _report.table(
+            header, [[name, f"{c.time:.1f}", f"{c.works:.1f}", f"{c.kernels:,}", f"{c.copies:,}"] for name, c in costs]
+        )
 
 
 def measured(work: Callable[[], object], rounds: int) -> Cost:
@@ -185,7 +136,7 @@ def measured(work: Callable[[], object], rounds: int) -> Cost:
     kernels = [event for event in events if not event.name.startswith(("Memcpy", "Memset"))]
     copies = [event for event in events if event.name.startswith(("Memcpy HtoD", "Memcpy DtoH"))]
     works = sum(event.time_range.elapsed_us() for event in kernels) / 1000
-    return Cost(len(kernels), len(copies), None, statistics.median(times), works)
+    return Cost(len(kernels), len(copies), statistics.median(times), works)
 
 
 def pipeline(name: str, folder: Path, args: argparse.Namespace) -> System:
@@ -204,15 +155,11 @@ def pipeline(name: str, folder: Path, args: argparse.Namespace) -> System:
     optimizer = nlp.initialize(lambda: examples)
     stream = cycle(examples)
     texts = [example.reference.text for example in islice(cycle(examples), 4 * PREDICTED)]
-    batches = {size: list(islice(stream, size)) for size in STEPS}
 
     def learn(size: int) -> None:
-        # A GPU meets other lengths at each step; what is counted stays the same.
-        batch = list(islice(stream, size)) if torch.cuda.is_available() else batches[size]
-        nlp.update([fresh(nlp, example) for example in batch], sgd=optimizer)
+        nlp.update([fresh(nlp, example) for example in islice(stream, size)], sgd=optimizer)
 
-    pipe = texts if torch.cuda.is_available() else texts[:PREDICTED]
-    return System(learn, lambda: [len(doc.ents) for doc in nlp.pipe(pipe, batch_size=PREDICTED)])
+    return System(learn, lambda: [len(doc.ents) for doc in nlp.pipe(texts, batch_size=PREDICTED)])
 
 
 def fresh(nlp: Language, example: Example) -> Example:
