@@ -15,7 +15,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from spacy_tener.layers import attention
 from spacy_tener.layers.attention import (
-    LONGEST_KEPT,
     AdaptedAttention,
     Heads,
     RelativePositions,
@@ -167,15 +166,6 @@ def test_vanilla_attention_is_torchs_multi_head_attention(scaled: bool) -> None:
         assert torch.allclose(mixed, expected[0], atol=1e-12)
 
 
-def test_attention_drops_in_training_only() -> None:
-    torch.manual_seed(0)
-    module = VanillaAttention(width=8, n_heads=2, dropout=0.5)
-    x, ragged = torch.randn(10, 8), Ragged.of([10], heads=2)
-    assert not torch.allclose(module(x, ragged), module(x, ragged))
-    module.eval()
-    assert torch.equal(module(x, ragged), module(x, ragged))
-
-
 OPTIONS = [
     {"scaled": scaled, "key_projection": projection}
     for scaled, projection in itertools.product([False, True], repeat=2)
@@ -223,20 +213,6 @@ def test_scores_are_those_of_equation_18_by_hand() -> None:
         assert got[t].tolist() == pytest.approx(scores, abs=1e-12)
 
 
-def test_keys_are_the_input_itself_by_default() -> None:
-    module = make()
-    x = torch.randn(4, 24, dtype=torch.float64)
-    assert torch.equal(module.project(x)[1], x.view(4, 3, 8))
-    assert sum(p.numel() for p in module.parameters()) == 2 * 24 * 24 + 2 * 24
-
-
-def test_a_key_projection_is_one_more_matrix_without_bias() -> None:
-    module = make(key_projection=True)
-    x = torch.randn(4, 24, dtype=torch.float64)
-    assert torch.allclose(module.project(x)[1].flatten(1), x @ module.key.weight.T)
-    assert sum(p.numel() for p in module.parameters()) == 3 * 24 * 24 + 2 * 24
-
-
 def test_u_and_v_start_xavier_normal() -> None:
     torch.manual_seed(0)
     module = AdaptedAttention(width=512, n_heads=8)
@@ -257,13 +233,6 @@ def test_tables_are_those_of_the_paper() -> None:
             pair = [math.sin(angle), math.cos(angle)]
             assert table[t, 2 * i : 2 * i + 2].tolist() == pytest.approx(pair, abs=1e-15)
             assert other_side[t, 2 * i : 2 * i + 2].tolist() == pytest.approx([-pair[0], pair[1]], abs=1e-15)
-
-
-@pytest.mark.parametrize("length", [1, 64, 65, 1000, LONGEST_KEPT, LONGEST_KEPT + 1])
-def test_tables_have_any_length(length: int) -> None:
-    table = sinusoids(length, 8, torch.zeros(0))
-    assert table.shape == (length, 8)
-    assert table.dtype == torch.float32
 
 
 def test_far_positions_are_exact_in_float32() -> None:

@@ -92,12 +92,6 @@ def test_each_word_alone_goes_through_torchs_convolution_or_the_transformer_of_s
     assert_same(encoder(x, LENGTHS), expected, [x, *encoder.parameters()], within=1e-12)
 
 
-def test_the_maximum_over_each_word_is_at_least_zero() -> None:
-    rows = torch.tensor([[3.0, -1.0], [1.0, -2.0], [-4.0, 5.0], [2.0, 0.5]], dtype=torch.float64)
-    highest = rectified_maximum(rows, [2, 0, 1, 1])
-    assert highest.tolist() == [[3.0, 0.0], [0.0, 0.0], [0.0, 5.0], [2.0, 0.5]]
-
-
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_equal_characters_share_the_gradient_of_a_maximum(sign: float) -> None:
     rows = torch.tensor([[2.0], [2.0], [1.0], [4.0], [-1.0]], dtype=torch.float64, requires_grad=True)
@@ -117,17 +111,6 @@ def features(kind: str, *, dropout: float = 0.0, unknown: float = 0.0) -> Charac
 IDS = torch.tensor([1, 2, 3, 4, 0, 5, 6, 7, 1, 1, 2, 8])
 WORDS = torch.tensor([2, 0, 0, 3, 1, 2, 0])
 SPELLED = [4, 1, 5, 2]
-
-
-@every_kind
-def test_tokens_of_one_word_share_its_encoding(kind: str) -> None:
-    module = features(kind)
-    encoded: list[Tensor] = []
-    module.encoder.register_forward_hook(lambda _, inputs, output: encoded.append(output))
-    tokens = module(IDS, SPELLED, WORDS)
-    (words,) = encoded
-    assert words.shape == (4, 5)
-    assert torch.equal(tokens, words[WORDS])
 
 
 def test_tokens_of_one_word_are_dropped_apart() -> None:

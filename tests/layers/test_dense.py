@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from spacy_tener.layers import dense
-from spacy_tener.layers.dense import UNKNOWN_ROW, Dropout, EmbeddingTables, Projection, dropout, random_rows
+from spacy_tener.layers.dense import UNKNOWN_ROW, EmbeddingTables, Projection, dropout, random_rows
 
 
 @pytest.mark.parametrize("p", [0.1, 0.15, 0.5, 0.9])
@@ -53,13 +53,6 @@ def test_the_gradient_flows_through_what_was_kept() -> None:
     assert torch.equal(x.grad, dropped.detach())
 
 
-def test_the_module_is_active_in_training_only() -> None:
-    torch.manual_seed(6)
-    module, x = Dropout(0.5), torch.ones(1000)
-    assert (module(x) == 0).any()
-    assert module.eval()(x) is x
-
-
 def test_each_token_is_projected_alone() -> None:
     torch.manual_seed(0)
     layer, x = Projection(width_in=4, width_out=3), torch.randn(5, 4)
@@ -96,17 +89,6 @@ def test_tables_keep_the_order_they_were_given_in():
     embedded = module(ids(2), ids(3))
     assert torch.equal(embedded[0, :2], module.tables["z"][2])
     assert torch.equal(embedded[0, 2:], module.tables["a"][3])
-
-
-def test_one_table_alone_and_no_tokens_work():
-    module = tables(rows={"unigram": 3})
-    assert torch.equal(module(ids(2, 1)), module.tables["unigram"][[2, 1]])
-    assert module(ids()).shape == (0, 4)
-
-
-def test_as_many_rows_of_ids_as_tables_are_needed():
-    with pytest.raises(ValueError, match="shorter"):
-        tables()(ids(1))
 
 
 def test_only_used_rows_have_a_gradient_and_repeated_ones_the_sum():
@@ -152,13 +134,6 @@ def test_word_dropout_trains_the_unknown_row():
     assert module.tables["unigram"].grad.coalesce().indices().tolist() == [[UNKNOWN_ROW, 2]]
 
 
-def test_word_dropout_does_not_change_the_caller_s_ids():
-    module = tables(word_dropout=0.9).train()
-    rows = ids(1, 2, 3, 4)
-    module(rows, rows)
-    assert rows.tolist() == [1, 2, 3, 4]
-
-
 def test_dropout_acts_on_single_numbers_in_training_only():
     module = tables(dropout=0.5)
     rows = [ids(*[1] * 500), ids(*[1] * 500)]
@@ -191,12 +166,6 @@ def test_growing_keeps_gradients_that_were_accumulated():
     assert gradient.shape == (9, 4)
     assert gradient.indices().tolist() == [[1, 5, 8]]
     assert gradient.values()[:, 0].tolist() == [2.0, 1.0, 1.0]
-
-
-def test_growing_a_table_without_gradient_gives_it_none():
-    module = tables()
-    module.grow("unigram", 9)
-    assert module.tables["unigram"].grad is None
 
 
 def test_vectors_fill_their_rows_and_no_others():

@@ -134,11 +134,6 @@ def test_what_is_kept_grows_with_the_length_not_with_its_square(kind: str) -> No
     assert sizes_by_length[200] - sizes_by_length[100] == 2 * (sizes_by_length[100] - sizes_by_length[50]) > 0
 
 
-def test_the_tiles_have_one_size_however_long_the_sentence() -> None:
-    pairs = [relation._Tiles(torch.empty(length, 400)).pairs for length in (2, 100, 10_000)]
-    assert pairs == [4, relation.TILE["cpu"] // 400, relation.TILE["cpu"] // 400]
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_weights_start_kaiming_uniform_over_both_halves_and_biases_at_zero(kind: str) -> None:
     torch.manual_seed(0)
@@ -149,9 +144,3 @@ def test_weights_start_kaiming_uniform_over_both_halves_and_biases_at_zero(kind:
         assert half.weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.1)
     assert not module.left.bias.any()
     assert module.right.bias is None
-
-
-def test_the_number_of_weights_is_that_of_the_papers_matrix() -> None:
-    counts = [sum(p.numel() for p in Relation(kind, width=10).parameters()) for kind in ("gated", "mean")]
-    assert counts == [2 * 10 * 10 + 10] * 2
-    assert sum(p.numel() for p in Relation("attention", width=10).parameters()) == 2 * 10 + 1

@@ -63,22 +63,9 @@ def test_equal_lengths_need_one_bucket_and_no_mask() -> None:
     assert ragged.real is None
 
 
-def test_sequences_without_tokens_are_left_out() -> None:
-    ragged = Ragged.of([0, 2, 0, 3, 0])
-    assert [bucket.sequences for bucket in ragged.buckets] == [(3, 1)]
-    assert Ragged.of([]).buckets == ()
-    assert Ragged.of([0, 0]).buckets == ()
-
-
 def test_negative_lengths_are_refused() -> None:
     with pytest.raises(ValueError, match="cannot be negative, got -2"):
         Ragged.of([3, -2])
-
-
-def test_lengths_of_other_tokens_than_there_are_are_refused() -> None:
-    assert Ragged.of([3, 2], n_tokens=5).lengths == (3, 2)
-    with pytest.raises(ValueError, match="must sum to the number of tokens: got 5 for 6 tokens"):
-        Ragged.of([3, 2], n_tokens=6)
 
 
 def test_filler_takes_no_gradient() -> None:

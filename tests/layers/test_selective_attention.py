@@ -235,9 +235,3 @@ def test_the_backward_pass_of_parts_draws_the_same_noise_again() -> None:
         return run(module, x, [40])
 
     assert_slopes(seeded, x)
-
-
-def test_thresholds_cost_one_matrix_and_a_fixed_one_nothing() -> None:
-    sizes = [sum(p.numel() for p in make(adaptive=adaptive).parameters()) for adaptive in (True, False)]
-    assert sizes[0] - sizes[1] == 4 * WIDTH * HEADS
-    assert sizes[1] == 3 * WIDTH * WIDTH + 2 * WIDTH

@@ -13,10 +13,8 @@ import torch
 from small_systems import learn as learn_examples
 from spacy.training import Example
 from spacy.util import registry
-from spacy_parts import spacy_s_ner
 from teaching import (
     HASH_EMBED,
-    assert_dropout_in_training_only,
     assert_each_is_alike_alone_and_among_others,
     assert_saying_the_same,
     embedder,
@@ -122,11 +120,6 @@ def test_a_text_is_encoded_alike_alone_and_among_others_and_after_saving(name, d
 
 
 @each_system
-def test_dropout_is_for_training(name, docs):
-    assert_dropout_in_training_only(SYSTEMS[name].build(dropout=0.5).initialize(docs), docs)
-
-
-@each_system
 def test_no_text_at_all_is_read(name, docs):
     model = SYSTEMS[name].build().initialize(docs)
     assert model.predict([]) == []
@@ -175,18 +168,6 @@ def test_an_encoder_alone_is_the_one_inside_the_system(encoder, system, docs):
     system.layers[1].from_bytes(encoder.to_bytes())
     for y, expected in zip(system.layers[1].predict(X), encoder.predict(X), strict=True):
         np.testing.assert_array_equal(y, expected)
-
-
-def test_the_number_of_tener_s_weights_is_that_of_the_paper_s_equations():
-    model = build_tener(embed=None, width=128, layers=1, heads=4)
-    model.initialize()
-    width, input_width, hidden = 128, 50 + 50, 256
-    linear = input_width * width + width
-    attention = 2 * width * width + 2 * width  # queries and values; u and v of all heads
-    feed_forward = width * hidden + hidden + hidden * width + width
-    norms = 2 * 2 * width
-    n_weights = sum(parameter.numel() for parameter in torch_shim(model.layers[1]).module.parameters())
-    assert n_weights == linear + attention + feed_forward + norms == 112_384
 
 
 @pytest.mark.parametrize(
@@ -252,14 +233,6 @@ def test_an_encoder_serves_spacy_s_tagger(encoder):
     nlp = spacy.blank("en")
     nlp.add_pipe("tagger", config={"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": tok2vec(encoder)}})
     assert [token.tag_ for token in trained(nlp, tags=TAGS)] == TAGS
-
-
-@pytest.mark.parametrize("encoder", ENCODERS)
-def test_an_encoder_serves_spacy_s_ner(encoder):
-    nlp = spacy.blank("en")
-    nlp.add_pipe("ner", config={"model": spacy_s_ner(tok2vec(encoder))})
-    doc = trained(nlp, entities=[(0, 7, "X"), (12, 20, "Y")])
-    assert [(ent.text, ent.label_) for ent in doc.ents] == [("red fox", "X"), ("blue dog", "Y")]
 
 
 def shared(tiny_model):

@@ -97,14 +97,6 @@ def test_a_shim_without_module_says_what_to_do():
             use()
 
 
-def test_a_shim_without_module_can_be_stepped_averaged_moved_and_copied():
-    shim = TorchShim(build_mixer)
-    shim.finish_update(Adam(0.1))
-    with shim.use_params({(shim.id, "own.weight"): np.zeros((2, 2), dtype="f")}):
-        shim.to_device("cpu", -1)
-    assert not shim.copy().is_built
-
-
 def test_bytes_hold_sizes_and_weights():
     shim, loaded = built(), built()
     assert not same(weights(shim), weights(loaded))
@@ -112,16 +104,6 @@ def test_bytes_hold_sizes_and_weights():
     assert loaded.sizes == {"nI": WIDTH_IN, "nO": WIDTH_OUT}
     assert same(weights(shim), weights(loaded))
     assert loaded.to_bytes() == shim.to_bytes()
-
-
-def test_loading_builds_a_module_of_the_saved_sizes():
-    shim = TorchShim(build_steady).from_bytes(built().to_bytes())
-    assert shim.is_built
-    assert shim.module.own.weight.shape == (WIDTH_OUT, WIDTH_IN)
-    larger = TorchShim(build_steady)
-    larger.build(nI=9, nO=9)
-    larger.from_bytes(built().to_bytes())
-    assert larger.module.own.weight.shape == (WIDTH_OUT, WIDTH_IN)
 
 
 def test_a_shim_without_module_is_loaded_as_such():
@@ -299,12 +281,6 @@ def test_widths_are_given_or_taken_from_the_sample():
     assert model.predict(X)[0].shape == (2, WIDTH_OUT)
 
 
-def test_a_given_width_is_not_overruled_by_the_sample():
-    model = layer(width_in=WIDTH_IN)
-    model.initialize([np.zeros((2, WIDTH_IN + 2), dtype="f")])
-    assert model.get_dim("nI") == WIDTH_IN
-
-
 @pytest.mark.parametrize("lengths", [LENGTHS, [4], [0], [0, 0], [1] * 5, []])
 def test_a_layer_is_its_module_over_the_joined_tokens(lengths):
     model, X = layer(), inputs(lengths)
@@ -324,16 +300,6 @@ def test_a_prediction_has_no_gradient():
     _, backprop = model(inputs(), is_train=False)
     with pytest.raises(ValueError, match="Call begin_update"):
         backprop(inputs())
-
-
-def test_inputs_are_left_as_they_are():
-    model, X = layer(), inputs()
-    model.initialize()
-    before = [x.copy() for x in X]
-    Y, backprop = model.begin_update(X)
-    backprop(Y)
-    for x, expected in zip(X, before, strict=True):
-        np.testing.assert_array_equal(x, expected)
 
 
 @pytest.mark.parametrize(

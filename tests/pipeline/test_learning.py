@@ -39,26 +39,6 @@ def test_the_defaults_learn_without_any_config(lang, data, make_examples, senten
     assert found == [entities for _, entities in (data or sentences)]
 
 
-@pytest.mark.parametrize(
-    "optimizer",
-    [
-        pytest.param(lambda: Adam(0.01), id="Adam"),
-        pytest.param(lambda: SGD(0.05), id="SGD"),
-        pytest.param(lambda: SGD(0.05, momentum=0.0), id="SGD without momentum"),
-    ],
-)
-def test_every_optimizer_trains(optimizer, blank, make_examples, entities_of):
-    nlp = blank()
-    examples = make_examples(nlp)
-    nlp.initialize(lambda: examples)
-    sgd = optimizer()
-    for _ in range(100):
-        nlp.update(examples, sgd=sgd)
-    assert [entities_of(nlp(example.text)) for example in examples] == [
-        entities_of(example.reference) for example in examples
-    ]
-
-
 def test_given_labels_keep_their_order_and_the_data_is_not_searched(blank, make_examples):
     nlp = blank()
     pipe = nlp.get_pipe("tener_ner")
@@ -126,24 +106,6 @@ def test_a_penalty_is_a_mean_over_the_batch_and_a_part_of_the_loss(tiny_model, t
     costs = [loss(n, 1.0, **config) - loss(n, 0.0, **config) for n, config in ((1, {}), (4, {}), (4, several))]
     assert costs == pytest.approx([costs[0]] * 3, rel=1e-3)
     assert costs[0] > 1.0
-
-
-def test_losses_are_added_to_the_record(learned, make_examples):
-    nlp = learned()
-    losses = {"tener_ner": 10.0, "other": 1.0}
-    nlp.get_pipe("tener_ner").update(make_examples(nlp), losses=losses)
-    assert losses["tener_ner"] > 10.0
-    assert losses["other"] == 1.0
-
-
-def test_measuring_a_loss_trains_nothing(learned, make_examples, gradients):
-    nlp = learned()
-    pipe = nlp.get_pipe("tener_ner")
-    examples = make_examples(nlp, UNEXPECTED)
-    loss, d_scores = get_loss(pipe, examples, pipe.model.predict([example.predicted for example in examples]))
-    assert loss > 0.0
-    assert any(d.any() for d in d_scores)
-    assert gradients(pipe) == {}
 
 
 def test_the_loss_of_scores_equals_that_of_an_update(learned, make_examples, gradients):
