@@ -121,17 +121,6 @@ def test_a_base_differs_from_weibos_in_size_and_length_only(base: str) -> None:
     assert changed <= {*sizes, *rates, "training.max_steps", "training.eval_frequency"}
 
 
-@pytest.mark.parametrize("base", BASES)
-@pytest.mark.parametrize("overlays", [(), ("flat",), ("flat-atssa",), ("mect",), ("char-grn",)], ids="+".join)
-def test_the_segmenters_words_stand_beside_the_embedder_of_any_stack(base: str, overlays: tuple[str, ...]) -> None:
-    embed, base_config = (
-        composed(base, names)["components"]["tener_ner"]["model"]["tok2vec"]["embed"]
-        for names in ((*overlays, "segment"), overlays)
-    )
-    assert embed["first"] == base_config
-    assert embed["second"]["@architectures"] == "spacy_tener.SegmentEmbed.v1"
-
-
 @pytest.mark.parametrize("overlays", [*STACKS, ("char-grn",), ("segment",), ("mect", "segment")], ids="+".join)
 def test_every_stack_trains_and_lowers_its_loss(overlays: tuple[str, ...]) -> None:
     nlp = load_model_from_config(composed("weibo", overlays).interpolate(), auto_fill=False)
@@ -190,13 +179,6 @@ def test_vectors_change_where_rows_come_from_and_how_many_drop_out(system: str) 
     changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
     assert changed - {dropout, "paths.word_vectors"} == {"paths.char_vectors", "paths.bigram_vectors"}
     assert after[dropout] == 0.5
-
-
-@pytest.mark.parametrize("overlay", ["transformer", "transformer-frozen", "transformer-shared"])
-def test_a_transformer_joins_rows_that_have_vectors(overlay: str) -> None:
-    tok2vec = composed("weibo", ("flat", "vectors", overlay))["components"]["tener_ner"]["model"]["tok2vec"]
-    assert tok2vec["embed"]["first"]["@architectures"] == "spacy_tener.CharEmbed.v1"
-    assert tok2vec["embed"]["first"]["dropout"] == 0.5
 
 
 def lexicons(nlp: Language) -> Iterator[Any]:

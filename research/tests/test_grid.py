@@ -96,11 +96,6 @@ def test_own_overlays_and_configs_go_before_those_of_the_same_names(work_dir: Pa
     assert [config_of(run)["components"]["tener_ner"]["window"] for run in runs] == [200, 150, 150]
 
 
-def test_settings_go_over_all_files(work_dir: Path) -> None:
-    runs = plan(grid(work_dir, systems=["tener", "short"], settings=["components.tener_ner.window=177"]))
-    assert [config_of(run)["components"]["tener_ner"]["window"] for run in runs] == [177, 177]
-
-
 @pytest.mark.parametrize("name", ["nothing", "lap+nothing", "", "../models/short", "lap+"])
 def test_an_unknown_overlay_is_named_with_those_there_are(work_dir: Path, name: str) -> None:
     text = refusal(grid(work_dir, systems=[name]))

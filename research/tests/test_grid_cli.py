@@ -17,7 +17,6 @@ from made_trainings import FAILS, begin, is_alive, make_grid, needs_code, train_
 from research_commands import run_research
 from waiting import wait_until
 
-from spacy_tener.files import locked
 from spacy_tener.workbench.training import Processes
 
 FILES = {
@@ -129,19 +128,6 @@ def test_finished_runs_are_kept_when_something_has_changed_unless_they_are_to_be
     assert "There is nothing to do" in grid(*changed)[2]
 
 
-def test_removing_pipelines_loses_no_scores(work_dir: Path) -> None:
-    _, table, _ = grid(*wanted())
-    run = work_dir / "out" / "red" / "tener" / "1"
-    (run / "model-best" / "meta.json").unlink()
-    (run / "model-best").rmdir()
-    code, again, messages = grid(*wanted())
-    assert (code, "There is nothing to do" in messages) == (0, True)
-    # All but the size of the pipeline: on test, on dev, the speed.
-    assert [line.split()[:8] for line in again.splitlines()[1:]] == [
-        line.split()[:8] for line in table.splitlines()[1:]
-    ]
-
-
 def test_a_run_that_fails_does_not_end_the_others(work_dir: Path) -> None:
     (work_dir / "out" / "blue").mkdir(parents=True)
     (work_dir / "out" / "blue" / "four").touch()  # Where the run's directory should be made.
@@ -232,17 +218,6 @@ def test_a_grid_that_is_killed_goes_on_by_the_same_command_and_leaves_finished_r
     assert times(out / "1") == finished
 
 
-def test_a_directory_in_which_another_grid_works_is_left_as_it_is(work_dir: Path) -> None:
-    grid(*wanted())
-    before = times(work_dir / "out")
-    with locked(work_dir / "out" / ".grid.lock"):
-        for _ in range(2):
-            code, _, messages = grid(*wanted(seeds="2"), "--retrain")
-            assert code == 1
-            assert "out: another process works in this directory Wait for it, or stop it." in messages
-    assert times(work_dir / "out") == before
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -265,15 +240,6 @@ def test_what_is_wrong_is_said_before_anything_is_trained(
 def test_seeds_are_numbers(work_dir: Path, seeds: str) -> None:
     code, table, messages = grid("--corpora", "red", "--systems", "tener", "--seeds", seeds)
     assert (code, table, "not whole numbers" in messages) == (2, "", True)
-
-
-def test_configs_of_the_package_go_by_name(work_dir: Path) -> None:
-    (work_dir / "corpus" / "red").rename(work_dir / "corpus" / "weibo")
-    (work_dir / "configs").rename(work_dir / "others")
-    code, _, messages = grid("--corpora", "weibo", "--systems", "tener,flat", "--seeds", "1", configs=())
-    assert code == 0, messages
-    config = (work_dir / "out" / "weibo" / "flat" / "1" / "config.cfg").read_text(encoding="utf8")
-    assert "spacy_tener.FLAT.v1" in config
 
 
 def test_the_corpus_own_tokens_are_scored_where_training_keeps_them(work_dir: Path) -> None:

@@ -33,7 +33,6 @@ SENTENCES = [
     ("John Smith joined Acme in New York .", [(0, 10, "PER"), (18, 22, "ORG"), (26, 34, "LOC")]),
     ("It rained .", []),
 ]
-TOK2VEC = "components.tener_ner.model.tok2vec"
 
 
 @cache
@@ -80,16 +79,6 @@ def test_a_base_is_complete_and_takes_a_dev_score_after_each_epoch(base: str, se
     assert abs(training["eval_frequency"] - sentences / training["batcher"]["size"]) < 1
     assert training["optimizer"]["learn_rate"]["total_steps"] == "${training.max_steps}"
     assert training["max_steps"] % training["eval_frequency"] == 0
-
-
-@pytest.mark.parametrize(
-    ("base", "stack"), [*(("ontonotes5", stack) for stack in STACKS), *(("conll2003", stack) for stack in TRAINED)]
-)
-def test_the_schedule_ends_with_the_training(base: str, stack: tuple[str, ...]) -> None:
-    training = composed(base, stack)["training"]
-    assert training["optimizer"]["learn_rate"]["total_steps"] == "${training.max_steps}"
-    assert training["max_steps"] % training["eval_frequency"] == 0
-    assert composed(base, stack)["corpora"]["train"]["gold_preproc"] is True
 
 
 def test_every_overlay_is_in_what_is_trained() -> None:
@@ -163,21 +152,6 @@ def test_an_ablation_of_grn_changes_one_thing(ablation: str, changed: dict) -> N
     assert tok2vec("conll2003", f"grn-{ablation}") == {**full, **changed}
 
 
-def test_grn_and_its_baselines_share_embedder_width_and_dropout() -> None:
-    grn = composed("conll2003", ("grn",))["components"]["tener_ner"]["model"]
-    for name in ("cnn-bilstm-crf", "cnn-bilstm-att-crf"):
-        changed = composed("conll2003", (name,))["components"]["tener_ner"]["model"]
-        assert {**changed["tok2vec"]["embed"], "project_to": None} == grn["tok2vec"]["embed"]
-        assert changed["tok2vec"]["embed"]["project_to"] == grn["tok2vec"]["width"]
-        assert changed["dropout"] == grn["dropout"] == 0.5
-
-
-def test_wnut17_has_the_shapes_of_words_and_reads_spacys_own_tokens() -> None:
-    config = composed("wnut17")
-    assert composed("wnut17", ("chars-shape",)) == config
-    assert [config["corpora"][part]["gold_preproc"] for part in ("train", "dev")] == [False, False]
-
-
 def test_the_size_of_the_paper_is_an_overlay_of_three_times_the_steps() -> None:
     base, config = composed("conll2003"), composed("conll2003", ("paper-size",))
     size = {"width": 1792, "heads": 14, "ff_width": 3584}
@@ -204,11 +178,6 @@ def test_newswire_begins_with_glove_and_static_vectors(tmp_path: Path) -> None:
     layers = nlp.get_pipe("tener_ner").model.walk()
     rows = [layer.attrs["vocabulary"].heights().get("unigram", 0) for layer in layers if "vocabulary" in layer.attrs]
     assert max(rows) > 40_000, rows
-
-
-def test_whole_systems_come_out_the_same_over_any_config() -> None:
-    for name in ("cnn-bilstm-crf", "cnn-bilstm-att-crf", "grn"):
-        assert tok2vec("conll2003", name) == tok2vec("ontonotes5", name)
 
 
 @pytest.mark.parametrize("stack", STACKS, ids=names)

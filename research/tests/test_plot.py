@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -52,11 +51,6 @@ def test_runs_without_what_is_drawn_are_named_and_left_out(runs: Path, tmp_path:
         assert "4 runs" in text
 
 
-def test_corpora_and_systems_can_be_chosen(runs: Path, tmp_path: Path) -> None:
-    result = plot(runs, "--kind", "scores", "--system", "ner", "--corpus", "weibo", "--output", tmp_path / "a.svg")
-    assert "2 runs" in result.text
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -83,11 +77,3 @@ def test_what_cannot_be_drawn_is_said(runs: Path, tmp_path: Path, arguments: lis
 def test_a_wrong_command_line_is_refused(runs: Path, tmp_path: Path, arguments: list[str], message: str) -> None:
     result = plot(runs, "--kind", *arguments, "--output", tmp_path / "a.png")
     assert (result.code, message in result.text) == (2, True), result.text
-
-
-def test_without_matplotlib_the_extra_is_named(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    result = plot(runs, "--kind", "scores", "--output", tmp_path / "a.png")
-    assert result.code == 1
-    assert "Figures need matplotlib" in result.text
-    assert "research/requirements.txt" in result.text

@@ -104,13 +104,6 @@ def test_curves_are_means_with_a_band_and_tails(figures: Any) -> None:
     assert (axis.get_xlabel(), axis.get_ylabel()) == ("Training steps", "F1 on dev (%), mean ± sd")
 
 
-def test_curves_over_epochs_and_from_a_higher_start(weibo: list[Run], tmp_path: Path) -> None:
-    (axis,) = plots.draw_convergence(weibo, tmp_path / "a.svg", x="epoch", y_min=10.0).axes
-    assert list(axis.lines[0].get_xdata()) == [0, 1, 2, 3]
-    assert axis.get_xlabel() == "Epochs"
-    assert axis.get_ylim()[0] == 10.0
-
-
 def test_speed_is_times_the_baseline_the_first_system_on_top(figures: Any) -> None:
     axis = figures["speed"][0].axes[0]
     assert [bar.get_width() for bar in axis.patches] == [pytest.approx(1 / 3), pytest.approx(2 / 3), 1.0]

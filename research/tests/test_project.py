@@ -18,8 +18,7 @@ from weasel.util.config import load_project_config, substitute_project_variables
 import spacy_tener.cli
 from research import convert_corpus
 from research.__main__ import app
-from research.systems import ablations, find_system
-from spacy_tener.workbench.compose import compose
+from research.systems import ablations
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "project.yml").read_text(encoding="utf8")
@@ -29,7 +28,6 @@ COMMANDS = {command["name"]: command for command in FILLED["commands"]}
 # What must be there before a workflow: trainings, or a user's own text.
 BEFORE = {"package": ["all"]}
 BROUGHT = {"vectors": {"assets/raw"}}
-STEPS = [(name, step) for name, steps in PROJECT["workflows"].items() for step in steps]
 
 
 def has(paths: set[str], path: str) -> bool:
@@ -41,12 +39,6 @@ def test_spacy_accepts_it_and_makes_its_directories(tmp_path: Path) -> None:
     (tmp_path / "project.yml").write_text(TEXT, encoding="utf8")
     assert load_project_config(tmp_path)["commands"] == FILLED["commands"]
     assert all((tmp_path / path).is_dir() for path in PROJECT["directories"])
-
-
-def test_variables_leave_every_line_a_line() -> None:
-    """A line that ends with a variable swallows the next one if that begins with one."""
-    for written in PROJECT["commands"]:
-        assert len(COMMANDS[written["name"]]["script"]) == len(written["script"])
 
 
 def test_workflows_have_the_steps_of_all_commands() -> None:
@@ -62,17 +54,7 @@ def test_every_dependency_is_in_the_repository_an_asset_or_made_before(workflow:
         present.update(COMMANDS[step]["outputs"])
 
 
-@pytest.mark.parametrize("workflow", ["all", "sample_en"])
-def test_the_sample_workflows_need_no_download(workflow: str) -> None:
-    assets = {asset["dest"] for asset in PROJECT["assets"]}
-    assert not assets & {path for step in PROJECT["workflows"][workflow] for path in COMMANDS[step]["deps"]}
-
-
 # The commands of the corpora
-
-
-def test_every_corpus_has_files_and_a_config() -> None:
-    assert set(convert_corpus.CORPORA) == {path.stem for path in (ROOT / "configs").glob("*.cfg")}
 
 
 def test_licensed_files_have_a_directory_and_public_ones_an_address() -> None:
@@ -114,18 +96,6 @@ def test_every_option_exists(
     assert command.make_context(words[0], list(words[1:])).params
 
 
-def test_every_script_exists() -> None:
-    scripts = {words[1] for _, words in lines() if words[1] != "-m"}
-    assert all((ROOT / script).is_file() for script in scripts)
-
-
-@pytest.mark.parametrize(
-    "names", ["systems", "ablations_zh", "ablations_en", "sweep_k", "sweep_alpha", "baseline", "system"]
-)
-def test_every_system_is_an_overlay(names: str) -> None:
-    assert all(find_system(system) for system in PROJECT["vars"][names].split(","))
-
-
 def test_every_ablation_is_made_and_every_point_of_the_sweeps() -> None:
     names = ("ablations_zh", "ablations_en", "sweep_k", "sweep_alpha")
     systems = {system for name in names for system in PROJECT["vars"][name].split(",")}
@@ -133,21 +103,7 @@ def test_every_ablation_is_made_and_every_point_of_the_sweeps() -> None:
     assert {name for name in ablations() if name.startswith(("flat-atssa", "mect", "grn"))} <= systems
 
 
-@pytest.mark.parametrize(("names", "setting"), [("sweep_k", "k"), ("sweep_alpha", "alpha")])
-def test_a_sweep_goes_through_values_in_their_order(names: str, setting: str) -> None:
-    values = []
-    for system in PROJECT["vars"][names].split(","):
-        config = compose("resume", *find_system(system))
-        values.append(config["components"]["tener_ner"]["model"]["tok2vec"][setting])
-    assert values == sorted(set(values))
-    assert len(values) == 6
-
-
 # Running
-
-
-class StoppedError(Exception):
-    """What a command that fails raises here; the real ones end the process."""
 
 
 @pytest.fixture
@@ -165,8 +121,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     def pretend(script: Sequence[str], **_: Any) -> None:
         (command,) = [command for command in COMMANDS.values() if command["script"] == script]
-        if (tmp_path / "broken").exists() and command["name"] == (tmp_path / "broken").read_text(encoding="utf8"):
-            raise StoppedError
         with (tmp_path / "ran").open("a", encoding="utf8") as ran:
             ran.write(f"{command['name']}\n")
         for path in command["outputs"]:
@@ -202,36 +156,6 @@ def test_a_second_run_does_nothing_and_says_so(workflow: str, project: Path, cap
     assert ran(project) == []
     printed = capsys.readouterr().out
     assert all(f"Skipping '{step}': nothing changed" in printed for step in steps)
-
-
-def test_an_interrupted_workflow_goes_on_with_the_step_that_stopped(project: Path) -> None:
-    (project / "broken").write_text("train-weibo", encoding="utf8")
-    with pytest.raises(StoppedError):
-        weasel.project_run(project, "weibo")
-    assert ran(project) == ["convert-weibo"]
-    (project / "broken").unlink()
-    weasel.project_run(project, "weibo")
-    assert ran(project) == ["train-weibo", "draw-weibo"]
-
-
-def test_a_changed_config_trains_again_and_new_data_converts_again(project: Path) -> None:
-    weasel.project_run(project, "weibo")
-    ran(project)
-    (project / "spacy_tener" / "workbench" / "configs" / "weibo.cfg").write_text("other", encoding="utf8")
-    weasel.project_run(project, "weibo")
-    assert ran(project) == ["train-weibo"]
-    (project / "assets" / "weibo" / "weiboNER_2nd_conll.dev").write_text("other", encoding="utf8")
-    weasel.project_run(project, "weibo")
-    assert ran(project) == ["convert-weibo"]
-
-
-def test_one_corpus_does_not_undo_another(project: Path) -> None:
-    for workflow in ("weibo", "resume", "all"):
-        weasel.project_run(project, workflow)
-    ran(project)
-    for workflow in ("weibo", "resume", "all"):
-        weasel.project_run(project, workflow)
-    assert ran(project) == []
 
 
 # Assets

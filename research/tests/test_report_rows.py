@@ -9,7 +9,7 @@ import pytest
 from made_runs import Counted, make_run
 
 from research.comparing import Summary, welch_p
-from research.rows import PrintedScores, Row, ScoreTable, all_printed, make_table, printed_scores
+from research.rows import Row, ScoreTable, all_printed, make_table, printed_scores
 from research.runs import find_runs
 from spacy_tener.errors import RemedyError
 
@@ -142,20 +142,6 @@ def test_runs_of_unlike_configs_are_not_averaged(tmp_path: Path) -> None:
     assert [row.seeds for row in report(tmp_path, by=("corpus", "system", "max_steps")).overall] == [(1, 2), (3,)]
 
 
-def test_the_metric_is_what_is_compared(tmp_path: Path) -> None:
-    make_run(tmp_path, "weibo/a/1", {"X": (8, 0, 2)})
-    make_run(tmp_path, "weibo/b/1", {"X": (8, 8, 2)})
-    differences = {
-        metric: next(row.versus for row in report(tmp_path, baseline="a", metric=metric).overall if row.versus)
-        for metric in "prf"
-    }
-    assert differences["p"].difference == pytest.approx(-50.0)
-    assert differences["r"].difference == 0.0
-    assert differences["f"].difference == pytest.approx(100 * (16 / 26 - 16 / 18))
-    with pytest.raises(RemedyError, match="Unknown metric"):
-        report(tmp_path, metric="F")
-
-
 def test_a_baseline_that_is_not_there_is_an_error(weibo: Path) -> None:
     make_run(weibo, "weibo/slow/1")
     with pytest.raises(RemedyError, match=r"ner is not one of these systems\. Finished: mine"):
@@ -164,29 +150,6 @@ def test_a_baseline_that_is_not_there_is_an_error(weibo: Path) -> None:
         report(weibo, baseline="slow")
     with pytest.raises(RemedyError, match="not grouped by system"):
         report(weibo, baseline="mine", by=("corpus",))
-
-
-def test_settings_of_the_config_can_group(tmp_path: Path) -> None:
-    for k, f in ((1, 0.5), (3, 0.6)):
-        for seed in (1, 2):
-            make_run(tmp_path, f"weibo/atssa-{k}/{seed}", f=f, config=f"[model]\nk = {k}\n")
-    rows = report(tmp_path, by=("corpus", "k")).overall
-    assert [(row.key, row.f.mean) for row in rows] == [(("weibo", 1), 50.0), (("weibo", 3), 60.0)]
-
-
-def test_printed_rows_follow_ours(tmp_path: Path) -> None:
-    make_run(tmp_path, "weibo/mect/1", FIRST)
-    first, table4, *rest = report(tmp_path).overall
-    assert first.source == ""
-    assert table4.source == "MECT, Wu et al. 2021, table 4, pretrained vectors"
-    assert (table4.f, table4.p, table4.seeds) == (Summary(63.30), None, ())
-    assert all(row.source for row in rest)
-
-
-def test_printed_rows_know_names_and_nominal_mentions(tmp_path: Path) -> None:
-    make_run(tmp_path, "weibo/mect/1", FIRST)
-    rows = [(row.label, row.f.mean) for row in report(tmp_path, named_nominal=True).mentions if row.source]
-    assert rows == [("named", 61.91), ("nominal", 62.51)]
 
 
 def test_printed_rows_have_their_deviation_precision_recall_and_dev(tmp_path: Path) -> None:
@@ -203,14 +166,6 @@ def test_printed_rows_have_their_deviation_precision_recall_and_dev(tmp_path: Pa
 def test_printed_rows_stand_where_runs_are_of_a_corpus_and_a_system(tmp_path: Path, options: dict[str, object]) -> None:
     make_run(tmp_path, "weibo/mect/1", FIRST)
     assert ours(report(tmp_path, **options).overall) == list(report(tmp_path, **options).overall)
-
-
-def test_the_order_of_grouping_is_the_order_of_rows(tmp_path: Path) -> None:
-    for name in ("weibo/tener/1", "resume/mect/1", "weibo/mect/1"):
-        make_run(tmp_path, name, FIRST)
-    rows = report(tmp_path, by=("system", "corpus"))
-    assert [row.key for row in ours(rows.overall)] == [("mect", "resume"), ("mect", "weibo"), ("tener", "weibo")]
-    assert len(rows.overall) > 3, "printed rows are given in this order too"
 
 
 def test_runs_scored_on_other_data_are_warned_of(weibo: Path) -> None:
@@ -272,35 +227,12 @@ def test_names_of_one_system_have_the_same_rows(corpus: str, first: str, second:
     assert printed_scores(corpus, first) == printed_scores(corpus, second) != []
 
 
-def test_an_ablation_has_other_rows_than_what_it_is_laid_on() -> None:
-    assert printed_scores("weibo", "mect+mect-no-cross") != printed_scores("weibo", "mect")
-
-
 def test_there_is_nothing_for_other_systems_and_corpora() -> None:
     assert (
         printed_scores("weibo", "ner")
         == printed_scores("sample-zh", "tener")
         == printed_scores("weibo", "tener+mine")
         == []
-    )
-
-
-def test_the_cells_of_teners_table_5_are_all_there() -> None:
-    cells = [row for row in ROWS if row.source.endswith("table 5") and row.source.startswith("Yan")]
-    # 5 character encoders x 3 word encoders x 2 corpora, less TENER itself.
-    assert len(cells) == 28
-    assert len({(row.corpus, row.system) for row in cells}) == 28
-    assert (
-        PrintedScores(
-            "conll2003",
-            "chars-none+encoder-idcnn",
-            "none characters, idcnn words",
-            cells[0].source,
-            VECTORS,
-            87.30,
-            0.15,
-        )
-        in cells
     )
 
 
@@ -323,8 +255,3 @@ def test_every_row_is_plausible_and_names_its_source() -> None:
 
 def test_no_row_stands_there_twice() -> None:
     assert len(set(ROWS)) == len(ROWS)
-
-
-def test_the_released_code_is_told_from_what_was_printed() -> None:
-    kinds = {row.kind for row in printed_scores("weibo", "tener")}
-    assert kinds == {f"printed: {VECTORS}", f"released code: {RANDOM}"}

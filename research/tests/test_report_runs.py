@@ -14,15 +14,6 @@ from spacy_tener.errors import RemedyError
 COUNTS = {"PER": (6, 2, 4)}
 
 
-def test_runs_are_found_anywhere_below_and_sorted(tmp_path: Path) -> None:
-    for name in ("b/weibo/tener/10", "b/weibo/tener/9", "a/resume/ner/1", "weibo/mect/2"):
-        make_run(tmp_path, name, COUNTS)
-    found = find_runs([tmp_path])
-    assert [run.name for run in found.runs] == ["resume/ner/1", "weibo/mect/2", "weibo/tener/9", "weibo/tener/10"]
-    assert next((run.corpus, run.system, run.seed) for run in found.runs) == ("resume", "ner", 1)
-    assert found.unfinished == found.left_out == ()
-
-
 def test_a_run_is_found_from_any_directory_on_the_way_and_read_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -50,16 +41,6 @@ def test_scores_on_dev_of_their_own_file_go_before_the_pipelines(tmp_path: Path)
     (run,) = find_runs([tmp_path]).runs
     assert run.dev is not None
     assert run.dev.overall.f == 1.0
-
-
-def test_a_run_may_lack_scores_on_dev_and_its_pipeline(tmp_path: Path) -> None:
-    make_run(tmp_path, "weibo/tener/1", COUNTS, dev_f=None)
-    write_json(tmp_path / "weibo/tener/2/metrics.json", metrics(COUNTS))
-    first, second = find_runs([tmp_path]).runs
-    assert first.dev is None
-    assert first.megabytes is not None
-    assert second.dev is None
-    assert second.megabytes is None
 
 
 def test_runs_without_scores_are_unfinished_and_say_how_far_they_came(tmp_path: Path) -> None:
@@ -91,11 +72,6 @@ def test_a_pipeline_is_not_searched(tmp_path: Path) -> None:
     assert [run.name for run in find_runs([tmp_path]).runs] == ["weibo/tener/1"]
 
 
-def test_no_run_is_an_error_that_says_what_a_run_is(tmp_path: Path) -> None:
-    with pytest.raises(RemedyError, match=r"No runs found.*CORPUS/SYSTEM/SEED"):
-        find_runs([tmp_path])
-
-
 @pytest.mark.parametrize(
     ("name", "counts"), [("old/weibo/tener/1", COUNTS), ("weibo/tener/01", COUNTS), ("old/weibo/tener/1", None)]
 )
@@ -108,13 +84,6 @@ def test_a_seed_twice_is_an_error_that_names_both_also_where_one_is_unfinished(
         find_runs([tmp_path])
     assert str(tmp_path / "weibo/tener/1") in str(error.value)
     assert str(tmp_path / name) in str(error.value)
-
-
-def test_broken_files_are_named(tmp_path: Path) -> None:
-    folder = make_run(tmp_path, "weibo/tener/1", COUNTS)
-    (folder / "model-best/meta.json").write_text("{", encoding="utf8")
-    with pytest.raises(RemedyError, match=r"model-best/meta\.json: not valid JSON"):
-        find_runs([tmp_path])
 
 
 def test_runs_can_be_restricted(tmp_path: Path) -> None:
@@ -195,12 +164,6 @@ def test_a_setting_that_is_not_there_is_an_error(runs: list[Run]) -> None:
         setting(runs[0], "c.k")
 
 
-def test_the_runs_own_config_serves_where_the_pipeline_is_gone(runs: list[Run]) -> None:
-    config = runs[0].folder / "model-best" / "config.cfg"
-    config.rename(runs[0].folder / "config.cfg")
-    assert setting(runs[0], "k") == 10
-
-
 def test_a_config_that_is_missing_or_broken_is_named(runs: list[Run]) -> None:
     config = runs[0].folder / "model-best" / "config.cfg"
     config.write_text("k = 3\n", encoding="utf8")
@@ -211,26 +174,9 @@ def test_a_config_that_is_missing_or_broken_is_named(runs: list[Run]) -> None:
         setting(runs[0], "k")
 
 
-def test_variables_are_filled_in(tmp_path: Path) -> None:
-    make_run(tmp_path, "weibo/a/1", f=0.5, config="[system]\nseed = 7\n\n[training]\nseed = ${system.seed}\n")
-    (run,) = find_runs([tmp_path]).runs
-    assert setting(run, "training.seed") == 7
-
-
-def test_runs_are_grouped_by_corpus_and_system(runs: list[Run]) -> None:
-    groups = group_runs(reversed(runs))
-    assert [group.key for group in groups] == [("weibo", "a"), ("weibo", "b"), ("weibo", "c")]
-    assert [[run.seed for run in group.runs] for group in groups] == [[1, 2], [1, 2], [1]]
-    assert groups[0].value("system") == "a"
-
-
 def test_numbers_are_ordered_as_numbers(runs: list[Run]) -> None:
     assert [group.key for group in group_runs(runs, ["k"])] == [(9,), (10,), (100,)]
     assert sorted(["b", 10, 9.5, True, None, "a"], key=order_of) == [9.5, 10, None, True, "a", "b"]
-
-
-def test_settings_that_are_lists_group_too(runs: list[Run]) -> None:
-    assert [group.key for group in group_runs(runs[:2], ["kernels"])] == [("[1, 3]",)]
 
 
 def test_a_seed_twice_in_a_group_is_an_error_that_says_what_to_do(runs: list[Run]) -> None:

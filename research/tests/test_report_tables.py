@@ -34,10 +34,6 @@ def empty(tmp_path: Path) -> ScoreTable:
     return make_table(find_runs([tmp_path]))
 
 
-def lines(text: str) -> list[str]:
-    return [" ".join(line.split()) for line in text.splitlines()]
-
-
 def cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")]
 
@@ -73,26 +69,6 @@ def test_every_line_of_a_markdown_table_has_as_many_cells(report: ScoreTable) ->
         assert len({len(line) for line in table}) <= 1
 
 
-def test_markdown_lists_labels_and_mentions(report: ScoreTable) -> None:
-    tables = markdown_tables(format_table(report, "md"))
-    labels = tables["Test scores by label"]
-    assert labels[0] == ["corpus", "system", "label", "seeds", "entities", "P", "R", "F1"]
-    assert [line[1:3] for line in labels[2:]] == [
-        ["mect", "PER.NAM"],
-        ["mect", "PER.NOM"],
-        ["ner", "PER.NAM"],
-        ["ner", "PER.NOM"],
-    ]
-    mentions = tables["Named and nominal entities"]
-    assert mentions[0][2] == "mentions"
-    assert ["weibo", "mect", "nominal", "2", "10", "50.00 ± 0.00", "50.00 ± 0.00", "50.00 ± 0.00"] in mentions
-
-
-def test_unfinished_runs_are_listed_in_markdown(report: ScoreTable, empty: ScoreTable) -> None:
-    for table in (report, empty):
-        assert "- weibo/mect/3: no metrics.json" in format_table(table, "md")
-
-
 def test_notes_say_what_the_numbers_are(report: ScoreTable) -> None:
     for format in ("md", "terminal"):
         text = format_table(report, format)
@@ -106,33 +82,12 @@ def test_notes_say_what_the_numbers_are(report: ScoreTable) -> None:
             assert words in text
 
 
-def test_columns_without_an_entry_are_left_out(tmp_path: Path) -> None:
-    make_run(tmp_path, "sample/mine/1", f=0.5, dev_f=None, speed=None)
-    text = format_table(make_table(find_runs([tmp_path])), "md")
-    assert markdown_tables(text)["Test scores"][0] == ["corpus", "system", "seeds", "P", "R", "F1", "MB"]
-    assert "brackets" not in text
-    assert "50.00 |" in text
-    assert "±" not in text.partition("Mean")[0]
-
-
-def test_a_bar_in_a_name_does_not_break_a_line(tmp_path: Path) -> None:
-    make_run(tmp_path, "weibo/a|b/1", f=0.5)
-    assert "a\\|b" in format_table(make_table(find_runs([tmp_path])), "md")
-
-
 @pytest.mark.parametrize(("p", "shown"), [(0.0001, "0.0001"), (0.00009, "<0.0001"), (1.0, "1.0000"), (None, "+0.00")])
 def test_a_probability_has_four_digits(p: float | None, shown: str) -> None:
     row = Row(key=("weibo", "a"), versus=Comparison(0.0, p, "bootstrap"))
     text = format_table(ScoreTable(("corpus", "system"), "f", "b", [row], [], [], (), []), "terminal")
     (line,) = [line for line in text.splitlines() if line.startswith("weibo")]
     assert line.split()[-1] == shown
-
-
-def test_terminal_lines_up(report: ScoreTable) -> None:
-    text = format_table(report, "terminal")
-    assert "weibo mect 2 30 60.51 ± 3.99 56.67 ± 9.43 58.45 ± 6.90" in "\n".join(lines(text))
-    table = [line for line in text.splitlines() if line.startswith(("corpus", "weibo", "---"))][:4]
-    assert table[0].index("F1") + 2 == table[2].index("58.45") + len("58.45 ± 6.90")
 
 
 def test_csv_is_one_table_with_all_digits(report: ScoreTable) -> None:
@@ -192,31 +147,6 @@ def test_p_says_by_which_test_where_there_are_two(tmp_path: Path) -> None:
     assert (rows["c"][-1].endswith("*"), rows["b"][-1].endswith("*")) == (True, False)
     versus = {row["system"]: row["versus"] for row in json.loads(format_table(table, "json"))["overall"]}
     assert (versus["b"]["test"], versus["c"]["test"], versus["a"]) == ("bootstrap", "welch", None)
-
-
-def test_scores_that_never_vary_are_not_tested(tmp_path: Path) -> None:
-    for seed in (1, 2):
-        make_run(tmp_path, f"weibo/a/{seed}", f=0.5)
-        make_run(tmp_path, f"weibo/b/{seed}", f=0.75)
-    table = make_table(find_runs([tmp_path]), baseline="a")
-    (versus,) = [row["versus"] for row in json.loads(format_table(table, "json"))["overall"] if row["versus"]]
-    assert versus == {"difference": 25.0, "p": None, "test": "welch"}
-    assert "t-test" not in format_table(table, "md")
-
-
-def test_chinese_names_stay_readable(tmp_path: Path) -> None:
-    make_run(tmp_path, "微博/双向/1", f=0.5)
-    report = make_table(find_runs([tmp_path]))
-    for format in FORMATS:
-        assert "双向" in format_table(report, format)
-
-
-def test_warnings_are_written_down(tmp_path: Path) -> None:
-    make_run(tmp_path, "weibo/a/1", {"X": (1, 1, 1)})
-    make_run(tmp_path, "weibo/b/1", {"X": (1, 1, 5)})
-    report = make_table(find_runs([tmp_path]))
-    assert "Warning: weibo/b/1 was scored on 6 entities" in format_table(report, "md")
-    assert len(json.loads(format_table(report, "json"))["warnings"]) == 1
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -27,19 +27,6 @@ def runs(tmp_path: Path) -> Path:
     return tmp_path / "runs"
 
 
-def test_a_table_is_printed(runs: Path) -> None:
-    result = table(runs)
-    assert result.code == 0
-    assert "weibo" in result.stdout
-    assert "±" in result.stdout
-    assert "(TENER, Yan et al. 2019, table 2, pretrained vectors)" in result.stdout
-    assert result.stderr == ""
-
-
-def test_printed_rows_can_be_left_out(runs: Path) -> None:
-    assert "Yan et al." not in table(runs, "--no-published").stdout
-
-
 def test_standard_output_is_the_tables_alone(runs: Path) -> None:
     make_run(runs, "weibo/tener/4")
     make_run(runs, "weibo/tener/x", COUNTS)
@@ -59,12 +46,6 @@ def test_the_outputs_ending_names_the_format(runs: Path, tmp_path: Path, ending:
     assert result.stdout == ""
     assert "6 runs" in result.stderr
     assert output.read_text(encoding="utf8") == table(runs, "--format", ending).stdout
-
-
-def test_other_endings_need_a_format(runs: Path, tmp_path: Path) -> None:
-    assert "no format has this ending" in table(runs, "--output", tmp_path / "table.txt").stderr
-    assert table(runs, "--output", tmp_path / "table.txt", "--format", "terminal").code == 0
-    assert (tmp_path / "table.txt").read_text(encoding="utf8").startswith("Test scores")
 
 
 def test_everything_at_once(runs: Path, tmp_path: Path) -> None:
@@ -101,12 +82,6 @@ def test_what_cannot_be_done_is_said(runs: Path, arguments: list[str], message: 
     assert result.code == 1
     assert message in result.stderr
     assert result.stdout == ""
-
-
-@pytest.mark.parametrize(("option", "value"), [("--metric", "F1"), ("--format", "latex"), ("--output", "table.tex")])
-def test_a_wrong_option_is_refused(runs: Path, option: str, value: str) -> None:
-    result = table(runs, option, value)
-    assert (result.code, result.stdout, value in result.stderr) == (2, "", True)
 
 
 def test_without_a_finished_run_the_unfinished_are_listed_and_it_fails(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from research.vectors.training import (
     train_vectors,
     write_vectors,
 )
-from spacy_tener.errors import InputError, RemedyError
+from spacy_tener.errors import InputError
 from spacy_tener.features.vectors import read_vectors
 from spacy_tener.models.embed.char import build_char_embed
 from spacy_tener.models.embed.tables import Vocabulary
@@ -144,14 +144,6 @@ def test_every_kind_gets_a_file_with_its_strings(text: Path, tmp_path: Path) -> 
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
-def test_digits_and_case_are_read_as_asked(text: Path, tmp_path: Path) -> None:
-    make(text, tmp_path / "out", CHARS, BIGRAMS, reading=TextSettings(digits=False, lower=True))
-    chars, pairs = strings_of(tmp_path / "out" / "chars.vec"), strings_of(tmp_path / "out" / "bigrams.vec")
-    assert {"２", "2", "1", "a"} <= chars
-    assert "A" not in chars
-    assert {"第1", "条a"} <= pairs
-
-
 def test_files_serve_the_embedder_with_every_token_of_their_text(text: Path, tmp_path: Path) -> None:
     make(text, tmp_path / "out", CHARS, BIGRAMS)
     embed = build_char_embed(
@@ -184,18 +176,6 @@ def test_same_seed_gives_the_same_files_and_another_seed_others(text: Path, tmp_
     assert first != third
 
 
-def test_file_given_twice_counts_twice(text: Path, tmp_path: Path) -> None:
-    assert make_vectors([str(text), str(text)], tmp_path / "out", {CHARS: SMALL})[0].tokens == 42
-
-
-def test_later_run_for_another_kind_leaves_what_is_there(text: Path, tmp_path: Path) -> None:
-    make(text, tmp_path / "out", CHARS)
-    before = (tmp_path / "out" / "chars.vec").read_bytes()
-    make(text, tmp_path / "out", BIGRAMS)
-    assert (tmp_path / "out" / "chars.vec").read_bytes() == before
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"chars.vec", "bigrams.vec"}
-
-
 # What goes wrong
 
 
@@ -221,16 +201,6 @@ def test_run_that_fails_leaves_what_was_there(
         make(text, tmp_path / "out", CHARS, settings=TrainingSettings(width=16))
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
     assert {path.name for path in tmp_path.iterdir()} == {"laws.txt", "out"}
-
-
-def test_output_that_is_a_file_is_refused(text: Path) -> None:
-    with pytest.raises(RemedyError, match=r"laws\.txt: not a directory"):
-        make(text, text)
-
-
-def test_unknown_kinds_are_refused_with_the_known_ones(text: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"\['trigrams'\]. Use some of: chars, bigrams, words"):
-        make(text, tmp_path / "out", "trigrams", CHARS)
 
 
 def test_missing_gensim_is_told_with_the_extra_before_the_text_is_read(
