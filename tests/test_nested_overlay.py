@@ -101,7 +101,6 @@ def test_entities_of_another_component_come_once(model: Path) -> None:
     ("words", "message"),
     [
         (("silver", "{model}", "{texts}", "--output", "{out}/silver"), "tener_ner may overlap"),
-        (("export", "{model}", "--output", "{out}/model.onnx"), "finds entities within entities"),
         (("calibrate", "{model}", "{flat}", "--output", "{out}/calibrated"), r"it has no doc.spans['sc']"),
     ],
 )
