@@ -142,11 +142,6 @@ def test_a_damaged_manifest_is_none(folder: Path, text: str) -> None:
     assert Manifest.read(folder) is None
 
 
-def test_long_values_are_shortened() -> None:
-    (change,) = make_manifest().changes(make_manifest(component=f'window = "{"x" * 500}"'))
-    assert len(change) < 200
-
-
 # Outputs of several parts
 
 REMEDY = "Name another."

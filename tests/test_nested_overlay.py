@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import spacy
 from command_line import Ran, run_tener
-from small_corpora import add_rules
 from spacy.cli.train import train
 from spacy.tokens import DocBin, Span
 from spacy.training import Example
@@ -88,13 +87,6 @@ def test_the_service_answers_entities_within_entities(model: Path) -> None:
     assert rows(entities["entities"]) == NESTED
     values = [region["value"] for region in predicted["results"][0]["result"]]
     assert [[value["start"], value["end"], *value["labels"]] for value in values] == NESTED
-
-
-def test_entities_of_another_component_come_once(model: Path) -> None:
-    nlp = spacy.load(model)
-    add_rules(nlp, ORG="北京大学")
-    (found,) = entity_task(nlp)([TEXT])
-    assert [[entity.start, entity.end, entity.label] for entity in found] == NESTED
 
 
 @pytest.mark.parametrize(

@@ -127,20 +127,5 @@ def test_every_stack_trains_and_lowers_its_loss(base: str, system: tuple[str, ..
         assert nlp(text).has_annotation("ENT_IOB")
 
 
-@pytest.mark.parametrize("overlay", ["transformer", "transformer-frozen", "transformer-crf"])
-def test_without_a_name_training_says_how_to_give_one(overlay: str) -> None:
-    nlp = load_model_from_config(composed("wnut17", overlay).interpolate(), auto_fill=False)
-    text, entities = DATA["en"]
-    with pytest.raises(ValueError, match=r"as in `--paths\.transformer bert-base-chinese`"):
-        nlp.initialize(lambda: [Example.from_dict(nlp.make_doc(text), {"entities": entities})])
-
-
-def test_two_of_them_go_around_each_other() -> None:
-    twice = tok2vec(composed("wnut17", "grn", "transformer-frozen", "transformer"))["embed"]
-    once = tok2vec(composed("wnut17", "grn", "transformer-frozen"))["embed"]
-    assert twice["first"] == once
-    assert twice["second"] == {**once["second"], "frozen": False}
-
-
 def test_every_overlay_with_a_transformer_is_tried_here() -> None:
     assert {path.stem for path in CONFIGS.glob("models/*transformer*.cfg")} == {*OVERLAYS}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import random
-import time
 from pathlib import Path
 
 import pytest
@@ -51,17 +50,6 @@ def test_text_of_which_nothing_is_left_is_told(file: Path) -> None:
         texts(raw_text(file, min_length=50))
 
 
-def test_cutting_takes_time_linear_in_a_paragraph(tmp_path: Path) -> None:
-    def seconds(size: int) -> float:
-        (tmp_path / "long.txt").write_text("第一条为了规范保护" * size, encoding="utf8")
-        reader, start = raw_text(tmp_path, shuffle=False), time.process_time()
-        assert sum(len(text) for text in texts(reader)) == 9 * size
-        return time.process_time() - start
-
-    seconds(100)
-    assert seconds(8000) < 16 * seconds(1000)
-
-
 def test_a_paragraph_longer_than_spacy_lets_through_is_cut_too(file: Path) -> None:
     nlp = spacy.blank("en")
     nlp.max_length = 4
@@ -78,13 +66,6 @@ def test_each_pass_has_an_order_of_its_own_that_the_seed_decides(tmp_path: Path)
     random.seed(1)
     assert texts(reader) == first != second
     assert sorted(first) == sorted(second) == sorted(lines)
-
-
-def test_several_files_are_read_and_one_named_twice_counts_twice(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        (tmp_path / f"{name}.txt").write_text(f"{name * 6}\n", encoding="utf8")
-    paths = [str(tmp_path / "b.txt"), tmp_path / "a.txt", tmp_path / "b.txt"]
-    assert texts(raw_text(paths, min_length=1, shuffle=False)) == ["bbbbbb", "aaaaaa", "bbbbbb"]
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:

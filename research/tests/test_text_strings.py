@@ -11,7 +11,6 @@ import spacy
 from hypothesis import given
 from hypothesis import strategies as st
 
-import research.vectors.strings as strings_module
 from research.vectors.strings import (
     BIGRAMS,
     CHARS,
@@ -23,7 +22,6 @@ from research.vectors.strings import (
     TokenSplitter,
     bigrams,
     characters,
-    remembered,
 )
 from spacy_tener.features.keys import END_MARK, Normaliser, bigram_key_array, pair_keys, unigram_key_array
 
@@ -117,16 +115,3 @@ def test_language_that_spacy_does_not_know_is_refused() -> None:
 def test_only_what_is_wanted_is_split(kinds: tuple[str, ...]) -> None:
     expected = {CHARS: ["i", "n"], BIGRAMS: ["in", "n<eos>"], WORDS: ["in"]}
     assert TextSplitter(kinds, TextSettings(lang="en", digits=False))("in") == {kind: expected[kind] for kind in kinds}
-
-
-def test_each_string_is_normalised_once_and_none_is_kept_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strings_module, "_CACHE_LIMIT", 3)
-    seen_texts: list[str] = []
-
-    def upper(text: str) -> str:
-        seen_texts.append(text)
-        return text.upper()
-
-    normalise = remembered(upper)
-    assert list(map(normalise, "aabbcdda")) == list("AABBCDDA")
-    assert seen_texts == list("abcda")

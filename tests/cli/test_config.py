@@ -71,12 +71,6 @@ def test_a_base_alone_is_filled_as_spacy_fills_it(tmp_path: Path, overlay) -> No
     assert compose(overlay(component + nlp)) == filled
 
 
-def test_a_complete_base_comes_out_as_it_is() -> None:
-    composed = compose(BASE)
-    assert composed == load_config(BASE)
-    assert composed.to_str(interpolate=False) == load_config(BASE).to_str(interpolate=False)
-
-
 def test_the_result_loads_validates_and_keeps_its_variables(tmp_path: Path, overlay) -> None:
     path = overlay(f"[paths]\nmore = null\n[{TOK2VEC}.embed]\nbigram_vectors = ${{paths.more}}\nwidth = 20\n")
     code, _, _ = run(BASE, path, "--output", tmp_path / "new" / "out.cfg")
@@ -102,16 +96,6 @@ def test_a_file_says_how_it_was_made(tmp_path: Path, overlay) -> None:
     assert messages == f"✔ {tmp_path / 'a b.cfg'}: tener_ner"
     heading = (tmp_path / "a b.cfg").read_text(encoding="utf8").splitlines()[0]
     assert heading == f"# python -m spacy tener config {BASE} {path} --set nlp.batch_size=2"
-
-
-def test_a_file_at_the_output_is_overwritten_only_by_force(tmp_path: Path) -> None:
-    output = tmp_path / "my.cfg"
-    output.write_text("# mine\n", encoding="utf8")
-    code, _, messages = run(BASE, "-o", output)
-    assert (code, "my.cfg: exists already" in messages) == (1, True)
-    assert output.read_text(encoding="utf8") == "# mine\n"
-    assert run(BASE, "-o", output, "--force")[0] == 0
-    assert len(output.read_text(encoding="utf8")) > 1000
 
 
 # Overlays
@@ -402,18 +386,6 @@ def test_a_setting_that_does_not_fit_is_refused(setting: str, reason: str, remed
     assert error.reason.startswith(f"--set {setting}: ")
     assert reason in error.reason
     assert remedy in error.remedy
-
-
-def test_errors_go_to_standard_error_and_nothing_is_written(tmp_path: Path) -> None:
-    code, output, messages = run(BASE, tmp_path / "nope.cfg", "-o", tmp_path / "out.cfg")
-    assert (code, output) == (1, "")
-    assert "nope.cfg: cannot be read" in messages
-    assert not (tmp_path / "out.cfg").exists()
-
-
-def test_the_overlay_tener_is_the_base_as_it_is() -> None:
-    assert compose("weibo", ["tener"]) == compose("weibo")
-    assert compose("weibo", ["tener", "segment"]) == compose("weibo", ["segment"])
 
 
 def test_without_arguments_the_systems_are_told_with_when_to_take_them() -> None:

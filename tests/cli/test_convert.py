@@ -39,18 +39,6 @@ def test_a_file_is_converted_and_counted(corpus: Path, tmp_path: Path) -> None:
     assert len(docs(tmp_path / "out" / "train.spacy")) == 6
 
 
-def test_only_the_first_places_are_printed(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("a B-X\n\n" * 9 + "b I-Y\n\n" * 8)
-    text = convert(tmp_path / "a.txt", "-o", tmp_path).text
-    assert "Tags repaired: 8" in text
-    assert "... 5 more" in text
-
-
-def test_a_clean_file_prints_no_warning(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("a B-X\n\nb O\n")
-    assert "⚠" not in convert(tmp_path / "a.txt", "-o", tmp_path).text
-
-
 def test_standard_input_is_converted(tmp_path: Path) -> None:
     result = convert("-", "-o", tmp_path / "dev.spacy", stdin=b"\xef\xbb\xbf" + COLUMNS.replace("\n", "\r\n").encode())
     assert result.code == 0

@@ -95,12 +95,6 @@ def test_a_text_longer_than_spacy_lets_through_is_scored(
     assert code == 0, text
 
 
-def test_nothing_is_written_without_an_output(model: Path, data: Path, tmp_path: Path) -> None:
-    before = sorted(tmp_path.rglob("*"))
-    assert evaluate(model, data)[0] == 0
-    assert sorted(tmp_path.rglob("*")) == before
-
-
 def test_counts_of_each_document_take_one_line_of_the_output(model: Path, data: Path, tmp_path: Path) -> None:
     evaluate(model, data, "--output", tmp_path / "m.json")
     lines = (tmp_path / "m.json").read_text(encoding="utf8").splitlines()

@@ -283,11 +283,3 @@ def test_a_file_of_other_kind_is_no_decisions(tmp_path: Path, content: str) -> N
     (tmp_path / "d.json").write_text(content, encoding="utf8")
     code, text = call("review", "--apply", tmp_path / "d.json", tmp_path / "gold.spacy", "-o", tmp_path / "m.spacy")
     assert (code, "d.json: is not a file of decisions" in text) == (1, True)
-
-
-def test_labels_named_twice_count_once(tmp_path: Path) -> None:
-    (tmp_path / "raw.txt").write_text("王小明去了上海\n", encoding="utf8")
-    ran = run_tener("suggest", "blank:zh", tmp_path / "raw.txt", "-o", tmp_path / "a.json", "--labels", "PER,ORG, PER")
-    assert ran.code == 0, ran.text
-    interface = (tmp_path / "a-interface.xml").read_text(encoding="utf8")
-    assert interface.count('value="PER"') == interface.count('value="ORG"') == 1

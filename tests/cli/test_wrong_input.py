@@ -231,35 +231,12 @@ CHOOSE = "Choose one that `nvidia-smi -L` lists, or leave --gpu-id out for the C
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        "annotate model text.txt -o out",
-        "annotate model text.txt -o out --processes 2",
-        "calibrate model gold.spacy -o out",
-        "evaluate model gold.spacy",
-        "explain model text.txt",
-        "review model gold.spacy -o out",
-        "review sample gold.spacy -o out",
-        "serve model --port 0",
-        "silver model text.txt -o out",
-        "suggest model text.txt -o out.jsonl",
-    ],
-)
-def test_a_gpu_that_is_not_there_is_told_alike_by_every_command_before_a_pipeline_is_loaded(
-    gpus: Callable[[int | None], None], words: str
-) -> None:
-    gpus(3)
-    ran = run_tener(*words.split(), "--gpu-id", "3")
-    assert ran.code == 1
-    assert f"GPU 3 cannot be used: the last GPU is 2 {CHOOSE}" in ran.text
-
-
-@pytest.mark.parametrize(
     ("number", "message"),
     [
         (None, 'CuPy is not installed pip install "cupy-cuda12x[ctk]", or cupy-cuda13x for CUDA 13;'),
         (0, f"there is no GPU {CHOOSE}"),
         (1, f"the only one is 0 {CHOOSE}"),
+        (3, f"the last GPU is 2 {CHOOSE}"),
     ],
 )
 def test_a_gpu_that_cannot_be_used_is_told_with_what_is_there(

@@ -107,33 +107,6 @@ def test_entities_are_one_stop_of_the_tab_key_and_the_arrow_keys_go_through_them
     assert first.get_attribute("aria-pressed") == "true"
 
 
-def test_all_can_be_reached_by_the_tab_key_in_the_order_of_the_page(page):
-    browser = page("some")
-    reached = []
-    for _ in range(40):
-        ActionChains(browser.driver).send_keys(Keys.TAB).perform()
-        reached.append(
-            browser.run(
-                "const node = document.activeElement; return node.id || node.name || node.className || node.tagName"
-            )
-        )
-        if reached[-1] == "scroll":
-            break
-    order = ("theme", "order", "search", "LI", "back", "ent short", "SUMMARY", "scroll")
-    places = [reached.index(name) for name in order]
-    assert places == sorted(places)
-
-
-def test_words_of_the_lexicon_stand_below_their_characters(page):
-    browser = page("atssa")
-    place = "const {left, right} = arguments[0].getBoundingClientRect(); return [left, right]"
-    units = [browser.run(place, node) for node in find(browser, "#lattice .unit")]
-    words = {node.text: browser.run(place, node) for node in find(browser, "#lattice .word")}
-    assert words["中国"] == pytest.approx([units[4][0], units[5][1]], abs=1)
-    assert words["中国银行"] == pytest.approx([units[4][0], units[7][1]], abs=1)
-    assert [node.text for node in find(browser, "#lattice .inside")] == ["吴", "重", "阳"]
-
-
 def test_a_pipeline_without_a_lexicon_has_a_note_of_that_alone(page):
     browser = page("grn")
     assert not find(browser, "#lexicon")[0].is_displayed()
@@ -163,13 +136,6 @@ def test_texts_are_chosen_ordered_and_sought(page):
     assert not any(section.is_displayed() for section in find(browser, "#read, #entity, #lexicon"))
 
 
-def test_on_a_phone_every_row_of_the_list_shows_its_text(page):
-    browser = page("some", PHONE)
-    wide = "return [...document.querySelectorAll('#list .snippet')].map((node) => node.getBoundingClientRect().width)"
-    assert all(width > 100 for width in browser.run(wide))
-    assert browser.run("return document.documentElement.scrollWidth") <= PHONE[0]
-
-
 def test_readings_are_written_by_what_they_change_and_probabilities_with_three_digits_at_most(page):
     browser = page("grn")
     readings = browser.run("return [...document.querySelectorAll('#readings li')].map((item) => item.textContent)")
@@ -192,22 +158,6 @@ def test_readings_are_written_by_what_they_change_and_probabilities_with_three_d
         1: "> 99.9 %",
     }
     assert browser.run("return arguments[0].map(parts.percent)", list(written)) == [*written.values()]
-
-
-def test_a_text_without_entities_says_so(page):
-    browser = page("empty")
-    assert shown(browser, "#none") == ["No entity was found in this text."]
-    assert shown(browser, "#back") == []
-    assert not any(section.is_displayed() for section in find(browser, "#texts, #entity, #lexicon"))
-
-
-def test_colours_are_dark_where_the_reader_wants_them(page):
-    browser = page("some")
-    light = browser.run("return getComputedStyle(document.body).backgroundColor")
-    find(browser, "#theme")[0].click()
-    dark = browser.run("return getComputedStyle(document.body).backgroundColor")
-    assert light != dark
-    assert find(browser, "#theme")[0].get_attribute("aria-pressed") == "true"
 
 
 def test_hostile_text_stays_text(page):

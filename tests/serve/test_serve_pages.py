@@ -10,7 +10,7 @@ import shlex
 import pytest
 import spacy
 from browser import DESKTOP, PHONE
-from selenium.webdriver import ActionChains, Keys
+from selenium.webdriver import Keys
 from small_corpora import ruled
 
 MARKUP = "</script><img src=x onerror=document.title='taken'>&amp;<!--"
@@ -123,16 +123,6 @@ def test_entities_appear_as_one_types(page, size):
 
 
 @pytest.mark.slow
-def test_who_writes_stays_where_the_writing_is(page):
-    page.open(size=(390, 300))
-    page.enter("王小明去了上海")
-    page.shows("王小明", "上海")
-    assert page.browser.run("return scrollY") == 0
-    page.browser.run("document.querySelector('#list li').focus()")
-    assert page.browser.run("return scrollY") > 0
-
-
-@pytest.mark.slow
 def test_the_slider_hides_the_unsure(page):
     page.open()
     page.enter(TEXT)
@@ -171,44 +161,6 @@ def test_entities_are_put_in_order_and_filtered_by_label(page):
     assert len(page.entities()) == len(found)
     page.browser.run("document.querySelectorAll('#labels button').forEach((node) => node.click())")
     assert page.find("nothing").text == "All entities are hidden: show more labels, or a lower probability."
-
-
-@pytest.mark.slow
-def test_text_and_list_point_at_each_other(page):
-    page.open()
-    page.enter("王小明去了上海")
-    page.shows("王小明", "上海")
-    first, second = page.browser.driver.find_elements("css selector", "#text .ent")
-    rows = page.browser.driver.find_elements("css selector", "#list li")
-    ActionChains(page.browser.driver).move_to_element(rows[1]).perform()
-    assert ("pointed" in first.get_attribute("class"), "pointed" in second.get_attribute("class")) == (False, True)
-    ActionChains(page.browser.driver).move_to_element(first).perform()
-    assert "pointed" in rows[0].get_attribute("class")
-    second.click()
-    assert rows[1].get_attribute("aria-current") == "true"
-    assert "chosen" in second.get_attribute("class")
-    page.browser.run("arguments[0].focus()", rows[1])
-    ActionChains(page.browser.driver).send_keys(Keys.ARROW_UP).perform()
-    assert page.browser.driver.switch_to.active_element == rows[0]
-    assert "chosen" in first.get_attribute("class")
-
-
-@pytest.mark.slow
-def test_all_can_be_reached_by_the_tab_key_in_the_order_of_the_page(page):
-    page.open()
-    page.enter("王小明去了上海")
-    page.shows("王小明", "上海")
-    page.browser.run("document.getElementById('theme').focus()")
-    reached = []
-    while len(reached) < 30 and "copy" not in reached:
-        ActionChains(page.browser.driver).send_keys(Keys.TAB).perform()
-        reached.append(
-            page.browser.run(
-                "const node = document.activeElement; return node.id || node.dataset.index || node.className"
-            )
-        )
-    order = ["input", "text", "chip", "minimum", "order", "0", "explain", "json", "csv", "copy"]
-    assert list(dict.fromkeys(reached)) == order
 
 
 @pytest.mark.slow

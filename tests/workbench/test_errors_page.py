@@ -208,21 +208,6 @@ def test_crossing_entities_are_above_and_below_the_text_and_long_ones_in_pieces(
     assert (browser.violations(), browser.said()) == ([], [])
 
 
-def test_a_phone_cuts_no_column_no_label_and_no_short_entity(browser: Browser, nlp: Language, tmp_path: Path) -> None:
-    labels = ["DATE", "LAW", "LOC", "MED", "ORG", "PER", "PRODUCT", "TITLE"]
-    right, counts = {"p": 1, "r": 1, "f": 1}, {"tp": 999, "fp": 999, "fn": 999}
-    scores = {f"ents_{part}": 1 for part in "prf"}
-    scores |= {"ents_per_type": dict.fromkeys(labels, right), "ents_counts": dict.fromkeys(labels, counts)}
-    doc = nlp.make_doc("一二三四五六七八九十" * 11)
-    missed = [Pair((10 * i, 10 * i + 9 - i, label), None, probability=1.0) for i, label in enumerate(labels)]
-    more_pairs = [Pair((80 + i, 81 + i, label), None) for i, label in enumerate(labels) for _ in range(2)]
-    show(browser, tmp_path, scores, [(doc, missed), (doc, more_pairs)], PHONE)
-    assert browser.run("return [scores, matrix].every((table) => table.scrollWidth <= table.clientWidth)")
-    assert browser.run("return [scores, matrix].every((table) => table.scrollHeight <= table.clientHeight)")
-    assert max(browser.run("return [...document.querySelectorAll('#list .ent')].map((mark) => mark.offsetHeight)")) < 40
-    assert browser.run("return document.documentElement.scrollWidth <= window.innerWidth")
-
-
 def test_a_link_leads_to_a_text(browser: Browser, nlp: Language, tmp_path: Path) -> None:
     address = write(nlp, tmp_path / "errors.html", examples_of(nlp, TEXTS))
     for number, shown in ((2, "北京GPE → LOC张三PER"), (5, "好")):

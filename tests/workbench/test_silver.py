@@ -192,16 +192,6 @@ def test_few_kept_entities_of_many_expected_are_warned_of(run, trained):
     assert "Lower --sure." in said
 
 
-def test_sureness_is_not_to_be_lowered_where_it_is_as_low_as_it_goes(run, trained):
-    nlp = spacy.load(trained)
-    nlp.get_pipe("tener_ner").cfg["temperature"] = 6.0
-    nlp.to_disk(trained.parent / "unsure")
-    said = run(trained.parent / "unsure")[1]
-    assert "Only 0 entities of about" in said
-    assert "Raise --outside, so that fewer tokens count as outside. A model" in said
-    assert "Lower" not in said
-
-
 def test_stats_count_what_is_kept_and_expect_what_is_probable(trained):
     teacher = spacy.load(trained)
     docs, stats = silver_module.silver([teacher], [{"text": text} for text in (TEXT, "", "他")], Sureness(0.99, 0.99))
@@ -301,14 +291,6 @@ def test_what_would_be_annotated_otherwise_does_not_mix_with_what_is_there(run, 
     nlp.get_pipe("GPE").add_patterns([{"label": "GPE", "pattern": "北京"}])
     nlp.to_disk(teacher)
     assert f"teachers: {teacher} changed" in refused()
-
-
-def test_teachers_of_different_labels_are_warned_of(run, trained, saved_rules):
-    code, said = run(f"{trained},{saved_rules(GPE='上海', ORG='小明')}")
-    assert code == 0
-    assert f"{trained} does not know ORG" in said
-    assert "does not know PER" in said
-    assert "does not know" not in run(trained, "--sure", "0.8")[1]
 
 
 def test_standard_input_does_not_go_on_behind_what_other_input_left(run, trained, tmp_path):

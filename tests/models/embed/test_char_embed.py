@@ -82,15 +82,6 @@ def test_rows_stay_in_the_order_in_which_strings_came(doc_of):
     assert row_of(model, "龘") == 0
 
 
-def test_without_pairs_there_is_one_table(doc_of):
-    model = learn(embedder(bigram_width=0), [doc_of("中国")])
-    assert model.get_dim("nO") == 6
-    assert n_rows(model) == {UNIGRAM: 3}
-    assert set(torch_shim(model).module.tables) == {UNIGRAM}
-    loaded = build_char_embed(width=6, bigram_width=0).from_bytes(model.to_bytes())
-    np.testing.assert_array_equal(loaded.predict([doc_of("国")])[0], weights(model)[2:3])
-
-
 def test_a_file_with_other_tables_than_the_config_s_is_refused():
     with pytest.raises(ValueError, match=r"has the tables \['unigram'\], but the config asks for \['bigram',"):
         build_char_embed(width=6, bigram_width=4).from_bytes(embedder(width=10, bigram_width=0).to_bytes())
@@ -129,12 +120,6 @@ def test_growing_is_rare(doc_of, monkeypatch):
     assert n_rows(model)[UNIGRAM] == 401
     assert len(heights) < 40
     assert max(heights) < 500
-
-
-def test_observing_for_a_model_without_embedder_reads_nothing():
-    batches = iter([["anything"]])
-    observe(spacy.blank("en").add_pipe("tok2vec").model, batches)
-    assert next(batches) == ["anything"]
 
 
 def test_another_layer_may_have_a_vocabulary_of_another_kind(doc_of):

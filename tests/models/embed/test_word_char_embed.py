@@ -10,7 +10,6 @@ from spacy.util import registry
 from teaching import learn
 from thinc.api import SGD
 
-from spacy_tener.models.compose import join_embedders
 from spacy_tener.models.embed.char import build_word_char_embed
 from spacy_tener.models.embed.characters import build_char_cnn
 from spacy_tener.models.embed.tables import observe
@@ -73,21 +72,6 @@ def test_a_token_is_its_row_and_its_characters():
     np.testing.assert_array_equal(rows[0, :3], rows[3, :3], "one row for The and the")
     assert (rows[0, 3:] != rows[3, 3:]).any(), "but not the same characters"
     assert len({tuple(row[:3]) for row in rows.tolist()}) == 4
-
-
-def test_arguments_keep_their_order():
-    model = build_word_char_embed(3, False, True, chars=None)
-    model.initialize()
-    observe(model, [[doc_of("Aa aA x1 x2 x3")]])
-    assert tables(model) == {"unigram": 4}, "case is kept, digits are not"
-
-
-def test_any_other_embedder_may_stand_in_the_characters_place():
-    config = {"@architectures": "spacy.CharacterEmbed.v2", "width": 10, "rows": 100, "nM": 4, "nC": 3}
-    features = registry.resolve({"m": {**config, "include_static_vectors": False, "feature": "ORTH"}})["m"]
-    model = embedder("The cat", chars=features, project_to=5)
-    learn(model, [doc_of("The cat"), doc_of("")])
-    assert [y.shape for y in model.predict([doc_of("The cat saw"), doc_of("")])] == [(3, 5), (0, 5)]
 
 
 def test_case_and_digits_of_words_are_options():
@@ -159,16 +143,6 @@ def test_a_loaded_embedder_needs_no_vectors_file(vectors):
     vectors.unlink()
     loaded = build(vectors=vectors).from_bytes(model.to_bytes())
     np.testing.assert_array_equal(embedded(loaded, "the London"), embedded(model, "the London"))
-
-
-def test_embedders_are_joined_in_their_order():
-    parts = [build(chars=None, width=width) for width in (2, 3, 4)]
-    model = join_embedders(*parts)
-    model.initialize()
-    observe(model, [[doc_of("the cat")]])
-    assert model.get_dim("nO") == 9
-    expected = np.concatenate([embedded(part, "cat the") for part in parts], axis=1)
-    np.testing.assert_array_equal(embedded(model, "cat the"), expected)
 
 
 @pytest.mark.parametrize(

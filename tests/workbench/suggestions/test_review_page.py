@@ -191,20 +191,6 @@ def test_a_decision_on_the_last_suggestion_goes_on_to_the_next_text(annotating: 
     assert "0 of 2 texts done" in review.text("progress")  # the model may have missed others
 
 
-def test_a_phone_wraps_long_labels_and_has_the_download_within_reach(annotating: Open) -> None:
-    labels = [f"Ein-langes-Label-ohne-Ende-{number}" * 3 for number in range(9)]
-    review = annotating([annotated("王小明在上海", [(0, 3, labels[0])])], PHONE, labels)
-    assert review.browser.run("return document.documentElement.scrollWidth") <= PHONE[0]
-    box = "const { left, right, top, bottom } = document.getElementById(arguments[0]).getBoundingClientRect();"
-    for name in ("export", "labels"):
-        x, x_end, y, y_end = review.browser.run(f"{box} return [left, right, top, bottom]", name)
-        assert 0 <= x < x_end <= PHONE[0]
-        assert 0 <= y < y_end <= PHONE[1]
-    assert review.browser.run(
-        "const { scrollWidth, clientWidth } = document.getElementById('labels'); return scrollWidth <= clientWidth"
-    )
-
-
 @pytest.mark.parametrize("kind", ["review", "page"])
 def test_a_phone_shows_the_first_text_whole_and_says_whose_version_each_button_keeps(
     reviewing: Open, annotating: Open, kind: str
@@ -223,10 +209,6 @@ def test_a_phone_shows_the_first_text_whole_and_says_whose_version_each_button_k
     script = "return [...document.querySelectorAll('#tools [data-key], #filters select')].map((each) => "
     assert max(review.browser.run(f"{script} each.getBoundingClientRect().right)")) <= PHONE[0]
     assert review.browser.run("return document.querySelector('#list .ent').offsetHeight") < 40
-
-
-def test_a_page_without_suggestions_counts_texts_only(annotating: Open) -> None:
-    assert annotating([annotated("好", [])]).text("progress") == "0 of 1 text done"
 
 
 def test_a_new_entity_leaves_its_neighbours_and_undo_the_decision_of_another_text(annotating: Open) -> None:
