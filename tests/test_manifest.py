@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from itertools import accumulate
 from pathlib import Path
 
@@ -236,22 +235,3 @@ def test_of_two_processes_that_write_one_output_one_ends(tmp_path: Path, second:
         except RemedyError as error:
             refused.append(error.reason)
     assert refused == ["Another process writes to the output"]
-
-
-def test_the_list_is_saved_at_most_a_twentieth_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now, saved = [0.0], []
-
-    def write(path: Path, content: bytes) -> None:
-        write_bytes(path, content)
-        now[0] += 1.0
-        saved.append(now[0])
-
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    monkeypatch.setattr("spacy_tener.manifest.write_bytes", write)
-    manifest = Manifest.resume(tmp_path / "out", {}, remedy=REMEDY)
-    for number in range(30):
-        manifest.finish(f"part-{number}")
-        now[0] += 1.0
-    assert saved == [1.0, 22.0]
-    manifest.save()
-    assert len(saved) == 3

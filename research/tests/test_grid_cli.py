@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import signal
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -176,24 +175,6 @@ def test_nothing_else_is_trained_or_scored_while_a_speed_is_measured(
     grid(*wanted("red,blue", seeds="1,2"), "--jobs", str(jobs))
     assert still_running == [set()] * 2  # Blue failed, so it has no scores.
     assert most == {"train": jobs, "tener": 1}
-
-
-def test_ctrl_c_ends_all_processes_and_says_how_to_go_on(work_dir: Path) -> None:
-    (work_dir / "hold").write_text("red")
-    pids = [work_dir / "out" / "red" / "tener" / seed / "pid" for seed in "12"]
-
-    def interrupt() -> None:
-        wait_until(lambda: all(path.exists() for path in pids))
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    status, table, messages = grid(*wanted(seeds="1,2,3"), "--jobs", "2")
-    thread.join()
-    assert (status, table) == (130, "")
-    assert messages.count(": training") == 2  # The third is not begun in the place of one that is ended.
-    assert "Stopped The same command resumes; interrupted trainings begin again." in messages
-    wait_until(lambda: not any(is_alive(int(path.read_text())) for path in pids))
 
 
 def test_a_grid_that_is_killed_goes_on_by_the_same_command_and_leaves_finished_runs_alone(work_dir: Path) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from made_runs import Counted, make_run, metrics, write_json
 
-from research.comparing import Summary
 from research.runs import Run, find_runs, group_runs, order_of, setting
 from spacy_tener.errors import RemedyError
 
@@ -184,11 +183,3 @@ def test_a_seed_twice_in_a_group_is_an_error_that_says_what_to_do(runs: list[Run
         group_runs(runs, ["corpus"])
     with pytest.raises(RemedyError, match="all runs together: seed 1"):
         group_runs(runs, [])
-
-
-def test_a_summary_is_over_the_runs_that_have_something_to_measure(runs: list[Run]) -> None:
-    group = group_runs(runs)[0]
-    assert group.summary(lambda run: run.test.speed) == Summary(mean=1500.0, sd=pytest.approx(500 * 2**0.5), n=2)
-    assert group.summary(lambda run: run.test.speed if run.seed == 2 else None) == Summary(mean=2000.0, sd=None, n=1)
-    assert group.summary(lambda run: None) is None
-    assert group.scores("f") == [1.0, 1.0]

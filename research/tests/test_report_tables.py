@@ -69,19 +69,6 @@ def test_every_line_of_a_markdown_table_has_as_many_cells(report: ScoreTable) ->
         assert len({len(line) for line in table}) <= 1
 
 
-def test_notes_say_what_the_numbers_are(report: ScoreTable) -> None:
-    for format in ("md", "terminal"):
-        text = format_table(report, format)
-        for words in (
-            "standard deviation over seeds",
-            "Rows in brackets",
-            "from counts",
-            "Welch's two-sided t-test",
-            "not corrected",
-        ):
-            assert words in text
-
-
 @pytest.mark.parametrize(("p", "shown"), [(0.0001, "0.0001"), (0.00009, "<0.0001"), (1.0, "1.0000"), (None, "+0.00")])
 def test_a_probability_has_four_digits(p: float | None, shown: str) -> None:
     row = Row(key=("weibo", "a"), versus=Comparison(0.0, p, "bootstrap"))

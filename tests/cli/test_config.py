@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -316,11 +315,6 @@ def test_an_overlay_that_initializes_what_the_pipeline_has_not_is_refused(overla
     assert error.remedy == 'Use it with a config that has one. The pipeline is ["tok2vec","ner"].'
 
 
-def test_what_the_base_initializes_may_go_with_its_component(tmp_path: Path) -> None:
-    compose(BASE, ["taught"]).to_disk(tmp_path / "my.cfg", interpolate=False)
-    assert value(compose(tmp_path / "my.cfg", ["ner"]), "nlp.pipeline") == ["tok2vec", "ner"]
-
-
 def test_a_variable_may_be_brought_by_another_overlay(overlay) -> None:
     needs = overlay(f"[{TOK2VEC}.embed]\nvectors = ${{paths.mine}}\n")
     assert value(compose(BASE, [needs, overlay("[paths]\nmine = null\n")]), "paths.mine") is None
@@ -394,11 +388,3 @@ def test_without_arguments_the_systems_are_told_with_when_to_take_them() -> None
     assert re.search(r"\nmect\n    MECT .*\n    Take it for", printed)
     assert printed.index("\ntener\n") < printed.index("\nner\n") < printed.index("\nvectors\n")
     assert re.search(r"^weibo +Weibo NER", printed, re.MULTILINE)
-
-
-def test_what_training_would_lack_here_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "rjieba", None)
-    status, printed, said = run("weibo", "segment")
-    assert (status, "SegmentEmbed" in printed) == (0, True)
-    assert "Training with this config lacks: 1" in said
-    assert "rjieba" in said

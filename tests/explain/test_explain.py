@@ -149,18 +149,6 @@ def test_words_of_a_long_text_are_those_of_each_sentence(learned):
     assert all(text.text[word.start : word.end] == word.text for word in text.words)
 
 
-def test_in_a_text_of_one_window_every_unit_is_evidence_of_every_entity(learned):
-    (text,) = explain(learned("TENER"), TEXT * 3).texts
-    assert len(text.entities) > 3
-    assert {len(entity.evidence) for entity in text.entities} == {33}
-
-
-def test_what_is_not_wanted_is_left_out(learned):
-    (text,) = explain(learned(), TEXT, evidence=False).texts
-    assert text.entities
-    assert not any(entity.evidence for entity in text.entities)
-
-
 @pytest.mark.parametrize("text", ["", " ", "\n\n", "京"])
 def test_short_and_empty_texts_are_explained(text, learned):
     (explained,) = explain(learned(), text).texts

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import errno
 import os
-import pickle
 import signal
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -68,14 +65,6 @@ def test_nothing_more_is_kept_after_training() -> None:
         cached("上海", "京")
     assert cached.batches == [["一"], *[["上海", "京"]] * 3]
     assert cached.cache.size == ROW
-
-
-@pytest.mark.parametrize("how", [copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
-def test_a_copy_is_empty_with_the_same_limits(how: Callable[[FeatureCache], FeatureCache]) -> None:
-    cached = CachedLengths(10, 20)
-    cached("一二", training=True)
-    copied = how(cached.cache)
-    assert (copied.limit, copied.on_disk, copied.size) == (10, 20, 0)
 
 
 def test_one_text_in_other_tokens_is_another() -> None:

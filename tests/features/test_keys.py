@@ -117,24 +117,6 @@ def test_a_small_cache_never_answers_wrongly(batches, limit):
             assert cache(hashes(strings, words), [strings]).tolist() == expected
 
 
-def test_cache_starts_again_where_a_batch_would_pass_its_limit(strings, monkeypatch):
-    monkeypatch.setattr(module, "_MAX_STRINGS", 4)
-    normalised, normalise = [], Normaliser.__call__
-    monkeypatch.setattr(Normaliser, "__call__", lambda self, text: normalised.append(text) or normalise(self, text))
-    cache = KeyCache(Normaliser())
-    for words in ("abc", "c12", "c12"):
-        cache(hashes(strings, words), [strings])
-    assert sorted(normalised) == sorted("abc" + "c12")
-
-
-def test_a_known_string_is_not_normalised_again(strings, monkeypatch):
-    cache = KeyCache(Normaliser())
-    orths = hashes(strings, WORDS)
-    expected = cache(orths, [strings]).tolist()
-    monkeypatch.setattr(Normaliser, "__call__", lambda *_: pytest.fail("normalised twice"))
-    assert cache(orths[::-1], [StringStore()]).tolist() == expected[::-1]
-
-
 def test_strings_may_come_from_several_stores():
     stores = [StringStore(["a1"]), StringStore(["b2", "PERSON"])]
     words = ["b2", "a1", "PERSON"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import multiprocessing
 import pickle
 import weakref
 import zlib
@@ -187,33 +186,9 @@ def test_copies_are_the_lexicon_itself() -> None:
     assert first is second
 
 
-def test_automaton_is_not_pickled() -> None:
-    lexicon = Lexicon(["中国", "国人"])
-    before = pickle.dumps(lexicon)
-    lexicon.find([of_characters("中国人")])
-    assert pickle.dumps(lexicon) == before
-
-
 def _count(lexicon: Lexicon, text: str) -> tuple[int, bool]:
     built = "_automaton" in vars(lexicon)
     return int(lexicon.find([of_characters(text)]).words.size), built
-
-
-@pytest.mark.parametrize("method", {"fork"}.intersection(multiprocessing.get_all_start_methods()))
-def test_forked_processes_share_the_automaton(method: str) -> None:
-    lexicon = Lexicon(["中国", "国人"])
-    assert _count(lexicon, "中国人") == (2, False)
-    context: Any = multiprocessing.get_context(method)
-    receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=_send_count, args=(sender, lexicon))
-    child.start()
-    assert receiver.poll(60)
-    assert receiver.recv() == (2, True)
-    child.join()
-
-
-def _send_count(sender: Any, lexicon: Lexicon) -> None:
-    sender.send(_count(lexicon, "中国人"))
 
 
 def test_pickle_is_read_in_a_process_that_knows_no_lexicon(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import sys
-import time
-import weakref
 from pathlib import Path
 from typing import cast
 
@@ -14,7 +11,6 @@ import pytest
 import spacy
 from thinc.types import Floats1d
 
-from spacy_tener.features import lexicon as module
 from spacy_tener.features.lexicon import Lexicon
 from spacy_tener.features.lexicon_sources import (
     LexiconSource,
@@ -22,7 +18,6 @@ from spacy_tener.features.lexicon_sources import (
     joined_lexicon,
     list_files,
     list_name,
-    read_jieba,
     read_list,
     vectors_lexicon,
     word_list,
@@ -52,35 +47,6 @@ def test_jieba_dictionary_is_read_with_its_parts_of_speech(jieba_words: Lexicon)
     assert (words["南京"], words["长江大桥"], words["清华大学"]) == ("ns", "ns", "nt")
     assert {len(word) for word in words} == set(range(2, 11))
     assert "的" not in words
-
-
-def test_saved_jieba_words_are_small_and_ready_in_a_second(
-    jieba_words: Lexicon, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = jieba_words.to_bytes()
-    assert len(data) < 2_000_000
-    doc = spacy.blank("zh")("南京市长江大桥")
-    words = [jieba_words.words[word] for word in jieba_words.find([doc]).words]
-    assert words == ["南京", "南京市", "京市", "市长", "长江", "长江大桥", "大桥"]
-    # As in a process that has no such lexicon yet.
-    monkeypatch.setattr(module, "_LIVING", weakref.WeakValueDictionary())
-    start = time.process_time()
-    loaded = Lexicon.from_bytes(data)
-    assert [loaded.words[word] for word in loaded.find([doc]).words] == words
-    # Half a second is usual (benchmarks/lexicon.py); the rest is for slow and busy machines.
-    assert time.process_time() - start < 2.0
-    assert loaded is not jieba_words
-
-
-def test_jieba_dictionary_is_read_once() -> None:
-    assert jieba_lexicon()() is jieba_lexicon()()
-
-
-def test_jieba_itself_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "jieba", raising=False)
-    read_jieba.cache_clear()
-    jieba_lexicon()()
-    assert "jieba" not in sys.modules
 
 
 # Lists
@@ -177,8 +143,6 @@ def test_sources_are_read_late_and_can_be_pickled(source: LexiconSource) -> None
 
 
 # Lines and files
-
-LINES = "南京\t120\n北京大学\t7\n"
 
 
 def read(

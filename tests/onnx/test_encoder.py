@@ -157,11 +157,6 @@ def test_an_encoder_reads_on_after_an_error(kinds):
     np.testing.assert_array_equal(encoder([doc]), expected)
 
 
-def test_threads_are_all_cores_unless_set(monkeypatch):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert module.count_threads() == len(os.sched_getaffinity(0))
-
-
 def refused(make, *parts: str) -> None:
     with pytest.raises((RemedyError, MissingPackageError)) as caught:
         make()

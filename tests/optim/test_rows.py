@@ -124,14 +124,6 @@ def test_a_grown_table_keeps_the_momentum_of_its_rows_and_the_new_rows_start_wit
     assert all(moment.shape == (grown_height, WIDTH) for moment in optimizers[0].mom1.values())
 
 
-def test_growing_often_leaves_nothing_behind():
-    optimizer = Adam(0.01)
-    for height in range(HEIGHT, HEIGHT + 20):
-        step(optimizer, table(height), [0, height - 1], gradients(1)[0][:2])
-    assert len(optimizer.mom1) == len(optimizer.mom2) == 1
-    assert optimizer.nr_update == {KEY: 20}
-
-
 @every_optimizer
 def test_no_used_rows_change_nothing(make):
     sparse_table, optimizer = table(), make(use_averages=True)

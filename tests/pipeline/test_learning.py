@@ -72,15 +72,6 @@ def test_the_gradients_of_two_updates_add_up(learned, make_examples, gradients):
         torch.testing.assert_close(one_by_one[name], 2 * gradient, rtol=1e-3, atol=1e-5)
 
 
-def test_finishing_an_update_uses_the_gradients_up(learned, make_examples, gradients):
-    nlp = learned()
-    pipe = nlp.get_pipe("tener_ner")
-    pipe.update(make_examples(nlp))
-    assert gradients(pipe)
-    pipe.finish_update(Adam(0.001))
-    assert not gradients(pipe)
-
-
 def test_the_loss_is_the_mean_over_the_examples_whatever_the_batch(learned, make_examples):
     nlp = learned()
     pipe = nlp.get_pipe("tener_ner")

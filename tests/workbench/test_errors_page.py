@@ -269,19 +269,3 @@ def test_the_keyboard_goes_from_text_to_text_over_pages(browser: Browser, nlp: L
     assert press(Keys.ARROW_UP) == "张三+ PER49"
     assert press(Keys.END) == "张三+ PER119"
     assert len(lines(browser)) == 20
-
-
-@pytest.mark.slow
-def test_ten_thousand_texts_open_within_a_second_and_stay_small(
-    browser: Browser, nlp: Language, tmp_path: Path
-) -> None:
-    text, spans = (
-        "今天，" + "天气很好，" * 8 + "张三和李四在北京。",
-        [(43, 45, "PER"), (46, 48, "PER"), (49, 51, "LOC")],
-    )
-    (example,) = examples_of(nlp, [(text, spans)])
-    _, ((_, pairs),) = score_texts(nlp, [example])
-    address = show(browser, tmp_path, None, [(example.reference, pairs)] * 10_000)
-    assert browser.open(f"{address}?again") < 1.0
-    assert browser.run("return document.querySelectorAll('*').length") < 2000
-    assert browser.driver.find_element("id", "shown").text == "10,000 texts"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import sys
 
 import numpy as np
@@ -177,21 +176,6 @@ def test_the_command_converts_checks_and_scores_both(tiny, tmp_path):
         ran = run_tener("trim", *words)
         assert ran.code
         assert message in ran.text
-
-
-def test_the_other_commands_work_with_it(tmp_path):
-    model = trained("converted")
-    save_corpus(tmp_path / "gold.spacy", [*((text, []) for text, _ in (TEXTS * 5)[:30]), *TEXTS[-2:], *TEXTS])
-    (tmp_path / "raw.jsonl").write_text(json.dumps({"text": TEXTS[0][0]}), encoding="utf8")
-    to_annotate = (tmp_path / "raw.jsonl", "--format", "jsonl", "--processes", 1)
-    for arguments in [
-        ("calibrate", model, tmp_path / "gold.spacy", "--output", tmp_path / "calibrated"),
-        ("annotate", tmp_path / "calibrated", *to_annotate, "--output", tmp_path / "annotated"),
-        ("evaluate", tmp_path / "calibrated", tmp_path / "gold.spacy"),
-    ]:
-        ran = run_tener(*arguments)
-        assert ran.code == 0, ran.text
-    assert "PER" in "".join(path.read_text("utf8") for path in (tmp_path / "annotated").glob("*.jsonl"))
 
 
 def refused(nlp, *parts, error=RemedyError):

@@ -111,17 +111,6 @@ def test_word_dropout_trains_the_unknown_row_in_training_only(doc_of):
     np.testing.assert_array_equal(model.predict([text])[0][0, :6], weights(model)[1])
 
 
-def test_growing_is_rare(doc_of, monkeypatch):
-    model, heights = embedder(bigram_width=0), set()
-    characters = [chr(0x4E00 + number) for number in range(400)]
-    for start in range(0, 400, 4):
-        learn(model, [doc_of("".join(characters[start : start + 4]))])
-        heights.add(len(weights(model)))
-    assert n_rows(model)[UNIGRAM] == 401
-    assert len(heights) < 40
-    assert max(heights) < 500
-
-
 def test_another_layer_may_have_a_vocabulary_of_another_kind(doc_of):
     foreign = Model("foreign", lambda model, X, is_train: (X, lambda dY: dY), attrs={"vocabulary": ["a"], "size": 1})
     model = chain(embedder(), foreign)

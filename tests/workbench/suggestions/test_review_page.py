@@ -191,26 +191,6 @@ def test_a_decision_on_the_last_suggestion_goes_on_to_the_next_text(annotating: 
     assert "0 of 2 texts done" in review.text("progress")  # the model may have missed others
 
 
-@pytest.mark.parametrize("kind", ["review", "page"])
-def test_a_phone_shows_the_first_text_whole_and_says_whose_version_each_button_keeps(
-    reviewing: Open, annotating: Open, kind: str
-) -> None:
-    doc = annotated("在中国的最北边的地方有中国银行上海分行", [(11, 19, "ORG")])
-    review = reviewing([doc], [[(11, 15, "ORG")]], PHONE) if kind == "review" else annotating([doc], PHONE)
-    buttons = review.browser.run(
-        "return [...document.querySelectorAll('#tools [data-key]')].filter((each) => each.checkVisibility())"
-        ".map((each) => [each.firstChild.data.trim(), each.title])"
-    )
-    assert all(title for _, title in buttons)
-    keeps = [name for name, _ in buttons][:2]
-    assert keeps == ["Take the model’s", "Keep the annotation" if kind == "review" else "No entity"]
-    box = "const box = (id) => document.querySelector(id).getBoundingClientRect();"
-    assert review.browser.run(f"{box} return box('#list .line').bottom < box('#tools').top")
-    script = "return [...document.querySelectorAll('#tools [data-key], #filters select')].map((each) => "
-    assert max(review.browser.run(f"{script} each.getBoundingClientRect().right)")) <= PHONE[0]
-    assert review.browser.run("return document.querySelector('#list .ent').offsetHeight") < 40
-
-
 def test_a_new_entity_leaves_its_neighbours_and_undo_the_decision_of_another_text(annotating: Open) -> None:
     review = annotating([annotated("王小明", [(0, 1, "PER"), (1, 2, "ORG")]), annotated("好", [])])
     review.keys("n")
