@@ -183,7 +183,7 @@ def test_the_page_is_in_chinese_too_and_keeps_the_text(page: ModelPage) -> None:
         assert not re.search(r"[A-Za-z]{3}", page.text("private") + page.text("pieces") + page.text("about")[5:])
         page.is_well()
     finally:
-        page.browser.run("localStorage.clear()")
+        page.browser.run("localStorage.clear(); history.replaceState(null, '')")
 
 
 @pytest.mark.slow
