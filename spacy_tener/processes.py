@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,17 @@ else:
                 return self
             # Threads may compute at once: all of them get the first one's value.
             return instance.__dict__.setdefault(self.name, self.function(instance))
+
+
+def make_lock() -> AbstractContextManager[bool]:
+    """Return a lock that a thread may take again. While another one holds it, no process is forked.
+
+    A child that is forked in the middle of a change would have the lock, and nobody to release it.
+    """
+    lock = threading.RLock()
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+    return lock
 
 
 def count_cores() -> int:

@@ -7,23 +7,18 @@ import functools
 import importlib.util
 import itertools
 import os
-import threading
 from collections.abc import Callable
 from contextlib import ContextDecorator
 from typing import NamedTuple
 
-from .processes import count_physical_cores
+from .processes import count_physical_cores, make_lock
 
 _VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 _MAX_CHOSEN = 64
 """The most threads that NumPy's OpenBLAS chooses, however many cores there are."""
 _PTHREADS = 1
 """OpenBLAS' number for threads of its own."""
-_NUMBER_LOCK = threading.Lock()
-if hasattr(os, "register_at_fork"):  # no fork in the middle of a change, after which nobody releases the child's lock
-    os.register_at_fork(
-        before=_NUMBER_LOCK.acquire, after_in_parent=_NUMBER_LOCK.release, after_in_child=_NUMBER_LOCK.release
-    )
+_NUMBER_LOCK = make_lock()
 
 
 class _OneThread(ContextDecorator):

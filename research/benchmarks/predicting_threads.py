@@ -5,16 +5,14 @@ env -u OMP_NUM_THREADS -u OPENBLAS_NUM_THREADS python research/benchmarks/predic
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import os
 import statistics
 import time
-from pathlib import Path
 
 import _report
 from spacy.language import Language
-from threads import make_pipeline
+from threads import make_parser, make_pipeline
 
 os.environ.pop("OMP_NUM_THREADS")  # that importing `threads` sets
 
@@ -29,11 +27,8 @@ NOTE = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = make_parser(__doc__, rounds=5, page="threads-predicting.md")
     parser.add_argument("--busy", type=int, default=2)
-    parser.add_argument("--data", type=Path, default=_report.ROOT / "corpus" / "train.spacy")
-    parser.add_argument("--out", type=Path, default=_report.RESULTS / "threads-predicting.md")
     args = parser.parse_args()
     load, rows = os.getloadavg()[0], []
     processes = [multiprocessing.Process(target=compute_forever, daemon=True) for _ in range(args.busy)]

@@ -34,11 +34,7 @@ NOTE = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--data", type=Path, default=_report.ROOT / "corpus" / "train.spacy")
-    parser.add_argument("--out", type=Path, default=_report.RESULTS / "threads.md")
-    args = parser.parse_args()
+    args = make_parser(__doc__, rounds=3, page="threads.md").parse_args()
     load, rows, characters = os.getloadavg()[0], [], 0.0
     for width, layers in SIZES:
         nlp, examples, weights = make_pipeline(args.data, width, layers)
@@ -52,6 +48,15 @@ def main() -> None:
     table = _report.table(["layers x width", "weights, millions", "texts", *columns], rows)
     note = NOTE.format(characters=characters, rounds=args.rounds, load=load, cores=os.cpu_count())
     _report.write(args.out, "Threads of a training step", note, "Milliseconds, by number of threads:", table)
+
+
+def make_parser(description: str, *, rounds: int, page: str) -> argparse.ArgumentParser:
+    """Make a parser of what scripts take that let numbers of threads take turns."""
+    parser = argparse.ArgumentParser(description=description.split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--data", type=Path, default=_report.ROOT / "corpus" / "train.spacy")
+    parser.add_argument("--out", type=Path, default=_report.RESULTS / page)
+    return parser
 
 
 def make_pipeline(data: Path, width: int, layers: int) -> tuple[Language, list[Example], int]:

@@ -6,8 +6,6 @@ The list without a name applies to all Docs. A named list applies to Docs with i
 
 from __future__ import annotations
 
-import os
-import threading
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,16 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from spacy.tokens import Doc
 
-from ..processes import cached_property
+from ..processes import cached_property, make_lock
 from ..types import BoolArray, IntArray
 from .lexicon import Lexicon, Match, are_longest
 
 ATTRIBUTE = "tener_words"
 """The extension attribute of a Doc that names its lists."""
-LOCK = threading.RLock()
+LOCK = make_lock()
 """Held while lists change; reading needs no lock."""
-if hasattr(os, "register_at_fork"):  # no fork in the middle of a change, after which nobody releases the child's lock
-    os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
 
 if not Doc.has_extension(ATTRIBUTE):  # so that Docs can name lists before there are any
     Doc.set_extension(ATTRIBUTE, default=None)
