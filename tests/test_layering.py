@@ -31,7 +31,6 @@ FORBIDDEN_LIBRARIES = {
     "pages": {"spacy", "thinc", "torch", "numpy"},
     "runtime": {"spacy", "thinc", "torch"},
     "layers": {"spacy", "thinc"},
-    "gpu": {"spacy"},
     "features": {"torch", "thinc"},
 }
 

@@ -13,11 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..batching.sequences import Lengths, as_lengths
-from ..gpu.devices import on_device
 from ..settings import TransformerConfig
 from ..types import IntArray
 from .convolution import Convolution, ConvolutionWindows
 from .dense import UNKNOWN_ROW, Dropout, EmbeddingTables, Linear
+from .devices import on_device
 from .transformer import TransformerEncoder
 
 

@@ -12,7 +12,7 @@ counts of tags and transitions, is computed by this formula, since the recursion
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,6 @@ from ..batching.sequences import Lengths, Packing
 from ..crf.forward import ForwardBackward
 from ..crf.scorer import mask_emissions, packing_of
 from ..crf.transitions import Transitions, parameter_of_score, weight_gradients
-from ..gpu.devices import on_device
-from ..gpu.kernels import kernels_for
 from ..tagging import TagLayout
 from ..types import AnyFloats
 from .dense import Dropout, Linear
@@ -97,9 +95,8 @@ class CRF(nn.Module):
     In all methods, `allowed` is a mask of the tags that each token may have, [N, K]; None allows all.
     Sums are computed in float32 at least, whatever the precision of the emissions.
 
-    Sums over all paths, and losses, are computed on the device of emissions and weights if it is a GPU where Triton
-    works (`gpu/kernels.py`). All else is computed, and returned, on the CPU: the recursions are chains of hundreds of
-    small steps, and a GPU would spend most of a training step on launching them.
+    All is computed, and returned, on the CPU: the recursions are chains of hundreds of small steps, and a GPU would
+    spend most of a training step on launching them.
     """
 
     def __init__(self, n_labels: int) -> None:
@@ -141,8 +138,8 @@ class CRF(nn.Module):
 
         *Shape:* (units, tags) to (sequences,)
         """
-        emissions, weights, log_likelihood = self._dispatch(emissions)
-        sums = log_likelihood(emissions, weights, self._packing(emissions, lengths), allowed)
+        emissions, weights = self.on_host(emissions)
+        sums = _log_likelihood(emissions, weights, self._packing(emissions, lengths), allowed)
         return sums.to(upcast(emissions).dtype)
 
     def loss(
@@ -164,24 +161,17 @@ class CRF(nn.Module):
         """
         if (tags is None) == (allowed is None):
             raise ValueError("the loss of a CRF needs either tags or a mask of allowed tags")
-        emissions, weights, log_likelihood = self._dispatch(emissions)
+        emissions, weights = self.on_host(emissions)
         packing = self._packing(emissions, lengths)
         if tags is not None:
-            return log_likelihood(emissions, weights, packing, possible, tags.cpu()).to(upcast(emissions).dtype)
+            return _log_likelihood(emissions, weights, packing, possible, tags.cpu()).to(upcast(emissions).dtype)
         assert allowed is not None
         # Both sums are computed together, as one batch of twice as many sequences.
         every = torch.ones_like(allowed) if possible is None else possible
         twice = Packing.of([*packing.lengths, *packing.lengths], 2 * emissions.size(0))
         masks = torch.cat([every, every & allowed])
-        free, agreeing = log_likelihood(torch.cat([emissions, emissions]), weights, twice, masks).chunk(2)
+        free, agreeing = _log_likelihood(torch.cat([emissions, emissions]), weights, twice, masks).chunk(2)
         return (free - agreeing).to(upcast(emissions).dtype)
-
-    def _dispatch(self, emissions: Tensor) -> tuple[Tensor, CRFWeights, Callable[..., Tensor]]:
-        """Return emissions and weights on the device that computes sums over paths, and its `log_likelihood`."""
-        kernels = kernels_for(emissions, self.start.device, self.layout)
-        if kernels is None:
-            return *self.on_host(emissions), _log_likelihood
-        return emissions, self.weights, kernels.log_likelihood
 
     def _packing(self, emissions: Tensor, lengths: Lengths) -> Packing:
         return packing_of(self.layout, tuple(emissions.shape), lengths)
@@ -228,14 +218,14 @@ def cross_entropy(
         entity of a type that the teacher lacks is no entity to it. *Shape:* (units, tags)
     """
     layout = student.layout
-    emissions, weights, _ = student._dispatch(emissions)
-    of_teacher = on_device(teacher.layout.within(layout), emissions.device)
+    emissions, weights = student.on_host(emissions)
+    of_teacher = torch.from_numpy(teacher.layout.within(layout))
     scores = emissions.new_full((emissions.size(0), layout.n_tags), -torch.inf, dtype=upcast(teacher_emissions).dtype)
     teacher_scores = teacher_emissions.detach().to(scores)
     if under_annotation is None:
-        grown = teacher.resize(layout.n_labels).to(emissions.device)
+        grown = teacher.resize(layout.n_labels).cpu()
     else:
-        grown = _grown_like_outside(teacher, layout.n_labels).to(emissions.device)
+        grown = _grown_like_outside(teacher, layout.n_labels).cpu()
         scores[:] = teacher_scores[:, [teacher.layout.outside]]
     scores[:, of_teacher] = teacher_scores
     features = (scores.requires_grad_(), *grown.weights)

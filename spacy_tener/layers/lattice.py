@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from ..batching.lattice import Lattice
 from ..batching.span_plan import plan_spans
-from ..gpu.devices import on_device
 from ..settings import AtssaConfig, FlatConfig, MectConfig
 from .attention import AdaptedAttention, Attention, RelativePositions
 from .dense import Linear
+from .devices import on_device
 from .fusion import CoverSegments, WordFusion
 from .ragged import Ragged, Segments
 from .selection import Selection, SelectiveAttention

@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..batching.sequences import Lengths, as_lengths, pad_rows, plan_buckets, ranges, starts
-from ..gpu.devices import all_on_device
 from ..types import IntArray
+from .devices import all_on_device
 
 # Cost of one more bucket, in pairs of tokens: its dozen operations take as long as attention over so many pairs.
 PAIRS_PER_BUCKET = {"cpu": 8192, "cuda": 1 << 22}

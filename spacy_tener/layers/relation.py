@@ -27,10 +27,10 @@ import torch
 from torch import Tensor, nn
 
 from ..batching.sequences import as_lengths
-from ..gpu.devices import on_device
 from ..settings import EXPONENT_LIMIT, RelationKind
 from .attention import checkpointed
 from .dense import Linear
+from .devices import on_device
 from .ragged import Ragged, Segments
 
 NUMBERS_PER_BUCKET = {"cpu": 0, "cuda": 1 << 23}

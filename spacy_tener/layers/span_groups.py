@@ -13,8 +13,8 @@ from torch import Tensor
 
 from ..batching.sequences import pad_arrays, plan_buckets
 from ..batching.span_plan import QueryGroup
-from ..gpu.devices import all_on_device
 from ..types import BoolArray, IntArray
+from .devices import all_on_device
 from .ragged import Segments
 
 SPAN_PAIRS_PER_BUCKET = {"cpu": 1 << 12, "cuda": 1 << 20}

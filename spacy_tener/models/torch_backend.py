@@ -17,8 +17,7 @@ from thinc.types import Floats2d
 from torch import Tensor
 
 from ..errors import RemedyError
-from ..gpu.devices import all_on_device, on_device
-from ..layers.devices import host_threads, threads_for
+from ..layers.devices import all_on_device, host_threads, on_device, threads_for
 from ..layers.ragged import Segments
 from ..types import IntArray
 from .backends import Indices, Layer, is_out_of_memory, join_rows, split_rows

@@ -6,7 +6,6 @@ import crf_brute_force as brute
 import pytest
 import torch
 
-from spacy_tener.gpu.kernels import kernels_for
 from spacy_tener.layers.crf import CRF, cross_entropy
 
 LENGTHS = [5, 0, 1, 40, 3]
@@ -80,22 +79,3 @@ def test_rehearsal_is_that_of_a_cpu_also_with_a_new_label(crf, emissions, device
     assert student.start.device == device
     found = cross_entropy(moved_crf, emissions.to(device), student, wider.to(device), LENGTHS)
     torch.testing.assert_close(found.cpu(), expected, rtol=1e-4, atol=1e-4)
-
-
-# The emulation has no kernels of its own: Triton's interpreter holds them in tests/slow.
-@pytest.mark.parametrize("device", [pytest.param("cuda", marks=pytest.mark.gpu)], indirect=True)
-@pytest.mark.parametrize("length", [1, 54, 600])
-def test_kernels_of_the_device_are_as_exact_as_doubles_at_any_length(crf, device, length):
-    moved_crf, tags = on(device, crf), torch.full((length,), crf.layout.outside)
-    emissions = 3.0 * torch.randn(length, crf.layout.n_tags)
-    moved = emissions.to(device).requires_grad_()
-    assert kernels_for(moved, moved_crf.start.device, moved_crf.layout) is not None
-    loss = moved_crf.loss(moved, [length], tags=tags)
-    assert loss.device == device
-    loss.sum().backward()
-    exact = emissions.double().requires_grad_()
-    crf.double().loss(exact, [length], tags=tags).sum().backward()
-    assert moved.grad is not None
-    torch.testing.assert_close(moved.grad.cpu().double(), exact.grad, rtol=1e-5, atol=1e-5)
-    for value, reference in zip(moved_crf.weights, crf.weights, strict=True):
-        torch.testing.assert_close(value.grad.cpu().double(), reference.grad, rtol=1e-5, atol=2e-5)

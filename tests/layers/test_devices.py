@@ -8,9 +8,8 @@ import torch
 from emulated_device import DEVICE, emulated_device
 from torch import nn
 
-from spacy_tener.gpu.devices import all_on_device
 from spacy_tener.layers import devices
-from spacy_tener.layers.devices import host_threads, threads_for
+from spacy_tener.layers.devices import all_on_device, host_threads, threads_for
 
 ARRAYS = [
     np.arange(5),

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from ...errors import RemedyError
 from ...features.cache import FeatureCache, key_of
 from ...features.pieces import PieceReader, Pieces
-from ...gpu.devices import autocast_to_bfloat16, on_device
 from ...layers.dense import Dropout
+from ...layers.devices import autocast_to_bfloat16, on_device
 from ...layers.ragged import Ragged, Segments
 from ...settings import STRICT, Count, Probability, Size, check_pieces
 

@@ -12,9 +12,8 @@ from spacy.errors import Errors
 from spacy.tokens import Doc
 from torch import Tensor
 
-from ...gpu.devices import on_device
 from ...layers.crf import CRF, cross_entropy
-from ...layers.devices import host_threads
+from ...layers.devices import host_threads, on_device
 from ...models.run import predict
 from ...models.shim import forget_gradients, penalties
 from ...models.tagger import TaggerModel, crf, depth_of, split_depths
@@ -49,10 +48,10 @@ def batch_loss(crf: CRF, emissions: Tensor, targets: Sequence[Target]) -> Tensor
     weights = torch.tensor([target.weight for target in targets], dtype=torch.float64)
     if (tags != UNKNOWN).all():
         losses = crf.loss(emissions, lengths, tags=torch.from_numpy(tags), possible=tensor(possible))
-        return losses @ _like(losses, weights)
+        return losses @ weights.to(losses.dtype)
     allowed = _allowed_tags(targets, possible, crf.layout)
     losses = crf.loss(emissions, lengths, allowed=tensor(allowed), possible=tensor(possible))
-    loss = losses @ _like(losses, weights)
+    loss = losses @ weights.to(losses.dtype)
     if any(target.incorrect for target in targets):
         loss = loss + _incorrect_span_loss(crf, emissions, allowed, targets)
     return loss
@@ -63,11 +62,6 @@ def _allowed_tags(targets: Sequence[Target], possible: Mask | None, layout: TagL
     lengths, tags = [len(target.tags) for target in targets], np.concatenate([target.tags for target in targets])
     agreeing = join_masks([target.agreeing(layout) for target in targets], lengths, layout.n_tags)
     return agreeing_tags(tags, possible, layout, agreeing)
-
-
-def _like(losses: Tensor, weights: Tensor) -> Tensor:
-    """Return weights on the device and in the precision of losses, without synchronising."""
-    return on_device(weights.to(losses.dtype), losses.device)
 
 
 def tensor(mask: Mask | None) -> Tensor | None:
@@ -90,7 +84,7 @@ def _incorrect_span_loss(crf: CRF, emissions: Tensor, allowed: Mask, targets: Se
     mask, free = tensor(np.concatenate(masks)), tensor(allowed[index])
     log_share = crf.log_partition(repeated, lengths, mask) - crf.log_partition(repeated, lengths, free)
     # A probability of 1 has an infinite loss. Slightly below 1, loss and gradient are finite, and large.
-    return -torch.log1p(-torch.exp(log_share) * (1.0 - 1e-6)) @ _like(log_share, torch.tensor(weights))
+    return -torch.log1p(-torch.exp(log_share) * (1.0 - 1e-6)) @ torch.tensor(weights, dtype=log_share.dtype)
 
 
 def _clamped(allowed: Mask, span: IncorrectSpan, crf: CRF) -> Mask:

@@ -16,7 +16,7 @@ from thinc.api import Adam
 from tiny_transformer import POSITIONS, WIDTH, characters, save_tiny_transformer
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.gpu.devices import autocast_to_bfloat16
+from spacy_tener.layers.devices import autocast_to_bfloat16
 from spacy_tener.models.shim import torch_shim
 from spacy_tener.models.transformer.embed import (
     build_transformer_embed,
