@@ -1,56 +1,109 @@
 """Entities with Latin letters in Chinese text: words kept whole or not, tokens of letters or of Latin words.
 
-    python research/benchmarks/latin.py --data corpus --work training/forms
+    python research/benchmarks/latin.py --data corpus --work training/forms --posts zh-weibo-posts.txt.xz
 
 It trains TENER as `forms.py` does, whose runs with `simplify` it uses if they are in the same directory.
 """
 
 from __future__ import annotations
 
+import lzma
 import re
 from collections.abc import Iterable
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 import _latin_words
 import _report
 import forms
+import numpy as np
 import spacy
 from spacy.language import Language
 from spacy.scorer import PRFScore
 from spacy.tokens import Doc, DocBin
 
+from spacy_tener.pipeline import lac
+
 HAS_LETTER = re.compile(f"[{_latin_words.LATIN}]").search
 PARTS = ("dev", "test")
+YES = {True: "yes", False: "no"}
 NOTE = (
     "TENER, chosen on dev; mean ± standard deviation over seeds 1, 2 and 3. Resume: 800 steps; Weibo: its config's "
     "schedule. Latin: precision, recall and F1 of entities with a Latin letter in them. Cut: entities found that begin "
     "or end within a Latin word. Whole words: no entity may, as pipelines decode by default. Tokens of Latin words: "
-    "each word is one token, in training too."
+    "each word is one token, in training too. Seconds: CPU time in which a pipeline of the first seed reads the test "
+    "part with and without that rule, median of 30 rounds in turns."
 )
+LAC_NOTE = (
+    "The component `lac` on the first {posts:,} posts that have four Latin letters in a row. Cut words: words of LAC "
+    "that begin within a Latin word. Cut entities: entities that begin or end within one. Seconds: as above, on the "
+    "first 200 of these posts."
+)
+POSTS, TIMED = 1500, 200
 Entity = tuple[int, int, int, str]
 
 
 def main() -> None:
-    args = _report.training_parser(__doc__, "CORPUS/{train,dev,test}.spacy").parse_args()
+    parser = _report.training_parser(__doc__, "CORPUS/{train,dev,test}.spacy")
+    parser.add_argument("--posts", type=Path, required=True, help="raw texts, one on each line, as .xz")
+    args = parser.parse_args()
     rows = []
     code = ("--code", Path(_latin_words.__file__).resolve(), *_report.overrides(_latin_words.SETTING))
     for corpus in forms.STEPS:
         for tokens, name, options in (("letters", "simplify-true", ()), ("Latin words", "latin-words", code)):
             models = forms.train(args, corpus, name, *_report.overrides(f"{forms.SETTING}=true"), *options)
+            ways = {whole: decoding(spacy.load(models[0]), whole=whole) for whole in (False, True)}
+            seconds = dict(zip(ways, forms.speeds(ways, args.data / corpus), strict=True))
             for whole in (False, True) if tokens == "letters" else (True,):
-                scores = [score(spacy.load(model), args.data / corpus, whole=whole) for model in models]
+                scores = [score(decoding(spacy.load(model), whole=whole), args.data / corpus) for model in models]
                 columns = (_report.mean_sd(column) for column in zip(*scores, strict=True))
-                rows.append([corpus, tokens, "yes" if whole else "no", *columns])
+                rows.append([corpus, tokens, YES[whole], *columns, f"{seconds[whole]:.3f}"])
     header = [f"{part}: {column}" for part in PARTS for column in ("F1", "Latin P", "Latin R", "Latin F1", "cut")]
-    table = _report.table(("corpus", "tokens", "whole words", *header), rows)
-    _report.write(_report.RESULTS / "latin.md", "Latin words in Chinese text", NOTE, table)
+    table = _report.table(("corpus", "tokens", "whole words", *header, "seconds"), rows)
+    posts = [post for post in read_posts(args.posts) if re.search("[A-Za-z]{4}", post)][:POSTS]
+    note = LAC_NOTE.format(posts=len(posts))
+    _report.write(_report.RESULTS / "latin.md", "Latin words in Chinese text", NOTE, table, note, lac_table(posts))
 
 
-def score(nlp: Language, data: Path, *, whole: bool) -> list[float]:
-    """Return F1, precision, recall and F1 of Latin entities in percent, and entities that cut a word, for each part."""
+def lac_table(posts: list[str]) -> str:
+    """Count what the component `lac` cuts with its rule for Latin words and without it."""
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("lac")
+
+    def read(texts: list[str], *, whole: bool) -> list[Doc]:
+        with nullcontext() if whole else patch.object(lac, "continues_word", np.zeros_like):
+            return list(nlp.pipe(texts))
+
+    tasks = {whole: partial(read, posts[:TIMED], whole=whole) for whole in (False, True)}
+    seconds = _report.median_seconds(tasks, forms.ROUNDS)
+    rows = []
+    for whole in (False, True):
+        docs = read(posts, whole=whole)
+        words = sum(is_cut(doc.text, word.start_char) for doc in docs for word in doc.spans["lac"])
+        cut = sum(
+            is_cut(doc.text, ent.start_char) or is_cut(doc.text, ent.end_char) for doc in docs for ent in doc.ents
+        )
+        rows.append(["lac", YES[whole], str(words), str(cut), f"{seconds[whole]:.3f}"])
+    return _report.table(("component", "whole words", "cut words", "cut entities", "seconds"), rows)
+
+
+def read_posts(path: Path) -> list[str]:
+    with lzma.open(path, "rt", encoding="utf8") as file:
+        return [line.strip() for line in file]
+
+
+def decoding(nlp: Language, *, whole: bool) -> Language:
+    """Let a pipeline keep Latin words whole, or not."""
     pipe = nlp.get_pipe("tener_ner")
     # As if all edges of training were within words: then nothing is forbidden.
     pipe.cfg["latin_edges"] = {} if whole else {label: [1, 0] for label in pipe.labels}
+    return nlp
+
+
+def score(nlp: Language, data: Path) -> list[float]:
+    """Return F1, precision, recall and F1 of Latin entities in percent, and entities that cut a word, for each part."""
     row: list[float] = []
     for part in PARTS:
         docs = list(DocBin().from_disk(data / f"{part}.spacy").get_docs(nlp.vocab))
