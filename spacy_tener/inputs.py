@@ -191,15 +191,6 @@ def check_encoding(encoding: str) -> str:
         raise RemedyError(f"Unknown encoding '{encoding}'", "Use utf-8, gb18030, big5, utf-16, ...") from error
 
 
-def read_text(path: str | Path, encoding: str = "utf-8") -> str:
-    """Return the text of a file with its original line ends, without a byte order mark."""
-    with open_file(path) as (stream, _):
-        text = decode_whole(stream, encoding)
-    if isinstance(text, DamagedText):
-        raise InputError(str(path), text.reason, "Name its encoding.")
-    return text
-
-
 def read_lines(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
     """Yield the lines of a file, or of standard input for `-`, numbered from 1. Raises for a line that is not text."""
     for number, line in _lines_of(path, encoding):

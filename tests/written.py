@@ -193,27 +193,6 @@ def _spans_in(value: Any) -> int:
     return 0
 
 
-# brat
-
-
-def brat(sentences: Sequence[Sentence], wide: bool = False) -> tuple[str, str]:
-    """The text, and its annotations."""
-    tokens, entities = list[str](), list[tuple[int, int, str]]()
-    for words, spans in sentences:
-        entities += [(len(tokens) + start, len(tokens) + end, label) for start, end, label in spans]
-        tokens += [*words, "\n"]
-    text, spans_of_text = text_of((tokens, entities), wide)
-    lines = []
-    for number, (start, end, label, name) in enumerate(spans_of_text, start=1):
-        lines.append(f"T{number}\t{label} {start} {end}\t{name}\n")
-        lines.append(f"#{number}\tAnnotatorNotes T1\tsure\n")
-    return text, "".join(lines)
-
-
-def count_brat(annotations: str) -> Counted:
-    return Counted(1, 0, sum(line.startswith("T") for line in annotations.split("\n")))
-
-
 PACKED: dict[str, Callable[[bytes], bytes]] = {
     ".gz": lambda data: gzip.compress(data, mtime=0),
     ".bz2": bz2.compress,

@@ -107,8 +107,8 @@ def convert_cli(
     Reads `token ... TAG` columns (CoNLL-2003 with -DOCSTART-, one character a line, Weibo NER) with tags in BMES,
     BIOES, BILOU, IOB1 or IOB2;
     JSON or JSONL with character offsets (doccano, Prodigy, Label Studio, CLUENER, spaCy 2's training data), or with
-    tokens (Hugging Face); brat's .ann beside .txt. Any of it plain, .gz, .bz2 or .xz. An output is named after its
-    input without the endings that name a format (train.char.bmes makes train.spacy, x.train makes x.train.spacy).
+    tokens (Hugging Face). Any of it plain, .gz, .bz2 or .xz. An output is named after its input without the endings
+    that name a format (train.char.bmes makes train.spacy, x.train makes x.train.spacy).
 
     Spans that were accepted or rejected one by one (Prodigy's binary answers) are entities, or spans known to be wrong
     (`doc.spans["incorrect_spans"]`), in texts with missing annotation elsewhere. For texts that several people

@@ -165,7 +165,7 @@ WRONG_COMMAND_LINE = [
     ("silver model text.txt -o {new} --sure 1.5", "Invalid value for '--sure'"),
     ("silver model text.txt -o {new} --outside 0.4", "Invalid value for '--outside'"),
     ("suggest model text.txt -o {new}.bin", "Name one by --format: doccano, labelstudio, prodigy, page."),
-    ("suggest model text.txt -o {new} --format brat", "'brat' is not one of: doccano, labelstudio"),
+    ("suggest model text.txt -o {new} --format conll", "'conll' is not one of: doccano, labelstudio"),
     ("suggest model text.txt -o {new}.jsonl --labels PER", "--labels: doccano gets its labels from its own project"),
     ("trim model text.txt -o {new} --min-count 0", "min-count"),
     ("wectors text.txt", "No such command 'wectors'"),

@@ -24,13 +24,13 @@ from ...inputs import COMPRESSED, STDIN, find_files, suffix_of
 from ..pipelines import blank_pipeline
 from .docs import INCORRECT, group_sentences, sentences_to_doc, text_to_doc
 from .options import CorpusOptions
-from .reader import CorpusReader, is_brat
+from .reader import CorpusReader
 from .records import AnnotatedText, CorpusError, Event, Notes
 
 OUTPUT_SUFFIX = ".spacy"
 _FORMAT_SUFFIXES = frozenset(
     {".txt", ".tsv", ".conll", ".conllu", ".ner", ".bio", ".iob", ".iob1", ".iob2"}
-    | {".bioes", ".bmes", ".bilou", ".char", ".word", ".jsonl", ".json", ".ann"}
+    | {".bioes", ".bmes", ".bilou", ".char", ".word", ".jsonl", ".json"}
 )
 # Endings of corpus files that name the part of the corpus.
 _PART_SUFFIXES = frozenset({".train", ".dev", ".valid", ".test", ".testa", ".testb", ".annotated"})
@@ -71,14 +71,13 @@ def plan_jobs(
         if path.suffix == OUTPUT_SUFFIX and not path.is_dir():
             remedy = "Name the corpus in another format, or use it as is."
             raise InputError(str(path), "is a .spacy file already", remedy)
-    files, unknown = find_files(
+    files, left_out = find_files(
         inputs,
-        lambda path: path.match(glob) if glob else _is_corpus(path),
+        lambda path: path.match(glob) if glob else suffix_of(path) in _FORMAT_SUFFIXES | _PART_SUFFIXES,
         "corpus",
         "Name its corpus files, as in `--glob '*.bmes'`.",
     )
     found = frozenset(file.address for file in files if file.found)
-    left_out = [name for name in unknown if not is_brat(Path(name))]
     names_file = output.suffix == OUTPUT_SUFFIX and not output.is_dir()
     if join and not names_file:
         raise InputError(str(output), "joined inputs make one file", f"Name a file that ends in {OUTPUT_SUFFIX}.")
@@ -104,12 +103,6 @@ def output_name(name: PurePath) -> PurePath:
     while name.suffix in _FORMAT_SUFFIXES or name.suffix in COMPRESSED:
         name = name.with_suffix("")
     return name.with_name(name.name + OUTPUT_SUFFIX)
-
-
-def _is_corpus(path: Path) -> bool:
-    # A brat pair counts once, by its .ann file.
-    is_text_of_brat = is_brat(path) and path.suffix != ".ann"
-    return suffix_of(path) in _FORMAT_SUFFIXES | _PART_SUFFIXES and not is_text_of_brat
 
 
 @dataclass(frozen=True)

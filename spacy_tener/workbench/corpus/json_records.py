@@ -159,8 +159,6 @@ def parse_flat(record: JsonRecord, note: Note, options: CorpusOptions) -> list[A
         note(Event.SUGGESTED, f"'{text[:40]}'")
     if len(found) > 1:
         note(Event.LISTS, ", ".join(found))
-    for _ in record["relations"] if isinstance(record.get("relations"), list) else ():
-        note(Event.RELATIONS, f"'{text[:40]}'")
     # Without any valid span, the first item of the list that should hold them raises the error.
     items = chain.from_iterable(found.values() or sorted(expected, key=len)[-1:])
     by_answer: dict[str, list[EntitySpan]] = {decision: [] for decision in DECISIONS}

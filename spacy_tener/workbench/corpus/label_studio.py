@@ -92,8 +92,6 @@ def _spans_by_text(
     by_tag: dict[str, list[EntitySpan]] = {}
     for region in expect(annotation.get("result"), list, "'result'", "a list"):
         name = str(expect(region, dict, "a region", "an object").get("to_name", ""))
-        if region.get("type") == "relation":
-            note(Event.RELATIONS, f"{region.get('from_id')} to {region.get('to_id')}")
         by_tag.setdefault(name, []).extend(_region(region))
     keys = {tag: _text_key(texts, tag, spans, units) for tag, spans in by_tag.items() if spans}
     unnamed = [tag for tag in keys if tag not in texts]

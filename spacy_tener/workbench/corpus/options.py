@@ -9,7 +9,7 @@ from ...inputs import check_encoding
 from .columns import AUTO, find_scheme
 
 COLUMN_FORMATS = ("columns", "weibo")
-TEXT_FORMATS = JSONL, LABEL_STUDIO, CLUENER, BRAT = "jsonl", "labelstudio", "cluener", "brat"
+TEXT_FORMATS = JSONL, LABEL_STUDIO, CLUENER = "jsonl", "labelstudio", "cluener"
 TOKENS = "tokens"
 CORPUS_FORMATS = (*COLUMN_FORMATS, *TEXT_FORMATS, TOKENS)
 UNITS = ("codepoint", "utf16")

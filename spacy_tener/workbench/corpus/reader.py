@@ -9,7 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from ...inputs import STDIN, read_lines, read_text
+from ...inputs import read_lines
 from .columns import (
     AUTO,
     DOCUMENT_START,
@@ -22,17 +22,15 @@ from .columns import (
 )
 from .json_records import check_record, detect, parse_cluener, parse_flat, read_records
 from .label_studio import parse_label_studio
-from .options import BRAT, COLUMN_FORMATS, TOKENS, CorpusOptions
+from .options import COLUMN_FORMATS, TOKENS, CorpusOptions
 from .records import (
     AnnotatedText,
-    EntitySpan,
     Event,
     JsonRecord,
     Note,
     Notes,
     RecordError,
     Sentence,
-    in_codepoints,
     resolve_spans,
 )
 from .token_records import parse_tokens, read_tag_names
@@ -48,8 +46,6 @@ Item = Sentence | AnnotatedText
 _SAMPLE_LINES = 1000
 # A column may begin with a bracket, but not as a JSON record does.
 _JSON_START = re.compile(r"""\s*(\{\s*("|$)|\[\s*(\{|\]|$|".*"\s*,\s*\{|\[\s*("|$)))""")
-_BRAT_OTHER = ("R", "E", "A", "M", "N", "#", "*")  # relations, events, attributes, normalizations, notes, equivalences
-_BRAT_ENTITY = re.compile(r"T[^\t]*\t([^ \t]+) ([0-9]{1,18} [0-9]{1,18}(?:;[0-9]{1,18} [0-9]{1,18})*)(?:\t(.*))?")
 
 
 class CorpusReader:
@@ -114,10 +110,7 @@ class CorpusReader:
 
     def _open(self) -> tuple[Iterable[tuple[int, Any]], Callable[[Any, int], Iterable[Item]]]:
         """Return the records of the file with their line numbers, and the function that parses a record."""
-        path, options = Path(self.path), self.options
-        if self.format == BRAT or (self.format == AUTO and str(self.path) != STDIN and is_brat(path)):
-            self.format = BRAT
-            return [(1, path)], self._brat
+        options = self.options
         lines = read_lines(self.path, options.encoding)
         sample: list[tuple[int, str]] = []
         if self.format in (AUTO, *COLUMN_FORMATS):
@@ -142,49 +135,14 @@ class CorpusReader:
         if self.format == AUTO:
             self.format = detect(record)
         if self.format != TOKENS:
-            texts = PARSERS[self.format](record, partial(self.note, line=line), self.options)
-            return self._texts(texts, line)
+            note = partial(self.note, line=line)
+            texts = PARSERS[self.format](record, note, self.options)
+            return [resolve_spans(raw, note, line, self.options.overlap) for raw in texts]
         if self._tag_names is None:
             self._tag_names = read_tag_names(self.options.tag_names, self.path)
         tokens, tags = parse_tokens(record, self._tag_names)
         spans, missing = self._tags.read(tags, line=line, step=0)
         return [Sentence(tokens, spans, missing, line, self.items == 0)]
-
-    def _texts(self, texts: Iterable[AnnotatedText], line: int) -> list[Item]:
-        note = partial(self.note, line=line)
-        return [resolve_spans(raw, note, line, self.options.overlap) for raw in texts]
-
-    def _brat(self, path: Path, line: int) -> list[Item]:
-        """Read brat's standoff: `x.ann` with `T1<TAB>LABEL 0 5<TAB>words` for each entity of the text in `x.txt`.
-
-        Other annotation of brat (relations, events, attributes) is skipped.
-        """
-        spans: list[EntitySpan] = []
-        missing: list[EntitySpan] = []
-        for number, entry in read_lines(path.with_suffix(".ann"), self.options.encoding):
-            if entry.startswith(_BRAT_OTHER) or not entry.strip():
-                continue
-            match = _BRAT_ENTITY.fullmatch(entry)
-            if match is None:
-                remedy = "An entity is T1<TAB>LABEL 0 5<TAB>words; other lines begin with R, E, A, M, N, # or *."
-                raise RecordError(f"'{entry[:60]}' is no entity", remedy, line=number)
-            label, offsets, quoted = match.groups()
-            edges = (map(int, piece.split()) for piece in offsets.split(";"))
-            pieces = [EntitySpan(start, end, label, quoted) for start, end in edges]
-            if len(pieces) > 1:
-                self.note(Event.DISCONTINUOUS, f"{label} '{(quoted or '')[:40]}'", number)
-                missing += pieces
-            else:
-                spans += pieces
-        text = read_text(path.with_suffix(".txt"), self.options.encoding)
-        spans, missing = (in_codepoints(text, group, self.options.offsets) for group in (spans, missing))
-        unknown = tuple((span.start, min(span.end, len(text))) for span in missing)
-        return self._texts([AnnotatedText(text, tuple(spans), unknown)], line)
-
-
-def is_brat(path: Path) -> bool:
-    """Return whether a file belongs to a brat pair: an .ann file, or the .txt beside one."""
-    return path.suffix == ".ann" or (path.suffix == ".txt" and path.with_suffix(".ann").is_file())
 
 
 def _sample(lines: Iterator[tuple[int, str]]) -> list[tuple[int, str]]:

@@ -102,14 +102,12 @@ class Event(Enum):
     BLANK = "Spans of nothing but white space, left out"
     DUPLICATE = "Spans given twice, read once"
     OVERLAP = "Spans left out for a longer one that they overlap"
-    DISCONTINUOUS = "Spans in several pieces, whose tokens are left without annotation"
     NO_ENTITIES = "Files without a single entity (were they annotated, and are the format and the columns right?)"
     LEFT_OUT = "Records left out (rejected, cancelled or not annotated)"
     SUGGESTED = "Suggestions of a model that nobody has corrected, read as annotation (export them from a tool instead)"
     LISTS = "Records with several lists of entities, read as one (is one a model's?)"
     SEVERAL = "Texts annotated several times (--annotators)"
     BINARY = "Records that decide on single spans, whose texts are otherwise without annotation (--answers)"
-    RELATIONS = "Relations between entities, left out"
     COMMENT = "Comment lines left out"
     STRAY = "Files in directories that are no corpora, left out"
 
@@ -172,7 +170,7 @@ def resolve_spans(raw: AnnotatedText, note: Note, line: int, overlap: str) -> An
     """Return the text with entities that are in bounds, have a label, touch no white space and do not overlap.
 
     A span that is left out for a longer one leaves missing annotation on the characters that the longer one does not
-    cover: they are in an entity, so not `O`. Discontinuous spans leave missing annotation, too.
+    cover: they are in an entity, so not `O`.
 
     overlap (str): `error`; `longest` to keep the longest of overlapping spans, the first of equally long ones; or
         `spans`, the same, and nothing is noted as left out, since the Doc keeps the others too.

@@ -235,11 +235,3 @@ def test_a_corpus_in_a_directory_with_one_bad_line_is_no_stray_file(write: Write
     write("in/train.txt", COLUMNS + "\n坏\n")
     with pytest.raises(CorpusError, match=r"train\.txt:11: the line has one column"):
         convert([tmp_path / "in"], tmp_path / "out")
-
-
-def test_brat_pairs_in_a_directory_are_read_once(write: Write, tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    write("in/a.txt", "Jane sang.")
-    write("in/a.ann", "T1\tPER 0 4\tJane\n")
-    (report,) = convert([tmp_path / "in"], tmp_path / "out")
-    assert (report.format, report.output.name, report.labels) == ("brat", "a.spacy", {"PER": 1})

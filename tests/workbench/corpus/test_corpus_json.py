@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from spacy_tener.errors import InputError
 from spacy_tener.workbench.corpus.options import CorpusOptions
 from spacy_tener.workbench.corpus.reader import CorpusReader
 from spacy_tener.workbench.corpus.records import AnnotatedText, CorpusError, EntitySpan, Event, Sentence
@@ -37,7 +36,7 @@ FLAT = {
     "doccano data": {"id": 7, "data": TEXT, "label": SPANS},
     "doccano relations": {
         "text": TEXT,
-        "relations": [],
+        "relations": [{"id": 0, "from_id": 0, "to_id": 1, "type": "works_at"}],
         "entities": [{"id": i, "start_offset": s, "end_offset": e, "label": x} for i, (s, e, x) in enumerate(SPANS)],
     },
     "entities": {"text": TEXT, "entities": SPANS},
@@ -388,39 +387,3 @@ def test_numbered_tags_get_their_names_from_the_option_or_the_file_beside(tmp_pa
     assert list(reader_of(tmp_path, records, tag_names=str(tmp_path / "names.json"))) == expected
     (tmp_path / "names.json").rename(tmp_path / "dataset_infos.json")
     assert list(reader_of(tmp_path, records)) == expected
-
-
-# brat
-
-
-def write_brat(folder: Path, annotations: str, text: str = TEXT) -> Path:
-    (folder / "doc.txt").write_text(text, encoding="utf-8", newline="")
-    (folder / "doc.ann").write_text(annotations, encoding="utf-8")
-    return folder / "doc.ann"
-
-
-@pytest.mark.parametrize("named", ["doc.ann", "doc.txt"])
-def test_brat_annotations_are_read_with_the_text_beside_them(tmp_path: Path, named: str) -> None:
-    lines = [f"T{n}\t{label} {start} {end}\t{TEXT[start:end]}" for n, (start, end, label) in enumerate(SPANS)]
-    write_brat(tmp_path, "\n".join([*lines, "R1\tIn Arg1:T1 Arg2:T2", "#1\tAnnotatorNotes T1\tsure", "A1\tX T1"]))
-    reader = CorpusReader(tmp_path / named)
-    assert list(reader) == [AnnotatedText(TEXT, ENTITIES, (), 1)]
-    assert reader.format == "brat"
-
-
-def test_brat_spans_in_pieces_are_left_without_annotation_and_lines_keep_their_places(tmp_path: Path) -> None:
-    path = write_brat(tmp_path, "T1\tPER 3 6;8 9\tAnn B\nT2\tPER 8 9\tB\n", "a\r\nAnnx B")
-    reader = CorpusReader(path)
-    (text,) = reader
-    assert isinstance(text, AnnotatedText)
-    assert (text.spans, text.missing) == ((EntitySpan(8, 9, "PER"),), ((3, 6), (8, 9)))
-    assert reader.notes.counts == {Event.DISCONTINUOUS: 1}
-
-
-def test_brat_without_its_text_or_with_a_bad_line_is_refused(tmp_path: Path) -> None:
-    for line in ("T2\tPER 8", "U2\tPER 0 1\ta", "T2\tPER 0 " + "9" * 5000):
-        with pytest.raises(CorpusError, match=r"doc\.ann:2: .* is no entity"):
-            list(CorpusReader(write_brat(tmp_path, f"\n{line}")))
-    (write_brat(tmp_path, "").with_suffix(".txt")).unlink()
-    with pytest.raises(InputError, match=r"doc\.txt: cannot be read"):
-        list(CorpusReader(tmp_path / "doc.ann"))

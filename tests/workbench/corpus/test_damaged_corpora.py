@@ -70,20 +70,6 @@ def test_damage_is_told_or_read_as_it_stands_many_times(
     check(folder, name, damaged(TEXTS[name](SENTENCES).encode(), seed), reading)
 
 
-@fuzzed(150)
-@given(seed=st.integers(0, 1 << 32), which=st.sampled_from(["text", "annotations"]))
-def test_damaged_pairs_of_brat(tmp_path_factory: pytest.TempPathFactory, seed: int, which: str) -> None:
-    folder = tmp_path_factory.getbasetemp()
-    text, annotations = (part.encode() for part in written.brat(SENTENCES))
-    parts = {"text": text, "annotations": annotations}
-    parts[which] = damaged(parts[which], seed)
-    (folder / "pair.txt").write_bytes(parts["text"])
-    (folder / "pair.ann").write_bytes(parts["annotations"])
-    result = outcome(folder / "pair.ann", folder / "out.spacy", CorpusOptions())
-    if isinstance(result, ConversionReport):
-        check_counts(result, written.count_brat(parts["annotations"].decode()))
-
-
 @pytest.mark.parametrize("suffix", PACKED)
 @fuzzed(60)
 @given(seed=st.integers(0, 1 << 32))

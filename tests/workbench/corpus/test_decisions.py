@@ -188,24 +188,6 @@ def test_annotators_may_quote_one_span_differently(tmp_path: Path) -> None:
     assert read(tmp_path, record, annotators="agreement").spans == entities((0, 3, "PER"))
 
 
-def test_relations_are_left_out_and_counted(tmp_path: Path) -> None:
-    doccano = {
-        "text": TEXT,
-        "entities": [
-            {"id": n, "start_offset": s, "end_offset": e, "label": x} for n, (s, e, x) in enumerate([PER, ORG])
-        ],
-        "relations": [{"id": 0, "from_id": 0, "to_id": 1, "type": "works_at"}],
-    }
-    reader = reader_of(tmp_path, doccano, {**doccano, "relations": []})
-    assert [text.spans for text in reader] == [entities(PER, ORG)] * 2
-    assert reader.notes.examples == {Event.RELATIONS: [f"line 1: '{TEXT}'"]}
-    related = task([PER, ORG])
-    related["annotations"][0]["result"].append({"type": "relation", "from_id": "a", "to_id": "b"})
-    reader = reader_of(tmp_path, related)
-    assert [text.spans for text in reader] == [entities(PER, ORG)]
-    assert reader.notes.examples == {Event.RELATIONS: ["line 1: a to b"]}
-
-
 def converted(folder: Path, *records: dict[str, Any], **decisions: str) -> list[Doc]:
     (folder / "in.jsonl").write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
     convert(

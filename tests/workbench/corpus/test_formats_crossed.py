@@ -36,7 +36,6 @@ WITHOUT_OFFSETS: dict[str, Callable[..., str]] = {
 }
 FORMATS = {"conll2003": "columns", "numbered": "columns", "doccano": "jsonl", "prodigy": "jsonl", "spacy2": "jsonl"}
 FORMATS |= {"label_studio": "labelstudio", "hugging_face": "tokens"}
-BRAT = "brat"
 MARK = "\ufeff".encode()
 
 
@@ -63,22 +62,15 @@ def in_the_middle_of_blank_lines(data: bytes) -> bytes:
 def write(
     folder: Path, name: str, change: Callable[[bytes], bytes], corpus: list[Sentence] = CORPUS, **options: bool
 ) -> Path:
-    """Write a corpus in a format. Offsets of brat count the line ends of its text, which stays as it is."""
+    """Write a corpus in a format."""
     path = folder / f"{name}.txt"
-    if name != BRAT:
-        path.write_bytes(change({**WITH_OFFSETS, **WITHOUT_OFFSETS}[name](corpus, **options).encode()))
-        return path
-    text, annotations = written.brat(corpus, **options)
-    path.write_text(text, encoding="utf8", newline="")
-    path.with_suffix(".ann").write_bytes(change(annotations.encode()))
-    return path.with_suffix(".ann")
+    path.write_bytes(change({**WITH_OFFSETS, **WITHOUT_OFFSETS}[name](corpus, **options).encode()))
+    return path
 
 
-def expected(name: str) -> Texts:
-    texts = [(text, [(entity, label) for *_, label, entity in spans]) for text, spans in map(written.text_of, CORPUS)]
-    if name == BRAT:
-        return [("".join(f"{text}\n" for text, _ in texts), [entity for _, entities in texts for entity in entities])]
-    return texts
+EXPECTED: Texts = [
+    (text, [(entity, label) for *_, label, entity in spans]) for text, spans in map(written.text_of, CORPUS)
+]
 
 
 def found(path: Path, options: CorpusOptions) -> Texts:
@@ -91,20 +83,20 @@ def found(path: Path, options: CorpusOptions) -> Texts:
 
 @pytest.mark.parametrize("named", [False, True], ids=["detected", "named"])
 @pytest.mark.parametrize("change", [same, marked, with_returns, unfinished, in_the_middle_of_blank_lines])
-@pytest.mark.parametrize("name", [*WITH_OFFSETS, *WITHOUT_OFFSETS, BRAT])
+@pytest.mark.parametrize("name", [*WITH_OFFSETS, *WITHOUT_OFFSETS])
 def test_files_may_differ_in_what_means_nothing(
     tmp_path: Path, name: str, change: Callable[[bytes], bytes], named: bool
 ) -> None:
     options = CorpusOptions(format=FORMATS.get(name, name) if named else "auto")
-    assert found(write(tmp_path, name, change), options) == expected(name)
+    assert found(write(tmp_path, name, change), options) == EXPECTED
 
 
-@pytest.mark.parametrize("name", [*WITH_OFFSETS, *WITHOUT_OFFSETS, BRAT])
+@pytest.mark.parametrize("name", [*WITH_OFFSETS, *WITHOUT_OFFSETS])
 def test_utf_16_offsets_are_those_that_a_file_has(tmp_path: Path, name: str) -> None:
     """A format without offsets is read the same."""
     wide = {} if name in WITHOUT_OFFSETS else {"wide": True}
     options = CorpusOptions(offsets="utf16")
-    assert found(write(tmp_path, name, same, **wide), options) == expected(name)
+    assert found(write(tmp_path, name, same, **wide), options) == EXPECTED
     if name in (*WITHOUT_OFFSETS, "prodigy", "spacy2", "doccano"):
         return
     with pytest.raises(InputError, match="--offsets utf16"):  # where a file quotes its entities
@@ -122,7 +114,6 @@ DAMAGE = {
     "label_studio": ('"ORG"', "5"),
     "cluener": ('{"ORG": ', '{"ORG": 5, "X": '),
     "hugging_face": ('"B-ORG"', '"ORG"'),
-    BRAT: ("ORG ", "ORG x"),
 }
 
 
@@ -157,7 +148,7 @@ def test_one_damaged_record_is_refused_with_its_line_and_nothing_is_written(tmp_
 NESTED: list[Sentence] = [(list("在北京大学医学院"), [(1, 3, "LOC"), (1, 5, "ORG"), (1, 8, "ORG")]), (list("好"), [])]
 
 
-@pytest.mark.parametrize("name", [*WITH_OFFSETS, BRAT])
+@pytest.mark.parametrize("name", WITH_OFFSETS)
 def test_overlapping_annotation_is_kept_as_spans(tmp_path: Path, name: str) -> None:
     path = write(tmp_path, name, same, NESTED)
     with pytest.raises(InputError, match=r"overlap.*--overlap spans"):
@@ -172,7 +163,7 @@ def test_overlapping_annotation_is_kept_as_spans(tmp_path: Path, name: str) -> N
     assert [(ent.text, ent.label_) for ent in first.ents] == [("北京大学医学院", "ORG")]
     assert all(token.ent_iob for token in first)
     # A text without entities has no spans, which is annotation too.
-    assert [len(doc.spans["sc"]) for doc in rest] == [0] * (name != BRAT)
+    assert [len(doc.spans["sc"]) for doc in rest] == [0]
     assert (report.entities, report.overlapping, report.notes.counts) == (3, 2, {})
 
 
@@ -197,7 +188,7 @@ def test_numbers_that_json_does_not_have_are_refused_where_they_are_read(
     assert caught.value.line == lines[0]
     if name != "spacy2":
         path = write(tmp_path, name, lambda data: data.replace(b'{"', f'{{"score": {constant}, "'.encode(), 1))
-        assert found(path, CorpusOptions()) == expected(name)
+        assert found(path, CorpusOptions()) == EXPECTED
 
 
 @pytest.mark.parametrize("content", [b"", MARK, b"\n \r\n"], ids=["empty", "mark", "blank"])
@@ -205,10 +196,5 @@ def test_numbers_that_json_does_not_have_are_refused_where_they_are_read(
 def test_a_file_of_nothing_is_refused_with_its_name(tmp_path: Path, format: str, content: bytes) -> None:
     path = tmp_path / "nothing.txt"
     path.write_bytes(content)
-    if format == BRAT:
-        path.with_suffix(".ann").write_bytes(content)
-        text = content.decode().removeprefix("\ufeff")
-        assert found(path, CorpusOptions(format=format)) == [(text, [])]
-        return
     with pytest.raises(InputError, match=r"nothing\.txt"):
         convert([path], tmp_path / "out.spacy", reading=CorpusOptions(format=format), making=DocOptions(lang="zh"))
