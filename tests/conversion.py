@@ -15,8 +15,6 @@ def convert(
     *,
     reading: CorpusOptions | None = None,
     making: DocOptions | None = None,
-    glob: str | None = None,
-    join: bool = False,
 ) -> list[ConversionReport]:
-    jobs, _ = plan_jobs(inputs, output, glob=glob, join=join)
+    jobs, _ = plan_jobs(inputs, output)
     return list(convert_jobs(jobs, reading=reading or CorpusOptions(), making=making or DocOptions()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -47,7 +46,6 @@ from ._common import (
     names,
     of_command_line,
     options_in_use,
-    refuse_options,
 )
 
 _NAME_CORPORA = "Name the corpora, as in --paths.train corpus/train.spacy --paths.dev corpus/dev.spacy."
@@ -93,12 +91,10 @@ def convert_cli(
     texts: Annotated[
         str, typer.Option(help="Texts to read: names of those in tasks of Label Studio (default: all with entities)")
     ] = "",
-    glob: Annotated[str, typer.Option(help="Files to take from directories, as in '*.bmes'")] = "",
     encoding: options.Encoding = "utf-8",
     token_column: Annotated[int | None, typer.Option(help=_COLUMN_HELP.format("tokens"), show_default="first")] = None,
     tag_column: Annotated[int | None, typer.Option(help=_COLUMN_HELP.format("tags"), show_default="last")] = None,
     tag_names: Annotated[str, typer.Option(help=_NAMES_HELP)] = "",
-    join: Annotated[bool, typer.Option("--join", help="Write all inputs into one .spacy file")] = False,
     force: options.Force = False,
 ) -> None:
     """
@@ -135,9 +131,7 @@ def convert_cli(
             tag_names=tag_names,
         )
     making = DocOptions(lang=None if lang == "auto" else lang, n_sents=n_sents)
-    if not any(map(os.path.isdir, inputs)):
-        refuse_options(ctx, ["glob"], "no input is a directory", "Leave it out.")
-    jobs, left_out = plan_jobs(inputs, output, glob=glob or None, join=join)
+    jobs, left_out = plan_jobs(inputs, output)
     for job in jobs:
         check_file(job.output, force)
     if left_out:
@@ -145,7 +139,7 @@ def convert_cli(
     outputs, incorrect = [], 0
     formats: set[str] = set()
     for report in convert_jobs(jobs, reading=reading, making=making, progress=True):
-        formats.update(name for name in report.format.split(", ") if name)
+        formats.update({report.format} - {""})
         _print_conversion(report, detected=lang == "auto")
         if overlap == "spans" and report.missing:
             msg.warn(

@@ -88,13 +88,11 @@ ROWS = {
         "answers": Row("--answers complete", "convert binary.jsonl -o out", result="*.spacy"),
         "annotators": Row("--annotators agreement", "convert studio.json -o out", result="*.spacy"),
         "texts": Row("--texts title,body", "convert studio.json -o out", result="*.spacy"),
-        "glob": Row("--glob *.bmes", "convert corpora -o out", result="*.spacy"),
         "encoding": Row("--encoding gb18030", "convert gb18030.txt -o out", codes=(1, 0)),
         "token_column": Row("--token-column 2", "convert three.txt -o out", result="*.spacy"),
         "tag_column": Row("--tag-column 2", "convert three.txt -o out", result="*.spacy"),
         "tag_names": Row("--tag-names O,B-PER", "convert tokens.jsonl -o out", codes=(1, 0)),
         "force": Row("--force", "convert two.txt -o gold.spacy", codes=(1, 0)),
-        "join": Row("--join", "convert corpora -o out.spacy", codes=(1, 0)),
     },
     "debug-data": {
         # It ends with 1, as the corpus is tiny.
@@ -258,7 +256,6 @@ NOWHERE = [
     ("trim model text.txt -o out --onnx int8 --min-count 2 --half", "--min-count, --half"),
     ("explain model 王小明去了上海 --limit 3", "--limit"),
     ("export model -o out.onnx --wasm ort", "--wasm"),
-    ("convert two.txt -o out --glob *.bmes", "--glob"),
     ("annotate model rows.jsonl -o out -f jsonl --whole-files", "--whole-files"),
     ("annotate model gold.spacy -o out -f jsonl --encoding gb18030", "--encoding"),
 ]
@@ -322,9 +319,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, content in texts.items():
         (folder / name).write_text(content + "\n", encoding="utf8")
     (folder / "gb18030.txt").write_bytes("王 O\n海 B-PER\n".encode("gb18030"))
-    (folder / "corpora").mkdir()
-    for name in ("a.bmes", "b.txt"):
-        shutil.copy(folder / "two.txt", folder / "corpora" / name)
     return folder
 
 

@@ -2,7 +2,7 @@
 
 An output is named after its input: `train.char.bmes` becomes `train.spacy`. Only endings that name a format are
 removed, so that `x.train` and `x.dev` get different names (`x.train.spacy`), together or one by one. An output that
-ends in `.spacy` is the file for one input, or for several joined ones. Files in a directory keep their relative paths.
+ends in `.spacy` is the file for one input. Files in a directory keep their relative paths.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path, PurePath
 
-from spacy.language import Language
 from spacy.pipeline.spancat import DEFAULT_SPANS_KEY
 from spacy.tokens import Doc, DocBin
 from tqdm import tqdm
@@ -42,30 +41,15 @@ _ATTRS = ["ENT_IOB", "ENT_TYPE", "SENT_START"]
 
 @dataclass(frozen=True)
 class ConversionJob:
-    """Inputs, each a file or `-`, and their output file.
+    """An input, a file or `-`, and its output file. found: Whether the input was found in a directory."""
 
-    found (frozenset[str]): The inputs that were found in a directory.
-    """
-
-    sources: tuple[str, ...]
+    source: str
     output: Path
-    found: frozenset[str] = frozenset()
-
-    @property
-    def source(self) -> str:
-        """Name of the inputs in messages."""
-        number = len(self.sources) - 1
-        return f"{self.sources[0]} and {number} more" if number else self.sources[0]
+    found: bool = False
 
 
-def plan_jobs(
-    inputs: Sequence[str | Path], output: str | Path, *, glob: str | None = None, join: bool = False
-) -> tuple[list[ConversionJob], list[str]]:
-    """Return the jobs for files, directories and `-`, and the files in the directories that are left out.
-
-    glob (str | None): The files to take from directories (`*.bmes`); by default those with a known ending.
-    join (bool): Write all inputs into one file, in their order.
-    """
+def plan_jobs(inputs: Sequence[str | Path], output: str | Path) -> tuple[list[ConversionJob], list[str]]:
+    """Return the jobs for files, directories and `-`, and the files in the directories that are left out."""
     output = Path(output)
     for path in map(Path, inputs):
         if path.suffix == OUTPUT_SUFFIX and not path.is_dir():
@@ -73,19 +57,15 @@ def plan_jobs(
             raise InputError(str(path), "is a .spacy file already", remedy)
     files, left_out = find_files(
         inputs,
-        lambda path: path.match(glob) if glob else suffix_of(path) in _FORMAT_SUFFIXES | _PART_SUFFIXES,
+        lambda path: suffix_of(path) in _FORMAT_SUFFIXES | _PART_SUFFIXES,
         "corpus",
-        "Name its corpus files, as in `--glob '*.bmes'`.",
+        "Name its corpus files.",
     )
-    found = frozenset(file.address for file in files if file.found)
-    names_file = output.suffix == OUTPUT_SUFFIX and not output.is_dir()
-    if join and not names_file:
-        raise InputError(str(output), "joined inputs make one file", f"Name a file that ends in {OUTPUT_SUFFIX}.")
-    if names_file:
-        if len(files) != 1 and not join:
-            remedy = "Name a directory as the output, or join the inputs (--join)."
+    if output.suffix == OUTPUT_SUFFIX and not output.is_dir():
+        if len(files) != 1:
+            remedy = "Name a directory as the output: `spacy train` reads one as a corpus, too."
             raise InputError(str(output), f"one output for {len(files)} inputs", remedy)
-        return [ConversionJob(tuple(file.address for file in files), output, found)], left_out
+        return [ConversionJob(files[0].address, output, files[0].found)], left_out
     if output.exists() and not output.is_dir():
         raise InputError(str(output), "not a directory", "Name a directory, or a file that ends in .spacy.")
     jobs: dict[Path, ConversionJob] = {}
@@ -94,7 +74,7 @@ def plan_jobs(
         if target in jobs:
             reason = f"both {jobs[target].source} and {file.address} would be written to {target}"
             raise InputError(file.address, reason, "Convert them one by one, with outputs named `NAME.spacy`.")
-        jobs[target] = ConversionJob((file.address,), target, found)
+        jobs[target] = ConversionJob(file.address, target, file.found)
     return list(jobs.values()), left_out
 
 
@@ -151,18 +131,6 @@ class ConversionReport:
     def entities(self) -> int:
         return self.labels.total()
 
-    def finish(self, reader: CorpusReader, *, several: bool) -> None:
-        """Add the counts, notes, format and scheme of a reader that has read its file."""
-        self.sentences += reader.items
-        self.documents += reader.documents
-        self.format = _names(self.format, reader.format)
-        self.scheme = _names(self.scheme or "", reader.scheme or "") or None
-        self.notes.update(reader.notes, source=str(reader.path) if several else "")
-
-
-def _names(names: str, name: str) -> str:
-    return ", ".join(sorted({*names.split(", "), name} - {""}))
-
 
 def convert_jobs(
     jobs: Sequence[ConversionJob], *, reading: CorpusOptions, making: DocOptions, progress: bool = False
@@ -205,47 +173,35 @@ def _convert(job: ConversionJob, reading: CorpusOptions, making: DocOptions, pro
 
 
 def _docs(job: ConversionJob, reading: CorpusOptions, making: DocOptions, report: ConversionReport) -> Iterator[Doc]:
-    report.lang = making.lang or ""
-    nlp: Language | None = blank_pipeline(report.lang) if report.lang else None
     overlapping = reading.overlap == "spans"
-    for source in job.sources:
-        reader = CorpusReader(source, reading)
-        items = iter(reader)
-        try:
-            head = list(islice(items, _LANGUAGE_SAMPLE))
-            if head:
-                report.lang = making.lang or detect_language((item.text for item in head), report.lang)
-                nlp = nlp or blank_pipeline(report.lang)
-                spaces = report.lang not in UNSPACED
-                for group in group_sentences(chain(head, items), making.n_sents):
-                    if isinstance(group, AnnotatedText):
-                        yield text_to_doc(nlp.tokenizer, group, note=reader.note, overlapping=overlapping)
-                    else:
-                        yield sentences_to_doc(
-                            nlp.vocab, group, spaces=spaces, note=reader.note, overlapping=overlapping
-                        )
-            elif source in job.found and not reader.notes.counts:
-                report.notes.add(Event.STRAY, f"{source}: there is no annotated sentence or text in it")
-        except CorpusError as error:
-            if reader.items or source not in job.found:
-                raise
-            report.notes.add(Event.STRAY, f"{error.place}: {error.reason}")
-        else:
-            report.finish(reader, several=len(job.sources) > 1)
+    reader = CorpusReader(job.source, reading)
+    items = iter(reader)
+    try:
+        head = list(islice(items, _LANGUAGE_SAMPLE))
+        if head:
+            report.lang = making.lang or detect_language(item.text for item in head)
+            nlp, spaces = blank_pipeline(report.lang), report.lang not in UNSPACED
+            for group in group_sentences(chain(head, items), making.n_sents):
+                if isinstance(group, AnnotatedText):
+                    yield text_to_doc(nlp.tokenizer, group, note=reader.note, overlapping=overlapping)
+                else:
+                    yield sentences_to_doc(nlp.vocab, group, spaces=spaces, note=reader.note, overlapping=overlapping)
+        elif job.found and not reader.notes.counts:
+            report.notes.add(Event.STRAY, f"{job.source}: there is no annotated sentence or text in it")
+    except CorpusError as error:
+        if reader.items or not job.found:
+            raise
+        report.notes.add(Event.STRAY, f"{error.place}: {error.reason}")
+    else:
+        report.sentences, report.documents = reader.items, reader.documents
+        report.format, report.scheme = reader.format, reader.scheme
+        report.notes.update(reader.notes)
 
 
-def detect_language(texts: Iterable[str], joined: str = "") -> str:
-    """Return `zh` or `en`; refuses texts of other scripts, and texts without letters.
-
-    joined (str): The language of other texts that these are joined to: it is returned, unless these are in another one.
-    """
+def detect_language(texts: Iterable[str]) -> str:
+    """Return `zh` or `en`; refuses texts of other scripts, and texts without letters."""
     letters = [char for text in texts for char in text if char.isalpha()]
     han = sum("\u3400" <= char <= "\u9fff" or char >= "\U00020000" for char in letters)
-    is_supported = bool(letters) and han + sum(map(str.isascii, letters)) >= 0.98 * len(letters)
-    language = "zh" if han >= 0.05 * len(letters) else "en"
-    if is_supported and joined not in ("", language):
-        remedy = "Convert them one by one, or name one language by `--lang`."
-        raise RemedyError(f"The joined texts are in several languages: {joined}, {language}", remedy)
-    if joined or is_supported:
-        return joined or language
-    raise RemedyError("The language cannot be detected by the letters", "Name it, as in `--lang de`.")
+    if not letters or han + sum(map(str.isascii, letters)) < 0.98 * len(letters):
+        raise RemedyError("The language cannot be detected by the letters", "Name it, as in `--lang de`.")
+    return "zh" if han >= 0.05 * len(letters) else "en"

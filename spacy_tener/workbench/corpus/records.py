@@ -154,13 +154,12 @@ class Notes:
             remedy += "; ..." if self.n_errors > len(self.errors) else "."
         raise CorpusError(self.source, first.reason, remedy, line=first.line)
 
-    def update(self, notes: Notes, *, source: str = "") -> None:
-        """Add the counts and examples of other notes. source: The file to name in their examples."""
-        prefix = f"{source}, " if source else ""
+    def update(self, notes: Notes) -> None:
+        """Add the counts and examples of other notes."""
         self.counts.update(notes.counts)
         for event, examples in notes.examples.items():
             total = self.examples.setdefault(event, [])
-            total.extend(prefix + example for example in examples[: self.max_examples - len(total)])
+            total.extend(examples[: self.max_examples - len(total)])
 
 
 # Character offsets

@@ -12,7 +12,7 @@ from conversion import convert
 from spacy.tokens import Doc
 from spacy.training import Corpus
 
-from spacy_tener.errors import InputError, RemedyError
+from spacy_tener.errors import RemedyError
 from spacy_tener.workbench.corpus.convert import DocOptions, detect_language
 from spacy_tener.workbench.corpus.docs import read_docs
 from spacy_tener.workbench.corpus.records import CorpusError, Event
@@ -184,25 +184,9 @@ def test_a_twentieth_of_the_letters_is_chinese_and_a_fiftieth_may_be_of_another_
 
 
 @pytest.mark.parametrize("texts", [["12 345"], ["!?", ""], []])
-def test_the_language_of_texts_without_letters_is_that_of_those_that_they_are_joined_to(texts: list[str]) -> None:
+def test_texts_without_letters_have_no_language(texts: list[str]) -> None:
     with pytest.raises(RemedyError, match=r"cannot be detected by the letters\. Name it"):
         detect_language(texts)
-    assert detect_language(texts, "en") == "en"
-
-
-def test_joined_files_have_one_language_that_is_detected_or_named(write: Write, tmp_path: Path) -> None:
-    zh, en, digits = write("zh.txt", "京 O\n上 O\n"), write("en.txt", "Jane O\nsang O\n"), write("digits.txt", "12 O\n")
-    for pair in ([zh, en], [en, zh]):
-        with pytest.raises(RemedyError, match=r"in several languages: (zh, en|en, zh).*--lang"):
-            convert(pair, tmp_path / "joined.spacy", join=True)
-    convert([zh, en], tmp_path / "joined.spacy", join=True, making=DocOptions(lang="en"))
-    texts = write("a.jsonl", '{"text": "in Rome", "label": [[3, 7, "GPE"]]}')
-    (report,) = convert([texts, en, digits], tmp_path / "numbers.spacy", join=True)
-    assert (report.format, report.docs) == ("columns, jsonl", 3)
-    found = [doc.text for name in ("joined", "numbers") for doc in docs(tmp_path / f"{name}.spacy")]
-    assert found == ["京 上 ", "Jane sang ", "in Rome", "Jane sang ", "12 "]
-    with pytest.raises(InputError, match=r"joined inputs make one file. Name a file that ends in \.spacy"):
-        convert([en, digits], tmp_path / "out", join=True)
 
 
 def test_a_stray_file_in_a_directory_is_left_out_with_a_warning(write: Write, tmp_path: Path) -> None:
@@ -217,8 +201,6 @@ def test_a_stray_file_in_a_directory_is_left_out_with_a_warning(write: Write, tm
     assert set(stray) == {"README.txt", "package.json", "empty.txt"}
     assert all(notes.counts == {Event.STRAY: 1} for notes in stray.values())
     assert "README.txt:1: " in stray["README.txt"].examples[Event.STRAY][0]
-    (joined,) = convert([tmp_path / "in"], tmp_path / "joined.spacy", join=True)
-    assert (joined.docs, joined.notes.counts[Event.STRAY]) == (3, 3)
 
 
 def test_a_stray_file_ends_the_conversion_where_it_is_named_or_alone(write: Write, tmp_path: Path) -> None:
