@@ -24,10 +24,8 @@ from ..workbench.corpus.convert import ConversionReport, DocOptions, convert_job
 from ..workbench.corpus.docs import INCORRECT, open_docbin
 from ..workbench.corpus.options import (
     ANNOTATORS,
-    ANSWERS,
     COLUMN_FORMATS,
     CORPUS_FORMATS,
-    JSONL,
     LABEL_STUDIO,
     OVERLAPS,
     TEXT_FORMATS,
@@ -60,7 +58,6 @@ _USED_BY = {
     "offsets": TEXT_FORMATS,
     "overlap": TEXT_FORMATS,
     "scheme": _SENTENCE_FORMATS,
-    "answers": (JSONL,),
     "annotators": (LABEL_STUDIO,),
     "texts": (LABEL_STUDIO,),
     "token_column": COLUMN_FORMATS,
@@ -82,9 +79,6 @@ def convert_cli(
     n_sents: Annotated[int, typer.Option("--n-sents", help="Sentences per Doc, 0 for whole documents", min=0)] = 1,
     offsets: Annotated[str, options.choice(("--offsets",), "What JSON offsets count", UNITS)] = "codepoint",
     overlap: Annotated[str, options.choice(("--overlap",), "What to do where JSON spans overlap", OVERLAPS)] = "error",
-    answers: Annotated[
-        str, options.choice(("--answers",), "Prodigy: whether answers are about whole texts or spans", ANSWERS)
-    ] = "auto",
     annotators: Annotated[
         str, options.choice(("--annotators",), "How to merge several annotations of a text", ANNOTATORS)
     ] = "first",
@@ -122,7 +116,6 @@ def convert_cli(
             scheme=scheme,
             offsets=offsets,
             overlap=overlap,
-            answers=answers,
             annotators=annotators,
             texts=tuple(names(texts)),
             encoding=encoding,

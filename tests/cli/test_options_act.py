@@ -85,7 +85,6 @@ ROWS = {
         "n_sents": Row("--n-sents 0", result="*.spacy"),
         "offsets": Row("--offsets utf16", "convert emoji.jsonl -o out", result="*.spacy"),
         "overlap": Row("--overlap longest", "convert overlap.jsonl -o out", codes=(1, 0)),
-        "answers": Row("--answers complete", "convert binary.jsonl -o out", result="*.spacy"),
         "annotators": Row("--annotators agreement", "convert studio.json -o out", result="*.spacy"),
         "texts": Row("--texts title,body", "convert studio.json -o out", result="*.spacy"),
         "encoding": Row("--encoding gb18030", "convert gb18030.txt -o out", codes=(1, 0)),
@@ -287,7 +286,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_tiny_transformer(folder / "bert")
     for part in ("train", "dev"):
         shutil.copy(folder / "gold.spacy", folder / f"{part}.spacy")
-    spans = [{"start": 0, "end": 1, "label": "PER"}]
     region = {"from_name": "label", "to_name": "title", "type": "labels"}
     values = [{"start": 0, "end": end, "labels": ["PER"]} for end in (2, 3)]
     annotations = [{"id": n, "result": [{**region, "value": value}]} for n, value in enumerate(values)]
@@ -295,7 +293,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     records: dict[str, list[Any]] = {
         "emoji.jsonl": [{"text": "😂王小明", "label": [[2, 3, "PER"]]}],
         "overlap.jsonl": [{"text": "北京大学", "label": [[0, 2, "LOC"], [0, 4, "ORG"]]}],
-        "binary.jsonl": [{"text": "王小明", "spans": spans, "_is_binary": True, "answer": "accept"}],
         "decisions.json": [[{"text": TEXTS[3][0], "doc": 3, "corpus": "gold.spacy", "decisions": [decision]}]],
         "tokens.jsonl": [{"tokens": ["王"], "ner_tags": [1]}],
         "rows.jsonl": [{"text": "王小明去了上海", "content": "北京大学在北京", "id": "d"}],

@@ -143,7 +143,8 @@ def detect(record: JsonRecord) -> str:
 
 
 def parse_flat(record: JsonRecord, note: Note, options: CorpusOptions) -> list[AnnotatedText]:
-    answer, binary = _answer(record, ACCEPT), _is_binary(record, options)
+    # Whether the answer of a Prodigy record is about its spans only, not about the whole text.
+    answer, binary = _answer(record, ACCEPT), bool(record.get("_is_binary", record.get("_view_id") == "ner"))
     if answer == IGNORE or (answer != ACCEPT and not binary):
         note(Event.LEFT_OUT, f"its answer is '{answer}'")
         return []
@@ -178,13 +179,6 @@ def parse_flat(record: JsonRecord, note: Note, options: CorpusOptions) -> list[A
 def is_suggestion(record: JsonRecord) -> bool:
     """Return whether the entities of a record are a model's, and no tool has exported it: tools add an id or answer."""
     return SUGGESTED in record and not any(key in record for key in ("id", *_DONE_KEYS))
-
-
-def _is_binary(record: JsonRecord, options: CorpusOptions) -> bool:
-    """Return whether the answer of a Prodigy record is about its spans only, not about the whole text."""
-    if options.answers != "auto":
-        return options.answers == "binary"
-    return bool(record.get("_is_binary", record.get("_view_id") == "ner"))
 
 
 def _is_span(item: object, expected: bool) -> bool:

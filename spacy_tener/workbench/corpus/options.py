@@ -14,7 +14,6 @@ TOKENS = "tokens"
 CORPUS_FORMATS = (*COLUMN_FORMATS, *TEXT_FORMATS, TOKENS)
 UNITS = ("codepoint", "utf16")
 OVERLAPS = ("error", "longest", "spans")
-ANSWERS = ("auto", "complete", "binary")
 ANNOTATORS = ("first", "agreement", "majority", "error")
 
 
@@ -26,8 +25,6 @@ class CorpusOptions:
     scheme (str): One of `SCHEMES` or `ALIASES`, or `auto` to detect it from the tags.
     offsets (str): Unit of character offsets: one of `UNITS`.
     overlap (str): How to read overlapping spans: one of `OVERLAPS`.
-    answers (str): Scope of a Prodigy record's answer: `complete`, the annotation of its whole text; `binary`, only its
-        spans; `auto`, as the record says (`_is_binary` and `_view_id`).
     annotators (str): How to read several annotations of a text: the `first`; what all agree on (`agreement`); what more
         than half agree on (`majority`); or refuse them (`error`). An annotation marked as ground truth is read alone.
     texts (tuple[str, ...]): Names of annotated texts in Label Studio's tasks, in addition to those with entities.
@@ -41,7 +38,6 @@ class CorpusOptions:
     scheme: str = AUTO
     offsets: str = "codepoint"
     overlap: str = "error"
-    answers: str = "auto"
     annotators: str = "first"
     texts: tuple[str, ...] = ()
     encoding: str = "utf-8"
@@ -54,7 +50,6 @@ class CorpusOptions:
         find_scheme(self.scheme)
         check_choice("unit of offsets", self.offsets, UNITS)
         check_choice("way to read overlaps", self.overlap, OVERLAPS)
-        check_choice("way to read answers", self.answers, ANSWERS)
         check_choice("way to read several annotators", self.annotators, ANNOTATORS)
         if 0 in (self.token_column, self.tag_column):
             raise RemedyError("There is no column 0", "Columns count from 1, or from -1 for the last.")

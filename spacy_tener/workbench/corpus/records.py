@@ -107,7 +107,7 @@ class Event(Enum):
     SUGGESTED = "Suggestions of a model that nobody has corrected, read as annotation (export them from a tool instead)"
     LISTS = "Records with several lists of entities, read as one (is one a model's?)"
     SEVERAL = "Texts annotated several times (--annotators)"
-    BINARY = "Records that decide on single spans, whose texts are otherwise without annotation (--answers)"
+    BINARY = "Records that decide on single spans, whose texts are otherwise without annotation"
     COMMENT = "Comment lines left out"
     STRAY = "Files in directories that are no corpora, left out"
 

@@ -84,11 +84,6 @@ def test_other_answers_are_about_the_whole_text(tmp_path: Path, mark: dict[str, 
     assert reader.notes.counts == {Event.LEFT_OUT: 1}
 
 
-def test_an_option_says_what_answers_are_about(tmp_path: Path) -> None:
-    assert read(tmp_path, prodigy("reject", GPE), answers="binary").incorrect == entities(GPE)
-    assert read(tmp_path, prodigy("accept", PER, _view_id="ner"), answers="complete").missing == ()
-
-
 def test_a_span_may_have_an_answer_of_its_own(tmp_path: Path) -> None:
     record = prodigy("accept", PER, GPE, (8, 10, "ORG"))
     record["spans"][1]["answer"] = "reject"
@@ -214,7 +209,9 @@ def test_decisions_are_learned_exactly(tmp_path: Path, saved: dict[str, Path], v
     marginals = next(pipe.decode([nlp.make_doc(TEXT)])).marginals(1e-9)
     probability = next(entity.probability for entity in marginals.entities if entity.offsets == ORG)
     assert 0.001 < probability < 0.999
-    accepted, rejected = converted(tmp_path, prodigy("accept", ORG), prodigy("reject", ORG), answers="binary")
+    accepted, rejected = converted(
+        tmp_path, *(prodigy(answer, ORG, _is_binary=True) for answer in ("accept", "reject"))
+    )
     for gold, expected in ((accepted, probability), (rejected, 1 - probability)):
         example = Example(nlp.make_doc(TEXT), gold)
         loss, _ = get_loss(pipe, [example], pipe.model.predict([example.predicted]))
