@@ -49,7 +49,6 @@ from ._common import (
 _NAME_CORPORA = "Name the corpora, as in --paths.train corpus/train.spacy --paths.dev corpus/dev.spacy."
 _NOT_COUNTED = "spaCy's report, which follows, counts them as 0 missing values."
 _COLUMN_HELP = "Column of the {}, counted from 1, or from -1 for the last"
-_NAMES_HELP = "Names of numbered tags: O,B-PER,... or a JSON file; by default the dataset_info.json beside the corpus"
 
 _SENTENCE_FORMATS = (*COLUMN_FORMATS, TOKENS)
 # The formats of those options that are not for all of them.
@@ -88,7 +87,7 @@ def convert_cli(
     encoding: options.Encoding = "utf-8",
     token_column: Annotated[int | None, typer.Option(help=_COLUMN_HELP.format("tokens"), show_default="first")] = None,
     tag_column: Annotated[int | None, typer.Option(help=_COLUMN_HELP.format("tags"), show_default="last")] = None,
-    tag_names: Annotated[str, typer.Option(help=_NAMES_HELP)] = "",
+    tag_names: Annotated[str, typer.Option(help="Names of numbered tags in their order, as in O,B-PER,I-PER")] = "",
     force: options.Force = False,
 ) -> None:
     """
@@ -121,7 +120,7 @@ def convert_cli(
             encoding=encoding,
             token_column=token_column,
             tag_column=tag_column,
-            tag_names=tag_names,
+            tag_names=tuple(names(tag_names)),
         )
     making = DocOptions(lang=None if lang == "auto" else lang, n_sents=n_sents)
     jobs, left_out = plan_jobs(inputs, output)

@@ -6,7 +6,7 @@
   `["text", {"entities": [...]}]`, is read as such an object.
 * `labelstudio`: Label Studio's full export, `data` beside `annotations`: see `label_studio`.
 * `cluener`: `label` holds `{type: {entity: [[first, last], ...]}}`, with the last character included.
-* records with tokens: see `token_records`.
+* `tokens`: Hugging Face's `{"tokens": [...], "ner_tags": [...]}`, the tags as strings or numbers.
 
 Records that were rejected, ignored, cancelled or not annotated are left out and counted. Of Prodigy's
 answers about single spans, an accepted span is an entity, and a rejected one is known not to be an entity of its label.
@@ -19,6 +19,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from typing import Any
 
 from ...inputs import DamagedText, json_fault, parse_json
 from .options import TOKENS, CorpusOptions
@@ -36,13 +37,14 @@ from .records import (
     in_codepoints,
     whole_number,
 )
-from .token_records import has_tags
 
 DECISIONS = ACCEPT, REJECT, IGNORE = "accept", "reject", "ignore"
 _LABEL_KEYS = ("label", "labels", "type")
 _SPAN_KEYS = ("spans", "entities", "labels", "label")
 # Keys that exports put into every annotated record, even without entities.
 _DONE_KEYS = ("answer", "annotation_id")
+_TOKEN_KEYS = ("tokens", "words")
+_TAG_KEYS = ("ner_tags", "tags", "labels", "ner")
 _DECODER = json.JSONDecoder()
 _BETWEEN_VALUES = re.compile(r"[\s,]*")
 
@@ -137,7 +139,7 @@ def detect(record: JsonRecord) -> str:
     """Return the name of the format that a record is in."""
     if isinstance(record.get("data"), dict):
         return "labelstudio"
-    if has_tags(record):
+    if _has_tags(record):
         return TOKENS
     return "cluener" if isinstance(record.get("label"), dict) else "jsonl"
 
@@ -228,3 +230,42 @@ def read_spans(item: object) -> Iterator[EntitySpan]:
     for label in labels if isinstance(labels, list) else [labels]:
         quotation = quoted if isinstance(quoted, str) else None
         yield EntitySpan(whole_number(start), whole_number(end), expect(label, str, "a label", "a string"), quotation)
+
+
+# Tokens and tags
+
+
+def _has_tags(record: JsonRecord) -> bool:
+    """Return whether a record has tokens, and tags or no text."""
+    if not any(_is_strings(record.get(key)) for key in _TOKEN_KEYS):
+        return False
+    lists = (record.get(key) for key in _TAG_KEYS)
+    tagged = any(isinstance(tags, list) and tags and isinstance(tags[0], (str, int)) for tags in lists)
+    return tagged or "text" not in record
+
+
+def parse_tokens(record: JsonRecord, names: tuple[str, ...]) -> tuple[tuple[str, ...], list[str]]:
+    """Return tokens and their tags. names: Names of numbered tags."""
+    tokens: Any = next((record[key] for key in _TOKEN_KEYS if key in record), None)
+    tags = next((record[key] for key in _TAG_KEYS if key in record), None)
+    if not _is_strings(tokens) or not all(tokens):
+        raise RecordError(f"'tokens' is not a list of strings: {excerpt(tokens)}", SEE_HELP)
+    if not isinstance(tags, list) or len(tags) != len(tokens):
+        reason = f"no list of {len(tokens)} tags, one for each token, under any of: {', '.join(_TAG_KEYS)}"
+        raise RecordError(reason, SEE_HELP)
+    return tuple(tokens), [tag if isinstance(tag, str) else _tag_name(tag, names) for tag in tags]
+
+
+def _tag_name(tag: object, names: tuple[str, ...]) -> str:
+    if tag == -100:  # the index that Hugging Face's losses ignore
+        return "-"
+    if not isinstance(tag, int) or isinstance(tag, bool):
+        raise RecordError(f"a tag is neither a string nor a number: {excerpt(tag)}", SEE_HELP)
+    if not 0 <= tag < len(names):
+        remedy = "Give the names of all tags in their order: --tag-names O,B-PER,I-PER."
+        raise RecordError(f"tag {tag} has no name: {len(names)} names are known", remedy)
+    return names[tag]
+
+
+def _is_strings(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(part, str) for part in value)

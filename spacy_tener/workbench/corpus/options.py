@@ -31,7 +31,7 @@ class CorpusOptions:
     encoding (str): Encoding of the files.
     token_column, tag_column (int | None): Number of the column in `columns`, from 1, or from -1 for the last. By
         default tags are in the last; tokens are in the first, or in the second if the first numbers them.
-    tag_names (str): Names of the numbered tags of `tokens`. See `read_tag_names`.
+    tag_names (tuple[str, ...]): Names of the numbered tags of `tokens`.
     """
 
     format: str = AUTO
@@ -43,7 +43,7 @@ class CorpusOptions:
     encoding: str = "utf-8"
     token_column: int | None = None
     tag_column: int | None = None
-    tag_names: str = ""
+    tag_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_choice("corpus format", self.format, (AUTO, *CORPUS_FORMATS))

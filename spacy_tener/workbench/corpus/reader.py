@@ -20,7 +20,7 @@ from .columns import (
     read_blocks,
     split_line,
 )
-from .json_records import check_record, detect, parse_cluener, parse_flat, read_records
+from .json_records import check_record, detect, parse_cluener, parse_flat, parse_tokens, read_records
 from .label_studio import parse_label_studio
 from .options import COLUMN_FORMATS, TOKENS, CorpusOptions
 from .records import (
@@ -33,7 +33,6 @@ from .records import (
     Sentence,
     resolve_spans,
 )
-from .token_records import parse_tokens, read_tag_names
 
 PARSERS: dict[str, Callable[[JsonRecord, Note, CorpusOptions], list[AnnotatedText]]] = {
     "jsonl": parse_flat,
@@ -68,7 +67,6 @@ class CorpusReader:
         self.items = self.documents = 0
         self._tags = TagReader(self.options.scheme)
         self._notes = Notes(str(self.path))
-        self._tag_names: tuple[str, ...] | None = None
 
     @property
     def scheme(self) -> str | None:
@@ -138,9 +136,7 @@ class CorpusReader:
             note = partial(self.note, line=line)
             texts = PARSERS[self.format](record, note, self.options)
             return [resolve_spans(raw, note, line, self.options.overlap) for raw in texts]
-        if self._tag_names is None:
-            self._tag_names = read_tag_names(self.options.tag_names, self.path)
-        tokens, tags = parse_tokens(record, self._tag_names)
+        tokens, tags = parse_tokens(record, self.options.tag_names)
         spans, missing = self._tags.read(tags, line=line, step=0)
         return [Sentence(tokens, spans, missing, line, self.items == 0)]
 

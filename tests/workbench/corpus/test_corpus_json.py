@@ -376,14 +376,9 @@ def test_strings_inside_of_objects_are_the_last_to_be_a_label_studio_text(tmp_pa
     assert [text.text for text in texts(tmp_path, [record])] == ["高勇"]
 
 
-def test_numbered_tags_get_their_names_from_the_option_or_the_file_beside(tmp_path: Path) -> None:
+def test_numbered_tags_get_their_names_from_the_option(tmp_path: Path) -> None:
     records = [{"tokens": ["EU", "of", "x"], "ner_tags": [1, 0, -100]}]
     expected = [Sentence(("EU", "of", "x"), (EntitySpan(0, 1, "ORG"),), (2,), 1, True)]
     with pytest.raises(CorpusError, match=r"tag 1 has no name: 0 names are known.*--tag-names"):
         list(reader_of(tmp_path, records))
-    assert list(reader_of(tmp_path, records, tag_names="O, B-ORG")) == expected
-    info = {"conll": {"features": {"tokens": {}, "ner_tags": {"feature": {"names": ["O", "B-ORG", "I-ORG"]}}}}}
-    (tmp_path / "names.json").write_text(json.dumps(info))
-    assert list(reader_of(tmp_path, records, tag_names=str(tmp_path / "names.json"))) == expected
-    (tmp_path / "names.json").rename(tmp_path / "dataset_infos.json")
-    assert list(reader_of(tmp_path, records)) == expected
+    assert list(reader_of(tmp_path, records, tag_names=("O", "B-ORG"))) == expected
