@@ -151,7 +151,7 @@ def trained(kind: str) -> Path:
         examples = examples_of(nlp)
         learn(nlp, examples, steps=200, enough=0.05)
     if kind == "converted":
-        assert to_onnx(nlp, "int8") == []
+        to_onnx(nlp, "int8")
     for text, entities in TEXTS:
         assert [(ent.start_char, ent.end_char, ent.label_) for ent in nlp(text).ents] == entities
     nlp.config["initialize"] = {}

@@ -18,7 +18,7 @@ from ..errors import RemedyError, counted
 from ..files import check_folder, locked
 from ..models.embed.tables import table_embedders
 from ..models.shim import require_torch
-from ..pipeline.finding import find_crf_pipe, span_finders
+from ..pipeline.finding import find_crf_pipe
 from ..pipeline.gpu import check_gpu
 from ..pipeline.settings import TEMPERATURE
 from ..pipeline.tener_ner import TenerNER
@@ -38,7 +38,7 @@ from ..workbench.calibration import (
 from ..workbench.compose import with_settings
 from ..workbench.corpus.docs import read_docs
 from ..workbench.extending import DEV, TRAIN, hold_out, plan_extension, write_docs
-from ..workbench.pipelines import change_cfg, check_new, count_rows, size_mb, trim_tables, write_pipeline
+from ..workbench.pipelines import check_new, count_rows, size_mb, trim_tables, write_pipeline
 from ..workbench.training import MODEL, OUTPUT, Processes, TrainingRun, is_trained, train
 from . import options
 from ._common import CommandLineError, command, load_pipeline, msg, names, refuse_options, setup_gpu, stream_texts
@@ -54,8 +54,7 @@ def calibrate_cli(
     ctx: typer.Context,
     model: options.Model,
     data: Annotated[Path, typer.Argument(help="Annotated texts that the model was not trained on: .spacy")],
-    output: Annotated[Path | None, options.output("a new directory")] = None,
-    in_place: Annotated[bool, typer.Option("--in-place", help="Change the directory MODEL itself")] = False,
+    output: Annotated[Path, options.output("a new directory, or MODEL itself with --force")],
     test: Annotated[Path | None, typer.Option("--test", help="Other texts to check the result on")] = None,
     precision: Annotated[
         float | None, options.share("--precision", "Set thresholds that keep this share of right entities")
@@ -75,12 +74,7 @@ def calibrate_cli(
     nine in ten are right: for each label or group of labels, with the --confidence asked for, on texts like these. A
     label that cannot keep the precision keeps its threshold. Needs scipy, of the extra train.
     """
-    if (output is not None) == in_place:
-        raise CommandLineError("One of --output and --in-place is needed", "Name a new directory by --output.")
-    if in_place and not Path(model).is_dir():
-        raise RemedyError(f"'{model}' is no directory", "Check it, or copy an installed package by --output.")
-    if output is not None:
-        check_new(output, force)
+    check_new(output, force)
     if precision is None:
         refuse_options(ctx, ["confidence"], "there are no thresholds to be sure of", "Ask for some by --precision 0.9.")
     setup_gpu(gpu_id)
@@ -109,7 +103,9 @@ def calibrate_cli(
     elif pipe.cfg["threshold"]:
         changes["threshold"] = 0.0
         msg.warn("Earlier thresholds are removed: the probabilities changed", "Set new ones by --precision.")
-    msg.good(f"Saved to {change_cfg(nlp, pipe.name, changes, output)}")
+    pipe.cfg.update(changes)
+    write_pipeline(nlp, output)
+    msg.good(f"Saved to {output}")
 
 
 def _set_thresholds(
@@ -179,9 +175,6 @@ def trim_cli(
     onnx: Annotated[
         str | None, options.choice(("--onnx",), "Convert transformers to ONNX, instead", ("float32", "int8"))
     ] = None,
-    test: Annotated[
-        Path | None, typer.Option("--test", help="Other texts to check the result on: scores of both pipelines")
-    ] = None,
     component: options.Component = None,
     force: options.Force = False,
     code: options.Code = None,
@@ -197,8 +190,6 @@ def trim_cli(
     With --onnx, all rows stay. The transformer becomes a graph that ONNX Runtime computes, without torch and
     transformers: several times as fast on a CPU, in int8 most of all. Entities of TEXTS that only one of the two
     pipelines finds are counted and shown. Needs onnx and onnxruntime.
-
-    --test scores the pipeline and the result.
     """
     check_new(output, force)
     nlp = load_pipeline(model)
@@ -208,8 +199,6 @@ def trim_cli(
     else:
         refuse_options(ctx, ["min_count", "half", "component"], "--onnx keeps all rows", "Trim rows by another call.")
         _leave_out_torch(nlp, model, texts, onnx, output)
-    if test is not None:
-        _score_both(model, str(output), test)
     msg.good(f"Saved to {output}: {size_mb(output):.0f} MB")
 
 
@@ -234,27 +223,12 @@ def _leave_out_torch(nlp: Language, model: str, texts: list[str], precision: str
     from ..workbench.to_onnx import Precision, changed_entities, to_onnx
 
     read = list(stream_texts(texts))
-    if untested := to_onnx(nlp, cast(Precision, precision)):
-        msg.warn(f"Versions of exporting packages that are not tested: {', '.join(untested)}", "Look at the result.")
+    to_onnx(nlp, cast(Precision, precision))
     write_pipeline(nlp, output)
     same, changed = changed_entities(load_pipeline(model), load_pipeline(str(output)), read)
     msg.info(f"{counted(len(read), 'text')}: {counted(same, 'entity', 'entities')} in both, {len(changed)} in one only")
     if changed:
         msg.table(changed[:_SHOWN_ENTITIES], header=("Found by", "Label", "Text"), divider=True)
-
-
-def _score_both(model: str, output: str, test: Path) -> None:
-    rows = []
-    for which, name in (("old", model), ("new", output)):
-        nlp = load_pipeline(name)
-        scores = nlp.evaluate(read_examples(nlp, test))
-        groups = [f"spans_{pipe.key}" for pipe in span_finders(nlp).values()]
-        kind = next((group for group in groups if scores.get("ents_f") is None), "ents")
-        shares = (scores.get(f"{kind}_{part}") for part in "prf")
-        rows.append(
-            (which, *("-" if share is None else f"{100 * share:.2f}" for share in shares), f"{scores['speed']:.0f}")
-        )
-    msg.table(rows, header=("", "P", "R", "F1", "Tokens/s"), aligns=("l", *"rrrr"), divider=True)
 
 
 @command("extend", stopped="The same command continues; an interrupted training begins again.")

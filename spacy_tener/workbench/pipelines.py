@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,8 @@ from spacy.tokens import Doc
 from thinc.api import Model
 
 from ..errors import RemedyError
-from ..files import replaced, write_text
+from ..files import replaced
 from ..models.embed.tables import TableEmbedder, table_embedders
-from ..pipeline.finding import find_crf_pipe
 from ..types import IntArray
 
 
@@ -39,19 +37,6 @@ def check_new(output: Path, force: bool) -> None:
         raise RemedyError(f"--output {output}: exists already, and is no pipeline", "Name a new directory.")
     if not force:
         raise RemedyError(f"--output {output}: exists already", "Name a new directory, or overwrite it by --force.")
-
-
-def change_cfg(nlp: Language, name: str, changes: Mapping[str, Any], output: Path | None) -> Path:
-    """Change a component's `cfg`, atomically: in the pipeline's own directory, or in a copy at `output`. Returns the
-    directory."""
-    find_crf_pipe(nlp, name).cfg.update(changes)
-    if output is not None:
-        write_pipeline(nlp, output)
-        return output
-    path = nlp.path / name / "cfg"
-    cfg = {**json.loads(path.read_text(encoding="utf8")), **changes}
-    write_text(path, json.dumps(cfg, indent=2, ensure_ascii=False))
-    return Path(nlp.path)
 
 
 def write_pipeline(nlp: Language, output: Path) -> None:

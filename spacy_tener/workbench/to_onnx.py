@@ -40,9 +40,8 @@ _CLOSE = 1e-3
 """The most by which features may differ from torch's, as a share of the largest one."""
 
 
-def to_onnx(nlp: Language, precision: Precision) -> list[str]:
-    """Let ONNX Runtime compute all of a pipeline's transformers, in place, of disabled components too. Returns the
-    exporting packages whose versions are not tested."""
+def to_onnx(nlp: Language, precision: Precision) -> None:
+    """Let ONNX Runtime compute all of a pipeline's transformers, in place, of disabled components too."""
     if shared := [name for name in nlp.component_names if nlp.get_pipe_meta(name).factory in _SHARED]:
         raise RemedyError(
             f"The transformer of '{shared[0]}', which components share, cannot be converted",
@@ -54,7 +53,9 @@ def to_onnx(nlp: Language, precision: Precision) -> list[str]:
     found = [(pipe, node) for pipe in pipes.values() for node in pipe.model.walk() if node.name == "transformer_embed"]
     if not found:
         raise RemedyError("The pipeline has no transformer", "There is nothing to convert: it needs no torch.")
-    untested = other_versions()
+    for name in (*EXPORTERS, "onnxruntime"):
+        remedy = f"Install what it takes by `pip install onnx '{REQUIREMENT}'`."
+        check_package(name, "To convert a transformer takes", remedy)
     for pipe, node in found:
         embed = to_onnx_embed(node, precision)
         pipe.model.replace_node(node, embed)
@@ -66,7 +67,6 @@ def to_onnx(nlp: Language, precision: Precision) -> list[str]:
         requirement for requirement in nlp.meta.get("requirements", []) if requirement not in TRANSFORMER
     ]
     add_requirements(nlp)
-    return untested
 
 
 def _converted(section: Any) -> Any:
@@ -87,19 +87,6 @@ def to_onnx_embed(model: EmbedModel, precision: Precision) -> EmbedModel:
     embedder.attrs["features"].set(_encoder_of(module, torch_shim(model).sizes, precision))
     embedder.set_dim("nO", model.get_dim("nO"))
     return embedder
-
-
-def other_versions() -> list[str]:
-    """Return the exporting packages whose versions are not those that the conversion is tested with."""
-    for name in (*EXPORTERS, "onnxruntime"):
-        remedy = f"Install what it takes by `pip install onnx '{REQUIREMENT}'`."
-        check_package(name, "To convert a transformer takes", remedy)
-    installed = {name: version(name) for name in EXPORTERS}
-    return [
-        f"{name} {installed[name]}"
-        for name, tested in EXPORTERS.items()
-        if not installed[name].startswith(f"{tested}.")
-    ]
 
 
 class _Features(nn.Module):

@@ -165,7 +165,6 @@ ROWS = {
     "calibrate": {
         "output": Row("--output other", result="other/*"),
         "force": Row("--force", "calibrate model doubtful.spacy -o mine", codes=(1, 0)),
-        "in_place": Row("--in-place", "calibrate mine doubtful.spacy", result="mine/tener_ner/cfg", codes=(2, 0)),
         "test": Row("--test gold.spacy"),
         "precision": Row("--precision 0.2", result="out/tener_ner/cfg"),
         "confidence": Row(
@@ -184,7 +183,6 @@ ROWS = {
         "half": Row("--half", result="out/tener_ner/*"),
         # Its conversion of transformers is tried beside them; this pipeline has none.
         "onnx": Row("--onnx int8", codes=(0, 1)),
-        "test": Row("--test gold.spacy", says="Tokens/s"),
         "component": Row("--component ner2", codes=(0, 1)),
         "code": IMPORTED,
     },

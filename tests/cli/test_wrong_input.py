@@ -75,12 +75,11 @@ def test_a_place_that_cannot_be_written_is_named_before_anything_is_done(
 
 
 WRONG_INPUT = [
-    ("calibrate model broken.spacy --in-place", "broken.spacy: is not a .spacy file"),
+    ("calibrate model broken.spacy -o {new}", "broken.spacy: is not a .spacy file"),
     (
-        "calibrate model gold.spacy --in-place --component ner",
+        "calibrate model gold.spacy -o {new} --component ner",
         "no tener_ner named 'ner' Its components are: tener",
     ),
-    ("calibrate some_package gold.spacy --in-place", "by --output"),
     ("convert missing.txt -o {new}", "missing.txt"),
     ("convert empty.txt -o {new}", "empty.txt"),
     ("convert bad.txt -o {new}", "✘ bad.txt:2: 'B-' is not a tag A tag is O"),
@@ -136,8 +135,6 @@ WRONG_INPUT = [
 ]
 WRONG_COMMAND_LINE = [
     ("annotate model text.txt -o {new} -f csv", "'csv' is not one of"),
-    ("calibrate model gold.spacy", "One of --output and --in-place is needed"),
-    ("calibrate model gold.spacy --in-place -o {new}", "--in-place"),
     ("calibrate model gold.spacy -o {new} --confidence 0.8", "--confidence: there are no thresholds"),
     ("calibrate model gold.spacy -o {new} --precision 1.5", "1.5 is not between 0 and 1"),
     ("convert text.txt", "Missing option '--output'"),

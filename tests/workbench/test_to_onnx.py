@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import sys
 
 import numpy as np
@@ -10,12 +9,11 @@ import pytest
 import spacy
 import torch
 from command_line import run_tener
-from small_corpora import ruled, save_corpus
+from small_corpora import ruled
 from small_systems import TEXTS, examples_of, pipeline, small_tok2vecs, trained
 from tiny_transformer import save_tiny_transformer
 
 from spacy_tener.errors import MissingPackageError, RemedyError
-from spacy_tener.workbench import to_onnx as converting
 from spacy_tener.workbench.to_onnx import changed_entities, to_onnx
 
 WORDS = ["Yorkers", " ", "joined", "acme,", "a.b.c.d", "吴重阳", "iphones"]
@@ -53,7 +51,7 @@ def test_features_are_those_of_torch_for_pieces_windows_and_layers(settings, tin
         *map(nlp.make_doc, ["", "京", LONG, *(text for text, _ in TEXTS)]),
     ]
     expected = rows(nlp, docs)
-    assert to_onnx(nlp, "float32") == []
+    to_onnx(nlp, "float32")
     nlp.to_disk(tmp_path / "converted")
     for converted in (nlp, spacy.load(tmp_path / "converted")):
         np.testing.assert_allclose(rows(converted, docs), expected, atol=1e-4)
@@ -151,20 +149,15 @@ def test_entities_of_a_spancat_are_compared_too():
     assert (same, sorted(changed)) == (0, [("old", "PER", text) for text in ("华", "李", "李华")])
 
 
-def test_the_command_converts_checks_and_scores_both(tiny, tmp_path):
+def test_the_command_converts_and_compares(tiny, tmp_path):
     nlp = learned(transformer(tiny))
     nlp.to_disk(tmp_path / "old")
     before = {path: path.read_bytes() for path in (tmp_path / "old").rglob("*") if path.is_file()}
     (tmp_path / "raw.txt").write_text("\n".join(text for text, _ in TEXTS), encoding="utf8")
-    gold = save_corpus(tmp_path / "gold.spacy", TEXTS)
-    arguments = (tmp_path / "old", tmp_path / "raw.txt", "--onnx", "int8", "--test", gold)
+    arguments = (tmp_path / "old", tmp_path / "raw.txt", "--onnx", "int8")
     ran = run_tener("trim", *arguments, "-o", tmp_path / "new")
     assert ran.code == 0, ran.text
     assert "8 texts: " in ran.text
-    assert [line.split()[0] for line in ran.lines if line.startswith(("old ", "new ")) and "." in line] == [
-        "old",
-        "new",
-    ]
     assert {path: path.read_bytes() for path in (tmp_path / "old").rglob("*") if path.is_file()} == before
     refused = [
         ("convert that by --onnx", *arguments[:2], "-o", tmp_path / "newer"),
@@ -191,15 +184,12 @@ def test_a_transformer_that_components_share_is_refused_with_a_remedy():
     refused(nlp, "'transformer', which components share", "overlay transformer")
 
 
-def test_packages_that_are_missing_or_of_other_versions_are_told(tiny, monkeypatch):
+def test_packages_that_are_missing_are_told(tiny, monkeypatch):
     nlp = learned(transformer(tiny))
     for package in ("onnx", "onnxruntime"):
         with monkeypatch.context() as patched:
             patched.setitem(sys.modules, package, None)
             refused(nlp, f"the package {package}, ", "pip install", error=MissingPackageError)
-    found = importlib.metadata.version
-    monkeypatch.setattr(converting, "version", lambda name: "2.99.0" if name == "torch" else found(name))
-    assert to_onnx(nlp, "float32") == ["torch 2.99.0"]
 
 
 class Length(torch.nn.Module):
