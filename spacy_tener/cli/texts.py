@@ -161,21 +161,11 @@ def serve_cli(
     max_characters: Annotated[
         int, typer.Option("--max-characters", min=1, help="Maximum number of characters in a text")
     ] = 20_000,
-    max_explained: Annotated[
-        int, typer.Option("--max-explained", min=1, help="Maximum number of characters in a text to explain")
-    ] = 2_000,
-    max_texts: Annotated[int, typer.Option("--max-texts", min=1, help="Maximum number of texts in a batch")] = 256,
     max_body: Annotated[int, typer.Option("--max-body", min=1, help="Maximum number of bytes in a request")] = 2
     * 2**20,
     timeout: Annotated[
         float, typer.Option("--timeout", min=0.1, help="Seconds for a request to arrive, and for its answer")
     ] = 30.0,
-    queue: Annotated[
-        int, typer.Option("--queue", min=1, help="Maximum number of characters in the queue of a model")
-    ] = 1_000_000,
-    max_connections: Annotated[
-        int, typer.Option("--max-connections", min=1, help="Maximum number of connections")
-    ] = 512,
     api_key_file: Annotated[
         Path | None, typer.Option("--api-key-file", help="File with the key that clients must send (or TENER_API_KEY)")
     ] = None,
@@ -183,7 +173,6 @@ def serve_cli(
         list[str] | None,
         typer.Option("--allow-origin", help="CORS: origin to allow, as https://host; may be repeated; * for all"),
     ] = None,
-    access_log: Annotated[bool, typer.Option("--access-log", help="Print a line for each request")] = False,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
 ) -> None:
@@ -209,18 +198,10 @@ def serve_cli(
     with bind(host, port) as sock:
         setup_gpu(gpu_id)
         pipelines = {name: _load(model) for name, model in named.items()}
-        limits = Limits(
-            characters=max_characters,
-            explained=max_explained,
-            texts=max_texts,
-            body=max_body,
-            timeout=timeout,
-            queue=queue,
-            connections=max_connections,
-        )
+        limits = Limits(characters=max_characters, body=max_body, timeout=timeout)
         app = make_app(pipelines, limits, api_key=api_key, allow_origins=origins, gpu_id=gpu_id)
         started = f"{address(sock)}: {', '.join(named)}"
-        serve(app, sock, lambda: msg.good(started, "Ctrl-C stops it."), access_log=access_log)
+        serve(app, sock, lambda: msg.good(started, "Ctrl-C stops it."))
 
 
 def _named(models: list[str]) -> dict[str, str]:

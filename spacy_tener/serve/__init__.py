@@ -1,8 +1,7 @@
 """The service: a page to try texts on, and an HTTP API. Needs the extra `serve`."""
 
 from .access import check_origins, read_api_key
-from .app import make_app
+from .app import Server, address, bind, make_app, serve
 from .schema import Limits
-from .server import Server, address, bind, serve
 
 __all__ = ["Limits", "Server", "address", "bind", "check_origins", "make_app", "read_api_key", "serve"]

@@ -1,14 +1,19 @@
-"""The ASGI application: routes, pages, and error responses."""
+"""The ASGI application: routes, pages, and error responses; and the uvicorn server that runs it."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+import uvicorn
 from fastapi import APIRouter, Depends, FastAPI, Request, Response, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
@@ -22,6 +27,7 @@ from starlette.staticfiles import StaticFiles
 from .. import explain
 from .. import pages as page_parts
 from ..about import __version__
+from ..errors import RemedyError
 from ..pages import page_policy
 from . import label_studio, schema
 from .access import ServiceRoute
@@ -40,6 +46,9 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "form-action 'none'",
     ]
 )
+
+SWITCH = 0.0005
+"""Python's thread switch interval in seconds, so short that requests are read while another thread predicts."""
 
 
 def make_app(
@@ -190,3 +199,65 @@ async def page(request: Request) -> Response:
 async def shared_parts(request: Request) -> Response:
     name = request.url.path.rpartition("/")[2]
     return FileResponse(PARTS / ("page.css" if name == "parts.css" else name))
+
+
+# --- the server
+
+
+class Server(uvicorn.Server):
+    """A uvicorn server that answers the requests in progress before it stops.
+
+    on_startup (Callable[[], None]): Called once requests are accepted.
+    """
+
+    def __init__(self, app: FastAPI, on_startup: Callable[[], None]) -> None:
+        self._service: Service = app.state.service
+        self._on_startup = on_startup
+        limits = self._service.limits
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            ws="none",
+            limit_concurrency=limits.connections,
+            timeout_graceful_shutdown=int(limits.timeout) + 1,
+        )
+        super().__init__(config)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_startup()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._service.stopping = True
+        for server in self.servers:
+            server.close()
+        await asyncio.sleep(0.1)  # lets requests that have arrived be read
+        await super().shutdown(sockets)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket bound to an address. It does not listen yet."""
+    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+    except OSError as error:
+        sock.close()
+        raise RemedyError(f"{host}:{port}: {error.strerror}", "Choose another --host or --port.") from error
+    return sock
+
+
+def address(sock: socket.socket) -> str:
+    """Return the URL of a socket."""
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def serve(app: FastAPI, sock: socket.socket, on_startup: Callable[[], None]) -> None:
+    """Serve until SIGTERM or Ctrl-C, then answer the accepted requests."""
+    # uvicorn raises the signal again after its graceful shutdown, which would count as a failure.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.setswitchinterval(SWITCH)
+    Server(app, on_startup).run([sock])

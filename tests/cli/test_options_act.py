@@ -228,15 +228,10 @@ ROWS = {
         "host": Row("--host localhost", "serve model --port 0 --host 127.0.0.9"),
         "port": Row("--port 20517"),
         "max_characters": Row("--max-characters 3"),
-        "max_explained": Row("--max-explained 3"),
-        "max_texts": Row("--max-texts 1"),
         "max_body": Row("--max-body 9"),
         "timeout": Row("--timeout 9"),
-        "queue": Row("--queue 9"),
-        "max_connections": Row("--max-connections 9"),
         "api_key_file": Row("--api-key-file key.txt"),
         "allow_origin": Row("--allow-origin https://a.example"),
-        "access_log": Row("--access-log"),
         "gpu_id": on_gpu(),
         "code": IMPORTED,
     },
@@ -361,11 +356,11 @@ def stubs(monkeypatch: pytest.MonkeyPatch) -> None:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://a") as client:
             return await client.post("/v1/entities", headers={"Origin": "https://a.example"})
 
-    def serve(app: FastAPI, sock: Any, started: Callable[[], None], *, access_log: bool) -> None:
+    def serve(app: FastAPI, sock: Any, started: Callable[[], None]) -> None:
         answer = asyncio.run(ask(app))
         origin = answer.headers.get("access-control-allow-origin")
         host, port = sock.getsockname()
-        print(host, port if port < 32768 else "any", answer.status_code, origin, access_log, app.state.service.limits)
+        print(host, port if port < 32768 else "any", answer.status_code, origin, app.state.service.limits)
 
     def locally(job: Any, progress: Any) -> Any:
         Path("processes.txt").write_text(str(job.processes), encoding="utf8")

@@ -48,7 +48,6 @@ def test_what_cannot_be_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def process(tmp_path: Path, saved: dict[str, Path]) -> Iterator[subprocess.Popen[str]]:
     model = f"zh={saved['tener']}"
     command = [sys.executable, "-um", "spacy", "tener", "serve", model, "--port", "0", "--max-characters", "90000"]
-    command.append("--access-log")
     env = {**os.environ, "OMP_NUM_THREADS": "1", "TENER_API_KEY": KEY}
     with subprocess.Popen(
         command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -66,7 +65,6 @@ def test_sigterm_ends_it_once_everything_is_answered(process: subprocess.Popen[s
         httpx.Client(base_url=url[0], trust_env=False, timeout=60, headers=authorization) as client,
         ThreadPoolExecutor(8) as threads,
     ):
-        client.get("/health", params={"key": KEY, "text": "王小明"})
         text = "王小明去了上海。" * 400
         requests = [threads.submit(client.post, "/v1/entities", json={"text": text}) for _ in range(8)]
         wait_until(lambda: client.get("/health").json()["models"]["zh"] > 2 * len(text))
@@ -78,7 +76,3 @@ def test_sigterm_ends_it_once_everything_is_answered(process: subprocess.Popen[s
     assert process.wait(60) == 0
     said = process.stdout.read()
     assert "Traceback" not in said
-    assert said.count('"GET /health HTTP/1.1" 200') > 0
-    assert said.count('"POST /v1/entities HTTP/1.1" 200') == 8
-    assert KEY not in said
-    assert "王小明" not in said
