@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from spacy.training.loop import DIR_MODEL_LAST
 from spacy.util import ENV_VARS
@@ -30,7 +30,6 @@ from .config_files import entries
 
 MODULE = "spacy"
 _THREADS_VARIABLE = "OMP_NUM_THREADS"
-_POLL = 0.5  # seconds
 _PATIENCE = 10.0  # seconds from SIGTERM to SIGKILL
 
 
@@ -58,38 +57,39 @@ class Processes:
 
     def run(self, arguments: Sequence[str], log: Path) -> int:
         """Run a spaCy command to its end, and append its output to a file. Returns its exit status."""
-        printed = Tail(log)
-        printed.lines()
-
-        def pass_on() -> None:
-            if self._echo:
-                for line in printed.lines():
-                    self._echo(f"{line}\n")
-
         with log.open("ab") as file:
-            file.write(f"$ {shlex.join(['python', '-m', MODULE, *arguments])}\n".encode())
-            file.flush()
+            self._write(file, f"$ {shlex.join(['python', '-m', MODULE, *arguments])}\n".encode())
             with self._lock:
                 if self._stopped:
                     raise StoppedError
                 process = subprocess.Popen(
                     [sys.executable, "-m", MODULE, *arguments],
                     stdin=subprocess.DEVNULL,
-                    stdout=file,
+                    stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     env=self._environment,
                     start_new_session=True,
                 )
                 self._running.add(process)
-        try:
-            status = _wait(process, pass_on)
-        finally:
-            _end([process])
-            with self._lock:
-                self._running.discard(process)
+            assert process.stdout is not None
+            try:
+                with process.stdout as printed:
+                    for line in printed:
+                        self._write(file, line)
+                status = process.wait()
+            finally:
+                _end([process])
+                with self._lock:
+                    self._running.discard(process)
         if self._stopped:
             raise StoppedError
         return status
+
+    def _write(self, log: IO[bytes], line: bytes) -> None:
+        log.write(line)
+        log.flush()
+        if self._echo:
+            self._echo(line.decode("utf8", errors="replace"))
 
     def stop(self) -> None:
         """End all processes, and let no other start."""
@@ -104,34 +104,6 @@ def environment(jobs: int) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if name != ENV_VARS.CONFIG_OVERRIDES}
     plain = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf8", "WASABI_LOG_FRIENDLY": "1"}
     return {_THREADS_VARIABLE: str(max(1, count_cores() // jobs)), **inherited, **plain}
-
-
-class Tail:
-    """Reads the complete lines added to a file since the last call."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._read = 0
-
-    def lines(self) -> list[str]:
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._read)
-                complete, newline, _ = file.read().rpartition(b"\n")
-        except FileNotFoundError:
-            return []
-        self._read += len(complete + newline)
-        return complete.decode("utf8", errors="replace").split("\n") if newline else []
-
-
-def _wait(process: subprocess.Popen[bytes], poll: Callable[[], None]) -> int:
-    """Wait for the end of a process. `poll` is called twice a second, and at the end."""
-    status = None
-    while status is None:
-        with suppress(subprocess.TimeoutExpired):
-            status = process.wait(_POLL)
-        poll()
-    return status
 
 
 def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:

@@ -17,7 +17,7 @@ from waiting import wait_until
 from spacy_tener.pipeline.learning.logger import json_lines_logger
 from spacy_tener.processes import interrupted_by_signals
 from spacy_tener.workbench import training
-from spacy_tener.workbench.training import Processes, StoppedError, Tail, environment
+from spacy_tener.workbench.training import Processes, StoppedError, environment
 
 SLEEPER = """
 import os, pathlib, subprocess, sys, time
@@ -83,27 +83,16 @@ def test_signals_interrupt_unless_they_are_ignored(name: str) -> None:
         signal.signal(number, before)
 
 
-def test_lines_are_read_once_and_when_they_are_complete(tmp_path: Path) -> None:
-    tail = Tail(tmp_path / "log")
-    assert tail.lines() == []
-    with (tmp_path / "log").open("w", encoding="utf8") as file:
-        for text, lines in (("a\n好", ["a"]), ("b", []), ("\n\nc\n", ["好b", "", "c"]), ("", [])):
-            file.write(text)
-            file.flush()
-            assert tail.lines() == lines
-
-
 def test_the_logger_writes_each_line_at_once_and_ends_with_its_parent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "training.jsonl"
     log, end = json_lines_logger(str(file))(spacy.blank("zh"), sys.stdout, sys.stderr)
-    tail = Tail(file)
     info = {"epoch": 0, "step": 5, "losses": {"tener_ner": 2}, "other_scores": {"ents_f": 0.5}, "score": 0.5}
     for step in range(2):
         log({**info, "step": step})
         log(None)
-        assert [json.loads(line)["step"] for line in tail.lines()] == [step]
+        assert json.loads(file.read_text().splitlines()[-1])["step"] == step
     monkeypatch.setattr(os, "getppid", lambda: 1)
     with pytest.raises(SystemExit, match="has ended"):
         log(None)

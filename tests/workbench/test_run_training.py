@@ -26,7 +26,6 @@ def config(tmp_path: Path) -> Config:
 def trained(tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch) -> Train:
     train_nothing(monkeypatch, tmp_path / "hold")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
-    monkeypatch.setattr(training, "_POLL", 0.05)
 
     def run(code: str | None = None, echo: Echo | None = None) -> str:
         if code is not None:
