@@ -25,7 +25,7 @@ from spacy_tener.annotate.settings import AnnotateSettings, Answer
 from spacy_tener.cli import tener_cli
 from spacy_tener.explain import explain
 from spacy_tener.explain.explanation import Explanation
-from spacy_tener.pipeline.decoding import Decoding, Reading
+from spacy_tener.pipeline.decoding import Decoding
 from spacy_tener.pipeline.entities import FoundEntity
 from spacy_tener.pipeline.tener_ner import TenerNER
 from spacy_tener.pipeline.words import PipelineWords
@@ -166,9 +166,7 @@ def _kind(schema: dict[str, Any]) -> str:
 
 
 def _records() -> Iterator[str]:
-    settings = AnnotateSettings(probability=True, k_best=1)
-    entity = FoundEntity(0, 1, "A", 1.0)
-    record = Answer("a", [entity], [Reading(1.0, [entity], 0.0)]).columns(settings)
+    record = Answer("a", [FoundEntity(0, 1, "A", 1.0)]).columns(AnnotateSettings(probability=True))
     yield from (f"tener annotate: {line}" for line in _keys(record))
     yield from (f"tener explain: {line}" for line in _attributes(Explanation))
 

@@ -61,7 +61,7 @@ def test_evaluate_scores_all_entities_and_each_depth(model: Path, folder: Path, 
 
 @pytest.mark.parametrize("format", ["jsonl", "spacy"])
 def test_annotate_writes_entities_within_entities(model: Path, folder: Path, tmp_path: Path, format: str) -> None:
-    words = ["--format", format, "--probability", "--k-best", "2"]
+    words = ["--format", format, "--probability"]
     assert run_tener("annotate", model, folder / "texts.jsonl", "--output", tmp_path, *words).code == 0
     (part,) = tmp_path.glob(f"part-*.{format}")
     if format == "jsonl":
@@ -73,7 +73,6 @@ def test_annotate_writes_entities_within_entities(model: Path, folder: Path, tmp
         row = doc.user_data
     assert rows(row["entities"]) == NESTED
     assert all(0.5 <= entity["probability"] <= 1 for entity in row["entities"])
-    assert sorted(rows(row["k_best"][0]["entities"])) == NESTED
 
 
 def test_the_service_answers_entities_within_entities(model: Path) -> None:

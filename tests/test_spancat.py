@@ -147,7 +147,6 @@ def test_spacy_evaluate_scores_it(model: Path, folder: Path, tmp_path: Path) -> 
         ("calibrate", "{model}", "{data}", "--output", "{out}/calibrated"),
         ("review", "{model}", "{data}", "--output", "{out}/review"),
         ("trim", "{model}", "{texts}", "--output", "{out}/trimmed"),
-        ("annotate", "{model}", "{texts}", "--output", "{out}/annotated", "--k-best", "2"),
     ],
 )
 def test_what_needs_a_tener_ner_says_so(model: Path, folder: Path, tmp_path: Path, words: tuple[str, ...]) -> None:

@@ -14,7 +14,7 @@ from spacy.language import Language
 
 from ..errors import RemedyError
 from ..inputs import DamagedText, check_text
-from ..pipeline.doc_entities import TextFunction, answer_each, batch_by_length, entity_task, reading_task
+from ..pipeline.doc_entities import TextFunction, answer_each, batch_by_length, entity_task
 from ..pipeline.finding import check_finders, crf_pipes, span_finders
 from ..pipeline.gpu import use_gpu
 from .settings import OVERWRITTEN, AnnotateSettings, Answer, Record
@@ -27,8 +27,8 @@ class Annotator:
     """Adds the entities that a pipeline finds in texts to their records.
 
     Call it with a list of dicts, or with a table or record batch of pyarrow. It returns the same records with further
-    columns: `entities`, `k_best` if the settings ask for it, and `error`. A text that cannot be annotated gets an error
-    instead of entities; all other texts are annotated.
+    columns: `entities` and `error`. A text that cannot be annotated gets an error instead of entities; all other texts
+    are annotated.
 
     It can be pickled and sent to another process, which loads the pipeline at the first call. Threads may share it: a
     lock lets one of them annotate at a time.
@@ -74,18 +74,12 @@ class Annotator:
 
     def use(self, nlp: Language) -> None:
         """Use a loaded pipeline. Refuse one without a component for what the settings ask."""
-        k_best, probability = self.settings.k_best, self.settings.probability
+        probability = self.settings.probability
         check_finders(nlp)
-        if k_best and not crf_pipes(nlp):
-            raise RemedyError("The pipeline has no tener_ner, so it has no k best readings", "Leave k_best out.")
         if probability and not crf_pipes(nlp) and not span_finders(nlp):
             reason = "The pipeline has no tener_ner and no spancat, so it has no probabilities"
             raise RemedyError(reason, "Leave probability out.")
-        self._nlp = nlp
-        if k_best:
-            self._task = reading_task(nlp, k_best, probability=probability)
-        else:
-            self._task = entity_task(nlp, probability=probability)
+        self._nlp, self._task = nlp, entity_task(nlp, probability=probability)
 
     @overload
     def __call__(self, rows: Sequence[Record]) -> list[Record]: ...
@@ -104,7 +98,7 @@ class Annotator:
         for row, answer in zip(rows, self.answers([row.get(settings.text) for row in rows]), strict=True):
             if taken := [name for name in settings.added if name in row]:
                 error = f"{OVERWRITTEN} {', '.join(taken)} was overwritten: set a prefix for the added columns"
-                answer = Answer(answer.text, answer.entities, answer.k_best, error)
+                answer = Answer(answer.text, answer.entities, error)
             annotated.append({**row, **answer.columns(settings)})
         return annotated
 
@@ -122,7 +116,11 @@ class Annotator:
         readable = [_Text(text, index) for index, text in enumerate(texts) if not isinstance(text, DamagedText)]
         for batch in batch_by_length(readable):
             for item, result in zip(batch, answer_each(self._task, [item.text for item in batch]), strict=True):
-                answers[item.index] = _answer(item.text, result)
+                if isinstance(result, Exception):
+                    error = f"the pipeline failed at this text: {type(result).__name__}: {result}"
+                    answers[item.index] = Answer(item.text, error=error)
+                else:
+                    answers[item.index] = Answer(item.text, result)
         return answers
 
 
@@ -135,9 +133,3 @@ class _Text:
 
     def __len__(self) -> int:
         return len(self.text)
-
-
-def _answer(text: str, result: Any) -> Answer:
-    if isinstance(result, Exception):
-        return Answer(text, error=f"the pipeline failed at this text: {type(result).__name__}: {result}")
-    return Answer(text, *result) if isinstance(result, tuple) else Answer(text, result)

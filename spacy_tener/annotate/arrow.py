@@ -23,13 +23,7 @@ def added_fields(settings: AnnotateSettings) -> list[pa.Field]:
     entity = [("start", pa.int32()), ("end", pa.int32()), ("label", pa.string()), ("text", pa.string())]
     if settings.probability:
         entity.append(("probability", pa.float64()))
-    entities = pa.list_(pa.struct(entity))
-    types = {
-        settings.entities: entities,
-        settings.k_best_column: pa.list_(pa.struct([("probability", pa.float64()), ("entities", entities)])),
-        settings.error: pa.string(),
-    }
-    return [pa.field(name, types[name]) for name in settings.added]
+    return [pa.field(settings.entities, pa.list_(pa.struct(entity))), pa.field(settings.error, pa.string())]
 
 
 def annotated_table(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
-from ..errors import RemedyError, counted
+from ..errors import RemedyError
 from ..manifest import Manifest
 from ..pipeline.gpu import use_gpu
 from ..processes import count_cores
@@ -148,7 +148,7 @@ def _write_in_process(part: Part, schema: pa.Schema | None) -> PartStats:
 
 
 class Progress:
-    """A progress bar with rate, time left and counts; without a terminal, a line each minute. Call it with each part.
+    """A progress bar with time left and counts; without a terminal, a line each minute. Call it with each part.
 
     size (int): Bytes of the input, by which the time left is estimated.
     log (Callable[[str], object]): Prints a line.
@@ -157,8 +157,8 @@ class Progress:
     def __init__(self, size: int, log: Callable[[str], object]) -> None:
         self._bar: Any = tqdm(total=size, bar_format=_BAR, leave=False, smoothing=0.0, disable=None)
         self._log = log
-        self._before, self._new = PartStats(), PartStats()
-        self._start = self._logged = time.monotonic()
+        self._total = PartStats()
+        self._logged = time.monotonic()
 
     def __enter__(self) -> Progress:
         return self
@@ -167,30 +167,14 @@ class Progress:
         self._bar.close()
 
     def __call__(self, part: Part, stats: PartStats, before: bool) -> None:
-        if before:
-            self._before += stats
-        else:
-            self._new += stats
+        self._total += stats
         if self._bar.disable:
             if time.monotonic() - self._logged > _LINE_INTERVAL:
                 self._logged = time.monotonic()
-                self._log(self.summary)
+                self._log(str(self._total))
             return
         step = max(0, part.position - self._bar.n)
         if before:
             self._bar.initial += step  # keeps earlier parts out of the rate
-        self._bar.set_postfix_str(self.summary, refresh=False)
+        self._bar.set_postfix_str(str(self._total), refresh=False)
         self._bar.update(step)
-
-    @property
-    def rate(self) -> float:
-        """Characters per second, of this call alone."""
-        return self._new.characters / max(1e-9, time.monotonic() - self._start)
-
-    @property
-    def summary(self) -> str:
-        """One line about all parts so far."""
-        total, before = self._before + self._new, self._before.texts
-        line = f"{counted(total.texts, 'text')}, {counted(total.entities, 'entity', 'entities')}, "
-        line += counted(total.errors, "error") + f" ({counted(before, 'text')} annotated before)" * bool(before)
-        return f"{line}, {self.rate:,.0f} characters/s" if self._new.texts else line

@@ -13,7 +13,7 @@ from spacy.pipeline.spancat import DEFAULT_SPANS_KEY
 from spacy.tokens import Doc, DocBin
 from spacy.util import filter_spans, get_package_path, is_package
 
-from ..errors import RemedyError, check_choice, install
+from ..errors import RemedyError, check_choice, counted, install
 from ..files import digest, locked, write_bytes, writing
 from ..manifest import Manifest, file_input
 from ..pipeline.entities import spans_of
@@ -80,6 +80,10 @@ class PartStats:
     characters: int = 0
     entities: int = 0
     errors: int = 0
+
+    def __str__(self) -> str:
+        texts, errors = counted(self.texts, "text"), counted(self.errors, "error")
+        return f"{texts}, {counted(self.entities, 'entity', 'entities')}, {errors}"
 
     def __add__(self, stats: PartStats) -> PartStats:
         return PartStats(*map(sum, zip(asdict(self).values(), asdict(stats).values(), strict=True)))

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..errors import RemedyError
-from ..pipeline.decoding import Reading
 from ..pipeline.entities import FoundEntity
 
 TEXT_COLUMN = "text"
@@ -26,28 +25,17 @@ class AnnotateSettings:
 
     text (str): The column with the text.
     probability (bool): Add the probability of each entity, which a `tener_ner` or a `spancat` gives.
-    k_best (int): The number of most probable readings of each whole text to add; 0 for none.
     prefix (str): A prefix of the names of the added columns, for records that have columns of these names.
     """
 
     text: str = TEXT_COLUMN
     probability: bool = False
-    k_best: int = 0
     prefix: str = ""
-
-    def __post_init__(self) -> None:
-        if self.k_best < 0:
-            raise RemedyError(f"k_best = {self.k_best}", "Give 1 or more, or 0 to leave the readings out.")
 
     @property
     def entities(self) -> str:
         """Name of the column of entities."""
         return f"{self.prefix}entities"
-
-    @property
-    def k_best_column(self) -> str:
-        """Name of the column of the k best readings."""
-        return f"{self.prefix}k_best"
 
     @property
     def error(self) -> str:
@@ -57,7 +45,7 @@ class AnnotateSettings:
     @property
     def added(self) -> list[str]:
         """Names of the added columns, in order."""
-        return [self.entities, *([self.k_best_column] if self.k_best else []), self.error]
+        return [self.entities, self.error]
 
     def check_columns(self, names: Sequence[str], *further: str) -> None:
         """Refuse records with a column named like an added one, or with several columns of one name.
@@ -78,28 +66,18 @@ OVERWRITTEN = "the record's own"
 
 
 class Answer(NamedTuple):
-    """The entities and k best readings of a text, or the error at it."""
+    """The entities of a text, or the error at it."""
 
     text: str
     entities: Sequence[FoundEntity] = ()
-    k_best: Sequence[Reading] = ()
     error: str | None = None
 
     def columns(self, settings: AnnotateSettings) -> dict[str, Any]:
         """Return the values of the added columns."""
-        values: dict[str, Any] = {settings.entities: self._entities(self.entities, settings)}
-        if settings.k_best:
-            values[settings.k_best_column] = [
-                {"probability": reading.probability, "entities": self._entities(reading.entities, settings)}
-                for reading in self.k_best
-            ]
-        return {**values, settings.error: self.error}
-
-    def _entities(self, entities: Sequence[FoundEntity], settings: AnnotateSettings) -> list[dict[str, Any]]:
-        columns = []
-        for entity in entities:
+        entities = []
+        for entity in self.entities:
             text = self.text[entity.start : entity.end]
-            columns.append({"start": entity.start, "end": entity.end, "label": entity.label, "text": text})
+            entities.append({"start": entity.start, "end": entity.end, "label": entity.label, "text": text})
             if settings.probability:
-                columns[-1]["probability"] = entity.probability
-        return columns
+                entities[-1]["probability"] = entity.probability
+        return {settings.entities: entities, settings.error: self.error}

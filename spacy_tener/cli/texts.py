@@ -49,7 +49,6 @@ def annotate_cli(
     format: Annotated[str, options.output_format(OUTPUTS)] = PARQUET,
     text: Annotated[str, typer.Option(help="Column with the text")] = "text",
     probability: Annotated[bool, typer.Option("--probability", help="Add the probability of each entity")] = False,
-    k_best: Annotated[int, typer.Option(help="Add the k best readings of each text as a whole", min=0)] = 0,
     prefix: Annotated[str, typer.Option(help="Prefix of the names of the added columns")] = "",
     encoding: options.Encoding = "utf-8",
     whole_files: Annotated[bool, typer.Option("--whole-files", help="Read a text file as one text")] = False,
@@ -62,11 +61,11 @@ def annotate_cli(
     Annotate large collections of texts with a trained pipeline.
 
     Uses all cores, in bounded memory, for any number of texts. Records keep their columns and their order, and get
-    `entities`, `error` and, with --k-best, `k_best`. A text that cannot be read is written with its error. Inputs
-    may be compressed (.gz, .bz2, .xz, .zst). The same command resumes after any interruption: the output has each text
-    once, in whole files. Parquet and .zst need the extra annotate.
+    `entities` and `error`. A text that cannot be read is written with its error. Inputs may be compressed (.gz, .bz2,
+    .xz, .zst). The same command resumes after any interruption: the output has each text once, in whole files. Parquet
+    and .zst need the extra annotate.
     """
-    settings = AnnotateSettings(text, probability, k_best, prefix)
+    settings = AnnotateSettings(text, probability, prefix)
     annotator = Annotator(model, settings, gpu_id=gpu_id, code=code)
     # By default, one process uses a GPU.
     n_processes = processes or (count_cores() if gpu_id < 0 else 1)
@@ -86,7 +85,7 @@ def annotate_cli(
     size = sum(source.size for source in sources)
     with interrupted_by_signals(), Progress(size, msg.info) as progress:
         total = annotate_locally(job, progress)
-    summary = f"{output}: {progress.summary}"
+    summary = f"{output}: {total}"
     if total.errors == total.texts:
         msg.fail(summary, f"No text could be read: the column {settings.error} says why of each.", exits=1)
     msg.good(summary)

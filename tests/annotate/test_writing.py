@@ -42,14 +42,13 @@ def archive(tmp_path):
 
 @pytest.mark.parametrize("format", ["jsonl", "parquet", "spacy"])
 def test_every_format_holds_all_columns_and_the_entities(tmp_path, archive, run, nlp, format) -> None:
-    total = run([archive], tmp_path / "out", format, probability=True, k_best=2)
+    total = run([archive], tmp_path / "out", format, probability=True)
     assert (total.texts, total.errors) == (5, 3)
     rows = read_output(tmp_path / "out", nlp)
     assert len(rows) == 5
     assert total.entities == sum(len(row["entities"]) for row in rows) > 0
     assert [bool(row["error"]) for row in rows] == [False, False, True, True, True]
     assert [row["key"] for row in rows][:2] == ["007", "008"]
-    assert len(rows[0]["k_best"]) == 2
     assert {"start", "end", "label", "text", "probability"} == set(rows[0]["entities"][0])
     assert [row.get("number") for row in rows] == [None, None, 1, None, 2]
 
@@ -76,11 +75,10 @@ def test_a_text_at_which_a_component_fails_is_an_error_of_its_record(tmp_path, m
     assert all(bool(row["entities"]) != bool(row["error"]) for row in rows)
 
 
-@pytest.mark.parametrize("k_best", [0, 1])
-def test_a_text_longer_than_spacy_lets_through_is_annotated(tmp_path, run, nlp, k_best, monkeypatch) -> None:
+def test_a_text_longer_than_spacy_lets_through_is_annotated(tmp_path, run, nlp, monkeypatch) -> None:
     (tmp_path / "in.txt").write_text("王小明去了上海")
     monkeypatch.setattr(nlp, "max_length", 3)
-    total = run([tmp_path / "in.txt"], tmp_path / "out", "spacy", k_best=k_best)
+    total = run([tmp_path / "in.txt"], tmp_path / "out", "spacy")
     assert (total.errors, total.entities) == (0, 2)
 
 

@@ -213,7 +213,6 @@ ROWS = {
         "format": Row("--format spacy", result="out/part*"),
         "text": Row("--text content", "annotate model rows.jsonl -o out -f jsonl --processes 1", result="out/part*"),
         "probability": Row("--probability", result="out/part*"),
-        "k_best": Row("--k-best 2", result="out/part*"),
         "prefix": Row("--prefix x_", result="out/part*"),
         "encoding": Row(
             "--encoding gb18030", "annotate model gb18030.txt -o out -f jsonl --processes 1", "out/part*", codes=(1, 0)
