@@ -23,7 +23,6 @@ from spacy_tener.workbench.config_files import (
     ConfigError,
     corpus_reader,
     find_in,
-    missing_requirements,
     names_in,
 )
 from spacy_tener.workbench.training import (
@@ -37,6 +36,7 @@ from spacy_tener.workbench.training import (
 )
 
 from .engines import Engine, Task, run_tasks
+from .requirements import missing_requirements
 from .systems import find_system
 
 LOCK = ".grid.lock"

@@ -24,7 +24,7 @@ from ..pipeline.finding import PipelineNER, crf_pipes, entity_finders, entity_la
 from ..pipeline.gpu import check_gpu
 from ..processes import interrupted_by_signals
 from ..workbench.compose import compose
-from ..workbench.config_files import BASES, ConfigError, missing_requirements, names_in
+from ..workbench.config_files import BASES, ConfigError, names_in
 from ..workbench.corpus.docs import open_docbin, read_docs, repacked
 from ..workbench.pipelines import blank_pipeline
 from ..workbench.silver import (
@@ -340,8 +340,6 @@ def _crossing(
     path = composed["paths"].get("dev")
     if path is None or not Path(path).exists():
         raise ConfigError(f"paths.dev is {path}, which is not a file to choose models by", "Name one: --dev dev.spacy")
-    if lines := missing_requirements(composed):
-        raise ConfigError("Training needs packages or files that are missing", "\n".join(lines))
     return Crossing(composed, docs, output, folds, gpu_id, code)
 
 

