@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-import spacy
-from spacy.tokens import DocBin
 
 
 def write_jsonl(path: Path, texts: Iterable[str]) -> Path:
@@ -18,18 +16,12 @@ def write_jsonl(path: Path, texts: Iterable[str]) -> Path:
     return path
 
 
-def read_output(folder: Path, nlp: spacy.Language | None = None) -> list[dict[str, Any]]:
+def read_output(folder: Path) -> list[dict[str, Any]]:
     """All records of an output, in order, whatever its format."""
     rows: list[dict[str, Any]] = []
     for path in sorted(folder.glob("part-*")):
         if path.suffix == ".parquet":
             rows += pq.read_table(path).to_pylist()
-        elif path.suffix == ".jsonl":
-            rows += map(json.loads, path.read_text(encoding="utf8").splitlines())
         else:
-            for doc in DocBin().from_disk(path).get_docs(nlp.vocab):
-                assert [(e.start_char, e.end_char, e.label_) for e in doc.ents] == [
-                    (entity["start"], entity["end"], entity["label"]) for entity in doc.user_data["entities"]
-                ]
-                rows.append({"text": doc.text, **doc.user_data})
+            rows += map(json.loads, path.read_text(encoding="utf8").splitlines())
     return rows

@@ -55,13 +55,13 @@ class Annotator:
         self.code = code
         self._nlp: Language | None = None
         self._task: TextFunction | None = None
-        self.lock = threading.RLock()
+        self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_nlp": None, "_task": None, "lock": None}
+        return {**self.__dict__, "_nlp": None, "_task": None, "_lock": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, lock=threading.RLock())
+        self.__dict__.update(state, _lock=threading.Lock())
 
     @property
     def nlp(self) -> Language:
@@ -104,7 +104,7 @@ class Annotator:
 
     def answers(self, values: Sequence[Any]) -> list[Answer]:
         """Return an answer for each text, in order. A value that is not a text gets an error."""
-        with self.lock:  # the end of a thread's memory zone would drop the strings of the others
+        with self._lock:  # the end of a thread's memory zone would drop the strings of the others
             return self._answers(values)
 
     def _answers(self, values: Sequence[Any]) -> list[Answer]:

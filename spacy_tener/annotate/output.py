@@ -1,4 +1,4 @@
-"""Output of annotation: parts as Parquet, JSONL or `.spacy` files, in a directory."""
+"""Output of annotation: parts as Parquet or JSONL files, in a directory."""
 
 from __future__ import annotations
 
@@ -8,25 +8,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spacy.language import Language
-from spacy.pipeline.spancat import DEFAULT_SPANS_KEY
-from spacy.tokens import Doc, DocBin
-from spacy.util import filter_spans, get_package_path, is_package
+from spacy.util import get_package_path, is_package
 
 from ..errors import RemedyError, check_choice, counted, install
 from ..files import digest, locked, write_bytes, writing
 from ..manifest import Manifest, file_input
-from ..pipeline.entities import spans_of
-from ..pipeline.finding import nested_pipes, span_finders
 from .annotator import Annotator
-from .encoding import dump_jsonl, packable
+from .encoding import dump_jsonl
 from .records import Part, ReadOptions, Source, parquet_columns, read_parts
-from .settings import OVERWRITTEN, AnnotateSettings, Record
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-OUTPUTS = PARQUET, JSONL, SPACY = "parquet", "jsonl", "spacy"
+OUTPUTS = PARQUET, JSONL = "parquet", "jsonl"
 _LOCK = ".lock"
 
 
@@ -35,7 +29,7 @@ class AnnotationJob:
     """An annotator, the files that it reads, and the output that it writes.
 
     output (Path): A directory.
-    format (str): The format of the output's parts: parquet, jsonl or spacy.
+    format (str): The format of the output's parts: parquet or jsonl.
     processes (int): The number of processes that annotate; 1 for the calling process alone.
     """
 
@@ -165,31 +159,7 @@ def write_part(job: AnnotationJob, part: Part, schema: pa.Schema | None) -> Part
         rows = annotator(rows)
         texts = [row.get(settings.text) for row in rows]
         entities, errors = ([row[name] for row in rows] for name in (settings.entities, settings.error))
-        if job.format == JSONL:
-            content = dump_jsonl(rows).encode()
-        else:
-            with annotator.lock:
-                content = _spacy_bytes(rows, annotator.nlp, settings)
+        content = dump_jsonl(rows).encode()
     write_bytes(job.output / part_name(job, part.number), content)
     characters = sum(len(text) for text in texts if isinstance(text, str))
     return PartStats(len(errors), characters, sum(map(len, entities)), sum(error is not None for error in errors))
-
-
-def _spacy_bytes(rows: Sequence[Record], nlp: Language, settings: AnnotateSettings) -> bytes:
-    """Return a `.spacy` file. Entities are expanded to whole tokens; `user_data` has all columns but the text.
-    As `convert --overlap spans` does, `doc.spans["sc"]` has all entities of a pipeline that finds overlapping ones."""
-    with nlp.memory_zone():
-        return DocBin(docs=[_doc(row, nlp, settings) for row in rows], store_user_data=True).to_bytes()
-
-
-def _doc(row: Record, nlp: Language, settings: AnnotateSettings) -> Doc:
-    error = row[settings.error]
-    is_annotated = error is None or error.startswith(OVERWRITTEN)
-    doc = nlp.tokenizer(row[settings.text]) if is_annotated else Doc(nlp.vocab)
-    offsets = ((entity["start"], entity["end"], entity["label"]) for entity in row[settings.entities])
-    spans = spans_of(doc, offsets)
-    doc.set_ents(filter_spans(spans))
-    if span_finders(nlp) or nested_pipes(nlp):
-        doc.spans[DEFAULT_SPANS_KEY] = spans
-    doc.user_data.update(packable({name: row[name] for name in row if not is_annotated or name != settings.text}))
-    return doc

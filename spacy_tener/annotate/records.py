@@ -313,12 +313,11 @@ def _csv_record(header: list[str], fields: list[str], place: str, text: str, enc
 def _read_spacy(address: str, file: IO[bytes], text: str) -> Iterator[_Piece]:
     """Yield the text of each Doc with the columns in its `user_data`. The file is read into memory.
 
-    A column of the text's own name becomes `user_data.text`. A Doc without tokens stands for a text that could not be
-    read: its column has that text.
+    A column of the text's own name becomes `user_data.text`.
     """
     for doc in DocBin().from_bytes(file.read()).get_docs(Vocab()):
         columns = {name: value for name, value in doc.user_data.items() if isinstance(name, str)}
-        if len(doc) and text in columns:
+        if text in columns:
             columns[f"user_data.{text}"] = columns.pop(text)
         yield _Piece({text: doc.text, **columns}, len(doc.text), address)
 

@@ -84,11 +84,8 @@ def read(content: bytes, format: str) -> tuple[list[Row], dict[str, Any]]:
     """The rows of a part, and the metadata of its columns."""
     if format == "jsonl":
         return [loads(line) for line in content.splitlines()], {}
-    if format == "parquet":
-        table = pq.read_table(io.BytesIO(content))
-        return table.to_pylist(), {field.name: field.metadata for field in table.schema}
-    found = DocBin().from_bytes(content).get_docs(spacy.blank("zh").vocab)
-    return [{"text": doc.text, **doc.user_data} for doc in found], {}
+    table = pq.read_table(io.BytesIO(content))
+    return table.to_pylist(), {field.name: field.metadata for field in table.schema}
 
 
 @pytest.fixture(scope="module")
@@ -162,14 +159,14 @@ FUZZ = settings(
 )
 
 
-@pytest.mark.parametrize("format", ["jsonl", "parquet", "spacy"])
+@pytest.mark.parametrize("format", ["jsonl", "parquet"])
 @FUZZ
 @given(rows=rows_of_json())
 def test_rows_of_json_lose_nothing(annotated: Any, format: str, rows: list[Row]) -> None:
     check(annotated(jsonl(rows), "jsonl", format), rows, format)
 
 
-@pytest.mark.parametrize("format", ["jsonl", "parquet", "spacy"])
+@pytest.mark.parametrize("format", ["jsonl", "parquet"])
 @FUZZ
 @given(rows=rows_of_json())
 def test_docs_lose_nothing(annotated: Any, format: str, rows: list[Row]) -> None:
@@ -190,7 +187,7 @@ TYPES: dict[pa.DataType, st.SearchStrategy[Any]] = {
 TABLE_ROWS = st.lists(st.tuples(WHOLE_TEXT, *(st.none() | value for value in TYPES.values())), min_size=1, max_size=7)
 
 
-@pytest.mark.parametrize("format", ["jsonl", "parquet", "spacy"])
+@pytest.mark.parametrize("format", ["jsonl", "parquet"])
 @FUZZ
 @given(rows=TABLE_ROWS)
 def test_tables_lose_nothing(annotated: Any, format: str, rows: list[tuple[Any, ...]]) -> None:
@@ -204,11 +201,10 @@ def check(found: list[Row], rows: list[Row], format: str) -> None:
     assert len(found) == len(rows)
     for row, written in zip(rows, found, strict=True):
         expected = row if format == "jsonl" else encodable(row)
-        expected = packed(expected) if format == "spacy" else expected
         unknown = {name: value for name, value in written.items() if name not in {*expected, "entities", "error"}}
         assert not any(value is not None for value in unknown.values()), unknown
         for name, value in expected.items():
-            forms = {"jsonl": [finite(value)], "spacy": [value], "parquet": [value, finite(value)]}[format]
+            forms = {"jsonl": [finite(value)], "parquet": [value, finite(value)]}[format]
             assert any(same(written.get(name), form) for form in forms), (name, value, written)
         readable = row["text"] == encodable(row["text"])
         assert (written["error"] is None) == readable

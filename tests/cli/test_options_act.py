@@ -210,7 +210,7 @@ ROWS = {
     },
     "annotate": {
         "output": Row("--output other", result="other/part*"),
-        "format": Row("--format spacy", result="out/part*"),
+        "format": Row("--format parquet", result="out/part*"),
         "text": Row("--text content", "annotate model rows.jsonl -o out -f jsonl --processes 1", result="out/part*"),
         "probability": Row("--probability", result="out/part*"),
         "prefix": Row("--prefix x_", result="out/part*"),

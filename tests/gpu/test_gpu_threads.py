@@ -39,35 +39,32 @@ def readers(monkeypatch):
     return found
 
 
-def annotated(saved, source, gpu_id, format="jsonl"):
-    output = source.with_name(f"{format}{gpu_id}")
+def annotated(saved, source, gpu_id):
+    output = source.with_name(f"jsonl{gpu_id}")
     annotator = Annotator(saved["tener"], AnnotateSettings(probability=True), gpu_id=gpu_id)
     sources, _ = find_sources([str(source)])
     numbers = []
-    job = AnnotationJob(annotator, sources, output, ReadOptions(part_size=4), format)
+    job = AnnotationJob(annotator, sources, output, ReadOptions(part_size=4), "jsonl")
     annotate_locally(job, lambda part, stats, before: numbers.append(part.number))
-    found = read_output(output, annotator.nlp)
+    found = read_output(output)
     for row in found:
         for entity in row["entities"]:
             entity["probability"] = pytest.approx(entity["probability"], abs=1e-5)
     return sorted(numbers), found, annotator
 
 
-@pytest.mark.parametrize("format", ["jsonl", "spacy"])
-def test_an_archive_is_annotated_there_as_on_a_cpu_while_files_are_read_and_written(
-    saved, tmp_path, device, readers, format
-):
+def test_an_archive_is_annotated_there_as_on_a_cpu_while_files_are_read_and_written(saved, tmp_path, device, readers):
     source = write_jsonl(tmp_path / "texts.jsonl", TEXTS)
-    parts, found, annotator = annotated(saved, source, 0, format)
+    parts, found, annotator = annotated(saved, source, 0)
     shims = [shim for node in annotator.nlp.get_pipe("tener_ner").model.walk() for shim in node.shims]
     assert {shim.device for shim in shims if isinstance(shim, TorchShim)} == {device}
     assert set(readers).isdisjoint({threading.main_thread().name})
     with use_ops("numpy"):
-        assert (parts, found) == annotated(saved, source, -1, format)[:2]
+        assert (parts, found) == annotated(saved, source, -1)[:2]
     assert any(row["entities"] for row in found)
     # A second call finds everything there.
     before = len(readers)
-    assert annotated(saved, source, 0, format)[:2] == (parts, found)
+    assert annotated(saved, source, 0)[:2] == (parts, found)
     assert len(readers) == before
 
 
