@@ -45,11 +45,10 @@ def tags_of(sentence: Sentence) -> list[str]:
     return tags
 
 
-def text_of(sentence: Sentence, wide: bool = False) -> tuple[str, list[tuple[int, int, str, str]]]:
-    """The text, and the offsets, label and characters of its entities. wide: Offsets count UTF-16 units."""
+def text_of(sentence: Sentence) -> tuple[str, list[tuple[int, int, str, str]]]:
+    """The text, and the offsets, label and characters of its entities."""
     tokens, spans = sentence
-    sizes = (sum(1 + (wide and ord(char) > 0xFFFF) for char in token) for token in tokens)
-    offsets = list(accumulate(sizes, initial=0))
+    offsets = list(accumulate(map(len, tokens), initial=0))
     named = ((start, end, label, "".join(tokens[start:end])) for start, end, label in spans)
     return "".join(tokens), [(offsets[start], offsets[end], label, name) for start, end, label, name in named]
 
@@ -113,29 +112,29 @@ def _lines(records: Iterator[Any]) -> str:
     return "".join(json.dumps(record, ensure_ascii=index % 2 == 0) + "\n" for index, record in enumerate(records))
 
 
-def doccano(sentences: Sequence[Sentence], wide: bool = False) -> str:
-    texts = (text_of(sentence, wide) for sentence in sentences)
+def doccano(sentences: Sequence[Sentence]) -> str:
+    texts = (text_of(sentence) for sentence in sentences)
     return _lines({"id": 7, "text": text, "label": [span[:3] for span in spans]} for text, spans in texts)
 
 
-def prodigy(sentences: Sequence[Sentence], wide: bool = False) -> str:
+def prodigy(sentences: Sequence[Sentence]) -> str:
     def record(sentence: Sentence) -> dict[str, Any]:
-        text, spans = text_of(sentence, wide)
+        text, spans = text_of(sentence)
         listed = [{"start": start, "end": end, "label": label} for start, end, label, _ in spans]
         return {"text": text, "spans": listed, "answer": "accept"}
 
     return _lines(map(record, sentences))
 
 
-def spacy2(sentences: Sequence[Sentence], wide: bool = False) -> str:
-    texts = (text_of(sentence, wide) for sentence in sentences)
+def spacy2(sentences: Sequence[Sentence]) -> str:
+    texts = (text_of(sentence) for sentence in sentences)
     pairs = [[text, {"entities": [span[:3] for span in spans]}] for text, spans in texts]
     return json.dumps(pairs, ensure_ascii=False, indent=1)
 
 
-def label_studio(sentences: Sequence[Sentence], wide: bool = False) -> str:
+def label_studio(sentences: Sequence[Sentence]) -> str:
     def record(sentence: Sentence) -> dict[str, Any]:
-        text, spans = text_of(sentence, wide)
+        text, spans = text_of(sentence)
         values = ({"start": s, "end": e, "labels": [label], "text": name} for s, e, label, name in spans)
         result = [{"type": "labels", "to_name": "text", "value": value} for value in values]
         return {"data": {"text": text}, "annotations": [{"result": result}]}
@@ -143,9 +142,9 @@ def label_studio(sentences: Sequence[Sentence], wide: bool = False) -> str:
     return json.dumps([record(sentence) for sentence in sentences], ensure_ascii=False, indent=1)
 
 
-def cluener(sentences: Sequence[Sentence], wide: bool = False) -> str:
+def cluener(sentences: Sequence[Sentence]) -> str:
     def record(sentence: Sentence) -> dict[str, Any]:
-        text, spans = text_of(sentence, wide)
+        text, spans = text_of(sentence)
         labels: dict[str, dict[str, list[list[int]]]] = {}
         for start, end, label, name in spans:
             labels.setdefault(label, {}).setdefault(name, []).append([start, end - 1])

@@ -23,14 +23,12 @@ from ..workbench.corpus.columns import ALIASES, SCHEMES
 from ..workbench.corpus.convert import ConversionReport, DocOptions, convert_jobs, plan_jobs
 from ..workbench.corpus.docs import INCORRECT, open_docbin
 from ..workbench.corpus.options import (
-    ANNOTATORS,
     COLUMN_FORMATS,
     CORPUS_FORMATS,
     LABEL_STUDIO,
     OVERLAPS,
     TEXT_FORMATS,
     TOKENS,
-    UNITS,
     CorpusOptions,
 )
 from . import options
@@ -54,10 +52,8 @@ _SENTENCE_FORMATS = (*COLUMN_FORMATS, TOKENS)
 # The formats of those options that are not for all of them.
 _USED_BY = {
     "n_sents": _SENTENCE_FORMATS,
-    "offsets": TEXT_FORMATS,
     "overlap": TEXT_FORMATS,
     "scheme": _SENTENCE_FORMATS,
-    "annotators": (LABEL_STUDIO,),
     "texts": (LABEL_STUDIO,),
     "token_column": COLUMN_FORMATS,
     "tag_column": COLUMN_FORMATS,
@@ -76,11 +72,7 @@ def convert_cli(
         str, typer.Option(help=f"Tag scheme of the inputs: auto, {', '.join((*SCHEMES, *ALIASES))}")
     ] = "auto",
     n_sents: Annotated[int, typer.Option("--n-sents", help="Sentences per Doc, 0 for whole documents", min=0)] = 1,
-    offsets: Annotated[str, options.choice(("--offsets",), "What JSON offsets count", UNITS)] = "codepoint",
     overlap: Annotated[str, options.choice(("--overlap",), "What to do where JSON spans overlap", OVERLAPS)] = "error",
-    annotators: Annotated[
-        str, options.choice(("--annotators",), "How to merge several annotations of a text", ANNOTATORS)
-    ] = "first",
     texts: Annotated[
         str, typer.Option(help="Texts to read: names of those in tasks of Label Studio (default: all with entities)")
     ] = "",
@@ -100,8 +92,8 @@ def convert_cli(
     that name a format (train.char.bmes makes train.spacy, x.train makes x.train.spacy).
 
     Spans that were accepted or rejected one by one (Prodigy's binary answers) are entities, or spans known to be wrong
-    (`doc.spans["incorrect_spans"]`), in texts with missing annotation elsewhere. For texts that several people
-    annotated in Label Studio, --annotators reads one of them, or the entities and gaps that all or most agree on.
+    (`doc.spans["incorrect_spans"]`), in texts with missing annotation elsewhere. Of several annotations of a text in
+    Label Studio, the ground truth is read, or else the first.
 
     Tags that are invalid after the tag before them are read as conlleval reads them (an I-X after O or after another
     type begins an entity). These and all other corrections are counted and reported.
@@ -113,9 +105,7 @@ def convert_cli(
         reading = CorpusOptions(
             format=format,
             scheme=scheme,
-            offsets=offsets,
             overlap=overlap,
-            annotators=annotators,
             texts=tuple(names(texts)),
             encoding=encoding,
             token_column=token_column,

@@ -96,14 +96,14 @@ def test_misaligned_and_trimmed_spans_are_printed(tmp_path: Path) -> None:
 
 
 def test_options_that_no_input_reads_are_named(corpus: Path, tmp_path: Path) -> None:
-    options = ("--tag-column", "2", "--annotators", "first", "--tag-names", "O,B-PER")
+    options = ("--tag-column", "2", "--texts", "title", "--tag-names", "O,B-PER")
     result = convert(corpus, "-o", tmp_path / "out", *options)
     assert result.code == 0
-    assert "--annotators did nothing It is for labelstudio, not for columns." in result.text
+    assert "--texts did nothing It is for labelstudio, not for columns." in result.text
     assert "--tag-names did nothing It is for tokens, not for columns." in result.text
     assert "--tag-column" not in result.text
     (tmp_path / "task.jsonl").write_text(json.dumps({"text": "高勇", "label": []}))
-    mixed = convert(corpus, tmp_path / "task.jsonl", "-o", tmp_path / "mixed", "--offsets", "utf16", "--n-sents", "1")
+    mixed = convert(corpus, tmp_path / "task.jsonl", "-o", tmp_path / "mixed", "--overlap", "longest", "--n-sents", "1")
     assert mixed.code == 0
     assert "did nothing" not in mixed.text
 

@@ -83,9 +83,7 @@ ROWS = {
         "lang": Row("--lang en", result="*.spacy"),
         "scheme": Row("--scheme BIO"),
         "n_sents": Row("--n-sents 0", result="*.spacy"),
-        "offsets": Row("--offsets utf16", "convert emoji.jsonl -o out", result="*.spacy"),
         "overlap": Row("--overlap longest", "convert overlap.jsonl -o out", codes=(1, 0)),
-        "annotators": Row("--annotators agreement", "convert studio.json -o out", result="*.spacy"),
         "texts": Row("--texts title,body", "convert studio.json -o out", result="*.spacy"),
         "encoding": Row("--encoding gb18030", "convert gb18030.txt -o out", codes=(1, 0)),
         "token_column": Row("--token-column 2", "convert three.txt -o out", result="*.spacy"),
@@ -280,7 +278,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     annotations = [{"id": n, "result": [{**region, "value": value}]} for n, value in enumerate(values)]
     decision = {"gold": [[0, 1, "GPE"]], "entities": [[0, 1, "ORG"]]}
     records: dict[str, list[Any]] = {
-        "emoji.jsonl": [{"text": "😂王小明", "label": [[2, 3, "PER"]]}],
         "overlap.jsonl": [{"text": "北京大学", "label": [[0, 2, "LOC"], [0, 4, "ORG"]]}],
         "decisions.json": [[{"text": TEXTS[3][0], "doc": 3, "corpus": "gold.spacy", "decisions": [decision]}]],
         "tokens.jsonl": [{"tokens": ["王"], "ner_tags": [1]}],

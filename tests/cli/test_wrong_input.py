@@ -141,8 +141,6 @@ WRONG_COMMAND_LINE = [
     ("convert text.txt -o {new} --from csv", "'csv' is not one of: auto,"),
     ("convert text.txt -o {new} --scheme BIX", "Unknown tag scheme 'BIX'"),
     ("convert text.txt -o {new} --overlap first", "'first' is not one of"),
-    ("convert text.txt -o {new} --offsets bytes", "'bytes' is not one of"),
-    ("convert text.txt -o {new} --annotators best", "'best' is not one of"),
     ("convert text.txt -o {new} --n-sents -2", "Invalid value for '--n-sents'"),
     ("convert text.txt -o {new} --lang qqq", "spaCy has no tokenizer for the language 'qqq'"),
     ("evaluate model", "Missing argument"),

@@ -39,7 +39,7 @@ def test_every_page_says_its_language(site: Path) -> None:
 
 
 def test_commands_have_their_options(site: Path) -> None:
-    assert "--annotators" in (site / "commands.html").read_text(encoding="utf8")
+    assert "--overlap" in (site / "commands.html").read_text(encoding="utf8")
 
 
 @pytest.mark.parametrize(

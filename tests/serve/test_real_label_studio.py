@@ -277,10 +277,6 @@ def test_several_texts_several_annotators_and_cancelled_annotation(studio, start
     texts_of_task = ("--texts", "title,article.body")
     found = {doc.text: named(doc) for doc in converted(path, *texts_of_task)}
     assert found == {**{text: named(nlp(text)) for text in texts[0]}, **{text: set() for text in texts[2]}}
-    title, *_ = converted(path, *texts_of_task, "--annotators", "agreement")
-    assert (title.text, ["?IOB"[token.ent_iob] for token in title]) == (texts[0][0], list("???OOBI"))
-    ran = run_tener("convert", path, "-o", tmp_path / "refused.spacy", "--annotators", "error")
-    assert (ran.code, "2 annotations of one text" in ran.text) == (1, True)
 
 
 def test_what_cannot_be_served_is_refused_where_the_backend_is_connected(studio, start, saved):

@@ -22,7 +22,7 @@ from itertools import chain
 from typing import Any
 
 from ...inputs import DamagedText, json_fault, parse_json
-from .options import TOKENS, CorpusOptions
+from .options import TOKENS
 from .records import (
     SEE_HELP,
     SUGGESTED,
@@ -34,7 +34,6 @@ from .records import (
     RecordError,
     excerpt,
     expect,
-    in_codepoints,
     whole_number,
 )
 
@@ -144,7 +143,7 @@ def detect(record: JsonRecord) -> str:
     return "cluener" if isinstance(record.get("label"), dict) else "jsonl"
 
 
-def parse_flat(record: JsonRecord, note: Note, options: CorpusOptions) -> list[AnnotatedText]:
+def parse_flat(record: JsonRecord, note: Note) -> list[AnnotatedText]:
     # Whether the answer of a Prodigy record is about its spans only, not about the whole text.
     answer, binary = _answer(record, ACCEPT), bool(record.get("_is_binary", record.get("_view_id") == "ner"))
     if answer == IGNORE or (answer != ACCEPT and not binary):
@@ -166,7 +165,7 @@ def parse_flat(record: JsonRecord, note: Note, options: CorpusOptions) -> list[A
     items = chain.from_iterable(found.values() or sorted(expected, key=len)[-1:])
     by_answer: dict[str, list[EntitySpan]] = {decision: [] for decision in DECISIONS}
     for item in items:
-        by_answer[_answer(item, answer)] += in_codepoints(text, read_spans(item), options.offsets)
+        by_answer[_answer(item, answer)] += read_spans(item)
     accepted, rejected, ignored = by_answer.values()
     missing = [(span.start, span.end) for span in (*rejected, *ignored)]
     if binary:
@@ -200,7 +199,7 @@ def _answer(item: object, default: str) -> str:
     return str(answer)
 
 
-def parse_cluener(record: JsonRecord, note: Note, options: CorpusOptions) -> list[AnnotatedText]:
+def parse_cluener(record: JsonRecord) -> list[AnnotatedText]:
     text = expect(record.get("text"), str, "'text'", "a string")
     if not isinstance(labels := record.get("label"), dict):
         raise RecordError(f"'label' is not an object: {excerpt(labels)}", 'A text without entities says "label": {}.')
@@ -211,7 +210,7 @@ def parse_cluener(record: JsonRecord, note: Note, options: CorpusOptions) -> lis
                 if not isinstance(pair, list) or len(pair) != 2:
                     raise RecordError(f"'{name}' has offsets that are not [first, last]: {excerpt(pair)}", SEE_HELP)
                 spans.append(EntitySpan(whole_number(pair[0]), whole_number(pair[1]) + 1, label, name))
-    return [AnnotatedText(text, tuple(in_codepoints(text, spans, options.offsets)))]
+    return [AnnotatedText(text, tuple(spans))]
 
 
 def read_spans(item: object) -> Iterator[EntitySpan]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, pairwise
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .json_records import read_spans
-from .options import CorpusOptions
 from .records import (
     AnnotatedText,
     EntitySpan,
@@ -19,12 +16,12 @@ from .records import (
     cleaned,
     excerpt,
     expect,
-    in_codepoints,
     is_quoted,
 )
 
 
-def parse_label_studio(record: JsonRecord, note: Note, options: CorpusOptions) -> list[AnnotatedText]:
+def parse_label_studio(record: JsonRecord, note: Note, names: Sequence[str]) -> list[AnnotatedText]:
+    """Return the annotated texts of a task. names: Those to read without entities, too."""
     data = expect(record.get("data"), dict, "'data'", "an object")
     # A task that is not annotated yet may lack this key, or have predictions only.
     annotations = expect(record.get("annotations", record.get("completions", [])), list, "'annotations'", "a list")
@@ -36,40 +33,17 @@ def parse_label_studio(record: JsonRecord, note: Note, options: CorpusOptions) -
     if not live:
         note(Event.LEFT_OUT, "no annotation, or cancelled ones only")
         return []
+    truth = [annotation for annotation in live if annotation.get("ground_truth")]
     if len(live) > 1:
-        truth = [annotation for annotation in live if annotation.get("ground_truth")][:1]
-        if not truth and options.annotators == "error":
-            remedy = "Mark one as ground truth, or choose how to read them by `--annotators`."
-            raise RecordError(f"{len(live)} annotations of one text", remedy)
-        note(Event.SEVERAL, f"{len(live)} annotations; read: {'ground truth' if truth else options.annotators}")
-        live = truth or (live[:1] if options.annotators == "first" else live)
+        note(Event.SEVERAL, f"{len(live)} annotations; read: {'ground truth' if truth else 'the first'}")
     texts = _strings(data)
-    if options.texts and texts.keys().isdisjoint(options.texts):
-        reason = f"'data' has none of the texts {', '.join(options.texts)}, but {excerpt(list(texts))}"
+    if names and texts.keys().isdisjoint(names):
+        reason = f"'data' has none of the texts {', '.join(names)}, but {excerpt(list(texts))}"
         raise RecordError(reason, "Name the annotated ones, as in `--texts title,body`.")
-    read = [_spans_by_text(texts, annotation, note, options.offsets) for annotation in live]
-    named = [key for key in options.texts if key in texts]
-    keys = dict.fromkeys(chain(named, *read)) or {_text_key(texts, "", [], options.offsets): None}
-    return [_combine(texts[key], [spans.get(key, ()) for spans in read], options.annotators) for key in keys]
-
-
-def _combine(text: str, annotations: Sequence[Iterable[EntitySpan]], rule: str) -> AnnotatedText:
-    """Return the annotation that all, or more than half, of several annotators agree on.
-
-    An entity gets the votes of annotators who marked exactly it; a character is outside by the votes of those who
-    marked nothing there. Text with too few votes for either has missing annotation.
-    """
-    if len(annotations) == 1:
-        return AnnotatedText(text, tuple(annotations[0]))
-    needed = len(annotations) if rule == "agreement" else len(annotations) // 2 + 1
-    votes = Counter(chain.from_iterable(annotations))
-    edges = sorted({edge for span in votes for edge in (span.start, span.end)})
-    missing = tuple(
-        (start, end)
-        for start, end in pairwise(edges)
-        if sum(all(span.end <= start or end <= span.start for span in spans) for spans in annotations) < needed
-    )
-    return AnnotatedText(text, tuple(span for span, count in votes.items() if count >= needed), missing)
+    spans = _spans_by_text(texts, (truth or live)[0], note)
+    named = [key for key in names if key in texts]
+    keys = dict.fromkeys([*named, *spans]) or [_text_key(texts, "", [])]
+    return [AnnotatedText(texts[key], tuple(spans.get(key, ()))) for key in keys]
 
 
 def _strings(data: dict[str, Any]) -> dict[str, str]:
@@ -85,32 +59,30 @@ def _strings(data: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-def _spans_by_text(
-    texts: dict[str, str], annotation: JsonRecord, note: Note, units: str
-) -> dict[str, dict[EntitySpan, None]]:
-    """Return the spans of an annotation, checked, in code points and once each, by the key of their text."""
+def _spans_by_text(texts: dict[str, str], annotation: JsonRecord, note: Note) -> dict[str, dict[EntitySpan, None]]:
+    """Return the spans of an annotation, checked and once each, by the key of their text."""
     by_tag: dict[str, list[EntitySpan]] = {}
     for region in expect(annotation.get("result"), list, "'result'", "a list"):
         name = str(expect(region, dict, "a region", "an object").get("to_name", ""))
         by_tag.setdefault(name, []).extend(_region(region))
-    keys = {tag: _text_key(texts, tag, spans, units) for tag, spans in by_tag.items() if spans}
+    keys = {tag: _text_key(texts, tag, spans) for tag, spans in by_tag.items() if spans}
     unnamed = [tag for tag in keys if tag not in texts]
     if len({keys[tag] for tag in unnamed}) < len(unnamed):
         reason = f"entities of several texts ({', '.join(unnamed)}), which 'data' does not have under these names"
         raise RecordError(reason, "Give the texts the names of their tags in the labelling interface.")
     by_text: dict[str, list[EntitySpan]] = {}
     for tag, key in keys.items():
-        by_text.setdefault(key, []).extend(in_codepoints(texts[key], by_tag[tag], units))
+        by_text.setdefault(key, []).extend(by_tag[tag])
     return {key: cleaned(spans, texts[key], note) for key, spans in by_text.items()}
 
 
-def _text_key(texts: dict[str, str], tag: str, spans: Sequence[EntitySpan], units: str) -> str:
+def _text_key(texts: dict[str, str], tag: str, spans: Sequence[EntitySpan]) -> str:
     """Return the key of the text that the regions of a tag are in.
 
     Of the texts that contain the regions' quotations, it is the one with the tag's name, or `text`, or the only one not
     nested in an object, or the only one at all.
     """
-    quoting = [key for key, text in texts.items() if _quotes(text, spans, units)]
+    quoting = [key for key, text in texts.items() if all(is_quoted(span, text) for span in spans)]
     candidates = quoting or list(texts)
     for key in (tag, "text"):
         if key in candidates:
@@ -121,13 +93,6 @@ def _text_key(texts: dict[str, str], tag: str, spans: Sequence[EntitySpan], unit
         reason = f"'data' has no 'text', and {len(texts)} other strings: {excerpt(list(texts))}"
         raise RecordError(reason, "Name those that were annotated, as in `--texts title,body`.")
     return candidates[0]
-
-
-def _quotes(text: str, spans: Sequence[EntitySpan], units: str) -> bool:
-    try:
-        return all(is_quoted(span, text) for span in in_codepoints(text, spans, units))
-    except RecordError:
-        return False
 
 
 def _region(region: JsonRecord) -> Iterator[EntitySpan]:

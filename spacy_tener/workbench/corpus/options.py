@@ -12,9 +12,7 @@ COLUMN_FORMATS = ("columns", "weibo")
 TEXT_FORMATS = JSONL, LABEL_STUDIO, CLUENER = "jsonl", "labelstudio", "cluener"
 TOKENS = "tokens"
 CORPUS_FORMATS = (*COLUMN_FORMATS, *TEXT_FORMATS, TOKENS)
-UNITS = ("codepoint", "utf16")
 OVERLAPS = ("error", "longest", "spans")
-ANNOTATORS = ("first", "agreement", "majority", "error")
 
 
 @dataclass(frozen=True)
@@ -23,10 +21,7 @@ class CorpusOptions:
 
     format (str): One of `CORPUS_FORMATS`, or `auto` to detect it from the first lines.
     scheme (str): One of `SCHEMES` or `ALIASES`, or `auto` to detect it from the tags.
-    offsets (str): Unit of character offsets: one of `UNITS`.
     overlap (str): How to read overlapping spans: one of `OVERLAPS`.
-    annotators (str): How to read several annotations of a text: the `first`; what all agree on (`agreement`); what more
-        than half agree on (`majority`); or refuse them (`error`). An annotation marked as ground truth is read alone.
     texts (tuple[str, ...]): Names of annotated texts in Label Studio's tasks, in addition to those with entities.
     encoding (str): Encoding of the files.
     token_column, tag_column (int | None): Number of the column in `columns`, from 1, or from -1 for the last. By
@@ -36,9 +31,7 @@ class CorpusOptions:
 
     format: str = AUTO
     scheme: str = AUTO
-    offsets: str = "codepoint"
     overlap: str = "error"
-    annotators: str = "first"
     texts: tuple[str, ...] = ()
     encoding: str = "utf-8"
     token_column: int | None = None
@@ -48,9 +41,7 @@ class CorpusOptions:
     def __post_init__(self) -> None:
         check_choice("corpus format", self.format, (AUTO, *CORPUS_FORMATS))
         find_scheme(self.scheme)
-        check_choice("unit of offsets", self.offsets, UNITS)
         check_choice("way to read overlaps", self.overlap, OVERLAPS)
-        check_choice("way to read several annotators", self.annotators, ANNOTATORS)
         if 0 in (self.token_column, self.tag_column):
             raise RemedyError("There is no column 0", "Columns count from 1, or from -1 for the last.")
         check_encoding(self.encoding)

@@ -22,7 +22,7 @@ from .columns import (
 )
 from .json_records import check_record, detect, parse_cluener, parse_flat, parse_tokens, read_records
 from .label_studio import parse_label_studio
-from .options import COLUMN_FORMATS, TOKENS, CorpusOptions
+from .options import CLUENER, COLUMN_FORMATS, LABEL_STUDIO, TOKENS, CorpusOptions
 from .records import (
     AnnotatedText,
     Event,
@@ -33,12 +33,6 @@ from .records import (
     Sentence,
     resolve_spans,
 )
-
-PARSERS: dict[str, Callable[[JsonRecord, Note, CorpusOptions], list[AnnotatedText]]] = {
-    "jsonl": parse_flat,
-    "labelstudio": parse_label_studio,
-    "cluener": parse_cluener,
-}
 
 Item = Sentence | AnnotatedText
 
@@ -134,11 +128,16 @@ class CorpusReader:
             self.format = detect(record)
         if self.format != TOKENS:
             note = partial(self.note, line=line)
-            texts = PARSERS[self.format](record, note, self.options)
+            texts = self._parse_texts(record, note)
             return [resolve_spans(raw, note, line, self.options.overlap) for raw in texts]
         tokens, tags = parse_tokens(record, self.options.tag_names)
         spans, missing = self._tags.read(tags, line=line, step=0)
         return [Sentence(tokens, spans, missing, line, self.items == 0)]
+
+    def _parse_texts(self, record: JsonRecord, note: Note) -> list[AnnotatedText]:
+        if self.format == LABEL_STUDIO:
+            return parse_label_studio(record, note, self.options.texts)
+        return parse_cluener(record) if self.format == CLUENER else parse_flat(record, note)
 
 
 def _sample(lines: Iterator[tuple[int, str]]) -> list[tuple[int, str]]:

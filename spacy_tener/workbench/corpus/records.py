@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from ...errors import InputError, RemedyError
@@ -106,7 +106,7 @@ class Event(Enum):
     LEFT_OUT = "Records left out (rejected, cancelled or not annotated)"
     SUGGESTED = "Suggestions of a model that nobody has corrected, read as annotation (export them from a tool instead)"
     LISTS = "Records with several lists of entities, read as one (is one a model's?)"
-    SEVERAL = "Texts annotated several times (--annotators)"
+    SEVERAL = "Texts annotated several times, read once (mark the right annotation as ground truth)"
     BINARY = "Records that decide on single spans, whose texts are otherwise without annotation"
     COMMENT = "Comment lines left out"
     STRAY = "Files in directories that are no corpora, left out"
@@ -232,38 +232,17 @@ def longest(spans: Sequence[EntitySpan]) -> list[EntitySpan]:
     return sorted(selected, key=lambda span: span.start)
 
 
-def in_codepoints(text: str, spans: Iterable[EntitySpan], units: str) -> list[EntitySpan]:
-    """Return spans with offsets in code points.
-
-    units (str): Unit of the given offsets: `codepoint`, or `utf16` as in JavaScript (an emoji is two).
-    """
-    spans = list(spans)
-    if units == "codepoint" or text.isascii():
-        return spans
-    widths = (2 if ord(character) > 0xFFFF else 1 for character in text)
-    codepoint = {unit: index for index, unit in enumerate(accumulate(widths, initial=0))}
-    for span in spans:
-        if span.start not in codepoint or span.end not in codepoint:
-            reason = f"span {span.start}-{span.end} is outside of the text or cuts a character in two"
-            raise RecordError(reason, "Check the offsets, and whether they count UTF-16 units.")
-    return [replace(span, start=codepoint[span.start], end=codepoint[span.end]) for span in spans]
-
-
-def _check_label(span: EntitySpan, where: str) -> None:
-    if not span.label.strip():
-        raise RecordError(f"{where} has an empty label", "Give it a label or remove it.")
-
-
 def _checked(span: EntitySpan, text: str) -> EntitySpan:
     where = f"span {span.start}-{span.end}"
     if not 0 <= span.start < span.end <= len(text):
         reason = f"{where} is empty or outside of the text, which has {len(text)} characters"
         raise RecordError(reason, "Offsets count from 0, and the end is behind the last character.")
-    _check_label(span, where)
+    if not span.label:
+        raise RecordError(f"{where} has an empty label", "Give it a label or remove it.")
     covered = text[span.start : span.end]
     if not is_quoted(span, text):
         reason = f"{where} covers '{covered[:60]}' but the file quotes '{(span.quoted or '')[:60]}'"
-        raise RecordError(reason, "Check the offsets; if they count UTF-16 units, give `--offsets utf16`.")
+        raise RecordError(reason, "Check the offsets: they count characters, of which an emoji is one.")
     return span
 
 

@@ -137,7 +137,6 @@ def test_a_bad_line_is_named(tmp_path: Path, text: str, line: int, reason: str) 
     [
         ({"format": "csv"}, "Unknown corpus format 'csv'.*columns, weibo, jsonl, labelstudio, cluener"),
         ({"scheme": "BIX"}, "Unknown tag scheme 'BIX'.*BIOES"),
-        ({"offsets": "bytes"}, r"Unknown unit of offsets 'bytes'\. Use one of: codepoint, utf16"),
         ({"overlap": "first"}, r"Unknown way to read overlaps 'first'\. Use one of: error, longest, spans"),
         *(({"encoding": name}, f"Unknown encoding '{name}'") for name in ("gbx", "hex", "rot13", "undefined")),
     ],

@@ -160,25 +160,10 @@ def test_of_overlapping_spans_the_longest_can_be_kept(tmp_path: Path) -> None:
     assert reader.notes.counts == {Event.OVERLAP: 3}
 
 
-@pytest.mark.parametrize(("start", "end"), [(1, 4), (2, 11), (-1, 2)])
-def test_utf_16_offsets_must_not_cut_a_character_or_leave_the_text(tmp_path: Path, start: int, end: int) -> None:
-    with pytest.raises(CorpusError, match=f"span {start}-{end} is outside of the text or cuts a character"):
-        spans_of(tmp_path, "😂北京😂😂", [[start, end, "LOC"]], offsets="utf16")
-
-
-def test_the_text_of_regions_is_found_by_quotations_in_utf_16_units_too(tmp_path: Path) -> None:
-    record = task([{"result": [region(2, 4, "LOC", text="北京")]}])
-    record["data"] = {"title": "在上海😂", "body": "😂北京"}
-    record["annotations"][0]["result"][0]["to_name"] = "elsewhere"
-    (found,) = texts(tmp_path, [record], offsets="utf16")
-    assert (found.text, found.spans) == ("😂北京", (EntitySpan(1, 3, "LOC"),))
-
-
 def test_a_span_that_does_not_cover_what_is_said_is_refused(tmp_path: Path) -> None:
     record = task([{"result": [region(16, 20, "ORG", text="清华大学")]}])
-    with pytest.raises(CorpusError, match=r"covers '华大学任' but the file quotes '清华大学'.*--offsets utf16"):
+    with pytest.raises(CorpusError, match=r"covers '华大学任' but the file quotes '清华大学'.*an emoji is one"):
         texts(tmp_path, [record])
-    assert texts(tmp_path, [record], offsets="utf16")[0].spans == (ENTITIES[2],)
     with pytest.raises(CorpusError, match="covers '商银行企' but the file quotes '浙商银行'"):
         texts(tmp_path, [{**CLUENER, "label": {"company": {"浙商银行": [[1, 4]]}}}])
 

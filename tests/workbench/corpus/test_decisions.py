@@ -94,15 +94,8 @@ def test_a_span_may_have_an_answer_of_its_own(tmp_path: Path) -> None:
 
 
 def test_offsets_of_rejected_spans_are_checked_like_those_of_entities(tmp_path: Path) -> None:
-    record = prodigy("reject", (2, 5, "PER"), text="😂张三 ", _is_binary=True)
-    assert read(tmp_path, record, offsets="utf16").incorrect == entities((1, 3, "PER"))
     with pytest.raises(CorpusError, match="span 2-5 is empty or outside of the text"):
-        read(tmp_path, record)
-
-
-def test_what_nobody_decided_on_is_unknown_to_the_end_whatever_offsets_count(tmp_path: Path) -> None:
-    record = prodigy("accept", (6, 9, "PER"), text="😀😀😀吴小明来了", _is_binary=True)
-    assert read(tmp_path, record, offsets="utf16").missing == ((0, 8),)
+        read(tmp_path, prodigy("reject", (2, 5, "PER"), text="😂张三 ", _is_binary=True))
 
 
 def test_answers_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
@@ -114,73 +107,14 @@ def test_answers_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
         read(tmp_path, prodigy("maybe", PER))
 
 
-TWO = task([PER, ORG], [PER, GPE])
-THREE = task([PER, ORG], [PER, GPE], [ORG, (8, 10, "PER")])
-
-
-SPACED = task([(0, 3, "PER"), (4, 8, "ORG")], [(0, 4, "PER"), (4, 8, "ORG")], text="吴小明 上海银行")
-
-
-@pytest.mark.parametrize(
-    ("record", "rule", "spans", "missing"),
-    [
-        (TWO, "first", [PER, ORG], ()),
-        # What is missing is missing where no entity covers it: here over the bank only.
-        (TWO, "agreement", [PER], ((0, 3), (4, 6), (6, 8))),
-        (TWO, "majority", [PER], ((0, 3), (4, 6), (6, 8))),
-        # Two of three have nothing over the last two characters; over the bank all three have something.
-        (THREE, "majority", [PER, ORG], ((0, 3), (4, 6), (6, 8))),
-        (THREE, "agreement", [], ((0, 3), (4, 6), (6, 8), (8, 10))),
-        (task([], []), "agreement", [], ()),
-        (task([PER], []), "majority", [], ((0, 3),)),
-        (task([PER], [PER], []), "majority", [PER], ((0, 3),)),
-        # Annotators agree whose spans differ by white space.
-        (SPACED, "agreement", [PER, ORG], ((0, 3), (4, 8))),
-    ],
-)
-def test_several_annotators(
-    tmp_path: Path, record: dict[str, Any], rule: str, spans: list[Span], missing: tuple[tuple[int, int], ...]
+@pytest.mark.parametrize(("truth", "said"), [(1, "ground truth"), (-1, "the first")])
+def test_of_several_annotators_the_ground_truth_is_read_or_else_the_first(
+    tmp_path: Path, truth: int, said: str
 ) -> None:
-    text = read(tmp_path, record, annotators=rule)
-    assert text.spans == entities(*spans)
-    assert text.missing == missing
-
-
-def test_several_annotators_are_counted_or_refused(tmp_path: Path) -> None:
-    reader = reader_of(tmp_path, TWO, task([PER]), annotators="agreement")
-    assert len(list(reader)) == 2
-    assert reader.notes.examples == {Event.SEVERAL: ["line 1: 2 annotations; read: agreement"]}
-    with pytest.raises(CorpusError, match=r"a\.jsonl:1: 2 annotations of one text.*--annotators"):
-        read(tmp_path, TWO, annotators="error")
-
-
-@pytest.mark.parametrize("rule", ["first", "agreement", "majority", "error"])
-def test_a_ground_truth_stands_alone(tmp_path: Path, rule: str) -> None:
-    reader = reader_of(tmp_path, task([PER], [ORG], truth=1), annotators=rule)
-    (text,) = reader
-    assert isinstance(text, AnnotatedText)
-    assert (text.spans, text.missing) == (entities(ORG), ())
-    assert reader.notes.examples[Event.SEVERAL] == ["line 1: 2 annotations; read: ground truth"]
-
-
-@pytest.mark.parametrize("span", [(0, 99, "PER"), (3, 3, "PER"), (-1, 2, "PER"), (0, 3, "")])
-@pytest.mark.parametrize("rule", ["agreement", "majority"])
-def test_an_impossible_span_is_refused_although_others_do_not_have_it(tmp_path: Path, span: Span, rule: str) -> None:
-    with pytest.raises(CorpusError, match=rf"a\.jsonl:1: span {span[0]}-{span[1]} "):
-        read(tmp_path, task([PER, span], [PER]), annotators=rule)
-
-
-def test_disagreement_is_found_in_the_unit_of_the_offsets(tmp_path: Path) -> None:
-    record = task([(2, 4, "PER")], [(2, 5, "PER")], text="😂张三丰😂来")
-    text = read(tmp_path, record, annotators="agreement", offsets="utf16")
-    assert (text.spans, text.missing) == ((), ((1, 3), (3, 4)))
-
-
-def test_annotators_may_quote_one_span_differently(tmp_path: Path) -> None:
-    record = task([(0, 3, "PER")], [(0, 3, "PER")], text="张\n三")
-    for annotation, quoted in zip(record["annotations"], ("张\n三", "张\\n三"), strict=True):
-        annotation["result"][0]["value"]["text"] = quoted
-    assert read(tmp_path, record, annotators="agreement").spans == entities((0, 3, "PER"))
+    reader = reader_of(tmp_path, task([PER], [ORG], truth=truth), task([PER]))
+    text, _ = reader
+    assert (text.spans, text.missing) == (entities(ORG if truth == 1 else PER), ())
+    assert reader.notes.examples == {Event.SEVERAL: [f"line 1: 2 annotations; read: {said}"]}
 
 
 def converted(folder: Path, *records: dict[str, Any], **decisions: str) -> list[Doc]:
@@ -217,9 +151,3 @@ def test_decisions_are_learned_exactly(tmp_path: Path, saved: dict[str, Path], v
         loss, _ = get_loss(pipe, [example], pipe.model.predict([example.predicted]))
         # The loss is the difference of two sums of some tens, in 32 bits.
         assert loss == pytest.approx(-math.log(expected), rel=1e-3, abs=1e-5)
-
-
-def test_what_annotators_disagree_about_is_left_without_annotation(tmp_path: Path) -> None:
-    (gold,) = converted(tmp_path, TWO, annotators="agreement")
-    assert [(ent.text, ent.label_) for ent in gold.ents] == [("吴小明", "PER")]
-    assert "".join("?IOB"[token.ent_iob] for token in gold) == "BIIO????OO"

@@ -59,12 +59,10 @@ def in_the_middle_of_blank_lines(data: bytes) -> bytes:
     return b"\n\n" + data + b"\n \n"
 
 
-def write(
-    folder: Path, name: str, change: Callable[[bytes], bytes], corpus: list[Sentence] = CORPUS, **options: bool
-) -> Path:
+def write(folder: Path, name: str, change: Callable[[bytes], bytes], corpus: list[Sentence] = CORPUS) -> Path:
     """Write a corpus in a format."""
     path = folder / f"{name}.txt"
-    path.write_bytes(change({**WITH_OFFSETS, **WITHOUT_OFFSETS}[name](corpus, **options).encode()))
+    path.write_bytes(change({**WITH_OFFSETS, **WITHOUT_OFFSETS}[name](corpus).encode()))
     return path
 
 
@@ -89,18 +87,6 @@ def test_files_may_differ_in_what_means_nothing(
 ) -> None:
     options = CorpusOptions(format=FORMATS.get(name, name) if named else "auto")
     assert found(write(tmp_path, name, change), options) == EXPECTED
-
-
-@pytest.mark.parametrize("name", [*WITH_OFFSETS, *WITHOUT_OFFSETS])
-def test_utf_16_offsets_are_those_that_a_file_has(tmp_path: Path, name: str) -> None:
-    """A format without offsets is read the same."""
-    wide = {} if name in WITHOUT_OFFSETS else {"wide": True}
-    options = CorpusOptions(offsets="utf16")
-    assert found(write(tmp_path, name, same, **wide), options) == EXPECTED
-    if name in (*WITHOUT_OFFSETS, "prodigy", "spacy2", "doccano"):
-        return
-    with pytest.raises(InputError, match="--offsets utf16"):  # where a file quotes its entities
-        found(write(tmp_path, name, same, **wide), CorpusOptions())
 
 
 DAMAGE = {
