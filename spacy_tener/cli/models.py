@@ -45,7 +45,6 @@ from ._common import CommandLineError, command, load_pipeline, msg, names, refus
 from .scores import read_examples
 
 _TEXTS_AT_ONCE = 256
-_MIB = 1 << 20
 _SHOWN_ENTITIES = 20
 
 
@@ -199,23 +198,14 @@ def trim_cli(
     else:
         refuse_options(ctx, ["min_count", "half", "component"], "--onnx keeps all rows", "Trim rows by another call.")
         _leave_out_torch(nlp, model, texts, onnx, output)
-    msg.good(f"Saved to {output}: {size_mb(output):.0f} MB")
+    msg.good(f"Saved to {output}: {size_mb(output):.1f} MB, before {size_mb(nlp.path):.1f} MB")
 
 
 def _trim_rows(nlp: Language, texts: list[str], min_count: int, half: bool, component: str | None) -> None:
     name = component or find_crf_pipe(nlp).name
     layers = _with_rows(nlp, name)
     counts = count_rows(layers, minibatch(_inputs(nlp, name, texts), _TEXTS_AT_ONCE))
-    trimmed = trim_tables(layers, counts, min_count=min_count, half=half)
-    msg.table(
-        [
-            (table.layer, table.table, *(f"{n:,}" for n in table.rows), *(f"{size / _MIB:.1f}" for size in table.bytes))
-            for table in trimmed
-        ],
-        header=("Layer", "Table", "Rows", "Kept", "MB", "Kept"),
-        aligns=("l", "l", *"rrrr"),
-        divider=True,
-    )
+    trim_tables(layers, counts, min_count=min_count, half=half)
 
 
 def _leave_out_torch(nlp: Language, model: str, texts: list[str], precision: str, output: Path) -> None:

@@ -27,7 +27,7 @@ def test_a_pipeline_gets_smaller_and_finds_the_same(saved, tmp_path, monkeypatch
     for view, model in saved.items():
         code, output = run(model, tmp_path / "raw.txt", "--output", tmp_path / view, "--half")
         assert code == 0, output
-        assert re.search(r"char_embed unigram \d+ 8 ", output)
+        assert re.search(r"MB, before \d+\.\d MB", output)
         assert found(tmp_path / view) == found(model)
         assert size(tmp_path / view) < size(model)
 

@@ -92,8 +92,8 @@ def test_trimming_keeps_the_rows_by_which_listed_words_of_the_texts_are_read(mon
     add(model, "北方", "天下")
     texts = ["北方", "北方", "天下"]
     before = predict(model, docs_of(*texts)).floats
-    [table] = pipelines.trim_tables(model, pipelines.count_rows(model, [docs_of(*texts)]), min_count=2, half=False)
-    assert table.rows == (5, 2)
+    pipelines.trim_tables(model, pipelines.count_rows(model, [docs_of(*texts)]), min_count=2, half=False)
+    assert list(model.attrs["vocabulary"].heights().values()) == [2]
     np.testing.assert_array_equal(predict(model, docs_of("北方")).floats, before[:1])
     assert not np.array_equal(row_of(model, "天下"), before[2])
 
