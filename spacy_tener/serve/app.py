@@ -113,7 +113,6 @@ async def _error_response(request: Request, error: Exception) -> Response:
     if error.status_code == 400:  # FastAPI's for a body that Python cannot decode
         error = schema.ServiceError(422, "invalid", "The body is not JSON in UTF-8.")
     code = error.code if isinstance(error, schema.ServiceError) else HTTPStatus(error.status_code).name.lower()
-    request.app.state.service.metrics.errors.labels(code).inc()
     # As ASCII, since the message may quote a lone surrogate of the request.
     content = json.dumps({"error": {"code": code, "message": error.detail}})
     return Response(content, error.status_code, error.headers, media_type="application/json")

@@ -21,7 +21,6 @@ class Metrics:
         self.latency = Histogram(
             "tener_request_seconds", "Seconds of a request", ["path"], buckets=_SECONDS, registry=registry
         )
-        self.errors = Counter("tener_errors", "Requests and lines refused", ["code"], registry=registry)
         self.batch_texts = Histogram(
             "tener_batch_texts", "Texts of a batch", ["model"], buckets=_TEXTS, registry=registry
         )
@@ -29,7 +28,6 @@ class Metrics:
             "tener_batch_seconds", "Seconds of a batch", ["model"], buckets=_SECONDS, registry=registry
         )
         self.characters = Counter("tener_characters", "Characters read", ["model"], registry=registry)
-        self.waiting_texts = Gauge("tener_waiting_texts", "Texts in the queue", ["model"], registry=registry)
         self.waiting_characters = Gauge(
             "tener_waiting_characters", "Characters in the queue", ["model"], registry=registry
         )

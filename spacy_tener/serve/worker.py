@@ -64,7 +64,6 @@ class Worker:
         self._numbers = count()
         self._not_full = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        metrics.waiting_texts.labels(name).set_function(lambda: self._queue.qsize())
         metrics.waiting_characters.labels(name).set_function(lambda: self.waiting)
 
     @property
