@@ -29,7 +29,6 @@ from ..workbench.corpus.docs import open_docbin, read_docs, repacked
 from ..workbench.pipelines import blank_pipeline
 from ..workbench.silver import (
     DEFAULT_SURENESS,
-    SilverStats,
     Sureness,
     check_teachers,
     made_of,
@@ -132,9 +131,10 @@ def silver_cli(
                 sureness,
                 settings=settings,
                 part_size=part_size,
-                on_part=_print_part,
             )
-    msg.good(f"{output}: {_described(total)}")
+    missing = 100 * total.missing / max(1, total.tokens)
+    said = f"{counted(total.texts, 'text')}, {counted(total.entities, 'entity', 'entities')}"
+    msg.good(f"{output}: {said}, {missing:.1f} % of the tokens without annotation")
     if total.is_starved:
         few = f"Only {counted(total.entities, 'entity', 'entities')} of about {total.expected:,.0f} kept"
         remedy = (
@@ -142,17 +142,6 @@ def silver_cli(
         )
         why = "A model that learns from so few entities, beside many tokens outside, misses most."
         msg.warn(few, f"{remedy} {why} Calibration often lowers probabilities.")
-
-
-def _print_part(stats: SilverStats, is_older: bool) -> None:
-    msg.info(f"{_described(stats)} (written before)" if is_older else _described(stats))
-
-
-def _described(stats: SilverStats) -> str:
-    """Return one line about annotated texts."""
-    missing = 100 * stats.missing / max(1, stats.tokens)
-    texts, entities = counted(stats.texts, "text"), counted(stats.entities, "entity", "entities")
-    return f"{texts}, {entities}, {missing:.1f} % of the tokens without annotation"
 
 
 @command("suggest")

@@ -16,6 +16,7 @@ import numpy as np
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span
 from spacy.util import minibatch
+from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
 from ..annotate.encoding import packable
 from ..annotate.settings import ID_COLUMN, TEXT_COLUMN, Record
@@ -240,7 +241,6 @@ def write_silver(
     *,
     settings: Mapping[str, object],
     part_size: int,
-    on_part: Callable[[SilverStats, bool], object],
 ) -> SilverStats:
     """Annotate records and write them in parts to a directory, which `spacy train` reads as one corpus.
 
@@ -248,23 +248,19 @@ def write_silver(
 
     settings (Mapping[str, object]): Inputs and settings that the annotation depends on, from `made_of` and others. If
         the output was made with others, it is refused.
-    on_part (Callable[[SilverStats, bool], object]): Called with the counts of each part, and whether an earlier call
-        wrote it.
     """
     made_of = {**settings, **asdict(sure), "part_size": part_size}
     manifest = Manifest.resume(output, made_of, remedy=_RESUME_REMEDY)
     total = SilverStats()
     try:
-        for number, part in enumerate(minibatch(records, part_size)):
+        texts = tqdm(records, unit=" texts", leave=False, disable=None)
+        for number, part in enumerate(minibatch(texts, part_size)):
             name = f"part-{number:05}.spacy"
-            finished = name in manifest.parts
-            if not finished:
+            if name not in manifest.parts:
                 docs, stats = silver(teachers, part, sure)
                 write_bytes(output / name, DocBin(docs=docs, store_user_data=True).to_bytes())
                 manifest.finish(name, asdict(stats))
-            stats = SilverStats(**manifest.parts[name])
-            total.add(stats)
-            on_part(stats, finished)
+            total.add(SilverStats(**manifest.parts[name]))
     finally:
         manifest.save()
     return total
