@@ -14,7 +14,6 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import Model
 
-from ..models.embed.characters import RadicalVocabulary
 from ..models.embed.lexicon import LexiconVocabulary
 from ..models.embed.onnx import FrozenFeatures
 from ..models.embed.tables import Vocabulary
@@ -32,9 +31,7 @@ from .explanation import (
     ExplainedText,
     Explanation,
     LexiconWord,
-    find_vocabulary,
     lexicon_words,
-    radicals_of,
 )
 
 Span = tuple[int, int]
@@ -111,8 +108,8 @@ class _Explainer:
         characters = pipeline.ner.settings.view == "characters"
         self.pipeline = pipeline
         self.mask = find_mask(models, one_character=characters) if evidence else None
-        self.lexicon = find_vocabulary(models, LexiconVocabulary)
-        self.radicals = find_vocabulary(models, RadicalVocabulary)
+        vocabularies = (node.attrs.get("vocabulary") for model in models for node in model.walk())
+        self.lexicon = next((found for found in vocabularies if isinstance(found, LexiconVocabulary)), None)
 
     def notes(self) -> list[str]:
         """Return notes on the mask, and on parts of an explanation that this pipeline lacks."""
@@ -157,7 +154,6 @@ class _Explainer:
             k_best=k_best,
             entropy=decoding.entropy,
             words=words,
-            radicals=radicals_of(self.radicals, decoding.doc.text) if self.radicals else {},
         )
 
     def _windows(self, view: DocView, entities: Sequence[Span]) -> list[Window]:

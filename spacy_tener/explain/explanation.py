@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 from spacy.tokens import Doc
-from thinc.api import Model
 
 from ..features.word_lists import find_layered
-from ..models.embed.characters import RadicalVocabulary
 from ..models.embed.lexicon import WORD, LexiconVocabulary
 from ..pages import make_page
 from ..pipeline.decoding import Reading
@@ -77,7 +75,6 @@ class ExplainedText:
     gold (list[tuple[int, int, str]] | None): Start, end and label of the annotated entities, where the text is
         annotated.
     words (list[LexiconWord]): The words of the lexicon that were found in it, where the model reads them.
-    radicals (dict[str, str]): The radicals of its characters, where the model reads them.
     """
 
     text: str
@@ -87,7 +84,6 @@ class ExplainedText:
     entropy: float = 0.0
     gold: list[tuple[int, int, str]] | None = None
     words: list[LexiconWord] = field(default_factory=list)
-    radicals: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -143,15 +139,6 @@ def _plain(value: Any) -> Any:
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
-VocabularyT = TypeVar("VocabularyT")
-
-
-def find_vocabulary(models: Iterable[Model[Any, Any]], kind: type[VocabularyT]) -> VocabularyT | None:
-    """Return the first vocabulary of a kind in some models."""
-    vocabularies = (node.attrs.get("vocabulary") for model in models for node in model.walk())
-    return next((vocabulary for vocabulary in vocabularies if isinstance(vocabulary, kind)), None)
-
-
 def lexicon_words(vocabulary: LexiconVocabulary, view: DocView, window: Window, piece: Doc) -> list[LexiconWord]:
     """Return the words of the lexicon and of lists that begin in the core of a window, in the encoder's order.
 
@@ -180,10 +167,3 @@ def lexicon_words(vocabulary: LexiconVocabulary, view: DocView, window: Window, 
         for lexicon in [lexicons[layer]]
         if window.core.start <= head < window.core.stop
     ]
-
-
-def radicals_of(vocabulary: RadicalVocabulary, text: str) -> dict[str, str]:
-    """Return the radicals of each character of a text, as the model reads them; without characters that are their own
-    only radical."""
-    radicals = {char: vocabulary.structures[char] for char in sorted(set(text))}
-    return {char: parts for char, parts in radicals.items() if parts != char}

@@ -130,11 +130,6 @@
       $("sure").replaceChildren(el("strong", {}, percent(entity.probability)), meter(entity.probability));
       $("rivals").replaceChildren(...rivalRows(entity));
       showEvidence(entity);
-      const { radicals } = state.text;
-      const chars = [...new Set(state.chars.slice(entity.start, entity.end))].filter((char) => Object.hasOwn(radicals, char));
-      $("radicals").hidden = !chars.length;
-      $("radicals").lastElementChild.replaceChildren(
-        ...chars.map((char) => el("li", {}, el("b", {}, char), Array.from(radicals[char]).join(" ＋ "))));
     }
     showLattice(entity);
   }

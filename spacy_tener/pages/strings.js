@@ -95,7 +95,6 @@ const STRINGS = {
     "Evidence": "依据",
     "supports it": "支持",
     "speaks against it": "反对",
-    "Radicals of its characters": "各字的部首",
     "Words of the lexicon": "词典里的词",
     "from a list": "来自词表",
     "Dashed = no row of its own in the model.": "虚线：模型里没有它自己的一行。",

@@ -105,7 +105,6 @@ def test_words_of_the_lexicon_are_shown_with_what_is_known_of_them(learned):
     (text,) = explain(learned("MECT"), "吴重阳去上海银行", evidence=False).texts
     assert [(word.text, word.start, word.end) for word in text.words] == [("上海", 4, 6), ("银行", 6, 8)]
     assert all(word.known for word in text.words)
-    assert text.radicals == {"吴": "口天", "海": "氵每", "银": "钅艮"}
 
 
 def test_words_of_lists_are_shown_as_the_encoder_reads_them(learned):
