@@ -176,7 +176,7 @@ ROWS = {
     },
     "trim": {
         "output": Row("--output other", result="other/meta.json"),
-        "min_count": Row("--min-count 2"),
+        "min_count": Row("--min-count 2", result="out/tener_ner/*"),
         "force": Row("--force", "trim model text.txt -o mine", codes=(1, 0)),
         "half": Row("--half", result="out/tener_ner/*"),
         # Its conversion of transformers is tried beside them; this pipeline has none.
