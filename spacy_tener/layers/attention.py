@@ -8,7 +8,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,10 +17,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from .dense import Linear, dropout
+from .devices import on_device
 from .ragged import Ragged
-
-# Maximum length of cached tables. Lengths are rounded up to powers of two, so that few tables serve all batches.
-LONGEST_KEPT = 8192
 
 
 def interleave(even: Tensor, odd: Tensor) -> Tensor:
@@ -28,23 +26,16 @@ def interleave(even: Tensor, odd: Tensor) -> Tensor:
     return torch.stack((even, odd), dim=-1).flatten(-2)
 
 
-def mirrored(sin: Tensor, cos: Tensor) -> Tensor:
-    """Return `interleave` for the positions `-t`."""
-    return interleave(-sin, cos)
+def sinusoids(length: int, width: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Return `sin(t c_i)` and `cos(t c_i)` for the positions `t < length`, with `c_i = 10000^(-2i / width)`.
 
-
-def sinusoids(length: int, width: int, like: Tensor, form: Callable[[Tensor, Tensor], Tensor] = interleave) -> Tensor:
-    """Return the table of the positions `t < length`: `form` of `sin(t c_i)` and `cos(t c_i)`, with
-    `c_i = 10000^(-2i / width)`.
-
-    like (Tensor): the table gets its device and dtype.
-    form (Callable[[Tensor, Tensor], Tensor]): function of sines and cosines, *Shape:* (length, width / 2) each. It is
-        a key of the cache: not a lambda.
+    like (Tensor): They get its device and dtype.
+    RETURNS (Tuple[Tensor, Tensor]): *Shape:* (length, width / 2) each
     """
-    if length > LONGEST_KEPT:
-        return form(*_angles(length, width, like.dtype, like.device))
-    rounded = 1 << max(length - 1, 63).bit_length()
-    return _kept(form, rounded, width, like.dtype, like.device)[:length]
+    # In float32 the angle itself would be off by some 0.004 at position 100,000.
+    frequencies = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    angles = torch.outer(torch.arange(length, dtype=torch.float64), frequencies)
+    return on_device(angles.sin().to(like.dtype), like.device), on_device(angles.cos().to(like.dtype), like.device)
 
 
 def turn(x: Tensor, by: Tensor) -> Tensor:
@@ -53,22 +44,6 @@ def turn(x: Tensor, by: Tensor) -> Tensor:
     x (Tensor): *Shape:* (..., width); by: complex, broadcast against it. *Shape:* (..., width / 2)
     """
     return torch.view_as_real(torch.view_as_complex(x.view(*x.shape[:-1], by.shape[-1], 2)) * by).flatten(-2)
-
-
-@lru_cache(maxsize=64)
-def _kept(
-    form: Callable[[Tensor, Tensor], Tensor], length: int, width: int, dtype: torch.dtype, device: torch.device
-) -> Tensor:
-    # A table first made under inference_mode must serve training later.
-    with torch.inference_mode(False):
-        return form(*_angles(length, width, dtype, device))
-
-
-def _angles(length: int, width: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    # In float32 the angle itself would be off by some 0.004 at position 100,000.
-    frequencies = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
-    angles = torch.outer(torch.arange(length, dtype=torch.float64), frequencies)
-    return angles.sin().to(device, dtype), angles.cos().to(device, dtype)
 
 
 # Maximum length of sequences whose maps are computed whole, so that memory grows with the number of tokens only.
@@ -268,17 +243,8 @@ class RelativePositions:
     @classmethod
     def of(cls, ragged: Ragged, head_width: int, like: Tensor) -> RelativePositions:
         """Make the positions of a batch. like: a tensor of the device and dtype of the computation."""
-        turns = sinusoids(ragged.longest, head_width, like, _query_turns)
-        table = sinusoids(ragged.longest, head_width, like, _key_table)
-        return cls(table, turns.index_select(0, ragged.positions)[:, None])
-
-
-def _query_turns(sin: Tensor, cos: Tensor) -> Tensor:
-    return torch.complex(sin, -cos)
-
-
-def _key_table(sin: Tensor, cos: Tensor) -> Tensor:
-    return interleave(cos, sin)
+        sin, cos = sinusoids(ragged.longest, head_width, like)
+        return cls(interleave(cos, sin), torch.complex(sin, -cos).index_select(0, ragged.positions)[:, None])
 
 
 class AdaptedAttention(Attention):

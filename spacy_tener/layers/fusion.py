@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ..batching.lattice import Covers, Lattice
-from .attention import interleave, mirrored, sinusoids
+from .attention import interleave, sinusoids
 from .dense import Linear, dropout
 from .ragged import Segments
 
@@ -86,8 +86,9 @@ class WordFusion(nn.Module):
 
     def positions(self, covers: CoverSegments, *, like: Tensor) -> Tensor:
         """Return R (eq. 15), for each pair. Returns *Shape:* (pairs, width)"""
-        behind, ahead = (sinusoids(covers.longest, self.width, like, form) for form in (interleave, mirrored))
-        return covers.from_head.gather(self.from_head(behind)) + covers.from_tail.gather(self.from_tail(ahead))
+        sin, cos = sinusoids(covers.longest, self.width, like)
+        behind, ahead = self.from_head(interleave(sin, cos)), self.from_tail(interleave(-sin, cos))
+        return covers.from_head.gather(behind) + covers.from_tail.gather(ahead)
 
     def _by_head(self, x: Tensor) -> Tensor:
         return x.view(len(x), *self.u.shape)

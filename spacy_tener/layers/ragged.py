@@ -2,14 +2,13 @@
 
 Token-wise layers (linear layers, norms, feed-forward) work on the flat `[N, d]` array of all tokens of a batch. Only
 attention needs padding. `Ragged` plans it once per batch: sequences of similar length share a bucket, and padding and
-joining are one gather each, forwards and backwards.
+joining are one gather each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -107,14 +106,14 @@ class Ragged:
         return max(self.lengths, default=0)
 
     def pad(self, x: Tensor, *, zeros: bool = False) -> list[Tensor]:
-        """Pad flat rows, bucket by bucket. Padding holds a finite filler that gets no gradient.
+        """Pad flat rows, bucket by bucket. Padding holds a finite filler, the last row of its sequence.
 
         x (Tensor): *Shape:* (tokens * heads, width). Returns for each bucket *Shape:* (sequences, heads, length,
             width)
 
         zeros (bool): pad with zeros.
         """
-        slots = _take(x, self.to_padded, self.to_flat, None)
+        slots = x.index_select(0, self.to_padded)
         if zeros and self.real is not None:
             slots = slots * self.real
         shapes = [(len(bucket.sequences), self.heads, bucket.length) for bucket in self.buckets]
@@ -131,37 +130,14 @@ class Ragged:
         """
         rows = [part.reshape(-1, part.shape[-1]) for part in parts]
         slots = rows[0] if len(rows) == 1 else torch.cat(rows)
-        return _take(slots, self.to_flat, self.to_padded, self.real)
-
-
-def _take(x: Tensor, index: Tensor, inverse: Tensor, real: Tensor | None) -> Tensor:
-    return _Take.apply(x, index, inverse, real)  # type: ignore[no-untyped-call]
-
-
-class _Take(torch.autograd.Function):
-    """Gather of rows, whose gradient is a gather by the `inverse` index, never a scatter.
-
-    Rows that are not read, where `real` is 0, get no gradient.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, index: Tensor, inverse: Tensor, real: Tensor | None) -> Tensor:
-        ctx.inverse = inverse
-        ctx.real = real
-        return x.index_select(0, index)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        gradient = gradients[0].index_select(0, ctx.inverse)
-        return (gradient if ctx.real is None else gradient.mul_(ctx.real)), None, None, None
+        return slots.index_select(0, self.to_flat)
 
 
 @dataclass(frozen=True)
 class Segments:
     """Assignment of `m` rows to `n` segments; a segment may be empty.
 
-    `gather` gives each row its segment's; `sum` adds up each segment's rows. The two are each other's transpose, so
-    each is the other's gradient, and neither scatters.
+    `gather` gives each row its segment's; `sum` adds up each segment's rows.
 
     index (Tensor): the segment of each row. *Shape:* (rows,)
     members (Tensor): the rows, segment after segment. *Shape:* (rows,)
@@ -201,13 +177,14 @@ class Segments:
 
     def gather(self, x: Tensor) -> Tensor:
         """Return the segment's row for each row. x: *Shape:* (segments, width). Returns *Shape:* (rows, width)"""
-        return _Transposed.apply(x, self, _gather, _sum)  # type: ignore[no-untyped-call]
+        return x.index_select(0, self.index)
 
     def sum(self, x: Tensor) -> Tensor:
         """Return the sum of each segment's rows, 0 for an empty segment. x: *Shape:* (rows, width). Returns
         *Shape:* (segments, width)
         """
-        return _Transposed.apply(x, self, _sum, _gather)  # type: ignore[no-untyped-call]
+        # The fastest of torch's sums over segments, in a fixed order on every device.
+        return F.embedding_bag(self.members, x.contiguous(), self.starts, mode="sum")
 
     def mean(self, x: Tensor) -> Tensor:
         """Return the mean of each segment's rows, 0 for an empty segment.
@@ -226,25 +203,3 @@ class Segments:
         highest.scatter_reduce_(0, index, x.detach(), "amax", include_self=False)
         exponentials = (x - highest.index_select(0, self.index)).exp()
         return exponentials / self.gather(self.sum(exponentials))
-
-
-def _gather(x: Tensor, segments: Segments) -> Tensor:
-    return x.index_select(0, segments.index)
-
-
-def _sum(x: Tensor, segments: Segments) -> Tensor:
-    # The fastest of torch's sums over segments, in a fixed order on every device.
-    return F.embedding_bag(segments.members, x.contiguous(), segments.starts, mode="sum")
-
-
-class _Transposed(torch.autograd.Function):
-    """An operation whose gradient is its transpose."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, segments: Segments, operation: Any, transpose: Any) -> Tensor:
-        ctx.segments, ctx.transpose = segments, transpose
-        return operation(x, segments)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        return ctx.transpose(gradients[0], ctx.segments), None, None, None

@@ -26,7 +26,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ..batching.tournament import kth_by_merging
 from .attention import AdaptedAttention, Heads, Weighting
 from .dense import Linear, random_steps
 from .ragged import Segments
@@ -58,12 +57,6 @@ class Penalty(nn.Module):
         """Return the sum of the values recorded since the last call."""
         recorded, self._recorded = self._recorded, None
         return 0.0 if recorded is None else float(recorded)
-
-
-LONG_FOR_TOPK = 64
-"""Minimum length of rows, as a multiple of k, from which torch.topk is faster than a tournament on a CPU."""
-MANY_FOR_TOPK = 8
-"""Minimum k from which torch.topk is as fast as a tournament for rows of any length."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,13 +160,9 @@ def kth_largest(x: Tensor, k: int) -> Tensor:
 
     x (Tensor): *Shape:* (.., keys). Returns *Shape:* (.., 1)
     """
-    length = x.shape[-1]
-    if k > length:
+    if k > x.shape[-1]:
         return torch.full_like(x[..., :1], -torch.inf)
-    if not x.is_cpu or k >= MANY_FOR_TOPK or length >= LONG_FOR_TOPK * k:
-        return torch.topk(x, k, dim=-1).values[..., -1:]
-    columns = x.flatten(0, -2).T.contiguous()
-    return kth_by_merging(columns, k, torch.minimum, torch.maximum).view(*x.shape[:-1], 1)
+    return torch.topk(x, k, dim=-1).values[..., -1:]
 
 
 def logistic_noise(like: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from ..settings import DISTANCES, FlatConfig, MectConfig
 from ..settings import RANDOM_BLOCK as BLOCK
-from .attention import WHOLE_MAP, checkpointed, mirrored, sinusoids, split_heads
+from .attention import WHOLE_MAP, checkpointed, interleave, sinusoids, split_heads
 from .dense import Linear, dropout
 from .span_groups import GroupBucket, PaddedGroups
 from .transformer import TransformerLayer
@@ -59,14 +59,12 @@ class SpanPositions(nn.Module):
         longest (int): An upper limit of the distances, exclusive.
         """
         width, n = self.fuse.in_features, len(self.kinds)
-        terms = self.fuse(_symmetric(longest, width, self.fuse.weight)).view(-1, width)
+        sin, cos = sinusoids(longest, width, self.fuse.weight)
+        # p(d) (eq. 3) for all distances -longest < d < longest.
+        symmetric = interleave(torch.cat((-sin[1:].flip(0), sin)), torch.cat((cos[1:].flip(0), cos)))
+        terms = self.fuse(symmetric).view(-1, width)
         zero = torch.arange((longest - 1) * n, longest * n, device=terms.device)
         return torch.relu(F.embedding_bag(distances.index_select(1, self.kinds) * n + zero, terms, mode="sum"))
-
-
-def _symmetric(longest: int, width: int, like: Tensor) -> Tensor:
-    """Return `p(d)` (eq. 3) for all distances `-longest < d < longest`. *Shape:* (distances, width)"""
-    return torch.cat((sinusoids(longest, width, like, mirrored)[1:].flip(0), sinusoids(longest, width, like)))
 
 
 class RandomAttention(nn.Module):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ..batching.sequences import Lengths
 from ..settings import StackConfig, TransformerConfig
-from .attention import AdaptedAttention, Attention, RelativePositions, VanillaAttention, sinusoids
+from .attention import AdaptedAttention, Attention, RelativePositions, VanillaAttention, interleave, sinusoids
 from .dense import Dropout, Linear
 from .ragged import Ragged
 
@@ -90,7 +90,8 @@ class TransformerEncoder(nn.Module):
         if self.config.adapted:
             relative = [RelativePositions.of(ragged, self.config.head_width, x)]
         else:
-            x = x + sinusoids(ragged.longest, self.config.width, x).index_select(0, ragged.positions)
+            positions = interleave(*sinusoids(ragged.longest, self.config.width, x))
+            x = x + positions.index_select(0, ragged.positions)
         for layer in self.layers:
             x = layer(x, ragged, *relative)
         return x

@@ -77,8 +77,6 @@ def _rectangles(lengths: IntArray) -> Iterator[tuple[IntArray, Rectangle]]:
 
 SCORES_AT_ONCE = 1 << 18
 """Number of scores that fit into a core's own cache; a longer sequence is computed in parts."""
-LONGEST_CACHED = 8192
-"""Tables of positions for up to this length are cached."""
 
 SAFE_EXPONENT = 60.0
 """Exponentials of scores up to this, positive or negative, and sums of thousands of them, fit into float32."""
@@ -169,10 +167,10 @@ class RelativePositions:
     key: FloatArray
 
     @classmethod
+    @lru_cache(maxsize=32)
     def of(cls, length: int, head_width: int) -> RelativePositions:
-        make = _relative if length > LONGEST_CACHED else _cached_relative
-        positions = make(_power(length), head_width)
-        return cls(positions.turn[:length], positions.key[:length])
+        sin, cos = sinusoids(length, head_width)
+        return cls(sin - np.complex64(1j) * cos, interleave(cos, sin))
 
 
 class AdaptedAttention:
@@ -216,29 +214,11 @@ class AdaptedAttention:
 
 def sinusoids(length: int, width: int) -> tuple[FloatArray, FloatArray]:
     """Return `sin(t c_i)` and `cos(t c_i)` for the positions `t < length`. *Shape:* (length, width / 2) each"""
-    sin, cos = (_angles if length > LONGEST_CACHED else _cached_angles)(_power(length), width)
-    return sin[:length], cos[:length]
-
-
-def interleave(even: FloatArray, odd: FloatArray) -> FloatArray:
-    """Return `[even_0, odd_0, even_1, odd_1, ...]` along the last dimension."""
-    return np.stack((even, odd), axis=-1).reshape(*even.shape[:-1], 2 * even.shape[-1])
-
-
-def _power(length: int) -> int:
-    """Return the length of the table to compute: a power of 2, so that few tables are cached."""
-    return 1 << max(length - 1, 63).bit_length()
-
-
-def _angles(length: int, width: int) -> tuple[FloatArray, FloatArray]:
     frequencies = 10000.0 ** (-np.arange(0, width, 2, dtype=np.float64) / width)
     angles = np.outer(np.arange(length, dtype=np.float64), frequencies)
     return np.sin(angles).astype(np.float32), np.cos(angles).astype(np.float32)
 
 
-def _relative(length: int, head_width: int) -> RelativePositions:
-    sin, cos = sinusoids(length, head_width)
-    return RelativePositions(sin - np.complex64(1j) * cos, interleave(cos, sin))
-
-
-_cached_angles, _cached_relative = lru_cache(maxsize=32)(_angles), lru_cache(maxsize=32)(_relative)
+def interleave(even: FloatArray, odd: FloatArray) -> FloatArray:
+    """Return `[even_0, odd_0, even_1, odd_1, ...]` along the last dimension."""
+    return np.stack((even, odd), axis=-1).reshape(*even.shape[:-1], 2 * even.shape[-1])

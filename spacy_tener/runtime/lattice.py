@@ -10,7 +10,6 @@ import numpy as np
 
 from ..batching.lattice import Covers, Lattice
 from ..batching.span_plan import QueryGroup, plan_spans
-from ..batching.tournament import kth_by_merging
 from ..settings import AtssaConfig, FlatConfig, MectConfig
 from ..types import FloatArray, IntArray
 from .attention import AdaptedAttention, Rectangle, attend, in_rectangles, interleave, sinusoids
@@ -126,10 +125,8 @@ def kth_largest(x: FloatArray, k: int) -> FloatArray:
     """
     if k > x.shape[-1]:
         return np.full_like(x[..., :1], -np.inf)
-    # In columns, of which each step treats all at once.
-    columns = np.ascontiguousarray(x.swapaxes(-1, -2))
-    kth: FloatArray = kth_by_merging(columns, k, np.minimum, np.maximum)
-    return kth.swapaxes(-1, -2)
+    ascending: FloatArray = np.partition(x, -k, axis=-1)
+    return ascending[..., -k, None]
 
 
 class AtssaEncoder:

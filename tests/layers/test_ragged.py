@@ -68,13 +68,6 @@ def test_negative_lengths_are_refused() -> None:
         Ragged.of([3, -2])
 
 
-def test_filler_takes_no_gradient() -> None:
-    ragged = Ragged.of([4, 1])
-    x = torch.ones(5, 2, requires_grad=True)
-    torch.stack([part.sum() for part in ragged.pad(x)]).sum().backward()
-    assert torch.equal(x.grad, torch.ones(5, 2))
-
-
 INDEX = np.array([2, 0, 2, 5, 2, 0])
 N_SEGMENTS = 7
 

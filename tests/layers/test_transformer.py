@@ -7,7 +7,7 @@ import torch
 from paper_forms import reference_attention, reference_layer
 from torch import Tensor
 
-from spacy_tener.layers.attention import AdaptedAttention, VanillaAttention, sinusoids
+from spacy_tener.layers.attention import AdaptedAttention, VanillaAttention, interleave, sinusoids
 from spacy_tener.layers.ragged import Ragged
 from spacy_tener.layers.transformer import TransformerConfig, TransformerEncoder, transformer_attention
 
@@ -35,7 +35,7 @@ def test_a_layer_is_the_papers() -> None:
 def test_the_vanilla_encoder_adds_absolute_positions_to_its_input() -> None:
     encoder = make(adapted=False, layers=1)
     x = tokens([5, 8])
-    table = sinusoids(8, 24, x)
+    table = interleave(*sinusoids(8, 24, x))
     q_position = encoder.input(x) + torch.cat([table[:5], table[:8]])
     assert torch.allclose(encoder(x, [5, 8]), encoder.layers[0](q_position, Ragged.of([5, 8], heads=3)), atol=1e-12)
 
