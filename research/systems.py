@@ -13,12 +13,12 @@ from pathlib import Path
 
 import srsly
 
-from spacy_tener.workbench.compose import SECTIONS, TOK2VEC
+from spacy_tener.workbench.compose import SECTIONS
 from spacy_tener.workbench.config_files import OVERLAYS, find_in, names_in, read_config
 
 FOLDERS = (OVERLAYS, Path(__file__).with_name("overlays"))
 _ANY = "any"
-_TOK2VEC = TOK2VEC.rpartition(".")[0]
+_TOK2VEC = "components.tener_ner.model.tok2vec"
 
 
 @dataclass(frozen=True)

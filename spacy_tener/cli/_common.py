@@ -131,7 +131,7 @@ def load_pipeline(name: str) -> Language:
         raise RemedyError(f"{name}: {message_of(error)}", remedy) from error
     except Exception:
         if Path(name).is_dir():
-            read_meta(Path(name))
+            read_json(Path(name, "meta.json"), _RESTORE)
             read_trained_config(Path(name, CONFIG))
             _check_strings(Path(name, "vocab", "strings.json"))
         raise
@@ -154,11 +154,6 @@ def is_spacy_error(error: Exception) -> bool:
 def message_of(error: Exception) -> str:
     """Return the message of an error, without the number that spaCy's errors have."""
     return (str(error).partition("] ")[2] if is_spacy_error(error) else str(error)).removesuffix(".")
-
-
-def read_meta(model: Path) -> dict[str, Any]:
-    """Read a pipeline's meta.json."""
-    return read_json(model / "meta.json", _RESTORE)
 
 
 def check_file(path: Path | None, force: bool) -> None:

@@ -118,7 +118,7 @@ def convert_cli(
         check_file(job.output, force)
     if left_out:
         msg.info(f"Files left out: {len(left_out)}", ", ".join(Path(path).name for path in left_out[:10]))
-    outputs, incorrect = [], 0
+    incorrect = 0
     formats: set[str] = set()
     for report in convert_jobs(jobs, reading=reading, making=making, progress=True):
         formats.update({report.format} - {""})
@@ -128,13 +128,10 @@ def convert_cli(
                 f"A spancat learns that no entity is in the {counted(report.missing, 'token')} without annotation",
                 "Train with the overlay nested, or annotate these texts completely.",
             )
-        outputs += [report.output] * bool(report.docs)
         incorrect += report.incorrect
     _warn_of_unused(ctx, formats, overlap)
     if incorrect:
         msg.info("To learn from the spans known to be wrong", f"--components.tener_ner.incorrect_spans_key {INCORRECT}")
-    if paths := _training_options(outputs):
-        msg.info("To train", f"python -m spacy train CONFIG {paths}")
 
 
 def _warn_of_unused(ctx: typer.Context, formats: set[str], overlap: str) -> None:
@@ -144,12 +141,6 @@ def _warn_of_unused(ctx: typer.Context, formats: set[str], overlap: str) -> None
             for option in options_in_use(ctx, [name]):
                 remedy = f"It is for {', '.join(readers)}, not for {', '.join(sorted(formats))}."
                 msg.warn(f"{option} did nothing", remedy)
-
-
-def _training_options(outputs: Sequence[Path]) -> str:
-    """Return `--paths.train` and `--paths.dev` for `spacy train`, each if exactly one output has that part's name."""
-    named = {part: [path for path in outputs if part in path.name.lower()] for part in ("train", "dev")}
-    return " ".join(f"--paths.{part} {paths[0]}" for part, paths in named.items() if len(paths) == 1)
 
 
 def _print_conversion(report: ConversionReport, *, detected: bool) -> None:

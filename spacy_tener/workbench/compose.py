@@ -41,7 +41,6 @@ from .config_files import (
 
 CONFIG = "config.cfg"
 """The file of a pipeline's config in its directory."""
-TOK2VEC = "components.tener_ner.model.tok2vec.@architectures"
 VARIABLE = re.compile(r"\$\{([^{}]+)\}")
 COMPONENT = re.compile(r"\$\{(?P<key>components\.(?P<name>[^{}.]+)\.[^{}]+)\}")
 HERE = re.compile(r"\$\{here(?:\.(?P<part>[^{}]+))?\}")

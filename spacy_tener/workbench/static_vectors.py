@@ -18,7 +18,6 @@ from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 from ..errors import RemedyError, counted
 from ..files import write_file
 from ..models.embed.onnx import build_onnx_embed
-from ..models.shim import EmbedModel
 from ..onnx.sources import onnx_encoder
 from ..types import FloatArray
 
@@ -38,7 +37,12 @@ class WordEncoder:
     """
 
     def __init__(self, name: str, layers: Sequence[int]) -> None:
-        self._model = _onnx_model(Path(name)) if name.endswith(".onnx") else _transformer_model(name, layers)
+        if name.endswith(".onnx"):
+            self._model = build_onnx_embed(onnx_encoder(name), width=None, cache=0)
+        else:
+            from ..models.transformer.embed import build_transformer_embed
+
+            self._model = build_transformer_embed(name, layers=list(layers), frozen=True, cache=0)
         self._model.initialize()
         self.width = self._model.get_dim("nO")
 
@@ -50,16 +54,6 @@ class WordEncoder:
         vocab = Vocab()
         rows = self._model.predict([Doc(vocab, words=[word], spaces=[False]) for word in words])
         return np.asarray(rows, dtype=np.float32).reshape(len(words), self.width)
-
-
-def _onnx_model(path: Path) -> EmbedModel:
-    return build_onnx_embed(onnx_encoder(path), width=None, cache=0)
-
-
-def _transformer_model(name: str, layers: Sequence[int]) -> EmbedModel:
-    from ..models.transformer.embed import build_transformer_embed
-
-    return build_transformer_embed(name, layers=list(layers), frozen=True, cache=0)
 
 
 def words_of_texts(nlp: Language, texts: Iterable[str]) -> list[str]:

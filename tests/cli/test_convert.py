@@ -117,12 +117,3 @@ def test_a_file_without_entities_and_a_stray_one_are_warned_about(tmp_path: Path
     assert "⚠ Files without a single entity" in result.text
     assert "⚠ Files in directories that are no corpora, left out: 1" in result.text
     assert "README.txt:1: 'corpus.' is not a tag" in result.text
-
-
-def test_the_command_to_train_names_what_was_written(tmp_path: Path) -> None:
-    for part in ("train", "dev", "test"):
-        (tmp_path / f"weiboNER_2nd_conll.{part}").write_text(COLUMNS, encoding="utf-8")
-    result = convert(tmp_path, "-o", tmp_path / "out", "--lang", "zh")
-    paths = [tmp_path / "out" / f"weiboNER_2nd_conll.{part}.spacy" for part in ("train", "dev")]
-    assert "".join(f"--paths.train {paths[0]} --paths.dev {paths[1]}".split()) in "".join(result.text.split())
-    assert "--paths" not in convert(tmp_path / "weiboNER_2nd_conll.test", "-o", tmp_path / "out", "--lang", "zh").text
