@@ -58,18 +58,6 @@ def test_damage_is_told_or_read_as_it_stands(
     check(folder, name, damaged(TEXTS[name](SENTENCES).encode(), seed), reading)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", TEXTS)
-@fuzzed(5000)
-@given(seed=st.integers(0, 1 << 32), auto=st.booleans())
-def test_damage_is_told_or_read_as_it_stands_many_times(
-    tmp_path_factory: pytest.TempPathFactory, name: str, seed: int, auto: bool
-) -> None:
-    folder = tmp_path_factory.getbasetemp()
-    reading = CorpusOptions() if auto else CorpusOptions(format=FORMATS.get(name, name))
-    check(folder, name, damaged(TEXTS[name](SENTENCES).encode(), seed), reading)
-
-
 @pytest.mark.parametrize("suffix", PACKED)
 @fuzzed(60)
 @given(seed=st.integers(0, 1 << 32))
