@@ -13,15 +13,24 @@ from spacy.cli._util import app
 from typer.core import TyperGroup
 from typer.main import get_command
 
-GROUPS = {
-    "Data": {"convert": "data", "debug-data": "data"},
-    "Annotating": {"suggest": "annotation", "review": "annotation", "silver": "annotation"},
-    "Training": {"config": "config", "vectors": "config", "extend": "models"},
-    "Looking": {"evaluate": "scores", "explain": "texts"},
-    "Running": {"calibrate": "models", "trim": "models", "export": "export", "annotate": "texts", "serve": "texts"},
+MODULES = {
+    "convert": "data",
+    "debug-data": "data",
+    "suggest": "annotation",
+    "review": "annotation",
+    "silver": "annotation",
+    "config": "config",
+    "vectors": "config",
+    "extend": "models",
+    "evaluate": "scores",
+    "explain": "texts",
+    "calibrate": "models",
+    "trim": "models",
+    "export": "export",
+    "annotate": "texts",
+    "serve": "texts",
 }
-"""Group in the help -> its commands, each with the module that adds it to `tener_cli`."""
-MODULES = {name: module for commands in GROUPS.values() for name, module in commands.items()}
+"""Command -> the module that adds it to `tener_cli`, in the order of the help."""
 
 
 class LazyGroup(TyperGroup):
@@ -37,13 +46,6 @@ class LazyGroup(TyperGroup):
         group: Any = get_command(tener_cli)
         self.commands = group.commands
         return self.commands.get(cmd_name)
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands by groups."""
-        width = formatter.width - 6 - max(map(len, MODULES))
-        for title, names in GROUPS.items():
-            with formatter.section(title):
-                formatter.write_dl([(name, self.get_command(ctx, name).get_short_help_str(width)) for name in names])
 
 
 tener_cli = typer.Typer(name="tener", cls=LazyGroup, rich_markup_mode=None, pretty_exceptions_short=True)
