@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -153,11 +152,8 @@ def attend(heads: Heads, ragged: Ragged, p: float, weighting: Weighting | None =
     """
     if not ragged.buckets:
         return heads.v.flatten(1)
-    if weighting is None and not heads.v.is_cpu:
-        mixed = _on_device(heads, ragged, p)
-    else:
-        padded = zip(_pad(heads, ragged), ragged.buckets, strict=True)
-        mixed = [_plain(heads_of_bucket, bucket.key_mask, p, weighting) for heads_of_bucket, bucket in padded]
+    padded = zip(_pad(heads, ragged), ragged.buckets, strict=True)
+    mixed = [_plain(heads_of_bucket, bucket.key_mask, p, weighting) for heads_of_bucket, bucket in padded]
     return ragged.join(mixed).view(heads.v.shape[0], -1)
 
 
@@ -170,24 +166,6 @@ def _pad(heads: Heads, ragged: Ragged) -> Iterator[Heads]:
     per_query = none if heads.per_query is None else ragged.pad(heads.per_query.flatten(0, 1), zeros=True)
     for bucket, q, k, v, q_position, values in zip(ragged.buckets, *parts, per_query, strict=True):
         yield Heads(q, k, v, q_position, None if heads.table is None else heads.table[: bucket.length], values)
-
-
-def _on_device(heads: Heads, ragged: Ragged, p: float) -> list[Tensor]:
-    """Compute each bucket with torch's fused kernel, after one gather of queries, keys and values.
-
-    Returns *Shape:* (sequences, heads, length, head width) for each bucket
-    """
-    queries = [part for part in (heads.q, heads.q_position) if part is not None]
-    widths = [sum(part.shape[-1] for part in queries), heads.k.shape[-1], heads.v.shape[-1]]
-    rows = ragged.pad(torch.cat((*queries, heads.k, heads.v), dim=-1).flatten(0, 1))
-    mixed = []
-    for part, bucket in zip(rows, ragged.buckets, strict=True):
-        q, k, v = part.split(widths, dim=-1)
-        if heads.table is not None:
-            k = torch.cat((k, heads.table[: bucket.length].expand(*k.shape[:3], -1)), dim=-1)
-        key_mask = None if bucket.key_mask is None else bucket.key_mask.to(q.dtype)
-        mixed.append(F.scaled_dot_product_attention(q, k, v, attn_mask=key_mask, dropout_p=p, scale=1.0))
-    return mixed
 
 
 def _plain(padded: Heads, key_mask: Tensor | None, p: float, weighting: Weighting | None) -> Tensor:

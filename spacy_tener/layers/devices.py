@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -60,11 +60,6 @@ def on_device(array: NDArray[Any] | Tensor, device: torch.device | str) -> Tenso
     # Apple's GPU would read the host's memory later, when there may be something else in it
     # (https://github.com/pytorch/pytorch/issues/139550).
     return tensor.to(device, non_blocking=device.type != "mps")
-
-
-def all_on_device(arrays: Sequence[NDArray[Any] | Tensor | None], device: torch.device | str) -> list[Any]:
-    """Copy arrays of the host to a device; None stays None."""
-    return [None if array is None else on_device(array, device) for array in arrays]
 
 
 _ALONE = threading.RLock()

@@ -32,11 +32,10 @@ class CoverSegments:
     def __init__(self, lattice: Lattice, *, device: torch.device | str = "cpu") -> None:
         covers = Covers.of(lattice)
         self.longest = covers.longest
-        of_tokens = (covers.characters, lattice.n_characters), (covers.words, lattice.n_words)
-        of_distances = (covers.from_head, covers.longest), (covers.from_tail, covers.longest)
-        self.characters, self.words, self.from_head, self.from_tail = Segments.all_of(
-            [*of_tokens, *of_distances], device=device
-        )
+        self.characters = Segments.of(covers.characters, lattice.n_characters, device=device)
+        self.words = Segments.of(covers.words, lattice.n_words, device=device)
+        self.from_head = Segments.of(covers.from_head, covers.longest, device=device)
+        self.from_tail = Segments.of(covers.from_tail, covers.longest, device=device)
 
 
 class WordFusion(nn.Module):

@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..batching.sequences import Lengths, as_lengths, pad_rows, plan_buckets, ranges, starts
-from ..types import IntArray
-from .devices import all_on_device
+from ..types import BoolArray, FloatArray, IntArray
+from .devices import on_device
 
 # Cost of one more bucket, in pairs of tokens: its dozen operations take as long as attention over so many pairs.
 PAIRS_PER_BUCKET = {"cpu": 8192, "cuda": 1 << 22}
@@ -83,23 +83,26 @@ class Ragged:
         sizes = as_lengths(lengths, n_tokens)
         begins = starts(sizes)
         members = plan_buckets(sizes if by_tokens else sizes**2, price=price)
-        key_masks, slots, masks = [], [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
+        buckets, slots, masks = [], [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
         for sequences in members:
             tokens, mask = pad_rows(begins[sequences], sizes[sequences])
             slots.append((tokens[:, None] * heads + np.arange(heads)[:, None]).ravel())
             masks.append(np.repeat(mask, heads, axis=0).ravel())
-            key_masks.append(None if mask.all() else np.where(mask, 0.0, -np.inf).astype(np.float32)[:, None, None])
+            key_mask = None if mask.all() else on_device(key_mask_of(mask), device)
+            buckets.append(Bucket(tuple(sequences.tolist()), mask.shape[1], key_mask))
         to_padded, is_real = np.concatenate(slots), np.concatenate(masks)
         to_flat = np.empty(sizes.sum() * heads, np.int64)
         to_flat[to_padded[is_real]] = np.flatnonzero(is_real)
-        real = None if is_real.all() else is_real[:, None].astype(np.float32)
-        arrays = ranges(np.zeros_like(sizes), sizes), to_padded, to_flat, real, *key_masks
-        tensors = all_on_device(arrays, device)
-        buckets = [
-            Bucket(tuple(sequences.tolist()), int(sizes[sequences[0]]), key_mask)
-            for sequences, key_mask in zip(members, tensors[4:], strict=True)
-        ]
-        return cls(tuple(sizes.tolist()), heads, tuple(buckets), *tensors[:4])
+        real = None if is_real.all() else on_device(is_real[:, None].astype(np.float32), device)
+        return cls(
+            tuple(sizes.tolist()),
+            heads,
+            tuple(buckets),
+            on_device(ranges(np.zeros_like(sizes), sizes), device),
+            on_device(to_padded, device),
+            on_device(to_flat, device),
+            real,
+        )
 
     @property
     def longest(self) -> int:
@@ -133,6 +136,11 @@ class Ragged:
         return slots.index_select(0, self.to_flat)
 
 
+def key_mask_of(is_key: BoolArray) -> FloatArray:
+    """Return what is added to scores: -inf at padded keys, else 0. *Shape:* (rows, keys) to (rows, 1, 1, keys)"""
+    return np.where(is_key, np.float32(0.0), np.float32(-np.inf))[:, None, None]
+
+
 @dataclass(frozen=True)
 class Segments:
     """Assignment of `m` rows to `n` segments; a segment may be empty.
@@ -152,22 +160,9 @@ class Segments:
 
     @classmethod
     def of(cls, index: IntArray, n_segments: int, *, device: torch.device | str = "cpu") -> Segments:
-        return cls.all_of([(index, n_segments)], device=device)[0]
-
-    @classmethod
-    def all_of(
-        cls, assignments: Sequence[tuple[IntArray, int]], *, device: torch.device | str = "cpu"
-    ) -> list[Segments]:
-        """Make several assignments. assignments: of each, `index` and `n`."""
-        arrays = [array for index, n_segments in assignments for array in cls.arrays(index, n_segments)]
-        moved = all_on_device(arrays, device)
-        return [cls(*moved[i : i + 4]) for i in range(0, len(moved), 4)]
-
-    @staticmethod
-    def arrays(index: IntArray, n_segments: int) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        """Return the arrays of an assignment, to be copied to a device together with others."""
         counts = np.bincount(index, minlength=n_segments)
-        return index, np.argsort(index, kind="stable"), starts(counts), np.maximum(counts, 1)[:, None]
+        arrays = index, np.argsort(index, kind="stable"), starts(counts), np.maximum(counts, 1)[:, None]
+        return cls(*(on_device(array, device) for array in arrays))
 
     @classmethod
     def of_sequences(cls, lengths: Lengths, *, device: torch.device | str = "cpu") -> Segments:

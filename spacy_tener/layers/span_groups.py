@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..batching.sequences import pad_arrays, plan_buckets
 from ..batching.span_plan import QueryGroup
 from ..types import BoolArray, IntArray
-from .devices import all_on_device
-from .ragged import Segments
+from .devices import on_device
+from .ragged import Segments, key_mask_of
 
 SPAN_PAIRS_PER_BUCKET = {"cpu": 1 << 12, "cuda": 1 << 20}
 """Cost of one more bucket, in pairs of a query and a key or column."""
@@ -62,7 +60,7 @@ class PaddedGroups:
         kind = "cpu" if torch.device(device).type == "cpu" else "cuda"
         costs = np.array([len(group.queries) * (len(group.keys) + len(group.columns)) for group in groups])
         buckets = [
-            _pad_bucket([groups[i] for i in bucket])
+            _pad_bucket([groups[i] for i in bucket], device)
             for bucket in plan_buckets(costs, price=SPAN_PAIRS_PER_BUCKET[kind], most=MOST_PAIRS[kind])
         ]
         queries, keys, columns = (
@@ -72,18 +70,12 @@ class PaddedGroups:
             np.concatenate([np.zeros(0, np.bool_), *(is_query.ravel() for _, is_query, _ in buckets)])
         )
         slots = slots[np.argsort(queries[slots])]
-        arrays = [slots, *(array for *_, arrays in buckets for array in arrays)]
-        for index, n_rows in (queries, len(slots)), (keys, keys.max(initial=-1) + 1), (columns, n_columns):
-            arrays += Segments.arrays(index, n_rows)
-        slots, *moved = all_on_device(arrays, device)
-        shapes = [(*rows[0].shape, rows[1].shape[1], rows[2].shape[1]) for rows, *_ in buckets]
-        n = 3 * len(buckets)
         return cls(
-            tuple(GroupBucket(shape, *moved[3 * i : 3 * i + 3]) for i, shape in enumerate(shapes)),
-            Segments(*moved[n : n + 4]),
-            Segments(*moved[n + 4 : n + 8]),
-            Segments(*moved[n + 8 :]),
-            slots,
+            tuple(bucket for *_, bucket in buckets),
+            Segments.of(queries, len(slots), device=device),
+            Segments.of(keys, keys.max(initial=-1) + 1, device=device),
+            Segments.of(columns, n_columns, device=device),
+            on_device(slots, device),
             (
                 max((group.position + len(group.queries) for group in groups), default=0),
                 max((len(group.keys) for group in groups), default=0),
@@ -119,12 +111,12 @@ class PaddedGroups:
 
 
 def _pad_bucket(
-    groups: Sequence[QueryGroup],
-) -> tuple[tuple[IntArray, IntArray, IntArray], BoolArray, tuple[NDArray[Any] | None, ...]]:
+    groups: Sequence[QueryGroup], device: torch.device | str
+) -> tuple[tuple[IntArray, IntArray, IntArray], BoolArray, GroupBucket]:
     """Pad the groups of a bucket.
 
-    RETURNS (tuple[tuple[IntArray, IntArray, IntArray], BoolArray, tuple[NDArray[Any] | None, ...]]): The rows of
-        queries, keys and columns, a mask of real queries, and the arrays of a `GroupBucket`.
+    RETURNS (tuple[tuple[IntArray, IntArray, IntArray], BoolArray, GroupBucket]): The rows of queries, keys and columns,
+        a mask of real queries, and the bucket.
     """
     queries, is_query = pad_arrays([group.queries for group in groups])
     keys, is_key = pad_arrays([group.keys for group in groups])
@@ -133,5 +125,7 @@ def _pad_bucket(
     for padded, group in zip(pairs, groups, strict=True):
         padded[0, : len(group.queries), : len(group.keys)] = group.pairs
     positions = np.array([group.position for group in groups])[:, None] + np.arange(queries.shape[1])
-    key_mask = None if is_key.all() else np.where(is_key, 0.0, -np.inf).astype(np.float32)[:, None, None]
-    return (queries, keys, columns), is_query, (positions, pairs, key_mask)
+    key_mask = None if is_key.all() else on_device(key_mask_of(is_key), device)
+    shape = *queries.shape, keys.shape[1], columns.shape[1]
+    bucket = GroupBucket(shape, on_device(positions, device), on_device(pairs, device), key_mask)
+    return (queries, keys, columns), is_query, bucket

@@ -17,7 +17,7 @@ from thinc.types import Floats2d
 from torch import Tensor
 
 from ..errors import RemedyError
-from ..layers.devices import all_on_device, host_threads, on_device, threads_for
+from ..layers.devices import host_threads, on_device, threads_for
 from ..layers.ragged import Segments
 from ..types import IntArray
 from .backends import Indices, Layer, is_out_of_memory, join_rows, split_rows
@@ -82,8 +82,7 @@ class TorchBackend:
 
     def call(self, layer: Layer, *inputs: Any) -> Tensor:
         module = layer.shim.module
-        indices = iter(all_on_device([part.array for part in inputs if isinstance(part, Indices)], self.device))
-        arguments = [next(indices) if isinstance(part, Indices) else part for part in inputs]
+        arguments = [on_device(part.array, self.device) if isinstance(part, Indices) else part for part in inputs]
         if not self.training:
             return cast(Tensor, module(*arguments))
         module.train()

@@ -22,10 +22,7 @@ from ...layers.ragged import Ragged, Segments
 from ...settings import STRICT, Count, Probability, Size, check_pieces
 
 _POSITIONS_AT_ONCE = {"cpu": 4096, "cuda": 1 << 16}
-"""Maximum number of word pieces, with padding, that a prediction computes at once, to limit memory for long texts. On
-a GPU with little free memory it is smaller."""
-_FREE_SHARE = 0.5
-"""The share of a GPU's free memory that they may take."""
+"""Maximum number of word pieces, with padding, that a prediction computes at once, to limit memory for long texts."""
 _PIECES_PER_CALL = {"cpu": 32, "cuda": 1 << 14}
 """Cost of one more call, in pieces of padding: computing these takes as long as launching a dozen layers."""
 
@@ -138,15 +135,7 @@ class PretrainedTransformer(nn.Module):
         if device.type != "cpu" and torch.is_grad_enabled():
             # Activations are kept for the gradient, in one call or in several.
             return sys.maxsize
-        if device.type != "cuda":
-            return _POSITIONS_AT_ONCE["cpu"]
-        free: int = torch.cuda.mem_get_info(device)[0]
-        free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        config: Any = self.transformer.config
-        # Peak memory of a layer per piece, in 32-bit floats.
-        floats: int = 16 * config.hidden_size + 3 * getattr(config, "intermediate_size", 4 * config.hidden_size)
-        floats += config.num_hidden_layers * config.hidden_size if self.config.layers != 1 else 0
-        return min(_POSITIONS_AT_ONCE["cuda"], int(_FREE_SHARE * free) // (4 * floats))
+        return _POSITIONS_AT_ONCE["cpu" if device.type == "cpu" else "cuda"]
 
     def _hidden(self, pieces: Pieces, device: torch.device) -> Tensor:
         """Return the rows of all pieces. *Shape:* (pieces, width)"""

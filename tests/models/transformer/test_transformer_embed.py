@@ -256,21 +256,6 @@ def test_cudnn_s_attention_is_off_within_a_call_alone(chosen):
         torch.backends.cuda.enable_cudnn_sdp(before)
 
 
-@pytest.mark.parametrize(("layers", "bytes_each"), [(1, 4 * (16 * 16 + 3 * 24)), (2, 4 * (18 * 16 + 3 * 24))])
-def test_the_pieces_that_a_gpu_reads_at_once_fit_into_half_of_its_free_memory(tiny, monkeypatch, layers, bytes_each):
-    module, free = module_of(embedder(tiny, layers=layers)), [600, 100, 500]
-    for name, value in zip(("mem_get_info", "memory_allocated", "memory_reserved"), free, strict=True):
-        answer = (value * bytes_each, 0) if name == "mem_get_info" else value * bytes_each
-        monkeypatch.setattr(torch.cuda, name, lambda device, answer=answer: answer)
-    with torch.no_grad():
-        assert module.pieces_at_once(torch.device("cuda")) == 500
-        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1 << 40, 0))
-        assert module.pieces_at_once(torch.device("cuda")) == 1 << 16
-    assert module.pieces_at_once(torch.device("cuda")) > 1 << 32, (
-        "what is learned from stays in memory however it is cut"
-    )
-
-
 @pytest.mark.parametrize("frozen", [True, False])
 def test_a_saved_model_needs_the_directory_no_more(tmp_path, frozen):
     name = save_tiny_transformer(tmp_path / "bert", seed=3)
