@@ -324,8 +324,6 @@ class MectConfig(StackConfig):
         return self.streams == "cross"
 
 
-RelationKind = Literal["gated", "mean", "attention"]
-
 EXPONENT_LIMIT = 40.0
 """Exponents are clipped to this, positive and negative, so that `u v` fits into float32: e^80 = 5.5e34. That changes a
 sum `a + b` only where one of the two is beyond 40; and even then it changes the gate only where the other is beyond 20
@@ -342,17 +340,16 @@ class GRNConfig:
         the maximum over the convolutions in each channel. `[3]` is the paper's "branch 3". `[]` leaves the context
         layer out: the relation layer reads the input, through a linear layer if it is not `width` wide, as the paper's
         is.
-    relation (Optional[Literal["gated", "mean", "attention"]]): Relation layer: "gated" has one gate for each pair of
-        tokens and each channel (eq. 6); "mean" is the mean of the relation vectors, without gates (eq. 5, the paper's
-        DFN); "attention" has one gate for each pair (eq. 7, its GAttN); None leaves the relation layer out.
+    relation (Optional[Literal["gated"]]): Relation layer, with a gate for each pair of tokens and each channel (eq. 6);
+        None leaves it out.
     dropout (float): On the context layer's output, before the relation layer.
     """
 
     width: Size = 400
     branches: Sequence[OddSize] = (1, 3, 5)
-    relation: RelationKind | None = "gated"
+    relation: Literal["gated"] | None = "gated"
     dropout: Probability = 0.5
 
     def __post_init__(self) -> None:
         if self.relation is None and not self.branches:
-            raise SettingError("relation must be 'gated', 'mean' or 'attention' where there are no branches; got None")
+            raise SettingError("relation must be 'gated' where there are no branches; got None")

@@ -99,7 +99,7 @@ def reference_convolution(convolution: Convolution, x: Tensor) -> Tensor:
 
 
 def reference_relation(relation: Relation, x: Tensor, lengths: Sequence[int]) -> Tensor:
-    """Eq. 4 to 8 as the paper writes them, pair by pair.
+    """Eq. 4, 6 and 8 as the paper writes them, pair by pair.
 
     x: *Shape: [N, d]*. Returns *Shape: [N, d]*
     """
@@ -109,8 +109,8 @@ def reference_relation(relation: Relation, x: Tensor, lengths: Sequence[int]) ->
         shape = (len(rows), len(rows), -1)
         pairs = torch.cat((rows[:, None].expand(shape), rows[None].expand(shape)), dim=-1)
         scores = F.linear(pairs, weight, relation.left.bias)  # eq. 4
-        terms = scores if relation.kind == "mean" else torch.sigmoid(scores) * rows  # eq. 5; eq. 6, 7
-        fused.append(torch.tanh(terms.sum(1) / max(len(rows), 1)))  # eq. 8
+        terms = torch.sigmoid(scores) * rows
+        fused.append(torch.tanh(terms.sum(1) / max(len(rows), 1)))  # eq. 6, 8
     return torch.cat(fused)
 
 

@@ -63,7 +63,7 @@ WRONG: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (build_grn, {"width": 0}, f"GRN.v1: width {SIZE}; got 0"),
     (build_grn, {"branches": [1, 2]}, "GRN.v1: branches.1 must be odd, so that it has a middle; got 2"),
     (build_grn, {"branches": [-1]}, f"GRN.v1: branches.0 {SIZE}; got -1"),
-    (build_grn, {"relation": "sum"}, "GRN.v1: relation must be 'gated', 'mean' or 'attention'; got 'sum'"),
+    (build_grn, {"relation": "sum"}, "GRN.v1: relation must be 'gated'; got 'sum'"),
     (build_grn, {"relation": None, "branches": []}, "GRN.v1: relation must be .* where there are no branches"),
     (build_char_embed, {"width": 0}, f"CharEmbed.v1: width {SIZE}; got 0"),
     (build_char_embed, {"bigram_width": -1}, f"bigram_width {COUNT}; got -1"),

@@ -63,7 +63,6 @@ GRN = {"@architectures": "spacy_tener.GRN.v1", "width": WIDTH}
 MODELS = {
     "CNN-BiLSTM-CRF": BILSTM,
     "GRN": GRN,
-    "DFN": {**GRN, "relation": "mean"},
     "GRN without relation": {**GRN, "relation": None},
 }
 TRAIN_BATCHES = (10, 32)
@@ -115,7 +114,7 @@ def layer_rows(length: int, args: argparse.Namespace) -> Iterator[list[str]]:
 
 def run_layer(form: str, length: int, work: str) -> Tensor:
     torch.manual_seed(0)
-    layer, lengths = Relation("gated", width=WIDTH), [length] * SENTENCES
+    layer, lengths = Relation(width=WIDTH), [length] * SENTENCES
     x = torch.tanh(torch.randn(sum(lengths), WIDTH))
     compute = layer if form == "streaming" else partial(paper_form, layer)
     if work == "forward":

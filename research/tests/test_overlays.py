@@ -22,7 +22,7 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 BASES = ("conll2003", "ontonotes5")
 CHARS = ("none", "cnn", "bilstm", "transformer", "adapted")
 ENCODERS = ("bilstm", "idcnn", "adapted", "transformer")
-ABLATIONS = ("no-context", "branch3", "no-relation", "dfn", "gattn")
+ABLATIONS = ("no-context", "branch3", "no-relation")
 CELLS = [(f"chars-{chars}", f"encoder-{encoder}") for chars, encoder in product(CHARS, ENCODERS)]
 SYSTEMS = [("cnn-bilstm-crf",), ("cnn-bilstm-att-crf",), ("grn",), *((f"grn-{name}",) for name in ABLATIONS)]
 SHAPED = [("chars-shape",), ("cnn-bilstm-crf", "chars-shape"), ("grn", "chars-shape")]
@@ -142,8 +142,6 @@ def test_the_base_is_the_cell_of_two_adapted_transformers(base: str) -> None:
         ("no-context", {"branches": []}),
         ("branch3", {"branches": [3]}),
         ("no-relation", {"relation": None}),
-        ("dfn", {"relation": "mean"}),
-        ("gattn", {"relation": "attention"}),
     ],
 )
 def test_an_ablation_of_grn_changes_one_thing(ablation: str, changed: dict) -> None:

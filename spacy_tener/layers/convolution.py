@@ -127,7 +127,7 @@ class GRNEncoder(nn.Module):
             self.input = Linear(input_width, config.width)
             kaiming_uniform_start(self.input)
         self.dropout = Dropout(config.dropout)
-        self.relation = None if config.relation is None else Relation(config.relation, width=config.width)
+        self.relation = None if config.relation is None else Relation(width=config.width)
 
     def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
         """Encode the tokens of all sequences, joined; `lengths` says how many each sequence has.

@@ -1,9 +1,7 @@
 """Relation layer of the gated relation network (Chen et al., 2019, eq. 4 to 8).
 
     r_ij = W [x_i ; x_j] + b              (4)
-    r_i  = 1/T sum_j r_ij                 (5)  "direct fusion" (DFN)
-    r_i  = 1/T sum_j sigma(r_ij) * x_j    (6)  gated: one gate for each pair of tokens and each channel
-    r_i  = 1/T sum_j alpha_ij x_j         (7)  "gated attention" (GAttN): r_ij is one number, alpha_ij = sigma(r_ij)
+    r_i  = 1/T sum_j sigma(r_ij) * x_j    (6)  one gate for each pair of tokens and each channel
     p_i  = tanh(r_i)                      (8)
 
 As written, (4) takes a matrix product for each pair of tokens, and an array of `T x T x d`. But `W` is two halves side
@@ -27,11 +25,10 @@ import torch
 from torch import Tensor, nn
 
 from ..batching.sequences import as_lengths
-from ..settings import EXPONENT_LIMIT, RelationKind
-from .attention import checkpointed
+from ..settings import EXPONENT_LIMIT
 from .dense import Linear
 from .devices import on_device
-from .ragged import Ragged, Segments
+from .ragged import Ragged
 
 NUMBERS_PER_BUCKET = {"cpu": 0, "cuda": 1 << 23}
 """Cost of one more bucket in numbers of padding, `width` for each pair of tokens. On a GPU, its some twenty launches
@@ -54,8 +51,6 @@ def _pad(ragged: Ragged, *arrays: Tensor) -> Iterator[tuple[Tensor, ...]]:
 # Maximum size of a tile. On a CPU: about what fits into a core's own cache, and enough to outweigh the cost of calling
 # torch. On a GPU: 128 MB, of which there are two, so that few batches need a second tile.
 TILE = {"cpu": 1 << 18, "cuda": 1 << 25}
-# Maximum number of tokens whose scalar gates are computed at once.
-TOKENS_AT_ONCE = 512
 
 
 class Relation(nn.Module):
@@ -63,17 +58,13 @@ class Relation(nn.Module):
 
     left: the half of `W` for x_i, with the bias. right: the half for x_j.
 
-    kind (RelationKind): "gated" (eq. 6), "mean" (eq. 5) or "attention" (eq. 7), whose r_ij is one number for all
-        channels.
     width (int): d, of input and output.
     """
 
-    def __init__(self, kind: RelationKind, *, width: int) -> None:
+    def __init__(self, *, width: int) -> None:
         super().__init__()
-        self.kind = kind
-        gates = 1 if kind == "attention" else width
-        self.left = Linear(width, gates)
-        self.right = Linear(width, gates, bias=False)
+        self.left = Linear(width, width)
+        self.right = Linear(width, width, bias=False)
         # The paper's Kaiming-uniform initialisation, for the whole of `W`: each half has half of its inputs.
         bound = math.sqrt(6.0 / (2 * width))
         for half in (self.left, self.right):
@@ -84,46 +75,8 @@ class Relation(nn.Module):
         """Relate the tokens of each sequence. *Shape:* (tokens, width) to `(tokens, width)`"""
         if not len(x):
             return x
-        fuse = {"gated": _gated_mean, "mean": _mean, "attention": _attention_mean}[self.kind]
-        return torch.tanh(fuse(self.left(x), self.right(x), x, lengths))  # eq. 8
-
-
-def _gated_mean(a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
-    """Return r_i of every token (eq. 6). a, b, x: *Shape:* (tokens, width). Returns *Shape:* (tokens, width)"""
-    return _GatedMean.apply(a, b, x, lengths)  # type: ignore[no-untyped-call]
-
-
-def _mean(a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
-    """Return the mean of r_ij over j, which is a_i plus the mean of b_j (eq. 5, DFN). *Shape:* (tokens, width) all"""
-    sequences = Segments.of_sequences(lengths, device=x.device)
-    return a + sequences.gather(sequences.mean(b))
-
-
-def _attention_mean(a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
-    """Return r_i of every token (eq. 7, GAttN).
-
-    a, b (Tensor): *Shape:* (tokens, 1)
-    x (Tensor): *Shape:* (tokens, width)
-    RETURNS (Tensor): *Shape:* (tokens, width)
-    """
-    ragged = _plan(lengths, x)
-    sums = [_attention_relation(*padded)[:, None] for padded in _pad(ragged, a, b, x)]
-    return ragged.join(sums) * _shares(lengths, x)
-
-
-def _attention_relation(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
-    """Return T times eq. 7 for one bucket. a, b: *Shape:* (sequences, length, 1); x:
-    *Shape:* (sequences, length, width). Returns *Shape:* (sequences, length, width)
-    """
-    if x.shape[1] <= TOKENS_AT_ONCE:
-        return _gated_sum(a, b, x)
-    # Gates of a long sentence are recomputed in the backward pass, as those of eq. 6 are.
-    parts = a.split(TOKENS_AT_ONCE, dim=1)
-    return torch.cat([checkpointed(_gated_sum, rows, b, x) for rows in parts], dim=1)
-
-
-def _gated_sum(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
-    return torch.bmm(torch.sigmoid(a + b.transpose(1, 2)), x)
+        mean = _GatedMean.apply(self.left(x), self.right(x), x, lengths)  # type: ignore[no-untyped-call]
+        return torch.tanh(mean)  # eq. 8
 
 
 class _GatedMean(torch.autograd.Function):

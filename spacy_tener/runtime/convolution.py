@@ -8,40 +8,23 @@ from itertools import pairwise
 import numpy as np
 
 from ..batching.sequences import Lengths, as_lengths, ranges
-from ..settings import EXPONENT_LIMIT, GRNConfig, RelationKind
+from ..settings import EXPONENT_LIMIT, GRNConfig
 from ..types import FloatArray, IntArray
-from .dense import Linear, sigmoid
+from .dense import Linear
 from .weights import Weights, WeightsError
 
 TILE = 1 << 17
 """Maximum number of gates that are computed at once."""
-TOKENS_AT_ONCE = 512
-"""Maximum number of tokens whose scalar gates are computed at once."""
 
 
-def relate(kind: RelationKind, a: FloatArray, b: FloatArray, x: FloatArray, lengths: IntArray) -> FloatArray:
-    """Return r_i of every token (eq. 5 to 7). a, b: *Shape:* (tokens, gates); x: *Shape:* (tokens, width). Returns
-    *Shape:* (tokens, width)
-    """
+def relate(a: FloatArray, b: FloatArray, x: FloatArray, lengths: IntArray) -> FloatArray:
+    """Return r_i of every token (eq. 6). *Shape:* (tokens, width) each"""
     related = np.empty_like(x)
-    if kind == "gated":
-        a, b = (np.exp(np.clip(part, -EXPONENT_LIMIT, EXPONENT_LIMIT)) for part in (-a, b))
-    relation = {"gated": _gated, "mean": _mean, "attention": _attention}[kind]
+    u, w = (np.exp(np.clip(part, -EXPONENT_LIMIT, EXPONENT_LIMIT)) for part in (-a, b))
     for begin, end in pairwise([0, *np.cumsum(lengths).tolist()]):
         if begin < end:
-            relation(a[begin:end], b[begin:end], x[begin:end], related[begin:end])
+            _gated(u[begin:end], w[begin:end], x[begin:end], related[begin:end])
     return related
-
-
-def _mean(a: FloatArray, b: FloatArray, x: FloatArray, out: FloatArray) -> None:
-    np.add(a, b.mean(axis=0), out=out)
-
-
-def _attention(a: FloatArray, b: FloatArray, x: FloatArray, out: FloatArray) -> None:
-    for begin in range(0, len(x), TOKENS_AT_ONCE):
-        gates = sigmoid(a[begin : begin + TOKENS_AT_ONCE] + b.T)
-        np.matmul(gates, x, out=out[begin : begin + TOKENS_AT_ONCE])
-    out /= len(x)
 
 
 def _gated(u: FloatArray, w: FloatArray, x: FloatArray, out: FloatArray) -> None:
@@ -101,8 +84,7 @@ class GRNEncoder:
         ]
         self.input = None if weights.get("input.weight") is None else Linear(weights.part("input"))
         if config.relation is not None:
-            gates = 1 if config.relation == "attention" else config.width
-            weights.shaped("relation.left.weight", gates, config.width)
+            weights.shaped("relation.left.weight", config.width, config.width)
             halves = [weights.part("relation", half) for half in ("left", "right")]
             self.left, self.right = map(Linear, halves)
 
@@ -115,4 +97,4 @@ class GRNEncoder:
             x = self.input(x)
         if self.config.relation is None:
             return x
-        return np.tanh(relate(self.config.relation, self.left(x), self.right(x), x, lengths))
+        return np.tanh(relate(self.left(x), self.right(x), x, lengths))

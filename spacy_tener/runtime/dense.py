@@ -65,12 +65,6 @@ def relu(x: FloatArray) -> FloatArray:
     return np.maximum(x, np.float32(0.0), out=x)
 
 
-def sigmoid(x: FloatArray) -> FloatArray:
-    exponential: FloatArray = np.exp(-np.clip(x, -80.0, 80.0))
-    exponential += 1.0
-    return np.reciprocal(exponential, out=exponential)
-
-
 class EmbeddingTables:
     """Embedding tables, whose rows are concatenated. widths: width of each table, by name."""
 

@@ -28,8 +28,6 @@ ENCODERS = [
     ("FLAT_ATSSA", SELECTED),
     ("MECT", {}),
     ("GRN", {}),
-    ("GRN", {"relation": "attention"}),
-    ("GRN", {"relation": "mean"}),
 ]
 each_encoder = pytest.mark.parametrize(
     ("name", "settings"), ENCODERS, ids=["-".join([name, *map(str, options.values())]) for name, options in ENCODERS]

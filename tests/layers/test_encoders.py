@@ -36,7 +36,7 @@ KINDS: dict[str, tuple[Callable[..., nn.Module], tuple[int, ...], list[dict[str,
     "GRN": (
         lambda **settings: GRNEncoder(GRNConfig(width=WIDTH, **settings), input_width=CHARS),
         (CHARS,),
-        [{}, *({"relation": kind} for kind in ("mean", "attention", None)), {"branches": ()}, {"branches": (3,)}],
+        [{}, {"relation": None}, {"branches": ()}, {"branches": (3,)}],
     ),
     "FLAT": (
         lambda **settings: SpanEncoder(FlatConfig(**STACK, **settings), CHARS, WORDS),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import get_args
 
 import pytest
 import torch
@@ -14,18 +13,17 @@ from torch import Tensor, nn
 
 from spacy_tener.layers import relation
 from spacy_tener.layers.relation import Relation
-from spacy_tener.settings import EXPONENT_LIMIT, RelationKind
+from spacy_tener.settings import EXPONENT_LIMIT
 
 LENGTHS = [7, 1, 0, 30, 12]
 WIDTH = 6
-KINDS = sorted(get_args(RelationKind))
 TILES = [1, 40, 700, 1 << 18]
 """Numbers in a tile: less than one pair, some pairs, parts of a sentence, whole sentences."""
 
 
-def make(kind: str, width: int = WIDTH) -> Relation:
+def make(width: int = WIDTH) -> Relation:
     torch.manual_seed(0)
-    module = Relation(kind, width=width).double()
+    module = Relation(width=width).double()
     nn.init.normal_(module.left.bias)
     return module
 
@@ -34,27 +32,25 @@ def tokens(lengths: list[int] = LENGTHS, width: int = WIDTH) -> Tensor:
     return torch.randn(sum(lengths), width, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
 
-def assert_the_papers(kind: str) -> None:
-    module, x = make(kind), tokens().requires_grad_()
+def assert_the_papers() -> None:
+    module, x = make(), tokens().requires_grad_()
     expected = reference_relation(module, x, LENGTHS)
     assert_same(module(x, LENGTHS), expected, [x, *module.parameters()], within=1e-12)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_fast_form_and_its_gradients_equal_the_papers(kind: str) -> None:
-    assert_the_papers(kind)
+def test_the_fast_form_and_its_gradients_equal_the_papers() -> None:
+    assert_the_papers()
 
 
-@pytest.mark.parametrize("kind", ["gated", "attention"])
-def test_sequences_side_by_side_as_a_gpu_takes_them_give_the_same(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sequences_side_by_side_as_a_gpu_takes_them_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(relation.NUMBERS_PER_BUCKET, "cpu", 1 << 30)
-    assert_the_papers(kind)
+    assert_the_papers()
 
 
 @pytest.mark.parametrize("tile", TILES)
 def test_the_size_of_tiles_changes_nothing(tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relation, "TILE", {"cpu": tile})
-    assert_the_papers("gated")
+    assert_the_papers()
 
 
 @pytest.mark.parametrize("sign_left", [-1e3, 1e3])
@@ -87,7 +83,7 @@ def test_gradients_of_nearly_open_gates_do_not_cancel() -> None:
 
 def test_float32_is_as_exact_as_float32_can_be() -> None:
     torch.manual_seed(0)
-    module = Relation("gated", width=64)
+    module = Relation(width=64)
     lengths = [100, 15, 30]
     x = torch.tanh(torch.randn(145, 64)).requires_grad_()
     got = module(x, lengths)
@@ -98,16 +94,6 @@ def test_float32_is_as_exact_as_float32_can_be() -> None:
     assert torch.allclose(got.double(), wanted, atol=1e-6)
     for a, b in zip(found, backward_gradients(wanted.sum(), [x64, *exact.parameters()]), strict=True):
         assert (a.double() - b).abs().max() < 1e-5 * b.abs().max()
-
-
-@pytest.mark.parametrize("length", [3, 4, 5, 11])
-def test_long_sentences_gates_of_one_number_are_made_in_parts(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    module, x = make("attention"), tokens([length]).requires_grad_()
-    expected = reference_relation(module, x, [length])
-    monkeypatch.setattr(relation, "TOKENS_AT_ONCE", 4)
-    assert_same(module(x, [length]), expected, [x, *module.parameters()], within=1e-12)
-    with torch.inference_mode():
-        assert torch.allclose(module(x, [length]), expected, atol=1e-13)
 
 
 @contextmanager
@@ -122,22 +108,20 @@ def noting_sizes(sizes: list[int]) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("kind", ["gated", "mean"])
-def test_what_is_kept_grows_with_the_length_not_with_its_square(kind: str) -> None:
+def test_what_is_kept_grows_with_the_length_not_with_its_square() -> None:
     sizes_by_length = {}
     for length in (50, 100, 200):
         sizes: list[int] = []
-        module, x = make(kind), tokens([length]).requires_grad_()
+        module, x = make(), tokens([length]).requires_grad_()
         with noting_sizes(sizes):
             module(x, [length])
         sizes_by_length[length] = sum(sizes)
     assert sizes_by_length[200] - sizes_by_length[100] == 2 * (sizes_by_length[100] - sizes_by_length[50]) > 0
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_weights_start_kaiming_uniform_over_both_halves_and_biases_at_zero(kind: str) -> None:
+def test_weights_start_kaiming_uniform_over_both_halves_and_biases_at_zero() -> None:
     torch.manual_seed(0)
-    module = Relation(kind, width=400)
+    module = Relation(width=400)
     bound = math.sqrt(6 / 800)
     for half in (module.left, module.right):
         assert half.weight.abs().max().item() == pytest.approx(bound, rel=0.02)

@@ -112,7 +112,7 @@ def test_output_is_the_torch_module_s_for_what_is_embedded(name, docs):
 
 @each_system
 def test_a_text_is_encoded_alike_alone_and_among_others_and_after_saving(name, docs):
-    settings = {"relation": "attention"} if name == "GRN" else {"layers": 2}
+    settings = {"branches": [3]} if name == "GRN" else {"layers": 2}
     model = SYSTEMS[name].build(**settings).initialize(docs)
     learn(name, model, docs, 2)
     assert_each_is_alike_alone_and_among_others(model, docs)
@@ -157,7 +157,7 @@ def test_spacy_s_embedder_serves_as_well(name, docs):
     [
         (build_transformer_encoder(16, heads=2), tener()),
         (build_transformer_encoder(16, heads=2, adapted=False), tener(adapted=False)),
-        (build_gated_relation_encoder(16, relation="mean"), grn(relation="mean", dropout=0.5)),
+        (build_gated_relation_encoder(16, branches=[3]), grn(branches=[3], dropout=0.5)),
     ],
     ids=["TENER", "vanilla", "GRN"],
 )

@@ -66,7 +66,7 @@ ENCODERS = {
     ],
     GRNConfig: [
         {},
-        *options(branches=[[1], [3], [], [1, 5]], relation=["gated", "mean", "attention", None]),
+        *options(branches=[[1], [3], [], [1, 5]], relation=["gated", None]),
         {"branches": [], "width": CHARACTERS},
     ],
     FlatConfig: [{}, *options(layers=[2, 3], distances=[["hh", "tt"], ["th"]], ff_width=[9])],

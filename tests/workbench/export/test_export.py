@@ -168,7 +168,7 @@ def test_what_reads_more_than_characters_is_refused_with_a_way_out(
         ("FLAT_ATSSA", {}, "flat_atssa"),
         ("MECT", {}, "mect"),
         ("TENER", {"adapted": False}, "transformer_encoder"),
-        ("GRN", {"relation": "mean"}, "gated_relation_encoder"),
+        ("GRN", {"relation": None}, "gated_relation_encoder"),
     ],
 )
 def test_other_encoders_are_refused(system: str, settings: dict[str, Any], layer: str, parts: dict[str, Any]) -> None:
