@@ -106,14 +106,3 @@ def test_options_that_no_input_reads_are_named(corpus: Path, tmp_path: Path) -> 
     mixed = convert(corpus, tmp_path / "task.jsonl", "-o", tmp_path / "mixed", "--overlap", "longest", "--n-sents", "1")
     assert mixed.code == 0
     assert "did nothing" not in mixed.text
-
-
-def test_a_file_without_entities_and_a_stray_one_are_warned_about(tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.txt").write_text("a O\n")
-    (tmp_path / "in" / "README.txt").write_text("This is a corpus.\n")
-    result = convert(tmp_path / "in", "-o", tmp_path / "out")
-    assert result.code == 0
-    assert "⚠ Files without a single entity" in result.text
-    assert "⚠ Files in directories that are no corpora, left out: 1" in result.text
-    assert "README.txt:1: 'corpus.' is not a tag" in result.text

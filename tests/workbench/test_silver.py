@@ -52,20 +52,21 @@ def iob_of(doc):
     return [f"{token.ent_iob_}-{token.ent_type_}" if token.ent_type_ else token.ent_iob_ for token in doc]
 
 
-def test_the_sure_is_kept_and_the_doubtful_left_open():
-    believed = belief({(0, 3, "PER"): 0.95, (5, 7, "GPE"): 0.7}, [0.01, 0.02, 0.02, 0.99, 0.8, 0.3, 0.3])
-    sure = Sureness(0.9, 0.9)
-    assert iob_of(keep_sure(believed, sure)) == ["B-PER", "I-PER", "I-PER", "O", "", "", ""]
-    assert iob_of(keep_sure(believed, Sureness(entity=0.6, outside=0.75))) == [
-        *["B-PER", "I-PER", "I-PER", "O", "O", "B-GPE", "I-GPE"]
-    ]
-
-
-def test_the_least_probability_itself_is_kept():
-    believed = belief({(0, 3, "PER"): 0.75, (5, 7, "GPE"): 0.5}, [0.25, 0.25, 0.25, 0.75, 0.75, 0.5, 0.5])
-    for sure in (Sureness(0.75, 0.75), Sureness()):
-        assert iob_of(keep_sure(believed, sure)) == ["B-PER", "I-PER", "I-PER", "O", "O", "", ""]
-    assert iob_of(keep_sure(believed, Sureness(0.76, 0.76))) == [""] * 7
+@pytest.mark.parametrize(
+    ("entities", "outside", "sureness", "tags"),
+    [
+        ((0.95, 0.7), [0.01, 0.02, 0.02, 0.99, 0.8, 0.3, 0.3], (0.9, 0.9), "PPPO???"),
+        ((0.95, 0.7), [0.01, 0.02, 0.02, 0.99, 0.8, 0.3, 0.3], (0.6, 0.75), "PPPOOGG"),
+        # The least probability itself is kept, and the default is above a half.
+        ((0.75, 0.5), [0.25, 0.25, 0.25, 0.75, 0.75, 0.5, 0.5], (0.75, 0.75), "PPPOO??"),
+        ((0.75, 0.5), [0.25, 0.25, 0.25, 0.75, 0.75, 0.5, 0.5], (), "PPPOO??"),
+        ((0.75, 0.5), [0.25, 0.25, 0.25, 0.75, 0.75, 0.5, 0.5], (0.76, 0.76), "???????"),
+    ],
+)
+def test_the_sure_is_kept_and_the_doubtful_left_open(entities, outside, sureness, tags):
+    believed = belief({(0, 3, "PER"): entities[0], (5, 7, "GPE"): entities[1]}, outside)
+    doc = keep_sure(believed, Sureness(*sureness))
+    assert "".join((token.ent_type_ or token.ent_iob_ or "?")[0] for token in doc) == tags
 
 
 def test_a_token_is_outside_where_all_of_its_characters_are():

@@ -95,23 +95,19 @@ def test_an_entity_off_the_token_edges_leaves_its_tokens_unknown_and_is_counted(
 
 
 @pytest.mark.parametrize(
-    ("text", "spans", "tags"),
+    ("text", "spans", "missing", "tags"),
     [
-        ("one two three four", [(5, 10, "X")], "O??O"),
-        ("a newyorkcity b", [(2, 5, "X"), (5, 9, "Y")], "O?O"),
-        ("(Parisian)", [(1, 4, "X")], "O?O"),
-        ("(Parisian)", [(4, 9, "X")], "O?O"),
+        ("one two three four", [(5, 10, "X")], (), "O??O"),
+        ("a newyorkcity b", [(2, 5, "X"), (5, 9, "Y")], (), "O?O"),
+        ("(Parisian)", [(1, 4, "X")], (), "O?O"),
+        ("(Parisian)", [(4, 9, "X")], (), "O?O"),
+        ("one two three four", [(4, 13, "X")], ((0, 7), (8, 9), (13, 14)), "?BIO"),
     ],
 )
 def test_entities_off_the_edges_leave_what_they_touch_unknown_and_nothing_else(
-    text: str, spans: list[tuple[int, int, str]], tags: str
+    text: str, spans: list[tuple[int, int, str]], missing: tuple[tuple[int, int], ...], tags: str
 ) -> None:
-    assert iob(text_doc(text, *spans)) == tags
-
-
-def test_characters_without_annotation_are_unknown_where_no_entity_covers_them() -> None:
-    doc = text_doc("one two three four", (4, 13, "X"), missing=((0, 7), (8, 9), (13, 14)))
-    assert iob(doc) == "?BIO"
+    assert iob(text_doc(text, *spans, missing=missing)) == tags
 
 
 def test_notes_of_several_files_keep_the_first_examples() -> None:
@@ -119,7 +115,7 @@ def test_notes_of_several_files_keep_the_first_examples() -> None:
     for line in range(5):
         notes.add(Event.BLANK, "a", line)
         more_notes.add(Event.BLANK, "b", line)
-    notes.update(more_notes, source="x")
+    notes.update(more_notes)
     assert (notes.counts[Event.BLANK], notes.examples[Event.BLANK]) == (10, ["line 0: a", "line 1: a", "line 2: a"])
 
 

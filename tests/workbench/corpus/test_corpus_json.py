@@ -31,6 +31,7 @@ def annotation(spans: Sequence[tuple[int, int, str]] = SPANS, **keys: Any) -> di
     return {"id": 1, "was_cancelled": False, "ground_truth": False, "result": [region(*span) for span in spans], **keys}
 
 
+JSON_MIN = [{"start": s, "end": e, "labels": [x], "text": TEXT[s:e]} for s, e, x in SPANS]
 FLAT = {
     "doccano labels": {"text": TEXT, "labels": SPANS},
     "doccano data": {"id": 7, "data": TEXT, "label": SPANS},
@@ -42,11 +43,7 @@ FLAT = {
     "entities": {"text": TEXT, "entities": SPANS},
     "blanks around labels": {"text": TEXT, "entities": [[start, end, f" {label}\n"] for start, end, label in SPANS]},
     "types": {"text": TEXT, "entities": [{"start": s, "end": e, "type": x} for s, e, x in SPANS]},
-    "json-min": {
-        "text": TEXT,
-        "annotation_id": 3,
-        "label": [{"start": s, "end": e, "labels": [x], "text": TEXT[s:e]} for s, e, x in SPANS],
-    },
+    "json-min": {"text": TEXT, "annotation_id": 3, "label": JSON_MIN},
 }
 CLUENER = {
     "text": "浙商银行企业信贷部叶老桂博士则从另一个角度",
@@ -75,23 +72,27 @@ def test_flat_records(tmp_path: Path, shape: str) -> None:
     assert (reader.format, reader.scheme, reader.notes.counts.total()) == ("jsonl", None, 0)
 
 
-def test_label_studio_older_exports_and_other_names_of_the_text(tmp_path: Path) -> None:
-    record = {"data": {"review": TEXT, "id": 3}, "completions": [annotation()]}
-    assert texts(tmp_path, [record])[0].spans == ENTITIES
-
-
-def test_label_studio_reads_the_ground_truth_of_several_annotations_and_counts_them(tmp_path: Path) -> None:
-    second = annotation([(0, 1, "X")])
-    reader = reader_of(
-        tmp_path,
-        [
-            task([second, annotation(ground_truth=True), {**second, "ground_truth": True}]),
-            task([annotation(), second]),
-            task([{**second, "was_cancelled": True}, annotation()]),
-        ],
-    )
-    assert [text.spans for text in reader] == [ENTITIES] * 3
-    assert reader.notes.counts == {Event.SEVERAL: 2}
+@pytest.mark.parametrize(
+    ("record", "spans"),
+    [
+        # Label Studio's older exports, and other names of the text.
+        ({"data": {"review": TEXT, "id": 3}, "completions": [annotation()]}, SPANS),
+        ({"text": "京东京东jd", "label": {"X": {"京东": [[0, 1], [2, 3]]}}}, [(0, 2, "X"), (2, 4, "X")]),
+        (task([{"result": [region(0, 5, "X", text="a b\\nc")]}], text="a\u3000b\nc"), [(0, 5, "X")]),
+        # Tokens with offsets are no entities, and what is done needs no list of these.
+        ({"text": TEXT, "tokens": [{"text": "高", "start": 0, "end": 1, "id": 0}], "spans": []}, []),
+        ({"text": "a", "answer": "accept"}, []),
+        ({"text": "b", "annotation_id": 1}, []),
+        *(
+            ({"text": TEXT, empty: [], filled: SPANS}, SPANS)
+            for empty, filled in (("spans", "entities"), ("entities", "label"), ("labels", "ner"))
+        ),
+        *(({"text": TEXT, name: SPANS}, SPANS) for name in ("ner", "Entity-labels", "实体")),
+        *(({"text": TEXT, "sentiment": "x", name: JSON_MIN}, SPANS) for name in ("ner", "Entity-labels", "实体")),
+    ],
+)
+def test_entities_are_found_in_records_of_many_shapes(tmp_path: Path, record: Any, spans: list[Any]) -> None:
+    assert texts(tmp_path, [record])[0].spans == tuple(EntitySpan(*span) for span in spans)
 
 
 def test_records_that_say_nothing_are_left_out_and_counted(tmp_path: Path) -> None:
@@ -102,16 +103,6 @@ def test_records_that_say_nothing_are_left_out_and_counted(tmp_path: Path) -> No
     reader = reader_of(tmp_path, [{"text": "a", "spans": [], "answer": x} for x in ("reject", "accept", "ignore")])
     assert [text.line for text in reader] == [2]
     assert reader.notes.examples[Event.LEFT_OUT] == ["line 1: its answer is 'reject'", "line 3: its answer is 'ignore'"]
-
-
-def test_finished_annotations_without_entities_need_no_list(tmp_path: Path) -> None:
-    records = [{"text": "a", "answer": "accept"}, {"text": "b", "annotation_id": 1}]
-    assert [text.spans for text in texts(tmp_path, records)] == [(), ()]
-
-
-def test_cluener_with_an_entity_several_times(tmp_path: Path) -> None:
-    record = {"text": "京东京东jd", "label": {"company": {"京东": [[0, 1], [2, 3]]}}}
-    assert texts(tmp_path, [record])[0].spans == (EntitySpan(0, 2, "company"), EntitySpan(2, 4, "company"))
 
 
 @pytest.mark.parametrize("indent", [None, 2])
@@ -166,11 +157,6 @@ def test_a_span_that_does_not_cover_what_is_said_is_refused(tmp_path: Path) -> N
         texts(tmp_path, [record])
     with pytest.raises(CorpusError, match="covers '商银行企' but the file quotes '浙商银行'"):
         texts(tmp_path, [{**CLUENER, "label": {"company": {"浙商银行": [[1, 4]]}}}])
-
-
-def test_quoted_text_may_fold_white_space(tmp_path: Path) -> None:
-    record = task([{"result": [region(0, 5, "X", text="a b\\nc")]}], text="a\u3000b\nc")
-    assert texts(tmp_path, [record])[0].spans == (EntitySpan(0, 5, "X"),)
 
 
 @pytest.mark.parametrize(
@@ -265,35 +251,20 @@ def test_bad_json_is_refused_with_its_line(tmp_path: Path, text: str, line: int,
     assert caught.value.reason.startswith(reason)
 
 
-def test_records_of_two_formats_in_one_file_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"a\.jsonl:2: .*\"label\": {}"):
-        texts(tmp_path, [CLUENER, {"text": "x", "label": []}])
-
-
-def test_a_named_format_is_held_to(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="no list of entities"):
-        texts(tmp_path, [CLUENER], format="jsonl")
-
-
-def test_a_json_file_that_is_named_as_columns_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="is not a tag"):
-        texts(tmp_path, [CLUENER], format="columns")
+@pytest.mark.parametrize(
+    ("record", "format", "message"),
+    [
+        ({"text": "x", "label": []}, "auto", r"a\.jsonl:2: .*\"label\": {}"),
+        (CLUENER, "jsonl", "no list of entities"),
+        (CLUENER, "columns", "is not a tag"),
+    ],
+)
+def test_records_of_another_format_are_refused(tmp_path: Path, record: Any, format: str, message: str) -> None:
+    with pytest.raises(CorpusError, match=message):
+        texts(tmp_path, [CLUENER, record], format=format)
 
 
 # What annotation tools call things
-
-
-@pytest.mark.parametrize("name", ["ner", "Entity-labels", "实体"])
-def test_spans_are_found_under_any_name(tmp_path: Path, name: str) -> None:
-    minimal = {**FLAT["json-min"], "sentiment": "positive", name: FLAT["json-min"]["label"]}
-    del minimal["label"]
-    assert texts(tmp_path, [minimal])[0].spans == ENTITIES
-    assert texts(tmp_path, [{"text": TEXT, name: SPANS}])[0].spans == ENTITIES
-
-
-def test_an_empty_list_does_not_hide_a_filled_one(tmp_path: Path) -> None:
-    for empty, filled in (("spans", "entities"), ("entities", "label"), ("labels", "ner")):
-        assert texts(tmp_path, [{"text": TEXT, empty: [], filled: SPANS}])[0].spans == ENTITIES
 
 
 def test_several_lists_are_read_as_one_with_a_note(tmp_path: Path) -> None:
@@ -304,11 +275,6 @@ def test_several_lists_are_read_as_one_with_a_note(tmp_path: Path) -> None:
     reader = CorpusReader(path)
     assert [text.spans for text in reader] == [ENTITIES]
     assert reader.notes.examples[Event.LISTS] == ["line 1: label, entities"]
-
-
-def test_tokens_with_places_are_no_entities(tmp_path: Path) -> None:
-    tokens = [{"text": "高", "start": 0, "end": 1, "id": 0}]
-    assert texts(tmp_path, [{"text": TEXT, "tokens": tokens, "spans": []}])[0].spans == ()
 
 
 def test_label_studio_regions_belong_to_the_text_that_they_name(tmp_path: Path) -> None:

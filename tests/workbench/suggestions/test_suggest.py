@@ -80,14 +80,6 @@ def test_no_text_comes_twice_nor_one_that_is_known(nlp: Language) -> None:
     assert rest == set(TEXTS) - {"上海在京"}
 
 
-def test_the_same_texts_give_the_same_suggestions(nlp: Language) -> None:
-    first = suggest(nlp, records(TEXTS), 4)
-    assert first == suggest(nlp, records(TEXTS), 4)
-    assert [suggestion.text for suggestion in first[:2]] == [
-        suggestion.text for suggestion in suggest(nlp, records(TEXTS), 2)
-    ]
-
-
 def test_so_many_uncertain_texts_are_compared_for_each_one_to_choose(
     nlp: Language, monkeypatch: pytest.MonkeyPatch
 ) -> None:

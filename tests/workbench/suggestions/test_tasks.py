@@ -111,24 +111,25 @@ def test_any_texts_and_entities_come_back(tmp_path: Path, tool: str, tasks: list
     assert read_back(tmp_path, EXPORTS[tool](TOOLS[tool].write(tasks))) == expected
 
 
-@pytest.mark.parametrize("tool", ["doccano", "prodigy"])
-def test_entities_that_no_tool_has_exported_are_read_with_a_warning(tmp_path: Path, tool: str) -> None:
+@pytest.mark.parametrize(
+    ("tool", "sizes", "event"),
+    [
+        ("doccano", [2, 0, 1], Event.SUGGESTED),
+        ("prodigy", [2, 0, 1], Event.SUGGESTED),
+        ("labelstudio", [], Event.LEFT_OUT),
+    ],
+)
+def test_entities_that_no_tool_has_exported_are_told_of(
+    tmp_path: Path, tool: str, sizes: list[int], event: Event
+) -> None:
     path = tmp_path / "export.jsonl"
     path.write_text(TOOLS[tool].write(TASKS), encoding="utf8")
     reader = CorpusReader(path)
-    assert [len(record.spans) for record in reader] == [2, 0, 1]
-    assert reader.notes.counts == {Event.SUGGESTED: 3}
+    assert [len(record.spans) for record in reader] == sizes
+    assert reader.notes.counts == {event: 3}
     path.write_text(EXPORTS[tool](TOOLS[tool].write(TASKS)), encoding="utf8")
     assert len(list(reader)) == 3
     assert reader.notes.counts.total() == 0
-
-
-def test_predictions_that_nobody_accepted_are_left_out_and_counted(tmp_path: Path) -> None:
-    path = tmp_path / "tasks.json"
-    path.write_text(TOOLS["labelstudio"].write(TASKS), encoding="utf8")
-    reader = CorpusReader(path)
-    assert list(reader) == []
-    assert reader.notes.counts == {Event.LEFT_OUT: 3}
 
 
 def test_label_studios_regions_fit_its_interface() -> None:
