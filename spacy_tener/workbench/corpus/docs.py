@@ -70,7 +70,8 @@ def text_to_doc(
 
     An entity that does not align with tokens leaves missing annotation on the tokens that it touches.
 
-    overlapping (bool): As in `sentences_to_doc`.
+    overlapping (bool): As in `sentences_to_doc`. Not where only answers to single spans are known, none of which lies
+        within another: they say nothing of what lies within them.
     """
     doc = tokenizer(text.text)
     starts = {token.idx: token.i for token in doc}
@@ -89,7 +90,7 @@ def text_to_doc(
     _set_entities(doc, entities, _touched(doc, unknown))
     if incorrect:
         doc.spans[INCORRECT] = incorrect
-    if overlapping:
+    if overlapping and (dropped or (0, len(text.text)) not in text.missing):
         doc.spans[DEFAULT_SPANS_KEY] = sorted([*entities, *dropped])
     return doc
 

@@ -14,11 +14,12 @@ from conversion import convert
 from losses import get_loss
 from spacy.tokens import Doc
 from spacy.training import Example
+from test_corpus_json import annotation, reader_of, task
 
+from spacy_tener.pipeline.entities import offsets_of
 from spacy_tener.workbench.corpus.convert import DocOptions
 from spacy_tener.workbench.corpus.docs import INCORRECT, read_docs
 from spacy_tener.workbench.corpus.options import CorpusOptions
-from spacy_tener.workbench.corpus.reader import CorpusReader
 from spacy_tener.workbench.corpus.records import AnnotatedText, CorpusError, EntitySpan, Event
 
 TEXT = "吴小明在上海银行工作"
@@ -30,29 +31,8 @@ def prodigy(answer: str, *spans: Span, text: str = TEXT, **keys: Any) -> dict[st
     return {"text": text, "spans": [{"start": s, "end": e, "label": x} for s, e, x in spans], "answer": answer, **keys}
 
 
-def task(*annotations: Sequence[Span], text: str = TEXT, truth: int = -1) -> dict[str, Any]:
-    """A task of Label Studio's with the annotation of each annotator."""
-    return {
-        "data": {"text": text},
-        "annotations": [
-            {"result": [region(*span) for span in spans], "was_cancelled": False, "ground_truth": number == truth}
-            for number, spans in enumerate(annotations)
-        ],
-    }
-
-
-def region(start: int, end: int, label: str) -> dict[str, Any]:
-    return {"type": "labels", "to_name": "text", "value": {"start": start, "end": end, "labels": [label]}}
-
-
-def reader_of(folder: Path, *records: dict[str, Any], **options: str) -> CorpusReader:
-    path = folder / "a.jsonl"
-    path.write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
-    return CorpusReader(path, CorpusOptions(**options))
-
-
 def read(folder: Path, record: dict[str, Any], **options: str) -> AnnotatedText:
-    (text,) = reader_of(folder, record, **options)
+    (text,) = reader_of(folder, [record], **options)
     assert isinstance(text, AnnotatedText)
     return text
 
@@ -63,13 +43,8 @@ def entities(*spans: Span) -> tuple[EntitySpan, ...]:
 
 @pytest.mark.parametrize("mark", [{"_view_id": "ner"}, {"_is_binary": True}, {"_is_binary": True, "_view_id": "other"}])
 def test_binary_answers_decide_on_their_span_and_on_nothing_else(tmp_path: Path, mark: dict[str, Any]) -> None:
-    reader = reader_of(
-        tmp_path,
-        prodigy("accept", PER, **mark),
-        prodigy("reject", GPE, **mark),
-        prodigy("ignore", ORG, **mark),
-        prodigy("reject", **mark),
-    )
+    answers = [("accept", PER), ("reject", GPE), ("ignore", ORG), ("reject",)]
+    reader = reader_of(tmp_path, [prodigy(*answer, **mark) for answer in answers])
     accepted, rejected = reader
     assert accepted == AnnotatedText(TEXT, entities(PER), ((0, 10),), 1)
     assert rejected == AnnotatedText(TEXT, (), ((0, 10),), 2, incorrect=entities(GPE))
@@ -79,7 +54,7 @@ def test_binary_answers_decide_on_their_span_and_on_nothing_else(tmp_path: Path,
 
 @pytest.mark.parametrize("mark", [{}, {"_view_id": "ner_manual"}, {"_is_binary": False, "_view_id": "ner"}])
 def test_other_answers_are_about_the_whole_text(tmp_path: Path, mark: dict[str, Any]) -> None:
-    reader = reader_of(tmp_path, prodigy("accept", PER, **mark), prodigy("reject", GPE, **mark))
+    reader = reader_of(tmp_path, [prodigy("accept", PER, **mark), prodigy("reject", GPE, **mark)])
     assert list(reader) == [AnnotatedText(TEXT, entities(PER), (), 1)]
     assert reader.notes.counts == {Event.LEFT_OUT: 1}
 
@@ -111,7 +86,8 @@ def test_answers_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
 def test_of_several_annotators_the_ground_truth_is_read_or_else_the_first(
     tmp_path: Path, truth: int, said: str
 ) -> None:
-    reader = reader_of(tmp_path, task([PER], [ORG], truth=truth), task([PER]))
+    annotations = [annotation([PER]), annotation([ORG], ground_truth=truth == 1)]
+    reader = reader_of(tmp_path, [task(annotations, TEXT), task([annotation([PER])], TEXT)])
     text, _ = reader
     assert (text.spans, text.missing) == (entities(ORG if truth == 1 else PER), ())
     assert reader.notes.examples == {Event.SEVERAL: [f"line 1: 2 annotations; read: {said}"]}
@@ -123,6 +99,17 @@ def converted(folder: Path, *records: dict[str, Any], **decisions: str) -> list[
         [folder / "in.jsonl"], folder / "out.spacy", reading=CorpusOptions(**decisions), making=DocOptions(lang="zh")
     )
     return list(read_docs(folder / "out.spacy"))
+
+
+@pytest.mark.parametrize(
+    ("spans", "binary", "group"), [((ORG,), True, None), ((ORG, GPE), True, [GPE, ORG]), ((ORG,), False, [ORG])]
+)
+def test_an_answer_to_a_span_says_nothing_of_what_lies_in_it(
+    tmp_path: Path, spans: Sequence[Span], binary: bool, group: list[Span] | None
+) -> None:
+    (doc,) = converted(tmp_path, prodigy("accept", *spans, _is_binary=binary), overlap="spans")
+    assert [offsets_of(ent) for ent in doc.ents] == [ORG]
+    assert ("sc" in doc.spans, sorted(map(offsets_of, doc.spans.get("sc", ())))) == (group is not None, group or [])
 
 
 def test_a_rejected_span_off_the_token_edges_is_counted(tmp_path: Path) -> None:
