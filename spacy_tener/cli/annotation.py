@@ -20,7 +20,7 @@ from ..annotate.settings import TEXT_COLUMN
 from ..errors import RemedyError, counted
 from ..files import check_folder, locked, write_bytes, write_text
 from ..manifest import file_input
-from ..pipeline.finding import PipelineNER, crf_pipes, entity_finders, entity_labels
+from ..pipeline.finding import PipelineNER, crf_pipes, entity_finders, entity_labels, nested_pipes
 from ..pipeline.gpu import check_gpu
 from ..processes import interrupted_by_signals
 from ..workbench.compose import compose
@@ -198,7 +198,8 @@ def suggest_cli(
     tasks = make_tasks(nlp, chosen, shown)
     if format == ANNOTATION_PAGE:
         sources = {"model": _judge_of(nlp, model), "inputs": ", ".join(texts)}
-        page = annotation_page(tasks, shown, **sources, numbered=entity_labels(nlp), lang=str(nlp.lang))
+        numbered, nested = entity_labels(nlp), bool(nested_pipes(nlp))
+        page = annotation_page(tasks, shown, **sources, numbered=numbered, lang=str(nlp.lang), nested=nested)
         write_text(output, page)
         msg.good(f"{output.resolve()}: {counted(len(chosen), 'text')} to annotate in a browser")
     else:
@@ -338,7 +339,7 @@ def _write_review(
     by_number = {doc.number: doc for doc in judged}
     doubts = rank_doubts(judged)
     shown = of_most_suspicious_texts(doubts, limit)
-    entities = sum(len(doc.doc.ents) for doc in judged)
+    entities = sum(len(doc.entities) for doc in judged)
     summary = (
         f"{counted(len(doubts), 'doubt')} about {counted(len(judged), 'text')} with "
         f"{counted(entities, 'entity', 'entities')}. {how}"

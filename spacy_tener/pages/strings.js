@@ -166,6 +166,7 @@ const STRINGS = {
     "its end": "终点",
     "its start": "起点",
     "a new entity behind it": "在它后面新建实体",
+    "a new entity within it": "在它里面新建实体",
     "annotated, open": "有标注，待判断",
     "+ found by the model, missing or other": "+ 模型找到的，缺少或不同",
     "decided, or agreed": "已判断，或一致",

@@ -1,12 +1,25 @@
 /**
  * The annotation of a text and the decisions about it. A change makes a new state, so that undo is the state before, and
  * the decisions are the difference between the entities as loaded and as they are. Offsets are UTF-16 units.
+ * Entities of a nested text may overlap, and an entity belongs to the question that it was first an answer to.
  */
 const annotation = (() => {
   const same = (a, b) => a.start === b.start && a.end === b.end && a.label === b.label;
   const subtract = (entities, removed) => entities.filter((entity) => !removed.some((other) => same(entity, other)));
+  const inOrder = (a, b) => a.start - b.start || b.end - a.end;
   const overlap = (a, b) => a.start < b.end && b.start < a.end;
-  const touches = (entity, entities) => entities.some((other) => overlap(entity, other));
+  /** Whether an entity excludes one of some others: it overlaps with it; in a nested text it is the same or answers the same question. */
+  const touches = ({ nested }, entity, entities) => entities.some((other) => (nested ? same(entity, other) || (entity.asked >= 0 && entity.asked === other.asked) : overlap(entity, other)));
+  /** Groups of what overlaps, with those that overlap with them in turn. */
+  function joinOverlaps(spans) {
+    const groups = [];
+    for (const span of [...spans].sort(inOrder)) {
+      if (!groups.length || span.start >= groups.at(-1).end) groups.push({ start: span.start, end: span.end, spans: [] });
+      groups.at(-1).end = Math.max(groups.at(-1).end, span.end);
+      groups.at(-1).spans.push(span);
+    }
+    return groups;
+  }
 
   /** A question is what the annotation and the model have at one position; it is settled where they agree. */
   function makeQuestion(gold, found) {
@@ -16,14 +29,14 @@ const annotation = (() => {
   }
 
   /** The annotation of a text of the page's data. side: the entities to begin with, those of `gold` or those `found`. */
-  function load({ doc, record_id, text, tokens, questions, first = null }, side) {
+  function load({ doc, record_id, text, tokens, questions, first = null, nested = false }, side) {
     const { unit, character } = parts.offsetsOf(text);
-    const toEntity = ([start, end, label, probability = null]) => ({ start: unit(start), end: unit(end), label, probability });
-    const asked = questions.map((sides) => makeQuestion(...sides.map((entities) => entities.map(toEntity))));
+    const toEntity = ([start, end, label, probability = null], index) => ({ start: unit(start), end: unit(end), label, probability, ...(nested && { asked: index }) });
+    const asked = questions.map((sides, index) => makeQuestion(...sides.map((entities) => entities.map((entity) => toEntity(entity, index)))));
     const loaded = asked.flatMap((question) => question[side]), initial = { entities: loaded, answered: [], done: false };
     const edges = tokens ? [] : Array.from({ length: [...text].length + 1 }, (_, index) => unit(index));
     return {
-      doc, record_id, text, tokens: tokens && tokens.map((token) => token.map(unit)), offsets: { unit, character, edges },
+      doc, record_id, text, nested, tokens: tokens && tokens.map((token) => token.map(unit)), offsets: { unit, character, edges },
       questions: asked, first, side, loaded, initial, now: initial, past: [],
     };
   }
@@ -35,27 +48,28 @@ const annotation = (() => {
 
   /** Remove the entities of `out`, add those of `put` in place of any that they overlap, and answer questions. */
   function change(entry, { out = [], put = [], answered = [], done = entry.now.done }) {
-    const before = entry.now.entities, remaining = before.filter((entity) => !out.includes(entity) && !touches(entity, put));
-    const entities = [...remaining, ...put].sort((a, b) => a.start - b.start);
+    const before = entry.now.entities, remaining = before.filter((entity) => !out.includes(entity) && !touches(entry, entity, put));
+    const entities = [...remaining, ...put].sort(inOrder);
     const changed = [...subtract(before, entities), ...subtract(entities, before)];
-    const affected = entry.questions.flatMap((question, index) => (question.all.some((entity) => touches(entity, changed)) ? [index] : []));
+    const affected = entry.questions.flatMap((question, index) => (question.all.some((entity) => touches(entry, entity, changed)) ? [index] : []));
     entry.past.push(entry.now);
     entry.now = { entities, answered: [...new Set([...entry.now.answered, ...answered, ...affected])], done };
   }
   /** Answer a question by the entities of one side, `gold` or `found`. */
   function answer(entry, index, side) {
     const { all, [side]: put } = entry.questions[index];
-    change(entry, { out: entry.now.entities.filter((entity) => touches(entity, all)), put, answered: [index] });
+    change(entry, { out: entry.now.entities.filter((entity) => touches(entry, entity, all)), put, answered: [index] });
   }
   const finish = (entry) => change(entry, { answered: entry.questions.flatMap((_, index) => (isOpen(entry, index) ? [index] : [])), done: true });
 
   const undo = (entry) => { entry.now = entry.past.pop() || entry.now; };
 
   /** Move the start or end of an entity to the next edge of a token or character; null if there is none.
-   * White space is skipped, since `convert` would trim it. */
+   * White space is skipped, since `convert` would trim it, and so is where another entity of a nested text is the same. */
   function moveEdge(entry, entity, side, direction) {
     const all = entry.tokens ? entry.tokens.map((token) => token[side === "end" ? 1 : 0]) : entry.offsets.edges;
-    const edges = all.filter((edge) => (entry.text[side === "end" ? edge - 1 : edge] || "").trim());
+    const isFree = (edge) => !entry.now.entities.some((other) => same(other, { ...entity, [side]: edge }));
+    const edges = all.filter((edge) => (entry.text[side === "end" ? edge - 1 : edge] || "").trim() && isFree(edge));
     const to = direction > 0 ? edges.find((edge) => edge > entity[side]) : edges.findLast((edge) => edge < entity[side]);
     const changed = { ...entity, [side]: to ?? entity[side], probability: null };
     return to === undefined || changed.start >= changed.end ? null : changed;
@@ -66,34 +80,37 @@ const annotation = (() => {
     const { entities, answered } = entry.now, questions = answered.map((index) => entry.questions[index]);
     const toOffsets = ({ start, end, label }) => [entry.offsets.character(start), entry.offsets.character(end), label];
     const spans = (entities, fields = {}) => entities.map(toOffsets).map(([start, end, label]) => ({ start, end, label, ...fields }));
-    const decided = entities.filter((entity) => !entry.loaded.some((other) => same(entity, other)) || questions.some(({ all }) => touches(entity, all)));
+    const isDecided = (entity) => !entry.loaded.some((other) => same(entity, other)) || questions.some(({ all }) => touches(entry, entity, all));
+    const decided = entities.filter(entry.nested ? (entity) => isGroupDecided(entry, entity, isDecided) : isDecided);
     const rejected = subtract(questions.flatMap(({ all }) => all), entities);
     const done = isDone(entry);
     return {
       text: entry.text, doc: entry.doc, ...(entry.record_id === undefined ? {} : { record_id: entry.record_id }), answer: "accept", _is_binary: !done,
+      ...(entry.nested && { nested: true }),
       spans: done ? spans(entities) : [...spans(decided, { answer: "accept" }), ...spans(rejected, { answer: "reject" })],
       ...(entry.side === "gold" ? { decisions: decisions(entry, questions).map((decision) => ({ gold: decision.gold.map(toOffsets), entities: decision.entities.map(toOffsets) })) } : {}),
     };
   }
+  /** Whether all is decided that overlaps with an entity: to `convert`, one that is accepted says also what lies around and in it. */
+  function isGroupDecided(entry, entity, isDecided) {
+    const open = entry.questions.flatMap(({ all }, index) => (isOpen(entry, index) ? all : []));
+    const { spans } = joinOverlaps([...entry.now.entities, ...open]).find((group) => group.spans.includes(entity));
+    return spans.some(isDecided) && !spans.some((span) => open.some((other) => same(span, other)));
+  }
   /** What replaces what, for each group of changes that overlap; and the questions that were answered by what was there. */
-  function decisions({ loaded, now }, questions) {
-    const out = subtract(loaded, now.entities), put = subtract(now.entities, loaded), groups = [];
-    for (const entity of [...out, ...put].sort((a, b) => a.start - b.start)) {
-      if (!groups.length || entity.start >= groups.at(-1).end) groups.push({ start: entity.start, end: entity.end, gold: [], entities: [] });
-      const group = groups.at(-1);
-      group.end = Math.max(group.end, entity.end);
-      (out.includes(entity) ? group.gold : group.entities).push(entity);
-    }
-    const unchanged = questions.filter(({ all }) => !all.some((entity) => touches(entity, [...out, ...put])));
+  function decisions(entry, questions) {
+    const { loaded, now } = entry, out = subtract(loaded, now.entities), put = subtract(now.entities, loaded);
+    const groups = joinOverlaps([...out, ...put]).map(({ spans }) => ({ gold: spans.filter((span) => out.includes(span)), entities: spans.filter((span) => put.includes(span)) }));
+    const unchanged = questions.filter(({ all }) => !all.some((entity) => touches(entry, entity, [...out, ...put])));
     return [...groups, ...unchanged.map(({ gold }) => ({ gold, entities: gold }))];
   }
 
-  return { touches, load, isOpen, isDone, change, answer, finish, undo, moveEdge, record };
+  return { inOrder, overlap, touches, load, isOpen, isDone, change, answer, finish, undo, moveEdge, record };
 })();
 
 (() => {
   const { $, el, data, say, chip, digits, hue, count, percent, meter, excerpts, marked, listing, searching, stored, download } = parts;
-  const { touches, isOpen, isDone } = annotation;
+  const { inOrder, overlap, touches, isOpen, isDone } = annotation;
   const KINDS = { label: "other label", edges: "other boundaries", missing: "missing", extra: "extra" };
   const STORAGE_KEY = `review.${data.digest}`;
   const byGold = data.stands === "gold"; // a review of annotation, or a model's entities to correct
@@ -125,12 +142,12 @@ const annotation = (() => {
 
   // --- entities of a text, and questions at whose position there is none, one after another
 
-  const isVacant = (entry, question) => !entry.now.entities.some((entity) => touches(entity, question.all));
-  const stops = (entry) => [...entry.now.entities, ...entry.questions.filter((question) => isVacant(entry, question))].sort((a, b) => a.start - b.start);
+  const isVacant = (entry, question) => !entry.now.entities.some((entity) => touches(entry, entity, question.all));
+  const stops = (entry) => [...entry.now.entities, ...entry.questions.filter((question) => isVacant(entry, question))].sort(inOrder);
   /** The index of the question that an entity is about, the open one of several; -1 if there is none. */
   function questionOf(entry, at) {
     if (entry.questions.includes(at)) return entry.questions.indexOf(at);
-    const indices = entry.questions.flatMap((question, index) => (touches(at, question.all) ? [index] : []));
+    const indices = entry.questions.flatMap((question, index) => (touches(entry, at, question.all) ? [index] : []));
     return indices.find((index) => isOpen(entry, index)) ?? indices[0] ?? -1;
   }
   const isAsked = (entry, at) => questionOf(entry, at) >= 0 && isOpen(entry, questionOf(entry, at));
@@ -162,7 +179,7 @@ const annotation = (() => {
     if (index < 0) return;
     change(entry, () => annotation.answer(entry, index, side));
     const question = entry.questions[index], rest = stops(entry), next = rest.find((at) => isAsked(entry, at));
-    select(next || rest.find((at) => at === question || (!at.all && touches(at, question.all))));
+    select(next || rest.find((at) => at === question || (!at.all && touches(entry, at, question.all))));
     if (!next) goOn();
   }
   function relabel(label) {
@@ -170,7 +187,7 @@ const annotation = (() => {
     if (!data.labels.includes(label)) { data.labels.push(label); showLabels(); }
     const { selected, at } = state, entry = selected ? selected.text : list.item;
     if (!selected && !at) return;
-    const { start, end } = selected || entityAt(at), entity = { start, end, label, probability: null };
+    const { start, end, asked } = selected || entityAt(at), entity = { start, end, label, probability: null, asked };
     if (selected) {
       getSelection().removeAllRanges();
       list.go(list.items.indexOf(entry), false);
@@ -183,17 +200,20 @@ const annotation = (() => {
     const index = stops(entry).indexOf(at);
     change(entry, () => annotation.change(entry, at.all ? { answered: [questionOf(entry, at)] } : { out: [at] }));
     const rest = stops(entry);
-    select(rest.find((stop) => touches(entityAt(at), stop.all || [stop])) || rest[Math.max(0, index - 1)]);
+    select(rest.find((stop) => touches(entry, entityAt(at), stop.all || [stop])) || rest[Math.max(0, index - 1)]);
   }
   function stretch(side, direction) {
     const entry = list.item, { at } = state, entity = at && !at.all && annotation.moveEdge(entry, at, side, direction);
     if (entity) change(entry, () => annotation.change(entry, { out: [at], put: [entity] }), entity);
   }
-  /** An entity of the next token that is in none. */
-  function add() {
-    const entry = list.item, behind = state.at ? entityAt(state.at).end : 0;
+  /** An entity of the next token that is in none; or, within the chosen entity of a nested text, of its first token that is none. */
+  function add(within = false) {
+    const entry = list.item, { start: first, end: last } = state.at ? entityAt(state.at) : { end: 0 };
+    if (within && !(entry?.nested && first >= 0)) return;
     const tokens = entry && (entry.tokens || entry.offsets.edges.slice(1).map((edge, index) => [entry.offsets.edges[index], edge]));
-    const token = tokens && tokens.find(([start, end]) => start >= behind && entry.text.slice(start, end).trim() && !touches({ start, end }, entry.now.entities));
+    const isFree = (start, end) => (within ? start >= first && end <= last && !entry.now.entities.some((entity) => entity.start === start && entity.end === end)
+      : start >= last && !entry.now.entities.some((entity) => overlap(entity, { start, end })));
+    const token = tokens && tokens.find(([start, end]) => isFree(start, end) && entry.text.slice(start, end).trim());
     if (!token || !data.labels.length) return;
     state.selected = { text: entry, start: token[0], end: token[1] };
     relabel(data.labels[0]);
@@ -242,14 +262,14 @@ const annotation = (() => {
       ? { ...entity, at: entity, state: "open", name: byGold ? entity.label : entity.label + probability(entity) }
       : { ...entity, at: entity, state: "right", name: entity.label }));
     entry.questions.forEach((question, index) => {
-      const at = entry.now.entities.find((entity) => touches(entity, question.all)) || question;
+      const at = entry.now.entities.find((entity) => touches(entry, entity, question.all)) || question;
       if (byGold && isOpen(entry, index)) spans.push(...question.found.map((entity) => ({ ...entity, at, state: "spurious", name: `+ ${entity.label}${probability(entity)}` })));
       else if (at === question) spans.push(...(question.found.length ? question.found : question.gold).map((entity) => ({ ...entity, at, state: "gone", name: entity.label })));
     });
     return spans;
   }
   function draw(entry) {
-    const spans = spansOf(entry), wanted = byGold ? spans.filter((span) => entry.questions.some((question) => !question.settled && touches(span, question.all))) : spans;
+    const spans = spansOf(entry), wanted = byGold ? spans.filter((span) => entry.questions.some((question) => !question.settled && touches(entry, span, question.all))) : spans;
     const cuts = state.open.has(entry) ? [[0, entry.text.length]] : excerpts(entry.text, wanted);
     const pieces = cuts.flatMap(([from, to]) => [from ? "… " : "", el("span", { "data-from": from }, ...marked(entry.text, spans, mark, from, to)), to < entry.text.length ? " …" : ""]);
     const showAll = el("button", { type: "button", class: "plain" }, say("Show all {n} characters", { n: digits(entry.offsets.character(entry.text.length)) }));
@@ -348,7 +368,7 @@ const annotation = (() => {
   $("tools").addEventListener("pointerdown", () => { pressing = true; });
   for (const end of ["pointerup", "pointercancel"]) document.addEventListener(end, () => pressing && setTimeout(() => { pressing = false; readSelection(); }, 50));
 
-  const ACTIONS = { a: () => answer("found"), r: () => answer("gold"), x: remove, Delete: remove, n: add, u: undo, Enter: finish, ArrowLeft: () => step(-1), ArrowRight: () => step(1), Escape: () => select(null) };
+  const ACTIONS = { a: () => answer("found"), r: () => answer("gold"), x: remove, Delete: remove, n: () => add(), i: () => add(true), u: undo, Enter: finish, ArrowLeft: () => step(-1), ArrowRight: () => step(1), Escape: () => select(null) };
   const EDGES = { ArrowRight: ["end", 1], ArrowLeft: ["end", -1], ArrowDown: ["start", 1], ArrowUp: ["start", -1] };
   for (const button of document.querySelectorAll("[data-key]"))
     button.addEventListener("click", () => (EDGES[button.dataset.key] ? stretch(...EDGES[button.dataset.key]) : ACTIONS[button.dataset.key]()));
@@ -377,6 +397,7 @@ const annotation = (() => {
   });
 
   const kinds = new Set(texts.flatMap((entry) => entry.questions).filter((question) => !question.settled).map(kindOf));
+  $("within").hidden = !texts.some((entry) => entry.nested);
   for (const node of document.querySelectorAll("[data-only]")) node.hidden = node.dataset.only !== data.stands;
   $("kind").replaceChildren(el("option", { value: "" }, say("all kinds")), ...Object.entries(KINDS).filter(([kind]) => kinds.has(kind)).map(([kind, name]) => el("option", { value: kind }, say(name))));
   for (const name of ["open", "kind"]) $(name).addEventListener("change", show);

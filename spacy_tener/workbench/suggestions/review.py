@@ -1,5 +1,4 @@
-"""Reviews of gold annotation: ranks doubts, where a model's best reading differs from it. Of entities within others,
-the outermost are judged.
+"""Reviews of gold annotation: ranks doubts, where a model's best reading differs from it.
 
 In cross-validation, each fold of a corpus is judged by a model trained on the other folds:
 
@@ -12,14 +11,14 @@ The same call resumes a stopped one.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import spacy
 from spacy.language import Language
-from spacy.tokens import Doc, DocBin
+from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
 from spacy.util import minibatch
 from thinc.api import Config
@@ -27,7 +26,7 @@ from thinc.api import Config
 from ...errors import RemedyError, counted
 from ...files import write_bytes
 from ...pipeline.decoding import likelihoods
-from ...pipeline.entities import FoundEntity, offsets_of
+from ...pipeline.entities import EntityOffsets, FoundEntity, offsets_of
 from ...pipeline.finding import PipelineNER
 from ...pipeline.nesting import all_entities, outermost
 from ..config_files import ConfigError, corpus_reader
@@ -36,6 +35,8 @@ from .suggest import text_key
 
 FOLDS, DATA = "folds", "train.spacy"
 BATCH = 256
+Question = tuple[Sequence[FoundEntity], Sequence[FoundEntity]]
+"""The entities at one position of a text: those of the annotation, and those that the model found."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ class JudgedDoc:
     probability (float): The probability of the gold annotation as a whole, summed over all tags where annotation is
         missing.
     unknown (int): The number of entities with labels that the model does not know, which are not judged.
+    group (str | None): The group of `doc.spans` with entities within others; None if the outermost are judged.
     """
 
     number: int
@@ -86,6 +88,12 @@ class JudgedDoc:
     probability: float
     doubts: tuple[Doubt, ...]
     unknown: int
+    group: str | None = None
+
+    @property
+    def entities(self) -> list[Span]:
+        """The gold entities, also those with labels that the model does not know."""
+        return all_entities(self.doc, self.group)
 
 
 def rank_doubts(judged_docs: Iterable[JudgedDoc]) -> list[Doubt]:
@@ -95,7 +103,7 @@ def rank_doubts(judged_docs: Iterable[JudgedDoc]) -> list[Doubt]:
     recall, with the recall of the models on gold: models that miss many entities prove little by finding none.
     """
     docs = list(judged_docs)
-    entities = sum(len(judged.doc.ents) - judged.unknown for judged in docs)
+    entities = sum(len(judged.entities) - judged.unknown for judged in docs)
     missed = sum(len(doubt.gold) for judged in docs for doubt in judged.doubts)
     recall = 1.0 - missed / max(1, entities)
     doubts = [replace(doubt, suspicion=_suspicion(doubt, recall)) for judged in docs for doubt in judged.doubts]
@@ -134,12 +142,17 @@ def _judge(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[JudgedDo
     decodings = list(ner.decode(docs))
     shares = likelihoods(decodings, [example.reference for example in examples])
     for (number, doc), example, decoding, likelihood in zip(batch, examples, decodings, shares, strict=True):
-        offsets = [offsets_of(ent) for ent in example.reference.ents]
+        # Without the group, a text says nothing of entities within others.
+        group = ner.group if ner.group in doc.spans else None
+        offsets = [offsets_of(span) for span in all_entities(doc, group)]
         scored = zip(offsets, decoding.probabilities(offsets), strict=True)
         gold = [FoundEntity(*entity, probability) for entity, probability in scored]
-        unknown = len(doc.ents) - len(offsets)
-        doubts = disagreements(number, gold, _where_annotated(example.reference, outermost(decoding.entities)))
-        yield JudgedDoc(number, doc, likelihood, tuple(doubts), unknown)
+        found = decoding.entities if group is not None else outermost(decoding.entities)
+        judged = _where_annotated(example.reference, found, {*offsets})
+        unknown = {entity for entity in gold if entity.label not in ner.labels}
+        doubts = disagreements(number, gold, judged, nested=group is not None)
+        judgeable = tuple(doubt for doubt in doubts if unknown.isdisjoint(doubt.gold))
+        yield JudgedDoc(number, doc, likelihood, judgeable, len(unknown), group)
 
 
 def _without_annotation(nlp: Language, doc: Doc) -> Doc:
@@ -166,33 +179,58 @@ def _with_known_labels(doc: Doc, labels: Sequence[str], group: str | None) -> Do
     return changed
 
 
-def _where_annotated(doc: Doc, found: Iterable[FoundEntity]) -> list[FoundEntity]:
+def _where_annotated(doc: Doc, found: Iterable[FoundEntity], gold: Set[EntityOffsets]) -> list[FoundEntity]:
+    """Return the found entities that are gold, or where no annotation is missing."""
     missing = [(token.idx, token.idx + len(token)) for token in doc if not token.ent_iob_]
-    return [entity for entity in found if all(end <= entity.start or entity.end <= start for start, end in missing)]
+    return [
+        entity
+        for entity in found
+        if entity.offsets in gold or all(end <= entity.start or entity.end <= start for start, end in missing)
+    ]
 
 
-def disagreements(number: int, gold: Sequence[FoundEntity], found: Sequence[FoundEntity]) -> Iterator[Doubt]:
-    """Yield the entities of only one side, grouped where they share characters."""
-    agreed = {_offsets(entity) for entity in gold} & {_offsets(entity) for entity in found}
-    sides = [(entity, side) for side, entities in enumerate((gold, found)) for entity in entities]
-    different = sorted((pair for pair in sides if _offsets(pair[0]) not in agreed), key=lambda pair: pair[0].start)
-    group: list[tuple[FoundEntity, int]] = []
-    for entity, side in different:
-        if group and entity.start >= max(before.end for before, _ in group):
-            yield _doubt(number, group)
-            group = []
-        group.append((entity, side))
-    if group:
-        yield _doubt(number, group)
+def disagreements(
+    number: int, gold: Sequence[FoundEntity], found: Sequence[FoundEntity], *, nested: bool = False
+) -> list[Doubt]:
+    """Return the entities of only one side, grouped where they share characters.
+
+    nested (bool): Entities may lie within others. Then two are one doubt only if they share more than half of their
+        characters: all others may both be right.
+    """
+    agreed = {entity.offsets for entity in gold} & {entity.offsets for entity in found}
+    sides = [[entity for entity in entities if entity.offsets not in agreed] for entities in (gold, found)]
+    groups = _similar(*sides) if nested else _overlapping(*sides)
+    doubts = [Doubt(number, tuple(gold), tuple(found)) for gold, found in groups]
+    return sorted(doubts, key=lambda doubt: doubt.start)
 
 
-def _doubt(number: int, group: Sequence[tuple[FoundEntity, int]]) -> Doubt:
-    gold, found = (tuple(entity for entity, side in group if side == index) for index in (0, 1))
-    return Doubt(number, gold, found)
+def _overlapping(gold: Sequence[FoundEntity], found: Sequence[FoundEntity]) -> Sequence[Question]:
+    groups: list[tuple[list[FoundEntity], list[FoundEntity]]] = []
+    end = 0
+    for entity, side in sorted([*((e, 0) for e in gold), *((e, 1) for e in found)], key=lambda pair: pair[0].start):
+        if entity.start >= end:
+            groups.append(([], []))
+        groups[-1][side].append(entity)
+        end = max(end, entity.end)
+    return groups
 
 
-def _offsets(entity: FoundEntity) -> tuple[int, int, str]:
-    return entity.start, entity.end, entity.label
+def _similar(gold: Sequence[FoundEntity], found: Sequence[FoundEntity]) -> Sequence[Question]:
+    """Pair the entities that share most, each once. All others are alone."""
+    pairs = [(a, b) for a in gold for b in found if _share(a, b) > 0.5]
+    groups, taken = list[Question](), set[FoundEntity]()
+    for pair in sorted(pairs, key=lambda pair: (-_share(*pair), pair[0].label != pair[1].label)):
+        if taken.isdisjoint(pair):
+            taken.update(pair)
+            groups.append(([pair[0]], [pair[1]]))
+    groups += [([entity], []) for entity in gold if entity not in taken]
+    return groups + [([], [entity]) for entity in found if entity not in taken]
+
+
+def _share(a: FoundEntity, b: FoundEntity) -> float:
+    """Return how many of the characters of two entities both have, from 0 to 1."""
+    shared = min(a.end, b.end) - max(a.start, b.start)
+    return shared / (a.end - a.start + b.end - b.start - shared)
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import operator
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from ...pages import make_page
 from ...pipeline.entities import EntityOffsets, FoundEntity, offsets_of
 from ...pipeline.nesting import outermost
 from ..corpus.docs import INCORRECT
-from .review import Doubt, JudgedDoc
+from .review import Doubt, JudgedDoc, Question
 from .tasks import RECORD_ID, Task
 
 
@@ -41,11 +42,13 @@ def review_page(
     """
     most_suspicious = {doubt.doc: doubt for doubt in reversed(doubts)}
     numbers = dict.fromkeys(doubt.doc for doubt in doubts)
-    texts = [_text(number, docs[number].doc, _questions(docs[number])) for number in numbers]
-    for text in texts:
-        starts = [doubt.start for doubt in docs[text["doc"]].doubts]
-        text["first"] = starts.index(most_suspicious[text["doc"]].start)
-    labels = {ent.label_ for judged in docs.values() for ent in judged.doc.ents}
+    texts = []
+    for number in numbers:
+        judged, first = docs[number], most_suspicious[number]
+        text = _text(number, judged.doc, _questions(judged), nested=judged.group is not None)
+        sides = [(doubt.gold, doubt.found) for doubt in judged.doubts]
+        texts.append({**text, "first": sides.index((first.gold, first.found))})
+    labels = {ent.label_ for judged in docs.values() for ent in judged.entities}
     labels |= {entity.label for doubt in doubts for entity in doubt.found}
     apply = f"python -m spacy tener review --apply decisions.json {shlex.quote(corpus)} --output mended.spacy"
     doubtful = sum(bool(judged.doubts) for judged in docs.values())
@@ -64,20 +67,22 @@ def annotation_page(
     inputs: str,
     numbered: Sequence[str] = (),
     lang: str = "en",
+    nested: bool = False,
 ) -> str:
     """Return a page with texts to annotate and the model's entities in them.
 
-    tasks (Sequence[Task]): The texts. The page has their outermost entities.
+    tasks (Sequence[Task]): The texts.
     labels (Iterable[str]): In the order of number keys.
     model, inputs (str): By what and from what the texts were chosen.
     numbered (Sequence[str]): All labels of the pipeline in the order of their numbers, by which they have colours.
     lang (str): The language of the texts.
+    nested (bool): The page has entities within others, too.
     """
-    texts = [
-        _text(number, task.doc, [((), [entity]) for entity in outermost(task.entities)], task.record_id)
-        for number, task in enumerate(tasks)
-    ]
-    convert = "python -m spacy tener convert decisions.json --output annotated.spacy"
+    texts = []
+    for number, task in enumerate(tasks):
+        questions = [((), [entity]) for entity in (task.entities if nested else outermost(task.entities))]
+        texts.append(_text(number, task.doc, questions, task.record_id, nested=nested))
+    convert = f"python -m spacy tener convert decisions.json --output annotated.spacy{' --overlap spans' * nested}"
     values = {"model": model, "inputs": inputs}
     heading = {"title": "Texts to annotate", "about": "Chosen by {model} from {inputs}", "values": values}
     content = {"numbered": [*numbered], "stands": "found", "corpus": "", "next": convert}
@@ -93,18 +98,16 @@ def _page(
     return make_page(__package__, "review", data, lang=lang, **heading)
 
 
-Question = tuple[Sequence[FoundEntity], Sequence[FoundEntity]]
-"""The entities at one position of a text: those of the annotation, and those that the model found."""
-
-
 def _questions(judged: JudgedDoc) -> list[Question]:
     """Return the doubts about a text, and its other entities, on which both sides agree or the model has no say."""
     doubted = {(entity.start, entity.end, entity.label) for doubt in judged.doubts for entity in doubt.gold}
-    settled = [FoundEntity(*offsets_of(ent), None) for ent in judged.doc.ents if offsets_of(ent) not in doubted]
+    settled = [FoundEntity(*offsets_of(ent), None) for ent in judged.entities if offsets_of(ent) not in doubted]
     return [*((doubt.gold, doubt.found) for doubt in judged.doubts), *(([entity], [entity]) for entity in settled)]
 
 
-def _text(number: int, doc: Doc, questions: Sequence[Question], record_id: Any = None) -> dict[str, Any]:
+def _text(
+    number: int, doc: Doc, questions: Sequence[Question], record_id: Any = None, *, nested: bool
+) -> dict[str, Any]:
     """Return the data of a text. Without `tokens`, entities may begin and end at any character."""
     tokens = [(token.idx, token.idx + len(token)) for token in doc]
     edges = {edge for token in tokens for edge in token}
@@ -113,6 +116,7 @@ def _text(number: int, doc: Doc, questions: Sequence[Question], record_id: Any =
     return {
         "doc": number,
         **({} if record_id is None else {RECORD_ID: encodable(record_id)}),
+        **({NESTED: True} if nested else {}),
         "text": doc.text,
         "tokens": None if is_free else tokens,
         "questions": [[[_plain(entity) for entity in side] for side in sides] for sides in questions],
@@ -151,6 +155,8 @@ def docs_jsonl(docs: Sequence[JudgedDoc]) -> str:
     )
 
 
+NESTED = "nested"
+"""Key of a text whose entities may lie within others, and of its record in a file of decisions."""
 _REMEDY = "Name the file that a review's page downloads; `spacy tener convert` reads that of `suggest --format page`."
 
 
@@ -175,7 +181,10 @@ def read_decisions(path: Path) -> list[dict[str, Any]]:
         for record in records:
             _ = str(record["text"]), int(record["doc"])
             for decision, side in itertools.product(record["decisions"], ("gold", "entities")):
-                if not _are_apart(_entities(decision[side])):
+                entities = _entities(decision[side])
+                if not all(0 <= start < end and label for start, end, label in entities):
+                    raise ValueError(decision)
+                if not record.get(NESTED) and any(_overlap(a, b) for a, b in itertools.combinations(entities, 2)):
                     raise ValueError(decision)
     except OSError as error:
         raise InputError(str(path), f"cannot be read: {error.strerror or error}", "Check the path.") from error
@@ -201,18 +210,24 @@ def apply_decisions(docs: Sequence[Doc], records: Iterable[Mapping[str, Any]]) -
             reason = f"the corpus has {'no such text' if not numbers else f'this text {len(numbers)} times'}"
             applied.misfits += [f"'{text[:40]}': {reason}" for _ in record["decisions"]]
         else:
-            _apply(docs[number if number in numbers else numbers[0]], record["decisions"], applied)
+            _apply(docs[number if number in numbers else numbers[0]], record, applied)
     return applied
 
 
-def _apply(doc: Doc, decisions: Iterable[Mapping[str, Any]], applied: Applied) -> None:
-    before = {offsets_of(ent): ent for ent in doc.ents}
+def _apply(doc: Doc, record: Mapping[str, Any], applied: Applied) -> None:
+    nested = bool(record.get(NESTED))
+    group = doc.spans.get(DEFAULT_SPANS_KEY, ()) if nested else ()
+    before = {offsets_of(span): span for span in (*group, *doc.ents)}
+    exclude = operator.eq if nested else _overlap
     fitting: list[tuple[list[EntityOffsets], list[EntityOffsets], bool]] = []
-    for decision in decisions:
+    for decision in record["decisions"]:
         gold, decided = _entities(decision["gold"]), _entities(decision["entities"])
         rest = [entity for entity in before if entity not in decided]
-        is_applied = set(decided) <= before.keys() and not any(_overlap(a, b) for a in rest for b in gold)
-        if is_applied or set(gold) <= before.keys():
+        is_applied = set(decided) <= before.keys() and not any(exclude(a, b) for a in rest for b in gold)
+        if nested and DEFAULT_SPANS_KEY not in doc.spans:
+            reason = f"it has no doc.spans['{DEFAULT_SPANS_KEY}']: convert the corpus with `--overlap spans`"
+            applied.misfits.append(_misfit(doc, gold or decided, reason))
+        elif is_applied or set(gold) <= before.keys():
             fitting.append((gold, decided, is_applied))
         else:
             applied.misfits.append(_misfit(doc, gold or decided, "the annotation has changed"))
@@ -222,7 +237,8 @@ def _apply(doc: Doc, decisions: Iterable[Mapping[str, Any]], applied: Applied) -
     for gold, decided, is_applied in fitting:
         aligned = [before.get(entity) or doc.char_span(*entity) for entity in decided]
         spans = [span for span in aligned if span is not None]
-        taken = {i for entity, ent in after.items() if entity not in decided for i in range(ent.start, ent.end)}
+        others = () if nested else [ent for entity, ent in after.items() if entity not in decided]
+        taken = _tokens(others)
         reason = "it does not align with tokens" if None in aligned else ""
         if not reason and any(i in taken for span in spans for i in range(span.start, span.end)):
             reason = "another entity is there"
@@ -234,38 +250,41 @@ def _apply(doc: Doc, decisions: Iterable[Mapping[str, Any]], applied: Applied) -
             applied.changed += not is_applied
             applied.unchanged += is_applied
         after |= {offsets_of(span): span for span in spans}
-    _set_entities(doc, set(before.values()), list(after.values()))
+    if after.keys() != before.keys():
+        _set_entities(doc, before, after)
 
 
-def _set_entities(doc: Doc, before: set[Span], after: list[Span]) -> None:
-    """Set the changed entities. Other tokens keep their annotation, also if it is missing."""
-    covered = {token for ent in after for token in range(ent.start, ent.end)}
-    gone = [doc[i : i + 1] for ent in before for i in range(ent.start, ent.end) if i not in covered]
-    new = [ent for ent in after if ent not in before]
-    if new or gone:
-        doc.set_ents(new, outside=gone, default="unmodified")
-        _set_groups(doc, before - {*after}, new)
-
-
-def _set_groups(doc: Doc, gone: Set[Span], new: Sequence[Span]) -> None:
-    """Let the groups that `convert` writes agree with the changed entities: the one of all entities, which may overlap,
-    and that of spans known to be incorrect."""
-    removed, added = ({offsets_of(ent) for ent in ents} for ents in (gone, new))
+def _set_entities(doc: Doc, before: Mapping[EntityOffsets, Span], after: Mapping[EntityOffsets, Span]) -> None:
+    """Set the changed entities, of which `doc.ents` has the longest. Other tokens keep their annotation, also if it is
+    missing. It is missing, as `convert` leaves it, where an entity crosses a longer one."""
+    added, removed = after.keys() - before.keys(), before.keys() - after.keys()
+    old, new, taken = set(map(offsets_of, doc.ents)), set[EntityOffsets](), set[int]()
+    for entity in sorted(after, key=lambda entity: (entity[0] - entity[1], entity[0], entity not in old)):
+        if taken.isdisjoint(tokens := _tokens([after[entity]])):
+            new.add(entity)
+            taken |= tokens
+    spans, covered = {**before, **after}, _tokens(after.values())
+    changed = _tokens(spans[entity] for entity in added | removed | (old - new))
+    doc.set_ents(
+        [after[entity] for entity in new - old],
+        outside=[doc[i : i + 1] for i in changed - covered],
+        missing=[doc[i : i + 1] for i in changed & covered - taken],
+        default="unmodified",
+    )
+    # The groups that `convert` writes: all entities, which may overlap, and spans known to be incorrect.
     if DEFAULT_SPANS_KEY in doc.spans:
         rest = [span for span in doc.spans[DEFAULT_SPANS_KEY] if offsets_of(span) not in removed | added]
-        doc.spans[DEFAULT_SPANS_KEY] = sorted([*rest, *new])
+        doc.spans[DEFAULT_SPANS_KEY] = sorted([*rest, *(after[entity] for entity in added)])
     if INCORRECT in doc.spans:
         doc.spans[INCORRECT] = [span for span in doc.spans[INCORRECT] if offsets_of(span) not in added]
 
 
+def _tokens(spans: Iterable[Span]) -> set[int]:
+    return {token for span in spans for token in range(span.start, span.end)}
+
+
 def _overlap(a: EntityOffsets, b: EntityOffsets) -> bool:
     return a[0] < b[1] and b[0] < a[1]
-
-
-def _are_apart(entities: Sequence[EntityOffsets]) -> bool:
-    """Return whether entities have characters and labels, and do not overlap."""
-    apart = not any(_overlap(a, b) for a, b in itertools.combinations(entities, 2))
-    return apart and all(0 <= start < end and label for start, end, label in entities)
 
 
 def _entities(written: Any) -> list[EntityOffsets]:

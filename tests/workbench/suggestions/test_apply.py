@@ -22,9 +22,11 @@ def doc() -> Doc:
     return doc
 
 
-def decide(doc: Doc, *places: tuple[Any, Any], number: int = 0, text: str = TEXT) -> tuple[int, int, list[str]]:
+def decide(
+    doc: Doc, *places: tuple[Any, Any], number: int = 0, text: str = TEXT, **keys: bool
+) -> tuple[int, int, list[str]]:
     decisions = [{"gold": gold, "entities": entities} for gold, entities in places]
-    applied = apply_decisions([doc], [{"text": text, "doc": number, "decisions": decisions}])
+    applied = apply_decisions([doc], [{"text": text, "doc": number, "decisions": decisions, **keys}])
     return applied.changed, applied.unchanged, applied.misfits
 
 
@@ -61,6 +63,33 @@ def test_groups_of_spans_agree_with_what_is_decided(doc: Doc) -> None:
         ("上海", "GPE"),
     ]
     assert [(span.text, span.label_) for span in doc.spans["incorrect_spans"]] == [("上", "GPE")]
+
+
+PER, GPE = "王小明 PER", "上海 GPE"
+
+
+@pytest.mark.parametrize(
+    ("places", "group", "tags"),
+    [
+        ([([], [[5, 6, "X"]])], [PER, "上 X", GPE], "BII-OBI"),
+        ([([], [[0, 3, "ORG"]])], ["王小明 ORG", PER, GPE], "BII-OBI"),
+        ([([], [[4, 7, "ORG"]])], [PER, "了上海 ORG", GPE], "BII-BII"),
+        ([([], [[0, 1, "X"]]), ([[0, 3, "PER"]], [])], ["王 X", GPE], "BOO-OBI"),
+        # Of those that cross, the longest. Outside of it, annotation is missing, as after `convert`.
+        ([([], [[2, 5, "X"]])], [PER, "明去了 X", GPE], "BII--BI"),
+        ([([], [[1, 6, "X"]])], [PER, "小明去了上 X", GPE], "-BIIII-"),
+    ],
+)
+def test_entities_within_others_are_decided_and_the_doc_has_the_outermost(
+    doc: Doc, places: Any, group: list[str], tags: str
+) -> None:
+    assert decide(doc, *places, nested=True)[2][0].endswith("convert the corpus with `--overlap spans`")
+    doc.spans["sc"] = list(doc.ents)
+    for answer in ((len(places), 0, []), (0, len(places), [])):
+        assert decide(doc, *places, nested=True) == answer
+        assert sorted(f"{span.text} {span.label_}" for span in doc.spans["sc"]) == sorted(group)
+        assert "".join(token.ent_iob_ or "-" for token in doc) == tags
+    assert tags.endswith("BI") == (("上海", "GPE", "Q8686") in entities(doc))
 
 
 @pytest.mark.parametrize("backwards", [False, True])

@@ -1,30 +1,28 @@
 """All that a person can do on a page with two neighbouring entities, in any order: the corpus is what the page shows.
 
-The page's own functions are driven, in a browser, through all sequences of up to four actions.
+The page's own functions are driven, in a browser, through all sequences of up to four actions; three where entities may
+lie within others.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import spacy
 from browser import Browser
-from conversion import convert
 from spacy.tokens import Doc
+from spacy.util import filter_spans
+from test_review_page import annotated, converted, entities_of, found, review_of
 
-from spacy_tener.pipeline.entities import FoundEntity, offsets_of
-from spacy_tener.workbench.corpus.convert import DocOptions
-from spacy_tener.workbench.corpus.docs import INCORRECT, read_docs
-from spacy_tener.workbench.suggestions.review import JudgedDoc, disagreements, rank_doubts
-from spacy_tener.workbench.suggestions.review_page import annotation_page, apply_decisions, review_page
+from spacy_tener.pipeline.entities import offsets_of
+from spacy_tener.workbench.corpus.docs import INCORRECT
+from spacy_tener.workbench.suggestions.review_page import annotation_page, apply_decisions
 from spacy_tener.workbench.suggestions.tasks import Task
 
 CHARACTERS = list("😀王小明北京大学😀")
 A, B = (1, 4, "PER"), (4, 8, "ORG")
+OUTER = (1, 8, "ORG")
 WORDS = ["😀", "saw", "Tim", "Cook", "Apple", "Inc", "😀"]
 C, D = (6, 14, "PER"), (15, 24, "ORG")  # with a space between them
 DEPTH = 4
@@ -60,7 +58,7 @@ for (let step = 0; step <= arguments[0]; step++) {
     const at = text.offsets.character, offsets = (entities) =>
       entities.map(({ start, end, label }) => [at(start), at(end), label]);
     const questions = text.questions.filter((_, index) => annotation.isOpen(text, index));
-    const open = questions.flatMap((question) => question[text.side]);
+    const open = questions.flatMap(({ all }) => all);
     const [record, done] = [annotation.record(text), annotation.isDone(text)];
     found.set(JSON.stringify(now), { record, done, entities: offsets(now.entities), open: offsets(open) });
     for (const act of Object.values(actions)) {
@@ -79,79 +77,78 @@ return [...found.values()];
 Entities = list[tuple[int, int, str]]
 
 
-def gold(entities: Entities, words: list[str]) -> Doc:
-    doc = Doc(spacy.blank("zh").vocab, words=words, spaces=[words is WORDS] * len(words))
-    doc.set_ents([doc.char_span(start, end, label) for start, end, label in entities], default="outside")
-    return doc
+def gold(entities: Entities, words: list[str], nested: bool = False) -> Doc:
+    return annotated((" " * (words is WORDS)).join([*words, ""]), entities, words, nested=nested)
 
 
-def states(browser: Browser, folder: Path, page: str) -> list[dict[str, Any]]:
+def states(browser: Browser, folder: Path, page: str, nested: bool) -> list[dict[str, Any]]:
     """What a page writes and shows in each state that is reached."""
     path = folder / "page.html"
     path.write_text(page, encoding="utf8")
     browser.open(path.as_uri())
-    found: list[dict[str, Any]] = browser.run(SCRIPT, DEPTH)
+    found: list[dict[str, Any]] = browser.run(SCRIPT, DEPTH - nested)
     assert len(found) > 200
     return found
 
 
-def converted(folder: Path, found: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], Doc]]:
-    """The states that say anything, with what `convert` makes of what the page writes then."""
-    saying = [entity for entity in found if entity["done"] or entity["record"]["spans"]]
-    path = folder / "decisions.json"
-    path.write_text(json.dumps([state["record"] for state in saying]), encoding="utf8")
+def check_converted(folder: Path, found: list[dict[str, Any]], settled: Entities, nested: bool = False) -> None:
+    """Compare what `convert` makes of what the page writes in states that say anything."""
+    saying = [state for state in found if state["done"] or state["record"]["spans"]]
     lang = "en" if "Tim" in found[0]["record"]["text"] else "zh"
-    convert([path], folder / "out.spacy", making=DocOptions(lang=lang))
-    return zip(saying, read_docs(folder / "out.spacy"), strict=True)
-
-
-def check_converted(folder: Path, found: list[dict[str, Any]], settled: Entities) -> None:
-    for state, doc in converted(folder, found):
-        shown = {tuple(entity) for entity in state["entities"]}
-        entities = {offsets_of(ent) for ent in doc.ents}
+    docs = converted([state["record"] for state in saying], folder, lang, nested)
+    for state, doc in zip(saying, docs, strict=True):
+        shown, waiting = ({tuple(entity) for entity in state[name]} for name in ("entities", "open"))
+        entities = set(entities_of(doc))
         rejected = {offsets_of(span) for span in doc.spans.get(INCORRECT, ())}
         assert not rejected & shown, state
         if state["done"]:
             assert (entities, rejected) == (shown, set()), state
-            assert all(token.ent_iob_ for token in doc)
+            assert nested or all(token.ent_iob_ for token in doc)
         else:
             assert entities <= shown, state
             assert all(token.ent_iob_ in "BI" for token in doc), state
+            # What is accepted says that nothing else is around or in it.
+            assert not any(a[0] < b[1] and b[0] < a[1] for a in entities for b in waiting), state
         # What is shown and not written is what nobody has decided on, or has a question about.
-        assert shown - entities <= {tuple(entity) for entity in state["open"]} | set(settled), state
+        assert shown - entities <= waiting | set(settled) or (nested and waiting), state
 
 
 @pytest.mark.parametrize(
-    ("annotated", "found"),
+    ("entities", "found", "nested"),
     [
-        ([A, B], [(1, 3, "PER"), B]),
-        ([A, B], [(1, 8, "ORG")]),
-        ([A], [(1, 4, "ORG"), B]),
-        ([], [A, B]),
-        ([A, B], []),
-        ([C, D], [(6, 14, "ORG")]),
+        ([A, B], [(1, 3, "PER"), B], False),
+        ([A, B], [(1, 8, "ORG")], False),
+        ([A], [(1, 4, "ORG"), B], False),
+        ([], [A, B], False),
+        ([A, B], [], False),
+        ([C, D], [(6, 14, "ORG")], False),
+        ([OUTER, B], [OUTER, (1, 4, "ORG")], True),
+        ([OUTER], [(1, 7, "ORG"), B, (4, 8, "GPE")], True),
+        ([A, (3, 6, "ORG")], [A, (1, 4, "ORG")], True),
     ],
 )
 def test_a_corpus_is_what_the_page_of_its_review_shows(
-    browser: Browser, tmp_path: Path, annotated: Entities, found: Entities
+    browser: Browser, tmp_path: Path, entities: Entities, found: Entities, nested: bool
 ) -> None:
-    doc = gold(annotated, CHARACTERS if A in (*annotated, *found) else WORDS)
-    sides = [[FoundEntity(*entity, 0.5) for entity in side] for side in (annotated, found)]
-    judged = JudgedDoc(0, doc, 0.5, tuple(disagreements(0, *sides)), 0)
-    all_states = states(browser, tmp_path, review_page(rank_doubts([judged]), {0: judged}, corpus="a"))
+    doc = gold(entities, WORDS if C in entities else CHARACTERS, nested)
+    all_states = states(browser, tmp_path, review_of([doc], [found]), nested)
     for state in all_states:
         mended = doc.copy()
         applied = apply_decisions([mended], [state["record"]])
         assert applied.misfits == [], state
-        assert [offsets_of(ent) for ent in mended.ents] == [tuple(entity) for entity in state["entities"]], state
-    check_converted(tmp_path, all_states, [entity for entity in annotated if entity in found])
+        assert entities_of(mended) == sorted(map(tuple, state["entities"])), state
+        longest = filter_spans(list(mended.spans.get("sc", mended.ents)))
+        assert sum(map(len, mended.ents)) == sum(map(len, longest)), state
+    check_converted(tmp_path, all_states, [entity for entity in entities if entity in found], nested)
 
 
-@pytest.mark.parametrize(("words", "entities"), [(CHARACTERS, [A, B]), (WORDS, [C, D])])
+@pytest.mark.parametrize(
+    ("words", "entities", "nested"),
+    [(CHARACTERS, [A, B], False), (WORDS, [C, D], False), (CHARACTERS, [OUTER, B], True)],
+)
 def test_what_is_converted_is_what_the_page_of_suggestions_shows(
-    browser: Browser, tmp_path: Path, words: list[str], entities: Entities
+    browser: Browser, tmp_path: Path, words: list[str], entities: Entities, nested: bool
 ) -> None:
-    task = Task(gold([], words), [FoundEntity(*entity, 0.9) for entity in entities], 0.7, 0.5)
-    check_converted(
-        tmp_path, states(browser, tmp_path, annotation_page([task], ["PER", "ORG"], model="", inputs="")), []
-    )
+    task = Task(gold([], words), found(entities, 0.9), 0.7, 0.5)
+    page = annotation_page([task], ["PER", "ORG"], model="", inputs="", nested=nested)
+    check_converted(tmp_path, states(browser, tmp_path, page, nested), [], nested)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import spacy
@@ -12,14 +13,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from spacy_tener.pipeline.entities import FoundEntity
-from spacy_tener.workbench.suggestions.review import (
-    Doubt,
-    JudgedDoc,
-    disagreements,
-    judge,
-    of_most_suspicious_texts,
-    rank_doubts,
-)
+from spacy_tener.workbench.suggestions.review import Doubt, JudgedDoc, disagreements, judge, rank_doubts
 from spacy_tener.workbench.suggestions.review_page import docs_jsonl, doubts_jsonl
 
 TEXT = "王小明去了上海"
@@ -68,6 +62,31 @@ def test_entities_that_models_overlook_are_less_suspicious_the_more_they_overloo
     (only,) = rank_doubts([JudgedDoc(0, gold((0, 3, "ORG")), 0.5, (Doubt(0, (ORG,), ()),), 0)])
     (missing,) = rank_doubts([JudgedDoc(0, gold(), 0.5, (Doubt(0, (), (GPE,)),), 0)])
     assert (only.suspicion, missing.suspicion) == (0.0, 0.8)
+
+
+@pytest.mark.parametrize(
+    ("gold", "found", "doubts"),
+    [
+        ([(0, 7, "ORG")], [(0, 7, "ORG"), (0, 2, "GPE")], [((), (0, 2, "GPE"))]),
+        ([(0, 7, "ORG"), (0, 2, "GPE")], [(0, 4, "ORG")], [((0, 7, "ORG"), (0, 4, "ORG")), ((0, 2, "GPE"), ())]),
+        # One label of a span is wrong, the other is not.
+        ([(0, 2, "GPE"), (0, 2, "PER")], [(0, 2, "GPE"), (0, 2, "ORG")], [((0, 2, "PER"), (0, 2, "ORG"))]),
+        # The most alike, and of equally long ones that of the same label.
+        ([(0, 4, "A")], [(0, 3, "A"), (0, 4, "B")], [((), (0, 3, "A")), ((0, 4, "A"), (0, 4, "B"))]),
+        ([(1, 4, "A")], [(0, 4, "B"), (1, 5, "A")], [((), (0, 4, "B")), ((1, 4, "A"), (1, 5, "A"))]),
+        # Spans that cross may both be right.
+        ([(0, 4, "A")], [(2, 7, "A")], [((0, 4, "A"), ()), ((), (2, 7, "A"))]),
+    ],
+)
+def test_nested_entities_are_one_doubt_only_if_they_can_stand_for_each_other(
+    gold: list[Span], found: list[Span], doubts: list[tuple[Any, Any]]
+) -> None:
+    sides = [[entity(*span, 0.5) for span in side] for side in (gold, found)]
+    made = {
+        tuple(side[0].offsets if side else () for side in (d.gold, d.found))
+        for d in disagreements(0, *sides, nested=True)
+    }
+    assert made == set(doubts)
 
 
 def test_what_both_have_is_no_doubt_and_what_touches_only_is_two() -> None:
@@ -163,35 +182,12 @@ def test_texts_are_read_with_the_tokens_of_the_pipeline_unless_it_was_chosen_on_
         nlp.config["corpora"]["dev"]["gold_preproc"] = False
 
 
-def test_a_page_has_all_doubts_about_the_most_suspicious_texts() -> None:
-    ranked = [
-        Doubt(doc, (entity(start, start + 1, "PER", 0.1),), ()) for doc, start in ((4, 0), (2, 0), (4, 5), (7, 0))
-    ]
-    shown = {n: [(doubt.doc, doubt.start) for doubt in of_most_suspicious_texts(ranked, n)] for n in (1, 2, 3)}
-    assert shown == {1: [(4, 0), (4, 5)], 2: [(4, 0), (2, 0), (4, 5)], 3: [(4, 0), (2, 0), (4, 5), (7, 0)]}
-
-
-# The page and the JSON
-
-
-def doubtful() -> tuple[list[Doubt], dict[int, JudgedDoc]]:
-    text = "王<b>&明" + "在" * 100 + "上海"
-    doc = spacy.blank("zh").make_doc(text)
-    doubts = [
-        Doubt(0, (entity(0, 6, "PER", 0.1),), (entity(0, 4, 'A"&<', 0.8),)),
-        Doubt(0, (), (entity(len(text) - 2, len(text), "GPE", 0.7),)),
-    ]
-    return doubts, {0: JudgedDoc(0, doc, 0.25, tuple(doubts), 0)}
-
-
 def test_the_json_has_a_line_for_each_place_with_the_entities_of_both_sides() -> None:
-    doubts, docs = doubtful()
-    records = [json.loads(line) for line in doubts_jsonl(doubts, docs).splitlines()]
-    assert [(record["kind"], record["span"]) for record in records] == [("edges", "王<b>&明"), ("missing", "上海")]
-    assert "上海" in doubts_jsonl(doubts, docs)
-    text, found = records[0]["text"], records[0]["found"][0]
-    assert text[found["start"] : found["end"]] == "王<b>"
-    likely = replace(docs[0], number=1, probability=0.5)
-    lines = docs_jsonl([likely, *docs.values()]).splitlines()
+    doubts = [Doubt(0, (SHORT,), (PER,)), Doubt(0, (), (GPE,))]
+    doc = JudgedDoc(0, gold((0, 2, "PER")), 0.25, tuple(doubts), 0)
+    records = [json.loads(line) for line in doubts_jsonl(doubts, {0: doc}).splitlines()]
+    assert [(record["kind"], record["span"]) for record in records] == [("edges", "王小明"), ("missing", "上海")]
+    assert [record["found"] for record in records] == [[vars(PER)], [vars(GPE)]]
+    lines = docs_jsonl([replace(doc, number=1, probability=0.5), doc]).splitlines()
     assert [(json.loads(line)["doc"], json.loads(line)["probability"]) for line in lines] == [(0, 0.25), (1, 0.5)]
     assert "上海" in lines[0]

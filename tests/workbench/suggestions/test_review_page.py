@@ -14,10 +14,12 @@ from conversion import convert
 from selenium.webdriver import ActionChains, Keys
 from selenium.webdriver.support.select import Select
 from spacy.tokens import Doc
+from spacy.util import filter_spans
 
-from spacy_tener.pipeline.entities import FoundEntity
+from spacy_tener.pipeline.entities import FoundEntity, offsets_of
 from spacy_tener.workbench.corpus.convert import DocOptions
 from spacy_tener.workbench.corpus.docs import read_docs
+from spacy_tener.workbench.corpus.options import CorpusOptions
 from spacy_tener.workbench.suggestions.review import JudgedDoc, disagreements, rank_doubts
 from spacy_tener.workbench.suggestions.review_page import annotation_page, apply_decisions, review_page
 from spacy_tener.workbench.suggestions.tasks import Task
@@ -28,12 +30,19 @@ HOSTILE = "</script><img src=x onerror=document.title='taken'>😀王小明\u202
 MAN = HOSTILE.index("王小明")
 
 
-def annotated(text: str, entities: Entities, words: Sequence[str] | None = None) -> Doc:
+def annotated(text: str, entities: Entities, words: Sequence[str] | None = None, *, nested: bool = False) -> Doc:
     nlp = spacy.blank("en")
     spaces = None if words is None else [text[text.index(word) + len(word) :][:1] == " " for word in words]
     doc = Doc(nlp.vocab, words=words or list(text), spaces=spaces or [False] * len(text))
-    doc.set_ents([doc.char_span(*entity[:2], label=entity[2]) for entity in entities], default="outside")
+    spans = [doc.char_span(*entity) for entity in entities]
+    doc.set_ents(filter_spans(spans), default="outside")
+    if nested:
+        doc.spans["sc"] = spans
     return doc
+
+
+def entities_of(doc: Doc) -> list[tuple[int, int, str]]:
+    return sorted(map(offsets_of, doc.spans.get("sc", doc.ents)))
 
 
 def found(entities: Entities, probability: float) -> list[FoundEntity]:
@@ -81,11 +90,27 @@ class Review:
         self.browser.wait(lambda: "choose a label" in self.text("position"))
 
 
-def converted(review: Review, folder: Path) -> list[Doc]:
-    """Convert what the page writes now."""
-    (folder / "decisions.json").write_text(json.dumps(review.decisions()), encoding="utf8")
-    convert([folder / "decisions.json"], folder / "out.spacy", making=DocOptions(lang="zh"))
+def converted(records: list[Any], folder: Path, lang: str = "zh", nested: bool = False) -> list[Doc]:
+    """Convert what a page writes."""
+    (folder / "decisions.json").write_text(json.dumps(records), encoding="utf8")
+    reading = CorpusOptions(overlap="spans" if nested else "error")
+    convert([folder / "decisions.json"], folder / "out.spacy", reading=reading, making=DocOptions(lang=lang))
     return list(read_docs(folder / "out.spacy"))
+
+
+def review_of(docs: Sequence[Doc], found_in_docs: Sequence[Entities]) -> str:
+    """The page of the review of Docs, given what a model finds in each."""
+    judged = []
+    for number, (doc, entities) in enumerate(zip(docs, found_in_docs, strict=True)):
+        sides, nested = (found(entities_of(doc), 0.1), found(entities, 0.9)), "sc" in doc.spans
+        doubts = tuple(disagreements(number, *sides, nested=nested))
+        judged.append(JudgedDoc(number, doc, 0.1, doubts, 0, "sc" if nested else None))
+    return review_page(rank_doubts(judged), dict(enumerate(judged)), corpus="dev.spacy")
+
+
+def shown(browser: Browser, folder: Path, page: str, size: tuple[int, int]) -> Review:
+    (folder / "page.html").write_text(page, encoding="utf8")
+    return Review(browser, (folder / "page.html").as_uri(), size)
 
 
 Open = Callable[..., Review]
@@ -93,16 +118,8 @@ Open = Callable[..., Review]
 
 @pytest.fixture
 def reviewing(browser: Browser, tmp_path: Path) -> Open:
-    """Open the review of Docs, given what a model finds in each."""
-
     def start(docs: Sequence[Doc], found_in_docs: Sequence[Entities], size: tuple[int, int] = DESKTOP) -> Review:
-        judged = []
-        for number, (doc, entities) in enumerate(zip(docs, found_in_docs, strict=True)):
-            gold = [FoundEntity(ent.start_char, ent.end_char, ent.label_, 0.1) for ent in doc.ents]
-            judged.append(JudgedDoc(number, doc, 0.1, tuple(disagreements(number, gold, found(entities, 0.9))), 0))
-        page = review_page(rank_doubts(judged), dict(enumerate(judged)), corpus="dev.spacy")
-        (tmp_path / "review.html").write_text(page, encoding="utf8")
-        return Review(browser, (tmp_path / "review.html").as_uri(), size)
+        return shown(browser, tmp_path, review_of(docs, found_in_docs), size)
 
     return start
 
@@ -112,13 +129,10 @@ def annotating(browser: Browser, tmp_path: Path) -> Open:
     """Open the page of texts to annotate, with a model's entities."""
 
     def start(docs: Sequence[Doc], size: tuple[int, int] = DESKTOP, labels: Sequence[str] = ("PER", "ORG")) -> Review:
-        tasks = [
-            Task(doc, found([(e.start_char, e.end_char, e.label_) for e in doc.ents], 0.6), 0.5, 0.5) for doc in docs
-        ]
-        (tmp_path / "page.html").write_text(
-            annotation_page(tasks, labels, model="", inputs="", lang="zh"), encoding="utf8"
-        )
-        return Review(browser, (tmp_path / "page.html").as_uri(), size)
+        tasks = [Task(doc, found(entities_of(doc), 0.6), 0.5, 0.5) for doc in docs]
+        nested = any("sc" in doc.spans for doc in docs)
+        page = annotation_page(tasks, labels, model="", inputs="", lang="zh", nested=nested)
+        return shown(browser, tmp_path, page, size)
 
     return start
 
@@ -154,7 +168,7 @@ def test_places_are_decided_by_keyboard_and_put_into_the_corpus(reviewing: Open)
     before = [doc.to_json() for doc in docs]
     applied = apply_decisions(docs, records)
     assert (applied.changed, applied.unchanged, applied.misfits) == (4, 1, [])
-    assert [[(e.start_char, e.end_char, e.label_) for e in doc.ents] for doc in docs] == [
+    assert [entities_of(doc) for doc in docs] == [
         [(0, 2, "LOC")],
         [(0, 3, "PER"), (4, 6, "PER")],
         [],
@@ -165,6 +179,42 @@ def test_places_are_decided_by_keyboard_and_put_into_the_corpus(reviewing: Open)
     assert (review.browser.said(), review.browser.fetched()) == ([], [])
 
 
+def test_entities_within_others_are_decided_and_the_doc_has_the_outermost(reviewing: Open) -> None:
+    """The first key takes what lies in an entity, and leaves that as it is."""
+    docs = [
+        annotated("在北京大学医学院", [(1, 8, "ORG")], nested=True),
+        annotated("上海大学", [(0, 4, "ORG"), (0, 2, "PER"), (2, 4, "ORG")], nested=True),
+        annotated("在上海大学", [(1, 5, "ORG")]),
+    ]
+    found = [[(1, 8, "ORG"), (1, 5, "ORG"), (1, 3, "GPE")], [(0, 4, "ORG"), (0, 2, "GPE")], [(1, 5, "GPE")]]
+    review = reviewing(docs, found, PHONE)
+    first, *rest = review.lines()
+    assert first == "在北京+ GPE 90.0 %大学+ ORG 90.0 %医学院ORG"
+    assert rest == ["上海+ GPE 90.0 %PER大学ORGORG", "在上海大学+ GPE 90.0 %ORG"]
+    assert review.browser.run("return document.documentElement.scrollWidth <= window.innerWidth")
+    assert review.browser.violations() == []
+    assert "annotated: nothing · model: 北京大学 ORG 90.0 %" in review.text("position")
+    review.keys("a", "a")
+    review.shift(Keys.ARROW_RIGHT)  # then the annotation stands in place of the change
+    review.keys("r", "a", "a")
+    assert "3 of 3 texts done · 5 of 5 doubts decided" in review.text("progress")
+    # A new one in the first entity grows over what is there already.
+    review.keys(Keys.ARROW_UP, Keys.ARROW_UP, "i")
+    assert review.lines() == ["在北GPE京GPE大学ORG医学院ORG", "上海PER大学ORGORG", "在上海大学GPE"]
+    review.shift(Keys.ARROW_RIGHT)
+    assert review.lines()[0] == "在北京GPE大GPE学ORG医学院ORG"
+    review.keys("3")
+    applied = apply_decisions(docs, review.decisions())
+    assert (applied.changed, applied.unchanged, applied.misfits) == (3, 1, [])
+    assert [entities_of(doc) for doc in docs] == [
+        [(1, 3, "GPE"), (1, 4, "PER"), (1, 5, "ORG"), (1, 8, "ORG")],
+        [(0, 2, "PER"), (0, 4, "ORG")],
+        [(1, 5, "GPE")],
+    ]
+    assert [list(map(str, doc.ents)) for doc in docs] == [["北京大学医学院"], ["上海大学"], ["上海大学"]]
+    assert (review.browser.said(), "sc" in docs[2].spans) == ([], False)
+
+
 def test_a_text_begins_on_the_doubt_that_ranked_it(browser: Browser, tmp_path: Path) -> None:
     """So that the first key does not decide on another one, about which the model may be wrong."""
     doc = annotated("王小明去了上海", [(0, 3, "PER"), (5, 7, "ORG")])
@@ -172,8 +222,7 @@ def test_a_text_begins_on_the_doubt_that_ranked_it(browser: Browser, tmp_path: P
     doubts = tuple(disagreements(0, gold, [FoundEntity(0, 2, "PER", 0.4), FoundEntity(5, 7, "GPE", 0.99)]))
     judged = JudgedDoc(0, doc, 0.1, doubts, 0)
     page = review_page(rank_doubts([judged]), {0: judged}, corpus="dev.spacy")
-    (tmp_path / "review.html").write_text(page, encoding="utf8")
-    review = Review(browser, (tmp_path / "review.html").as_uri(), DESKTOP)
+    review = shown(browser, tmp_path, page, DESKTOP)
     assert review.text("position").startswith("annotated: 上海 ORG")
     review.keys("a")
     assert review.lines() == ["王小+ PER 40 %明PER去了上海GPE"]
@@ -215,14 +264,8 @@ def test_labels_edges_and_undo_by_keyboard(annotating: Open) -> None:
     ]
     review.keys("u", "u")
     assert review.lines()[0] == "王小明PER在上海"
-    review.keys("n")
-    assert review.lines()[0] == "王小明PER在PER上海"
-    review.keys("x", Keys.ARROW_LEFT, "r")
+    review.keys("n", "x", Keys.ARROW_LEFT, "r")
     assert review.decisions()[0]["spans"] == [{"start": 0, "end": 2, "label": "PER", "answer": "reject"}]
-    review.keys(Keys.ENTER, Keys.ARROW_UP, Keys.ENTER)
-    assert "2 of 2 texts done" in review.text("progress")
-    assert [record["spans"] for record in review.decisions()] == [[], []]
-    assert review.browser.said() == []
 
 
 def test_entities_are_made_by_selecting_text_and_read_by_convert(annotating: Open, tmp_path: Path) -> None:
@@ -240,7 +283,7 @@ def test_entities_are_made_by_selecting_text_and_read_by_convert(annotating: Ope
     review.keys(Keys.ENTER)
     review.browser.run("document.querySelectorAll('#list .ent')[2].click()")
     review.keys("a")
-    docs = converted(review, tmp_path)
+    docs = converted(review.decisions(), tmp_path)
     # The first text is done, the third is known in one place only, and nobody has said anything of the second.
     assert [doc.text for doc in docs] == [HOSTILE, "王好"]
     assert [(ent.text, ent.label_) for ent in docs[0].ents] == [("</script>", "<b>"), ("王小明", "PER")]
@@ -266,7 +309,10 @@ def test_an_edge_does_not_stop_at_white_space_which_convert_trims(annotating: Op
     review.keys(Keys.ARROW_DOWN)
     review.shift(Keys.ARROW_RIGHT, Keys.ARROW_LEFT)
     assert review.lines() == ["在 王小明 在PER", "王小明PER 在"]
-    assert [[ent.text for ent in doc.ents] for doc in converted(review, tmp_path)] == [["王小明 在"], ["王小明"]]
+    assert [[ent.text for ent in doc.ents] for doc in converted(review.decisions(), tmp_path)] == [
+        ["王小明 在"],
+        ["王小明"],
+    ]
 
 
 def test_a_selection_makes_its_text_the_current_one(annotating: Open) -> None:
