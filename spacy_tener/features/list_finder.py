@@ -1,17 +1,14 @@
-"""Search for the words of a list in joined texts, by an Aho-Corasick automaton."""
+"""Search for the words of a list in joined texts."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from itertools import chain
-from weakref import WeakKeyDictionary
 
 import numpy as np
-from ahocorasick_rs import AhoCorasick
 
 from ..types import BoolArray, IntArray
 from .characters import CodePoints, JoinedText
-from .keys import simplify
 from .word_lists import WordList
 
 _LAST_CODE = 0xFFFF
@@ -19,41 +16,19 @@ _SPACED = (range(0x0E00), range(0x1E00, 0x2000), range(0xFF10, 0xFF5B))
 """Code points of scripts that put spaces between words: those up to Thai's, and full-width letters."""
 
 
-class ListFinder:
-    """Finds the words of a list in any script, overlapping ones included, except where they cut a word of letters or a
-    number."""
+def find_listed(words: WordList, text: JoinedText, docs: IntArray) -> IntArray:
+    """Find the words of a list in some Docs of a batch, in any script, overlapping ones included, except where they cut
+    a word of letters or a number.
 
-    def __init__(self, words: WordList) -> None:
-        self.words = list(words.entries)
-        index_of = {simplify(word): index for index, word in enumerate(self.words)}
-        # In alphabetical order, in which neighbours share prefixes, it is built sooner.
-        forms = sorted(index_of)
-        self._order = np.array([index_of[form] for form in forms], dtype=np.int64)
-        self._automaton = AhoCorasick(forms, store_patterns=False)
-
-    @classmethod
-    def of(cls, words: WordList) -> ListFinder:
-        """Return the finder of a list, which is built once."""
-        return _FINDERS.get(words) or _FINDERS.setdefault(words, cls(words))
-
-    def find(self, text: JoinedText, docs: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-        """Find the words in some Docs of a batch.
-
-        docs (IntArray): Indices of the Docs. *Shape:* (docs,)
-        RETURNS (Tuple[IntArray, IntArray, IntArray]): First character and end of each word in the joined text, and its
-            index in `words`. *Shape:* (matches,) each
-        """
-        text, tables = text.simplified, [np.zeros((0, 3), dtype=np.int64)]
-        for start, stop in _runs(docs, text.stops):
-            matches = self._automaton.find_matches_as_indexes(text.slice(start, stop), overlapping=True)
-            table = np.fromiter(chain.from_iterable(matches), dtype=np.int64, count=3 * len(matches)).reshape(-1, 3)
-            table[:, 1:] += start
-            tables.append(table[~_cuts_word(text.codes, table[:, 1:]).any(axis=1)])
-        patterns, firsts, ends = np.concatenate(tables).T
-        return firsts, ends, self._order[patterns]
-
-
-_FINDERS: WeakKeyDictionary[WordList, ListFinder] = WeakKeyDictionary()
+    docs (IntArray): Indices of the Docs. *Shape:* (docs,)
+    RETURNS (IntArray): First character and end of each word in the joined text, and its index in the list.
+        *Shape:* (3, matches)
+    """
+    codes, tables = text.simplified.codes, [np.zeros((3, 0), dtype=np.int64)]
+    for start, stop in _runs(docs, text.stops):
+        table = words.trie.find(codes, start, stop)
+        tables.append(table[:, ~_cuts_word(codes, table[:2]).any(axis=0)])
+    return np.concatenate(tables, axis=1)
 
 
 def _runs(docs: IntArray, stops: IntArray) -> list[tuple[int, int]]:

@@ -17,7 +17,7 @@ from ..errors import check_package
 from ..types import IntArray
 from .characters import JoinedText, lengths_of
 from .keys import Keys, mix
-from .list_finder import ListFinder
+from .list_finder import find_listed
 from .word_lists import WordList
 
 _PROBE = (
@@ -125,11 +125,10 @@ def _find_longest(text: JoinedText, words: WordList, docs: IntArray) -> tuple[In
     RETURNS (Tuple[IntArray, IntArray, Keys]): Begin and end of each word, and the hash of its tag. *Shape:* (words,)
         each
     """
-    finder = ListFinder.of(words)
-    firsts, ends, indices = finder.find(text, docs)
+    firsts, ends, indices = find_listed(words, text, docs)
     chosen, stop = [], 0
     for row in np.lexsort((-ends, firsts)).tolist():
-        entry = words.entries[finder.words[indices[row]]]
+        entry = words.listed[indices[row]]
         if firsts[row] >= stop and not entry.hidden:
             chosen.append((firsts[row], ends[row], _hash(entry.tag) if entry.tag else 0))
             stop = ends[row]

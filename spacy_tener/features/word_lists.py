@@ -17,7 +17,8 @@ from spacy.tokens import Doc
 
 from ..processes import cached_property, make_lock
 from ..types import BoolArray, IntArray
-from .lexicon import Lexicon, Match, are_longest
+from .keys import simplify
+from .lexicon import Lexicon, Match, WordTrie, are_longest
 
 ATTRIBUTE = "tener_words"
 """The extension attribute of a Doc that names its lists."""
@@ -57,6 +58,15 @@ class WordList:
     def lexicon(self) -> Lexicon:
         """Lexicon of the words, including hidden ones."""
         return Lexicon(self.entries, (entry.tag for entry in self.entries.values()))
+
+    @cached_property
+    def trie(self) -> WordTrie:
+        """The places of words in the list, by their forms."""
+        return WordTrie({simplify(word): index for index, word in enumerate(self.entries)})
+
+    @cached_property
+    def listed(self) -> list[ListedWord]:
+        return list(self.entries.values())
 
     @cached_property
     def hidden(self) -> BoolArray:

@@ -14,9 +14,9 @@ from spacy.strings import get_string_id
 from spacy.tokens import Doc
 
 from ..batching.sequences import starts
-from ..features.characters import join_texts
+from ..features.characters import JoinedText, join_texts
 from ..features.lexicon import is_fit
-from ..features.list_finder import ListFinder
+from ..features.list_finder import find_listed
 from ..features.word_lists import ATTRIBUTE, ListedWord, WordList, WordLists, words_of
 from ..files import write_file
 from ..types import IntArray
@@ -55,22 +55,21 @@ class ForcedWords:
         entries = (entry for words in self.lists.lists.values() for entry in words.entries.values())
         return sorted({entry.tag for entry in entries if not entry.hidden})
 
-    def find(self, views: Sequence[DocView]) -> list[list[ListedSpan]]:
+    def find(self, views: Sequence[DocView], text: JoinedText | None = None) -> list[list[ListedSpan]]:
         """Return the words of lists in each text that are made of whole units: the longest first, then those of the
-        last list, then in the list's order. Of a word in several lists, the last list's entry counts."""
+        last list, then in the list's order. Of a word in several lists, the last list's entry counts.
+
+        text (Optional[JoinedText]): The texts, if they are joined already.
+        """
         docs = [view.doc for view in views]
-        found: list[list[ListedSpan]] = [[] for _ in views]
+        spans: list[list[ListedSpan]] = [[] for _ in views]
         lists = [*self.lists.active(docs), *_lists_of_docs(docs)]
         if not lists:
-            return found
-        text = join_texts(docs, [view.spellings for view in views])
-        finders = [ListFinder.of(words) for words, _ in lists]
-        columns = []
-        for rank, (finder, (_, indices)) in enumerate(zip(finders, lists, strict=True)):
-            firsts, ends, order = finder.find(text, indices)
-            columns.append((firsts, ends, np.full(firsts.size, rank), order))
+            return spans
+        text = text or join_texts(docs, [view.spellings for view in views])
         # First character, end, list and position in the list of each word. *Shape:* (4, words)
-        table = np.concatenate(columns, axis=1)
+        tables = (find_listed(words, text, indices) for words, indices in lists)
+        table = np.concatenate([np.insert(found, 2, rank, axis=0) for rank, found in enumerate(tables)], axis=1)
         table = table[:, np.lexsort(table[2::-1])]
         table = table[:, (np.diff(table[:2], axis=1, append=-1) != 0).any(axis=0)]
         table = table[:, np.lexsort((table[0], table[3], -table[2], table[0] - table[1]))]
@@ -82,9 +81,9 @@ class ForcedWords:
         places = np.where(by_tokens, tokens - starts(text.lengths)[index] + [[0], [1]], places)
         rows = np.concatenate((index[None], places, table[2:]))[:, ~by_tokens | (tokens >= 0).all(axis=0)]
         for i, start, end, rank, order in rows.T.tolist():
-            entry = lists[rank][0].entries[finders[rank].words[order]]
-            found[i].append(ListedSpan(start, end, entry.tag, entry.hidden))
-        return found
+            entry = lists[rank][0].listed[order]
+            spans[i].append(ListedSpan(start, end, entry.tag, entry.hidden))
+        return spans
 
     def to_disk(self, folder: Path) -> None:
         """Save the lists beside a component, if there are any."""
@@ -107,15 +106,38 @@ class ForcedWords:
         """Load what `add_to` added."""
         self.lists.from_message(srsly.msgpack_loads(component).get(_LISTS, {}))
 
-    def warn(self, doc: Doc) -> None:
-        """Warn once that an entity of a Doc overlaps with a word of a list."""
-        if not self._has_warned:
-            self._has_warned = True
-            warnings.warn(
-                "A forced word of a list overlaps with an entity that the Doc has: the Doc's entity stays, as it does "
-                f"in all others. The text begins with {doc.text[:40]!r}.",
-                stacklevel=2,
-            )
+    def choose(
+        self, doc: Doc, units: Units | None, spans: Sequence[ListedSpan]
+    ) -> tuple[list[ListedSpan], list[ListedSpan]]:
+        """Choose the words of a text that are entities, so that none overlap, and the blocked ones beside them.
+
+        It warns once that an entity of a Doc, which stays, overlaps with another forced word.
+
+        units (Optional[Units]): Those of a text that has entities, which stay.
+        spans (Sequence[ListedSpan]): The first ones have priority.
+        """
+        preset = {*np.flatnonzero((units.iob == BEGIN) | (units.iob == INSIDE)).tolist()} if units else set[int]()
+        taken, forced = set(preset), list[ListedSpan]()
+        for span in spans:
+            places = range(span.start, span.end)
+            if span.is_blocked:
+                continue
+            if taken.isdisjoint(places):
+                taken.update(places)
+                forced.append(span)
+            elif units is not None and not (self._has_warned or preset.isdisjoint(places)):
+                iob, labels = units.iob[span.start : span.end + 1].tolist(), units.label[span.start : span.end]
+                is_whole = iob[: len(places)] == [BEGIN, *[INSIDE] * (len(places) - 1)]
+                is_whole = is_whole and iob[len(places) :] != [INSIDE]
+                self._has_warned = not (is_whole and (labels == get_string_id(span.label)).all())
+                if self._has_warned:
+                    warnings.warn(
+                        "A forced word of a list overlaps with an entity that the Doc has: the Doc's entity stays, as "
+                        f"it does in all others. The text begins with {doc.text[:40]!r}.",
+                        stacklevel=2,
+                    )
+        blocked = [span for span in spans if span.is_blocked and taken.isdisjoint(range(span.start, span.end))]
+        return sorted(forced), blocked
 
 
 def _lists_of_docs(docs: Sequence[Doc]) -> list[tuple[WordList, IntArray]]:
@@ -137,29 +159,3 @@ def _list_of_doc(words: tuple[tuple[str, str], ...]) -> WordList:
 def is_label(label: object) -> bool:
     """Return True for a name that an entity type may have."""
     return isinstance(label, str) and bool(label.strip()) and not any("\ud800" <= char <= "\udfff" for char in label)
-
-
-def choose_words(units: Units | None, spans: Sequence[ListedSpan]) -> tuple[list[ListedSpan], list[ListedSpan], bool]:
-    """Choose the words of a text that are entities, so that none overlap.
-
-    units (Optional[Units]): Those of a text that has entities, which stay.
-    spans (Sequence[ListedSpan]): The first ones have priority.
-    RETURNS (Tuple[List[ListedSpan], List[ListedSpan], bool]): The forced words and the blocked ones beside them, and
-        whether an entity of the text overlaps with another forced word.
-    """
-    is_preset = np.zeros(0, bool) if units is None else (units.iob == BEGIN) | (units.iob == INSIDE)
-    preset = set(np.flatnonzero(is_preset).tolist())
-    taken, forced, overlaps = set(preset), list[ListedSpan](), False
-    for span in spans:
-        places = range(span.start, span.end)
-        if span.is_blocked:
-            continue
-        if taken.isdisjoint(places):
-            taken.update(places)
-            forced.append(span)
-        elif units is not None and not preset.isdisjoint(places):
-            iob, labels = units.iob[span.start : span.end + 1].tolist(), units.label[span.start : span.end]
-            is_whole = iob[: len(places)] == [BEGIN, *[INSIDE] * (len(places) - 1)] and iob[len(places) :] != [INSIDE]
-            overlaps = overlaps or not (is_whole and (labels == get_string_id(span.label)).all())
-    blocked = [span for span in spans if span.is_blocked and taken.isdisjoint(range(span.start, span.end))]
-    return sorted(forced), blocked, overlaps

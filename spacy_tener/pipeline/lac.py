@@ -29,10 +29,10 @@ from ..onnx.encoder import Encoder
 from ..onnx.lac import LacTagger, load_tagger
 from ..types import IntArray
 from .entities import UnitEntity, set_entities
-from .forced import ForcedWords, ListedSpan, choose_words
+from .forced import ForcedWords, ListedSpan
 from .loading import wrap_load_errors
 from .settings import NERSettings
-from .units import Alignment, continues_word, is_ornament, is_space, view_of
+from .units import Alignment, DocView, continues_word, is_ornament, is_space, view_of
 from .words import PipelineWords
 
 LABELS = ("PER", "LOC", "ORG", "TIME")
@@ -153,9 +153,13 @@ class Lac(Pipe):
         """Write the words and entities of Docs."""
         text = join_texts(docs)
         text_starts, token_starts = np.append(0, text.stops + 1), starts_of(text.lengths)
-        forced, blocked = self._find_forced(docs)
-        offsets = zip(text_starts.tolist(), forced, strict=False)
-        decided = [(begin + word.start, begin + word.end, word.label) for begin, words in offsets for word in words]
+        views = [view_of(doc, "characters") for doc in docs]
+        chosen = []
+        for view, listed in zip(views, self.forced.find(views, text), strict=True):
+            units = view.units() if listed and view.doc.has_annotation(ENT_IOB) else None
+            chosen.append(self.forced.choose(view.doc, units, listed))
+        offsets = zip(text_starts.tolist(), chosen, strict=False)
+        decided = [(begin + word.start, begin + word.end, word.label) for begin, pair in offsets for word in pair[0]]
         joined = continues_word(text.codes)
         division = trim_words(text, self.tagger.divide(text, decided, joined if joined.any() else None))
         entity_tags = np.array([self.vocab.strings.add(label) for label in LABELS], dtype=np.uint64)
@@ -178,36 +182,20 @@ class Lac(Pipe):
             words = words[np.isin(tags[words], entity_tags)]
             characters = starts[words] - text_starts[i], starts[words] + lengths[words] - text_starts[i]
             entities = [UnitEntity(start, end, names[tag]) for start, end, tag in _rows(*characters, tags[words])]
-            entities = _apply_lists(entities, forced[i], blocked[i])
+            entities = _apply_lists(entities, *chosen[i])
             if len(doc):
-                self._set_entities(doc, entities)
+                self._set_entities(views[i], entities)
 
-    def _find_forced(self, docs: Sequence[Doc]) -> tuple[list[list[ListedSpan]], list[list[ListedSpan]]]:
-        """Return the words of each Doc that are entities, and those that are none, in characters of its text."""
-        views = [view_of(doc, "characters") for doc in docs]
-        forced, blocked = list[list[ListedSpan]](), list[list[ListedSpan]]()
-        for view, spans in zip(views, self.forced.find(views), strict=True):
-            chosen, banned = list[ListedSpan](), list[ListedSpan]()
-            if spans:
-                units = view.units() if view.doc.has_annotation(ENT_IOB) else None
-                chosen, banned, overlaps = choose_words(units, spans)
-                if overlaps:
-                    self.forced.warn(view.doc)
-            forced.append(chosen)
-            blocked.append(banned)
-        return forced, blocked
-
-    def _set_entities(self, doc: Doc, entities: Sequence[UnitEntity]) -> None:
-        view = view_of(doc, "characters")
+    def _set_entities(self, view: DocView, entities: Sequence[UnitEntity]) -> None:
         set_entities(view, entities, self.settings)
         for start, end, *_ in entities if not self._has_warned else ():
             first, last = view.token_span(start, end, "strict")
             if first == last:
                 self._has_warned = True
                 warnings.warn(
-                    f"'{self.name}' finds {doc.text[start:end]!r}, which is not made of whole tokens. alignment_mode = "
-                    f"'{self.settings.alignment_mode}' says what becomes of such entities. In spacy.blank(\"zh\") each "
-                    "character is a token.",
+                    f"'{self.name}' finds {view.doc.text[start:end]!r}, which is not made of whole tokens. "
+                    f"alignment_mode = '{self.settings.alignment_mode}' says what becomes of such entities. In "
+                    'spacy.blank("zh") each character is a token.',
                     stacklevel=2,
                 )
                 return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import chain, islice
 
 import numpy as np
 from spacy.attrs import ENT_IOB, IS_SPACE, LENGTH
@@ -15,12 +16,14 @@ from ..models.tagger import TaggerModel, depth_of, on_host, split_depths
 from ..types import IntArray
 from .decoding import BatchDecoding, decode_nothing, to_spans, without_blocked
 from .entities import UnitEntity
-from .forced import ForcedWords, ListedSpan, choose_words
+from .forced import ForcedWords, ListedSpan
 from .settings import NERSettings
 from .tags import LabelIndex, Mask, decodable_tags, fix_entities, join_masks, keep_words_whole
 from .units import DocView, Units, letter_neighbours
-from .windows import WindowBatcher
+from .windows import WindowBatcher, batch_by_size
 
+_SEARCHED = 65_536
+"""Units of texts that are searched together for words of lists, which costs less than by groups."""
 _COMPARED = 50
 """Tokens after which their length is compared with that of training."""
 _WORD_LENGTH = 1.2
@@ -50,10 +53,11 @@ def decode_batches(
             yield views, decode_nothing(labels, len(views), depth)
         return
     batcher = WindowBatcher.of(model, settings)
+    listed = chain.from_iterable(map(words.find, batch_by_size(views, _SEARCHED)))
     for group in batcher.groups(views):
         scores = batcher.emissions(model, group)
         # In the time in which a GPU computes the emissions.
-        restrict = partial(_restrict, group, words.find(group), labels, index, words, depth)
+        restrict = partial(_restrict, group, list(islice(listed, len(group))), labels, index, words, depth)
         restrictions = [restrict(keep_entities=True)]
         if ignores_entities and any(view.doc.has_annotation(ENT_IOB) for view in group):
             restrictions.append(restrict(keep_entities=False))
@@ -89,9 +93,7 @@ def _restrict(
             units = units.unannotated()
         texts.append(units)
         if spans:
-            chosen, banned, overlaps = choose_words(units, spans)
-            if overlaps:
-                words.warn(view.doc)
+            chosen, banned = words.choose(view.doc, units, spans)
             all_labels += dict.fromkeys(span.label for span in chosen if span.label not in all_labels)
             forced += [(text, start, end, all_labels.index(label)) for start, end, label, _ in chosen]
             blocked.update(

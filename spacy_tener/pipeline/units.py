@@ -348,7 +348,7 @@ def letter_neighbours(views: Sequence[DocView]) -> IntArray | None:
 
     *Shape:* (units,)
     """
-    # Narrower than the rule of lists (`ListFinder`): a model may learn that a name ends before a digit.
+    # Narrower than the rule of lists (`find_listed`): a model may learn that a name ends before a digit.
     parts = [view.joined for view in views]
     if all(part is None for part in parts):
         return None

@@ -101,14 +101,14 @@ def test_negative_limit_is_refused() -> None:
 def test_the_limit_holds_memory_down_while_searching(monkeypatch: pytest.MonkeyPatch) -> None:
     lexicon = Lexicon("a" * length for length in range(2, 51))
     sizes: list[int] = []
-    search = Lexicon._search
+    find = module.WordTrie.find
 
-    def measure(self: Lexicon, text: str) -> tuple[Any, ...]:
-        columns = search(self, text)
-        sizes.append(columns[0].size)
-        return columns
+    def measure(*arguments: Any) -> Any:
+        found = find(*arguments)
+        sizes.append(found.shape[1])
+        return found
 
-    monkeypatch.setattr(Lexicon, "_search", measure)
+    monkeypatch.setattr(module.WordTrie, "find", measure)
     lexicon.find([of_characters("a" * 20_000)], 1)
     assert len(sizes) > 2
     # A window reaches a little further than its end.
@@ -187,7 +187,7 @@ def test_copies_are_the_lexicon_itself() -> None:
 
 
 def _count(lexicon: Lexicon, text: str) -> tuple[int, bool]:
-    built = "_automaton" in vars(lexicon)
+    built = "trie" in vars(lexicon)
     return int(lexicon.find([of_characters(text)]).words.size), built
 
 

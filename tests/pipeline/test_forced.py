@@ -279,11 +279,10 @@ def test_training_pays_no_attention_to_lists(nlp: Language) -> None:
 
 def test_what_stands_on_the_pipeline_knows_its_lists(nlp: Language) -> None:
     words_of(nlp).add({COMPANY: PRODUCT}, force=True)
-    annotator = Annotator("", AnnotateSettings(probability=True, k_best=2))
+    annotator = Annotator("", AnnotateSettings(probability=True))
     annotator.use(nlp)
     (answer,) = annotator([{"text": TEXT}])
     assert (answer["entities"][-1]["label"], answer["entities"][-1]["probability"]) == (PRODUCT, pytest.approx(1.0))
-    assert all(reading["entities"][-1]["label"] == PRODUCT for reading in answer["k_best"])
     (explained,) = explain(nlp, TEXT).texts
     assert [entity.from_list for entity in explained.entities] == [
         entity.label == PRODUCT for entity in explained.entities
