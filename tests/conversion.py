@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from spacy_tener.workbench.corpus.convert import ConversionReport, DocOptions, convert_jobs, plan_jobs
+from spacy_tener.workbench.corpus.convert import ConversionReport, convert_jobs, plan_jobs
 from spacy_tener.workbench.corpus.options import CorpusOptions
 
 
@@ -14,7 +14,7 @@ def convert(
     output: str | Path,
     *,
     reading: CorpusOptions | None = None,
-    making: DocOptions | None = None,
+    lang: str | None = None,
 ) -> list[ConversionReport]:
     jobs, _ = plan_jobs(inputs, output)
-    return list(convert_jobs(jobs, reading=reading or CorpusOptions(), making=making or DocOptions()))
+    return list(convert_jobs(jobs, reading=reading or CorpusOptions(), lang=lang))

@@ -15,7 +15,7 @@ from spacy.tokens import DocBin
 from written import COLUMNS, JSON, Counted, Sentence
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.corpus.convert import ConversionReport, DocOptions
+from spacy_tener.workbench.corpus.convert import ConversionReport
 from spacy_tener.workbench.corpus.options import CorpusOptions
 from spacy_tener.workbench.corpus.records import Event
 
@@ -74,7 +74,7 @@ def outcome(path: Path, out: Path, reading: CorpusOptions) -> ConversionReport |
     """What conversion reports, of an output that says the same, or the error."""
     try:
         with bounded():
-            (report,) = convert([path], out, reading=reading, making=DocOptions(lang="zh"))
+            (report,) = convert([path], out, reading=reading, lang="zh")
     except RemedyError as error:
         message = str(error)
         message.encode("utf8")  # so that it can be printed
@@ -95,7 +95,7 @@ def check_counts(report: ConversionReport, expected: Counted) -> None:
     counts = report.notes.counts
     if any(counts[event] for event in LEFT_OUT):
         return
-    assert report.sentences == expected.sentences
+    assert report.docs == expected.sentences
     assert report.entities + sum(counts[event] for event in TOLD) == expected.entities
     if expected.tokens:
         assert report.tokens == expected.tokens

@@ -20,7 +20,7 @@ from ..errors import RemedyError, counted
 from ..pipeline.units import MISSING
 from ..workbench.config_files import problems
 from ..workbench.corpus.columns import ALIASES, SCHEMES
-from ..workbench.corpus.convert import ConversionReport, DocOptions, convert_jobs, plan_jobs
+from ..workbench.corpus.convert import ConversionReport, convert_jobs, plan_jobs
 from ..workbench.corpus.docs import INCORRECT, open_docbin
 from ..workbench.corpus.options import (
     COLUMN_FORMATS,
@@ -51,7 +51,6 @@ _COLUMN_HELP = "Column of the {}, counted from 1, or from -1 for the last"
 _SENTENCE_FORMATS = (*COLUMN_FORMATS, TOKENS)
 # The formats of those options that are not for all of them.
 _USED_BY = {
-    "n_sents": _SENTENCE_FORMATS,
     "overlap": TEXT_FORMATS,
     "scheme": _SENTENCE_FORMATS,
     "texts": (LABEL_STUDIO,),
@@ -71,7 +70,6 @@ def convert_cli(
     scheme: Annotated[
         str, typer.Option(help=f"Tag scheme of the inputs: auto, {', '.join((*SCHEMES, *ALIASES))}")
     ] = "auto",
-    n_sents: Annotated[int, typer.Option("--n-sents", help="Sentences per Doc, 0 for whole documents", min=0)] = 1,
     overlap: Annotated[str, options.choice(("--overlap",), "What to do where JSON spans overlap", OVERLAPS)] = "error",
     texts: Annotated[
         str, typer.Option(help="Texts to read: names of those in tasks of Label Studio (default: all with entities)")
@@ -112,7 +110,6 @@ def convert_cli(
             tag_column=tag_column,
             tag_names=tuple(names(tag_names)),
         )
-    making = DocOptions(lang=None if lang == "auto" else lang, n_sents=n_sents)
     jobs, left_out = plan_jobs(inputs, output)
     for job in jobs:
         check_file(job.output, force)
@@ -120,7 +117,7 @@ def convert_cli(
         msg.info(f"Files left out: {len(left_out)}", ", ".join(Path(path).name for path in left_out[:10]))
     incorrect = 0
     formats: set[str] = set()
-    for report in convert_jobs(jobs, reading=reading, making=making, progress=True):
+    for report in convert_jobs(jobs, reading=reading, lang=None if lang == "auto" else lang, progress=True):
         formats.update({report.format} - {""})
         _print_conversion(report, detected=lang == "auto")
         if overlap == "spans" and report.missing:
@@ -160,8 +157,6 @@ def _print_conversion(report: ConversionReport, *, detected: bool) -> None:
 
 def _counts(report: ConversionReport) -> Sequence[tuple[str, str]]:
     counts = {
-        "Documents": report.documents,
-        "Sentences": report.sentences,
         "Docs written": report.docs,
         "Tokens": report.tokens,
         "Tokens without annotation": report.missing,

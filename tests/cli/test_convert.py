@@ -30,7 +30,7 @@ def docs(path: Path) -> list[Doc]:
 def test_a_file_is_converted_and_counted(corpus: Path, tmp_path: Path) -> None:
     result = convert(corpus, "-o", tmp_path / "out", "--from", "auto", "--scheme", "auto")
     assert result.code == 0
-    counted = {"Format columns", "Tag scheme IOB2", "Documents 1", "Sentences 6", "Docs written 6", "Tokens 8"}
+    counted = {"Format columns", "Tag scheme IOB2", "Docs written 6", "Tokens 8"}
     assert counted | {"Tokens without annotation 0", "Entities 6", "NAME 6"} <= set(result.lines)
     assert "Language: zh, by its letters" in result.text
     assert "Tags repaired: 2" in result.text
@@ -103,6 +103,6 @@ def test_options_that_no_input_reads_are_named(corpus: Path, tmp_path: Path) -> 
     assert "--tag-names did nothing It is for tokens, not for columns." in result.text
     assert "--tag-column" not in result.text
     (tmp_path / "task.jsonl").write_text(json.dumps({"text": "高勇", "label": []}))
-    mixed = convert(corpus, tmp_path / "task.jsonl", "-o", tmp_path / "mixed", "--overlap", "longest", "--n-sents", "1")
+    mixed = convert(corpus, tmp_path / "task.jsonl", "-o", tmp_path / "mixed", "--overlap", "longest")
     assert mixed.code == 0
     assert "did nothing" not in mixed.text

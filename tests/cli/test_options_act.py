@@ -82,7 +82,6 @@ ROWS = {
         "format": Row("--from columns", "convert weibo.txt -o out", result="*.spacy"),
         "lang": Row("--lang en", result="*.spacy"),
         "scheme": Row("--scheme BIO"),
-        "n_sents": Row("--n-sents 0", result="*.spacy"),
         "overlap": Row("--overlap longest", "convert overlap.jsonl -o out", codes=(1, 0)),
         "texts": Row("--texts title,body", "convert studio.json -o out", result="*.spacy"),
         "encoding": Row("--encoding gb18030", "convert gb18030.txt -o out", codes=(1, 0)),

@@ -141,7 +141,6 @@ WRONG_COMMAND_LINE = [
     ("convert text.txt -o {new} --from csv", "'csv' is not one of: auto,"),
     ("convert text.txt -o {new} --scheme BIX", "Unknown tag scheme 'BIX'"),
     ("convert text.txt -o {new} --overlap first", "'first' is not one of"),
-    ("convert text.txt -o {new} --n-sents -2", "Invalid value for '--n-sents'"),
     ("convert text.txt -o {new} --lang qqq", "spaCy has no tokenizer for the language 'qqq'"),
     ("evaluate model", "Missing argument"),
     ("evaluate model gold.spacy --explain 3", "--explain: there is no page to link from"),

@@ -14,7 +14,6 @@ from conversion import convert
 from damaged_corpora import FORMATS, TEXTS, check, damaged
 from spacy.training import Corpus
 
-from spacy_tener.workbench.corpus.convert import DocOptions
 from spacy_tener.workbench.corpus.options import CorpusOptions
 from spacy_tener.workbench.corpus.reader import CorpusReader
 from spacy_tener.workbench.corpus.records import Event, Sentence
@@ -52,9 +51,9 @@ CORPORA = [
 @pytest.mark.corpora
 @pytest.mark.parametrize("expected", CORPORA, ids=lambda expected: expected.path)
 def test_nothing_is_lost_or_merged(expected: Expected, tmp_path: Path) -> None:
-    (report,) = convert([DATA / expected.path], tmp_path, making=DocOptions(lang=expected.lang))
+    (report,) = convert([DATA / expected.path], tmp_path, lang=expected.lang)
     assert (report.format, report.scheme) == (expected.format, expected.scheme)
-    assert (report.sentences, report.docs, report.tokens) == (expected.sentences, expected.sentences, expected.tokens)
+    assert (report.docs, report.tokens) == (expected.sentences, expected.tokens)
     assert report.entities == expected.entities
     assert report.notes.counts[Event.REPAIRED] == report.notes.counts.total() == expected.repaired
 
@@ -62,7 +61,7 @@ def test_nothing_is_lost_or_merged(expected: Expected, tmp_path: Path) -> None:
 @pytest.mark.corpora
 @pytest.mark.parametrize("expected", CORPORA, ids=lambda expected: expected.path)
 def test_spacy_reads_every_entity_back(expected: Expected, tmp_path: Path) -> None:
-    (report,) = convert([DATA / expected.path], tmp_path, making=DocOptions(lang=expected.lang))
+    (report,) = convert([DATA / expected.path], tmp_path, lang=expected.lang)
     examples = list(Corpus(report.output)(spacy.blank(expected.lang)))
     assert len(examples) == expected.sentences
     assert sum(len(example.reference.ents) for example in examples) == expected.entities

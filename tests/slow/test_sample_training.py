@@ -8,8 +8,6 @@ from spacy import util
 from spacy.cli.train import train
 from spacy.training.corpus import Corpus
 
-from spacy_tener.workbench.corpus.convert import DocOptions
-
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def corpus(request, tmp_path_factory):
     """The language, and where its sample has been converted to."""
     folder = tmp_path_factory.mktemp(request.param)
-    convert([ROOT / "assets" / "sample" / request.param], folder, making=DocOptions(lang=request.param))
+    convert([ROOT / "assets" / "sample" / request.param], folder, lang=request.param)
     return request.param, folder
 
 

@@ -15,7 +15,6 @@ import pytest
 from conversion import convert
 from tqdm import tqdm
 
-from spacy_tener.workbench.corpus.convert import DocOptions
 from spacy_tener.workbench.corpus.docs import read_docs
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no fork, and no signal that cannot be caught")
@@ -70,10 +69,10 @@ def test_convert(tmp_path: Path) -> None:
         assert all(map(is_complete, written))
         finished.update(written)
 
-    convert(sources[:1], out, making=DocOptions(lang="zh"))
+    convert(sources[:1], out, lang="zh")
     for path in out.iterdir():
         path.unlink()
-    assert kill_at_random(lambda: convert(sources, out, making=DocOptions(lang="zh")), check) > TIMES // 3
-    convert(sources, out, making=DocOptions(lang="zh"))
+    assert kill_at_random(lambda: convert(sources, out, lang="zh"), check) > TIMES // 3
+    convert(sources, out, lang="zh")
     check()
     assert finished == set(names)

@@ -2,7 +2,7 @@
 
 By default the first column is the token and the last its tag; a first column that numbers the tokens of each sentence
 is skipped. A line with a tab is split at tabs, any other at runs of spaces. Blank lines and the end of the file end a
-sentence. `-DOCSTART-` begins a document. A line with `#` before the tokens of a sentence is a comment, unless it ends
+sentence, and so does `-DOCSTART-`. A line with `#` before the tokens of a sentence is a comment, unless it ends
 in a tag and has as many columns as the others. Every other line is data.
 
 Weibo NER writes each character with its position in its word (`科0`, `技1`); the position is removed.
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ...errors import RemedyError
 from .records import EntitySpan, Event, Notes, RecordError, Sentence
@@ -161,28 +161,21 @@ class TagReader:
 # Columns
 
 
-@dataclass
-class Block:
-    """The numbered lines of a sentence."""
-
-    lines: list[tuple[int, str]] = field(default_factory=list)
-    starts_document: bool = True
+Block = list[tuple[int, str]]
+"""The numbered lines of a sentence."""
 
 
 def read_blocks(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Block]]:
     """Yield the lines of each sentence, with the number of the first."""
-    block = Block()
+    block: Block = []
     for number, line in lines:
-        at_document = line.startswith(DOCUMENT_START)
-        if line.strip() and not at_document:
-            block.lines.append((number, line))
-            continue
-        if block.lines:
-            yield block.lines[0][0], block
-            block = Block(starts_document=False)
-        block.starts_document |= at_document
-    if block.lines:
-        yield block.lines[0][0], block
+        if line.strip() and not line.startswith(DOCUMENT_START):
+            block.append((number, line))
+        elif block:
+            yield block[0][0], block
+            block = []
+    if block:
+        yield block[0][0], block
 
 
 @dataclass
@@ -202,7 +195,7 @@ class ColumnReader:
     width: int = 0
 
     def __call__(self, block: Block, line: int) -> list[Sentence]:
-        rows = [(number, split_line(text)) for number, text in block.lines]
+        rows = [(number, split_line(text)) for number, text in block]
         while rows and self._is_comment(rows[0][1]):
             self.notes.add(Event.COMMENT, " ".join(rows[0][1])[:60], rows[0][0])
             del rows[0]
@@ -216,7 +209,7 @@ class ColumnReader:
         if self.positions:
             tokens = [_without_position(token, number) for token, (number, _) in zip(tokens, rows, strict=True)]
         spans, missing = self.tags.read([columns[self.tag] for _, columns in rows], line=first)
-        return [Sentence(tuple(tokens), spans, missing, first, block.starts_document)]
+        return [Sentence(tuple(tokens), spans, missing, first)]
 
     def _is_comment(self, columns: Sequence[str]) -> bool:
         unlike = len(columns) < 2 or len(columns) != (self.width or len(columns)) or not is_tag(columns[-1])
@@ -271,7 +264,7 @@ def has_indices(lines: Iterable[tuple[int, str]]) -> bool:
     """Return whether the first of three or more columns numbers nearly all tokens of each sentence, from 0 or 1."""
     longest, regular, total = 0, 0, 0
     for _, block in read_blocks(lines):
-        rows = [split_line(line) for _, line in block.lines]
+        rows = [split_line(line) for _, line in block]
         while rows and rows[0][0].startswith("#"):
             del rows[0]
         begin = 0 if rows and rows[0][0] == "0" else 1

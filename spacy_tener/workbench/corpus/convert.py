@@ -21,7 +21,7 @@ from ...errors import InputError, RemedyError
 from ...files import write_bytes
 from ...inputs import COMPRESSED, STDIN, find_files, suffix_of
 from ..pipelines import blank_pipeline
-from .docs import INCORRECT, group_sentences, sentences_to_doc, text_to_doc
+from .docs import INCORRECT, sentence_to_doc, text_to_doc
 from .options import CorpusOptions
 from .reader import CorpusReader
 from .records import AnnotatedText, CorpusError, Event, Notes
@@ -85,28 +85,10 @@ def output_name(name: PurePath) -> PurePath:
     return name.with_name(name.name + OUTPUT_SUFFIX)
 
 
-@dataclass(frozen=True)
-class DocOptions:
-    """Options for making Docs from a corpus.
-
-    lang (str | None): Language, or None to detect Chinese and English by their letters. Its tokenizer splits texts; the
-        tokens of a corpus in columns are kept.
-    n_sents (int): Sentences of a Doc (never of two documents), or 0 for whole documents. Texts stay whole.
-    """
-
-    lang: str | None = None
-    n_sents: int = 1
-
-    def __post_init__(self) -> None:
-        if self.n_sents < 0:
-            raise RemedyError(f"n_sents is {self.n_sents}", "Give a number of sentences, or 0 for whole documents.")
-
-
 @dataclass
 class ConversionReport:
     """Counts of what a job read and wrote.
 
-    sentences (int): Sentences, or texts of the JSON formats.
     missing (int): Tokens without annotation.
     incorrect (int): Spans known not to be entities of their label.
     overlapping (int): Entities in `doc.spans` that are not in `doc.ents`, for a longer one there.
@@ -117,8 +99,6 @@ class ConversionReport:
     lang: str = ""
     format: str = ""
     scheme: str | None = None
-    documents: int = 0
-    sentences: int = 0
     docs: int = 0
     tokens: int = 0
     missing: int = 0
@@ -133,16 +113,19 @@ class ConversionReport:
 
 
 def convert_jobs(
-    jobs: Sequence[ConversionJob], *, reading: CorpusOptions, making: DocOptions, progress: bool = False
+    jobs: Sequence[ConversionJob], *, reading: CorpusOptions, lang: str | None = None, progress: bool = False
 ) -> Iterator[ConversionReport]:
-    """Convert job by job. Outputs are written atomically.
+    """Convert job by job, each sentence or text to a Doc. Outputs are written atomically.
 
     A file that cannot be converted raises an `InputError`; outputs of earlier jobs stay. A file gets no output if all
-    its documents are left out, or if it was found in a directory and is not a corpus.
+    its records are left out, or if it was found in a directory and is not a corpus.
+
+    lang (str | None): Language, or None to detect Chinese and English by their letters. Its tokenizer splits texts; the
+        tokens of a corpus in columns are kept.
     """
     written, stray = 0, ""
     for job in jobs:
-        report = _convert(job, reading, making, progress)
+        report = _convert(job, reading, lang, progress)
         written += report.docs
         stray = next(iter(report.notes.examples.get(Event.STRAY, ())), stray)
         yield report
@@ -150,10 +133,10 @@ def convert_jobs(
         raise CorpusError(", ".join(job.source for job in jobs[:3]), "there is no corpus", f"So it was read: {stray}")
 
 
-def _convert(job: ConversionJob, reading: CorpusOptions, making: DocOptions, progress: bool) -> ConversionReport:
+def _convert(job: ConversionJob, reading: CorpusOptions, lang: str | None, progress: bool) -> ConversionReport:
     report = ConversionReport(job.source, job.output)
     binary = DocBin(attrs=_ATTRS)
-    docs = _docs(job, reading, making, report)
+    docs = _docs(job, reading, lang, report)
     for doc in tqdm(docs, desc=job.source, unit=" docs", leave=False, disable=None if progress else True):
         binary.add(doc)
         report.docs += 1
@@ -172,20 +155,20 @@ def _convert(job: ConversionJob, reading: CorpusOptions, making: DocOptions, pro
     return report
 
 
-def _docs(job: ConversionJob, reading: CorpusOptions, making: DocOptions, report: ConversionReport) -> Iterator[Doc]:
+def _docs(job: ConversionJob, reading: CorpusOptions, lang: str | None, report: ConversionReport) -> Iterator[Doc]:
     overlapping = reading.overlap == "spans"
     reader = CorpusReader(job.source, reading)
     items = iter(reader)
     try:
         head = list(islice(items, _LANGUAGE_SAMPLE))
         if head:
-            report.lang = making.lang or detect_language(item.text for item in head)
+            report.lang = lang or detect_language(item.text for item in head)
             nlp, spaces = blank_pipeline(report.lang), report.lang not in UNSPACED
-            for group in group_sentences(chain(head, items), making.n_sents):
-                if isinstance(group, AnnotatedText):
-                    yield text_to_doc(nlp.tokenizer, group, note=reader.note, overlapping=overlapping)
+            for item in chain(head, items):
+                if isinstance(item, AnnotatedText):
+                    yield text_to_doc(nlp.tokenizer, item, note=reader.note, overlapping=overlapping)
                 else:
-                    yield sentences_to_doc(nlp.vocab, group, spaces=spaces, note=reader.note, overlapping=overlapping)
+                    yield sentence_to_doc(nlp.vocab, item, spaces=spaces, note=reader.note, overlapping=overlapping)
         elif job.found and not reader.notes.counts:
             report.notes.add(Event.STRAY, f"{job.source}: there is no annotated sentence or text in it")
     except CorpusError as error:
@@ -193,7 +176,6 @@ def _docs(job: ConversionJob, reading: CorpusOptions, making: DocOptions, report
             raise
         report.notes.add(Event.STRAY, f"{error.place}: {error.reason}")
     else:
-        report.sentences, report.documents = reader.items, reader.documents
         report.format, report.scheme = reader.format, reader.scheme
         report.notes.update(reader.notes)
 

@@ -21,43 +21,19 @@ INCORRECT = "incorrect_spans"
 """Key in `doc.spans` of the spans known not to be entities of their label, as in spaCy's and Prodigy's examples."""
 
 
-def group_sentences(
-    items: Iterable[Sentence | AnnotatedText], n_sents: int
-) -> Iterator[list[Sentence] | AnnotatedText]:
-    """Yield groups of at most `n_sents` sentences of one document, or whole documents for 0. Texts stay single."""
-    group: list[Sentence] = []
-    for item in items:
-        if isinstance(item, AnnotatedText):
-            yield item
-            continue
-        if group and (item.starts_document or len(group) == n_sents):
-            yield group
-            group = []
-        group.append(item)
-    if group:
-        yield group
-
-
-def sentences_to_doc(
-    vocab: Vocab, sentences: Sequence[Sentence], *, spaces: bool, note: LineNote, overlapping: bool = False
+def sentence_to_doc(
+    vocab: Vocab, sentence: Sentence, *, spaces: bool, note: LineNote, overlapping: bool = False
 ) -> Doc:
-    """Return one Doc of some sentences, with a token for each token of the corpus.
+    """Return the Doc of a sentence, with a token for each token of the corpus.
 
     spaces (bool): Put a space after each token.
     overlapping (bool): Write all entities to `doc.spans`, too: those that overlap a longer one are not in `doc.ents`.
     """
-    words = list(chain.from_iterable(sentence.tokens for sentence in sentences))
-    starts: list[bool | int | None] = [index == 0 for sentence in sentences for index in range(len(sentence.tokens))]
-    doc = Doc(vocab, words=words, spaces=[spaces] * len(words), sent_starts=starts)
-    entities: list[Span] = []
-    missing: set[int] = set()
-    offset = 0
-    for sentence in sentences:
-        trimmed = _without_blank_edges(sentence, note)
-        entities += [Span(doc, offset + span.start, offset + span.end, span.label) for span in trimmed]
-        missing.update(offset + index for index in sentence.missing)
-        offset += len(sentence.tokens)
-    _set_entities(doc, entities, missing)
+    size = len(sentence.tokens)
+    starts: list[bool | int | None] = [index == 0 for index in range(size)]
+    doc = Doc(vocab, words=list(sentence.tokens), spaces=[spaces] * size, sent_starts=starts)
+    entities = [Span(doc, span.start, span.end, span.label) for span in _without_blank_edges(sentence, note)]
+    _set_entities(doc, entities, set(sentence.missing))
     if overlapping:
         doc.spans[DEFAULT_SPANS_KEY] = entities
     return doc
@@ -70,7 +46,7 @@ def text_to_doc(
 
     An entity that does not align with tokens leaves missing annotation on the tokens that it touches.
 
-    overlapping (bool): As in `sentences_to_doc`. Not where only answers to single spans are known, none of which lies
+    overlapping (bool): As in `sentence_to_doc`. Not where only answers to single spans are known, none of which lies
         within another: they say nothing of what lies within them.
     """
     doc = tokenizer(text.text)

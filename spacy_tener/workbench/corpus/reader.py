@@ -48,7 +48,7 @@ class CorpusReader:
     sentence the whole file. Records that cannot be read are skipped, and listed in one error at the end. Standard
     input (`-`) can be read once.
 
-    items, documents: Numbers of sentences or texts, and of documents, read so far.
+    items (int): Number of sentences or texts read so far.
     """
 
     def __init__(self, path: Path | str, options: CorpusOptions | None = None) -> None:
@@ -58,7 +58,7 @@ class CorpusReader:
 
     def _begin(self) -> None:
         self.format = self.options.format
-        self.items = self.documents = 0
+        self.items = 0
         self._tags = TagReader(self.options.scheme)
         self._notes = Notes(str(self.path))
 
@@ -91,7 +91,6 @@ class CorpusReader:
                     continue
                 for item in items:
                     self.items += 1
-                    self.documents += item.starts_document
                     entities += len(item.spans) + (len(item.incorrect) if isinstance(item, AnnotatedText) else 0)
                     yield item
         except RecordError as error:  # after which nothing can be read
@@ -132,7 +131,7 @@ class CorpusReader:
             return [resolve_spans(raw, note, line, self.options.overlap) for raw in texts]
         tokens, tags = parse_tokens(record, self.options.tag_names)
         spans, missing = self._tags.read(tags, line=line, step=0)
-        return [Sentence(tokens, spans, missing, line, self.items == 0)]
+        return [Sentence(tokens, spans, missing, line)]
 
     def _parse_texts(self, record: JsonRecord, note: Note) -> list[AnnotatedText]:
         if self.format == LABEL_STUDIO:

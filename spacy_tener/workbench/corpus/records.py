@@ -65,7 +65,6 @@ class Sentence:
     spans: tuple[EntitySpan, ...]
     missing: tuple[int, ...] = ()
     line: int = 1
-    starts_document: bool = False
 
     @property
     def text(self) -> str:
@@ -88,7 +87,6 @@ class AnnotatedText:
     spans: tuple[EntitySpan, ...]
     missing: tuple[tuple[int, int], ...] = ()
     line: int = 1
-    starts_document: bool = True
     incorrect: tuple[EntitySpan, ...] = ()
     overlapping: tuple[EntitySpan, ...] = ()
 

@@ -37,14 +37,13 @@ def tokens(found: list[Sentence]) -> list[str]:
     return ["|".join(sentence.tokens) for sentence in found]
 
 
-def test_documents_and_sentences_have_their_lines(tmp_path: Path) -> None:
+def test_sentences_have_their_lines_and_end_where_a_document_begins(tmp_path: Path) -> None:
     first, second, third = sentences(tmp_path, CONLL)
-    assert first == Sentence(("EU", "rejects", "German"), first.spans, (), 3, True)
-    assert second == Sentence(("Peter", "Blackburn"), (EntitySpan(0, 2, "PER"),), (), 7, False)
-    assert (third.tokens, third.starts_document) == (("BRUSSELS",), True)
+    assert first == Sentence(("EU", "rejects", "German"), first.spans, (), 3)
+    assert second == Sentence(("Peter", "Blackburn"), (EntitySpan(0, 2, "PER"),), (), 7)
+    assert third.tokens == ("BRUSSELS",)
     found = sentences(tmp_path, "a O\n-DOCSTART- O\nb O\n-DOCSTART-\n-DOCSTART-\n\nc O")
     assert tokens(found) == ["a", "b", "c"]
-    assert all(sentence.starts_document for sentence in found)
 
 
 def test_weibo_positions_of_two_digits_and_tokens_of_two_characters(tmp_path: Path) -> None:

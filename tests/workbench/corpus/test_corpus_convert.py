@@ -13,7 +13,7 @@ from spacy.tokens import Doc
 from spacy.training import Corpus
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.corpus.convert import DocOptions, detect_language
+from spacy_tener.workbench.corpus.convert import detect_language
 from spacy_tener.workbench.corpus.docs import read_docs
 from spacy_tener.workbench.corpus.records import CorpusError, Event
 
@@ -51,7 +51,7 @@ def test_columns_become_a_doc_for_each_sentence(write: Write, tmp_path: Path) ->
     assert ents(found) == [("高勇", "NAME"), ("中国籍", "CONT"), ("李", "NAME")]
     assert report.output == tmp_path / "out" / "train.spacy"
     assert (report.format, report.scheme) == ("columns", "BMES")
-    assert (report.documents, report.sentences, report.docs, report.tokens) == (1, 3, 3, 7)
+    assert (report.docs, report.tokens) == (3, 7)
     assert (report.entities, report.labels) == (3, {"NAME": 2, "CONT": 1})
     assert report.notes.counts == {Event.REPAIRED: 2}
 
@@ -66,33 +66,26 @@ def test_spacys_corpus_reader_aligns_what_is_written(write: Write, tmp_path: Pat
     ]
 
 
-@pytest.mark.parametrize(
-    ("n_sents", "texts"),
-    [(1, ["EU left ", "Peter ", "UN "]), (2, ["EU left Peter ", "UN "]), (0, ["EU left Peter ", "UN "])],
-)
-def test_sentences_are_grouped_inside_of_documents(
-    write: Write, tmp_path: Path, n_sents: int, texts: list[str]
-) -> None:
-    (report,) = convert([write("eng.txt", ENGLISH)], tmp_path, making=DocOptions(lang="en", n_sents=n_sents))
+def test_documents_of_conll_2003_are_a_doc_for_each_sentence(write: Write, tmp_path: Path) -> None:
+    (report,) = convert([write("eng.txt", ENGLISH)], tmp_path, lang="en")
     found = docs(tmp_path / "eng.spacy")
-    assert [doc.text for doc in found] == texts
-    assert (report.documents, report.sentences, report.docs) == (2, 3, len(texts))
+    assert [doc.text for doc in found] == ["EU left ", "Peter ", "UN "]
+    assert report.docs == 3
     assert ents(found) == [("EU", "ORG"), ("Peter", "PER"), ("UN", "ORG")]
-    assert sum(1 for doc in found for _ in doc.sents) == 3
 
 
 @pytest.mark.parametrize(("lang", "text"), [("zh", "ab"), ("en", "a b "), ("xx", "a b ")])
 def test_spaces_follow_the_language(write: Write, tmp_path: Path, lang: str, text: str) -> None:
-    convert([write("a.txt", "a O\nb O\n")], tmp_path, making=DocOptions(lang=lang))
+    convert([write("a.txt", "a O\nb O\n")], tmp_path, lang=lang)
     assert docs(tmp_path / "a.spacy")[0].text == text
 
 
 def test_texts_keep_their_characters_and_report_what_does_not_fit(write: Write, tmp_path: Path) -> None:
-    (report,) = convert([write("a.jsonl", JSONL)], tmp_path, making=DocOptions(lang="en"))
+    (report,) = convert([write("a.jsonl", JSONL)], tmp_path, lang="en")
     found = docs(tmp_path / "a.spacy")
     assert [doc.text for doc in found] == ["高勇在New York.", "in Newcastle"]
     assert (report.format, report.scheme) == ("jsonl", None)
-    assert (report.documents, report.sentences, report.docs) == (2, 2, 2)
+    assert report.docs == 2
     assert report.notes.counts == {Event.MISALIGNED: 3}
     assert (report.entities, report.missing) == (0, 3)
     (report,) = convert([tmp_path / "a.jsonl"], tmp_path)
@@ -151,14 +144,12 @@ def test_a_file_whose_records_are_all_left_out_is_refused(write: Write, tmp_path
 
 def test_a_very_long_sentence_and_a_very_long_token_are_converted(write: Write, tmp_path: Path) -> None:
     (report,) = convert([write("a.txt", "字 O\n" * 10_000 + "x" * 400_000 + " B-X\n")], tmp_path)
-    assert (report.sentences, report.tokens, report.entities, report.lang) == (1, 10_001, 1, "en")
+    assert (report.docs, report.tokens, report.entities, report.lang) == (1, 10_001, 1, "en")
 
 
-def test_options_that_make_no_sense_are_refused(write: Write, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="n_sents is -1"):
-        DocOptions(n_sents=-1)
+def test_a_language_that_spacy_lacks_is_refused(write: Write, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no tokenizer for the language 'qqq'"):
-        convert([write("a.txt", COLUMNS)], tmp_path, making=DocOptions(lang="qqq"))
+        convert([write("a.txt", COLUMNS)], tmp_path, lang="qqq")
 
 
 def test_the_language_is_told_by_the_letters_and_english_is_not_glued_together(write: Write, tmp_path: Path) -> None:
@@ -170,7 +161,7 @@ def test_the_language_is_told_by_the_letters_and_english_is_not_glued_together(w
     assert [token.text for token in docs(tmp_path / "c.spacy")[0]][:2] == ["Dr.", "Jane"]
     with pytest.raises(ValueError, match=r"language cannot be detected.*--lang"):
         convert([write("d.txt", "Привет B-X\n")], tmp_path)
-    assert convert([tmp_path / "d.txt"], tmp_path, making=DocOptions(lang="ru"))[0].docs == 1
+    assert convert([tmp_path / "d.txt"], tmp_path, lang="ru")[0].docs == 1
 
 
 @pytest.mark.parametrize(

@@ -10,19 +10,19 @@ from small_corpora import save_docs
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
-from spacy_tener.workbench.corpus.docs import read_docs, sentences_to_doc, text_to_doc
+from spacy_tener.workbench.corpus.docs import read_docs, sentence_to_doc, text_to_doc
 from spacy_tener.workbench.corpus.records import AnnotatedText, EntitySpan, Event, Notes, Sentence
 
 ZH = spacy.blank("zh")
 EN = spacy.blank("en")
 
 
-def sentence(words: str, *spans: tuple[int, int, str], missing: tuple[int, ...] = (), starts: bool = False) -> Sentence:
-    return Sentence(tuple(words.split("|")), tuple(EntitySpan(*span) for span in spans), missing, 10, starts)
+def sentence(words: str, *spans: tuple[int, int, str], missing: tuple[int, ...] = ()) -> Sentence:
+    return Sentence(tuple(words.split("|")), tuple(EntitySpan(*span) for span in spans), missing, 10)
 
 
-def doc_of(*sentences: Sentence, spaces: bool = False, notes: Notes | None = None) -> Doc:
-    return sentences_to_doc(ZH.vocab, sentences, spaces=spaces, note=(notes or Notes()).add)
+def doc_of(sentence: Sentence, spaces: bool = False, notes: Notes | None = None) -> Doc:
+    return sentence_to_doc(ZH.vocab, sentence, spaces=spaces, note=(notes or Notes()).add)
 
 
 def text_doc(
@@ -51,15 +51,15 @@ def test_tokens_of_the_corpus_are_the_tokens_of_the_doc() -> None:
     assert (ents(doc), iob(doc)) == ([("高勇", "NAME")], "BIOO")
 
 
-def test_sentences_of_a_doc_begin_where_they_did() -> None:
-    doc = doc_of(sentence("a|b", (1, 2, "X")), sentence("c|d|e|f", (0, 1, "Y"), (1, 3, "Y"), missing=(3,)))
-    assert [sent.text for sent in doc.sents] == ["ab", "cdef"]
-    assert (ents(doc), iob(doc)) == ([("b", "X"), ("c", "Y"), ("de", "Y")], "OBBBI?")
+def test_neighbours_of_one_label_and_tokens_without_annotation_stay_apart() -> None:
+    doc = doc_of(sentence("c|d|e|f", (0, 1, "Y"), (1, 3, "Y"), missing=(3,)))
+    assert [sent.text for sent in doc.sents] == ["cdef"]
+    assert (ents(doc), iob(doc)) == ([("c", "Y"), ("de", "Y")], "BBI?")
 
 
 def test_entities_lose_tokens_of_white_space_at_their_edges() -> None:
     notes = Notes()
-    doc = doc_of(sentence(" |a|\u3000|b|\t|c", (0, 5, "X"), (5, 6, "Y")), sentence(" ", (0, 1, "X")), notes=notes)
+    doc = doc_of(sentence(" |a|\u3000|b|\t|c| ", (0, 5, "X"), (5, 6, "Y"), (6, 7, "X")), notes=notes)
     assert ents(doc) == [("a\u3000b", "X"), ("c", "Y")]
     assert notes.counts == {Event.TRIMMED: 1, Event.BLANK: 1}
     assert notes.examples[Event.TRIMMED] == ["line 10: X"]
@@ -110,7 +110,7 @@ def test_entities_off_the_edges_leave_what_they_touch_unknown_and_nothing_else(
     assert iob(text_doc(text, *spans, missing=missing)) == tags
 
 
-def test_notes_of_several_files_keep_the_first_examples() -> None:
+def test_joined_notes_keep_the_first_examples() -> None:
     notes, more_notes = Notes(), Notes()
     for line in range(5):
         notes.add(Event.BLANK, "a", line)

@@ -329,7 +329,7 @@ def test_strings_inside_of_objects_are_the_last_to_be_a_label_studio_text(tmp_pa
 
 def test_numbered_tags_get_their_names_from_the_option(tmp_path: Path) -> None:
     records = [{"tokens": ["EU", "of", "x"], "ner_tags": [1, 0, -100]}]
-    expected = [Sentence(("EU", "of", "x"), (EntitySpan(0, 1, "ORG"),), (2,), 1, True)]
+    expected = [Sentence(("EU", "of", "x"), (EntitySpan(0, 1, "ORG"),), (2,), 1)]
     with pytest.raises(CorpusError, match=r"tag 1 has no name: 0 names are known.*--tag-names"):
         list(reader_of(tmp_path, records))
     assert list(reader_of(tmp_path, records, tag_names=("O", "B-ORG"))) == expected

@@ -41,7 +41,7 @@ def test_whole_files_are_read_in_any_encoding(tmp_path: Path, name: str, encodin
     result = check(tmp_path, name, text.encode(encoding), CorpusOptions(encoding=encoding))
     assert isinstance(result, ConversionReport)
     assert result.format == FORMATS.get(name, name)
-    assert (result.sentences, result.entities) == (6, 10)
+    assert (result.docs, result.entities) == (6, 10)
     if encoding != "utf-8":
         wrong = check(tmp_path, name, text.encode(encoding), CorpusOptions())
         assert isinstance(wrong, RemedyError) or result.entities == wrong.entities

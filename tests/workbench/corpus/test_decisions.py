@@ -17,7 +17,6 @@ from spacy.training import Example
 from test_corpus_json import annotation, reader_of, task
 
 from spacy_tener.pipeline.entities import offsets_of
-from spacy_tener.workbench.corpus.convert import DocOptions
 from spacy_tener.workbench.corpus.docs import INCORRECT, read_docs
 from spacy_tener.workbench.corpus.options import CorpusOptions
 from spacy_tener.workbench.corpus.records import AnnotatedText, CorpusError, EntitySpan, Event
@@ -95,9 +94,7 @@ def test_of_several_annotators_the_ground_truth_is_read_or_else_the_first(
 
 def converted(folder: Path, *records: dict[str, Any], **decisions: str) -> list[Doc]:
     (folder / "in.jsonl").write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
-    convert(
-        [folder / "in.jsonl"], folder / "out.spacy", reading=CorpusOptions(**decisions), making=DocOptions(lang="zh")
-    )
+    convert([folder / "in.jsonl"], folder / "out.spacy", reading=CorpusOptions(**decisions), lang="zh")
     return list(read_docs(folder / "out.spacy"))
 
 
@@ -114,10 +111,10 @@ def test_an_answer_to_a_span_says_nothing_of_what_lies_in_it(
 
 def test_a_rejected_span_off_the_token_edges_is_counted(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(json.dumps(prodigy("reject", (0, 3, "GPE"), text="New York", _is_binary=True)))
-    (report,) = convert([tmp_path / "a.jsonl"], tmp_path, making=DocOptions(lang="en"))
+    (report,) = convert([tmp_path / "a.jsonl"], tmp_path, lang="en")
     assert (report.incorrect, report.missing) == (1, 2)
     (tmp_path / "b.jsonl").write_text(json.dumps(prodigy("reject", (0, 2, "GPE"), text="New York", _is_binary=True)))
-    (report,) = convert([tmp_path / "b.jsonl"], tmp_path, making=DocOptions(lang="en"))
+    (report,) = convert([tmp_path / "b.jsonl"], tmp_path, lang="en")
     assert (report.incorrect, report.notes.counts[Event.MISALIGNED]) == (0, 1)
 
 

@@ -13,7 +13,6 @@ from conversion import convert
 from written import SENTENCES, Sentence
 
 from spacy_tener.errors import InputError
-from spacy_tener.workbench.corpus.convert import DocOptions
 from spacy_tener.workbench.corpus.docs import read_docs
 from spacy_tener.workbench.corpus.options import CorpusOptions
 from spacy_tener.workbench.corpus.reader import CorpusReader
@@ -138,8 +137,8 @@ NESTED: list[Sentence] = [(list("在北京大学医学院"), [(1, 3, "LOC"), (1,
 def test_overlapping_annotation_is_kept_as_spans(tmp_path: Path, name: str) -> None:
     path = write(tmp_path, name, same, NESTED)
     with pytest.raises(InputError, match=r"overlap.*--overlap spans"):
-        convert([path], tmp_path / "out.spacy", making=DocOptions(lang="zh"))
-    (report,) = convert([path], tmp_path / "out.spacy", reading=CorpusOptions(overlap="spans"), making=DocOptions("zh"))
+        convert([path], tmp_path / "out.spacy", lang="zh")
+    (report,) = convert([path], tmp_path / "out.spacy", reading=CorpusOptions(overlap="spans"), lang="zh")
     first, *rest = read_docs(tmp_path / "out.spacy")
     assert [(span.text, span.label_) for span in first.spans["sc"]] == [
         ("北京", "LOC"),
@@ -183,4 +182,4 @@ def test_a_file_of_nothing_is_refused_with_its_name(tmp_path: Path, format: str,
     path = tmp_path / "nothing.txt"
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"nothing\.txt"):
-        convert([path], tmp_path / "out.spacy", reading=CorpusOptions(format=format), making=DocOptions(lang="zh"))
+        convert([path], tmp_path / "out.spacy", reading=CorpusOptions(format=format), lang="zh")

@@ -17,7 +17,6 @@ from spacy.tokens import Doc
 from spacy.util import filter_spans
 
 from spacy_tener.pipeline.entities import FoundEntity, offsets_of
-from spacy_tener.workbench.corpus.convert import DocOptions
 from spacy_tener.workbench.corpus.docs import read_docs
 from spacy_tener.workbench.corpus.options import CorpusOptions
 from spacy_tener.workbench.suggestions.review import JudgedDoc, disagreements, rank_doubts
@@ -94,7 +93,7 @@ def converted(records: list[Any], folder: Path, lang: str = "zh", nested: bool =
     """Convert what a page writes."""
     (folder / "decisions.json").write_text(json.dumps(records), encoding="utf8")
     reading = CorpusOptions(overlap="spans" if nested else "error")
-    convert([folder / "decisions.json"], folder / "out.spacy", reading=reading, making=DocOptions(lang=lang))
+    convert([folder / "decisions.json"], folder / "out.spacy", reading=reading, lang=lang)
     return list(read_docs(folder / "out.spacy"))
 
 
