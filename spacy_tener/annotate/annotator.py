@@ -104,23 +104,20 @@ class Annotator:
 
     def answers(self, values: Sequence[Any]) -> list[Answer]:
         """Return an answer for each text, in order. A value that is not a text gets an error."""
-        with self._lock:  # the end of a thread's memory zone would drop the strings of the others
-            return self._answers(values)
-
-    def _answers(self, values: Sequence[Any]) -> list[Answer]:
-        if self._task is None:
-            self.use(self.nlp)
-        assert self._task is not None
         texts = list(map(check_text, values))
         answers = [Answer(text, error=text.reason if isinstance(text, DamagedText) else None) for text in texts]
         readable = [_Text(text, index) for index, text in enumerate(texts) if not isinstance(text, DamagedText)]
-        for batch in batch_by_length(readable):
-            for item, result in zip(batch, answer_each(self._task, [item.text for item in batch]), strict=True):
-                if isinstance(result, Exception):
-                    error = f"the pipeline failed at this text: {type(result).__name__}: {result}"
-                    answers[item.index] = Answer(item.text, error=error)
-                else:
-                    answers[item.index] = Answer(item.text, result)
+        with self._lock:  # the end of a thread's memory zone would drop the strings of the others
+            if self._task is None:
+                self.use(self.nlp)
+            assert self._task is not None
+            for batch in batch_by_length(readable):
+                for item, result in zip(batch, answer_each(self._task, [item.text for item in batch]), strict=True):
+                    if isinstance(result, Exception):
+                        error = f"the pipeline failed at this text: {type(result).__name__}: {result}"
+                        answers[item.index] = Answer(item.text, error=error)
+                    else:
+                        answers[item.index] = Answer(item.text, result)
         return answers
 
 

@@ -145,8 +145,10 @@ async def find_entities_of_batch(request: schema.BatchRequest, service: TheServi
 async def explain_text(request: schema.ExplanationRequest, service: TheService) -> Any:
     """Explain the entities of a text: rivals, the best readings, and the characters that support each entity.
     The data is that of `spacy_tener.explain`, with offsets in characters."""
-    content = await service.explanation(request.text, request.model, request.format, request.words)
-    return Response(content, media_type="text/html" if request.format == "html" else "application/json")
+    explanation = await service.explanation(request.text, request.model, request.words)
+    if request.format == "html":
+        return Response(await asyncio.to_thread(explanation.to_html), media_type="text/html")
+    return Response(await asyncio.to_thread(explanation.to_json), media_type="application/json")
 
 
 @api.get("/models")

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Request
 from spacy.language import Language
 
-from ..explain import explain
+from ..explain import Explanation, explain
 from ..files import digest
 from ..pipeline.doc_entities import TOGETHER, TextFunction, entity_task, reading_task
 from ..pipeline.entities import FoundEntity
@@ -25,9 +25,6 @@ from .metrics import Metrics
 from .schema import EntityOut, Limits, ModelInfo, Options, ServiceError
 from .worker import Worker
 
-Form = Literal["json", "html"]
-FORMS: tuple[Form, ...] = get_args(Form)
-
 
 @dataclass(frozen=True)
 class ServedModel:
@@ -36,7 +33,7 @@ class ServedModel:
     readings (TextFunction): The task that finds entities and the best reading by the first `tener_ner`, or no
         reading without one.
     model_version (str): The pipeline's name, version, and the digest of its files at loading.
-    explanations (Mapping[Form, TextFunction]): A task for each format of an explanation; empty without a `tener_ner`.
+    explanations (TextFunction | None): The task that explains entities; None without a `tener_ner`.
     """
 
     nlp: Language
@@ -44,7 +41,7 @@ class ServedModel:
     entities: TextFunction
     readings: TextFunction
     model_version: str
-    explanations: Mapping[Form, TextFunction]
+    explanations: TextFunction | None
 
     @property
     def name(self) -> str:
@@ -53,7 +50,7 @@ class ServedModel:
     @property
     def info(self) -> ModelInfo:
         meta = {key: str(self.nlp.meta.get(key, "")) for key in ("version", "description")}
-        explained = bool(self.explanations)
+        explained = self.explanations is not None
         return ModelInfo(
             name=self.name, language=self.nlp.lang or "", labels=entity_labels(self.nlp), explained=explained, **meta
         )
@@ -83,7 +80,7 @@ class Service:
                 entity_task(nlp),
                 reading_task(nlp, 1),
                 _model_version(name, nlp),
-                {form: partial(_explain_texts, name, nlp, form) for form in FORMS} if crf_pipes(nlp) else {},
+                partial(_explain_texts, name, nlp) if crf_pipes(nlp) else None,
             )
             for name, nlp in models.items()
         }
@@ -158,18 +155,16 @@ class Service:
                     future.cancel()
         return answers
 
-    async def explanation(
-        self, text: str, model: str | None, form: Form, words: Mapping[str, str] | None = None
-    ) -> str:
-        """Explain the entities of a text, as JSON or as an HTML page."""
+    async def explanation(self, text: str, model: str | None, words: Mapping[str, str] | None = None) -> Explanation:
+        """Explain the entities of a text."""
         served = self.model(model)
-        if not served.explanations:
+        if served.explanations is None:
             message = f"The model '{served.name}' has no tener_ner, which explanations need."
             raise ServiceError(422, "not_explained", message)
         self.check(text, limit=self.limits.explained)
         # Each character is masked once, and its window predicted again.
         cost = len(text) * min(len(text), find_crf_pipe(served.nlp).settings.window)
-        answer: str = await served.worker.answer(served.explanations[form], make_listed_text(text, words), cost=cost)
+        answer: Explanation = await served.worker.answer(served.explanations, make_listed_text(text, words), cost=cost)
         return answer
 
     def check(self, text: str, where: str = "The text", limit: int | None = None) -> None:
@@ -193,12 +188,11 @@ def _model_version(name: str, nlp: Language) -> str:
     return " ".join(filter(None, [name, str(nlp.meta.get("version", "")), weights]))
 
 
-def _explain_texts(name: str, nlp: Language, form: Form, texts: Sequence[str]) -> list[str]:
+def _explain_texts(name: str, nlp: Language, texts: Sequence[str]) -> list[Explanation]:
     with nlp.memory_zone():
         explanations = [explain(nlp, text) for text in texts]
-        # The name in the service takes the place of the path on this machine.
-        named = [replace(explained, pipeline={**explained.pipeline, "name": name}) for explained in explanations]
-        return [explained.to_html() if form == "html" else explained.to_json() for explained in named]
+    # The name in the service takes the place of the path on this machine.
+    return [replace(explained, pipeline={**explained.pipeline, "name": name}) for explained in explanations]
 
 
 def to_response(text: str, entities: Sequence[FoundEntity], options: Options) -> list[EntityOut]:

@@ -46,16 +46,14 @@ def parse_label_studio(record: JsonRecord, note: Note, names: Sequence[str]) -> 
     return [AnnotatedText(texts[key], tuple(spans.get(key, ()))) for key in keys]
 
 
-def _strings(data: dict[str, Any]) -> dict[str, str]:
+def _strings(data: dict[str, Any], prefix: str = "") -> dict[str, str]:
     """Return the strings of a task by key. Nested ones have paths, as in labelling interfaces: `article.body`."""
     found: dict[str, str] = {}
-    objects = [("", data)]
-    for prefix, nested in objects:  # to which those inside are added
-        for key, value in nested.items():
-            if isinstance(value, str):
-                found[prefix + key] = value
-            elif isinstance(value, dict):
-                objects.append((f"{prefix}{key}.", value))
+    for key, value in data.items():
+        if isinstance(value, str):
+            found[prefix + key] = value
+        elif isinstance(value, dict):
+            found |= _strings(value, f"{prefix}{key}.")
     return found
 
 

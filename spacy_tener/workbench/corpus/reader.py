@@ -45,8 +45,8 @@ class CorpusReader:
     """Iterates over the sentences (of columns and tokens) or texts (of the other formats) of one file.
 
     The file is read as a stream: `format`, `scheme` and `notes` describe what has been read so far, and after the last
-    sentence the whole file. Records that cannot be read are skipped, and listed in one error at the end. Standard
-    input (`-`) can be read once.
+    sentence the whole file. Records that cannot be read are skipped, and listed in one error at the end. A reader is
+    read once.
 
     items (int): Number of sentences or texts read so far.
     """
@@ -54,9 +54,6 @@ class CorpusReader:
     def __init__(self, path: Path | str, options: CorpusOptions | None = None) -> None:
         self.path = path
         self.options = options or CorpusOptions()
-        self._begin()
-
-    def _begin(self) -> None:
         self.format = self.options.format
         self.items = 0
         self._tags = TagReader(self.options.scheme)
@@ -79,7 +76,6 @@ class CorpusReader:
         self._notes.add(event, detail, line)
 
     def __iter__(self) -> Iterator[Item]:
-        self._begin()
         entities, line = 0, 1
         try:
             records, parse = self._open()

@@ -83,11 +83,11 @@ def test_columns_may_be_aligned_with_spaces(tmp_path: Path) -> None:
     assert found[0].spans == (EntitySpan(0, 1, "ORG"),)
 
 
-def test_a_reader_can_be_read_again_and_counts_afresh(tmp_path: Path) -> None:
+def test_a_reader_tells_the_scheme_and_what_was_repaired(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("a B-X\nb I-X\n\nc O\nd I-X\n\ne I-Y\n\nf B-X\n", encoding="utf-8")
     reader = CorpusReader(path)
-    assert list(reader) == list(reader)
+    assert len(list(reader)) == 4
     assert (reader.format, reader.scheme) == ("columns", "IOB2")
     assert reader.notes.counts == {Event.REPAIRED: 2}
     assert reader.notes.examples[Event.REPAIRED][0] == "line 5: I-X after O begins an entity"
