@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spacy_tener.workbench.corpus.convert import ConversionReport, convert_jobs, plan_jobs
-from spacy_tener.workbench.corpus.options import CorpusOptions
+from spacy_tener.workbench.corpus.reader import CorpusOptions
 
 
 def convert(

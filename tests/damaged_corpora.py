@@ -16,7 +16,7 @@ from written import COLUMNS, JSON, Counted, Sentence
 
 from spacy_tener.errors import RemedyError
 from spacy_tener.workbench.corpus.convert import ConversionReport
-from spacy_tener.workbench.corpus.options import CorpusOptions
+from spacy_tener.workbench.corpus.reader import CorpusOptions
 from spacy_tener.workbench.corpus.records import Event
 
 TEXTS: dict[str, Callable[[list[Sentence]], str]] = {**COLUMNS, **JSON}

@@ -22,15 +22,8 @@ from ..workbench.config_files import problems
 from ..workbench.corpus.columns import ALIASES, SCHEMES
 from ..workbench.corpus.convert import ConversionReport, convert_jobs, plan_jobs
 from ..workbench.corpus.docs import INCORRECT, open_docbin
-from ..workbench.corpus.options import (
-    COLUMN_FORMATS,
-    CORPUS_FORMATS,
-    LABEL_STUDIO,
-    OVERLAPS,
-    TEXT_FORMATS,
-    TOKENS,
-    CorpusOptions,
-)
+from ..workbench.corpus.reader import CorpusOptions
+from ..workbench.corpus.records import COLUMN_FORMATS, CORPUS_FORMATS, LABEL_STUDIO, OVERLAPS, TEXT_FORMATS, TOKENS
 from . import options
 from ._common import (
     check_file,

@@ -131,14 +131,16 @@ pages = APIRouter(include_in_schema=False)
 async def find_entities(request: schema.TextRequest, service: TheService) -> schema.TextResponse:
     """Find the entities of one text, each with its probability."""
     served = service.model(request.model)
-    return schema.TextResponse(model=served.name, entities=await service.entities(request.text, request, request.words))
+    service.check(request.text)
+    [entities] = await service.entities([request.text], request)
+    return schema.TextResponse(model=served.name, entities=entities)
 
 
 @api.post("/entities/batch", responses=ERRORS)
 async def find_entities_of_batch(request: schema.BatchRequest, service: TheService) -> schema.BatchResponse:
     """Find the entities of several texts."""
     served = service.model(request.model)
-    return schema.BatchResponse(model=served.name, answers=await service.batch(request.texts, request, request.words))
+    return schema.BatchResponse(model=served.name, answers=await service.entities(request.texts, request))
 
 
 @api.post("/explanation", responses={**ERRORS, 200: {"content": {"text/html": {}, "application/json": {}}}})

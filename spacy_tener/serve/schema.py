@@ -52,16 +52,15 @@ class Options(BaseModel):
     model: ModelName = None
     offsets: Offsets = "characters"
     minimum: Minimum = 0.0
+    words: Words
 
 
 class TextRequest(Options):
     text: Text = Field(examples=["王小明去了上海。"])
-    words: Words
 
 
 class BatchRequest(Options):
     texts: list[Text] = Field(examples=[["王小明去了上海。", "今天天气很好"]])
-    words: Words
 
 
 class ExplanationRequest(BaseModel):

@@ -116,24 +116,16 @@ class Service:
             raise ServiceError(404, "unknown_model", message)
         return self.models[name]
 
-    async def entities(self, text: str, options: Options, words: Mapping[str, str] | None = None) -> list[EntityOut]:
-        """Find the entities of one text. words: Those that are entities, with their labels."""
-        self.check(text)
-        served = self.model(options.model)
-        answer = await served.worker.answer(served.entities, make_listed_text(text, words))
-        return to_response(text, answer, options)
-
-    async def batch(
-        self, texts: Sequence[str], options: Options, words: Mapping[str, str] | None = None
-    ) -> list[list[EntityOut]]:
-        """Find the entities of several texts. words: As for one text, in each of them."""
+    async def entities(self, texts: Sequence[str], options: Options) -> list[list[EntityOut]]:
+        """Find the entities of texts."""
         if len(texts) > self.limits.texts:
             message = f"There are {len(texts):,} texts, and the limit is {self.limits.texts:,}. Send fewer at once."
             raise ServiceError(413, "too_many_texts", message)
         for number, text in enumerate(texts):
             self.check(text, f"texts.{number}")
         served = self.model(options.model)
-        answers = await self.answers(served, served.entities, [make_listed_text(text, words) for text in texts])
+        listed = [make_listed_text(text, options.words) for text in texts]
+        answers = await self.answers(served, served.entities, listed)
         if error := next((answer for answer in answers if isinstance(answer, ServiceError)), None):
             raise error
         return [to_response(text, entities, options) for text, entities in zip(texts, answers, strict=True)]

@@ -71,7 +71,7 @@ def test_an_archive_is_annotated_there_as_on_a_cpu_while_files_are_read_and_writ
 async def answers(service, texts):
     service.start()
     try:
-        return await asyncio.gather(*(service.entities(text, Options(model=name)) for text in texts for name in "ab"))
+        return await asyncio.gather(*(service.entities([text], Options(model=name)) for text in texts for name in "ab"))
     finally:
         await service.close()
 

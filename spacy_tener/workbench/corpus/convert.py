@@ -22,8 +22,7 @@ from ...files import write_bytes
 from ...inputs import COMPRESSED, STDIN, find_files, suffix_of
 from ..pipelines import blank_pipeline
 from .docs import INCORRECT, sentence_to_doc, text_to_doc
-from .options import CorpusOptions
-from .reader import CorpusReader
+from .reader import CorpusOptions, CorpusReader
 from .records import AnnotatedText, CorpusError, Event, Notes
 
 OUTPUT_SUFFIX = ".spacy"

@@ -22,10 +22,10 @@ from itertools import chain
 from typing import Any
 
 from ...inputs import DamagedText, json_fault, parse_json
-from .options import TOKENS
 from .records import (
     SEE_HELP,
     SUGGESTED,
+    TOKENS,
     AnnotatedText,
     EntitySpan,
     Event,

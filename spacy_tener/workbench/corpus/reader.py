@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from ...inputs import read_lines
+from ...errors import RemedyError, check_choice
+from ...inputs import check_encoding, read_lines
 from .columns import (
     AUTO,
     DOCUMENT_START,
     ColumnReader,
     TagReader,
+    find_scheme,
     has_indices,
     has_positions,
     read_blocks,
@@ -22,8 +25,13 @@ from .columns import (
 )
 from .json_records import check_record, detect, parse_cluener, parse_flat, parse_tokens, read_records
 from .label_studio import parse_label_studio
-from .options import CLUENER, COLUMN_FORMATS, LABEL_STUDIO, TOKENS, CorpusOptions
 from .records import (
+    CLUENER,
+    COLUMN_FORMATS,
+    CORPUS_FORMATS,
+    LABEL_STUDIO,
+    OVERLAPS,
+    TOKENS,
     AnnotatedText,
     Event,
     JsonRecord,
@@ -39,6 +47,38 @@ Item = Sentence | AnnotatedText
 _SAMPLE_LINES = 1000
 # A column may begin with a bracket, but not as a JSON record does.
 _JSON_START = re.compile(r"""\s*(\{\s*("|$)|\[\s*(\{|\]|$|".*"\s*,\s*\{|\[\s*("|$)))""")
+
+
+@dataclass(frozen=True)
+class CorpusOptions:
+    """Options of reading a corpus.
+
+    format (str): One of `CORPUS_FORMATS`, or `auto` to detect it from the first lines.
+    scheme (str): One of `SCHEMES` or `ALIASES`, or `auto` to detect it from the tags.
+    overlap (str): How to read overlapping spans: one of `OVERLAPS`.
+    texts (tuple[str, ...]): Names of annotated texts in Label Studio's tasks, in addition to those with entities.
+    encoding (str): Encoding of the files.
+    token_column, tag_column (int | None): Number of the column in `columns`, from 1, or from -1 for the last. By
+        default tags are in the last; tokens are in the first, or in the second if the first numbers them.
+    tag_names (tuple[str, ...]): Names of the numbered tags of `tokens`.
+    """
+
+    format: str = AUTO
+    scheme: str = AUTO
+    overlap: str = "error"
+    texts: tuple[str, ...] = ()
+    encoding: str = "utf-8"
+    token_column: int | None = None
+    tag_column: int | None = None
+    tag_names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_choice("corpus format", self.format, (AUTO, *CORPUS_FORMATS))
+        find_scheme(self.scheme)
+        check_choice("way to read overlaps", self.overlap, OVERLAPS)
+        if 0 in (self.token_column, self.tag_column):
+            raise RemedyError("There is no column 0", "Columns count from 1, or from -1 for the last.")
+        check_encoding(self.encoding)
 
 
 class CorpusReader:

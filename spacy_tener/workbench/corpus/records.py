@@ -16,6 +16,12 @@ SUGGESTED = "suggested"
 """Key of records whose entities are a model's suggestions that nobody has corrected."""
 SEE_HELP = "`python -m spacy tener convert --help` names the formats."
 
+COLUMN_FORMATS = ("columns", "weibo")
+TEXT_FORMATS = JSONL, LABEL_STUDIO, CLUENER = "jsonl", "labelstudio", "cluener"
+TOKENS = "tokens"
+CORPUS_FORMATS = (*COLUMN_FORMATS, *TEXT_FORMATS, TOKENS)
+OVERLAPS = ("error", "longest", "spans")
+
 JsonRecord = dict[str, Any]
 
 _T = TypeVar("_T")

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from spacy_tener.workbench.corpus.options import CorpusOptions
-from spacy_tener.workbench.corpus.reader import CorpusReader
+from spacy_tener.workbench.corpus.reader import CorpusOptions, CorpusReader
 from spacy_tener.workbench.corpus.records import AnnotatedText, CorpusError, EntitySpan, Event, Sentence
 
 TEXT = "高勇，男，中国国籍，在北京😂的清华大学任教。"

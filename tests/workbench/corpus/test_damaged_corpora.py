@@ -18,7 +18,7 @@ from spacy_tener import files
 from spacy_tener.errors import RemedyError
 from spacy_tener.workbench.corpus import convert as conversion
 from spacy_tener.workbench.corpus.convert import ConversionReport
-from spacy_tener.workbench.corpus.options import CorpusOptions
+from spacy_tener.workbench.corpus.reader import CorpusOptions
 
 
 @pytest.fixture(autouse=True, scope="module")

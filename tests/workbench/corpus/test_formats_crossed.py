@@ -14,8 +14,7 @@ from written import SENTENCES, Sentence
 
 from spacy_tener.errors import InputError
 from spacy_tener.workbench.corpus.docs import read_docs
-from spacy_tener.workbench.corpus.options import CorpusOptions
-from spacy_tener.workbench.corpus.reader import CorpusReader
+from spacy_tener.workbench.corpus.reader import CorpusOptions, CorpusReader
 
 Texts = list[tuple[str, list[tuple[str, str]]]]
 

@@ -18,7 +18,7 @@ from spacy.util import filter_spans
 
 from spacy_tener.pipeline.entities import FoundEntity, offsets_of
 from spacy_tener.workbench.corpus.docs import read_docs
-from spacy_tener.workbench.corpus.options import CorpusOptions
+from spacy_tener.workbench.corpus.reader import CorpusOptions
 from spacy_tener.workbench.suggestions.review import JudgedDoc, disagreements, rank_doubts
 from spacy_tener.workbench.suggestions.review_page import annotation_page, apply_decisions, review_page
 from spacy_tener.workbench.suggestions.tasks import Task
