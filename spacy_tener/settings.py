@@ -256,31 +256,21 @@ class AtssaConfig(StackConfig):
     heads (int): Number of heads h, of the context layers and of the word fusion.
     ff_width (Optional[int]): Width inside the feed-forward; None for four times the width, the smallest that the paper
         searched.
-    selection (Literal["adaptive", "top_k", "none"]): Keys that a query keeps: those above its threshold ("adaptive",
-        ATSSA), the `k` largest ("top_k", the explicit sparse transformer), or all ("none", the paper's "- Selective
-        SA").
-    k (int): With a threshold, minimum number of keys that are kept; 0 for the paper's "- top-k". With "top_k", their
-        number.
+    selection (Literal["adaptive", "none"]): Keys that a query keeps: those above its threshold, which is computed for
+        each query and head from the sentence ("adaptive", ATSSA), or all ("none", the paper's "- Selective SA").
+    k (int): With a threshold, minimum number of keys that are kept; 0 for the paper's "- top-k".
     alpha (float): With a threshold, how steep the step at it is in training; 1 for the paper's "- AF".
     tau (float): With a threshold, temperature of the Gumbel-softmax in training.
     penalty (float): With a threshold, weight lambda of the number of keys kept, a mean over the sentences, in the loss.
-    threshold (Literal["adaptive", "fixed"]): Computed for each query and head from the sentence ("adaptive"), or 0 for
-        all ("fixed", the paper's "- DT").
     """
 
-    selection: Literal["adaptive", "top_k", "none"] = "adaptive"
+    selection: Literal["adaptive", "none"] = "adaptive"
     k: Count = 3
     alpha: Positive = 50.0
     tau: Positive = 1.0
     penalty: Weight = 4e-6
-    threshold: Literal["adaptive", "fixed"] = "adaptive"
 
     usual_ff = 4
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.selection == "top_k" and self.k == 0:
-            raise SettingError("k must be at least 1 where the k largest scores are kept; got 0")
 
     @property
     def positions_by_head(self) -> bool:

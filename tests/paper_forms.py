@@ -62,13 +62,11 @@ def reference_selection(
     rows = []
     for h, t in np.ndindex(scores.shape[:2]):
         matching = torch.cat((x[t], mean, x[t] * mean, x[t] - mean))
-        threshold = x.new_zeros(()) if attention.threshold is None else attention.threshold.weight[h] @ matching
+        threshold = attention.threshold.weight[h] @ matching
         topk = torch.sort(scores[h, t], descending=True).values[: choice.k]
-        if choice.by == "top_k":
-            threshold = topk[-1]
-        elif choice.k:
+        if choice.k:
             threshold = torch.minimum(topk[-1], threshold) if len(topk) == choice.k else x.new_tensor(-1e9)
-        if noise is None or choice.by == "top_k":
+        if noise is None:
             rows.append((scores[h, t] >= threshold).double())
             continue
         step = choice.alpha * (scores[h, t] - threshold)

@@ -27,8 +27,6 @@ STACKS = {
     ("flat-atssa-no-selection",): {"selection": "none"},
     ("flat-atssa-no-top-k",): {"selection": "adaptive", "k": 0},
     ("flat-atssa-no-amplification",): {"alpha": 1.0},
-    ("flat-atssa-fixed-threshold",): {"threshold": "fixed"},
-    ("flat-atssa-top-k",): {"selection": "top_k", "k": 3},
     ("mect",): {"@architectures": "spacy_tener.MECT.v1", "streams": "cross", "random_attention": 320},
     ("mect-single-stream",): {"streams": "single"},
     ("mect-no-cross",): {"streams": "parallel"},

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -29,10 +29,8 @@ def context_attention(config: AtssaConfig) -> Attention:
     sizes: Any = {"width": config.width, "n_heads": config.heads, "dropout": config.map_dropout}
     if not config.selects:
         return AdaptedAttention(**sizes, key_projection=True)
-    by: Literal["threshold", "top_k"] = "top_k" if config.selection == "top_k" else "threshold"
-    selection = Selection(by=by, k=config.k, alpha=config.alpha, tau=config.tau)
-    adaptive = config.threshold == "adaptive"
-    return SelectiveAttention(**sizes, selection=selection, adaptive=adaptive, penalty=config.penalty)
+    selection = Selection(k=config.k, alpha=config.alpha, tau=config.tau)
+    return SelectiveAttention(**sizes, selection=selection, penalty=config.penalty)
 
 
 class AtssaEncoder(nn.Module):

@@ -1,4 +1,4 @@
-"""Attention to selected keys only: the adaptive threshold of ATSSA (Hu et al., eq. 7 to 12, 16, 17), and top-k.
+"""Attention to selected keys only: the adaptive threshold of ATSSA (Hu et al., eq. 7 to 12, 16, 17).
 
 Each query selects the keys whose score `A` reaches its threshold. The threshold is computed for each head from the
 query's input `x` and the mean `m` of its sentence, and is at most the k-th largest score, so that k keys are kept:
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -63,34 +63,29 @@ class Penalty(nn.Module):
 class Selection:
     """Selection of the keys that a query keeps.
 
-    by (Literal['threshold', 'top_k']): "threshold" for ATSSA; "top_k" for the k largest scores (Zhao et al.'s explicit
-        sparse transformer), in training as in prediction.
     k (int): minimum number of keys kept (eq. 8): fewer in a shorter sentence, more if others equal the k-th; 0 for
         none.
     alpha (float): slope of eq. 9.
     tau (float): temperature of eq. 17.
     """
 
-    by: Literal["threshold", "top_k"] = "threshold"
     k: int = 3
     alpha: float = 50.0
     tau: float = 1.0
 
-    def decide(self, scores: Tensor, per_query: Tensor | None) -> Tensor:
-        """Return the attention map in prediction, and in training with "top_k"."""
+    def decide(self, scores: Tensor, per_query: Any) -> Tensor:
+        """Return the attention map in prediction."""
         above = (scores - self.bound(scores, per_query)).detach()
         # z by arithmetic rather than a comparison: comparing and selecting are not vectorised on a CPU.
         weights = torch.softmax(scores, dim=-1) * above.sign_().add_(1.0).clamp_(max=1.0)
         return weights / _row_sums(weights)
 
-    def sample(self, scores: Tensor, per_query: Tensor | None, penalty: Penalty | None = None) -> Tensor:
-        """Return the attention map in training with "threshold". penalty: records the penalty on z."""
+    def sample(self, scores: Tensor, per_query: Any, penalty: Penalty | None = None) -> Tensor:
+        """Return the attention map in training. penalty: records the penalty on z."""
         return _Sample.apply(scores, per_query, self, penalty)  # type: ignore[no-untyped-call]
 
-    def bound(self, scores: Tensor, per_query: Tensor | None) -> Tensor:
+    def bound(self, scores: Tensor, per_query: Tensor) -> Tensor:
         """Return `T~` (eq. 8). Returns *Shape:* (sequences, heads, queries, 1)"""
-        if per_query is None:
-            return self.floor(scores)
         threshold = per_query[..., :1]
         return torch.minimum(self.floor(scores), threshold) if self.k else threshold
 
@@ -107,32 +102,21 @@ class SelectiveAttention(AdaptedAttention):
     n_heads (int): h; `d_k = width / n_heads` must be even.
     selection (Selection): the rule that selects keys.
     dropout (float): on the attention map.
-    adaptive (bool): compute a threshold for each query and head (eq. 7); otherwise it is 0. Not used by "top_k".
     penalty (float): lambda of eq. 19. The term is `lambda |z|_1 / L`, summed over heads and averaged over sentences.
     """
 
     def __init__(
-        self,
-        *,
-        width: int,
-        n_heads: int,
-        selection: Selection,
-        dropout: float = 0.0,
-        adaptive: bool = True,
-        penalty: float = 0.0,
+        self, *, width: int, n_heads: int, selection: Selection, dropout: float = 0.0, penalty: float = 0.0
     ) -> None:
         super().__init__(width=width, n_heads=n_heads, dropout=dropout, key_projection=True)
         self.selection = selection
         self.penalty = Penalty(penalty)
-        by_threshold = selection.by == "threshold"
-        self.threshold = Linear(4 * width, n_heads, bias=False) if adaptive and by_threshold else None
+        self.threshold = Linear(4 * width, n_heads, bias=False)
 
     def thresholds(self, x: Tensor, sentences: Segments) -> Tensor:
         """Return T (eq. 7). sentences: the sentence of each token. x: *Shape:* (tokens, width). Returns
         *Shape:* (tokens, heads)
         """
-        if self.threshold is None:
-            return x.new_zeros(len(x), self.n_heads)
         mean = sentences.gather(sentences.mean(x))
         return self.threshold(torch.cat((x, mean, x * mean, x - mean), dim=-1))
 
@@ -142,15 +126,13 @@ class SelectiveAttention(AdaptedAttention):
         """
         relative, sentences = context
         heads = super().heads(x, relative)
-        if self.selection.by == "top_k":
-            return heads
         thresholds = self.thresholds(x, sentences)
         factor = self.penalty.factor(len(sentences.sizes))
         factors = sentences.gather(factor / sentences.sizes.to(x)).expand_as(thresholds)
         return replace(heads, per_query=torch.stack((thresholds, factors), dim=-1))
 
     def weighting(self, *, sampled: bool) -> Weighting:
-        if not sampled or self.selection.by == "top_k":
+        if not sampled:
             return self.selection.decide
         return partial(self.selection.sample, penalty=self.penalty if self.penalty.weight else None)
 

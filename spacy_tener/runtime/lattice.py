@@ -79,26 +79,21 @@ class SelectiveAttention(AdaptedAttention):
 
     def __init__(self, config: AtssaConfig, weights: Weights) -> None:
         super().__init__(config, weights, key_projection=True)
-        self.by_threshold = config.selection == "adaptive"
         self.k = config.k
-        self.threshold = None if weights.get("threshold.weight") is None else Linear(weights.part("threshold"))
+        self.threshold = Linear(weights.part("threshold"))
 
     def __call__(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
         """*Shape:* (slots, width) to `(slots, width)`"""
-        thresholds = None
-        if self.by_threshold:
-            thresholds = self.thresholds(x, rectangle).reshape(*rectangle.shape, self.n_heads).transpose(0, 2, 1)
+        thresholds = self.thresholds(x, rectangle).reshape(*rectangle.shape, self.n_heads).transpose(0, 2, 1)
         return attend(*self.heads(x, rectangle), rectangle.real, partial(select, k=self.k), thresholds)
 
     def thresholds(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
         """Return T (eq. 7). *Shape:* (slots, heads)"""
-        if self.threshold is None:
-            return np.zeros((len(x), self.n_heads), np.float32)
         mean = rectangle.means(x)
         return self.threshold(np.concatenate((x, mean, x * mean, x - mean), axis=1))
 
 
-def select(scores: FloatArray, padding: FloatArray | None, thresholds: FloatArray | None, *, k: int) -> FloatArray:
+def select(scores: FloatArray, padding: FloatArray | None, thresholds: Any, *, k: int) -> FloatArray:
     """Return the softmax over the keys whose scores reach their query's threshold (eq. 8), up to a factor per query,
     and 0 for other keys.
 
@@ -106,7 +101,7 @@ def select(scores: FloatArray, padding: FloatArray | None, thresholds: FloatArra
     """
     if padding is not None:
         scores += padding
-    bound = np.full((1, 1, 1, 1), np.inf, np.float32) if thresholds is None else thresholds[..., None]
+    bound = thresholds[..., None]
     if k:
         # With fewer than k keys all are selected, and the floor stays finite.
         bound = np.minimum(np.maximum(kth_largest(scores, k), _LOWEST), bound)

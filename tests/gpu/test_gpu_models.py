@@ -19,7 +19,7 @@ from spacy_tener.models.compose import ragged_layer
 from spacy_tener.models.shim import TorchShim, torch_shim
 from spacy_tener.optim.optimizers import SGD, Adam
 
-SELECTED = {"selection": "top_k", "penalty": 0.0}
+SELECTED = {"selection": "none"}
 """Of FLAT-ATSSA: what it draws in training is another number on every device."""
 ENCODERS = [
     ("TENER", {}),

@@ -16,14 +16,12 @@ from spacy_tener.layers.selection import Selection, SelectiveAttention
 
 CHARS, WORDS = 10, 6
 LENGTHS = [9, 2, 0, 30, 1]
-# The rows of the paper's Table 4, the explicit sparse transformer, and what else can be chosen.
+# Rows of the paper's Table 4, and what else can be chosen.
 VARIANTS: dict[str, dict[str, Any]] = {
     "the paper's": {},
     "- Selective SA": {"selection": "none"},
     "- top-k": {"k": 0},
     "- AF": {"alpha": 1.0},
-    "- DT": {"threshold": "fixed"},
-    "explicit sparse": {"selection": "top_k"},
     "two layers": {"layers": 2},
 }
 each_variant = pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS.keys())
@@ -68,11 +66,9 @@ def test_prediction_is_words_fused_then_the_papers_layers(options: dict[str, Any
 
 
 def test_choices_reach_the_attention() -> None:
-    attention = make(threshold="fixed", k=5, alpha=2.0, tau=0.5, penalty=0.25).layers[0].attention
-    assert attention.threshold is None
+    attention = make(k=5, alpha=2.0, tau=0.5, penalty=0.25).layers[0].attention
     assert attention.selection == Selection(k=5, alpha=2.0, tau=0.5)
     assert attention.penalty.weight == 0.25
-    assert make(selection="top_k").layers[0].attention.selection.by == "top_k"
 
 
 def test_the_penalty_teaches_thresholds_though_the_loss_says_nothing() -> None:

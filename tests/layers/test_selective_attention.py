@@ -24,26 +24,21 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "k = 9": {"k": 9},
     "without amplification": {"alpha": 1.0},
     "cool": {"tau": 0.3, "alpha": 3.0},
-    "fixed threshold": {"adaptive": False},
-    "fixed threshold without top-k": {"adaptive": False, "k": 0},
-    "the k largest alone": {"by": "top_k", "k": 4},
 }
 each_variant = pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS.keys())
 
 
-def make(*, adaptive: bool = True, dropout: float = 0.0, penalty: float = 0.0, **selection: Any) -> SelectiveAttention:
+def make(*, dropout: float = 0.0, penalty: float = 0.0, **selection: Any) -> SelectiveAttention:
     torch.manual_seed(0)
     module = SelectiveAttention(
         width=WIDTH,
         n_heads=HEADS,
         selection=Selection(**selection),
         dropout=dropout,
-        adaptive=adaptive,
         penalty=penalty,
     ).double()
-    if module.threshold is not None:
-        # Thresholds among the scores, so that either side of equation 8 decides somewhere.
-        module.threshold.weight.data.mul_(3.0)
+    # Thresholds among the scores, so that either side of equation 8 decides somewhere.
+    module.threshold.weight.data.mul_(3.0)
     return module
 
 
@@ -109,7 +104,7 @@ def test_a_batch_trains_as_its_sentences_do_alone(options: dict[str, Any]) -> No
 
 
 @pytest.mark.usefixtures("no_noise")
-@pytest.mark.parametrize("options", [{}, {"k": 0, "alpha": 1.0}, {"adaptive": False, "tau": 2.0}])
+@pytest.mark.parametrize("options", [{}, {"k": 0, "alpha": 1.0}, {"tau": 2.0}])
 def test_the_penalty_has_the_gradient_of_the_term_in_the_papers_loss(options: dict[str, Any]) -> None:
     x, penalty = tokens(sum(LENGTHS)), 0.7
     module, free = make(penalty=penalty, **options), make(**options)
@@ -197,7 +192,7 @@ def test_equal_scores_at_the_bound_share_its_gradient() -> None:
 
 
 @pytest.mark.usefixtures("no_noise", "in_parts")
-@pytest.mark.parametrize("options", [{}, {"k": 0}, {"adaptive": False}, {"penalty": 0.3}, {"by": "top_k"}])
+@pytest.mark.parametrize("options", [{}, {"k": 0}, {"penalty": 0.3}])
 def test_reading_in_parts_changes_neither_training_nor_prediction(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

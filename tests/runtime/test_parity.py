@@ -72,8 +72,7 @@ ENCODERS = {
     FlatConfig: [{}, *options(layers=[2, 3], distances=[["hh", "tt"], ["th"]], ff_width=[9])],
     AtssaConfig: [
         {},
-        *options(layers=[2], selection=["top_k", "none"], k=[0, 1, 4, 9], threshold=["fixed"], ff_width=[9]),
-        {"threshold": "fixed", "k": 0},
+        *options(layers=[2], selection=["none"], k=[0, 1, 4, 9], ff_width=[9]),
     ],
     MectConfig: [
         {},
