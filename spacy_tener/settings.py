@@ -233,7 +233,6 @@ class FlatConfig(StackConfig):
     distances: Sequence[Literal["hh", "ht", "th", "tt"]] | None = None
 
     n_streams: ClassVar[int] = 1
-    crossed: ClassVar[bool] = False
     key_projection: ClassVar[bool] = True
     random_attention: ClassVar[int] = 0
 
@@ -288,30 +287,19 @@ class MectConfig(StackConfig):
     width (int): Width d of each stream and of the output, shared by the heads.
     layers (int): Number of layers; the paper has one.
     ff_width (Optional[int]): Width inside the feed-forwards; None for three times the width.
-    streams (Literal["cross", "parallel", "single"]): Two streams, with the queries of each from the other ("cross",
-        MECT) or from itself ("parallel", the paper's experiment B); or one, of characters joined with their radicals
-        ("single", experiment A).
     random_attention (int): Number of positions of a sentence, its characters' and then its words', that have a learned
         bias of the attention score for each pair; 0 for none, the paper's "- RA". Later positions have none, so that
         sentences may be longer.
     """
 
-    streams: Literal["cross", "parallel", "single"] = "cross"
     random_attention: Count = 320
+
+    n_streams: ClassVar[int] = 2
 
     key_projection: ClassVar[bool] = False
     """Keys are the input itself: I in eq. 7."""
     used_distances: ClassVar[Sequence[str]] = ("hh", "tt")
     """Head to head and tail to tail only (eq. 11)."""
-
-    @property
-    def n_streams(self) -> int:
-        return 1 if self.streams == "single" else 2
-
-    @property
-    def crossed(self) -> bool:
-        """Return True if the queries of each stream are computed from the other."""
-        return self.streams == "cross"
 
 
 EXPONENT_LIMIT = 40.0

@@ -27,10 +27,8 @@ STACKS = {
     ("flat-atssa-no-selection",): {"selection": "none"},
     ("flat-atssa-no-top-k",): {"selection": "adaptive", "k": 0},
     ("flat-atssa-no-amplification",): {"alpha": 1.0},
-    ("mect",): {"@architectures": "spacy_tener.MECT.v1", "streams": "cross", "random_attention": 320},
-    ("mect-single-stream",): {"streams": "single"},
-    ("mect-no-cross",): {"streams": "parallel"},
-    ("mect-no-random-attention",): {"streams": "cross", "random_attention": 0},
+    ("mect",): {"@architectures": "spacy_tener.MECT.v1", "random_attention": 320},
+    ("mect-no-random-attention",): {"random_attention": 0},
 }
 BASES = ("weibo", "resume", "msra", "ontonotes4")
 # Points of the paper's figures, each with one number of its own.

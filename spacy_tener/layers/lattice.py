@@ -73,15 +73,13 @@ class AtssaEncoder(nn.Module):
 
 
 class SpanLayer(nn.Module):
-    """Transformer layers, one for each stream. Where streams are crossed, the queries of each are computed from the
-    other.
+    """Transformer layers, one for each stream. The queries of MECT's two streams are computed from the other one.
 
     config (FlatConfig | MectConfig): Sizes and choices.
     """
 
     def __init__(self, config: FlatConfig | MectConfig) -> None:
         super().__init__()
-        self.is_crossed = config.crossed
         self.dropout = config.map_dropout
         self.streams = nn.ModuleList(span_layer(config) for _ in range(config.n_streams))
 
@@ -106,10 +104,9 @@ class SpanLayer(nn.Module):
         self, queries: Sequence[Tensor], rows: Sequence[Tensor], relative: Sequence[Tensor], groups: PaddedGroups
     ) -> list[SpanHeads]:
         """Return the queries, keys and values of each stream, from the inputs of `forward`."""
-        sources = queries[::-1] if self.is_crossed else queries
         return [
             cast(SpanAttention, layer.attention).heads(source, spans, positions, groups)
-            for layer, source, spans, positions in zip(self.streams, sources, rows, relative, strict=True)
+            for layer, source, spans, positions in zip(self.streams, queries[::-1], rows, relative, strict=True)
         ]
 
 
@@ -125,9 +122,7 @@ class SpanEncoder(nn.Module):
         super().__init__()
         self.config = config
         *input_widths, word_width = widths
-        self.inputs = nn.ModuleList(
-            Linear(width, config.width) for width in ([sum(input_widths)] if config.n_streams == 1 else input_widths)
-        )
+        self.inputs = nn.ModuleList(Linear(width, config.width) for width in input_widths)
         self.word_input = Linear(word_width, config.width)
         self.positions = nn.ModuleList(
             SpanPositions(width=config.width, distances=config.used_distances) for _ in self.inputs
@@ -149,8 +144,6 @@ class SpanEncoder(nn.Module):
         plan, device = plan_spans(lattice, word_queries=bool(inner)), words.device
         distances = on_device(plan.distances, device)
         relative = [positions(distances, plan.longest) for positions in self.positions]
-        if self.config.n_streams == 1 and len(characters) > 1:
-            characters = [torch.cat(characters, dim=-1)]
         streams = [project(rows) for project, rows in zip(self.inputs, characters, strict=True)]
         of_words = self.word_input(words)
         # The radicals' stream has zeros for words.

@@ -107,7 +107,7 @@ def build_flat_atssa(embed: EmbedModel | None, words: LexiconModel | None, confi
     """FLAT-ATSSA (Hu et al., 2022): embedded words are fused into the characters that they cover, followed by layers of
     self-attention over the characters, which selects its keys by a threshold.
 
-    Registered as `spacy_tener.FLAT_ATSSA.v1`. The defaults are the paper's. Each row of its Table 4 is one setting.
+    Registered as `spacy_tener.FLAT_ATSSA.v1`. The defaults are the paper's.
 
     embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder of characters; `spacy_tener.CharEmbed.v1` if there
         is none.
@@ -124,8 +124,7 @@ def build_mect(
     """MECT (Wu et al., 2021): cross-attention between a stream of characters and words and a stream of the characters'
     radicals, whose outputs are joined. It returns the characters' vectors.
 
-    Registered as `spacy_tener.MECT.v1`. The defaults are the released code's for Weibo, in the paper's form. Each row
-    of the paper's Table 8 is one setting.
+    Registered as `spacy_tener.MECT.v1`. The defaults are the released code's for Weibo, in the paper's form.
 
     embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder of characters; `spacy_tener.CharEmbed.v1` if there
         is none.

@@ -182,8 +182,6 @@ class SpanEncoder:
         *inner, last = self.layers
         plan = plan_spans(lattice, word_queries=bool(inner))
         relative = [positions(plan) for positions in self.positions]
-        if self.config.n_streams == 1 and len(characters) > 1:
-            characters = [np.concatenate(characters, axis=1)]
         streams = [project(rows) for project, rows in zip(self.inputs, characters, strict=True)]
         of_words = self.word_input(words)
         # The radicals' stream has zeros for words.
@@ -204,8 +202,7 @@ class SpanEncoder:
         groups: Sequence[QueryGroup],
     ) -> list[FloatArray]:
         """Run one layer of each stream. queries: the spans that are queries; rows: all spans, as keys and values."""
-        sources = queries[::-1] if self.config.crossed else queries
         return [
             layer.complete(x, layer.attention(source, *inputs, groups))
-            for layer, x, source, *inputs in zip(layers, queries, sources, rows, relative, strict=True)
+            for layer, x, source, *inputs in zip(layers, queries, queries[::-1], rows, relative, strict=True)
         ]

@@ -61,8 +61,6 @@ KINDS: dict[str, tuple[Callable[..., nn.Module], tuple[int, ...], list[dict[str,
         (CHARS, RADICALS, WORDS),
         [
             {},
-            {"streams": "single"},
-            {"streams": "parallel", "layers": 2},
             {"random_attention": 0},
             {"layers": 2},
         ],

@@ -28,15 +28,10 @@ KINDS = {
     "two layers of FLAT": FLAT(layers=2),
     "two layers of FLAT with two distances": FLAT(layers=2, distances=("hh", "tt"), ff_width=20),
     "MECT": MECT(),
-    "experiment A": MECT(streams="single"),
-    "experiment B": MECT(streams="parallel"),
     "- RA": MECT(random_attention=0),
-    "A - RA": MECT(streams="single", random_attention=0),
     "random attention of many places": MECT(random_attention=60),
     "random attention that ends within words": MECT(random_attention=19),
     "two layers": MECT(layers=2),
-    "two parallel layers": MECT(layers=2, streams="parallel"),
-    "two layers of a single stream": MECT(layers=2, streams="single", ff_width=20),
 }
 each_kind = pytest.mark.parametrize("config", KINDS.values(), ids=KINDS.keys())
 Config = FlatConfig | MectConfig
@@ -72,11 +67,11 @@ def linear(layer: Any, x: Tensor) -> Tensor:
 def plain(encoder: SpanEncoder, characters_of_streams: list[Tensor], words: Tensor, places: Tensor) -> Tensor:
     """One sentence: all spans of each stream through all layers, pair by pair, then the characters."""
     of_words, n_streams = linear(encoder.word_input, words), encoder.config.n_streams
-    first, *radicals = [torch.cat(characters_of_streams, dim=-1)] if n_streams == 1 else characters_of_streams
+    first, *radicals = characters_of_streams
     streams = [torch.cat((linear(encoder.inputs[0], first), of_words))]
     streams += [torch.cat((linear(encoder.inputs[1], x), torch.zeros_like(of_words))) for x in radicals]
     for layer in encoder.layers if len(places) else []:
-        asking = streams[::-1] if getattr(encoder.config, "streams", "") == "cross" else streams
+        asking = streams[::-1]
         mixed = [
             reference_span_attention(stream.attention, positions, x, asked_by, places)
             for stream, positions, x, asked_by in zip(layer.streams, encoder.positions, streams, asking, strict=True)

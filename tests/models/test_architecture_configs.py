@@ -23,7 +23,7 @@ WRONG = {
     "spacy_tener.CharEmbed.v1": [("width", "wide"), ("digits", "some"), ("vectors", 3), ("word_dropout", None)],
     "spacy_tener.FLAT.v1": [("heads", "x"), ("distances", "hh"), ("distances", ["head"]), ("words", 3)],
     "spacy_tener.FLAT_ATSSA.v1": [("selection", "some"), ("threshold", 0.5), ("k", "x"), ("words", "jieba")],
-    "spacy_tener.MECT.v1": [("streams", "three"), ("random_attention", "x"), ("radicals", 3)],
+    "spacy_tener.MECT.v1": [("random_attention", "x"), ("radicals", 3)],
     "spacy_tener.GRN.v1": [("relation", "some"), ("branches", 3), ("embed", 3)],
     "spacy_tener.WordCharEmbed.v1": [("width", "wide"), ("chars", 3), ("vectors", 3), ("project_to", "x")],
     "spacy_tener.CharCNN.v1": [("filters", "x"), ("window", None)],

@@ -76,8 +76,8 @@ ENCODERS = {
     ],
     MectConfig: [
         {},
-        *options(layers=[2], streams=["parallel", "single"], random_attention=[0, 20, 64]),
-        {"layers": 2, "streams": "parallel", "random_attention": 7},
+        *options(layers=[2], random_attention=[0, 20, 64]),
+        {"layers": 2, "random_attention": 7},
     ],
 }
 
