@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from typing import IO
@@ -12,18 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 from spacy.language import Language
 from spacy.tokens import Doc
+from spacy.util import minibatch
 from spacy.vocab import Vocab
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
 from ..errors import RemedyError, counted
-from ..files import write_file
+from ..features.lexicon_sources import read_list
+from ..files import digest, write_file, writing
 from ..models.embed.onnx import build_onnx_embed
 from ..onnx.sources import onnx_encoder
 from ..types import FloatArray
 
 _WORDS_AT_ONCE = 512
-_ROWS_AT_ONCE = 1 << 14
-"""Rows that are reduced at once, so that a million words take little memory."""
+_ROWS_IN_MEMORY = 1 << 14
+"""Rows that are read from disk at once, so that a million words take little memory."""
+_ONNX_ENDING = ".onnx"
 
 States = NDArray[np.float16]
 """The encoder's features of words. *Shape:* (words, width)"""
@@ -34,17 +38,25 @@ class WordEncoder:
 
     name (str): An ONNX file with its vocabulary beside it, a transformer's directory, or its name.
     layers (Sequence[int]): The layers of a transformer that are averaged.
+    outputs (Sequence[str]): The outputs or inner results of an ONNX file that are averaged; none for its first output.
     """
 
-    def __init__(self, name: str, layers: Sequence[int]) -> None:
-        if name.endswith(".onnx"):
-            self._model = build_onnx_embed(onnx_encoder(name), width=None, cache=0)
+    def __init__(self, name: str, layers: Sequence[int], outputs: Sequence[str]) -> None:
+        path = Path(name)
+        self.is_file = path.suffix == _ONNX_ENDING
+        self._averaged = max(len(outputs), 1) if self.is_file else 1
+        if self.is_file:
+            self._model = build_onnx_embed(onnx_encoder(path, outputs=list(outputs) or None), width=None, cache=0)
         else:
             from ..models.transformer.embed import build_transformer_embed
 
             self._model = build_transformer_embed(name, layers=list(layers), frozen=True, cache=0)
         self._model.initialize()
-        self.width = self._model.get_dim("nO")
+        self.width, rest = divmod(self._model.get_dim("nO"), self._averaged)
+        if rest:
+            raise RemedyError(f"{name}: its outputs {', '.join(outputs)} differ in width", "Name outputs of one width.")
+        content = digest(path) if path.exists() else name
+        self.digest = repr((content, list(outputs) if self.is_file else list(layers)))
 
     def __call__(self, words: Sequence[str]) -> FloatArray:
         """Return the mean of each word's pieces, without special ones; 0 for a word without pieces.
@@ -53,7 +65,14 @@ class WordEncoder:
         """
         vocab = Vocab()
         rows = self._model.predict([Doc(vocab, words=[word], spaces=[False]) for word in words])
-        return np.asarray(rows, dtype=np.float32).reshape(len(words), self.width)
+        features = np.asarray(rows, dtype=np.float32).reshape(len(words), self._averaged, self.width)
+        averaged: FloatArray = features.mean(axis=1)
+        return averaged
+
+
+def words_of_list(path: Path) -> list[str]:
+    """Return the words of a list: `word`, or `word<TAB>frequency`, on each line."""
+    return [entry.word for entry in read_list(path)]
 
 
 def words_of_texts(nlp: Language, texts: Iterable[str]) -> list[str]:
@@ -72,39 +91,58 @@ def select_words(words: Iterable[str], limit: int) -> list[str]:
 def write_static_vectors(encoder: WordEncoder, words: Sequence[str], width: int, output: Path) -> tuple[int, float]:
     """Write the principal components of each word's features, in word2vec's text format.
 
+    The features are appended to a hidden file beside the output, which a second call with the same encoder and words
+    continues. It is removed when the output is written.
+
     width (int): Number of principal components.
     RETURNS (Tuple[int, float]): Number of words with a vector, and the components' share of the variance.
     """
     if not words:
-        raise RemedyError("There are no words", "Give raw texts with some.")
+        raise RemedyError("There are no words", "Give a list with a word on each line, or raw texts.")
     if width > min(encoder.width, len(words)):
         reason = f"{counted(len(words), 'word')} with {encoder.width} features have no {width} principal components"
         raise RemedyError(reason, f"Use --width {min(encoder.width, len(words))} or less, or more words.")
-    states: States = np.empty((len(words), encoder.width), dtype=np.float16)
-    with tqdm(total=len(words), unit="word", disable=None) as bar:
-        for first in range(0, len(words), _WORDS_AT_ONCE):
-            batch = words[first : first + _WORDS_AT_ONCE]
-            states[first : first + len(batch)] = encoder(batch)
-            bar.update(len(batch))
-    has_pieces = np.any(states, axis=1)
-    count = int(has_pieces.sum())
-    mean, directions, share = _principal_components(states, count, width)
+    key = sha256("\n".join([encoder.digest, *words]).encode()).hexdigest()
+    unfinished = output.with_name(f".{output.name}.{key[:16]}.tmp")
+    result = _write_components(_encode_all(encoder, words, unfinished), words, width, output)
+    unfinished.unlink()
+    return result
+
+
+def _write_components(states: States, words: Sequence[str], width: int, output: Path) -> tuple[int, float]:
+    has_pieces = np.concatenate([np.any(block, axis=1) for block in _blocks(states)])
+    mean, directions, share = _principal_components(states, int(has_pieces.sum()), width)
 
     def write(file: IO[bytes]) -> None:
-        file.write(f"{count} {width}\n".encode())
-        for first, block in zip(range(0, len(words), _ROWS_AT_ONCE), _blocks(states), strict=True):
+        file.write(f"{int(has_pieces.sum())} {width}\n".encode())
+        for first, block in zip(range(0, len(words), _ROWS_IN_MEMORY), _blocks(states), strict=True):
             rows = (block.astype(np.float32) - mean) @ directions
-            for index in np.flatnonzero(has_pieces[first : first + _ROWS_AT_ONCE]).tolist():
+            for index in np.flatnonzero(has_pieces[first : first + _ROWS_IN_MEMORY]).tolist():
                 values = " ".join(f"{value:.4f}" for value in rows[index])
                 file.write(f"{words[first + index]} {values}\n".encode())
 
     write_file(output, write)
-    return count, share
+    return int(has_pieces.sum()), share
+
+
+def _encode_all(encoder: WordEncoder, words: Sequence[str], unfinished: Path) -> States:
+    """Return the features of all words, after appending those that a file lacks to it."""
+    row_bytes = 2 * encoder.width
+    with writing(unfinished):
+        unfinished.parent.mkdir(parents=True, exist_ok=True)
+        n_done = unfinished.stat().st_size // row_bytes if unfinished.exists() else 0
+        with unfinished.open("ab") as file, tqdm(total=len(words), initial=n_done, unit="word", disable=None) as bar:
+            file.truncate(n_done * row_bytes)  # a row that was cut short
+            for batch in minibatch(words[n_done:], _WORDS_AT_ONCE):
+                file.write(encoder(batch).astype(np.float16).tobytes())
+                bar.update(len(batch))
+        states: States = np.memmap(unfinished, np.float16, "r", shape=(len(words), encoder.width))
+    return states
 
 
 def _blocks(states: States) -> Iterator[States]:
-    for first in range(0, len(states), _ROWS_AT_ONCE):
-        yield states[first : first + _ROWS_AT_ONCE]
+    for first in range(0, len(states), _ROWS_IN_MEMORY):
+        yield states[first : first + _ROWS_IN_MEMORY]
 
 
 def _principal_components(states: States, count: int, width: int) -> tuple[FloatArray, FloatArray, float]:

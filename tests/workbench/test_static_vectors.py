@@ -1,7 +1,8 @@
-"""Static vectors: words alone through an encoder, against its plain form, and what is refused."""
+"""Static vectors: words alone through an encoder, against its plain form; resuming; what is refused."""
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,12 @@ import numpy as np
 import pytest
 import small_encoders
 import torch
-from spacy.tokens import Doc
-from spacy.vocab import Vocab
 from tiny_transformer import WIDTH, save_tiny_transformer
 
 from spacy_tener.errors import RemedyError
 from spacy_tener.features.vectors import Vectors, read_vectors
 from spacy_tener.onnx.sources import onnx_encoder
+from spacy_tener.workbench import static_vectors
 from spacy_tener.workbench.static_vectors import WordEncoder, select_words, write_static_vectors
 
 WORDS = ["工作", "中国", "银行", "上海", "john", "smiths", "2023", "iphone", "很好", "今天", "acme", "york"]
@@ -29,7 +29,7 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def encoder(bert: Path) -> WordEncoder:
-    return WordEncoder(str(bert), [0, 1])
+    return WordEncoder(str(bert), [0, 1], [])
 
 
 def states_of(folder: Path, layers: Sequence[int]) -> Any:
@@ -54,7 +54,7 @@ def written(path: Path, encoder: WordEncoder, width: int = 11) -> Vectors:
 
 @pytest.mark.parametrize("layers", [[1], [0, 2], [1, 2]])
 def test_words_alone_have_the_mean_of_their_pieces_in_the_layers(bert: Path, layers: list[int], tmp_path: Path) -> None:
-    vectors = written(tmp_path / "static.vec", WordEncoder(str(bert), layers))
+    vectors = written(tmp_path / "static.vec", WordEncoder(str(bert), layers, []))
     assert vectors.strings == WORDS
     # Twelve points have eleven directions, so that nothing is lost but the rounding to 16 bits.
     np.testing.assert_allclose(similarities(vectors.table), similarities(states_of(bert, layers)), rtol=0.02, atol=0.02)
@@ -67,12 +67,16 @@ def test_the_components_are_those_of_most_variance(bert: Path, encoder: WordEnco
     assert (count, share) == (len(WORDS), pytest.approx(variances[:3].sum() / variances.sum(), abs=0.01))
 
 
-def test_words_have_the_first_output_of_an_onnx_file(tmp_path: Path) -> None:
+def test_outputs_of_an_onnx_file_are_averaged(tmp_path: Path) -> None:
     path = small_encoders.save(tmp_path, small_encoders.mean_encoder())
     words = [*small_encoders.CHARACTERS[:20], "王小明"]
-    encoder = onnx_encoder(path)()
-    docs = [Doc(Vocab(), words=[word], spaces=[False]) for word in words]
-    np.testing.assert_allclose(WordEncoder(str(path), [])(words), encoder(docs), atol=1e-6)
+    joined, inner, last = (
+        WordEncoder(str(path), [], outputs)(words) for outputs in (["inner", "states"], ["inner"], ["states"])
+    )
+    np.testing.assert_allclose(joined, (inner + last) / 2, atol=1e-6)
+    features = onnx_encoder(path)()
+    np.testing.assert_allclose(WordEncoder(str(path), [], [])(words), last, atol=1e-6)
+    assert features.width == last.shape[1]
 
 
 def test_a_word_that_the_encoder_cannot_read_is_left_out(encoder: WordEncoder, tmp_path: Path) -> None:
@@ -83,6 +87,40 @@ def test_a_word_that_the_encoder_cannot_read_is_left_out(encoder: WordEncoder, t
 
 def test_words_are_distinct_and_without_white_space() -> None:
     assert select_words(["b", "a", "b", "", "c d", "\u3000", "\0", "e", "f"], 3) == ["b", "a", "e"]
+
+
+class Letters:
+    """An encoder of the letters of words, on a disk that is full after some words."""
+
+    width, digest = 26, "letters"
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.words: list[str] = []
+
+    def __call__(self, words: Sequence[str]) -> Any:
+        if len(self.words) >= self.room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.words.extend(words)
+        return np.array([[word.count(chr(97 + i)) for i in range(26)] for word in words], dtype=np.float32)
+
+
+@pytest.mark.parametrize("lost", [0, 7])
+def test_what_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: int) -> None:
+    words = ["john", "smith", "joined", "acme", "new", "york", "it", "rained", "iphone", "loud", "bat", "quiz"]
+    monkeypatch.setattr(static_vectors, "_WORDS_AT_ONCE", 5)
+    whole, stopped, further = Letters(99), Letters(10), Letters(99)
+    output = tmp_path / "static.vec"
+    with pytest.raises(RemedyError, match="No space left on device"):
+        write_static_vectors(stopped, words, 4, output)  # type: ignore[arg-type]
+    [unfinished] = tmp_path.iterdir()
+    with unfinished.open("r+b") as file:
+        file.truncate(unfinished.stat().st_size - lost)
+    write_static_vectors(further, words, 4, output)  # type: ignore[arg-type]
+    assert further.words == words[10 - bool(lost) :]
+    write_static_vectors(whole, words, 4, tmp_path / "whole.vec")  # type: ignore[arg-type]
+    assert output.read_bytes() == (tmp_path / "whole.vec").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["static.vec", "whole.vec"]
 
 
 @pytest.mark.parametrize(
@@ -101,6 +139,11 @@ def test_what_has_no_components_is_refused(
     assert not list(tmp_path.iterdir())
 
 
-def test_layers_that_an_encoder_lacks_are_refused(bert: Path) -> None:
+def test_layers_and_outputs_that_an_encoder_lacks_are_refused(bert: Path, tmp_path: Path) -> None:
     with pytest.raises(RemedyError, match="layers must be at most 2"):
-        WordEncoder(str(bert), [1, 3])
+        WordEncoder(str(bert), [1, 3], [])
+    path = small_encoders.save(tmp_path, small_encoders.mean_encoder())
+    with pytest.raises(RemedyError, match="has no output 'layer 4'"):
+        WordEncoder(str(path), [], ["layer 4"])
+    with pytest.raises(RemedyError, match=r"mask.*(differ in width|Name an output with a row of features)"):
+        WordEncoder(str(path), [], ["states", "mask"])
