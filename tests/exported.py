@@ -5,7 +5,7 @@
     {system: {"file": "tener.onnx", "cases": [{"text": "...", "entities": [
         {"start": 0, "end": 3, "label": "PER", "text": "...", "probability": 0.98}, ...]}, ...]}, ...}
 
-Offsets are those of code points.
+Offsets are those of code points. A probability is null where the file has none.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import spacy
 import torch
 from small_encoders import mean_encoder, recurrent_encoder, save
 from small_systems import TEXTS, UNSEEN, examples_of, learn, pipeline, small_tok2vecs
@@ -29,8 +30,9 @@ from spacy_tener.workbench.export.export import export_model
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="exported-")
 SYSTEMS = [
-    *("tener", "as-written", "characters", "unigrams", "grn", "relations"),
-    *("encoders", "encoders-tokens", "lac", "lac-characters", "nested"),
+    *("tener", "as-written", "characters", "vanilla", "unigrams"),
+    *("grn", "relations", "convolutions"),
+    *("encoders", "encoders-tokens", "lac", "lac-characters", "lac-alone", "nested"),
 ]
 NESTED_KEY = "sc"
 WINDOW = {"window": 24, "overlap": 5}
@@ -101,9 +103,11 @@ def make_systems(folder: Path) -> dict[str, tuple[dict[str, Any], dict[str, Any]
         "tener": (tener, WINDOW),
         "as-written": (as_written, WINDOW),
         "characters": (tener, {**seen, **WINDOW, "threshold": {"PER": 0.6, "B-ORG": 0.4}}),
+        "vanilla": ({**tener, "adapted": False}, {"threshold": 0.3}),
         "unigrams": ({**tener, "embed": {**characters, "bigram_width": 0, "digits": False}}, {**seen, **WINDOW}),
         "grn": (grn, WINDOW),
         "relations": ({**grn, "branches": []}, {**seen, **WINDOW, "threshold": 0.3}),
+        "convolutions": ({**grn, "relation": None}, seen),
         "encoders": ({**tener, "embed": both}, {**seen, "window": 60, "overlap": 5}),
         "encoders-tokens": ({**tener, "embed": both}, {}),
         "lac": ({**tener, "embed": join(characters, lac)}, WINDOW),
@@ -162,6 +166,8 @@ def _export(n_generated: int) -> Path:
     folder.mkdir()
     texts = [*FIXED, *generate_texts(n_generated), "".join(generate_texts(n_generated // 5, seed=1))[:10_000]]
     pipelines = {name: make_pipeline(*system) for name, system in make_systems(folder).items()}
+    pipelines["lac-alone"] = spacy.blank("zh")
+    pipelines["lac-alone"].add_pipe("lac")
     rows = {}
     for name in SYSTEMS:
         nlp = pipelines[name]

@@ -4,8 +4,8 @@ export interface Entity {
   end: number;
   label: string;
   text: string;
-  /** Over all readings of the whole text. */
-  probability: number;
+  /** Over all readings of the whole text; null where the model has no probabilities. */
+  probability: number | null;
 }
 
 /** What an exported file says of itself. */
@@ -14,6 +14,7 @@ export interface About {
   tags: string[];
   labels: string[];
   thresholds: Record<string, number>;
+  probabilities: boolean;
   depth: number;
   pipeline: Record<string, string>;
   license: string;

@@ -78,7 +78,7 @@ class Reader {
 
   /** Read the entities of a text from the outputs, where its characters begin at `first`. */
   #found(text, starts, { tags, probabilities }, first) {
-    const { thresholds } = this.about;
+    const { probabilities: hasProbabilities, thresholds } = this.about;
     const [depth, size] = tags.dims;
     const found = new Map();
     // Entities within others have a path of their own. Two paths may have the same entity.
@@ -89,8 +89,8 @@ class Reader {
         const { prefix, label } = this.#tags[tags.data[index]];
         if (prefix === "B" || prefix === "S") begin = at;
         if (prefix !== "E" && prefix !== "S") continue;
-        const probability = probabilities.data[index];
-        if (probability < (thresholds[label] ?? 0)) continue;
+        const probability = hasProbabilities ? probabilities.data[index] : null;
+        if (probability !== null && probability < (thresholds[label] ?? 0)) continue;
         const [start, end] = [starts[begin], starts[at + 1]];
         found.set(`${start} ${end} ${label}`, { start, end, label, text: text.slice(start, end), probability });
       }

@@ -86,10 +86,10 @@ class Reader:
             (owner, start, -end, self._labels[tag]): probability
             for owner, start, end, tag, probability in zip(*map(np.ndarray.tolist, columns), strict=True)
         }
-        thresholds = self.about["thresholds"]
+        has_probabilities, thresholds = self.about["probabilities"], self.about["thresholds"]
         found: list[list[dict[str, Any]]] = [[] for _ in texts]
         for (owner, start, end, label), probability in sorted(entities.items()):
-            if probability >= thresholds.get(label, 0.0):
+            if not has_probabilities or probability >= thresholds.get(label, 0.0):
                 entity = {"start": start, "end": -end, "label": label, "text": texts[owner][start:-end]}
-                found[owner].append({**entity, "probability": probability})
+                found[owner].append({**entity, "probability": probability if has_probabilities else None})
         return found

@@ -46,8 +46,8 @@ def export_cli(
 
     ONNX Runtime finds the same entities with the same probabilities by it, in a browser, in Node, or in Python without
     spaCy. Its inputs are the code points of texts. The pipeline must read characters: TENER or GRN over rows of
-    characters and their pairs, with LAC or without. What reads words or pieces of words is refused. A student that it
-    teaches, by the overlay `taught`, can be exported.
+    characters and their pairs, with LAC or without; or `lac` alone. What reads words or pieces of words is refused. A
+    student that it teaches, by the overlay `taught`, can be exported.
 
     The file is checked on --texts, or on texts made of the pipeline's characters. Needs onnx and onnxruntime.
 

@@ -50,3 +50,20 @@ def test_what_other_components_find_is_not_in_the_file(saved: dict[str, Path], t
     nlp.to_disk(tmp_path / "model")
     ran = run_tener("export", tmp_path / "model", "-o", tmp_path / "ner.onnx")
     assert (ran.code, "Not in the file: entities of: 1 entity_ruler" in ran.text) == (0, True), ran.text
+
+
+def test_a_full_disk_leaves_the_old_file(
+    saved: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ner.onnx").write_bytes(b"old")
+    monkeypatch.setattr("spacy_tener.files.os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space")))
+    ran = run_tener("export", saved["tener"], "-o", tmp_path / "ner.onnx", "--force")
+    assert (ran.code, "ner.onnx: cannot be written: No space Free some space" in ran.text) == (1, True), ran.text
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]
+
+
+def test_a_newer_onnx_is_refused_before_the_pipeline_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onnx.__version__", "2.0.0")
+    monkeypatch.setattr("spacy.load", lambda *_, **__: pytest.fail("the pipeline is loaded"))
+    ran = run_tener("export", "model", "-o", tmp_path / "ner.onnx")
+    assert (ran.code, "onnx 2.0.0 is newer than this package knows" in ran.text) == (1, True), ran.text

@@ -55,7 +55,7 @@ def test_a_file_is_loaded_by_its_path_or_content() -> None:
     assert readers[0].batch([]) == []
 
 
-@pytest.mark.parametrize("system", ["tener", "encoders"])
+@pytest.mark.parametrize("system", ["tener", "encoders", "lac-alone"])
 def test_a_lone_surrogate_is_an_unknown_character(system: str) -> None:
     reader = tener_reader.load(path_of(system))
     for text in ("王小明\ud800去了上海", "\udfff", "北京\ud83d大学", "\ude00" * 30 + UNSEEN):
@@ -65,9 +65,10 @@ def test_a_lone_surrogate_is_an_unknown_character(system: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_text_of_a_million_characters_is_read() -> None:
+@pytest.mark.parametrize("system", ["tener", "lac-alone"])
+def test_a_text_of_a_million_characters_is_read(system: str) -> None:
     line = UNSEEN + "。\n"
-    reader = tener_reader.load(path_of("tener"))
+    reader = tener_reader.load(path_of(system))
     few, many = (reader.entities(line * count) for count in (100, 50_500))
     assert len(line * 50_500) > 1_000_000
     assert [{**entity, "probability": None} for entity in few[:-20]] == [

@@ -61,7 +61,7 @@ def read_units(graph: Graph, codes: Value, lengths: Value, view: View) -> UnitVa
     codes (Value): Code points of all texts, joined. *Shape:* (characters,)
     lengths (Value): Characters of each text. *Shape:* (texts,)
     """
-    size, kinds, starts = graph.size(codes), graph.lookup(codes, _kinds(), TEXT), graph.starts(lengths)
+    size, kinds, starts = graph.size(codes), read_kinds(graph, codes), graph.starts(lengths)
     begins = graph.marks(starts, size) > 0
     is_break = graph.Equal(kinds, LINE_BREAK)
     is_space = (graph.Equal(kinds, SPACE) | is_break) & np.bool_(view == "tokens")
@@ -87,6 +87,11 @@ def read_units(graph: Graph, codes: Value, lengths: Value, view: View) -> UnitVa
     )
 
 
+def read_kinds(graph: Graph, codes: Value) -> Value:
+    """Return the kind of each character. *Shape:* (characters,)"""
+    return graph.lookup(codes, _kinds(), TEXT)
+
+
 @lru_cache(maxsize=1)
 def _kinds() -> dict[int, int]:
     kinds = kinds_of(np.arange(_KINDS_UP_TO, dtype=np.uint32))
@@ -99,14 +104,19 @@ def sentence_ends(graph: Graph, units: UnitValues) -> Value:
     return is_end & ~units.is_long_space
 
 
+def joined_letters(graph: Graph, codes: Value) -> Value:
+    """Mark each Latin letter behind another one. *Shape:* (characters,)"""
+    letters = np.flatnonzero(is_latin_letter(np.arange(_KINDS_UP_TO, dtype=np.uint32))).tolist()
+    is_letter = graph.lookup(codes, dict.fromkeys(letters, 1), 0) > 0
+    return is_letter & graph.shifted(is_letter, False)
+
+
 def word_neighbours(graph: Graph, units: UnitValues) -> Value:
     """Return `pipeline.units.letter_neighbours`. *Shape:* (units,)"""
-    letters = np.flatnonzero(is_latin_letter(np.arange(_KINDS_UP_TO, dtype=np.uint32))).tolist()
-    is_letter = graph.lookup(units.codes, dict.fromkeys(letters, 1), 0) > 0
     # Without a space between them, which is in no unit.
     is_next = graph.Equal(units.firsts - graph.shifted(units.firsts, -1), 1)
     begins = graph.marks(graph.starts(units.lengths), graph.size(units.codes)) > 0
-    joined = (is_letter & graph.shifted(is_letter, False) & is_next & ~begins).to(np.int64)
+    joined = (joined_letters(graph, units.codes) & is_next & ~begins).to(np.int64)
     return joined + graph.Concat(joined[1:], [0], axis=0)[: graph.size(joined)] * 2
 
 

@@ -13,8 +13,10 @@ from spacy.language import Language
 from ...batching.sequences import starts
 from ...features.characters import code_points, lengths_of
 from ...onnx.encoder import open_session
-from ...pipeline.entities import EntityOffsets
+from ...pipeline.entities import EntityOffsets, offsets_of
 from ...pipeline.finding import PipelineNER
+from ...pipeline.lac import Lac
+from ...pipeline.tokenizer import make_char_tokenizer
 from ...pipeline.units import SENTENCE_ENDS
 from ...tagging import TagLayout
 
@@ -40,7 +42,7 @@ class Comparison:
 
 
 def read_entities(session: Any, texts: Sequence[str]) -> list[dict[EntityOffsets, float]]:
-    """Return the probabilities of the entities that a file finds in each text. session: ONNX Runtime's."""
+    """Return the probabilities of the entities that a file finds in each text; 0 without. session: ONNX Runtime's."""
     codes, lengths = code_points("".join(texts)), lengths_of(texts)
     inputs = {"codes": codes.astype(np.int32), "lengths": lengths.astype(np.int32)}
     tags, probabilities, [about] = session.run(["tags", "probabilities", "about"], inputs)
@@ -86,6 +88,11 @@ def compare(nlp: Language, component: str, graph: bytes, texts: Sequence[str]) -
 
 def _find(nlp: Language, component: str, texts: Sequence[str]) -> Iterator[dict[EntityOffsets, float]]:
     """Yield what `read_entities` returns, as a component finds it."""
+    pipe = nlp.get_pipe(component)
+    if isinstance(pipe, Lac):
+        docs = pipe.pipe(map(make_char_tokenizer()(nlp), texts))
+        yield from (dict.fromkeys(map(offsets_of, doc.ents), 0.0) for doc in docs)
+        return
     pipeline = PipelineNER.of(nlp, component)
     ner = pipeline.ner
     thresholds = dict(zip(ner.labels, ner.settings.thresholds(ner.labels), strict=True))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from packaging.version import Version
 from spacy.lang.zh import ChineseTokenizer, Segmenter
 from spacy.language import Language
 
@@ -16,12 +17,14 @@ from ...about import __version__
 from ...crf.transitions import Transitions
 from ...errors import RemedyError, check_package, install
 from ...models.tagger import crf_scorer
-from ...pipeline.finding import components_before, crf_pipes, describe_component, find_crf_pipe
+from ...pipeline.finding import components_before, describe_component, find_crf_pipe
+from ...pipeline.lac import Lac
 from ...pipeline.tener_ner import TenerNER
 from ...tagging import TagLayout
 from ...types import IntArray
 from .characters import read_units, sentence_ends, word_neighbours
 from .graph import Graph, Value
+from .lac import write_lac
 from .layers import WAY_OUT, LayerWriter
 from .paths import write_forward_backward, write_probabilities, write_viterbi
 from .windows import WindowBatch, Windows, compute_in_batches, cut_at_sentences
@@ -29,16 +32,19 @@ from .windows import WindowBatch, Windows, compute_in_batches, cut_at_sentences
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+Exportable = TenerNER | Lac
 METADATA_KEY = "tener"
 FORMAT = 1
 """Version of the inputs, outputs and metadata. A reader refuses a larger one."""
 _LIBRARIES = "onnx", "onnxruntime"
+_FIRST_UNKNOWN = "2"
+"""The first version of onnx that may have other functions."""
 
 
 def export_model(nlp: Language, name: str | None = None, *, half: bool = False) -> ModelProto:
     """Return a component of a pipeline as an ONNX file; docs/elsewhere.md describes its inputs and outputs.
 
-    name (Optional[str]): The component's name; None for the only one.
+    name (Optional[str]): The component's name; None for the only one that can be exported.
     half (bool): Store rows of tables in float16.
     """
     check_libraries()
@@ -47,7 +53,11 @@ def export_model(nlp: Language, name: str | None = None, *, half: bool = False) 
     codes = graph.input("codes", np.int32, "characters").to(np.int64)
     lengths = graph.input("lengths", np.int32, "texts").to(np.int64)
     about = json.dumps(describe(nlp, pipe), ensure_ascii=False)
-    tags, probabilities = write_tagger(graph, codes, lengths, nlp, pipe, half=half)
+    if isinstance(pipe, Lac):
+        tags = graph.Unsqueeze(write_lac(graph, codes, lengths, pipe.tagger, pipe.labels), [0])
+        probabilities = graph.full(np.float64(0), 1, graph.size(codes))
+    else:
+        tags, probabilities = write_tagger(graph, codes, lengths, nlp, pipe, half=half)
     outputs: dict[str, tuple[Value, Any, Sequence[Any]]] = {
         "tags": (tags.to(np.int32), np.int32, ["depth", "characters"]),
         "probabilities": (probabilities, np.float64, ["depth", "characters"]),
@@ -118,40 +128,48 @@ def _inner_tags(layout: TagLayout) -> IntArray:
     return tags
 
 
-def describe(nlp: Language, pipe: TenerNER) -> dict[str, Any]:
+def describe(nlp: Language, pipe: Exportable) -> dict[str, Any]:
     """Return what the file says of itself, as JSON values. No path of this machine is in it."""
     labels, pipeline = pipe.labels, describe_component(nlp, pipe.name, pipe.settings.view)
+    content = pipe.model.to_bytes() if isinstance(pipe, TenerNER) else pipe.to_bytes()
     return {
         "format": FORMAT,
         "tags": TagLayout(len(labels)).names(labels),
         "labels": list(labels),
         "thresholds": dict(zip(labels, pipe.settings.thresholds(labels), strict=True)),
-        "depth": pipe.depth,
+        "probabilities": isinstance(pipe, TenerNER),
+        "depth": pipe.depth if isinstance(pipe, TenerNER) else 1,
         "pipeline": {**pipeline, "name": Path(pipeline["name"]).name},
         "spacy_tener": __version__,
-        "digest": f"sha256:{sha256(pipe.model.to_bytes()).hexdigest()}",
+        "digest": f"sha256:{sha256(content).hexdigest()}",
         **{name: str(nlp.meta.get(name) or "") for name in ("license", "author", "url")},
         **{name: nlp.meta.get(name, []) for name in ("encoders", "sources")},
     }
 
 
-def find_tagger(nlp: Language, name: str | None = None) -> TenerNER:
+def find_tagger(nlp: Language, name: str | None = None) -> Exportable:
     """Return the component to export; raise if there is none, more than one, or one that reads more than characters.
 
     name (Optional[str]): The component's name; None for the only one.
     """
-    pipe, names = find_crf_pipe(nlp, name), list(crf_pipes(nlp))
-    if name is None and len(names) > 1:
-        remedy = f"Choose one by --component: {', '.join(names)}."
-        raise RemedyError(f"The pipeline has {len(names)} components to export", remedy)
-    _check_reading(nlp, pipe)
-    if any(words.entries for words in pipe.forced.lists.lists.values()):
+    found = {name: pipe for name, pipe in nlp.pipeline if isinstance(pipe, Exportable)}
+    if name is None and len(found) > 1:
+        raise RemedyError(
+            f"The pipeline has {len(found)} components to export", f"Choose one by --component: {', '.join(found)}."
+        )
+    pipe = found[name or next(iter(found))] if found and name in (None, *found) else find_crf_pipe(nlp, name)
+    bounds = {"doc.ents"}
+    if isinstance(pipe, TenerNER):
+        _check_reading(nlp, pipe)
+        bounds |= {"doc.sents", "token.is_sent_start"}
+    homes = [pipe.forced] if isinstance(pipe, TenerNER) else [pipe.forced, pipe.words]
+    if any(words.entries for home in homes for words in home.lists.lists.values()):
         raise RemedyError(
             f"'{pipe.name}' has lists of words, which cannot be exported",
             f"Empty them, by nlp.get_pipe('{pipe.name}').lexicon.clear(), and save the pipeline.",
         )
     for other in components_before(nlp, pipe):
-        if assigned := {"doc.ents", "doc.sents", "token.is_sent_start"} & set(nlp.get_pipe_meta(other).assigns):
+        if assigned := bounds & set(nlp.get_pipe_meta(other).assigns):
             what = "entities" if "doc.ents" in assigned else "sentences"
             raise RemedyError(
                 f"'{pipe.name}' keeps to the {what} of '{other}', which cannot be exported",
@@ -171,6 +189,13 @@ def _check_reading(nlp: Language, pipe: TenerNER) -> None:
 
 
 def check_libraries() -> None:
-    """Raise if a package that an export needs is missing."""
+    """Raise if a package that an export needs is missing, or newer than this one knows."""
     for package in _LIBRARIES:
         check_package(package, "To export a pipeline takes", f"Install it by `{install(*_LIBRARIES)}`.")
+    import onnx
+
+    if Version(onnx.__version__) >= Version(_FIRST_UNKNOWN):
+        raise RemedyError(
+            f"onnx {onnx.__version__} is newer than this package knows",
+            f"Install an older one by `pip install 'onnx<{_FIRST_UNKNOWN}'`.",
+        )

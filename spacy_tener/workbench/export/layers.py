@@ -20,7 +20,7 @@ from ...models.embed.onnx import OnnxFeatures
 from ...models.embed.tables import TableEmbedder
 from ...onnx.edits import read_graph
 from ...onnx.encoder import IDS, LENGTHS, MASK, TYPES, Characters, Encoder
-from ...runtime.attention import AdaptedAttention, sinusoids
+from ...runtime.attention import AdaptedAttention, VanillaAttention, interleave, sinusoids
 from ...runtime.convolution import Convolution, GRNEncoder
 from ...runtime.dense import CRFHead, EmbeddingTables, FeedForward, LayerNorm, Linear, Projection
 from ...runtime.transformer import TransformerEncoder
@@ -117,9 +117,9 @@ class LayerWriter:
     def encode(self, layer: RaggedLayer, x: Value, batch: WindowBatch) -> Value:
         """Write a layer from rows to rows."""
         predictor = layer.shim.predictor()
-        if isinstance(predictor, TransformerEncoder) and predictor.config.adapted:
+        if isinstance(predictor, TransformerEncoder):
             return self._transformer(predictor, x, batch)
-        if isinstance(predictor, GRNEncoder) and predictor.config.relation == "gated":
+        if isinstance(predictor, GRNEncoder):
             return self._gated_relations(predictor, x, batch)
         if isinstance(predictor, CRFHead | Projection):
             return self._linear(predictor.emit if isinstance(predictor, CRFHead) else predictor.linear, x)
@@ -137,8 +137,13 @@ class LayerWriter:
 
     def _transformer(self, encoder: TransformerEncoder, x: Value, batch: WindowBatch) -> Value:
         x = x if encoder.input is None else self._linear(encoder.input, x)
+        if not encoder.config.adapted:
+            positions = interleave(*sinusoids(self.longest, encoder.config.width))
+            x = x + self.graph.value(positions)[: batch.longest]
         for layer in encoder.layers:
-            mixed = self._attend(*self._heads(cast(AdaptedAttention, layer.attention), x, batch), batch)
+            heads = self._adapted_heads if isinstance(layer.attention, AdaptedAttention) else self._vanilla_heads
+            mixed = self._attend(*heads(layer.attention, x, batch), batch)
+            mixed = mixed if isinstance(layer.attention, AdaptedAttention) else self._linear(layer.attention.out, mixed)
             mixed = self._norm(layer.attention_norm, x + mixed)
             x = self._norm(layer.feed_forward_norm, mixed + self._feed_forward(layer.feed_forward, mixed))
         return x
@@ -147,7 +152,7 @@ class LayerWriter:
         """Split the last dimension by head. *Shape:* to (windows, heads, longest, head width)"""
         return self.graph.Transpose(self.graph.Reshape(x, [0, 0, n_heads, -1]), perm=[0, 2, 1, 3])
 
-    def _heads(self, attention: AdaptedAttention, x: Value, batch: WindowBatch) -> tuple[Value, Value, Value]:
+    def _adapted_heads(self, attention: AdaptedAttention, x: Value, batch: WindowBatch) -> tuple[Value, Value, Value]:
         """Write queries and keys, with relative positions beside the content, and values; see `layers.attention`."""
         graph, n_heads, width = self.graph, attention.n_heads, attention.head_width
         query = self._linear(attention.query, x)
@@ -161,6 +166,11 @@ class LayerWriter:
         positions = graph.Expand(graph.Concat(cos, sin, axis=1), graph.Shape(key))
         keys = graph.Concat(key, positions, axis=3)
         return queries, keys, self._split_heads(self._linear(attention.value, x), n_heads)
+
+    def _vanilla_heads(self, attention: VanillaAttention, x: Value, batch: WindowBatch) -> tuple[Value, Value, Value]:
+        query, key, value = (self._linear(layer, x) for layer in (attention.query, attention.key, attention.value))
+        q, k, v = (self._split_heads(part, attention.n_heads) for part in (query * attention.scale, key, value))
+        return q, k, v
 
     def _attend(self, queries: Value, keys: Value, values: Value, batch: WindowBatch) -> Value:
         graph = self.graph
@@ -177,6 +187,8 @@ class LayerWriter:
             x = graph.Tanh(reduce(graph.Max, branches))
         elif encoder.input is not None:
             x = self._linear(encoder.input, x)
+        if encoder.config.relation is None:
+            return x
         lefts, rights = self._linear(encoder.left, x), self._linear(encoder.right, x)
         counts = graph.Unsqueeze(batch.lengths.to(np.float32), [1, 2])
         is_real = graph.Unsqueeze(batch.is_real.to(np.float32), [2])
