@@ -14,6 +14,9 @@ from .attention import exponentials, interleave, sinusoids
 from .dense import Linear, relu
 from .weights import Weights
 
+MAX_CACHED = 512
+"""Maximum length in characters whose table of positions is cached; windows of long texts are shorter."""
+
 
 class SpanPositions:
     """Relative position embeddings `R_ij`, for each row of a plan's position table.
@@ -26,18 +29,33 @@ class SpanPositions:
         self.kinds = [DISTANCES.index(distance) for distance in distances]
         weights.shaped("fuse.weight", len(distances) * width, width)
         self.fuse = Linear(weights.part("fuse"))
+        self._cached: tuple[int, FloatArray] | None = None
 
     def __call__(self, plan: SpanPlan) -> FloatArray:
         """Return the relative positions. *Shape:* (relative positions, width)"""
-        sin, cos = sinusoids(plan.longest, self.width)
-        # p(d) for all distances -longest < d < longest.
-        symmetric = interleave(np.concatenate((-sin[:0:-1], sin)), np.concatenate((cos[:0:-1], cos)))
-        terms = self.fuse(symmetric).reshape(len(symmetric), len(self.kinds), self.width)
-        rows = plan.distances[:, self.kinds] + plan.longest - 1
+        zero, terms = self._terms(plan.longest)
+        rows = plan.distances[:, self.kinds] + zero
         total = terms[rows[:, 0], 0]
         for i in range(1, len(self.kinds)):
             total += terms[rows[:, i], i]
         return relu(total)
+
+    def _terms(self, longest: int) -> tuple[int, FloatArray]:
+        """Return the index of distance 0, and the projected embeddings of all distances.
+
+        RETURNS (Tuple[int, FloatArray]): *Shape:* (distances, kinds, width)
+        """
+        cached = self._cached  # read once, since other threads may replace it
+        if cached is not None and longest <= cached[0] + 1:
+            return cached
+        length = longest if longest > MAX_CACHED else min(MAX_CACHED, 1 << max(longest - 1, 63).bit_length())
+        sin, cos = sinusoids(length, self.width)
+        # p(d) for all distances -length < d < length.
+        symmetric = interleave(np.concatenate((-sin[:0:-1], sin)), np.concatenate((cos[:0:-1], cos)))
+        terms = length - 1, self.fuse(symmetric).reshape(len(symmetric), len(self.kinds), self.width)
+        if length <= MAX_CACHED:
+            self._cached = terms
+        return terms
 
 
 class SpanAttention:
