@@ -14,7 +14,7 @@ from .weights import Weights
 _EPSILON = 1e-5
 """As in `nn.LayerNorm`."""
 _ROWS = 256
-"""Rows that the feed-forward computes at once. Its hidden layer then fits into a core's own cache: 1 % of FLAT's time."""
+"""Rows that the feed-forward computes at once. Its hidden layer then fits into a core's own cache."""
 
 
 class Linear:
