@@ -54,12 +54,16 @@ def main() -> None:
     for corpus in forms.STEPS:
         for tokens, name, options in (("letters", "simplify-true", ()), ("Latin words", "latin-words", code)):
             models = forms.train(args, corpus, name, *_report.overrides(f"{forms.SETTING}=true"), *options)
-            ways = {whole: decoding(spacy.load(models[0]), whole=whole) for whole in (False, True)}
+            ways = {
+                keeps_words: decoding(spacy.load(models[0]), keeps_words=keeps_words) for keeps_words in (False, True)
+            }
             seconds = dict(zip(ways, forms.speeds(ways, args.data / corpus), strict=True))
-            for whole in (False, True) if tokens == "letters" else (True,):
-                scores = [score(decoding(spacy.load(model), whole=whole), args.data / corpus) for model in models]
+            for keeps_words in (False, True) if tokens == "letters" else (True,):
+                scores = [
+                    score(decoding(spacy.load(model), keeps_words=keeps_words), args.data / corpus) for model in models
+                ]
                 columns = (_report.mean_sd(column) for column in zip(*scores, strict=True))
-                rows.append([corpus, tokens, YES[whole], *columns, f"{seconds[whole]:.3f}"])
+                rows.append([corpus, tokens, YES[keeps_words], *columns, f"{seconds[keeps_words]:.3f}"])
     header = [f"{part}: {column}" for part in PARTS for column in ("F1", "Latin P", "Latin R", "Latin F1", "cut")]
     table = _report.table(("corpus", "tokens", "whole words", *header, "seconds"), rows)
     posts = [post for post in read_posts(args.posts) if re.search("[A-Za-z]{4}", post)][:POSTS]
@@ -72,20 +76,20 @@ def lac_table(posts: list[str]) -> str:
     nlp = spacy.blank("zh")
     nlp.add_pipe("lac")
 
-    def read(texts: list[str], *, whole: bool) -> list[Doc]:
-        with nullcontext() if whole else patch.object(lac, "continues_word", np.zeros_like):
+    def read(texts: list[str], *, keeps_words: bool) -> list[Doc]:
+        with nullcontext() if keeps_words else patch.object(lac, "continues_word", np.zeros_like):
             return list(nlp.pipe(texts))
 
-    tasks = {whole: partial(read, posts[:TIMED], whole=whole) for whole in (False, True)}
+    tasks = {keeps_words: partial(read, posts[:TIMED], keeps_words=keeps_words) for keeps_words in (False, True)}
     seconds = _report.median_seconds(tasks, forms.ROUNDS)
     rows = []
-    for whole in (False, True):
-        docs = read(posts, whole=whole)
+    for keeps_words in (False, True):
+        docs = read(posts, keeps_words=keeps_words)
         words = sum(is_cut(doc.text, word.start_char) for doc in docs for word in doc.spans["lac"])
         cut = sum(
             is_cut(doc.text, ent.start_char) or is_cut(doc.text, ent.end_char) for doc in docs for ent in doc.ents
         )
-        rows.append(["lac", YES[whole], str(words), str(cut), f"{seconds[whole]:.3f}"])
+        rows.append(["lac", YES[keeps_words], str(words), str(cut), f"{seconds[keeps_words]:.3f}"])
     return _report.table(("component", "whole words", "cut words", "cut entities", "seconds"), rows)
 
 
@@ -94,11 +98,11 @@ def read_posts(path: Path) -> list[str]:
         return [line.strip() for line in file]
 
 
-def decoding(nlp: Language, *, whole: bool) -> Language:
+def decoding(nlp: Language, *, keeps_words: bool) -> Language:
     """Let a pipeline keep Latin words whole, or not."""
     pipe = nlp.get_pipe("tener_ner")
     # As if all edges of training were within words: then nothing is forbidden.
-    pipe.cfg["latin_edges"] = {} if whole else {label: [1, 0] for label in pipe.labels}
+    pipe.cfg["latin_edges"] = {} if keeps_words else {label: [1, 0] for label in pipe.labels}
     return nlp
 
 
