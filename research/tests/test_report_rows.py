@@ -219,7 +219,7 @@ def test_what_was_printed_with_bert_says_so() -> None:
         ("conll2003", "chars-cnn", "chars-cnn+encoder-adapted"),
         ("conll2003", "encoder-bilstm", "chars-adapted+encoder-bilstm"),
         # Nor does what an ablation is laid on.
-        ("weibo", "mect+mect-no-cross", "mect-no-cross"),
+        ("weibo", "mect+mect-no-random-attention", "mect-no-random-attention"),
         ("weibo", "flat-atssa+flat-atssa-no-top-k", "flat-atssa-no-top-k"),
     ],
 )

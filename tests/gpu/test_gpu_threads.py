@@ -84,5 +84,5 @@ def test_requests_are_answered_there_in_batches_by_one_thread_for_all_models(sav
     with use_ops("numpy"):
         nlp = spacy.load(saved["tener"])
         wanted = [[(ent.start_char, ent.end_char, ent.label_) for ent in nlp(text).ents] for text in TEXTS]
-    offsets = [[(entity.start, entity.end, entity.label) for entity in entities] for entities in found]
+    offsets = [[(entity.start, entity.end, entity.label) for entity in entities] for [entities] in found]
     assert offsets == [entities for entities in wanted for _ in "ab"]

@@ -128,6 +128,7 @@ def test_entities_that_no_tool_has_exported_are_told_of(
     assert [len(record.spans) for record in reader] == sizes
     assert reader.notes.counts == {event: 3}
     path.write_text(EXPORTS[tool](TOOLS[tool].write(TASKS)), encoding="utf8")
+    reader = CorpusReader(path)
     assert len(list(reader)) == 3
     assert reader.notes.counts.total() == 0
 
