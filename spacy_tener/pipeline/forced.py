@@ -70,8 +70,10 @@ class ForcedWords:
         # First character, end, list and position in the list of each word. *Shape:* (4, words)
         tables = (find_listed(words, text, indices) for words, indices in lists)
         table = np.concatenate([np.insert(found, 2, rank, axis=0) for rank, found in enumerate(tables)], axis=1)
+        # By place, then by list: of entries at one place, the last one stays.
         table = table[:, np.lexsort(table[2::-1])]
         table = table[:, (np.diff(table[:2], axis=1, append=-1) != 0).any(axis=0)]
+        # The longest first, then the last list, then the list's order.
         table = table[:, np.lexsort((table[0], table[3], -table[2], table[0] - table[1]))]
         index = np.searchsorted(text.stops, table[0])
         # Places in the text, or in the tokens where these are the units.
