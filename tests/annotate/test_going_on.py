@@ -148,6 +148,24 @@ def test_whichever_process_is_killed_all_end_and_the_same_command_goes_on(tmp_pa
     assert left_over(out) == []
 
 
+@pytest.mark.slow
+def test_killed_at_twenty_moments(tmp_path, run, make_job, saved) -> None:
+    archive, out, rng = write_jsonl(tmp_path / "in.jsonl", TEXTS * 30), tmp_path / "out", random.Random(2)
+    run([archive], tmp_path / "whole", part_size=5)
+    complete = parts(tmp_path / "whole")
+    job = make_job([archive], out, part_size=5, processes=2, model=saved["tener"])
+    for _ in range(20):
+        process, before = forked(lambda: annotate_locally(job, lambda *_: None)), len(parts(out))
+        assert before < len(complete)
+        wait_until(lambda before=before: len(parts(out)) > before, 900)
+        time.sleep(rng.uniform(0, 0.3))
+        process.kill()
+        process.join()
+        assert parts(out).items() <= complete.items()
+    annotate_locally(job, lambda *_: None)
+    assert parts(out) == complete
+
+
 def test_an_error_ends_the_processes_of_the_job_and_no_others(tmp_path, archive, make_job, ruler) -> None:
     job = make_job([archive], tmp_path / "out", part_size=10, processes=2, model=ruler)
     bystander = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -37,3 +38,19 @@ def test_frames_are_annotated_one_after_the_other(code: list[str]) -> None:
     assert [list(map(list, frame["entities"])) for frame in found] == [[[ENTITY], []], [[]]]
     assert found[0]["error"].isna().tolist() == [True, False]
     assert found[0]["error"][1] == "there is no text"
+
+
+@pytest.mark.slow
+def test_spark_runs_the_lines(
+    code: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Needs `pip install pyspark`, and Java."""
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    names: dict[str, Any] = {}
+    for block in code:
+        exec(block, names)
+    rows = names["texts"].repartition(2).mapInPandas(names["annotate"], names["schema"]).collect()
+    names["spark"].stop()
+    found = {row.key: ([entity.asDict() for entity in row.entities], row.error) for row in rows}
+    assert found == {1: ([ENTITY], None), 2: ([], "there is no text")}
