@@ -167,10 +167,16 @@ class RelativePositions:
     key: FloatArray
 
     @classmethod
-    @lru_cache(maxsize=32)
     def of(cls, length: int, head_width: int) -> RelativePositions:
-        sin, cos = sinusoids(length, head_width)
-        return cls(sin - np.complex64(1j) * cos, interleave(cos, sin))
+        # Tables of powers of 2 are few, and all stay in the cache. Texts have any length: tables for each would not.
+        table = _relative_positions(1 << max(length - 1, 63).bit_length(), head_width)
+        return cls(table.turn[:length], table.key[:length])
+
+
+@lru_cache(maxsize=16)
+def _relative_positions(length: int, head_width: int) -> RelativePositions:
+    sin, cos = sinusoids(length, head_width)
+    return RelativePositions(sin - np.complex64(1j) * cos, interleave(cos, sin))
 
 
 class AdaptedAttention:
