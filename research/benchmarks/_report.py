@@ -15,9 +15,13 @@ from datetime import date
 from pathlib import Path
 from typing import TypeVar
 
+from spacy.scorer import PRFScore
+
 from spacy_tener.manifest import installed_versions
 
 Task = TypeVar("Task", bound=Hashable)
+Entity = tuple[int, int, int, str]
+"""The number of its text, its start and end there, and its label."""
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "research" / "results"
 sys.path.append(str(ROOT))  # research is not installed, and scripts are run from any directory
@@ -205,6 +209,13 @@ def mean_sd(values: Sequence[float], digits: int = 1) -> str:
     if len(values) < 2:
         return "".join(f"{value:.{digits}f}" for value in values)
     return f"{statistics.mean(values):.{digits}f} ± {statistics.stdev(values):.{digits}f}"
+
+
+def prf(gold: set[Entity], found: set[Entity]) -> list[float]:
+    """Precision, recall and F1 in percent."""
+    scores = PRFScore()
+    scores.score_set(found, gold)
+    return [100 * value for value in (scores.precision, scores.recall, scores.fscore)]
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import _report
 import spacy
+from lac_alone import entities
 from spacy.language import Language
-from spacy.scorer import PRFScore
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
@@ -30,7 +30,6 @@ ROUNDS = 30
 SETTING = "components.tener_ner.model.tok2vec.embed.simplify"
 NAMES = {"nr": "PER", "ns": "LOC", "nt": "ORG"}
 """Labels of names in the Hong Kong Cantonese Corpus. Those of foreign names begin with x, abbreviations with j."""
-WEIBO_NAMES = {"PER.NAM": "PER", "LOC.NAM": "LOC", "GPE.NAM": "LOC", "ORG.NAM": "ORG"}
 VOCAB = spacy.blank("zh").vocab
 WIDTHS = {code: code + 0xFEE0 for code in range(0x21, 0x7F)} | {0x20: 0x3000}
 NOTE = (
@@ -50,11 +49,12 @@ def main() -> None:
     parser = _report.training_parser(__doc__, "CORPUS/{train,dev,test}.spacy")
     parser.add_argument("--hkcancor", type=Path, required=True, help="the Hong Kong Cantonese Corpus of pycantonese")
     args = parser.parse_args()
-    rows = []
+    rows, trained = [], {}
     for corpus in STEPS:
         pipelines = {}
         for simplify in ("false", "true"):
             models = train(args, corpus, f"simplify-{simplify}", *_report.overrides(f"{SETTING}={simplify}"))
+            trained[corpus, simplify] = models
             pipelines[simplify] = spacy.load(models[0])
             scores = [score(spacy.load(model), args.data / corpus) for model in models]
             rows.append([corpus, simplify, *(_report.mean_sd(column) for column in zip(*scores, strict=True))])
@@ -67,33 +67,31 @@ def main() -> None:
         NOTE,
         _report.table(header, rows),
         CANTONESE,
-        cantonese(args),
+        cantonese(args.hkcancor, *(trained["weibo", simplify] for simplify in ("false", "true"))),
     )
 
 
-def cantonese(args: argparse.Namespace) -> str:
-    """Return a table of the names that pipelines find in the Hong Kong Cantonese Corpus, by their forms or not."""
+def cantonese(folder: Path, without: Sequence[Path], simplifying: Sequence[Path]) -> str:
+    """Return a table of the names that pipelines find in the Hong Kong Cantonese Corpus.
+
+    without, simplifying (Sequence[Path]): Pipelines that read characters as they are, and by their forms.
+    """
     nlp = spacy.blank("zh")
     nlp.add_pipe("lac")
-    docs = [doc for path in sorted(args.hkcancor.glob("*.cha")) for doc in read_chat(path)]
-    gold = [names(doc) for doc in docs]
+    docs = [doc for path in sorted(folder.glob("*.cha")) for doc in read_chat(path)]
+    gold = entities(docs)
     rows = []
     for system, simplify, pipelines in (
         ("lac", "no", [nlp]),
         ("lac, of simplified text", "yes", [nlp]),
-        ("TENER of Weibo", "no", trained(args, "false")),
-        ("TENER of Weibo", "yes", trained(args, "true")),
+        ("TENER of Weibo", "no", map(spacy.load, without)),
+        ("TENER of Weibo", "yes", map(spacy.load, simplifying)),
     ):
-        change = to_simplified() if "simplified" in system else str
-        scores = [prf(gold, [names(doc) for doc in nlp.pipe(change(doc.text) for doc in docs)]) for nlp in pipelines]
+        change = converter("t2s") if "simplified" in system else str
+        texts = [change(doc.text) for doc in docs]
+        scores = [_report.prf(gold, entities(pipeline.pipe(texts))) for pipeline in pipelines]
         rows.append([system, simplify, *(_report.mean_sd(column) for column in zip(*scores, strict=True))])
     return _report.table(("system", "simplify", "P", "R", "F1"), rows)
-
-
-def trained(args: argparse.Namespace, simplify: str) -> list[Language]:
-    return [
-        spacy.load(args.work / f"simplify-{simplify}" / "weibo" / SYSTEM / str(seed) / "model-best") for seed in SEEDS
-    ]
 
 
 def read_chat(path: Path) -> Iterator[Doc]:
@@ -106,19 +104,6 @@ def read_chat(path: Path) -> Iterator[Doc]:
                 labels = [NAMES.get(tag.split("|")[0].removeprefix("x").removeprefix("j"), "") for tag in tags]
                 spaces = [word[-1:].isascii() for word in words]
                 yield Doc(VOCAB, words=words, spaces=spaces, ents=[f"B-{label}" if label else "O" for label in labels])
-
-
-def names(doc: Doc) -> set[tuple[int, int, str]]:
-    """Return the entities of a Doc that are names, by the labels of `lac`."""
-    found = ((ent, WEIBO_NAMES.get(ent.label_, ent.label_)) for ent in doc.ents)
-    return {(ent.start_char, ent.end_char, label) for ent, label in found if label in NAMES.values()}
-
-
-def prf(gold: list[set[tuple[int, int, str]]], found: list[set[tuple[int, int, str]]]) -> list[float]:
-    scores = PRFScore()
-    for in_text, in_annotation in zip(found, gold, strict=True):
-        scores.score_set(in_text, in_annotation)
-    return [100 * value for value in (scores.precision, scores.recall, scores.fscore)]
 
 
 def train(args: argparse.Namespace, corpus: str, name: str, *options: object) -> list[Path]:
@@ -141,7 +126,7 @@ def speeds(pipelines: dict[str, Language], data: Path) -> list[float]:
 def score(nlp: Language, data: Path) -> list[float]:
     """Return F1 in percent on dev, and on test as it is, in traditional script and in full-width letters."""
     dev, test = (list(DocBin().from_disk(data / f"{part}.spacy").get_docs(nlp.vocab)) for part in ("dev", "test"))
-    converted = [[convert(doc, change) for doc in test] for change in (to_traditional(), widen)]
+    converted = [[convert(doc, change) for doc in test] for change in (converter("s2t"), widen)]
     return [f1(nlp, docs) for docs in (dev, test, *converted)]
 
 
@@ -157,14 +142,6 @@ def convert(doc: Doc, change: Callable[[str], str]) -> Doc:
     words = [text[token.idx : token.idx + len(token)] for token in doc]
     tags = [f"{token.ent_iob_}-{token.ent_type_}" if token.ent_type_ else "O" for token in doc]
     return Doc(doc.vocab, words=words, spaces=[bool(token.whitespace_) for token in doc], ents=tags)
-
-
-def to_traditional() -> Callable[[str], str]:
-    return converter("s2t")
-
-
-def to_simplified() -> Callable[[str], str]:
-    return converter("t2s")
 
 
 def converter(tables: str) -> Callable[[str], str]:

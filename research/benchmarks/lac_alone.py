@@ -14,7 +14,6 @@ from pathlib import Path
 import _report
 import spacy
 from spacy.language import Language
-from spacy.scorer import PRFScore
 from spacy.tokens import Doc, DocBin
 
 CORPORA = ("weibo", "resume")
@@ -31,7 +30,6 @@ NOTE = (
     "Weibo: names (.NAM) of persons, of places and political entities as LOC, and of organisations. Resume: NAME, "
     "LOC and ORG. Trained pipelines: one seed each, read by the same labels."
 )
-Entity = tuple[int, int, int, str]
 
 
 def main() -> None:
@@ -52,13 +50,13 @@ def main() -> None:
     _report.write(_report.RESULTS / "lac-alone.md", "LAC alone", NOTE, table)
 
 
-def read(nlp: Language, path: Path) -> tuple[set[Entity], set[Entity]]:
+def read(nlp: Language, path: Path) -> tuple[set[_report.Entity], set[_report.Entity]]:
     """The entities of gold Docs, and those that a pipeline finds in their texts."""
     docs = list(DocBin().from_disk(path).get_docs(nlp.vocab))
     return entities(docs), entities(nlp.pipe(doc.text for doc in docs))
 
 
-def entities(docs: Iterable[Doc]) -> set[Entity]:
+def entities(docs: Iterable[Doc]) -> set[_report.Entity]:
     return {
         (i, ent.start_char, ent.end_char, MERGED[ent.label_])
         for i, doc in enumerate(docs)
@@ -67,12 +65,10 @@ def entities(docs: Iterable[Doc]) -> set[Entity]:
     }
 
 
-def scores(gold: set[Entity], found: set[Entity], label: str) -> list[str]:
+def scores(gold: set[_report.Entity], found: set[_report.Entity], label: str) -> list[str]:
     """Precision, recall and F1 of a label, or of all, in percent."""
     wanted, predicted = ({entity for entity in group if label in (ALL, entity[-1])} for group in (gold, found))
-    score = PRFScore()
-    score.score_set(predicted, wanted)
-    return [f"{100 * value:.1f}" for value in (score.precision, score.recall, score.fscore)]
+    return [f"{value:.1f}" for value in _report.prf(wanted, predicted)]
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ It trains TENER as `forms.py` does, whose runs with `simplify` it uses if they a
 
 from __future__ import annotations
 
-import lzma
 import re
 from collections.abc import Iterable
 from contextlib import nullcontext
@@ -20,8 +19,8 @@ import _report
 import forms
 import numpy as np
 import spacy
+from forced_words import read_texts
 from spacy.language import Language
-from spacy.scorer import PRFScore
 from spacy.tokens import Doc, DocBin
 
 from spacy_tener.pipeline import lac
@@ -42,7 +41,6 @@ LAC_NOTE = (
     "first 200 of these posts."
 )
 POSTS, TIMED = 1500, 200
-Entity = tuple[int, int, int, str]
 
 
 def main() -> None:
@@ -66,7 +64,7 @@ def main() -> None:
                 rows.append([corpus, tokens, YES[keeps_words], *columns, f"{seconds[keeps_words]:.3f}"])
     header = [f"{part}: {column}" for part in PARTS for column in ("F1", "Latin P", "Latin R", "Latin F1", "cut")]
     table = _report.table(("corpus", "tokens", "whole words", *header, "seconds"), rows)
-    posts = [post for post in read_posts(args.posts) if re.search("[A-Za-z]{4}", post)][:POSTS]
+    posts = [post for post in read_texts(args.posts) if re.search("[A-Za-z]{4}", post)][:POSTS]
     note = LAC_NOTE.format(posts=len(posts))
     _report.write(_report.RESULTS / "latin.md", "Latin words in Chinese text", NOTE, table, note, lac_table(posts))
 
@@ -93,11 +91,6 @@ def lac_table(posts: list[str]) -> str:
     return _report.table(("component", "whole words", "cut words", "cut entities", "seconds"), rows)
 
 
-def read_posts(path: Path) -> list[str]:
-    with lzma.open(path, "rt", encoding="utf8") as file:
-        return [line.strip() for line in file]
-
-
 def decoding(nlp: Language, *, keeps_words: bool) -> Language:
     """Let a pipeline keep Latin words whole, or not."""
     pipe = nlp.get_pipe("tener_ner")
@@ -113,29 +106,23 @@ def score(nlp: Language, data: Path) -> list[float]:
         docs = list(DocBin().from_disk(data / f"{part}.spacy").get_docs(nlp.vocab))
         gold, found = entities(docs), entities(nlp.pipe(doc.text for doc in docs))
         latin = ({entity for entity in group if HAS_LETTER(text_of(docs, entity))} for group in (gold, found))
-        everything, of_latin = prf(gold, found), prf(*latin)
+        everything, of_latin = _report.prf(gold, found), _report.prf(*latin)
         cut = sum(is_cut(docs[i].text, edge) for i, *edges, _ in found for edge in edges)
         row += [everything[-1], *of_latin, cut]
     return row
 
 
-def entities(docs: Iterable[Doc]) -> set[Entity]:
+def entities(docs: Iterable[Doc]) -> set[_report.Entity]:
     return {(i, ent.start_char, ent.end_char, ent.label_) for i, doc in enumerate(docs) for ent in doc.ents}
 
 
-def text_of(docs: list[Doc], entity: Entity) -> str:
+def text_of(docs: list[Doc], entity: _report.Entity) -> str:
     i, start, end, _ = entity
     return docs[i].text[start:end]
 
 
 def is_cut(text: str, edge: int) -> bool:
     return 0 < edge < len(text) and bool(HAS_LETTER(text[edge - 1]) and HAS_LETTER(text[edge]))
-
-
-def prf(gold: set[Entity], found: set[Entity]) -> list[float]:
-    scores = PRFScore()
-    scores.score_set(found, gold)
-    return [100 * value for value in (scores.precision, scores.recall, scores.fscore)]
 
 
 if __name__ == "__main__":
