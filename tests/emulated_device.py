@@ -28,7 +28,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 # Imported before their functions are replaced.
-from spacy_tener.models import torch_backend  # noqa: F401
 from spacy_tener.optim import updates  # noqa: F401
 
 DEVICE = torch.device("meta")

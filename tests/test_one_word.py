@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "spacy_tener"
-# A module of one and its predictor in the other have the same names, and compute the same.
-FORMS_OF_LAYERS = {"layers", "runtime"}
+# A module in torch and its predictor in NumPy have the same names, and compute the same.
+FORMS_OF_MODULES = {"torch", "numpy"}
 
 
 def definitions(tree: ast.Module) -> Iterator[tuple[str, str]]:
@@ -47,13 +47,14 @@ def ambiguous(files: dict[str, str]) -> dict[str, list[str]]:
     return {
         name: sorted(meanings)
         for name, meanings in found.items()
-        if len(set(meanings.values())) > 1 and not are_forms_of_a_layer(list(meanings))
+        if len(set(meanings.values())) > 1 and not are_forms_of_a_module(list(meanings))
     }
 
 
-def are_forms_of_a_layer(files: list[str]) -> bool:
-    folders = [file.partition("/")[0] for file in files]
-    return len(files) == 2 and set(folders) == FORMS_OF_LAYERS
+def are_forms_of_a_module(files: list[str]) -> bool:
+    folders = {file.rpartition("/")[0] for file in files}
+    forms = {file.removesuffix(".py").rpartition("_")[2] for file in files}
+    return len(files) == 2 and len(folders) == 1 and forms == FORMS_OF_MODULES
 
 
 def test_a_name_has_one_definition() -> None:
@@ -68,5 +69,5 @@ def test_two_definitions_of_a_name_are_found() -> None:
     assert ambiguous({"cli/a.py": "_MB = 1 << 20\n", "models/b.py": "_MB: int = 10**6\n"})
     assert ambiguous({"cli/a.py": "A, FOLDS = 1, 5\n", "models/b.py": "FOLDS = 'folds'\n"})
     assert not ambiguous({"serve/a.py": text, "explain/b.py": text})
-    assert not ambiguous({"layers/a.py": text, "runtime/a.py": doc})
-    assert ambiguous({"layers/a.py": text, "layers/b.py": doc})
+    assert not ambiguous({"nn/a_torch.py": text, "nn/a_numpy.py": doc})
+    assert ambiguous({"nn/a_torch.py": text, "crf/a_numpy.py": doc})

@@ -22,7 +22,7 @@ from packaging.utils import canonicalize_name
 from spacy.util import registry
 
 import spacy_tener
-from spacy_tener.models.requirements import TRANSFORMER
+from spacy_tener.nn.requirements import TRANSFORMER
 
 ROOT = Path(__file__).parent.parent
 REGISTERED = re.compile(r"\bspacy_tener\.\w+\.v\d+\b")

@@ -8,19 +8,24 @@ from typing import Any
 
 import pytest
 
+from spacy_tener.architectures.flat.flat import build_flat, build_flat_atssa, build_mect
+from spacy_tener.architectures.grn.grn import build_grn
+from spacy_tener.architectures.grn.grn_config import GRNConfig
+from spacy_tener.architectures.tagger import build_crf_tagger
+from spacy_tener.architectures.tener.char_transformer import build_char_transformer
+from spacy_tener.architectures.tener.tener import build_tener
+from spacy_tener.architectures.tener.tener_config import TransformerConfig
+from spacy_tener.embedders.char_embed import build_char_embed, build_word_char_embed
+from spacy_tener.embedders.lexicon_embed import build_lexicon_embed
+from spacy_tener.embedders.onnx_embed import build_onnx_embed
+from spacy_tener.embedders.radical_embed import build_radical_embed
+from spacy_tener.embedders.segment_embed import build_segment_embed
+from spacy_tener.embedders.spelling import build_char_cnn
+from spacy_tener.embedders.transformer_embed import build_transformer_embed
 from spacy_tener.errors import RemedyError
-from spacy_tener.models.embed.char import build_char_embed, build_word_char_embed
-from spacy_tener.models.embed.characters import build_char_cnn, build_char_transformer, build_radical_embed
-from spacy_tener.models.embed.lexicon import build_lexicon_embed
-from spacy_tener.models.embed.onnx import build_onnx_embed
-from spacy_tener.models.embed.segment import build_segment_embed
-from spacy_tener.models.encoders import build_flat, build_flat_atssa, build_grn, build_mect, build_tener
-from spacy_tener.models.tagger import build_crf_tagger
-from spacy_tener.models.transformer.embed import build_transformer_embed
 from spacy_tener.onnx.sources import onnx_encoder
 from spacy_tener.optim.schedules import triangular
 from spacy_tener.pipeline.learning.teaching import load_teacher
-from spacy_tener.settings import GRNConfig, TransformerConfig
 
 SIZE = "must be greater than or equal to 1"
 COUNT = "must be greater than or equal to 0"

@@ -10,7 +10,7 @@ import pytest
 import spacy
 from small_systems import KINDS, TEXTS, UNSEEN, trained
 
-from spacy_tener.models.shim import TorchShim
+from spacy_tener.nn.shim import TorchShim
 
 WITHOUT = """
 import importlib.metadata, sys
@@ -123,7 +123,7 @@ for path in sys.argv[1:]:
     nlp = spacy.load(path)
     next(nlp.get_pipe("tener_ner").decode([nlp("王小明去了上海")])).entities
 print(*(name for name, module in sys.modules.items() if name.startswith("spacy_tener") and "torch" in vars(module)))
-print("spacy_tener.models.torch_backend" in sys.modules)
+print("spacy_tener.nn.backend_torch" in sys.modules)
 """
     command = [sys.executable, "-c", code, *(str(trained(kind)) for kind in ("tener", "mect"))]
     result = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -11,7 +11,7 @@ from spacy.language import Language
 from spacy.tokens import DocBin
 from spacy.training import Example
 
-from spacy_tener.models.tagger import crf
+from spacy_tener.architectures.tagger import crf
 from spacy_tener.pipeline.learning.teaching import SoftTarget
 from spacy_tener.pipeline.tener_ner import TenerNER
 from spacy_tener.pipeline.units import DocView

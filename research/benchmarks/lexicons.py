@@ -19,7 +19,7 @@ from spacy.tokens import Doc
 from spacy.training import Corpus
 from speed import measure_pipe
 
-from spacy_tener.models.embed.lexicon import WORD, LexiconVocabulary
+from spacy_tener.embedders.lexicon_embed import WORD, LexiconVocabulary
 
 NOTE = (
     "Test part, {texts} texts, {chars} characters. Words with a row: found words that the model tells apart, since "

@@ -22,9 +22,8 @@ from spacy.tokens import Doc
 from thinc.api import fix_random_seed
 
 from research.canvas import COLOURS, figure
-from spacy_tener.features.radicals import INDEXING_RADICALS, STROKES
-from spacy_tener.models.embed.characters import RADICAL, RadicalVocabulary
-from spacy_tener.models.shim import torch_shim
+from spacy_tener.embedders.radical_embed import INDEXING_RADICALS, RADICAL, STROKES, RadicalVocabulary
+from spacy_tener.nn.shim import torch_shim
 
 NOTE = (
     "Mean cosine over all pairs of characters whose radicals training has shown ({characters}), then mean ± standard "

@@ -25,7 +25,7 @@ from thinc.api import Adam
 from torch import Tensor
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
-from spacy_tener.layers.relation import Relation
+from spacy_tener.architectures.grn.grn_torch import Relation
 
 HERE = Path(__file__).parent
 LENGTHS = (15, 30, 100, 300)

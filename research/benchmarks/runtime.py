@@ -20,7 +20,7 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import DocBin
 
-from spacy_tener.models.shim import TorchShim
+from spacy_tener.nn.shim import TorchShim
 
 NOTE = (
     "One thread; all take turns within each round. Medians over {rounds} rounds. Texts: the test part, {texts} texts "

@@ -18,7 +18,7 @@ import spacy
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
-from spacy_tener.models.shim import torch_shim
+from spacy_tener.nn.shim import torch_shim
 from spacy_tener.pipeline.finding import find_crf_pipe
 from spacy_tener.workbench.config_files import BASES
 

@@ -95,7 +95,7 @@ def random_base(folder: Path, like: Path) -> Path:
     from tokenizers import Tokenizer
     from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-    from spacy_tener.models.shim import torch_shim
+    from spacy_tener.nn.shim import torch_shim
 
     nodes = spacy.load(like).get_pipe("tener_ner").model.walk()
     sizes = next(torch_shim(node).sizes for node in nodes if node.name == "transformer_embed")

@@ -14,10 +14,10 @@ from spacy.tokens import Doc
 from spacy.util import minibatch
 from thinc.api import Model as ThincModel
 
+from ..embedders.tables import table_embedders
 from ..errors import RemedyError, counted
 from ..files import check_folder, locked
-from ..models.embed.tables import table_embedders
-from ..models.shim import require_torch
+from ..nn.shim import require_torch
 from ..pipeline.finding import find_crf_pipe
 from ..pipeline.gpu import check_gpu
 from ..pipeline.settings import TEMPERATURE
@@ -210,7 +210,7 @@ def _trim_rows(nlp: Language, texts: list[str], min_count: int, half: bool, comp
 
 def _leave_out_torch(nlp: Language, model: str, texts: list[str], precision: str, output: Path) -> None:
     require_torch()
-    from ..workbench.to_onnx import Precision, changed_entities, to_onnx
+    from ..workbench.to_onnx_torch import Precision, changed_entities, to_onnx
 
     read = list(stream_texts(texts))
     to_onnx(nlp, cast(Precision, precision))

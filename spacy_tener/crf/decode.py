@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..batching.sequences import Packing
+from ..sequences import Packing
 from ..tagging import TagLayout
 from ..types import AnyFloats, BoolArray, IntArray
 from .transitions import Transitions, inside_scores

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..batching.sequences import Packing
+from ..sequences import Packing
 from ..tagging import TagLayout
 from ..threads import one_thread
 from ..types import AnyFloats

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..batching.sequences import Lengths, Packing
 from ..processes import cached_property
+from ..sequences import Lengths, Packing
 from ..tagging import TagLayout
 from ..types import AnyFloats, BoolArray, IntArray
 from .decode import ScoredPath, list_viterbi, viterbi

@@ -14,10 +14,10 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import Model
 
-from ..models.embed.lexicon import LexiconVocabulary
-from ..models.embed.onnx import FrozenFeatures
-from ..models.embed.tables import Vocabulary
-from ..models.shim import torch_shim
+from ..embedders.lexicon_embed import LexiconVocabulary
+from ..embedders.onnx_embed import FrozenFeatures
+from ..embedders.tables import Vocabulary
+from ..nn.shim import torch_shim
 from ..pipeline.decoding import Decoding, Probabilities, Reading
 from ..pipeline.doc_entities import found_entities
 from ..pipeline.entities import EntityOffsets, FoundEntity, offsets_of

@@ -10,8 +10,8 @@ from typing import Any, cast
 import numpy as np
 from spacy.tokens import Doc
 
+from ..embedders.lexicon_embed import WORD, LexiconVocabulary
 from ..features.word_lists import find_layered
-from ..models.embed.lexicon import WORD, LexiconVocabulary
 from ..pages import make_page
 from ..pipeline.decoding import Reading
 from ..pipeline.entities import FoundEntity

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from spacy.attrs import ORTH, SPACY
 from spacy.tokens import Doc
 
-from ..batching.sequences import starts
 from ..processes import cached_property
+from ..sequences import starts
 from ..types import IntArray
 from .keys import Keys, Normaliser, simplify_codes, string_stores, texts_of, token_orths
 

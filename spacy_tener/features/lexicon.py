@@ -15,9 +15,9 @@ import srsly
 from numpy.typing import NDArray
 from spacy.tokens import Doc
 
-from ..batching.sequences import starts
 from ..errors import RemedyError
 from ..processes import cached_property
+from ..sequences import starts
 from ..types import BoolArray, IntArray
 from .characters import SEPARATOR, CodePoints, JoinedText, code_points, join_texts, lengths_of
 from .keys import Keys, mix, search, simplify

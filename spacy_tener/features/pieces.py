@@ -10,9 +10,9 @@ import numpy as np
 from spacy.attrs import IDX, LENGTH
 from spacy.tokens import Doc
 
-from ..batching.sequences import starts as begins_of
 from ..errors import RemedyError, check_package
 from ..processes import cached_property
+from ..sequences import starts as begins_of
 from ..types import IntArray
 from .characters import lengths_of
 

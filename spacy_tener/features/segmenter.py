@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from spacy.strings import get_string_id
 
-from ..batching.sequences import ranges
 from ..errors import check_package
+from ..sequences import ranges
 from ..types import IntArray
 from .characters import JoinedText, lengths_of
 from .keys import Keys, mix

@@ -13,11 +13,11 @@ import numpy as np
 from packaging.version import Version
 from spacy.tokens import Doc
 
-from ..batching.sequences import pad_rows, plan_buckets, starts
 from ..errors import MissingPackageError, RemedyError, check_package
 from ..features.characters import code_points, lengths_of
 from ..features.pieces import EncodedTexts, PieceReader, Pieces, WordPieces
 from ..processes import cached_property, count_cores
+from ..sequences import pad_rows, plan_buckets, starts
 from ..types import FloatArray, IntArray
 
 OLDEST = "1.19"

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 from spacy.strings import get_string_id
 
-from ..batching.sequences import Packing
 from ..crf.decode import decode_between
 from ..errors import check_package, install
 from ..features.characters import LINE_BREAKS, JoinedText
@@ -19,6 +18,7 @@ from ..features.keys import Keys
 from ..features.segmenter import Division
 from ..files import find_package_files
 from ..processes import cached_property
+from ..sequences import Packing
 from ..types import BoolArray, FloatArray, IntArray
 from .edits import add_softmax, read_graph, show_outputs, take_rows, use_lengths
 from .encoder import IDS, LENGTHS, Characters, Encoder

@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import InputError, RemedyError
 from ..features.pieces import WordPieces
 from ..inputs import read_lines
-from ..settings import Count, check_pieces, validated
+from ..validation import Count, check_pieces, validated
 from .edits import read_graph, results_of, show_outputs, use_lengths
 from .encoder import (
     DTYPES,

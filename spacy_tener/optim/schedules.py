@@ -9,7 +9,7 @@ from typing import Any
 
 from thinc.api import registry
 
-from ..settings import Count, Probability, SettingError, Weight, validated
+from ..validation import Count, Probability, SettingError, Weight, validated
 
 _ENDLESS = 1000
 

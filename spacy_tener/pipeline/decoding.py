@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
-from ..batching.sequences import ranges, starts
 from ..crf.decode import ScoredPath
 from ..crf.forward import ForwardBackward
 from ..crf.marginals import EntitySpans, entropy, probable_spans, span_marginals
 from ..crf.scorer import PathScorer
 from ..processes import cached_property
+from ..sequences import ranges, starts
 from ..types import AnyFloats, BoolArray, IntArray
 from .entities import EntityOffsets, FoundEntity, offsets_of
 from .learning.targets import make_target

@@ -13,12 +13,12 @@ import srsly
 from spacy.strings import get_string_id
 from spacy.tokens import Doc
 
-from ..batching.sequences import starts
 from ..features.characters import JoinedText, join_texts
 from ..features.lexicon import is_fit
 from ..features.list_finder import find_listed
 from ..features.word_lists import ATTRIBUTE, ListedWord, WordList, WordLists, words_of
 from ..files import write_file
+from ..sequences import starts
 from ..types import IntArray
 from .units import BEGIN, INSIDE, DocView, TokenView, Units
 

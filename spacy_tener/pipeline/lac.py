@@ -17,16 +17,16 @@ from spacy.training import Example
 from spacy.util import minibatch
 from spacy.vocab import Vocab
 
-from ..batching.sequences import starts as starts_of
 from ..features.characters import JoinedText, join_texts
 from ..features.keys import Keys
 from ..features.segmenter import Division, with_listed_words
 from ..features.word_lists import WordList, WordLists
 from ..files import write_bytes
-from ..models.requirements import save_requirements
-from ..models.serialize import from_safetensors, to_safetensors
+from ..nn.requirements import save_requirements
+from ..nn.serialize import from_safetensors, to_safetensors
 from ..onnx.encoder import Encoder
 from ..onnx.lac import LacTagger, load_tagger
+from ..sequences import starts as starts_of
 from ..types import IntArray
 from .entities import UnitEntity, set_entities
 from .forced import ForcedWords, ListedSpan

@@ -11,8 +11,8 @@ import numpy as np
 from spacy.attrs import ENT_IOB, IS_SPACE, LENGTH
 from spacy.tokens import Doc
 
+from ..architectures.tagger import TaggerModel, depth_of, on_host, split_depths
 from ..crf.marginals import EntitySpans
-from ..models.tagger import TaggerModel, depth_of, on_host, split_depths
 from ..types import IntArray
 from .decoding import BatchDecoding, decode_nothing, to_spans, without_blocked
 from .entities import UnitEntity

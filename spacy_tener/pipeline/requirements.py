@@ -7,7 +7,7 @@ from collections.abc import Callable
 from spacy.language import Language
 from thinc.api import Model
 
-from ..models.requirements import update_meta
+from ..nn.requirements import update_meta
 
 
 def add_requirements(nlp: Language) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic.dataclasses import dataclass
 
 from ..errors import check_choice
-from ..settings import STRICT, SettingError, Size, name_errors
+from ..validation import STRICT, SettingError, Size, name_errors
 from .units import Alignment, View
 
 CHARS_KEY = "tener_ner_chars"

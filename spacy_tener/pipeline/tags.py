@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from spacy.strings import get_string_id
 
-from ..batching.sequences import ranges, starts
 from ..crf.marginals import EntitySpans
 from ..processes import cached_property
+from ..sequences import ranges, starts
 from ..tagging import TagLayout
 from ..types import BoolArray, IntArray
 from .units import BEGIN, INSIDE, LINE_BREAK, MISSING, N_KINDS, ORNAMENT, OUTSIDE, SPACE, Units

@@ -20,11 +20,11 @@ from spacy.util import minibatch
 from spacy.vocab import Vocab
 from thinc.api import Optimizer, set_dropout_rate
 
+from ..architectures.tagger import TaggerModel, crf, depth_of, set_labels
+from ..embedders.tables import check_loaded, observe
 from ..errors import RemedyError, check_choice
 from ..features.word_lists import WordLists
-from ..models.embed.tables import check_loaded, observe
-from ..models.shim import require_torch
-from ..models.tagger import TaggerModel, crf, depth_of, set_labels
+from ..nn.shim import require_torch
 from ..optim.schedules import warm_up
 from .decoding import BatchDecoding, Decoding
 from .entities import UnitEntity, set_entities
@@ -413,7 +413,7 @@ class TenerNER(TrainablePipe):
         self._allow_exceptions(targets, labels)
         set_dropout_rate(self.model, drop)
         require_torch()
-        from .learning.learn import learn
+        from .learning.learn_torch import learn
 
         losses[self.name] += learn(self.model, targets, settings, name=self.name, teacher=self._teacher)
         if sgd is not None:
@@ -458,7 +458,7 @@ class TenerNER(TrainablePipe):
         losses.setdefault(self.name, 0.0)
         set_dropout_rate(self.model, 0.0)
         require_torch()
-        from .learning.learn import rehearse
+        from .learning.learn_torch import rehearse
 
         losses[self.name] += rehearse(self.model, self._rehearsal_model, views, settings, name=self.name)
         if sgd is not None:

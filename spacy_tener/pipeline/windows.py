@@ -12,10 +12,10 @@ from spacy.pipeline.tok2vec import Tok2VecListener
 from spacy.tokens import Doc
 from thinc.api import Model
 
-from ..models.backends import Rows
-from ..models.run import concatenate_rows, predict
-from ..models.shim import TorchShim
-from ..models.tagger import TaggerModel
+from ..architectures.tagger import TaggerModel
+from ..nn.backends import Rows
+from ..nn.run import concatenate_rows, predict
+from ..nn.shim import TorchShim
 from .settings import NERSettings
 from .units import CharacterView, DocView
 

@@ -8,12 +8,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from ..embedders.lexicon_embed import LexiconVocabulary
 from ..errors import InputError, RemedyError, check_choice
 from ..features.keys import simplify
 from ..features.lexicon import is_fit
 from ..features.lexicon_sources import read_list
 from ..features.word_lists import LOCK, ListedWord, WordList, WordLists, make_entry
-from ..models.embed.lexicon import LexiconVocabulary
 from .forced import ForcedWords
 
 MOST_WORDS, MOST_LISTS, LONGEST = 1_000_000, 10_000, 40

@@ -12,9 +12,9 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from thinc.api import Model
 
+from ..embedders.tables import table_embedders
 from ..errors import RemedyError
 from ..files import replaced
-from ..models.embed.tables import table_embedders
 from ..types import IntArray
 
 

@@ -17,10 +17,10 @@ from spacy.util import minibatch
 from spacy.vocab import Vocab
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
+from ..embedders.onnx_embed import build_onnx_embed
 from ..errors import RemedyError, counted
 from ..features.lexicon_sources import read_list
 from ..files import digest, write_file, writing
-from ..models.embed.onnx import build_onnx_embed
 from ..onnx.sources import onnx_encoder
 from ..types import FloatArray
 
@@ -48,7 +48,7 @@ class WordEncoder:
         if self.is_file:
             self._model = build_onnx_embed(onnx_encoder(path, outputs=list(outputs) or None), width=None, cache=0)
         else:
-            from ..models.transformer.embed import build_transformer_embed
+            from ..embedders.transformer_embed import build_transformer_embed
 
             self._model = build_transformer_embed(name, layers=list(layers), frozen=True, cache=0)
         self._model.initialize()

@@ -6,7 +6,7 @@ import spacy
 from command_line import run_tener
 
 import spacy_tener.cli.models as models_module
-from spacy_tener.models.embed.tables import table_embedders
+from spacy_tener.embedders.tables import table_embedders
 from spacy_tener.workbench import pipelines
 
 TEXT = "王小明去了上海"

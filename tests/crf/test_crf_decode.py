@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from spacy_tener.layers.crf import CRF
+from spacy_tener.crf.crf_torch import CRF
 
 LENGTHS = brute.LENGTHS
 

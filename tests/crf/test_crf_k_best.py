@@ -6,7 +6,7 @@ import crf_brute_force as brute
 import pytest
 import torch
 
-from spacy_tener.layers.crf import CRF
+from spacy_tener.crf.crf_torch import CRF
 
 LENGTHS = brute.LENGTHS
 

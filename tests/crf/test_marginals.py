@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from spacy_tener.crf.crf_torch import CRF
 from spacy_tener.crf.marginals import EntitySpans, entropy, probable_spans, span_marginals
-from spacy_tener.layers.crf import CRF
 
 LENGTHS = brute.LENGTHS
 

@@ -6,7 +6,7 @@ import crf_brute_force as brute
 import pytest
 import torch
 
-from spacy_tener.layers.crf import CRF, cross_entropy
+from spacy_tener.crf.crf_torch import CRF, cross_entropy
 
 LENGTHS = [5, 0, 1, 40, 3]
 N_LABELS = 3

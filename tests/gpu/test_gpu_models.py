@@ -14,9 +14,9 @@ from thinc import optimizers
 from thinc.api import get_current_ops, use_ops
 from tiny_transformer import save_tiny_transformer
 
-from spacy_tener.models.backends import join_rows
-from spacy_tener.models.compose import ragged_layer
-from spacy_tener.models.shim import TorchShim, torch_shim
+from spacy_tener.nn.backends import join_rows
+from spacy_tener.nn.compose import ragged_layer
+from spacy_tener.nn.shim import TorchShim, torch_shim
 from spacy_tener.optim.optimizers import SGD, Adam
 
 SELECTED = {"selection": "none"}

@@ -10,7 +10,7 @@ from spacy.training import Example
 from thinc.api import use_ops
 from tiny_transformer import save_tiny_transformer
 
-from spacy_tener.models.shim import TorchShim
+from spacy_tener.nn.shim import TorchShim
 from spacy_tener.optim.optimizers import Adam
 
 SYSTEMS = ["TENER", "FLAT", "FLAT_ATSSA", "MECT", "GRN"]

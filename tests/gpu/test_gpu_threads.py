@@ -10,13 +10,13 @@ import spacy
 from archives import read_output, write_jsonl
 from thinc.api import use_ops
 
-from spacy_tener.annotate import AnnotateSettings, Annotator
+from spacy_tener.annotate.annotator import Annotator
 from spacy_tener.annotate.local import annotate_locally
 from spacy_tener.annotate.output import AnnotationJob
 from spacy_tener.annotate.records import ReadOptions, find_sources
-from spacy_tener.models.shim import TorchShim
-from spacy_tener.serve import Limits
-from spacy_tener.serve.schema import Options
+from spacy_tener.annotate.settings import AnnotateSettings
+from spacy_tener.nn.shim import TorchShim
+from spacy_tener.serve.schema import Limits, Options
 from spacy_tener.serve.service import Service
 
 TEXTS = ["王小明在北京", "今天天气很好", "李四去了上海 工作", "", "中国银行" * 9] * 6

@@ -18,7 +18,7 @@ from thinc.api import Adam as ThincAdam
 from thinc.api import Linear, PyTorchWrapper, chain
 
 from spacy_tener.optim.optimizers import SGD, Adam
-from spacy_tener.optim.updates import apply_row_gradient
+from spacy_tener.optim.updates_torch import apply_row_gradient
 
 Array = NDArray[np.float32]
 KEY = (1, "layers.0.weight")

@@ -8,7 +8,7 @@ import torch
 from thinc.api import SGD, Adam, RAdam
 
 from spacy_tener.optim.optimizers import SGD as MomentumSGD  # noqa: N811 - Thinc has one of that name
-from spacy_tener.optim.updates import apply_row_gradient
+from spacy_tener.optim.updates_torch import apply_row_gradient
 
 HEIGHT, WIDTH = 6, 3
 KEY = (7, "tables.unigram")

@@ -7,7 +7,7 @@ from spacy.lang.zh import Chinese
 from spacy.tokens import Doc, Span
 from spacy_parts import spacy_s_cnn, spacy_s_ner
 
-from spacy_tener.models.shim import TorchShim
+from spacy_tener.nn.shim import TorchShim
 
 TINY_HASH_EMBED = spacy_s_cnn()
 TINY_NER = spacy_s_ner(TINY_HASH_EMBED)

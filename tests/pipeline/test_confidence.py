@@ -7,9 +7,9 @@ import spacy
 import torch
 from spacy.tokens import Doc, Span
 
+from spacy_tener.architectures.tagger import crf
 from spacy_tener.crf.marginals import EntitySpans
-from spacy_tener.models.tagger import crf
-from spacy_tener.models.torch_backend import join_tensors
+from spacy_tener.nn.backend_torch import join_tensors
 from spacy_tener.pipeline.decoding import likelihoods
 
 TEXT = "吴重阳在中国银行工作。"

@@ -7,8 +7,8 @@ from crf_brute_force import scorer_of
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
+from spacy_tener.crf.crf_torch import CRF
 from spacy_tener.crf.marginals import EntitySpans
-from spacy_tener.layers.crf import CRF
 from spacy_tener.pipeline.decoding import BatchDecoding, Decoding
 from spacy_tener.pipeline.tags import join_masks
 from spacy_tener.pipeline.units import view_of

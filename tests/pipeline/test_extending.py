@@ -9,9 +9,9 @@ import torch
 from crf_brute_force import all_paths, path_score
 from spacy.training import Example
 
+from spacy_tener.crf.crf_torch import CRF
 from spacy_tener.errors import RemedyError
-from spacy_tener.layers.crf import CRF
-from spacy_tener.pipeline.learning.learn import batch_loss, completing_loss
+from spacy_tener.pipeline.learning.learn_torch import batch_loss, completing_loss
 from spacy_tener.pipeline.learning.targets import ANNOTATED_LABELS, make_targets
 from spacy_tener.pipeline.learning.teaching import load_teacher
 from spacy_tener.pipeline.windows import Window

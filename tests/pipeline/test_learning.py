@@ -10,8 +10,8 @@ from losses import get_loss
 from spacy.training import Example
 from thinc.api import Adam, fix_random_seed
 
-from spacy_tener.models.embed.tables import table_embedders
-from spacy_tener.models.shim import forget_gradients
+from spacy_tener.embedders.tables import table_embedders
+from spacy_tener.nn.shim import forget_gradients
 from spacy_tener.optim.optimizers import SGD
 from spacy_tener.optim.schedules import triangular
 

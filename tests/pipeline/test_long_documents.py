@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from spacy.tokens import Doc
 
-from spacy_tener.models.compose import Chain
+from spacy_tener.nn.compose import Chain
 from spacy_tener.pipeline.units import view_of
 from spacy_tener.pipeline.windows import WindowBatcher
 

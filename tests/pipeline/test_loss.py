@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from losses import loss_of_scores
 
-from spacy_tener.layers.crf import CRF
-from spacy_tener.pipeline.learning.learn import batch_loss
+from spacy_tener.crf.crf_torch import CRF
+from spacy_tener.pipeline.learning.learn_torch import batch_loss
 from spacy_tener.pipeline.learning.targets import IncorrectSpan, Target
 from spacy_tener.pipeline.tags import UNKNOWN, LabelIndex, possible_tags
 from spacy_tener.pipeline.units import OUTSIDE, Units

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from spacy.training import Example
 
-from spacy_tener.models.tagger import crf
+from spacy_tener.architectures.tagger import crf
 from spacy_tener.tagging import TagLayout
 
 TEXT = "王小明去"

@@ -6,7 +6,7 @@ import torch
 from crf_brute_force import all_paths, path_score
 from spacy.tokens import Doc, Span
 
-from spacy_tener.models.tagger import crf
+from spacy_tener.architectures.tagger import crf
 from spacy_tener.tagging import TagLayout
 
 TEXT = "王小上海"

@@ -16,7 +16,7 @@ import torch
 from spacy.vocab import Vocab
 
 from spacy_tener.errors import MissingPackageError
-from spacy_tener.models.shim import TorchShim
+from spacy_tener.nn.shim import TorchShim
 from spacy_tener.pipeline.settings import NERSettings
 
 TEXT = "王小明去了上海"

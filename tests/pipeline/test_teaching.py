@@ -7,9 +7,9 @@ import torch
 from spacy.training import Example
 from test_loss import LENGTH, PATHS, random_scores, weights_of
 
+from spacy_tener.crf.crf_torch import CRF
 from spacy_tener.errors import RemedyError
-from spacy_tener.layers.crf import CRF
-from spacy_tener.pipeline.learning.learn import teaching_loss
+from spacy_tener.pipeline.learning.learn_torch import teaching_loss
 from spacy_tener.pipeline.learning.teaching import load_teacher
 from spacy_tener.pipeline.units import view_of
 

@@ -10,9 +10,9 @@ import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from spacy_tener import threads
-from spacy_tener.layers import devices
-from spacy_tener.layers.transformer import TransformerEncoder
-from spacy_tener.runtime import transformer
+from spacy_tener.architectures.tener import tener_numpy as transformer
+from spacy_tener.architectures.tener.tener_torch import TransformerEncoder
+from spacy_tener.nn import devices_torch as devices
 from spacy_tener.threads import one_thread
 
 

@@ -12,8 +12,8 @@ from small_systems import examples_of, learn, pipeline
 from spacy.tokens import Doc
 from spacy.training import Example
 
-from spacy_tener.models.embed.tables import table_embedders
-from spacy_tener.models.run import predict
+from spacy_tener.embedders.tables import table_embedders
+from spacy_tener.nn.run import predict
 from spacy_tener.pipeline import words as module
 
 PLACES = ["北京", "上海", "天津", "广州", "南京", "武汉"]

@@ -14,7 +14,7 @@ from small_systems import TEXTS, examples_of, pipeline, small_tok2vecs, trained
 from tiny_transformer import save_tiny_transformer
 
 from spacy_tener.errors import MissingPackageError, RemedyError
-from spacy_tener.workbench.to_onnx import changed_entities, to_onnx
+from spacy_tener.workbench.to_onnx_torch import changed_entities, to_onnx
 
 WORDS = ["Yorkers", " ", "joined", "acme,", "a.b.c.d", "吴重阳", "iphones"]
 LONG = "今天天气很好。" * 60

@@ -7,7 +7,7 @@ import pytest
 import spacy
 from small_systems import TEXTS, examples_of, pipeline, small_tok2vecs
 
-from spacy_tener.models.embed.tables import table_embedders
+from spacy_tener.embedders.tables import table_embedders
 from spacy_tener.workbench import pipelines
 from spacy_tener.workbench.pipelines import count_rows, trim_tables
 

@@ -10,7 +10,7 @@ from typing import Any
 from spacy.language import Language
 
 from ...errors import RemedyError
-from ...settings import Count, validated
+from ...validation import Count, validated
 from ..requirements import add_requirements
 from .teaching import load_teacher
 

@@ -12,17 +12,17 @@ import spacy
 from numpy.typing import NDArray
 from spacy.language import Language
 
+from ...architectures.tagger import TaggerModel, crf, on_host
 from ...errors import RemedyError
 from ...features.cache import FeatureCache, key_of
-from ...models.tagger import TaggerModel, crf, on_host
 from ...processes import cached_property
-from ...settings import Count, Positive, Share, validated
+from ...validation import Count, Positive, Share, validated
 from ..settings import NERSettings
 from ..units import DocView, view_of
 from ..windows import WindowBatcher
 
 if TYPE_CHECKING:
-    from ...layers.crf import CRF
+    from ...crf.crf_torch import CRF
 
 _MIB = 1 << 20
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from spacy.language import Language
 
+from ...embedders.char_embed import BIGRAM, UNIGRAM, CharVocabulary
 from ...features.keys import END_MARK, Keys, Normaliser, StringTable, mix, unigram_key_array
-from ...models.embed.char import BIGRAM, UNIGRAM, CharVocabulary
 from ...pipeline.units import LINE_BREAK, SENTENCE_ENDS, SPACE, TEXT, View, is_latin_letter, kinds_of
 from .graph import Graph, Value
 

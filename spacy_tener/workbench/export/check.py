@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from spacy.language import Language
 
-from ...batching.sequences import starts
 from ...features.characters import code_points, lengths_of
 from ...onnx.encoder import open_session
 from ...pipeline.entities import EntityOffsets, offsets_of
@@ -18,6 +17,7 @@ from ...pipeline.finding import PipelineNER
 from ...pipeline.lac import Lac
 from ...pipeline.tokenizer import make_char_tokenizer
 from ...pipeline.units import SENTENCE_ENDS
+from ...sequences import starts
 from ...tagging import TagLayout
 
 _COMPARED_AT_ONCE = 128

@@ -14,9 +14,9 @@ from spacy.lang.zh import ChineseTokenizer, Segmenter
 from spacy.language import Language
 
 from ...about import __version__
+from ...architectures.tagger import crf_scorer
 from ...crf.transitions import Transitions
 from ...errors import RemedyError, check_package, install
-from ...models.tagger import crf_scorer
 from ...pipeline.finding import components_before, describe_component, find_crf_pipe
 from ...pipeline.lac import Lac
 from ...pipeline.tener_ner import TenerNER

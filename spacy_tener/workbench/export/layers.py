@@ -13,18 +13,21 @@ import numpy as np
 from spacy.language import Language
 from thinc.api import Model
 
+from ...architectures.grn.grn_config import EXPONENT_LIMIT
+from ...architectures.grn.grn_numpy import GRNEncoder
+from ...architectures.tener.tener_numpy import AdaptedAttention, TransformerEncoder, VanillaAttention
+from ...crf.crf_numpy import CRFHead
+from ...embedders.char_embed import BIGRAM, UNIGRAM, CharVocabulary
+from ...embedders.onnx_embed import OnnxFeatures
+from ...embedders.tables import TableEmbedder
 from ...errors import RemedyError
-from ...models.compose import Chain, JoinedEmbedders, RaggedLayer
-from ...models.embed.char import BIGRAM, UNIGRAM, CharVocabulary
-from ...models.embed.onnx import OnnxFeatures
-from ...models.embed.tables import TableEmbedder
+from ...nn.attention_numpy import interleave, sinusoids
+from ...nn.compose import Chain, JoinedEmbedders, RaggedLayer
+from ...nn.convolution_numpy import Convolution
+from ...nn.dense_numpy import EmbeddingTables, LayerNorm, Linear, Projection
+from ...nn.transformer_numpy import FeedForward
 from ...onnx.edits import read_graph
 from ...onnx.encoder import IDS, LENGTHS, MASK, TYPES, Characters, Encoder
-from ...runtime.attention import AdaptedAttention, VanillaAttention, interleave, sinusoids
-from ...runtime.convolution import Convolution, GRNEncoder
-from ...runtime.dense import CRFHead, EmbeddingTables, FeedForward, LayerNorm, Linear, Projection
-from ...runtime.transformer import TransformerEncoder
-from ...settings import EXPONENT_LIMIT
 from ...types import AnyFloats
 from .characters import UnitValues, number_strings, pair_number, write_numbers
 from .graph import OPSET, Graph, Value

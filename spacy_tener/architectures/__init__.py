@@ -1,0 +1,1 @@
+"""A folder for each architecture, and the tagger that has one below its CRF."""

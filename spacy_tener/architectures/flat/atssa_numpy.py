@@ -1,0 +1,155 @@
+"""FLAT-ATSSA in NumPy: word fusion, attention to selected keys, and the encoder, as in `atssa_torch`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...embedders.lattice import Lattice
+from ...nn.attention_numpy import Rectangle, attend, in_rectangles, interleave, sinusoids
+from ...nn.dense_numpy import Linear
+from ...nn.transformer_numpy import TransformerLayer
+from ...nn.weights import Weights
+from ...types import FloatArray, IntArray
+from ..tener.tener_numpy import AdaptedAttention
+from .flat_config import AtssaConfig
+from .plans import Covers
+
+
+class WordFusion:
+    """Multi-head attention of each character to the words that cover it."""
+
+    def __init__(self, n_heads: int, width: int, weights: Weights) -> None:
+        self.query = Linear(weights.part("query"))
+        self.key_and_value = Linear(weights.part("key"), weights.part("value"))
+        self.from_head, self.from_tail = Linear(weights.part("from_head")), Linear(weights.part("from_tail"))
+        self.u, self.v = (weights.shaped(name, n_heads, width // n_heads) for name in ("u", "v"))
+
+    def __call__(self, chars: FloatArray, words: FloatArray, lattice: Lattice) -> FloatArray:
+        """Return the attention output of each character; zeros for a character without words.
+
+        chars (FloatArray): *Shape:* (characters, character width); words: *Shape:* (words, word width). Returns
+            *Shape:* (characters, width)
+        """
+        fused = np.zeros((len(chars), self.u.size), np.float32)
+        if not len(words):
+            return fused
+        covers = Covers.of(lattice)
+        # Pairs sorted by character, so that reduceat sums over neighbours.
+        order = np.argsort(covers.characters, kind="stable")
+        characters = covers.characters[order]
+        begins = np.flatnonzero(np.diff(characters, prepend=-1))
+        shape = -1, *self.u.shape
+        key, value = (part.reshape(shape) for part in np.split(self.key_and_value(words), 2, axis=1))
+        weights = self._scores(self.query(chars).reshape(shape), key, covers, order)
+        weights -= np.repeat(np.maximum.reduceat(weights, begins), np.diff(begins, append=len(order)), axis=0)
+        np.exp(weights, out=weights)
+        total = np.add.reduceat(weights, begins)
+        weighted = value[covers.words[order]]
+        weighted *= weights[..., None]
+        sums = np.add.reduceat(weighted, begins)
+        sums /= total[..., None]
+        fused[characters[begins]] = sums.reshape(len(sums), -1)
+        return fused
+
+    def _scores(self, query: FloatArray, key: FloatArray, covers: Covers, order: IntArray) -> FloatArray:
+        """Return `(q + u) . k + (q + v) . R`, for each pair and head. Returns *Shape:* (pairs, heads)"""
+        sin, cos = sinusoids(covers.longest, self.u.size)
+        from_head, from_tail = (
+            table.reshape(-1, *self.u.shape)
+            for table in (self.from_head(interleave(sin, cos)), self.from_tail(interleave(-sin, cos)))
+        )
+        relative = from_head[covers.from_head[order]]
+        relative += from_tail[covers.from_tail[order]]
+        k = key[covers.words[order]]
+        q = query[covers.characters[order]]
+        scores: FloatArray = np.einsum("phd,phd->ph", q + self.u, k)
+        scores += np.einsum("phd,phd->ph", q + self.v, relative)
+        return scores
+
+
+_LOWEST = float(np.finfo(np.float32).min) / 2
+
+
+class SelectiveAttention(AdaptedAttention):
+    """TENER's attention with projected keys, of which each query selects a few."""
+
+    def __init__(self, config: AtssaConfig, weights: Weights) -> None:
+        super().__init__(config, weights, key_projection=True)
+        self.k = config.k
+        self.threshold = Linear(weights.part("threshold"))
+
+    def __call__(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
+        """*Shape:* (slots, width) to `(slots, width)`"""
+        thresholds = self.thresholds(x, rectangle).reshape(*rectangle.shape, self.n_heads).transpose(0, 2, 1)
+        return attend(*self.heads(x, rectangle), rectangle.real, partial(select, k=self.k), thresholds)
+
+    def thresholds(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
+        """Return T (eq. 7). *Shape:* (slots, heads)"""
+        mean = rectangle.means(x)
+        return self.threshold(np.concatenate((x, mean, x * mean, x - mean), axis=1))
+
+
+def select(scores: FloatArray, padding: FloatArray | None, thresholds: Any, *, k: int) -> FloatArray:
+    """Return the softmax over the keys whose scores reach their query's threshold (eq. 8), up to a factor per query,
+    and 0 for other keys.
+
+    A query that selects no key gets zeros.
+    """
+    if padding is not None:
+        scores += padding
+    bound = thresholds[..., None]
+    if k:
+        # With fewer than k keys all are selected, and the floor stays finite.
+        bound = np.minimum(np.maximum(kth_largest(scores, k), _LOWEST), bound)
+    is_selected = scores >= bound
+    scores -= scores.max(axis=-1, keepdims=True)
+    weights = np.exp(scores, out=scores)
+    weights *= is_selected
+    return weights
+
+
+def kth_largest(x: FloatArray, k: int) -> FloatArray:
+    """Return the k-th largest number of each row, -inf if there are fewer. Equal numbers count separately.
+
+    x (FloatArray): *Shape:* (.., rows, columns)
+    RETURNS (FloatArray): *Shape:* (.., rows, 1)
+    """
+    if k > x.shape[-1]:
+        return np.full_like(x[..., :1], -np.inf)
+    ascending: FloatArray = np.partition(x, -k, axis=-1)
+    return ascending[..., -k, None]
+
+
+class AtssaEncoder:
+    """FLAT-ATSSA: word fusion, a linear layer, and context layers over the characters."""
+
+    def __init__(self, config: AtssaConfig, weights: Weights) -> None:
+        self.config = config
+        self.fusion = WordFusion(config.heads, config.width, weights.part("fusion"))
+        self.input = Linear(weights.part("input"))
+        layers = [weights.part("layers", i) for i in range(config.layers)]
+        self.layers = [TransformerLayer(config, _context(config, layer.part("attention")), layer) for layer in layers]
+
+    def __call__(self, chars: FloatArray, words: FloatArray, lattice: Lattice) -> FloatArray:
+        """Encode characters and the words over them.
+
+        *Shape:* (characters, character width) and (words, word width), to (characters, width)
+        """
+        x = np.concatenate((chars, self.fusion(chars, words, lattice)), axis=1)
+        return in_rectangles(lattice.lengths, x, self.config.width, self._encode)
+
+    def _encode(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
+        x = self.input(x)
+        for layer in self.layers:
+            x = layer(x, rectangle)
+        return x
+
+
+def _context(config: AtssaConfig, weights: Weights) -> Callable[..., FloatArray]:
+    if config.selects:
+        return SelectiveAttention(config, weights)
+    return AdaptedAttention(config, weights, key_projection=True)

@@ -1,0 +1,180 @@
+"""FLAT and MECT in NumPy, as in `flat_torch`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...nn.attention_numpy import exponentials, interleave, sinusoids
+from ...nn.dense_numpy import Linear, relu
+from ...nn.transformer_numpy import TransformerLayer
+from ...nn.weights import Weights
+from ...types import FloatArray
+from .flat_config import DISTANCES, FlatConfig, MectConfig
+from .flat_config import RANDOM_BLOCK as BLOCK
+from .plans import QueryGroup, SpanPlan, plan_spans
+
+MAX_CACHED = 512
+"""Maximum length in characters whose table of positions is cached; windows of long texts are shorter."""
+
+
+class SpanPositions:
+    """Relative position embeddings `R_ij`, for each row of a plan's position table.
+
+    distances (Sequence[str]): Names of the distances to embed, of `DISTANCES`.
+    """
+
+    def __init__(self, width: int, distances: Sequence[str], weights: Weights) -> None:
+        self.width = width
+        self.kinds = [DISTANCES.index(distance) for distance in distances]
+        weights.shaped("fuse.weight", len(distances) * width, width)
+        self.fuse = Linear(weights.part("fuse"))
+        self._cached: tuple[int, FloatArray] | None = None
+
+    def __call__(self, plan: SpanPlan) -> FloatArray:
+        """Return the relative positions. *Shape:* (relative positions, width)"""
+        zero, terms = self._terms(plan.longest)
+        rows = plan.distances[:, self.kinds] + zero
+        total = terms[rows[:, 0], 0]
+        for i in range(1, len(self.kinds)):
+            total += terms[rows[:, i], i]
+        return relu(total)
+
+    def _terms(self, longest: int) -> tuple[int, FloatArray]:
+        """Return the index of distance 0, and the projected embeddings of all distances.
+
+        RETURNS (Tuple[int, FloatArray]): *Shape:* (distances, kinds, width)
+        """
+        cached = self._cached  # read once, since other threads may replace it
+        if cached is not None and longest <= cached[0] + 1:
+            return cached
+        length = longest if longest > MAX_CACHED else min(MAX_CACHED, 1 << max(longest - 1, 63).bit_length())
+        sin, cos = sinusoids(length, self.width)
+        # p(d) for all distances -length < d < length.
+        symmetric = interleave(np.concatenate((-sin[:0:-1], sin)), np.concatenate((cos[:0:-1], cos)))
+        terms = length - 1, self.fuse(symmetric).reshape(len(symmetric), len(self.kinds), self.width)
+        if length <= MAX_CACHED:
+            self._cached = terms
+        return terms
+
+
+class SpanAttention:
+    """Multi-head attention of spans."""
+
+    def __init__(self, config: FlatConfig | MectConfig, weights: Weights) -> None:
+        self.n_heads = config.heads
+        self.u, self.v = (weights.shaped(name, config.heads, config.head_width) for name in ("u", "v"))
+        self.query, self.value, self.position = (Linear(weights.part(name)) for name in ("query", "value", "position"))
+        self.key = Linear(weights.part("key")) if config.key_projection else None
+        self.n_positions, self.blocks = config.random_attention, None
+        if self.n_positions:
+            along = -(-self.n_positions // BLOCK)
+            self.blocks = weights.shaped("random.blocks", along**2, config.heads * BLOCK**2)
+
+    def __call__(
+        self, x: FloatArray, rows: FloatArray, relative: FloatArray, groups: Sequence[QueryGroup]
+    ) -> FloatArray:
+        """Return the mixed values of each query. *Shape:* (queries, width)
+
+        x (FloatArray): Input of the queries, of this stream or of another. *Shape:* (queries, width)
+        rows (FloatArray): All spans. *Shape:* (spans, width)
+        relative (FloatArray): The relative positions. *Shape:* (relative positions, width)
+        """
+        key = rows if self.key is None else self.key(rows)
+        q, k, v, positions = map(self._split_heads, (self.query(x), key, self.value(rows), self.position(relative)))
+        q, q_position, bias = q + self.u, q + self.v, self._bias(groups)
+        mixed: FloatArray = np.empty_like(q)
+        for group in groups:
+            scores = _products(q[group.queries], k[group.keys])
+            products = _products(q_position[group.queries], positions[group.columns])
+            # np.take of single numbers is fastest along one row at a time.
+            pairs = group.pairs + np.arange(0, products[0].size, products.shape[2])[:, None]
+            scores += np.take(products.reshape(self.n_heads, -1), pairs, axis=1)
+            if bias is not None:
+                queries = bias[:, group.position : group.position + len(group.queries), : len(group.keys)]
+                scores[:, : queries.shape[1], : queries.shape[2]] += queries
+            weights = exponentials(scores)
+            sums = weights @ v[group.keys].swapaxes(0, 1)
+            mixed[group.queries] = (sums / weights.sum(axis=-1, keepdims=True)).swapaxes(0, 1)
+        values: FloatArray = mixed.reshape(x.shape)
+        return values
+
+    def _split_heads(self, x: FloatArray) -> FloatArray:
+        """Split the last dimension by head. *Shape:* (rows, width) to `(rows, heads, head width)`"""
+        return x.reshape(len(x), self.n_heads, x.shape[1] // self.n_heads)
+
+    def _bias(self, groups: Sequence[QueryGroup]) -> FloatArray | None:
+        """Return the random attention of the positions of queries and keys. *Shape:* (heads, queries, keys)"""
+        if self.blocks is None or not groups:
+            return None
+        queries = min(max(group.position + len(group.queries) for group in groups), self.n_positions)
+        keys = min(max(len(group.keys) for group in groups), self.n_positions)
+        down, across = (np.arange(-(-n // BLOCK)) for n in (queries, keys))
+        blocks: FloatArray = self.blocks[down[:, None] * -(-self.n_positions // BLOCK) + across]
+        square = blocks.reshape(len(down), len(across), self.n_heads, BLOCK, BLOCK).transpose(2, 0, 3, 1, 4)
+        bias: FloatArray = square.reshape(self.n_heads, len(down) * BLOCK, len(across) * BLOCK)
+        return bias[:, :queries, :keys]
+
+
+def _products(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return the product of each pair of rows, by head.
+
+    *Shape:* (a, heads, width) and `(b, heads, width)` to `(heads, a, b)`
+    """
+    products: FloatArray = a.swapaxes(0, 1) @ b.transpose(1, 2, 0)
+    return products
+
+
+class SpanEncoder:
+    """FLAT, and MECT with a stream of characters and one of radicals. Returns the outputs of characters."""
+
+    def __init__(self, config: FlatConfig | MectConfig, weights: Weights) -> None:
+        self.config = config
+        streams = range(config.n_streams)
+        self.inputs = [Linear(weights.part("inputs", i)) for i in streams]
+        self.word_input = Linear(weights.part("word_input"))
+        self.positions = [
+            SpanPositions(config.width, config.used_distances, weights.part("positions", i)) for i in streams
+        ]
+        parts = [[weights.part("layers", n, "streams", i) for i in streams] for n in range(config.layers)]
+        self.layers = [
+            [TransformerLayer(config, SpanAttention(config, part.part("attention")), part) for part in layer]
+            for layer in parts
+        ]
+        self.fusion = Linear(weights.part("fusion")) if config.n_streams == 2 else None
+
+    def __call__(self, *inputs: Any) -> FloatArray:
+        """Encode rows of characters, in MECT of radicals, and of words; then comes the `Lattice`.
+
+        RETURNS (FloatArray): Rows of characters. *Shape:* (characters, width)
+        """
+        *characters, words, lattice = inputs
+        *inner, last = self.layers
+        plan = plan_spans(lattice, word_queries=bool(inner))
+        relative = [positions(plan) for positions in self.positions]
+        streams = [project(rows) for project, rows in zip(self.inputs, characters, strict=True)]
+        of_words = self.word_input(words)
+        # The radicals' stream has zeros for words.
+        words_of_streams = [of_words, *(np.zeros_like(of_words) for _ in streams[1:])]
+        rows = [np.concatenate(pair) for pair in zip(streams, words_of_streams, strict=True)]
+        for layer in inner:
+            rows = self._layer(layer, rows, rows, relative, plan.character_groups + plan.word_groups)
+        streams = [x[: lattice.n_characters] for x in rows]
+        streams = self._layer(last, streams, rows, relative, plan.character_groups)
+        return streams[0] if self.fusion is None else self.fusion(np.concatenate(streams, axis=1))
+
+    def _layer(
+        self,
+        layers: Sequence[TransformerLayer],
+        queries: Sequence[FloatArray],
+        rows: Sequence[FloatArray],
+        relative: Sequence[FloatArray],
+        groups: Sequence[QueryGroup],
+    ) -> list[FloatArray]:
+        """Run one layer of each stream. queries: the spans that are queries; rows: all spans, as keys and values."""
+        return [
+            layer.complete(x, layer.attention(source, *inputs, groups))
+            for layer, x, source, *inputs in zip(layers, queries, queries[::-1], rows, relative, strict=True)
+        ]

@@ -1,0 +1,173 @@
+"""Attention to selected keys only: the adaptive threshold of ATSSA (Hu et al., eq. 7 to 12, 16, 17).
+
+Each query selects the keys whose score `A` reaches its threshold. The threshold is computed for each head from the
+query's input `x` and the mean `m` of its sentence, and is at most the k-th largest score, so that k keys are kept:
+
+    T = W_t [x ; m ; x * m ; x - m]    (eq. 7)
+    T~ = min(k-th largest of A, T)     (eq. 8)
+    b = sigmoid(alpha (A - T~))        (eq. 9)
+
+In training `z` is drawn from the Gumbel-softmax over `b` and `1 - b` at temperature tau. As `log b - log(1 - b)` is
+`alpha (A - T~)` and the difference of two Gumbel variables is logistic, eq. 17 is
+
+    z = sigmoid((alpha (A - T~) + logistic noise) / tau)
+
+In prediction `z = [A >= T~]`. The attention weights are `z e^A / sum z e^A`: the softmax of eq. 11 and 12 if z is 0 or
+1, and differentiable in between. With k = 0 a query may keep no key: its output is then zero. The gradient of the
+paper's penalty on z (eq. 19), averaged over the sentences of a batch as the loss is, is added in the backward pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...nn.attention_torch import Heads, Weighting
+from ...nn.dense_torch import Linear, random_steps
+from ...nn.penalty_torch import Penalty
+from ...nn.ragged_torch import Segments
+from ..tener.tener_torch import AdaptedAttention
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Selection of the keys that a query keeps.
+
+    k (int): minimum number of keys kept (eq. 8): fewer in a shorter sentence, more if others equal the k-th; 0 for
+        none.
+    alpha (float): slope of eq. 9.
+    tau (float): temperature of eq. 17.
+    """
+
+    k: int = 3
+    alpha: float = 50.0
+    tau: float = 1.0
+
+    def decide(self, scores: Tensor, per_query: Any) -> Tensor:
+        """Return the attention map in prediction."""
+        above = (scores - self.bound(scores, per_query)).detach()
+        # z by arithmetic rather than a comparison: comparing and selecting are not vectorised on a CPU.
+        weights = torch.softmax(scores, dim=-1) * above.sign_().add_(1.0).clamp_(max=1.0)
+        return weights / _row_sums(weights)
+
+    def sample(self, scores: Tensor, per_query: Any, penalty: Penalty | None = None) -> Tensor:
+        """Return the attention map in training. penalty: records the penalty on z."""
+        return _Sample.apply(scores, per_query, self, penalty)  # type: ignore[no-untyped-call]
+
+    def bound(self, scores: Tensor, per_query: Tensor) -> Tensor:
+        """Return `T~` (eq. 8). Returns *Shape:* (sequences, heads, queries, 1)"""
+        threshold = per_query[..., :1]
+        return torch.minimum(self.floor(scores), threshold) if self.k else threshold
+
+    def floor(self, scores: Tensor) -> Tensor:
+        """Return the k-th largest score of each query. Returns *Shape:* (sequences, heads, queries, 1)"""
+        # With fewer than k keys all are kept, and the floor stays finite.
+        return kth_largest(scores, self.k).clamp(min=torch.finfo(scores.dtype).min / 2)
+
+
+class SelectiveAttention(AdaptedAttention):
+    """TENER's attention (eq. 5 with `R_ij = p_{i-j}`) with projected keys, of which each query selects a few.
+
+    width (int): d, the width of input and output.
+    n_heads (int): h; `d_k = width / n_heads` must be even.
+    selection (Selection): the rule that selects keys.
+    dropout (float): on the attention map.
+    penalty (float): lambda of eq. 19. The term is `lambda |z|_1 / L`, summed over heads and averaged over sentences.
+    """
+
+    def __init__(
+        self, *, width: int, n_heads: int, selection: Selection, dropout: float = 0.0, penalty: float = 0.0
+    ) -> None:
+        super().__init__(width=width, n_heads=n_heads, dropout=dropout, key_projection=True)
+        self.selection = selection
+        self.penalty = Penalty(penalty)
+        self.threshold = Linear(4 * width, n_heads, bias=False)
+
+    def thresholds(self, x: Tensor, sentences: Segments) -> Tensor:
+        """Return T (eq. 7). sentences: the sentence of each token. x: *Shape:* (tokens, width). Returns
+        *Shape:* (tokens, heads)
+        """
+        mean = sentences.gather(sentences.mean(x))
+        return self.threshold(torch.cat((x, mean, x * mean, x - mean), dim=-1))
+
+    def heads(self, x: Tensor, *context: Any) -> Heads:
+        """Return queries, keys and values. context: the batch's `RelativePositions` and the sentence of each token,
+        `Segments`.
+        """
+        relative, sentences = context
+        heads = super().heads(x, relative)
+        thresholds = self.thresholds(x, sentences)
+        factor = self.penalty.factor(len(sentences.sizes))
+        factors = sentences.gather(factor / sentences.sizes.to(x)).expand_as(thresholds)
+        return replace(heads, per_query=torch.stack((thresholds, factors), dim=-1))
+
+    def weighting(self, *, sampled: bool) -> Weighting:
+        if not sampled:
+            return self.selection.decide
+        return partial(self.selection.sample, penalty=self.penalty if self.penalty.weight else None)
+
+
+def kth_largest(x: Tensor, k: int) -> Tensor:
+    """Return the k-th largest number of each row, -inf if there are fewer. Equal numbers count separately.
+
+    x (Tensor): *Shape:* (.., keys). Returns *Shape:* (.., 1)
+    """
+    if k > x.shape[-1]:
+        return torch.full_like(x[..., :1], -torch.inf)
+    return torch.topk(x, k, dim=-1).values[..., -1:]
+
+
+def logistic_noise(like: Tensor) -> Tensor:
+    """Draw from the logistic distribution, which is that of the difference of two Gumbel variables."""
+    return random_steps(like).add_((1 << 15) + 0.5).mul_(1.0 / (1 << 16)).logit_()
+
+
+class _Sample(torch.autograd.Function):
+    """Attention map of eq. 8, 9 and 17. Its gradient includes the penalty's (eq. 19), `lambda / L` per z."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, per_query: Tensor, selection: Selection, penalty: Penalty | None) -> Tensor:
+        bound = selection.bound(scores, per_query)
+        above = scores - bound
+        at_bound = _zeros_of(above) if selection.k else None
+        z = above.mul_(selection.alpha).add_(logistic_noise(scores)).div_(selection.tau).sigmoid_()
+        weights = torch.softmax(scores, dim=-1).mul_(z)
+        weights.div_(_row_sums(weights))
+        ctx.save_for_backward(weights, z, at_bound, bound, per_query)
+        ctx.slope = selection.alpha / selection.tau
+        ctx.penalty = penalty
+        return weights
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        weights, z, at_bound, bound, per_query = ctx.saved_tensors
+        threshold, factor = per_query[..., :1], per_query[..., 1:]
+        if ctx.penalty is not None:
+            ctx.penalty.record((z.sum(dim=-1, keepdim=True) * factor).sum())
+        d_scores = gradients[0] * weights
+        d_scores.addcmul_(weights, d_scores.sum(dim=-1, keepdim=True), value=-1)
+        d_above = torch.addcmul(d_scores, z, factor)
+        d_above.addcmul_(d_above, z, value=-1).mul_(ctx.slope)
+        d_bound = -d_above.sum(dim=-1, keepdim=True)
+        d_scores += d_above
+        # T~ is the smaller of the threshold and the k-th score, which gets the gradient.
+        d_threshold = d_bound * (threshold <= bound)
+        if at_bound is not None:
+            d_scores.addcmul_(at_bound, d_bound - d_threshold)
+        return d_scores, torch.cat((d_threshold, torch.zeros_like(d_threshold)), dim=-1), None, None
+
+
+def _row_sums(weights: Tensor) -> Tensor:
+    """Return the sum of each query's weights as a divisor: 1 for a query that keeps no key."""
+    total = weights.sum(dim=-1, keepdim=True)
+    return total + (total == 0.0)
+
+
+def _zeros_of(x: Tensor) -> Tensor:
+    """Return 1 / n at each of the n zeros of a row, and 0 elsewhere."""
+    zeros = x.sign().abs_().neg_().add_(1.0)
+    return zeros.div_(zeros.sum(dim=-1, keepdim=True).clamp_(min=1.0))

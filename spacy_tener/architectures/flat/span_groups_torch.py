@@ -1,0 +1,131 @@
+"""Groups of queries of a batch of lattices as tensors, padded into buckets of groups of similar size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...nn.devices_torch import on_device
+from ...nn.ragged_torch import Segments, key_mask_of
+from ...sequences import pad_arrays, plan_buckets
+from ...types import BoolArray, IntArray
+from .plans import QueryGroup
+
+SPAN_PAIRS_PER_BUCKET = {"cpu": 1 << 12, "cuda": 1 << 20}
+"""Cost of one more bucket, in pairs of a query and a key or column."""
+MOST_PAIRS = {"cpu": 1 << 16, "cuda": 1 << 21}
+"""Maximum number of pairs of a bucket of several groups."""
+
+
+@dataclass(frozen=True)
+class GroupBucket:
+    """Groups that are padded to the same number of queries, keys and columns.
+
+    shape (tuple[int, int, int, int]): Numbers of groups, queries, keys and columns.
+    positions (Tensor): Position of each query in its sentence. *Shape:* (groups, queries)
+    pairs (Tensor): The column of each query and key. *Shape:* (groups, 1, queries, keys)
+    key_mask (Tensor | None): Added to scores, -inf at padded keys, else 0; None without padding. *Shape:* (groups, 1,
+        1, keys)
+    """
+
+    shape: tuple[int, int, int, int]
+    positions: Tensor
+    pairs: Tensor
+    key_mask: Tensor | None
+
+
+@dataclass(frozen=True)
+class PaddedGroups:
+    """All groups of some queries of a batch.
+
+    queries, keys, columns (Segments): The row that each slot of the buckets reads.
+    slots (Tensor): The slot of each query. *Shape:* (queries,)
+    most_positions (tuple[int, int]): Numbers of queries and of keys of the sentences that have most.
+    """
+
+    buckets: tuple[GroupBucket, ...]
+    queries: Segments
+    keys: Segments
+    columns: Segments
+    slots: Tensor
+    most_positions: tuple[int, int]
+
+    @classmethod
+    def of(cls, groups: Sequence[QueryGroup], n_columns: int, device: torch.device | str) -> PaddedGroups:
+        """Plan the padding. n_columns (int): Number of relative positions of the batch."""
+        kind = "cpu" if torch.device(device).type == "cpu" else "cuda"
+        costs = np.array([len(group.queries) * (len(group.keys) + len(group.columns)) for group in groups])
+        buckets = [
+            _pad_bucket([groups[i] for i in bucket], device)
+            for bucket in plan_buckets(costs, price=SPAN_PAIRS_PER_BUCKET[kind], most=MOST_PAIRS[kind])
+        ]
+        queries, keys, columns = (
+            np.concatenate([np.zeros(0, np.int64), *(rows[i].ravel() for rows, *_ in buckets)]) for i in range(3)
+        )
+        slots = np.flatnonzero(
+            np.concatenate([np.zeros(0, np.bool_), *(is_query.ravel() for _, is_query, _ in buckets)])
+        )
+        slots = slots[np.argsort(queries[slots])]
+        return cls(
+            tuple(bucket for *_, bucket in buckets),
+            Segments.of(queries, len(slots), device=device),
+            Segments.of(keys, keys.max(initial=-1) + 1, device=device),
+            Segments.of(columns, n_columns, device=device),
+            on_device(slots, device),
+            (
+                max((group.position + len(group.queries) for group in groups), default=0),
+                max((len(group.keys) for group in groups), default=0),
+            ),
+        )
+
+    def pad(self, queries: Tensor, keys: Tensor, columns: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield the queries, keys and columns of each bucket by head.
+
+        queries, keys, columns (Tensor): Their rows. *Shape:* (rows, heads, width)
+        YIELDS (Tuple[Tensor, Tensor, Tensor]): *Shape:* (groups, heads, queries or keys or columns, width)
+        """
+        padded = []
+        for i, (segments, x) in enumerate([(self.queries, queries), (self.keys, keys), (self.columns, columns)], 1):
+            slots = segments.gather(x.flatten(1)).unflatten(1, x.shape[1:])
+            parts = slots.split([bucket.shape[0] * bucket.shape[i] for bucket in self.buckets])
+            # Copied by rows: the products would copy number by number.
+            padded.append(
+                [
+                    part.unflatten(0, (bucket.shape[0], -1)).transpose(1, 2).contiguous()
+                    for part, bucket in zip(parts, self.buckets, strict=True)
+                ]
+            )
+        return zip(*padded, strict=True)
+
+    def join(self, parts: Sequence[Tensor]) -> Tensor:
+        """Return the row of each query from the buckets.
+
+        parts (Sequence[Tensor]): Rows of each bucket. *Shape:* (groups, heads, queries, width)
+        RETURNS (Tensor): *Shape:* (queries, heads, width)
+        """
+        return torch.cat([part.transpose(1, 2).flatten(0, 1) for part in parts]).index_select(0, self.slots)
+
+
+def _pad_bucket(
+    groups: Sequence[QueryGroup], device: torch.device | str
+) -> tuple[tuple[IntArray, IntArray, IntArray], BoolArray, GroupBucket]:
+    """Pad the groups of a bucket.
+
+    RETURNS (tuple[tuple[IntArray, IntArray, IntArray], BoolArray, GroupBucket]): The rows of queries, keys and columns,
+        a mask of real queries, and the bucket.
+    """
+    queries, is_query = pad_arrays([group.queries for group in groups])
+    keys, is_key = pad_arrays([group.keys for group in groups])
+    columns, _ = pad_arrays([group.columns for group in groups])
+    pairs = np.zeros((len(groups), 1, queries.shape[1], keys.shape[1]), np.int64)
+    for padded, group in zip(pairs, groups, strict=True):
+        padded[0, : len(group.queries), : len(group.keys)] = group.pairs
+    positions = np.array([group.position for group in groups])[:, None] + np.arange(queries.shape[1])
+    key_mask = None if is_key.all() else on_device(key_mask_of(is_key), device)
+    shape = *queries.shape, keys.shape[1], columns.shape[1]
+    bucket = GroupBucket(shape, on_device(positions, device), on_device(pairs, device), key_mask)
+    return (queries, keys, columns), is_query, bucket

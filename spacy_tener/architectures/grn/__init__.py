@@ -1,0 +1,1 @@
+"""GRN, the gated relation network (Chen et al., 2019)."""

@@ -1,0 +1,74 @@
+"""GRN in NumPy: the relation layer, and the encoder, as in `grn_torch`."""
+
+from __future__ import annotations
+
+from functools import reduce
+from itertools import pairwise
+
+import numpy as np
+
+from ...nn.convolution_numpy import Convolution
+from ...nn.dense_numpy import Linear
+from ...nn.weights import Weights
+from ...sequences import Lengths, as_lengths
+from ...types import FloatArray, IntArray
+from .grn_config import EXPONENT_LIMIT, GRNConfig
+
+TILE = 1 << 17
+"""Maximum number of gates that are computed at once."""
+
+
+def relate(a: FloatArray, b: FloatArray, x: FloatArray, lengths: IntArray) -> FloatArray:
+    """Return r_i of every token (eq. 6). *Shape:* (tokens, width) each"""
+    related = np.empty_like(x)
+    u, w = (np.exp(np.clip(part, -EXPONENT_LIMIT, EXPONENT_LIMIT)) for part in (-a, b))
+    for begin, end in pairwise([0, *np.cumsum(lengths).tolist()]):
+        if begin < end:
+            _gated(u[begin:end], w[begin:end], x[begin:end], related[begin:end])
+    return related
+
+
+def _gated(u: FloatArray, w: FloatArray, x: FloatArray, out: FloatArray) -> None:
+    """Write the mean over j of `sigma(a_i + b_j) x_j = w_j x_j / (u_i + w_j)`, with `u_i = e^(-a_i)` and
+    `w_j = e^(b_j)`, tile by tile."""
+    length, width = x.shape
+    weighted = w * x
+    columns = min(length, max(1, int((TILE // width) ** 0.5)))
+    rows = max(1, TILE // (columns * width))
+    out[:] = 0.0
+    space = np.empty(rows * columns * width, np.float32)
+    for i in range(0, length, rows):
+        for j in range(0, length, columns):
+            u_i, w_j = u[i : i + rows, None], w[j : j + columns]
+            terms = space[: len(u_i) * w_j.size].reshape(len(u_i), len(w_j), width)
+            np.add(u_i, w_j, out=terms)
+            np.divide(weighted[j : j + columns], terms, out=terms)
+            out[i : i + rows] += terms.sum(axis=1)
+    out /= length
+
+
+class GRNEncoder:
+    """Gated relation network: the context layer and the relation layer."""
+
+    def __init__(self, config: GRNConfig, weights: Weights) -> None:
+        self.config = config
+        self.branches = [
+            Convolution(weights.part("context", "branches", i), config.width, size)
+            for i, size in enumerate(config.branches)
+        ]
+        self.input = None if weights.get("input.weight") is None else Linear(weights.part("input"))
+        if config.relation is not None:
+            weights.shaped("relation.left.weight", config.width, config.width)
+            halves = [weights.part("relation", half) for half in ("left", "right")]
+            self.left, self.right = map(Linear, halves)
+
+    def __call__(self, x: FloatArray, lengths: Lengths) -> FloatArray:
+        """*Shape:* (tokens, input width) to `(tokens, width)`"""
+        lengths = as_lengths(lengths, len(x))
+        if self.branches:
+            x = np.tanh(reduce(np.maximum, (branch(x, lengths) for branch in self.branches)))
+        elif self.input is not None:
+            x = self.input(x)
+        if self.config.relation is None:
+            return x
+        return np.tanh(relate(self.left(x), self.right(x), x, lengths))

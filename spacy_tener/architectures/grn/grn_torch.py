@@ -1,0 +1,265 @@
+"""GRN in torch (Chen et al., 2019): the context layer of convolutions (eq. 3), and the relation layer (eq. 4 to 8):
+
+    r_ij = W [x_i ; x_j] + b              (4)
+    r_i  = 1/T sum_j sigma(r_ij) * x_j    (6)  one gate for each pair of tokens and each channel
+    p_i  = tanh(r_i)                      (8)
+
+As written, (4) takes a matrix product for each pair of tokens, and an array of `T x T x d`. But `W` is two halves side
+by side, so `r_ij = a_i + b_j` takes two products for each token, and
+
+    sigma(a_i + b_j) = 1 / (1 + u_i v_j),    u_i = e^(-a_i),  v_j = e^(-b_j)
+
+takes two exponentials for each token. For each pair there remain a multiplication, an addition and a division, computed
+in tiles small enough for a core's own cache: memory grows with the length of a sentence, not with its square. The
+backward pass recomputes the gates.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ...nn.convolution_torch import Convolution, ConvolutionWindows
+from ...nn.dense_torch import Dropout, Linear
+from ...nn.devices_torch import on_device
+from ...nn.ragged_torch import Ragged
+from ...sequences import Lengths, as_lengths
+from ...types import IntArray
+from .grn_config import EXPONENT_LIMIT, GRNConfig
+
+
+class ContextLayer(nn.Module):
+    """Context layer: convolutions of several window sizes, tanh, and the maximum of each channel (eq. 3)."""
+
+    def __init__(self, *, input_width: int, width: int, branches: Sequence[int]) -> None:
+        super().__init__()
+        self.branches = nn.ModuleList(Convolution(input_width, width, size=size) for size in branches)
+        for branch in self.branches:
+            kaiming_uniform_start(cast(Convolution, branch).product)
+
+    def forward(self, x: Tensor, lengths: IntArray) -> Tensor:
+        """Transform the rows of all texts. *Shape:* (tokens, input width) to (tokens, width)"""
+        branches = [
+            branch(x, ConvolutionWindows.of(lengths, cast(Convolution, branch).size, device=x.device))
+            for branch in self.branches
+        ]
+        # tanh is increasing: the maximum of several is tanh of the maximum.
+        return torch.tanh(_largest(branches))
+
+
+def kaiming_uniform_start(layer: Linear) -> None:
+    """Initialise a layer with Kaiming-uniform weights and a bias of zeros."""
+    nn.init.kaiming_uniform_(layer.weight)
+    nn.init.zeros_(layer.bias)
+
+
+def _largest(branches: Sequence[Tensor]) -> Tensor:
+    """Return the elementwise maximum.
+
+    The gradient of `torch.maximum` takes many times as long on a CPU, where selecting by a condition is not vectorised.
+    """
+    larger = (lambda a, b: a + F.relu(b - a)) if torch.is_grad_enabled() else torch.maximum
+    return functools.reduce(larger, branches)
+
+
+NUMBERS_PER_BUCKET = {"cpu": 0, "cuda": 1 << 23}
+"""Cost of one more bucket in numbers of padding, `width` for each pair of tokens. On a GPU, its some twenty launches
+take as long as reading and writing so many numbers a dozen times."""
+
+
+def _plan(lengths: Sequence[int], like: Tensor) -> Ragged:
+    """Plan buckets of sequences: of equal length on a CPU, of similar lengths on a GPU."""
+    price = NUMBERS_PER_BUCKET["cpu" if like.is_cpu else "cuda"] // max(like.shape[1], 1)
+    return Ragged.of(lengths, device=like.device, price=price)
+
+
+def _pad(ragged: Ragged, *arrays: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Yield the buckets of several arrays, padded with zeros. *Shape:* (sequences, longest, width) each"""
+    parts = [ragged.pad(array, zeros=True) for array in arrays]
+    for bucket in zip(*parts, strict=True):
+        yield tuple(part[:, 0] for part in bucket)
+
+
+# Maximum size of a tile. On a CPU: about what fits into a core's own cache, and enough to outweigh the cost of calling
+# torch. On a GPU: 128 MB, of which there are two, so that few batches need a second tile.
+TILE = {"cpu": 1 << 18, "cuda": 1 << 25}
+
+
+class Relation(nn.Module):
+    """Relation layer: the two halves of `W`, fusion and tanh.
+
+    left: the half of `W` for x_i, with the bias. right: the half for x_j.
+
+    width (int): d, of input and output.
+    """
+
+    def __init__(self, *, width: int) -> None:
+        super().__init__()
+        self.left = Linear(width, width)
+        self.right = Linear(width, width, bias=False)
+        # The paper's Kaiming-uniform initialisation, for the whole of `W`: each half has half of its inputs.
+        bound = math.sqrt(6.0 / (2 * width))
+        for half in (self.left, self.right):
+            nn.init.uniform_(half.weight, -bound, bound)
+        nn.init.zeros_(self.left.bias)
+
+    def forward(self, x: Tensor, lengths: Sequence[int]) -> Tensor:
+        """Relate the tokens of each sequence. *Shape:* (tokens, width) to `(tokens, width)`"""
+        if not len(x):
+            return x
+        mean = _GatedMean.apply(self.left(x), self.right(x), x, lengths)  # type: ignore[no-untyped-call]
+        return torch.tanh(mean)  # eq. 8
+
+
+class _GatedMean(torch.autograd.Function):
+    """`1/T sum_j x_j / (1 + u_i v_j)` for each token of each sequence, tile by tile.
+
+    With the gates `g = 1 / (1 + u v)`, and `y` the gradient of `r` times 1/T, the gradients are
+
+        dx_j = sum_i g y_i        da_i = y_i u_i sum_j g^2 (v_j x_j)        db_j = x_j v_j sum_i g^2 (u_i y_i)
+
+    since `g (1 - g) = g^2 u v`: a form in which nothing cancels, however close to 1 a gate is.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
+        u, v = _exponential(a), _exponential(b)
+        ctx.save_for_backward(u, v, x)
+        ctx.ragged, ctx.shares = _plan(lengths, x), _shares(lengths, x)
+        tiles = _Tiles.of(x, ctx.ragged)
+        sums = [_gated(tiles, *padded)[:, None] for padded in _pad(ctx.ragged, u, v, x)]
+        return ctx.ragged.join(sums) * ctx.shares
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        u, v, x = ctx.saved_tensors
+        padded = _pad(ctx.ragged, u, v, x, gradients[0] * ctx.shares)
+        tiles = _Tiles.of(x, ctx.ragged)
+        parts = zip(*(_gated_gradients(tiles, *bucket) for bucket in padded), strict=True)
+        da, db, dx = (ctx.ragged.join([part[:, None] for part in sums]) for sums in parts)
+        return da, db, dx, None
+
+
+def _exponential(score: Tensor) -> Tensor:
+    return score.neg().clamp_(-EXPONENT_LIMIT, EXPONENT_LIMIT).exp_()
+
+
+def _shares(lengths: Sequence[int], like: Tensor) -> Tensor:
+    """Return 1/T of each token's sequence. *Shape:* (tokens, 1)"""
+    sizes = as_lengths(lengths)
+    own_lengths = torch.from_numpy(np.repeat(sizes, sizes)[:, None]).to(like.dtype)
+    return on_device(own_lengths.reciprocal_(), like.device)
+
+
+class _Tiles:
+    """Buffers for one tile of pairs of tokens.
+
+    like (Tensor): the batch. *Shape:* (tokens, width)
+    most (int): number of sequences of the largest rectangle.
+    """
+
+    def __init__(self, like: Tensor, most: int = 1) -> None:
+        n_tokens, width = like.shape
+        room = min(TILE["cpu" if like.is_cpu else "cuda"], n_tokens * n_tokens * width)
+        self.pairs = max(room // width, most)
+        self._gates, self._terms = (like.new_empty(self.pairs * width) for _ in range(2))
+        self._one = like.new_ones(())
+
+    @classmethod
+    def of(cls, like: Tensor, ragged: Ragged) -> _Tiles:
+        return cls(like, max(len(bucket.sequences) for bucket in ragged.buckets))
+
+    def shape(self, length: int, n: int = 1) -> tuple[int, int]:
+        """Return the numbers of rows and of columns, in tokens of a sequence, of a tile of `n` sequences."""
+        pairs = self.pairs // n
+        columns = max(min(length, math.isqrt(pairs)), 1)
+        return pairs // columns, columns
+
+    def denominators(self, u: Tensor, v: Tensor) -> Tensor:
+        """Return `1 + u_i v_j`. u: *Shape:* (sequences, rows, width); v: *Shape:* (sequences, columns, width).
+        Returns *Shape:* (sequences, rows, columns, width)
+        """
+        shape = (*u.shape[:2], *v.shape[1:])
+        return torch.addcmul(self._one, u[:, :, None], v[:, None], out=self._gates[: math.prod(shape)].view(shape))
+
+    def product(self, gates: Tensor, rows: Tensor) -> Tensor:
+        """Return `gates * rows`, in another buffer. gates: *Shape:* (sequences, rows, columns, width); rows:
+        broadcast
+        """
+        return torch.mul(gates, rows, out=self._terms[: gates.numel()].view_as(gates))
+
+
+def _gated(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor) -> Tensor:
+    """Return the sum of eq. 6 for one bucket. *Shape:* (sequences, length, width) each"""
+    total = torch.zeros_like(x)
+    rows, columns = tiles.shape(x.shape[1], len(x))
+    for total_i, u_i in _parts(rows, total, u):
+        for v_j, x_j in _parts(columns, v, x):
+            terms = tiles.denominators(u_i, v_j)
+            total_i += torch.div(x_j[:, None], terms, out=terms).sum(2)
+    return total
+
+
+def _gated_gradients(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of a, b and x for one bucket, from that of T times its output.
+
+    *Shape:* (sequences, length, width) each
+    """
+    vx, uy = v * x, u * y
+    da, db, dx = x.new_zeros(3, *x.shape)
+    rows, columns = tiles.shape(x.shape[1], len(x))
+    for da_i, u_i, y_i, uy_i in _parts(rows, da, u, y, uy):
+        for db_j, dx_j, v_j, vx_j in _parts(columns, db, dx, v, vx):
+            gates = tiles.denominators(u_i, v_j).reciprocal_()
+            dx_j += tiles.product(gates, y_i[:, :, None]).sum(1)
+            gates *= gates
+            da_i += tiles.product(gates, vx_j[:, None]).sum(2)
+            db_j += tiles.product(gates, uy_i[:, :, None]).sum(1)
+    return da.mul_(uy), db.mul_(vx), dx
+
+
+def _parts(size: int, *arrays: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Cut several arrays into parts of `size` tokens. *Shape:* (sequences, length, width) each"""
+    if arrays[0].shape[1] <= size:
+        return iter((arrays,))
+    return zip(*(array.split(size, dim=1) for array in arrays), strict=True)
+
+
+class GRNEncoder(nn.Module):
+    """Gated relation network: the context layer, dropout and the relation layer, over a flat batch.
+
+    Without a context layer, the relation layer gets the input itself, after a linear layer if the widths differ.
+    """
+
+    def __init__(self, config: GRNConfig, *, input_width: int) -> None:
+        super().__init__()
+        self.config = config
+        self.context: ContextLayer | None = None
+        self.input: Linear | None = None
+        if config.branches:
+            self.context = ContextLayer(input_width=input_width, width=config.width, branches=config.branches)
+        elif input_width != config.width:
+            self.input = Linear(input_width, config.width)
+            kaiming_uniform_start(self.input)
+        self.dropout = Dropout(config.dropout)
+        self.relation = None if config.relation is None else Relation(width=config.width)
+
+    def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
+        """Encode the tokens of all sequences, joined; `lengths` says how many each sequence has.
+
+        x (Tensor): *Shape:* (tokens, input width). Returns *Shape:* (tokens, width)
+        """
+        sizes = as_lengths(lengths, len(x))
+        if self.context is not None:
+            x = self.context(x, sizes)
+        elif self.input is not None:
+            x = self.input(x)
+        x = self.dropout(x)
+        return x if self.relation is None else self.relation(x, sizes.tolist())

@@ -1,1 +1,0 @@
-"""Index arithmetic for the rows of a batch: sequences, lattices and spans."""

@@ -1,0 +1,22 @@
+"""The head of a tagger in NumPy: from vectors to emissions, and the CRF."""
+
+from __future__ import annotations
+
+from ..nn.dense_numpy import Linear
+from ..nn.weights import Weights
+from ..sequences import Lengths
+from ..types import FloatArray
+from .scorer import PathScorer
+
+
+class CRFHead:
+    """Linear layer from tokens to the emissions of a CRF. scorer: the CRF."""
+
+    def __init__(self, weights: Weights) -> None:
+        self.emit = Linear(weights.part("emit"))
+        start, end, outside, inside = (weights[f"crf.{name}"] for name in ("start", "end", "outside", "inside"))
+        self.scorer = PathScorer((start, end, outside, inside))
+
+    def __call__(self, tokens: FloatArray, lengths: Lengths) -> FloatArray:
+        """*Shape:* (tokens, width) to `(tokens, tags)`"""
+        return self.emit(tokens)

@@ -1,0 +1,229 @@
+"""Embedder of the lexicon's words that are found in Docs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from spacy.tokens import Doc
+from spacy.util import logger
+from thinc.api import Model
+
+from ..features.characters import lengths_of
+from ..features.keys import Keys, StringTable
+from ..features.lexicon import Lexicon, Match
+from ..features.lexicon_sources import jieba_lexicon
+from ..features.similar_words import SimilarWords, WordIndex, find_similar_words
+from ..features.word_lists import LayeredMatch, WordList, WordLists, find_layered
+from ..nn.backends import Backend, Rows
+from ..nn.run import forward
+from ..types import IntArray
+from ..validation import Count, Probability, Size, validated
+from .lattice import Lattice
+from .tables import EmbedInput, TableEmbedder, Vocabulary, init_tables, load_vectors, table_shim
+
+WORD = "word"
+TAG = "tag"
+
+
+@dataclass(frozen=True)
+class LatticeWords:
+    """The words found in a batch of Docs: their positions and vectors.
+
+    floats (Rows): *Shape:* (words, width)
+    """
+
+    lattice: Lattice
+    floats: Rows
+
+
+LexiconModel = Model[list[Doc], LatticeWords]
+
+
+@validated("spacy_tener.LexiconEmbed.v1")
+def build_lexicon_embed(
+    lexicon: Callable[[], Lexicon] | None = None,
+    width: Size = 50,
+    tag_width: Count = 0,
+    max_words: Size | None = 5,
+    dropout: Probability = 0.3,
+    word_dropout: Probability = 0.01,
+    vectors: str | Path | None = None,
+    whiten_vectors: bool = False,
+) -> LexiconModel:
+    """Find the words of a lexicon in each Doc, overlapping and nested ones included, and embed each by its own row.
+
+    Registered as `spacy_tener.LexiconEmbed.v1`. The lexicon is read once, by `initialize`, and saved with the model. A
+    word gets a row when it is first seen in training, or if it has a pretrained vector; all others share the unknown
+    row, which word dropout trains. So a larger lexicon does not slow down training.
+
+    lexicon (Optional[Callable[[], Lexicon]]): Source of the words; `spacy_tener.JiebaLexicon.v1` if there is none.
+    width (int): Width of the words' rows.
+    tag_width (int): Width of the row of the word's tag, which is joined (a part of speech in jieba's dictionary, the
+        list's name in word lists), and helps with words that are not in training; 0 leaves tags out, as in the papers.
+    max_words (Optional[int]): Maximum number of words that begin with the same token, the longest first, to limit
+        memory for text of nested words; None for no limit.
+    dropout (float): Dropout on the rows.
+    word_dropout (float): Probability that a word is read as unknown in training.
+    vectors (Optional[Union[str, Path]]): Pretrained rows for words, as for `spacy_tener.CharEmbed.v1`.
+    whiten_vectors (bool): Whiten pretrained rows first, as for `spacy_tener.CharEmbed.v1`.
+    """
+    widths = {WORD: width, TAG: tag_width} if tag_width else {WORD: width}
+    # A dropped word keeps its tag, as unknown words do in prediction.
+    dropped = {WORD: word_dropout, TAG: 0.0}
+    return LexiconEmbedder(
+        "lexicon_embed",
+        forward,
+        init=partial(
+            _init,
+            source=lexicon or jieba_lexicon(),
+            vectors=vectors,
+            whiten=whiten_vectors,
+        ),
+        dims={"nO": sum(widths.values())},
+        attrs={"vocabulary": LexiconVocabulary(widths, max_words)},
+        shims=[table_shim(widths, word_dropout=dropped, dropout=dropout)],
+    )
+
+
+class LexiconEmbedder(TableEmbedder):
+    """An embedder of words: those of the lexicon, and those of lists.
+
+    A listed word's row is the mean over similar words, which get no gradient from it.
+    """
+
+    __slots__ = ()
+
+    def compute(self, inputs: list[Doc], backend: Backend) -> LatticeWords:
+        vocabulary: LexiconVocabulary = self.vocabulary
+        lists = vocabulary.lists.active(inputs)
+        if not lists:
+            match = vocabulary.match(inputs)
+            rows = backend.call(self, *self.find_rows(vocabulary.keys(match.words), backend))
+            return LatticeWords(_lattice(inputs, match), rows)
+        found = find_layered(vocabulary.lexicon, inputs, lists, vocabulary.max_words)
+        in_lexicon, in_list = np.flatnonzero(found.layers == 0), np.flatnonzero(found.layers)
+        similar = vocabulary.similar_words(found, [words for words, _ in lists])
+        keys = vocabulary.keys(found.match.words[in_lexicon])
+        appended = {WORD: similar.words, TAG: similar.tags}
+        rows = backend.call(self, *self.find_rows(keys, backend, appended=appended))
+        if in_list.size:
+            order = np.empty(found.layers.size, dtype=np.int64)
+            order[in_lexicon], order[in_list] = np.arange(len(in_lexicon)), len(in_lexicon) + similar.which
+            rows = backend.replace_by_means(rows, len(in_lexicon), similar.sizes, order)
+        return LatticeWords(_lattice(inputs, found.match), rows)
+
+
+def _lattice(docs: list[Doc], match: Match) -> Lattice:
+    return Lattice(lengths=lengths_of(docs), counts=match.counts, heads=match.heads, tails=match.tails)
+
+
+class LexiconVocabulary(Vocabulary):
+    """A lexicon, with a row for each of its words that is in training or has a vector, and lists of more words.
+
+    A word's key is its index in the lexicon, and a tag's key its index among the lexicon's tags.
+
+    names (Iterable[str]): Names of the tables: `word`, and `tag` unless tags are not used.
+    max_words (int): Maximum number of words that begin with the same token, the longest first; None for no limit.
+    """
+
+    def __init__(self, names: Iterable[str], max_words: int | None) -> None:
+        super().__init__(names)
+        self.max_words = max_words
+        self.lexicon = Lexicon(())
+        self.lists = WordLists()
+        self._index: tuple[StringTable, int, WordIndex] | None = None
+
+    @property
+    def tag_names(self) -> list[str]:
+        """The tags of the lexicon's words."""
+        return [name for name in self.lexicon.tag_names if name]
+
+    def knows_tag(self, tag: str) -> bool:
+        return tag in self.tag_names
+
+    def to_parts(self) -> dict[str, Any]:
+        return {**super().to_parts(), "lexicon": self.lexicon.to_bytes(), "lists": self.lists.to_message()}
+
+    def from_parts(self, parts: dict[str, Any]) -> None:
+        lexicon, lists = Lexicon.from_bytes(parts.pop("lexicon")), parts.pop("lists")
+        super().from_parts(parts)
+        lexicon.prepare()
+        self.lexicon = lexicon
+        self.lists.from_message(lists)
+
+    def match(self, docs: list[Doc]) -> Match:
+        """Find the lexicon's words, without those of lists."""
+        return self.lexicon.find(docs, max_words=self.max_words)
+
+    def read(self, docs: list[Doc]) -> EmbedInput:
+        lists = self.lists.active(docs)
+        if not lists:
+            return EmbedInput(self.keys(self.match(docs).words))
+        found = find_layered(self.lexicon, docs, lists, self.max_words)
+        keys = self.keys(found.match.words[found.layers == 0])
+        # A listed word is read by the rows of similar words, each time that it occurs.
+        similar = self.similar_words(found, [words for words, _ in lists])
+        times = np.bincount(similar.which, minlength=similar.sizes.size)
+        rows = np.repeat(similar.words, np.repeat(times, similar.sizes))
+        keys[WORD] = np.append(keys[WORD], self.tables[WORD].keys[rows[rows > 0] - 1])
+        return EmbedInput(keys)
+
+    def keys(self, words: IntArray) -> dict[str, Keys]:
+        """Return the keys of words for each table. *Shape:* (words,) each"""
+        keys = {WORD: words.astype(np.uint64)}
+        if TAG in self.tables:
+            keys[TAG] = self.lexicon.tags[words].astype(np.uint64)
+        return keys
+
+    def similar_words(self, found: LayeredMatch, lists: Sequence[WordList]) -> SimilarWords:
+        """Return the similar words of the listed words in a match."""
+        table, index = self.tables[WORD], self._index
+        # Initializing, loading and trimming replace the table; training adds rows to it.
+        if index is None or index[0] is not table or index[1] != len(table):
+            index = self._index = table, len(table), WordIndex(self.lexicon, table.keys)
+        tag_rows: dict[str, int] = {}
+        if TAG in self.tables:
+            names = self.lexicon.tag_names
+            tag_rows = {names[int(key)]: row for row, key in enumerate(self.tables[TAG].keys.tolist(), start=1)}
+        return find_similar_words(index[2], tag_rows, found, lists)
+
+    def word_keys(self, words: Sequence[str]) -> Keys:
+        return self.lexicon.index(words).astype(np.uint64)
+
+
+def _init(
+    embedder: LexiconEmbedder,
+    X: list[Doc] | None = None,
+    Y: Any = None,
+    *,
+    source: Callable[[], Lexicon],
+    vectors: str | Path | None,
+    whiten: bool,
+) -> None:
+    vocabulary: LexiconVocabulary = embedder.vocabulary
+    lexicon = vocabulary.lexicon = source()
+    lexicon.prepare()
+    if not len(lexicon):
+        warnings.warn(
+            "The lexicon of spacy_tener.LexiconEmbed.v1 is empty: no word will be found in any text. Check its source "
+            "in the config, and its limits on frequency and length.",
+            stacklevel=2,
+        )
+    init_tables(embedder)
+    load_vectors(
+        embedder,
+        WORD,
+        vectors,
+        to_keys=vocabulary.word_keys,
+        whiten=whiten,
+        keep=lexicon.__contains__,
+    )
+    if vectors is not None:
+        covered = vocabulary.pretrained[WORD] - 1
+        logger.info("Pretrained word vectors: %d of the lexicon's %d words have one", covered, len(lexicon))

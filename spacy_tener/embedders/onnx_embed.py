@@ -1,0 +1,129 @@
+"""Embedder of tokens by a pretrained encoder in an ONNX file, whose features do not change in training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from spacy.tokens import Doc
+from thinc.api import Model
+from thinc.model import deserialize_attr, serialize_attr
+
+from ..features.cache import FeatureCache, key_of
+from ..features.characters import lengths_of
+from ..nn.backends import Backend, Layer, Rows
+from ..nn.compose import chain_layers, projection
+from ..nn.run import forward
+from ..nn.serialize import from_safetensors, to_safetensors
+from ..nn.shim import EmbedModel
+from ..onnx.encoder import Encoder
+from ..onnx.lac import lac_encoder
+from ..types import FloatArray
+from ..validation import Count, Probability, Size, validated
+
+_MB = 1_000_000
+_ON_DISK = 20
+"""Features on disk may take so many times the memory of those that are kept there."""
+
+EncoderSource = Callable[[], Encoder]
+
+
+@validated("spacy_tener.OnnxEmbed.v1")
+def build_onnx_embed(
+    encoder: EncoderSource | None = None, width: Size | None = 100, dropout: Probability = 0.3, cache: Count = 500
+) -> EmbedModel:
+    """Embed each token by the features of a pretrained encoder in an ONNX file, as they are, and a linear layer.
+
+    Registered as `spacy_tener.OnnxEmbed.v1`. Join it with `spacy_tener.CharEmbed.v1` by `spacy_tener.JoinEmbed.v1`. The
+    encoder needs the package onnxruntime and no torch; on a GPU, onnxruntime-gpu. It is saved with the pipeline, and
+    its source is read by `initialize` only.
+
+    encoder (Optional[Callable[[], Encoder]]): The encoder: `spacy_tener.OnnxEncoder.v1`, or the default,
+        `spacy_tener.LacEncoder.v1`.
+    width (Optional[int]): Width of the output, by a trained linear layer. None for the features themselves, without
+        that layer and its dropout.
+    dropout (float): Dropout on the encoder's features.
+    cache (int): Maximum size in megabytes of the features that are kept in memory during training, which reads each
+        text of train and dev again and again; further ones, up to 20 times as many, are in a temporary file. A token
+        takes 4 bytes for each feature. 0 keeps none.
+    """
+    features = OnnxFeatures(
+        "onnx_features",
+        forward,
+        init=_init,
+        dims={"nO": None},
+        attrs={"features": FrozenFeatures(encoder or lac_encoder(), cache * _MB)},
+    )
+    if width is None:
+        return features
+    return chain_layers(features, projection(width, dropout))
+
+
+class OnnxFeatures(Layer):
+    """The features of an encoder, which get no gradient."""
+
+    __slots__ = ()
+
+    @property
+    def encoders(self) -> list[Encoder]:
+        features: FrozenFeatures = self.attrs["features"]
+        return [features.encoder] if features.is_read else []
+
+    def compute(self, inputs: list[Doc], backend: Backend) -> Rows:
+        features = self.attrs["features"](inputs, training=backend.training, gpu=backend.ops.name == "cupy")
+        return backend.join([backend.ops.asarray2f(features)], learn=False)
+
+
+class FrozenFeatures:
+    """An encoder and, during training, its features of texts, each computed once.
+
+    source (Callable): Reads the encoder.
+    limit (int): Maximum size of the features in memory, in bytes.
+    """
+
+    def __init__(self, source: EncoderSource, limit: int) -> None:
+        self.source = source
+        self.cache = FeatureCache(limit, _ON_DISK * limit)
+        self._encoder: Encoder | None = None
+
+    @property
+    def is_read(self) -> bool:
+        return self._encoder is not None
+
+    @property
+    def encoder(self) -> Encoder:
+        if self._encoder is None:
+            raise ValueError("The encoder was not read yet. Call nlp.initialize(), or load a trained pipeline.")
+        return self._encoder
+
+    def set(self, encoder: Encoder) -> None:
+        """Replace the encoder."""
+        self._encoder = encoder
+        self.cache = FeatureCache(self.cache.limit, self.cache.on_disk)
+
+    def __call__(self, docs: list[Doc], *, training: bool, gpu: bool) -> FloatArray:
+        """Return the features of all tokens of the Docs. *Shape:* (tokens, width)"""
+
+        def encode(batch: Sequence[Doc]) -> list[FloatArray]:
+            return np.split(self.encoder(batch, gpu=gpu), np.cumsum(lengths_of(batch))[:-1])
+
+        return np.concatenate(self.cache(list(map(key_of, docs)), docs, encode, training=training))
+
+
+@serialize_attr.register(FrozenFeatures)
+def _serialize(_: Any, value: FrozenFeatures, name: str, model: Model[Any, Any]) -> bytes:
+    return to_safetensors({} if value._encoder is None else value.encoder.to_parts())
+
+
+@deserialize_attr.register(FrozenFeatures)
+def _deserialize(default: FrozenFeatures, value: bytes, name: str, model: Model[Any, Any]) -> FrozenFeatures:
+    if parts := from_safetensors(value):
+        default.set(Encoder.from_parts(parts))
+    return default
+
+
+def _init(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None) -> None:
+    features: FrozenFeatures = model.attrs["features"]
+    features.set(features.source())
+    model.set_dim("nO", features.encoder.width, force=True)

@@ -1,0 +1,98 @@
+"""Embedder of each token's position in its word, as a segmenter divides the text."""
+
+from __future__ import annotations
+
+import warnings
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from spacy.tokens import Doc
+
+from ..features.characters import join_texts
+from ..features.segmenter import divide, jieba_version, keys_of_tag, token_keys, with_listed_words
+from ..features.word_lists import WordLists
+from ..nn.shim import EmbedModel
+from ..validation import Probability, Size, validated
+from .tables import EmbedInput, TableEmbedder, Vocabulary, init_tables, table_embedder, table_shim
+
+SEGMENT = "segment"
+# Parts of speech of jieba, names first.
+_PARTS_OF_SPEECH = (
+    "nr nrt nrfg ns nt nz n vn v a d m q r t eng x ad ag an b c dg df e f g h i j k l mg mq ng o p rg "
+    "rr rz s tg u ud ug uj ul uv uz vd vg vi vq w y z zg"
+)
+
+
+@validated("spacy_tener.SegmentEmbed.v1")
+def build_segment_embed(width: Size = 32, dropout: Probability = 0.3, word_dropout: Probability = 0.01) -> EmbedModel:
+    """Embed each token by its position in its word, as jieba divides the text, and by the word's part of speech.
+
+    Registered as `spacy_tener.SegmentEmbed.v1`. There is a row for each combination of a character's position in its
+    word (B, I, E, S) and the word's part of speech, such as `B-ns` for the first character of a place name; they are
+    some 200. Joined with `spacy_tener.CharEmbed.v1` by `spacy_tener.JoinEmbed.v1`, it can be used in every model for
+    Chinese. A token of several characters is B if it begins a word and does not end one, E if it only ends one, S if it
+    does both, such as a token of one or several words, and otherwise I; its part of speech is that of the word in which
+    it begins.
+
+    jieba is read by the package rjieba, which is in the extra `zh`, at some two million characters a second, with its
+    HMM for words that its dictionary lacks. A digest of its output on a sample is saved with a pipeline, which warns if
+    it differs on loading.
+
+    width (int): Width of the rows.
+    dropout (float): Dropout on the rows.
+    word_dropout (float): Probability that a token is read as unknown in training.
+    """
+    shim = table_shim({SEGMENT: width}, word_dropout={SEGMENT: word_dropout}, dropout=dropout)
+    return table_embedder("segment_embed", SegmentVocabulary(), shim, width=width, init=_init)
+
+
+class SegmentVocabulary(Vocabulary):
+    """Combinations of position and part of speech that were seen in training."""
+
+    def __init__(self) -> None:
+        super().__init__((SEGMENT,))
+        self.lists = WordLists()
+
+    def read(self, docs: list[Doc]) -> EmbedInput:
+        """Return the key of each token's combination. *Shape:* (tokens,)"""
+        text = join_texts(docs)
+        division = divide(text)
+        if lists := self.lists.active(docs):
+            tagged, untagged = (token_keys(text, words) for words in with_listed_words(text, division, lists))
+            # A list's tag that was not in training at this position is ignored in favour of the segmenter's.
+            return EmbedInput({SEGMENT: np.where(self.tables[SEGMENT].rows(tagged), tagged, untagged)})
+        return EmbedInput({SEGMENT: token_keys(text, division)})
+
+    @property
+    def packages(self) -> list[str]:
+        return [f"rjieba>={version('rjieba')}"]
+
+    @property
+    def tag_names(self) -> list[str]:
+        """The common parts of speech that were seen in training."""
+        return [tag for tag in _PARTS_OF_SPEECH.split() if self.knows_tag(tag)]
+
+    def knows_tag(self, tag: str) -> bool:
+        return bool(self.tables[SEGMENT].rows(keys_of_tag(tag)).any())
+
+    def to_parts(self) -> dict[str, Any]:
+        return {**super().to_parts(), "segmenter": list(jieba_version()), "lists": self.lists.to_message()}
+
+    def from_parts(self, parts: dict[str, Any]) -> None:
+        trained_digest, trained = parts.pop("segmenter")
+        digest, installed = jieba_version()
+        lists = parts.pop("lists")
+        super().from_parts(parts)
+        self.lists.from_message(lists)
+        if digest != trained_digest:
+            warnings.warn(
+                f"The pipeline was trained with the segmenter {trained} ({trained_digest}), but {installed} "
+                f"({digest}) segments differently: expect more errors. Install {trained}, or train again.",
+                stacklevel=2,
+            )
+
+
+def _init(embedder: TableEmbedder, X: list[Doc] | None = None, Y: Any = None) -> None:
+    jieba_version()  # raises if the package is missing
+    init_tables(embedder)

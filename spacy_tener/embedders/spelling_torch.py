@@ -1,0 +1,98 @@
+"""Features of tokens from the characters of words.
+
+The character encoders are those that the TENER paper compares: an encoder of sequences, ReLU and the maximum over each
+word, and a linear layer. The paper's text lacks the linear layer, but its parameter counts (supplement 6.1) and the
+released code have it; ReLU is in the code only.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor, nn
+
+from ..nn.convolution_torch import Convolution, ConvolutionWindows
+from ..nn.dense_torch import Dropout, EmbeddingTables, Linear
+from ..nn.devices_torch import on_device
+from ..sequences import Lengths, as_lengths
+
+
+class CharacterEncoder(nn.Module):
+    """Encoder of words from their characters: an encoder of sequences, ReLU, the maximum, and a linear layer.
+
+    encode (nn.Module): encoder of the characters of all words, joined, called with the words' lengths too.
+    hidden (int): width of its output.
+    width (int): width of the output.
+    """
+
+    def __init__(self, encode: nn.Module, *, hidden: int, width: int) -> None:
+        super().__init__()
+        self.encode = encode
+        self.out = Linear(hidden, width)
+
+    def forward(self, characters: Tensor, lengths: Lengths) -> Tensor:
+        """Encode words. characters: *Shape:* (characters, character width); lengths: of words, 0 is legal. Returns
+        *Shape:* (words, width)
+        """
+        if not len(characters):
+            return self.out.bias.expand(len(lengths), -1)
+        hidden = self.encode(characters, lengths)
+        return self.out(rectified_maximum(hidden, lengths))
+
+
+def rectified_maximum(rows: Tensor, lengths: Lengths) -> Tensor:
+    """Return ReLU of the maximum over each word's rows; zeros for a word without rows.
+
+    rows (Tensor): *Shape:* (characters, width); lengths: *Shape:* (words,). Returns *Shape:* (words, width)
+    """
+    counts = as_lengths(lengths)
+    word = on_device(np.repeat(np.arange(len(counts)), counts), rows.device)
+    # Not torch.segment_reduce, which gives a negative gradient in full to each of several equal rows.
+    zeros = rows.new_zeros(len(counts), rows.shape[1])
+    return zeros.scatter_reduce(0, word[:, None].expand_as(rows), rows, "amax")
+
+
+def char_cnn(*, char_width: int, filters: int, window: int, width: int) -> CharacterEncoder:
+    """Return Ma and Hovy's CNN over the characters: filters of one width."""
+    return CharacterEncoder(CNN(char_width, filters, window=window), hidden=filters, width=width)
+
+
+class CNN(nn.Module):
+    """Convolution over the characters of each word.
+
+    window (int): number of characters in a window.
+    """
+
+    def __init__(self, width: int, filters: int, *, window: int) -> None:
+        super().__init__()
+        self.convolution = Convolution(width, filters, size=window)
+
+    def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
+        """*Shape:* (tokens, width) to `(tokens, filters)`"""
+        windows = ConvolutionWindows.of(as_lengths(lengths), self.convolution.size, device=x.device)
+        return self.convolution(x, windows)
+
+
+class CharacterFeatures(nn.Module):
+    """Encoder of tokens from their characters. Each distinct word is encoded once.
+
+    tables (EmbeddingTables): embedding tables of characters, with their own dropout.
+    encoder (CharacterEncoder): encoder of words from their characters.
+    dropout (float): on the output.
+    """
+
+    def __init__(self, tables: EmbeddingTables, encoder: CharacterEncoder, *, dropout: float) -> None:
+        super().__init__()
+        self.tables = tables
+        self.encoder = encoder
+        self.dropout = Dropout(dropout)
+
+    def forward(self, characters: Tensor, lengths: Lengths, words: Tensor) -> Tensor:
+        """Return the encoded word of each token.
+
+        characters (Tensor): rows of the table, for the characters of all words joined. *Shape:* (characters,)
+        lengths (Lengths): the number of characters of each word. *Shape:* (words,)
+        words (Tensor): index of each token's word. *Shape:* (tokens,)
+        Returns *Shape:* (tokens, width)
+        """
+        encoded = self.encoder(self.tables(characters), lengths)
+        return self.dropout(encoded.index_select(0, words))

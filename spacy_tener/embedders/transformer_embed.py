@@ -1,0 +1,196 @@
+"""Embedder of tokens by a pretrained transformer."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from spacy.tokens import Doc
+from thinc.api import get_torch_default_device
+
+from ..errors import RemedyError, check_package, install
+from ..features.pieces import WordPieces
+from ..nn.backends import Backend, Layer, Rows
+from ..nn.requirements import TRANSFORMER
+from ..nn.run import forward
+from ..nn.shim import EmbedModel, TorchShim, require_torch
+from ..validation import configured
+from .transformer_embed_config import TransformerEmbedConfig
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from .transformer_embed_torch import PretrainedTransformer
+
+_FRONT_MATTER = re.compile(r"---\n.*?\n---", re.DOTALL)
+_LICENCE = re.compile(r"^license: *[\"']?([^\s\"']+)", re.MULTILINE)
+
+
+@configured("spacy_tener.TransformerEmbed.v1", TransformerEmbedConfig)
+def build_transformer_embed(name: str | Path | None, config: TransformerEmbedConfig) -> EmbedModel:
+    """Embed each token by a pretrained transformer's contextual features.
+
+    Registered as `spacy_tener.TransformerEmbed.v1`. Use it alone as `tok2vec`, or join it with another embedder by
+    `spacy_tener.JoinEmbed.v1`, as in the papers. The text itself is split into word pieces, even if tokens are single
+    characters: a token has all pieces that overlap it, several characters may share one, and a token without pieces,
+    such as white space, has a row of zeros.
+
+    Weights, config and tokenizer are saved with the pipeline, which does not need `name` after training. The
+    parameters' names begin with `transformer`: `rates = {"transformer.*": 0.05}` of `spacy_tener.Adam.v1` gives them a
+    rate of their own.
+
+    name (Optional[Union[str, Path]]): A directory with a model and a fast tokenizer of the library transformers, or its
+        name on the Hugging Face Hub. Read by `initialize` only.
+    """
+    require_torch()
+    return TransformerEmbedder(
+        "transformer_embed",
+        forward,
+        init=partial(_init, name=name, config=config),
+        dims={"nO": None},
+        shims=[TorchShim(partial(_rebuild, embed=config))],
+    )
+
+
+class TransformerEmbedder(Layer):
+    """A pretrained transformer, which reads Docs."""
+
+    __slots__ = ()
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        return TRANSFORMER
+
+    def compute(self, inputs: list[Doc], backend: Backend) -> Rows:
+        return backend.call(self, inputs)
+
+
+def _rebuild(
+    *,
+    transformer: str,
+    tokenizer: bytes,
+    longest: int,
+    embed: TransformerEmbedConfig,
+    origin: str = "",
+    licence: str = "",
+) -> PretrainedTransformer:
+    """Make a module with random weights.
+
+    transformer (str): Config of the transformer, as JSON.
+    tokenizer (bytes): The `tokenizer.json`.
+    longest (int): Maximum number of pieces that the transformer can read at once.
+    origin, licence (str): For meta.json of a pipeline in which it is converted.
+    """
+    library, settings = _library(), json.loads(transformer)
+    model = library.AutoModel.from_config(library.AutoConfig.for_model(settings.pop("model_type"), **settings))
+    return _assemble(model.float(), tokenizer, longest, embed)
+
+
+def _assemble(
+    transformer: Any, tokenizer: bytes, longest: int, config: TransformerEmbedConfig
+) -> PretrainedTransformer:
+    from .transformer_embed_torch import PretrainedTransformer
+
+    available = transformer.config.num_hidden_layers
+    if config.highest_layer > available:
+        raise RemedyError(
+            f"spacy_tener.TransformerEmbed.v1: layers must be at most {available}, as many as the transformer has; "
+            f"got {config.layers}",
+            "Name lower layers.",
+        )
+    window = min(config.window, longest)
+    reader = WordPieces(tokenizer).reader(window, min(config.overlap, window // 4))
+    return PretrainedTransformer(transformer, reader, config)
+
+
+def _init(
+    embedder: TransformerEmbedder,
+    X: list[Doc] | None = None,
+    Y: Any = None,
+    *,
+    name: str | Path | None,
+    config: TransformerEmbedConfig,
+) -> None:
+    transformer, tokenizer = load_pretrained(name)
+    pieces, longest = tokenizer.backend_tokenizer.to_str().encode(), longest_window(transformer, tokenizer)
+    module = _assemble(transformer, pieces, longest, config).to(get_torch_default_device())
+    sizes = {"transformer": transformer.config.to_json_string(use_diff=False), "tokenizer": pieces, "longest": longest}
+    source = str(name)
+    origin = Path(source).name if Path(source).is_dir() else source  # no path of this machine
+    embedder.shim.set_module(module, {**sizes, "origin": origin, "licence": licence_of(source)})
+    embedder.set_dim("nO", transformer.config.hidden_size, force=True)
+
+
+def load_pretrained(name: str | Path | None) -> tuple[Any, Any]:
+    """Return a transformer and its tokenizer, from a directory or by their name on the Hugging Face Hub."""
+    if not name:
+        raise ValueError(
+            "TransformerEmbed has no transformer: its name is null. Give a directory or a name on the Hugging Face "
+            "Hub, as in `--paths.transformer bert-base-chinese`."
+        )
+    library = _library()
+    try:
+        transformer = library.AutoModel.from_pretrained(str(name)).float()
+        tokenizer = library.AutoTokenizer.from_pretrained(str(name))
+    except Exception as error:  # The library raises all kinds of errors for a wrong name.
+        raise ValueError(
+            f"TransformerEmbed cannot load the transformer {str(name)!r}: it is neither a directory with a model and "
+            "its tokenizer, nor a name that the Hugging Face Hub or the local cache of it has. Check the name, or the "
+            "connection; without one, give the directory of a downloaded model. The library transformers says: "
+            f"{str(error).strip().splitlines()[0]}"
+        ) from error
+    _check(transformer, tokenizer, str(name))
+    return transformer, tokenizer
+
+
+def licence_of(name: str) -> str:
+    """Return the licence that a transformer's model card states, or "unknown".
+
+    name (str): A directory, or a name on the Hugging Face Hub.
+    """
+    card = Path(name, "README.md")
+    if not Path(name).is_dir():
+        with contextlib.suppress(OSError):  # there is no card, or no connection
+            card = Path(_library().utils.cached_file(name, "README.md"))
+    text = card.read_text(encoding="utf8", errors="replace") if card.is_file() else ""
+    head = _FRONT_MATTER.match(text)
+    stated = _LICENCE.search(head[0]) if head else None
+    return stated[1] if stated else "unknown"
+
+
+def longest_window(transformer: nn.Module, tokenizer: Any) -> int:
+    """Return the maximum number of pieces, with special ones, that a transformer can read at once."""
+    from torch import nn
+
+    tables = [
+        table
+        for name, table in transformer.named_modules()
+        if name.endswith("position_embeddings") and isinstance(table, nn.Embedding)
+    ]
+    # RoBERTa and similar models count positions from the row after that of padding.
+    positions = (table.num_embeddings - (-1 if (i := table.padding_idx) is None else i) - 1 for table in tables)
+    return min([int(tokenizer.model_max_length), *positions])
+
+
+def _library() -> ModuleType:
+    check_package("transformers", "spacy_tener.TransformerEmbed.v1 needs", install("torch", "transformers"))
+    import transformers
+
+    return transformers
+
+
+def _check(transformer: Any, tokenizer: Any, name: str) -> None:
+    if transformer.config.is_encoder_decoder:
+        raise ValueError(
+            f"TransformerEmbed cannot use {name!r}: it has an encoder and a decoder. Use an encoder, such as BERT."
+        )
+    if not tokenizer.is_fast:
+        raise ValueError(
+            f"TransformerEmbed cannot use {name!r}: its tokenizer has no offsets, as it is not a fast tokenizer. "
+            "Use a transformer that has a tokenizer.json."
+        )

@@ -1,0 +1,48 @@
+"""Settings of the embedder of a pretrained transformer."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from ..validation import STRICT, Count, Probability, Size, check_pieces
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class TransformerEmbedConfig:
+    """Settings of the embedder of a pretrained transformer.
+
+    frozen (bool): Do not train the transformer: its weights do not change, its own dropout is off, and no gradient is
+        computed.
+    pooling (Literal["mean", "first"]): The features of a token: the "mean" of its pieces, or those of the "first" one.
+    layers (Union[int, List[int]]): Number of last layers that are averaged, or the layers' own numbers, from 1 on; 0 is
+        the layer of embeddings.
+    dropout (float): Dropout on the features. In training, a transformer that is not frozen also applies its own.
+    window (int): Maximum number of word pieces, with special ones, that are read at once; the transformer's own
+        maximum, if that is smaller. Longer texts are read in overlapping windows. `tener_ner` passes windows of 200
+        tokens, so that this matters for other components only, and for tokens of very many pieces.
+    overlap (int): Word pieces of context on each side of a window's own part.
+    mixed_precision (Union[bool, Literal["gpu"]]): Let the transformer compute in bfloat16 where that is safe, which is
+        much faster on recent GPUs, but slower on most CPUs. "gpu" does so only on a GPU that supports bfloat16.
+    cache (int): For a frozen transformer, maximum size in megabytes of the features that are kept on its device during
+        training, which reads each text of train and dev again and again. A token takes 4 bytes for each feature. 0
+        keeps none. Nothing is kept after training or loading.
+    """
+
+    frozen: bool = False
+    pooling: Literal["mean", "first"] = "mean"
+    layers: Size | Annotated[list[Count], Field(min_length=1)] = 1
+    dropout: Probability = 0.1
+    window: int = 512
+    overlap: Count = 64
+    mixed_precision: bool | Literal["gpu"] = False
+    cache: Count = 1000
+
+    def __post_init__(self) -> None:
+        check_pieces(self.window, self.overlap)
+
+    @property
+    def highest_layer(self) -> int:
+        return self.layers if isinstance(self.layers, int) else max(self.layers)

@@ -1,0 +1,146 @@
+"""A pretrained transformer as a torch module: from word pieces to one row of features per token."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from spacy.tokens import Doc
+from torch import Tensor, nn
+
+from ..errors import RemedyError
+from ..features.cache import FeatureCache, key_of
+from ..features.pieces import PieceReader, Pieces
+from ..nn.dense_torch import Dropout
+from ..nn.devices_torch import autocast_to_bfloat16, on_device
+from ..nn.ragged_torch import Ragged, Segments
+from .transformer_embed_config import TransformerEmbedConfig
+
+_POSITIONS_AT_ONCE = {"cpu": 4096, "cuda": 1 << 16}
+"""Maximum number of word pieces, with padding, that a prediction computes at once, to limit memory for long texts."""
+_PIECES_PER_CALL = {"cpu": 32, "cuda": 1 << 14}
+"""Cost of one more call, in pieces of padding: computing these takes as long as launching a dozen layers."""
+
+
+class PretrainedTransformer(nn.Module):
+    """The features of tokens: the mean of their pieces' rows in the last layers, or the first piece's; 0 for a token
+    without a piece.
+
+    transformer (PreTrainedModel): A model of the library transformers. Its parameters' names begin with `transformer.`.
+    reader (PieceReader): The reader of its pieces.
+    """
+
+    def __init__(self, transformer: Any, reader: PieceReader, config: TransformerEmbedConfig) -> None:
+        super().__init__()
+        self.transformer = transformer
+        self.reader = reader
+        self.config = config
+        self.dropout = Dropout(config.dropout)
+        self.cache = FeatureCache(config.cache * 1_000_000)
+        # A batch uses a few hundred rows of a table that holds as many numbers as all layers of a small transformer.
+        self.transformer.get_input_embeddings().sparse = True
+        self.requires_grad_(not config.frozen)
+
+    def train(self, mode: bool = True) -> PretrainedTransformer:
+        super().train(mode)
+        if self.config.frozen:
+            self.transformer.eval()
+        return self
+
+    def forward(self, docs: Sequence[Doc]) -> Tensor:
+        """*Shape:* (tokens, width)"""
+        if self.config.frozen:
+            with torch.no_grad():
+                parts = self.cache(list(map(key_of, docs)), docs, self._read_docs, training=self.training)
+                features = torch.cat(list(parts))
+        else:
+            features = self.features(self.reader(docs))
+        dropped: Tensor = self.dropout(features)
+        return dropped
+
+    def _read_docs(self, docs: Sequence[Doc]) -> list[Tensor]:
+        """Return the features of each Doc. *Shape:* (tokens, width) each"""
+        return list(torch.split(self.features(self.reader(docs)), [len(doc) for doc in docs]))
+
+    def features(self, pieces: Pieces) -> Tensor:
+        """Return the features before dropout. *Shape:* (tokens, width)"""
+        device = self._device
+        pairs = pieces.firsts() if self.config.pooling == "first" else pieces
+        rows = on_device(pairs.rows, device)
+        tokens = Segments.of(pairs.tokens, pairs.n_tokens, device=device)
+        return tokens.mean(self._hidden(pieces, device).index_select(0, rows))
+
+    @property
+    def _device(self) -> torch.device:
+        device: torch.device = next(self.transformer.parameters()).device
+        return device
+
+    def mixes_precision(self, device: torch.device) -> bool:
+        """Return whether the transformer computes in bfloat16 on a device."""
+        if self.config.mixed_precision == "gpu":
+            # The first GPUs with bfloat16 are of compute capability 8.0.
+            return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
+        if self.config.mixed_precision and device.type == "cuda" and not torch.cuda.is_bf16_supported():
+            raise RemedyError(
+                "spacy_tener.TransformerEmbed.v1: mixed_precision is true, but this GPU does not have bfloat16",
+                'Set mixed_precision = "gpu", which leaves it off on such a GPU, or false.',
+            )
+        return self.config.mixed_precision
+
+    def pieces_at_once(self, device: torch.device) -> int:
+        """Return how many pieces are read at once."""
+        if device.type != "cpu" and torch.is_grad_enabled():
+            # Activations are kept for the gradient, in one call or in several.
+            return sys.maxsize
+        return _POSITIONS_AT_ONCE["cpu" if device.type == "cpu" else "cuda"]
+
+    def _hidden(self, pieces: Pieces, device: torch.device) -> Tensor:
+        """Return the rows of all pieces. *Shape:* (pieces, width)"""
+        if not len(pieces.lengths):
+            return torch.zeros(0, self.transformer.config.hidden_size, device=device)
+        price = _PIECES_PER_CALL["cpu" if device.type == "cpu" else "cuda"]
+        ragged = Ragged.of(pieces.lengths, device=device, price=price, by_tokens=True)
+        windows = ragged.pad(on_device(pieces.ids[:, None], device))
+        context = autocast_to_bfloat16(device) if self.mixes_precision(device) else nullcontext()
+        at_once = self.pieces_at_once(device)
+        with context:
+            read = [
+                torch.cat(list(self._read(ids[:, 0, :, 0], bucket.key_mask, at_once)))
+                for ids, bucket in zip(windows, ragged.buckets, strict=True)
+            ]
+        return ragged.join([part[:, None] for part in read])
+
+    def _read(self, ids: Tensor, key_mask: Tensor | None, at_once: int) -> Iterator[Tensor]:
+        """Yield the rows of windows of one length, some windows at a time.
+
+        ids (Tensor): *Shape:* (windows, length)
+        key_mask (Tensor): The bucket's.
+        at_once (int): Maximum number of pieces.
+        YIELDS (Tensor): *Shape:* (at most all windows, length, width)
+        """
+        step = max(1, at_once // ids.shape[1])
+        masks = torch.ones_like(ids) if key_mask is None else (key_mask[:, 0, 0] == 0.0).long()
+        for window_ids, mask in zip(ids.split(step), masks.split(step), strict=True):
+            yield mean_of_layers(self.transformer, window_ids, mask, self.config.layers).float()
+
+
+def mean_of_layers(transformer: Callable[..., Any], ids: Tensor, mask: Tensor, layers: int | Sequence[int]) -> Tensor:
+    """Return the mean of a transformer's last layers, or of those with these numbers.
+
+    ids, mask (Tensor): *Shape:* (windows, length)
+    RETURNS (Tensor): *Shape:* (windows, length, width)
+    """
+    output = transformer(input_ids=ids, attention_mask=mask, output_hidden_states=layers != 1, return_dict=True)
+    last: Tensor = output.last_hidden_state
+    if layers == 1:
+        return last
+    states = output.hidden_states
+    if states is None:
+        raise RemedyError(
+            "The transformer returns its last layer only", "Set layers to 1, or name another transformer."
+        )
+    chosen = states[-layers:] if isinstance(layers, int) else [states[layer] for layer in layers]
+    return torch.stack(list(chosen)).mean(dim=0)

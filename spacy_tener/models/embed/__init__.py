@@ -1,1 +1,0 @@
-"""Embedders: from Docs to rows of floats, `Model[List[Doc], List[Floats2d]]`."""

@@ -1,5 +1,0 @@
-"""A pretrained transformer as an embedder."""
-
-from ..shim import require_torch
-
-require_torch()

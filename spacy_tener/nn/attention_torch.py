@@ -1,0 +1,175 @@
+"""Attention among the tokens of a sequence, whatever its queries and keys are, and the sines and cosines of positions
+(TENER, eq. 8, 9 and 17).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from .dense_torch import dropout
+from .devices_torch import on_device
+from .ragged_torch import Ragged
+
+
+def interleave(even: Tensor, odd: Tensor) -> Tensor:
+    """Return `[even_0, odd_0, even_1, odd_1, ...]` along the last dimension, the order of eq. 8, 9 and 17."""
+    return torch.stack((even, odd), dim=-1).flatten(-2)
+
+
+def sinusoids(length: int, width: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Return `sin(t c_i)` and `cos(t c_i)` for the positions `t < length`, with `c_i = 10000^(-2i / width)`.
+
+    like (Tensor): They get its device and dtype.
+    RETURNS (Tuple[Tensor, Tensor]): *Shape:* (length, width / 2) each
+    """
+    # In float32 the angle itself would be off by some 0.004 at position 100,000.
+    frequencies = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    angles = torch.outer(torch.arange(length, dtype=torch.float64), frequencies)
+    return on_device(angles.sin().to(like.dtype), like.device), on_device(angles.cos().to(like.dtype), like.device)
+
+
+# Maximum length of sequences whose maps are computed whole, so that memory grows with the number of tokens only.
+WHOLE_MAP = 512
+# Number of scores computed at once for longer sequences: about what fits into a core's own cache.
+SCORES_AT_ONCE = 1 << 20
+
+Weighting = Callable[[Tensor, Tensor | None], Tensor]
+"""Function from scores to attention weights, in place of softmax.
+
+It gets the scores, -inf at padded keys, *Shape:* (sequences, heads, queries, keys).
+It also gets `Heads.per_query`, zeros at padded queries, *Shape:* (sequences, heads, queries, values).
+"""
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Queries, keys and values by head, ready for `softmax(q k^T + q_position table^T) v`; any scale is in the queries.
+
+    q, k (Tensor): *Shape:* (tokens, heads, width); v: *Shape:* (tokens, heads, head width)
+    q_position (Tensor | None): queries to positions rather than to keys, for relative positions. *Shape:* (tokens,
+        heads, position width)
+    table (Tensor | None): the embedding of each position. *Shape:* (longest, position width)
+    per_query (Tensor | None): inputs of a weighting other than softmax, for each query. *Shape:* (tokens, heads,
+        values)
+    """
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    q_position: Tensor | None = None
+    table: Tensor | None = None
+    per_query: Tensor | None = None
+
+    @property
+    def tensors(self) -> tuple[Any, ...]:
+        return self.q, self.k, self.v, self.q_position, self.table, self.per_query
+
+
+class Attention(nn.Module, ABC):
+    """Multi-head attention. Subclasses compute queries, keys and values in `heads`."""
+
+    def __init__(self, *, n_heads: int, dropout: float) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        self.dropout = dropout
+
+    @abstractmethod
+    def heads(self, x: Tensor, *context: Any) -> Heads:
+        """Return queries, keys and values of `x`. *Shape:* (tokens, width)"""
+
+    def forward(self, x: Tensor, ragged: Ragged, *context: Any) -> Tensor:
+        """Transform the rows of all texts. *Shape:* (tokens, width) to (tokens, width)
+
+        ragged (Ragged): the sequences, planned for this number of heads.
+        context (Any): other arguments of `heads`, such as positions.
+        """
+        p = self.dropout if self.training else 0.0
+        return attend(self.heads(x, *context), ragged, p, self.weighting(sampled=self.training))
+
+    def weighting(self, *, sampled: bool) -> Weighting | None:
+        """Return the function from scores to attention weights; None for softmax. sampled: In training."""
+        return None
+
+
+def checkpointed(function: Callable[..., Tensor], *inputs: Any) -> Tensor:
+    """Return `function(*inputs)`, recomputed in the backward pass with the same random numbers."""
+    if not torch.is_grad_enabled():
+        return function(*inputs)
+    result: Tensor = checkpoint(function, *inputs, use_reentrant=False)
+    return result
+
+
+def split_heads(x: Tensor, n_heads: int) -> Tensor:
+    """Split rows into heads. x: *Shape:* (tokens, width). Returns *Shape:* (tokens, heads, head width)"""
+    return x.view(x.shape[0], n_heads, x.shape[1] // n_heads)
+
+
+def attend(heads: Heads, ragged: Ragged, p: float, weighting: Weighting | None = None) -> Tensor:
+    """Compute attention within each sequence, with dropout of probability `p` on its map. Returns
+    *Shape:* (tokens, width)
+
+    weighting (Weighting | None): function from scores to the map; None for softmax.
+    """
+    if not ragged.buckets:
+        return heads.v.flatten(1)
+    padded = zip(_pad(heads, ragged), ragged.buckets, strict=True)
+    mixed = [_plain(heads_of_bucket, bucket.key_mask, p, weighting) for heads_of_bucket, bucket in padded]
+    return ragged.join(mixed).view(heads.v.shape[0], -1)
+
+
+def _pad(heads: Heads, ragged: Ragged) -> Iterator[Heads]:
+    """Yield the heads of each bucket, padded. *Shape:* (sequences, heads, length, ..), but for `table`"""
+    none = [None] * len(ragged.buckets)
+    parts: Any = (
+        none if x is None else ragged.pad(x.flatten(0, 1)) for x in (heads.q, heads.k, heads.v, heads.q_position)
+    )
+    per_query = none if heads.per_query is None else ragged.pad(heads.per_query.flatten(0, 1), zeros=True)
+    for bucket, q, k, v, q_position, values in zip(ragged.buckets, *parts, per_query, strict=True):
+        yield Heads(q, k, v, q_position, None if heads.table is None else heads.table[: bucket.length], values)
+
+
+def _plain(padded: Heads, key_mask: Tensor | None, p: float, weighting: Weighting | None) -> Tensor:
+    """Compute one bucket by matrix products. Returns *Shape:* (sequences, heads, length, head width)
+
+    torch's fused CPU kernel takes neither dropout nor values narrower than keys, and is slower at every length.
+    """
+    n, h, length, _ = padded.q.shape
+    if length <= WHOLE_MAP:
+        return _mix(key_mask, p, weighting, *padded.tensors)
+    # Memory grows with the length and not with its square: maps are recomputed in the backward pass.
+    step = max(SCORES_AT_ONCE // (n * h * length), 32)
+    mix, (q, k, v, q_position, table, per_query) = partial(checkpointed, _mix, key_mask, p, weighting), padded.tensors
+    parts = [[None] * len(q.split(step, dim=2)) if x is None else x.split(step, dim=2) for x in (q_position, per_query)]
+    queries = zip(q.split(step, dim=2), *parts, strict=True)
+    return torch.cat([mix(content, k, v, position, table, values) for content, position, values in queries], dim=2)
+
+
+def _mix(key_mask: Tensor | None, p: float, weighting: Weighting | None, *tensors: Tensor) -> Tensor:
+    """Mix the values for some queries of a bucket. tensors: those of its `Heads`. Returns
+    *Shape:* (sequences, heads, queries, head width)
+    """
+    heads = Heads(*tensors)
+    return torch.matmul(dropout(_map(heads, key_mask, weighting), p, training=True), heads.v)
+
+
+def _map(padded: Heads, key_mask: Tensor | None, weighting: Weighting | None) -> Tensor:
+    """Return the attention map of some queries of a bucket. Returns *Shape:* (sequences, heads, queries, keys)"""
+    shape = (*padded.q.shape[:3], padded.k.shape[2])
+    q, keys = padded.q.flatten(0, 1), padded.k.flatten(0, 1).transpose(1, 2)
+    if padded.q_position is None or padded.table is None:
+        scores = torch.bmm(q, keys)
+    else:
+        # Every head and sequence has the same table: one product for all of them.
+        scores = torch.matmul(padded.q_position.flatten(0, 2), padded.table.T).view(*q.shape[:2], -1).baddbmm_(q, keys)
+    scores = scores.view(shape)
+    if key_mask is not None:
+        scores += key_mask
+    return torch.softmax(scores, dim=-1) if weighting is None else weighting(scores, padded.per_query)

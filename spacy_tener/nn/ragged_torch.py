@@ -1,0 +1,200 @@
+"""Padding of sequences of different lengths: from one flat array to a few padded buckets, and back.
+
+Token-wise layers (linear layers, norms, feed-forward) work on the flat `[N, d]` array of all tokens of a batch. Only
+attention needs padding. `Ragged` plans it once per batch: sequences of similar length share a bucket, and padding and
+joining are one gather each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..sequences import Lengths, as_lengths, pad_rows, plan_buckets, ranges, starts
+from ..types import BoolArray, FloatArray, IntArray
+from .devices_torch import on_device
+
+# Cost of one more bucket, in pairs of tokens: its dozen operations take as long as attention over so many pairs.
+PAIRS_PER_BUCKET = {"cpu": 8192, "cuda": 1 << 22}
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """One padded batch of sequences of similar length.
+
+    sequences (tuple[int, ...]): indices of its sequences in the batch, the longest first. *Shape:* (sequences,)
+    length (int): length of the longest sequence.
+    key_mask (Tensor | None): added to scores, -inf at padded keys, else 0; None if there is no padding. *Shape:*
+        `(sequences, 1, 1, length)`
+    """
+
+    sequences: tuple[int, ...]
+    length: int
+    key_mask: Tensor | None
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """A batch of sequences, each token split into `heads` rows, planned into buckets.
+
+    lengths (tuple[int, ...]): tokens of each sequence; 0 is legal. *Shape:* (sequences,)
+    heads (int): rows per token.
+    buckets (tuple[Bucket, ...]): longest first; sequences without tokens are in none of them.
+    positions (Tensor): each token's position in its sequence. *Shape:* (tokens,)
+    to_padded (Tensor): the flat row that each slot reads; padding reads its sequence's last token. *Shape:* (slots,)
+    to_flat (Tensor): the slot of each flat row. *Shape:* (tokens * heads,)
+    real (Tensor | None): 1 at slots of real tokens, 0 at padding, or None if there is no padding. *Shape:* (slots, 1)
+    """
+
+    lengths: tuple[int, ...]
+    heads: int
+    buckets: tuple[Bucket, ...]
+    positions: Tensor
+    to_padded: Tensor
+    to_flat: Tensor
+    real: Tensor | None
+
+    @classmethod
+    def of(
+        cls,
+        lengths: Lengths,
+        *,
+        heads: int = 1,
+        device: torch.device | str = "cpu",
+        n_tokens: int | None = None,
+        price: int | None = None,
+        by_tokens: bool = False,
+    ) -> Ragged:
+        """Plan the buckets.
+
+        n_tokens (int | None): number of tokens, to check the lengths against.
+        price (int | None): cost of one more bucket, in pairs of tokens; None for the cost in attention.
+        by_tokens (bool): True if the price is in tokens, for layers whose time grows with tokens, not with pairs of
+            them.
+        """
+        device = torch.device(device)
+        if price is None:
+            price = PAIRS_PER_BUCKET["cpu" if device.type == "cpu" else "cuda"]
+        sizes = as_lengths(lengths, n_tokens)
+        begins = starts(sizes)
+        members = plan_buckets(sizes if by_tokens else sizes**2, price=price)
+        buckets, slots, masks = [], [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
+        for sequences in members:
+            tokens, mask = pad_rows(begins[sequences], sizes[sequences])
+            slots.append((tokens[:, None] * heads + np.arange(heads)[:, None]).ravel())
+            masks.append(np.repeat(mask, heads, axis=0).ravel())
+            key_mask = None if mask.all() else on_device(key_mask_of(mask), device)
+            buckets.append(Bucket(tuple(sequences.tolist()), mask.shape[1], key_mask))
+        to_padded, is_real = np.concatenate(slots), np.concatenate(masks)
+        to_flat = np.empty(sizes.sum() * heads, np.int64)
+        to_flat[to_padded[is_real]] = np.flatnonzero(is_real)
+        real = None if is_real.all() else on_device(is_real[:, None].astype(np.float32), device)
+        return cls(
+            tuple(sizes.tolist()),
+            heads,
+            tuple(buckets),
+            on_device(ranges(np.zeros_like(sizes), sizes), device),
+            on_device(to_padded, device),
+            on_device(to_flat, device),
+            real,
+        )
+
+    @property
+    def longest(self) -> int:
+        return max(self.lengths, default=0)
+
+    def pad(self, x: Tensor, *, zeros: bool = False) -> list[Tensor]:
+        """Pad flat rows, bucket by bucket. Padding holds a finite filler, the last row of its sequence.
+
+        x (Tensor): *Shape:* (tokens * heads, width). Returns for each bucket *Shape:* (sequences, heads, length,
+            width)
+
+        zeros (bool): pad with zeros.
+        """
+        slots = x.index_select(0, self.to_padded)
+        if zeros and self.real is not None:
+            slots = slots * self.real
+        shapes = [(len(bucket.sequences), self.heads, bucket.length) for bucket in self.buckets]
+        sizes = [n * heads * length for n, heads, length in shapes]
+        # Without a split if there is one bucket: its gradient would be a copy.
+        parts = slots.split(sizes) if len(sizes) > 1 else (slots,) * len(sizes)
+        return [part.view(*shape, x.shape[-1]) for part, shape in zip(parts, shapes, strict=True)]
+
+    def join(self, parts: Sequence[Tensor]) -> Tensor:
+        """Return the inverse of `pad`: drop the padding and join the buckets.
+
+        parts (Sequence[Tensor]): for each bucket *Shape:* (sequences, heads, length, width). Returns *Shape:*
+            `(tokens * heads, width)`
+        """
+        rows = [part.reshape(-1, part.shape[-1]) for part in parts]
+        slots = rows[0] if len(rows) == 1 else torch.cat(rows)
+        return slots.index_select(0, self.to_flat)
+
+
+def key_mask_of(is_key: BoolArray) -> FloatArray:
+    """Return what is added to scores: -inf at padded keys, else 0. *Shape:* (rows, keys) to (rows, 1, 1, keys)"""
+    return np.where(is_key, np.float32(0.0), np.float32(-np.inf))[:, None, None]
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Assignment of `m` rows to `n` segments; a segment may be empty.
+
+    `gather` gives each row its segment's; `sum` adds up each segment's rows.
+
+    index (Tensor): the segment of each row. *Shape:* (rows,)
+    members (Tensor): the rows, segment after segment. *Shape:* (rows,)
+    starts (Tensor): where each segment begins in `members`. *Shape:* (segments,)
+    sizes (Tensor): rows of each segment; 1 for an empty one, so that it can be divided by. *Shape:* (segments, 1)
+    """
+
+    index: Tensor
+    members: Tensor
+    starts: Tensor
+    sizes: Tensor
+
+    @classmethod
+    def of(cls, index: IntArray, n_segments: int, *, device: torch.device | str = "cpu") -> Segments:
+        counts = np.bincount(index, minlength=n_segments)
+        arrays = index, np.argsort(index, kind="stable"), starts(counts), np.maximum(counts, 1)[:, None]
+        return cls(*(on_device(array, device) for array in arrays))
+
+    @classmethod
+    def of_sequences(cls, lengths: Lengths, *, device: torch.device | str = "cpu") -> Segments:
+        """Make segments of sequences: the rows of each are its tokens."""
+        sizes = as_lengths(lengths)
+        return cls.of(np.repeat(np.arange(len(sizes)), sizes), len(sizes), device=device)
+
+    def gather(self, x: Tensor) -> Tensor:
+        """Return the segment's row for each row. x: *Shape:* (segments, width). Returns *Shape:* (rows, width)"""
+        return x.index_select(0, self.index)
+
+    def sum(self, x: Tensor) -> Tensor:
+        """Return the sum of each segment's rows, 0 for an empty segment. x: *Shape:* (rows, width). Returns
+        *Shape:* (segments, width)
+        """
+        # The fastest of torch's sums over segments, in a fixed order on every device.
+        return F.embedding_bag(self.members, x.contiguous(), self.starts, mode="sum")
+
+    def mean(self, x: Tensor) -> Tensor:
+        """Return the mean of each segment's rows, 0 for an empty segment.
+
+        x (Tensor): *Shape:* (rows, width). Returns *Shape:* (segments, width)
+        """
+        return self.sum(x) / self.sizes
+
+    def softmax(self, x: Tensor) -> Tensor:
+        """Return the softmax over the rows of each segment, column by column.
+
+        x (Tensor): *Shape:* (rows, width). Returns *Shape:* (rows, width)
+        """
+        index = self.index[:, None].expand_as(x)
+        highest = x.new_zeros(len(self.starts), x.shape[1])
+        highest.scatter_reduce_(0, index, x.detach(), "amax", include_self=False)
+        exponentials = (x - highest.index_select(0, self.index)).exp()
+        return exponentials / self.gather(self.sum(exponentials))

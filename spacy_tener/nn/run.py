@@ -1,0 +1,83 @@
+"""Running a model: the choice of its back end, and the forward function by which Thinc calls a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from spacy.tokens import Doc
+from thinc.api import Model
+from thinc.types import Floats2d
+
+from ..errors import RemedyError
+from .backends import Backend, Layer, NumpyBackend, Rows, is_out_of_memory
+from .shim import TorchShim, require_torch, torch_shims
+
+
+def prediction_backend(
+    model: Model[Any, Any], batch: Sequence[Any], shims: Sequence[TorchShim] | None = None
+) -> Backend:
+    """Return NumPy's back end if a model can predict with it, otherwise torch's.
+
+    shims (Sequence[TorchShim]): The model's, if they are known.
+    """
+    shims = torch_shims(model) if shims is None else shims
+    if all(shim.predicts_with_numpy(model.ops) for shim in shims):
+        return NumpyBackend(model.ops, [len(text) for text in batch])
+    require_torch()
+    from .backend_torch import TorchBackend
+
+    return TorchBackend.of(model, batch, training=False, shims=shims)
+
+
+def predict(model: Model[Any, Any], docs: list[Doc], shims: Sequence[TorchShim] | None = None) -> Rows:
+    """Return a model's rows for at least one Doc: an array, or a tensor.
+
+    A batch that takes more memory than the GPU has is computed in halves.
+
+    shims (Sequence[TorchShim]): The model's, if they are known.
+    """
+    try:
+        return prediction_backend(model, docs, shims).run(model, docs)
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        if len(docs) < 2:
+            raise RemedyError(
+                "The GPU's memory is too small to read one text",
+                "Lower `window` of tener_ner, and `max_units` with it, or predict on the CPU.",
+            ) from error
+    # Not inside the handler: there, the error still refers to the tensors of the failed attempt.
+    middle = len(docs) // 2
+    return concatenate_rows([predict(model, half, shims) for half in (docs[:middle], docs[middle:])])
+
+
+def concatenate_rows(parts: Sequence[Rows]) -> Rows:
+    """Join rows: arrays or tensors."""
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    import torch
+
+    return torch.cat(list(parts))
+
+
+def forward(
+    layer: Layer, batch: Sequence[Any], is_train: bool
+) -> tuple[list[Floats2d], Callable[[list[Floats2d]], Sequence[Any]]]:
+    """Compute a layer of this package alone, or inside a layer of another library, as Thinc calls it."""
+    if not len(batch):
+        return [], lambda gradient: batch
+    if not is_train:
+        backend = prediction_backend(layer, batch)
+        return backend.split(backend.run(layer, batch)), _refuse_gradient
+    require_torch()
+    from .backend_torch import begin_update
+
+    return begin_update(layer, batch)
+
+
+def _refuse_gradient(gradient: list[Floats2d]) -> Sequence[Any]:
+    raise ValueError("Cannot backpropagate through a prediction. Call begin_update() instead of predict().")

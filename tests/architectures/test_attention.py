@@ -1,0 +1,244 @@
+"""Attention of sequences, whole or in parts: TENER's with its relative positions, and the vanilla one."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+from typing import Any
+
+import pytest
+import torch
+from paper_forms import assert_same, assert_slopes, reference_attention
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from spacy_tener.architectures.tener.tener_torch import AdaptedAttention, RelativePositions, VanillaAttention, turn
+from spacy_tener.nn import attention_torch as attention
+from spacy_tener.nn.attention_torch import Heads, attend, interleave, sinusoids
+from spacy_tener.nn.ragged_torch import Ragged
+
+LENGTHS = [5, 0, 1, 60, 7, 3]
+
+
+def random_heads(lengths: list[int], *, n_heads: int = 3, q_position: bool = True) -> Heads:
+    torch.manual_seed(0)
+    n = sum(lengths)
+    sizes = [(n, n_heads, 4), (n, n_heads, 4), (n, n_heads, 5)]
+    sizes += [(n, n_heads, 6), (max(lengths), 6)] if q_position else []
+    return Heads(*(torch.randn(*size, dtype=torch.float64, requires_grad=True) for size in sizes))
+
+
+def inputs(heads: Heads) -> list[Tensor]:
+    return [x for x in (heads.q, heads.k, heads.v, heads.q_position) if x is not None]
+
+
+def plain(heads: Heads, lengths: list[int]) -> tuple[Tensor, list[Tensor]]:
+    """Attention sequence by sequence, head by head. Returns the mixed values, *[N, h d_k]*, and the maps."""
+    mixed, maps, start = [], [], 0
+    for length in lengths:
+        rows = slice(start, start + length)
+        scores = torch.stack([heads.q[rows, h] @ heads.k[rows, h].T for h in range(heads.q.shape[1])])
+        if heads.q_position is not None and heads.table is not None:
+            places = [heads.q_position[rows, h] @ heads.table[:length].T for h in range(heads.q.shape[1])]
+            scores = scores + torch.stack(places)
+        maps.append(torch.softmax(scores, dim=-1))
+        mixed.append(torch.cat([weights @ heads.v[rows, h] for h, weights in enumerate(maps[-1])], dim=-1))
+        start += length
+    return torch.cat(mixed), maps
+
+
+@pytest.fixture
+def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Treat everything longer than 4 as long, 32 queries at a time."""
+    monkeypatch.setattr(attention, "WHOLE_MAP", 4)
+    monkeypatch.setattr(attention, "SCORES_AT_ONCE", 1)
+
+
+@pytest.mark.parametrize("longest_whole_map", [4, attention.WHOLE_MAP])
+@pytest.mark.parametrize("q_position", [True, False])
+def test_attention_whole_or_in_parts_and_its_gradients_are_those_of_single_sequences(
+    q_position: bool, longest_whole_map: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention, "WHOLE_MAP", longest_whole_map)
+    monkeypatch.setattr(attention, "SCORES_AT_ONCE", 1)
+    heads = random_heads(LENGTHS, q_position=q_position)
+    assert_same(attend(heads, Ragged.of(LENGTHS, heads=3), 0.0), plain(heads, LENGTHS)[0], inputs(heads), within=1e-11)
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_the_backward_pass_of_parts_makes_the_same_dropout_again() -> None:
+    ragged = Ragged.of([40], heads=1)
+    heads = random_heads([40], n_heads=1)
+
+    def seeded(*parts: Tensor) -> Tensor:
+        torch.manual_seed(3)
+        return attend(Heads(*parts, heads.table), ragged, 0.4)[:, 0]
+
+    # Numerical gradients of one and the same dropout pattern.
+    assert_slopes(seeded, *inputs(heads))
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_the_backward_pass_of_parts_leaves_the_random_numbers_alone() -> None:
+    heads = random_heads([40], n_heads=1)
+    mixed = attend(heads, Ragged.of([40], heads=1), 0.4)
+    before = torch.get_rng_state()
+    mixed.sum().backward()
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_a_long_text_does_not_import_torchs_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch._dynamo", None)
+    heads = random_heads([40])
+    got = attend(heads, Ragged.of([40], heads=3), 0.0)
+    got.sum().backward()
+    assert torch.allclose(got, plain(heads, [40])[0], atol=1e-12)
+
+
+def test_dropout_acts_on_the_map_and_keeps_its_mean() -> None:
+    lengths = [50] * 40
+    heads = random_heads(lengths)
+    ones = Heads(heads.q, heads.k, torch.ones_like(heads.v))
+    mixed = attend(ones, Ragged.of(lengths, heads=3), 0.3)
+    assert mixed.std() > 0.05
+    assert mixed.mean().item() == pytest.approx(1.0, abs=0.03)
+    # All columns of a head see the same map.
+    assert torch.allclose(mixed.view(-1, 3, 5), mixed.view(-1, 3, 5)[..., :1].expand(-1, -1, 5))
+
+
+class LargestResult(TorchDispatchMode):
+    """Notes the largest tensor that any operation makes."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for x in result if isinstance(result, (tuple, list)) else (result,):
+            if isinstance(x, Tensor):
+                self.numel = max(self.numel, x.numel())
+        return result
+
+
+def test_long_sequences_never_make_a_map_of_length_by_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "SCORES_AT_ONCE", 1 << 14)
+    length = 640
+    heads = random_heads([length], n_heads=1)
+    with LargestResult() as in_parts:
+        attend(heads, Ragged.of([length], heads=1), 0.2).sum().backward()
+    assert in_parts.numel <= 32 * length
+    monkeypatch.setattr(attention, "WHOLE_MAP", length)
+    with LargestResult() as at_once:
+        attend(heads, Ragged.of([length], heads=1), 0.2)
+    assert at_once.numel == length**2
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+def test_vanilla_attention_is_torchs_multi_head_attention(scaled: bool) -> None:
+    torch.manual_seed(0)
+    vanilla = VanillaAttention(width=12, n_heads=3, scaled=scaled).double()
+    multi_head = torch.nn.MultiheadAttention(12, 3, batch_first=True, dtype=torch.float64)
+    parts = (vanilla.query, vanilla.key, vanilla.value)
+    with torch.no_grad():
+        multi_head.in_proj_weight.copy_(torch.cat([part.weight for part in parts]))
+        multi_head.in_proj_bias.copy_(torch.cat([part.bias for part in parts]))
+        multi_head.out_proj.weight.copy_(vanilla.out.weight)
+        multi_head.out_proj.bias.copy_(vanilla.out.bias)
+        if not scaled:
+            multi_head.in_proj_weight[:12] *= 2.0  # torch's scale is 1 / sqrt(4)
+            multi_head.in_proj_bias[:12] *= 2.0
+    lengths = [4, 9, 1]
+    x = torch.randn(14, 12, dtype=torch.float64)
+    ragged = Ragged.of(lengths, heads=3)
+    got = vanilla(x, ragged).split(lengths)
+    for sequence, mixed in zip(x.split(lengths), got, strict=True):
+        expected, _ = multi_head(*[sequence[None]] * 3)
+        assert torch.allclose(mixed, expected[0], atol=1e-12)
+
+
+OPTIONS = [
+    {"scaled": scaled, "key_projection": projection}
+    for scaled, projection in itertools.product([False, True], repeat=2)
+]
+
+
+def make(width: int = 24, n_heads: int = 3, dropout: float = 0.0, **options: bool) -> AdaptedAttention:
+    torch.manual_seed(0)
+    return AdaptedAttention(width=width, n_heads=n_heads, dropout=dropout, **options).double()
+
+
+def context(module: AdaptedAttention, lengths: list[int], x: Tensor) -> tuple[Ragged, RelativePositions]:
+    ragged = Ragged.of(lengths, heads=module.n_heads)
+    return ragged, RelativePositions.of(ragged, x.shape[1] // module.n_heads, x)
+
+
+def reference(module: AdaptedAttention, x: Tensor, lengths: list[int]) -> Tensor:
+    return torch.cat([reference_attention(module, sequence) for sequence in x.split(lengths)])
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_the_fast_form_and_its_gradients_equal_the_papers_form(options: dict[str, bool]) -> None:
+    module = make(**options)
+    x = torch.randn(sum(LENGTHS), 24, dtype=torch.float64, requires_grad=True)
+    got = module(x, *context(module, LENGTHS, x))
+    assert_same(got, reference(module, x, LENGTHS), [x, *module.parameters()])
+
+
+def test_scores_are_those_of_equation_18_by_hand() -> None:
+    """One head of width 2 whose projections are the identity, so that every term can be written out."""
+    module = make(width=2, n_heads=1)
+    with torch.no_grad():
+        module.query.weight.copy_(torch.eye(2))
+        module.u.copy_(torch.tensor([[0.3, -0.2]], dtype=torch.float64))
+        module.v.copy_(torch.tensor([[-0.5, 0.7]], dtype=torch.float64))
+    x = torch.tensor([[1.0, 0.5], [-0.4, 0.2], [0.3, 0.9]], dtype=torch.float64)
+    heads = module.heads(x, context(module, [3], x)[1])
+    got = heads.q[:, 0] @ heads.k[:, 0].T + heads.q_position[:, 0] @ heads.table[:3].T
+    for t in range(3):
+        scores = []
+        for j in range(3):
+            q, k, r = x[t].tolist(), x[j].tolist(), (math.sin(t - j), math.cos(t - j))
+            content = (q[0] + 0.3) * k[0] + (q[1] - 0.2) * k[1]
+            scores.append(content + (q[0] - 0.5) * r[0] + (q[1] + 0.7) * r[1])
+        assert got[t].tolist() == pytest.approx(scores, abs=1e-12)
+
+
+def test_u_and_v_start_xavier_normal() -> None:
+    torch.manual_seed(0)
+    module = AdaptedAttention(width=512, n_heads=8)
+    deviation = (2.0 / (8 + 64)) ** 0.5
+    for parameter in (module.u, module.v):
+        assert parameter.std().item() == pytest.approx(deviation, rel=0.15)
+    assert not torch.equal(module.u, module.v)
+
+
+DOUBLE = torch.zeros(0, dtype=torch.float64)
+
+
+def test_tables_are_those_of_the_paper() -> None:
+    table = interleave(*sinusoids(7, 6, DOUBLE))
+    for t in range(7):
+        for i in range(3):
+            angle = t / 10000 ** (2 * i / 6)
+            pair = [math.sin(angle), math.cos(angle)]
+            assert table[t, 2 * i : 2 * i + 2].tolist() == pytest.approx(pair, abs=1e-15)
+
+
+def test_far_positions_are_exact_in_float32() -> None:
+    table = interleave(*sinusoids(100_001, 4, torch.zeros(0)))
+    assert table[100_000, 0].item() == pytest.approx(math.sin(100_000.0), abs=1e-7)
+    assert table[99_999, 2].item() == pytest.approx(math.sin(99_999.0 / 100.0), abs=1e-7)
+
+
+def test_turned_query_and_key_table_give_the_relative_position() -> None:
+    torch.manual_seed(0)
+    width, length = 8, 9
+    relative = RelativePositions.of(Ragged.of([length]), width, DOUBLE)
+    s = torch.randn(length, width, dtype=torch.float64)
+    fast = turn(s, relative.query_turn[:, 0]) @ relative.table.T
+    for t in range(length):
+        for j in range(length):
+            angles = [(t - j) / 10000 ** (2 * i / width) for i in range(width // 2)]
+            r = torch.tensor([f(a) for a in angles for f in (math.sin, math.cos)], dtype=torch.float64)
+            assert fast[t, j].item() == pytest.approx((s[t] @ r).item(), abs=1e-12)

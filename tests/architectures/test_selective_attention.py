@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from paper_forms import assert_same, assert_slopes, reference_selection
+from torch import Tensor
+
+from spacy_tener.architectures.flat import selection_torch as selection
+from spacy_tener.architectures.flat.selection_torch import Selection, SelectiveAttention, kth_largest, logistic_noise
+from spacy_tener.architectures.tener.tener_torch import RelativePositions
+from spacy_tener.nn import attention_torch as attention_module
+from spacy_tener.nn.ragged_torch import Ragged, Segments
+
+WIDTH, HEADS = 12, 3
+# Shorter than k, empty, of one token, and of several buckets' lengths.
+LENGTHS = [7, 1, 0, 40, 2, 12]
+VARIANTS: dict[str, dict[str, Any]] = {
+    "the paper's": {},
+    "without top-k": {"k": 0},
+    "k = 1": {"k": 1},
+    "k = 9": {"k": 9},
+    "without amplification": {"alpha": 1.0},
+    "cool": {"tau": 0.3, "alpha": 3.0},
+}
+each_variant = pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS.keys())
+
+
+def make(*, dropout: float = 0.0, penalty: float = 0.0, **selection: Any) -> SelectiveAttention:
+    torch.manual_seed(0)
+    module = SelectiveAttention(
+        width=WIDTH,
+        n_heads=HEADS,
+        selection=Selection(**selection),
+        dropout=dropout,
+        penalty=penalty,
+    ).double()
+    # Thresholds among the scores, so that either side of equation 8 decides somewhere.
+    module.threshold.weight.data.mul_(3.0)
+    return module
+
+
+def tokens(n: int) -> Tensor:
+    torch.manual_seed(1)
+    return torch.randn(n, WIDTH, dtype=torch.float64, requires_grad=True)
+
+
+def context(lengths: list[int], like: Tensor) -> tuple[Any, ...]:
+    ragged = Ragged.of(lengths, heads=HEADS)
+    return ragged, RelativePositions.of(ragged, WIDTH // HEADS, like), Segments.of_sequences(ragged.lengths)
+
+
+def run(module: SelectiveAttention, x: Tensor, lengths: list[int]) -> Tensor:
+    mixed: Tensor = module(x, *context(lengths, x))
+    return mixed
+
+
+def paper_batch(module: SelectiveAttention, x: Tensor, lengths: list[int], *, samples: bool) -> Tensor:
+    parts = []
+    for sentence in x.split(lengths):
+        noise = sentence.new_zeros(HEADS, len(sentence), len(sentence)) if samples else None
+        parts.append(reference_selection(module, sentence, noise)[0] if len(sentence) else sentence)
+    return torch.cat(parts)
+
+
+@pytest.fixture
+def no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """z is b itself, or b cooled by tau."""
+    monkeypatch.setattr(selection, "logistic_noise", torch.zeros_like)
+
+
+@pytest.fixture
+def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Treat everything longer than 4 as long, 32 queries at a time."""
+    monkeypatch.setattr(attention_module, "WHOLE_MAP", 4)
+    monkeypatch.setattr(attention_module, "SCORES_AT_ONCE", 1)
+
+
+@each_variant
+def test_prediction_is_the_papers(options: dict[str, Any]) -> None:
+    module, x = make(**options).eval(), tokens(sum(LENGTHS))
+    expected = paper_batch(module, x, LENGTHS, samples=False)
+    assert (run(module, x, LENGTHS) - expected).abs().max() < 1e-10
+
+
+@each_variant
+def test_training_is_the_papers_for_the_noise_drawn(options: dict[str, Any]) -> None:
+    module, x = make(**options), tokens(9)
+    torch.manual_seed(5)
+    noise = logistic_noise(x.new_empty(1, HEADS, 9, 9))[0]
+    torch.manual_seed(5)
+    assert_same(run(module, x, [9]), reference_selection(module, x, noise)[0], [x, *module.parameters()], within=1e-8)
+
+
+@pytest.mark.usefixtures("no_noise")
+@each_variant
+def test_a_batch_trains_as_its_sentences_do_alone(options: dict[str, Any]) -> None:
+    """So padding counts for nothing: not as a key, not in the mean, not among the largest."""
+    module, x = make(**options), tokens(sum(LENGTHS))
+    got, expected = run(module, x, LENGTHS), paper_batch(module, x, LENGTHS, samples=True)
+    assert_same(got, expected, [x, *module.parameters()], within=1e-8)
+
+
+@pytest.mark.usefixtures("no_noise")
+@pytest.mark.parametrize("options", [{}, {"k": 0, "alpha": 1.0}, {"tau": 2.0}])
+def test_the_penalty_has_the_gradient_of_the_term_in_the_papers_loss(options: dict[str, Any]) -> None:
+    x, penalty = tokens(sum(LENGTHS)), 0.7
+    module, free = make(penalty=penalty, **options), make(**options)
+    outputs = [run(attention, x, LENGTHS) for attention in (module, free)]
+    assert torch.equal(*outputs)
+    term = x.new_zeros(())
+    for sentence in x.split(LENGTHS):
+        if length := len(sentence):
+            z = reference_selection(module, sentence, sentence.new_zeros(HEADS, length, length))[2]
+            term = term + penalty * z.sum() / length / len(LENGTHS)  # eq. 19, its mean over the sentences
+    wanted_by = [x, *module.parameters()]
+    wanted = torch.autograd.grad(term, wanted_by, materialize_grads=True)
+    priced = torch.autograd.grad(outputs[0].sum(), wanted_by)
+    unpriced = torch.autograd.grad(outputs[1].sum(), [x, *free.parameters()])
+    assert any(gradient.abs().max() > 1e-3 for gradient in wanted)
+    for a, b, c in zip(priced, unpriced, wanted, strict=True):
+        assert (a - b - c).abs().max() < 1e-9
+    assert module.penalty.take() == pytest.approx(term.item())
+    assert module.penalty.take() == free.penalty.take() == 0.0
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_query_that_keeps_nothing_mixes_nothing(training: bool) -> None:
+    module, x = make(k=0).train(training), tokens(6)
+    module.thresholds = lambda x, sentences: x.new_full((6, HEADS), 1e4)  # type: ignore[method-assign]
+    mixed = run(module, x, [6])
+    assert not mixed.any()
+    mixed.sum().backward()
+    assert x.grad is not None
+    assert x.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("alpha", [1.0, 4.0])
+@pytest.mark.parametrize("above", [-0.6, 0.0, 0.25])
+def test_a_key_is_kept_with_the_probability_of_equation_9(alpha: float, above: float) -> None:
+    """At a temperature near 0 every z is 0 or 1."""
+    n = 200
+    scores = torch.full((1, 1, n, n), above, dtype=torch.float64)
+    per_query = torch.zeros(1, 1, n, 2, dtype=torch.float64)
+    torch.manual_seed(0)
+    weights = Selection(k=0, alpha=alpha, tau=1e-6).sample(scores, per_query)
+    expected = 1 / (1 + math.exp(-alpha * above))
+    # 5 standard deviations of a mean over 40,000 draws.
+    assert abs((weights > 0).double().mean() - expected) < 5 * (expected * (1 - expected)) ** 0.5 / n
+
+
+def test_the_noise_is_logistic() -> None:
+    torch.manual_seed(0)
+    noise = logistic_noise(torch.empty(1000, 401))
+    assert noise.shape == (1000, 401)
+    assert abs(noise.mean()) < 5 * math.pi / 3**0.5 / noise.numel() ** 0.5
+    for value in (-4.0, -1.0, 0.5, 3.0):
+        share = 1 / (1 + math.exp(-value))
+        assert abs((noise < value).double().mean() - share) < 5 * (share * (1 - share) / noise.numel()) ** 0.5
+    neighbours = torch.corrcoef(noise[:, :400].reshape(-1, 4).double().T)
+    assert (neighbours - torch.eye(4, dtype=torch.float64)).abs().max() < 0.02
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5, 9])
+@pytest.mark.parametrize("length", [1, 2, 3, 5, 8, 13, 54, 200])
+def test_the_kth_largest_is_found_in_rows_of_any_length(k: int, length: int) -> None:
+    torch.manual_seed(0)
+    distinct = torch.randn(2, 3, 7, length)
+    repeated = torch.randint(0, 4, (2, 3, 7, length)).float()
+    for x in (distinct, repeated):
+        got = kth_largest(x, k)
+        assert got.shape == (2, 3, 7, 1)
+        if k > length:
+            assert (got == -torch.inf).all()
+        else:
+            assert torch.equal(got, x.sort(dim=-1, descending=True).values[..., k - 1 : k])
+
+
+@pytest.mark.usefixtures("no_noise")
+def test_equal_scores_at_the_bound_share_its_gradient() -> None:
+    """The gradient must not depend on which of several equal keys is called the k-th."""
+    scores = torch.tensor([[[[1.0, 1.0, 1.0, 2.0]]]], dtype=torch.float64, requires_grad=True)
+    per_query = torch.tensor([[[[5.0, 0.5]]]], dtype=torch.float64)
+    weights = Selection(k=3, alpha=1.0).sample(scores, per_query)
+    (gradient,) = torch.autograd.grad(weights, scores, torch.zeros_like(weights))
+    z = torch.sigmoid(scores.detach() - 1.0)
+    slopes = 0.5 * z * (1 - z)  # the penalty's, of each z
+    shares = torch.tensor([1 / 3, 1 / 3, 1 / 3, 0.0], dtype=torch.float64)
+    assert torch.allclose(gradient, slopes - slopes.sum() * shares, atol=1e-12)
+
+
+@pytest.mark.usefixtures("no_noise", "in_parts")
+@pytest.mark.parametrize("options", [{}, {"k": 0}, {"penalty": 0.3}])
+def test_reading_in_parts_changes_neither_training_nor_prediction(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths = [40, 70, 33, 3]
+    module, x = make(**options), tokens(sum(lengths))
+    trained, predicted = run(module, x, lengths), run(module.eval(), x, lengths)
+    monkeypatch.setattr(attention_module, "WHOLE_MAP", 512)
+    assert_same(predicted, run(module, x, lengths), [x])
+    assert_same(trained, run(module.train(), x, lengths), [x, *module.parameters()])
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_long_sentences_never_have_all_their_scores_at_once(training: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+
+    def noted(x: Tensor, k: int) -> Tensor:
+        sizes.append(x.numel())
+        return kth_largest(x, k)
+
+    monkeypatch.setattr(selection, "kth_largest", noted)
+    monkeypatch.setattr(attention_module, "SCORES_AT_ONCE", 1 << 14)
+    length = 700
+    module, x = make().train(training), tokens(length)
+    run(module, x, [length]).sum().backward()
+    assert sum(sizes) == 2 * HEADS * length**2, "forwards, and again backwards"
+    assert max(sizes) <= 32 * HEADS * length
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_the_backward_pass_of_parts_draws_the_same_noise_again() -> None:
+    module, x = make(alpha=1.0, dropout=0.2), tokens(40)
+
+    def seeded(x: Tensor) -> Tensor:
+        torch.manual_seed(3)
+        return run(module, x, [40])
+
+    assert_slopes(seeded, x)

@@ -1,0 +1,110 @@
+"""Relative positions of spans, and random attention, of which a batch touches what its sentences reach."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pytest
+import torch
+from lattices import random_lattice, sentences_of
+from paper_forms import assert_same, reference_span_positions
+from torch import Tensor
+
+from spacy_tener.architectures.flat.flat_config import DISTANCES
+from spacy_tener.architectures.flat.flat_torch import BLOCK, RandomAttention, SpanPositions
+from spacy_tener.architectures.flat.plans import SpanPlan, plan_spans
+
+CHOICES = [DISTANCES, ("hh", "tt"), ("th",), ("tt", "ht", "hh")]
+
+
+def make_positions(width: int = 12, distances: tuple[str, ...] = DISTANCES) -> SpanPositions:
+    torch.manual_seed(0)
+    return SpanPositions(width=width, distances=distances).double()
+
+
+def embed(positions: SpanPositions, plan: SpanPlan) -> torch.Tensor:
+    return positions(torch.from_numpy(plan.distances), plan.longest)
+
+
+@pytest.mark.parametrize("distances", CHOICES)
+def test_rows_and_the_gradient_of_their_weights_are_the_papers(distances: tuple[str, ...]) -> None:
+    positions, lattice = make_positions(distances=distances), random_lattice([1, 17, 60])
+    plan = plan_spans(lattice, word_queries=True)
+    spans_of_sentences = sentences_of(lattice)
+    for group in plan.character_groups + plan.word_groups:
+        spans = torch.from_numpy(spans_of_sentences[group.sentence])
+        expected = reference_span_positions(positions, spans)[group.position : group.position + len(group.queries)]
+        rows = embed(positions, plan)
+        assert_same(rows[group.columns[group.pairs]], expected, [positions.fuse.weight])
+
+
+def test_weights_begin_as_those_of_one_layer_over_all_distances() -> None:
+    bound = 1 / math.sqrt(4 * 50)
+    weight = make_positions(width=50).fuse.weight
+    assert bound * 0.99 < weight.abs().max() <= bound
+
+
+HEADS = 3
+PLACES = [1, 5, BLOCK, BLOCK + 1, 40, 3 * BLOCK]
+
+
+def make_attention(places: int, n_heads: int = HEADS) -> RandomAttention:
+    torch.manual_seed(0)
+    return RandomAttention(n_heads=n_heads, places=places).double()
+
+
+def one_by_one(attention: RandomAttention, queries: int, keys: int) -> Tensor:
+    """The numbers, each looked up by itself."""
+    along = math.ceil(attention.places / BLOCK)
+    numbers = torch.zeros(queries, HEADS, keys, dtype=torch.float64)
+    for head in range(HEADS):
+        for i in range(queries):
+            for j in range(keys):
+                block = attention.blocks[i // BLOCK * along + j // BLOCK].view(HEADS, BLOCK, BLOCK)
+                numbers[i, head, j] = block[head, i % BLOCK, j % BLOCK]
+    return numbers
+
+
+@pytest.mark.parametrize("places", PLACES)
+@pytest.mark.parametrize(("queries", "keys"), [(0, 0), (0, 3), (1, 1), (16, 17), (17, 16), (12, 40), (40, 40)])
+def test_each_head_and_pair_of_places_has_its_number(places: int, queries: int, keys: int) -> None:
+    attention = make_attention(places)
+    got = attention(queries, keys)
+    assert got.shape == (min(queries, places), HEADS, min(keys, places))
+    assert torch.equal(got, one_by_one(attention, got.shape[0], got.shape[2]))
+
+
+@pytest.mark.parametrize("places", PLACES)
+def test_no_two_pairs_share_a_number(places: int) -> None:
+    numbers = make_attention(places)(places, places)
+    assert len(numbers.unique()) == HEADS * places**2
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "blocks"),
+    [(1, 1, [0]), (16, 16, [0]), (16, 17, [0, 1]), (17, 17, [0, 1, 4, 5]), (33, 10, [0, 4, 8]), (99, 999, range(16))],
+)
+def test_a_batch_touches_only_the_blocks_that_it_reaches(queries: int, keys: int, blocks: Sequence[int]) -> None:
+    attention = make_attention(4 * BLOCK)
+    attention(queries, keys).sum().backward()
+    gradient = attention.blocks.grad
+    assert gradient is not None
+    assert gradient.is_sparse
+    assert gradient.coalesce().indices().tolist() == [list(blocks)]
+
+
+def test_the_gradient_is_that_of_the_numbers_one_by_one() -> None:
+    attention = make_attention(40)
+    weight = torch.randn(11, HEADS, 21, dtype=torch.float64)
+    (found,) = torch.autograd.grad((attention(11, 21) * weight).sum(), attention.blocks)
+    (wanted,) = torch.autograd.grad((one_by_one(attention, 11, 21) * weight).sum(), attention.blocks)
+    assert torch.equal(found.to_dense(), wanted)
+    # What lies in the blocks but behind the last places has no part in it.
+    assert int((wanted != 0).sum()) == HEADS * 11 * 21
+
+
+def test_it_begins_as_small_as_in_the_released_code() -> None:
+    numbers = make_attention(320, n_heads=8)(320, 320)
+    assert numbers.std().item() == pytest.approx(1 / math.sqrt(3 * 8 * 320 * 320), rel=0.01)
+    assert abs(numbers.mean().item()) < 1e-5

@@ -1,0 +1,113 @@
+"""Embedders of tokens by their characters: rows that arrive in training and stay, distinct words encoded once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import spacy
+from spacy.tokens import Doc
+from teaching import learn
+from thinc.api import SGD
+
+from spacy_tener.architectures.tener.char_transformer import build_char_transformer
+from spacy_tener.embedders import spelling_numpy as characters
+from spacy_tener.embedders import spelling_torch as torch_characters
+from spacy_tener.embedders.spelling import build_char_cnn
+from spacy_tener.embedders.tables import observe
+from spacy_tener.features.characters import HALF
+from spacy_tener.nn.shim import torch_shim
+
+BUILDERS = {
+    "cnn": (build_char_cnn, {"filters": 7}),
+    "transformer": (build_char_transformer, {"adapted": False, "heads": 2, "inner_dropout": 0.0}),
+    "adapted": (build_char_transformer, {"heads": 2, "ff_width": 9, "inner_dropout": 0.0}),
+}
+every_kind = pytest.mark.parametrize("kind", BUILDERS)
+NLP = spacy.blank("en")
+SMALL = {"char_width": 8, "width": 6, "dropout": 0.0, "char_dropout": 0.0}
+
+
+def doc_of(text):
+    return Doc(NLP.vocab, words=text.split())
+
+
+def build(kind, **settings):
+    builder, defaults = BUILDERS[kind]
+    return builder(**{**SMALL, **defaults, **settings})
+
+
+def made(kind="cnn", *texts, **settings):
+    """An encoder that knows the characters of the texts."""
+    model = build(kind, **settings)
+    model.initialize()
+    observe(model, [[doc_of(text)] for text in texts])
+    return model
+
+
+def weights(model):
+    return {name: value.detach().clone() for name, value in torch_shim(model).module.named_parameters()}
+
+
+@pytest.fixture
+def encoded_words(monkeypatch):
+    """How many words are encoded, call by call, and how many characters: in training and in prediction."""
+    calls = []
+    for module in (characters, torch_characters):
+
+        def counted(rows, lengths, pool=module.rectified_maximum):
+            calls.append((len(lengths), len(rows)))
+            return pool(rows, lengths)
+
+        monkeypatch.setattr(module, "rectified_maximum", counted)
+    return calls
+
+
+@every_kind
+def test_the_distinct_words_of_a_batch_are_encoded_once(kind, encoded_words):
+    model = made(kind)
+    encoded_words.clear()
+    docs = [doc_of("the cat saw the cat"), doc_of(""), doc_of("the The saw")]
+    model.predict(docs)
+    learn(model, docs)
+    assert encoded_words == [(4, len("thecatsawThe"))] * 2
+
+
+@every_kind
+def test_every_occurrence_of_a_word_teaches_its_characters(kind):
+    once, thrice = (made(kind, "cat dog") for _ in range(2))
+    thrice.from_bytes(once.to_bytes())
+    for model, text, weight in ((once, "cat", 3.0), (thrice, "cat cat cat", 1.0)):
+        Y, backprop = model.begin_update([doc_of(text)])
+        backprop([np.full_like(Y[0], weight)])
+        model.finish_update(SGD(0.1, grad_clip=0.0))
+    for name, value in weights(once).items():
+        np.testing.assert_allclose(value, weights(thrice)[name], atol=1e-5, err_msg=name)
+
+
+def test_unknown_characters_are_trained_by_dropout():
+    model = made("cnn", "aaaa", char_dropout=0.5)
+    before = weights(model)["tables.tables.character"][0]
+    learn(model, [doc_of("a" * 40)])
+    assert (weights(model)["tables.tables.character"][0] != before).any()
+    learned = model.predict([doc_of("aaaa")])[0]
+    np.testing.assert_array_equal(learned, model.predict([doc_of("aaaa")])[0])
+
+
+def test_case_is_kept_and_digits_are_one_or_ten():
+    texts = [doc_of("A4"), doc_of("A7"), doc_of("a4")]
+    same = learn(made(), texts).predict(texts)
+    np.testing.assert_array_equal(same[0], same[1])
+    assert not np.array_equal(same[0], same[2])
+    with_digits = learn(made(digits=False), texts).predict(texts)
+    assert not np.array_equal(with_digits[0], with_digits[1])
+
+
+@every_kind
+def test_very_long_tokens_cost_no_more_than_their_ends(kind, encoded_words):
+    model = made(kind, "abcdefgh")
+    encoded_words.clear()
+    start, end = "ab" * (HALF // 2), "gh" * (HALF // 2)
+    texts = [doc_of(start + middle * 1000 + end) for middle in "cd"]
+    same = model.predict(texts)
+    np.testing.assert_allclose(same[0], same[1], atol=1e-6)
+    assert encoded_words == [(2, 4 * HALF)]

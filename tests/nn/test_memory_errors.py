@@ -1,0 +1,93 @@
+"""A GPU whose memory is too small: predictions go on in smaller batches, training says what to lower."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from small_systems import TEXTS, examples_of, pipeline, small_tok2vecs
+from spacy.tokens import Doc
+from spacy.vocab import Vocab
+
+from spacy_tener.crf.crf_torch import CRFHead
+from spacy_tener.errors import RemedyError
+from spacy_tener.nn.backends import Layer
+from spacy_tener.nn.compose import Chain
+from spacy_tener.nn.run import forward, predict
+
+
+class LengthLayer(Layer):
+    """A layer with a row for each text, its length, that fits into memory for some texts at once."""
+
+    def compute(self, inputs, backend):
+        self.attrs["calls"].append(len(inputs))
+        if len(inputs) > self.attrs["limit"]:
+            raise self.attrs["error"]
+        return np.array([[len(doc)] for doc in inputs])
+
+
+OUT_OF_MEMORY = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.00 GiB.")
+
+
+def length_layer(limit: int, error=OUT_OF_MEMORY):
+    return LengthLayer("length", forward, attrs={"calls": [], "limit": limit, "error": error})
+
+
+def docs_of_lengths(*lengths: int):
+    return [Doc(Vocab(), words=["x"] * length) for length in lengths]
+
+
+@pytest.mark.parametrize(
+    ("limit", "calls"), [(7, [7]), (6, [7, 3, 4]), (3, [7, 3, 4, 2, 2]), (1, [7, 3, 1, 2, 1, 1, 4, 2, 1, 1, 2, 1, 1])]
+)
+def test_a_batch_is_halved_until_it_fits(limit: int, calls: list[int]) -> None:
+    layer = length_layer(limit)
+    rows = predict(layer, docs_of_lengths(*range(7)))
+    assert rows[:, 0].tolist() == list(range(7))
+    assert layer.attrs["calls"] == calls
+
+
+def test_a_text_that_does_not_fit_alone_is_told_with_the_setting_to_lower() -> None:
+    with pytest.raises(RemedyError, match=r"too small to read one text. Lower `window`"):
+        predict(length_layer(0), docs_of_lengths(1, 2))
+
+
+def test_other_errors_pass() -> None:
+    with pytest.raises(RuntimeError, match="something else"):
+        predict(length_layer(0, RuntimeError("something else")), docs_of_lengths(1, 2))
+
+
+@pytest.fixture
+def nlp(tmp_path):
+    """A trained pipeline, and a module that has memory for a few tokens."""
+    nlp = pipeline(small_tok2vecs(tmp_path)["TENER"])
+    nlp.initialize(lambda: examples_of(nlp))
+    nlp.update(examples_of(nlp), sgd=nlp.create_optimizer())
+    return nlp
+
+
+def test_training_names_the_batch_and_the_settings(nlp, monkeypatch) -> None:
+    def fail(self, tokens, lengths):
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(CRFHead, "forward", fail)
+    with pytest.raises(RemedyError, match=r"train on 8 texts at once \(83 tokens, the longest text 26\).*batcher"):
+        nlp.update(examples_of(nlp))
+
+
+def test_a_pipe_goes_on_with_smaller_batches(nlp, monkeypatch) -> None:
+    texts = [text for text, _ in TEXTS]
+    expected = [doc.to_json() for doc in nlp.pipe(texts)]
+    model, sizes = nlp.get_pipe("tener_ner").model, []
+
+    def compute_few(chain, docs, backend):
+        if chain is model:
+            sizes.append(len(docs))
+        if len(docs) > 3:
+            raise torch.OutOfMemoryError
+        return compute(chain, docs, backend)
+
+    compute = Chain.compute
+    monkeypatch.setattr(Chain, "compute", compute_few)
+    assert [doc.to_json() for doc in nlp.pipe(texts)] == expected
+    assert sizes == [8, 4, 2, 2, 4, 2, 2]

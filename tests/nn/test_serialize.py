@@ -1,0 +1,130 @@
+"""What a model saves has a checksum: bytes that were changed on their way are refused, not computed with."""
+
+import struct
+
+import numpy as np
+import pytest
+from safetensors.numpy import load
+from torch import nn
+
+from spacy_tener.embedders.char_embed import CharVocabulary
+from spacy_tener.embedders.lexicon_embed import LexiconVocabulary
+from spacy_tener.embedders.radical_embed import RadicalTable, RadicalVocabulary
+from spacy_tener.embedders.spelling import SpellingVocabulary
+from spacy_tener.errors import RemedyError
+from spacy_tener.features.keys import Normaliser
+from spacy_tener.features.lexicon import Lexicon
+from spacy_tener.nn.serialize import from_safetensors, to_safetensors
+from spacy_tener.nn.shim import TorchShim
+
+
+def build(nI, nO):
+    return nn.Linear(nI, nO)
+
+
+def shim():
+    trained = TorchShim(build)
+    trained.build(nI=3, nO=4)
+    return trained
+
+
+def characters():
+    return CharVocabulary(Normaliser(), ["unigram", "bigram"])
+
+
+def words():
+    vocabulary = LexiconVocabulary(["word", "tag"], max_words=5)
+    vocabulary.lexicon = Lexicon(["上海", "北京"], ["ns", "ns"])
+    return vocabulary
+
+
+def spellings():
+    return SpellingVocabulary("character", Normaliser())
+
+
+def radicals():
+    vocabulary = RadicalVocabulary("radical", Normaliser())
+    vocabulary.structures = RadicalTable.of({"江": "氵工"}, "made up")
+    return vocabulary
+
+
+def filled(make):
+    vocabulary = make()
+    for number, table in enumerate(vocabulary.tables.values(), start=2):
+        table.add(np.arange(1, 5, dtype=np.uint64) * number)
+    return vocabulary
+
+
+SAVED = {
+    "weights": (shim, shim),
+    "characters": (lambda: filled(characters), characters),
+    "words": (lambda: filled(words), words),
+    "spellings": (lambda: filled(spellings), spellings),
+    "radicals": (lambda: filled(radicals), radicals),
+}
+
+
+@pytest.fixture(params=SAVED)
+def saved(request):
+    """What was saved, and what reads it."""
+    fill, empty = SAVED[request.param]
+    return fill().to_bytes(), empty
+
+
+def test_what_was_saved_is_read(saved):
+    data, empty = saved
+    assert empty().from_bytes(data).to_bytes() == data
+
+
+def test_every_flipped_bit_is_told(saved):
+    data, empty = saved
+    for place in {*range(min(len(data), 400)), *range(0, len(data), max(1, len(data) // 80))}:
+        flipped = bytearray(data)
+        flipped[place] ^= 1 << place % 8
+        with pytest.raises(RemedyError, match=r"checksum.*Restore it from a copy"):
+            empty().from_bytes(bytes(flipped))
+
+
+PARTS = {
+    "a.weight": np.arange(6, dtype="f").reshape(2, 3),
+    "half": np.ones((2, 2), dtype=np.float16),
+    "calls": np.array(3, dtype=np.int64),
+    "keys": np.array([2**64 - 1], dtype=np.uint64),
+    "empty": np.zeros((0, 4), dtype="f"),
+    "by columns": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+    "file": b"\0\xff",
+    "nothing": b"",
+    "sizes": {"nI": 3, "words": ["\u4e0a", "\ud800"]},
+    "checksum": "taken",
+}
+
+
+def test_parts_come_back():
+    data = to_safetensors(PARTS)
+    parts = from_safetensors(data)
+    assert set(parts) == set(PARTS)
+    for name, part in PARTS.items():
+        assert type(parts[name]) is type(part)
+        np.testing.assert_array_equal(parts[name], part)
+        assert getattr(parts[name], "dtype", None) == getattr(part, "dtype", None)
+        assert np.shape(parts[name]) == np.shape(part)
+    assert to_safetensors(parts) == data
+
+
+def test_other_tools_read_the_arrays():
+    arrays = load(to_safetensors(PARTS))
+    np.testing.assert_array_equal(arrays["a.weight"], PARTS["a.weight"])
+
+
+def test_arrays_can_be_written_to():
+    from_safetensors(to_safetensors(PARTS))["a.weight"][:] = 1
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{}", bytes(100), struct.pack("<Q", 2**63) + b'{"__metadata__":{', to_safetensors(PARTS)[:-1]],
+    ids=["nothing", "JSON", "zeros", "a long header", "cut"],
+)
+def test_what_is_no_such_file_is_told(data):
+    with pytest.raises(RemedyError, match=r"spacy_tener did not write it"):
+        from_safetensors(data)
