@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..nn.dense_numpy import Linear
+from ..nn.graph import PaddedBatch, Value
 from ..nn.weights import Weights
 from ..sequences import Lengths
 from ..types import FloatArray
@@ -20,3 +21,6 @@ class CRFHead:
     def __call__(self, tokens: FloatArray, lengths: Lengths) -> FloatArray:
         """*Shape:* (tokens, width) to `(tokens, tags)`"""
         return self.emit(tokens)
+
+    def write(self, tokens: Value, batch: PaddedBatch) -> Value:
+        return self.emit.write(tokens)

@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..sequences import Lengths, as_lengths, pad_rows, plan_buckets, starts
 from ..types import BoolArray, FloatArray, IntArray
+from .graph import PaddedBatch, Value
 
 PAIRS_PER_TOKEN = 160
 PAIRS_PER_RECTANGLE = 8192
@@ -131,11 +133,41 @@ def split_heads(x: FloatArray, shape: tuple[int, int], n_heads: int) -> FloatArr
     return x.reshape(*shape, n_heads, x.shape[1] // n_heads).transpose(0, 2, 1, 3)
 
 
+def write_split_heads(x: Value, n_heads: int) -> Value:
+    """Split the last dimension by head. *Shape:* (sequences, longest, width) to (.., heads, longest, head width)"""
+    return x.graph.Transpose(x.graph.Reshape(x, [0, 0, n_heads, -1]), perm=[0, 2, 1, 3])
+
+
+def write_attend(q: Value, k: Value, v: Value, batch: PaddedBatch) -> Value:
+    """Write attention within each sequence.
+
+    q, k, v (Value): *Shape:* (sequences, heads, longest, width) each
+    RETURNS (Value): *Shape:* (sequences, longest, width)
+    """
+    graph = q.graph
+    padding = graph.Where(batch.is_real, np.float32(0), np.float32(-np.inf))
+    scores = q @ graph.Transpose(k, perm=[0, 1, 3, 2]) + graph.Unsqueeze(padding, [1, 2])
+    mixed = graph.Softmax(scores, axis=-1) @ v
+    return graph.Reshape(graph.Transpose(mixed, perm=[0, 2, 1, 3]), [0, 0, -1])
+
+
+def write_sinusoids(longest: Value, width: int) -> tuple[Value, Value]:
+    """Write `sinusoids` of positions up to the longest sequence's. *Shape:* (longest, width / 2) each"""
+    graph = longest.graph
+    positions = graph.Unsqueeze(graph.Range(0, longest, 1).to(np.float64), [1])
+    angles = positions * _frequencies(width)
+    return graph.Sin(angles).to(np.float32), graph.Cos(angles).to(np.float32)
+
+
 def sinusoids(length: int, width: int) -> tuple[FloatArray, FloatArray]:
     """Return `sin(t c_i)` and `cos(t c_i)` for the positions `t < length`. *Shape:* (length, width / 2) each"""
-    frequencies = 10000.0 ** (-np.arange(0, width, 2, dtype=np.float64) / width)
-    angles = np.outer(np.arange(length, dtype=np.float64), frequencies)
+    angles = np.outer(np.arange(length, dtype=np.float64), _frequencies(width))
     return np.sin(angles).astype(np.float32), np.cos(angles).astype(np.float32)
+
+
+def _frequencies(width: int) -> NDArray[np.float64]:
+    """Return `c_i = 10000^(-2i / width)`. *Shape:* (width / 2,)"""
+    return np.asarray(10000.0 ** (-np.arange(0, width, 2, dtype=np.float64) / width))
 
 
 def interleave(even: FloatArray, odd: FloatArray) -> FloatArray:

@@ -7,6 +7,7 @@ import numpy as np
 from ..sequences import ranges
 from ..types import FloatArray, IntArray
 from .dense_numpy import Linear
+from .graph import PaddedBatch, Value
 from .weights import Weights, WeightsError
 
 
@@ -35,3 +36,13 @@ class Convolution:
         windows = x[rows]
         windows[outside] = 0.0
         return self.product(windows.reshape(len(x), len(self.offsets) * x.shape[1]))
+
+    def write(self, x: Value, batch: PaddedBatch) -> Value:
+        """Write the convolution to the graph of `x`."""
+        graph, size = x.graph, len(self.offsets)
+        if size == 1:
+            return self.product.write(x)
+        weight = self.product.weight.reshape(size, -1, self.product.weight.shape[1]).transpose(2, 1, 0)
+        columns = graph.Transpose(x * graph.Unsqueeze(batch.is_real.to(np.float32), [2]), perm=[0, 2, 1])
+        biases = [] if self.product.bias is None else [self.product.bias]
+        return graph.Transpose(graph.Conv(columns, weight, *biases, pads=[size // 2, size // 2]), perm=[0, 2, 1])

@@ -1,4 +1,8 @@
-"""Token-wise layers: embedding tables, linear layers, layer norm."""
+"""Token-wise layers: embedding tables, linear layers, layer norm.
+
+Beside what a layer computes in NumPy stands what it writes to a graph of ONNX (`write`), where rows are padded.
+*Shape:* (sequences, longest, width)
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import numpy as np
 
 from ..sequences import Lengths
 from ..types import FloatArray, IntArray
+from .graph import PaddedBatch, Value
 from .weights import Weights
 
 _EPSILON = 1e-5
@@ -30,6 +35,11 @@ class Linear:
             product += self.bias
         return product
 
+    def write(self, x: Value) -> Value:
+        """Write the layer to the graph of `x`."""
+        product = x @ self.weight
+        return product if self.bias is None else product + self.bias
+
 
 class LayerNorm:
     """`nn.LayerNorm` over the last dimension."""
@@ -46,6 +56,10 @@ class LayerNorm:
         normed *= self.weight
         normed += self.bias
         return normed
+
+    def write(self, x: Value) -> Value:
+        """Write the norm to the graph of `x`."""
+        return x.graph.LayerNormalization(x, self.weight, self.bias, axis=-1, epsilon=_EPSILON)
 
 
 def relu(x: FloatArray) -> FloatArray:
@@ -75,3 +89,6 @@ class Projection:
     def __call__(self, tokens: FloatArray, lengths: Lengths) -> FloatArray:
         """*Shape:* (tokens, input width) to `(tokens, width)`"""
         return self.linear(tokens)
+
+    def write(self, tokens: Value, batch: PaddedBatch) -> Value:
+        return self.linear.write(tokens)

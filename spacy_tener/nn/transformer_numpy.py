@@ -8,6 +8,7 @@ import numpy as np
 
 from ..types import FloatArray
 from .dense_numpy import LayerNorm, Linear, relu
+from .graph import PaddedBatch, Value
 from .transformer_config import StackConfig
 from .weights import Weights
 
@@ -29,6 +30,9 @@ class FeedForward:
         for begin in range(0, len(x), _ROWS):
             mixed[begin : begin + _ROWS] = self.narrow(relu(self.widen(x[begin : begin + _ROWS])))
         return mixed
+
+    def write(self, x: Value) -> Value:
+        return self.narrow.write(x.graph.Relu(self.widen.write(x)))
 
 
 class TransformerLayer:
@@ -56,3 +60,8 @@ class TransformerLayer:
         added = self.feed_forward(mixed)
         added += mixed
         return self.feed_forward_norm(added)
+
+    def write(self, x: Value, batch: PaddedBatch) -> Value:
+        """Write the layer to the graph of `x`."""
+        x = self.attention_norm.write(x + self.attention.write(x, batch))
+        return self.feed_forward_norm.write(x + self.feed_forward.write(x))

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...nn.convolution_numpy import Convolution
 from ...nn.dense_numpy import Linear
+from ...nn.graph import PaddedBatch, Value
 from ...nn.weights import Weights
 from ...sequences import Lengths, as_lengths
 from ...types import FloatArray, IntArray
@@ -72,3 +73,23 @@ class GRNEncoder:
         if self.config.relation is None:
             return x
         return np.tanh(relate(self.left(x), self.right(x), x, lengths))
+
+    def write(self, x: Value, batch: PaddedBatch) -> Value:
+        """Write the encoder to the graph of `x`. *Shape:* (sequences, longest, input width) to (.., .., width)"""
+        graph = x.graph
+        if self.branches:
+            x = graph.Tanh(reduce(graph.Max, (branch.write(x, batch) for branch in self.branches)))
+        elif self.input is not None:
+            x = self.input.write(x)
+        if self.config.relation is None:
+            return x
+        limits = np.float32(-EXPONENT_LIMIT), np.float32(EXPONENT_LIMIT)
+        u, w = (graph.Exp(graph.Clip(part, *limits)) for part in (graph.Neg(self.left.write(x)), self.right.write(x)))
+        weighted = w * x * graph.Unsqueeze(batch.is_real.to(np.float32), [2])
+
+        def relate_one(u_i: Value) -> list[Value]:
+            """Return the sum over all tokens of what one token's gates let through."""
+            return [graph.ReduceSum(weighted / (graph.Unsqueeze(u_i, [1]) + w), [1], keepdims=0)]
+
+        [related] = graph.scan([], [u], relate_one, 1, axis=1)
+        return graph.Tanh(related / graph.Unsqueeze(batch.lengths.to(np.float32), [1, 2]))

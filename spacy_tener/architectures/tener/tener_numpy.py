@@ -9,8 +9,19 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ...nn.attention_numpy import Rectangle, attend, in_rectangles, interleave, sinusoids, split_heads
+from ...nn.attention_numpy import (
+    Rectangle,
+    attend,
+    in_rectangles,
+    interleave,
+    sinusoids,
+    split_heads,
+    write_attend,
+    write_sinusoids,
+    write_split_heads,
+)
 from ...nn.dense_numpy import Linear
+from ...nn.graph import PaddedBatch, Value
 from ...nn.transformer_config import StackConfig
 from ...nn.transformer_numpy import TransformerLayer
 from ...nn.weights import Weights
@@ -36,6 +47,12 @@ class VanillaAttention:
         parts = self.query(x) * self.scale, self.key(x), self.value(x)
         q, k, v = (split_heads(part, rectangle.shape, self.n_heads) for part in parts)
         return self.out(attend(q, k, v, rectangle.real))
+
+    def write(self, x: Value, batch: PaddedBatch) -> Value:
+        """Write the attention to the graph of `x`."""
+        parts = self.query.write(x) * self.scale, self.key.write(x), self.value.write(x)
+        q, k, v = (write_split_heads(part, self.n_heads) for part in parts)
+        return self.out.write(write_attend(q, k, v, batch))
 
 
 @dataclass(frozen=True)
@@ -100,6 +117,18 @@ class AdaptedAttention:
         k = np.concatenate((key, np.broadcast_to(relative.key, key.shape)), axis=3)
         return q, k, value
 
+    def write(self, x: Value, batch: PaddedBatch) -> Value:
+        """Write the attention to the graph of `x`, in real numbers."""
+        graph, width = x.graph, self.head_width
+        query = self.query.write(x)
+        content, position = (write_split_heads((query + bias) * self.scale, self.n_heads) for bias in (self.u, self.v))
+        even, odd = (graph.Slice(position, [i], [width], [3], [2]) for i in range(2))
+        sin, cos = write_sinusoids(batch.longest, width)
+        q = graph.Concat(content, even * sin + odd * cos, odd * sin - even * cos, axis=3)
+        key = write_split_heads(x if self.key is None else self.key.write(x), self.n_heads)
+        k = graph.Concat(key, graph.Expand(graph.Concat(cos, sin, axis=1), graph.Shape(key)), axis=3)
+        return write_attend(q, k, write_split_heads(self.value.write(x), self.n_heads), batch)
+
 
 class TransformerEncoder:
     """TENER's encoder, or a vanilla transformer."""
@@ -122,6 +151,17 @@ class TransformerEncoder:
             x = x + np.tile(interleave(*sinusoids(length, self.config.width)), (n, 1))
         for layer in self.layers:
             x = layer(x, rectangle)
+        return x
+
+    def write(self, x: Value, batch: PaddedBatch) -> Value:
+        """Write the encoder to the graph of `x`. *Shape:* (sequences, longest, input width) to (.., .., width)"""
+        if self.input is not None:
+            x = self.input.write(x)
+        if not self.config.adapted:
+            sin, cos = (x.graph.Unsqueeze(part, [2]) for part in write_sinusoids(batch.longest, self.config.width))
+            x = x + x.graph.Reshape(x.graph.Concat(sin, cos, axis=2), [0, -1])  # side by side, as `interleave`
+        for layer in self.layers:
+            x = layer.write(x, batch)
         return x
 
 

@@ -11,8 +11,8 @@ from spacy.language import Language
 
 from ...embedders.char_embed import BIGRAM, UNIGRAM, CharVocabulary
 from ...features.keys import END_MARK, Keys, Normaliser, StringTable, mix, unigram_key_array
+from ...nn.graph import Graph, Value
 from ...pipeline.units import LINE_BREAK, SENTENCE_ENDS, SPACE, TEXT, View, is_latin_letter, kinds_of
-from .graph import Graph, Value
 
 _KINDS_UP_TO = 0x20000
 """All white space and all ornaments are below."""

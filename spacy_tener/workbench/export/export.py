@@ -17,13 +17,13 @@ from ...about import __version__
 from ...architectures.tagger import crf_scorer
 from ...crf.transitions import Transitions
 from ...errors import RemedyError, check_package, install
+from ...nn.graph import Graph, Value
 from ...pipeline.finding import components_before, describe_component, find_crf_pipe
 from ...pipeline.lac import Lac
 from ...pipeline.tener_ner import TenerNER
 from ...tagging import TagLayout
 from ...types import IntArray
 from .characters import read_units, sentence_ends, word_neighbours
-from .graph import Graph, Value
 from .lac import write_lac
 from .layers import WAY_OUT, LayerWriter
 from .paths import write_forward_backward, write_probabilities, write_viterbi
@@ -85,7 +85,7 @@ def write_tagger(
     windows = cut_at_sentences(
         graph, *texts, sentence_ends(graph, units), size=settings.window, overlap=settings.overlap
     )
-    write = LayerWriter(graph, codes, units, nlp, longest=settings.window, half=half).prepare(pipe.model)
+    write = LayerWriter(graph, codes, units, nlp, half=half).prepare(pipe.model)
     n_units = graph.size(units.firsts)
     emissions = compute_in_batches(graph, windows, n_units, depth * labels.layout.n_tags, write)
     weights = [weight.astype(np.float64) for weight in crf_scorer(pipe.model).weights]

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...nn.graph import Graph, Value
 from ...onnx.lac import BREAKS, FORBIDDEN, LacTagger
 from ...pipeline.units import TEXT
 from ...tagging import TagLayout
 from .characters import joined_letters, read_kinds
-from .graph import Graph, Value
 from .layers import prepare_encoder
 from .paths import write_viterbi
 from .windows import WindowBatch, Windows, compute_in_batches, cut_evenly

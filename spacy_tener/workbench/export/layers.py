@@ -1,4 +1,4 @@
-"""A model's layers in a graph, from their NumPy forms, the predictors of `runtime`.
+"""A model's layers in a graph: embedders here, others by their NumPy forms, which write themselves.
 
 Rows are padded: *Shape:* (windows, longest, width)
 """
@@ -6,31 +6,23 @@ Rows are padded: *Shape:* (windows, longest, width)
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
 from typing import Any, cast
 
 import numpy as np
 from spacy.language import Language
 from thinc.api import Model
 
-from ...architectures.grn.grn_config import EXPONENT_LIMIT
-from ...architectures.grn.grn_numpy import GRNEncoder
-from ...architectures.tener.tener_numpy import AdaptedAttention, TransformerEncoder, VanillaAttention
-from ...crf.crf_numpy import CRFHead
 from ...embedders.char_embed import BIGRAM, UNIGRAM, CharVocabulary
 from ...embedders.onnx_embed import OnnxFeatures
 from ...embedders.tables import TableEmbedder
 from ...errors import RemedyError
-from ...nn.attention_numpy import interleave, sinusoids
 from ...nn.compose import Chain, JoinedEmbedders, RaggedLayer
-from ...nn.convolution_numpy import Convolution
-from ...nn.dense_numpy import EmbeddingTables, LayerNorm, Linear, Projection
-from ...nn.transformer_numpy import FeedForward
+from ...nn.dense_numpy import EmbeddingTables
+from ...nn.graph import OPSET, Graph, Value
 from ...onnx.edits import read_graph
 from ...onnx.encoder import IDS, LENGTHS, MASK, TYPES, Characters, Encoder
 from ...types import AnyFloats
 from .characters import UnitValues, number_strings, pair_number, write_numbers
-from .graph import OPSET, Graph, Value
 from .windows import WindowBatch, core_rows, cut_evenly, make_batch
 
 WAY_OUT = "Train a student that reads characters, by the overlay `taught` (docs/raw-text.md), and export that."
@@ -41,15 +33,11 @@ class LayerWriter:
     """Writes a model's layers for batches of windows.
 
     codes (Value): Code points of all texts, joined. *Shape:* (characters,)
-    longest (int): The most units of a window.
     half (bool): Store rows of tables in float16.
     """
 
-    def __init__(
-        self, graph: Graph, codes: Value, units: UnitValues, nlp: Language, *, longest: int, half: bool
-    ) -> None:
-        self.graph, self.codes, self.units, self.nlp = graph, codes, units, nlp
-        self.longest, self.half = longest, half
+    def __init__(self, graph: Graph, codes: Value, units: UnitValues, nlp: Language, *, half: bool) -> None:
+        self.graph, self.codes, self.units, self.nlp, self.half = graph, codes, units, nlp, half
 
     def prepare(self, layer: Model[Any, Any]) -> Callable[[WindowBatch], Value]:
         """Return a function that writes a layer over Docs. What all batches share is written at once."""
@@ -118,104 +106,11 @@ class LayerWriter:
         return write
 
     def encode(self, layer: RaggedLayer, x: Value, batch: WindowBatch) -> Value:
-        """Write a layer from rows to rows."""
-        predictor = layer.shim.predictor()
-        if isinstance(predictor, TransformerEncoder):
-            return self._transformer(predictor, x, batch)
-        if isinstance(predictor, GRNEncoder):
-            return self._gated_relations(predictor, x, batch)
-        if isinstance(predictor, CRFHead | Projection):
-            return self._linear(predictor.emit if isinstance(predictor, CRFHead) else predictor.linear, x)
-        raise _not_exported(layer)
-
-    def _linear(self, layer: Linear, x: Value) -> Value:
-        product = x @ layer.weight
-        return product if layer.bias is None else product + layer.bias
-
-    def _norm(self, layer: LayerNorm, x: Value) -> Value:
-        return self.graph.LayerNormalization(x, layer.weight, layer.bias, axis=-1, epsilon=1e-5)
-
-    def _feed_forward(self, layer: FeedForward, x: Value) -> Value:
-        return self._linear(layer.narrow, self.graph.Relu(self._linear(layer.widen, x)))
-
-    def _transformer(self, encoder: TransformerEncoder, x: Value, batch: WindowBatch) -> Value:
-        x = x if encoder.input is None else self._linear(encoder.input, x)
-        if not encoder.config.adapted:
-            positions = interleave(*sinusoids(self.longest, encoder.config.width))
-            x = x + self.graph.value(positions)[: batch.longest]
-        for layer in encoder.layers:
-            heads = self._adapted_heads if isinstance(layer.attention, AdaptedAttention) else self._vanilla_heads
-            mixed = self._attend(*heads(layer.attention, x, batch), batch)
-            mixed = mixed if isinstance(layer.attention, AdaptedAttention) else self._linear(layer.attention.out, mixed)
-            mixed = self._norm(layer.attention_norm, x + mixed)
-            x = self._norm(layer.feed_forward_norm, mixed + self._feed_forward(layer.feed_forward, mixed))
-        return x
-
-    def _split_heads(self, x: Value, n_heads: int) -> Value:
-        """Split the last dimension by head. *Shape:* to (windows, heads, longest, head width)"""
-        return self.graph.Transpose(self.graph.Reshape(x, [0, 0, n_heads, -1]), perm=[0, 2, 1, 3])
-
-    def _adapted_heads(self, attention: AdaptedAttention, x: Value, batch: WindowBatch) -> tuple[Value, Value, Value]:
-        """Write queries and keys, with relative positions beside the content, and values; see `layers.attention`."""
-        graph, n_heads, width = self.graph, attention.n_heads, attention.head_width
-        query = self._linear(attention.query, x)
-        content, position = (
-            self._split_heads((query + bias) * attention.scale, n_heads) for bias in (attention.u, attention.v)
-        )
-        even, odd = (graph.Slice(position, [i], [width], [3], [2]) for i in range(2))
-        sin, cos = (graph.value(table)[: batch.longest] for table in sinusoids(self.longest, width))
-        queries = graph.Concat(content, even * sin + odd * cos, odd * sin - even * cos, axis=3)
-        key = self._split_heads(x if attention.key is None else self._linear(attention.key, x), n_heads)
-        positions = graph.Expand(graph.Concat(cos, sin, axis=1), graph.Shape(key))
-        keys = graph.Concat(key, positions, axis=3)
-        return queries, keys, self._split_heads(self._linear(attention.value, x), n_heads)
-
-    def _vanilla_heads(self, attention: VanillaAttention, x: Value, batch: WindowBatch) -> tuple[Value, Value, Value]:
-        query, key, value = (self._linear(layer, x) for layer in (attention.query, attention.key, attention.value))
-        q, k, v = (self._split_heads(part, attention.n_heads) for part in (query * attention.scale, key, value))
-        return q, k, v
-
-    def _attend(self, queries: Value, keys: Value, values: Value, batch: WindowBatch) -> Value:
-        graph = self.graph
-        scores = queries @ graph.Transpose(keys, perm=[0, 1, 3, 2])
-        hidden = graph.Where(batch.is_real, np.float32(0), np.float32(-np.inf))
-        weights = graph.Softmax(scores + graph.Unsqueeze(hidden, [1, 2]), axis=-1)
-        return graph.Reshape(graph.Transpose(weights @ values, perm=[0, 2, 1, 3]), [0, 0, -1])
-
-    def _gated_relations(self, encoder: GRNEncoder, x: Value, batch: WindowBatch) -> Value:
-        """Write GRN's context layer, and its relation layer."""
-        graph = self.graph
-        if encoder.branches:
-            branches = [self._convolution(branch, x, batch) for branch in encoder.branches]
-            x = graph.Tanh(reduce(graph.Max, branches))
-        elif encoder.input is not None:
-            x = self._linear(encoder.input, x)
-        if encoder.config.relation is None:
-            return x
-        lefts, rights = self._linear(encoder.left, x), self._linear(encoder.right, x)
-        counts = graph.Unsqueeze(batch.lengths.to(np.float32), [1, 2])
-        is_real = graph.Unsqueeze(batch.is_real.to(np.float32), [2])
-        lefts, rights = (
-            graph.Clip(part, *map(np.float32, (-EXPONENT_LIMIT, EXPONENT_LIMIT))) for part in (lefts, rights)
-        )
-        lefts, rights = graph.Exp(graph.Neg(lefts)), graph.Exp(rights)
-        weighted = rights * x * is_real
-
-        def relate(left: Value) -> list[Value]:
-            """Return the sum over all units of what one unit's gates let through."""
-            return [graph.ReduceSum(weighted / (graph.Unsqueeze(left, [1]) + rights), [1], keepdims=0)]
-
-        [related] = graph.scan([], [lefts], relate, 1, axis=1)
-        return graph.Tanh(related / counts)
-
-    def _convolution(self, layer: Convolution, x: Value, batch: WindowBatch) -> Value:
-        graph, size = self.graph, len(layer.offsets)
-        if size == 1:
-            return self._linear(layer.product, x)
-        weight = layer.product.weight.reshape(size, -1, layer.product.weight.shape[1]).transpose(2, 1, 0)
-        columns = graph.Transpose(x * graph.Unsqueeze(batch.is_real.to(np.float32), [2]), perm=[0, 2, 1])
-        biases = [] if layer.product.bias is None else [layer.product.bias]
-        return graph.Transpose(graph.Conv(columns, weight, *biases, pads=[size // 2, size // 2]), perm=[0, 2, 1])
+        """Write a layer from rows to rows, by its NumPy form."""
+        write = getattr(layer.shim.predictor(), "write", None)
+        if write is None:
+            raise _not_exported(layer)
+        return cast(Value, write(x, batch))
 
 
 def prepare_encoder(graph: Graph, encoder: Encoder, codes: Value) -> Callable[[WindowBatch], Value]:

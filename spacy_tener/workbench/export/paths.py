@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from ...crf.transitions import Transitions
+from ...nn.graph import Graph, Value
 from ...tagging import TagLayout
 from ...types import AnyFloats
-from .graph import Graph, Value
 
 
 def write_viterbi(

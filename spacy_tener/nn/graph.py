@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -250,6 +251,20 @@ class Graph:
         numbers = numbers or {0: default}  # The operator needs one.
         tables: dict[str, Any] = {"keys_int64s": list(numbers), "values_int64s": list(numbers.values())}
         return self.add("LabelEncoder", keys, domain=ML, default_int64=default, **tables)[0]
+
+
+@dataclass(frozen=True)
+class PaddedBatch:
+    """Sequences that are computed together, padded to the longest of them.
+
+    lengths (Value): *Shape:* (sequences,)
+    longest (Value): *Shape:* ()
+    is_real (Value): A mask of slots that are no padding. *Shape:* (sequences, longest)
+    """
+
+    lengths: Value
+    longest: Value
+    is_real: Value
 
 
 def _renamed(value: Value, name: str) -> Any:
