@@ -16,7 +16,7 @@ from promises import METHODS, promises
 from test_packaging import PROJECT, ROOT
 from thinc.api import Config
 
-from spacy_tener.cli import MODULES
+from spacy_tener.cli import COMMANDS
 from spacy_tener.pipeline.factory import make_tener_ner
 
 ARCHIVES = sorted(DATA.glob("promised-*.zip"))
@@ -80,7 +80,7 @@ def test_the_page_names_all_that_is_promised() -> None:
     page = (ROOT / "docs" / "promises.md").read_text(encoding="utf8")
     assert len(page.splitlines()) <= 160
     named = {name.removeprefix("spacy_tener.") for names in PROJECT["entry-points"].values() for name in names}
-    named |= {*MODULES, *PROJECT["optional-dependencies"]}
+    named |= {*COMMANDS, *PROJECT["optional-dependencies"]}
     named |= {name for names in METHODS.values() for name in names if not name.startswith("_")}
     named |= {line.split()[1] for line in promises() if re.match("(GET|POST) .* 200$", line)}
     named |= {parameter for factory in [make_tener_ner] for parameter in inspect.signature(factory).parameters} - {

@@ -13,36 +13,36 @@ from spacy.cli._util import app
 from typer.core import TyperGroup
 from typer.main import get_command
 
-MODULES = {
-    "convert": "data",
-    "debug-data": "data",
-    "suggest": "annotation",
-    "review": "annotation",
-    "silver": "annotation",
-    "config": "config",
-    "vectors": "config",
-    "extend": "models",
-    "evaluate": "scores",
-    "explain": "texts",
-    "calibrate": "models",
-    "trim": "models",
-    "export": "export",
-    "annotate": "texts",
-    "serve": "texts",
-}
-"""Command -> the module that adds it to `tener_cli`, in the order of the help."""
+COMMANDS = (
+    "convert",
+    "debug-data",
+    "suggest",
+    "review",
+    "silver",
+    "config",
+    "vectors",
+    "extend",
+    "evaluate",
+    "explain",
+    "calibrate",
+    "trim",
+    "export",
+    "annotate",
+    "serve",
+)
+"""In the order of the help. A command's module has its name."""
 
 
 class LazyGroup(TyperGroup):
     """A group that lists its commands by name, and imports the module of one when it is used."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(MODULES)
+        return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         # All modules for an unknown name, so that typer can suggest a similar one.
-        for module in [MODULES[cmd_name]] if cmd_name in MODULES else set(MODULES.values()):
-            import_module(f"{__package__}.{module}")
+        for name in [cmd_name] if cmd_name in COMMANDS else COMMANDS:
+            import_module(f"{__package__}.{name.replace('-', '_')}")
         group: Any = get_command(tener_cli)
         self.commands = group.commands
         return self.commands.get(cmd_name)

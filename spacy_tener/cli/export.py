@@ -1,4 +1,4 @@
-"""The command that writes a trained pipeline as one file for other languages and browsers: export."""
+"""`spacy tener export`: a pipeline as one ONNX file, or as a page."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_a_text_longer_than_spacy_lets_through_is_scored(
     model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (nlp := spacy.load(model)).max_length = 1
-    monkeypatch.setattr("spacy_tener.cli.scores.load_pipeline", lambda _: nlp)
+    monkeypatch.setattr("spacy_tener.cli.evaluate.load_pipeline", lambda _: nlp)
     code, text = evaluate(model, data, "--page", tmp_path / "errors.html")
     assert code == 0, text
 

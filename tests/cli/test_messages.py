@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from command_line import run_tener
 
-from spacy_tener.cli import MODULES
+from spacy_tener.cli import COMMANDS
 from spacy_tener.cli._common import Messages
 from spacy_tener.errors import counted
 
@@ -33,7 +33,7 @@ def test_a_failure_ends_the_command_and_what_is_not_shown_is_not(capsys: pytest.
 def test_the_help_shows_each_command_with_its_first_sentence() -> None:
     shown = run_tener("--help").stdout.partition("Commands:\n")[2]
     found = {words[0]: words[1:] for words in map(str.split, shown.splitlines())}
-    assert list(found) == list(MODULES)
+    assert list(found) == list(COMMANDS)
     assert all(words[-1].endswith(".") and words[-1] != "..." for words in found.values())
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import typer
 
-from spacy_tener.cli import MODULES, tener_cli
+from spacy_tener.cli import COMMANDS, tener_cli
 
 GROUP: Any = typer.main.get_command(tener_cli)
 LETTERS = {
@@ -34,7 +34,7 @@ def options(command: str) -> list[Any]:
     return [option for option in GROUP.get_command(None, command).params if option.param_type_name == "option"]
 
 
-ALL = [(command, option) for command in MODULES for option in options(command)]
+ALL = [(command, option) for command in COMMANDS for option in options(command)]
 
 
 def test_a_letter_stands_for_one_option() -> None:
@@ -67,10 +67,10 @@ def test_a_name_has_one_meaning() -> None:
 
 
 def test_each_command_that_writes_files_takes_their_place_by_the_same_option() -> None:
-    assert {command for command, option in ALL if "--output" in option.opts} == set(MODULES) - {"debug-data", "serve"}
+    assert {command for command, option in ALL if "--output" in option.opts} == set(COMMANDS) - {"debug-data", "serve"}
 
 
-@pytest.mark.parametrize("command", MODULES)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_what_loads_a_pipeline_takes_code(command: str) -> None:
     names = {name for option in options(command) for name in option.opts}
     assert ("--code" in names) == (command not in {"config", "convert", "vectors"})

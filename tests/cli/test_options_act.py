@@ -27,7 +27,7 @@ from small_systems import TEXTS, trained
 from tiny_transformer import save_tiny_transformer
 
 from spacy_tener.annotate.local import annotate_locally
-from spacy_tener.cli import MODULES, tener_cli
+from spacy_tener.cli import COMMANDS, tener_cli
 from spacy_tener.workbench.compose import fill
 from spacy_tener.workbench.training import Processes
 
@@ -366,7 +366,7 @@ def stubs(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Processes, "run", run)
     monkeypatch.setattr("spacy_tener.serve.serve", serve)
-    monkeypatch.setattr("spacy_tener.cli.texts.annotate_locally", locally)
+    monkeypatch.setattr("spacy_tener.cli.annotate.annotate_locally", locally)
     monkeypatch.setattr("spacy_tener.workbench.pipelines.FEW", 2)
     monkeypatch.delenv("WASABI_LOG_FRIENDLY")
 
@@ -402,7 +402,7 @@ def test_the_table_has_each_option_of_each_command() -> None:
         command: {
             option.name for option in GROUP.get_command(None, command).params if option.param_type_name == "option"
         }
-        for command in MODULES
+        for command in COMMANDS
     }
     assert {command: set(rows) for command, rows in ROWS.items()} == options
 

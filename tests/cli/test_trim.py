@@ -5,7 +5,7 @@ import re
 import spacy
 from command_line import run_tener
 
-import spacy_tener.cli.models as models_module
+import spacy_tener.cli.trim as trim_module
 from spacy_tener.embedders.tables import table_embedders
 from spacy_tener.workbench import pipelines
 
@@ -66,7 +66,7 @@ def test_a_text_longer_than_spacy_lets_through_counts_whole(saved, tmp_path, mon
         nlp.max_length = 5
         return nlp
 
-    monkeypatch.setattr(models_module, "load_pipeline", load)
+    monkeypatch.setattr(trim_module, "load_pipeline", load)
     (tmp_path / "raw.txt").write_text(TEXT, encoding="utf8")
     code, output = run(saved["tener"], tmp_path / "raw.txt", "--output", tmp_path / "out")
     assert code == 0, output

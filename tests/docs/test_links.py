@@ -12,7 +12,7 @@ import spacy.errors
 import yaml
 from pages import PAGES, ROOT, anchors, prose
 
-from spacy_tener.cli import MODULES
+from spacy_tener.cli import COMMANDS
 from spacy_tener.workbench.config_files import BASES, OVERLAYS, names_in
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -69,7 +69,7 @@ def test_every_workflow_and_the_variables_of_the_page_are_those_of_the_project()
 
 def test_every_command_has_a_section() -> None:
     headings = re.findall(r"^## ([\w-]+)$", PAGES["docs/commands.md"].read_text(encoding="utf8"), flags=re.M)
-    assert sorted(headings) == sorted(MODULES)
+    assert sorted(headings) == sorted(COMMANDS)
 
 
 def _first_cells(page: str, heading: str) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from make_reference import OPTIONS, REFERENCE, described, entry_points, fill, fill_options, load, parse
 from pages import PAGES
 
-from spacy_tener.cli import MODULES
+from spacy_tener.cli import COMMANDS
 
 REFERENCES = {
     name
@@ -32,7 +32,7 @@ def test_every_registered_name_has_a_reference() -> None:
 
 def test_every_command_has_its_options_in_the_site() -> None:
     page = PAGES["docs/commands.md"].read_text(encoding="utf8")
-    assert sorted(OPTIONS.findall(page)) == sorted(MODULES)
+    assert sorted(OPTIONS.findall(page)) == sorted(COMMANDS)
     filled = fill_options(page)
     assert OPTIONS.findall(filled) == []
     assert re.search(r"^- `--lang`.*: \S", filled, re.M)

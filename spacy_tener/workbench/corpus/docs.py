@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 
+from spacy.language import Language
 from spacy.pipeline.spancat import DEFAULT_SPANS_KEY
 from spacy.tokens import Doc, DocBin, Span
-from spacy.training import Corpus
+from spacy.training import Corpus, Example
 from spacy.vocab import Vocab
 
-from ...errors import InputError
+from ...errors import InputError, RemedyError
 from .records import AnnotatedText, EntitySpan, Event, Sentence
 
 LineNote = Callable[[Event, str, int], None]
@@ -129,3 +132,14 @@ class NamingCorpus(Corpus):
     def read_docbin(self, vocab: Vocab, locs: Iterable[str | Path]) -> Iterator[Doc]:
         docs = (doc for path in locs for doc in read_docs(Path(path), vocab) if len(doc))
         return islice(docs, self.limit if self.limit >= 1 else None)
+
+
+def read_examples(nlp: Language, path: Path, *, gold_preproc: bool = False, limit: int | None = None) -> list[Example]:
+    """Read the examples of a corpus, of any length. An empty corpus is an error."""
+    nlp.max_length = sys.maxsize
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"\[W090\]")  # no files: an error below
+        examples = list(islice(NamingCorpus(path, gold_preproc=gold_preproc)(nlp), limit))
+    if not examples:
+        raise RemedyError(f"{path}: there are no Docs in .spacy files", "Make them with `spacy tener convert`.")
+    return examples

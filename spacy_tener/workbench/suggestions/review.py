@@ -27,7 +27,7 @@ from ...errors import RemedyError, counted
 from ...files import write_bytes
 from ...pipeline.decoding import likelihoods
 from ...pipeline.entities import EntityOffsets, FoundEntity, offsets_of
-from ...pipeline.finding import PipelineNER
+from ...pipeline.finding import PipelineNER, crf_pipes
 from ...pipeline.nesting import all_entities, outermost
 from ..config_files import ConfigError, corpus_reader
 from ..training import MODEL, Echo, Processes, TrainingRun, is_trained, train
@@ -309,3 +309,9 @@ def fold_run(crossing: Crossing, fold: int, docs: Sequence[Doc]) -> TrainingRun:
         remedy = "Set path = ${paths.train} in [corpora.train]."
         raise ConfigError("The config reads its training data from another path", remedy)
     return TrainingRun(folder.name, folder, config, gpu_id=crossing.gpu_id, code=crossing.code)
+
+
+def judge_of(nlp: Language, model: str) -> str:
+    """Return the name of a pipeline, and of the component whose probabilities count if it has several."""
+    names = list(crf_pipes(nlp))
+    return f"{names[0]}, the first tener_ner of {model}" if len(names) > 1 else model

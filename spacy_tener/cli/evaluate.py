@@ -1,14 +1,11 @@
-"""Command that scores pipelines: evaluate."""
+"""`spacy tener evaluate`: scores and errors of a pipeline."""
 
 from __future__ import annotations
 
 import json
 import shlex
-import sys
-import warnings
 from collections import deque
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,24 +16,13 @@ from spacy.training import Example
 from ..errors import RemedyError, counted
 from ..files import write_text
 from ..pipeline.finding import entity_finders, entity_labels, find_crf_pipe, known_labels, span_finders
-from ..workbench.corpus.docs import NamingCorpus
+from ..workbench.corpus.docs import read_examples
 from ..workbench.errors_page import Pair, errors_page, score_texts, surest_errors
 from ..workbench.scores import CountingScorer
 from . import options
 from ._common import CommandLineError, check_file, command, load_pipeline, msg, setup_gpu
 
 _WARMING = 16
-
-
-def read_examples(nlp: Language, path: Path, *, gold_preproc: bool = False, limit: int | None = None) -> list[Example]:
-    """Read the examples of a corpus, of any length. An empty corpus is an error."""
-    nlp.max_length = sys.maxsize
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"\[W090\]")  # no files: an error below
-        examples = list(islice(NamingCorpus(path, gold_preproc=gold_preproc)(nlp), limit))
-    if not examples:
-        raise RemedyError(f"{path}: there are no Docs in .spacy files", "Make them with `spacy tener convert`.")
-    return examples
 
 
 @command("evaluate")

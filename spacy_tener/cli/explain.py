@@ -1,0 +1,93 @@
+"""`spacy tener explain`: why a pipeline finds its entities."""
+
+from __future__ import annotations
+
+import os
+import re
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from spacy.language import Language
+from spacy.training import Example
+
+from ..annotate.records import stream_records
+from ..annotate.settings import TEXT_COLUMN
+from ..errors import RemedyError, counted
+from ..files import write_text
+from ..inputs import STDIN
+from ..workbench.corpus.docs import read_examples
+from . import options
+from ._common import (
+    CommandLineError,
+    check_file,
+    command,
+    load_pipeline,
+    msg,
+    refuse_options,
+    setup_gpu,
+)
+
+_FILE_NAME = re.compile(r"\S+\.(txt|json|jsonl|ndjson|spacy)(\.\w+)?")
+
+
+@command("explain", prints_result=True)
+def explain_cli(
+    ctx: typer.Context,
+    model: options.Model,
+    text: Annotated[
+        str,
+        typer.Argument(
+            help="A text; a file: a text a line, JSONL, .spacy; a directory of .spacy; - for standard input"
+        ),
+    ],
+    output: Annotated[Path | None, options.output("a file: .html or .json (default: print JSON)")] = None,
+    limit: Annotated[int, options.limit("of a file")] = 100,
+    component: options.Component = None,
+    evidence: Annotated[bool, typer.Option(help="Mask characters, to find those that support an entity")] = True,
+    force: options.Force = False,
+    gpu_id: options.GpuId = -1,
+    code: options.Code = None,
+) -> tuple[str, int]:
+    """
+    Explain the entities that a pipeline finds.
+
+    Writes one HTML page that needs no network. For each entity it shows the probability, rivals, the characters that
+    support it, and matching words of the lexicon; and differences from the annotation of a .spacy file. Without
+    --output, prints the data as JSON.
+    """
+    from ..explain import explain  # here, as it is slow to import
+
+    if output is not None and output.suffix not in (".html", ".json"):
+        raise CommandLineError(f"{output}: no format has this ending", "Use .html or .json.")
+    if not (text == STDIN or _FILE_NAME.fullmatch(text) or os.path.exists(text)):
+        refuse_options(ctx, ["limit"], "there is one text", "Leave it out, or name a file of texts.")
+    check_file(output, force)
+    setup_gpu(gpu_id, silent=output is None)
+    nlp = load_pipeline(model)
+    texts = _texts(nlp, text, limit + 1)
+    if len(texts) > limit:
+        msg.warn(f"Only the first {limit} texts are explained", "Take more by --limit.")
+    explained = explain(nlp, texts[:limit], name=component, evidence=evidence)
+    if output is None:
+        return explained.to_json(), 0
+    write_text(output, explained.to_json() if output.suffix == ".json" else explained.to_html())
+    count = counted(sum(len(text.entities) for text in explained.texts), "entity", "entities")
+    msg.good(f"{output.resolve()}: {count} in {counted(len(explained.texts), 'text')}")
+    return "", 0
+
+
+def _texts(nlp: Language, text: str, limit: int) -> list[str] | list[Example]:
+    """Return texts, or the examples of a corpus."""
+    if os.path.isdir(text) or (os.path.isfile(text) and Path(text).suffix == ".spacy"):
+        own_tokens = nlp.config.get("corpora", {}).get("dev", {}).get("gold_preproc", False)
+        return read_examples(nlp, Path(text), gold_preproc=own_tokens, limit=limit)
+    if _FILE_NAME.fullmatch(text) and not os.path.isfile(text):
+        raise RemedyError(f"{text}: there is no such file", "Give a text, or a file of texts.")
+    is_file = text == STDIN or os.path.isfile(text)
+    records = stream_records([text]) if is_file else iter([{TEXT_COLUMN: text}] if text.strip() else [])
+    texts = [record[TEXT_COLUMN] for record in islice(records, limit)]
+    if not texts:
+        raise RemedyError(f"{text or 'The text'}: there is nothing in it", "Give a text with some characters.")
+    return texts

@@ -1,0 +1,189 @@
+"""`spacy tener review`: doubts about gold annotation, and decisions on them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import spacy
+import typer
+from spacy.tokens import Doc
+from spacy.vocab import Vocab
+
+from ..errors import RemedyError, counted
+from ..files import check_folder, locked, write_bytes, write_text
+from ..pipeline.finding import entity_labels
+from ..pipeline.gpu import check_gpu
+from ..processes import interrupted_by_signals
+from ..workbench.compose import compose
+from ..workbench.config_files import BASES, ConfigError, names_in
+from ..workbench.corpus.docs import open_docbin, read_docs, repacked
+from ..workbench.suggestions.review import (
+    Crossing,
+    JudgedDoc,
+    cross_train,
+    judge,
+    judge_of,
+    of_most_suspicious_texts,
+    rank_doubts,
+)
+from ..workbench.suggestions.review_page import (
+    apply_decisions,
+    docs_jsonl,
+    doubts_jsonl,
+    read_decisions,
+    review_page,
+)
+from . import options
+from ._common import (
+    CommandLineError,
+    check_file,
+    command,
+    load_pipeline,
+    msg,
+    refuse_options,
+    setup_gpu,
+)
+
+PAGE, DOUBTS, DOCS = "review.html", "review.jsonl", "docs.jsonl"
+TRAINING = ("dev", "folds", "settings", "jobs")
+"""Arguments of `review` that are about training."""
+
+
+@command("review", stopped="The same command resumes; an interrupted training begins again.")
+def review_cli(
+    ctx: typer.Context,
+    model_or_config: Annotated[
+        str, typer.Argument(help="Config (a .cfg, or a name as `weibo`) or pipeline; with --apply the .spacy file")
+    ],
+    data: Annotated[Path | None, typer.Argument(help="Gold annotation, a .spacy file", show_default=False)] = None,
+    *,
+    output: Annotated[Path, options.output("a directory; with --apply a .spacy file")],
+    apply: Annotated[
+        Path | None, typer.Option("--apply", help="Decisions from a review's page, to apply to the annotation")
+    ] = None,
+    force: options.Force = False,
+    dev: Annotated[Path | None, typer.Option(help="Texts to choose models by (the config's paths.dev)")] = None,
+    folds: Annotated[int, typer.Option("--folds", help="Folds of the cross-validation", min=2)] = 5,
+    settings: options.Settings = None,
+    limit: Annotated[int, options.limit("on the page; the JSONL has all")] = 500,
+    gpu_id: options.GpuId = -1,
+    code: options.Code = None,
+    jobs: options.Jobs = 1,
+) -> None:
+    """
+    Rank doubts about gold annotation, which may be wrong there.
+
+    With a config, models are trained by cross-validation: each judges the fold that it was not trained on. The same
+    command resumes a stopped review. With a pipeline, that pipeline judges all texts; if it was trained on them, it has
+    learned wrong annotation too, and finds less of it.
+
+    A doubt is where the model's best reading differs from gold. They are ranked by how probable its entities are and
+    how improbable gold's; where it has none, by how rarely it misses one. review.html shows them to decide on in a
+    browser, review.jsonl has them as data; docs.jsonl has the probability of each text's gold annotation as a whole.
+
+    review --apply decisions.json corpus.spacy --output mended.spacy writes the corpus with the decisions of the page,
+    and changes nothing else. It lists the decisions that no longer fit a changed corpus.
+
+    --jobs trains several models at once, which share the cores.
+    """
+    if apply is not None:
+        if data is not None:
+            raise CommandLineError(f"{model_or_config}: --apply needs no model", "Name the .spacy file only.")
+        refuse_options(ctx, [*TRAINING, "limit", "gpu_id", "code"], "--apply reads no text by a model", "Leave it out.")
+        check_file(output, force)
+        _apply_decisions(apply, Path(model_or_config), output)
+        return
+    refuse_options(ctx, ["force"], "the same command resumes a review", "Leave it out.")
+    if data is None:
+        raise CommandLineError("There is no annotation to review", "Name a .spacy file after the pipeline or config.")
+    check_folder(output)
+    docs = list(read_docs(data, spacy.blank("xx").vocab))
+    if not any(doc.ents for doc in docs):
+        raise RemedyError(f"{data}: no entity is annotated in it", "Name gold annotation to review.")
+    if model_or_config.endswith(".cfg") or model_or_config in names_in(BASES):
+        check_gpu(gpu_id)
+        crossing = _crossing(model_or_config, docs, output, dev, folds, settings or [], gpu_id, code)
+
+        def begun(fold: int, trained: bool) -> None:
+            msg.info(f"{crossing.folder(fold)}: {'trained already' if trained else 'training'}")
+
+        with interrupted_by_signals(), locked(output / ".lock"):
+            judged = list(cross_train(crossing, jobs, echo=sys.stderr.write, begun=begun))
+            how = f"{folds} models judged the folds that they were not trained on."
+            _write_review(output, judged, str(data), how, limit)
+    else:
+        refuse_options(
+            ctx, TRAINING, f"for training, and {model_or_config} is trained", "Leave it out, or name a config."
+        )
+        setup_gpu(gpu_id)
+        nlp = load_pipeline(model_or_config)
+        judged = list(judge(nlp, enumerate(docs)))
+        judge_name = judge_of(nlp, model_or_config)
+        how = f"Judged by {judge_name}. Was it trained on these texts, errors and all? Then give a config instead."
+        msg.warn(how, "With a config, each text is judged by a model that has not seen it.")
+        with interrupted_by_signals(), locked(output / ".lock"):
+            _write_review(output, judged, str(data), how, limit, entity_labels(nlp))
+
+
+def _apply_decisions(decisions: Path, data: Path, output: Path) -> None:
+    """Write a corpus with decisions in it."""
+    records = read_decisions(decisions)
+    corpus = open_docbin(data)
+    docs = list(corpus.get_docs(Vocab()))
+    applied = apply_decisions(docs, records)
+    if applied.misfits and not applied.changed + applied.unchanged:
+        about = {str(record.get("corpus") or "texts to annotate") for record in records}
+        raise RemedyError(
+            f"{decisions}: no decision fits {data}: {applied.misfits[0]}",
+            f"They are about: {', '.join(sorted(about))}.",
+        )
+    write_bytes(output, repacked(corpus, docs))
+    msg.warn_list("Decisions that do not fit the corpus, left out", applied.misfits)
+    msg.good(f"{output}: {counted(applied.changed, 'decision')} applied, {applied.unchanged:,} agreed already")
+
+
+def _crossing(
+    config: str,
+    docs: Sequence[Doc],
+    output: Path,
+    dev: Path | None,
+    folds: int,
+    settings: list[str],
+    gpu_id: int,
+    code: Path | None,
+) -> Crossing:
+    composed = compose(config, settings=settings)
+    # A component without a factory is sourced, perhaps from a pipeline with a tener_ner.
+    if not any(component.get("factory") in ("tener_ner", None) for component in composed["components"].values()):
+        reason = f"{config}: there is no tener_ner in its pipeline, which is {', '.join(composed['nlp']['pipeline'])}"
+        raise ConfigError(reason, "Name a config with one: its probabilities are what judges the annotation.")
+    if dev is not None:
+        composed["paths"]["dev"] = str(dev)
+    path = composed["paths"].get("dev")
+    if path is None or not Path(path).exists():
+        raise ConfigError(f"paths.dev is {path}, which is not a file to choose models by", "Name one: --dev dev.spacy")
+    return Crossing(composed, docs, output, folds, gpu_id, code)
+
+
+def _write_review(
+    output: Path, judged: Sequence[JudgedDoc], data: str, how: str, limit: int, numbered: Sequence[str] = ()
+) -> None:
+    by_number = {doc.number: doc for doc in judged}
+    doubts = rank_doubts(judged)
+    shown = of_most_suspicious_texts(doubts, limit)
+    entities = sum(len(doc.entities) for doc in judged)
+    summary = (
+        f"{counted(len(doubts), 'doubt')} about {counted(len(judged), 'text')} with "
+        f"{counted(entities, 'entity', 'entities')}. {how}"
+    )
+    if len(shown) < len(doubts):
+        summary = f"The {counted(len(shown), 'doubt')} about the most suspicious texts, of {summary}"
+    write_text(output / DOUBTS, doubts_jsonl(doubts, by_number))
+    write_text(output / DOCS, docs_jsonl(judged))
+    write_text(output / PAGE, review_page(shown, by_number, corpus=data, numbered=numbered))
+    if unknown := sum(doc.unknown for doc in judged):
+        msg.warn(f"Entities left out: {unknown:,}", "The model that judges them was trained without their label.")
+    msg.good(f"{output / PAGE}: {summary}")

@@ -1,0 +1,106 @@
+"""`spacy tener suggest`: the texts that are most worth annotating."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..annotate.records import find_texts, stream_records
+from ..annotate.settings import TEXT_COLUMN
+from ..errors import RemedyError, counted
+from ..files import write_text
+from ..pipeline.finding import PipelineNER, entity_labels, nested_pipes
+from ..workbench.pipelines import blank_pipeline
+from ..workbench.suggestions.review import judge_of
+from ..workbench.suggestions.review_page import (
+    annotation_page,
+)
+from ..workbench.suggestions.suggest import make_tasks, suggest
+from ..workbench.suggestions.tasks import TOOLS
+from . import options
+from ._common import (
+    CommandLineError,
+    check_file,
+    command,
+    load_pipeline,
+    msg,
+    names,
+    no_text,
+    refuse_options,
+    setup_gpu,
+)
+
+INTERFACE, BLANK = "-interface.xml", "blank:"
+ANNOTATION_PAGE = "page"
+BY_ENDING = {".jsonl": "doccano", ".json": "labelstudio", ".html": ANNOTATION_PAGE}
+"""Ending of `suggest`'s output -> format, where none is named."""
+
+
+@command("suggest")
+def suggest_cli(
+    ctx: typer.Context,
+    model: Annotated[str, typer.Argument(help="Pipeline: its directory or package; blank:LANG without a model")],
+    texts: options.RawTexts,
+    output: Annotated[Path, options.output("a file")],
+    limit: Annotated[int, options.limit("to choose")] = 200,
+    format: Annotated[str | None, options.output_format((*TOOLS, ANNOTATION_PAGE))] = None,
+    labels: Annotated[str, typer.Option(help="Labels, as in PER,ORG (to annotate; default: the model's)")] = "",
+    known: Annotated[list[str] | None, typer.Option(help="Texts that are annotated already; may be repeated")] = None,
+    force: options.Force = False,
+    gpu_id: options.GpuId = -1,
+    code: options.Code = None,
+) -> None:
+    """
+    Choose the texts that are most worth annotating.
+
+    Chooses the texts that the model is most uncertain about, each different from those chosen before, without
+    duplicates; there may be millions. Each line of a text file is a text. A record of JSONL, CSV or a .spacy file stays
+    whole, and keeps its id. The output is for import into doccano, Label Studio or Prodigy, with the model's entities
+    to correct and their probabilities. `spacy tener convert` reads the tools' exports. The format page is one HTML file
+    to annotate in a browser. Without --format, the output's ending decides: .jsonl is doccano's, .json Label Studio's,
+    .html the page.
+
+    Without a model, blank:zh chooses texts that differ from each other, and annotates nothing in them.
+    """
+    if format is None and (format := BY_ENDING.get(output.suffix)) is None:
+        remedy = f"Name one by --format: {', '.join((*TOOLS, ANNOTATION_PAGE))}."
+        raise CommandLineError(f"{output}: no format has this ending", remedy)
+    interface = output.with_name(f"{output.stem}{INTERFACE}")
+    has_interface = format != ANNOTATION_PAGE and TOOLS[format].interface is not None
+    for path in (output, interface if has_interface else None):
+        check_file(path, force)
+    blank = model.startswith(BLANK)
+    if format != ANNOTATION_PAGE and not TOOLS[format].interface:
+        refuse_options(
+            ctx, ["labels"], f"{format} gets its labels from its own project", "Set them there, and leave it out."
+        )
+    setup_gpu(gpu_id)
+    nlp = blank_pipeline(model.removeprefix(BLANK)) if blank else load_pipeline(model)
+    if not blank:
+        PipelineNER.of(nlp)  # refuses a pipeline without tener_ner
+    shown = list(dict.fromkeys(names(labels))) or entity_labels(nlp)
+    records = stream_records(find_texts(texts)[0])
+    first = next(records, None)
+    if first is None:
+        raise no_text(texts)
+    known_texts = [record[TEXT_COLUMN] for record in stream_records(find_texts(known or [])[0])]
+    chosen = suggest(None if blank else nlp, itertools.chain([first], records), limit, annotated=known_texts)
+    if not chosen:
+        raise RemedyError("No text is left to suggest: all are known or empty", "Give other texts, or fewer --known.")
+    tasks = make_tasks(nlp, chosen, shown)
+    if format == ANNOTATION_PAGE:
+        sources = {"model": judge_of(nlp, model), "inputs": ", ".join(texts)}
+        numbered, nested = entity_labels(nlp), bool(nested_pipes(nlp))
+        page = annotation_page(tasks, shown, **sources, numbered=numbered, lang=str(nlp.lang), nested=nested)
+        write_text(output, page)
+        msg.good(f"{output.resolve()}: {counted(len(chosen), 'text')} to annotate in a browser")
+    else:
+        tool = TOOLS[format]
+        write_text(output, tool.write(tasks))
+        msg.good(f"{output}: {counted(len(chosen), 'text')} to annotate in {format}")
+        if tool.interface:
+            write_text(interface, tool.interface(shown))
+            msg.info(f"{interface}: the labelling interface")
