@@ -17,7 +17,6 @@ from thinc.api import Config
 
 from spacy_tener.files import digest
 from spacy_tener.manifest import NAME, Manifest
-from spacy_tener.workbench.compose import compose
 from spacy_tener.workbench.config_files import (
     BASES,
     ConfigError,
@@ -25,6 +24,7 @@ from spacy_tener.workbench.config_files import (
     find_in,
     names_in,
 )
+from spacy_tener.workbench.overlays import compose
 from spacy_tener.workbench.training import (
     METRICS_TEST,
     MODEL,

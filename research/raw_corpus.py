@@ -11,8 +11,8 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import registry
 
+from spacy_tener.annotate.answers import TEXT_COLUMN
 from spacy_tener.annotate.records import find_texts, stream_records
-from spacy_tener.annotate.settings import TEXT_COLUMN
 from spacy_tener.errors import InputError
 from spacy_tener.pipeline.units import view_of
 

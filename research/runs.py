@@ -22,8 +22,8 @@ from typing import Any
 
 from research.scores import Scores, dev_scores, read_scores
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.compose import CONFIG, read_trained_config
 from spacy_tener.workbench.config_files import entries
+from spacy_tener.workbench.overlays import CONFIG, read_trained_config
 from spacy_tener.workbench.pipelines import size_mb
 from spacy_tener.workbench.training import LOG, METRICS_DEV, METRICS_TEST, MODEL
 

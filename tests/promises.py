@@ -21,7 +21,7 @@ import spacy
 import typer
 
 from spacy_tener.annotate.annotator import Annotator
-from spacy_tener.annotate.settings import AnnotateSettings, Answer
+from spacy_tener.annotate.answers import AnnotateSettings, Answer
 from spacy_tener.cli import tener_cli
 from spacy_tener.explain import explain
 from spacy_tener.explain.explanation import Explanation

@@ -22,8 +22,8 @@ from spacy_tener.errors import RemedyError
 from spacy_tener.explain import explain
 from spacy_tener.pipeline.doc_entities import entity_task
 from spacy_tener.workbench.calibration import find_outcomes
-from spacy_tener.workbench.compose import compose
 from spacy_tener.workbench.corpus.docs import read_docs
+from spacy_tener.workbench.overlays import compose
 
 __all__ = ["folder"]
 SMALL = ["training.max_steps=80", "training.eval_frequency=40", "components.tener_ner.model.dropout=0.0"]

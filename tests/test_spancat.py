@@ -18,7 +18,7 @@ from spacy.language import Language
 
 from spacy_tener.pipeline.doc_entities import entity_task
 from spacy_tener.serve import make_app
-from spacy_tener.workbench.compose import compose
+from spacy_tener.workbench.overlays import compose
 
 SPANCAT = Path(__file__).parents[1] / "research" / "overlays" / "spancat.cfg"
 SMALL = [

@@ -27,7 +27,7 @@ from spacy.training.loop import train
 from spacy.util import import_file
 
 from spacy_tener.files import write_text
-from spacy_tener.workbench.compose import compose
+from spacy_tener.workbench.overlays import compose
 from spacy_tener.workbench.suggestions.suggest import suggest, text_key
 
 HERE = Path(__file__).parent

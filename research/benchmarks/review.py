@@ -22,8 +22,8 @@ import spacy
 from spacy.tokens import Doc, DocBin, Span
 from suggest import SMALL
 
-from spacy_tener.workbench.compose import compose
 from spacy_tener.workbench.config_files import find_base
+from spacy_tener.workbench.overlays import compose
 from spacy_tener.workbench.suggestions.review import Crossing, Doubt, cross_train, fold_run, judge, rank_doubts
 from spacy_tener.workbench.training import MODEL, Processes, is_trained, train
 

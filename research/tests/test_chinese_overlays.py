@@ -17,7 +17,7 @@ from spacy.util import load_model_from_config
 from thinc.api import Config
 
 from research.systems import ablations, find_system
-from spacy_tener.workbench.compose import compose
+from spacy_tener.workbench.overlays import compose
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 NAMES = {*ablations(), *(path.stem for path in (CONFIGS / "models").glob("*.cfg"))}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from research_commands import run_research
 
-from spacy_tener.features.vectors import read_vectors
+from spacy_tener.features.pretrained_vectors import read_vectors
 
 TEXT = "上海市2020年口岸。\n上海口岸公司\n"
 QUICK = ("--width", "4", "--epochs", "1", "--min-count", "1")

@@ -25,7 +25,7 @@ from research.vectors.training import (
 from spacy_tener.embedders.char_embed import build_char_embed
 from spacy_tener.embedders.tables import Vocabulary
 from spacy_tener.errors import InputError
-from spacy_tener.features.vectors import read_vectors
+from spacy_tener.features.pretrained_vectors import read_vectors
 
 SMALL = TrainingSettings(width=8, epochs=2, min_count=1)
 TEXT = "上海市２０20年　上海口岸。\n\n第1条 A股公司\n"

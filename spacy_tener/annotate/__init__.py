@@ -1,6 +1,6 @@
 """Annotation of large collections: `Annotator` for records in memory, and jobs that read and write files."""
 
 from .annotator import Annotator
-from .settings import AnnotateSettings
+from .answers import AnnotateSettings
 
 __all__ = ["AnnotateSettings", "Annotator"]

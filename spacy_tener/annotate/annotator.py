@@ -17,7 +17,7 @@ from ..inputs import DamagedText, check_text
 from ..pipeline.doc_entities import TextFunction, answer_each, batch_by_length, entity_task
 from ..pipeline.finding import check_finders, crf_pipes, span_finders
 from ..pipeline.gpu import use_gpu
-from .settings import OVERWRITTEN, AnnotateSettings, Answer, Record
+from .answers import OVERWRITTEN, AnnotateSettings, Answer, Record
 
 if TYPE_CHECKING:
     import pyarrow as pa

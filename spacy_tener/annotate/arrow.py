@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from .answers import AnnotateSettings, Answer, Record
 from .encoding import dump_json, encodable
-from .settings import AnnotateSettings, Answer, Record
 
 REST = "rest"
 _JSON = {"format": "json"}

@@ -36,7 +36,7 @@ from ..inputs import (
     size_and_version,
     suffix_of,
 )
-from .settings import TEXT_COLUMN, Record
+from .answers import TEXT_COLUMN, Record
 
 if TYPE_CHECKING:
     import pyarrow as pa

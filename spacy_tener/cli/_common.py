@@ -18,11 +18,11 @@ from spacy.language import Language
 from wasabi import util
 from wasabi.printer import Printer
 
+from ..annotate.answers import TEXT_COLUMN
 from ..annotate.records import find_texts, stream_records
-from ..annotate.settings import TEXT_COLUMN
 from ..errors import MissingPackageError, RemedyError
 from ..pipeline.gpu import use_gpu
-from ..workbench.compose import CONFIG, read_trained_config
+from ..workbench.overlays import CONFIG, read_trained_config
 from ..workbench.scores import read_json
 from . import tener_cli
 

@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from ..errors import counted
+from ..workbench.corpus.annotation import COLUMN_FORMATS, CORPUS_FORMATS, LABEL_STUDIO, OVERLAPS, TEXT_FORMATS, TOKENS
 from ..workbench.corpus.columns import ALIASES, SCHEMES
 from ..workbench.corpus.convert import ConversionReport, convert_jobs, plan_jobs
 from ..workbench.corpus.docs import INCORRECT
 from ..workbench.corpus.reader import CorpusOptions
-from ..workbench.corpus.records import COLUMN_FORMATS, CORPUS_FORMATS, LABEL_STUDIO, OVERLAPS, TEXT_FORMATS, TOKENS
 from . import options
 from ._common import (
     check_file,

@@ -12,8 +12,8 @@ import typer
 from spacy.language import Language
 from spacy.training import Example
 
+from ..annotate.answers import TEXT_COLUMN
 from ..annotate.records import stream_records
-from ..annotate.settings import TEXT_COLUMN
 from ..errors import RemedyError, counted
 from ..files import write_text
 from ..inputs import STDIN

@@ -17,9 +17,9 @@ from ..files import check_folder, locked, write_bytes, write_text
 from ..pipeline.finding import entity_labels
 from ..pipeline.gpu import check_gpu
 from ..processes import interrupted_by_signals
-from ..workbench.compose import compose
 from ..workbench.config_files import BASES, ConfigError, names_in
 from ..workbench.corpus.docs import open_docbin, read_docs, repacked
+from ..workbench.overlays import compose
 from ..workbench.suggestions.review import (
     Crossing,
     JudgedDoc,

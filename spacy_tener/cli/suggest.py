@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from ..annotate.answers import TEXT_COLUMN
 from ..annotate.records import find_texts, stream_records
-from ..annotate.settings import TEXT_COLUMN
 from ..errors import RemedyError, counted
 from ..files import write_text
 from ..pipeline.finding import PipelineNER, entity_labels, nested_pipes

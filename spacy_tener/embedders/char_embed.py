@@ -12,7 +12,7 @@ from spacy.tokens import Doc
 
 from ..features.characters import lengths_of
 from ..features.keys import END_MARK, KeyCache, Normaliser, bigram_key_array, pair_keys, token_orths, unigram_key_array
-from ..features.vectors import VectorsSource
+from ..features.pretrained_vectors import VectorsSource
 from ..nn.compose import chain_layers, join_embedders, projection
 from ..nn.shim import EmbedModel
 from ..validation import STRICT, Count, Probability, SettingError, Size, configured

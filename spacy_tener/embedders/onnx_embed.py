@@ -18,7 +18,7 @@ from ..nn.run import forward
 from ..nn.serialize import from_safetensors, to_safetensors
 from ..nn.shim import EmbedModel
 from ..onnx.encoder import Encoder
-from ..onnx.lac import lac_encoder
+from ..onnx.lac_tagger import lac_encoder
 from ..types import FloatArray
 from ..validation import Count, Probability, Size, validated
 

@@ -16,7 +16,7 @@ from thinc.api import Model
 from thinc.model import deserialize_attr, serialize_attr
 
 from ..features.keys import Keys, StringTable
-from ..features.vectors import VectorsSource, prepared, read_vectors
+from ..features.pretrained_vectors import VectorsSource, prepared, read_vectors
 from ..nn.backends import Backend, Indices, Layer
 from ..nn.dense_numpy import EmbeddingTables as TableRows
 from ..nn.run import forward

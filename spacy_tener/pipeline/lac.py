@@ -25,7 +25,7 @@ from ..files import write_bytes
 from ..nn.requirements import save_requirements
 from ..nn.serialize import from_safetensors, to_safetensors
 from ..onnx.encoder import Encoder
-from ..onnx.lac import LacTagger, load_tagger
+from ..onnx.lac_tagger import LacTagger, load_tagger
 from ..sequences import starts as starts_of
 from ..types import IntArray
 from .entities import UnitEntity, set_entities

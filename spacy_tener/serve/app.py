@@ -29,7 +29,7 @@ from .. import pages as page_parts
 from ..about import __version__
 from ..errors import RemedyError
 from ..pages import page_policy
-from . import label_studio, schema
+from . import ml_backend, schema
 from .access import ServiceRoute
 from .metrics import MetricsMiddleware
 from .schema import ERRORS
@@ -78,13 +78,13 @@ def make_app(
     app.state.api_key = api_key
     # ServiceRoute checks the key; this declares it in the OpenAPI schema.
     protected = [Security(HTTPBearer(auto_error=False, description="The API key of the service."))] if api_key else []
-    for router in (api, label_studio.router, monitoring):
+    for router in (api, ml_backend.router, monitoring):
         app.include_router(router, dependencies=protected)
     for router in (health_checks, pages):
         app.include_router(router)
-    for router in (label_studio.router, health_checks):
+    for router in (ml_backend.router, health_checks):
         # Label Studio identifies a backend by its URL, so each model has its own.
-        named_model = [Depends(label_studio.served_model)]
+        named_model = [Depends(ml_backend.served_model)]
         app.include_router(router, prefix="/label-studio/{model}", dependencies=named_model, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=STATIC))
     app.add_middleware(MetricsMiddleware, metrics=service.metrics)

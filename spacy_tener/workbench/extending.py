@@ -18,8 +18,8 @@ from ..pipeline.entities import offsets_of, spans_of
 from ..pipeline.finding import find_crf_pipe, make_doc
 from ..pipeline.learning.targets import ANNOTATED_LABELS
 from ..pipeline.tener_ner import TenerNER
-from .compose import fill
 from .corpus.convert import detect_language
+from .overlays import fill
 from .suggestions.review import assign
 from .suggestions.suggest import text_key
 

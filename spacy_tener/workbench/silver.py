@@ -18,8 +18,8 @@ from spacy.tokens import Doc, DocBin, Span
 from spacy.util import minibatch
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
+from ..annotate.answers import ID_COLUMN, TEXT_COLUMN, Record
 from ..annotate.encoding import packable
-from ..annotate.settings import ID_COLUMN, TEXT_COLUMN, Record
 from ..errors import RemedyError
 from ..files import digest, write_bytes
 from ..inputs import STDIN, open_file

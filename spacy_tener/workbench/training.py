@@ -25,8 +25,8 @@ from ..errors import RemedyError
 from ..files import write_text
 from ..manifest import NAME, Manifest, file_input
 from ..processes import count_cores
-from .compose import CONFIG
 from .config_files import entries
+from .overlays import CONFIG
 
 MODULE = "spacy"
 _THREADS_VARIABLE = "OMP_NUM_THREADS"

@@ -28,7 +28,7 @@ from tiny_transformer import save_tiny_transformer
 
 from spacy_tener.annotate.local import annotate_locally
 from spacy_tener.cli import COMMANDS, tener_cli
-from spacy_tener.workbench.compose import fill
+from spacy_tener.workbench.overlays import fill
 from spacy_tener.workbench.training import Processes
 
 GROUP: Any = typer.main.get_command(tener_cli)

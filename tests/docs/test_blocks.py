@@ -15,7 +15,7 @@ import yaml
 from commands import check, commands, run
 from pages import CHINESE, LANGUAGES, PAGES, ROOT, Block, blocks, prose
 
-from spacy_tener.workbench.compose import compose
+from spacy_tener.workbench.overlays import compose
 
 EXECUTED = {"python", "bash", "ini", "javascript"}
 ONCE = [page for page in PAGES if page not in CHINESE]  # tests/docs/test_chinese.py: their code is that of these

@@ -14,7 +14,7 @@ from spacy_tener.errors import MissingPackageError, RemedyError
 from spacy_tener.features import glove as module
 from spacy_tener.features.glove import glove, read_words
 from spacy_tener.features.keys import Normaliser
-from spacy_tener.features.vectors import read_vectors
+from spacy_tener.features.pretrained_vectors import read_vectors
 
 WORDS = ["the", "london", "2008", "1990", "cat"]
 TABLE = np.arange(20, dtype=np.float32).reshape(5, 4) + 1

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from spacy_tener.features import vector_text
-from spacy_tener.features.vectors import Vectors, read_vectors
+from spacy_tener.features.pretrained_vectors import Vectors, read_vectors
 
 pytestmark = pytest.mark.filterwarnings("error::UserWarning")
 Read = Callable[..., Vectors]

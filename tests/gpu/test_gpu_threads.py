@@ -11,10 +11,10 @@ from archives import read_output, write_jsonl
 from thinc.api import use_ops
 
 from spacy_tener.annotate.annotator import Annotator
+from spacy_tener.annotate.answers import AnnotateSettings
 from spacy_tener.annotate.local import annotate_locally
 from spacy_tener.annotate.output import AnnotationJob
 from spacy_tener.annotate.records import ReadOptions, find_sources
-from spacy_tener.annotate.settings import AnnotateSettings
 from spacy_tener.nn.shim import TorchShim
 from spacy_tener.serve.schema import Limits, Options
 from spacy_tener.serve.service import Service

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from spacy_tener.workbench.compose import compose
 from spacy_tener.workbench.config_files import (
     BASES,
     OVERLAYS,
@@ -17,6 +16,7 @@ from spacy_tener.workbench.config_files import (
     find_overlay,
     names_in,
 )
+from spacy_tener.workbench.overlays import compose
 
 
 def test_each_kind_is_found_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import torch
 from tiny_transformer import WIDTH, save_tiny_transformer
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.features.vectors import Vectors, read_vectors
+from spacy_tener.features.pretrained_vectors import Vectors, read_vectors
 from spacy_tener.onnx.sources import onnx_encoder
 from spacy_tener.workbench import static_vectors
 from spacy_tener.workbench.static_vectors import WordEncoder, select_words, write_static_vectors

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...errors import RemedyError
-from .records import EntitySpan, Event, Notes, RecordError, Sentence
+from .annotation import EntitySpan, Event, Notes, RecordError, Sentence
 
 AUTO = "auto"
 MISSING_TAG = "-"

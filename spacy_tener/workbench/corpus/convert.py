@@ -21,9 +21,9 @@ from ...errors import InputError, RemedyError
 from ...files import write_bytes
 from ...inputs import COMPRESSED, STDIN, find_files, suffix_of
 from ..pipelines import blank_pipeline
+from .annotation import AnnotatedText, CorpusError, Event, Notes
 from .docs import INCORRECT, sentence_to_doc, text_to_doc
 from .reader import CorpusOptions, CorpusReader
-from .records import AnnotatedText, CorpusError, Event, Notes
 
 OUTPUT_SUFFIX = ".spacy"
 _FORMAT_SUFFIXES = frozenset(

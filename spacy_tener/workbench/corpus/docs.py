@@ -16,7 +16,7 @@ from spacy.training import Corpus, Example
 from spacy.vocab import Vocab
 
 from ...errors import InputError, RemedyError
-from .records import AnnotatedText, EntitySpan, Event, Sentence
+from .annotation import AnnotatedText, EntitySpan, Event, Sentence
 
 LineNote = Callable[[Event, str, int], None]
 

@@ -22,7 +22,7 @@ from itertools import chain
 from typing import Any
 
 from ...inputs import DamagedText, json_fault, parse_json
-from .records import (
+from .annotation import (
     SEE_HELP,
     SUGGESTED,
     TOKENS,

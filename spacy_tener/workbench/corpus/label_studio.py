@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .json_records import read_spans
-from .records import (
+from .annotation import (
     AnnotatedText,
     EntitySpan,
     Event,
@@ -18,6 +17,7 @@ from .records import (
     expect,
     is_quoted,
 )
+from .json_records import read_spans
 
 
 def parse_label_studio(record: JsonRecord, note: Note, names: Sequence[str]) -> list[AnnotatedText]:

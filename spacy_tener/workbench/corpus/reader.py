@@ -12,20 +12,7 @@ from typing import Any
 
 from ...errors import RemedyError, check_choice
 from ...inputs import check_encoding, read_lines
-from .columns import (
-    AUTO,
-    DOCUMENT_START,
-    ColumnReader,
-    TagReader,
-    find_scheme,
-    has_indices,
-    has_positions,
-    read_blocks,
-    split_line,
-)
-from .json_records import check_record, detect, parse_cluener, parse_flat, parse_tokens, read_records
-from .label_studio import parse_label_studio
-from .records import (
+from .annotation import (
     CLUENER,
     COLUMN_FORMATS,
     CORPUS_FORMATS,
@@ -41,6 +28,19 @@ from .records import (
     Sentence,
     resolve_spans,
 )
+from .columns import (
+    AUTO,
+    DOCUMENT_START,
+    ColumnReader,
+    TagReader,
+    find_scheme,
+    has_indices,
+    has_positions,
+    read_blocks,
+    split_line,
+)
+from .json_records import check_record, detect, parse_cluener, parse_flat, parse_tokens, read_records
+from .label_studio import parse_label_studio
 
 Item = Sentence | AnnotatedText
 

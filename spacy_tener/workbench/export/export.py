@@ -23,11 +23,11 @@ from ...pipeline.lac import Lac
 from ...pipeline.tener_ner import TenerNER
 from ...tagging import TagLayout
 from ...types import IntArray
-from .characters import read_units, sentence_ends, word_neighbours
-from .lac import write_lac
+from .code_points import read_units, sentence_ends, word_neighbours
+from .lac_graph import write_lac
 from .layers import WAY_OUT, LayerWriter
 from .paths import write_forward_backward, write_probabilities, write_viterbi
-from .windows import WindowBatch, Windows, compute_in_batches, cut_at_sentences
+from .window_batches import WindowBatch, Windows, compute_in_batches, cut_at_sentences
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -22,8 +22,8 @@ from ...nn.graph import OPSET, Graph, Value
 from ...onnx.edits import read_graph
 from ...onnx.encoder import IDS, LENGTHS, MASK, TYPES, Characters, Encoder
 from ...types import AnyFloats
-from .characters import UnitValues, number_strings, pair_number, write_numbers
-from .windows import WindowBatch, core_rows, cut_evenly, make_batch
+from .code_points import UnitValues, number_strings, pair_number, write_numbers
+from .window_batches import WindowBatch, core_rows, cut_evenly, make_batch
 
 WAY_OUT = "Train a student that reads characters, by the overlay `taught` (docs/raw-text.md), and export that."
 _LONGEST_NAME = 40

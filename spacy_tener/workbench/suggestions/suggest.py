@@ -14,7 +14,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.util import minibatch
 
-from ...annotate.settings import ID_COLUMN, TEXT_COLUMN, Record
+from ...annotate.answers import ID_COLUMN, TEXT_COLUMN, Record
 from ...pipeline.doc_entities import found_entities, reading_score
 from ...pipeline.entities import EntityOffsets, FoundEntity, offsets_of
 from ...pipeline.finding import PipelineNER, crf_pipes

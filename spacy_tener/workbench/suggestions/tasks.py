@@ -16,7 +16,7 @@ from spacy.tokens import Doc
 from ...annotate.encoding import dump_jsonl
 from ...pipeline.entities import FoundEntity
 from ...pipeline.nesting import outermost
-from ..corpus.records import SUGGESTED
+from ..corpus.annotation import SUGGESTED
 
 DIGITS = 4
 RECORD_ID = "record_id"

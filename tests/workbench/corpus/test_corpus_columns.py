@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from spacy_tener.errors import InputError
+from spacy_tener.workbench.corpus.annotation import CorpusError, EntitySpan, Event, Sentence
 from spacy_tener.workbench.corpus.reader import CorpusOptions, CorpusReader
-from spacy_tener.workbench.corpus.records import CorpusError, EntitySpan, Event, Sentence
 
 WEIBO = "科0\tB-ORG.NAM\n技1\tI-ORG.NAM\n10\tO\n11\tO\n#0\tO\n\n老0\tB-PER.NOM\n师1\tI-PER.NOM\n😂0\tO\n０0\tO\n\n"
 CONLL = """-DOCSTART- -X- -X- O

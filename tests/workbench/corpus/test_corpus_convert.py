@@ -13,9 +13,9 @@ from spacy.tokens import Doc
 from spacy.training import Corpus
 
 from spacy_tener.errors import RemedyError
+from spacy_tener.workbench.corpus.annotation import CorpusError, Event
 from spacy_tener.workbench.corpus.convert import detect_language
 from spacy_tener.workbench.corpus.docs import read_docs
-from spacy_tener.workbench.corpus.records import CorpusError, Event
 
 COLUMNS = "高 B-NAME\n勇 E-NAME\n， O\n\n中 B-CONT\n国 M-CONT\n籍 E-CONT\n\n李 M-NAME\n"
 ENGLISH = "-DOCSTART- -X- O\n\nEU NNP B-ORG\nleft VBD O\n\nPeter NNP B-PER\n\n-DOCSTART- -X- O\n\nUN NNP B-ORG\n"

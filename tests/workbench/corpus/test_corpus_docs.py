@@ -10,8 +10,8 @@ from small_corpora import save_docs
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
+from spacy_tener.workbench.corpus.annotation import AnnotatedText, EntitySpan, Event, Notes, Sentence
 from spacy_tener.workbench.corpus.docs import read_docs, sentence_to_doc, text_to_doc
-from spacy_tener.workbench.corpus.records import AnnotatedText, EntitySpan, Event, Notes, Sentence
 
 ZH = spacy.blank("zh")
 EN = spacy.blank("en")

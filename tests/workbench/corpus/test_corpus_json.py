@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from spacy_tener.workbench.corpus.annotation import AnnotatedText, CorpusError, EntitySpan, Event, Sentence
 from spacy_tener.workbench.corpus.reader import CorpusOptions, CorpusReader
-from spacy_tener.workbench.corpus.records import AnnotatedText, CorpusError, EntitySpan, Event, Sentence
 
 TEXT = "高勇，男，中国国籍，在北京😂的清华大学任教。"
 SPANS = [(0, 2, "NAME"), (11, 13, "LOC"), (15, 19, "ORG")]

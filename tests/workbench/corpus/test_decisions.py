@@ -17,9 +17,9 @@ from spacy.training import Example
 from test_corpus_json import annotation, reader_of, task
 
 from spacy_tener.pipeline.entities import offsets_of
+from spacy_tener.workbench.corpus.annotation import AnnotatedText, CorpusError, EntitySpan, Event
 from spacy_tener.workbench.corpus.docs import INCORRECT, read_docs
 from spacy_tener.workbench.corpus.reader import CorpusOptions
-from spacy_tener.workbench.corpus.records import AnnotatedText, CorpusError, EntitySpan, Event
 
 TEXT = "吴小明在上海银行工作"
 PER, ORG, GPE = (0, 3, "PER"), (4, 8, "ORG"), (4, 6, "GPE")

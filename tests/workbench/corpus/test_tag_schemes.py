@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import pytest
 
+from spacy_tener.workbench.corpus.annotation import EntitySpan, Event, RecordError
 from spacy_tener.workbench.corpus.columns import SCHEMES, TagReader
-from spacy_tener.workbench.corpus.records import EntitySpan, Event, RecordError
 
 SPANS = (EntitySpan(1, 2, "LOC"), EntitySpan(2, 5, "PER"), EntitySpan(6, 8, "PER"), EntitySpan(8, 9, "PER"))
 WRITTEN = {

@@ -16,8 +16,8 @@ from small_corpora import add_rules
 from spacy.language import Language
 
 from spacy_tener.pipeline.entities import FoundEntity
+from spacy_tener.workbench.corpus.annotation import Event
 from spacy_tener.workbench.corpus.reader import CorpusReader
-from spacy_tener.workbench.corpus.records import Event
 from spacy_tener.workbench.suggestions.suggest import Suggestion, make_tasks
 from spacy_tener.workbench.suggestions.tasks import TOOLS, Task, labelling_interface
 

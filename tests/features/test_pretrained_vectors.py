@@ -14,7 +14,7 @@ from spacy.vocab import Vocab
 from thinc.types import Floats1d
 
 from spacy_tener.features.keys import Normaliser
-from spacy_tener.features.vectors import prepared, read_vectors, whitened
+from spacy_tener.features.pretrained_vectors import prepared, read_vectors, whitened
 
 pytestmark = pytest.mark.filterwarnings("error::UserWarning")
 ROWS = {"中": [0.5, -1.25, 3e-2], "国": [1.0, 0.0, -0.5], "2": [7.0, 8.0, 9.0]}

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...nn.graph import Graph, Value
-from ...onnx.lac import BREAKS, FORBIDDEN, LacTagger
+from ...onnx.lac_tagger import BREAKS, FORBIDDEN, LacTagger
 from ...pipeline.units import TEXT
 from ...tagging import TagLayout
-from .characters import joined_letters, read_kinds
+from .code_points import joined_letters, read_kinds
 from .layers import prepare_encoder
 from .paths import write_viterbi
-from .windows import WindowBatch, Windows, compute_in_batches, cut_evenly
+from .window_batches import WindowBatch, Windows, compute_in_batches, cut_evenly
 
 
 def write_lac(graph: Graph, codes: Value, lengths: Value, tagger: LacTagger, labels: Sequence[str]) -> Value:
