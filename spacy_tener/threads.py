@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from .processes import count_physical_cores, make_lock
 
-_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
+"""Environment variables by which a user sets the number of threads."""
 _MAX_CHOSEN = 64
 """The most threads that NumPy's OpenBLAS chooses, however many cores there are."""
 _PTHREADS = 1
@@ -33,7 +34,8 @@ class _OneThread(ContextDecorator):
     def __enter__(self) -> None:
         with _NUMBER_LOCK:
             self._n_inside += 1
-            if self._n_inside > 1 or any(name in os.environ for name in _VARIABLES) or (library := _openblas()) is None:
+            is_set = any(name in os.environ for name in THREAD_VARIABLES)
+            if self._n_inside > 1 or is_set or (library := _openblas()) is None:
                 return
             # By itself it chooses the number of the cores; a smaller one is the user's.
             if library.get_number() >= min(max(count_physical_cores(), 2), _MAX_CHOSEN):

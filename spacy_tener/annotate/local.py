@@ -21,8 +21,9 @@ from ..errors import RemedyError
 from ..manifest import Manifest
 from ..pipeline.gpu import use_gpu
 from ..processes import count_cores
-from .output import AnnotationJob, PartStats, check_columns, open_output, part_name, write_part
-from .records import Part, read_parts
+from ..threads import THREAD_VARIABLES
+from .output import AnnotationJob, PartStats, open_output, part_name, read_job, write_part
+from .records import Part
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 _AHEAD = 2  # parts read ahead for each process or thread
 _THREADS_ON_GPU = 2  # one annotates while the other writes; the calling thread reads
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 _LINE_INTERVAL = 60.0  # seconds between lines of progress without a terminal
 _BAR = "{percentage:3.0f}% {bar} {elapsed}<{remaining}{postfix}"
 
@@ -48,16 +48,16 @@ def annotate_locally(job: AnnotationJob, on_part: OnPart) -> PartStats:
         total += stats
         on_part(part, stats, before)
 
-    schema = check_columns(job)
+    schema, parts = read_job(job)
     with open_output(job) as manifest:
-        for part, stats in _write(job, schema, _unfinished(job, manifest, count)):
+        for part, stats in _write(job, schema, _unfinished(job, parts, manifest, count)):
             manifest.finish(part_name(job, part.number), asdict(stats))
             count(part, stats, False)
     return total
 
 
-def _unfinished(job: AnnotationJob, manifest: Manifest, count: OnPart) -> Iterator[Part]:
-    for part in read_parts(job.sources, job.options, job.annotator.settings.text):
+def _unfinished(job: AnnotationJob, parts: Iterable[Part], manifest: Manifest, count: OnPart) -> Iterator[Part]:
+    for part in parts:
         stats = manifest.parts.get(part_name(job, part.number))
         if stats:
             count(part, PartStats(**stats), True)
@@ -106,7 +106,7 @@ def _pool(job: AnnotationJob) -> Iterator[Executor]:
     """
     before = dict(os.environ)
     threads = str(max(1, count_cores() // job.processes))
-    os.environ.update({name: threads for name in _THREADS if name not in os.environ})
+    os.environ.update({name: threads for name in THREAD_VARIABLES if name not in os.environ})
     context = multiprocessing.get_context("spawn")
     watched, open_end = context.Pipe(duplex=False)
     pool = ProcessPoolExecutor(job.processes, context, initializer=_start_process, initargs=(job, watched))
@@ -122,7 +122,7 @@ def _pool(job: AnnotationJob) -> Iterator[Executor]:
         pool.shutdown(cancel_futures=True)
         open_end.close()
         watched.close()
-        for name in _THREADS:
+        for name in THREAD_VARIABLES:
             if name not in before:
                 os.environ.pop(name, None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,8 +103,8 @@ def part_name(job: AnnotationJob, number: int) -> str:
     return f"part-{number:05}.{job.format}"
 
 
-def check_columns(job: AnnotationJob) -> pa.Schema | None:
-    """Check the columns of the input, and return the schema by which rows become tables, inferred from the first ones.
+def read_job(job: AnnotationJob) -> tuple[pa.Schema | None, Iterator[Part]]:
+    """Return the schema by which rows become tables, inferred from the first ones, and all parts of the input.
 
     Refuses Parquet files with columns of the names of the added ones, input without records, and first records without
     a column of texts.
@@ -112,7 +113,8 @@ def check_columns(job: AnnotationJob) -> pa.Schema | None:
     tables = [source for source in job.sources if source.format == "parquet"]
     for source in tables:
         settings.check_columns(parquet_columns(source))
-    first = next(read_parts(job.sources, job.options, settings.text), None)
+    parts = read_parts(job.sources, job.options, settings.text)
+    first = next(parts, None)
     if first is None:
         names = ", ".join(source.address for source in job.sources[:3])
         raise RemedyError(f"{names}: there is no text", "Give files with a text on each line, or in a column.")
@@ -121,9 +123,11 @@ def check_columns(job: AnnotationJob) -> pa.Schema | None:
     if settings.text not in columns:
         remedy = f"Their columns are: {', '.join(columns) or 'none'}. Choose one by --text."
         raise RemedyError(f"The records have no column '{settings.text}'", remedy)
-    rows = [source for source in job.sources if source not in tables]
-    part = next(read_parts(rows, job.options, settings.text), None)
-    return _schema_of(job, part) if part else None
+    of_rows: Part | None = first
+    if tables and not first.readable:  # tables, or errors of damaged ones: rows begin in another file
+        rows = [source for source in job.sources if source not in tables]
+        of_rows = next(read_parts(rows, job.options, settings.text), None)
+    return _schema_of(job, of_rows) if of_rows else None, chain([first], parts)
 
 
 def _schema_of(job: AnnotationJob, part: Part) -> pa.Schema | None:
@@ -131,11 +135,11 @@ def _schema_of(job: AnnotationJob, part: Part) -> pa.Schema | None:
         return None
     from .arrow import schema_of_rows
 
-    return schema_of_rows(part.rows, job.annotator.settings)
+    return schema_of_rows(part.readable or part.rows, job.annotator.settings)
 
 
 def write_part(job: AnnotationJob, part: Part, schema: pa.Schema | None) -> PartStats:
-    """Annotate a part and write it. schema: The schema of rows that `check_columns` returns."""
+    """Annotate a part and write it. schema: The schema of rows that `read_job` returns."""
     settings, annotator = job.annotator.settings, job.annotator
     if job.format == PARQUET:
         import pyarrow as pa

@@ -125,11 +125,12 @@ class Part:
     @property
     def columns(self) -> list[str]:
         """The names of the columns of all records that could be read, or if none could, of all."""
-        of_rows = (str(name) for row in self._readable or self.rows for name in row)
+        of_rows = (str(name) for row in self.readable or self.rows for name in row)
         return list(dict.fromkeys([*of_rows, *(name for table in self.tables for name in table.column_names)]))
 
     @property
-    def _readable(self) -> list[Record]:
+    def readable(self) -> list[Record]:
+        """The rows that are not damaged."""
         return [row for row in self.rows if not any(isinstance(value, DamagedText) for value in row.values())]
 
     def without_records(self) -> Part:

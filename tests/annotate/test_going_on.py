@@ -18,7 +18,7 @@ from archives import read_output, write_jsonl
 from command_line import run_tener
 from waiting import wait_until
 
-from spacy_tener.annotate import local
+from spacy_tener.annotate import local, output, records
 from spacy_tener.annotate.local import annotate_locally
 from spacy_tener.annotate.records import read_parts
 from spacy_tener.errors import RemedyError
@@ -209,16 +209,14 @@ def test_a_full_disk_is_one_error_and_what_is_written_stays(tmp_path, make_job, 
     assert left_over(out) == []
 
 
-def test_processes_share_the_cores_and_leave_the_environment_alone(tmp_path, archive, make_job, monkeypatch) -> None:
-    monkeypatch.setattr(local, "count_cores", lambda: 8)
-    for name in local._THREADS:
-        monkeypatch.delenv(name, raising=False)
+def test_processes_keep_the_user_s_number_of_threads_and_leave_the_environment_alone(
+    tmp_path, archive, make_job, monkeypatch
+) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
     before = dict(os.environ)
-    for processes, threads in ((3, "2"), (20, "1")):
-        with local._pool(make_job([archive], tmp_path / "out", processes=processes)):
-            assert [os.environ[name] for name in local._THREADS] == ["5", threads, threads, threads]
-        assert dict(os.environ) == before
+    with local._pool(make_job([archive], tmp_path / "out", processes=3)):
+        assert os.environ["OMP_NUM_THREADS"] == "5"
+    assert dict(os.environ) == before
 
 
 def test_two_parts_are_read_ahead_for_each_thread_on_a_gpu(tmp_path, archive, run, make_job, monkeypatch) -> None:
@@ -226,10 +224,25 @@ def test_two_parts_are_read_ahead_for_each_thread_on_a_gpu(tmp_path, archive, ru
     job, read, ahead = make_job([archive], tmp_path / "out", part_size=10), [], []
     job.annotator.gpu_id = 0
     monkeypatch.setattr(local, "use_gpu", lambda gpu_id: None)
-    monkeypatch.setattr(local, "read_parts", lambda *args: (read.append(part) or part for part in read_parts(*args)))
+    monkeypatch.setattr(output, "read_parts", lambda *args: (read.append(part) or part for part in read_parts(*args)))
     annotate_locally(job, lambda *_: ahead.append(len(read) - len(ahead)))
     assert max(ahead) == 4
     assert parts(tmp_path / "out") == parts(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("format", ["jsonl", "parquet"])
+def test_each_file_is_opened_once(tmp_path, archive, run, monkeypatch, format) -> None:
+    opened: list[str] = []
+
+    def counted(path, mode):
+        opened.append(path)
+        return open(path, mode)
+
+    monkeypatch.setattr(records, "open", counted, raising=False)
+    second = write_jsonl(tmp_path / "second.jsonl", TEXTS)
+    total = run([archive, second], tmp_path / "out", format, part_size=100)
+    assert total.texts == 2 * len(TEXTS)
+    assert opened == [str(archive), str(second)]
 
 
 def test_what_the_output_was_made_of_may_not_change(tmp_path, archive, run, make_job) -> None:
