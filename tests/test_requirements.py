@@ -145,3 +145,22 @@ def test_a_sourced_component_of_spacy_with_this_package_s_layers_asks_for_its_pa
     spacy.registry.callbacks.get("spacy_tener.Requirements.v1")()(again)
     again.to_disk(tmp_path / "again")
     assert requirements_of(tmp_path / "again") == (["rjieba"], [])
+
+
+@pytest.mark.parametrize("kind", ["segmenter", "lac"])
+@pytest.mark.parametrize("meta", ['{"name": "project"}', "not JSON", '{"components": ["other"]}'])
+def test_a_component_saved_in_another_folder_changes_nothing_there(
+    kind: str, meta: str, folder: Path, tmp_path: Path
+) -> None:
+    nlp = spacy.load(made(kind, folder))
+    (name,) = nlp.component_names
+    nlp.config.to_disk(tmp_path / "config.cfg")
+    (tmp_path / "meta.json").write_text(meta, encoding="utf8")
+    nlp.get_pipe(name).to_disk(tmp_path / name)
+    assert (tmp_path / "meta.json").read_text(encoding="utf8") == meta
+    if kind == "segmenter":
+        other = shutil.copytree(folder / kind, tmp_path / "other")
+        before = (other / "meta.json").read_bytes()
+        nlp.get_pipe(name).model.to_disk(other / name / "copy")
+        nlp.get_pipe(name).to_disk(other / "copy")
+        assert (other / "meta.json").read_bytes() == before

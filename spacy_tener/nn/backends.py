@@ -25,6 +25,8 @@ from ..types import IntArray
 from .requirements import Pretrained, save_requirements
 from .shim import TorchShim, torch_shim
 
+COMPONENT_MODEL = "model"
+"""Name of the file with a component's model, in the component's folder."""
 Rows = Any
 """Rows of all tokens or words of a batch: an array or a tensor. *Shape:* (units, width)"""
 
@@ -63,9 +65,10 @@ class Layer(Model[Any, Any], ABC):
         return ()
 
     def to_disk(self, path: Path | str) -> None:
-        """Save the model of a component, and what it needs to the pipeline's meta.json."""
+        """Save the model; what the model of a component needs goes to the meta.json of the component's pipeline."""
         super().to_disk(path)
-        save_requirements(Path(path).parent, self.walk())
+        if Path(path).name == COMPONENT_MODEL:
+            save_requirements(Path(path).parent, self.walk())
 
     def _copy(self, seen: dict[int, Model[Any, Any] | Shim] | None = None) -> Layer:
         # Thinc copies every layer as a plain `Model`.

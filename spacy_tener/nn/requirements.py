@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
 import srsly
+from spacy.language import Language
 from spacy.util import split_requirement
-from thinc.api import Config
+from thinc.api import Config, Model
 
 from ..about import __title__, __version__
 
@@ -50,22 +51,50 @@ class Pretrained(Protocol):
     def description(self) -> dict[str, Any]: ...
 
 
+def add_requirements(nlp: Language, *, replaced: Collection[str] = ()) -> None:
+    """Add what all components of a pipeline need to its meta.
+
+    replaced (Collection[str]): Requirements of parts that the pipeline no longer has.
+    """
+    components = [pipe for _, pipe in nlp.components]
+    models = [model for pipe in components if isinstance(model := getattr(pipe, "model", None), Model)]
+    nlp.meta.pop("encoders", None)  # those of an earlier initialization
+    nlp.meta["requirements"] = [name for name in nlp.meta.get("requirements", []) if name not in replaced]
+    _update(nlp.meta, nlp.config, [*components, *(layer for model in models for layer in model.walk())])
+
+
+def requirements() -> Callable[[Language], None]:
+    """Write what the pipeline needs to meta.json, where another component than `tener_ner` has this package's encoders.
+
+    Registered as `spacy_tener.Requirements.v1`, for `[initialize.after_init]`.
+    """
+    return add_requirements
+
+
 def save_requirements(path: Path, parts: Iterable[Any]) -> None:
     """Add what the parts of a component need to the meta.json of the pipeline that it is saved with.
 
-    It is done whenever a component is saved: spaCy tells nobody that a pipeline sources one.
+    spaCy tells no component that a pipeline sources it. So a component adds what it needs when it is saved, behind the
+    meta.json and the config.cfg that spaCy wrote. Both name the component: a folder where they do not is none of its
+    pipeline, and stays as it is.
 
     path (Path): The component's directory.
-    parts (Iterable[Any]): The layers of its model, as for `update_meta`.
+    parts (Iterable[Any]): The layers of its model, or the component itself.
     """
     meta_path, config_path = path.parent / "meta.json", path.parent / "config.cfg"
-    if meta_path.is_file() and config_path.is_file():
-        meta = srsly.read_json(meta_path)
-        update_meta(meta, Config().from_disk(config_path, interpolate=False), parts)
+    if not (meta_path.is_file() and config_path.is_file()):
+        return
+    try:
+        meta, config = srsly.read_json(meta_path), Config().from_disk(config_path, interpolate=False)
+        named = path.name in meta["components"] and path.name in config["components"]
+    except (ValueError, KeyError, TypeError):  # files of these names that spaCy did not write
+        return
+    if named:
+        _update(meta, config, parts)
         srsly.write_json(meta_path, meta)
 
 
-def update_meta(meta: dict[str, Any], config: Config, parts: Iterable[Any]) -> None:
+def _update(meta: dict[str, Any], config: Config, parts: Iterable[Any]) -> None:
     """Add the requirements of parts, in place of those of the same packages; what is known of pretrained encoders, and
     the dictionaries that the pipeline stores.
 

@@ -24,6 +24,7 @@ from ..architectures.tagger import TaggerModel, crf, depth_of, set_labels
 from ..embedders.tables import check_loaded, observe
 from ..errors import RemedyError, check_choice
 from ..features.word_lists import WordLists
+from ..nn.requirements import add_requirements
 from ..nn.shim import require_torch
 from ..optim.schedules import warm_up
 from .decoding import BatchDecoding, Decoding
@@ -34,7 +35,6 @@ from .learning.teaching import Teacher
 from .loading import wrap_load_errors
 from .nesting import all_entities, check_annotation
 from .predicting import TokenLengths, decode_batches, select_entities, word_lengths
-from .requirements import add_requirements
 from .scoring import score_char_entities, score_nested_entities
 from .settings import (
     LABELS_OVER_LINES,

@@ -19,13 +19,12 @@ from ..embedders.onnx_embed import build_onnx_embed
 from ..embedders.transformer_embed_torch import PretrainedTransformer, mean_of_layers
 from ..errors import RemedyError, check_package
 from ..features.pieces import WordPieces
-from ..nn.requirements import TRANSFORMER
+from ..nn.requirements import TRANSFORMER, add_requirements
 from ..nn.shim import EmbedModel, torch_shim
 from ..onnx.edits import to_int8
 from ..onnx.encoder import IDS, MASK, REQUIREMENT, Encoder
 from ..onnx.sources import make_encoder, onnx_encoder
 from ..pipeline.doc_entities import found_entities
-from ..pipeline.requirements import add_requirements
 
 _SHARED = "transformer", "curated_transformer"
 """Factories of components whose transformer others share."""
@@ -63,10 +62,7 @@ def to_onnx(nlp: Language, precision: Precision) -> None:
     for name in pipes:
         config = nlp.get_pipe_config(name)
         config["model"] = _converted(config["model"])
-    nlp.meta["requirements"] = [
-        requirement for requirement in nlp.meta.get("requirements", []) if requirement not in TRANSFORMER
-    ]
-    add_requirements(nlp)
+    add_requirements(nlp, replaced=TRANSFORMER)
 
 
 def _converted(section: Any) -> Any:

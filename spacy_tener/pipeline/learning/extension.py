@@ -10,8 +10,8 @@ from typing import Any
 from spacy.language import Language
 
 from ...errors import RemedyError
+from ...nn.requirements import add_requirements
 from ...validation import Count, validated
-from ..requirements import add_requirements
 from .teaching import load_teacher
 
 
