@@ -24,7 +24,7 @@ from suggest import SMALL
 
 from spacy_tener.workbench.config_files import find_base
 from spacy_tener.workbench.overlays import compose
-from spacy_tener.workbench.suggestions.review import Crossing, Doubt, cross_train, fold_run, judge, rank_doubts
+from spacy_tener.workbench.suggestions.review import CrossValidation, Doubt, cross_train, fold_run, judge, rank_doubts
 from spacy_tener.workbench.training import MODEL, Processes, is_trained, train
 
 SHARE, FOLDS, PLANTINGS = 0.05, 5, 10
@@ -43,11 +43,11 @@ def main() -> None:
     docs = read(args.data / args.corpus / "train.spacy")
     planted = plant(docs, args.seed)
     settings = [f"paths.dev={args.data / args.corpus / 'dev.spacy'}", *STEPS, *SMALL]
-    crossing = Crossing(compose(find_base(args.corpus), settings=settings), docs, args.work, FOLDS)
+    validation = CrossValidation(compose(find_base(args.corpus), settings=settings), docs, args.work, FOLDS)
     begun = partial(print, "fold, trained already:", flush=True)
-    judges = {f"{FOLDS} models, cross-trained": list(cross_train(crossing, args.jobs, begun=begun))}
+    judges = {f"{FOLDS} models, cross-trained": list(cross_train(validation, args.jobs, begun=begun))}
     if args.alone:
-        judges["One model, trained on all of it"] = list(judge(trained_on_all(crossing), enumerate(docs)))
+        judges["One model, trained on all of it"] = list(judge(trained_on_all(validation), enumerate(docs)))
     sizes = sizes_of(planted)
     parts = [
         part
@@ -142,8 +142,8 @@ def _wrong(doc: Doc, index: int, kind: str, labels: Sequence[str], random_: rand
     return [Span(doc, *random_.choice(possible), ent.label_)] if possible else []
 
 
-def trained_on_all(crossing: Crossing) -> spacy.language.Language:
-    run = fold_run(replace(crossing, output=crossing.output / "all"), 0, crossing.docs)
+def trained_on_all(validation: CrossValidation) -> spacy.language.Language:
+    run = fold_run(replace(validation, output=validation.output / "all"), 0, validation.docs)
     if not is_trained(run) and (failure := train(run, Processes()).failure):
         raise SystemExit(failure)
     return spacy.load(run.folder / MODEL)

@@ -17,7 +17,7 @@ from ..inputs import DamagedText, check_text
 from ..pipeline.doc_entities import TextFunction, answer_each, batch_by_length, entity_task
 from ..pipeline.finding import check_finders, crf_pipes, span_finders
 from ..pipeline.gpu import use_gpu
-from .answers import OVERWRITTEN, AnnotateSettings, Answer, Record
+from .answers import AnnotateSettings, Answer, Record
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,7 +97,7 @@ class Annotator:
         annotated = []
         for row, answer in zip(rows, self.answers([row.get(settings.text) for row in rows]), strict=True):
             if taken := [name for name in settings.added if name in row]:
-                error = f"{OVERWRITTEN} {', '.join(taken)} was overwritten: set a prefix for the added columns"
+                error = f"the record's own {', '.join(taken)} was overwritten: set a prefix for the added columns"
                 answer = Answer(answer.text, answer.entities, error)
             annotated.append({**row, **answer.columns(settings)})
         return annotated

@@ -61,10 +61,6 @@ class AnnotateSettings:
             raise RemedyError(f"The records have columns of their own named {', '.join(taken)}", remedy)
 
 
-OVERWRITTEN = "the record's own"
-"""Begin of the error of a record that was annotated, but had a column named like an added one."""
-
-
 class Answer(NamedTuple):
     """The entities of a text, or the error at it."""
 

@@ -21,12 +21,12 @@ from ..workbench.config_files import BASES, ConfigError, names_in
 from ..workbench.corpus.docs import open_docbin, read_docs, repacked
 from ..workbench.overlays import compose
 from ..workbench.suggestions.review import (
-    Crossing,
+    CrossValidation,
     JudgedDoc,
     cross_train,
     judge,
     judge_of,
-    of_most_suspicious_texts,
+    most_suspicious,
     rank_doubts,
 )
 from ..workbench.suggestions.review_page import (
@@ -105,13 +105,13 @@ def review_cli(
         raise RemedyError(f"{data}: no entity is annotated in it", "Name gold annotation to review.")
     if model_or_config.endswith(".cfg") or model_or_config in names_in(BASES):
         check_gpu(gpu_id)
-        crossing = _crossing(model_or_config, docs, output, dev, folds, settings or [], gpu_id, code)
+        validation = _cross_validation(model_or_config, docs, output, dev, folds, settings or [], gpu_id, code)
 
         def begun(fold: int, trained: bool) -> None:
-            msg.info(f"{crossing.folder(fold)}: {'trained already' if trained else 'training'}")
+            msg.info(f"{validation.folder(fold)}: {'trained already' if trained else 'training'}")
 
         with interrupted_by_signals(), locked(output / ".lock"):
-            judged = list(cross_train(crossing, jobs, echo=sys.stderr.write, begun=begun))
+            judged = list(cross_train(validation, jobs, echo=sys.stderr.write, begun=begun))
             how = f"{folds} models judged the folds that they were not trained on."
             _write_review(output, judged, str(data), how, limit)
     else:
@@ -145,7 +145,7 @@ def _apply_decisions(decisions: Path, data: Path, output: Path) -> None:
     msg.good(f"{output}: {counted(applied.changed, 'decision')} applied, {applied.unchanged:,} agreed already")
 
 
-def _crossing(
+def _cross_validation(
     config: str,
     docs: Sequence[Doc],
     output: Path,
@@ -154,7 +154,7 @@ def _crossing(
     settings: list[str],
     gpu_id: int,
     code: Path | None,
-) -> Crossing:
+) -> CrossValidation:
     composed = compose(config, settings=settings)
     # A component without a factory is sourced, perhaps from a pipeline with a tener_ner.
     if not any(component.get("factory") in ("tener_ner", None) for component in composed["components"].values()):
@@ -165,7 +165,7 @@ def _crossing(
     path = composed["paths"].get("dev")
     if path is None or not Path(path).exists():
         raise ConfigError(f"paths.dev is {path}, which is not a file to choose models by", "Name one: --dev dev.spacy")
-    return Crossing(composed, docs, output, folds, gpu_id, code)
+    return CrossValidation(composed, docs, output, folds, gpu_id, code)
 
 
 def _write_review(
@@ -173,7 +173,7 @@ def _write_review(
 ) -> None:
     by_number = {doc.number: doc for doc in judged}
     doubts = rank_doubts(judged)
-    shown = of_most_suspicious_texts(doubts, limit)
+    shown = most_suspicious(doubts, limit)
     entities = sum(len(doc.entities) for doc in judged)
     summary = (
         f"{counted(len(doubts), 'doubt')} about {counted(len(judged), 'text')} with "

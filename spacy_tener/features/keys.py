@@ -157,7 +157,7 @@ class Normaliser:
 class KeyCache:
     """A map from the ORTH hashes of tokens to the keys of their normalised strings. Threads may share it.
 
-    A distinct string is normalised once. The cache is emptied when it would hold more than a quarter of a million.
+    A distinct string is normalised once. The cache is emptied when it would hold more than 50,000.
     """
 
     def __init__(self, normaliser: Normaliser) -> None:

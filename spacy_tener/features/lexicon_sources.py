@@ -141,8 +141,12 @@ def vectors_lexicon(path: str | Path) -> LexiconSource:
 
 def _read_vectors_lexicon(path: str | Path) -> Lexicon:
     words: list[str] = []
-    # append returns None, so that no row is kept and converted to numbers.
-    read_vectors(path, keep=words.append)  # type: ignore[arg-type]
+
+    def collect(word: str) -> bool:
+        words.append(word)
+        return False  # so that no row is converted to numbers
+
+    read_vectors(path, keep=collect)
     return Lexicon(word for word in words if len(word) <= _MAX_WORD_LENGTH)
 
 

@@ -64,7 +64,7 @@ const parts = (() => {
   let labels = [...(data?.numbered || data?.labels || [])];
   /** Set the labels of a pipeline, in the order of their numbers. */
   const setLabels = (names) => { labels = [...names]; };
-  /** The hue of a label in degrees, by its number. `label_hues` of colors.py computes the same. */
+  /** The hue of a label in degrees, by its number. `label_hues` of pages/__init__.py computes the same. */
   function hue(label) {
     if (!labels.includes(label)) labels.push(label);
     return Math.floor(labels.indexOf(label) * 137.508 + 210) % 360;

@@ -25,7 +25,7 @@ from .suggestions.suggest import text_key
 
 TRAIN, DEV = "train.spacy", "dev.spacy"
 HELD_OUT = 10
-"""One of so many new texts is not learned: the model is scored by it."""
+"""Number of parts of the new texts. One of them is not learned: it scores the model."""
 RATE = 0.3
 """Share of the learning rate that the pipeline was trained with. With more, it forgets more than it gains."""
 

@@ -153,11 +153,12 @@ def find_tagger(nlp: Language, name: str | None = None) -> Exportable:
     name (Optional[str]): The component's name; None for the only one.
     """
     found = {name: pipe for name, pipe in nlp.pipeline if isinstance(pipe, Exportable)}
-    if name is None and len(found) > 1:
-        raise RemedyError(
-            f"The pipeline has {len(found)} components to export", f"Choose one by --component: {', '.join(found)}."
-        )
-    pipe = found[name or next(iter(found))] if found and name in (None, *found) else find_crf_pipe(nlp, name)
+    if name is None and found:
+        name, *others = found
+        if others:
+            remedy = f"Choose one by --component: {', '.join(found)}."
+            raise RemedyError(f"The pipeline has {len(found)} components to export", remedy)
+    pipe = found[name] if name is not None and name in found else find_crf_pipe(nlp, name)
     bounds = {"doc.ents"}
     if isinstance(pipe, TenerNER):
         _check_reading(nlp, pipe)

@@ -115,8 +115,11 @@ def _suspicion(doubt: Doubt, recall: float) -> float:
     return (1.0 - gold) * max((entity.probability or 0.0 for entity in doubt.found), default=recall)
 
 
-def of_most_suspicious_texts(doubts: Sequence[Doubt], limit: int) -> list[Doubt]:
-    """Return the doubts about the texts with the most suspicious ones. doubts: From `rank_doubts`."""
+def most_suspicious(doubts: Sequence[Doubt], limit: int) -> list[Doubt]:
+    """Return the doubts about as many texts as `limit`, those with the most suspicious ones.
+
+    doubts (Sequence[Doubt]): All doubts, from `rank_doubts`.
+    """
     numbers = {*list(dict.fromkeys(doubt.doc for doubt in doubts))[:limit]}
     return [doubt for doubt in doubts if doubt.doc in numbers]
 
@@ -234,8 +237,8 @@ def _share(a: FoundEntity, b: FoundEntity) -> float:
 
 
 @dataclass(frozen=True)
-class Crossing:
-    """A cross-validation.
+class CrossValidation:
+    """A corpus that is judged in folds, each by a model trained on the others.
 
     config (Config): A complete config, whose training data is replaced.
     code (Path | None): A Python file with registered functions to import.
@@ -264,7 +267,7 @@ def assign(docs: Sequence[Doc], folds: int) -> list[int]:
 
 
 def cross_train(
-    crossing: Crossing, jobs: int = 1, *, echo: Echo | None = None, begun: Callable[[int, bool], object]
+    validation: CrossValidation, jobs: int = 1, *, echo: Echo | None = None, begun: Callable[[int, bool], object]
 ) -> Iterator[JudgedDoc]:
     """Train the models of all folds that have none, then judge each fold by its model. An exception ends trainings.
 
@@ -272,12 +275,12 @@ def cross_train(
     echo (Echo | None): Called with the lines that a training prints, unless there are several at once.
     begun (Callable[[int, bool], object]): Called with each fold, and whether its model is trained already.
     """
-    folds = assign(crossing.docs, crossing.folds)
+    folds = assign(validation.docs, validation.folds)
     processes = Processes(jobs, echo if jobs == 1 else None)
 
     def train_fold(fold: int) -> None:
-        docs = [doc for doc, fold_of_doc in zip(crossing.docs, folds, strict=True) if fold_of_doc != fold]
-        run = fold_run(crossing, fold, docs)
+        docs = [doc for doc, fold_of_doc in zip(validation.docs, folds, strict=True) if fold_of_doc != fold]
+        run = fold_run(validation, fold, docs)
         trained = is_trained(run)
         begun(fold, trained)
         if not trained and (failure := train(run, processes)):
@@ -285,30 +288,30 @@ def cross_train(
 
     with ThreadPoolExecutor(jobs) as pool:
         try:
-            for trained in as_completed([pool.submit(train_fold, fold) for fold in range(crossing.folds)]):
+            for trained in as_completed([pool.submit(train_fold, fold) for fold in range(validation.folds)]):
                 trained.result()
         except BaseException:
             # First, so that no queued training starts when a running one is ended.
             pool.shutdown(wait=False, cancel_futures=True)
             processes.stop()
             raise
-    for fold in range(crossing.folds):
-        docs = [(number, doc) for number, doc in enumerate(crossing.docs) if folds[number] == fold]
-        yield from judge(spacy.load(crossing.folder(fold) / MODEL), docs)
+    for fold in range(validation.folds):
+        docs = [(number, doc) for number, doc in enumerate(validation.docs) if folds[number] == fold]
+        yield from judge(spacy.load(validation.folder(fold) / MODEL), docs)
 
 
-def fold_run(crossing: Crossing, fold: int, docs: Sequence[Doc]) -> TrainingRun:
+def fold_run(validation: CrossValidation, fold: int, docs: Sequence[Doc]) -> TrainingRun:
     """Return a training run on some Docs, and write these to its directory."""
-    folder = crossing.folder(fold)
+    folder = validation.folder(fold)
     data = DocBin(docs=docs).to_bytes()
     if not (folder / DATA).is_file() or (folder / DATA).read_bytes() != data:
         write_bytes(folder / DATA, data)
-    config = crossing.config.copy()
+    config = validation.config.copy()
     config["paths"]["train"] = str(folder / DATA)
     if corpus_reader(config).get("path") != config["paths"]["train"]:
         remedy = "Set path = ${paths.train} in [corpora.train]."
         raise ConfigError("The config reads its training data from another path", remedy)
-    return TrainingRun(folder.name, folder, config, gpu_id=crossing.gpu_id, code=crossing.code)
+    return TrainingRun(folder.name, folder, config, gpu_id=validation.gpu_id, code=validation.code)
 
 
 def judge_of(nlp: Language, model: str) -> str:
