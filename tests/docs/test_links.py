@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 import tomllib
-from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 import spacy.errors
-import yaml
 from pages import PAGES, ROOT, anchors, prose
 
 from spacy_tener.cli import COMMANDS
-from spacy_tener.workbench.config_files import BASES, OVERLAYS, names_in
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 REGISTERED = re.compile(r"\bspacy_tener\.\w+\.v\d+\b")
@@ -46,39 +43,9 @@ def test_registered_names_exist(page: str) -> None:
     assert set(REGISTERED.findall(text)) - NAMES - {"spacy_tener.Name.v1"} == set()
 
 
-def test_table_of_extras_is_complete() -> None:
-    table = re.findall(r"^\| `(\w+)` \|", section("README.md", "Install"), flags=re.M)
-    assert sorted(table) == sorted(PROJECT["optional-dependencies"])
-
-
-def test_every_config_and_overlay_is_in_a_table() -> None:
-    tables = section("docs/configs.md", "Corpora") + section("docs/configs.md", "Overlays")
-    listed, names = re.findall(r"`([\w-]+\*?)`", tables), names_in(BASES) + names_in(OVERLAYS)
-    assert [name for name in names if not any(fnmatch(name, pattern) for pattern in listed)] == []
-    assert [pattern for pattern in listed if not any(fnmatch(name, pattern) for name in names)] == []
-
-
-def test_every_workflow_and_the_variables_of_the_page_are_those_of_the_project() -> None:
-    project = yaml.safe_load((ROOT / "project.yml").read_text(encoding="utf8"))
-    workflows = re.findall(r"`(\w+)`", " ".join(_first_cells("research/project.md", "Workflows")))
-    assert sorted(workflows) == sorted(project["workflows"])
-    assert set(re.findall(r"`(\w+)`", " ".join(_first_cells("research/project.md", "Variables")))) <= set(
-        project["vars"]
-    )
-
-
 def test_every_command_has_a_section() -> None:
     headings = re.findall(r"^## ([\w-]+)$", PAGES["docs/commands.md"].read_text(encoding="utf8"), flags=re.M)
     assert sorted(headings) == sorted(COMMANDS)
-
-
-def _first_cells(page: str, heading: str) -> list[str]:
-    return re.findall(r"^\| ([^|]+) \|", section(page, heading), flags=re.M)
-
-
-def section(page: str, heading: str) -> str:
-    text = PAGES[page].read_text(encoding="utf8")
-    return re.split(r"^#+ ", text.split(f"# {heading}\n")[1], flags=re.M)[0]
 
 
 MEASURED = re.compile(r"^<!-- from (?P<files>.+?) -->\n(?P<table>(?:\|.*\n)+)", re.M)

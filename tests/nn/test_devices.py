@@ -49,24 +49,6 @@ def torchs_own_threads(three_threads, monkeypatch):
     monkeypatch.setattr(devices, "count_cores", lambda: 3)
 
 
-@pytest.mark.parametrize(
-    ("device", "width", "n_units", "threads"),
-    [
-        ("cpu", 128, BATCH, 1),
-        ("cpu", 128, 100 * BATCH, 1),
-        ("cpu", 4096, BATCH, 2),
-        ("cpu", 4096, 2 * BATCH, 3),
-        ("cpu", 4096, 0, 1),
-        ("cuda", 4096, BATCH, 1),
-        ("mps", 4096, BATCH, 1),
-    ],
-)
-def test_as_many_threads_are_used_as_pay(torchs_own_threads, device, width, n_units, threads):
-    with torch.device("meta"):
-        modules = [nn.Linear(width, width), nn.Embedding(10 * width, width)]
-    assert threads_for(torch.device(device), modules, n_units) == threads
-
-
 @pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "MKL_NUM_THREADS"])
 def test_a_number_in_the_environment_is_the_user_s(torchs_own_threads, monkeypatch, name):
     monkeypatch.setenv(name, "3")
