@@ -25,7 +25,7 @@ from tiny_transformer import save_tiny_transformer
 
 from spacy_tener import __version__
 from spacy_tener.pipeline.settings import TEMPERATURE
-from spacy_tener.workbench import pipelines
+from spacy_tener.workbench import trimming
 
 DATA = Path(__file__).resolve().parent / "data"
 EXPECTED = "expected.json"
@@ -110,9 +110,9 @@ def with_tokenizer(nlp: Language) -> Language:
 
 def halve(nlp: Language) -> None:
     model = nlp.get_pipe("tener_ner").model
-    pipelines.FEW = 0  # tables as small as these stay whole otherwise
-    counts = pipelines.count_rows(model, [[nlp.make_doc(text) for text, _ in TEXTS]])
-    pipelines.trim_tables(model, counts, min_count=1, half=True)
+    trimming.FEW = 0  # tables as small as these stay whole otherwise
+    counts = trimming.count_rows(model, [[nlp.make_doc(text) for text, _ in TEXTS]])
+    trimming.trim_tables(model, counts, min_count=1, half=True)
 
 
 def calibrate(nlp: Language) -> None:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from confection import ConfigValidationError
-from spacy.attrs import ENT_IOB
 from spacy.cli._util import parse_config_overrides
 from spacy.cli.debug_data import debug_data
-from spacy.training.corpus import walk_corpus
 from spacy.util import load_config
-from thinc.api import Config
 
 from ..errors import RemedyError
-from ..pipeline.units import MISSING
 from ..workbench.config_files import problems
-from ..workbench.corpus.docs import open_docbin
+from ..workbench.debugging import count_missing, with_ner
 from ._common import (
     command,
     is_spacy_error,
@@ -56,10 +51,11 @@ def debug_data_cli(
     """
     try:
         config = load_config(config_path, overrides=parse_config_overrides(ctx.args), interpolate=False)
-        _open_corpora(config.interpolate())
+        for path, n_missing, n_tokens in count_missing(config.interpolate()):
+            msg.warn(f"{path}: {n_missing:,} of {n_tokens:,} tokens have no annotation", _NOT_COUNTED)
         with TemporaryDirectory() as folder:
             as_ner = Path(folder) / "config.cfg"
-            _as_ner(config).to_disk(as_ner)
+            with_ner(config, load_pipeline).to_disk(as_ner)
             debug_data(as_ner, ignore_warnings=ignore_warnings, verbose=verbose, no_format=no_format, silent=False)
     except ConfigValidationError as error:
         raise RemedyError(f"{config_path}: {problems(error)}", _NAME_CORPORA) from error
@@ -67,32 +63,3 @@ def debug_data_cli(
         if not is_spacy_error(error):
             raise
         raise RemedyError(f"{config_path}: {message_of(error)}", _NAME_CORPORA) from error
-
-
-def _open_corpora(config: Config) -> None:
-    """Refuse corpora that cannot be read, or are empty: spaCy's errors do not name the file. Count what its report does
-    not."""
-    for corpus in config.get("corpora", {}).values():
-        path = corpus.get("path")
-        if corpus.get("@readers") == "spacy.Corpus.v1" and isinstance(path, str):
-            files = [open_docbin(file) for file in walk_corpus(path, ".spacy")]
-            tags = [doc[:, file.attrs.index(ENT_IOB)] for file in files if ENT_IOB in file.attrs for doc in file.tokens]
-            if not (n_tokens := sum(len(doc) for file in files for doc in file.tokens)):
-                raise RemedyError(f"{path}: there are no Docs in .spacy files", "Make them with `spacy tener convert`.")
-            if n_missing := n_tokens - sum(int((tag != MISSING).sum()) for tag in tags):
-                msg.warn(f"{path}: {n_missing:,} of {n_tokens:,} tokens have no annotation", _NOT_COUNTED)
-
-
-def _as_ner(config: Config) -> Config:
-    """Return a config with `ner` in the place of each `tener_ner`: all that the report asks of it is its factory."""
-    for name, component in config.get("components", {}).items():
-        if _factory(name, component) == "tener_ner":
-            config["components"][name] = {"factory": "ner"}
-            config.get("initialize", {}).get("components", {}).pop(name, None)
-    return config
-
-
-def _factory(name: str, component: Mapping[str, Any]) -> str:
-    if source := component.get("source"):
-        return load_pipeline(source).get_pipe_meta(component.get("component", name)).factory
-    return str(component.get("factory"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,7 @@ from ..files import write_text
 from ..pipeline.finding import entity_finders, entity_labels, find_crf_pipe, known_labels, span_finders
 from ..workbench.corpus.docs import read_examples
 from ..workbench.errors_page import Pair, errors_page, score_texts, surest_errors
-from ..workbench.scores import CountingScorer
+from ..workbench.scores import CountingScorer, scores_json
 from . import options
 from ._common import CommandLineError, check_file, command, load_pipeline, msg, setup_gpu
 
@@ -80,9 +79,7 @@ def evaluate_cli(
         _print_scores(scores)
     msg.info(f"{scores['speed']:.0f} tokens per second")
     if output:
-        # A line per score: indented JSON would put each of the many counts by document on its own line.
-        lines = [f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in scores.items()]
-        write_text(output, "{\n  " + ",\n  ".join(lines) + "\n}\n")
+        write_text(output, scores_json(scores))
         msg.good(str(output))
     if page:
         _write_errors(page, nlp, model, data, scores, compared, explained)

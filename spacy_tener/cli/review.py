@@ -9,33 +9,16 @@ from typing import Annotated
 
 import spacy
 import typer
-from spacy.tokens import Doc
-from spacy.vocab import Vocab
 
 from ..errors import RemedyError, counted
-from ..files import check_folder, locked, write_bytes, write_text
+from ..files import check_folder, locked, write_bytes
 from ..pipeline.finding import entity_labels
 from ..pipeline.gpu import check_gpu
 from ..processes import interrupted_by_signals
-from ..workbench.config_files import BASES, ConfigError, names_in
-from ..workbench.corpus.docs import open_docbin, read_docs, repacked
-from ..workbench.overlays import compose
-from ..workbench.suggestions.review import (
-    CrossValidation,
-    JudgedDoc,
-    cross_train,
-    judge,
-    judge_of,
-    most_suspicious,
-    rank_doubts,
-)
-from ..workbench.suggestions.review_page import (
-    apply_decisions,
-    docs_jsonl,
-    doubts_jsonl,
-    read_decisions,
-    review_page,
-)
+from ..workbench.config_files import BASES, names_in
+from ..workbench.corpus.docs import read_docs
+from ..workbench.suggestions.review import JudgedDoc, cross_train, cross_validation, judge, judge_of
+from ..workbench.suggestions.review_page import PAGE, mend_corpus, write_review
 from . import options
 from ._common import (
     CommandLineError,
@@ -47,7 +30,6 @@ from ._common import (
     setup_gpu,
 )
 
-PAGE, DOUBTS, DOCS = "review.html", "review.jsonl", "docs.jsonl"
 TRAINING = ("dev", "folds", "settings", "jobs")
 """Arguments of `review` that are about training."""
 
@@ -105,7 +87,9 @@ def review_cli(
         raise RemedyError(f"{data}: no entity is annotated in it", "Name gold annotation to review.")
     if model_or_config.endswith(".cfg") or model_or_config in names_in(BASES):
         check_gpu(gpu_id)
-        validation = _cross_validation(model_or_config, docs, output, dev, folds, settings or [], gpu_id, code)
+        validation = cross_validation(
+            model_or_config, docs, output, folds, dev=dev, settings=settings or [], gpu_id=gpu_id, code=code
+        )
 
         def begun(fold: int, trained: bool) -> None:
             msg.info(f"{validation.folder(fold)}: {'trained already' if trained else 'training'}")
@@ -129,51 +113,16 @@ def review_cli(
 
 
 def _apply_decisions(decisions: Path, data: Path, output: Path) -> None:
-    """Write a corpus with decisions in it."""
-    records = read_decisions(decisions)
-    corpus = open_docbin(data)
-    docs = list(corpus.get_docs(Vocab()))
-    applied = apply_decisions(docs, records)
-    if applied.misfits and not applied.changed + applied.unchanged:
-        about = {str(record.get("corpus") or "texts to annotate") for record in records}
-        raise RemedyError(
-            f"{decisions}: no decision fits {data}: {applied.misfits[0]}",
-            f"They are about: {', '.join(sorted(about))}.",
-        )
-    write_bytes(output, repacked(corpus, docs))
+    corpus, applied = mend_corpus(data, decisions)
+    write_bytes(output, corpus)
     msg.warn_list("Decisions that do not fit the corpus, left out", applied.misfits)
     msg.good(f"{output}: {counted(applied.changed, 'decision')} applied, {applied.unchanged:,} agreed already")
-
-
-def _cross_validation(
-    config: str,
-    docs: Sequence[Doc],
-    output: Path,
-    dev: Path | None,
-    folds: int,
-    settings: list[str],
-    gpu_id: int,
-    code: Path | None,
-) -> CrossValidation:
-    composed = compose(config, settings=settings)
-    # A component without a factory is sourced, perhaps from a pipeline with a tener_ner.
-    if not any(component.get("factory") in ("tener_ner", None) for component in composed["components"].values()):
-        reason = f"{config}: there is no tener_ner in its pipeline, which is {', '.join(composed['nlp']['pipeline'])}"
-        raise ConfigError(reason, "Name a config with one: its probabilities are what judges the annotation.")
-    if dev is not None:
-        composed["paths"]["dev"] = str(dev)
-    path = composed["paths"].get("dev")
-    if path is None or not Path(path).exists():
-        raise ConfigError(f"paths.dev is {path}, which is not a file to choose models by", "Name one: --dev dev.spacy")
-    return CrossValidation(composed, docs, output, folds, gpu_id, code)
 
 
 def _write_review(
     output: Path, judged: Sequence[JudgedDoc], data: str, how: str, limit: int, numbered: Sequence[str] = ()
 ) -> None:
-    by_number = {doc.number: doc for doc in judged}
-    doubts = rank_doubts(judged)
-    shown = most_suspicious(doubts, limit)
+    doubts, shown = write_review(output, judged, data, limit=limit, numbered=numbered)
     entities = sum(len(doc.entities) for doc in judged)
     summary = (
         f"{counted(len(doubts), 'doubt')} about {counted(len(judged), 'text')} with "
@@ -181,9 +130,6 @@ def _write_review(
     )
     if len(shown) < len(doubts):
         summary = f"The {counted(len(shown), 'doubt')} about the most suspicious texts, of {summary}"
-    write_text(output / DOUBTS, doubts_jsonl(doubts, by_number))
-    write_text(output / DOCS, docs_jsonl(judged))
-    write_text(output / PAGE, review_page(shown, by_number, corpus=data, numbered=numbered))
     if unknown := sum(doc.unknown for doc in judged):
         msg.warn(f"Entities left out: {unknown:,}", "The model that judges them was trained without their label.")
     msg.good(f"{output / PAGE}: {summary}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -107,6 +107,12 @@ def count_entities(
 def total(counts: Iterable[Confusion]) -> Confusion:
     """Add up the counts of several labels or documents, for micro-averaged scores."""
     return Confusion(*map(sum, zip((0, 0, 0), *counts, strict=True)))
+
+
+def scores_json(scores: Mapping[str, Any]) -> str:
+    """Return scores as JSON, one on each line: indented JSON would put each count by document on a line of its own."""
+    lines = [f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in scores.items()]
+    return "{\n  " + ",\n  ".join(lines) + "\n}\n"
 
 
 def read_json(path: Path, remedy: str = "Write it again, or remove the run.") -> dict[str, Any]:

@@ -14,7 +14,7 @@ from spacy_tener.features.word_lists import ListedWord, WordList
 from spacy_tener.nn.backend_torch import TorchBackend
 from spacy_tener.nn.run import predict
 from spacy_tener.nn.shim import torch_shim
-from spacy_tener.workbench import pipelines
+from spacy_tener.workbench import trimming
 
 nlp = spacy.blank("zh")
 
@@ -65,13 +65,13 @@ def test_initializing_again_forgets_which_words_were_known():
 
 
 def test_trimming_and_training_on_forget_which_words_were_known(monkeypatch):
-    monkeypatch.setattr(pipelines, "FEW", 0)
+    monkeypatch.setattr(trimming, "FEW", 0)
     model = embedder(["上海", "北京", "天津"])
     model.initialize()
     observe(model, [docs_of("上海", "北京")])
     add(model, "北方")
     row_of(model, "北方")
-    pipelines.trim_tables(model, pipelines.count_rows(model, [docs_of("北京")]), min_count=1, half=False)
+    trimming.trim_tables(model, trimming.count_rows(model, [docs_of("北京")]), min_count=1, half=False)
     observe(model, [docs_of("天津")])
     assert torch_shim(model).sizes["word"] >= 3
     np.testing.assert_array_equal(row_of(model, "北方"), row_of(model, "北京"))
@@ -87,23 +87,23 @@ def test_a_copy_reads_listed_words_alike(tag_width):
 
 def test_trimming_keeps_the_rows_by_which_listed_words_of_the_texts_are_read(monkeypatch):
     """As often as these occur, though the texts have none of the words that the rows belong to."""
-    monkeypatch.setattr(pipelines, "FEW", 0)
+    monkeypatch.setattr(trimming, "FEW", 0)
     model = trained(["上海", "北京", "天津", "山东"])
     add(model, "北方", "天下")
     texts = ["北方", "北方", "天下"]
     before = predict(model, docs_of(*texts)).floats
-    pipelines.trim_tables(model, pipelines.count_rows(model, [docs_of(*texts)]), min_count=2, half=False)
+    trimming.trim_tables(model, trimming.count_rows(model, [docs_of(*texts)]), min_count=2, half=False)
     assert list(model.attrs["vocabulary"].heights().values()) == [2]
     np.testing.assert_array_equal(predict(model, docs_of("北方")).floats, before[:1])
     assert not np.array_equal(row_of(model, "天下"), before[2])
 
 
 def test_trimming_keeps_the_words_that_hidden_ones_make_room_for(monkeypatch):
-    monkeypatch.setattr(pipelines, "FEW", 0)
+    monkeypatch.setattr(trimming, "FEW", 0)
     model = trained(["上海", "上海市"], max_words=1)
     model.attrs["vocabulary"].lists.put("", WordList({"上海市": ListedWord(hidden=True)}))
     before = row_of(model, "上海市")
-    pipelines.trim_tables(model, pipelines.count_rows(model, [docs_of("上海市")]), min_count=1, half=False)
+    trimming.trim_tables(model, trimming.count_rows(model, [docs_of("上海市")]), min_count=1, half=False)
     np.testing.assert_array_equal(row_of(model, "上海市"), before)
 
 

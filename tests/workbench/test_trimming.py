@@ -9,7 +9,7 @@ from small_systems import TEXTS, examples_of, pipeline, small_tok2vecs
 
 from spacy_tener.embedders.tables import table_embedders
 from spacy_tener.workbench import pipelines
-from spacy_tener.workbench.pipelines import count_rows, trim_tables
+from spacy_tener.workbench.trimming import count_rows, trim_tables
 
 FEW, MORE = [text for text, _ in TEXTS[:4]], [text for text, _ in TEXTS[4:]]
 

@@ -30,6 +30,7 @@ from ...pipeline.entities import EntityOffsets, FoundEntity, offsets_of
 from ...pipeline.finding import PipelineNER, crf_pipes
 from ...pipeline.nesting import all_entities, outermost
 from ..config_files import ConfigError, corpus_reader
+from ..overlays import compose
 from ..training import MODEL, Echo, Processes, TrainingRun, is_trained, train
 from .suggest import text_key
 
@@ -253,6 +254,37 @@ class CrossValidation:
 
     def folder(self, fold: int) -> Path:
         return self.output / FOLDS / str(fold + 1)
+
+
+def cross_validation(
+    config: str,
+    docs: Sequence[Doc],
+    output: Path,
+    folds: int,
+    *,
+    dev: Path | None,
+    settings: Sequence[str],
+    gpu_id: int,
+    code: Path | None,
+) -> CrossValidation:
+    """Return the cross-validation of a corpus. Refuse a config without a `tener_ner`, or without texts to choose
+    models by.
+
+    config (str): A config's name in the package, or its path.
+    dev (Path | None): Texts to choose models by; None for those of the config.
+    settings (Sequence[str]): Settings that override the config.
+    """
+    composed = compose(config, settings=settings)
+    # A component without a factory is sourced, perhaps from a pipeline with a tener_ner.
+    if not any(component.get("factory") in ("tener_ner", None) for component in composed["components"].values()):
+        reason = f"{config}: there is no tener_ner in its pipeline, which is {', '.join(composed['nlp']['pipeline'])}"
+        raise ConfigError(reason, "Name a config with one: its probabilities are what judges the annotation.")
+    if dev is not None:
+        composed["paths"]["dev"] = str(dev)
+    path = composed["paths"].get("dev")
+    if path is None or not Path(path).exists():
+        raise ConfigError(f"paths.dev is {path}, which is not a file to choose models by", "Name one: --dev dev.spacy")
+    return CrossValidation(composed, docs, output, folds, gpu_id, code)
 
 
 def assign(docs: Sequence[Doc], folds: int) -> list[int]:

@@ -19,15 +19,35 @@ from typing import Any
 
 from spacy.pipeline.spancat import DEFAULT_SPANS_KEY
 from spacy.tokens import Doc, Span
+from spacy.vocab import Vocab
 
 from ...annotate.encoding import dump_jsonl, encodable
-from ...errors import InputError
+from ...errors import InputError, RemedyError
+from ...files import write_text
 from ...pages import make_page
 from ...pipeline.entities import EntityOffsets, FoundEntity, offsets_of
 from ...pipeline.nesting import outermost
-from ..corpus.docs import INCORRECT
-from .review import Doubt, JudgedDoc, Question
+from ..corpus.docs import INCORRECT, open_docbin, repacked
+from .review import Doubt, JudgedDoc, Question, most_suspicious, rank_doubts
 from .tasks import RECORD_ID, Task
+
+PAGE, DOUBTS, DOCS = "review.html", "review.jsonl", "docs.jsonl"
+
+
+def write_review(
+    output: Path, judged: Sequence[JudgedDoc], corpus: str, *, limit: int, numbered: Sequence[str] = ()
+) -> tuple[list[Doubt], list[Doubt]]:
+    """Write the page of a review and its data to a directory. Return all doubts, and those on the page.
+
+    limit (int): Maximum number of texts on the page.
+    """
+    by_number = {doc.number: doc for doc in judged}
+    doubts = rank_doubts(judged)
+    shown = most_suspicious(doubts, limit)
+    write_text(output / DOUBTS, doubts_jsonl(doubts, by_number))
+    write_text(output / DOCS, docs_jsonl(judged))
+    write_text(output / PAGE, review_page(shown, by_number, corpus=corpus, numbered=numbered))
+    return doubts, shown
 
 
 def review_page(
@@ -191,6 +211,21 @@ def read_decisions(path: Path) -> list[dict[str, Any]]:
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(str(path), "is not a file of decisions", _REMEDY) from error
     return list(records)
+
+
+def mend_corpus(data: Path, decisions: Path) -> tuple[bytes, Applied]:
+    """Return a .spacy file with decisions applied to it, and what they changed. Refuse it if none of them fits."""
+    records = read_decisions(decisions)
+    corpus = open_docbin(data)
+    docs = list(corpus.get_docs(Vocab()))
+    applied = apply_decisions(docs, records)
+    if applied.misfits and not applied.changed + applied.unchanged:
+        about = {str(record.get("corpus") or "texts to annotate") for record in records}
+        raise RemedyError(
+            f"{decisions}: no decision fits {data}: {applied.misfits[0]}",
+            f"They are about: {', '.join(sorted(about))}.",
+        )
+    return repacked(corpus, docs), applied
 
 
 def apply_decisions(docs: Sequence[Doc], records: Iterable[Mapping[str, Any]]) -> Applied:
