@@ -8,12 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import RemedyError, counted
+from ..errors import counted
 from ..pipeline.finding import find_crf_pipe
 from ..pipeline.settings import TEMPERATURE
-from ..pipeline.tener_ner import TenerNER
 from ..workbench.calibration import (
-    Outcomes,
     Series,
     Threshold,
     check_enough,
@@ -21,7 +19,7 @@ from ..workbench.calibration import (
     errors,
     find_outcomes,
     fit_temperature,
-    fit_thresholds,
+    new_thresholds,
 )
 from ..workbench.corpus.docs import read_examples
 from ..workbench.pipelines import check_new, write_pipeline
@@ -74,7 +72,8 @@ def calibrate_cli(
     series: Series = {"before": (shown.probabilities(pipe.temperature), shown.right), "after": (after, shown.right)}
     _print_errors(series, f"{test}" if test else f"{data}, cross-validated")
     if precision is not None:
-        thresholds = _set_thresholds(pipe, outcomes, temperature, precision, confidence)
+        fitted, thresholds = new_thresholds(pipe, outcomes, temperature, precision, confidence)
+        _print_thresholds(fitted, thresholds, precision, confidence)
         changes["threshold"] = thresholds
         if tested is not None:
             is_kept = tested.probabilities(temperature) >= [thresholds[pipe.labels[i]] for i in tested.label]
@@ -86,24 +85,6 @@ def calibrate_cli(
     pipe.cfg.update(changes)
     write_pipeline(nlp, output)
     msg.good(f"Saved to {output}")
-
-
-def _set_thresholds(
-    pipe: TenerNER, outcomes: Outcomes, temperature: float, precision: float, confidence: float
-) -> dict[str, float]:
-    """Return the threshold of each label, and print the new ones."""
-    probability = outcomes.probabilities(temperature)
-    fitted = fit_thresholds(probability, outcomes.label, outcomes.right, pipe.labels, precision, confidence)
-    if all(group.value is None for group in fitted):
-        found = counted(outcomes.right.size, "entity", "entities")
-        raise RemedyError(
-            f"--precision {precision} cannot be promised by {found}; nothing was saved",
-            "Annotate more texts, or ask for a lower precision.",
-        )
-    thresholds = dict(zip(pipe.labels, pipe.settings.thresholds(pipe.labels), strict=True))
-    thresholds |= {label: group.value for group in fitted for label in group.labels if group.value is not None}
-    _print_thresholds(fitted, thresholds, precision, confidence)
-    return thresholds
 
 
 def _print_errors(series: Series, source: str) -> None:

@@ -14,10 +14,11 @@ import numpy as np
 from spacy.language import Language
 from spacy.training import Example
 
-from ..errors import RemedyError, install
+from ..errors import RemedyError, counted, install
 from ..pipeline.decoding import BatchDecoding, Probabilities
 from ..pipeline.finding import find_crf_pipe
 from ..pipeline.scoring import CharComparison
+from ..pipeline.tener_ner import TenerNER
 from ..types import BoolArray, IntArray
 
 MIN_OUTCOMES = 10
@@ -226,6 +227,27 @@ class Threshold:
     count: int
     kept: int = 0
     right: int = 0
+
+
+def new_thresholds(
+    pipe: TenerNER, outcomes: Outcomes, temperature: float, precision: float, confidence: float
+) -> tuple[list[Threshold], dict[str, float]]:
+    """Return the thresholds that keep a precision, and the threshold of each label: without a new one, its earlier one.
+
+    Refuses a precision that no label can keep.
+    """
+    probability = outcomes.probabilities(temperature)
+    fitted = fit_thresholds(probability, outcomes.label, outcomes.right, pipe.labels, precision, confidence)
+    if all(group.value is None for group in fitted):
+        found = counted(outcomes.right.size, "entity", "entities")
+        raise RemedyError(
+            f"--precision {precision} cannot be promised by {found}; nothing was saved",
+            "Annotate more texts, or ask for a lower precision.",
+        )
+    thresholds = dict(zip(pipe.labels, pipe.settings.thresholds(pipe.labels), strict=True))
+    return fitted, thresholds | {
+        label: group.value for group in fitted for label in group.labels if group.value is not None
+    }
 
 
 def fit_thresholds(
