@@ -7,7 +7,7 @@ from command_line import run_tener
 
 import spacy_tener.cli.trim as trim_module
 from spacy_tener.embedders.tables import table_embedders
-from spacy_tener.workbench import pipelines
+from spacy_tener.workbench import trimming
 
 TEXT = "王小明去了上海"
 
@@ -22,7 +22,7 @@ def found(model):
 
 
 def test_a_pipeline_gets_smaller_and_finds_the_same(saved, tmp_path, monkeypatch):
-    monkeypatch.setattr(pipelines, "FEW", 0)
+    monkeypatch.setattr(trimming, "FEW", 0)
     (tmp_path / "raw.txt").write_text(f"{TEXT}\n\n", encoding="utf8")
     for view, model in saved.items():
         code, output = run(model, tmp_path / "raw.txt", "--output", tmp_path / view, "--half")
@@ -33,7 +33,7 @@ def test_a_pipeline_gets_smaller_and_finds_the_same(saved, tmp_path, monkeypatch
 
 
 def test_a_shared_component_gets_smaller_and_its_listener_finds_the_same(tmp_path, monkeypatch, train, sentences):
-    monkeypatch.setattr(pipelines, "FEW", 0)
+    monkeypatch.setattr(trimming, "FEW", 0)
     embed = {"@architectures": "spacy_tener.CharEmbed.v1", "width": 16, "bigram_width": 8}
     listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 24, "upstream": "*"}
     nlp = spacy.blank("zh")

@@ -8,7 +8,7 @@ import spacy
 from small_systems import TEXTS, examples_of, pipeline, small_tok2vecs
 
 from spacy_tener.embedders.tables import table_embedders
-from spacy_tener.workbench import pipelines
+from spacy_tener.workbench import trimming
 from spacy_tener.workbench.trimming import count_rows, trim_tables
 
 FEW, MORE = [text for text, _ in TEXTS[:4]], [text for text, _ in TEXTS[4:]]
@@ -16,7 +16,7 @@ FEW, MORE = [text for text, _ in TEXTS[:4]], [text for text, _ in TEXTS[4:]]
 
 @pytest.fixture(autouse=True)
 def _all_tables_are_large(monkeypatch):
-    monkeypatch.setattr(pipelines, "FEW", 0)
+    monkeypatch.setattr(trimming, "FEW", 0)
 
 
 @pytest.fixture(params=["TENER", "FLAT", "MECT", "GRN"])
@@ -94,6 +94,6 @@ def test_what_was_trimmed_goes_on_learning(nlp):
 @pytest.mark.parametrize("fewer", [0, 1])
 def test_tables_of_at_most_so_many_rows_stay_whole(nlp, monkeypatch, fewer):
     before = heights(nlp)["unigram"]
-    monkeypatch.setattr(pipelines, "FEW", before - fewer)
+    monkeypatch.setattr(trimming, "FEW", before - fewer)
     trim(nlp, FEW)
     assert (heights(nlp)["unigram"] == before) == (fewer == 0)
