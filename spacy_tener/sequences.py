@@ -130,7 +130,7 @@ class Packing:
         return np.flatnonzero(joined)
 
     def sums(self, values: AnyFloats) -> AnyFloats:
-        """Return the sum over each sequence, in float64. *Shape:* (tokens,) to `(sequences,)`"""
+        """Return the sum over each sequence, in float64. *Shape:* (tokens,) to (sequences,)"""
         totals = np.bincount(self.sequence, weights=values, minlength=self.n_sequences).astype(np.float64)
         return totals
 

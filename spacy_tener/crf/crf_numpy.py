@@ -19,7 +19,7 @@ class CRFHead:
         self.scorer = PathScorer((start, end, outside, inside))
 
     def __call__(self, tokens: FloatArray, lengths: Lengths) -> FloatArray:
-        """*Shape:* (tokens, width) to `(tokens, tags)`"""
+        """*Shape:* (tokens, width) to (tokens, tags)"""
         return self.emit(tokens)
 
     def write(self, tokens: Value, batch: PaddedBatch) -> Value:

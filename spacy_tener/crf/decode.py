@@ -66,8 +66,8 @@ def surely_outside(scores: AnyFloats, transitions: Transitions, packing: Packing
 def best_paths(scores: AnyFloats, table: AnyFloats, packing: Packing) -> tuple[IntArray, AnyFloats]:
     """Return the best path of each sequence, packed, and their scores; overwrites the emissions.
 
-    scores (AnyFloats): packed emissions. *Shape:* (tags, tokens)
-    table (AnyFloats): scores of pairs of tags, `[from, to]`. *Shape:* (tags, tags)
+    scores (AnyFloats): Packed emissions. *Shape:* (tags, tokens)
+    table (AnyFloats): Scores of pairs of tags, `[from, to]`. *Shape:* (tags, tags)
     """
     pairs, space = table[:, :, None], np.empty((*table.shape, packing.sizes[0]), scores.dtype)
     previous = scores[:, : packing.sizes[0]]
@@ -101,8 +101,8 @@ def decode_between(
     """Write the tags of the best path for the unsure tokens, where those of all others are known.
 
     scores (AnyFloats): emissions. *Shape:* (tags, tokens)
-    tags (IntArray): of all tokens. *Shape:* (tokens,)
-    unsure (IntArray): indices of tokens. *Shape:* (unsure tokens,)
+    tags (IntArray): Of all tokens. *Shape:* (tokens,)
+    unsure (IntArray): Indices of tokens. *Shape:* (unsure tokens,)
     """
     if not unsure.size:
         return
@@ -158,9 +158,9 @@ def advance_k_best(
 ) -> tuple[AnyFloats, IntArray]:
     """Return the scores of the k best paths to each tag of the next token, without its emissions; and back-pointers.
 
-    best (AnyFloats): scores of the k best paths to each tag.
-    outside (AnyFloats): transitions from each closer, k times.
-    inside (AnyFloats): transitions in entities.
+    best (AnyFloats): Scores of the k best paths to each tag.
+    outside (AnyFloats): Transitions from each closer, k times.
+    inside (AnyFloats): Transitions in entities.
     *Shape:* (n, tags, k) to (n, tags, k) twice. A back-pointer is `tag * k + rank` at the token before.
     """
     n, _, k = best.shape

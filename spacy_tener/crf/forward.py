@@ -42,7 +42,7 @@ class ForwardStep:
         """Return scores minus the largest of their group of source tags.
 
         `shift` is the largest score of the closers; `shift + extra`, the larger score of B and I of each type.
-        guarded (bool): leave groups that are all -inf unshifted. There are none if no emission is -inf.
+        guarded (bool): Leave groups that are all -inf unshifted. There are none if no emission is -inf.
         """
         np.maximum.reduce(scores[..., self.closers], axis=-1, keepdims=True, out=self.shift)
         if guarded:
@@ -94,7 +94,7 @@ def forward_sums(
     """Overwrite packed emissions with log-sums of the paths that end in each tag, relative to the shifts of the steps
     before. Returns the same array.
 
-    moderate (bool): as in `Transitions`.
+    moderate (bool): As in `Transitions`.
     *Shape:* `scores` is (D, units, tags); `start` is (D, tags); `table` is (D, tags, tags)
     """
     if not packing.sizes:

@@ -53,7 +53,7 @@ class PathScorer:
     ) -> ForwardBackward:
         """Run the forward-backward algorithm, from which marginals, spans' probabilities and entropy are computed.
 
-        temperature (float): divides all scores. Above 1, the distribution over paths is flatter.
+        temperature (float): Divides all scores. Above 1, the distribution over paths is flatter.
         """
         # In float64: marginals are computed rarely, and their accuracy matters more than their speed.
         scores = mask_emissions(emissions.astype(np.float64) / temperature, allowed)

@@ -50,7 +50,7 @@ def parameter_of_score(layout: TagLayout) -> IntArray:
 class Transitions:
     """Scores over all `K` tags, -inf for forbidden ones.
 
-    start, end (AnyFloats): of each tag as the first and as the last of a sequence. *Shape:* (tags,)
+    start, end (AnyFloats): Of each tag as the first and as the last of a sequence. *Shape:* (tags,)
     table (AnyFloats): `[from, to]`. *Shape:* (tags, tags)
     moderate (bool): True if all transitions can be exponentiated in float32.
     """

@@ -13,10 +13,10 @@ from ..types import IntArray
 class Lattice:
     """Words over the characters of a batch. The words of a batch are joined, sentence after sentence.
 
-    lengths (IntArray): characters of each sentence. *Shape:* (sentences,)
-    counts (IntArray): words of each sentence; 0 is legal. *Shape:* (sentences,)
-    heads (IntArray): first character of each word, as a position in its sentence. *Shape:* (words,)
-    tails (IntArray): last character of each word, inclusive. *Shape:* (words,)
+    lengths (IntArray): Characters of each sentence. *Shape:* (sentences,)
+    counts (IntArray): Words of each sentence; 0 is legal. *Shape:* (sentences,)
+    heads (IntArray): First character of each word, as a position in its sentence. *Shape:* (words,)
+    tails (IntArray): Last character of each word, inclusive. *Shape:* (words,)
     """
 
     lengths: IntArray

@@ -18,7 +18,7 @@ class RadicalEncoder(nn.Module):
     The names of all parameters begin with `radicals`, so that an optimizer can give them a learning rate of their own.
 
     radicals (CharacterFeatures): CNN over the radicals of each distinct character.
-    radical_dropout (float): probability in training that one unknown radical replaces those of a token. It trains the
+    radical_dropout (float): Probability in training that one unknown radical replaces those of a token. It trains the
         unknown row, as in the released code, where it is the word dropout of the characters.
     """
 
@@ -30,9 +30,9 @@ class RadicalEncoder(nn.Module):
     def forward(self, radicals: Tensor, lengths: IntArray, characters: Tensor) -> Tensor:
         """Return the encoded radicals of each token's character.
 
-        radicals (Tensor): rows of the table, for all distinct characters joined. *Shape:* (radicals,)
-        lengths (IntArray): the number of radicals of each distinct character. *Shape:* (distinct characters,)
-        characters (Tensor): index of each token's character among the distinct ones. *Shape:* (tokens,)
+        radicals (Tensor): Rows of the table, for all distinct characters joined. *Shape:* (radicals,)
+        lengths (IntArray): The number of radicals of each distinct character. *Shape:* (distinct characters,)
+        characters (Tensor): Index of each token's character among the distinct ones. *Shape:* (tokens,)
         Returns *Shape:* (tokens, width)
         """
         if self.training and self.radical_dropout > 0.0:

@@ -43,7 +43,7 @@ class CharacterFeatures:
 
 def rectified_maximum(rows: FloatArray, lengths: IntArray) -> FloatArray:
     """Return ReLU of the maximum over each word's rows; zeros for a word without rows. *Shape:* (characters, width)
-    to `(words, width)`
+    to (words, width)
     """
     largest = np.zeros((len(lengths), rows.shape[1]), np.float32)
     filled = np.flatnonzero(lengths)
@@ -59,5 +59,5 @@ class CNN:
         self.convolution = Convolution(weights.part("convolution"), filters, window)
 
     def __call__(self, x: FloatArray, lengths: Lengths) -> FloatArray:
-        """*Shape:* (tokens, width) to `(tokens, filters)`"""
+        """*Shape:* (tokens, width) to (tokens, filters)"""
         return self.convolution(x, as_lengths(lengths))

@@ -20,8 +20,8 @@ class CharacterEncoder(nn.Module):
     """Encoder of words from their characters: an encoder of sequences, ReLU, the maximum, and a linear layer.
 
     encode (nn.Module): encoder of the characters of all words, joined, called with the words' lengths too.
-    hidden (int): width of its output.
-    width (int): width of the output.
+    hidden (int): Width of its output.
+    width (int): Width of the output.
     """
 
     def __init__(self, encode: nn.Module, *, hidden: int, width: int) -> None:
@@ -59,7 +59,7 @@ def char_cnn(*, char_width: int, filters: int, window: int, width: int) -> Chara
 class CNN(nn.Module):
     """Convolution over the characters of each word.
 
-    window (int): number of characters in a window.
+    window (int): Number of characters in a window.
     """
 
     def __init__(self, width: int, filters: int, *, window: int) -> None:
@@ -67,7 +67,7 @@ class CNN(nn.Module):
         self.convolution = Convolution(width, filters, size=window)
 
     def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
-        """*Shape:* (tokens, width) to `(tokens, filters)`"""
+        """*Shape:* (tokens, width) to (tokens, filters)"""
         windows = ConvolutionWindows.of(as_lengths(lengths), self.convolution.size, device=x.device)
         return self.convolution(x, windows)
 
@@ -75,9 +75,9 @@ class CNN(nn.Module):
 class CharacterFeatures(nn.Module):
     """Encoder of tokens from their characters. Each distinct word is encoded once.
 
-    tables (EmbeddingTables): embedding tables of characters, with their own dropout.
-    encoder (CharacterEncoder): encoder of words from their characters.
-    dropout (float): on the output.
+    tables (EmbeddingTables): Embedding tables of characters, with their own dropout.
+    encoder (CharacterEncoder): Encoder of words from their characters.
+    dropout (float): On the output.
     """
 
     def __init__(self, tables: EmbeddingTables, encoder: CharacterEncoder, *, dropout: float) -> None:
@@ -89,9 +89,9 @@ class CharacterFeatures(nn.Module):
     def forward(self, characters: Tensor, lengths: Lengths, words: Tensor) -> Tensor:
         """Return the encoded word of each token.
 
-        characters (Tensor): rows of the table, for the characters of all words joined. *Shape:* (characters,)
-        lengths (Lengths): the number of characters of each word. *Shape:* (words,)
-        words (Tensor): index of each token's word. *Shape:* (tokens,)
+        characters (Tensor): Rows of the table, for the characters of all words joined. *Shape:* (characters,)
+        lengths (Lengths): The number of characters of each word. *Shape:* (words,)
+        words (Tensor): Index of each token's word. *Shape:* (tokens,)
         Returns *Shape:* (tokens, width)
         """
         encoded = self.encoder(self.tables(characters), lengths)

@@ -27,8 +27,8 @@ PAIRS_AT_ONCE = 1 << 17
 class Rectangle:
     """n sequences of similar lengths, padded to n * L slots.
 
-    lengths (IntArray): tokens of each sequence, at least one. *Shape:* (sequences,)
-    real (BoolArray | None): mask of slots with tokens; None if there is no padding. *Shape:* (sequences, keys)
+    lengths (IntArray): Tokens of each sequence, at least one. *Shape:* (sequences,)
+    real (BoolArray | None): Mask of slots with tokens; None if there is no padding. *Shape:* (sequences, keys)
     """
 
     lengths: IntArray
@@ -48,7 +48,7 @@ class Rectangle:
 def in_rectangles(
     lengths: Lengths, x: FloatArray, width: int, compute: Callable[[FloatArray, Rectangle], FloatArray]
 ) -> FloatArray:
-    """Apply `compute` to padded rectangles. *Shape:* (tokens, width) to `(tokens, width)`"""
+    """Apply `compute` to padded rectangles. *Shape:* (tokens, width) to (tokens, width)"""
     lengths = as_lengths(lengths, len(x))
     if len(lengths) == 1 and len(x):
         return compute(x, Rectangle(lengths, None))
@@ -129,7 +129,7 @@ def attend(
 
 
 def split_heads(x: FloatArray, shape: tuple[int, int], n_heads: int) -> FloatArray:
-    """Split the last dimension by head. *Shape:* (slots, width) to `(sequences, heads, length, head width)`"""
+    """Split the last dimension by head. *Shape:* (slots, width) to (sequences, heads, length, head width)"""
     return x.reshape(*shape, n_heads, x.shape[1] // n_heads).transpose(0, 2, 1, 3)
 
 

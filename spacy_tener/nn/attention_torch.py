@@ -54,10 +54,10 @@ class Heads:
     """Queries, keys and values by head, ready for `softmax(q k^T + q_position table^T) v`; any scale is in the queries.
 
     q, k (Tensor): *Shape:* (tokens, heads, width); v: *Shape:* (tokens, heads, head width)
-    q_position (Tensor | None): queries to positions rather than to keys, for relative positions. *Shape:* (tokens,
+    q_position (Tensor | None): Queries to positions rather than to keys, for relative positions. *Shape:* (tokens,
         heads, position width)
-    table (Tensor | None): the embedding of each position. *Shape:* (longest, position width)
-    per_query (Tensor | None): inputs of a weighting other than softmax, for each query. *Shape:* (tokens, heads,
+    table (Tensor | None): The embedding of each position. *Shape:* (longest, position width)
+    per_query (Tensor | None): Inputs of a weighting other than softmax, for each query. *Shape:* (tokens, heads,
         values)
     """
 
@@ -88,8 +88,8 @@ class Attention(nn.Module, ABC):
     def forward(self, x: Tensor, ragged: Ragged, *context: Any) -> Tensor:
         """Transform the rows of all texts. *Shape:* (tokens, width) to (tokens, width)
 
-        ragged (Ragged): the sequences, planned for this number of heads.
-        context (Any): other arguments of `heads`, such as positions.
+        ragged (Ragged): The sequences, planned for this number of heads.
+        context (Any): Other arguments of `heads`, such as positions.
         """
         p = self.dropout if self.training else 0.0
         return attend(self.heads(x, *context), ragged, p, self.weighting(sampled=self.training))
@@ -116,7 +116,7 @@ def attend(heads: Heads, ragged: Ragged, p: float, weighting: Weighting | None =
     """Compute attention within each sequence, with dropout of probability `p` on its map. Returns
     *Shape:* (tokens, width)
 
-    weighting (Weighting | None): function from scores to the map; None for softmax.
+    weighting (Weighting | None): Function from scores to the map; None for softmax.
     """
     if not ragged.buckets:
         return heads.v.flatten(1)

@@ -25,7 +25,7 @@ class ConvolutionWindows:
     """Windows around each token of a batch. Made once per batch, for all convolutions of this size.
 
     size (int): k, tokens in a window; an odd number, with the token itself in the middle.
-    tokens (Segments): the token at each place of each window, in reading order; token N is beyond the sequence's ends.
+    tokens (Segments): The token at each place of each window, in reading order; token N is beyond the sequence's ends.
     """
 
     size: int
@@ -66,6 +66,6 @@ class Convolution(nn.Module):
     def forward(self, x: Tensor, windows: ConvolutionWindows) -> Tensor:
         """Transform the rows of all texts. *Shape:* (tokens, width) to (tokens, width)
 
-        windows (ConvolutionWindows): windows of `size` tokens.
+        windows (ConvolutionWindows): Windows of `size` tokens.
         """
         return self.product(windows.gather(x))

@@ -29,7 +29,7 @@ class Linear:
         self.bias: FloatArray | None = np.concatenate(biases) if biases else None
 
     def __call__(self, x: FloatArray) -> FloatArray:
-        """*Shape:* (tokens, input width) to `(tokens, width)`"""
+        """*Shape:* (tokens, input width) to (tokens, width)"""
         product: FloatArray = x @ self.weight
         if self.bias is not None:
             product += self.bias
@@ -87,7 +87,7 @@ class Projection:
         self.linear = Linear(weights.part("linear"))
 
     def __call__(self, tokens: FloatArray, lengths: Lengths) -> FloatArray:
-        """*Shape:* (tokens, input width) to `(tokens, width)`"""
+        """*Shape:* (tokens, input width) to (tokens, width)"""
         return self.linear(tokens)
 
     def write(self, tokens: Value, batch: PaddedBatch) -> Value:

@@ -52,7 +52,7 @@ class Dropout(nn.Module):
 class Projection(nn.Module):
     """Linear layer with the call of an encoder, between two parts of a model that differ in width.
 
-    dropout (float): on its input.
+    dropout (float): On its input.
     """
 
     def __init__(self, *, width_in: int, width_out: int, dropout: float = 0.0) -> None:
@@ -61,7 +61,7 @@ class Projection(nn.Module):
         self.linear = Linear(width_in, width_out)
 
     def forward(self, tokens: Tensor, lengths: Sequence[int]) -> Tensor:
-        """*Shape:* (tokens, input width) to `(tokens, width)`"""
+        """*Shape:* (tokens, input width) to (tokens, width)"""
         return self.linear(self.dropout(tokens))
 
 
@@ -74,10 +74,10 @@ class EmbeddingTables(nn.Module):
     Word dropout replaces a row by the unknown one at random, so that the unknown row is trained as well; dropout then
     acts on the joined embedding.
 
-    rows (Mapping[str, int]): height of each table, by name.
-    widths (Mapping[str, int]): width of each table, by name.
-    word_dropout (Mapping[str, float]): probability of the unknown row, by name.
-    dropout (float): on the joined embedding.
+    rows (Mapping[str, int]): Height of each table, by name.
+    widths (Mapping[str, int]): Width of each table, by name.
+    word_dropout (Mapping[str, float]): Probability of the unknown row, by name.
+    dropout (float): On the joined embedding.
     """
 
     def __init__(

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 class Penalty(nn.Module):
     """Weighted penalty term of the loss, a mean over the sequences of a batch, with a record of its value.
 
-    weight (float): of the term in the loss.
+    weight (float): Of the term in the loss.
     share: the batch's share of the sequences over which the loss is averaged, if these are several batches.
     """
 

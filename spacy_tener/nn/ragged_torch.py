@@ -27,10 +27,10 @@ PAIRS_PER_BUCKET = {"cpu": 8192, "cuda": 1 << 22}
 class Bucket:
     """One padded batch of sequences of similar length.
 
-    sequences (tuple[int, ...]): indices of its sequences in the batch, the longest first. *Shape:* (sequences,)
-    length (int): length of the longest sequence.
-    key_mask (Tensor | None): added to scores, -inf at padded keys, else 0; None if there is no padding. *Shape:*
-        `(sequences, 1, 1, length)`
+    sequences (tuple[int, ...]): Indices of its sequences in the batch, the longest first. *Shape:* (sequences,)
+    length (int): Length of the longest sequence.
+    key_mask (Tensor | None): Added to scores, -inf at padded keys, else 0; None if there is no padding. *Shape:*
+        (sequences, 1, 1, length)
     """
 
     sequences: tuple[int, ...]
@@ -42,12 +42,12 @@ class Bucket:
 class Ragged:
     """A batch of sequences, each token split into `heads` rows, planned into buckets.
 
-    lengths (tuple[int, ...]): tokens of each sequence; 0 is legal. *Shape:* (sequences,)
-    heads (int): rows per token.
-    buckets (tuple[Bucket, ...]): longest first; sequences without tokens are in none of them.
-    positions (Tensor): each token's position in its sequence. *Shape:* (tokens,)
-    to_padded (Tensor): the flat row that each slot reads; padding reads its sequence's last token. *Shape:* (slots,)
-    to_flat (Tensor): the slot of each flat row. *Shape:* (tokens * heads,)
+    lengths (tuple[int, ...]): Tokens of each sequence; 0 is legal. *Shape:* (sequences,)
+    heads (int): Rows per token.
+    buckets (tuple[Bucket, ...]): Longest first; sequences without tokens are in none of them.
+    positions (Tensor): Each token's position in its sequence. *Shape:* (tokens,)
+    to_padded (Tensor): The flat row that each slot reads; padding reads its sequence's last token. *Shape:* (slots,)
+    to_flat (Tensor): The slot of each flat row. *Shape:* (tokens * heads,)
     real (Tensor | None): 1 at slots of real tokens, 0 at padding, or None if there is no padding. *Shape:* (slots, 1)
     """
 
@@ -72,8 +72,8 @@ class Ragged:
     ) -> Ragged:
         """Plan the buckets.
 
-        n_tokens (int | None): number of tokens, to check the lengths against.
-        price (int | None): cost of one more bucket, in pairs of tokens; None for the cost in attention.
+        n_tokens (int | None): Number of tokens, to check the lengths against.
+        price (int | None): Cost of one more bucket, in pairs of tokens; None for the cost in attention.
         by_tokens (bool): True if the price is in tokens, for layers whose time grows with tokens, not with pairs of
             them.
         """
@@ -114,7 +114,7 @@ class Ragged:
         x (Tensor): *Shape:* (tokens * heads, width). Returns for each bucket *Shape:* (sequences, heads, length,
             width)
 
-        zeros (bool): pad with zeros.
+        zeros (bool): Pad with zeros.
         """
         slots = x.index_select(0, self.to_padded)
         if zeros and self.real is not None:
@@ -128,8 +128,8 @@ class Ragged:
     def join(self, parts: Sequence[Tensor]) -> Tensor:
         """Return the inverse of `pad`: drop the padding and join the buckets.
 
-        parts (Sequence[Tensor]): for each bucket *Shape:* (sequences, heads, length, width). Returns *Shape:*
-            `(tokens * heads, width)`
+        parts (Sequence[Tensor]): For each bucket *Shape:* (sequences, heads, length, width). Returns *Shape:*
+            (tokens * heads, width)
         """
         rows = [part.reshape(-1, part.shape[-1]) for part in parts]
         slots = rows[0] if len(rows) == 1 else torch.cat(rows)
@@ -147,10 +147,10 @@ class Segments:
 
     `gather` gives each row its segment's; `sum` adds up each segment's rows.
 
-    index (Tensor): the segment of each row. *Shape:* (rows,)
-    members (Tensor): the rows, segment after segment. *Shape:* (rows,)
-    starts (Tensor): where each segment begins in `members`. *Shape:* (segments,)
-    sizes (Tensor): rows of each segment; 1 for an empty one, so that it can be divided by. *Shape:* (segments, 1)
+    index (Tensor): The segment of each row. *Shape:* (rows,)
+    members (Tensor): The rows, segment after segment. *Shape:* (rows,)
+    starts (Tensor): Where each segment begins in `members`. *Shape:* (segments,)
+    sizes (Tensor): Rows of each segment; 1 for an empty one, so that it can be divided by. *Shape:* (segments, 1)
     """
 
     index: Tensor

@@ -17,7 +17,7 @@ class RatedOptimizer(Optimizer):
     """Base of optimizers with a learning rate for each group of parameters.
 
     learn_rate (FloatOrSeq): a rate, or a list or generator of rates, one for each step.
-    rates (dict[str, float] | None): factors of the learning rate for parameters whose name matches a pattern
+    rates (dict[str, float] | None): Factors of the learning rate for parameters whose name matches a pattern
         (`*embed*`, `crf.*`). The first pattern that matches is taken, in the given order; without a match the rate is
         multiplied by 1.
     settings: settings of Thinc's `Optimizer`.
@@ -104,7 +104,7 @@ class Adam(RatedOptimizer):
     ) -> tuple[FloatsXd, FloatsXd]:
         """Make one step for a whole parameter. Returns the weights, and the gradient set to zero.
 
-        key (KeyT): the node's id and the parameter's name.
+        key (KeyT): The node's id and the parameter's name.
         """
         scale = lr_scale * self.factor_of(key[1])
         updated: tuple[FloatsXd, FloatsXd] = super().__call__(key, weights, gradient, lr_scale=scale)
@@ -154,7 +154,7 @@ class SGD(RatedOptimizer):
     ) -> tuple[FloatsXd, FloatsXd]:
         """Make one step for a whole parameter. Returns the weights, and the gradient set to zero.
 
-        key (KeyT): the node's id and the parameter's name.
+        key (KeyT): The node's id and the parameter's name.
         """
         self._prepare(gradient, weights)
         step = self._step(key, gradient)
@@ -169,8 +169,8 @@ class SGD(RatedOptimizer):
         With momentum, rows would keep moving for many steps after they were last used. Instead a row makes at once the
         whole step that momentum would add up to, `learn_rate / (1 - momentum) * gradient`.
 
-        key (KeyT): the node's id and the parameter's name.
-        rows (Floats2d): changed in place. *Shape:* (n, width)
+        key (KeyT): The node's id and the parameter's name.
+        rows (Floats2d): Changed in place. *Shape:* (n, width)
         gradient (Floats2d): theirs; used up. *Shape:* (n, width)
         """
         self._prepare(gradient, rows)

@@ -61,11 +61,11 @@ def triangular(max_rate: Weight, total_steps: Count | str, *, warmup: Probabilit
     The first step already has a rate: `max_rate / (warmup * total_steps)`, or `max_rate` where warm-up is shorter than
     one step. From `total_steps` on the rate is 0.
 
-    max_rate (Weight): the rate at the end of the warm-up.
-    total_steps (Count | str): how many updates the training makes, as `${training.max_steps}`. Where spaCy reads the
+    max_rate (Weight): The rate at the end of the warm-up.
+    total_steps (Count | str): How many updates the training makes, as `${training.max_steps}`. Where spaCy reads the
         optimizer's section alone and leaves the variable as it is (`nlp.initialize()`, `nlp.resume_training()`), and
         for 0, no end is known: the rate goes up as for 1,000 updates and stays.
-    warmup (Probability): the part of the steps that goes up.
+    warmup (Probability): The part of the steps that goes up.
     """
     endless = total_steps == 0 or (isinstance(total_steps, str) and total_steps.startswith("${"))
     steps = _ENDLESS if endless else total_steps

@@ -83,7 +83,7 @@ class SelectiveAttention(AdaptedAttention):
         self.threshold = Linear(weights.part("threshold"))
 
     def __call__(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
-        """*Shape:* (slots, width) to `(slots, width)`"""
+        """*Shape:* (slots, width) to (slots, width)"""
         thresholds = self.thresholds(x, rectangle).reshape(*rectangle.shape, self.n_heads).transpose(0, 2, 1)
         return attend(*self.heads(x, rectangle), rectangle.real, partial(select, k=self.k), thresholds)
 

@@ -50,10 +50,10 @@ class CoverSegments:
 class WordFusion(nn.Module):
     """Multi-head attention of each character to the words that cover it, un-scaled as in eq. 5.
 
-    char_width, word_width (int): of the input.
-    width (int): of the output, shared by the heads, and of the positions; even.
+    char_width, word_width (int): Of the input.
+    width (int): Of the output, shared by the heads, and of the positions; even.
     n_heads (int): h; each head is `width / n_heads` wide.
-    dropout (float): on the attention map.
+    dropout (float): On the attention map.
     """
 
     def __init__(self, *, char_width: int, word_width: int, width: int, n_heads: int, dropout: float = 0.0) -> None:
@@ -114,9 +114,9 @@ def context_attention(config: AtssaConfig) -> Attention:
 class AtssaEncoder(nn.Module):
     """FLAT-ATSSA: word fusion, a linear layer over `[x ; x^w]`, and context layers over the characters.
 
-    config (AtssaConfig): sizes and choices.
-    char_width (int): width of the characters.
-    word_width (int): width of the words.
+    config (AtssaConfig): Sizes and choices.
+    char_width (int): Width of the characters.
+    word_width (int): Width of the words.
     """
 
     def __init__(self, config: AtssaConfig, char_width: int, word_width: int) -> None:

@@ -102,7 +102,7 @@ class SpanAttention:
         return values
 
     def _split_heads(self, x: FloatArray) -> FloatArray:
-        """Split the last dimension by head. *Shape:* (rows, width) to `(rows, heads, head width)`"""
+        """Split the last dimension by head. *Shape:* (rows, width) to (rows, heads, head width)"""
         return x.reshape(len(x), self.n_heads, x.shape[1] // self.n_heads)
 
     def _bias(self, groups: Sequence[QueryGroup]) -> FloatArray | None:
@@ -121,7 +121,7 @@ class SpanAttention:
 def _products(a: FloatArray, b: FloatArray) -> FloatArray:
     """Return the product of each pair of rows, by head.
 
-    *Shape:* (a, heads, width) and `(b, heads, width)` to `(heads, a, b)`
+    *Shape:* (a, heads, width) and (b, heads, width) to (heads, a, b)
     """
     products: FloatArray = a.swapaxes(0, 1) @ b.transpose(1, 2, 0)
     return products

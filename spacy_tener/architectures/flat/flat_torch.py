@@ -39,7 +39,7 @@ class SpanPositions(nn.Module):
     sum of as many rows as there are distances.
 
     width (int): d, of `p` and of the result.
-    distances (Sequence[str]): names of the distances to embed, of `hh`, `ht`, `th` and `tt`. FLAT's paper has all four;
+    distances (Sequence[str]): Names of the distances to embed, of `hh`, `ht`, `th` and `tt`. FLAT's paper has all four;
         its released code and MECT have `hh` and `tt`.
     """
 
@@ -187,8 +187,8 @@ class SpanAttention(nn.Module):
 
     width (int): d, of input and output.
     n_heads (int): h; each head is `width / n_heads` wide.
-    key_projection (bool): project the keys, as FLAT does; otherwise the keys are the input itself (MECT's eq. 7).
-    places (int): number of positions of a sentence with MECT's random attention (eq. 12 and 13); 0 for none.
+    key_projection (bool): Project the keys, as FLAT does; otherwise the keys are the input itself (MECT's eq. 7).
+    places (int): Number of positions of a sentence with MECT's random attention (eq. 12 and 13); 0 for none.
     """
 
     def __init__(self, *, width: int, n_heads: int, key_projection: bool = True, places: int = 0) -> None:
@@ -273,7 +273,7 @@ class SpanEncoder(nn.Module):
     """FLAT and MECT: a linear layer for each stream and one for words, a stack of layers over both, and the fusion of
     MECT's two streams (eq. 14). It returns the outputs of characters, so only these are queries in the last layer.
 
-    config (FlatConfig | MectConfig): sizes and choices.
+    config (FlatConfig | MectConfig): Sizes and choices.
     widths: widths of the input: characters, in MECT their radicals, words.
     """
 
@@ -292,7 +292,7 @@ class SpanEncoder(nn.Module):
     def forward(self, *inputs: Any) -> Tensor:
         """Encode the characters of all sentences, joined.
 
-        inputs (Any): the characters and, in MECT, their embedded radicals, *Shape:* (characters, width) each; the
+        inputs (Any): The characters and, in MECT, their embedded radicals, *Shape:* (characters, width) each; the
             words of all sentences, joined, *Shape:* (words, word width); the `Lattice`.
         Returns *Shape:* (characters, width)
         """

@@ -23,9 +23,9 @@ from ...types import IntArray
 class Covers:
     """The P pairs of a character and a word that covers it, word after word.
 
-    characters, words (IntArray): of each pair, as indices in the batch. *Shape:* (pairs,)
-    from_head, from_tail (IntArray): the character's distances `i - head` and `tail - i`, from 0. *Shape:* (pairs,)
-    longest (int): length of the longest word.
+    characters, words (IntArray): Of each pair, as indices in the batch. *Shape:* (pairs,)
+    from_head, from_tail (IntArray): The character's distances `i - head` and `tail - i`, from 0. *Shape:* (pairs,)
+    longest (int): Length of the longest word.
     """
 
     characters: IntArray

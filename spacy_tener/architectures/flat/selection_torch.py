@@ -37,10 +37,10 @@ from ..tener.tener_torch import AdaptedAttention
 class Selection:
     """Selection of the keys that a query keeps.
 
-    k (int): minimum number of keys kept (eq. 8): fewer in a shorter sentence, more if others equal the k-th; 0 for
+    k (int): Minimum number of keys kept (eq. 8): fewer in a shorter sentence, more if others equal the k-th; 0 for
         none.
-    alpha (float): slope of eq. 9.
-    tau (float): temperature of eq. 17.
+    alpha (float): Slope of eq. 9.
+    tau (float): Temperature of eq. 17.
     """
 
     k: int = 3
@@ -74,9 +74,9 @@ class SelectiveAttention(AdaptedAttention):
 
     width (int): d, the width of input and output.
     n_heads (int): h; `d_k = width / n_heads` must be even.
-    selection (Selection): the rule that selects keys.
-    dropout (float): on the attention map.
-    penalty (float): lambda of eq. 19. The term is `lambda |z|_1 / L`, summed over heads and averaged over sentences.
+    selection (Selection): The rule that selects keys.
+    dropout (float): On the attention map.
+    penalty (float): Lambda of eq. 19. The term is `lambda |z|_1 / L`, summed over heads and averaged over sentences.
     """
 
     def __init__(

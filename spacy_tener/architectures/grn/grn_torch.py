@@ -111,7 +111,7 @@ class Relation(nn.Module):
         nn.init.zeros_(self.left.bias)
 
     def forward(self, x: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Relate the tokens of each sequence. *Shape:* (tokens, width) to `(tokens, width)`"""
+        """Relate the tokens of each sequence. *Shape:* (tokens, width) to (tokens, width)"""
         if not len(x):
             return x
         mean = _GatedMean.apply(self.left(x), self.right(x), x, lengths)  # type: ignore[no-untyped-call]
@@ -161,8 +161,8 @@ def _shares(lengths: Sequence[int], like: Tensor) -> Tensor:
 class _Tiles:
     """Buffers for one tile of pairs of tokens.
 
-    like (Tensor): the batch. *Shape:* (tokens, width)
-    most (int): number of sequences of the largest rectangle.
+    like (Tensor): The batch. *Shape:* (tokens, width)
+    most (int): Number of sequences of the largest rectangle.
     """
 
     def __init__(self, like: Tensor, most: int = 1) -> None:

@@ -43,7 +43,7 @@ class VanillaAttention:
         self.out = Linear(weights.part("out"))
 
     def __call__(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
-        """*Shape:* (slots, width) to `(slots, width)`"""
+        """*Shape:* (slots, width) to (slots, width)"""
         parts = self.query(x) * self.scale, self.key(x), self.value(x)
         q, k, v = (split_heads(part, rectangle.shape, self.n_heads) for part in parts)
         return self.out(attend(q, k, v, rectangle.real))
@@ -97,7 +97,7 @@ class AdaptedAttention:
         self.key = Linear(weights.part("key")) if key_projection else None
 
     def __call__(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
-        """*Shape:* (slots, width) to `(slots, width)`"""
+        """*Shape:* (slots, width) to (slots, width)"""
         return attend(*self.heads(x, rectangle), rectangle.real)
 
     def heads(self, x: FloatArray, rectangle: Rectangle) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -87,9 +87,9 @@ class AdaptedAttention(Attention):
 
     width (int): d, the width of input and output.
     n_heads (int): h; `d_k = width / n_heads` must be even.
-    dropout (float): on the attention map.
-    scaled (bool): divide the scores by `sqrt(d_k)`: the paper's "w/ scale".
-    key_projection (bool): project the keys, as FLAT-ATSSA does and TENER does not.
+    dropout (float): On the attention map.
+    scaled (bool): Divide the scores by `sqrt(d_k)`: the paper's "w/ scale".
+    key_projection (bool): Project the keys, as FLAT-ATSSA does and TENER does not.
     """
 
     def __init__(
@@ -138,8 +138,8 @@ def transformer_attention(config: TransformerConfig) -> Attention:
 class TransformerEncoder(nn.Module):
     """A stack of layers over the sequences of a flat batch.
 
-    config (TransformerConfig): sizes and choices.
-    input_width (int | None): width of the input, for a linear layer to the model's width; None for no such layer.
+    config (TransformerConfig): Sizes and choices.
+    input_width (int | None): Width of the input, for a linear layer to the model's width; None for no such layer.
     """
 
     def __init__(self, config: TransformerConfig, *, input_width: int | None = None) -> None:
