@@ -22,8 +22,8 @@ SEPARATOR = "\0"
 """Follows each Doc in a joined text. No word of a lexicon contains it, so none is found across Docs."""
 LINE_BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 """The characters at which `str.splitlines` ends a line."""
-HALF = 32
-"""Of a word longer than twice this, only so many characters at each end are read, against hostile text."""
+MOST_AT_EACH_END = 32
+"""Characters that are read at each end of a word longer than twice this, against hostile text."""
 
 _CODEC = "utf-32-le"
 _CODE_POINT = np.dtype("<u4")
@@ -52,9 +52,14 @@ def spell(docs: Sequence[Doc], normaliser: Normaliser) -> Spellings:
     orths, stores = token_orths(docs)
     distinct, words = np.unique(orths, return_inverse=True)
     texts = texts_of(distinct.tolist(), stores)
-    spellings = [text if len(text) <= 2 * HALF else text[:HALF] + text[-HALF:] for text in texts]
+    spellings = [_without_middle(text) for text in texts]
     codes = code_points(normaliser("".join(spellings)))
     return Spellings(codes.astype(np.uint64), lengths_of(spellings), words)
+
+
+def _without_middle(text: str) -> str:
+    n = MOST_AT_EACH_END
+    return text if len(text) <= 2 * n else text[:n] + text[-n:]
 
 
 def lengths_of(texts: Collection[Sized]) -> IntArray:

@@ -70,6 +70,7 @@ END_MARK = "<eos>"
 
 _DIGIT = re.compile(r"\d")
 _MAX_STRINGS = 50_000
+"""Strings that a `KeyCache` holds before it is emptied."""
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
 

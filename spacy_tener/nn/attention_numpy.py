@@ -72,7 +72,7 @@ def _rectangles(lengths: IntArray) -> Iterator[tuple[IntArray, Rectangle]]:
         yield rows.ravel(), Rectangle(lengths[sequences], None if is_real.all() else is_real)
 
 
-SCORES_AT_ONCE = 1 << 18
+SCORES_IN_CACHE = 1 << 18
 """Number of scores that fit into a core's own cache; a longer sequence is computed in parts."""
 
 SAFE_EXPONENT = 60.0
@@ -117,7 +117,7 @@ def attend(
         counted = real[:, None, :, None].astype(np.float32)
         v = v * counted
         padding = np.where(real, np.float32(0.0), np.float32(-np.inf))[:, None, None]
-    step = max(SCORES_AT_ONCE // (n * n_heads * length), 32)
+    step = max(SCORES_IN_CACHE // (n * n_heads * length), 32)
     for begin in range(0, length, step):
         part = slice(begin, begin + step)
         scores = q[:, :, part] @ k.swapaxes(2, 3)

@@ -6,9 +6,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -36,10 +34,10 @@ def sinusoids(length: int, width: int, like: Tensor) -> tuple[Tensor, Tensor]:
     return on_device(angles.sin().to(like.dtype), like.device), on_device(angles.cos().to(like.dtype), like.device)
 
 
-# Maximum length of sequences whose maps are computed whole, so that memory grows with the number of tokens only.
 WHOLE_MAP = 512
-# Number of scores computed at once for longer sequences: about what fits into a core's own cache.
-SCORES_AT_ONCE = 1 << 20
+"""Maximum length of sequences whose maps are computed whole, so that memory grows with the number of tokens only."""
+SCORES_PER_PART = 1 << 20
+"""Number of scores in a part of a longer sequence's map: about what fits into a core's own cache."""
 
 Weighting = Callable[[Tensor, Tensor | None], Tensor]
 """Function from scores to attention weights, in place of softmax.
@@ -49,11 +47,12 @@ It also gets `Heads.per_query`, zeros at padded queries, *Shape:* (sequences, he
 """
 
 
-@dataclass(frozen=True)
-class Heads:
+class Heads(NamedTuple):
     """Queries, keys and values by head, ready for `softmax(q k^T + q_position table^T) v`; any scale is in the queries.
 
-    q, k (Tensor): *Shape:* (tokens, heads, width); v: *Shape:* (tokens, heads, head width)
+    q (Tensor): Queries to keys. *Shape:* (tokens, heads, width)
+    k (Tensor): Keys. *Shape:* (tokens, heads, width)
+    v (Tensor): Values. *Shape:* (tokens, heads, head width)
     q_position (Tensor | None): Queries to positions rather than to keys, for relative positions. *Shape:* (tokens,
         heads, position width)
     table (Tensor | None): The embedding of each position. *Shape:* (longest, position width)
@@ -67,10 +66,6 @@ class Heads:
     q_position: Tensor | None = None
     table: Tensor | None = None
     per_query: Tensor | None = None
-
-    @property
-    def tensors(self) -> tuple[Any, ...]:
-        return self.q, self.k, self.v, self.q_position, self.table, self.per_query
 
 
 class Attention(nn.Module, ABC):
@@ -100,7 +95,11 @@ class Attention(nn.Module, ABC):
 
 
 def checkpointed(function: Callable[..., Tensor], *inputs: Any) -> Tensor:
-    """Return `function(*inputs)`, recomputed in the backward pass with the same random numbers."""
+    """Return `function(*inputs)`, recomputed in the backward pass with the same random numbers.
+
+    inputs (Any): Tensors, and named tuples of them. torch does not look for tensors in other classes, and on a GPU that
+        it does not find so, dropout would be drawn anew.
+    """
     if not torch.is_grad_enabled():
         return function(*inputs)
     result: Tensor = checkpoint(function, *inputs, use_reentrant=False)
@@ -121,7 +120,7 @@ def attend(heads: Heads, ragged: Ragged, p: float, weighting: Weighting | None =
     if not ragged.buckets:
         return heads.v.flatten(1)
     padded = zip(_pad(heads, ragged), ragged.buckets, strict=True)
-    mixed = [_plain(heads_of_bucket, bucket.key_mask, p, weighting) for heads_of_bucket, bucket in padded]
+    mixed = [_attend_bucket(heads_of_bucket, bucket.key_mask, p, weighting) for heads_of_bucket, bucket in padded]
     return ragged.join(mixed).view(heads.v.shape[0], -1)
 
 
@@ -136,32 +135,36 @@ def _pad(heads: Heads, ragged: Ragged) -> Iterator[Heads]:
         yield Heads(q, k, v, q_position, None if heads.table is None else heads.table[: bucket.length], values)
 
 
-def _plain(padded: Heads, key_mask: Tensor | None, p: float, weighting: Weighting | None) -> Tensor:
-    """Compute one bucket by matrix products. Returns *Shape:* (sequences, heads, length, head width)
+def _attend_bucket(padded: Heads, key_mask: Tensor | None, p: float, weighting: Weighting | None) -> Tensor:
+    """Compute one bucket by matrix products: a long one in parts, some queries at a time.
 
     torch's fused CPU kernel takes neither dropout nor values narrower than keys, and is slower at every length.
+
+    RETURNS (Tensor): *Shape:* (sequences, heads, length, head width)
     """
     n, h, length, _ = padded.q.shape
     if length <= WHOLE_MAP:
-        return _mix(key_mask, p, weighting, *padded.tensors)
+        return _mix_values(padded, key_mask, p, weighting)
     # Memory grows with the length and not with its square: maps are recomputed in the backward pass.
-    step = max(SCORES_AT_ONCE // (n * h * length), 32)
-    mix, (q, k, v, q_position, table, per_query) = partial(checkpointed, _mix, key_mask, p, weighting), padded.tensors
-    parts = [[None] * len(q.split(step, dim=2)) if x is None else x.split(step, dim=2) for x in (q_position, per_query)]
-    queries = zip(q.split(step, dim=2), *parts, strict=True)
-    return torch.cat([mix(content, k, v, position, table, values) for content, position, values in queries], dim=2)
+    step = max(SCORES_PER_PART // (n * h * length), 32)
+    none = [None] * -(-length // step)
+    per_part: Any = (
+        none if x is None else x.split(step, dim=2) for x in (padded.q, padded.q_position, padded.per_query)
+    )
+    parts = (
+        padded._replace(q=q, q_position=q_position, per_query=per_query)
+        for q, q_position, per_query in zip(*per_part, strict=True)
+    )
+    return torch.cat([checkpointed(_mix_values, part, key_mask, p, weighting) for part in parts], dim=2)
 
 
-def _mix(key_mask: Tensor | None, p: float, weighting: Weighting | None, *tensors: Tensor) -> Tensor:
-    """Mix the values for some queries of a bucket. tensors: those of its `Heads`. Returns
-    *Shape:* (sequences, heads, queries, head width)
-    """
-    heads = Heads(*tensors)
-    return torch.matmul(dropout(_map(heads, key_mask, weighting), p, training=True), heads.v)
+def _mix_values(padded: Heads, key_mask: Tensor | None, p: float, weighting: Weighting | None) -> Tensor:
+    """Return the mixed values of some queries of a bucket. *Shape:* (sequences, heads, queries, head width)"""
+    return torch.matmul(dropout(_attention_map(padded, key_mask, weighting), p, training=True), padded.v)
 
 
-def _map(padded: Heads, key_mask: Tensor | None, weighting: Weighting | None) -> Tensor:
-    """Return the attention map of some queries of a bucket. Returns *Shape:* (sequences, heads, queries, keys)"""
+def _attention_map(padded: Heads, key_mask: Tensor | None, weighting: Weighting | None) -> Tensor:
+    """Return the attention map of some queries of a bucket. *Shape:* (sequences, heads, queries, keys)"""
     shape = (*padded.q.shape[:3], padded.k.shape[2])
     q, keys = padded.q.flatten(0, 1), padded.k.flatten(0, 1).transpose(1, 2)
     if padded.q_position is None or padded.table is None:

@@ -12,6 +12,7 @@ import torch
 from paper_forms import assert_same, assert_slopes, reference_attention
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from spacy_tener.architectures.tener.tener_torch import AdaptedAttention, RelativePositions, VanillaAttention, turn
 from spacy_tener.nn import attention_torch as attention
@@ -52,7 +53,7 @@ def plain(heads: Heads, lengths: list[int]) -> tuple[Tensor, list[Tensor]]:
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Treat everything longer than 4 as long, 32 queries at a time."""
     monkeypatch.setattr(attention, "WHOLE_MAP", 4)
-    monkeypatch.setattr(attention, "SCORES_AT_ONCE", 1)
+    monkeypatch.setattr(attention, "SCORES_PER_PART", 1)
 
 
 @pytest.mark.parametrize("longest_whole_map", [4, attention.WHOLE_MAP])
@@ -61,9 +62,14 @@ def test_attention_whole_or_in_parts_and_its_gradients_are_those_of_single_seque
     q_position: bool, longest_whole_map: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attention, "WHOLE_MAP", longest_whole_map)
-    monkeypatch.setattr(attention, "SCORES_AT_ONCE", 1)
+    monkeypatch.setattr(attention, "SCORES_PER_PART", 1)
     heads = random_heads(LENGTHS, q_position=q_position)
     assert_same(attend(heads, Ragged.of(LENGTHS, heads=3), 0.0), plain(heads, LENGTHS)[0], inputs(heads), within=1e-11)
+
+
+def test_checkpointing_finds_each_tensor_and_so_the_gpu_whose_random_numbers_it_restores() -> None:
+    heads = random_heads([4])
+    assert [id(leaf) for leaf in tree_leaves(heads) if leaf is not None] == [*map(id, (*inputs(heads), heads.table))]
 
 
 @pytest.mark.usefixtures("in_parts")
@@ -122,7 +128,7 @@ class LargestResult(TorchDispatchMode):
 
 
 def test_long_sequences_never_make_a_map_of_length_by_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention, "SCORES_AT_ONCE", 1 << 14)
+    monkeypatch.setattr(attention, "SCORES_PER_PART", 1 << 14)
     length = 640
     heads = random_heads([length], n_heads=1)
     with LargestResult() as in_parts:

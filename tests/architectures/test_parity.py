@@ -143,7 +143,7 @@ def test_scores_are_made_some_at_a_time_with_the_same_result(monkeypatch):
     config = TransformerConfig(width=16, heads=2)
     module = TransformerEncoder(config, input_width=16)
     predictor = tener_numpy.TransformerEncoder(config, weights_of(module))
-    monkeypatch.setattr(attention, "SCORES_AT_ONCE", 1 << 9)
+    monkeypatch.setattr(attention, "SCORES_IN_CACHE", 1 << 9)
     check(module, predictor, rows(206, 16), [100, 50, 50, 5, 1])
 
 

@@ -75,7 +75,7 @@ def no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Treat everything longer than 4 as long, 32 queries at a time."""
     monkeypatch.setattr(attention_module, "WHOLE_MAP", 4)
-    monkeypatch.setattr(attention_module, "SCORES_AT_ONCE", 1)
+    monkeypatch.setattr(attention_module, "SCORES_PER_PART", 1)
 
 
 @each_variant
@@ -213,7 +213,7 @@ def test_long_sentences_never_have_all_their_scores_at_once(training: bool, monk
         return kth_largest(x, k)
 
     monkeypatch.setattr(selection, "kth_largest", noted)
-    monkeypatch.setattr(attention_module, "SCORES_AT_ONCE", 1 << 14)
+    monkeypatch.setattr(attention_module, "SCORES_PER_PART", 1 << 14)
     length = 700
     module, x = make().train(training), tokens(length)
     run(module, x, [length]).sum().backward()

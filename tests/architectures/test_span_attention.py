@@ -10,6 +10,7 @@ import torch
 from lattices import lattice_of, random_lattice, sentences_of
 from paper_forms import assert_same, reference_span_attention
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from spacy_tener.architectures.flat import flat_torch as spans
 from spacy_tener.architectures.flat import plans as span_plan
@@ -151,6 +152,11 @@ def test_gradients_under_dropout_are_those_of_differences(word_queries: bool) ->
 
     leaves = [leaf for leaf in setting.leaves if leaf is not setting.other_stream]
     assert torch.autograd.gradcheck(attend, leaves, fast_mode=True)
+
+
+def test_checkpointing_finds_each_tensor_and_so_the_gpu_whose_random_numbers_it_restores() -> None:
+    heads, _ = Setting(random_lattice(LENGTHS), places=30).heads(word_queries=True)
+    assert sum(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(heads)) == len(heads._fields)
 
 
 @pytest.mark.parametrize("p", [0.0, 0.4])

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -108,8 +107,7 @@ class RandomAttention(nn.Module):
         return square.reshape(len(down) * BLOCK, self.n_heads, len(across) * BLOCK)[:queries, :, :keys]
 
 
-@dataclass(frozen=True)
-class SpanHeads:
+class SpanHeads(NamedTuple):
     """Queries, keys and values of a batch by head.
 
     q (Tensor): Queries to keys. *Shape:* (queries, heads, head width)

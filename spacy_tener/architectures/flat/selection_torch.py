@@ -19,7 +19,7 @@ paper's penalty on z (eq. 19), averaged over the sentences of a batch as the los
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -103,7 +103,7 @@ class SelectiveAttention(AdaptedAttention):
         thresholds = self.thresholds(x, sentences)
         factor = self.penalty.factor(len(sentences.sizes))
         factors = sentences.gather(factor / sentences.sizes.to(x)).expand_as(thresholds)
-        return replace(heads, per_query=torch.stack((thresholds, factors), dim=-1))
+        return heads._replace(per_query=torch.stack((thresholds, factors), dim=-1))
 
     def weighting(self, *, sampled: bool) -> Weighting:
         if not sampled:
