@@ -1,6 +1,6 @@
-"""Index arithmetic for joined sequences of different lengths, and for padded ones, for layers, runtime and CRF.
+"""Index arithmetic for joined sequences of different lengths, and for padded ones, as layers and the CRF need it.
 
-numpy only: lengths are known on the host, whatever device holds the floats.
+It is NumPy only, since lengths are known on the host, whatever device holds the floats.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ Lengths = Sequence[int] | IntArray
 
 
 def as_lengths(lengths: Lengths, n_tokens: int | None = None) -> IntArray:
-    """Return lengths as a checked array; 0 is legal. n_tokens: the sum that they must have, if known.
-    *Shape:* (sequences,)
+    """Return lengths as a checked array; 0 is legal. *Shape:* (sequences,)
+
+    n_tokens (int | None): The sum that they must have, if it is known.
     """
     array = np.asarray(lengths, dtype=np.int64).reshape(-1)
     if array.size and array.min() < 0:

@@ -11,7 +11,7 @@ from .scorer import PathScorer
 
 
 class CRFHead:
-    """Linear layer from tokens to the emissions of a CRF. scorer: the CRF."""
+    """Linear layer from tokens to the emissions of a CRF, and the CRF, its `scorer`."""
 
     def __init__(self, weights: Weights) -> None:
         self.emit = Linear(weights.part("emit"))
@@ -19,7 +19,7 @@ class CRFHead:
         self.scorer = PathScorer((start, end, outside, inside))
 
     def __call__(self, tokens: FloatArray, lengths: Lengths) -> FloatArray:
-        """*Shape:* (tokens, width) to (tokens, tags)"""
+        """Return the emissions. *Shape:* (tokens, width) to (tokens, tags)"""
         return self.emit(tokens)
 
     def write(self, tokens: Value, batch: PaddedBatch) -> Value:

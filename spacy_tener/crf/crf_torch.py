@@ -92,7 +92,7 @@ CRFWeights = tuple[Tensor, Tensor, Tensor, Tensor]
 class CRF(nn.Module):
     """Linear-chain CRF: transition scores, and the loss.
 
-    In all methods, `allowed` is a mask of the tags that each token may have, [N, K]; None allows all.
+    In all methods, `allowed` is a mask of the tags that each token may have; None allows all. *Shape:* (units, tags)
     Sums are computed in float32 at least, whatever the precision of the emissions.
 
     All is computed, and returned, on the CPU: the recursions are chains of hundreds of small steps, and a GPU would
@@ -153,11 +153,16 @@ class CRF(nn.Module):
     ) -> Tensor:
         """Return the negative log-likelihood of each sequence's annotation.
 
-        A full annotation is given as `tags`, [N]; a partial one as `allowed`, the mask of tags that agree with it, and
-        the loss is `log Z(possible) - log Z(allowed)`. `possible` is the mask of tags under any annotation: a token of
-        white space begins no entity. If the annotation is not possible, the loss is infinite, with a finite gradient.
+        A full annotation is given as `tags`, a partial one as `allowed`. Then the loss is
+        `log Z(possible) - log Z(allowed)`. If the annotation is not possible, the loss is infinite, with a finite
+        gradient.
 
-        *Shape:* (units, tags) to (sequences,)
+        emissions (Tensor): *Shape:* (units, tags)
+        tags (Tensor | None): The tag of each unit. *Shape:* (units,)
+        allowed (Tensor | None): Mask of the tags that agree with a partial annotation. *Shape:* (units, tags)
+        possible (Tensor | None): Mask of the tags that any annotation may have: a token of white space begins no
+            entity. *Shape:* (units, tags)
+        RETURNS (Tensor): *Shape:* (sequences,)
         """
         if (tags is None) == (allowed is None):
             raise ValueError("the loss of a CRF needs either tags or a mask of allowed tags")
@@ -210,7 +215,7 @@ def cross_entropy(
 ) -> Tensor:
     """Return the cross-entropy of the student's distribution over paths under the teacher's, summed over all sequences.
 
-    Exact: `log Z(student) - E_teacher[score(student)]`, and a score is linear in the expected counts of tags and
+    It is exact: `log Z(student) - E_teacher[score(student)]`. A score is linear in the expected counts of tags and
     transitions, which are the gradient of the teacher's log Z. The student may have more entity types, after those of
     the teacher; for the teacher, they have probability 0.
 
@@ -257,10 +262,10 @@ def _grown_like_outside(crf: CRF, n_labels: int) -> CRF:
 class CRFHead(nn.Module):
     """Linear layer from tokens to the emissions of a CRF, and the CRF.
 
-    depth (int): How many emissions a token has: for entities, for those within them, and so on.
-
     The released code normalises emissions by log-softmax. That adds the same number to all tags of a token, which
     changes neither losses nor probabilities, so it is left out.
+
+    depth (int): How many emissions a token has: for entities, for those within them, and so on.
     """
 
     def __init__(self, *, width: int, n_labels: int, dropout: float, depth: int = 1) -> None:
@@ -271,7 +276,7 @@ class CRFHead(nn.Module):
         self.crf = CRF(n_labels)
 
     def forward(self, tokens: Tensor, lengths: Sequence[int]) -> Tensor:
-        """*Shape:* (units, width) -> (units, depth * n_tags)"""
+        """Return the emissions. *Shape:* (units, width) to (units, depth * tags)"""
         return self.emit(self.dropout(tokens))
 
     def grown(self, n_labels: int) -> CRFHead:

@@ -64,7 +64,7 @@ def surely_outside(scores: AnyFloats, transitions: Transitions, packing: Packing
 
 
 def best_paths(scores: AnyFloats, table: AnyFloats, packing: Packing) -> tuple[IntArray, AnyFloats]:
-    """Return the best path of each sequence, packed, and their scores; overwrites the emissions.
+    """Return the best path of each sequence, packed, and their scores. It overwrites the emissions.
 
     scores (AnyFloats): Packed emissions. *Shape:* (tags, tokens)
     table (AnyFloats): Scores of pairs of tags, `[from, to]`. *Shape:* (tags, tags)
@@ -100,8 +100,8 @@ def decode_between(
 ) -> None:
     """Write the tags of the best path for the unsure tokens, where those of all others are known.
 
-    scores (AnyFloats): emissions. *Shape:* (tags, tokens)
-    tags (IntArray): Of all tokens. *Shape:* (tokens,)
+    scores (AnyFloats): Emissions. *Shape:* (tags, tokens)
+    tags (IntArray): Tags of all tokens. *Shape:* (tokens,)
     unsure (IntArray): Indices of tokens. *Shape:* (unsure tokens,)
     """
     if not unsure.size:
@@ -158,10 +158,12 @@ def advance_k_best(
 ) -> tuple[AnyFloats, IntArray]:
     """Return the scores of the k best paths to each tag of the next token, without its emissions; and back-pointers.
 
-    best (AnyFloats): Scores of the k best paths to each tag.
-    outside (AnyFloats): Transitions from each closer, k times.
-    inside (AnyFloats): Transitions in entities.
-    *Shape:* (n, tags, k) to (n, tags, k) twice. A back-pointer is `tag * k + rank` at the token before.
+    A back-pointer is `tag * k + rank` at the token before.
+
+    best (AnyFloats): Scores of the k best paths to each tag. *Shape:* (sequences, tags, k)
+    outside (AnyFloats): Transitions from each closer, k times, to each opener.
+    inside (AnyFloats): Transitions in entities, as of `inside_scores`.
+    RETURNS (tuple[AnyFloats, IntArray]): *Shape:* (sequences, tags, k) each
     """
     n, _, k = best.shape
     opened, closer = k_largest(best[:, layout.closers].reshape(n, 1, -1) + outside, k)

@@ -60,7 +60,7 @@ class ForwardStep:
     ) -> None:
         """Add to the emissions in `current` the log-sums of all paths that lead to them.
 
-        table (AnyFloats): transitions, exponentiated if they are moderate. *Shape:* (D, tags, tags), `[from, to]`
+        table (AnyFloats): Transitions, exponentiated if they are moderate. *Shape:* (D, tags, tags), `[from, to]`
         """
         relative = self.shifted(previous, guarded=guarded)
         if moderate:
@@ -92,10 +92,12 @@ def forward_sums(
     scores: AnyFloats, start: AnyFloats, table: AnyFloats, packing: Packing, *, moderate: bool
 ) -> AnyFloats:
     """Overwrite packed emissions with log-sums of the paths that end in each tag, relative to the shifts of the steps
-    before. Returns the same array.
+    before, and return them.
 
+    scores (AnyFloats): The emissions in each of D directions. *Shape:* (D, units, tags)
+    start (AnyFloats): Scores of first tags. *Shape:* (D, tags)
+    table (AnyFloats): Scores of pairs of tags, `[from, to]`. *Shape:* (D, tags, tags)
     moderate (bool): As in `Transitions`.
-    *Shape:* `scores` is (D, units, tags); `start` is (D, tags); `table` is (D, tags, tags)
     """
     if not packing.sizes:
         return scores

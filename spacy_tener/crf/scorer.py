@@ -1,6 +1,6 @@
 """Predictions of a trained CRF: best paths, k best paths, marginals and probabilities of entities.
 
-`allowed` is always a mask of the tags that each token may have, [N, K]; None allows all.
+`allowed` is always a mask of the tags that each token may have; None allows all. *Shape:* (units, tags)
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LONG = 1024
 class PathScorer:
     """Inference with the weights of a CRF.
 
-    weights (CRFArrays): start, end, outside and inside; see `Transitions`.
+    weights (CRFArrays): The arrays start, end, outside and inside: see `Transitions`.
     """
 
     weights: CRFArrays

@@ -33,8 +33,11 @@ def mirror(layout: TagLayout) -> IntArray:
 
 @lru_cache(maxsize=64)
 def parameter_of_score(layout: TagLayout) -> IntArray:
-    """Return, for each score of start, end and the table over all tags, the index of its parameter. The parameters are
-    start, end, outside and inside, joined, and then -inf for all that is forbidden. *Shape:* (2 tags + tags squared,)
+    """Return, for each score of start, end and the table over all tags, the index of its parameter.
+
+    The parameters are start, end, outside and inside, joined, and then -inf for all that is forbidden.
+
+    *Shape:* (2 tags + tags squared,)
     """
     sizes = layout.n_open, layout.n_open, layout.n_open**2, 4 * layout.n_labels
     start, end, outside, inside = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
@@ -48,10 +51,10 @@ def parameter_of_score(layout: TagLayout) -> IntArray:
 
 @dataclass(frozen=True)
 class Transitions:
-    """Scores over all `K` tags, -inf for forbidden ones.
+    """Scores over all tags, -inf for forbidden ones.
 
-    start, end (AnyFloats): Of each tag as the first and as the last of a sequence. *Shape:* (tags,)
-    table (AnyFloats): `[from, to]`. *Shape:* (tags, tags)
+    start, end (AnyFloats): Scores of each tag as the first and as the last of a sequence. *Shape:* (tags,)
+    table (AnyFloats): Scores of pairs of tags, `[from, to]`. *Shape:* (tags, tags)
     moderate (bool): True if all transitions can be exponentiated in float32.
     """
 

@@ -18,8 +18,8 @@ class RadicalEncoder(nn.Module):
     The names of all parameters begin with `radicals`, so that an optimizer can give them a learning rate of their own.
 
     radicals (CharacterFeatures): CNN over the radicals of each distinct character.
-    radical_dropout (float): Probability in training that one unknown radical replaces those of a token. It trains the
-        unknown row, as in the released code, where it is the word dropout of the characters.
+    radical_dropout (float): Probability in training that one unknown radical replaces those of a token, which trains
+        the unknown row. In the released code, it is the word dropout of the characters.
     """
 
     def __init__(self, radicals: CharacterFeatures, *, radical_dropout: float) -> None:
@@ -33,7 +33,7 @@ class RadicalEncoder(nn.Module):
         radicals (Tensor): Rows of the table, for all distinct characters joined. *Shape:* (radicals,)
         lengths (IntArray): The number of radicals of each distinct character. *Shape:* (distinct characters,)
         characters (Tensor): Index of each token's character among the distinct ones. *Shape:* (tokens,)
-        Returns *Shape:* (tokens, width)
+        RETURNS (Tensor): *Shape:* (tokens, width)
         """
         if self.training and self.radical_dropout > 0.0:
             unknown = len(lengths)

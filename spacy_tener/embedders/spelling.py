@@ -75,7 +75,7 @@ def spelling_embedder(
     """Return an embedder with an encoder of characters.
 
     make_encoder (Callable): Makes the encoder as a torch module.
-    encode (Callable): Makes the encoder's form in NumPy from its weights.
+    encode (Callable): Makes its form in NumPy from its weights.
     """
     vocabulary = SpellingVocabulary(CHARACTER, Normaliser(digits=config.digits))
     predictor = partial(FeaturesPredictor, {CHARACTER: config.char_width}, encode, config.width)
@@ -112,7 +112,9 @@ class SpellingVocabulary(Vocabulary):
 
     def read(self, docs: list[Doc]) -> EmbedInput:
         """Return the keys of the distinct tokens' characters, the length of each distinct token, and each token's index
-        among them. *Shape:* (characters,), (distinct tokens,), (tokens,)
+        among them.
+
+        *Shape:* (characters,), (distinct tokens,) and (tokens,)
         """
         (name,) = self.tables
         spellings = self.spell(docs)

@@ -42,8 +42,9 @@ class CharacterFeatures:
 
 
 def rectified_maximum(rows: FloatArray, lengths: IntArray) -> FloatArray:
-    """Return ReLU of the maximum over each word's rows; zeros for a word without rows. *Shape:* (characters, width)
-    to (words, width)
+    """Return ReLU of the maximum over each word's rows; zeros for a word without rows.
+
+    *Shape:* (characters, width) to (words, width)
     """
     largest = np.zeros((len(lengths), rows.shape[1]), np.float32)
     filled = np.flatnonzero(lengths)
@@ -59,5 +60,5 @@ class CNN:
         self.convolution = Convolution(weights.part("convolution"), filters, window)
 
     def __call__(self, x: FloatArray, lengths: Lengths) -> FloatArray:
-        """*Shape:* (tokens, width) to (tokens, filters)"""
+        """Filter the characters of all words, joined. *Shape:* (characters, width) to (characters, filters)"""
         return self.convolution(x, as_lengths(lengths))

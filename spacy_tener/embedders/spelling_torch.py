@@ -19,7 +19,7 @@ from ..sequences import Lengths, as_lengths
 class CharacterEncoder(nn.Module):
     """Encoder of words from their characters: an encoder of sequences, ReLU, the maximum, and a linear layer.
 
-    encode (nn.Module): encoder of the characters of all words, joined, called with the words' lengths too.
+    encode (nn.Module): Encoder of the characters of all words, joined, called with the words' lengths too.
     hidden (int): Width of its output.
     width (int): Width of the output.
     """
@@ -30,8 +30,11 @@ class CharacterEncoder(nn.Module):
         self.out = Linear(hidden, width)
 
     def forward(self, characters: Tensor, lengths: Lengths) -> Tensor:
-        """Encode words. characters: *Shape:* (characters, character width); lengths: of words, 0 is legal. Returns
-        *Shape:* (words, width)
+        """Encode words.
+
+        characters (Tensor): Rows of the characters of all words, joined. *Shape:* (characters, character width)
+        lengths (Lengths): The number of characters of each word; 0 is legal. *Shape:* (words,)
+        RETURNS (Tensor): *Shape:* (words, width)
         """
         if not len(characters):
             return self.out.bias.expand(len(lengths), -1)
@@ -42,7 +45,7 @@ class CharacterEncoder(nn.Module):
 def rectified_maximum(rows: Tensor, lengths: Lengths) -> Tensor:
     """Return ReLU of the maximum over each word's rows; zeros for a word without rows.
 
-    rows (Tensor): *Shape:* (characters, width); lengths: *Shape:* (words,). Returns *Shape:* (words, width)
+    *Shape:* (characters, width) to (words, width)
     """
     counts = as_lengths(lengths)
     word = on_device(np.repeat(np.arange(len(counts)), counts), rows.device)
@@ -67,7 +70,7 @@ class CNN(nn.Module):
         self.convolution = Convolution(width, filters, size=window)
 
     def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
-        """*Shape:* (tokens, width) to (tokens, filters)"""
+        """Filter the characters of all words, joined. *Shape:* (characters, width) to (characters, filters)"""
         windows = ConvolutionWindows.of(as_lengths(lengths), self.convolution.size, device=x.device)
         return self.convolution(x, windows)
 
@@ -77,7 +80,7 @@ class CharacterFeatures(nn.Module):
 
     tables (EmbeddingTables): Embedding tables of characters, with their own dropout.
     encoder (CharacterEncoder): Encoder of words from their characters.
-    dropout (float): On the output.
+    dropout (float): Dropout on the output.
     """
 
     def __init__(self, tables: EmbeddingTables, encoder: CharacterEncoder, *, dropout: float) -> None:
@@ -92,7 +95,7 @@ class CharacterFeatures(nn.Module):
         characters (Tensor): Rows of the table, for the characters of all words joined. *Shape:* (characters,)
         lengths (Lengths): The number of characters of each word. *Shape:* (words,)
         words (Tensor): Index of each token's word. *Shape:* (tokens,)
-        Returns *Shape:* (tokens, width)
+        RETURNS (Tensor): *Shape:* (tokens, width)
         """
         encoded = self.encoder(self.tables(characters), lengths)
         return self.dropout(encoded.index_select(0, words))

@@ -65,7 +65,8 @@ class Vocabulary(ABC):
         return ()
 
     @abstractmethod
-    def read(self, docs: list[Doc]) -> EmbedInput: ...
+    def read(self, docs: list[Doc]) -> EmbedInput:
+        """Return the keys of what the embedder reads in Docs, and the other arguments of its module."""
 
     def clear(self) -> None:
         """Remove all strings."""
@@ -203,7 +204,10 @@ def table_embedder(
 def table_shim(
     widths: Mapping[str, int], *, word_dropout: Mapping[str, float], dropout: float, half: bool = False
 ) -> TorchShim:
-    """Return the shim of a module that consists of tables only. half (bool): Save them in float16."""
+    """Return the shim of a module that consists of tables only.
+
+    half (bool): Save them in float16.
+    """
     build = partial(build_tables, widths=widths, word_dropout=word_dropout, dropout=dropout)
     return TorchShim(build, partial(TableRows, widths), saved_as=np.float16 if half else None)
 

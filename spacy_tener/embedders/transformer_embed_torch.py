@@ -51,7 +51,7 @@ class PretrainedTransformer(nn.Module):
         return self
 
     def forward(self, docs: Sequence[Doc]) -> Tensor:
-        """*Shape:* (tokens, width)"""
+        """Return the features of all tokens, after dropout. *Shape:* (tokens, width)"""
         if self.config.frozen:
             with torch.no_grad():
                 parts = self.cache(list(map(key_of, docs)), docs, self._read_docs, training=self.training)
@@ -117,7 +117,7 @@ class PretrainedTransformer(nn.Module):
         """Yield the rows of windows of one length, some windows at a time.
 
         ids (Tensor): *Shape:* (windows, length)
-        key_mask (Tensor): The bucket's.
+        key_mask (Optional[Tensor]): That of the windows' bucket.
         at_once (int): Maximum number of pieces.
         YIELDS (Tensor): *Shape:* (at most all windows, length, width)
         """

@@ -111,7 +111,7 @@ class FeatureCache:
                 self.size_on_disk += rows.nbytes
 
     def _write(self, rows: Rows) -> _Record | None:
-        """Append features to the file. Returns None, and writes no more, if the file cannot be written."""
+        """Append features to the file. If it cannot be written, return None, and write no more."""
         try:
             self._file = self._file or TemporaryFile()  # noqa: SIM115 - open as long as the features are kept
             if os.pwrite(self._file.fileno(), rows.tobytes(), self.size_on_disk) == rows.nbytes:

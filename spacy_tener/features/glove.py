@@ -32,7 +32,10 @@ def glove(path: str | Path | None = None) -> VectorsSource:
 
 
 def read_words(path: str | Path | None = None) -> list[str]:
-    """Return GloVe's words, the most frequent first. path: As for `glove`."""
+    """Return GloVe's words, the most frequent first.
+
+    path (Optional[Union[str, Path]]): As for `glove`.
+    """
     return _words_in(_find_files(path))
 
 

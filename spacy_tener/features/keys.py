@@ -118,7 +118,7 @@ class StringTable:
         return rows
 
     def add(self, keys: Keys) -> int:
-        """Add a row for every new key, in the order of first appearance. Returns the number of new keys."""
+        """Add a row for every new key, in the order of first appearance. Return the number of new keys."""
         _, found = search(self._sorted_keys, keys)
         new_keys, first = np.unique(keys[~found], return_index=True)
         new_rows = np.empty(new_keys.size, dtype=np.int64)

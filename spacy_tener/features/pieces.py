@@ -103,7 +103,10 @@ class PieceReader:
 
 @dataclass(frozen=True)
 class WordPieces:
-    """The tokenizer of a `tokenizer.json`. json: The file."""
+    """The tokenizer of a `tokenizer.json`.
+
+    json (bytes): The file.
+    """
 
     json: bytes
 

@@ -55,7 +55,7 @@ class WordIndex:
         self._by_edge = by_edge
 
     def tag(self, word: str, entry: ListedWord) -> str:
-        """Return the tag of a listed word: the list's if the lexicon has this tag, otherwise the lexicon's."""
+        """Return the tag that its list gives to a word if the lexicon has this tag, otherwise that of the lexicon."""
         if entry.tag in self._tag_index:
             return entry.tag
         return self._names[int(self._tags[self._rows.get(simplify(word), 0)])]

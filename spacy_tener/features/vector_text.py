@@ -32,8 +32,7 @@ class RowFilter:
     """Selection of a vectors source's rows, and counts of duplicate and unreadable ones.
 
     width (int | None): Width that the rows must have; None for any.
-    normalise, keep: As for `read_vectors`.
-    selected: The normalised string of each selected row, with its string in the source.
+    normalise, keep (Callable): As for `read_vectors`.
     """
 
     def __init__(
@@ -45,9 +44,11 @@ class RowFilter:
     ) -> None:
         self.path, self.width, self.normalise, self.keep = path, width, normalise, keep
         self.selected: dict[str, str] = {}
+        """The normalised string of each selected row, with its string in the source."""
         self.rows_read = self._duplicates = self._nameless = 0
         self._first_duplicate = ""
         self.promised: int | None = None
+        """The number of rows that the first line says, if it says one."""
 
     def check_width(self, actual: int) -> None:
         """Refuse a source whose rows are not as wide as the config says."""

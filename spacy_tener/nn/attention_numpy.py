@@ -17,8 +17,9 @@ from ..types import BoolArray, FloatArray, IntArray
 from .graph import PaddedBatch, Value
 
 PAIRS_PER_TOKEN = 160
+"""Cost of a slot, in pairs of slots: of its linear layers, beside its attention."""
 PAIRS_PER_RECTANGLE = 8192
-"""Costs of a slot, and of one more rectangle, in pairs of slots."""
+"""Cost of one more rectangle, in pairs of slots."""
 PAIRS_AT_ONCE = 1 << 17
 """Maximum cost of a rectangle with more than one sequence: one that fits into a core's own cache."""
 
@@ -48,7 +49,13 @@ class Rectangle:
 def in_rectangles(
     lengths: Lengths, x: FloatArray, width: int, compute: Callable[[FloatArray, Rectangle], FloatArray]
 ) -> FloatArray:
-    """Apply `compute` to padded rectangles. *Shape:* (tokens, width) to (tokens, width)"""
+    """Compute the rows of all sequences, rectangle by rectangle.
+
+    x (FloatArray): *Shape:* (tokens, input width)
+    width (int): Width of the output.
+    compute (Callable): The function of one rectangle. *Shape:* (slots, input width) to (slots, width)
+    RETURNS (FloatArray): *Shape:* (tokens, width)
+    """
     lengths = as_lengths(lengths, len(x))
     if len(lengths) == 1 and len(x):
         return compute(x, Rectangle(lengths, None))
@@ -64,7 +71,7 @@ def in_rectangles(
 
 
 def _rectangles(lengths: IntArray) -> Iterator[tuple[IntArray, Rectangle]]:
-    """Yield rectangles of all sequences that have tokens, each after the row of each slot. *Shape:* (slots,)"""
+    """Yield rectangles of all sequences that have tokens, each with the row that each slot reads. *Shape:* (slots,)"""
     begins = starts(lengths)
     costs = lengths * (lengths + PAIRS_PER_TOKEN)
     for sequences in plan_buckets(costs, price=PAIRS_PER_RECTANGLE, most=PAIRS_AT_ONCE):
@@ -78,8 +85,12 @@ SCORES_IN_CACHE = 1 << 18
 SAFE_EXPONENT = 60.0
 """Exponentials of scores up to this, positive or negative, and sums of thousands of them, fit into float32."""
 Weighting = Callable[[FloatArray, FloatArray | None, FloatArray | None], FloatArray]
-"""Function from scores, *Shape:* (sequences, heads, queries, keys), numbers that make those of padded keys -inf when
-they are added, and values per query, `(sequences, heads, queries)`, to attention weights, up to a factor per query."""
+"""Function from scores to attention weights, up to a factor per query. Its arguments are:
+
+The scores, which it may overwrite. *Shape:* (sequences, heads, queries, keys)
+What is added to scores, -inf at padded keys, else 0; None without padding. *Shape:* (sequences, 1, 1, keys)
+A value for each query, if there are any. *Shape:* (sequences, heads, queries)
+"""
 
 
 def exponentials(
@@ -134,7 +145,7 @@ def split_heads(x: FloatArray, shape: tuple[int, int], n_heads: int) -> FloatArr
 
 
 def write_split_heads(x: Value, n_heads: int) -> Value:
-    """Split the last dimension by head. *Shape:* (sequences, longest, width) to (.., heads, longest, head width)"""
+    """Write `split_heads`. *Shape:* (sequences, longest, width) to (sequences, heads, longest, head width)"""
     return x.graph.Transpose(x.graph.Reshape(x, [0, 0, n_heads, -1]), perm=[0, 2, 1, 3])
 
 

@@ -25,7 +25,7 @@ def interleave(even: Tensor, odd: Tensor) -> Tensor:
 def sinusoids(length: int, width: int, like: Tensor) -> tuple[Tensor, Tensor]:
     """Return `sin(t c_i)` and `cos(t c_i)` for the positions `t < length`, with `c_i = 10000^(-2i / width)`.
 
-    like (Tensor): They get its device and dtype.
+    like (Tensor): A tensor whose device and dtype they get.
     RETURNS (Tuple[Tensor, Tensor]): *Shape:* (length, width / 2) each
     """
     # In float32 the angle itself would be off by some 0.004 at position 100,000.
@@ -40,10 +40,10 @@ SCORES_PER_PART = 1 << 20
 """Number of scores in a part of a longer sequence's map: about what fits into a core's own cache."""
 
 Weighting = Callable[[Tensor, Tensor | None], Tensor]
-"""Function from scores to attention weights, in place of softmax.
+"""Function from scores to attention weights, in place of softmax. Its arguments are:
 
-It gets the scores, -inf at padded keys, *Shape:* (sequences, heads, queries, keys).
-It also gets `Heads.per_query`, zeros at padded queries, *Shape:* (sequences, heads, queries, values).
+The scores, -inf at padded keys. *Shape:* (sequences, heads, queries, keys)
+`Heads.per_query`, zeros at padded queries. *Shape:* (sequences, heads, queries, values)
 """
 
 
@@ -69,7 +69,11 @@ class Heads(NamedTuple):
 
 
 class Attention(nn.Module, ABC):
-    """Multi-head attention. Subclasses compute queries, keys and values in `heads`."""
+    """Multi-head attention. A subclass computes queries, keys and values in `heads`.
+
+    n_heads (int): Number of heads h.
+    dropout (float): Dropout on the attention map.
+    """
 
     def __init__(self, *, n_heads: int, dropout: float) -> None:
         super().__init__()
@@ -90,7 +94,10 @@ class Attention(nn.Module, ABC):
         return attend(self.heads(x, *context), ragged, p, self.weighting(sampled=self.training))
 
     def weighting(self, *, sampled: bool) -> Weighting | None:
-        """Return the function from scores to attention weights; None for softmax. sampled: In training."""
+        """Return the function from scores to attention weights; None for softmax.
+
+        sampled (bool): Whether it is for training, in which it may draw random numbers.
+        """
         return None
 
 
@@ -107,15 +114,15 @@ def checkpointed(function: Callable[..., Tensor], *inputs: Any) -> Tensor:
 
 
 def split_heads(x: Tensor, n_heads: int) -> Tensor:
-    """Split rows into heads. x: *Shape:* (tokens, width). Returns *Shape:* (tokens, heads, head width)"""
+    """Split rows into heads. *Shape:* (tokens, width) to (tokens, heads, head width)"""
     return x.view(x.shape[0], n_heads, x.shape[1] // n_heads)
 
 
 def attend(heads: Heads, ragged: Ragged, p: float, weighting: Weighting | None = None) -> Tensor:
-    """Compute attention within each sequence, with dropout of probability `p` on its map. Returns
-    *Shape:* (tokens, width)
+    """Compute attention within each sequence, with dropout of probability `p` on its map.
 
     weighting (Weighting | None): Function from scores to the map; None for softmax.
+    RETURNS (Tensor): *Shape:* (tokens, width)
     """
     if not ragged.buckets:
         return heads.v.flatten(1)

@@ -57,7 +57,10 @@ class TorchBackend:
         training: bool,
         shims: Sequence[TorchShim] | None = None,
     ) -> TorchBackend:
-        """Return the back end for a batch. shims: The model's, if they are known."""
+        """Return the back end for a batch.
+
+        shims (Sequence[TorchShim] | None): The model's, if they are known.
+        """
         shims = torch_shims(model) if shims is None else shims
         device = shims[0].device if shims else torch.device("cpu")
         lengths = [len(text) for text in batch]

@@ -1,4 +1,4 @@
-"""Layers of this package, and the back ends that compute them: NumPy here, torch in `torch_backend`.
+"""Layers of this package, and the back ends that compute them: NumPy here, torch in `backend_torch`.
 
 Layers exchange rows: those of all tokens or words of a batch, joined. They are arrays in NumPy, and tensors with their
 graph in torch, so that a training step is one graph however many layers a model has. Layers of other libraries are
@@ -40,7 +40,7 @@ class Indices(NamedTuple):
 class Layer(Model[Any, Any], ABC):
     """A layer of this package: a Thinc model that a back end computes, as one with the layers around it.
 
-    Its forward function in Thinc is `run.forward`, by which layers of other libraries call it.
+    Its forward function in Thinc is `forward` of `nn/run.py`, by which layers of other libraries call it.
     """
 
     __slots__ = ()
@@ -95,7 +95,10 @@ class Backend(Protocol):
         """Call a layer's module with rows, with `Indices`, and with what it reads on the host."""
 
     def join(self, arrays: Sequence[Floats2d], *, learn: bool = True) -> Rows:
-        """Return the rows of all texts. learn (bool): Compute their gradient in training."""
+        """Return the rows of all texts.
+
+        learn (bool): Whether their gradient is computed in training.
+        """
 
     def split(self, rows: Rows) -> list[Floats2d]:
         """Return one array for each text."""
@@ -161,5 +164,5 @@ def split_rows(array: Floats2d, lengths: Sequence[int]) -> list[Floats2d]:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Return True for a GPU's out-of-memory error: torch and CuPy both call it OutOfMemoryError."""
+    """Return True for a GPU's out-of-memory error. torch and CuPy both name it OutOfMemoryError."""
     return any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__)

@@ -26,7 +26,7 @@ class Convolution:
         self.product = Linear(weights.part("product"))
 
     def __call__(self, x: FloatArray, lengths: IntArray) -> FloatArray:
-        """*Shape:* (tokens, width) to (tokens, width)"""
+        """Transform the rows of all texts. *Shape:* (tokens, width) to (tokens, out)"""
         if len(self.offsets) == 1:
             return self.product(x)
         positions = ranges(np.zeros_like(lengths), lengths)[:, None] + self.offsets

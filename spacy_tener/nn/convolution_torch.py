@@ -24,8 +24,9 @@ from .ragged_torch import Segments
 class ConvolutionWindows:
     """Windows around each token of a batch. Made once per batch, for all convolutions of this size.
 
-    size (int): k, tokens in a window; an odd number, with the token itself in the middle.
-    tokens (Segments): The token at each place of each window, in reading order; token N is beyond the sequence's ends.
+    size (int): Number of tokens in a window: odd, with the token itself in the middle.
+    tokens (Segments): The token at each place of each window, in reading order. Beyond the sequence's ends it is the
+        number of tokens.
     """
 
     size: int
@@ -45,7 +46,7 @@ class ConvolutionWindows:
     def gather(self, x: Tensor) -> Tensor:
         """Return the tokens of each window, concatenated in reading order, with zeros beyond the sequence's ends.
 
-        x (Tensor): *Shape:* (tokens, width). Returns *Shape:* (tokens, window * width)
+        *Shape:* (tokens, width) to (tokens, window * width)
         """
         if self.size == 1:
             return x
@@ -53,9 +54,13 @@ class ConvolutionWindows:
 
 
 class Convolution(nn.Module):
-    """Convolution with zero padding at both ends of each sequence: `k // 2` zeros.
+    """Convolution with zero padding at both ends of each sequence.
 
     Its weights are those of `nn.Conv1d` with the last two dimensions swapped and joined.
+
+    width (int): Width of the input.
+    out (int): Width of the output.
+    size (int): Number of tokens in a window.
     """
 
     def __init__(self, width: int, out: int, *, size: int) -> None:
@@ -64,7 +69,7 @@ class Convolution(nn.Module):
         self.product = Linear(size * width, out)
 
     def forward(self, x: Tensor, windows: ConvolutionWindows) -> Tensor:
-        """Transform the rows of all texts. *Shape:* (tokens, width) to (tokens, width)
+        """Transform the rows of all texts. *Shape:* (tokens, width) to (tokens, out)
 
         windows (ConvolutionWindows): Windows of `size` tokens.
         """

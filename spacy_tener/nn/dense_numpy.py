@@ -20,7 +20,7 @@ _EPSILON = 1e-5
 
 
 class Linear:
-    """`x W^T + b`. Several layers are one, with their outputs side by side."""
+    """`x W^T + b`. Several layers are computed as one, with their outputs side by side."""
 
     def __init__(self, *layers: Weights) -> None:
         # Transposed and contiguous: products of few rows then take half the time.
@@ -29,7 +29,7 @@ class Linear:
         self.bias: FloatArray | None = np.concatenate(biases) if biases else None
 
     def __call__(self, x: FloatArray) -> FloatArray:
-        """*Shape:* (tokens, input width) to (tokens, width)"""
+        """Transform the rows of all texts. *Shape:* (tokens, input width) to (tokens, width)"""
         product: FloatArray = x @ self.weight
         if self.bias is not None:
             product += self.bias
@@ -48,7 +48,7 @@ class LayerNorm:
         self.weight, self.bias = weights["weight"], weights["bias"]
 
     def __call__(self, x: FloatArray) -> FloatArray:
-        """*Shape:* (tokens, width)"""
+        """Normalise each row. *Shape:* (tokens, width)"""
         # A product with a constant vector is several times as fast as a mean over columns.
         normed: FloatArray = x - (x @ np.full(x.shape[1], 1.0 / x.shape[1], np.float32))[:, None]
         variance = np.einsum("nd,nd->n", normed, normed) / x.shape[1]
@@ -68,7 +68,10 @@ def relu(x: FloatArray) -> FloatArray:
 
 
 class EmbeddingTables:
-    """Embedding tables, whose rows are concatenated. widths: width of each table, by name."""
+    """Embedding tables, whose rows are concatenated.
+
+    widths (Mapping[str, int]): Width of each table, by name.
+    """
 
     def __init__(self, widths: Mapping[str, int], weights: Weights) -> None:
         self.tables = [weights.shaped(f"tables.{name}", None, width) for name, width in widths.items()]
@@ -81,13 +84,13 @@ class EmbeddingTables:
 
 
 class Projection:
-    """Linear layer with the call of an encoder."""
+    """Linear layer that is called as an encoder is, with the lengths of the texts."""
 
     def __init__(self, weights: Weights) -> None:
         self.linear = Linear(weights.part("linear"))
 
     def __call__(self, tokens: FloatArray, lengths: Lengths) -> FloatArray:
-        """*Shape:* (tokens, input width) to (tokens, width)"""
+        """Transform the rows of all texts. *Shape:* (tokens, input width) to (tokens, width)"""
         return self.linear(tokens)
 
     def write(self, tokens: Value, batch: PaddedBatch) -> Value:

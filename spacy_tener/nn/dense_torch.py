@@ -50,9 +50,9 @@ class Dropout(nn.Module):
 
 
 class Projection(nn.Module):
-    """Linear layer with the call of an encoder, between two parts of a model that differ in width.
+    """Linear layer between two parts of a model that differ in width. It is called as an encoder is, with lengths.
 
-    dropout (float): On its input.
+    dropout (float): Dropout on its input.
     """
 
     def __init__(self, *, width_in: int, width_out: int, dropout: float = 0.0) -> None:
@@ -61,11 +61,12 @@ class Projection(nn.Module):
         self.linear = Linear(width_in, width_out)
 
     def forward(self, tokens: Tensor, lengths: Sequence[int]) -> Tensor:
-        """*Shape:* (tokens, input width) to (tokens, width)"""
+        """Transform the rows of all texts. *Shape:* (tokens, input width) to (tokens, width)"""
         return self.linear(self.dropout(tokens))
 
 
 UNKNOWN_ROW = 0
+"""The row of each table that all unknown strings share."""
 
 
 class EmbeddingTables(nn.Module):
@@ -77,7 +78,7 @@ class EmbeddingTables(nn.Module):
     rows (Mapping[str, int]): Height of each table, by name.
     widths (Mapping[str, int]): Width of each table, by name.
     word_dropout (Mapping[str, float]): Probability of the unknown row, by name.
-    dropout (float): On the joined embedding.
+    dropout (float): Dropout on the joined embedding.
     """
 
     def __init__(

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from ..processes import count_cores, count_physical_cores
 
 WORK_PER_THREAD = 1 << 32
-"""Products of a weight and a unit that another thread is worth. Before, threads wait for each other, for many times as
-long where other processes want the cores: research/results/threads.md."""
+"""Products of a weight and a unit for which one more thread pays. With fewer, threads wait for each other, and much
+longer where other processes want the cores: research/results/threads.md."""
 
 
 def threads_for(device: torch.device, modules: Iterable[nn.Module], n_units: int) -> int:
@@ -35,7 +35,7 @@ def threads_for(device: torch.device, modules: Iterable[nn.Module], n_units: int
 
 
 def _is_set_by_user(threads: int) -> bool:
-    """Return True unless torch has chosen its number of threads: that of the cores, logical or physical ones."""
+    """Return True unless torch has chosen its number of threads, which is that of logical or of physical cores."""
     set_outside = any(name in os.environ for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"))
     return set_outside or threads not in (count_cores(), count_physical_cores())
 

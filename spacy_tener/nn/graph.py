@@ -69,7 +69,11 @@ class Graph:
         return lambda *inputs, **attributes: self.add(operator, *inputs, **attributes)[0]
 
     def add(self, operator: str, *inputs: Any, outputs: int = 1, domain: str = "", **attributes: Any) -> list[Value]:
-        """Add an operator. Returns its results."""
+        """Add an operator, and return its results.
+
+        inputs (Any): Values, or arrays and numbers, which become constants; None for an input that is left out.
+        outputs (int): The number of results.
+        """
         from onnx.helper import make_node
 
         names = ["" if value is None else self.value(value).name for value in inputs]
@@ -92,13 +96,17 @@ class Graph:
         return self._constants[key]
 
     def input(self, name: str, dtype: Any, *shape: str) -> Value:
+        """Add an input of the graph, whose dimensions have these names."""
         from onnx.helper import make_tensor_value_info
 
         self._inputs.append(make_tensor_value_info(name, _type_of(dtype), shape))
         return Value(self, name)
 
     def model(self, outputs: dict[str, tuple[Value, Any, Sequence[Any]]]) -> ModelProto:
-        """Return the finished model. outputs: Value, type and shape of each output, by name."""
+        """Return the finished model.
+
+        outputs (dict[str, tuple[Value, Any, Sequence[Any]]]): Value, type and shape of each output, by name.
+        """
         from onnx.helper import make_graph, make_model, make_opsetid, make_tensor_value_info
 
         infos = []
@@ -110,9 +118,10 @@ class Graph:
         return make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="spacy_tener")
 
     def include(self, model: ModelProto, inputs: dict[str, Value], outputs: Sequence[str]) -> list[Value]:
-        """Add the nodes of another graph. Returns some of its results.
+        """Add the nodes of another graph, and return some of its results.
 
         inputs (dict[str, Value]): The values of its inputs, by name.
+        outputs (Sequence[str]): The names of the results.
         """
         from onnx.compose import add_prefix_graph
 

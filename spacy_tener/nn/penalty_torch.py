@@ -8,14 +8,14 @@ from torch import Tensor, nn
 class Penalty(nn.Module):
     """Weighted penalty term of the loss, a mean over the sequences of a batch, with a record of its value.
 
-    weight (float): Of the term in the loss.
-    share: the batch's share of the sequences over which the loss is averaged, if these are several batches.
+    weight (float): Weight of the term in the loss.
     """
 
     def __init__(self, weight: float) -> None:
         super().__init__()
         self.weight = weight
         self.share = 1.0
+        """The batch's share of the sequences over which the loss is averaged, which may be those of several batches."""
         self._recorded: Tensor | None = None
 
     def factor(self, n_sequences: int) -> float:

@@ -1,8 +1,8 @@
 """Padding of sequences of different lengths: from one flat array to a few padded buckets, and back.
 
-Token-wise layers (linear layers, norms, feed-forward) work on the flat `[N, d]` array of all tokens of a batch. Only
-attention needs padding. `Ragged` plans it once per batch: sequences of similar length share a bucket, and padding and
-joining are one gather each.
+Token-wise layers (linear layers, norms, feed-forward) work on flat rows, those of all tokens of a batch. Only attention
+needs padding. `Ragged` plans it once per batch: sequences of similar length share a bucket, and padding and joining are
+one gather each.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ..sequences import Lengths, as_lengths, pad_rows, plan_buckets, ranges, sta
 from ..types import BoolArray, FloatArray, IntArray
 from .devices_torch import on_device
 
-# Cost of one more bucket, in pairs of tokens: its dozen operations take as long as attention over so many pairs.
 PAIRS_PER_BUCKET = {"cpu": 8192, "cuda": 1 << 22}
+"""Cost of one more bucket, in pairs of tokens: its dozen operations take as long as attention over so many pairs."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Bucket:
 
     sequences (tuple[int, ...]): Indices of its sequences in the batch, the longest first. *Shape:* (sequences,)
     length (int): Length of the longest sequence.
-    key_mask (Tensor | None): Added to scores, -inf at padded keys, else 0; None if there is no padding. *Shape:*
-        (sequences, 1, 1, length)
+    key_mask (Tensor | None): Added to scores, -inf at padded keys, else 0; None if there is no padding.
+        *Shape:* (sequences, 1, 1, length)
     """
 
     sequences: tuple[int, ...]
@@ -111,10 +111,9 @@ class Ragged:
     def pad(self, x: Tensor, *, zeros: bool = False) -> list[Tensor]:
         """Pad flat rows, bucket by bucket. Padding holds a finite filler, the last row of its sequence.
 
-        x (Tensor): *Shape:* (tokens * heads, width). Returns for each bucket *Shape:* (sequences, heads, length,
-            width)
-
+        x (Tensor): *Shape:* (tokens * heads, width)
         zeros (bool): Pad with zeros.
+        RETURNS (list[Tensor]): *Shape:* (sequences, heads, length, width) for each bucket
         """
         slots = x.index_select(0, self.to_padded)
         if zeros and self.real is not None:
@@ -126,10 +125,10 @@ class Ragged:
         return [part.view(*shape, x.shape[-1]) for part, shape in zip(parts, shapes, strict=True)]
 
     def join(self, parts: Sequence[Tensor]) -> Tensor:
-        """Return the inverse of `pad`: drop the padding and join the buckets.
+        """Undo `pad`: drop the padding, and join the buckets.
 
-        parts (Sequence[Tensor]): For each bucket *Shape:* (sequences, heads, length, width). Returns *Shape:*
-            (tokens * heads, width)
+        parts (Sequence[Tensor]): *Shape:* (sequences, heads, length, width) for each bucket
+        RETURNS (Tensor): *Shape:* (tokens * heads, width)
         """
         rows = [part.reshape(-1, part.shape[-1]) for part in parts]
         slots = rows[0] if len(rows) == 1 else torch.cat(rows)
@@ -143,9 +142,9 @@ def key_mask_of(is_key: BoolArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class Segments:
-    """Assignment of `m` rows to `n` segments; a segment may be empty.
+    """Assignment of rows to segments, of which some may be empty.
 
-    `gather` gives each row its segment's; `sum` adds up each segment's rows.
+    `gather` gives each row that of its segment; `sum` adds up the rows of each segment.
 
     index (Tensor): The segment of each row. *Shape:* (rows,)
     members (Tensor): The rows, segment after segment. *Shape:* (rows,)
@@ -160,6 +159,7 @@ class Segments:
 
     @classmethod
     def of(cls, index: IntArray, n_segments: int, *, device: torch.device | str = "cpu") -> Segments:
+        """Make the segments, from that of each row. *Shape:* (rows,)"""
         counts = np.bincount(index, minlength=n_segments)
         arrays = index, np.argsort(index, kind="stable"), starts(counts), np.maximum(counts, 1)[:, None]
         return cls(*(on_device(array, device) for array in arrays))
@@ -171,28 +171,20 @@ class Segments:
         return cls.of(np.repeat(np.arange(len(sizes)), sizes), len(sizes), device=device)
 
     def gather(self, x: Tensor) -> Tensor:
-        """Return the segment's row for each row. x: *Shape:* (segments, width). Returns *Shape:* (rows, width)"""
+        """Return the segment's row for each row. *Shape:* (segments, width) to (rows, width)"""
         return x.index_select(0, self.index)
 
     def sum(self, x: Tensor) -> Tensor:
-        """Return the sum of each segment's rows, 0 for an empty segment. x: *Shape:* (rows, width). Returns
-        *Shape:* (segments, width)
-        """
+        """Return the sum of each segment's rows, 0 for an empty one. *Shape:* (rows, width) to (segments, width)"""
         # The fastest of torch's sums over segments, in a fixed order on every device.
         return F.embedding_bag(self.members, x.contiguous(), self.starts, mode="sum")
 
     def mean(self, x: Tensor) -> Tensor:
-        """Return the mean of each segment's rows, 0 for an empty segment.
-
-        x (Tensor): *Shape:* (rows, width). Returns *Shape:* (segments, width)
-        """
+        """Return the mean of each segment's rows, 0 for an empty one. *Shape:* (rows, width) to (segments, width)"""
         return self.sum(x) / self.sizes
 
     def softmax(self, x: Tensor) -> Tensor:
-        """Return the softmax over the rows of each segment, column by column.
-
-        x (Tensor): *Shape:* (rows, width). Returns *Shape:* (rows, width)
-        """
+        """Return the softmax over the rows of each segment, column by column. *Shape:* (rows, width)"""
         index = self.index[:, None].expand_as(x)
         highest = x.new_zeros(len(self.starts), x.shape[1])
         highest.scatter_reduce_(0, index, x.detach(), "amax", include_self=False)

@@ -43,7 +43,7 @@ class StackConfig:
 
     @property
     def positions_by_head(self) -> bool:
-        """Return True if a position is as wide as a head, False if as the model."""
+        """Return True if a position is as wide as a head, False if it is as wide as the model."""
         return False
 
     @property

@@ -13,7 +13,7 @@ from .transformer_config import StackConfig
 from .weights import Weights
 
 _ROWS = 256
-"""Rows that the feed-forward computes at once. Its hidden layer then fits into a core's own cache."""
+"""Rows that the feed-forward computes at once, so that its hidden layer fits into a core's own cache."""
 
 
 class FeedForward:
@@ -23,7 +23,7 @@ class FeedForward:
         self.widen, self.narrow = Linear(weights.part("widen")), Linear(weights.part("narrow"))
 
     def __call__(self, x: FloatArray) -> FloatArray:
-        """*Shape:* (tokens, width)"""
+        """Transform the rows of all texts. *Shape:* (tokens, width)"""
         if len(x) <= _ROWS:
             return self.narrow(relu(self.widen(x)))
         mixed = np.empty((len(x), self.narrow.weight.shape[1]), np.float32)
@@ -50,11 +50,16 @@ class TransformerLayer:
         self.feed_forward_norm = LayerNorm(weights.part("feed_forward_norm"))
 
     def __call__(self, x: FloatArray, *context: Any) -> FloatArray:
-        """*Shape:* (tokens, width)"""
+        """Transform the rows of all texts. *Shape:* (tokens, width)"""
         return self.complete(x, self.attention(x, *context))
 
     def complete(self, x: FloatArray, mixed: FloatArray) -> FloatArray:
-        """Return the output of the layer. x: its input; mixed: the output of attention, which is overwritten."""
+        """Return the output of the layer, from that of its attention.
+
+        x (FloatArray): The input of the layer. *Shape:* (tokens, width)
+        mixed (FloatArray): The output of attention, which is overwritten. *Shape:* (tokens, width)
+        RETURNS (FloatArray): *Shape:* (tokens, width)
+        """
         mixed += x
         mixed = self.attention_norm(mixed)
         added = self.feed_forward(mixed)

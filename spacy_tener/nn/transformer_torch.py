@@ -27,10 +27,11 @@ class FeedForward(nn.Module):
 
 
 class TransformerLayer(nn.Module):
-    """Attention and feed-forward, each with a residual connection and a layer norm. There is no dropout after
-    attention.
+    """Attention and feed-forward, each with a residual connection and a layer norm.
 
-    attention (nn.Module): a module that gets the layer's arguments.
+    There is no dropout after attention.
+
+    attention (nn.Module): A module that gets the layer's arguments.
     """
 
     def __init__(self, attention: nn.Module, config: StackConfig) -> None:
@@ -46,6 +47,11 @@ class TransformerLayer(nn.Module):
         return self.complete(x, self.attention(x, *context))
 
     def complete(self, x: Tensor, mixed: Tensor) -> Tensor:
-        """Return the output of the layer. x: its input; mixed: that of attention. *Shape:* (tokens, width) each"""
+        """Return the output of the layer, from that of its attention.
+
+        x (Tensor): The input of the layer. *Shape:* (tokens, width)
+        mixed (Tensor): The output of attention. *Shape:* (tokens, width)
+        RETURNS (Tensor): *Shape:* (tokens, width)
+        """
         x = self.attention_norm(x + mixed)
         return self.feed_forward_norm(x + self.feed_forward(x))

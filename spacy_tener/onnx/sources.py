@@ -88,8 +88,9 @@ def make_encoder(
 ) -> Encoder:
     """Make an encoder of a user's file: find its inputs, edit its graph where that is needed, and try it in batches.
 
-    inputs, outputs, settings: As for `Encoder`; None for inputs and outputs finds them.
+    inputs, outputs (Optional[Mapping[str, str]], Optional[Sequence[str]]): As for `Encoder`; None to find them.
     source (str): The file's name in messages.
+    settings (Any): As for `Encoder`.
     """
     check_graph(graph, source)
     session = open_session(graph, source)

@@ -16,11 +16,11 @@ from ..errors import RemedyError
 class RatedOptimizer(Optimizer):
     """Base of optimizers with a learning rate for each group of parameters.
 
-    learn_rate (FloatOrSeq): a rate, or a list or generator of rates, one for each step.
+    learn_rate (FloatOrSeq): A rate, or a list or generator of rates, one for each step.
     rates (dict[str, float] | None): Factors of the learning rate for parameters whose name matches a pattern
         (`*embed*`, `crf.*`). The first pattern that matches is taken, in the given order; without a match the rate is
         multiplied by 1.
-    settings: settings of Thinc's `Optimizer`.
+    settings (Any): Settings of Thinc's `Optimizer`.
     """
 
     __slots__ = ["rates"]
@@ -102,7 +102,7 @@ class Adam(RatedOptimizer):
     def __call__(
         self, key: KeyT, weights: FloatsXd, gradient: FloatsXd, *, lr_scale: float = 1.0
     ) -> tuple[FloatsXd, FloatsXd]:
-        """Make one step for a whole parameter. Returns the weights, and the gradient set to zero.
+        """Make one step for a whole parameter. Return the weights, and the gradient set to zero.
 
         key (KeyT): The node's id and the parameter's name.
         """
@@ -152,7 +152,7 @@ class SGD(RatedOptimizer):
     def __call__(
         self, key: KeyT, weights: FloatsXd, gradient: FloatsXd, *, lr_scale: float = 1.0
     ) -> tuple[FloatsXd, FloatsXd]:
-        """Make one step for a whole parameter. Returns the weights, and the gradient set to zero.
+        """Make one step for a whole parameter. Return the weights, and the gradient set to zero.
 
         key (KeyT): The node's id and the parameter's name.
         """
@@ -170,8 +170,8 @@ class SGD(RatedOptimizer):
         whole step that momentum would add up to, `learn_rate / (1 - momentum) * gradient`.
 
         key (KeyT): The node's id and the parameter's name.
-        rows (Floats2d): Changed in place. *Shape:* (n, width)
-        gradient (Floats2d): theirs; used up. *Shape:* (n, width)
+        rows (Floats2d): The rows, which are changed in place. *Shape:* (rows, width)
+        gradient (Floats2d): Their gradient, which is used up. *Shape:* (rows, width)
         """
         self._prepare(gradient, rows)
         gradient *= self.rate_of(key[1]) / (1.0 - self.momentum)

@@ -12,20 +12,22 @@ from thinc.api import registry
 from ..validation import Count, Probability, SettingError, Weight, validated
 
 _ENDLESS = 1000
+"""Updates of a training whose end is not known, as far as the warm-up is concerned."""
 
 
 class RateSchedule:
     """Learning rates, one for each update.
 
-    rate: the last rate that was read.
-    steps: number of rates that were read. An optimizer reads the first when it is created.
-    updates: number of updates of each component.
+    rates (Iterator[float]): The rates in their order.
     """
 
     def __init__(self, rates: Iterator[float]) -> None:
         self.rate = 0.0
+        """The last rate that was read."""
         self.steps = 0
+        """The number of rates that were read. An optimizer reads the first when it is created."""
         self.updates: Counter[str] = Counter()
+        """The number of updates of each component."""
         self._rates = rates
 
     def __iter__(self) -> RateSchedule:

@@ -20,7 +20,8 @@ Key = tuple[int, str]
 def apply_row_gradient(optimizer: Any, key: Key, table: Tensor, gradient: Tensor) -> None:
     """Update a table in place.
 
-    *Shape:* table: (rows, width); gradient: the same, sparse and coalesced
+    table (Tensor): The rows. *Shape:* (rows, width)
+    gradient (Tensor): Its gradient, sparse and coalesced. *Shape:* (rows, width)
     """
     if not hasattr(optimizer, "mom1"):
         # `nlp.rehearse` passes a function that notes whole parameters with their gradients, for a step taken later.

@@ -72,7 +72,7 @@ def page_policy(package: str, name: str, also: str = "", *, parts: Sequence[str]
     """Return the Content-Security-Policy of a page, which allows only its own script and style.
 
     also (str): Further sources of both, each with a space behind it, such as "'self' ".
-    parts, workers: As in `make_page`.
+    parts, workers (Sequence[str], bool): As for `make_page`.
     """
     style, script = (f"'sha256-{_digest(text)}'" for text in _sources(package, name, tuple(parts)))
     compute, start = (" 'wasm-unsafe-eval'", "; worker-src blob:") if workers else ("", "")

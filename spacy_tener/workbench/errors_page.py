@@ -69,8 +69,10 @@ def _overlaps(gold: Sequence[EntityOffsets], found: Sequence[EntityOffsets]) -> 
 class PredictedText(NamedTuple):
     """A text as a pipeline has annotated it, and the probabilities of its `tener_ner`.
 
-    of_found: The probability of each found entity, by the first component that finds it.
-    of_missed: That each annotated entity is none, by the component that came closest to finding it.
+    of_found (dict[EntityOffsets, float | None]): The probability of each found entity, by the first component that
+        finds it.
+    of_missed (dict[EntityOffsets, float]): The probability that each annotated entity is none, by the component that
+        came closest to finding it.
     """
 
     doc: Doc

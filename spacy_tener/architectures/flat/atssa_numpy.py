@@ -31,8 +31,9 @@ class WordFusion:
     def __call__(self, chars: FloatArray, words: FloatArray, lattice: Lattice) -> FloatArray:
         """Return the attention output of each character; zeros for a character without words.
 
-        chars (FloatArray): *Shape:* (characters, character width); words: *Shape:* (words, word width). Returns
-            *Shape:* (characters, width)
+        chars (FloatArray): *Shape:* (characters, character width)
+        words (FloatArray): *Shape:* (words, word width)
+        RETURNS (FloatArray): *Shape:* (characters, width)
         """
         fused = np.zeros((len(chars), self.u.size), np.float32)
         if not len(words):
@@ -56,7 +57,7 @@ class WordFusion:
         return fused
 
     def _scores(self, query: FloatArray, key: FloatArray, covers: Covers, order: IntArray) -> FloatArray:
-        """Return `(q + u) . k + (q + v) . R`, for each pair and head. Returns *Shape:* (pairs, heads)"""
+        """Return `(q + u) . k + (q + v) . R`, for each pair and head. *Shape:* (pairs, heads)"""
         sin, cos = sinusoids(covers.longest, self.u.size)
         from_head, from_tail = (
             table.reshape(-1, *self.u.shape)
@@ -72,6 +73,7 @@ class WordFusion:
 
 
 _LOWEST = float(np.finfo(np.float32).min) / 2
+"""A finite score below all others."""
 
 
 class SelectiveAttention(AdaptedAttention):
@@ -83,7 +85,7 @@ class SelectiveAttention(AdaptedAttention):
         self.threshold = Linear(weights.part("threshold"))
 
     def __call__(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
-        """*Shape:* (slots, width) to (slots, width)"""
+        """Transform the rows of a rectangle. *Shape:* (slots, width)"""
         thresholds = self.thresholds(x, rectangle).reshape(*rectangle.shape, self.n_heads).transpose(0, 2, 1)
         return attend(*self.heads(x, rectangle), rectangle.real, partial(select, k=self.k), thresholds)
 
@@ -115,8 +117,7 @@ def select(scores: FloatArray, padding: FloatArray | None, thresholds: Any, *, k
 def kth_largest(x: FloatArray, k: int) -> FloatArray:
     """Return the k-th largest number of each row, -inf if there are fewer. Equal numbers count separately.
 
-    x (FloatArray): *Shape:* (.., rows, columns)
-    RETURNS (FloatArray): *Shape:* (.., rows, 1)
+    *Shape:* (.., keys) to (.., 1)
     """
     if k > x.shape[-1]:
         return np.full_like(x[..., :1], -np.inf)

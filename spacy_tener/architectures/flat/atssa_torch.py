@@ -33,9 +33,9 @@ from .selection_torch import Selection, SelectiveAttention
 class CoverSegments:
     """Pairs of a character and a word that covers it, as `Segments`. Made once per batch.
 
-    characters, words: pairs by character and by word.
-    from_head, from_tail: pairs by the distances `i - head` and `tail - i`.
-    longest: length of the longest word.
+    characters, words (Segments): The pairs by character, and by word.
+    from_head, from_tail (Segments): The pairs by the distances `i - head`, and by `tail - i`.
+    longest (int): Length of the longest word.
     """
 
     def __init__(self, lattice: Lattice, *, device: torch.device | str = "cpu") -> None:
@@ -50,10 +50,10 @@ class CoverSegments:
 class WordFusion(nn.Module):
     """Multi-head attention of each character to the words that cover it, un-scaled as in eq. 5.
 
-    char_width, word_width (int): Of the input.
-    width (int): Of the output, shared by the heads, and of the positions; even.
-    n_heads (int): h; each head is `width / n_heads` wide.
-    dropout (float): On the attention map.
+    char_width, word_width (int): Widths of the input.
+    width (int): Width of the output, shared by the heads, and of the positions; an even number.
+    n_heads (int): Number of heads h; each is `width / n_heads` wide.
+    dropout (float): Dropout on the attention map.
     """
 
     def __init__(self, *, char_width: int, word_width: int, width: int, n_heads: int, dropout: float = 0.0) -> None:
@@ -71,8 +71,9 @@ class WordFusion(nn.Module):
     def forward(self, chars: Tensor, words: Tensor, covers: CoverSegments) -> Tensor:
         """Return the attention output of each character; zeros for a character without words.
 
-        chars (Tensor): *Shape:* (characters, character width); words: *Shape:* (words, word width). Returns
-            *Shape:* (characters, width)
+        chars (Tensor): *Shape:* (characters, character width)
+        words (Tensor): *Shape:* (words, word width)
+        RETURNS (Tensor): *Shape:* (characters, width)
         """
         weights = self.weights(chars, words, covers)
         weights = dropout(weights, self.dropout, training=self.training)
@@ -80,20 +81,18 @@ class WordFusion(nn.Module):
         return covers.characters.sum((weights[..., None] * values).flatten(1))
 
     def weights(self, chars: Tensor, words: Tensor, covers: CoverSegments) -> Tensor:
-        """Return the attention of each character to its words, for each pair and head. Returns
-        *Shape:* (pairs, heads)
-        """
+        """Return the attention of each character to its words, for each pair and head. *Shape:* (pairs, heads)"""
         return covers.characters.softmax(self.scores(chars, words, covers))
 
     def scores(self, chars: Tensor, words: Tensor, covers: CoverSegments) -> Tensor:
-        """Return A, for each pair and head. Returns *Shape:* (pairs, heads)"""
+        """Return A (eq. 5), for each pair and head. *Shape:* (pairs, heads)"""
         q = self._by_head(covers.characters.gather(self.query(chars)))
         k = self._by_head(covers.words.gather(self.key(words)))
         r = self._by_head(self.positions(covers, like=chars))
         return ((q + self.u) * k + (q + self.v) * r).sum(-1)
 
     def positions(self, covers: CoverSegments, *, like: Tensor) -> Tensor:
-        """Return R (eq. 15), for each pair. Returns *Shape:* (pairs, width)"""
+        """Return R (eq. 15), for each pair. *Shape:* (pairs, width)"""
         sin, cos = sinusoids(covers.longest, self.width, like)
         behind, ahead = self.from_head(interleave(sin, cos)), self.from_tail(interleave(-sin, cos))
         return covers.from_head.gather(behind) + covers.from_tail.gather(ahead)
@@ -135,8 +134,9 @@ class AtssaEncoder(nn.Module):
     def forward(self, chars: Tensor, words: Tensor, lattice: Lattice) -> Tensor:
         """Encode the characters of all sentences, joined.
 
-        chars (Tensor): *Shape:* (characters, character width); words: *Shape:* (words, word width). Returns
-            *Shape:* (characters, width)
+        chars (Tensor): *Shape:* (characters, character width)
+        words (Tensor): *Shape:* (words, word width)
+        RETURNS (Tensor): *Shape:* (characters, width)
         """
         lattice.check_rows(characters=len(chars), words=len(words))
         fused = self.fusion(chars, words, CoverSegments(lattice, device=chars.device))

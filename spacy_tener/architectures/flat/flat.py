@@ -104,7 +104,11 @@ class LatticeLayer(Layer):
 
 
 def _build_lattice_encoder(*, config: LatticeConfig, nO: int, nW: int, **nI: int) -> nn.Module:
-    """Make the module. nI: The widths of the streams, `nI0`, `nI1`, .."""
+    """Make the module.
+
+    nI (int): The widths of the streams: `nI0`, `nI1`, ..
+    nW (int): The width of the words.
+    """
     from .atssa_torch import AtssaEncoder
     from .flat_torch import SpanEncoder
 

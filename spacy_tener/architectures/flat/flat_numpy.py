@@ -128,7 +128,7 @@ def _products(a: FloatArray, b: FloatArray) -> FloatArray:
 
 
 class SpanEncoder:
-    """FLAT, and MECT with a stream of characters and one of radicals. Returns the outputs of characters."""
+    """FLAT, and MECT with a stream of characters and one of radicals. Its output are rows of characters."""
 
     def __init__(self, config: FlatConfig | MectConfig, weights: Weights) -> None:
         self.config = config
@@ -173,7 +173,13 @@ class SpanEncoder:
         relative: Sequence[FloatArray],
         groups: Sequence[QueryGroup],
     ) -> list[FloatArray]:
-        """Run one layer of each stream. queries: the spans that are queries; rows: all spans, as keys and values."""
+        """Run one layer of each stream.
+
+        queries (Sequence[FloatArray]): The spans that are queries. *Shape:* (queries, width) each
+        rows (Sequence[FloatArray]): All spans, as keys and values. *Shape:* (spans, width) each
+        relative (Sequence[FloatArray]): The relative positions. *Shape:* (relative positions, width) each
+        RETURNS (list[FloatArray]): *Shape:* (queries, width) each
+        """
         return [
             layer.complete(x, layer.attention(source, *inputs, groups))
             for layer, x, source, *inputs in zip(layers, queries, queries[::-1], rows, relative, strict=True)

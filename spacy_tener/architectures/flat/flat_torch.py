@@ -37,7 +37,7 @@ class SpanPositions(nn.Module):
     Since `W_r [p(d_1) ; ..] = W_1 p(d_1) + ..`, each distance is multiplied once for the whole batch, and a row is the
     sum of as many rows as there are distances.
 
-    width (int): d, of `p` and of the result.
+    width (int): Width d of `p` and of the result.
     distances (Sequence[str]): Names of the distances to embed, of `hh`, `ht`, `th` and `tt`. FLAT's paper has all four;
         its released code and MECT have `hh` and `tt`.
     """
@@ -77,9 +77,9 @@ class RandomAttention(nn.Module):
     small blocks, each a row of an embedding table with a sparse gradient: a batch reads, and an optimizer updates, only
     the blocks that its sentences need.
 
-    n_heads (int): h.
-    places (int): M, the number of positions with a learned bias. Later positions have none, so that a sentence may have
-        any length; in the released code, M is the length of a corpus' longest sentence, and the limit.
+    n_heads (int): Number of heads h.
+    places (int): Number M of positions with a learned bias. Later positions have none, so that a sentence may have any
+        length. In the released code, M is the length of a corpus' longest sentence, and the limit.
     """
 
     def __init__(self, *, n_heads: int, places: int) -> None:
@@ -183,8 +183,8 @@ def span_map(padded: SpanHeads, bucket: GroupBucket) -> Tensor:
 class SpanAttention(nn.Module):
     """Multi-head attention of spans. It has no output projection.
 
-    width (int): d, of input and output.
-    n_heads (int): h; each head is `width / n_heads` wide.
+    width (int): Width d of input and output.
+    n_heads (int): Number of heads h; each is `width / n_heads` wide.
     key_projection (bool): Project the keys, as FLAT does; otherwise the keys are the input itself (MECT's eq. 7).
     places (int): Number of positions of a sentence with MECT's random attention (eq. 12 and 13); 0 for none.
     """
@@ -269,10 +269,12 @@ class SpanLayer(nn.Module):
 
 class SpanEncoder(nn.Module):
     """FLAT and MECT: a linear layer for each stream and one for words, a stack of layers over both, and the fusion of
-    MECT's two streams (eq. 14). It returns the outputs of characters, so only these are queries in the last layer.
+    MECT's two streams (eq. 14).
+
+    Its output are rows of characters, so only these are queries in the last layer.
 
     config (FlatConfig | MectConfig): Sizes and choices.
-    widths: widths of the input: characters, in MECT their radicals, words.
+    widths (int): Widths of the input: those of characters, in MECT of their radicals, and of words.
     """
 
     def __init__(self, config: FlatConfig | MectConfig, *widths: int) -> None:
@@ -290,9 +292,9 @@ class SpanEncoder(nn.Module):
     def forward(self, *inputs: Any) -> Tensor:
         """Encode the characters of all sentences, joined.
 
-        inputs (Any): The characters and, in MECT, their embedded radicals, *Shape:* (characters, width) each; the
-            words of all sentences, joined, *Shape:* (words, word width); the `Lattice`.
-        Returns *Shape:* (characters, width)
+        inputs (Any): The rows of characters and, in MECT, those of their radicals, *Shape:* (characters, width) each;
+            the rows of words, *Shape:* (words, word width); and the `Lattice`.
+        RETURNS (Tensor): *Shape:* (characters, width)
         """
         *characters, words, lattice = inputs
         for rows in characters:

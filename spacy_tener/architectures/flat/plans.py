@@ -21,9 +21,9 @@ from ...types import IntArray
 
 @dataclass(frozen=True)
 class Covers:
-    """The P pairs of a character and a word that covers it, word after word.
+    """The pairs of a character and a word that covers it, word after word.
 
-    characters, words (IntArray): Of each pair, as indices in the batch. *Shape:* (pairs,)
+    characters, words (IntArray): Those of each pair, as indices in the batch. *Shape:* (pairs,)
     from_head, from_tail (IntArray): The character's distances `i - head` and `tail - i`, from 0. *Shape:* (pairs,)
     longest (int): Length of the longest word.
     """
@@ -36,6 +36,7 @@ class Covers:
 
     @classmethod
     def of(cls, lattice: Lattice) -> Covers:
+        """Return the pairs of a batch."""
         sizes = lattice.tails - lattice.heads + 1
         first = np.repeat(starts(lattice.lengths), lattice.counts) + lattice.heads
         words = np.repeat(np.arange(len(sizes)), sizes)

@@ -55,16 +55,19 @@ class Selection:
         return weights / _row_sums(weights)
 
     def sample(self, scores: Tensor, per_query: Any, penalty: Penalty | None = None) -> Tensor:
-        """Return the attention map in training. penalty: records the penalty on z."""
+        """Return the attention map in training.
+
+        penalty (Optional[Penalty]): Gets the value of the penalty on z, for the record.
+        """
         return _Sample.apply(scores, per_query, self, penalty)  # type: ignore[no-untyped-call]
 
     def bound(self, scores: Tensor, per_query: Tensor) -> Tensor:
-        """Return `T~` (eq. 8). Returns *Shape:* (sequences, heads, queries, 1)"""
+        """Return `T~` (eq. 8). *Shape:* (sequences, heads, queries, 1)"""
         threshold = per_query[..., :1]
         return torch.minimum(self.floor(scores), threshold) if self.k else threshold
 
     def floor(self, scores: Tensor) -> Tensor:
-        """Return the k-th largest score of each query. Returns *Shape:* (sequences, heads, queries, 1)"""
+        """Return the k-th largest score of each query. *Shape:* (sequences, heads, queries, 1)"""
         # With fewer than k keys all are kept, and the floor stays finite.
         return kth_largest(scores, self.k).clamp(min=torch.finfo(scores.dtype).min / 2)
 
@@ -72,11 +75,12 @@ class Selection:
 class SelectiveAttention(AdaptedAttention):
     """TENER's attention (eq. 5 with `R_ij = p_{i-j}`) with projected keys, of which each query selects a few.
 
-    width (int): d, the width of input and output.
-    n_heads (int): h; `d_k = width / n_heads` must be even.
+    width (int): Width d of input and output.
+    n_heads (int): Number of heads h; `d_k = width / n_heads` must be even.
     selection (Selection): The rule that selects keys.
-    dropout (float): On the attention map.
-    penalty (float): Lambda of eq. 19. The term is `lambda |z|_1 / L`, summed over heads and averaged over sentences.
+    dropout (float): Dropout on the attention map.
+    penalty (float): Weight lambda of eq. 19. The term is `lambda |z|_1 / L`, summed over heads and averaged over
+        sentences.
     """
 
     def __init__(
@@ -88,15 +92,19 @@ class SelectiveAttention(AdaptedAttention):
         self.threshold = Linear(4 * width, n_heads, bias=False)
 
     def thresholds(self, x: Tensor, sentences: Segments) -> Tensor:
-        """Return T (eq. 7). sentences: the sentence of each token. x: *Shape:* (tokens, width). Returns
-        *Shape:* (tokens, heads)
+        """Return T (eq. 7).
+
+        x (Tensor): *Shape:* (tokens, width)
+        sentences (Segments): The sentence of each token.
+        RETURNS (Tensor): *Shape:* (tokens, heads)
         """
         mean = sentences.gather(sentences.mean(x))
         return self.threshold(torch.cat((x, mean, x * mean, x - mean), dim=-1))
 
     def heads(self, x: Tensor, *context: Any) -> Heads:
-        """Return queries, keys and values. context: the batch's `RelativePositions` and the sentence of each token,
-        `Segments`.
+        """Return queries, keys and values, and the threshold of each query.
+
+        context (Any): The `RelativePositions` of the batch, and the sentence of each token as `Segments`.
         """
         relative, sentences = context
         heads = super().heads(x, relative)
@@ -114,7 +122,7 @@ class SelectiveAttention(AdaptedAttention):
 def kth_largest(x: Tensor, k: int) -> Tensor:
     """Return the k-th largest number of each row, -inf if there are fewer. Equal numbers count separately.
 
-    x (Tensor): *Shape:* (.., keys). Returns *Shape:* (.., 1)
+    *Shape:* (.., keys) to (.., 1)
     """
     if k > x.shape[-1]:
         return torch.full_like(x[..., :1], -torch.inf)
@@ -127,7 +135,7 @@ def logistic_noise(like: Tensor) -> Tensor:
 
 
 class _Sample(torch.autograd.Function):
-    """Attention map of eq. 8, 9 and 17. Its gradient includes the penalty's (eq. 19), `lambda / L` per z."""
+    """Attention map of eq. 8, 9 and 17. Its gradient includes that of the penalty (eq. 19), `lambda / L` for each z."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, per_query: Tensor, selection: Selection, penalty: Penalty | None) -> Tensor:

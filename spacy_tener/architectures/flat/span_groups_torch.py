@@ -56,7 +56,10 @@ class PaddedGroups:
 
     @classmethod
     def of(cls, groups: Sequence[QueryGroup], n_columns: int, device: torch.device | str) -> PaddedGroups:
-        """Plan the padding. n_columns (int): Number of relative positions of the batch."""
+        """Plan the padding.
+
+        n_columns (int): Number of relative positions of the batch.
+        """
         kind = "cpu" if torch.device(device).type == "cpu" else "cuda"
         costs = np.array([len(group.queries) * (len(group.keys) + len(group.columns)) for group in groups])
         buckets = [

@@ -64,7 +64,7 @@ class GRNEncoder:
             self.left, self.right = map(Linear, halves)
 
     def __call__(self, x: FloatArray, lengths: Lengths) -> FloatArray:
-        """*Shape:* (tokens, input width) to (tokens, width)"""
+        """Encode the tokens of all sequences, joined. *Shape:* (tokens, input width) to (tokens, width)"""
         lengths = as_lengths(lengths, len(x))
         if self.branches:
             x = np.tanh(reduce(np.maximum, (branch(x, lengths) for branch in self.branches)))

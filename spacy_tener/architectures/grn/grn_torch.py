@@ -95,9 +95,9 @@ TILE = {"cpu": 1 << 18, "cuda": 1 << 25}
 class Relation(nn.Module):
     """Relation layer: the two halves of `W`, fusion and tanh.
 
-    left: the half of `W` for x_i, with the bias. right: the half for x_j.
+    Its layer `left` is the half of `W` for x_i, with the bias; `right` is the half for x_j.
 
-    width (int): d, of input and output.
+    width (int): Width d of input and output.
     """
 
     def __init__(self, *, width: int) -> None:
@@ -148,6 +148,7 @@ class _GatedMean(torch.autograd.Function):
 
 
 def _exponential(score: Tensor) -> Tensor:
+    """Return `e^(-score)`, clipped."""
     return score.neg().clamp_(-EXPONENT_LIMIT, EXPONENT_LIMIT).exp_()
 
 
@@ -162,7 +163,7 @@ class _Tiles:
     """Buffers for one tile of pairs of tokens.
 
     like (Tensor): The batch. *Shape:* (tokens, width)
-    most (int): Number of sequences of the largest rectangle.
+    most (int): Number of sequences of the largest bucket.
     """
 
     def __init__(self, like: Tensor, most: int = 1) -> None:
@@ -183,15 +184,20 @@ class _Tiles:
         return pairs // columns, columns
 
     def denominators(self, u: Tensor, v: Tensor) -> Tensor:
-        """Return `1 + u_i v_j`. u: *Shape:* (sequences, rows, width); v: *Shape:* (sequences, columns, width).
-        Returns *Shape:* (sequences, rows, columns, width)
+        """Return `1 + u_i v_j`.
+
+        u (Tensor): *Shape:* (sequences, rows, width)
+        v (Tensor): *Shape:* (sequences, columns, width)
+        RETURNS (Tensor): *Shape:* (sequences, rows, columns, width)
         """
         shape = (*u.shape[:2], *v.shape[1:])
         return torch.addcmul(self._one, u[:, :, None], v[:, None], out=self._gates[: math.prod(shape)].view(shape))
 
     def product(self, gates: Tensor, rows: Tensor) -> Tensor:
-        """Return `gates * rows`, in another buffer. gates: *Shape:* (sequences, rows, columns, width); rows:
-        broadcast
+        """Return `gates * rows`, in another buffer.
+
+        gates (Tensor): *Shape:* (sequences, rows, columns, width)
+        rows (Tensor): Of a shape that is broadcast to that of the gates.
         """
         return torch.mul(gates, rows, out=self._terms[: gates.numel()].view_as(gates))
 
@@ -252,9 +258,9 @@ class GRNEncoder(nn.Module):
         self.relation = None if config.relation is None else Relation(width=config.width)
 
     def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
-        """Encode the tokens of all sequences, joined; `lengths` says how many each sequence has.
+        """Encode the tokens of all sequences, joined. *Shape:* (tokens, input width) to (tokens, width)
 
-        x (Tensor): *Shape:* (tokens, input width). Returns *Shape:* (tokens, width)
+        lengths (Lengths): The number of tokens of each sequence. *Shape:* (sequences,)
         """
         sizes = as_lengths(lengths, len(x))
         if self.context is not None:

@@ -39,7 +39,11 @@ def build_char_transformer(
 
 
 def make_char_transformer(layer: TransformerConfig, width: int) -> CharacterEncoder:
-    """Return the torch module: a transformer over the characters of words. width (int): Width of the output."""
+    """Return the torch module: a transformer over the characters of words.
+
+    layer (TransformerConfig): The transformer's settings.
+    width (int): Width of the output.
+    """
     from ...embedders.spelling_torch import CharacterEncoder
     from .tener_torch import TransformerEncoder
 

@@ -43,7 +43,7 @@ class VanillaAttention:
         self.out = Linear(weights.part("out"))
 
     def __call__(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
-        """*Shape:* (slots, width) to (slots, width)"""
+        """Transform the rows of a rectangle. *Shape:* (slots, width)"""
         parts = self.query(x) * self.scale, self.key(x), self.value(x)
         q, k, v = (split_heads(part, rectangle.shape, self.n_heads) for part in parts)
         return self.out(attend(q, k, v, rectangle.real))
@@ -80,7 +80,12 @@ def _relative_positions(length: int, head_width: int) -> RelativePositions:
 
 
 class AdaptedAttention:
-    """TENER's attention; see `layers.attention` for the equations. config: settings of the stack that it is in."""
+    """TENER's attention, in the form that `AdaptedAttention` of `tener_torch` derives.
+
+    config (StackConfig): Settings of the stack that it is in.
+    scaled (bool): Divide the scores by `sqrt(d_k)`.
+    key_projection (bool): Project the keys.
+    """
 
     def __init__(
         self,
@@ -97,7 +102,7 @@ class AdaptedAttention:
         self.key = Linear(weights.part("key")) if key_projection else None
 
     def __call__(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
-        """*Shape:* (slots, width) to (slots, width)"""
+        """Transform the rows of a rectangle. *Shape:* (slots, width)"""
         return attend(*self.heads(x, rectangle), rectangle.real)
 
     def heads(self, x: FloatArray, rectangle: Rectangle) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -1,5 +1,5 @@
 """TENER and the vanilla transformer in torch: vanilla attention (eq. 1 to 6), adapted attention (eq. 16 to 19), and the
-encoders.
+encoder of both.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from .tener_config import TransformerConfig
 
 
 def turn(x: Tensor, by: Tensor) -> Tensor:
-    """Multiply `x` by complex numbers: pairs of its last dimension are their real and imaginary parts.
+    """Multiply by complex numbers, reading each pair of the last dimension as a real and an imaginary part.
 
-    x (Tensor): *Shape:* (..., width); by: complex, broadcast against it. *Shape:* (..., width / 2)
+    x (Tensor): *Shape:* (..., width)
+    by (Tensor): The complex numbers. *Shape:* (..., width / 2)
+    RETURNS (Tensor): *Shape:* (..., width)
     """
     return torch.view_as_real(torch.view_as_complex(x.view(*x.shape[:-1], by.shape[-1], 2)) * by).flatten(-2)
 
@@ -63,7 +65,10 @@ class RelativePositions:
 
     @classmethod
     def of(cls, ragged: Ragged, head_width: int, like: Tensor) -> RelativePositions:
-        """Make the positions of a batch. like: a tensor of the device and dtype of the computation."""
+        """Make the positions of a batch.
+
+        like (Tensor): A tensor whose device and dtype they get.
+        """
         sin, cos = sinusoids(ragged.longest, head_width, like)
         return cls(interleave(cos, sin), torch.complex(sin, -cos).index_select(0, ragged.positions)[:, None])
 
@@ -85,9 +90,9 @@ class AdaptedAttention(Attention):
     so that, per head, `A[t, j] = [q_t + u ; turned_t] . [k_j ; cos(c j), sin(c j), ..]`: ordinary attention of twice
     the head width, with no table of relative positions, no shifting, and positions exact at any length.
 
-    width (int): d, the width of input and output.
-    n_heads (int): h; `d_k = width / n_heads` must be even.
-    dropout (float): On the attention map.
+    width (int): Width d of input and output.
+    n_heads (int): Number of heads h; `d_k = width / n_heads` must be even.
+    dropout (float): Dropout on the attention map.
     scaled (bool): Divide the scores by `sqrt(d_k)`: the paper's "w/ scale".
     key_projection (bool): Project the keys, as FLAT-ATSSA does and TENER does not.
     """
@@ -111,9 +116,7 @@ class AdaptedAttention(Attention):
         self.v = nn.Parameter(nn.init.xavier_normal_(torch.empty(n_heads, head_width)))
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries, keys and values (eq. 16). x: *Shape:* (tokens, width). Returns
-        *Shape:* (tokens, heads, head width) each
-        """
+        """Return queries, keys and values (eq. 16). *Shape:* (tokens, width) to (tokens, heads, head width) each"""
         q, k, v = (split_heads(part(x), self.n_heads) for part in (self.query, self.key, self.value))
         return q, k, v
 
@@ -151,9 +154,9 @@ class TransformerEncoder(nn.Module):
         )
 
     def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
-        """Encode the tokens of all sequences, joined; `lengths` says how many each sequence has.
+        """Encode the tokens of all sequences, joined. *Shape:* (tokens, input width) to (tokens, width)
 
-        x (Tensor): *Shape:* (tokens, input width). Returns *Shape:* (tokens, width)
+        lengths (Lengths): The number of tokens of each sequence. *Shape:* (sequences,)
         """
         ragged = Ragged.of(lengths, heads=self.config.heads, device=x.device, n_tokens=len(x))
         x, relative = self.input(x), []
