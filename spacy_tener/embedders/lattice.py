@@ -13,6 +13,14 @@ from ..types import IntArray
 class Lattice:
     """Words over the characters of a batch. The words of a batch are joined, sentence after sentence.
 
+    One sentence of six characters, with three words over it:
+
+        0  1  2  3  4  5      position
+        重 庆 人 和 药 店     lengths = [6], counts = [3]
+        重 庆                 head 0, tail 1
+              人 和 药 店     head 2, tail 5
+                    药 店     head 4, tail 5
+
     lengths (IntArray): Characters of each sentence. *Shape:* (sentences,)
     counts (IntArray): Words of each sentence; 0 is legal. *Shape:* (sentences,)
     heads (IntArray): First character of each word, as a position in its sentence. *Shape:* (words,)

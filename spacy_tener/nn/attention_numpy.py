@@ -26,7 +26,12 @@ PAIRS_AT_ONCE = 1 << 17
 
 @dataclass(frozen=True)
 class Rectangle:
-    """n sequences of similar lengths, padded to n * L slots.
+    """Sequences of similar lengths, padded to the longest of them. Arrays have a row for each slot, joined.
+
+    Two sequences of 5 and 4 tokens, with padding at the dot, in the shape (2, 5):
+
+        c d e f g       real:  1 1 1 1 1      rows of slots:  c d e f g i j k l .
+        i j k l .              1 1 1 1 0
 
     lengths (IntArray): Tokens of each sequence, at least one. *Shape:* (sequences,)
     real (BoolArray | None): Mask of slots with tokens; None if there is no padding. *Shape:* (sequences, keys)

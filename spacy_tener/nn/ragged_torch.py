@@ -2,7 +2,10 @@
 
 Token-wise layers (linear layers, norms, feed-forward) work on flat rows, those of all tokens of a batch. Only attention
 needs padding. `Ragged` plans it once per batch: sequences of similar length share a bucket, and padding and joining are
-one gather each.
+one gather each. The rows of sequences of 2, 5, 1 and 4 tokens, and how they fill two buckets, with padding at the dots:
+
+    a b|c d e f g|h|i j k l    flat        c d e f g    a b    buckets
+                                           i j k l .    h .
 """
 
 from __future__ import annotations

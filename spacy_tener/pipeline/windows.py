@@ -1,4 +1,12 @@
-"""Overlapping windows of Docs of any length, in batches of bounded size."""
+"""Overlapping windows of Docs of any length, in batches of bounded size.
+
+Fourteen units, in windows of at most 8 with an overlap of 2. The cores, in brackets, are where results count:
+
+     a b c d e f g h i j k l m n    the document
+    [a b c d e f]g h                window 1: read from a to h, core from a to f
+             e f[g h i j]k l        window 2
+                     i j[k l m n]   window 3
+"""
 
 from __future__ import annotations
 
