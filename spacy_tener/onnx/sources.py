@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+from pydantic.dataclasses import dataclass
 
 from ..errors import InputError, RemedyError
 from ..features.pieces import WordPieces
 from ..inputs import read_lines
-from ..validation import Count, check_pieces, validated
+from ..validation import STRICT, Count, check_pieces, configured
 from .edits import read_graph, results_of, show_outputs, use_lengths
 from .encoder import (
     DTYPES,
@@ -39,27 +40,10 @@ _TOLERANCE = 1e-5
 """The most by which features of a text alone and in a batch differ by rounding, as a share of the largest one."""
 
 
-@validated("spacy_tener.OnnxEncoder.v1")
-def onnx_encoder(
-    path: str | Path | None = None,
-    vocabulary: str | Path | None = None,
-    inputs: dict[str, str] | None = None,
-    outputs: list[str] | None = None,
-    window: int = 512,
-    overlap: Count = 64,
-    pooling: Pooling = "mean",
-    origin: str = "",
-    licence: str = "",
-) -> EncoderSource:
-    """Read an encoder from an ONNX file, float32 or quantised, and the vocabulary that belongs to it.
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class OnnxEncoderConfig:
+    """Settings of an encoder in an ONNX file.
 
-    Registered as `spacy_tener.OnnxEncoder.v1`. The text itself is split, independently of the tokens: a token gets the
-    pieces that overlap it, and zeros if there is none.
-
-    path (Optional[Union[str, Path]]): The file, with all of its weights.
-    vocabulary (Optional[Union[str, Path]]): A `tokenizer.json` of the library tokenizers, for pieces of words; or a
-        text file with a character on each line, in the order of their ids, one of them `[UNK]`. None for a
-        `tokenizer.json` or `vocab.txt` beside the file.
     inputs (Optional[Dict[str, str]]): The name of the input that holds the `ids`, and of those that hold the `mask`,
         `types` (zeros) and `lengths`, as far as there are any. None to find them by names and shapes.
     outputs (Optional[List[str]]): The names of outputs or of inner results that are joined to the features, such as
@@ -71,10 +55,32 @@ def onnx_encoder(
     origin (str): Where the encoder is from, for meta.json.
     licence (str): Its licence, for meta.json.
     """
-    check_pieces(window, overlap)
-    about = {"origin": origin, "licence": licence}
-    settings = {"inputs": inputs, "outputs": outputs, "window": window, "overlap": overlap, "pooling": pooling}
-    return partial(_read, path, vocabulary, about, settings)
+
+    inputs: dict[str, str] | None = None
+    outputs: list[str] | None = None
+    window: int = 512
+    overlap: Count = 64
+    pooling: Pooling = "mean"
+    origin: str = ""
+    licence: str = ""
+
+    def __post_init__(self) -> None:
+        check_pieces(self.window, self.overlap)
+
+
+@configured("spacy_tener.OnnxEncoder.v1", OnnxEncoderConfig)
+def onnx_encoder(path: str | Path | None, vocabulary: str | Path | None, config: OnnxEncoderConfig) -> EncoderSource:
+    """Read an encoder from an ONNX file, float32 or quantised, and the vocabulary that belongs to it.
+
+    Registered as `spacy_tener.OnnxEncoder.v1`. The text itself is split, independently of the tokens: a token gets the
+    pieces that overlap it, and zeros if there is none.
+
+    path (Optional[Union[str, Path]]): The file, with all of its weights.
+    vocabulary (Optional[Union[str, Path]]): A `tokenizer.json` of the library tokenizers, for pieces of words; or a
+        text file with a character on each line, in the order of their ids, one of them `[UNK]`. None for a
+        `tokenizer.json` or `vocab.txt` beside the file.
+    """
+    return partial(_read, path, vocabulary, config)
 
 
 def make_encoder(
@@ -88,7 +94,8 @@ def make_encoder(
 ) -> Encoder:
     """Make an encoder of a user's file: find its inputs, edit its graph where that is needed, and try it in batches.
 
-    inputs, outputs (Optional[Mapping[str, str]], Optional[Sequence[str]]): As for `Encoder`; None to find them.
+    inputs (Optional[Mapping[str, str]]): As for `Encoder`; None to find them.
+    outputs (Optional[Sequence[str]]): As for `Encoder`; None for the first one.
     source (str): The file's name in messages.
     settings (Any): As for `Encoder`.
     """
@@ -168,9 +175,7 @@ def _find_batching(encoder: Encoder) -> Batching:
     return encoder.batching
 
 
-def _read(
-    path: str | Path | None, vocabulary: str | Path | None, about: dict[str, str], settings: dict[str, Any]
-) -> Encoder:
+def _read(path: str | Path | None, vocabulary: str | Path | None, config: OnnxEncoderConfig) -> Encoder:
     if not path:
         remedy = "Set it to an ONNX file. To train what `tener trim --onnx` made, train its original, and convert that."
         raise RemedyError("spacy_tener.OnnxEncoder.v1: path is not set", remedy)
@@ -180,7 +185,18 @@ def _read(
         read = _read_vocabulary(Path(vocabulary) if vocabulary else _find_vocabulary(file))
     except OSError as error:
         raise InputError(str(error.filename or file), error.strerror or str(error), "Check the path.") from error
-    return make_encoder(graph, read, about={"name": file.stem, **about}, source=str(file), **settings)
+    about = {"name": file.stem, "origin": config.origin, "licence": config.licence}
+    return make_encoder(
+        graph,
+        read,
+        inputs=config.inputs,
+        outputs=config.outputs,
+        source=str(file),
+        window=config.window,
+        overlap=config.overlap,
+        pooling=config.pooling,
+        about=about,
+    )
 
 
 def _find_vocabulary(file: Path) -> Path:
