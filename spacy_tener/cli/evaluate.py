@@ -14,6 +14,7 @@ from spacy.training import Example
 
 from ..errors import RemedyError, counted
 from ..files import write_text
+from ..pages import Heading
 from ..pipeline.finding import entity_finders, entity_labels, find_crf_pipe, known_labels, span_finders
 from ..workbench.corpus.docs import read_examples
 from ..workbench.errors_page import Pair, errors_page, score_texts, surest_errors
@@ -124,14 +125,13 @@ def _write_errors(
         links = [f"{page.name}#text-{number}" for number in numbers]
         write_text(why, found.to_html(title="Errors on {data}, explained", values={"data": name}, links=links))
         msg.good(f"{why.resolve()}: {counted(len(numbers), 'text')}")
+    values = {"data": name, "model": model, "path": str(data), "n": f"{len(texts):,}"}
     content = errors_page(
-        "Errors on {data}",
+        Heading("Errors on {data}", "{model} on {path}, texts: {n}", values),
         None if scores.get("ents_f") is None else scores,
         texts,
         labels=known_labels(nlp),
         numbered=entity_labels(nlp),
-        about="{model} on {path}, texts: {n}",
-        values={"data": name, "model": model, "path": str(data), "n": f"{len(texts):,}"},
         lang=str(nlp.lang),
         explained=(why.name, numbers),
         review=f"python -m spacy tener review {shlex.join([model, str(data)])} --output reviewed",

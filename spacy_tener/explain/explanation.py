@@ -12,7 +12,7 @@ from spacy.tokens import Doc
 
 from ..embedders.lexicon_embed import WORD, LexiconVocabulary
 from ..features.word_lists import find_layered
-from ..pages import make_page
+from ..pages import Heading, make_page
 from ..pipeline.decoding import Reading
 from ..pipeline.entities import FoundEntity
 from ..pipeline.units import DocView
@@ -127,7 +127,7 @@ class Explanation:
         values = {**(values or {}), "pipeline": " · ".join(filter(None, (name, self.pipeline["component"])))}
         about = f"{{pipeline}} · reads {self.pipeline['view']}"
         lang = self.pipeline["lang"] or "en"
-        return make_page(__package__, "page", data, title=title, about=about, lang=lang, values=values)
+        return make_page(__package__, "page", Heading(title, about, values), data, lang=lang)
 
 
 def _plain(value: Any) -> Any:

@@ -13,6 +13,7 @@ import html
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
@@ -24,15 +25,34 @@ _FIRST_HUE = 210
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
+@dataclass(frozen=True)
+class Heading:
+    """What stands at the top of a page. strings.js may translate it, but not its values.
+
+    title (str): The title.
+    about (str): The line below it.
+    values (Mapping[str, str]): What stands in the title and the line for names in braces.
+    """
+
+    title: str
+    about: str = ""
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    def to_html(self) -> dict[str, str]:
+        """Return the title and the line with their values."""
+        return {"title": html.escape(self._filled(self.title)), "about": html.escape(self._filled(self.about))}
+
+    def _filled(self, template: str) -> str:
+        return re.sub(r"\{(\w+)\}", lambda match: self.values.get(match[1], match[0]), template)
+
+
 def make_page(
     package: str,
     name: str,
+    heading: Heading,
     data: Mapping[str, Any],
     *,
-    title: str,
-    about: str,
     lang: str,
-    values: Mapping[str, str] | None = None,
     parts: Sequence[str] = (),
     workers: bool = False,
 ) -> str:
@@ -40,18 +60,14 @@ def make_page(
 
     package, name (str): Where the body, style and script of the page are, see above.
     data (Mapping[str, Any]): Values that JSON can hold; `parts.data` in the script.
-    title, about (str): The title and the line below it, which strings.js may translate.
     lang (str): The language of the texts, `{{lang}}` in the body.
-    values (Optional[Mapping[str, str]]): What stands in the title and the line for names in braces.
     parts (Sequence[str]): Parts of this package that the page shares with some others, such as `found`.
     workers (bool): Whether the script may start workers, and these compute WebAssembly.
     """
     style, script = _sources(package, name, tuple(parts))
-    values = values or {}
-    data = {**data, "heading": {"title": title, "about": about, "values": values}}
+    data = {**data, "heading": asdict(heading)}
     filling = {
-        "title": html.escape(_filled(title, values)),
-        "about": html.escape(_filled(about, values)),
+        **heading.to_html(),
         "lang": html.escape(lang),
         "policy": page_policy(package, name, parts=parts, workers=workers),
         "style": style,
@@ -64,15 +80,12 @@ def make_page(
     return _PLACEHOLDER.sub(lambda match: filling[match[1]], shell)
 
 
-def _filled(template: str, values: Mapping[str, str]) -> str:
-    return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), template)
-
-
 def page_policy(package: str, name: str, also: str = "", *, parts: Sequence[str] = (), workers: bool = False) -> str:
     """Return the Content-Security-Policy of a page, which allows only its own script and style.
 
     also (str): Further sources of both, each with a space behind it, such as "'self' ".
-    parts, workers (Sequence[str], bool): As for `make_page`.
+    parts (Sequence[str]): As for `make_page`.
+    workers (bool): As for `make_page`.
     """
     style, script = (f"'sha256-{_digest(text)}'" for text in _sources(package, name, tuple(parts)))
     compute, start = (" 'wasm-unsafe-eval'", "; worker-src blob:") if workers else ("", "")

@@ -13,7 +13,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import minibatch
 
-from ..pages import make_page
+from ..pages import Heading, make_page
 from ..pipeline.entities import EntityOffsets, offsets_of
 from ..pipeline.finding import run_components
 from ..pipeline.tener_ner import TenerNER
@@ -146,27 +146,25 @@ def _pairs(example: Example, found: Sequence[Found], prediction: PredictedText) 
 
 
 def errors_page(
-    title: str,
+    heading: Heading,
     scores: Mapping[str, Any] | None,
     texts: Sequence[tuple[Doc, Sequence[Pair]]] = (),
     *,
     labels: Iterable[str] | None = None,
     numbered: Sequence[str] = (),
-    about: str = "",
-    values: Mapping[str, str] | None = None,
     lang: str = "en",
     explained: tuple[str, Sequence[int]] = ("", ()),
     review: str = "",
 ) -> str:
     """Return the page.
 
-    title, about, values: See `make_page`.
     scores (Mapping[str, Any] | None): Those of `score_texts`, or of `nlp.evaluate`; None if nothing is annotated.
     texts (Sequence[tuple[Doc, Sequence[Pair]]]): Docs with the pairs of `score_texts`; none for a page with scores
         only.
     labels (Iterable[str] | None): The labels of the pipeline, None if not known. The page lists those of the corpus
         that it lacks.
     numbered (Sequence[str]): All labels of the pipeline in the order of their numbers, by which they have colours.
+    lang (str): The language of the texts.
     explained (tuple[str, Sequence[int]]): The address of a page with explanations, and the numbers of its texts, in its
         order.
     review (str): The command that makes a page for reviewing the annotation.
@@ -180,7 +178,7 @@ def errors_page(
         "numbered": [*numbered],
         "explained": {"page": address, "texts": {str(number): index for index, number in enumerate(numbers)}},
     }
-    return make_page(__package__, "errors", data, title=title, about=about, lang=lang, values=values)
+    return make_page(__package__, "errors", heading, data, lang=lang)
 
 
 def _plain(pair: Pair) -> list[Any]:

@@ -10,7 +10,7 @@ import pytest
 from browser import PHONE, Browser
 from waiting import wait_until
 
-from spacy_tener.pages import displacy_options, label_hues, make_page
+from spacy_tener.pages import Heading, displacy_options, label_hues, make_page
 from spacy_tener.workbench.errors_page import errors_page
 
 HOSTILE = "</script><img src=x onerror=document.title='taken'>{{data}}\u2028&amp;\U0001f600𠮷<!--"
@@ -22,7 +22,7 @@ LABELS = ["PER", "ORG", "LOC", "GPE", "per", "", "人名", "<b>", "😀𠮷", "e
 def blank(tmp_path: Path) -> str:
     """The address of a page with data of any kind."""
     path = tmp_path / "page.html"
-    path.write_text(errors_page(HOSTILE, None, about=HOSTILE), encoding="utf8")
+    path.write_text(errors_page(Heading(HOSTILE, HOSTILE), None), encoding="utf8")
     return path.as_uri()
 
 
@@ -51,11 +51,9 @@ def test_pages_are_in_the_language_of_the_browser_or_in_the_one_chosen(
     page = make_page(
         "spacy_tener.workbench",
         "errors",
+        Heading("Errors on {data}", "Texts", {"data": "<b>Texts</b>"}),
         {"texts": [], "scores": None, "unknown": {}, "explained": {"texts": {}}, "review": ""},
-        title="Errors on {data}",
-        about="Texts",
         lang="en",
-        values={"data": "<b>Texts</b>"},
     )
     (tmp_path / "page.html").write_text(page, encoding="utf8")
     agent = browser.run("return navigator.userAgent")
@@ -120,12 +118,12 @@ def test_titles_and_data_stay_text_and_nothing_else_is_run(browser: Browser, bla
 
 def test_data_that_is_no_json_is_refused_in_python() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
-        make_page("spacy_tener.workbench", "errors", {"p": float("nan")}, title="", about="", lang="en")
+        make_page("spacy_tener.workbench", "errors", Heading(""), {"p": float("nan")}, lang="en")
 
 
 def test_a_page_that_lacks_a_part_of_its_own_is_refused() -> None:
     with pytest.raises(FileNotFoundError):
-        make_page("spacy_tener.pages", "nothing", {}, title="", about="", lang="en")
+        make_page("spacy_tener.pages", "nothing", Heading(""), {}, lang="en")
 
 
 def test_no_script_reads_data_as_markup_and_none_ends_its_element() -> None:

@@ -17,6 +17,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
 
+from spacy_tener.pages import Heading
 from spacy_tener.workbench.errors_page import Pair, errors_page, pair_entities, score_texts, surest_errors
 from spacy_tener.workbench.scores import CountingScorer
 
@@ -70,7 +71,7 @@ def write(nlp: Language, path: Path, examples: list[Example], **options: Any) ->
     scores, of_examples = score_texts(nlp, examples)
     compared = [(example.reference, pairs) for example, pairs in of_examples]
     scored = None if scores.get("ents_f") is None else scores
-    path.write_text(errors_page("Errors", scored, compared, **options), encoding="utf8")
+    path.write_text(errors_page(Heading("Errors"), scored, compared, **options), encoding="utf8")
     return path.as_uri()
 
 
@@ -141,7 +142,7 @@ def test_the_surest_errors_come_first() -> None:
 def show(browser: Browser, folder: Path, scores: dict[str, Any] | None, texts: Any = (), size: Any = DESKTOP) -> str:
     """Open the page of compared texts; return its address."""
     path = folder / "errors.html"
-    path.write_text(errors_page("Errors", scores, texts), encoding="utf8")
+    path.write_text(errors_page(Heading("Errors"), scores, texts), encoding="utf8")
     browser.open(path.as_uri(), size)
     return path.as_uri()
 

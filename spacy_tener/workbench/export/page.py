@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import RemedyError
-from ...pages import make_page
+from ...pages import Heading, make_page
 
 RUNTIME = "onnxruntime-web"
 """The package of npm."""
@@ -74,17 +74,8 @@ def make_model_page(model: bytes, about: Mapping[str, Any], runtime: WebRuntime)
         "wasm": _pack(runtime.wasm),
         "model": _pack(model),
     }
-    return make_page(
-        __package__,
-        "page",
-        data,
-        title="Find entities",
-        about="{pipeline} · in your browser, without a server",
-        lang=pipeline["lang"],
-        values={"pipeline": name},
-        parts=("found",),
-        workers=True,
-    )
+    heading = Heading("Find entities", "{pipeline} · in your browser, without a server", {"pipeline": name})
+    return make_page(__package__, "page", heading, data, lang=pipeline["lang"], parts=("found",), workers=True)
 
 
 def _reader() -> str:

@@ -24,7 +24,7 @@ from spacy.vocab import Vocab
 from ...annotate.encoding import dump_jsonl, encodable
 from ...errors import InputError, RemedyError
 from ...files import write_text
-from ...pages import make_page
+from ...pages import Heading, make_page
 from ...pipeline.entities import EntityOffsets, FoundEntity, offsets_of
 from ...pipeline.nesting import outermost
 from ..corpus.docs import INCORRECT, open_docbin, repacked
@@ -74,7 +74,7 @@ def review_page(
     doubtful = sum(bool(judged.doubts) for judged in docs.values())
     values = {"corpus": corpus, "shown": f"{len(texts):,}", "doubtful": f"{doubtful:,}"}
     about = "{shown} of {doubtful} texts with doubts, the most suspicious first"
-    heading = {"title": "Review of {corpus}", "about": about, "values": values}
+    heading = Heading("Review of {corpus}", about, values)
     in_order = [*numbered, *sorted(labels.difference(numbered))]
     return _page(heading, texts, in_order, {"stands": "gold", "corpus": corpus, "next": apply}, lang="")
 
@@ -104,18 +104,18 @@ def annotation_page(
         texts.append(_text(number, task.doc, questions, task.record_id, nested=nested))
     convert = f"python -m spacy tener convert decisions.json --output annotated.spacy{' --overlap spans' * nested}"
     values = {"model": model, "inputs": inputs}
-    heading = {"title": "Texts to annotate", "about": "Chosen by {model} from {inputs}", "values": values}
+    heading = Heading("Texts to annotate", "Chosen by {model} from {inputs}", values)
     content = {"numbered": [*numbered], "stands": "found", "corpus": "", "next": convert}
     return _page(heading, texts, list(labels), content, lang=lang)
 
 
 def _page(
-    heading: Mapping[str, Any], texts: list[dict[str, Any]], labels: list[str], content: Mapping[str, Any], *, lang: str
+    heading: Heading, texts: list[dict[str, Any]], labels: list[str], content: Mapping[str, Any], *, lang: str
 ) -> str:
     # The browser stores decisions under this digest of texts and questions.
     digest = hashlib.blake2b(json.dumps(texts).encode("ascii"), digest_size=16).hexdigest()
     data = {"texts": texts, "labels": labels, "digest": digest, **content}
-    return make_page(__package__, "review", data, lang=lang, **heading)
+    return make_page(__package__, "review", heading, data, lang=lang)
 
 
 def _questions(judged: JudgedDoc) -> list[Question]:
