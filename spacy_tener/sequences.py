@@ -44,8 +44,7 @@ class Packing:
     """Order of the rows of joined sequences by time step, as in PyTorch's `PackedSequence`.
 
     The CRF's recursions go step by step through all sequences at once. Sorted by length, the sequences that still run
-    at a step are always the first few, so a finished sequence costs nothing, nothing is padded, and every array has
-    exactly one row per token.
+    at a step are always the first few. So a finished sequence costs nothing, and no array has padding.
 
     *Flat* rows are in reading order; *packed* rows are ordered by time step, then by length, longest sequence first.
     """

@@ -1,1 +1,1 @@
-"""Inference in a linear-chain CRF, in numpy: Viterbi, k best paths, forward-backward, and probabilities of entities."""
+"""A linear-chain CRF: its loss in torch, and in NumPy best paths, forward-backward and probabilities of entities."""

@@ -1,7 +1,7 @@
 """Forward-backward algorithm of a linear-chain CRF, in log-space.
 
 Every tag is reached either from the closers or from the B and I of one type. Each such group of source tags is shifted
-by its own largest score, so that its exponentials never all underflow, and the step to all next tags is one product
+by its own largest score, so that its exponentials never all underflow. Then the step to all next tags is one product
 with the exponentiated transitions. Scores are kept relative to the step's shift, which keeps float32 accurate however
 long the text.
 

@@ -1,8 +1,8 @@
 """Transition scores of a CRF as tables over all tags.
 
-Two rectangles are learned, `outside` and `inside` (see `spacy_tener.tagging`). As one table over all tags, with -inf
-for forbidden transitions, they make each step of a recursion one matrix product, and the right-to-left recursion the
-left-to-right one over mirrored tags: read backwards, an entity begins with its E and ends with its B.
+Two rectangles are learned, `outside` and `inside` (see `spacy_tener.tagging`). Here they are one table over all tags,
+with -inf for forbidden transitions. Then each step of a recursion is one matrix product, and the recursion from right
+to left is that from left to right over mirrored tags: read backwards, an entity begins with its E and ends with its B.
 """
 
 from __future__ import annotations

@@ -64,8 +64,9 @@ def build_lexicon_embed(
 
     lexicon (Optional[Callable[[], Lexicon]]): Source of the words; `spacy_tener.JiebaLexicon.v1` if there is none.
     width (int): Width of the words' rows.
-    tag_width (int): Width of the row of the word's tag, which is joined (a part of speech in jieba's dictionary, the
-        list's name in word lists), and helps with words that are not in training; 0 leaves tags out, as in the papers.
+    tag_width (int): Width of the row of the word's tag, which is joined, and helps with words that are not in training.
+        A tag is a part of speech in jieba's dictionary, and the list's name in word lists. 0 leaves tags out, as in the
+        papers.
     max_words (Optional[int]): Maximum number of words that begin with the same token, the longest first, to limit
         memory for text of nested words; None for no limit.
     dropout (float): Dropout on the rows.

@@ -29,15 +29,15 @@ def build_segment_embed(width: Size = 32, dropout: Probability = 0.3, word_dropo
     """Embed each token by its position in its word, as jieba divides the text, and by the word's part of speech.
 
     Registered as `spacy_tener.SegmentEmbed.v1`. There is a row for each combination of a character's position in its
-    word (B, I, E, S) and the word's part of speech, such as `B-ns` for the first character of a place name; they are
-    some 200. Joined with `spacy_tener.CharEmbed.v1` by `spacy_tener.JoinEmbed.v1`, it can be used in every model for
-    Chinese. A token of several characters is B if it begins a word and does not end one, E if it only ends one, S if it
-    does both, such as a token of one or several words, and otherwise I; its part of speech is that of the word in which
-    it begins.
+    word (B, I, E, S) and the word's part of speech: `B-ns` for the first character of a place name. They are some 200.
+    Joined with `spacy_tener.CharEmbed.v1` by `spacy_tener.JoinEmbed.v1`, it can be used in every model for Chinese.
 
-    jieba is read by the package rjieba, which is in the extra `zh`, at some two million characters a second, with its
-    HMM for words that its dictionary lacks. A digest of its output on a sample is saved with a pipeline, which warns if
-    it differs on loading.
+    A token of several characters is B if it only begins a word, E if it only ends one, and S if it does both, as one or
+    several whole words do. Otherwise it is I. Its part of speech is that of the word in which it begins.
+
+    The package rjieba, which is in the extra `zh`, divides some two million characters a second, with jieba's HMM for
+    words that its dictionary lacks. A digest of its output on a sample is saved with a pipeline, which warns if it
+    differs on loading.
 
     width (int): Width of the rows.
     dropout (float): Dropout on the rows.

@@ -304,11 +304,12 @@ def observe(model: Model[Any, Any], batches: Iterable[list[Doc]]) -> None:
             found = int(is_used.sum())
             wanted = found + len(embedder.vocabulary.tables[name]) - is_used.size
             logger.info("Pretrained %s vectors: found %d of %d strings of the training data", name, found, wanted)
-        vocabulary, kept = embedder.vocabulary, dict[str, IntArray]()
+        vocabulary, rows_to_keep = embedder.vocabulary, dict[str, IntArray]()
         for name, n_frequent in vocabulary.frequent.items():
             is_used = used_rows[name]
             is_used[: n_frequent + 1] = True
-            kept[name] = np.append(np.flatnonzero(is_used), np.arange(is_used.size, len(vocabulary.tables[name])))
+            new_rows = np.arange(is_used.size, len(vocabulary.tables[name]))
+            rows_to_keep[name] = np.append(np.flatnonzero(is_used), new_rows)
             vocabulary.pretrained[name] = int(is_used.sum())
-        if kept:
-            embedder.keep_rows(kept)
+        if rows_to_keep:
+            embedder.keep_rows(rows_to_keep)

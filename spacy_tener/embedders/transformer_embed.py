@@ -37,7 +37,7 @@ def build_transformer_embed(name: str | Path | None, config: TransformerEmbedCon
 
     Registered as `spacy_tener.TransformerEmbed.v1`. Use it alone as `tok2vec`, or join it with another embedder by
     `spacy_tener.JoinEmbed.v1`, as in the papers. The text itself is split into word pieces, even if tokens are single
-    characters: a token has all pieces that overlap it, several characters may share one, and a token without pieces,
+    characters. A token has all pieces that overlap it, and several characters may share one. A token without pieces,
     such as white space, has a row of zeros.
 
     Weights, config and tokenizer are saved with the pipeline, which does not need `name` after training. The

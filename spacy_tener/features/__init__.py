@@ -1,1 +1,1 @@
-"""Features of a Doc's text: keys of strings and bigrams, lexicon words, radicals, segmentation, pretrained vectors."""
+"""From a Doc's text to ids: keys of strings and pairs, words of lexicons, word pieces, segments, pretrained vectors."""

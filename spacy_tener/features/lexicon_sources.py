@@ -142,11 +142,12 @@ def vectors_lexicon(path: str | Path) -> LexiconSource:
 def _read_vectors_lexicon(path: str | Path) -> Lexicon:
     words: list[str] = []
 
-    def collect(word: str) -> bool:
+    def note(word: str) -> bool:
+        """Note a word, and keep no row, so that none is converted to numbers."""
         words.append(word)
-        return False  # so that no row is converted to numbers
+        return False
 
-    read_vectors(path, keep=collect)
+    read_vectors(path, keep=note)
     return Lexicon(word for word in words if len(word) <= _MAX_WORD_LENGTH)
 
 

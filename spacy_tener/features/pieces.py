@@ -160,8 +160,9 @@ class WordPieces:
 
 
 def windows_of(n_pieces: int, *, size: int, overlap: int) -> tuple[IntArray, IntArray]:
-    """Return the starts of windows of `size` pieces, or of one window for a shorter text, and the window whose features
-    each piece gets: one in which it has `overlap` pieces on both sides, or as many as the text has.
+    """Return the starts of windows of `size` pieces, and the window whose features each piece gets.
+
+    In that window it has `overlap` pieces on both sides, or as many as the text has. A shorter text is one window.
 
     *Shape:* (windows,) and (pieces,)
     """

@@ -63,8 +63,9 @@ class WordIndex:
     def rows(self, word: str, entry: ListedWord) -> IntArray:
         """Return the rows of words similar to a listed one.
 
-        That is the word itself, if it has a row and its tag in the lexicon is the same; otherwise words of its tag with
-        the same first or last character, or all of its tag if these are few; otherwise row 0, the unknown word's.
+        That is the word itself, if it has a row and its tag in the lexicon is the same. Otherwise they are words of its
+        tag with the same first or last character, or all of its tag if these are few. Without any, it is row 0, that of
+        unknown words.
         """
         word = simplify(word)
         if word in self._rows and self.tag(word, ListedWord()) == self.tag(word, entry):

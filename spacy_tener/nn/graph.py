@@ -198,7 +198,7 @@ class Graph:
         for value in write(*inputs):
             # An output is the body's own: not a value outside of it, nor an input, nor another output.
             is_new = any(value.name in node.output for node in self._scopes[-1])
-            is_new = is_new and value.name not in [other.name for other in results]
+            is_new = is_new and value.name not in [result.name for result in results]
             results.append(value if is_new else self.Identity(value))
         before, after = ([ValueInfoProto(name=value.name) for value in values] for values in (inputs, results))
         if is_loop:  # ONNX Runtime wants to know the shapes of the counter and of the condition.

@@ -95,8 +95,8 @@ def save_requirements(path: Path, parts: Iterable[Any]) -> None:
 
 
 def _update(meta: dict[str, Any], config: Config, parts: Iterable[Any]) -> None:
-    """Add the requirements of parts, in place of those of the same packages; what is known of pretrained encoders, and
-    the dictionaries that the pipeline stores.
+    """Add the requirements of parts, in place of those of the same packages; pretrained encoders; and dictionaries that
+    the pipeline stores.
 
     Every version of this package below the next major one can load the pipeline. By default `spacy package` would
     require the same minor version.
@@ -116,7 +116,7 @@ def _update(meta: dict[str, Any], config: Config, parts: Iterable[Any]) -> None:
     meta["requirements"] = list(by_package.values())
     descriptions = [*meta.get("encoders", []), *(encoder.description for encoder in encoders)]
     if descriptions:  # by their content, as different encoders may have one name
-        meta["encoders"] = list({(one["name"], one.get("digest")): one for one in descriptions}.values())
+        meta["encoders"] = list({(entry["name"], entry.get("digest")): entry for entry in descriptions}.values())
     text = config.to_str(interpolate=False)
     for name, source in DICTIONARIES.items():
         if f'"{name}"' in text and source not in meta.setdefault("sources", []):

@@ -29,20 +29,20 @@ def apply_row_gradient(optimizer: Any, key: Key, table: Tensor, gradient: Tensor
         optimizer((key[0], f"{key[1]}[{len(table)}]"), torch2xp(table), torch2xp(gradient.to_dense()))
         return
     rows = gradient.indices()[0]
-    used, d_used = cast(Any, torch2xp(table[rows])), cast(Any, torch2xp(gradient.values()))
+    weights, d_weights = cast(Any, torch2xp(table[rows])), cast(Any, torch2xp(gradient.values()))
     if hasattr(optimizer, "update_rows"):
-        optimizer.update_rows(key, used, d_used)
+        optimizer.update_rows(key, weights, d_weights)
     else:
         with _rows_alone(optimizer, key, table, torch2xp(rows)):
-            used, _ = optimizer(key, used, d_used)
-    table[rows] = xp2torch(used, device=table.device)
+            weights, _ = optimizer(key, weights, d_weights)
+    table[rows] = xp2torch(weights, device=table.device)
 
 
 @contextlib.contextmanager
 def _rows_alone(optimizer: Any, key: Key, table: Tensor, rows: Any) -> Iterator[None]:
     """Give the optimizer, under `key`, the momentum of the rows only; keep that of the table under another key."""
     height, width = table.shape
-    whole = (key[0], f"{key[1]}.whole")  # the key of the momentum of the whole table
+    of_table = (key[0], f"{key[1]}.whole")  # the key of the table's momentum
     # Parameter averages have the shape of the whole table, which every step would have to read. They are not needed:
     # TENER on Weibo's dev part after 5 epochs, two seeds, had F1 52.1 and 54.0 with averages of all but rows, 51.7 and
     # 52.4 with those of rows too, 52.7 and 51.4 with none.
@@ -50,18 +50,18 @@ def _rows_alone(optimizer: Any, key: Key, table: Tensor, rows: Any) -> Iterator[
     try:
         for moments in (optimizer.mom1, optimizer.mom2):
             moments.pop(key, None)
-            if whole in moments:
-                if missing := height - len(moments[whole]):
+            if of_table in moments:
+                if missing := height - len(moments[of_table]):
                     # New rows of a table start with zero momentum.
-                    pad = get_array_module(moments[whole]).pad
-                    moments[whole] = pad(moments[whole], ((0, missing), (0, 0)))
-                moments[key] = moments[whole][rows].ravel()
+                    pad = get_array_module(moments[of_table]).pad
+                    moments[of_table] = pad(moments[of_table], ((0, missing), (0, 0)))
+                moments[key] = moments[of_table][rows].ravel()
         yield
         for moments in (optimizer.mom1, optimizer.mom2):
-            used = moments.pop(key, None)
-            if used is not None:
-                if whole not in moments:
-                    moments[whole] = get_array_module(used).zeros((height, width), dtype=used.dtype)
-                moments[whole][rows] = used.reshape(-1, width)
+            of_rows = moments.pop(key, None)
+            if of_rows is not None:
+                if of_table not in moments:
+                    moments[of_table] = get_array_module(of_rows).zeros((height, width), dtype=of_rows.dtype)
+                moments[of_table][rows] = of_rows.reshape(-1, width)
     finally:
         optimizer.averages = averages

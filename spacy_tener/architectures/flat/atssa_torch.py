@@ -8,8 +8,8 @@ The character at `i` is the query, the words with `head <= i <= tail` are keys a
     A = (q + u) . k + (q + v) . R            (eq. 5)
 
 `W_r` times two stacked vectors is the sum of two products, each a row of a small table by distance. All arrays are
-flat, with a row for each pair of a character and a word over it: there are as many as words have characters, so time
-and memory are linear in the text, however unevenly the words are distributed.
+flat, with a row for each pair of a character and a word over it. There are as many pairs as words have characters. So
+time and memory are linear in the text, however unevenly the words are distributed.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ For a query span `i` and a key span `j` of the same sentence
     A_ij = (q_i + u) . k_j + (q_i + v) . (W_R R_ij)
 
 with `R_ij` the relative position of the two (`SpanPositions`). In the paper's form, `R_ij` is computed and multiplied
-for every pair. Here each distinct `R` of a batch is multiplied with `W_R` once, and a group of neighbouring queries is
-multiplied with only those rows of the result that its pairs need, in one product.
+for every pair. Here each distinct `R` of a batch is multiplied with `W_R` once. A group of neighbouring queries is then
+multiplied, in one product, with those rows of the result that its pairs need.
 """
 
 from __future__ import annotations
@@ -70,12 +70,11 @@ class SpanPositions(nn.Module):
 
 
 class RandomAttention(nn.Module):
-    """MECT's random attention: learned biases B of one stream (eq. 12 and 13), by the positions of query and key in a
-    sentence, characters first, then words, as in the released code.
+    """MECT's random attention: learned biases B of one stream (eq. 12 and 13), by the positions of query and key.
 
-    Most sentences are short, and a batch needs no positions beyond its longest. So the square of positions is cut into
-    small blocks, each a row of an embedding table with a sparse gradient: a batch reads, and an optimizer updates, only
-    the blocks that its sentences need.
+    A position is that in the sentence, characters first, then words, as in the released code. Most sentences are short,
+    and a batch needs no positions beyond its longest. So the square of positions is cut into small blocks, each a row
+    of an embedding table with a sparse gradient. Only the blocks that a batch needs are read and updated.
 
     n_heads (int): Number of heads h.
     places (int): Number M of positions with a learned bias. Later positions have none, so that a sentence may have any
@@ -210,7 +209,7 @@ class SpanAttention(nn.Module):
         groups (PaddedGroups): The queries of the batch.
         """
         inputs = (self.query, x), (self.key, rows), (self.value, rows), (self.position, relative)
-        q, k, v, positions = (split_heads(part(of), self.n_heads) for part, of in inputs)
+        q, k, v, positions = (split_heads(project(source), self.n_heads) for project, source in inputs)
         bias = None
         if self.random is not None:
             # Queries and keys beyond the last position with a bias get zeros.

@@ -1,7 +1,7 @@
 """Attention to selected keys only: the adaptive threshold of ATSSA (Hu et al., eq. 7 to 12, 16, 17).
 
 Each query selects the keys whose score `A` reaches its threshold. The threshold is computed for each head from the
-query's input `x` and the mean `m` of its sentence, and is at most the k-th largest score, so that k keys are kept:
+query's input `x` and the mean `m` of its sentence. It is at most the k-th largest score, so that k keys are kept:
 
     T = W_t [x ; m ; x * m ; x - m]    (eq. 7)
     T~ = min(k-th largest of A, T)     (eq. 8)
@@ -13,8 +13,8 @@ In training `z` is drawn from the Gumbel-softmax over `b` and `1 - b` at tempera
     z = sigmoid((alpha (A - T~) + logistic noise) / tau)
 
 In prediction `z = [A >= T~]`. The attention weights are `z e^A / sum z e^A`: the softmax of eq. 11 and 12 if z is 0 or
-1, and differentiable in between. With k = 0 a query may keep no key: its output is then zero. The gradient of the
-paper's penalty on z (eq. 19), averaged over the sentences of a batch as the loss is, is added in the backward pass.
+1, and differentiable in between. With k = 0 a query may keep no key: its output is then zero. The paper's penalty on z
+(eq. 19) is averaged over the sentences of a batch, as the loss is; its gradient is added in the backward pass.
 """
 
 from __future__ import annotations

@@ -10,10 +10,12 @@ from pydantic.dataclasses import dataclass
 from ...validation import STRICT, OddSize, Probability, SettingError, Size
 
 EXPONENT_LIMIT = 40.0
-"""Exponents are clipped to this, positive and negative, so that `u v` fits into float32: e^80 = 5.5e34. That changes a
-sum `a + b` only where one of the two is beyond 40; and even then it changes the gate only where the other is beyond 20
-with the opposite sign: otherwise the gate is 0 or 1 to within e^-20, clipped or not. Context features are between -1
-and 1, so with 400 channels and initial weights neither can be above 35, and most are below 2."""
+"""Exponents are clipped to this, positive and negative, so that `u v` fits into float32: e^80 = 5.5e34.
+
+That changes a sum `a + b` only where one of the two is beyond 40. Even then it changes the gate only where the other is
+beyond 20 with the opposite sign: otherwise the gate is 0 or 1 to within e^-20, clipped or not. Context features are
+between -1 and 1. So with 400 channels and initial weights neither can be above 35, and most are below 2.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -9,9 +9,9 @@ by side, so `r_ij = a_i + b_j` takes two products for each token, and
 
     sigma(a_i + b_j) = 1 / (1 + u_i v_j),    u_i = e^(-a_i),  v_j = e^(-b_j)
 
-takes two exponentials for each token. For each pair there remain a multiplication, an addition and a division, computed
-in tiles small enough for a core's own cache: memory grows with the length of a sentence, not with its square. The
-backward pass recomputes the gates.
+takes two exponentials for each token. For each pair there remain a multiplication, an addition and a division. They are
+computed in tiles small enough for a core's own cache, so that memory grows with the length of a sentence, not with its
+square. The backward pass recomputes the gates.
 """
 
 from __future__ import annotations

@@ -22,9 +22,10 @@ def build_char_transformer(
     """Embed each token by one transformer layer over its characters.
 
     Registered as `spacy_tener.CharTransformer.v1`. The defaults are the TENER paper's, with its 6,600 parameters beside
-    the characters' rows (8,460 where `adapted` is false): 2 x 30 x 30 of queries and values and 60 of u and v (vanilla:
-    4 x (30 x 30 + 30) of queries, keys, values and output), 3,690 of the feed-forward, 120 of the norms, 930 of the
-    linear layer after the maximum. Characters get rows, and long tokens are cut, as in `spacy_tener.CharCNN.v1`.
+    the characters' rows; 8,460 where `adapted` is false. The attention has 2 x 30 x 30 for queries and values, and 60
+    for u and v. The vanilla one has 4 x (30 x 30 + 30) for queries, keys, values and output. The feed-forward has
+    3,690, the norms have 120, and the linear layer after the maximum has 930. Characters get rows, and long tokens are
+    cut, as in `spacy_tener.CharCNN.v1`.
 
     adapted (bool): TENER's attention; otherwise vanilla attention.
     heads (int): Number of heads, which share the width of the characters' rows.
