@@ -38,11 +38,6 @@ if TYPE_CHECKING:
 
 RADICAL_FORMS = frozenset("亻刂㔾巜忄扌攵氵灬爫爿丬牜犭王罒艹衤覀訁讠辶阝釒钅飠饣疒糹纟礻耂月虍冫")
 """Shapes of radicals as parts of a character, where they differ from the radical on its own."""
-SIMPLIFIED = frozenset("见讠贝车钅长门韦页风飞饣马鱼鸟卤麦黄黾齐齿龙龟纟丬")
-KANGXI = frozenset(unicodedata.normalize("NFKC", chr(code)) for code in range(0x2F00, 0x2FD6))
-"""The 214 radicals of the Kangxi dictionary, as ordinary characters."""
-INDEXING_RADICALS = KANGXI | SIMPLIFIED | RADICAL_FORMS
-STROKES = frozenset("一丨丶丿乙亅乀乁乚乛") | frozenset(map(chr, range(0x31C0, 0x31F0)))
 _NO_CHARACTER = "□"
 """The dictionary's placeholder for a part that has no Unicode character."""
 
@@ -122,6 +117,13 @@ def _parts(entries: Iterable[tuple[str, Sequence[Sequence[str]]]]) -> dict[str, 
 def _is_character(char: str) -> bool:
     # Characters of a private use area are not printable.
     return char.isprintable() and char != _NO_CHARACTER
+
+
+SIMPLIFIED = frozenset("见讠贝车钅长门韦页风飞饣马鱼鸟卤麦黄黾齐齿龙龟纟丬")
+KANGXI = frozenset(unicodedata.normalize("NFKC", chr(code)) for code in range(0x2F00, 0x2FD6))
+"""The 214 radicals of the Kangxi dictionary, as ordinary characters."""
+INDEXING_RADICALS = KANGXI | SIMPLIFIED | RADICAL_FORMS
+STROKES = frozenset("一丨丶丿乙亅乀乁乚乛") | frozenset(map(chr, range(0x31C0, 0x31F0)))
 
 
 def decompose(parts: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
@@ -236,11 +238,6 @@ def build_radical_embed(source: RadicalSource | None, config: RadicalEmbedConfig
     return table_embedder("radical_embed", vocabulary, shim, width=config.width, init=init)
 
 
-def _make_predictor(config: RadicalEmbedConfig, weights: Weights) -> FeaturesPredictor:
-    encode = partial(CNN, config.window, config.filters)
-    return FeaturesPredictor({RADICAL: config.radical_width}, encode, config.width, weights.part("radicals"))
-
-
 class RadicalVocabulary(SpellingVocabulary):
     """The radicals seen in training, and the radicals of all characters in the source."""
 
@@ -290,3 +287,8 @@ def _build_radicals(*, config: RadicalEmbedConfig, **heights: int) -> RadicalEnc
     )
     features = CharacterFeatures(tables, encoder, dropout=config.dropout)
     return RadicalEncoder(features, radical_dropout=config.radical_dropout)
+
+
+def _make_predictor(config: RadicalEmbedConfig, weights: Weights) -> FeaturesPredictor:
+    encode = partial(CNN, config.window, config.filters)
+    return FeaturesPredictor({RADICAL: config.radical_width}, encode, config.width, weights.part("radicals"))

@@ -16,6 +16,32 @@ from ..nn.devices_torch import on_device
 from ..sequences import Lengths, as_lengths
 
 
+class CharacterFeatures(nn.Module):
+    """Encoder of tokens from their characters. Each distinct word is encoded once.
+
+    tables (EmbeddingTables): Embedding tables of characters, with their own dropout.
+    encoder (CharacterEncoder): Encoder of words from their characters.
+    dropout (float): Dropout on the output.
+    """
+
+    def __init__(self, tables: EmbeddingTables, encoder: CharacterEncoder, *, dropout: float) -> None:
+        super().__init__()
+        self.tables = tables
+        self.encoder = encoder
+        self.dropout = Dropout(dropout)
+
+    def forward(self, characters: Tensor, lengths: Lengths, words: Tensor) -> Tensor:
+        """Return the encoded word of each token.
+
+        characters (Tensor): Rows of the table, for the characters of all words joined. *Shape:* (characters,)
+        lengths (Lengths): The number of characters of each word. *Shape:* (words,)
+        words (Tensor): Index of each token's word. *Shape:* (tokens,)
+        RETURNS (Tensor): *Shape:* (tokens, width)
+        """
+        encoded = self.encoder(self.tables(characters), lengths)
+        return self.dropout(encoded.index_select(0, words))
+
+
 class CharacterEncoder(nn.Module):
     """Encoder of words from their characters: an encoder of sequences, ReLU, the maximum, and a linear layer.
 
@@ -54,11 +80,6 @@ def rectified_maximum(rows: Tensor, lengths: Lengths) -> Tensor:
     return zeros.scatter_reduce(0, word[:, None].expand_as(rows), rows, "amax")
 
 
-def char_cnn(*, char_width: int, filters: int, window: int, width: int) -> CharacterEncoder:
-    """Return Ma and Hovy's CNN over the characters: filters of one width."""
-    return CharacterEncoder(CNN(char_width, filters, window=window), hidden=filters, width=width)
-
-
 class CNN(nn.Module):
     """Convolution over the characters of each word.
 
@@ -75,27 +96,6 @@ class CNN(nn.Module):
         return self.convolution(x, windows)
 
 
-class CharacterFeatures(nn.Module):
-    """Encoder of tokens from their characters. Each distinct word is encoded once.
-
-    tables (EmbeddingTables): Embedding tables of characters, with their own dropout.
-    encoder (CharacterEncoder): Encoder of words from their characters.
-    dropout (float): Dropout on the output.
-    """
-
-    def __init__(self, tables: EmbeddingTables, encoder: CharacterEncoder, *, dropout: float) -> None:
-        super().__init__()
-        self.tables = tables
-        self.encoder = encoder
-        self.dropout = Dropout(dropout)
-
-    def forward(self, characters: Tensor, lengths: Lengths, words: Tensor) -> Tensor:
-        """Return the encoded word of each token.
-
-        characters (Tensor): Rows of the table, for the characters of all words joined. *Shape:* (characters,)
-        lengths (Lengths): The number of characters of each word. *Shape:* (words,)
-        words (Tensor): Index of each token's word. *Shape:* (tokens,)
-        RETURNS (Tensor): *Shape:* (tokens, width)
-        """
-        encoded = self.encoder(self.tables(characters), lengths)
-        return self.dropout(encoded.index_select(0, words))
+def char_cnn(*, char_width: int, filters: int, window: int, width: int) -> CharacterEncoder:
+    """Return Ma and Hovy's CNN over the characters: filters of one width."""
+    return CharacterEncoder(CNN(char_width, filters, window=window), hidden=filters, width=width)

@@ -16,24 +16,6 @@ from .dense_torch import dropout
 from .devices_torch import on_device
 from .ragged_torch import Ragged
 
-
-def interleave(even: Tensor, odd: Tensor) -> Tensor:
-    """Return `[even_0, odd_0, even_1, odd_1, ...]` along the last dimension, the order of eq. 8, 9 and 17."""
-    return torch.stack((even, odd), dim=-1).flatten(-2)
-
-
-def sinusoids(length: int, width: int, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Return `sin(t c_i)` and `cos(t c_i)` for the positions `t < length`, with `c_i = 10000^(-2i / width)`.
-
-    like (Tensor): A tensor whose device and dtype they get.
-    RETURNS (Tuple[Tensor, Tensor]): *Shape:* (length, width / 2) each
-    """
-    # In float32 the angle itself would be off by some 0.004 at position 100,000.
-    frequencies = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
-    angles = torch.outer(torch.arange(length, dtype=torch.float64), frequencies)
-    return on_device(angles.sin().to(like.dtype), like.device), on_device(angles.cos().to(like.dtype), like.device)
-
-
 WHOLE_MAP = 512
 """Maximum length of sequences whose maps are computed whole, so that memory grows with the number of tokens only."""
 SCORES_PER_PART = 1 << 20
@@ -183,3 +165,20 @@ def _attention_map(padded: Heads, key_mask: Tensor | None, weighting: Weighting 
     if key_mask is not None:
         scores += key_mask
     return torch.softmax(scores, dim=-1) if weighting is None else weighting(scores, padded.per_query)
+
+
+def interleave(even: Tensor, odd: Tensor) -> Tensor:
+    """Return `[even_0, odd_0, even_1, odd_1, ...]` along the last dimension, the order of eq. 8, 9 and 17."""
+    return torch.stack((even, odd), dim=-1).flatten(-2)
+
+
+def sinusoids(length: int, width: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Return `sin(t c_i)` and `cos(t c_i)` for the positions `t < length`, with `c_i = 10000^(-2i / width)`.
+
+    like (Tensor): A tensor whose device and dtype they get.
+    RETURNS (Tuple[Tensor, Tensor]): *Shape:* (length, width / 2) each
+    """
+    # In float32 the angle itself would be off by some 0.004 at position 100,000.
+    frequencies = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    angles = torch.outer(torch.arange(length, dtype=torch.float64), frequencies)
+    return on_device(angles.sin().to(like.dtype), like.device), on_device(angles.cos().to(like.dtype), like.device)

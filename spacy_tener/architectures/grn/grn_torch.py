@@ -69,29 +69,6 @@ def _largest(branches: Sequence[Tensor]) -> Tensor:
     return functools.reduce(larger, branches)
 
 
-NUMBERS_PER_BUCKET = {"cpu": 0, "cuda": 1 << 23}
-"""Cost of one more bucket in numbers of padding, `width` for each pair of tokens. On a GPU, its some twenty launches
-take as long as reading and writing so many numbers a dozen times."""
-
-
-def _plan(lengths: Sequence[int], like: Tensor) -> Ragged:
-    """Plan buckets of sequences: of equal length on a CPU, of similar lengths on a GPU."""
-    price = NUMBERS_PER_BUCKET["cpu" if like.is_cpu else "cuda"] // max(like.shape[1], 1)
-    return Ragged.of(lengths, device=like.device, price=price)
-
-
-def _pad(ragged: Ragged, *arrays: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Yield the buckets of several arrays, padded with zeros. *Shape:* (sequences, longest, width) each"""
-    parts = [ragged.pad(array, zeros=True) for array in arrays]
-    for bucket in zip(*parts, strict=True):
-        yield tuple(part[:, 0] for part in bucket)
-
-
-# Maximum size of a tile. On a CPU: about what fits into a core's own cache, and enough to outweigh the cost of calling
-# torch. On a GPU: 128 MB, of which there are two, so that few batches need a second tile.
-TILE = {"cpu": 1 << 18, "cuda": 1 << 25}
-
-
 class Relation(nn.Module):
     """Relation layer: the two halves of `W`, fusion and tanh.
 
@@ -157,6 +134,29 @@ def _shares(lengths: Sequence[int], like: Tensor) -> Tensor:
     sizes = as_lengths(lengths)
     own_lengths = torch.from_numpy(np.repeat(sizes, sizes)[:, None]).to(like.dtype)
     return on_device(own_lengths.reciprocal_(), like.device)
+
+
+NUMBERS_PER_BUCKET = {"cpu": 0, "cuda": 1 << 23}
+"""Cost of one more bucket in numbers of padding, `width` for each pair of tokens. On a GPU, its some twenty launches
+take as long as reading and writing so many numbers a dozen times."""
+
+
+def _plan(lengths: Sequence[int], like: Tensor) -> Ragged:
+    """Plan buckets of sequences: of equal length on a CPU, of similar lengths on a GPU."""
+    price = NUMBERS_PER_BUCKET["cpu" if like.is_cpu else "cuda"] // max(like.shape[1], 1)
+    return Ragged.of(lengths, device=like.device, price=price)
+
+
+def _pad(ragged: Ragged, *arrays: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Yield the buckets of several arrays, padded with zeros. *Shape:* (sequences, longest, width) each"""
+    parts = [ragged.pad(array, zeros=True) for array in arrays]
+    for bucket in zip(*parts, strict=True):
+        yield tuple(part[:, 0] for part in bucket)
+
+
+# Maximum size of a tile. On a CPU: about what fits into a core's own cache, and enough to outweigh the cost of calling
+# torch. On a GPU: 128 MB, of which there are two, so that few batches need a second tile.
+TILE = {"cpu": 1 << 18, "cuda": 1 << 25}
 
 
 class _Tiles:

@@ -19,16 +19,6 @@ from ...sequences import Lengths
 from .tener_config import TransformerConfig
 
 
-def turn(x: Tensor, by: Tensor) -> Tensor:
-    """Multiply by complex numbers, reading each pair of the last dimension as a real and an imaginary part.
-
-    x (Tensor): *Shape:* (..., width)
-    by (Tensor): The complex numbers. *Shape:* (..., width / 2)
-    RETURNS (Tensor): *Shape:* (..., width)
-    """
-    return torch.view_as_real(torch.view_as_complex(x.view(*x.shape[:-1], by.shape[-1], 2)) * by).flatten(-2)
-
-
 class VanillaAttention(Attention):
     """Attention as in Vaswani et al.: projected keys, scaled scores, an output projection; positions are in its input.
 
@@ -127,6 +117,16 @@ class AdaptedAttention(Attention):
         if self.scale != 1.0:
             queries, q_position = queries * self.scale, q_position * self.scale
         return Heads(queries, k, v, q_position, relative.table)
+
+
+def turn(x: Tensor, by: Tensor) -> Tensor:
+    """Multiply by complex numbers, reading each pair of the last dimension as a real and an imaginary part.
+
+    x (Tensor): *Shape:* (..., width)
+    by (Tensor): The complex numbers. *Shape:* (..., width / 2)
+    RETURNS (Tensor): *Shape:* (..., width)
+    """
+    return torch.view_as_real(torch.view_as_complex(x.view(*x.shape[:-1], by.shape[-1], 2)) * by).flatten(-2)
 
 
 def transformer_attention(config: TransformerConfig) -> Attention:
