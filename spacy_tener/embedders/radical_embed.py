@@ -120,6 +120,7 @@ def _is_character(char: str) -> bool:
 
 
 SIMPLIFIED = frozenset("见讠贝车钅长门韦页风飞饣马鱼鸟卤麦黄黾齐齿龙龟纟丬")
+"""Simplified radicals."""
 KANGXI = frozenset(unicodedata.normalize("NFKC", chr(code)) for code in range(0x2F00, 0x2FD6))
 """The 214 radicals of the Kangxi dictionary, as ordinary characters."""
 INDEXING_RADICALS = KANGXI | SIMPLIFIED | RADICAL_FORMS

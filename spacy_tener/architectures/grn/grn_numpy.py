@@ -16,7 +16,7 @@ from ...types import FloatArray, IntArray
 from .grn_config import EXPONENT_LIMIT, GRNConfig
 
 TILE = 1 << 17
-"""Maximum number of gates that are computed at once."""
+"""Maximum number of gates in a tile, which are computed at once."""
 
 
 def relate(a: FloatArray, b: FloatArray, x: FloatArray, lengths: IntArray) -> FloatArray:

@@ -154,9 +154,9 @@ def _pad(ragged: Ragged, *arrays: Tensor) -> Iterator[tuple[Tensor, ...]]:
         yield tuple(part[:, 0] for part in bucket)
 
 
-# Maximum size of a tile. On a CPU: about what fits into a core's own cache, and enough to outweigh the cost of calling
-# torch. On a GPU: 128 MB, of which there are two, so that few batches need a second tile.
 TILE = {"cpu": 1 << 18, "cuda": 1 << 25}
+"""Maximum number of gates in a tile. On a CPU: about what fits into a core's own cache, and enough to outweigh the cost
+of calling torch. On a GPU: 128 MB, of which there are two, so that few batches need a second tile."""
 
 
 class _Tiles:
