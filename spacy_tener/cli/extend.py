@@ -58,7 +58,9 @@ def extend_cli(
     extension = plan_extension(model, nlp, component, docs, names(labels), _renamed(rename or []))
     learned, held_out = (docs, list(read_docs(dev, nlp.vocab))) if dev else hold_out(docs)
     beside = read_docs(old, nlp.vocab) if old else ()
-    run = TrainingRun("extend", output, with_settings(extension.config(output, steps), settings or []), gpu_id, code)
+    config = with_settings(extension.config(output, steps), settings or [])
+    # As the rate has come down by then. Few texts would often choose a worse one, even that of the first step.
+    run = TrainingRun("extend", output, config, gpu_id, code, takes_last=True)
     with interrupted_by_signals(), locked(output / ".lock"):
         write_docs(output / DEV, held_out if dev else extension.development_docs(held_out))
         write_docs(output / TRAIN, extension.training_docs(learned, beside))

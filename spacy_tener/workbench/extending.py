@@ -18,6 +18,7 @@ from ..pipeline.entities import offsets_of, spans_of
 from ..pipeline.finding import find_crf_pipe, make_doc
 from ..pipeline.learning.targets import ANNOTATED_LABELS
 from ..pipeline.tener_ner import TenerNER
+from .config_files import entries
 from .corpus.convert import detect_language
 from .overlays import fill
 from .suggestions.review import assign
@@ -93,19 +94,28 @@ class Extension:
         """Return the config of the training."""
         config = self.nlp.config.copy()
         names = list(self.nlp.component_names)
+        learning = {self.pipe.name, *_upstream(self.nlp, self.pipe.name)}
+        learning -= {*config["training"]["frozen_components"]} - {self.pipe.name}
         config["components"] = {name: {"source": self.model} for name in names}
-        learning = {self.pipe.name, *_shared(self.nlp)}
+        for name in names:
+            if name not in learning and learning.intersection(_upstream(self.nlp, name)):
+                # What it listens to goes on learning: it keeps that as it is.
+                config["components"][name]["replace_listeners"] = _listeners(self.nlp.config["components"][name])
         config["corpora"] = {name: _corpus(f"${{paths.{name}}}") for name in ("train", "dev")}
         config["paths"] = {**config["paths"], "train": str(output / TRAIN), "dev": str(output / DEV)}
+        # What is not set here stays: the pipeline reads texts, and learns, as it did in its own training.
         training = config["training"]
-        training.update(
-            train_corpus="corpora.train", dev_corpus="corpora.dev", max_steps=steps, max_epochs=0, patience=0
-        )
-        # The last model is taken, as the rate has come down by then. Few texts would often choose a worse one, even
-        # that of the first step: so scores weigh nothing, and of equal ones the last counts.
-        training.update(eval_frequency=steps, before_update=None, annotating_components=[])
+        training.update(train_corpus="corpora.train", dev_corpus="corpora.dev")
+        training.update(max_steps=steps, max_epochs=0, patience=0, eval_frequency=steps)
+        # Scores of other components, which are frozen, are left out.
+        training["score_weights"] = dict.fromkeys(training["score_weights"]) | {
+            "ents_f": 1.0,
+            "ents_p": 0.0,
+            "ents_r": 0.0,
+        }
         training["frozen_components"] = [name for name in names if name not in learning]
-        training["score_weights"] = {"ents_f": 0.0, "ents_p": 0.0, "ents_r": 0.0, "ents_per_type": None}
+        annotating = training["annotating_components"]
+        training["annotating_components"] = [name for name in names if name in annotating]
         _slow_down(training["optimizer"], steps)
         extension: dict[str, Any] = {
             "@callbacks": "spacy_tener.Extension.v1",
@@ -136,9 +146,15 @@ def _slow_down(optimizer: dict[str, Any], steps: int) -> None:
             schedule[name] *= RATE
 
 
-def _shared(nlp: Language) -> list[str]:
-    """Return the components that others listen to: they learn too."""
-    return [name for name, pipe in nlp.components if getattr(pipe, "listeners", None)]
+def _upstream(nlp: Language, name: str) -> list[str]:
+    """Return the components that one listens to."""
+    return [other for other, pipe in nlp.components if name in getattr(pipe, "listening_components", ())]
+
+
+def _listeners(component: Mapping[str, Any]) -> list[str]:
+    """Return the places of the listeners in a component's config, as `model.tok2vec`."""
+    functions = ((key, str(value)) for key, value in entries(component) if key.endswith(".@architectures"))
+    return [key.rpartition(".")[0] for key, value in functions if "Listener" in value]
 
 
 def plan_extension(

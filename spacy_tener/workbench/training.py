@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from spacy.training.loop import DIR_MODEL_LAST
+from spacy.training.loop import DIR_MODEL_BEST, DIR_MODEL_LAST
 from spacy.util import ENV_VARS
 from thinc.api import Config
 
@@ -126,7 +126,7 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
             os.killpg(process.pid, number)
 
 
-MODEL, METRICS_TEST, METRICS_DEV, LOG = "model-best", "metrics.json", "metrics-dev.json", "training.jsonl"
+MODEL, METRICS_TEST, METRICS_DEV, LOG = DIR_MODEL_BEST, "metrics.json", "metrics-dev.json", "training.jsonl"
 """The pipeline that was chosen, its scores on test and on dev, and the log of the training."""
 OUTPUT = "output.log"
 """The file with what the processes of a run print."""
@@ -146,6 +146,7 @@ class TrainingRun:
     config (Config): Complete.
     gpu_id (int): -1 for the CPU.
     code (Path | None): A Python file with what the config needs.
+    takes_last (bool): The last pipeline is the result, whatever the scores on dev.
     """
 
     name: str
@@ -153,6 +154,7 @@ class TrainingRun:
     config: Config
     gpu_id: int = -1
     code: Path | None = None
+    takes_last: bool = False
 
     @property
     def options(self) -> list[str]:
@@ -180,6 +182,9 @@ def train(run: TrainingRun, processes: Processes) -> str:
     write_text(folder / CONFIG, config.to_str(interpolate=False) + "\n")
     command = ["train", str(folder / CONFIG), "--output", str(folder), *run.options]
     status = processes.run(command, folder / OUTPUT)
+    if run.takes_last and not status:
+        shutil.rmtree(folder / MODEL)
+        (folder / DIR_MODEL_LAST).rename(folder / MODEL)
     shutil.rmtree(folder / DIR_MODEL_LAST, ignore_errors=True)
     if status:
         return f"training {exit_reason(status, folder)}"

@@ -57,9 +57,12 @@ def test_a_label_is_learned_beside_the_others_and_a_finished_training_stays(
     command = [saved["tener"], new, "-o", tmp_path / "out", "--steps", "40", "-s", "training.optimizer.learn_rate=0.01"]
     code, text = extend(*command)
     assert code == 0, text
-    # Of equal scores, spaCy keeps the last model.
+    # The F1 of spaCy's table, by the model that was saved last.
     rows = [json.loads(row) for row in (tmp_path / "out" / "training.jsonl").read_text().splitlines()]
-    assert [(row["step"], row["score"]) for row in rows] == [(0, 0.0), (40, 0.0)]
+    assert [row["step"] for row in rows] == [0, 40]
+    assert rows[0]["score"] < rows[1]["score"]
+    assert [row["scores"]["ents_f"] for row in rows] == [pytest.approx(100 * row["score"]) for row in rows]
+    assert not (tmp_path / "out" / "model-last").exists()
     before, after = spacy.load(saved["tener"]), spacy.load(tmp_path / "out" / "model-best")
     old = [(ent.text, ent.label_) for ent in before(TEXT).ents]
     assert [(ent.text, ent.label_) for ent in after(TEXT).ents] == [old[0], ("去了", "VERB"), *old[1:]]

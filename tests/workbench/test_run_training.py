@@ -48,6 +48,27 @@ def test_a_training_leaves_its_config_log_scores_and_best_pipeline(trained: Trai
     assert json.loads((run / "metrics-dev.json").read_text())["ents_f"] == 0.2
 
 
+def test_the_last_pipeline_is_taken_where_scores_do_not_choose(
+    trained: Train, tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = (
+        "import json, pathlib, sys\n"
+        "folder = pathlib.Path(sys.argv[sys.argv.index('--output') + 1])\n"
+        "for name, score in (('best', 0.9), ('last', 0.7)):\n"
+        "    (folder / f'model-{name}').mkdir()\n"
+        "    (folder / f'model-{name}' / 'meta.json').write_text(json.dumps({'performance': {'ents_f': score}}))\n"
+        "(folder / 'training.jsonl').write_text(json.dumps({'scores': {'ents_f': 90}}))\n"
+    )
+    (tmp_path / "trainer.py").write_text(code, encoding="utf8")
+    monkeypatch.setattr(training, "MODULE", "trainer")
+    for takes_last, score in ((False, 0.9), (True, 0.7)):
+        folder = tmp_path / f"run-{takes_last}"
+        folder.mkdir()
+        assert not train(TrainingRun("run", folder, config, takes_last=takes_last), Processes())
+        assert json.loads((folder / "metrics-dev.json").read_text())["ents_f"] == score
+        assert [path.name for path in folder.glob("model-*")] == ["model-best"]
+
+
 def test_a_finished_training_is_known_and_another_one_in_its_place_refused(
     trained: Train, tmp_path: Path, config: Config
 ) -> None:
