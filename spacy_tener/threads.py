@@ -7,6 +7,7 @@ import functools
 import importlib.util
 import itertools
 import os
+import threading
 from collections.abc import Callable
 from contextlib import ContextDecorator
 from typing import NamedTuple
@@ -25,17 +26,21 @@ _NUMBER_LOCK = make_lock()
 class _OneThread(ContextDecorator):
     """A context in which NumPy multiplies on one thread, unless the user has set a number.
 
-    The number is the process': the last thread that leaves restores it.
+    The number is the process': the last thread that leaves restores it, unless the user has set another one meanwhile.
     """
 
     def __init__(self) -> None:
         self._n_inside = self._before = 0
+        self._of_thread = threading.local()
 
     def __enter__(self) -> None:
         with _NUMBER_LOCK:
-            self._n_inside += 1
-            is_set = any(name in os.environ for name in THREAD_VARIABLES)
-            if self._n_inside > 1 or is_set or (library := _openblas()) is None:
+            self._count(1)
+            if (
+                self._n_inside > 1
+                or any(name in os.environ for name in THREAD_VARIABLES)
+                or (library := _openblas()) is None
+            ):
                 return
             # By itself it chooses the number of the cores; a smaller one is the user's.
             if library.get_number() >= min(max(count_physical_cores(), 2), _MAX_CHOSEN):
@@ -44,14 +49,33 @@ class _OneThread(ContextDecorator):
 
     def __exit__(self, *error: object) -> None:
         with _NUMBER_LOCK:
-            self._n_inside -= 1
-            library = _openblas() if self._before and not self._n_inside else None
-            if library is not None:
+            self._count(-1)
+            self._restore()
+
+    def after_fork(self) -> None:
+        """Forget the threads that the parent has: a child has only that which forked."""
+        self._n_inside = self._n_of_thread
+        self._restore()
+
+    @property
+    def _n_of_thread(self) -> int:
+        return getattr(self._of_thread, "n_inside", 0)
+
+    def _count(self, change: int) -> None:
+        self._of_thread.n_inside = self._n_of_thread + change
+        self._n_inside += change
+
+    def _restore(self) -> None:
+        library = _openblas() if self._before and not self._n_inside else None
+        if library is not None:
+            if library.get_number() == 1:
                 library.set_number(self._before)
-                self._before = 0
+            self._before = 0
 
 
 one_thread = _OneThread()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=one_thread.after_fork)
 
 
 class _Library(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -147,3 +148,36 @@ def test_a_fork_in_the_middle_of_a_prediction_can_predict(numpys_own_threads):
             with one_thread:
                 os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_number_that_the_user_sets_during_a_prediction_stays(numpys_own_threads):
+    with one_thread:
+        threadpool_limits(2, user_api="blas")
+    assert numpy_threads() == {2}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Needs fork.")
+@pytest.mark.parametrize("forks_inside", [False, True])
+def test_a_fork_while_another_thread_predicts_has_its_threads_again(numpys_own_threads, forks_inside):
+    is_inside, has_forked = threading.Event(), threading.Event()
+
+    def predict():
+        with one_thread:
+            is_inside.set()
+            has_forked.wait(60)
+
+    thread = threading.Thread(target=predict)
+    thread.start()
+    is_inside.wait(60)
+    with one_thread if forks_inside else nullcontext():
+        child = os.fork()
+        if not child:
+            inside = numpy_threads() == ({1} if forks_inside else {3})
+    if not child:
+        with one_thread:
+            again = numpy_threads() == {1}
+        os._exit(0 if inside and again and numpy_threads() == {3} else 1)
+    has_forked.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
+    assert numpy_threads() == {3}
