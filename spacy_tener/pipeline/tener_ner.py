@@ -167,16 +167,19 @@ class TenerNER(TrainablePipe):
         label (str): The entity type.
         RETURNS (int): 0 if the component had it already, otherwise 1.
         """
-        if not isinstance(label, str):
-            raise ValueError(Errors.E187)
+        _check_label(label)
         if label in self.cfg["labels"]:
             return 0
-        if not label.strip():
-            raise ValueError(f"Cannot add the label {label!r}: an entity type needs a name.")
-        self.cfg["labels"].append(label)
-        self.vocab.strings.add(label)
-        set_labels(self.model, len(self.labels))
+        self._set_labels([*self.cfg["labels"], label])
         return 1
+
+    def _set_labels(self, labels: list[str]) -> None:
+        """Set the labels of a component, which have been checked."""
+        # First what can fail: torch may be missing, or the model be another one.
+        set_labels(self.model, len(labels))
+        self.cfg["labels"] = labels
+        for label in labels:
+            self.vocab.strings.add(label)
 
     def extend(
         self, labels: Iterable[str], teacher: Teacher | None = None, rename: Mapping[str, str] | None = None
@@ -187,20 +190,21 @@ class TenerNER(TrainablePipe):
         teacher (Optional[Teacher]): This component as it was before. See `spacy_tener.Extension.v1`.
         rename (Optional[Mapping[str, str]]): Other names of labels that it has.
         """
-        names = dict(rename or {})
+        names, labels = dict(rename or {}), _listed_labels(labels, self.name)
         for label in names:
             check_choice("label to rename", label, self.labels)
-        for key in ("labels", LABELS_OVER_LINES, LABELS_WITH_ORNAMENTS):
+        for label in names.values():
+            _check_label(label)
+        renamed = [names.get(label, label) for label in self.labels]
+        if len(set(renamed)) < len(renamed):
+            raise RemedyError(f"Two labels of '{self.name}' would have one name", "Rename to labels that it lacks.")
+        self._set_labels(list(dict.fromkeys([*renamed, *labels])))
+        for key in (LABELS_OVER_LINES, LABELS_WITH_ORNAMENTS):
             if key in self.cfg:
                 self.cfg[key] = [names.get(label, label) for label in self.cfg[key]]
-        if len(set(self.labels)) < len(self.labels):
-            raise RemedyError(f"Two labels of '{self.name}' would have one name", "Rename to labels that it lacks.")
         for key in ("threshold", LATIN_EDGES):
             if isinstance(by_label := self.cfg.get(key), dict):
                 self.cfg[key] = {names.get(label, label): value for label, value in by_label.items()}
-        for label in [*names.values(), *labels]:
-            self.vocab.strings.add(label)
-            self.add_label(label)
         self._teacher = teacher
 
     def initialize(
@@ -221,21 +225,16 @@ class TenerNER(TrainablePipe):
             The component gets the teacher's labels.
         """
         validate_get_examples(get_examples, "TenerNER.initialize")
-        if isinstance(labels, str):
-            raise ValueError(f"The labels of '{self.name}' must be a list, not the string {labels!r}: [{labels!r}].")
         if labels is None:
             spans = (span for example in get_examples() for span in all_entities(example.reference, self.group))
             labels = sorted({span.label_ for span in spans} - {""})
+        labels = _listed_labels(labels, self.name)
         self._check_nesting(get_examples, teacher)
         self._teacher = teacher
-        for label in [*(teacher.labels if teacher else ()), *labels]:
-            self.add_label(label)
-        if teacher:  # the teacher's labels come first, as its distributions need
-            first = teacher.labels
-            self.cfg["labels"] = [*first, *(label for label in self.cfg["labels"] if label not in first)]
+        # The teacher's labels come first, as its distributions need.
+        self._set_labels(list(dict.fromkeys([*(teacher.labels if teacher else ()), *self.labels, *labels])))
         for key in LEARNED:
             self.cfg.pop(key, None)
-        set_labels(self.model, len(self.labels))
         sample = self._sample(get_examples())
         lengths = [length for doc in sample for length in word_lengths(doc).tolist()]
         self.cfg[TOKEN_LENGTH] = sum(lengths) / len(lengths) if lengths else None
@@ -535,6 +534,23 @@ class TenerNER(TrainablePipe):
                     f"its model has {n_tags} tags, but the {len(self.labels)} labels in its cfg need {expected}",
                     "Load 'cfg' and 'model' of the same pipeline. Restore them from a copy if one of them was changed.",
                 )
+
+
+def _check_label(label: object) -> None:
+    if not isinstance(label, str):
+        raise ValueError(Errors.E187)
+    if not label.strip() or any("\ud800" <= character <= "\udfff" for character in label):
+        raise ValueError(f"Cannot add the label {label!r}: an entity type needs a name that UTF-8 can hold.")
+
+
+def _listed_labels(labels: Iterable[str], component: str) -> list[str]:
+    """Return labels for a component as a list, checked."""
+    if isinstance(labels, str):
+        raise ValueError(f"The labels of '{component}' must be a list, not the string {labels!r}: [{labels!r}].")
+    labels = list(labels)
+    for label in labels:
+        _check_label(label)
+    return labels
 
 
 def _rebuild(
