@@ -164,10 +164,12 @@ def plan_extension(
     docs: Sequence[Doc],
     labels: Sequence[str],
     rename: Mapping[str, str],
+    old: Iterable[Doc] = (),
 ) -> Extension:
     """Check new texts against a pipeline, and return what it is to learn from them.
 
     labels (Sequence[str]): Labels that the texts are annotated for; by default those that the pipeline lacks.
+    old (Iterable[Doc]): The texts that it was trained on, if they are learned too.
     """
     pipe = find_crf_pipe(nlp, component, what=model)
     if pipe.depth > 1:
@@ -189,11 +191,19 @@ def plan_extension(
     if lacking := sorted(set(wanted) - annotated):
         remedy = f"They have: {', '.join(sorted(annotated))}."
         raise RemedyError(f"no entity in the new texts has the label {', '.join(lacking)}", remedy)
+    extension = Extension(model, nlp, pipe, wanted, rename)
+    if beside := sorted(annotated.difference(wanted, extension.present)):
+        remedy = "Name them by --labels too, or take them out of the texts."
+        raise RemedyError(f"the new texts have labels beside {', '.join(wanted)}: {', '.join(beside)}", remedy)
+    of_old = {rename.get(ent.label_, ent.label_) for doc in old for ent in doc.ents}
+    if unknown := sorted(of_old.difference(wanted, extension.present)):
+        reason = f"the texts of --with have labels that {model} has not: {', '.join(unknown)}"
+        raise RemedyError(reason, "Take them out, or name others.")
     language = detect_language(doc.text for doc in docs) if nlp.lang in ("zh", "en") else nlp.lang
     if language != nlp.lang:
         remedy = f"Train another pipeline for them: `tener config sample{'_en' * (language == 'en')}`."
         raise RemedyError(f"the new texts are in another language ({language}) than {model} ({nlp.lang})", remedy)
-    return Extension(model, nlp, pipe, wanted, rename)
+    return extension
 
 
 def hold_out(docs: Sequence[Doc]) -> tuple[list[Doc], list[Doc]]:

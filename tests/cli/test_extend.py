@@ -99,10 +99,21 @@ def test_texts_say_what_they_are_annotated_for(
         ([("他去了", [])] * 12, [], "no entity is annotated in the new texts"),
         ([(TEXT, [(0, 3, "PER")])] * 12, [], "has all labels of the new texts: PER"),
         ([("He went to Paris", [(11, 16, "CITY")])] * 12, [], "the new texts are in another language (en)"),
+        (
+            [*NEW, ("北京", [(0, 2, "CITY")])],
+            ["--labels", "VERB"],
+            "the new texts have labels beside VERB: CITY Name them",
+        ),
+        (
+            [*NEW, (TEXT, [(0, 3, "PER")])],
+            ["--rename", "PER=NAME", "--labels", "VERB"],
+            "labels beside VERB: PER Name them",
+        ),
         (NEW, ["--labels", "VERB,NOUN"], "no entity in the new texts has the label NOUN"),
         (NEW, ["--rename", "NONE=A"], "has no label NONE to rename It has: "),
         (NEW, ["--rename", "PER=ORG"], "two labels of"),
         (NEW, ["--rename", "PER"], "--rename PER: not two labels"),
+        (NEW, ["--rename", "PER= "], "--rename PER=: not two labels"),
     ],
 )
 def test_texts_that_teach_nothing_are_refused(
@@ -112,6 +123,21 @@ def test_texts_that_teach_nothing_are_refused(
     code, text = extend(saved["tener"], tmp_path / "new.spacy", "-o", tmp_path / "out", *options)
     assert (code > 0, message in text) == (True, True), text
     assert not (tmp_path / "out").exists()
+
+
+def test_texts_of_the_training_with_other_labels_are_refused(saved: dict[str, Path], new: Path, tmp_path: Path) -> None:
+    save_corpus(tmp_path / "old.spacy", [(TEXT, [(0, 3, "PER"), (5, 7, "CITY")])])
+    code, text = extend(saved["tener"], new, "-o", tmp_path / "out", "--with", tmp_path / "old.spacy")
+    assert (code, "the texts of --with have labels that" in text, "has not: CITY" in text) == (1, True, True), text
+    assert not (tmp_path / "out").exists()
+
+
+def test_labels_that_the_pipeline_has_may_be_annotated_too(
+    saved: dict[str, Path], new: Path, tmp_path: Path, trained: list[Path]
+) -> None:
+    save_corpus(new, [(text, [*entities, (len(text) - 2, len(text), "GPE")]) for text, entities in NEW])
+    code, text = extend(saved["tener"], new, "-o", tmp_path / "out", "--steps", "1")
+    assert (code, len(trained)) == (0, 1), text
 
 
 def test_a_pipeline_for_entities_within_entities_is_not_extended(new: Path, tmp_path: Path) -> None:
