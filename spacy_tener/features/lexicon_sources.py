@@ -20,7 +20,10 @@ from .pretrained_vectors import read_vectors
 LexiconSource = Callable[[], Lexicon]
 
 _COUNT = re.compile(r"[0-9]{1,18}")
-_JIEBA_LINE = re.compile(r"(.+) ([0-9]+) ([a-z]+)")
+_BEFORE_TAG = re.compile(r"[0-9]{1,18}(?=s?$|[\W\d]*$)")
+"""A frequency where there may be a tag instead, such as `5G`."""
+_JIEBA_LINE = re.compile(r"([^\t]+) ([0-9]+) ([a-z]+)")
+_JIEBA_TAG = re.compile("[a-z]{1,2}|nrt|nrfg|eng")
 _ENDING = ".txt"
 _MAX_WORD_LENGTH = 10
 """Longer strings of a dictionary or of vectors are no words."""
@@ -44,16 +47,18 @@ def read_list(path: Path, tag: str = "", *, has_tags: bool = False) -> Iterator[
 
     tag (str): Tag of words whose line has none.
     has_tags (bool): Whether lines may have a tag: `word<TAB>tag`, `word<TAB>frequency<TAB>tag`, or, as in jieba, `word
-        frequency tag`.
+        frequency tag`. Beside a `tag` that is not jieba's, as a label, such a line is a word.
     """
+    may_be_jieba = has_tags and (not tag or _JIEBA_TAG.fullmatch(tag))
     for number, line in read_lines(path):
         if not (line := line.strip()):
             continue
-        # 'iPhone 15 Pro' is a word: jieba's tags are small letters.
-        jieba = _JIEBA_LINE.fullmatch(line) if has_tags else None
+        jieba = _JIEBA_LINE.fullmatch(line) if may_be_jieba else None
+        if jieba and tag and not _JIEBA_TAG.fullmatch(jieba[3]):
+            jieba = None  # 'iphone 15 pro' is a word
         word, *rest = (field.strip() for field in (jieba.groups() if jieba else line.split("\t")))
         # Anything after the number is ignored: THUOCL's lists have `3?` and `125472s`.
-        count = _COUNT.match(rest[0]) if rest else None
+        count = (_BEFORE_TAG if has_tags and len(rest) == 1 else _COUNT).match(rest[0]) if rest else None
         rest = rest[1:] if count else rest
         tag_of_word = rest.pop(0) if rest and has_tags else ""
         if rest:

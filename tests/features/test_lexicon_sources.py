@@ -165,7 +165,12 @@ def read(
         ("iPhone 15 Pro", ("iPhone 15 Pro", None, "x"), ("iPhone 15 Pro", None, "x")),
         ("AT&T 3 nz", ("AT&T 3 nz", None, "x"), ("AT&T", 3, "nz")),
         ("a b 3 nz", ("a b 3 nz", None, "x"), ("a b", 3, "nz")),
+        ("iphone 15 pro", ("iphone 15 pro", None, "x"), ("iphone 15 pro", None, "x")),
         ("巴黎\tns", None, ("巴黎", None, "ns")),
+        ("华为\t5G", ("华为", 5, "x"), ("华为", None, "5G")),
+        ("立方体\t3D_MODEL", ("立方体", 3, "x"), ("立方体", None, "3D_MODEL")),
+        ("巴黎\t7\t5G", None, ("巴黎", 7, "5G")),
+        ("巴黎\t3.5", ("巴黎", 3, "x"), ("巴黎", 3, "x")),
         ("巴黎\t3\tns", None, ("巴黎", 3, "ns")),
         ("巴黎\t\t", ("巴黎", None, "x"), ("巴黎", None, "x")),
         ("巴黎\tns\t3", None, None),
@@ -187,6 +192,13 @@ def test_lines_of_a_list(
         else:
             with pytest.raises(ValueError, match=r"list.txt:4: expected `word`, .*, but got '巴黎.* Repair or remove"):
                 read(tmp_path / "list.txt", content, "x", has_tags=has_tags)
+
+
+def test_beside_a_label_no_line_is_jiebas(tmp_path: Path) -> None:
+    content = "iphone 15 pro\ngalaxy 20 s\n北京 3 ns\n南京\tCITY\n"
+    words = [("iphone 15 pro", None, "PRODUCT"), ("galaxy 20 s", None, "PRODUCT"), ("北京 3 ns", None, "PRODUCT")]
+    found = read(tmp_path / "list.txt", content, "PRODUCT", has_tags=True)
+    assert found == [*words, ("南京", None, "CITY")]
 
 
 def test_a_frequency_of_thousands_of_digits_is_cut(tmp_path: Path) -> None:
