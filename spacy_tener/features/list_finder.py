@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from functools import lru_cache
 from itertools import chain
 
@@ -12,8 +13,8 @@ from .characters import CodePoints, JoinedText
 from .word_lists import WordList
 
 _LAST_CODE = 0xFFFF
-_SPACED = (range(0x0E00), range(0x1E00, 0x2000), range(0xFF10, 0xFF5B))
-"""Code points of scripts that put spaces between words: those up to Thai's, and full-width letters."""
+_SPACED = (range(0x0E00), range(0x1AB0, 0x1B00), range(0x1DC0, 0x2000), range(0xFE20, 0xFE30), range(0xFF10, 0xFF5B))
+"""Code points of scripts that put spaces between words: those up to Thai's, full-width letters, marks on letters."""
 
 
 def find_listed(words: WordList, text: JoinedText, docs: IntArray) -> IntArray:
@@ -41,13 +42,16 @@ def _runs(docs: IntArray, stops: IntArray) -> list[tuple[int, int]]:
 
 @lru_cache(maxsize=1)
 def _classes() -> tuple[BoolArray, BoolArray, BoolArray]:
-    """Return which code points are letters or digits, which are digits, and which are points within numbers.
+    """Return which code points are letters, marks on them, or digits, which are digits, and which are points within
+    numbers.
 
     They are made when a list is first searched: most pipelines have none.
     """
     letters, digits, points = (np.zeros(_LAST_CODE + 1, dtype=bool) for _ in range(3))
     for code in chain.from_iterable(_SPACED):
-        letters[code], digits[code] = chr(code).isalnum(), chr(code).isdecimal()
+        character = chr(code)
+        letters[code] = character.isalnum() or unicodedata.category(character)[0] == "M"
+        digits[code] = character.isdecimal()
     points[[ord(mark) for mark in ".,"]] = True
     return letters, digits, points
 

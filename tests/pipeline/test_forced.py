@@ -88,6 +88,10 @@ def test_the_longest_word_wins_then_the_order_of_the_list(nlp: Language) -> None
         ("AI", "MAIL AI AIR", [5]),
         ("5G", "15G和5G与5G2", [4]),
         ("50", "3.50元50个1,500个50", [5, 14]),
+        # Marks that are characters of their own belong to the letter before them.
+        ("cafe", "cafe\u0301和cafe和e\u0301cafe", [6]),
+        ("कम", "कमी कम", [4]),
+        ("王明", "王明\u0301", [0]),
         ("né", "René né", [5]),
         ("Мос", "Москва Мос", [7]),
         ("New York", "New York和Newer New Yorks", [0]),
