@@ -55,9 +55,9 @@ def extend_cli(
     check_folder(output)
     nlp = load_pipeline(model)
     docs = list(read_docs(new, nlp.vocab))
-    extension = plan_extension(model, nlp, component, docs, names(labels), _renamed(rename or []))
+    beside = list(read_docs(old, nlp.vocab)) if old else []
+    extension = plan_extension(model, nlp, component, docs, names(labels), _renamed(rename or []), beside)
     learned, held_out = (docs, list(read_docs(dev, nlp.vocab))) if dev else hold_out(docs)
-    beside = read_docs(old, nlp.vocab) if old else ()
     config = with_settings(extension.config(output, steps), settings or [])
     # As the rate has come down by then. Few texts would often choose a worse one, even that of the first step.
     run = TrainingRun("extend", output, config, gpu_id, code, takes_last=True)
@@ -76,7 +76,7 @@ def extend_cli(
 
 
 def _renamed(rename: list[str]) -> dict[str, str]:
-    pairs = [pair.partition("=") for pair in rename]
+    pairs = [tuple(part.strip() for part in pair.partition("=")) for pair in rename]
     if wrong := [before + sign + after for before, sign, after in pairs if not (before and after)]:
         raise CommandLineError(f"--rename {wrong[0]}: not two labels", "Write --rename OLD=NEW.")
     return {before: after for before, _, after in pairs}
