@@ -20,8 +20,8 @@ from typing import Any
 
 SCRIPTS = ("strings.js", "parts.js")
 """Scripts of every page."""
-_GOLDEN_ANGLE = 137.508
-_FIRST_HUE = 210
+FIRST_HUES = 8
+"""Hues that are 45 degrees apart, of which each label prefers one."""
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -113,13 +113,30 @@ def _read(package: str, name: str) -> str:
     return files(package).joinpath(name).read_text(encoding="utf8")
 
 
-def label_hues(labels: Iterable[str]) -> dict[str, int]:
-    """Return the hue of each label in degrees, by its number among the sorted labels of a pipeline.
+def label_hues(labels: Iterable[str]) -> dict[str, float]:
+    """Return the hue of each label in degrees: the one that its name prefers, or the next that no label before it has.
 
-    Steps of the golden angle keep the hues of any number of labels apart. `hue` of parts.js computes the same.
+    A label that is added behind the others changes none of their hues. If all are taken, those halfway between follow.
+    `hue` of parts.js computes the same.
+
+    labels (Iterable[str]): All labels of a pipeline, in its order.
     """
-    numbered = enumerate(sorted(set(labels)))
-    return {label: int(number * _GOLDEN_ANGLE + _FIRST_HUE) % 360 for number, label in numbered}
+    hues: dict[str, float] = {}
+    for label in dict.fromkeys(labels):
+        n = FIRST_HUES
+        while not (free := [hue for hue in _preferred(label, n) if hue not in hues.values()]):
+            n *= 2
+        hues[label] = free[0]
+    return hues
+
+
+def _preferred(label: str, n: int) -> list[float]:
+    """Return n hues that are as far apart as possible, that which a label prefers first."""
+    number = 0
+    for char in label:
+        # With these numbers, few of the usual sets of labels have two that prefer the same of 8 hues.
+        number = (number * 258 + ord(char)) % 65521
+    return [(number + i) % n * 360 / n for i in range(n)]
 
 
 def displacy_options(labels: Iterable[str]) -> dict[str, Any]:
@@ -128,4 +145,4 @@ def displacy_options(labels: Iterable[str]) -> dict[str, Any]:
     labels (Iterable[str]): All labels of the pipeline. displacy looks colours up by upper-case label, so that labels
         which differ only in case share the colour of the last one.
     """
-    return {"colors": {label.upper(): f"hsl({hue}, 75%, 86%)" for label, hue in label_hues(labels).items()}}
+    return {"colors": {label.upper(): f"hsl({hue:g}, 75%, 86%)" for label, hue in label_hues(labels).items()}}

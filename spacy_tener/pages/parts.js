@@ -61,14 +61,25 @@ const parts = (() => {
 
   // --- labels and numbers
 
-  let labels = [...(data?.numbered || data?.labels || [])];
-  /** Set the labels of a pipeline, in the order of their numbers. */
-  const setLabels = (names) => { labels = [...names]; };
-  /** The hue of a label in degrees, by its number. `label_hues` of pages/__init__.py computes the same. */
+  const hues = new Map();
+  /** The hue of a label in degrees: the one that its name prefers, or the next that is free. `label_hues` in Python computes the same. */
   function hue(label) {
-    if (!labels.includes(label)) labels.push(label);
-    return Math.floor(labels.indexOf(label) * 137.508 + 210) % 360;
+    if (hues.has(label)) return hues.get(label);
+    let number = 0;
+    for (const char of label) number = (number * 258 + char.codePointAt(0)) % 65521;
+    const taken = new Set(hues.values());
+    for (let n = 8; ; n *= 2)
+      for (let i = 0; i < n; i++) {
+        const free = (((number + i) % n) * 360) / n;
+        if (!taken.has(free)) return hues.set(label, free) && free;
+      }
   }
+  /** Give the labels of a pipeline their hues, in its order. */
+  function setLabels(names) {
+    hues.clear();
+    names.forEach(hue);
+  }
+  setLabels([...(data?.numbered ?? []), ...(data?.labels ?? [])]);
   const chip = (label, ...children) =>
     el("span", { class: "chip", style: { "--h": hue(label) }, title: label }, el("b", {}, label || say("no label")), ...children);
   const digits = (n) => n.toLocaleString("en");

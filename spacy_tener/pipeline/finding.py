@@ -57,10 +57,11 @@ def known_labels(nlp: Language) -> set[str] | None:
 
 
 def entity_labels(nlp: Language) -> list[str]:
-    """Return the labels of all components that find entities and of their lists, sorted. By its index, a label has its
-    colour on pages."""
-    listed = (nlp.pipe_labels.get(name, ()) for name in (*entity_finders(nlp), *span_finders(nlp)))
-    return sorted({label for labels in listed for label in labels} | _forced_labels(nlp))
+    """Return the labels of all components that find entities and of their lists: first those of each `tener_ner`, in
+    its order. In this order, labels get their colours on pages."""
+    finders = dict.fromkeys((*crf_pipes(nlp), *entity_finders(nlp), *span_finders(nlp)))
+    found = [label for name in finders for label in nlp.pipe_labels.get(name, ())]
+    return list(dict.fromkeys((*found, *sorted(_forced_labels(nlp)))))
 
 
 def _forced_labels(nlp: Language) -> set[str]:

@@ -163,8 +163,7 @@ def errors_page(
         only.
     labels (Iterable[str] | None): The labels of the pipeline, None if not known. The page lists those of the corpus
         that it lacks.
-    numbered (Sequence[str]): All labels of the pipeline in the order of their numbers, by which they have colours.
-    lang (str): The language of the texts.
+    numbered (Sequence[str]): All labels of the pipeline, in the order in which they get colours.
     explained (tuple[str, Sequence[int]]): The address of a page with explanations, and the numbers of its texts, in its
         order.
     review (str): The command that makes a page for reviewing the annotation.

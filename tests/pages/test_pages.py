@@ -28,20 +28,28 @@ def blank(tmp_path: Path) -> str:
 
 def test_a_label_has_one_colour_in_python_in_scripts_and_in_displacy(browser: Browser, blank: str) -> None:
     browser.open(blank)
-    assert browser.run("parts.setLabels(arguments[0]); return arguments[0].map(parts.hue)", sorted(LABELS)) == [
+    assert browser.run("parts.setLabels(arguments[0]); return arguments[0].map(parts.hue)", LABELS) == [
         *label_hues(LABELS).values()
     ]
     assert displacy_options(["PER", "org"])["colors"] == {
-        "PER": "hsl(210, 75%, 86%)",
-        "ORG": "hsl(347, 75%, 86%)",
+        "PER": "hsl(135, 75%, 86%)",
+        "ORG": "hsl(270, 75%, 86%)",
     }
 
 
-@pytest.mark.parametrize(("n", "degrees"), [(4, 50), (8, 30), (12, 20), (18, 12)])
-def test_labels_are_apart_by_their_number_whatever_their_names(n: int, degrees: int) -> None:
+@pytest.mark.parametrize(("n", "degrees"), [(8, 45), (16, 22.5), (32, 11.25)])
+def test_labels_are_apart_by_their_number_whatever_their_names(n: int, degrees: float) -> None:
     labels = ["CUSTOMER", "OS", "PERSON", "ERROR", *(f"L{number}" for number in range(n))][:n]
     hues = sorted(label_hues(labels).values())
     assert min((after - hue) % 360 for hue, after in zip(hues, [*hues[1:], hues[0]], strict=True)) >= degrees
+
+
+def test_a_label_keeps_its_colour_where_others_come_or_go() -> None:
+    before = ["价格", "小区", "户型"]
+    for added in ("地铁", "PER", "L1", "😀"):
+        assert label_hues(before).items() <= label_hues([*before, added]).items()
+    alone = {label: label_hues([label])[label] for label in ("PER", "ORG", "LOC", "GPE")}
+    assert label_hues(alone) == label_hues(reversed(alone)) == alone
 
 
 @pytest.mark.parametrize("can_store", [True, False])

@@ -67,7 +67,7 @@ def make_model_page(model: bytes, about: Mapping[str, Any], runtime: WebRuntime)
     name = " ".join(part for part in (pipeline["name"], pipeline["version"]) if part)
     data = {
         "about": about,
-        "labels": sorted(about["labels"]),
+        "labels": list(about["labels"]),
         "most": MOST,
         "runtime": f"ONNX Runtime Web {runtime.version}",
         "worker": f"const ort = {runtime.script};\n{_reader()}\n{_read('worker.js')}",

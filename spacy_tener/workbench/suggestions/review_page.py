@@ -58,7 +58,7 @@ def review_page(
     doubts (Sequence[Doubt]): The doubts by suspicion.
     docs (Mapping[int, JudgedDoc]): All Docs of the corpus by their number.
     corpus (str): The name of the corpus' file.
-    numbered (Sequence[str]): All labels of the pipeline in the order of their numbers, by which they have colours.
+    numbered (Sequence[str]): All labels of the pipeline, in the order in which they get colours.
     """
     most_suspicious = {doubt.doc: doubt for doubt in reversed(doubts)}
     numbers = dict.fromkeys(doubt.doc for doubt in doubts)
@@ -94,7 +94,7 @@ def annotation_page(
     tasks (Sequence[Task]): The texts.
     labels (Iterable[str]): In the order of number keys.
     model, inputs (str): By what and from what the texts were chosen.
-    numbered (Sequence[str]): All labels of the pipeline in the order of their numbers, by which they have colours.
+    numbered (Sequence[str]): All labels of the pipeline, in the order in which they get colours.
     lang (str): The language of the texts.
     nested (bool): The page has entities within others, too.
     """
