@@ -60,6 +60,17 @@ class Browser:
         media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
 
+    @contextlib.contextmanager
+    def speaking(self, language: str) -> Iterator[None]:
+        """Let the browser prefer a language, `en` or `zh`, for pages that are opened meanwhile."""
+        agent = self.run("return navigator.userAgent")
+        command, names = "Network.setUserAgentOverride", {"en": "en-US", "zh": "zh-CN"}
+        self.driver.execute_cdp_cmd(command, {"userAgent": agent, "acceptLanguage": names[language]})
+        try:
+            yield
+        finally:
+            self.driver.execute_cdp_cmd(command, {"userAgent": agent, "acceptLanguage": "en-US"})
+
     def violations(self) -> list[str]:
         """What axe-core finds that keeps people from using the page, in the colours of light and of dark."""
         from axe_core_python.selenium import Axe

@@ -98,6 +98,27 @@ def clamped(passes: ForwardBackward, first: IntArray, last: IntArray, label: Int
     return scores
 
 
+def outside_marginals(passes: ForwardBackward, sequence: IntArray, start: IntArray, end: IntArray) -> AnyFloats:
+    """Return the probability that all tokens of a span are outside of entities.
+
+    *Shape:* all (n_spans,)
+    """
+    outside, shifts = passes.transitions.layout.outside, running_sums(passes.shifts())
+    first = np.asarray(start, dtype=np.int64) + passes.packing.offsets[sequence]
+    last = np.asarray(end, dtype=np.int64) + passes.packing.offsets[sequence] - 1
+    emissions = passes.emissions[:, outside].astype(np.float64)
+    forbidden = emissions == -np.inf
+    sums, barriers = running_sums(np.where(forbidden, 0.0, emissions)), running_sums(forbidden.astype(np.int64))
+    _, total = passes.through()
+    # alpha and beta both have the emission of a single token: the difference of sums is then minus this.
+    with np.errstate(invalid="ignore"):
+        scores = passes.alpha[first, outside] + passes.beta[last, outside] - total[last, 0]
+        scores += sums[last] - sums[first + 1] - (shifts[last] - shifts[first])
+        scores += (last - first) * passes.transitions.table[outside, outside]
+        probabilities: AnyFloats = np.where(barriers[last + 1] > barriers[first], 0.0, np.exp(scores))
+    return probabilities
+
+
 def probable_spans(passes: ForwardBackward, minimum: float) -> tuple[EntitySpans, AnyFloats]:
     """Return all spans, in no order, that are entities with at least this probability, and their probabilities.
 

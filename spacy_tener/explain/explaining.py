@@ -14,6 +14,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import Model
 
+from ..crf.marginals import outside_marginals
 from ..embedders.lexicon_embed import LexiconVocabulary
 from ..embedders.onnx_embed import FrozenFeatures
 from ..embedders.tables import Vocabulary
@@ -40,6 +41,8 @@ TextOrExample = str | Doc | Example
 
 MIN_POSSIBLE = 0.02
 """Least probability of an entity that is not found, but in another of the best readings, to be explained too."""
+MIN_RIVAL = 0.01
+"""Least probability of what might be found in the place of a missed entity."""
 UNKNOWN_CHARACTER = "\U0010fffd"
 """The last code point for private use: a string that no table has a row for, and no lexicon a word with."""
 REACH = 20
@@ -64,7 +67,7 @@ def explain(
     nlp (Language): A pipeline with `tener_ner`.
     texts (Union[str, Doc, Example, Iterable[Union[str, Doc, Example]]]): One text or several. A Doc keeps its tokens;
         its entities do not change what is explained, but what the pipeline gives. Those of an Example's reference are
-        shown beside what is found.
+        shown beside what is found, and explained where they are missed.
     name (Optional[str]): The component's name; the first `tener_ner` if there is none.
     k_best (int): How many of the best readings of each text.
     rivals (int): How many rivals of each entity, at most.
@@ -77,13 +80,16 @@ def explain(
     docs = pipeline.prepare(text.predicted if isinstance(text, Example) else text for text in sources)
     decodings = list(pipeline.ner.decode(docs))
     explained = [
-        replace(explainer(decoding, k_best, rivals), gold=_gold(text, pipeline.ner.group))
+        explainer(decoding, _gold(text, pipeline.ner.group), k_best, rivals)
         for text, decoding in zip(sources, decodings, strict=True)
     ]
     # After all else, since it changes the Docs.
     given_entities = found_entities(nlp, pipeline.complete(decodings))
     explained = [_mark_given(text, entities) for text, entities in zip(explained, given_entities, strict=True)]
-    return Explanation(pipeline.describe(), entity_labels(nlp), explainer.notes(), explained)
+    # Chinese text is cut into characters unless a pipeline has a segmenter.
+    by_character = pipeline.ner.settings.view == "characters" or getattr(nlp.tokenizer, "segmenter", "") == "char"
+    about = {**pipeline.describe(), "units": "characters" if by_character else "tokens"}
+    return Explanation(about, entity_labels(nlp), explainer.notes(), explained)
 
 
 def _mark_given(text: ExplainedText, entities: Iterable[FoundEntity]) -> ExplainedText:
@@ -116,27 +122,35 @@ class _Explainer:
         notes = [] if self.mask is None else list(self.mask.notes)
         return notes if self.lexicon is not None else [*notes, "No words: this pipeline reads no lexicon."]
 
-    def __call__(self, decoding: Decoding, k: int, n_rivals: int) -> ExplainedText:
-        """Explain a text. Its annotation is added by the caller."""
+    def __call__(self, decoding: Decoding, gold: list[EntityOffsets] | None, k: int, n_rivals: int) -> ExplainedText:
+        """Explain a text. gold: Its annotated entities, None if it is not annotated."""
         view, found, k_best = decoding.view, decoding.entities, decoding.k_best(k)
-        possible = _possible(found, k_best)
-        entities, decided = [*found, *possible], {entity.offsets for entity in decoding.forced}
-        spans = [cast(Span, view.unit_span(entity.start, entity.end)) for entity in entities]
+        missed = _missed(decoding, gold or [])
+        annotated = {entity.offsets for entity in missed}
+        possible = [entity for entity in _possible(found, k_best) if entity.offsets not in annotated]
+        entities = [*found, *possible, *missed]
+        decided = {entity.offsets for entity in decoding.forced}
+        spans = [view.unit_span(entity.start, entity.end) for entity in entities]
         evidence: dict[int, list[Evidence]] = {}
         words: list[LexiconWord] = []
-        for window in self._windows(view, spans[: len(found)]):
+        for window in self._windows(view, cast(list[Span], spans[: len(found)])):
             piece = self.pipeline.piece(view, window)
             inside = {
-                index: (start - window.start, end - window.start, entities[index].label)
-                for index, (start, end) in enumerate(spans)
-                if window.core_start <= start < window.core_end
-                and end <= window.end
-                and entities[index].offsets not in decided
+                index: (span[0] - window.start, span[1] - window.start, entities[index].label)
+                for index, span in enumerate(spans)
+                # Without a probability, as of a missed entity of an unknown label, nothing can be lost.
+                if span and entities[index].probability and entities[index].offsets not in decided
+                if window.core_start <= span[0] < window.core_end and span[1] <= window.end
             }
             evidence.update(zip(inside, self._evidence(view, piece, window.start, list(inside.values())), strict=True))
             words += lexicon_words(self.lexicon, view, window, piece) if self.lexicon else []
-        rivals = decoding.rivals(n_rivals)
-        rivals += [[rival for rival in entities if _overlap(entity, rival)] for entity in possible]
+        rivals = [
+            [] if entity.offsets in decided else rivals
+            for entity, rivals in zip(found, decoding.rivals(n_rivals), strict=True)
+        ]
+        rivals += [[rival for rival in (*found, *possible) if _overlap(entity, rival)] for entity in possible]
+        rivals += _instead(decoding, missed, n_rivals)
+        outside = [None] * len(found) + _outside(decoding, entities[len(found) :])
         explained = [
             ExplainedEntity(
                 *entity.offsets,
@@ -144,15 +158,18 @@ class _Explainer:
                 rivals[i],
                 evidence.get(i, []),
                 from_list=entity.offsets in decided,
+                outside=outside[i],
             )
             for i, entity in enumerate(entities)
         ]
         return ExplainedText(
             text=decoding.doc.text,
             entities=explained[: len(found)],
-            possible=explained[len(found) :],
+            possible=explained[len(found) : len(found) + len(possible)],
             k_best=k_best,
             entropy=decoding.entropy,
+            gold=gold,
+            missed=explained[len(found) + len(possible) :],
             words=words,
         )
 
@@ -200,6 +217,48 @@ def _possible(found: Sequence[FoundEntity], k_best: Sequence[Reading]) -> list[F
         if (entity.probability or 0.0) >= MIN_POSSIBLE
     }
     return [possible[entity] for entity in sorted(possible.keys() - offsets)]
+
+
+def _missed(decoding: Decoding, gold: Sequence[EntityOffsets]) -> list[FoundEntity]:
+    """Return the annotated entities that are not found, in the order of the text. The probability of one that the
+    model cannot find is 0."""
+    missed = sorted({*gold}.difference(entity.offsets for entity in decoding.entities))
+    probabilities = decoding.probabilities(missed)
+    return [FoundEntity(*offsets, p) for offsets, p in zip(missed, probabilities, strict=True)]
+
+
+def _instead(decoding: Decoding, missed: Sequence[FoundEntity], n: int) -> list[list[FoundEntity]]:
+    """Return for each missed entity what was found in its place, and the n likeliest others, likeliest first."""
+    if not missed:
+        return []
+    found = decoding.entities
+    offsets = {entity.offsets for entity in found}
+    others = [entity for entity in decoding.marginals(MIN_RIVAL).entities if entity.offsets not in offsets]
+    others.sort(key=_likeliest)
+    instead = []
+    for entity in missed:
+        rivals = [rival for rival in others if _overlap(entity, rival) and rival.offsets != entity.offsets]
+        instead.append(sorted([*(rival for rival in found if _overlap(entity, rival)), *rivals[:n]], key=_likeliest))
+    return instead
+
+
+def _likeliest(entity: FoundEntity) -> float:
+    return -(entity.probability or 0.0)
+
+
+def _outside(decoding: Decoding, entities: Sequence[FoundEntity]) -> list[float | None]:
+    """Return the probability that nothing is found in the place of each entity, at any depth; None where an entity is
+    not made of whole units."""
+    batch, certain = decoding.batch, decoding.forced
+    spans = [decoding.view.unit_span(entity.start, entity.end) for entity in entities]
+    places = np.array([span or (0, 1) for span in spans], dtype=np.int64).reshape(-1, 2)
+    probabilities = np.ones(len(spans))
+    for level in range(batch.depth if spans else 0):
+        sequence = np.full(len(spans), decoding.index + level * batch.n_texts)
+        probabilities *= outside_marginals(batch.passes, sequence, *places.T)
+    # The CRF takes the place of a forced entity of a label that it lacks for outside.
+    probabilities[[any(_overlap(entity, other) for other in certain) for entity in entities]] = 0.0
+    return [p if span else None for p, span in zip(probabilities.tolist(), spans, strict=True)]
 
 
 def _overlap(a: FoundEntity, b: FoundEntity) -> bool:

@@ -34,19 +34,21 @@ class Evidence:
 
 @dataclass(frozen=True)
 class ExplainedEntity(FoundEntity):
-    """An entity that was found, or that is possible.
+    """An entity that was found, that is possible, or that was missed.
 
     rivals (list[FoundEntity]): Other entities in its place, with other edges or another label, likeliest first.
     evidence (list[Evidence]): The units that it rests on, in the order of the text. Empty where nothing was masked.
     is_given (bool): Whether the pipeline gives it. It does not if the entity is below a threshold, or if another
         component decided otherwise.
     from_list (bool): Whether a list of words decides it, not the model: it has no rivals and rests on nothing.
+    outside (float | None): The probability that nothing is found in its place, of an entity that was not found.
     """
 
     rivals: list[FoundEntity] = field(default_factory=list)
     evidence: list[Evidence] = field(default_factory=list)
     is_given: bool = True
     from_list: bool = False
+    outside: float | None = None
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,8 @@ class ExplainedText:
     entropy (float): Entropy of the distribution over all readings, in nats.
     gold (list[tuple[int, int, str]] | None): Start, end and label of the annotated entities, where the text is
         annotated.
+    missed (list[ExplainedEntity]): The annotated entities that were not found, with what was found in their place as
+        rivals. Evidence below 0 speaks for that.
     words (list[LexiconWord]): The words of the lexicon that were found in it, where the model reads them.
     """
 
@@ -83,6 +87,7 @@ class ExplainedText:
     k_best: list[Reading]
     entropy: float = 0.0
     gold: list[tuple[int, int, str]] | None = None
+    missed: list[ExplainedEntity] = field(default_factory=list)
     words: list[LexiconWord] = field(default_factory=list)
 
 
@@ -90,7 +95,8 @@ class ExplainedText:
 class Explanation:
     """Some texts, explained by one pipeline. All offsets are in characters of a text.
 
-    pipeline (dict[str, str]): Its language, name and version, the component's name, and the view that it has of a text.
+    pipeline (dict[str, str]): Its language, name and version, the component's name, the view that it has of a text, and
+        its units: characters, too, where each token is one.
     labels (list[str]): The entity types that it can find.
     notes (list[str]): Notes on the mask, and on parts of an explanation that the pipeline lacks.
     """
@@ -118,14 +124,14 @@ class Explanation:
         """
         data = {**self.to_dict(), "links": list(links)}
         for text in data["texts"]:
-            for entity in (*text["entities"], *text["possible"]):
+            for entity in (*text["entities"], *text["possible"], *text["missed"]):
                 # Without the names of fields, since the page of a long text has very many of these.
                 entity["evidence"] = [
                     (unit["start"], unit["end"], round(unit["drop"], 3)) for unit in entity["evidence"]
                 ]
         name = " ".join(filter(None, (self.pipeline["name"], self.pipeline["version"])))
         values = {**(values or {}), "pipeline": " · ".join(filter(None, (name, self.pipeline["component"])))}
-        about = f"{{pipeline}} · reads {self.pipeline['view']}"
+        about = f"{{pipeline}} · reads {self.pipeline['units']}"
         lang = self.pipeline["lang"] or "en"
         return make_page(__package__, "page", Heading(title, about, values), data, lang=lang)
 

@@ -1,5 +1,5 @@
 (() => {
-  const { $, el, data, say, chip, count, percent, meter, listing, searching } = parts;
+  const { $, el, data, say, gap, chip, count, percent, meter, offsetsOf, marked, listing, searching } = parts;
   const NEAR = 32; // characters on each side of an entity, in which the words of the lexicon are shown
   const state = { text: null, chars: [], entity: -1 };
 
@@ -11,7 +11,7 @@
     el("li", {}, el("span", { class: "name" }, name), meter(share, kind), el("span", { class: "value" }, value));
   const same = (a, b) => a.start === b.start && a.end === b.end && a.label === b.label;
   const isIn = (entities, entity) => entities.some((candidate) => same(candidate, entity));
-  const listed = (nodes) => nodes.flatMap((node, i) => (i ? [", ", node] : [node]));
+  const listed = (nodes) => nodes.flatMap((node, i) => (i ? [say(", "), node] : [node]));
   const goldOf = (text) => (text.gold || []).map(([start, end, label]) => ({ start, end, label }));
   const mistakes = (text) => {
     if (!text.gold) return 0;
@@ -28,7 +28,7 @@
     draw(text) {
       const facts = [count(text.entities.length, "entity", "entities")];
       if (text.entities.length) facts.push(say("lowest probability {probability}", { probability: percent(lowest(text)) }));
-      if (mistakes(text)) facts.push(`${count(mistakes(text), "difference")} ${say("from the annotation")}`);
+      if (mistakes(text)) facts.push(`${count(mistakes(text), "difference")}${gap}${say("from the annotation")}`);
       return [el("span", { class: "snippet" }, Array.from(text.text.slice(0, 200)).slice(0, 80).join("")), el("span", { class: "quiet" }, facts.join(" · "))];
     },
   });
@@ -42,10 +42,18 @@
     texts.show(selected);
   }
 
-  /** Show the text that a link leads to, as `page.html#text-7`: its number among all, from 0. */
+  /**
+   * Show the text that a link leads to, as `page.html#text-7`: its number among all, from 0. With start, end and label
+   * of an entity, as `#text-7-4-8-ORG`, that entity.
+   */
   function showLinked() {
-    const index = texts.items.indexOf(data.texts[Number(/^#text-(\d+)$/.exec(location.hash)?.[1] ?? NaN)]);
-    if (index >= 0) texts.go(index, false);
+    const [, number = NaN, start, end, label = ""] = /^#text-(\d+)(?:-(\d+)-(\d+)-(.*))?$/.exec(location.hash) ?? [];
+    const index = texts.items.indexOf(data.texts[Number(number)]);
+    if (index < 0) return;
+    texts.go(index, false);
+    const linked = { start: Number(start), end: Number(end), label: decodeURIComponent(label) };
+    const entity = targets().findIndex((target) => same(target, linked));
+    if (entity >= 0) showEntity(entity);
   }
 
   // --- one text
@@ -58,24 +66,22 @@
     $("back").hidden = !link;
     if (link) $("back").href = link;
     const gold = goldOf(text);
-    const nodes = [];
-    let offset = 0;
-    text.entities.forEach((entity, i) => {
-      nodes.push(state.chars.slice(offset, entity.start).join(""), mark(entity, i, text.gold && !isIn(gold, entity)));
-      offset = entity.end;
-    });
-    $("text").replaceChildren(...nodes, state.chars.slice(offset).join(""));
+    const { unit } = offsetsOf(text.text);
+    const spans = text.entities.map((entity, index) => ({ start: unit(entity.start), end: unit(entity.end), entity, index }));
+    $("text").replaceChildren(...marked(text.text, spans, ({ entity, index }, children, kind) =>
+      mark(entity, index, `${kind}${text.gold && !isIn(gold, entity) ? " wrong" : ""}`, children)));
     const long = state.chars.length > 1200;
     $("text").classList.toggle("long", long);
     if (long) $("text").tabIndex = 0;
     else $("text").removeAttribute("tabindex");
     $("none").hidden = text.entities.length > 0;
     $("possible").hidden = !text.possible.length;
-    $("possible").lastElementChild.replaceChildren(...text.possible.flatMap((entity, i) => [mark(entity, text.entities.length + i, false), " "]));
-    const missed = gold.filter((entity) => !isIn(text.entities, entity));
-    $("gold").hidden = !text.gold;
-    $("gold").replaceChildren(...(missed.length ? [say("Annotated, not found:"), " ", ...listed(missed.map(named))]
-      : [say(mistakes(text) ? "≠ found, not annotated" : "The same entities as annotated.")]));
+    $("possible").lastElementChild.replaceChildren(...text.possible.flatMap((entity, i) => [mark(entity, text.entities.length + i), " "]));
+    $("missed").hidden = !text.missed.length;
+    $("missed").lastElementChild.replaceChildren(
+      ...text.missed.flatMap((entity, i) => [mark(entity, text.entities.length + text.possible.length + i, " missed"), " "]));
+    $("gold").hidden = !text.gold || (text.missed.length > 0 && !text.entities.some((entity) => !isIn(gold, entity)));
+    $("gold").textContent = say(mistakes(text) ? "≠ found, not annotated" : "The same entities as annotated.");
     const choices = Math.exp(text.entropy);
     const equal = choices < 100 ? choices.toFixed(1) : choices < 10000 ? Math.round(choices) : say("more than 10,000");
     $("doubt").textContent = choices < 1.05 ? say("One reading of the whole text has nearly all the probability.")
@@ -84,20 +90,24 @@
     showEntity(targets().length ? 0 : -1);
   }
 
-  /** What can be selected: the entities found, then the possible ones. */
-  const targets = () => (state.text ? [...state.text.entities, ...state.text.possible] : []);
-  const marks = () => [...document.querySelectorAll("#text .ent, #possible .ent")];
+  /** What can be selected: the entities found, then the possible ones, then the missed ones. */
+  const targets = () => (state.text ? [...state.text.entities, ...state.text.possible, ...state.text.missed] : []);
+  const marks = () => [...document.querySelectorAll("#read .ent")];
+  /** The buttons of marks: of one within others, too, and one for each entity. */
+  const buttons = () => [...document.querySelectorAll("#read .ent > small")];
 
   /** Whether an entity is found, and not given by the pipeline as a whole. */
   const withheld = (entity, index) => index < state.text.entities.length && !entity.is_given;
 
-  function mark(entity, index, wrong) {
+  function mark(entity, index, kind = "", children = [words(entity)]) {
     const rivals = entity.rivals.map((rival) => `${words(rival)} ${rival.label} ${percent(rival.probability)}`);
-    const kind = `ent${entity.probability < 0.5 ? " unsure" : ""}${wrong ? " wrong" : ""}${withheld(entity, index) ? " withheld" : ""}${entity.end - entity.start + entity.label.length < 20 ? " short" : ""}`;
+    const name = `${entity.label} ${percent(entity.probability)}`;
+    const button = () => el("small", { role: "button", tabindex: "-1", "aria-pressed": "false", "aria-label": `${words(entity)} ${name}` }, name);
+    const kinds = `ent${kind}${entity.probability < 0.5 ? " unsure" : ""}${withheld(entity, index) ? " withheld" : ""}${entity.end - entity.start + entity.label.length < 20 ? " short" : ""}`;
     return el("mark",
-      { class: kind, role: "button", tabindex: "-1", "aria-pressed": "false", "data-entity": index, style: { "--h": parts.hue(entity.label) },
-        title: rivals.length ? say("Rivals: {rivals}", { rivals: rivals.join(", ") }) : say("No rival has 1 % or more.") },
-      words(entity), el("small", {}, `${entity.label} ${percent(entity.probability)}`));
+      { class: kinds, "data-entity": index, style: { "--h": parts.hue(entity.label) },
+        title: rivals.length ? say("Rivals: {rivals}", { rivals: rivals.join(say(", ")) }) : say("No rival has 1 % or more.") },
+      ...children, ...(kind.includes(" cut") ? [] : [button()]));
   }
 
   function showReadings(text) {
@@ -105,10 +115,10 @@
     $("readings").hidden = !text.k_best.length;
     $("readings").lastElementChild.replaceChildren(
       ...text.k_best.map((reading, i) => {
-        const added = reading.entities.filter((entity) => !isIn(best, entity)).map((entity) => el("span", {}, say("with"), " ", named(entity)));
-        const removed = best.filter((entity) => !isIn(reading.entities, entity)).map((entity) => el("span", {}, say("without"), " ", named(entity)));
+        const added = reading.entities.filter((entity) => !isIn(best, entity)).map((entity) => el("span", {}, say("with"), gap, named(entity)));
+        const removed = best.filter((entity) => !isIn(reading.entities, entity)).map((entity) => el("span", {}, say("without"), gap, named(entity)));
         const same = say(i ? "the same entities" : "as marked above");
-        return el("li", {}, `${percent(reading.probability)}: `, ...(added.length + removed.length ? listed([...added, ...removed]) : [same]));
+        return el("li", {}, say("{probability}: ", { probability: percent(reading.probability) }), ...(added.length + removed.length ? listed([...added, ...removed]) : [same]));
       }));
   }
 
@@ -117,32 +127,55 @@
   function showEntity(index) {
     const entity = targets()[index];
     state.entity = index;
-    for (const node of marks()) {
-      const isSelected = Number(node.dataset.entity) === index;
+    for (const node of marks()) node.classList.toggle("chosen", Number(node.dataset.entity) === index);
+    for (const node of buttons()) {
+      const isSelected = Number(node.parentElement.dataset.entity) === index;
       node.setAttribute("aria-pressed", String(isSelected));
       node.tabIndex = isSelected ? 0 : -1; // one stop of the Tab key; the arrow keys go on from there
     }
     $("entity").hidden = !entity;
     if (entity) {
       $("entity-title").replaceChildren(words(entity), " ", el("small", { class: "quiet" }, entity.label),
+        ...(isMissed(entity) ? [" ", el("small", { class: "quiet" }, say("missed"))] : []),
         ...(entity.from_list ? [" ", el("small", { class: "quiet" }, say("from a list"))] : []),
         ...(withheld(entity, index) ? [" ", el("small", { class: "quiet" }, say("✕ the pipeline does not give it"))] : []));
       $("sure").replaceChildren(el("strong", {}, percent(entity.probability)), meter(entity.probability));
+      $("never").textContent = reason(entity);
+      $("never").hidden = !reason(entity);
+      $("rivals-title").textContent = say(isMissed(entity) ? "In its place" : "Rivals");
       $("rivals").replaceChildren(...rivalRows(entity));
       showEvidence(entity);
     }
     showLattice(entity);
   }
 
+  const isMissed = (entity) => state.text.missed.includes(entity);
+  /** Why a missed entity cannot be found, whatever the text. */
+  function reason(entity) {
+    if (!isMissed(entity) || entity.probability > 0) return "";
+    if (!data.labels.includes(entity.label)) return say("The pipeline does not have this label.");
+    return say(entity.outside === null ? "It begins or ends within a token, and the pipeline reads whole ones." : "It cannot be found: a list or the text’s tokens decide here.");
+  }
+  /** What was found in an entity's place. */
+  const foundIn = ({ start, end }) => state.text.entities.filter((entity) => entity.start < end && start < entity.end);
+
   function rivalRows(entity) {
-    const rows = entity.rivals.map((rival) => row(named(rival), rival.probability, percent(rival.probability)));
+    const found = isMissed(entity) ? foundIn(entity) : [];
+    const describe = (rival) => (isIn(found, rival) ? el("span", {}, named(rival), " ", el("small", { class: "quiet" }, say("found"))) : named(rival));
+    const rivals = entity.rivals.map((rival) => [describe(rival), rival.probability]);
+    if (entity.outside !== null && isMissed(entity)) rivals.push([say("no entity"), entity.outside]);
+    const rows = rivals.sort((a, b) => b[1] - a[1]).map(([name, probability]) => row(name, probability, percent(probability)));
     return rows.length ? rows : [el("li", { class: "whole" }, say("No rival has 1 % or more."))];
   }
+
+  /** What a unit with a drop below 0 does. */
+  const opposed = (entity) => say(!isMissed(entity) ? "speaks against it" : foundIn(entity).length ? "speaks for what was found" : "speaks for no entity");
 
   function showEvidence(entity) {
     const evidence = entity.evidence.map(([start, end, drop]) => ({ start, end, drop }));
     $("evidence").hidden = !evidence.length;
     if (!evidence.length) return;
+    $("against").textContent = opposed(entity);
     const largest = Math.max(0.5, ...evidence.map((unit) => Math.abs(unit.drop)));
     const nodes = [];
     let offset = evidence[0].start;
@@ -158,7 +191,7 @@
     const strong = evidence.filter((unit) => Math.abs(unit.drop) > 0.1).sort((a, b) => Math.abs(b.drop) - Math.abs(a.drop)).slice(0, 6);
     $("strongest").replaceChildren(
       ...strong.map((unit) =>
-        row(el("span", {}, words(unit), el("span", { class: "sr" }, ` ${say(unit.drop > 0 ? "supports it" : "speaks against it")}`)),
+        row(el("span", {}, words(unit), el("span", { class: "sr" }, ` ${unit.drop > 0 ? say("supports it") : opposed(entity)}`)),
           Math.abs(unit.drop) / largest, change(entity, unit), unit.drop > 0 ? "for" : "against")),
       ...(strong.length ? [] : [el("li", { class: "whole" }, say("No single unit has much influence."))]));
   }
@@ -211,14 +244,14 @@
   };
   $("read").addEventListener("click", ({ target }) => { if (target.closest(".ent")) choose(target.closest(".ent")); });
   $("read").addEventListener("keydown", (event) => {
-    const node = event.target.closest(".ent");
+    const node = event.target.closest(".ent > small");
     if (!node) return;
-    const all = marks();
+    const all = buttons();
     const next = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (event.key === "Enter" || event.key === " ") choose(node);
+    if (event.key === "Enter" || event.key === " ") choose(node.parentElement);
     else if (next) {
       const neighbour = all[all.indexOf(node) + next] || node;
-      showEntity(Number(neighbour.dataset.entity));
+      showEntity(Number(neighbour.parentElement.dataset.entity));
       neighbour.focus();
     } else return;
     event.preventDefault();

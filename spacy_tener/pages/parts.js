@@ -30,19 +30,22 @@ const parts = (() => {
   /** A string in the page's language, with values in place of their names in braces. */
   const say = (text, values = {}) =>
     (STRINGS[language]?.[text] ?? text).replace(/\{(\w+)\}/g, (braces, name) => values[name] ?? braces);
-  /** The same with nodes among the values: a list of strings and nodes. */
-  const sayNodes = (text, values) =>
-    (STRINGS[language]?.[text] ?? text).split(/\{(\w+)\}/).map((part, index) => (index % 2 ? values[part] : part));
+  /** What stands between two strings of a sentence: Chinese has no spaces. */
+  const gap = language === "zh" ? "" : " ";
 
   /** Translate the strings of page.html, which are English, but none of the data. */
   function translatePage() {
     document.documentElement.lang = language;
     $("language")?.setAttribute("lang", "en");
     const translate = (text) => text.replace(/\S.*\S|\S/s, (words) => say(words.replace(/\s+/g, " ")));
+    document.title = say(document.title);
     const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     while (walker.nextNode()) {
       const { parentElement } = walker.currentNode;
-      if (!parentElement.closest("script, style")) walker.currentNode.data = translate(walker.currentNode.data);
+      if (parentElement.closest("script, style")) continue;
+      const { data: english } = walker.currentNode, translated = translate(english);
+      // In a sentence, no space is left around what is within it.
+      walker.currentNode.data = translated !== english && !gap && parentElement.closest("p") ? translated.trim() : translated;
     }
     for (const name of ["title", "aria-label", "placeholder"])
       for (const node of document.querySelectorAll(`[${name}]`)) node.setAttribute(name, translate(node.getAttribute(name)));
@@ -253,5 +256,5 @@ const parts = (() => {
   dark.addEventListener("change", () => paint());
   paint({ dark: "dark", light: "light" }[stored.get("theme")]);
 
-  return { $, el, data, language, say, sayNodes, setLabels, hue, chip, digits, count, percent, meter, offsetsOf, excerpts, marked, listing, searching, stored, download };
+  return { $, el, data, language, say, gap, setLabels, hue, chip, digits, count, percent, meter, offsetsOf, excerpts, marked, listing, searching, stored, download };
 })();

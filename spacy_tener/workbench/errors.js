@@ -1,5 +1,5 @@
 (() => {
-  const { $, el, data, say, chip, digits, hue, percent, meter, offsetsOf, excerpts, listing, searching } = parts;
+  const { $, el, data, say, gap, chip, digits, hue, percent, meter, offsetsOf, excerpts, listing, searching } = parts;
   const KINDS = {
     errors: "all errors", label: "other label", edges: "other boundaries", both: "other label and boundaries", missed: "missed",
     spurious: "spurious", right: "right", unjudged: "not annotated", texts: "all texts",
@@ -29,7 +29,7 @@
     if (!data.scores) messages.push(say("Nothing in these texts is annotated: there are no scores, and all that was found is shown."));
     else if (!texts.length) messages.push(say("These are scores only. For texts and errors, name the pipeline and the corpus."));
     else if (!pairs.some((pair) => pair.gold)) messages.push(say("No entity is annotated in these texts: all that was found counts as spurious."));
-    const missing = unknown.map(([label, n]) => `${label} (${n})`).join(", ");
+    const missing = unknown.map(([label, n]) => `${label} (${n})`).join(say(", "));
     if (missing) messages.push(say("The pipeline does not have the labels {labels}: all of these entities are missed.", { labels: missing }));
     $("state").textContent = messages.join(" ");
     $("state").hidden = !messages.length;
@@ -179,6 +179,13 @@
   }
   const LEGEND = [["− annotated, not found", "missed"], ["+ found, not annotated", "spurious"], ["annotated → found", "spurious"]];
 
+  /** A link to the explanation of an error: of what was missed, where something was. */
+  function whyLink({ text }, unit, explained, { gold, found }) {
+    const [start, end, label] = gold || found;
+    const words = [...text.slice(unit(start), unit(end))], shown = words.length > 20 ? `${words.slice(0, 20).join("")}…` : words.join("");
+    return el("a", { href: `${data.explained.page}#text-${explained}-${start}-${end}-${encodeURIComponent(label)}` }, shown);
+  }
+
   function draw(entry) {
     const { unit } = offsetsOf(entry.text), wrong = entry.pairs.filter(isError);
     const spans = entry.pairs.flatMap((pair) => spansOf(pair, unit));
@@ -192,7 +199,7 @@
     const showAll = el("button", { type: "button", class: "plain" }, say("Show all {n} characters", { n: digits([...entry.text].length) }));
     showAll.addEventListener("click", () => { state.open.add(entry.number); list.redraw(entry); });
     return [
-      el("p", { class: "quiet" }, facts.join(" · "), ...(explained === undefined ? [] : [" · ", el("a", { href: `${data.explained.page}#text-${explained}` }, say("why"))])),
+      el("p", { class: "quiet" }, facts.join(" · "), ...(explained === undefined ? [] : [" · ", say("why:"), ...wrong.flatMap((pair, i) => [i ? say(", ") : gap, whyLink(entry, unit, explained, pair)])])),
       entry.text ? el("p", { class: "line" }, ...line) : el("p", { class: "quiet" }, say("This text is empty.")), ...(clipped ? [showAll] : []),
     ];
   }
@@ -230,7 +237,7 @@
   $("label").replaceChildren(el("option", { value: "" }, say("all labels")), ...labels.map((label) => el("option", { value: label }, label)));
   if (!pairs.some((pair) => pair.probability !== null)) { $("order").value = "given"; $("order").parentElement.hidden = true; }
   $("legend").replaceChildren(...(pairs.some(isError) ? LEGEND.flatMap(([name, kind]) => [el("mark", { class: `ent ${kind}`, style: { "--h": 210 } }, say(name)), " "]) : []),
-    ...(pairs.some((pair) => pair.probability !== null) ? [say("%: the probability of what was found, or that what was missed is no entity")] : []));
+    ...(pairs.some((pair) => pair.probability !== null) ? [say("%: how sure the pipeline is: that a found entity is one, or that a missed one is none")] : []));
   $("texts").hidden = !texts.length;
   $("review").hidden = !data.review || !pairs.some(isError);
   $("review").lastElementChild.textContent = data.review;

@@ -11,7 +11,7 @@ import torch
 from torch.testing import assert_close
 
 from spacy_tener.crf.crf_torch import CRF
-from spacy_tener.crf.marginals import EntitySpans, entropy, probable_spans, span_marginals
+from spacy_tener.crf.marginals import EntitySpans, entropy, outside_marginals, probable_spans, span_marginals
 
 LENGTHS = brute.LENGTHS
 
@@ -72,6 +72,23 @@ def test_span_marginals_equal_brute_force_for_every_span(n_labels, masked, scale
     spans = all_spans(crf, LENGTHS)
     found = brute.found_spans(crf, emissions, LENGTHS, spans, allowed)
     assert_close(found, span_probabilities(crf, emissions, LENGTHS, spans, allowed))
+
+
+@pytest.mark.parametrize("n_labels", [0, 1, 2])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("scale", [1.0, 60.0], ids=["moderate", "extreme transitions"])
+def test_the_probability_of_no_entity_equals_brute_force_for_every_span(n_labels, masked, scale):
+    crf = brute.random_crf(n_labels, scale=scale)
+    emissions = brute.random_emissions(crf, LENGTHS)
+    allowed = brute.random_mask(crf, LENGTHS) if masked else None
+    sequence, start, end, _ = all_spans(CRF(1), LENGTHS)
+    readings = brute.each(crf, emissions, LENGTHS, allowed)
+    expected = [
+        readings[i][1].softmax(0) @ torch.tensor((readings[i][0][:, a:b] == crf.layout.outside).all(1)).double()
+        for i, a, b in zip(sequence, start, end, strict=True)
+    ]
+    found = outside_marginals(brute.passes(crf, emissions, LENGTHS, allowed), sequence, start, end)
+    assert_close(torch.from_numpy(found), torch.stack(expected).detach())
 
 
 def test_probabilities_stay_exact_over_a_long_text():

@@ -179,7 +179,9 @@ def test_the_data_are_json(learned):
     assert data == found.to_dict()
     assert data["labels"] == ["GPE", "ORG", "PER"]
     entity = data["texts"][0]["entities"][0]
-    assert {"start", "end", "label", "probability", "rivals", "evidence", "is_given", "from_list"} == set(entity)
+    assert {"start", "end", "label", "probability", "rivals", "evidence", "is_given", "from_list", "outside"} == set(
+        entity
+    )
     assert data["texts"][0]["words"][0]["text"] == "中国"
 
 
@@ -218,3 +220,53 @@ def test_entities_that_the_pipeline_does_not_give_are_marked(learned, view):
     nlp.disable_pipe("after")
     cfg["threshold"] = {"PER": 1.0}
     check(TEXT, False, True)
+
+
+def test_a_missed_entity_is_explained_by_its_probability_by_what_was_found_and_by_what_speaks_for_that(learned):
+    nlp = learned()
+    ner, text = nlp.get_pipe("tener_ner"), "王小明去了上海银行"
+    reference = nlp.make_doc(text)
+    gold = [(0, 2, "PER"), (3, 5, "GPE"), (7, 9, "FOOD")]
+    reference.set_ents([reference.char_span(*entity) for entity in gold], default="outside")
+    (explained,) = explain(nlp, Example(nlp.make_doc(text), reference), k_best=1).texts
+    decoding = next(ner.decode([nlp.make_doc(text)]))
+    missed = {entity.label: entity for entity in explained.missed}
+    assert [entity.offsets for entity in explained.missed] == gold == explained.gold
+    for entity, probability in zip(explained.missed, decoding.probabilities(gold), strict=True):
+        assert entity.probability == pytest.approx(probability)
+        found = [found.offsets for found in explained.entities if found.start < entity.end and found.end > entity.start]
+        assert {*found} <= {rival.offsets for rival in entity.rivals}
+        probabilities = [rival.probability for rival in entity.rivals]
+        assert probabilities == sorted(probabilities, reverse=True)
+    assert missed["FOOD"].probability == 0.0
+    assert not missed["FOOD"].evidence
+    for label, place in (("PER", slice(0, 2)), ("GPE", slice(3, 5))):
+        empty = nlp.make_doc(text)
+        empty.set_ents([], outside=[empty[place]], default="missing")
+        assert missed[label].outside == pytest.approx(decoding.likelihood(empty), abs=1e-6)
+    # What was found, 王小明, rests on the character that the missed entity lacks.
+    against = min(missed["PER"].evidence, key=lambda unit: unit.drop)
+    assert (against.start, against.drop < 0) == (2, True)
+    for entity in explained.entities:
+        assert entity.outside is None
+
+
+def test_a_missed_entity_that_a_list_rules_out_says_what_the_list_decides(train):
+    nlp = train(steps=20)
+    words = nlp.get_pipe("tener_ner").lexicon
+    words.add({"王小明": "HERO"}, force=True)
+    reference = nlp.make_doc("王小明去了上海")
+    reference.set_ents([reference.char_span(0, 3, "PER")], default="outside")
+    (explained,) = explain(nlp, Example(nlp.make_doc(reference.text), reference)).texts
+    (missed,) = explained.missed
+    assert (missed.probability, missed.outside, missed.evidence) == (0.0, 0.0, [])
+    assert (missed.rivals[0].offsets, missed.rivals[0].probability) == ((0, 3, "HERO"), 1.0)
+
+
+def test_a_missed_entity_within_a_token_cannot_be_found(train):
+    nlp = train(steps=20)
+    doc = Doc(nlp.vocab, words=["王小明", "去了", "上海"], spaces=[False] * 3)
+    reference = nlp.make_doc(doc.text)
+    reference.set_ents([reference.char_span(0, 2, "PER")], default="outside")
+    (missed,) = explain(nlp, Example(doc, reference)).texts[0].missed
+    assert (missed.offsets, missed.probability, missed.outside) == ((0, 2, "PER"), 0.0, None)

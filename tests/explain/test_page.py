@@ -68,7 +68,7 @@ def test_a_click_on_an_entity_shows_why_it_was_found(page, size):
     browser = page("some", size)
     bank = next(node for node in find(browser, "#text .ent") if node.text.startswith("中国银行"))
     bank.click()
-    assert bank.get_attribute("aria-pressed") == "true"
+    assert bank.find_element(By.TAG_NAME, "small").get_attribute("aria-pressed") == "true"
     assert shown(browser, "#entity-title") == ["中国银行 ORG"]
     assert shown(browser, "#sure strong")[0].endswith("%")
     assert "→" in shown(browser, "#strongest .value")[0]
@@ -79,14 +79,14 @@ def test_a_click_on_an_entity_shows_why_it_was_found(page, size):
 
 def test_entities_are_one_stop_of_the_tab_key_and_the_arrow_keys_go_through_them(page):
     browser = page("some")
-    first, second = find(browser, "#text .ent")[:2]
-    assert first.get_attribute("title").startswith(("Rivals: ", "No rival"))
+    first, second = find(browser, "#text .ent > small")[:2]
+    assert find(browser, "#text .ent")[0].get_attribute("title").startswith(("Rivals: ", "No rival"))
     browser.run("arguments[0].focus()", first)
     ActionChains(browser.driver).send_keys(Keys.ARROW_RIGHT).perform()
     assert browser.driver.switch_to.active_element == second
     assert second.get_attribute("aria-pressed") == "true"
     assert shown(browser, "#entity-title") == ["中国银行 ORG"]
-    assert browser.run("return document.querySelectorAll('.ent[tabindex=\"0\"]').length") == 1
+    assert browser.run("return document.querySelectorAll('.ent > [tabindex=\"0\"]').length") == 1
     ActionChains(browser.driver).send_keys(Keys.ARROW_LEFT, Keys.ENTER).perform()
     assert first.get_attribute("aria-pressed") == "true"
 
@@ -104,7 +104,8 @@ def test_texts_are_chosen_ordered_and_sought(page):
     assert first.text.startswith("王小明去了上海")
     assert "2 differences from the annotation" in first.text
     assert first.get_attribute("aria-current") == "true"
-    assert shown(browser, "#gold") == ["Annotated, not found: ORG 去"]
+    assert shown(browser, "#gold") == ["≠ found, not annotated"]
+    assert [text[:4] for text in shown(browser, "#missed .ent")] == ["去ORG"]
     assert len(find(browser, "#text .wrong")) == 1
     assert find(browser, "#back")[0].get_attribute("href").endswith("errors.html#text-0")
     second.click()
@@ -170,3 +171,16 @@ def test_a_link_leads_to_one_of_the_texts(page, pages):
         browser.open(f"{pages['some']}{link}")
         browser.wait(lambda begins=begins: find(browser, "#text")[0].text.startswith(begins))
     assert find(browser, "#list li")[0].get_attribute("aria-current") == "true"
+
+
+def test_a_link_leads_to_a_missed_entity_and_says_what_won_instead(page, pages):
+    browser = page("atssa")
+    browser.open(f"{pages['some']}#text-1-3-4-ORG")
+    browser.wait(lambda: shown(browser, "#entity-title") == ["去 ORG missed"])
+    assert shown(browser, "#rivals-title") == ["In its place"]
+    assert shown(browser, "#rivals .name")[0] == "no entity"
+    assert shown(browser, "#against") == ["speaks for no entity"]
+    assert shown(browser, "#strongest .value")
+    browser.open(f"{pages['some']}#text-1-0-3-PER")
+    browser.wait(lambda: shown(browser, "#entity-title") == ["王小明 PER"])
+    assert browser.violations() == []

@@ -192,6 +192,20 @@ def test_errors_are_filtered_by_kind_label_cell_and_text(
     assert (browser.violations(), browser.said(), browser.fetched()) == ([], [], [])
 
 
+def test_each_error_links_to_its_explanation_that_of_a_missed_entity_to_what_was_missed(
+    browser: Browser, nlp: Language, tmp_path: Path
+) -> None:
+    examples = examples_of(nlp, [*TEXTS[:2], ("😀张三和李四", [(4, 6, "A-/#")])])
+    browser.open(write(nlp, tmp_path / "errors.html", examples, explained=("why.html", [2, 0, 1])))
+    links = "return [...document.querySelectorAll('#list a')].map((a) => [a.textContent, a.getAttribute('href')])"
+    assert browser.run(links) == [
+        ["李四", "why.html#text-1-4-6-PER"],
+        ["北京大学", "why.html#text-2-2-6-ORG"],
+        ["张三", "why.html#text-0-1-3-PER"],
+        ["李四", "why.html#text-0-4-6-A-%2F%23"],
+    ]
+
+
 def test_crossing_entities_are_above_and_below_the_text_and_long_ones_in_pieces(
     browser: Browser, nlp: Language, tmp_path: Path
 ) -> None:

@@ -1,0 +1,160 @@
+"""Every page that marks entities in texts, with entities within entities and with crossing ones, in both languages: the
+text is there once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import spacy
+from browser import Browser
+from command_line import run_tener
+from small_systems import learn, pipeline, small_tok2vecs
+from spacy.language import Language
+from spacy.tokens import Doc
+from spacy.training import Example
+from spacy.util import filter_spans
+
+from spacy_tener.explain import explain
+from spacy_tener.pipeline.entities import EntityOffsets, FoundEntity
+from spacy_tener.workbench.errors_page import Pair, errors_page
+from spacy_tener.workbench.suggestions.review import JudgedDoc, disagreements
+from spacy_tener.workbench.suggestions.review_page import annotation_page, review_page
+from spacy_tener.workbench.suggestions.suggest import Suggestion, make_tasks
+
+WASM = Path(__file__).parents[2] / "readers" / "js" / "node_modules" / "onnxruntime-web"
+TEXT = "李华去了北京大学😀王小明在上海银行"
+NESTED: list[EntityOffsets] = [
+    (0, 2, "PER"),
+    (4, 8, "ORG"),
+    (4, 6, "GPE"),
+    (9, 12, "PER"),
+    (13, 17, "ORG"),
+    (13, 15, "GPE"),
+]
+CROSSING: list[EntityOffsets] = [*NESTED, (1, 5, "ROUTE"), (5, 7, "ROUTE")]
+MARKED = """
+    const shown = [...document.querySelectorAll(arguments[0])].map((node) => {
+        const copy = node.cloneNode(true);
+        for (const label of copy.querySelectorAll("small")) label.remove();
+        return copy.textContent;
+    });
+    return [shown, document.querySelectorAll(`${arguments[0]} .ent`).length];
+"""
+LANGUAGES = pytest.mark.parametrize("language", ["en", "zh"])
+
+
+def annotated(nlp: Language, entities: list[EntityOffsets]) -> Doc:
+    doc = nlp.make_doc(TEXT)
+    doc.spans["sc"] = [doc.char_span(*entity) for entity in entities]
+    doc.set_ents(filter_spans(doc.spans["sc"]), default="outside")
+    return doc
+
+
+@pytest.fixture(scope="module")
+def nlp(tmp_path_factory: pytest.TempPathFactory) -> Language:
+    folder = tmp_path_factory.mktemp("nested")
+    nlp = pipeline(small_tok2vecs(folder)["TENER"], depth=2, spans_key="sc")
+    learn(nlp, [Example(nlp.make_doc(TEXT), annotated(nlp, NESTED))], steps=200, enough=0.05)
+    doc = nlp(TEXT)
+    assert {(span.start_char, span.end_char, span.label_) for span in doc.spans["sc"]} == set(NESTED)
+    nlp.config["initialize"] = {}
+    nlp.to_disk(folder / "model")
+    return spacy.load(folder / "model")
+
+
+@pytest.fixture
+def show(browser: Browser, tmp_path: Path) -> Iterator[Callable[[str, str, str], int]]:
+    """Open a page, check that it has the text once in an element, and return how many entities are marked there."""
+
+    def check(language: str, html: str, selector: str) -> int:
+        (tmp_path / "page.html").write_text(html, encoding="utf8")
+        with browser.speaking(language):
+            browser.open((tmp_path / "page.html").as_uri())
+        assert browser.run("return document.documentElement.lang") == language
+        shown, marks = browser.run(MARKED, selector)
+        assert shown == [TEXT]
+        assert browser.said() == []
+        return int(marks)
+
+    yield check
+    browser.run("localStorage.clear()")
+
+
+@LANGUAGES
+def test_an_explanation(show: Callable[[str, str, str], int], browser: Browser, nlp: Language, language: str) -> None:
+    assert show(language, explain(nlp, TEXT).to_html(), "#text") == len(NESTED)
+    titles = []
+    for button in browser.driver.find_elements("css selector", "#text .ent > small"):
+        browser.run("arguments[0].click()", button)
+        titles.append(browser.run("return document.getElementById('entity-title').firstChild.data"))
+    assert sorted(titles) == sorted(TEXT[start:end] for start, end, _ in NESTED)
+    assert browser.violations() == []
+
+
+@LANGUAGES
+def test_an_explanation_with_lists_that_cross_entities_and_have_no_rivals(
+    show: Callable[[str, str, str], int], browser: Browser, nlp: Language, language: str
+) -> None:
+    ner = nlp.get_pipe("tener_ner")
+    ner.cfg["temperature"] = 8.0
+    words = ner.lexicon
+    words.add({"北京大学": "SCHOOL", "明在上": "ROUTE"}, force=True)
+    try:
+        explanation = explain(nlp, TEXT)
+    finally:
+        words.remove(["北京大学", "明在上"], force=True)
+        del ner.cfg["temperature"]
+    entities = explanation.texts[0].entities
+    assert {entity.label: entity.rivals for entity in entities if entity.from_list} == {"SCHOOL": [], "ROUTE": []}
+    assert any(entity.rivals for entity in entities)
+    assert show(language, explanation.to_html(), "#text") >= len(entities)
+    assert browser.run("return document.querySelectorAll('#text .ent > small').length") == len(entities)
+
+
+@LANGUAGES
+def test_the_errors(show: Callable[[str, str, str], int], nlp: Language, language: str) -> None:
+    pairs = [Pair(entity, None, probability=0.5) for entity in NESTED]
+    pairs += [Pair(None, entity, probability=0.5) for entity in CROSSING]
+    html = errors_page("Errors on {data}", None, [(annotated(nlp, NESTED), pairs)], values={"data": "dev"})
+    assert show(language, html, "#list .line") == len(pairs)
+
+
+@LANGUAGES
+@pytest.mark.parametrize("entities", [NESTED, CROSSING])
+def test_a_review(
+    show: Callable[[str, str, str], int], nlp: Language, entities: list[EntityOffsets], language: str
+) -> None:
+    doc = annotated(nlp, entities)
+    gold = [FoundEntity(*entity, 0.5) for entity in entities]
+    found = [FoundEntity(*entity, 0.9) for entity in NESTED[1:]]
+    doubts = tuple(disagreements(0, gold, found, nested=True))
+    html = review_page(doubts, {0: JudgedDoc(0, doc, 0.1, doubts, 0, "sc")}, corpus="dev.spacy")
+    assert show(language, html, "#list .line") >= len(entities)
+
+
+@LANGUAGES
+def test_texts_to_annotate(show: Callable[[str, str, str], int], nlp: Language, language: str) -> None:
+    tasks = make_tasks(nlp, [Suggestion({"text": TEXT}, 0.0)], ["PER", "ORG", "GPE"])
+    html = annotation_page(tasks, ["PER", "ORG", "GPE"], model="", inputs="", nested=True)
+    assert show(language, html, "#list .line") == len(NESTED)
+
+
+FOUND = "return document.querySelectorAll('#text .ent').length"
+ENTER = """
+    document.getElementById("input").value = arguments[0];
+    document.getElementById("input").dispatchEvent(new Event("input", { bubbles: true }));
+"""
+
+
+@pytest.mark.slow
+@LANGUAGES
+def test_a_model_in_a_page(browser: Browser, nlp: Language, tmp_path: Path, language: str) -> None:
+    out = ("--output", tmp_path / "ner.onnx", "--page", tmp_path / "page", "--wasm", WASM)
+    assert run_tener("export", nlp.path, *out).code == 0
+    with browser.speaking(language):
+        browser.open((tmp_path / "page" / "index.html").as_uri())
+    browser.run(ENTER, TEXT)
+    browser.wait(lambda: browser.run(FOUND) == len(NESTED))
+    assert browser.run(MARKED, "#text")[0] == [TEXT]
