@@ -7,8 +7,8 @@ const SAMPLES = {
 /** Characters of a part of a long text. */
 const BLOCK = 5000;
 /** The entities that were found in a text: marked in it and listed, filtered by label and by probability, and saved. */
-function foundEntities({ drawn = () => {}, saved = () => ({}) } = {}) {
-  const { $, el, chip, digits, download, hue, listing, marked, meter, offsetsOf, percent, say, setLabels } = parts;
+function foundEntities({ drawn = () => {}, saved = () => ({}), reread = () => {} } = {}) {
+  const { $, el, chip, digits, download, hue, listing, marked, meter, offsetsOf, percent, say, setLabels, stored } = parts;
   const state = { text: "", entities: [], hidden: new Set() };
   const minimum = () => $("minimum").value / 100;
   const shownEntities = () => state.entities.filter(({ label, probability }) => !state.hidden.has(label) && (probability ?? 1) >= minimum());
@@ -108,6 +108,14 @@ function foundEntities({ drawn = () => {}, saved = () => ({}) } = {}) {
     $("labels").replaceChildren(el("span", { class: "quiet" }, say("Show")), ...filters);
   }
 
+  /** The texts of what was written, each with its start: all as one, or the lines. */
+  function textsOf(written) {
+    if (!$("lines").value) return written.trim() ? [{ start: 0, text: written }] : [];
+    let start = 0;
+    return written.split("\n").map((text) => ({ text, start: (start += text.length + 1) - text.length - 1 })).filter(({ text }) => text.trim());
+  }
+  const moved = (entities, by) => entities.map((entity) => ({ ...entity, start: entity.start + by, end: entity.end + by }));
+
   const FIELDS = ["start", "end", "label", "text", "probability"];
   const quoted = (value) => (/[",\r\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value);
   const asCsv = (rows) => rows.map((row) => `${row.map((value) => quoted(String(value ?? ""))).join(",")}\r\n`).join("");
@@ -119,6 +127,12 @@ function foundEntities({ drawn = () => {}, saved = () => ({}) } = {}) {
   }
   const savedEntities = () => inCharacters(state.text, shownEntities());
 
+  // Languages change by loading the page again.
+  $("lines").value = stored.get("lines") ? "lines" : "";
+  $("lines").addEventListener("change", () => {
+    stored.set("lines", Boolean($("lines").value));
+    reread();
+  });
   $("minimum").addEventListener("input", draw);
   $("order").addEventListener("change", draw);
   for (const part of ["text", "list"]) {
@@ -135,5 +149,5 @@ function foundEntities({ drawn = () => {}, saved = () => ({}) } = {}) {
   // A byte order mark: spreadsheets read UTF-8 by it.
   $("csv").addEventListener("click", () => download("entities.csv", `\ufeff${asCsv([FIELDS, ...savedEntities().map((entity) => FIELDS.map((name) => entity[name]))])}`, "text/csv"));
 
-  return { show, offer, minimum, inCharacters, get text() { return state.text; } };
+  return { show, offer, minimum, inCharacters, textsOf, moved, get text() { return state.text; }, get chosen() { return list.item; } };
 }

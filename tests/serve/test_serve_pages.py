@@ -347,3 +347,42 @@ def test_requests_are_tried_on_the_page_of_the_api(page):
         assert status.startswith("200 ")
         assert expected in answer
     page.is_well()
+
+
+def test_lines_may_be_read_each_as_a_text(page):
+    lines = ["王小明", "😀去了上海", "", "吴重阳在中国银行工作。", *["京"] * 8]  # the service reads 8 texts at once
+    one, each = "\n".join(lines), [line for line in lines if line]
+    try:
+        page.open()
+        page.enter(one)
+        page.shows_all(one)
+        page.change("lines", "lines")
+        answers = [page.served.client.post("/v1/entities", json={"text": line}).json()["entities"] for line in each]
+        page.shows(*(entity["text"] for answer in answers for entity in answer))
+        sure = [f"{entity['label']} {entity['text']}" for answer in answers for entity in answer]
+        assert page.rows() == sure
+        # The explanation is that of the line with the chosen entity.
+        page.browser.run(
+            "document.querySelectorAll('#list li')[1].dispatchEvent(new Event('focusin', {bubbles: true}))"
+        )
+        page.find("explain").click()
+        page.browser.wait(lambda: page.find("frame").is_displayed())
+        page.browser.driver.switch_to.frame("frame")
+        page.browser.wait(lambda: page.find("text").text.startswith("😀去了"))
+        page.browser.driver.switch_to.default_content()
+        page.open("/?again")
+        assert page.find("lines").get_attribute("value") == "lines"
+        page.is_well()
+    finally:
+        page.browser.driver.switch_to.default_content()
+        page.browser.run("localStorage.clear()")
+
+
+def test_the_api_is_described_in_chinese_too(page):
+    with page.browser.speaking("zh"):
+        page.open("/docs")
+        page.browser.wait(lambda: page.browser.run("return document.querySelectorAll('.route').length") > 5)
+    told = "'.route > p:not(.quiet), .route td:nth-child(3), #contents li'"
+    texts = page.browser.run(f"return [...document.querySelectorAll({told})].map((node) => node.textContent)")
+    assert len(texts) > 50
+    assert [text for text in texts if text and not any("一" <= char <= "龥" for char in text)] == []

@@ -6,6 +6,8 @@ const MAX_SHOWN = 20000;
 const TAGS = { entities: "Entities", "Label Studio": "Label Studio", operation: "Operation" };
 const schema = await (await fetch("openapi.json")).json();
 const resolve = (part) => (part?.$ref ? part.$ref.split("/").slice(1).reduce((value, key) => value[key], schema) : part);
+/** A sentence of the schema in the page's language. */
+const told = (text) => text && say(text.replace(/\s+/g, " "));
 const code = (text) => el("code", {}, text);
 const table = (...rows) => el("table", {}, el("tbody", {}, ...rows));
 const row = (name, ...cells) => el("tr", {}, el("th", { scope: "row" }, code(name)), ...cells.map((cell) => el("td", {}, cell || "")));
@@ -29,7 +31,7 @@ function fields(definition, titles = []) {
   const rows = Object.entries(definition.properties || {}).map(([name, part]) => {
     const isOptional = part.default === undefined || part.default === null;
     const absence = isOptional ? say(" (optional)") : say(" (default {value})", { value: JSON.stringify(part.default) });
-    return row(name, kind(part) + (definition.required?.includes(name) ? "" : absence), part.description);
+    return row(name, kind(part) + (definition.required?.includes(name) ? "" : absence), told(part.description));
   });
   const nested = Object.values(definition.properties || {}).flatMap(objectsIn).filter((part) => !titles.includes(part.title));
   return [table(...rows), ...nested.flatMap((part) => [el("h4", {}, part.title), ...fields(part, [...titles, part.title])])];
@@ -104,16 +106,16 @@ function requestForm(path, method, route) {
 const idOf = (path) => path.slice(1).replaceAll("/", "-");
 
 function contents(groups) {
-  const items = (routes) => routes.map(([path, , route]) => el("li", {}, el("a", { href: `#${idOf(path)}` }, code(path)), ` ${route.summary}`));
+  const items = (routes) => routes.map(([path, , route]) => el("li", {}, el("a", { href: `#${idOf(path)}` }, code(path)), ` ${told(route.summary)}`));
   return el("nav", { id: "contents", class: "card", "aria-label": say("Contents") }, el("h2", {}, say("Contents")),
     ...groups.flatMap(([tag, routes]) => [el("h3", {}, say(TAGS[tag] ?? tag)), el("ul", {}, ...items(routes))]));
 }
 
 function draw([path, method, route]) {
-  const query = (route.parameters || []).map(({ name, schema: part, description }) => row(name, kind(part), part.description || description));
+  const query = (route.parameters || []).map(({ name, schema: part, description }) => row(name, kind(part), told(part.description || description)));
   const { 200: success, ...failures } = route.responses;
-  const errors = Object.entries(failures).map(([status, { description }]) => row(status, description));
-  const text = (route.description || "").split("\n\n").map((paragraph) => el("p", {}, paragraph));
+  const errors = Object.entries(failures).map(([status, { description }]) => row(status, told(description)));
+  const text = (route.description || "").split("\n\n").map((paragraph) => el("p", {}, told(paragraph)));
   return el("section", { class: "route", "aria-label": path, id: idOf(path) },
     el("h3", {}, el("span", { class: `method ${method}` }, method.toUpperCase()), code(path)), ...text,
     el("details", {}, el("summary", {}, say("Try it")), requestForm(path, method, route)),

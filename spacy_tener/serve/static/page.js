@@ -3,13 +3,14 @@ import { asCurl, post, problemOf, send } from "./requests.js";
 const { $, el, digits, language, say } = parts;
 const DEBOUNCE = 150;
 /** request: the one in progress, if any. explained: the text whose explanation is shown. */
-const state = { models: [], explained: null, request: null };
+const state = { models: [], limits: null, explained: null, request: null };
 const found = foundEntities({
   drawn: () => {
     $("command").hidden = true;
     enable();
   },
   saved: () => ({ model: model().name }),
+  reread: () => ask(),
 });
 
 const model = () => state.models.find(({ name }) => name === $("model").value);
@@ -23,7 +24,7 @@ async function ask() {
   const request = (state.request = new AbortController());
   let [entities, problem] = [[], ""];
   try {
-    if (text.trim()) entities = (await (await post("v1/entities", { text, model: model().name, offsets: "utf16" }, request.signal)).json()).entities;
+    entities = await entitiesOf(found.textsOf(text), request.signal);
   } catch (error) {
     problem = problemOf(error);
   }
@@ -31,6 +32,18 @@ async function ask() {
   // After an error, entities of the previous text are removed.
   showProblem(problem);
   found.show(problem ? "" : text, entities);
+}
+
+async function entitiesOf(texts, signal) {
+  const options = { model: model().name, offsets: "utf16" }, entities = [];
+  const read = async (route, body) => (await post(route, { ...body, ...options }, signal)).json();
+  if (texts.length === 1) return found.moved((await read("v1/entities", { text: texts[0].text })).entities, texts[0].start);
+  for (let first = 0; first < texts.length; first += state.limits.texts) {
+    const part = texts.slice(first, first + state.limits.texts);
+    const { answers } = await read("v1/entities/batch", { texts: part.map(({ text }) => text) });
+    for (const [index, answer] of answers.entries()) entities.push(...found.moved(answer, part[index].start));
+  }
+  return entities;
 }
 
 function showProblem(problem) {
@@ -57,7 +70,9 @@ function enable() {
 // --- the explanation, a page in an iframe: it reports its height, and receives the theme
 
 async function explain() {
-  const { text } = found;
+  // Of several texts, the one with the chosen entity.
+  const texts = found.textsOf(found.text), place = found.chosen?.start ?? 0;
+  const { text } = texts.findLast(({ start }) => start <= place) ?? texts[0];
   $("explanation").hidden = false;
   $("frame").hidden = true;
   $("working").textContent = say("Reading the text again, with one character masked at a time …");
@@ -67,7 +82,7 @@ async function explain() {
     const answer = await post("v1/explanation", { text, model: model().name, format: "html" });
     // A sandboxed frame has no storage to read the language from.
     $("frame").srcdoc = (await answer.text()).replace("<html ", `<html data-language="${language}" `);
-    state.explained = text;
+    state.explained = found.text;
     $("frame").hidden = false;
     enable();
   } catch (error) {
@@ -85,8 +100,9 @@ window.addEventListener("message", ({ source, data }) => {
 // --- the clipboard
 
 async function copy() {
-  const body = JSON.stringify({ text: found.text, model: model().name, minimum: found.minimum() });
-  const command = asCurl("v1/entities", "application/json", body);
+  const texts = found.textsOf(found.text).map(({ text }) => text), isOne = texts.length === 1;
+  const body = JSON.stringify({ ...(isOne ? { text: texts[0] } : { texts }), model: model().name, minimum: found.minimum() });
+  const command = asCurl(isOne ? "v1/entities" : "v1/entities/batch", "application/json", body);
   $("command").textContent = command;
   let isCopied = false;
   try {
@@ -119,7 +135,7 @@ async function begin() {
   const answer = await send("v1/models");
   if (!answer.ok) throw new Error(say("The service answered {status}.", { status: answer.status }));
   const { models, limits } = await answer.json();
-  state.models = models;
+  Object.assign(state, { models, limits });
   $("model").replaceChildren(...models.map(({ name }) => el("option", { value: name }, name)));
   $("choose").hidden = models.length < 2;
   $("most").textContent = digits(limits.characters);

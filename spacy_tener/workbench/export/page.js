@@ -5,7 +5,7 @@
   /** Characters of lines that are read together. */
   const FEW = 4000;
   const TEXT = "spacy_tener.text";
-  const found = foundEntities({ drawn: enable, saved: () => ({ model: about.pipeline.name }) });
+  const found = foundEntities({ drawn: enable, saved: () => ({ model: about.pipeline.name }), reread: () => update() });
 
   // --- the worker, which has the model and answers in turn
 
@@ -48,6 +48,21 @@
     }
   }
 
+  /** Yield the same of several texts. Short ones are read together. */
+  async function* readAll(texts) {
+    for (let first = 0, last; first < texts.length; first = last) {
+      const { start, text } = texts[first];
+      last = first + 1;
+      if (text.length > FEW)
+        for await (const { end, entities } of read(text)) yield { end: start + end, entities: found.moved(entities, start) };
+      else {
+        while (last < texts.length && texts[last].start + texts[last].text.length <= start + FEW) last++;
+        const part = texts.slice(first, last), results = await ask({ texts: part.map((line) => line.text) });
+        yield { end: part.at(-1).start + part.at(-1).text.length, entities: results.flatMap((entities, index) => found.moved(entities, part[index].start)) };
+      }
+    }
+  }
+
   function showProblem(id, problem) {
     $(id).textContent = problem;
     $(id).hidden = !problem;
@@ -63,7 +78,7 @@
     let problem = "";
     try {
       await ready;
-      for await (const piece of read(text)) {
+      for await (const piece of readAll(found.textsOf(text))) {
         if (started !== turn) return;
         for (const entity of piece.entities) entities.push(entity);
         if (piece.end < text.length) showWork(say("{share} % of the text is read.", { share: Math.floor((100 * piece.end) / text.length) }));

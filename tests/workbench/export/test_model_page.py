@@ -209,6 +209,20 @@ def test_a_long_text_is_read_in_pieces_with_progress(page: ModelPage) -> None:
 
 
 @pytest.mark.slow
+def test_lines_may_be_read_each_as_a_text(page: ModelPage) -> None:
+    lines = ["王小明", "", "𠮷去了上海", *["李华和张伟昨天从南京大学去了北京大学"] * 300]
+    page.open()
+    try:
+        page.enter("\n".join(lines))
+        page.browser.run("lines.value = 'lines'; lines.dispatchEvent(new Event('change'))")
+        expected = {line: page.expected(line) for line in lines}
+        page.shows(*(entity for line in lines for entity in expected[line]))
+        page.is_well()
+    finally:
+        page.browser.run("localStorage.clear()")
+
+
+@pytest.mark.slow
 def test_a_file_of_lines_becomes_a_record_for_each(page: ModelPage, nlp: Language) -> None:
     texts = ["王小明去了上海", "", "𠮷北京大学😀", "王小明去了上海。" * (MOST // 6), *["京"] * 3000]
     page.open()
