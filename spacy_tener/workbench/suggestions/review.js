@@ -109,7 +109,7 @@ const annotation = (() => {
 })();
 
 (() => {
-  const { $, el, data, say, chip, digits, hue, count, percent, meter, excerpts, marked, listing, searching, stored, download } = parts;
+  const { $, el, data, say, gap, chip, digits, hue, count, percent, meter, excerpts, marked, listing, searching, stored, download } = parts;
   const { inOrder, overlap, touches, isOpen, isDone } = annotation;
   const KINDS = { label: "other label", edges: "other boundaries", missing: "missing", extra: "extra" };
   const STORAGE_KEY = `review.${data.digest}`;
@@ -296,7 +296,7 @@ const annotation = (() => {
     const side = (entities) => (entities.length ? entities.flatMap(describe) : [say("nothing"), " "]);
     const index = at && entry ? questionOf(entry, at) : -1;
     if (selected) nodes.push(words(selected), ` – ${say("choose a label")}`);
-    else if (byGold && index >= 0) nodes.push(say("annotated:"), " ", ...side(entry.questions[index].gold), "· ", say("model:"), " ", ...side(entry.questions[index].found));
+    else if (byGold && index >= 0) nodes.push(say("annotated:"), gap, ...side(entry.questions[index].gold), "· ", say("model:"), gap, ...side(entry.questions[index].found));
     else if (at) nodes.push(...(at.all ? [words(entityAt(at)), ` ${say("no entity")}`] : describe(at)));
     else nodes.push(entry ? say("No entity here. Select some text to make one; Enter where it is right.") : "");
     $("position").replaceChildren(...nodes);
