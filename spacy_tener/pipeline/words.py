@@ -234,8 +234,9 @@ class PipelineWords:
         """
         fit = {word: entry for word, entry in words.items() if is_fit(word) and len(word) <= LONGEST}
         if unfit := [word[:LONGEST] for word in words if word not in fit]:
+            which = f"the list {name!r}" if name else "the list"
             warnings.warn(
-                f"{len(unfit)} of the words for the list {name!r} were left out, such as {unfit[:3]}: words have "
+                f"{len(unfit)} of the words for {which} were left out, such as {unfit[:3]}: words have "
                 f"2 to {LONGEST} characters, not only white space, and no NUL.",
                 stacklevel=3,
             )
