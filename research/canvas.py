@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-ENDINGS = (".png", ".svg")
+ENDINGS = (".png", ".webp", ".svg")
 # The palette of Okabe and Ito, safe for colour blindness, without its yellow, which is too pale for lines.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _LINES = ("-", "--", ":", "-.")
@@ -124,7 +124,7 @@ def _chinese_fonts(*, anew: bool = False) -> list[str]:
 def check_ending(path: Path) -> None:
     """Refuse a path that does not end in a figure format."""
     if path.suffix not in ENDINGS:
-        raise RemedyError(f"{path}: figures are {' or '.join(ENDINGS)}", "Choose another ending.")
+        raise RemedyError(f"{path}: figures are {', '.join(ENDINGS)}", "Choose another ending.")
 
 
 def _add_legend(figure: Figure) -> None:

@@ -1,4 +1,4 @@
-"""The figures of the papers: convergence, relative speed, scores."""
+"""The figures of the papers: convergence, relative speed, scores, and a score against a setting."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from research.scores import METRICS
 from spacy_tener.errors import RemedyError, check_choice
 from spacy_tener.workbench.training import LOG
 
-from .canvas import Style, figure, styles
+from .canvas import COLOURS, Style, figure, styles
 from .comparing import Summary, summarize
 from .rows import printed_scores
-from .runs import Run, SeedGroup, group_runs
+from .runs import Run, SeedGroup, group_runs, is_number, order_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -127,6 +127,29 @@ def draw_scores(runs: Iterable[Run], path: Path, *, metric: str = "f", published
             _name_bars(axis, list(groups), room)
             axis.plot([], [], "|", color="#555555", label="one seed")
             axis.set_xlabel(f"{METRICS[metric]} on test (%), mean ± sd")
+    return drawn
+
+
+def draw_sweep(runs: Iterable[Run], path: Path, *, x: str, metric: str = "f") -> Figure:
+    """Draw the score on test against a setting: numbers at their places, other values evenly spread.
+
+    x: The setting's path, or the end of it, as `k`.
+    """
+    check_choice("metric", metric, METRICS)
+    lines: dict[str, dict[Any, Summary]] = {}
+    for group in group_runs(runs, ("corpus", x)):
+        lines.setdefault(group.value("corpus"), {})[group.value(x)] = summarize(group.scores(metric))
+    values = sorted(set(chain(*lines.values())), key=order_of)
+    places = values if all(map(is_number, values)) else range(len(values))
+    at = dict(zip(values, places, strict=True))
+    with figure(path, lines, height=_PANEL_HEIGHT) as drawn:
+        for axis, line in zip(drawn.axes, lines.values(), strict=True):
+            spread = [score.sd or 0.0 for score in line.values()]
+            means = [score.mean for score in line.values()]
+            axis.errorbar([at[value] for value in line], means, yerr=spread, capsize=4, color=COLOURS[0], marker="o")
+            axis.set_xticks(list(at.values()), list(map(str, at)))
+            axis.set(xlabel=x, ylabel=f"{METRICS[metric]} on test (%), mean ± sd")
+            axis.grid(True)
     return drawn
 
 

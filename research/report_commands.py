@@ -14,7 +14,7 @@ from spacy_tener.errors import RemedyError, counted
 from spacy_tener.files import write_text
 
 from .app import command
-from .plots import draw_convergence, draw_scores, draw_speed, has_log
+from .plots import draw_convergence, draw_scores, draw_speed, draw_sweep, has_log
 from .rows import ScoreTable, make_table
 from .runs import FoundRuns, Run, find_runs
 from .tables import FORMATS, format_table
@@ -27,6 +27,7 @@ KINDS: dict[str, tuple[Callable[..., object], set[str]]] = {
     "convergence": (draw_convergence, {"x", "metric", "y_min"}),
     "speed": (draw_speed, {"baseline"}),
     "scores": (draw_scores, {"metric", "published"}),
+    "sweep": (draw_sweep, {"x", "metric"}),
 }
 
 
@@ -108,8 +109,10 @@ def warn_table(found: FoundRuns, table: ScoreTable) -> None:
 def plot_cli(
     runs: Runs,
     kind: Annotated[str, options.choice(("--kind", "-k"), "Kind of figure", KINDS)],
-    output: Annotated[Path, options.output("a file: .png or .svg")],
-    x: Annotated[str | None, typer.Option("--x", "-x", help="convergence: step or epoch")] = None,
+    output: Annotated[Path, options.output("a file: .png, .webp or .svg")],
+    x: Annotated[
+        str | None, typer.Option("--x", "-x", help="convergence: step or epoch; sweep: a setting of the config")
+    ] = None,
     metric: Annotated[str | None, typer.Option("--metric", "-m", help="p, r or f (default); not for speed")] = None,
     baseline: Annotated[str | None, typer.Option("--baseline", "-b", help="speed: the system whose speed is 1")] = None,
     published: Annotated[bool | None, typer.Option(help="scores: show what the papers printed")] = None,
@@ -125,7 +128,8 @@ def plot_cli(
     convergence: scores on dev during training, from each run's training.jsonl; the mean over seeds with a band of one
     standard deviation as far as all seeds trained, thin lines beyond. speed: tokens per second on test, or with
     --baseline how many times that of one system. scores: each seed's score on test, mean and standard deviation, and
-    printed rows.
+    printed rows. sweep: the score on test against a setting: its path, as in components.tener_ner.model.tok2vec.k, or
+    the end of it, as in k.
     """
     values: dict[str, Any] = {"x": x, "metric": metric, "baseline": baseline}
     values |= {"published": published, "y_min": y_min}
@@ -134,6 +138,8 @@ def plot_cli(
     if useless := sorted(set(arguments) - meaningful):
         shown = ", ".join("--" + name.replace("_", "-") for name in useless)
         raise CommandLineError(f"{shown}: not an option of --kind {kind}", "Leave it out.")
+    if kind == "sweep" and x is None:
+        raise CommandLineError("A sweep is drawn against a setting", "Name it by --x, as in --x k.")
     check_file(output, force=True)
     found = find_runs(runs).only(corpora=names(corpus), systems=names(system))
     warn_left_out(found)

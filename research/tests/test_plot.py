@@ -17,7 +17,8 @@ def runs(tmp_path: Path) -> Path:
     for place, system in enumerate(("ner", "tener")):
         for seed in (1, 2):
             log = [(step // 100, step, 10.0 * place + seed + step / 20) for step in (0, 100, 200)]
-            make_run(tmp_path / "runs", f"weibo/{system}/{seed}", f=0.5 + 0.1 * place, log=log)
+            config = f"[model]\nk = {place + 1}\n"
+            make_run(tmp_path / "runs", f"weibo/{system}/{seed}", f=0.5 + 0.1 * place, log=log, config=config)
     return tmp_path / "runs"
 
 
@@ -27,6 +28,7 @@ def runs(tmp_path: Path) -> Path:
         ["convergence", "--x", "epoch", "--metric", "f", "--y-min", "5"],
         ["speed", "--baseline", "ner"],
         ["scores", "--no-published"],
+        ["sweep", "--x", "model.k", "--metric", "p"],
     ],
 )
 def test_figures_are_written(runs: Path, tmp_path: Path, arguments: list[str]) -> None:
@@ -55,6 +57,7 @@ def test_runs_without_what_is_drawn_are_named_and_left_out(runs: Path, tmp_path:
     ("arguments", "message"),
     [
         (["convergence", "--x", "time"], "Unknown axis 'time'"),
+        (["sweep", "--x", "beta"], "its config has no setting 'beta'"),
         (["speed", "--baseline", "grn"], "weibo: no speed of the baseline grn There are: ner, tener"),
     ],
 )
@@ -68,9 +71,10 @@ def test_what_cannot_be_drawn_is_said(runs: Path, tmp_path: Path, arguments: lis
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["pie"], "'pie' is not one of: convergence, speed, scores."),
+        (["pie"], "'pie' is not one of: convergence, speed, scores, sweep."),
         (["speed", "--metric", "f"], "--metric: not an option of --kind speed"),
         (["scores", "--x", "k", "--y-min", "3"], "--x, --y-min: not an option of --kind scores"),
+        (["sweep"], "Name it by --x"),
         (["convergence", "--no-published"], "--published: not an option of --kind"),
     ],
 )

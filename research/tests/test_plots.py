@@ -35,7 +35,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
                     (step // 100, step, 10.0 * place + step / 100 + seed) for step in range(0, 300 + 100 * seed, 100)
                 ]
                 speed, f = 1000.0 * (place + 1), 0.5 + 0.1 * place + 0.01 * seed
-                make_run(folder, f"{corpus}/{system}/{seed}", f=f, speed=speed, log=log)
+                config = f'[model]\nk = {3 - place}\nname = "n{place}"\n'
+                make_run(folder, f"{corpus}/{system}/{seed}", f=f, speed=speed, log=log, config=config)
     return list(find_runs([folder]).runs)
 
 
@@ -73,12 +74,13 @@ def figures(runs: list[Run], tmp_path_factory: pytest.TempPathFactory) -> dict[s
         "convergence": (plots.draw_convergence, {}),
         "speed": (plots.draw_speed, {"baseline": "tener"}),
         "scores": (plots.draw_scores, {}),
+        "sweep": (plots.draw_sweep, {"x": "k"}),
     }
     paths = {kind: folder / f"{kind}.png" for kind in draws}
     return {kind: (draw(runs, paths[kind], **options), paths[kind]) for kind, (draw, options) in draws.items()}
 
 
-@pytest.mark.parametrize("kind", ["convergence", "speed", "scores"])
+@pytest.mark.parametrize("kind", ["convergence", "speed", "scores", "sweep"])
 def test_figures_are_written_and_nothing_in_them_is_clipped(figures: Any, kind: str) -> None:
     figure, path = figures[kind]
     width, height = png_size(path)
@@ -133,6 +135,19 @@ def test_scores_show_every_seed_the_mean_and_what_was_printed(figures: Any, weib
     assert [58.17] not in [list(line.get_xdata()) for line in without.axes[0].lines]
 
 
+@pytest.mark.parametrize(("x", "places", "means"), [("k", [1, 2, 3], [71.5, 61.5, 51.5]), ("name", [0, 1, 2], None)])
+def test_a_sweep_is_a_score_against_a_setting(
+    weibo: list[Run], tmp_path: Path, x: str, places: list[int], means: list[float] | None
+) -> None:
+    """Systems are sorted by their k; values that are no numbers stand side by side."""
+    (axis,) = plots.draw_sweep(weibo, tmp_path / "a.webp", x=x).axes
+    (drawn,) = axis.containers
+    assert list(drawn.lines[0].get_xdata()) == places
+    assert list(drawn.lines[0].get_ydata()) == pytest.approx(means or [51.5, 61.5, 71.5])
+    assert [text.get_text() for text in axis.get_xticklabels()] == (["1", "2", "3"] if means else ["n0", "n1", "n2"])
+    assert (tmp_path / "a.webp").read_bytes()[8:12] == b"WEBP"
+
+
 def test_a_font_is_found_that_was_installed_after_matplotlib_made_its_list(
     weibo: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,7 +168,7 @@ def test_what_cannot_be_drawn_is_an_error(runs: list[Run], tmp_path: Path) -> No
             draw([], path)
         with pytest.raises(RemedyError, match="Unknown metric"):
             draw(runs, path, metric="x")
-    with pytest.raises(RemedyError, match=r"figures are \.png or \.svg"):
+    with pytest.raises(RemedyError, match=r"figures are \.png, \.webp, \.svg"):
         plots.draw_scores(runs, tmp_path / "a.pdf")
     assert not path.exists()
 
