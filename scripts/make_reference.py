@@ -101,7 +101,7 @@ def options(command: str) -> str:
 def defaults(name: str, function: Any) -> dict[str, str]:
     """Return the default of each argument, as a config writes it; "required" where there is none."""
     parameters = inspect.signature(function).parameters
-    if name in ("tener_ner", "lac"):
+    if name in ("tener_ner", "lac", "entity_lists"):
         config = spacy.blank("zh").get_factory_meta(name).default_config or {}
         return {argument: f"{config[argument]!r}" for argument in parameters if argument in config}
     return {

@@ -27,6 +27,7 @@ from spacy_tener.explain import explain
 from spacy_tener.explain.explanation import Explanation
 from spacy_tener.pipeline.decoding import Decoding
 from spacy_tener.pipeline.entities import FoundEntity
+from spacy_tener.pipeline.entity_lists import EntityLists
 from spacy_tener.pipeline.tener_ner import TenerNER
 from spacy_tener.pipeline.words import PipelineWords
 from spacy_tener.serve import make_app
@@ -51,9 +52,10 @@ METHODS: dict[type, tuple[str, ...]] = {
         "entropy",
         "likelihood",
         "allowed",
-        "with_preset",
+        "certain",
     ),
-    PipelineWords: ("add", "block", "blocked", "clear", "forced", "names", "read", "remove", "words"),
+    PipelineWords: ("add", "clear", "names", "read", "remove", "words"),
+    EntityLists: ("add", "block", "blocked", "clear", "labels", "names", "read", "remove", "words"),
     Annotator: ("__init__", "__call__", "answers", "nlp", "use"),
 }
 """The methods and properties that are promised, beside those of spaCy's TrainablePipe."""
@@ -79,7 +81,7 @@ def _names() -> Iterator[str]:
 
 def _arguments(function: Any, name: str) -> Iterator[tuple[str, str]]:
     parameters = inspect.signature(function).parameters
-    if name in ("tener_ner", "lac"):
+    if name in ("tener_ner", "lac", "entity_lists"):
         config = spacy.blank("zh").get_factory_meta(name).default_config or {}
         yield from ((argument, repr(config[argument])) for argument in parameters if argument in config)
         return

@@ -19,7 +19,7 @@ import _report
 import forms
 import numpy as np
 import spacy
-from forced_words import read_texts
+from entity_lists import read_texts
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 

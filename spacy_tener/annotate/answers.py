@@ -47,15 +47,15 @@ class AnnotateSettings:
         """Names of the added columns, in order."""
         return [self.entities, self.error]
 
-    def check_columns(self, names: Sequence[str], *further: str) -> None:
+    def check_columns(self, names: Sequence[str], *others: str) -> None:
         """Refuse records with a column named like an added one, or with several columns of one name.
 
-        further (str): Names of further added columns.
+        others (str): Names of other added columns.
         """
         if several := [name for name, count in Counter(names).items() if count > 1]:
             remedy = "Rename them, so that each column has its own name."
             raise RemedyError(f"The records have several columns named {', '.join(several)}", remedy)
-        taken = [name for name in (*self.added, *further) if name in names]
+        taken = [name for name in (*self.added, *others) if name in names]
         if taken:
             remedy = "Give the added columns a prefix, as in --prefix tener_."
             raise RemedyError(f"The records have columns of their own named {', '.join(taken)}", remedy)

@@ -124,12 +124,14 @@ def crf_scorer(model: Model[Any, Any]) -> PathScorer:
 def on_host(model: Model[Any, Any], emissions: Rows) -> tuple[PathScorer, AnyFloats]:
     """Return the CRF of a tagger for prediction, and emissions as an array. A GPU is synchronised once.
 
+    The CRF has copies of its weights, which training does not change.
+
     emissions (Rows): What `predict` returned. *Shape:* (units, tags)
     """
     if isinstance(emissions, np.ndarray):
         return crf_scorer(model), emissions
     rows, weights = crf(model).on_host(emissions)
-    arrays = (weight.detach().numpy() for weight in weights)
+    arrays = (weight.detach().numpy().copy() for weight in weights)
     return PathScorer(cast(CRFArrays, tuple(arrays))), rows.detach().numpy()
 
 

@@ -15,7 +15,8 @@ class CRFHead:
 
     def __init__(self, weights: Weights) -> None:
         self.emit = Linear(weights.part("emit"))
-        start, end, outside, inside = (weights[f"crf.{name}"] for name in ("start", "end", "outside", "inside"))
+        # Copies: a decoding keeps its weights, and training changes those in the memory of a torch module.
+        start, end, outside, inside = (weights[f"crf.{name}"].copy() for name in ("start", "end", "outside", "inside"))
         self.scorer = PathScorer((start, end, outside, inside))
 
     def __call__(self, tokens: FloatArray, lengths: Lengths) -> FloatArray:

@@ -17,7 +17,7 @@ from .decode import ScoredPath, list_viterbi, viterbi
 from .forward import ForwardBackward
 from .transitions import CRFArrays, Transitions
 
-LONG = 1024
+LONGEST_IN_FLOAT32 = 1024
 """Sequences of more tokens are decoded in float64."""
 
 
@@ -66,7 +66,7 @@ class PathScorer:
     ) -> tuple[AnyFloats, Transitions]:
         """Return masked emissions and the transitions, both in float64 for long sequences. *Shape:* (units, tags)"""
         # Scores of paths add up: over a hundred thousand tokens, float32 would not tell two paths apart.
-        dtype = np.float64 if packing.lengths.max(initial=0) > LONG else emissions.dtype
+        dtype = np.float64 if packing.lengths.max(initial=0) > LONGEST_IN_FLOAT32 else emissions.dtype
         transitions = self.transitions
         if transitions.table.dtype != dtype:
             transitions = Transitions.of(*(weight.astype(dtype) for weight in self.weights))

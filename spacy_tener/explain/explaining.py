@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any, cast
 
 import numpy as np
-from spacy.attrs import IS_SPACE, LEMMA, MORPH, NORM, POS, SENT_START, TAG
+from spacy.attrs import ENT_IOB, ENT_TYPE, IS_SPACE, LEMMA, MORPH, NORM, POS, SENT_START, TAG
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
@@ -21,7 +21,7 @@ from ..embedders.tables import Vocabulary
 from ..nn.shim import torch_shim
 from ..pipeline.decoding import Decoding, Probabilities, Reading
 from ..pipeline.doc_entities import found_entities
-from ..pipeline.entities import EntityOffsets, FoundEntity, offsets_of
+from ..pipeline.entities import EntityOffsets, FoundEntity, offsets_of, without_entities
 from ..pipeline.finding import PipelineNER, entity_labels
 from ..pipeline.nesting import all_entities
 from ..pipeline.units import DocView, data_of
@@ -49,8 +49,8 @@ REACH = 20
 """In a Doc longer than a window, how many units on each side of an entity are masked, one at a time."""
 _MIN_PROBABILITY = 1e-9
 """Probabilities closer than this to 0 or 1 count as this, so that their log-odds are numbers."""
-_UNMASKED = [NORM, LEMMA, POS, TAG, MORPH, SENT_START]
-"""Attributes that earlier components may have set and embedders may read. The last one a masked token keeps, too."""
+_MASKED, _KEPT = [NORM, LEMMA, POS, TAG, MORPH], [SENT_START, ENT_IOB, ENT_TYPE]
+"""Attributes that earlier components may have set and embedders may read. A masked token keeps the second ones."""
 
 
 def explain(
@@ -65,9 +65,9 @@ def explain(
     """Explain each entity of some texts: its probability, its rivals, and why it was found.
 
     nlp (Language): A pipeline with `tener_ner`.
-    texts (Union[str, Doc, Example, Iterable[Union[str, Doc, Example]]]): One text or several. A Doc keeps its tokens;
-        its entities do not change what is explained, but what the pipeline gives. Those of an Example's reference are
-        shown beside what is found, and explained where they are missed.
+    texts (Union[str, Doc, Example, Iterable[Union[str, Doc, Example]]]): One text or several. A Doc keeps its tokens
+        and its entities, which are certain and need no evidence. Of an Example, the entities of the reference are shown
+        beside what is found, and explained where they are missed.
     name (Optional[str]): The component's name; the first `tener_ner` if there is none.
     k_best (int): How many of the best readings of each text.
     rivals (int): How many rivals of each entity, at most.
@@ -77,10 +77,10 @@ def explain(
     sources: list[TextOrExample] = [texts] if isinstance(texts, str | Doc | Example) else list(texts)
     pipeline = PipelineNER.of(nlp, name)
     explainer = _Explainer(pipeline, evidence=evidence)
-    docs = pipeline.prepare(text.predicted if isinstance(text, Example) else text for text in sources)
+    docs = pipeline.prepare(without_entities(text.predicted) if isinstance(text, Example) else text for text in sources)
     decodings = list(pipeline.ner.decode(docs))
     explained = [
-        explainer(decoding, _gold(text, pipeline.ner.group), k_best, rivals)
+        explainer(decoding, _gold(text, pipeline.ner.nested_key), k_best, rivals)
         for text, decoding in zip(sources, decodings, strict=True)
     ]
     # After all else, since it changes the Docs.
@@ -129,7 +129,7 @@ class _Explainer:
         annotated = {entity.offsets for entity in missed}
         possible = [entity for entity in _possible(found, k_best) if entity.offsets not in annotated]
         entities = [*found, *possible, *missed]
-        decided = {entity.offsets for entity in decoding.forced}
+        certain = {entity.offsets for entity in decoding.certain}
         spans = [view.unit_span(entity.start, entity.end) for entity in entities]
         evidence: dict[int, list[Evidence]] = {}
         words: list[LexiconWord] = []
@@ -139,13 +139,13 @@ class _Explainer:
                 index: (span[0] - window.start, span[1] - window.start, entities[index].label)
                 for index, span in enumerate(spans)
                 # Without a probability, as of a missed entity of an unknown label, nothing can be lost.
-                if span and entities[index].probability and entities[index].offsets not in decided
+                if span and entities[index].probability and entities[index].offsets not in certain
                 if window.core_start <= span[0] < window.core_end and span[1] <= window.end
             }
             evidence.update(zip(inside, self._evidence(view, piece, window.start, list(inside.values())), strict=True))
             words += lexicon_words(self.lexicon, view, window, piece) if self.lexicon else []
         rivals = [
-            [] if entity.offsets in decided else rivals
+            [] if entity.offsets in certain else rivals
             for entity, rivals in zip(found, decoding.rivals(n_rivals), strict=True)
         ]
         rivals += [[rival for rival in (*found, *possible) if _overlap(entity, rival)] for entity in possible]
@@ -157,7 +157,7 @@ class _Explainer:
                 entity.probability,
                 rivals[i],
                 evidence.get(i, []),
-                from_list=entity.offsets in decided,
+                is_certain=entity.offsets in certain,
                 outside=outside[i],
             )
             for i, entity in enumerate(entities)
@@ -282,13 +282,13 @@ class CharacterMask:
         """Yield, for each place, a copy of a Doc of units in which the token there is masked."""
         words = [token.text for token in doc]
         spaces = [bool(token.whitespace_) for token in doc]
-        attributes: Any = doc.to_array(_UNMASKED)
+        attributes: Any = doc.to_array([*_MASKED, *_KEPT])
         data = data_of(doc)
         for place in places:
             copy = Doc(doc.vocab, words=[*words[:place], self.text, *words[place + 1 :]], spaces=spaces)
             values = attributes.copy()
-            values[place, :-1] = 0
-            copy.from_array(_UNMASKED, values)
+            values[place, : len(_MASKED)] = 0
+            copy.from_array([*_MASKED, *_KEPT], values)
             copy.user_data.update(data)
             yield copy
 

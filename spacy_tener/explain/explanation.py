@@ -40,14 +40,15 @@ class ExplainedEntity(FoundEntity):
     evidence (list[Evidence]): The units that it rests on, in the order of the text. Empty where nothing was masked.
     is_given (bool): Whether the pipeline gives it. It does not if the entity is below a threshold, or if another
         component decided otherwise.
-    from_list (bool): Whether a list of words decides it, not the model: it has no rivals and rests on nothing.
+    is_certain (bool): Whether the text had it before the model read it, from a list or another component: it has no
+        evidence.
     outside (float | None): The probability that nothing is found in its place, of an entity that was not found.
     """
 
     rivals: list[FoundEntity] = field(default_factory=list)
     evidence: list[Evidence] = field(default_factory=list)
     is_given: bool = True
-    from_list: bool = False
+    is_certain: bool = False
     outside: float | None = None
 
 

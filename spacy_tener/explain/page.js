@@ -137,7 +137,7 @@
     if (entity) {
       $("entity-title").replaceChildren(words(entity), " ", el("small", { class: "quiet" }, entity.label),
         ...(isMissed(entity) ? [" ", el("small", { class: "quiet" }, say("missed"))] : []),
-        ...(entity.from_list ? [" ", el("small", { class: "quiet" }, say("from a list"))] : []),
+        ...(entity.is_certain ? [" ", el("small", { class: "quiet" }, say("certain: the text had it before"))] : []),
         ...(withheld(entity, index) ? [" ", el("small", { class: "quiet" }, say("✕ the pipeline does not give it"))] : []));
       $("sure").replaceChildren(el("strong", {}, percent(entity.probability)), meter(entity.probability));
       $("never").textContent = reason(entity);

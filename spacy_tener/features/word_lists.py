@@ -7,6 +7,7 @@ The list without a name applies to all Docs. A named list applies to Docs with i
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -32,7 +33,7 @@ if not Doc.has_extension(ATTRIBUTE):  # so that Docs can name lists before there
 class ListedWord(NamedTuple):
     """An entry of a list of words.
 
-    tag (str): A tag that the pipeline was trained with; the empty string if unknown.
+    tag (str): A tag that the pipeline was trained with; the empty string if unknown. In `entity_lists` the label.
     hidden (bool): Whether this is a word of the pipeline's lexicon that is no longer found.
     """
 
@@ -83,11 +84,17 @@ class WordList:
 
 
 class WordLists:
-    """The lists of an embedder by name. Threads may read while one changes them."""
+    """The lists of an embedder, or of `entity_lists`, by name. Threads may read while one changes them."""
 
     def __init__(self) -> None:
         # Replaced as a whole, so that no thread sees half of a change.
         self.lists: dict[str, WordList] = {}
+        _LIVING.add(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Finish a copy: deep or unpickled."""
+        self.__dict__.update(state)
+        _LIVING.add(self)
 
     def put(self, name: str, words: WordList | None) -> None:
         """Add or replace a list, or remove it, with None."""
@@ -106,7 +113,8 @@ class WordLists:
         for index, doc in enumerate(docs):
             for rank, name in enumerate(names_of(doc)):
                 docs_of.setdefault((rank, name), []).append(index)
-        if unknown := sorted({name for _, name in docs_of} - set(lists)):
+        unknown = sorted({name for _, name in docs_of} - set(lists))
+        if unknown and (unknown := [name for name in unknown if not any(name in words.lists for words in _LIVING)]):
             present = ", ".join(map(repr, filter(None, lists)))
             warnings.warn(
                 f"doc._.{ATTRIBUTE} names unknown lists of words, which are ignored: {', '.join(map(repr, unknown))}. "
@@ -134,14 +142,18 @@ class WordLists:
             self.lists = {name: words for name, words in self.lists.items() if not words.saved} | saved
 
 
+_LIVING: weakref.WeakSet[WordLists] = weakref.WeakSet()
+"""All lists of the process: a Doc may name one of words that are evidence, and one of entities."""
+
+
 def names_of(doc: Doc) -> list[str]:
     """Return the names of lists in a Doc's extension attribute."""
     return [part for part in _parts(doc) if isinstance(part, str)]
 
 
-def words_of(doc: Doc) -> dict[str, str]:
-    """Return the words with labels in a Doc's extension attribute, which are entities of this Doc."""
-    return {word: label for part in _parts(doc) if isinstance(part, Mapping) for word, label in part.items()}
+def words_of(doc: Doc) -> list[tuple[Any, Any]]:
+    """Return the words with labels in a Doc's extension attribute, unchecked: for `entity_lists`, its own words."""
+    return [pair for part in _parts(doc) if isinstance(part, Mapping) for pair in part.items()]
 
 
 def _parts(doc: Doc) -> list[Any]:

@@ -72,16 +72,16 @@ class LacTagger:
         return np.array([get_string_id(label) for label in self.labels], dtype=np.uint64)
 
     def divide(
-        self, text: JoinedText, forced: Sequence[tuple[int, int, str]] = (), joined: BoolArray | None = None
+        self, text: JoinedText, entities: Sequence[tuple[int, int, str]] = (), joined: BoolArray | None = None
     ) -> Division:
         """Segment the joined texts of Docs.
 
         Each line, and each cell between tabs, is read by itself. What ends it is a word of one character, and so is the
         separator after each text.
 
-        forced (Sequence[tuple[int, int, str]]): Start, end and label of characters that are one word, whatever the
-            scores say; of any tag, if LAC does not have the label.
-        joined (Optional[BoolArray]): True where no word begins, unless a forced one begins or ends there.
+        entities (Sequence[tuple[int, int, str]]): Start, end and label of those that Docs have: each is one word,
+            whatever the scores say; of any tag, if LAC does not have the label.
+        joined (Optional[BoolArray]): True where no word begins, unless such an entity begins or ends there.
             *Shape:* (characters,)
         """
         begins = np.ones(len(text), dtype=bool)
@@ -94,8 +94,8 @@ class LacTagger:
             lines = [whole[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
             pieces = self.encoder.reader.read(lines, characters, characters + 1)
             scores = self.encoder.features(pieces)[:, : len(self.transitions)]
-            if forced or joined is not None:
-                allowed = self._allowed(len(text), forced, joined)
+            if entities or joined is not None:
+                allowed = self._allowed(len(text), entities, joined)
                 scores = np.where(allowed[characters], scores, FORBIDDEN)
             tags = best_tags(scores, self.transitions, Packing(ends - starts))
             begins[characters] = tags % 2 == 0
@@ -104,7 +104,7 @@ class LacTagger:
         firsts = np.flatnonzero(begins)
         return Division(np.diff(firsts, append=len(text)), keys[firsts])
 
-    def _allowed(self, length: int, forced: Sequence[tuple[int, int, str]], joined: BoolArray | None) -> BoolArray:
+    def _allowed(self, length: int, entities: Sequence[tuple[int, int, str]], joined: BoolArray | None) -> BoolArray:
         """Return a mask of the tags that make these spans words, and begin none where `joined` is true.
 
         *Shape:* (characters, tags)
@@ -112,9 +112,9 @@ class LacTagger:
         allowed = np.ones((length, len(self.transitions)), dtype=bool)
         if joined is not None:
             allowed[joined, ::2] = False
-        for _, end, _ in forced:
+        for _, end, _ in entities:
             allowed[end, ::2], allowed[end, 1::2] = True, False  # a word begins after it
-        for start, end, label in forced:
+        for start, end, label in entities:
             of_label = np.repeat(np.array([name == label or label not in self.labels for name in self.labels]), 2)
             allowed[start:end] = of_label
             allowed[start, 1::2] = False

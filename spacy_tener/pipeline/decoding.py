@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +17,13 @@ from ..crf.marginals import EntitySpans, entropy, probable_spans, span_marginals
 from ..crf.scorer import PathScorer
 from ..processes import cached_property
 from ..sequences import ranges, starts
-from ..types import AnyFloats, BoolArray, IntArray
+from ..types import AnyFloats, IntArray
 from .entities import EntityOffsets, FoundEntity, offsets_of
 from .learning.targets import make_target
+from .masks import agreeing_tags
 from .nesting import split_reference
-from .tags import Mask, agreeing_tags, index_labels
-from .units import DocView
+from .tags import Mask, index_labels
+from .units import MISSING, DocView
 
 Probabilities = NDArray[np.float64]
 ScoredSpans = tuple[EntitySpans, Probabilities]
@@ -57,7 +58,7 @@ class Marginals:
     outside: Probabilities
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class BatchDecoding:
     """A CRF and the emissions of a batch of texts. Results are computed for all texts together, when first needed.
 
@@ -68,11 +69,7 @@ class BatchDecoding:
     lengths (list[int]): Units of each sequence.
     allowed (Mask | None): The tags that the CRF may choose; None for all. *Shape:* (units, tags)
     temperature (float): Divisor of all scores of the CRF in probabilities. The best path does not depend on it.
-    preset (BatchDecoding | None): The same batch, where the entities that the Docs have are kept; None if it is this.
     depth (int): How deep entities may be nested.
-    labels (tuple[str, ...]): The entity types of the CRF, and further ones of forced entities.
-    forced (EntitySpans): The entities that lists decide. Those of further types are outside for the CRF.
-    blocked (Collection[tuple[int, int, int, int]]): Spans in no result: text, start, end and label, -1 for all.
     """
 
     crf: PathScorer
@@ -80,18 +77,20 @@ class BatchDecoding:
     lengths: list[int]
     allowed: Mask | None
     temperature: float = 1.0
-    preset: BatchDecoding | None = None
     depth: int = 1
-    labels: tuple[str, ...] = ()
-    forced: EntitySpans = NO_SPANS
-    blocked: Collection[tuple[int, int, int, int]] = ()
-    _readings: dict[int, list[list[ScoredReading]]] = field(default_factory=dict, init=False)
-    _candidates: dict[float, list[ScoredSpans]] = field(default_factory=dict, init=False)
+
+    def __repr__(self) -> str:
+        return f"<BatchDecoding of {self.n_texts} texts, {len(self.emissions)} units, depth {self.depth}>"
 
     @cached_property
-    def with_preset(self) -> BatchDecoding:
-        """The same batch, where the entities that the Docs have are kept."""
-        return self.preset or self
+    def _readings(self) -> dict[int, list[list[ScoredReading]]]:
+        """Readings by their maximum number."""
+        return {}
+
+    @cached_property
+    def _candidates(self) -> dict[float, list[ScoredSpans]]:
+        """Spans by their minimum probability."""
+        return {}
 
     @property
     def n_texts(self) -> int:
@@ -109,15 +108,10 @@ class BatchDecoding:
     @cached_property
     def best(self) -> EntitySpans:
         """The entities of the best path of each text, in order, those around others first."""
-        spans = self.best_of_sequences
-        return self._with_further(spans if self.depth == 1 else self._join_depths(spans))
-
-    @cached_property
-    def best_of_sequences(self) -> EntitySpans:
-        """The entities of the best path of each sequence, in order."""
         start, end, label = self.crf.layout.decode(self.crf.decode(self.emissions, self.lengths, self.allowed))
         sequence = np.repeat(np.arange(len(self.lengths)), self.lengths)[start]
-        return EntitySpans(sequence, start - self.offsets[sequence], end - self.offsets[sequence], label)
+        spans = EntitySpans(sequence, start - self.offsets[sequence], end - self.offsets[sequence], label)
+        return spans if self.depth == 1 else self._join_depths(spans)
 
     @cached_property
     def best_probabilities(self) -> Probabilities:
@@ -142,42 +136,10 @@ class BatchDecoding:
     def probabilities(self, spans: EntitySpans) -> Probabilities:
         """Return the marginal probability that each span is an entity, at any depth. *Shape:* (spans,)"""
         either = np.zeros(spans.label.size)
-        is_further = spans.label >= self.crf.layout.n_labels
-        if is_further.any():
-            certain = set(zip(*(column.tolist() for column in self.forced), strict=True))
-            rows = zip(*(column.tolist() for column in spans), strict=True)
-            either = np.array([float(row in certain) for row in rows])
-            either[~is_further] = self.probabilities(select_spans(spans, np.flatnonzero(~is_further)))
-            return either
-        if not spans.label.size:
-            return either
         for level in range(self.depth):
             at_depth = spans._replace(sequence=spans.sequence + level * self.n_texts)
-            either += (1.0 - either) * span_marginals(self.passes, at_depth)
-        either[self.is_blocked(spans)] = 0.0
+            either += (1.0 - either) * span_marginals(self.passes, at_depth).clip(0.0, 1.0)
         return either
-
-    def is_blocked(self, spans: EntitySpans) -> BoolArray:
-        """Return a mask of the spans of texts that are blocked."""
-        if not self.blocked:
-            return np.zeros(spans.label.size, dtype=bool)
-        rows = zip(*(column.tolist() for column in spans), strict=True)
-        return np.array([row in self.blocked or (*row[:3], -1) in self.blocked for row in rows], dtype=bool)
-
-    @cached_property
-    def _further(self) -> EntitySpans:
-        """The forced entities of labels that the CRF lacks."""
-        return select_spans(self.forced, np.flatnonzero(self.forced.label >= self.crf.layout.n_labels))
-
-    def _with_further(self, spans: EntitySpans, text: int | None = None) -> EntitySpans:
-        """Add the forced entities of further labels, of all texts or of one, to spans that are sorted, and stay so."""
-        if not self._further.label.size:
-            return spans
-        further = self._further
-        if text is not None:
-            further = select_spans(further, np.flatnonzero(further.sequence == text))
-        joined = join_spans([spans, further])
-        return select_spans(joined, np.lexsort((-joined.end, joined.start, joined.sequence)))
 
     def readings(self, k: int) -> list[list[ScoredReading]]:
         """Return the k best paths of each text, best first; fewer where there are fewer."""
@@ -190,8 +152,6 @@ class BatchDecoding:
             for text, sums in enumerate(found):
                 for (score, _), path_spans in zip(sums, spans[text], strict=True):
                     start, end = end, end + path_spans.label.size
-                    if self.is_blocked(path_spans).any():
-                        continue
                     log_probability = score / self.temperature - self.log_partitions[text]
                     readings[text].append((log_probability, path_spans, probabilities[start:end]))
             self._readings[k] = readings
@@ -212,11 +172,11 @@ class BatchDecoding:
         """Return the entities of a path of each depth."""
         start, end, label = self.crf.layout.decode(tags)
         if self.depth == 1:
-            return self._with_further(EntitySpans(np.full(start.size, text), start, end, label), text)
+            return EntitySpans(np.full(start.size, text), start, end, label)
         level = start // max(self.lengths[text], 1)
         sequence = text + level * self.n_texts
         first = level * self.lengths[text]
-        return self._with_further(self._join_depths(EntitySpans(sequence, start - first, end - first, label)), text)
+        return self._join_depths(EntitySpans(sequence, start - first, end - first, label))
 
     def _join_depths(self, spans: EntitySpans) -> EntitySpans:
         """Return the spans of sequences as those of texts, each once, sorted: longer ones before those in them."""
@@ -238,10 +198,7 @@ class BatchDecoding:
                 probabilities = self.probabilities(spans)
                 kept = np.flatnonzero(probabilities >= minimum)
                 spans, probabilities = select_spans(spans, kept), probabilities[kept]
-            spans = join_spans([spans, self._further])
-            probabilities = np.append(probabilities, np.ones(self._further.label.size))
             order = np.argsort(spans.sequence, kind="stable")
-            order = order[~self.is_blocked(select_spans(spans, order))]
             sorted_probabilities = probabilities[order].astype(np.float64, copy=False)
             self._candidates[minimum] = self._split(select_spans(spans, order), sorted_probabilities)
         return self._candidates[minimum]
@@ -259,12 +216,6 @@ class BatchDecoding:
         parted = 1.0 - marginals[:, layout.continuers].sum(axis=1)
         columns = np.stack([marginals[:, layout.outside], parted.clip(0.0, 1.0)], axis=1)
         columns = columns.reshape(self.depth, -1, 2).prod(axis=0)
-        first, sizes = (
-            self.offsets[self._further.sequence] + self._further.start,
-            self._further.end - self._further.start,
-        )
-        columns[ranges(first, sizes), 0] = 0.0
-        columns[ranges(first + 1, sizes - 1), 1] = 0.0
         return np.split(columns, np.cumsum(self.lengths[: self.n_texts])[:-1])
 
     @cached_property
@@ -273,18 +224,19 @@ class BatchDecoding:
         return self._add_depths(self.passes.log_partition())
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Decoding:
     """What the model says of one text, from one run over it: `pipe.decode(docs)` yields one for each Doc.
 
-    Probabilities are exact. Entities that the Doc had are ignored; `with_preset` keeps them. Offsets are those of the
-    text. Ask before tokens of the Doc are merged or split; nothing here changes it.
+    Probabilities are exact. Entities that the Doc had are certain, of whatever label, and the model's are those beside
+    them. Offsets are those of the text. Ask before tokens of the Doc are merged or split; nothing here changes it.
 
     view (DocView): The Doc as the model's units: its tokens or characters.
-    labels (tuple[str, ...]): The entity types of the model, and further ones of forced words.
+    labels (tuple[str, ...]): The entity types of the model.
     batch (BatchDecoding): What was decoded together with this text.
     index (int): The position of this text in the batch.
     spans_key (str | None): The group of annotated entities that lie within others.
+    certain (tuple[FoundEntity, ...]): The entities that the Doc had, from a list for instance.
     """
 
     view: DocView
@@ -292,6 +244,10 @@ class Decoding:
     batch: BatchDecoding
     index: int
     spans_key: str | None = None
+    certain: tuple[FoundEntity, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Decoding of {self.doc.text[:40]!r} in {len(self.view)} units, labels {', '.join(self.labels[:10])}>"
 
     @property
     def doc(self) -> Doc:
@@ -299,21 +255,9 @@ class Decoding:
         return self.view.doc
 
     @property
-    def with_preset(self) -> Decoding:
-        """The same text, where the entities that the Doc had are certain, as for `nlp.pipe`."""
-        return replace(self, batch=self.batch.with_preset)
-
-    @property
     def entities(self) -> list[FoundEntity]:
         """The entities of the best reading with their probabilities, in the order of the text."""
         return self._found(*self.batch.best_by_text[self.index])
-
-    @property
-    def forced(self) -> list[FoundEntity]:
-        """The entities that a list decides, in the order of the text."""
-        part = self.batch.slices(self.batch.forced)[self.index]
-        spans = select_spans(self.batch.forced, part)
-        return self._found(spans, np.ones(spans.label.size))
 
     @property
     def entropy(self) -> float:
@@ -339,7 +283,8 @@ class Decoding:
         spans (Iterable[Union[Span, Tuple[int, int, str]]]): Spans of the Doc, or their start and end in characters of
             its text, and their label.
         RETURNS (List[float]): The probabilities; 0 for a span that the model cannot find: one that is not made of
-            whole tokens in the view `tokens`, or whose label is not one of the model's.
+            whole tokens in the view `tokens`, or whose label is not one of the model's. 1 for an entity that the Doc
+            had.
         """
         offsets = [offsets_of(span) if isinstance(span, Span) else span for span in spans]
         size, rows = len(self.doc.text), dict[int, tuple[int, ...]]()
@@ -352,7 +297,8 @@ class Decoding:
         probabilities = np.zeros(len(offsets))
         columns = np.array(list(rows.values()), dtype=np.int64).reshape(-1, 4).T
         probabilities[list(rows)] = self.batch.probabilities(EntitySpans(*columns))
-        return probabilities.tolist()
+        certain = {entity.offsets for entity in self.certain}
+        return [1.0 if span in certain else p for span, p in zip(offsets, probabilities.tolist(), strict=True)]
 
     def k_best(self, k: int = 5) -> list[Reading]:
         """Return the k most probable readings of the whole text, best first; fewer where there are fewer.
@@ -374,16 +320,16 @@ class Decoding:
         RETURNS (List[List[FoundEntity]]): For each of `entities`, its rivals, most probable first.
         """
         _check_minimum(minimum, "a rival")
-        spans, probabilities = self.batch.candidates(minimum)[self.index]
-        best, _ = self.batch.best_by_text[self.index]
-        found = set(zip(best.start.tolist(), best.end.tolist(), best.label.tolist(), strict=True))
-        candidates = zip(spans.start.tolist(), spans.end.tolist(), spans.label.tolist(), strict=True)
-        is_other = np.array([span not in found for span in candidates], dtype=bool)
+        found = self.entities
+        known = {entity.offsets for entity in found}
+        candidates = self._found(*self.batch.candidates(minimum)[self.index])
+        others = [entity for entity in candidates if entity.offsets not in known]
+        starts, ends, probabilities = np.array([(e.start, e.end, e.probability) for e in others]).reshape(-1, 3).T
         rivals = []
-        for start, end in zip(best.start.tolist(), best.end.tolist(), strict=True):
-            overlapping = np.flatnonzero((spans.start < end) & (spans.end > start) & is_other)
+        for entity in found:
+            overlapping = np.flatnonzero((starts < entity.end) & (ends > entity.start))
             chosen = overlapping[np.argsort(-probabilities[overlapping], kind="stable")[:n]]
-            rivals.append(self._found(select_spans(spans, chosen), probabilities[chosen]))
+            rivals.append([others[i] for i in chosen.tolist()])
         return rivals
 
     def marginals(self, minimum: float = 0.05) -> Marginals:
@@ -393,37 +339,68 @@ class Decoding:
         RETURNS (Marginals): The possible entities, and the probability that each character is in none.
         """
         _check_minimum(minimum, "an entity")
+        outside = self.batch.outside[self.index]
+        if self.certain:
+            outside = outside.copy()
+            for entity in self.certain:
+                start, end = self._units_of(entity)
+                outside[start:end, 0] = outside[start + 1 : end, 1] = 0.0
         found = self._found(*self.batch.candidates(minimum)[self.index])
-        return Marginals(found, _by_character(self.view, self.batch.outside[self.index]))
+        return Marginals(found, _by_character(self.view, outside))
 
     def likelihood(self, reference: Doc) -> float:
         """Return the probability of a gold annotation as a whole: of all readings that agree with it.
 
-        reference (Doc): The same text with gold entities, of labels that the component has. Tokens without annotation
-            agree with every reading.
-        RETURNS (float): 0 if the model has no such reading, as for an entity across a known sentence start.
+        reference (Doc): The same text with gold entities, of labels that the component has, or that the Doc had. Tokens
+            without annotation agree with every reading.
+        RETURNS (float): 0 if the model has no such reading, as for an entity across a known sentence start, or if one
+            that the Doc had is not annotated.
         """
         return likelihoods([self], [reference])[0]
 
     def agreeing(self, reference: Doc) -> Mask:
         """Return the allowed tags that agree with a gold annotation, at each depth. *Shape:* (depth * units, tags)"""
-        references = split_reference(reference, self.spans_key, self.batch.depth)
-        labels = index_labels(self.labels[: self.batch.crf.layout.n_labels])
-        targets = [make_target(Example(self.doc, part), self.view, labels, None) for part in references]
+        outer, *inner = split_reference(reference, self.spans_key, self.batch.depth)
+        outer, is_contradicted = self._without_certain(outer)
+        labels = index_labels(self.labels)
+        targets = [make_target(Example(self.doc, part), self.view, labels, None) for part in (outer, *inner)]
         tags = np.concatenate([target.tags for target in targets])
-        return agreeing_tags(tags, None, self.batch.crf.layout) & self.allowed
+        return agreeing_tags(tags, None, self.batch.crf.layout) & self.allowed & (not is_contradicted)
+
+    def _without_certain(self, reference: Doc) -> tuple[Doc, bool]:
+        """Return a gold annotation without what is certain: nothing is annotated there. Also, whether it differs from
+        that."""
+        if not self.certain:
+            return reference, False
+        annotated = set(map(offsets_of, reference.ents))
+        reference, is_contradicted = reference.copy(), False
+        for entity in self.certain:
+            span = reference.char_span(entity.start, entity.end, alignment_mode="expand")
+            is_missing = span is None or all(token.ent_iob == MISSING for token in span)
+            is_contradicted |= not is_missing and entity.offsets not in annotated
+            if span is not None:
+                reference.set_ents([], missing=[span], default="unmodified")
+        return reference, is_contradicted
 
     @property
     def emissions(self) -> AnyFloats:
         """The scores of tags at each depth. *Shape:* (depth * units, tags)"""
         return self.batch.emissions[self._rows]
 
+    def _units_of(self, entity: FoundEntity) -> tuple[int, int]:
+        return self.view.unit_span(entity.start, entity.end) or (0, 0)
+
     def _found(self, spans: EntitySpans, probabilities: Probabilities) -> list[FoundEntity]:
+        """Return entities of this text. Those that the Doc had are among them, each once, in the order of the text."""
         columns = spans.start.tolist(), spans.end.tolist(), spans.label.tolist(), probabilities.tolist()
-        return [
+        found = [
             FoundEntity(*self.view.char_span(start, end), self.labels[label], probability)
             for start, end, label, probability in zip(*columns, strict=True)
         ]
+        if not self.certain:
+            return found
+        entities = {entity.offsets: entity for entity in (*found, *self.certain)}
+        return sorted(entities.values(), key=lambda entity: (entity.start, -entity.end, entity.label))
 
 
 def likelihoods(decodings: Sequence[Decoding], references: Sequence[Doc]) -> list[float]:
@@ -442,53 +419,13 @@ def likelihoods(decodings: Sequence[Decoding], references: Sequence[Doc]) -> lis
     return shares
 
 
-def without_blocked(batch: BatchDecoding, blocked: Collection[tuple[int, int, int, int]]) -> BatchDecoding:
-    """Return the decoding in which none of the blocked spans is found.
-
-    Where the best path has one, its place is outside, or has an entity of another label.
-
-    blocked (Collection[tuple[int, int, int, int]]): Text, start, end and label; -1 for all labels.
-    """
-    layout, n_texts = batch.crf.layout, batch.n_texts
-    batch = replace(batch, blocked=blocked)
-    while True:
-        best = list(zip(*(column.tolist() for column in batch.best_of_sequences), strict=True))
-        spans = [(*row, blocked_label) for row in best for blocked_label in (row[-1], -1)]
-        found = [span for span in spans if (span[0] % n_texts, *span[1:3], span[-1]) in blocked]
-        if not found:
-            return batch
-        allowed = np.ones(batch.emissions.shape, dtype=bool) if batch.allowed is None else batch.allowed.copy()
-        for sequence, start, end, label, blocked_label in found:
-            rows = np.arange(start, end) + batch.offsets[sequence]
-            choice = np.zeros((len(rows), layout.n_tags), dtype=bool)
-            choice[:, layout.outside] = True
-            for other in {*range(layout.n_labels)} - {label} if blocked_label >= 0 else ():
-                tags = layout.encode(np.array([0]), np.array([len(rows)]), np.array([other]), len(rows))
-                choice[np.arange(len(rows)), tags] = True
-            allowed[rows] &= choice
-        batch = replace(batch, allowed=allowed)
-
-
-def decode_nothing(labels: Sequence[str], n_texts: int, depth: int = 1) -> BatchDecoding:
+def decode_nothing(n_labels: int, n_texts: int, depth: int = 1) -> BatchDecoding:
     """Return the decoding of empty texts, by a CRF whose weights are all 0: the model need not be trained."""
-    n_labels = len(labels)
     n_open = 2 * n_labels + 1
     shapes = (n_open, n_open, (n_open, n_open), (2, 2 * n_labels))
     start, end, outside, inside = (np.zeros(shape, dtype=np.float32) for shape in shapes)
     emissions = np.empty((0, 4 * n_labels + 1), dtype=np.float32)
-    return BatchDecoding(
-        PathScorer((start, end, outside, inside)),
-        emissions,
-        [0] * n_texts * depth,
-        None,
-        depth=depth,
-        labels=tuple(labels),
-    )
-
-
-def to_spans(rows: Sequence[tuple[int, int, int, int]]) -> EntitySpans:
-    """Return rows of text, start, end and label as columns."""
-    return EntitySpans(*np.array(rows, dtype=np.int64).reshape(-1, 4).T)
+    return BatchDecoding(PathScorer((start, end, outside, inside)), emissions, [0] * n_texts * depth, None, depth=depth)
 
 
 def select_spans(spans: EntitySpans, rows: slice | IntArray) -> EntitySpans:

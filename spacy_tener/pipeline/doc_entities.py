@@ -21,7 +21,7 @@ from .windows import SizedT, batch_by_size
 TextFunction = Callable[[Sequence[str]], Sequence[Any]]
 """A function that returns one answer for each text."""
 
-TOGETHER = 4_096
+BATCH_CHARACTERS = 4_096
 """Most characters of a batch; a longer text is a batch of its own."""
 
 
@@ -91,7 +91,7 @@ def reading_score(log_probability: float, characters: int) -> float:
 
 def batch_by_length(items: Iterable[SizedT]) -> Iterator[list[SizedT]]:
     """Yield batches of items of similar length, the shortest first, so that no short text waits for a long one."""
-    return batch_by_size(sorted(items, key=len), TOGETHER)
+    return batch_by_size(sorted(items, key=len), BATCH_CHARACTERS)
 
 
 def answer_each(task: TextFunction, texts: Sequence[str]) -> list[Any]:
@@ -138,6 +138,6 @@ def _k_best(
     with nlp.memory_zone():
         pipeline = PipelineNER.of(nlp)
         decodings = list(pipeline.ner.decode(pipeline.prepare(texts)))
-        readings = [decoding.with_preset.k_best(k) for decoding in decodings]
+        readings = [decoding.k_best(k) for decoding in decodings]
         found = found_entities(nlp, pipeline.complete(decodings, probability=probability))
         return list(zip(found, readings, strict=True))

@@ -66,12 +66,12 @@ def set_entities(view: DocView, entities: Sequence[UnitEntity], settings: NERSet
 
     nested (bool): Write entities within others, too, to `doc.spans`. `doc.ents` has the longest.
     """
-    doc, preset, missing = view.doc, set[int](), []
+    doc, preset = view.doc, set[int]()
     annotated = doc.has_annotation(ENT_IOB)
     if annotated:
         iob = doc.to_array(ENT_IOB)
         preset.update(np.flatnonzero((iob == BEGIN) | (iob == INSIDE)).tolist())
-        missing = np.flatnonzero(iob == MISSING).tolist()
+        missing = iob == MISSING
         # Decoding repeats preset entities: the Doc has them already.
         ents = {(ent.start, ent.end, ent.label_) for ent in doc.ents} if nested else set()
         entities = [
@@ -91,8 +91,9 @@ def set_entities(view: DocView, entities: Sequence[UnitEntity], settings: NERSet
         elif nested and start < end:
             scores.setdefault((start, end, entity.label), entity.probability)
     if annotated:
-        outside = [doc[i : i + 1] for i in missing if i not in taken]
-        doc.set_ents(spans, outside=outside, default="unmodified")
+        missing[[*taken]] = False
+        edges = np.flatnonzero(np.diff(missing, prepend=False, append=False)).reshape(-1, 2).tolist()
+        doc.set_ents(spans, outside=[doc[start:end] for start, end in edges], default="unmodified")
     else:
         doc.set_ents(spans, default="outside")
     if settings.spans_key:
@@ -100,6 +101,25 @@ def set_entities(view: DocView, entities: Sequence[UnitEntity], settings: NERSet
     if settings.view == "characters" and settings.chars_key:
         preset_ents = [ent for ent in doc.ents if ent.start in preset]
         _set_char_spans(view, entities, preset_ents, settings.chars_key, settings.alignment_mode)
+
+
+def certain_entities(view: DocView) -> tuple[FoundEntity, ...]:
+    """Return the entities that a Doc has, as far as they are units of the view: their probability is 1."""
+    if not view.doc.has_annotation(ENT_IOB):
+        return ()
+    strings = view.doc.vocab.strings
+    return tuple(
+        FoundEntity(*view.char_span(start, end), strings[label], 1.0) for start, end, label in view.units().entities()
+    )
+
+
+def without_entities(doc: Doc) -> Doc:
+    """Return a Doc without entities and blocked tokens: itself, or a copy where it has some."""
+    if not doc.has_annotation(ENT_IOB):
+        return doc
+    copy = doc.copy()
+    copy.set_ents([], default="missing")
+    return copy
 
 
 def offsets_of(span: Span) -> EntityOffsets:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from spacy.attrs import ENT_IOB, ENT_TYPE
 from spacy.language import Language
 from spacy.pipeline import SpanCategorizer
 from spacy.tokens import Doc
@@ -17,9 +18,9 @@ from ..crf.marginals import EntitySpans
 from ..errors import RemedyError
 from ..features.word_lists import ATTRIBUTE
 from .decoding import Decoding, Probabilities
-from .forced import ForcedWords
+from .entity_lists import EntityLists
 from .tener_ner import TenerNER
-from .units import DocView, view_of
+from .units import BEGIN, INSIDE, CharacterView, DocView, view_of
 from .windows import Window
 
 SCORES_KEY = "tener_found"
@@ -53,21 +54,19 @@ def known_labels(nlp: Language) -> set[str] | None:
     finders, labels = entity_finders(nlp), nlp.pipe_labels
     if not finders or any(name not in labels for name in finders):
         return None
-    return {label for name in finders for label in labels[name]} | _forced_labels(nlp)
+    return {label for name in finders for label in labels[name]}
 
 
 def entity_labels(nlp: Language) -> list[str]:
-    """Return the labels of all components that find entities and of their lists: first those of each `tener_ner`, in
-    its order. In this order, labels get their colours on pages."""
+    """Return the labels of all components that find entities: first those of each `tener_ner`, in its order. In this
+    order, labels get their colours on pages."""
     finders = dict.fromkeys((*crf_pipes(nlp), *entity_finders(nlp), *span_finders(nlp)))
-    found = [label for name in finders for label in nlp.pipe_labels.get(name, ())]
-    return list(dict.fromkeys((*found, *sorted(_forced_labels(nlp)))))
+    return list(dict.fromkeys(label for name in finders for label in nlp.pipe_labels.get(name, ())))
 
 
-def _forced_labels(nlp: Language) -> set[str]:
-    """Return the labels of words in lists that are entities."""
-    lists = (getattr(pipe, "forced", None) for _, pipe in nlp.pipeline)
-    return {label for words in lists if isinstance(words, ForcedWords) for label in words.labels}
+def entity_lists(nlp: Language) -> dict[str, EntityLists]:
+    """Return all `entity_lists` components by name, in the order of the pipeline."""
+    return {name: pipe for name, pipe in nlp.pipeline if isinstance(pipe, EntityLists)}
 
 
 def crf_pipes(nlp: Language) -> dict[str, TenerNER]:
@@ -110,10 +109,14 @@ def make_listed_text(text: str, words: Mapping[str, str] | None) -> str:
 
 
 def make_doc(nlp: Language, text: str) -> Doc:
-    """Tokenize a text of any length: `nlp.make_doc` refuses one of more than nlp.max_length characters."""
+    """Tokenize a text of any length: `nlp.make_doc` refuses one of more than nlp.max_length characters.
+
+    Words of the text's own are found by the pipeline's `entity_lists`, or here if it has none.
+    """
     doc = nlp.tokenizer(str(text))
     if isinstance(text, ListedText):
         setattr(doc._, ATTRIBUTE, dict(text.words))
+        doc = doc if entity_lists(nlp) else EntityLists(nlp.vocab)(doc)
     return doc
 
 
@@ -200,9 +203,17 @@ class PipelineNER:
         return view_of(doc, self.ner.settings.view)
 
     def piece(self, view: DocView, window: Window) -> Doc:
-        """Return a window of a Doc with its units as tokens, ready for the model."""
+        """Return a window of a Doc with its units as tokens, ready for the model, and the entities that the Doc has."""
         piece = view.piece(window.start, window.end)
-        return piece if piece is view.doc else run_components(self.nlp, [piece], self.shared)[0]
+        if piece is view.doc:
+            return piece
+        if isinstance(view, CharacterView) and view.doc.has_annotation(ENT_IOB):
+            units = view.units()
+            iob, labels = units.iob[window.start : window.end], units.label[window.start : window.end]
+            iob[0] = BEGIN if iob[0] == INSIDE else iob[0]
+            annotation: Any = np.stack((iob.astype(np.uint64), labels), axis=1)
+            piece.from_array([ENT_IOB, ENT_TYPE], annotation)
+        return run_components(self.nlp, [piece], self.shared)[0]
 
     def probabilities(self, pieces: Iterable[Doc], spans: Sequence[tuple[int, int, str]]) -> Probabilities:
         """Return the probabilities of the same spans of tokens in each of some Docs whose tokens are units.

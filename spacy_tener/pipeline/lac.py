@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from spacy.attrs import ENT_IOB
 from spacy.language import Language
 from spacy.pipeline import Pipe
 from spacy.tokens import Doc, Span, SpanGroup
@@ -28,8 +27,7 @@ from ..onnx.encoder import Encoder
 from ..onnx.lac_tagger import LacTagger, load_tagger
 from ..sequences import starts as starts_of
 from ..types import IntArray
-from .entities import UnitEntity, set_entities
-from .forced import ForcedWords, ListedSpan
+from .entities import UnitEntity, certain_entities, set_entities
 from .loading import wrap_load_errors
 from .settings import NERSettings
 from .units import Alignment, DocView, continues_word, is_ornament, is_space, view_of
@@ -103,7 +101,6 @@ class Lac(Pipe):
         self.settings = NERSettings(view="characters", alignment_mode=alignment_mode, chars_key=None)
         self._tagger: LacTagger | None = None
         self._words: LacWords | None = None
-        self.forced = ForcedWords()
         self._has_warned = False
 
     @property
@@ -128,8 +125,8 @@ class Lac(Pipe):
     @property
     def lexicon(self) -> PipelineWords:
         """Lists of words that override LAC's, for all Docs or for some: with the tag PER, LOC, ORG or TIME they are
-        entities. Forced words may have any label."""
-        return PipelineWords([self.words], self.name, self.forced, self.labels)
+        entities."""
+        return PipelineWords([self.words], self.name)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -154,14 +151,13 @@ class Lac(Pipe):
         text = join_texts(docs)
         text_starts, token_starts = np.append(0, text.stops + 1), starts_of(text.lengths)
         views = [view_of(doc, "characters") for doc in docs]
-        chosen = []
-        for view, listed in zip(views, self.forced.find(views, text), strict=True):
-            units = view.units() if listed and view.doc.has_annotation(ENT_IOB) else None
-            chosen.append(self.forced.choose(view.doc, units, listed))
-        offsets = zip(text_starts.tolist(), chosen, strict=False)
-        decided = [(begin + word.start, begin + word.end, word.label) for begin, pair in offsets for word in pair[0]]
+        preset = [
+            (begin + entity.start, begin + entity.end, entity.label)
+            for begin, view in zip(text_starts.tolist(), views, strict=False)
+            for entity in certain_entities(view)
+        ]
         joined = continues_word(text.codes)
-        division = trim_words(text, self.tagger.divide(text, decided, joined if joined.any() else None))
+        division = trim_words(text, self.tagger.divide(text, preset, joined if joined.any() else None))
         entity_tags = np.array([self.vocab.strings.add(label) for label in LABELS], dtype=np.uint64)
         if lists := self.words.lists.active(docs):
             division = override_words(text, division, lists, entity_tags)
@@ -182,7 +178,6 @@ class Lac(Pipe):
             words = words[np.isin(tags[words], entity_tags)]
             characters = starts[words] - text_starts[i], starts[words] + lengths[words] - text_starts[i]
             entities = [UnitEntity(start, end, names[tag]) for start, end, tag in _rows(*characters, tags[words])]
-            entities = _apply_lists(entities, *chosen[i])
             if len(doc):
                 self._set_entities(views[i], entities)
 
@@ -215,7 +210,6 @@ class Lac(Pipe):
             "transitions": tagger.transitions,
             "labels": list(tagger.labels),
             "lists": self.words.lists.to_message(),
-            "forced": self.forced.lists.to_message(),
         }
         return to_safetensors({**parts, **tagger.encoder.to_parts()})
 
@@ -224,11 +218,9 @@ class Lac(Pipe):
         with wrap_load_errors(self.name, "bytes"):
             parts = from_safetensors(data)
             lists, transitions, labels = (parts.pop(name) for name in ("lists", "transitions", "labels"))
-            forced = parts.pop("forced", {})
             self._tagger = LacTagger(Encoder.from_parts(parts), transitions, labels)
         self._words = None
         self.words.lists.from_message(lists)
-        self.forced.lists.from_message(forced)
         return self
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
@@ -272,20 +264,6 @@ def override_words(
     is_whole = (entity_starts[same] == starts) & (division.lengths[same] == overridden.lengths)
     is_whole &= is_entity[same] & (overridden.tags == 0)
     return Division(overridden.lengths, np.where(is_whole, division.tags[same], overridden.tags))
-
-
-def _apply_lists(
-    found: Sequence[UnitEntity], forced: Sequence[ListedSpan], blocked: Sequence[ListedSpan]
-) -> list[UnitEntity]:
-    """Return the entities beside forced words, without blocked ones, and the forced words."""
-    banned = {span[:3] for span in blocked}
-    entities = [
-        entity
-        for entity in found
-        if banned.isdisjoint({entity[:3], (entity.start, entity.end, "")})
-        and not any(entity.start < word.end and word.start < entity.end for word in forced)
-    ]
-    return [*entities, *(UnitEntity(word.start, word.end, word.label) for word in forced)]
 
 
 def _rows(*columns: NDArray[Any]) -> Iterator[tuple[Any, ...]]:

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from functools import partial
-from itertools import chain, islice
 
 import numpy as np
-from spacy.attrs import ENT_IOB, IS_SPACE, LENGTH
+from spacy.attrs import IS_SPACE, LENGTH
 from spacy.tokens import Doc
 
 from ..architectures.tagger import TaggerModel, depth_of, on_host, split_depths
-from ..crf.marginals import EntitySpans
 from ..types import IntArray
-from .decoding import BatchDecoding, decode_nothing, to_spans, without_blocked
+from .decoding import BatchDecoding, decode_nothing
 from .entities import UnitEntity
-from .forced import ForcedWords, ListedSpan
+from .masks import allowed_tags
 from .settings import NERSettings
-from .tags import LabelIndex, Mask, decodable_tags, fix_entities, join_masks, keep_words_whole
-from .units import DocView, Units, letter_neighbours
-from .windows import WindowBatcher, batch_by_size
+from .tags import LabelIndex
+from .units import DocView
+from .windows import WindowBatcher
 
-_SEARCHED = 65_536
-"""Units of texts that are searched together for words of lists, which costs less than by groups."""
 _COMPARED = 50
 """Tokens after which their length is compared with that of training."""
 _WORD_LENGTH = 1.2
@@ -31,93 +26,29 @@ _WORD_LENGTH = 1.2
 
 
 def decode_batches(
-    model: TaggerModel,
-    views: Sequence[DocView],
-    labels: Sequence[str],
-    index: LabelIndex,
-    words: ForcedWords,
-    settings: NERSettings,
-    temperature: float,
-    *,
-    ignores_entities: bool,
+    model: TaggerModel, views: Sequence[DocView], labels: LabelIndex, settings: NERSettings, temperature: float
 ) -> Iterator[tuple[Sequence[DocView], BatchDecoding]]:
     """Yield the views and the decoding of groups of Docs, which are of bounded size.
 
-    words (ForcedWords): Words that are entities, and words that are none.
     temperature (float): Divisor of all scores of the CRF in probabilities.
-    ignores_entities (bool): True to decode as if the Docs had no entities, but for `BatchDecoding.with_preset`.
     """
     depth = depth_of(model)
     if not any(len(view) for view in views):
         if views:
-            yield views, decode_nothing(labels, len(views), depth)
+            yield views, decode_nothing(labels.layout.n_labels, len(views), depth)
         return
     batcher = WindowBatcher.of(model, settings)
-    listed = chain.from_iterable(map(words.find, batch_by_size(views, _SEARCHED)))
     for group in batcher.groups(views):
         scores = batcher.emissions(model, group)
-        # In the time in which a GPU computes the emissions.
-        restrict = partial(_restrict, group, list(islice(listed, len(group))), labels, index, words, depth)
-        restrictions = [restrict(keep_entities=True)]
-        if ignores_entities and any(view.doc.has_annotation(ENT_IOB) for view in group):
-            restrictions.append(restrict(keep_entities=False))
+        allowed = allowed_tags(group, labels, depth)  # in the time in which a GPU computes the emissions
         crf_scorer, rows = on_host(model, scores)
-        emissions, lengths, preset = split_depths(rows, depth), [len(view) for view in group] * depth, None
-        for allowed, names, forced, blocked in restrictions:
-            batch = BatchDecoding(crf_scorer, emissions, lengths, allowed, temperature, preset, depth, names, forced)
-            preset = batch = without_blocked(batch, blocked) if blocked else batch
-        yield group, batch
+        lengths = [len(view) for view in group] * depth
+        yield group, BatchDecoding(crf_scorer, split_depths(rows, depth), lengths, allowed, temperature, depth)
 
 
-def _restrict(
-    views: Sequence[DocView],
-    listed: Sequence[Sequence[ListedSpan]],
-    labels: Sequence[str],
-    index: LabelIndex,
-    words: ForcedWords,
-    depth: int,
-    *,
-    keep_entities: bool,
-) -> tuple[Mask | None, tuple[str, ...], EntitySpans, set[tuple[int, int, int, int]]]:
-    """Return the tags that decoding may choose at each depth, or None if it may choose all; all labels, those of the
-    model first; the forced entities; and text, start, end and label of blocked ones, -1 for all labels.
-
-    *Shape:* (depth * units, tags)
-    """
-    texts: list[Units | None] = []
-    all_labels = list(labels)
-    forced, blocked = list[tuple[int, int, int, int]](), set[tuple[int, int, int, int]]()
-    for text, (view, spans) in enumerate(zip(views, listed, strict=True)):
-        units = None if view.is_plain else view.units()
-        if units is not None and not keep_entities:
-            units = units.unannotated()
-        texts.append(units)
-        if spans:
-            chosen, banned = words.choose(view.doc, units, spans)
-            all_labels += dict.fromkeys(span.label for span in chosen if span.label not in all_labels)
-            forced += [(text, start, end, all_labels.index(label)) for start, end, label, _ in chosen]
-            blocked.update(
-                (text, start, end, labels.index(label) if label else -1)
-                for start, end, label, _ in banned
-                if not label or label in labels
-            )
-    masks: list[Mask | None] = [
-        None if units is None else decodable_tags(units, index, inner=level > 0)
-        for level in range(depth)
-        for units in texts
-    ]
-    lengths, entities = [len(view) for view in views], to_spans(forced)
-    allowed = join_masks(masks, lengths * depth, index.layout.n_tags)
-    if (neighbours := letter_neighbours(views)) is not None:
-        allowed = keep_words_whole(allowed, np.tile(neighbours, depth), index)
-    if forced:
-        allowed = fix_entities(allowed, entities, lengths, index.layout, depth)
-    return allowed, tuple(all_labels), entities, blocked
-
-
-def select_entities(batch: BatchDecoding, settings: NERSettings) -> list[list[UnitEntity]]:
+def select_entities(batch: BatchDecoding, labels: Sequence[str], settings: NERSettings) -> list[list[UnitEntity]]:
     """Return the best entities of each text that reach the thresholds."""
-    best, labels = batch.best, batch.labels
+    best = batch.best
     probabilities, thresholds = [1.0] * best.label.size, [0.0] * len(labels)
     if settings.asks_probabilities:
         probabilities, thresholds = batch.best_probabilities.tolist(), settings.thresholds(labels)

@@ -1,4 +1,4 @@
-"""Conversion of spaCy's annotation to tags, and to masks of allowed tags."""
+"""Conversion of spaCy's annotation to tags."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from spacy.strings import get_string_id
 
-from ..crf.marginals import EntitySpans
 from ..processes import cached_property
-from ..sequences import ranges, starts
 from ..tagging import TagLayout
 from ..types import BoolArray, IntArray
 from .units import BEGIN, INSIDE, LINE_BREAK, MISSING, N_KINDS, ORNAMENT, OUTSIDE, SPACE, Units
@@ -109,101 +107,3 @@ def trim_space(units: Units) -> Units:
         if first < end:
             iob[first] = BEGIN
     return replace(units, iob=iob, label=label)
-
-
-def possible_tags(units: Units, labels: LabelIndex) -> Mask | None:
-    """Return a mask of the tags that the text allows.
-
-    No entity begins or ends with white space or an ornament, and none spans lines.
-
-    *Shape:* (units, tags), or None if every tag is allowed.
-    """
-    return labels.possible[units.kind] if units.kind.any() else None
-
-
-def agreeing_tags(tags: IntArray, possible: Mask | None, layout: TagLayout, agreeing: Mask | None = None) -> Mask:
-    """Return a mask of the tags that agree with the annotation: one for an annotated unit, else all possible ones, less
-    what `agreeing` leaves out.
-
-    *Shape:* (units, tags)
-    """
-    annotated = np.flatnonzero(tags != UNKNOWN)
-    allowed = np.ones((len(tags), layout.n_tags), dtype=bool) if possible is None else possible.copy()
-    allowed[annotated] = False
-    allowed[annotated, tags[annotated]] = True
-    return allowed if agreeing is None else allowed & agreeing
-
-
-def decodable_tags(units: Units, labels: LabelIndex, *, inner: bool = False) -> Mask | None:
-    """Return a mask of the tags that decoding may choose.
-
-    Preset entities and blocked tokens stay, the text's limits hold (`possible_tags`), and no entity crosses a known
-    sentence start. As with spaCy's `ner`, a token set to be outside may still become an entity.
-
-    inner (bool): True for entities within others: they may lie in a preset entity, but cross no edge of it.
-
-    *Shape:* (units, tags), or None if every tag is allowed.
-    """
-    preset = (units.iob == BEGIN) | (units.iob == INSIDE)
-    boundary = units.sentence_start.copy()
-    if inner:
-        boundary |= (units.iob != INSIDE) & (preset | np.append(False, preset[:-1]))
-    boundary[:1] = False
-    if not (preset.any() or boundary.any() or units.kind.any()):
-        return None
-    allowed = labels.possible[units.kind]
-    allowed[boundary, labels.layout.continuers] = False
-    tags = encode_units(units, labels)
-    fixed = preset & (units.label == 0) if inner else preset
-    allowed[fixed] = False
-    allowed[fixed, tags[fixed]] = True
-    return allowed
-
-
-def keep_words_whole(allowed: Mask | None, neighbours: IntArray, labels: LabelIndex) -> Mask:
-    """Return a mask without the tags of entities that begin or end within a Latin word, but for preset ones.
-
-    allowed (Mask | None): The mask without this rule; None for all tags. *Shape:* (units, tags)
-    neighbours (IntArray): As of `letter_neighbours`. *Shape:* (units,)
-    """
-    if allowed is None:
-        allowed = np.ones((neighbours.size, labels.layout.n_tags), dtype=bool)
-    rows = np.flatnonzero(neighbours)
-    left = allowed[rows] & labels.whole_words[neighbours[rows]]
-    is_free = left.any(axis=1)
-    allowed[rows[is_free]] = left[is_free]
-    return allowed
-
-
-def join_masks(masks: Sequence[Mask | None], lengths: list[int], n_tags: int) -> Mask | None:
-    """Concatenate the masks of all texts. Return None if no text has one."""
-    if all(mask is None for mask in masks):
-        return None
-    return np.concatenate(
-        [
-            np.ones((length, n_tags), dtype=bool) if mask is None else mask
-            for mask, length in zip(masks, lengths, strict=True)
-        ]
-    )
-
-
-def fix_entities(
-    allowed: Mask | None, entities: EntitySpans, lengths: Sequence[int], layout: TagLayout, depth: int
-) -> Mask:
-    """Return the mask in which entities are certain, as `decodable_tags` has it for preset ones.
-
-    allowed (Mask | None): The mask before, of all depths; None if every tag is allowed. *Shape:* (depth * units, tags)
-    entities (EntitySpans): Without overlaps. Those of labels beyond the layout's are outside.
-    lengths (Sequence[int]): The units of each text.
-    """
-    size = sum(lengths)
-    mask = np.ones((depth * size, layout.n_tags), dtype=bool) if allowed is None else allowed
-    first = starts(np.array(lengths))[entities.sequence] + entities.start
-    ends = first + entities.end - entities.start
-    has_tag = entities.label < layout.n_labels
-    rows = ranges(first, ends - first)
-    mask[rows] = False
-    mask[rows, layout.encode(first[has_tag], ends[has_tag], entities.label[has_tag], size)[rows]] = True
-    for level in range(1, depth):  # entities within others cross no edge
-        mask[level * size + np.concatenate((first, ends[ends < size])), layout.continuers] = False
-    return mask

@@ -23,13 +23,11 @@ from thinc.api import Optimizer, set_dropout_rate
 from ..architectures.tagger import TaggerModel, crf, depth_of, set_labels
 from ..embedders.tables import check_loaded, observe
 from ..errors import RemedyError, check_choice
-from ..features.word_lists import WordLists
 from ..nn.requirements import add_requirements
 from ..nn.shim import require_torch
 from ..optim.schedules import warm_up
 from .decoding import BatchDecoding, Decoding
-from .entities import UnitEntity, set_entities
-from .forced import ForcedWords
+from .entities import UnitEntity, certain_entities, set_entities
 from .learning.targets import Target, count_latin_edges, exceptional_labels, make_targets
 from .learning.teaching import Teacher
 from .loading import wrap_load_errors
@@ -41,6 +39,7 @@ from .settings import (
     LABELS_WITH_ORNAMENTS,
     LATIN_EDGES,
     LEARNED,
+    STATE,
     TEMPERATURE,
     TOKEN_LENGTH,
     NERSettings,
@@ -69,7 +68,7 @@ class TenerNER(TrainablePipe):
     _process: int
     """The process that made the component."""
     _checked: tuple[dict[str, Any], NERSettings] | None = None
-    """The `cfg` whose settings were checked last, and these."""
+    """What `cfg` had of the settings that were checked last, and these."""
 
     def __init__(
         self,
@@ -97,17 +96,17 @@ class TenerNER(TrainablePipe):
         self._teacher: Teacher | None = None
         self._token_lengths = TokenLengths()
         self._process = os.getpid()
-        self.forced = ForcedWords()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self.vocab, self.model, self.name, self.scorer, self.cfg, self.forced.lists)
+        return _rebuild, (self.vocab, self.model, self.name, self.scorer, self.cfg)
 
     @property
     def settings(self) -> NERSettings:
         """Settings of reading Docs and writing entities, as `cfg` has them: a change there is saved with the
         component, and checked once."""
-        if self._checked is None or self._checked[0] != self.cfg:
-            self._checked = deepcopy(self.cfg), NERSettings.of(self.cfg)
+        present = {key: value for key, value in self.cfg.items() if key not in STATE}
+        if self._checked is None or self._checked[0] != present:
+            self._checked = deepcopy(present), NERSettings.of(present)
         return self._checked[1]
 
     @property
@@ -121,7 +120,7 @@ class TenerNER(TrainablePipe):
         return depth_of(self.model)
 
     @property
-    def group(self) -> str | None:
+    def nested_key(self) -> str | None:
         """The group of `doc.spans` with entities within others; None if the component finds none of these."""
         return self.settings.spans_key if self.depth > 1 else None
 
@@ -147,9 +146,7 @@ class TenerNER(TrainablePipe):
     @property
     def lexicon(self) -> PipelineWords:
         """Lists of words that can be changed after training, for all Docs or for some."""
-        return PipelineWords(
-            (node.attrs.get("vocabulary") for node in self.model.walk()), self.name, self.forced, self.labels
-        )
+        return PipelineWords((node.attrs.get("vocabulary") for node in self.model.walk()), self.name)
 
     @property
     def label_data(self) -> list[str]:
@@ -226,7 +223,7 @@ class TenerNER(TrainablePipe):
         """
         validate_get_examples(get_examples, "TenerNER.initialize")
         if labels is None:
-            spans = (span for example in get_examples() for span in all_entities(example.reference, self.group))
+            spans = (span for example in get_examples() for span in all_entities(example.reference, self.nested_key))
             labels = sorted({span.label_ for span in spans} - {""})
         labels = _listed_labels(labels, self.name)
         self._check_nesting(get_examples, teacher)
@@ -282,21 +279,18 @@ class TenerNER(TrainablePipe):
     def _find(self, docs: Iterable[Doc], settings: NERSettings) -> list[tuple[DocView, list[UnitEntity]]]:
         """Return the view of each Doc, and the entities in its units."""
         found: list[tuple[DocView, list[UnitEntity]]] = []
-        for views, batch in self._decode_batches(docs, settings, ignores_entities=False):
+        for views, batch in self._decode_batches(docs, settings):
             if settings.view == "tokens":
                 self._token_lengths.compare(views, self.cfg.get(TOKEN_LENGTH), self.name)
-            found += zip(views, select_entities(batch.with_preset, settings), strict=True)
+            found += zip(views, select_entities(batch, self.labels, settings), strict=True)
         return found
 
     def _decode_batches(
-        self, docs: Iterable[Doc], settings: NERSettings, *, ignores_entities: bool
+        self, docs: Iterable[Doc], settings: NERSettings
     ) -> Iterator[tuple[Sequence[DocView], BatchDecoding]]:
         self._check_process()
         views = [view_of(doc, settings.view) for doc in docs]
-        labels, index, temperature = self.labels, self.label_index, self.temperature
-        return decode_batches(
-            self.model, views, labels, index, self.forced, settings, temperature, ignores_entities=ignores_entities
-        )
+        return decode_batches(self.model, views, self.label_index, settings, self.temperature)
 
     def set_annotations(self, docs: Iterable[Doc], scores: Sequence[Sequence[UnitEntity]]) -> None:
         """Add entities to those that the Docs already have.
@@ -331,16 +325,17 @@ class TenerNER(TrainablePipe):
         """Run the model once, and yield what it says of each text: entities, probabilities of spans, k best readings,
         rivals, marginals, entropy, and the likelihood of an annotation.
 
-        docs (Iterable[Doc]): The Docs, which stay as they are. Where the model listens to a shared component, that one
-            has processed them.
+        docs (Iterable[Doc]): The Docs, which stay as they are. Entities that they have are certain: give it Docs that
+            the component has not processed. Where the model listens to a shared component, that one has.
         YIELDS (Decoding): What the model says of each Doc, in order.
         """
         docs = list(docs)
         check_shared(self.model, docs)
         settings = self.settings
-        for views, batch in self._decode_batches(docs, settings, ignores_entities=True):
+        for views, batch in self._decode_batches(docs, settings):
+            certain = [certain_entities(view) for view in views]
             for index, view in enumerate(views):
-                yield Decoding(view, batch.labels, batch, index, settings.spans_key)
+                yield Decoding(view, self.labels, batch, index, settings.spans_key, certain[index])
 
     def annotate(self, decodings: Iterable[Decoding], *, spans_key: str | None = None) -> None:
         """Write to each Doc what `nlp.pipe` would, without running the model again.
@@ -351,7 +346,7 @@ class TenerNER(TrainablePipe):
         settings = self.settings
         settings = replace(settings, spans_key=settings.spans_key or spans_key)
         for batch, group in itertools.groupby(decodings, lambda decoding: decoding.batch):
-            found = select_entities(batch.with_preset, settings)
+            found = select_entities(batch, self.labels, settings)
             for decoding in group:
                 set_entities(decoding.view, found[decoding.index], settings, nested=self.depth > 1)
 
@@ -379,8 +374,8 @@ class TenerNER(TrainablePipe):
         if scorer is None:
             return {}
         scores: dict[str, Any] = scorer(examples, **{**self.cfg, "labels": self.labels, **kwargs})
-        if self.group is not None:
-            scores |= score_nested_entities(examples, spans_key=self.group, chars_key=self.settings.chars_key)
+        if self.nested_key is not None:
+            scores |= score_nested_entities(examples, spans_key=self.nested_key, chars_key=self.settings.chars_key)
         return scores
 
     def update(
@@ -472,22 +467,6 @@ class TenerNER(TrainablePipe):
         warm_up(sgd, self.name)
         super().finish_update(sgd)
 
-    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
-        """Save the component to a directory.
-
-        path (Union[str, Path]): The directory.
-        exclude (Iterable[str]): Names of parts to leave out.
-        """
-        super().to_disk(path, exclude=exclude)
-        self.forced.to_disk(Path(path))
-
-    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """Return the component as bytes.
-
-        exclude (Iterable[str]): Names of parts to leave out.
-        """
-        return self.forced.add_to(super().to_bytes(exclude=exclude))
-
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "TenerNER":
         """Load the component from a directory.
 
@@ -497,8 +476,6 @@ class TenerNER(TrainablePipe):
         RETURNS (TenerNER): The component.
         """
         self._load(partial(super().from_disk, path), str(path), exclude)
-        with wrap_load_errors(self.name, str(path)):
-            self.forced.from_disk(Path(path))
         return self
 
     def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "TenerNER":
@@ -509,7 +486,6 @@ class TenerNER(TrainablePipe):
         RETURNS (TenerNER): The component.
         """
         self._load(partial(super().from_bytes, bytes_data), "the given bytes", exclude)
-        self.forced.take_from(bytes_data)
         return self
 
     def _load(self, load: Callable[..., Any], source: str, exclude: Iterable[str]) -> None:
@@ -554,15 +530,9 @@ def _listed_labels(labels: Iterable[str], component: str) -> list[str]:
 
 
 def _rebuild(
-    vocab: Vocab,
-    model: TaggerModel,
-    name: str,
-    scorer: Callable[..., Any] | None,
-    cfg: dict[str, Any],
-    lists: WordLists,
+    vocab: Vocab, model: TaggerModel, name: str, scorer: Callable[..., Any] | None, cfg: dict[str, Any]
 ) -> TenerNER:
     """Unpickle a component."""
     pipe = TenerNER(vocab, model, name, scorer=scorer)
     pipe.cfg.update(cfg)
-    pipe.forced.lists = lists
     return pipe

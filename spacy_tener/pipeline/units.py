@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
@@ -91,9 +91,18 @@ class Units:
         is_white: BoolArray = (self.kind == SPACE) | (self.kind == LINE_BREAK)
         return is_white
 
-    def unannotated(self) -> Units:
-        """Return a copy without entities."""
-        return replace(self, iob=np.full_like(self.iob, MISSING), label=np.zeros_like(self.label))
+    @property
+    def preset(self) -> BoolArray:
+        """True in entities that the Doc has, and for its blocked tokens. *Shape:* (units,)"""
+        is_preset: BoolArray = (self.iob == BEGIN) | (self.iob == INSIDE)
+        return is_preset
+
+    def entities(self) -> list[tuple[int, int, int]]:
+        """Return start, end and the label's hash of the Doc's entities."""
+        first = np.flatnonzero((self.iob == BEGIN) & (self.label != 0))
+        stops = np.append(np.flatnonzero(self.iob != INSIDE), len(self.iob))
+        ends = stops[np.searchsorted(stops, first, side="right")]
+        return list(zip(first.tolist(), ends.tolist(), self.label[first].tolist(), strict=True))
 
 
 def data_of(doc: Doc) -> dict[Any, Any]:
@@ -204,10 +213,10 @@ class TokenView(_View):
         return joined
 
     def units(self) -> Units:
-        columns = self.doc.to_array([ORTH, IS_SPACE, ENT_IOB, ENT_TYPE, SENT_START]).T
-        orths, space, iob, label, sentence_start = columns
-        ornaments = _hashes_where(is_ornament)
-        kind = np.array([ORNAMENT if orth in ornaments else TEXT for orth in orths.tolist()], dtype=np.int64)
+        space, iob, label, sentence_start = self.doc.to_array([IS_SPACE, ENT_IOB, ENT_TYPE, SENT_START]).T
+        kind, ornaments = np.full(len(self), TEXT, dtype=np.int64), _hashes_where(is_ornament)
+        if not ornaments.isdisjoint(self._orths):
+            kind[[orth in ornaments for orth in self._orths]] = ORNAMENT
         for i in np.flatnonzero(space).tolist():
             kind[i] = LINE_BREAK if _HAS_BREAK(self.doc[i].text) else SPACE
         return Units(kind, iob.astype(np.int64), label, sentence_start == 1)
@@ -340,6 +349,20 @@ class CharacterView(_View):
 
 
 DocView = TokenView | CharacterView
+
+
+def join_units(views: Sequence[DocView]) -> Units | None:
+    """Return the units of all texts, joined; None if each of them `is_plain`."""
+    plain = [view.is_plain for view in views]
+    if all(plain):
+        return None
+    parts = [_plain_units(len(view)) if skip else view.units() for view, skip in zip(views, plain, strict=True)]
+    return Units(*(np.concatenate(columns) for columns in zip(*(vars(part).values() for part in parts), strict=True)))
+
+
+def _plain_units(length: int) -> Units:
+    zeros = np.zeros(length, dtype=np.int64)
+    return Units(zeros, zeros, zeros.astype(np.uint64), zeros.astype(bool))
 
 
 def letter_neighbours(views: Sequence[DocView]) -> IntArray | None:

@@ -167,7 +167,7 @@ def check_shared(model: Model[Any, Any], docs: Iterable[Doc]) -> None:
     if any(len(doc) and not _has_vectors(node, doc) for node in listeners for doc in docs):
         raise ValueError(
             "tener_ner listens to a shared component, which has not processed all of these Docs. Get them from "
-            "nlp(text) or nlp.pipe(texts)."
+            "nlp.pipe(texts, disable=['tener_ner'])."
         )
 
 

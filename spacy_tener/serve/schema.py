@@ -9,7 +9,7 @@ from fastapi import HTTPException
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from ..pipeline.forced import is_label
+from ..pipeline.entity_lists import is_label
 
 # The constraint makes pydantic refuse lone surrogates, which JSON can spell.
 Text = Annotated[str, Field(min_length=0)]

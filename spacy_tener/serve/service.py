@@ -16,7 +16,7 @@ from spacy.language import Language
 
 from ..explain import Explanation, explain
 from ..files import digest
-from ..pipeline.doc_entities import TOGETHER, TextFunction, entity_task, reading_task
+from ..pipeline.doc_entities import BATCH_CHARACTERS, TextFunction, entity_task, reading_task
 from ..pipeline.entities import FoundEntity
 from ..pipeline.finding import crf_pipes, entity_labels, find_crf_pipe, make_listed_text
 from ..pipeline.gpu import use_gpu
@@ -136,7 +136,7 @@ class Service:
         if served.worker.is_full():
             raise served.worker.overloaded()
         answers: list[Any] = []
-        for part in batch_by_size(texts, TOGETHER):
+        for part in batch_by_size(texts, BATCH_CHARACTERS):
             submitted: list[asyncio.Future[Any]] = []
             try:
                 for text in part:

@@ -16,6 +16,7 @@ from spacy.training import Example
 
 from ..errors import RemedyError, counted, install
 from ..pipeline.decoding import BatchDecoding, Probabilities
+from ..pipeline.entities import without_entities
 from ..pipeline.finding import find_crf_pipe
 from ..pipeline.scoring import CharComparison
 from ..pipeline.tener_ner import TenerNER
@@ -72,8 +73,8 @@ def find_outcomes(nlp: Language, name: str, examples: Sequence[Example], source:
     pipe = find_crf_pipe(nlp, name)
     _check_labels({span.label_ for example in examples for span in example.reference.ents}, pipe.labels, name, source)
     with nlp.select_pipes(enable=list(nlp.pipe_names[: nlp.pipe_names.index(name)])):
-        docs = list(nlp.pipe(example.predicted for example in examples))
-    key = pipe.group
+        docs = list(nlp.pipe(without_entities(example.predicted) for example in examples))
+    key = pipe.nested_key
     if key is not None and not any(key in example.reference.spans for example in examples):
         remedy = "Convert it with `--overlap spans`, so that entities within others are annotated."
         raise RemedyError(f"{source}: it has no doc.spans['{key}']", remedy)
@@ -82,10 +83,12 @@ def find_outcomes(nlp: Language, name: str, examples: Sequence[Example], source:
     for number, (comparison, decoding) in enumerate(zip(compared, pipe.decode(docs), strict=True)):
         if decoding.index == 0:
             batches.append(decoding.batch)
-        decided = {entity.offsets for entity in decoding.forced}  # by a list, whatever the temperature
-        for entity in decoding.entities:
-            is_right = None if entity.offsets in decided else comparison.is_right(comparison.key(entity.offsets))
-            rows.append((number, decoding.labels.index(entity.label), is_right))
+        certain = {entity.offsets for entity in decoding.certain}  # whatever the temperature
+        spans, _ = decoding.batch.best_by_text[decoding.index]
+        for start, end, index in zip(*(column.tolist() for column in spans[1:]), strict=True):
+            offsets = (*decoding.view.char_span(start, end), pipe.labels[index])
+            is_right = None if offsets in certain else comparison.is_right(comparison.key(offsets))
+            rows.append((number, index, is_right))
     if not rows:
         raise RemedyError(f"{source}: the pipeline finds no entity", "Give texts with entities of its labels.")
     text, label, verdicts = zip(*rows, strict=True)

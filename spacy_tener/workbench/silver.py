@@ -93,24 +93,24 @@ def _vote(teacher: Language, texts: Sequence[str]) -> list[Belief]:
     decodings, before = list(last_pipe.decode(docs)), list(map(_entities, docs))
     votes = []
     for decoding in decodings:
-        marginals = decoding.with_preset.marginals(LOWEST)
+        marginals = decoding.marginals(LOWEST)
         entities = {(e.start, e.end, e.label): e.probability or 0.0 for e in marginals.entities}
         votes.append(Belief(decoding.doc, entities, marginals.outside))
     last_pipe.annotate(decodings)
     later = [component for _, component in teacher.pipeline[index + 1 :]]
-    for vote, preset in zip(votes, before, strict=True):
-        if preset or later:
-            _correct(vote, preset, later)
+    for vote, earlier in zip(votes, before, strict=True):
+        if earlier or later:
+            _correct(vote, earlier, later)
     return votes
 
 
-def _correct(belief: Belief, preset: set[EntityOffsets], later: Sequence[Callable[[Doc], Doc]]) -> None:
+def _correct(belief: Belief, earlier: set[EntityOffsets], later: Sequence[Callable[[Doc], Doc]]) -> None:
     """Correct the probabilities of a `tener_ner` by what the components before and after it do.
 
     Entities that they set have the probability 1, or that of an earlier `tener_ner`. Those that later ones remove count
     as not found.
 
-    preset (set[EntityOffsets]): The entities of earlier components.
+    earlier (set[EntityOffsets]): The entities of earlier components.
     """
     doc = belief.doc
     scores = {offsets: float(score) for group in doc.spans.values() for offsets, score in read_offsets(group, SCORES)}
@@ -120,7 +120,7 @@ def _correct(belief: Belief, preset: set[EntityOffsets], later: Sequence[Callabl
     final = _entities(doc)
     for entity in found - final:
         belief.entities.pop(entity, None)
-    for entity in (preset & final) | (final - found):
+    for entity in (earlier & final) | (final - found):
         belief.entities[entity] = scores.get(entity, 1.0)
         start, end, _ = entity
         belief.outside[start:end] = 0.0

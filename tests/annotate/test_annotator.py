@@ -12,7 +12,7 @@ from spacy.language import Language
 
 from spacy_tener.annotate import AnnotateSettings, Annotator
 from spacy_tener.errors import InputError, RemedyError
-from spacy_tener.pipeline.doc_entities import TOGETHER, answer_each, batch_by_length
+from spacy_tener.pipeline.doc_entities import BATCH_CHARACTERS, answer_each, batch_by_length
 
 LONG = "吴重阳在中国银行工作。今天天气很好，王小明去了上海。" * 60
 TEXTS = ["王小明去了上海", "", "今天天气很好", LONG, "吴重阳在中国银行工作。", " \n", "京"]
@@ -139,8 +139,9 @@ def test_a_gpu_that_is_not_there_is_refused(saved) -> None:
 
 
 def test_texts_of_like_length_are_together_and_long_ones_alone() -> None:
-    batches = list(batch_by_length(["x" * length for length in (TOGETHER, 5, 3000, 2, 9 * TOGETHER, 3)]))
-    assert [[len(text) for text in batch] for batch in batches] == [[2, 3, 5, 3000], [TOGETHER], [9 * TOGETHER]]
+    full = BATCH_CHARACTERS
+    batches = list(batch_by_length(["x" * length for length in (full, 5, 3000, 2, 9 * full, 3)]))
+    assert [[len(text) for text in batch] for batch in batches] == [[2, 3, 5, 3000], [full], [9 * full]]
 
 
 def test_what_fails_together_is_tried_in_halves() -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import spacy
 from small_systems import learn, pipeline
-from spacy.tokens import Doc
+from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy_parts import spacy_s_cnn
 
@@ -155,14 +154,27 @@ def test_short_and_empty_texts_are_explained(text, learned):
     assert '<p id="text" class="line" lang="zh">' in explain(learned(), text).to_html()
 
 
-def test_entities_of_a_doc_are_neither_used_nor_changed(learned):
+@pytest.mark.parametrize("view", ["tokens", "characters"])
+@pytest.mark.parametrize("label", ["GPE", "STRANGE"])
+def test_entities_of_a_doc_are_certain_and_rest_on_nothing(learned, view, label):
+    nlp = spacy.blank("zh", config=learned().config).from_bytes(learned().to_bytes())
+    nlp.get_pipe("tener_ner").cfg["view"] = view
+    doc = Doc(nlp.vocab, words=[TEXT[:2], *TEXT[2:]], spaces=[False] * (len(TEXT) - 1))
+    doc.ents = [Span(doc, 0, 2, label=label)]
+    (explained,) = explain(nlp, doc).texts
+    first, second = explained.entities
+    assert (first.offsets, first.probability, first.is_certain, first.is_given) == ((0, 3, label), 1.0, True, True)
+    assert (first.evidence, first.rivals) == ([], [])
+    assert (second.offsets, second.is_certain) == ((4, 8, "ORG"), False)
+    assert second.evidence
+    assert [ent.label_ for ent in doc.ents] == [label]
+
+
+def test_entities_of_what_an_example_predicts_are_left_out(learned):
     nlp = learned()
     doc = nlp.make_doc(TEXT)
     doc.ents = [doc.char_span(4, 6, label="GPE")]
-    (with_entities,) = explain(nlp, doc).texts
-    (without,) = explain(nlp, TEXT).texts
-    assert [replace(entity, is_given=True) for entity in with_entities.entities] == without.entities
-    assert [ent.label_ for ent in doc.ents] == ["GPE"]
+    assert explain(nlp, Example(doc, doc)).texts[0].entities == explain(nlp, TEXT).texts[0].entities
 
 
 def test_annotation_is_shown_beside_what_is_found(learned):
@@ -179,7 +191,7 @@ def test_the_data_are_json(learned):
     assert data == found.to_dict()
     assert data["labels"] == ["GPE", "ORG", "PER"]
     entity = data["texts"][0]["entities"][0]
-    assert {"start", "end", "label", "probability", "rivals", "evidence", "is_given", "from_list", "outside"} == set(
+    assert {"start", "end", "label", "probability", "rivals", "evidence", "is_given", "is_certain", "outside"} == set(
         entity
     )
     assert data["texts"][0]["words"][0]["text"] == "中国"
@@ -194,7 +206,7 @@ def test_a_pipeline_without_the_component_is_refused(learned):
 
 @pytest.mark.parametrize("view", ["tokens", "characters"])
 def test_entities_that_the_pipeline_does_not_give_are_marked(learned, view):
-    """By a threshold, by a rule before the component or after it, and by the entities of a Doc."""
+    """By a threshold, or by a rule after the component. One before it, and the entities of a Doc, are given."""
     nlp = spacy.blank("zh", config=learned().config).from_bytes(learned().to_bytes())
     cfg = nlp.get_pipe("tener_ner").cfg
     cfg["view"] = view
@@ -211,9 +223,9 @@ def test_entities_that_the_pipeline_does_not_give_are_marked(learned, view):
     check(TEXT, True, True)
     doc = nlp.make_doc(TEXT)
     doc.ents = [doc.char_span(0, 2, "GPE")]
-    check(doc, False, True)
+    check(doc, True, True)
     nlp.add_pipe("entity_ruler", before="tener_ner").add_patterns([entity])
-    check(TEXT, True, False)
+    check(TEXT, True, True)
     nlp.disable_pipe("entity_ruler")
     nlp.add_pipe("entity_ruler", name="after", config={"overwrite_ents": True}).add_patterns([entity])
     check(TEXT, True, False)

@@ -6,11 +6,13 @@ import pytest
 import spacy
 import torch
 from spacy.tokens import Doc, Span
+from thinc.api import Adam
 
 from spacy_tener.architectures.tagger import crf
 from spacy_tener.crf.marginals import EntitySpans
 from spacy_tener.nn.backend_torch import join_tensors
 from spacy_tener.pipeline.decoding import likelihoods
+from spacy_tener.pipeline.entities import FoundEntity
 
 TEXT = "吴重阳在中国银行工作。"
 
@@ -83,42 +85,75 @@ def test_a_space_within_an_entity_is_as_sure_as_the_entities_that_hold_it(pipe_o
     sure = Doc(pipe.vocab, words=list("王小明去上海"), spaces=[True, True, True, False, False, False])
     sure.set_ents([Span(sure, 0, 3, label="PER")], default="missing")
     for doc, inside in ((words, []), (spaced, [1, 3]), (sure, [1, 3])):
-        marginals = decode(pipe, doc).with_preset.marginals(1e-12)
+        marginals = decode(pipe, doc).marginals(1e-12)
         for place in range(len(doc.text)):
             holding = [e.probability for e in marginals.entities if e.start <= place < e.end]
             assert marginals.outside[place] == pytest.approx(1.0 - sum(holding), abs=1e-6)
         assert all(marginals.outside[place] < 0.9 for place in inside)
 
 
-def test_entities_of_the_doc_are_neither_used_nor_changed(pipe_of):
-    pipe = pipe_of()
-    bare, annotated = (Doc(pipe.vocab, words=list(TEXT), spaces=[False] * len(TEXT)) for _ in range(2))
-    annotated.set_ents([Span(annotated, 1, 5, label="GPE")], blocked=[annotated[6:8]], default="outside")
-    before = annotated.to_bytes()
-    found, expected = decode(pipe, annotated), decode(pipe, bare)
-    assert found.entities == expected.entities
-    assert found.k_best() == expected.k_best()
-    assert found.rivals() == expected.rivals()
-    assert found.entropy == expected.entropy
-    np.testing.assert_array_equal(found.allowed, expected.allowed)
-    assert annotated.to_bytes() == before
-    assert len(found.entities) == 2
-
-
-def test_with_preset_entities_are_those_that_the_pipeline_gives(pipe_of):
-    pipe = pipe_of()
-    pipe.cfg["spans_key"] = "sure"
-    doc = Doc(pipe.vocab, words=list(TEXT), spaces=[False] * len(TEXT))
-    doc.set_ents([Span(doc, 1, 5, label="GPE")], blocked=[doc[6:8]], default="missing")
-    decoding = decode(pipe, doc).with_preset
-    assert decoding.with_preset.batch is decoding.batch
-    assert decoding.allowed.sum(axis=1).tolist()[1:8] == [1, 1, 1, 1, decoding.allowed.shape[1], 1, 1]
-    assert (1, 5, "GPE") in keys(decoding.entities)
-    assert decoding.probabilities([(1, 5, "GPE")]) == pytest.approx([1.0])
+@pytest.mark.parametrize("label", ["GPE", "STRANGE"])
+@pytest.mark.parametrize("view", ["tokens", "characters"])
+def test_entities_of_the_doc_are_certain_of_whatever_label_and_the_pipeline_gives_the_same(pipe_of, view, label):
+    pipe = pipe_of(view=view)
+    pipe.cfg.update(spans_key="sure", threshold=1.0)
+    doc = Doc(pipe.vocab, words=["吴", "重阳", *TEXT[3:]], spaces=[False] * (len(TEXT) - 1))
+    doc.set_ents([Span(doc, 1, 4, label=label)], blocked=[doc[5:7]], default="missing")
+    before = doc.to_bytes()
+    decoding = decode(pipe, doc)
+    assert FoundEntity(1, 5, label, 1.0) in decoding.entities
+    assert decoding.probabilities([(1, 5, label), (1, 5, "PER"), (6, 8, "ORG"), (2, 6, label)]) == [1.0, 0.0, 0.0, 0.0]
+    assert all(FoundEntity(1, 5, label, 1.0) in reading.entities for reading in decoding.k_best(20))
+    assert FoundEntity(1, 5, label, 1.0) in decoding.marginals(0.5).entities
+    assert decoding.marginals().outside[1:5].tolist() == [0.0] * 4
+    assert decoding.rivals()[[e.offsets for e in decoding.entities].index((1, 5, label))] == []
+    assert doc.to_bytes() == before
     annotated = pipe(doc.copy())
-    assert keys(decoding.entities) == [(ent.start_char, ent.end_char, ent.label_) for ent in annotated.ents]
+    assert keys(e for e in decoding.entities if e.probability == 1.0) == [
+        (ent.start_char, ent.end_char, ent.label_) for ent in annotated.ents
+    ]
+    assert annotated.spans["sure"].attrs["scores"].tolist() == [1.0]
     pipe.annotate([decoding])
     assert doc.to_bytes() == annotated.to_bytes()
+
+
+@pytest.mark.parametrize("label", ["GPE", "STRANGE"])
+def test_what_the_pipeline_gives_has_a_likelihood_and_so_has_what_contradicts_it(pipe_of, label):
+    pipe = pipe_of()
+    doc = Doc(pipe.vocab, words=list(TEXT), spaces=[False] * len(TEXT))
+    doc.set_ents([Span(doc, 1, 5, label=label)], default="missing")
+    decoding = decode(pipe, doc)
+    given = pipe(doc.copy())
+    assert decoding.likelihood(given) == pytest.approx(decoding.k_best(1)[0].probability, abs=1e-9)
+    assert decoding.likelihood(Doc(pipe.vocab, words=list(TEXT), spaces=[False] * len(TEXT))) == pytest.approx(1.0)
+    other = given.copy()
+    other.set_ents([], default="outside")
+    assert decoding.likelihood(other) == 0.0
+    other.ents = [Span(other, 1, 4, label="GPE")]
+    assert decoding.likelihood(other) == 0.0
+    unheard = given.copy()
+    unheard.ents = [Span(unheard, 6, 7, label="unheard of")]
+    with pytest.raises(ValueError, match="holds the entity label 'unheard of'"):
+        decoding.likelihood(unheard)
+
+
+def test_a_decoding_keeps_the_weights_that_it_was_made_with(pipe_of, make_examples, blank):
+    pipe = pipe_of()
+    doc = Doc(pipe.vocab, words=list(TEXT), spaces=[False] * len(TEXT))
+    for _ in range(2):  # the second time, the weights lie in the memory of a torch module
+        decoding, expected = decode(pipe, doc), decode(pipe, doc).k_best(3)
+        weights = [weight.copy() for weight in decoding.batch.crf.weights]
+        pipe.update(make_examples(blank()), sgd=Adam(0.1))
+        assert all(map(np.array_equal, decoding.batch.crf.weights, weights))
+        assert decoding.k_best(3) == expected
+        assert decode(pipe, doc).k_best(3) != expected
+
+
+def test_a_decoding_is_printed_in_one_line(pipe_of):
+    pipe = pipe_of()
+    decoding = decode(pipe, Doc(pipe.vocab, words=list(TEXT), spaces=[False] * len(TEXT)))
+    assert repr(decoding) == "<Decoding of '吴重阳在中国银行工作。' in 11 units, labels GPE, ORG, PER>"
+    assert repr(decoding.batch) == "<BatchDecoding of 1 texts, 11 units, depth 1>"
 
 
 def test_no_entity_begins_in_white_space_or_goes_over_a_known_sentence_start(pipe_of):
@@ -217,7 +252,7 @@ def test_a_listener_weighs_what_the_shared_component_made(tiny_hash_embed, make_
     model = {"@architectures": "spacy_tener.CRFTagger.v1", "dropout": 0.0, "tok2vec": listener}
     pipe = nlp.add_pipe("tener_ner", config={"model": model})
     learn(nlp, make_examples(nlp))
-    docs = list(nlp.pipe([TEXT, "", "京"]))
+    docs = list(nlp.pipe([TEXT, "", "京"], disable=["tener_ner"]))
     scored = [decoding.entities for decoding in pipe.decode(docs)]
     assert [keys(found) for found in scored] == [[(0, 3, "PER"), (4, 8, "ORG")], [], [(0, 1, "GPE")]]
     scores = join_tensors(pipe.model.ops, pipe.model.predict(docs), torch.device("cpu"))

@@ -10,7 +10,7 @@ from spacy.vocab import Vocab
 from spacy_tener.crf.crf_torch import CRF
 from spacy_tener.crf.marginals import EntitySpans
 from spacy_tener.pipeline.decoding import BatchDecoding, Decoding
-from spacy_tener.pipeline.tags import join_masks
+from spacy_tener.pipeline.masks import join_masks
 from spacy_tener.pipeline.units import view_of
 
 N_LABELS = 2

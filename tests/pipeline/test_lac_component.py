@@ -214,31 +214,30 @@ def test_what_is_not_wanted_is_not_written(shared):
     assert not doc.spans
 
 
-def test_a_forced_word_is_whole_and_lac_decides_the_rest_beside_it(nlp, tmp_path):
-    lexicon = nlp.get_pipe("lac").lexicon
-    lexicon.add({"三在北": "PER", "工作，": "THING"}, force=True)
-    lexicon.block({"中国银行": "ORG"})
+def test_a_listed_word_is_whole_and_lac_decides_the_rest_beside_it(nlp, tmp_path):
+    lists = nlp.add_pipe("entity_lists", before="lac")
+    lists.add({"三在北": "PER", "工作，": "THING"})
+    lists.block(["中国银行"])
     nlp.to_disk(tmp_path / "pipeline")
     for pipeline in (nlp, spacy.load(tmp_path / "pipeline")):
         doc = pipeline(TEXT)
         assert {("三在北", "PER"), ("工作，", "THING"), ("2019年5月", "TIME")} <= {*entities(doc)}
-        assert "中国银行" not in [ent.text for ent in doc.ents]
+        assert not any("中国银行" in ent.text for ent in doc.ents)
         assert "三在北" in [span.text for span in doc.spans["lac"]]
-    lexicon.remove(["三在北", "工作，", "中国银行"], force=True)
+    lists.remove(["三在北", "工作，", "中国银行"])
     assert entities(nlp(TEXT)) == ENTITIES
 
 
-def test_an_entity_of_the_doc_stays_where_a_forced_word_overlaps(nlp):
-    nlp.get_pipe("lac").lexicon.add({"三在北": "PER"}, force=True)
+def test_an_entity_of_the_doc_stays_and_is_one_word(nlp):
     doc = nlp.make_doc(TEXT)
-    doc.set_ents([Span(doc, 0, 2, label="HERO")], default="missing")
-    with pytest.warns(UserWarning, match="the Doc's entity stays"):
-        found = entities(nlp(doc))
-    assert ("张三", "HERO") in found
-    assert ("三在北", "PER") not in found
+    doc.set_ents([Span(doc, 1, 4, label="HERO")], default="missing")
+    doc = nlp(doc)
+    assert ("三在北", "HERO") in entities(doc)
+    assert "三在北" in [span.text for span in doc.spans["lac"]]
 
 
 def test_words_of_one_doc_and_across_lines(nlp):
+    nlp.add_pipe("entity_lists", before="lac")
     doc = nlp.make_doc("张三在北京\n市工作")
     doc._.tener_words = {"北京\n市": "LOC", "工作": "THING"}
     assert entities(nlp(doc)) == [("张三", "PER"), ("北京\n市", "LOC"), ("工作", "THING")]

@@ -13,7 +13,8 @@ from losses import loss_of_scores
 from spacy_tener.crf.crf_torch import CRF
 from spacy_tener.pipeline.learning.learn_torch import batch_loss
 from spacy_tener.pipeline.learning.targets import IncorrectSpan, Target
-from spacy_tener.pipeline.tags import UNKNOWN, LabelIndex, possible_tags
+from spacy_tener.pipeline.masks import possible_tags
+from spacy_tener.pipeline.tags import UNKNOWN, LabelIndex
 from spacy_tener.pipeline.units import OUTSIDE, Units
 from spacy_tener.tagging import TagLayout
 

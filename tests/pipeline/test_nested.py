@@ -274,19 +274,31 @@ def test_rows_of_no_units_have_depths_too():
     assert split_depths(np.empty((0, 15)), 3).shape == (0, 5)
 
 
-def test_a_forced_word_lies_outermost_and_a_blocked_one_at_no_depth(trained):
+def test_a_listed_word_lies_outermost_and_a_blocked_one_at_no_depth(trained):
     nlp = trained()
-    lexicon = nlp.get_pipe("tener_ner").lexicon
+    lists = nlp.add_pipe("entity_lists", before="tener_ner")
     assert spans_of(nlp(TEXT)) == NESTED
-    lexicon.block({"北京大学": "ORG"})
-    assert (2, 6, "ORG") not in spans_of(nlp(TEXT))
-    assert (2, 9, "ORG") in spans_of(nlp(TEXT))
-    lexicon.add({"京大学医": "PRODUCT"}, force=True)
+    lists.block(["北京大学"])
+    assert all(start >= 6 or end <= 2 for start, end, _ in spans_of(nlp(TEXT)))
+    lists.remove(["北京大学"])
+    lists.add({"京大学医": "PRODUCT"})
     doc = nlp(TEXT)
     assert (3, 7, "PRODUCT") in [(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents]
     assert (3, 7, "PRODUCT") in spans_of(doc)
-    (decoding,) = nlp.get_pipe("tener_ner").decode([nlp.make_doc(TEXT)])
-    assert decoding.probabilities([(3, 7, "PRODUCT"), (2, 9, "ORG")]) == pytest.approx([1.0, 0.0])
+    with nlp.select_pipes(disable=["tener_ner"]):
+        (decoding,) = nlp.get_pipe("tener_ner").decode([nlp(TEXT)])
+    assert decoding.probabilities([(3, 7, "PRODUCT"), (2, 9, "ORG")]) == [1.0, 0.0]
+
+
+def test_a_blocked_word_is_not_found_in_a_listed_one_that_contains_it(trained):
+    nlp = trained()
+    lists = nlp.add_pipe("entity_lists", before="tener_ner")
+    lists.add({TEXT[2:9]: "ORG"})
+    assert spans_of(nlp(TEXT)) == NESTED
+    lists.block([TEXT[2:6]])
+    found = spans_of(nlp(TEXT))
+    assert (2, 9, "ORG") in found
+    assert [span for span in found if span[0] < 6 and span[1] > 2] == [(2, 9, "ORG")]
 
 
 def test_the_loss_is_that_of_all_paths_in_windows_and_of_scores(trained):

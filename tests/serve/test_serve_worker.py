@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from spacy_tener.pipeline.doc_entities import TOGETHER
+from spacy_tener.pipeline.doc_entities import BATCH_CHARACTERS
 from spacy_tener.serve.metrics import Metrics
 from spacy_tener.serve.schema import Limits, ServiceError
 from spacy_tener.serve.worker import MAX_GATHERED, QueuedText, Worker, batches_by_task
@@ -63,13 +63,13 @@ def test_what_comes_while_a_batch_is_read_is_read_together():
 
 
 def test_texts_of_like_length_are_read_together():
-    lengths = [1, TOGETHER, 5, 3000, 2, 2000, 9 * TOGETHER, 3]
+    lengths = [1, BATCH_CHARACTERS, 5, 3000, 2, 2000, 9 * BATCH_CHARACTERS, 3]
     queued = [QueuedText(str.upper, "x" * length, length, 0, None) for length in lengths] + [
         QueuedText(str.lower, "x", 1, 0, None)
     ]
     groups = [[(queued.task, len(queued)) for queued in group] for group in batches_by_task(queued)]
     upper = [[length for _, length in group] for group in groups if group[0][0] is str.upper]
-    assert upper == [[1, 2, 3, 5, 2000], [3000], [TOGETHER], [9 * TOGETHER]]
+    assert upper == [[1, 2, 3, 5, 2000], [3000], [BATCH_CHARACTERS], [9 * BATCH_CHARACTERS]]
     assert [(str.lower, 1)] in groups
 
 

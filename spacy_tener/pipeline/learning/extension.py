@@ -12,6 +12,7 @@ from spacy.language import Language
 from ...errors import RemedyError
 from ...nn.requirements import add_requirements
 from ...validation import Count, validated
+from ..entity_lists import EntityLists
 from .teaching import load_teacher
 
 
@@ -42,5 +43,8 @@ def _extend(nlp: Language, *, component: str, labels: Sequence[str], path: Any, 
         raise RemedyError(f"spacy_tener.Extension.v1: there is no '{component}'", "Set `component` to a tener_ner.")
     pipe: Any = nlp.get_pipe(component)
     pipe.extend(labels, load_teacher(path, component, cache_mb=cache_mb, completes=True), rename)
+    for _, lists in nlp.components:
+        if isinstance(lists, EntityLists):
+            lists.rename(rename)
     add_requirements(nlp)
     return nlp

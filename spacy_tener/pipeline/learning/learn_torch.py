@@ -19,8 +19,9 @@ from ...nn.devices_torch import host_threads, on_device
 from ...nn.run import predict
 from ...nn.shim import forget_gradients, penalties
 from ...tagging import TagLayout
+from ..masks import agreeing_tags, join_masks
 from ..settings import NERSettings
-from ..tags import UNKNOWN, Mask, agreeing_tags, join_masks
+from ..tags import UNKNOWN, Mask
 from ..units import DocView
 from ..windows import Piece, WindowBatcher, documents
 from .targets import IncorrectSpan, Target

@@ -14,9 +14,10 @@ from spacy.training import Example
 
 from ...tagging import TagLayout
 from ...types import BoolArray, IntArray
+from ..masks import possible_tags
 from ..nesting import split_reference
 from ..settings import NERSettings
-from ..tags import UNKNOWN, LabelIndex, Mask, encode_units, possible_tags, trim_space
+from ..tags import UNKNOWN, LabelIndex, Mask, encode_units, trim_space
 from ..units import (
     BEGIN,
     INSIDE,

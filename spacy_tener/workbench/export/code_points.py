@@ -131,8 +131,8 @@ def number_strings(vocabulary: CharVocabulary, nlp: Language) -> tuple[Keys, dic
     # Pairs may have rows where their characters have none: such characters are among the pipeline's strings. Pretrained
     # pairs may have characters that no text of the training had.
     strings = [text for text in nlp.vocab.strings if len(text) == 1 or text.isspace()]
-    for further in ((), map(chr, _IDEOGRAPHS)):
-        strings += further
+    for others in ((), map(chr, _IDEOGRAPHS)):
+        strings += others
         string_keys = unigram_key_array(strings, normaliser)
         keys = np.unique(np.concatenate([usual[tables[UNIGRAM].rows(usual) > 0], string_keys]))
         pairs = _pairs(keys, normaliser.key(END_MARK), tables[BIGRAM]) if BIGRAM in tables else {}

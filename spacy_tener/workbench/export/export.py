@@ -18,7 +18,7 @@ from ...architectures.tagger import crf_scorer
 from ...crf.transitions import Transitions
 from ...errors import RemedyError, check_package, install
 from ...nn.graph import Graph, Value
-from ...pipeline.finding import components_before, describe_component, find_crf_pipe
+from ...pipeline.finding import components_before, describe_component, entity_lists, find_crf_pipe
 from ...pipeline.lac import Lac
 from ...pipeline.tener_ner import TenerNER
 from ...tagging import TagLayout
@@ -163,13 +163,10 @@ def find_tagger(nlp: Language, name: str | None = None) -> Exportable:
     if isinstance(pipe, TenerNER):
         _check_reading(nlp, pipe)
         bounds |= {"doc.sents", "token.is_sent_start"}
-    homes = [pipe.forced] if isinstance(pipe, TenerNER) else [pipe.forced, pipe.words]
-    if any(words.entries for home in homes for words in home.lists.lists.values()):
-        raise RemedyError(
-            f"'{pipe.name}' has lists of words, which cannot be exported",
-            f"Empty them, by nlp.get_pipe('{pipe.name}').lexicon.clear(), and save the pipeline.",
-        )
+    _check_lists(nlp, pipe)
     for other in components_before(nlp, pipe):
+        if other in entity_lists(nlp):
+            continue
         if assigned := bounds & set(nlp.get_pipe_meta(other).assigns):
             what = "entities" if "doc.ents" in assigned else "sentences"
             raise RemedyError(
@@ -177,6 +174,19 @@ def find_tagger(nlp: Language, name: str | None = None) -> Exportable:
                 f"Remove that component, by nlp.remove_pipe('{other}'), and save the pipeline.",
             )
     return pipe
+
+
+def _check_lists(nlp: Language, pipe: Exportable) -> None:
+    """Raise if the pipeline has words in lists."""
+    holders: dict[str, Any] = {f"'{name}'": (lists, "") for name, lists in entity_lists(nlp).items()}
+    if isinstance(pipe, Lac):
+        holders[f"'{pipe.name}'"] = pipe.words, ".lexicon"
+    for name, (holder, lexicon) in holders.items():
+        if any(words.entries for words in holder.lists.lists.values()):
+            raise RemedyError(
+                f"{name} has lists of words, which cannot be exported",
+                f"Empty them, by nlp.get_pipe({name}){lexicon}.clear(), and save the pipeline.",
+            )
 
 
 def _check_reading(nlp: Language, pipe: TenerNER) -> None:

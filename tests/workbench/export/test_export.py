@@ -212,10 +212,22 @@ def test_what_is_not_trained_or_reads_words_is_refused(parts: dict[str, Any]) ->
         export_model(nlp)
 
 
-@pytest.mark.parametrize("force", [False, True])
-def test_listed_words_of_lac_are_refused(force: bool) -> None:
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_words_of_a_pipelines_lists_are_refused(place: str) -> None:
     nlp = spacy.blank("zh")
-    nlp.add_pipe("lac").lexicon.add({"上海": "LOC"}, force=force)
+    nlp.add_pipe("lac")
+    lists: Any = nlp.add_pipe("entity_lists", **{place: "lac"})
+    assert export_model(nlp)
+    lists.block(["上海"], name="a")
+    with pytest.raises(
+        RemedyError, match=r"'entity_lists' has lists of words.*nlp.get_pipe\('entity_lists'\).clear\(\)"
+    ):
+        export_model(nlp)
+
+
+def test_listed_words_of_lac_are_refused() -> None:
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("lac").lexicon.add({"上海": "LOC"})
     with pytest.raises(RemedyError, match=r"'lac' has lists of words.*nlp.get_pipe\('lac'\).lexicon.clear\(\)"):
         export_model(nlp)
     nlp.get_pipe("lac").lexicon.clear()

@@ -1,6 +1,6 @@
-"""Forced words: whether all are found, what a list costs, and what it does to F1, beside the same list as evidence.
+"""Lists of entities: whether all words are found, what a list costs beside an `entity_ruler`, and what it does to F1.
 
-    python research/benchmarks/forced_words.py --texts assets/raw/zh-weibo-posts.txt.xz --lists assets/lexicons \\
+    python research/benchmarks/entity_lists.py --texts assets/raw/zh-weibo-posts.txt.xz --lists assets/lexicons \\
         --corpus weibo --data corpus --runs training --system tener+segment
 
 Texts have one text on each line; lists are those of THUOCL.
@@ -25,22 +25,23 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 
+from spacy_tener.errors import RemedyError
 from spacy_tener.features.keys import simplify
 from spacy_tener.features.lexicon import is_fit
 from spacy_tener.features.lexicon_sources import read_list
 
 N_TEXTS, N_WORDS, TIMED = 10_000, 100_000, 2_000
-LABEL = "LISTED"
+LABEL, COMPONENTS = "LISTED", ("entity_lists", "entity_ruler")
 LISTS = ("diming", "lishimingren", "caijing", "car", "food", "medical", "IT", "law")
 NOTE = (
-    "Recall: {texts:,} posts and a list of {words:,} words of THUOCL, all forced. A plain search finds every word "
+    "Recall: {texts:,} posts and a list of {words:,} words of THUOCL, all entities. A plain search finds every word "
     "that cuts no word of letters and no number, in either script. It keeps the longest first, then by the list's "
-    "order. Speed: `nlp.pipe` over {timed:,} posts, once with the list and once without, in {rounds} turns (A B A "
-    "B), CPU time on one thread. Made-up names are of 2 to 4 of the posts' characters, as a directory of firms or "
-    "persons has them. By a profile, two fifths of the cost of THUOCL are joining the texts of a batch, which `lac` "
-    "does anyway, and a quarter is the search. F1 on {corpus}'s test part: the list has the {names} strings of 2 "
-    "characters or more that the training part annotates as organisations; {mentions} of the test part's {gold} "
-    "organisations are in it. As evidence the words have the tag nt. Seeds {seeds}."
+    "order. Speed: `nlp.pipe` over {timed:,} posts, once with the component and once without, in {rounds} turns (A B "
+    "A B), CPU time on one thread. Made-up names are of 2 to 4 of the posts' characters, as a directory of firms or "
+    "persons has them. An `entity_ruler` has the same words as phrase patterns. F1 on {corpus}'s test part: the list "
+    "has the {names} strings of 2 characters or more that the training part annotates as organisations; {mentions} of "
+    "the test part's {gold} organisations are in it. As evidence, where the system reads words, they have the tag nt. "
+    "Seeds {seeds}."
 )
 
 
@@ -50,10 +51,10 @@ def main() -> None:
     words = listed_words(args.lists)
     texts = list(islice(read_texts(args.texts), N_TEXTS))
     nlp = spacy.load(runs[0])
-    lists = {"THUOCL": words, "made-up names": made_up(texts, len(words))}
     lac = spacy.blank("zh")
     lac.add_pipe("lac")
-    pipelines = {args.system: nlp, "lac": lac}
+    pipelines = {args.system: nlp, "lac": lac, "spacy.blank": spacy.blank("zh")}
+    lists = {"no words": [], "THUOCL": words, "made-up names": made_up(texts, len(words))}
     tables = [recall_table(nlp, texts, words), speed_table(pipelines, texts[:TIMED], lists, args.rounds)]
     train, test = (read(args.data / args.corpus / f"{part}.spacy") for part in ("train", "test"))
     names = organisations(train)
@@ -70,8 +71,8 @@ def main() -> None:
         gold=len(gold),
         seeds=args.seeds,
     )
-    out = args.out or _report.RESULTS / f"forced-words-{args.corpus}.md"
-    _report.write(out, f"Forced words: {args.corpus}", note, "\n\n".join(tables))
+    out = args.out or _report.RESULTS / f"entity-lists-{args.corpus}.md"
+    _report.write(out, f"Lists of entities: {args.corpus}", note, "\n\n".join(tables))
 
 
 def parse_args() -> argparse.Namespace:
@@ -84,7 +85,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--system", default="tener+segment")
     parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--out", type=Path, help="default: research/results/forced-words-CORPUS.md")
+    parser.add_argument("--out", type=Path, help="default: research/results/entity-lists-CORPUS.md")
     return parser.parse_args()
 
 
@@ -136,15 +137,14 @@ def is_letter(char: str) -> bool:
 
 
 def recall_table(nlp: Language, texts: Sequence[str], words: Sequence[str]) -> str:
-    lexicon = lexicon_of(nlp)
-    lexicon.add(words, LABEL, force=True)
+    name = add_words(nlp, "entity_lists", words)
     rank, longest = {simplify(word): index for index, word in enumerate(words)}, max(map(len, words))
     expected = found = right = 0
     for doc in nlp.pipe(texts):
         wanted = plain_search(simplify(doc.text), rank, longest)
         listed = {(ent.start_char, ent.end_char) for ent in doc.ents if ent.label_ == LABEL}
         expected, found, right = expected + len(wanted), found + len(listed), right + len(wanted & listed)
-    lexicon.clear()
+    nlp.remove_pipe(name)
     row = [f"{expected:,}", f"{found:,}", f"{100 * right / expected:.2f} %", f"{100 * right / found:.2f} %"]
     return _report.table(("words in the texts", "entities from the list", "recall", "precision"), [row])
 
@@ -161,29 +161,49 @@ def made_up(texts: Sequence[str], n: int) -> list[str]:
 def speed_table(
     pipelines: Mapping[str, Language], texts: Sequence[str], lists: Mapping[str, Sequence[str]], rounds: int
 ) -> str:
-    def timed(nlp: Language, words: Sequence[str]) -> tuple[float, int]:
-        lexicon = lexicon_of(nlp)
-        lexicon.clear()
-        lexicon.add(words, LABEL, force=True)
-        list(nlp.pipe(texts[:50]))  # builds the trie
-        gc.collect()
-        start = time.process_time()
-        found = sum(ent.label_ == LABEL for doc in nlp.pipe(texts) for ent in doc.ents)
-        return time.process_time() - start, found
+    def timed(nlp: Language, without: Sequence[str]) -> tuple[float, int]:
+        with nlp.select_pipes(disable=without):
+            list(nlp.pipe(texts[:50]))
+            gc.collect()
+            start = time.process_time()
+            found = sum(ent.label_ == LABEL for doc in nlp.pipe(texts) for ent in doc.ents)
+            return time.process_time() - start, found
 
     characters, rows = sum(map(len, texts)), []
-    for (system, nlp), (name, words) in product(pipelines.items(), lists.items()):
-        turns = [(timed(nlp, ()), timed(nlp, words)) for _ in range(rounds + 1)][1:]  # the first turn warms up
+    for (system, nlp), component, (name, words) in product(pipelines.items(), COMPONENTS, lists.items()):
+        if component == "entity_ruler" and name != "THUOCL":
+            continue
+        added = add_words(nlp, component, words)
+        turns = [(timed(nlp, [added]), timed(nlp, [])) for _ in range(rounds + 1)][1:]  # the first turn warms up
+        nlp.remove_pipe(added)
         seconds = [[turn[side][0] for turn in turns] for side in (0, 1)]
         speeds = [f"{characters / statistics.median(column):,.0f}" for column in seconds]
         ratios = [100 * (b / a - 1) for a, b in zip(*seconds, strict=True)]
         slower = f"{100 * (statistics.median(seconds[1]) / statistics.median(seconds[0]) - 1):+.1f} %"
         spread = f"{min(ratios):+.1f} to {max(ratios):+.1f} %"
-        rows.append([system, f"{len(words):,} of {name}", f"{turns[0][1][1]:,}", *speeds, slower, spread])
-        lexicon_of(nlp).clear()
-    return _report.table(
-        ("pipeline", "list", "entities from it", "characters/s without", "with", "slower by", "all turns"), rows
+        label = f"{len(words):,} of {name}" if words else name
+        rows.append([system, f"`{component}`", label, f"{turns[0][1][1]:,}", *speeds, slower, spread])
+    header = (
+        "pipeline",
+        "component",
+        "list",
+        "entities from it",
+        "characters/s without",
+        "with",
+        "slower by",
+        "all turns",
     )
+    return _report.table(header, rows)
+
+
+def add_words(nlp: Language, component: str, words: Sequence[str]) -> str:
+    """Add a component with a list to the front of a pipeline, and return its name."""
+    pipe: Any = nlp.add_pipe(component, first=True)
+    if component == "entity_lists":
+        pipe.add(words, LABEL)
+    else:
+        pipe.add_patterns([{"label": LABEL, "pattern": word} for word in words])
+    return component
 
 
 def organisations(docs: Sequence[Doc]) -> dict[str, str]:
@@ -198,23 +218,30 @@ def organisations(docs: Sequence[Doc]) -> dict[str, str]:
 
 def score_table(pipelines: Sequence[Language], test: Sequence[Doc], names: Mapping[str, str]) -> str:
     proper = {name: label for name, label in names.items() if label.endswith("NAM")}
-    changes: dict[str, Callable[[Any], None]] = {
-        "none": lambda lexicon: None,
-        "as evidence": lambda lexicon: lexicon.add(list(names), "nt"),
-        "forced": lambda lexicon: lexicon.add(names, force=True),
-        "forced, names only (ORG.NAM)": lambda lexicon: lexicon.add(proper, force=True),
+    changes: dict[str, Callable[[Any, Any], None]] = {
+        "none": lambda lists, lexicon: None,
+        "as evidence": lambda lists, lexicon: lexicon.add(list(names), "nt"),
+        "as entities": lambda lists, lexicon: lists.add(names),
+        "as entities, names only (ORG.NAM)": lambda lists, lexicon: lists.add(proper),
     }
     rows = []
     for kind, change in changes.items():
         runs = []
         for nlp in pipelines:
-            lexicon = lexicon_of(nlp)
-            lexicon.clear()
-            change(lexicon)
-            docs = list(nlp.pipe(doc.text for doc in test))
-            lexicon.clear()
+            lists: Any = nlp.add_pipe("entity_lists", first=True)
+            ner: Any = nlp.get_pipe(nlp.pipe_names[-1])
+            try:
+                change(lists, ner.lexicon)
+            except RemedyError:  # a system that reads no words
+                break
+            finally:
+                docs = list(nlp.pipe(doc.text for doc in test))
+                nlp.remove_pipe("entity_lists")
+            ner.lexicon.clear()
             runs.append([*scores(test, docs, "ORG"), scores(test, docs, "")[2]])
-        rows.append([kind, *(_report.mean_sd([100 * value for value in column]) for column in zip(*runs, strict=True))])
+        else:
+            means = (_report.mean_sd([100 * value for value in column]) for column in zip(*runs, strict=True))
+            rows.append([kind, *means])
     return _report.table(("list", "organisations: precision", "recall", "F1", "all: F1"), rows)
 
 
@@ -228,11 +255,6 @@ def scores(gold: Sequence[Doc], found: Sequence[Doc], kind: str) -> tuple[float,
         ]
         right, n_gold, n_found = right + len(sides[0] & sides[1]), n_gold + len(sides[0]), n_found + len(sides[1])
     return right / max(n_found, 1), right / max(n_gold, 1), 2 * right / max(n_gold + n_found, 1)
-
-
-def lexicon_of(nlp: Language) -> Any:
-    component: Any = nlp.get_pipe(nlp.pipe_names[-1])
-    return component.lexicon
 
 
 if __name__ == "__main__":

@@ -1,0 +1,322 @@
+"""The component `nlp.add_pipe("entity_lists")`: words that are entities wherever they occur, or that never are."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import srsly
+from spacy.attrs import ENT_IOB
+from spacy.language import Language
+from spacy.pipeline import Pipe
+from spacy.tokens import Doc, Span
+from spacy.training import Example
+from spacy.util import minibatch
+from spacy.vocab import Vocab
+
+from ..errors import InputError, RemedyError
+from ..features.characters import join_texts
+from ..features.keys import simplify
+from ..features.lexicon_sources import read_list
+from ..features.list_finder import find_listed
+from ..features.word_lists import ATTRIBUTE, LOCK, ListedWord, WordList, WordLists, make_entry, words_of
+from ..files import write_file
+from ..nn.requirements import save_requirements
+from ..sequences import starts
+from ..types import IntArray
+from .loading import wrap_load_errors
+from .masks import NO_ENTITIES
+from .named_lists import HasLists, NamedLists, bounded, check_name, fit_words, listed, stripped
+from .units import BEGIN, INSIDE
+from .windows import batch_by_size
+
+_FILE = "lists"
+_BLOCKED = ""
+"""The tag of words that are no entities, in place of a label."""
+_SEARCHED = 65_536
+"""Tokens of Docs that are searched together at most, unless one Doc has more."""
+SomeLists = Sequence[tuple[WordList, IntArray]]
+"""Lists, each with the indices of the Docs that it applies to."""
+
+
+@Language.factory(
+    "entity_lists",
+    assigns=["doc.ents", "token.ent_iob", "token.ent_type"],
+    default_config={"scorer": {"@scorers": "spacy.ner_scorer.v1"}},
+)
+def make_entity_lists(nlp: Language, name: str, scorer: Callable[..., Any] | None) -> EntityLists:
+    """Create a finder of listed words, before `tener_ner`, `lac` or `ner`, which keep the entities that a Doc has.
+
+    scorer (Optional[Callable]): The scoring method.
+    """
+    return EntityLists(nlp.vocab, name, scorer=scorer)
+
+
+class ListedSpan(NamedTuple):
+    """A word of a list that occurs in a Doc.
+
+    start, end (int): In tokens.
+    label (str): The empty string if the word is no entity.
+    """
+
+    start: int
+    end: int
+    label: str
+
+
+class EntityLists(NamedLists, Pipe):
+    """Lists of words that are entities wherever they occur, and of words that are none.
+
+    The list without a name applies to all Docs. A named list applies to Docs whose `doc._.tener_words` is its name, or
+    a list of names that contains it. A dictionary there has words of this Doc alone, each with its label.
+    """
+
+    def __init__(self, vocab: Vocab, name: str = "entity_lists", *, scorer: Callable[..., Any] | None = None) -> None:
+        self.vocab, self.name, self.scorer = vocab, name, scorer
+        self.lists = WordLists()
+        self._warned = set[str]()
+
+    @property
+    def holders(self) -> Sequence[HasLists]:
+        return [self]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of all lists."""
+        tags = {entry.tag for words in self.lists.lists.values() for entry in words.entries.values()}
+        return tuple(sorted(tags - {_BLOCKED}))
+
+    def words(self, name: str = "") -> dict[str, str]:
+        """Return the words of a list that are entities, with their labels.
+
+        name (str): The list; the one that counts for every Doc without a name.
+        """
+        return {word: entry.tag for word, entry in self._entries(name).items() if entry.tag}
+
+    def blocked(self, name: str = "") -> list[str]:
+        """Return the words of a list that are no entities.
+
+        name (str): The list; the one that counts for every Doc without a name.
+        """
+        return [word for word, entry in self._entries(name).items() if not entry.tag]
+
+    def add(
+        self, words: Iterable[str] | Mapping[str, str], label: str = "", *, name: str = "", saved: bool | None = None
+    ) -> None:
+        """Add words to a list. They are entities from the next text on.
+
+        words (Union[Iterable[str], Mapping[str, str]]): The words, or the label of each word.
+        label (str): Any label, whether a model of the pipeline has it or not.
+        name (str): The list; the one that counts for every Doc without a name.
+        saved (Optional[bool]): Whether the list is saved with the pipeline; as it was, or true for a new list, if None.
+        """
+        check_name(name)
+        self._change(name, _label_words(bounded(listed(words, label), name)), saved=saved)
+
+    def block(self, words: Iterable[str], *, name: str = "", saved: bool | None = None) -> None:
+        """Let words be no entities, nor parts of entities that a later component finds. A longer word of a list may
+        contain them.
+
+        words (Iterable[str]): The words.
+        name (str): The list; the one that counts for every Doc without a name.
+        saved (Optional[bool]): Whether the list is saved with the pipeline; as it was, or true for a new list, if None.
+        """
+        check_name(name)
+        if isinstance(words, Mapping):
+            raise ValueError("Blocked words have no labels: give a list of words.")
+        entries = {stripped(word): make_entry(_BLOCKED, False) for word, _ in bounded(listed(words), name)}
+        self._change(name, entries, saved=saved)
+
+    def read(
+        self, path: str | Path, label: str = "", *, name: str = "", min_frequency: int = 0, saved: bool | None = None
+    ) -> None:
+        """Replace the entities of a list by the words in a file. If it cannot be read, the list stays as it was.
+
+        path (Union[str, Path]): `word`, `word<TAB>frequency`, `word<TAB>label`, or `word frequency label`, on each
+            line, in UTF-8.
+        label (str): The label of words without one.
+        name (str): The list.
+        min_frequency (int): Words with a smaller frequency are left out.
+        saved (Optional[bool]): Whether the list is saved with the pipeline; as it was, or true for a new list, if None.
+        """
+        check_name(name)
+        lines = [
+            line
+            for line in bounded(read_list(Path(path), label, has_tags=True), name)
+            if line.frequency is None or line.frequency >= min_frequency
+        ]
+        entries = _label_words(((line.word, line.tag) for line in lines), path, [line.line for line in lines])
+        self._change(name, entries, keeps=lambda entry: not entry.tag, saved=saved)
+
+    def rename(self, labels: Mapping[str, str]) -> None:
+        """Give labels other names in all lists.
+
+        labels (Mapping[str, str]): Other names of labels. Those that no list has are left out.
+        """
+        with LOCK:
+            for name, words in self.lists.lists.items():
+                entries = {
+                    word: make_entry(labels.get(entry.tag, entry.tag), False) for word, entry in words.entries.items()
+                }
+                self.lists.put(name, WordList(entries, words.saved))
+
+    def __call__(self, doc: Doc) -> Doc:
+        self.set_annotations([doc])
+        return doc
+
+    def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
+        """Find the listed words of Docs in batches."""
+        on_error = self.get_error_handler()
+        for docs in minibatch(stream, size=batch_size):
+            try:
+                self.set_annotations(docs)
+                yield from docs
+            except Exception as error:
+                on_error(self.name, self, docs, error)
+
+    def set_annotations(self, docs: Sequence[Doc]) -> None:
+        """Set the listed words of Docs as entities and as blocked tokens. Entities that a Doc has stay."""
+        for group in batch_by_size(docs, _SEARCHED):
+            if lists := [*self.lists.active(group), *_lists_of_docs(group)]:
+                for doc, spans in zip(group, self._find(group, lists), strict=True):
+                    if spans:
+                        self._set(doc, spans)
+
+    def _find(self, docs: Sequence[Doc], lists: SomeLists) -> list[list[ListedSpan]]:
+        """Return the words of lists in each Doc that are made of whole tokens: the longest first, then those of the
+        last list, then in the list's order. Of a word in several lists, the last list's entry counts."""
+        text = join_texts(docs)
+        # First character, end, list and position in the list of each word. *Shape:* (4, words)
+        tables = (find_listed(words, text, indices) for words, indices in lists)
+        table = np.concatenate([np.insert(found, 2, rank, axis=0) for rank, found in enumerate(tables)], axis=1)
+        # By place, then by list: of entries at one place, the last one stays.
+        table = table[:, np.lexsort(table[2::-1])]
+        table = table[:, (np.diff(table[:2], axis=1, append=-1) != 0).any(axis=0)]
+        # The longest first, then the last list, then the list's order.
+        table = table[:, np.lexsort((table[0], table[3], -table[2], table[0] - table[1]))]
+        tokens = np.stack((text.starting[table[0]], text.ending[table[1] - 1]))
+        is_whole = (tokens >= 0).all(axis=0)
+        for begin, end, *_ in table[:, ~is_whole].T[:1].tolist():
+            self._warn(
+                "is not made",
+                f"'{self.name}' leaves out {text.slice(begin, end)!r} and other words that are not made of whole "
+                'tokens. In spacy.blank("zh") each character is a token.',
+            )
+        index = np.searchsorted(text.stops, table[0])
+        tokens = tokens - starts(text.lengths)[index] + [[0], [1]]
+        spans: list[list[ListedSpan]] = [[] for _ in docs]
+        for i, start, end, rank, order in np.concatenate((index[None], tokens, table[2:]))[:, is_whole].T.tolist():
+            spans[i].append(ListedSpan(start, end, lists[rank][0].listed[order].tag))
+        return spans
+
+    def _set(self, doc: Doc, spans: Sequence[ListedSpan]) -> None:
+        """Set the words that overlap with no earlier one, nor with what the Doc has.
+
+        spans (Sequence[ListedSpan]): The first ones have priority.
+        """
+        taken, inside = set[int](), set[int]()
+        if doc.has_annotation(ENT_IOB):
+            iob = doc.to_array(ENT_IOB)
+            taken = {*np.flatnonzero((iob == BEGIN) | (iob == INSIDE)).tolist()}
+            inside = {i for ent in doc.ents for i in range(ent.start, ent.end)}
+            self._compare(doc, spans, taken)
+        entities, blocked, gaps = list[Span](), list[Span](), list[Span]()
+        for start, end, label in spans:
+            tokens = range(start, end)
+            if taken.isdisjoint(tokens):
+                taken.update(tokens)
+                inside.update(tokens if label else ())
+                (entities if label else blocked).append(Span(doc, start, end, label=label))
+            elif not label and inside.issuperset(tokens):
+                gaps.append(Span(doc, start, end))
+        if entities or blocked:
+            doc.set_ents(entities, blocked=blocked, default="unmodified")
+        if gaps:
+            doc.spans[NO_ENTITIES] = [*doc.spans.get(NO_ENTITIES, ()), *gaps]
+
+    def _compare(self, doc: Doc, spans: Sequence[ListedSpan], taken: set[int]) -> None:
+        """Warn once that what a Doc has, which stays, overlaps with another word of a list."""
+        present = {(ent.start, ent.end, ent.label_) for ent in doc.ents}
+        for span in spans:
+            if span.label and span not in present and not taken.isdisjoint(range(span.start, span.end)):
+                self._warn(
+                    "overlaps",
+                    f"A word of '{self.name}' overlaps with an entity that the Doc has: the Doc's entity stays, as it "
+                    f"does in all others. The text begins with {doc.text[:40]!r}.",
+                )
+                return
+
+    def _warn(self, kind: str, message: str) -> None:
+        """Warn of something once."""
+        if kind not in self._warned:
+            self._warned.add(kind)
+            warnings.warn(message, stacklevel=2)
+
+    def score(self, examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
+        """Score predicted entities."""
+        return self.scorer(examples, **kwargs) if self.scorer else {}
+
+    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
+        """Return the lists."""
+        return cast(bytes, srsly.msgpack_dumps(self.lists.to_message()))
+
+    def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> EntityLists:
+        """Load what `to_bytes` returned."""
+        with wrap_load_errors(self.name, "bytes"):
+            self.lists.from_message(srsly.msgpack_loads(data))
+        return self
+
+    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
+        """Write the lists to a directory."""
+        write_file(Path(path) / _FILE, lambda file: file.write(self.to_bytes()))
+        save_requirements(Path(path), [])
+
+    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> EntityLists:
+        """Load what `to_disk` wrote."""
+        with wrap_load_errors(self.name, str(path)):
+            self.lists.from_message(srsly.msgpack_loads((Path(path) / _FILE).read_bytes()))
+        return self
+
+
+def _label_words(
+    pairs: Iterable[tuple[object, object]], path: str | Path = "", lines: Sequence[int] | None = None
+) -> dict[str, ListedWord]:
+    """Return entries of words with labels. Refuse a second label of a word, in whatever script.
+
+    lines (Sequence[int]): Where the words stand in the file `path`.
+    """
+    entries, label_of = dict[str, ListedWord](), dict[str, str]()
+    for number, (given_word, given_label) in enumerate(pairs):
+        word, label, reason = stripped(given_word, given_label), str(given_label), ""
+        if (first := label_of.setdefault(simplify(word), label)) != label:
+            reason = f"{word[:60]!r} has two labels, {first} and {label}"
+            remedy = "Give it one, and those of some Docs in a list with a name."
+        elif not is_label(label):
+            reason, remedy = f"{label[:60]!r} is no label", "Give a label to each word, as {'云海一号': 'PRODUCT'}."
+        if reason:
+            raise InputError(str(path), reason, remedy, line=lines[number]) if lines else RemedyError(reason, remedy)
+        entries[word] = make_entry(label, False)
+    return entries
+
+
+def _lists_of_docs(docs: Sequence[Doc]) -> SomeLists:
+    """Return the words that Docs have of their own, each list with the indices of its Docs."""
+    docs_of: dict[tuple[tuple[str, ListedWord], ...], list[int]] = {}
+    for index, doc in enumerate(docs):
+        if words := words_of(doc):
+            docs_of.setdefault(tuple(_label_words(bounded(words, ATTRIBUTE)).items()), []).append(index)
+    return [(_list_of_doc(words), np.array(indices)) for words, indices in docs_of.items()]
+
+
+@lru_cache(maxsize=64)
+def _list_of_doc(entries: tuple[tuple[str, ListedWord], ...]) -> WordList:
+    return WordList(fit_words(dict(entries), f"doc._.{ATTRIBUTE}"))
+
+
+def is_label(label: object) -> bool:
+    """Return True for a name that an entity type may have."""
+    return isinstance(label, str) and bool(label.strip()) and not any("\ud800" <= char <= "\udfff" for char in label)

@@ -1,0 +1,356 @@
+"""Lists that win: words that are entities wherever they occur, and words that never are."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from typing import Any
+
+import pytest
+import spacy
+from small_systems import SYSTEMS, UNSEEN, examples_of, trained
+from spacy.language import Language
+from spacy.tokens import Doc
+
+from spacy_tener.annotate import AnnotateSettings, Annotator
+from spacy_tener.errors import RemedyError
+from spacy_tener.explain import explain
+from spacy_tener.pipeline.entity_lists import EntityLists
+from spacy_tener.pipeline.finding import entity_labels, known_labels, make_doc, make_listed_text
+from spacy_tener.pipeline.learning.extension import extension
+from spacy_tener.workbench.suggestions.suggest import Suggestion, make_tasks
+
+COMPANY, PRODUCT = "云海一号", "PRODUCT"
+TEXT = f"吴小明在上海银行买了{COMPANY}"
+
+
+def load(kind: str = "tener") -> tuple[Language, Any]:
+    nlp = spacy.load(trained(kind))
+    return nlp, nlp.add_pipe("entity_lists", before=nlp.pipe_names[-1])
+
+
+def entities(doc: Doc) -> list[tuple[str, str]]:
+    return [(ent.text, ent.label_) for ent in doc.ents]
+
+
+@pytest.fixture
+def blank() -> Language:
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("entity_lists")
+    return nlp
+
+
+@pytest.fixture
+def lists(blank: Language) -> EntityLists:
+    return blank.get_pipe("entity_lists")  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("kind", [*SYSTEMS, "characters"])
+@pytest.mark.parametrize("label", ["GPE", PRODUCT])
+def test_a_listed_word_is_an_entity_whole_with_its_label_before_every_system(kind: str, label: str) -> None:
+    nlp, lists = load(kind)
+    before = entities(nlp(UNSEEN))
+    lists.add({COMPANY: label, "行买": label})
+    assert lists.words() == {COMPANY: label, "行买": label}
+    assert {(COMPANY, label), ("行买", label)} <= {*entities(nlp(TEXT))}
+    assert entities(nlp(UNSEEN)) == before
+    ner: Any = nlp.get_pipe("tener_ner")
+    (decoding,) = ner.decode([lists(nlp.make_doc(TEXT))])
+    assert decoding.probabilities([(7, 9, label), (10, 14, label), (10, 13, label)]) == [1.0, 1.0, 0.0]
+    assert [entity.offsets for entity in decoding.certain] == [(7, 9, label), (10, 14, label)]
+
+
+@pytest.mark.parametrize("label", ["ORG", PRODUCT])
+def test_the_rest_is_decided_as_beside_an_entity_that_the_doc_has(label: str) -> None:
+    nlp, lists = load()
+    doc = nlp.make_doc(TEXT)
+    doc.set_ents([doc.char_span(7, 9, label=label)], default="missing")  # type: ignore[list-item]
+    expected = entities(nlp(doc))
+    lists.add({"行买": label})
+    assert entities(nlp(TEXT)) == expected
+    assert ("行买", label) in expected
+
+
+def test_the_longest_word_wins_then_the_last_list_then_the_order_of_the_list(blank: Language, lists: Any) -> None:
+    lists.add({"乙丙": "A", "甲乙": "B", "丙丁戊": "C"})
+    assert entities(blank("甲乙丙丁")) == [("乙丙", "A")]
+    assert entities(blank("甲乙丙丁戊")) == [("甲乙", "B"), ("丙丁戊", "C")]
+    lists.add({"甲乙": "D"}, name="last")
+    doc = blank.make_doc("甲乙丙丁")
+    doc._.tener_words = "last"
+    assert entities(blank(doc)) == [("甲乙", "D")]
+    lists.block(["丙丁戊"], name="last")
+    doc = blank.make_doc("甲乙丙丁戊")
+    doc._.tener_words = "last"
+    assert entities(blank(doc)) == [("甲乙", "D")]
+
+
+@pytest.mark.parametrize(
+    ("word", "text", "expected"),
+    [
+        ("AI", "MAIL AI AIR", [5]),
+        ("5G", "15G和5G与5G2", [4]),
+        ("50", "3.50元50个1,500个50", [5, 14]),
+        ("né", "René né", [5]),
+        ("Мос", "Москва Мос", [7]),
+        ("New York", "New York和Newer New Yorks", [0]),
+        ("云海AI", "云海AI很好云海AIR", [0]),
+        ("東京", "東京都", [0]),
+        ("ＡＩ", "AI和ＡＩ", [0, 3]),
+    ],
+)
+def test_a_word_does_not_cut_words_of_letters_and_numbers(
+    blank: Language, lists: Any, word: str, text: str, expected: list[int]
+) -> None:
+    lists.add([word], PRODUCT)
+    assert [ent.start_char for ent in blank(text).ents] == expected
+
+
+def test_the_entities_of_a_doc_stay_and_one_warning_says_so(blank: Language, lists: Any) -> None:
+    lists.add({"上海银行": "ORG", COMPANY: PRODUCT})
+    same = blank.make_doc(TEXT)
+    same.ents = [same.char_span(4, 8, label="ORG")]  # type: ignore[list-item]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert ("上海银行", "ORG") in entities(blank(same))
+    doc, again = blank.make_doc(TEXT), blank.make_doc(TEXT)
+    for text in (doc, again):
+        text.set_ents([text.char_span(4, 6, label="GPE")], default="missing")  # type: ignore[list-item]
+    with pytest.warns(UserWarning, match=r"overlaps with an entity that the Doc has: the Doc's entity stays") as caught:
+        found = [entities(doc) for doc in blank.pipe([doc, again])]
+    assert len(caught) == 1
+    assert found == [[("上海", "GPE"), (COMPANY, PRODUCT)]] * 2
+
+
+@pytest.mark.parametrize("kind", ["tener", "characters"])
+def test_no_entity_of_a_later_component_contains_a_blocked_word(kind: str) -> None:
+    nlp, lists = load(kind)
+    texts = ["王小明去了上海", "上海银行的王经理说南京很大，北京也很大，今天天气很好", "北京大学在北京"]
+    before = [entities(doc) for doc in nlp.pipe(texts)]
+    lists.block(["上海", "北京"])
+    assert lists.blocked() == ["上海", "北京"]
+    assert lists.words() == {}
+    found = [entities(doc) for doc in nlp.pipe(texts)]
+    assert not any("上海" in text or "北京" in text for ents in found for text, _ in ents)
+    ner: Any = nlp.get_pipe("tener_ner")
+    (decoding,) = ner.decode([lists(nlp.make_doc(texts[0]))])
+    assert decoding.probabilities([(5, 7, "GPE"), (4, 7, "ORG")]) == [0.0, 0.0]
+    assert sum(reading.probability for reading in decoding.k_best(50_000)) == pytest.approx(1.0)
+    assert len(decoding.k_best(5)) == 5
+    lists.add({"上海银行": "ORG"})
+    assert ("上海银行", "ORG") in entities(nlp(texts[1]))
+    lists.remove(["上海", "北京", "上海银行"])
+    assert [entities(doc) for doc in nlp.pipe(texts)] == before
+
+
+def test_other_components_honour_a_list_as_well(blank: Language, lists: Any) -> None:
+    ruler: Any = blank.add_pipe("entity_ruler")
+    ruler.add_patterns([{"label": "GPE", "pattern": "上海"}, {"label": "ORG", "pattern": "吴小"}])
+    lists.add({COMPANY: PRODUCT})
+    lists.block(["上海"])
+    doc = blank(TEXT)
+    assert (COMPANY, PRODUCT) in entities(doc)
+    assert blank.pipe_factories["entity_lists"] == "entity_lists"
+    assert "doc.ents" in blank.analyze_pipes()["summary"]["entity_lists"]["assigns"]
+
+
+def test_lists_for_some_docs_and_words_of_one_doc(blank: Language, lists: Any) -> None:
+    lists.add({COMPANY: PRODUCT, "上海银行": "BANK"}, name="a")
+    lists.block(["上海银行"], name="b")
+    docs = [blank.make_doc(TEXT) for _ in range(5)]
+    for doc, value in zip(docs, (None, "a", ["a", "b"], {COMPANY: "SHIP"}, ["a", {COMPANY: "SHIP"}]), strict=True):
+        doc._.tener_words = value
+    assert [entities(doc) for doc in blank.pipe(docs, batch_size=5)] == [
+        [],
+        [("上海银行", "BANK"), (COMPANY, PRODUCT)],
+        [(COMPANY, PRODUCT)],
+        [(COMPANY, "SHIP")],
+        [("上海银行", "BANK"), (COMPANY, "SHIP")],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({COMPANY: 3}, r"must be strings, but got '云海一号' with the tag 3"),
+        ({COMPANY: ["PRODUCT"]}, r"must be strings, but got '云海一号' with the tag \['PRODUCT'\]"),
+        ({COMPANY: " "}, r"' ' is no label\. Give a label to each word"),
+        ({"云海": PRODUCT, "雲海": "SHIP"}, r"'雲海' has two labels, PRODUCT and SHIP\. Give it one"),
+    ],
+)
+def test_words_of_a_doc_are_checked_as_those_of_lists_are(
+    blank: Language, lists: Any, words: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        lists.add(words)
+    doc = blank.make_doc(TEXT)
+    doc._.tener_words = words
+    with pytest.raises(ValueError, match=message):
+        blank(doc)
+    failed: list[Doc] = []
+    lists.set_error_handler(lambda name, pipe, docs, error: failed.extend(docs))
+    assert list(blank.pipe([doc])) == []
+    assert failed == [doc]
+
+
+def test_words_of_a_doc_that_no_list_takes_are_left_out_with_a_warning(blank: Language) -> None:
+    doc = blank.make_doc("甲在云海一号")
+    doc._.tener_words = {"甲": PRODUCT, COMPANY: PRODUCT}
+    with pytest.warns(UserWarning, match=r"1 of the words for the list 'doc\._\.tener_words' were left out, such as"):
+        assert entities(blank(doc)) == [(COMPANY, PRODUCT)]
+
+
+def test_lists_are_saved_sourced_pickled_and_used_in_other_processes(
+    blank: Language, lists: Any, tmp_path: Any
+) -> None:
+    lists.add({COMPANY: PRODUCT})
+    lists.block(["上海"], name="a")
+    lists.add({COMPANY: "SHIP"}, name="here", saved=False)
+    blank.to_disk(tmp_path / "saved")
+    assert any(line.startswith("spacy_tener") for line in spacy.load(tmp_path / "saved").meta["requirements"])
+    sourced = spacy.blank("zh")
+    sourced.add_pipe("entity_lists", source=spacy.load(tmp_path / "saved"), name="other")
+    of_bytes = spacy.util.load_model_from_config(blank.config).from_bytes(blank.to_bytes())
+    for copied in (spacy.load(tmp_path / "saved"), of_bytes, sourced):
+        loaded: Any = copied.get_pipe(copied.pipe_names[0])
+        assert loaded.names == ["a"]
+        assert loaded.words() == {COMPANY: PRODUCT}
+        assert loaded.blocked("a") == ["上海"]
+        assert entities(copied(TEXT)) == [(COMPANY, PRODUCT)]
+    pickled: Any = pickle.loads(pickle.dumps(blank)).get_pipe("entity_lists")
+    assert pickled.words("here") == {COMPANY: "SHIP"}
+    assert [entities(doc) for doc in blank.pipe([TEXT, TEXT], n_process=2)] == [[(COMPANY, PRODUCT)]] * 2
+    lists.clear()
+    lists.clear("a")
+    blank.to_disk(tmp_path / "saved")
+    emptied: Any = spacy.load(tmp_path / "saved").get_pipe("entity_lists")
+    assert emptied.names == []
+    assert emptied.words() == {}
+    (tmp_path / "saved" / "entity_lists" / "lists").write_bytes(b"\xc1")
+    with pytest.raises(ValueError, match="Cannot load the component 'entity_lists'"):
+        spacy.load(tmp_path / "saved")
+
+
+def test_a_file_of_words_replaces_the_entities_of_a_list(lists: Any, tmp_path: Any) -> None:
+    path = tmp_path / "names.txt"
+    lists.add({"旧词": "OLD"})
+    lists.block(["上海"])
+    path.write_text(f"{COMPANY}\t{PRODUCT}\n和田\n少见\t1\tRARE\n", encoding="utf8")
+    lists.read(path, "GPE", min_frequency=2)
+    assert lists.words() == {COMPANY: PRODUCT, "和田": "GPE"}
+    assert lists.blocked() == ["上海"]
+    path.write_text(f"{COMPANY}\t{PRODUCT}\n{COMPANY}\tSHIP\n", encoding="utf8")
+    with pytest.raises(ValueError, match=r"names.txt:2: '云海一号' has two labels, PRODUCT and SHIP\. Give it one"):
+        lists.read(path)
+    path.write_text(f"{COMPANY}\n", encoding="utf8")
+    with pytest.raises(ValueError, match=r"names.txt:1: '' is no label\. Give a label to each word"):
+        lists.read(path)
+    assert lists.words() == {COMPANY: PRODUCT, "和田": "GPE"}
+
+
+def test_bad_words_and_labels_are_refused_or_left_out_with_a_message(lists: Any) -> None:
+    with pytest.warns(UserWarning, match=r"2 of the words .* were left out, such as \['', '甲'\]: words have 2 to 40"):
+        lists.add({"": PRODUCT, "甲": PRODUCT, COMPANY: PRODUCT})
+    assert lists.words() == {COMPANY: PRODUCT}
+    for label in ("", " ", "\ud800"):
+        with pytest.raises(RemedyError, match="is no label"):
+            lists.add([COMPANY], label)
+    with pytest.raises(RemedyError, match="has two labels, PRODUCT and SHIP"):
+        lists.add({COMPANY: PRODUCT, f"{COMPANY} ": "SHIP"})
+    with pytest.raises(ValueError, match="not the string"):
+        lists.block(COMPANY)
+    with pytest.raises(ValueError, match="Blocked words have no labels"):
+        lists.block({COMPANY: PRODUCT})
+    with pytest.raises(ValueError, match="list of words"):
+        lists.words("unknown")
+
+
+def test_words_that_are_evidence_and_words_that_are_entities_are_asked_for_by_one_attribute() -> None:
+    nlp, lists = load("flat")
+    ner: Any = nlp.get_pipe("tener_ner")
+    ner.lexicon.add(["云海"], name="evidence")
+    lists.add({COMPANY: PRODUCT}, name="entities")
+    doc = nlp.make_doc(TEXT)
+    doc._.tener_words = ["evidence", "entities"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert (COMPANY, PRODUCT) in entities(nlp(doc))
+    doc = nlp.make_doc(TEXT)
+    doc._.tener_words = "nowhere"
+    with pytest.warns(UserWarning, match=r"names unknown lists of words, which are ignored: 'nowhere'"):
+        nlp(doc)
+
+
+def test_words_that_are_not_whole_tokens_are_left_out_with_one_warning(blank: Language, lists: Any) -> None:
+    lists.add({"海银": PRODUCT, "银行": "ORG"})
+    docs = [Doc(blank.vocab, words=["上海", "银行"], spaces=[False] * 2) for _ in range(2)]
+    with pytest.warns(UserWarning, match=r"leaves out '海银' and other words that are not made of whole") as caught:
+        assert [entities(doc) for doc in blank.pipe(docs)] == [[("银行", "ORG")]] * 2
+    assert len(caught) == 1
+
+
+def test_training_pays_no_attention_to_lists() -> None:
+    nlp, lists = load()
+    ner, examples = nlp.get_pipe("tener_ner"), examples_of(nlp)
+    expected = ner.update(examples)["tener_ner"]  # type: ignore[attr-defined]
+    lists.add({"银行": "GPE"})
+    assert ner.update(examples)["tener_ner"] == expected  # type: ignore[attr-defined]
+
+
+def test_what_stands_on_the_pipeline_knows_its_lists() -> None:
+    nlp, lists = load()
+    lists.add({COMPANY: PRODUCT})
+    annotator = Annotator("", AnnotateSettings(probability=True))
+    annotator.use(nlp)
+    (answer,) = annotator([{"text": TEXT}])
+    assert (answer["entities"][-1]["label"], answer["entities"][-1]["probability"]) == (PRODUCT, 1.0)
+    (explained,) = explain(nlp, TEXT).texts
+    assert [entity.is_certain for entity in explained.entities] == [
+        entity.label == PRODUCT for entity in explained.entities
+    ]
+    assert all(bool(entity.evidence) != entity.is_certain for entity in explained.entities)
+    assert entity_labels(nlp) == ["GPE", "ORG", "PER", PRODUCT]
+    assert known_labels(nlp) == {"GPE", "ORG", "PER", PRODUCT}
+    (task,) = make_tasks(nlp, [Suggestion({"text": TEXT}, 0.0)], entity_labels(nlp))
+    assert task.entities[-1].label == PRODUCT
+
+
+@pytest.mark.parametrize("has_lists", [True, False])
+def test_a_text_may_bring_words_of_its_own_to_any_pipeline(has_lists: bool) -> None:
+    nlp = load()[0] if has_lists else spacy.load(trained("tener"))
+    doc = make_doc(nlp, make_listed_text(TEXT, {COMPANY: PRODUCT}))
+    assert (COMPANY, PRODUCT) in entities(nlp(doc))
+
+
+@pytest.mark.parametrize("threshold", [{"GPE": 0.5, PRODUCT: 0.5}, {PRODUCT: 0.5}])
+def test_a_threshold_of_a_label_that_the_model_lacks_is_refused_whatever_a_batch_holds(threshold: Any) -> None:
+    nlp, lists = load()
+    lists.add({COMPANY: PRODUCT})
+    nlp.get_pipe("tener_ner").cfg["threshold"] = threshold  # type: ignore[attr-defined]
+    for text in (TEXT, "今天", ""):
+        with pytest.raises(ValueError, match=f"'{PRODUCT}'"):
+            nlp(text)
+
+
+def test_a_label_that_is_renamed_is_renamed_in_lists() -> None:
+    nlp, lists = load()
+    lists.add({COMPANY: PRODUCT, "和田": "GPE"})
+    lists.add({"云海": "GPE"}, name="a")
+    lists.block(["上海"])
+    extension(["NEW"], trained("tener"), rename={"GPE": "PLACE"})(nlp)
+    assert "PLACE" in nlp.get_pipe("tener_ner").labels  # type: ignore[attr-defined]
+    assert lists.words() == {COMPANY: PRODUCT, "和田": "PLACE"}
+    assert lists.words("a") == {"云海": "PLACE"}
+    assert lists.blocked() == ["上海"]
+    assert "GPE" not in entity_labels(nlp)
+
+
+def test_a_word_of_another_script_is_the_same_word(blank: Language, lists: Any) -> None:
+    lists.add({"雲海": PRODUCT})
+    assert [ent.text for ent in blank("云海和雲海").ents] == ["云海", "雲海"]
+    lists.add({"云海": "SHIP"})
+    assert lists.words() == {"云海": "SHIP"}
+    lists.block(["雲海"])
+    assert lists.words() == {}
+    with pytest.raises(RemedyError, match="has two labels, SHIP and PRODUCT"):
+        lists.add({"云海": "SHIP", "雲海": PRODUCT})

@@ -1,0 +1,225 @@
+"""Exact whatever restricts the readings: all are listed by the rules, and their probabilities added up."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import spacy
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
+from spacy.tokens import Doc, Span
+
+from spacy_tener.crf.scorer import PathScorer
+from spacy_tener.pipeline.decoding import BatchDecoding, Decoding
+from spacy_tener.pipeline.entities import certain_entities
+from spacy_tener.pipeline.masks import NO_ENTITIES, allowed_tags
+from spacy_tener.pipeline.tags import LabelIndex, index_labels
+from spacy_tener.pipeline.units import view_of
+
+LABELS, VOCAB = ("A", "B"), spacy.blank("zh").vocab
+LETTERS, SPACES, ORNAMENTS = "ab", " \n", "😀"
+
+
+class Recipe(NamedTuple):
+    """A text, and what its tokens say.
+
+    tokens: Each with whether a space follows it.
+    spans: Start, end and kind: a label, which the model may lack, `blocked`, or `gap` for a part of an entity.
+    starts: Tokens that start a sentence.
+    """
+
+    tokens: list[tuple[str, bool]]
+    spans: list[tuple[int, int, str]]
+    starts: list[int]
+
+    def doc(self) -> Doc:
+        words = [word for word, _ in self.tokens]
+        starts: Any = [i == 0 or i in self.starts for i in range(len(words))] if self.starts else None
+        doc = Doc(VOCAB, words=words, spaces=[space for _, space in self.tokens], sent_starts=starts)
+        parts: dict[str, list[Span]] = {"blocked": [], "ents": []}
+        taken = set[int]()
+        for start, size, kind in self.spans:
+            end = min(start + size, len(doc))
+            if start < end and taken.isdisjoint(range(start, end)) and kind != "gap":
+                taken.update(range(start, end))
+                parts["blocked" if kind == "blocked" else "ents"].append(
+                    Span(doc, start, end, label="" if kind == "blocked" else kind)
+                )
+        doc.set_ents(parts["ents"], blocked=parts["blocked"], default="missing")
+        for start, size, kind in self.spans:
+            end = min(start + size, len(doc))
+            if kind == "gap" and any(ent.start <= start < end <= ent.end for ent in doc.ents):
+                doc.spans[NO_ENTITIES] = [doc[start:end]]
+        return doc
+
+
+SPANS = st.tuples(st.integers(0, 3), st.integers(1, 3), st.sampled_from([*LABELS, "?", "blocked", "gap"]))
+RECIPES = {
+    "tokens": st.builds(
+        Recipe,
+        st.lists(st.tuples(st.sampled_from("王ab \n😀"), st.booleans()), max_size=4),
+        st.lists(SPANS, max_size=3),
+        st.lists(st.integers(0, 3), max_size=2),
+    ),
+    "characters": st.builds(
+        Recipe,
+        st.lists(st.tuples(st.sampled_from(["王", "王小", "ab", "a", "\n"]), st.booleans()), max_size=2),
+        st.lists(SPANS, max_size=2),
+        st.lists(st.integers(0, 2), max_size=1),
+    ),
+}
+
+
+class Rules:
+    """What may be an entity of a text, by the rules in words. Spans are in units."""
+
+    def __init__(self, doc: Doc, view: str, index: LabelIndex) -> None:
+        self.doc, self.index = doc, index
+        by_tokens = view == "tokens"
+        self.units = [(t.idx, t.idx + len(t)) for t in doc] if by_tokens else [(i, i + 1) for i in range(len(doc.text))]
+        self.texts = [doc.text[start:end] for start, end in self.units]
+        self.sentences = {t.idx for t in doc if t.is_sent_start}
+        ents = [(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents]
+        self.preset = [(*self._units(start, end), label) for start, end, label in ents]
+        blocked = [(t.idx, t.idx + len(t)) for t in doc if t.ent_iob_ == "B" and not t.ent_type_]
+        self.blocked = {i for span in blocked for i in range(*self._units(*span))}
+        gaps = [(span.start_char, span.end_char) for span in doc.spans.get(NO_ENTITIES, ())]
+        self.gaps = {i for span in gaps for i in range(*self._units(*span))}
+
+    def _units(self, start: int, end: int) -> tuple[int, int]:
+        inside = [i for i, (first, last) in enumerate(self.units) if first >= start and last <= end]
+        return inside[0], inside[-1] + 1
+
+    def _are_joined(self, i: int) -> bool:
+        """Whether a unit and the one before it are letters of one word."""
+        if not 0 < i < len(self.units):
+            return False
+        return all(text in LETTERS for text in self.texts[i - 1 : i + 1]) and self.units[i - 1][1] == self.units[i][0]
+
+    def allow(self, start: int, end: int, label: int, level: int) -> bool:
+        edges, texts = (self.texts[start], self.texts[end - 1]), self.texts[start:end]
+        covered = set(range(start, end))
+        if level == 0 and (start, end, LABELS[label]) in self.preset:
+            return True
+        if any(edge in SPACES for edge in edges) or covered & self.blocked:
+            return False
+        if any(edge in ORNAMENTS for edge in edges) and label not in self.index.with_ornaments:
+            return False
+        if "\n" in texts and label not in self.index.over_lines:
+            return False
+        if (self._are_joined(start) or self._are_joined(end)) and label not in self.index.with_parts:
+            return False
+        if any(self.units[i][0] in self.sentences for i in range(start + 1, end)):
+            return False
+        if level == 0:
+            return not any(covered & set(range(first, last)) for first, last, _ in self.preset)
+        crosses = any(start < edge < end for first, last, _ in self.preset for edge in (first, last))
+        return not crosses and not covered & self.gaps
+
+    def readings(self, level: int) -> list[list[tuple[int, int, int]]]:
+        """Return all lists of entities of one depth."""
+        present = [(s, e, LABELS.index(label)) for s, e, label in self.preset if label in LABELS] if level == 0 else []
+        found = self._from(0, level)
+        return [entities for entities in found if set(present) <= set(entities)]
+
+    def _from(self, place: int, level: int) -> list[list[tuple[int, int, int]]]:
+        if place >= len(self.units):
+            return [[]]
+        found = self._from(place + 1, level)
+        for end, label in itertools.product(range(place + 1, len(self.units) + 1), range(len(LABELS))):
+            if self.allow(place, end, label, level):
+                found = found + [[(place, end, label), *rest] for rest in self._from(end, level)]
+        return found
+
+
+def score_of(scorer: PathScorer, emissions: Any, entities: list[tuple[int, int, int]]) -> float:
+    """The score of one path, step by step."""
+    columns = np.array(entities, dtype=np.int64).reshape(-1, 3).T
+    tags, table = scorer.layout.encode(*columns, len(emissions)), scorer.transitions
+    if not len(tags):
+        return 0.0
+    steps = sum(float(table.table[a, b]) for a, b in itertools.pairwise(tags))
+    ends = float(table.start[tags[0]]) + float(table.end[tags[-1]])
+    return ends + steps + float(emissions[np.arange(len(tags)), tags].astype(np.float64).sum())
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("view", ["tokens", "characters"])
+@settings(
+    max_examples=25, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.reuse, Phase.generate]
+)
+@given(data=st.data())
+def test_all_results_agree_with_the_sum_over_all_readings(view: Any, depth: int, data: Any) -> None:
+    recipes = data.draw(st.lists(RECIPES[view], min_size=1, max_size=2))
+    exceptions = [data.draw(st.sets(st.integers(0, 1))) for _ in range(3)]
+    check(view, depth, recipes, exceptions, data.draw(st.sampled_from([1.0, 0.5, 3.0])), data.draw(st.integers(0, 99)))
+
+
+def check(view: Any, depth: int, recipes: list[Recipe], exceptions: Any, temperature: float, seed: int) -> None:
+    index, docs = LabelIndex(index_labels(LABELS).hashes, *map(sorted, exceptions)), [r.doc() for r in recipes]
+    views, rng = [view_of(doc, view) for doc in docs], np.random.default_rng(seed)
+    assume(all(len(part) <= (4 if depth == 1 else 3) for part in views))
+    layout = index.layout
+    shapes = (layout.n_open, layout.n_open, (layout.n_open, layout.n_open), (2, 2 * layout.n_labels))
+    start, end, outside, inside = (rng.normal(size=shape).astype(np.float32) for shape in shapes)
+    scorer = PathScorer((start, end, outside, inside))
+    lengths = [len(part) for part in views] * depth
+    emissions = rng.normal(scale=2.0, size=(sum(lengths), layout.n_tags)).astype(np.float32)
+    batch = BatchDecoding(scorer, emissions, lengths, allowed_tags(views, index, depth), temperature, depth)
+    for i, part in enumerate(views):
+        decoding = Decoding(part, LABELS, batch, i, None, certain_entities(part))
+        rules = Rules(part.doc, view, index)
+        rows = decoding.emissions.reshape(depth, len(part), layout.n_tags)
+        levels = [
+            [(score_of(scorer, rows[level], found) / temperature, found) for found in rules.readings(level)]
+            for level in range(depth)
+        ]
+        check_text(decoding, rules, levels)
+
+
+def check_text(decoding: Decoding, rules: Rules, levels: list[list[tuple[float, Any]]]) -> None:
+    def offsets(entity: tuple[int, int, int]) -> tuple[int, int, str]:
+        return rules.units[entity[0]][0], rules.units[entity[1] - 1][1], LABELS[entity[2]]
+
+    certain = {(rules.units[start][0], rules.units[end - 1][1], label) for start, end, label in rules.preset}
+    combinations = [
+        (sum(score for score, _ in chosen), frozenset(map(offsets, itertools.chain(*(found for _, found in chosen)))))
+        for chosen in itertools.product(*levels)
+    ]
+    scores = np.array([score for score, _ in combinations])
+    probabilities = np.exp(scores - scores.max())
+    probabilities /= probabilities.sum()
+    expected = [(p, entities | certain) for p, (_, entities) in zip(probabilities.tolist(), combinations, strict=True)]
+    readings = decoding.k_best(len(expected) + 1)
+    assert sum(reading.probability for reading in readings) == pytest.approx(1.0, abs=1e-9)
+    found = [frozenset(entity.offsets for entity in reading.entities) for reading in readings]
+    assert Counter(found) == Counter(entities for _, entities in expected)
+    best = sorted((p for p, _ in expected), reverse=True)
+    for k in (1, 2, 5):
+        assert [reading.probability for reading in decoding.k_best(k)] == pytest.approx(best[:k], abs=1e-9)
+    assert {entity.offsets for entity in decoding.entities} == found[0]
+    size = len(decoding.doc.text)
+    spans = [(a, b, label) for a in range(size) for b in range(a + 1, size + 1) for label in (*LABELS, "?")]
+    sums = [sum(p for p, entities in expected if span in entities) for span in spans]
+    given_by_model = decoding.probabilities(spans)
+    assert given_by_model == pytest.approx(sums, abs=1e-9)
+    assert max(given_by_model, default=0.0) <= 1.0
+    assert all(p == 1.0 for p, span in zip(given_by_model, spans, strict=True) if span in certain)
+    marginals = decoding.marginals(1e-3)
+    assert {e.offsets for e in marginals.entities} == {
+        s for s, p in zip(spans, given_by_model, strict=True) if p >= 1e-3
+    }
+    free = [sum(p for p, found in expected if not any(s <= i < e for s, e, _ in found)) for i in range(size)]
+    assert marginals.outside == pytest.approx(free, abs=1e-9)
+    assert all(marginals.outside[i] == 0.0 for start, end, _ in certain for i in range(start, end))
+    assert decoding.entropy == pytest.approx(-sum(p * np.log(p) for p in best if p), abs=1e-9)
+    for entity in (*decoding.entities, *readings[0].entities, *marginals.entities):
+        assert entity.offsets not in certain or entity.probability == 1.0
+    if len(levels) == 1 and len(rules.units) == len(decoding.doc):
+        gold = decoding.doc.copy()
+        gold.set_ents([gold.char_span(*span[:2], label=span[2]) for span in found[0]], default="outside")
+        assert decoding.likelihood(gold) == pytest.approx(readings[0].probability, abs=1e-9)
