@@ -249,14 +249,14 @@ def _likeliest(entity: FoundEntity) -> float:
 def _outside(decoding: Decoding, entities: Sequence[FoundEntity]) -> list[float | None]:
     """Return the probability that nothing is found in the place of each entity, at any depth; None where an entity is
     not made of whole units."""
-    batch, certain = decoding.batch, decoding.forced
+    batch, certain = decoding.batch, decoding.certain
     spans = [decoding.view.unit_span(entity.start, entity.end) for entity in entities]
     places = np.array([span or (0, 1) for span in spans], dtype=np.int64).reshape(-1, 2)
     probabilities = np.ones(len(spans))
     for level in range(batch.depth if spans else 0):
         sequence = np.full(len(spans), decoding.index + level * batch.n_texts)
         probabilities *= outside_marginals(batch.passes, sequence, *places.T)
-    # The CRF takes the place of a forced entity of a label that it lacks for outside.
+    # The CRF takes the place of an entity of a label that it lacks for outside.
     probabilities[[any(_overlap(entity, other) for other in certain) for entity in entities]] = 0.0
     return [p if span else None for p, span in zip(probabilities.tolist(), spans, strict=True)]
 
