@@ -49,7 +49,8 @@ def export_cli(
     characters and their pairs, with LAC or without; or `lac` alone. What reads words or pieces of words is refused. A
     student that it teaches, by the overlay `taught`, can be exported.
 
-    The file is checked on --texts, or on texts made of the pipeline's characters. Needs onnx and onnxruntime.
+    The file is checked by the reader for Python, on --texts, or on texts of what the pipeline's tables contain. Needs
+    onnx and onnxruntime.
 
     --page writes a page of one file, which needs no server: model, reader and ONNX Runtime are in it. It is opened from
     a disk or from any host, and no text leaves the machine. Get ONNX Runtime by `npm install onnxruntime-web`.
@@ -68,8 +69,8 @@ def export_cli(
     pipe = find_tagger(nlp, component)
     msg.warn_list("Not in the file: entities of", [name for name in entity_finders(nlp) if name != pipe.name])
     graph = export_model(nlp, pipe.name, half=half).SerializeToString()
-    read = list(stream_texts(texts)) if texts else sample_texts(nlp)
-    _print(compare(nlp, pipe.name, graph, read), "texts of its characters" if not texts else ", ".join(texts))
+    read = list(stream_texts(texts)) if texts else sample_texts(nlp, pipe.name)
+    _print(compare(nlp, pipe.name, graph, read), "texts of what its tables contain" if not texts else ", ".join(texts))
     if output:
         _save(output, graph)
     if page and runtime:

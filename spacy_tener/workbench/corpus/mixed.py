@@ -11,7 +11,7 @@ from spacy.training import Example
 from ...errors import InputError
 from ...pipeline.learning.targets import WEIGHT
 
-Reader = Callable[[Language], Iterator[Example]]
+ReadExamples = Callable[[Language], Iterator[Example]]
 
 _NAME = "spacy_tener.MixedCorpus.v1"
 _OWN_WEIGHT = "tener_own_weight"
@@ -22,7 +22,7 @@ def mixed_corpus(
     readers: dict[str, Any],
     weights: dict[str, float] | None = None,
     repeat: dict[str, int] | None = None,
-) -> Reader:
+) -> ReadExamples:
     """Read the examples of several readers, one reader after the other; spaCy shuffles them on each epoch.
 
     Registered as `spacy_tener.MixedCorpus.v1`.
@@ -54,7 +54,7 @@ def mixed_corpus(
     return read
 
 
-def _check(readers: Mapping[str, Reader], weights: Mapping[str, float], repeat: Mapping[str, int]) -> None:
+def _check(readers: Mapping[str, ReadExamples], weights: Mapping[str, float], repeat: Mapping[str, int]) -> None:
     if unknown := sorted({*weights, *repeat} - set(readers)):
         raise InputError(_NAME, f"no reader is named {unknown[0]!r}", f"The readers are: {', '.join(readers)}.")
     for name, weight in weights.items():

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from spacy.language import Language
 
-from ...features.characters import code_points, lengths_of
-from ...onnx.encoder import open_session
+from ...embedders.char_embed import CharVocabulary
+from ...features.keys import END_MARK
 from ...pipeline.entities import EntityOffsets, offsets_of
 from ...pipeline.finding import PipelineNER
 from ...pipeline.lac import Lac
+from ...pipeline.tener_ner import TenerNER
 from ...pipeline.tokenizer import make_char_tokenizer
 from ...pipeline.units import SENTENCE_ENDS
-from ...sequences import starts
-from ...tagging import TagLayout
+from .code_points import number_strings, pair_of
 
 _COMPARED_AT_ONCE = 128
 _SPECIAL = "\n\r\t  \u3000\u2028\0\u0301\u200b😀𠀀" + SENTENCE_ENDS
+_MOST_PAIRS, _PAIRS_OF_TEXT = 5000, 50
 _SAMPLE_SIZES = (1, 2, 5, 20, 60, 190, 200, 201, 400)
 
 
@@ -41,43 +40,50 @@ class Comparison:
     difference: float
 
 
-def read_entities(session: Any, texts: Sequence[str]) -> list[dict[EntityOffsets, float]]:
-    """Return the probabilities of the entities that a file finds in each text; 0 without. session: ONNX Runtime's."""
-    codes, lengths = code_points("".join(texts)), lengths_of(texts)
-    inputs = {"codes": codes.astype(np.int32), "lengths": lengths.astype(np.int32)}
-    tags, probabilities, [about] = session.run(["tags", "probabilities", "about"], inputs)
-    thresholds: dict[str, float] = json.loads(about)["thresholds"]
-    labels = list(thresholds)
-    found: list[dict[EntityOffsets, float]] = [{} for _ in texts]
-    begins = starts(lengths)
-    for path, path_probabilities in zip(tags, probabilities, strict=True):
-        firsts, ends, label_indices = TagLayout(len(labels)).decode(path)
-        owners = np.searchsorted(begins, firsts, side="right") - 1
-        offsets = begins[owners]
-        columns = owners, firsts - offsets, ends - offsets, label_indices, path_probabilities[ends - 1]
-        for owner, start, end, i, probability in zip(*map(np.ndarray.tolist, columns), strict=True):
-            if probability >= thresholds[labels[i]]:
-                found[owner][start, end, labels[i]] = probability
+def sample_texts(nlp: Language, component: str, count: int = 100) -> list[str]:
+    """Return texts of what a component's tables have rows for, of characters that the pipeline has seen, and of special
+    ones, around the edges of windows."""
+    strings = [text for text in nlp.vocab.strings if len(text) == 1 or text.isspace()]
+    generator = np.random.default_rng(0)
+    signs = np.array([*(strings or "a") * 3, *_SPECIAL], dtype=object)
+    lengths = generator.choice(_SAMPLE_SIZES, count)
+    texts = ["", *("".join(generator.choice(signs, length)) for length in lengths)]
+    pairs = generator.permutation([*known_pairs(nlp, component)]).tolist()[:_MOST_PAIRS]
+    # A pair that ends a text is a text.
+    texts += [pair.removesuffix(END_MARK) for pair in pairs if pair.endswith(END_MARK)]
+    pairs = [pair for pair in pairs if not pair.endswith(END_MARK)]
+    return texts + ["".join(pairs[begin : begin + _PAIRS_OF_TEXT]) for begin in range(0, len(pairs), _PAIRS_OF_TEXT)]
+
+
+def known_pairs(nlp: Language, component: str) -> set[str]:
+    """Return the pairs of characters that a component has rows for, as far as they are known."""
+    pipe = nlp.get_pipe(component)
+    nodes = pipe.model.walk() if isinstance(pipe, TenerNER) else ()
+    vocabularies = [node.attrs.get("vocabulary") for node in nodes]
+    found: set[str] = set()
+    for vocabulary in vocabularies:
+        if isinstance(vocabulary, CharVocabulary):
+            keys, number_of, pairs = number_strings(vocabulary, nlp)
+            texts = {number: text for text, number in reversed(number_of.items())} | {keys.size + 1: END_MARK}
+            halves = pair_of(np.array([*pairs], dtype=np.int64), keys.size)
+            found.update(
+                texts[first] + texts[second] for first, second in zip(*map(np.ndarray.tolist, halves), strict=True)
+            )
     return found
 
 
-def sample_texts(nlp: Language, count: int = 100) -> list[str]:
-    """Return texts of the characters that a pipeline has seen, and of special ones, around the edges of windows."""
-    characters = [text for text in nlp.vocab.strings if len(text) == 1]
-    generator = np.random.default_rng(0)
-    signs = np.array([*(characters or "a") * 3, *_SPECIAL])
-    lengths = generator.choice(_SAMPLE_SIZES, count)
-    return ["", *("".join(generator.choice(signs, length)) for length in lengths)]
-
-
 def compare(nlp: Language, component: str, graph: bytes, texts: Sequence[str]) -> Comparison:
-    """Compare an exported file with a component of its pipeline."""
-    session = open_session(graph, "The exported file")
+    """Compare what a component of a pipeline finds with what the reader of its exported file does."""
+    from .reader import load  # here, as it needs ONNX Runtime
+
+    reader = load(graph)
     n_same, differing, difference = 0, list[str](), 0.0
     for begin in range(0, len(texts), _COMPARED_AT_ONCE):
         batch = texts[begin : begin + _COMPARED_AT_ONCE]
-        sides = _find(nlp, component, batch), read_entities(session, batch)
-        for text, expected, found in zip(batch, *sides, strict=True):
+        for text, expected, entities in zip(batch, _find(nlp, component, batch), reader.batch(batch), strict=True):
+            found = {
+                (entity["start"], entity["end"], entity["label"]): entity["probability"] or 0.0 for entity in entities
+            }
             same = expected.keys() & found.keys()
             n_same += len(same)
             if len(same) < max(len(expected), len(found)):
@@ -87,7 +93,7 @@ def compare(nlp: Language, component: str, graph: bytes, texts: Sequence[str]) -
 
 
 def _find(nlp: Language, component: str, texts: Sequence[str]) -> Iterator[dict[EntityOffsets, float]]:
-    """Yield what `read_entities` returns, as a component finds it."""
+    """Yield the probabilities of the entities that a component finds in each text; 0 without."""
     pipe = nlp.get_pipe(component)
     if isinstance(pipe, Lac):
         docs = pipe.pipe(map(make_char_tokenizer()(nlp), texts))

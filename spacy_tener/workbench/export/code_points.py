@@ -10,18 +10,20 @@ import numpy as np
 from spacy.language import Language
 
 from ...embedders.char_embed import BIGRAM, UNIGRAM, CharVocabulary
-from ...features.keys import END_MARK, Keys, Normaliser, StringTable, mix, unigram_key_array
+from ...features.keys import END_MARK, Keys, Normaliser, StringTable, mix, search, unigram_key_array, unmix
 from ...nn.graph import Graph, Value
 from ...pipeline.units import LINE_BREAK, SENTENCE_ENDS, SPACE, TEXT, View, is_latin_letter, kinds_of
+from ...types import BoolArray, IntArray
 
 _KINDS_UP_TO = 0x20000
 """All white space and all ornaments are below."""
 _CODE_POINTS = 0x40000
 """Code points whose strings are tried: those of all planes with letters. Others are among a pipeline's strings."""
-_IDEOGRAPHS = range(0x3400, 0xA000)
-_LONGEST_SPACE = 11
-"""Characters of the longest white space that can have a row: with one more, a number of base 32 fits into 63 bits."""
-_BASE = 32
+_BASIC_PLANE = 0x10000
+_MOST_SINGLE = 300
+"""Pairs whose characters are searched one by one: each takes some 15 milliseconds."""
+_BITS_OF_SPACE = 62
+"""Bits of the number of white space, which is no negative one."""
 _BLANK = 32
 """The code point of a space."""
 _HIGH_BITS = np.uint64(42)
@@ -128,19 +130,39 @@ def number_strings(vocabulary: CharVocabulary, nlp: Language) -> tuple[Keys, dic
     """
     normaliser, tables = vocabulary.normaliser, vocabulary.tables
     usual = _keys_of_usual(normaliser)
-    # Pairs may have rows where their characters have none: such characters are among the pipeline's strings. Pretrained
-    # pairs may have characters that no text of the training had.
+    # Other characters are among the pipeline's strings.
     strings = [text for text in nlp.vocab.strings if len(text) == 1 or text.isspace()]
-    for others in ((), map(chr, _IDEOGRAPHS)):
-        strings += others
-        string_keys = unigram_key_array(strings, normaliser)
-        keys = np.unique(np.concatenate([usual[tables[UNIGRAM].rows(usual) > 0], string_keys]))
-        pairs = _pairs(keys, normaliser.key(END_MARK), tables[BIGRAM]) if BIGRAM in tables else {}
-        if len(pairs) >= len(tables.get(BIGRAM, [])) - 1:
-            break
+    string_keys, end_key = unigram_key_array(strings, normaliser), normaliser.key(END_MARK)
+    keys, pairs = np.unique(np.concatenate([usual[tables[UNIGRAM].rows(usual) > 0], string_keys])), dict[int, int]()
+    if BIGRAM in tables:
+        pairs = _pairs(keys, end_key, tables[BIGRAM])
+        # Pretrained pairs may have characters without a row, which no text of the training had.
+        if unknown := sorted(set(range(1, len(tables[BIGRAM]))) - set(pairs.values())):
+            further = _characters_of(tables[BIGRAM].keys[np.array(unknown) - 1], usual, end_key)
+            keys = np.union1d(keys, further[further != end_key])
+            pairs = _pairs(keys, end_key, tables[BIGRAM])
     number_of = dict(zip(keys.tolist(), range(1, keys.size + 1), strict=True))
     texts = zip([*_usual_characters(), *strings], [*usual.tolist(), *string_keys.tolist()], strict=True)
     return keys, {text: number_of[key] for text, key in texts if key in number_of}, pairs
+
+
+def _characters_of(pair_keys: Keys, usual: Keys, end_key: int) -> Keys:
+    """Return the keys of the characters of pairs, as far as they are usual ones."""
+    if pair_keys.size > _MOST_SINGLE:
+        # All pairs of the basic plane are tried, which takes a minute.
+        printable = [text.isprintable() for text in _usual_characters()[:_BASIC_PLANE]]
+        basic = np.unique(usual[:_BASIC_PLANE][printable])
+        found = np.array(list(_pairs(basic, end_key, StringTable(pair_keys))), dtype=np.int64)
+        return np.append(basic, np.uint64(end_key))[np.stack(pair_of(found, basic.size)) - 1].ravel()
+    firsts, seconds = np.unique(usual), np.unique(np.append(usual, np.uint64(end_key)))
+    halves = [np.zeros(0, dtype=np.uint64)]
+    may_be_second = _high_bits(seconds)
+    for key in pair_keys:
+        candidates = unmix(np.full(firsts.size, key), firsts)
+        found = np.flatnonzero(may_be_second[candidates >> _HIGH_BITS])
+        found = found[search(seconds, candidates[found])[1]]
+        halves += [firsts[found], candidates[found]]
+    return np.concatenate(halves)
 
 
 def write_numbers(
@@ -152,27 +174,35 @@ def write_numbers(
     number_of_text (dict[str, int]): As of `number_strings`.
     """
     number_of_code = {ord(text): number for text, number in number_of_text.items() if len(text) == 1}
-    # White space is a number, of which each character is a digit: that of its form.
+    # The number of white space is a sum, of a weight for each place times the character there, of which no two are the
+    # same but by a chance of 1 in 2 ** 40.
+    spaces = {text: number for text, number in number_of_text.items() if len(text) > 1}
+    longest = max(map(len, spaces), default=1)
     white = [code for code, kind in _kinds().items() if kind in (SPACE, LINE_BREAK)]
+    largest = (1 << _BITS_OF_SPACE) // ((len(white) + 1) * longest)
+    weights = np.append(np.random.default_rng(0).integers(1, largest, longest), 0)
     digits = {code: white.index(ord(normaliser(chr(code)))) + 1 for code in white}
     number_of_space = {
-        sum(digits[ord(character)] * _BASE**place for place, character in enumerate(text)): number
-        for text, number in number_of_text.items()
-        if 1 < len(text) <= _LONGEST_SPACE
+        sum(digits[ord(character)] * weight for character, weight in zip(text, weights.tolist(), strict=False)): number
+        for text, number in spaces.items()
     }
     places = graph.Range(0, graph.size(codes), 1) - units.firsts[units.owners]
-    powers = graph.value(_BASE ** np.arange(_LONGEST_SPACE + 1))[graph.Min(places, _LONGEST_SPACE)]
-    zeros = graph.full(0, graph.size(units.codes))
-    terms = graph.lookup(codes, digits, 0) * powers
-    spaces = graph.ScatterElements(zeros, units.owners, terms, axis=0, reduction="add")
-    is_read = units.ends - units.firsts <= _LONGEST_SPACE
-    space_numbers = graph.Where(is_read, graph.lookup(spaces, number_of_space, 0), 0)
+    weight_of_place = graph.value(weights)[graph.Min(places, longest)]
+    terms = graph.lookup(codes, digits, 0) * weight_of_place
+    sums = graph.ScatterElements(graph.full(0, graph.size(units.codes)), units.owners, terms, axis=0, reduction="add")
+    is_read = units.ends - units.firsts <= longest
+    space_numbers = graph.Where(is_read, graph.lookup(sums, number_of_space, 0), 0)
     return graph.Where(units.is_long_space, space_numbers, graph.lookup(units.codes, number_of_code, 0))
 
 
 def pair_number(first: Any, second: Any, n_strings: int) -> Any:
     """Return the number of a pair, of those of its strings. The mark behind the last unit is `n_strings + 1`."""
     return first * (n_strings + 2) + second
+
+
+def pair_of(number: IntArray, n_strings: int) -> tuple[IntArray, IntArray]:
+    """Return the numbers of a pair's strings."""
+    return np.divmod(number, n_strings + 2)
 
 
 @lru_cache(maxsize=1)
@@ -190,8 +220,7 @@ def _pairs(keys: Keys, end_key: int, table: StringTable) -> dict[int, int]:
     """Return the rows of pairs by their numbers. keys: Of the strings, in the order of their numbers, from 1."""
     seconds = np.append(keys, np.uint64(end_key))
     # Most pairs have no row: the first bits of their keys tell it of nearly all of them.
-    may_have_row = np.zeros(1 << (64 - int(_HIGH_BITS)), dtype=bool)
-    may_have_row[table.keys >> _HIGH_BITS] = True
+    may_have_row = _high_bits(table.keys)
     pairs: dict[int, int] = {}
     for first, key in enumerate(keys, start=1):
         pair_keys = mix(np.full(seconds.size, key), seconds)
@@ -200,3 +229,10 @@ def _pairs(keys: Keys, end_key: int, table: StringTable) -> dict[int, int]:
         numbers = pair_number(first, found + 1, keys.size)
         pairs.update(zip(numbers[rows > 0].tolist(), rows[rows > 0].tolist(), strict=True))
     return pairs
+
+
+def _high_bits(keys: Keys) -> BoolArray:
+    """Return which numbers are the first bits of keys."""
+    mask = np.zeros(1 << (64 - int(_HIGH_BITS)), dtype=bool)
+    mask[keys >> _HIGH_BITS] = True
+    return mask

@@ -18,6 +18,7 @@ from spacy.language import Language
 from tiny_transformer import save_tiny_transformer
 
 from spacy_tener.errors import MissingPackageError, RemedyError
+from spacy_tener.workbench.export import code_points as characters
 from spacy_tener.workbench.export.check import compare, sample_texts
 from spacy_tener.workbench.export.export import export_model
 
@@ -106,7 +107,7 @@ def test_rows_of_half_the_size(parts: dict[str, Any]) -> None:
     nlp = initialized({**parts["TENER"], "embed": {**parts["TENER"]["embed"], "width": 300}})
     whole, half = (export_model(nlp, half=half).SerializeToString() for half in (False, True))
     assert len(whole) - len(half) > 2 * 300 * 40
-    compared = compare(nlp, "tener_ner", half, sample_texts(nlp))
+    compared = compare(nlp, "tener_ner", half, sample_texts(nlp, "tener_ner"))
     assert compared.n_same > 100
     assert 1e-7 < compared.difference < 1e-3
 
@@ -122,14 +123,48 @@ def test_a_model_that_sees_entities_everywhere_keeps_to_white_space_and_line_bre
     assert (compared.differing, compared.difference < 1e-5) == ([], True)
 
 
-@pytest.mark.slow  # All pairs of Chinese characters are tried.
-def test_pretrained_pairs_of_characters_that_training_did_not_have(tmp_path: Path, parts: dict[str, Any]) -> None:
-    rows = "".join(f"{pair} {' '.join(['9'] * 8)}\n" for pair in ("㐀龥", "㐀<eos>", "京㐀", "three"))
+PAIRS = [*("㐀龥", "㐀<eos>", "京㐀", "かん", "ンか", "한국", "국<eos>", "Ωλ", "𠀀𠀁"), "three"]
+
+
+@pytest.mark.parametrize("by_all_pairs", [False, True])
+def test_pretrained_pairs_of_characters_that_training_did_not_have(
+    by_all_pairs: bool, tmp_path: Path, parts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs, texts = PAIRS, ["㐀龥", "北京㐀", "龥㐀龥", "他在北京㐀", "かンかん", "한국", "ΩλΩ", "𠀀𠀁𠀀"]
+    if by_all_pairs:
+        # Of fewer characters, as all of them would take a minute.
+        pairs, texts = ["Ωλ", "λψ", "אב", "λ<eos>"], ["ΩλψΩλ", "אבא", "京λ"]
+        monkeypatch.setattr(characters, "_MOST_SINGLE", 2)
+        monkeypatch.setattr(characters, "_BASIC_PLANE", 0x600)
+    rows = "".join(f"{pair} {' '.join(['9'] * 8)}\n" for pair in pairs)
     (tmp_path / "pairs.vec").write_text(rows, encoding="utf8")
     embed = {**parts["TENER"]["embed"], "bigram_vectors": str(tmp_path / "pairs.vec")}
     nlp = initialized({**parts["TENER"], "embed": embed})
+    [vocabulary] = [
+        node.attrs["vocabulary"] for node in nlp.get_pipe("tener_ner").model.walk() if node.name == "char_embed"
+    ]
+    numbered = len(characters.number_strings(vocabulary, nlp)[2])
+    assert numbered == len(vocabulary.tables["bigram"]) - 1 - ("three" in pairs)
+    samples = "\n".join(sample_texts(nlp, "tener_ner"))
+    assert all(pair.removesuffix("<eos>") in samples for pair in pairs if pair != "three")
+    compared = compare(nlp, "tener_ner", export_model(nlp).SerializeToString(), texts)
+    assert (compared.differing, compared.n_same > 0, compared.difference < 1e-5) == ([], True, True)
+
+
+def test_white_space_of_any_length_that_training_had_has_its_row(parts: dict[str, Any]) -> None:
+    spaces = [" " * 13, "\u3000" * 12, " \t" * 30, "\n" + " " * 200, "\t" * 12, " " * 2]
+    texts = [f"北京{space}上海" for space in spaces]
+    nlp = pipeline(parts["TENER"])
+    nlp.initialize(lambda: examples_of(nlp, [(text, [(0, 2, "GPE")]) for text in texts]))
     graph = export_model(nlp).SerializeToString()
-    compared = compare(nlp, "tener_ner", graph, ["㐀龥", "北京㐀", "龥㐀龥", "他在北京㐀"])
+    samples = "\n".join(sample_texts(nlp, "tener_ner"))
+    assert all(space.lstrip(" ") in samples for space in spaces)
+    others = [
+        text.replace(space, space[::-1] + more)
+        for text, space in zip(texts, spaces, strict=True)
+        for more in ("", "\t")
+    ]
+    compared = compare(nlp, "tener_ner", graph, [*texts, *others])
     assert (compared.differing, compared.n_same > 0, compared.difference < 1e-5) == ([], True, True)
 
 
