@@ -44,6 +44,7 @@ WRONG: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (build_mect, {"dropout": float("nan")}, f"MECT.v1: dropout {FINITE}; got nan"),
     (build_mect, {"attention_dropout": -0.1}, f"MECT.v1: attention_dropout {COUNT}; got -0.1"),
     (build_mect, {"random_attention": -1}, f"MECT.v1: random_attention {COUNT}; got -1"),
+    (build_mect, {"streams": "single"}, "MECT.v1: streams must be callable; got 'single'"),
     (build_mect, {"radicals": 3}, "MECT.v1: radicals must be an instance of Model; got 3"),
     (build_flat, {"width": 30}, "FLAT.v1: width must be a multiple of heads, which is 8; got 30"),
     (build_flat, {"width": 15, "heads": 5}, "FLAT.v1: width must be even"),

@@ -6,6 +6,7 @@ A comment in the line before a block says how the tests treat it; everything els
     <!-- test: not run (why) -->    only checked
     <!-- test: adds --option 1 -->  run with these arguments added to each `spacy train`
     <!-- test: overlay on a b -->   of a config: laid on these, and checked
+    <!-- test: file a/b.py -->      written to this file, which later blocks import
 """
 
 from __future__ import annotations
@@ -35,12 +36,13 @@ CHINESE = {"README.zh.md": "README.md"} | {
 LANGUAGES = {"python", "bash", "ini", "text", "json", "yaml", "makefile", "javascript"}
 FENCE = re.compile(r"^(?:<!-- test: (?P<how>.+?) -->\n)?```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S)
 REFERENCE = re.compile(r"<!-- reference: .*?<!-- end of reference -->", re.S)
-HOW = re.compile(r"(?P<kind>slow|not run) \((?P<why>.+)\)|adds (?P<added>.+)|overlay on (?P<base>.+)")
+HOW = re.compile(r"(?P<kind>slow|not run) \((?P<why>.+)\)|adds (?P<added>.+)|overlay on (?P<base>.+)|file (?P<file>.+)")
 
 
 @dataclass(frozen=True)
 class Block:
-    """A block of code on a page. `kind` is empty, `slow`, or `not run`; `base` is what an overlay is laid on."""
+    """A block of code on a page. `kind` is empty, `slow`, or `not run`; `base` is what an overlay is laid on, `file`
+    where the block is written instead of run."""
 
     page: str
     line: int
@@ -49,6 +51,7 @@ class Block:
     kind: str
     added: str
     base: list[str]
+    file: str = ""
 
 
 def blocks(page: str) -> list[Block]:
@@ -61,7 +64,7 @@ def blocks(page: str) -> list[Block]:
         if how is None:
             raise ValueError(f"{page}:{line}: the comment before the block is none that tests/docs/pages.py knows.")
         kind, added, base = how["kind"] or "", (how["added"] or "").strip(), (how["base"] or "").split()
-        found.append(Block(page, line, match["language"], match["code"], kind, added, base))
+        found.append(Block(page, line, match["language"], match["code"], kind, added, base, how["file"] or ""))
     return found
 
 

@@ -29,6 +29,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("assets", "configs", "readers", "research", "scripts", "project.yml", "Makefile", "pyproject.toml"):
         (tmp_path / name).symlink_to(ROOT / name)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     return tmp_path
 
 
@@ -105,7 +106,11 @@ def run_blocks(page: str, capsys: pytest.CaptureFixture[str], slow: bool = False
 
 
 def execute(block: Block, names: dict[str, Any]) -> None:
-    if block.language == "python":
+    if block.file:
+        path = Path(block.file)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(block.code, encoding="utf8")
+    elif block.language == "python":
         exec(compile(block.code, f"{block.page}:{block.line}", "exec"), names)
     elif block.language == "bash":
         for words in commands(block.code):

@@ -14,7 +14,7 @@ time and memory are linear in the text, however unevenly the words are distribut
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -106,8 +106,9 @@ def context_attention(config: AtssaConfig) -> Attention:
     sizes: Any = {"width": config.width, "n_heads": config.heads, "dropout": config.map_dropout}
     if not config.selects:
         return AdaptedAttention(**sizes, key_projection=True)
+    make: Any = SelectiveAttention if config.selection == "adaptive" else config.selection
     selection = Selection(k=config.k, alpha=config.alpha, tau=config.tau)
-    return SelectiveAttention(**sizes, selection=selection, penalty=config.penalty)
+    return cast(Attention, make(**sizes, selection=selection, penalty=config.penalty))
 
 
 class AtssaEncoder(nn.Module):

@@ -53,7 +53,8 @@ def build_flat_atssa(embed: EmbedModel | None, words: LexiconModel | None, confi
     words (Optional[Model[List[Doc], LatticeWords]]): The embedder of words; `spacy_tener.LexiconEmbed.v1`, which has
         jieba's dictionary, if there is none.
     """
-    return _lattice_layer("flat_atssa", atssa_numpy.AtssaEncoder, config, [embed or build_char_embed()], words)
+    predictor = None if callable(config.selection) else atssa_numpy.AtssaEncoder
+    return _lattice_layer("flat_atssa", predictor, config, [embed or build_char_embed()], words)
 
 
 @configured("spacy_tener.MECT.v1", MectConfig)
@@ -73,12 +74,13 @@ def build_mect(
         `spacy_tener.RadicalEmbed.v1` if there is none.
     """
     inputs = [embed or build_char_embed(), radicals or build_radical_embed()]
-    return _lattice_layer("mect", flat_numpy.SpanEncoder, config, inputs, words)
+    predictor = None if config.streams else flat_numpy.SpanEncoder
+    return _lattice_layer("mect", predictor, config, inputs, words)
 
 
 def _lattice_layer(
     name: str,
-    predictor: Callable[..., Any],
+    predictor: Callable[..., Any] | None,
     config: LatticeConfig,
     streams: list[EmbedModel],
     words: LexiconModel | None,
@@ -86,10 +88,12 @@ def _lattice_layer(
     """Return a layer from one or more streams of token vectors, and the vectors of words over the tokens.
 
     Its module takes the streams, the words, and a `Lattice`, and returns rows of the tokens. So does its form in NumPy,
-    which `predictor` makes from the config and the weights. *Shape:* (tokens, nI) each and (words, nW), to (tokens, nO)
+    which `predictor` makes from the config and the weights, unless only torch has it. *Shape:* (tokens, nI) each and
+    (words, nW), to (tokens, nO)
     """
     layers = [*streams, cast(Any, words or build_lexicon_embed())]
-    shim = TorchShim(partial(_build_lattice_encoder, config=config), partial(predictor, config))
+    make_predictor = None if predictor is None else partial(predictor, config)
+    shim = TorchShim(partial(_build_lattice_encoder, config=config), make_predictor)
     return LatticeLayer(name, forward, init=_init_lattice, dims={"nO": config.width}, layers=layers, shims=[shim])
 
 
@@ -113,7 +117,9 @@ def _build_lattice_encoder(*, config: LatticeConfig, nO: int, nW: int, **nI: int
     from .flat_torch import SpanEncoder
 
     widths = (*(nI[name] for name in sorted(nI)), nW)
-    return AtssaEncoder(config, *widths) if isinstance(config, AtssaConfig) else SpanEncoder(config, *widths)
+    if isinstance(config, AtssaConfig):
+        return AtssaEncoder(config, *widths)
+    return cast("nn.Module", (config.streams or SpanEncoder)(config, *widths))
 
 
 def _init_lattice(lattice_layer: LatticeLayer, X: list[Doc] | None = None, Y: Any = None) -> None:

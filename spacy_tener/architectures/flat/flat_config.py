@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Literal
 
 from pydantic.dataclasses import dataclass
 
@@ -29,6 +29,7 @@ class FlatConfig(StackConfig):
     distances: Sequence[Literal["hh", "ht", "th", "tt"]] | None = None
 
     n_streams: ClassVar[int] = 1
+    streams: ClassVar[None] = None
     key_projection: ClassVar[bool] = True
     random_attention: ClassVar[int] = 0
 
@@ -51,15 +52,16 @@ class AtssaConfig(StackConfig):
     heads (int): Number of heads h, of the context layers and of the word fusion.
     ff_width (Optional[int]): Width inside the feed-forward; None for four times the width, the smallest that the paper
         searched.
-    selection (Literal["adaptive", "none"]): Keys that a query keeps: those above its threshold, which is computed for
-        each query and head from the sentence ("adaptive", ATSSA), or all ("none", the paper's "- Selective SA").
+    selection (Union[Literal["adaptive", "none"], Callable]): Keys that a query keeps: those above its threshold, which
+        is computed for each query and head from the sentence ("adaptive", ATSSA), or all ("none", the paper's
+        "- Selective SA"). A registered function may give another rule: a class as `SelectiveAttention`.
     k (int): With a threshold, minimum number of keys that are kept; 0 for the paper's "- top-k".
     alpha (float): With a threshold, how steep the step at it is in training; 1 for the paper's "- AF".
     tau (float): With a threshold, temperature of the Gumbel-softmax in training.
     penalty (float): With a threshold, weight lambda of the number of keys kept, a mean over the sentences, in the loss.
     """
 
-    selection: Literal["adaptive", "none"] = "adaptive"
+    selection: Literal["adaptive", "none"] | Callable[..., Any] = "adaptive"
     k: Count = 3
     alpha: Positive = 50.0
     tau: Positive = 1.0
@@ -86,9 +88,12 @@ class MectConfig(StackConfig):
     random_attention (int): Number of positions of a sentence, its characters' and then its words', that have a learned
         bias of the attention score for each pair; 0 for none, the paper's "- RA". Later positions have none, so that
         sentences may be longer.
+    streams (Optional[Callable]): Encoder of the streams; None for the paper's two, whose queries are computed from
+        each other. A registered function may give another one: a class as `SpanEncoder`.
     """
 
     random_attention: Count = 320
+    streams: Callable[..., Any] | None = None
 
     n_streams: ClassVar[int] = 2
 

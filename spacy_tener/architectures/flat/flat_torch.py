@@ -232,12 +232,13 @@ class SpanLayer(nn.Module):
     """Transformer layers, one for each stream. The queries of MECT's two streams are computed from the other one.
 
     config (FlatConfig | MectConfig): Sizes and choices.
+    n_streams (int): Number of streams.
     """
 
-    def __init__(self, config: FlatConfig | MectConfig) -> None:
+    def __init__(self, config: FlatConfig | MectConfig, n_streams: int) -> None:
         super().__init__()
         self.dropout = config.map_dropout
-        self.streams = nn.ModuleList(span_layer(config) for _ in range(config.n_streams))
+        self.streams = nn.ModuleList(span_layer(config) for _ in range(n_streams))
 
     def forward(
         self, queries: Sequence[Tensor], rows: Sequence[Tensor], relative: Sequence[Tensor], groups: PaddedGroups
@@ -285,8 +286,9 @@ class SpanEncoder(nn.Module):
         self.positions = nn.ModuleList(
             SpanPositions(width=config.width, distances=config.used_distances) for _ in self.inputs
         )
-        self.layers = nn.ModuleList(SpanLayer(config) for _ in range(config.layers))
-        self.fusion = Linear(2 * config.width, config.width) if config.n_streams == 2 else nn.Identity()
+        n_streams = len(input_widths)
+        self.layers = nn.ModuleList(SpanLayer(config, n_streams) for _ in range(config.layers))
+        self.fusion = Linear(2 * config.width, config.width) if n_streams == 2 else nn.Identity()
 
     def forward(self, *inputs: Any) -> Tensor:
         """Encode the characters of all sentences, joined.

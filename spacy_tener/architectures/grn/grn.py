@@ -34,7 +34,8 @@ def build_gated_relation_encoder(config: GRNConfig) -> RaggedModel:
 
     Registered as `spacy_tener.GatedRelationEncoder.v1`.
     """
-    build, predictor = partial(_build_grn, config=config), partial(GRNPredictor, config)
+    predictor = None if callable(config.relation) else partial(GRNPredictor, config)
+    build = partial(_build_grn, config=config)
     return ragged_layer("gated_relation_encoder", build, predictor, width_out=config.width)
 
 

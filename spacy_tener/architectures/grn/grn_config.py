@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 from pydantic.dataclasses import dataclass
 
@@ -27,14 +27,14 @@ class GRNConfig:
         the maximum over the convolutions in each channel. `[3]` is the paper's "branch 3". `[]` leaves the context
         layer out: the relation layer reads the input, through a linear layer if it is not `width` wide, as the paper's
         is.
-    relation (Optional[Literal["gated"]]): Relation layer, with a gate for each pair of tokens and each channel (eq. 6);
-        None leaves it out.
+    relation (Optional[Union[Literal["gated"], Callable]]): Relation layer, with a gate for each pair of tokens and each
+        channel (eq. 6); None leaves it out. A registered function may give another one: a class as `Relation`.
     dropout (float): On the context layer's output, before the relation layer.
     """
 
     width: Size = 400
     branches: Sequence[OddSize] = (1, 3, 5)
-    relation: Literal["gated"] | None = "gated"
+    relation: Literal["gated"] | Callable[..., Any] | None = "gated"
     dropout: Probability = 0.5
 
     def __post_init__(self) -> None:

@@ -255,7 +255,8 @@ class GRNEncoder(nn.Module):
             self.input = Linear(input_width, config.width)
             kaiming_uniform_start(self.input)
         self.dropout = Dropout(config.dropout)
-        self.relation = None if config.relation is None else Relation(width=config.width)
+        make = Relation if config.relation == "gated" else config.relation
+        self.relation = None if make is None else make(width=config.width)
 
     def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
         """Encode the tokens of all sequences, joined. *Shape:* (tokens, input width) to (tokens, width)
