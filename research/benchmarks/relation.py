@@ -21,6 +21,7 @@ from memory import resident_kb
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Corpus, Example
+from spacy.util import import_file
 from thinc.api import Adam
 from torch import Tensor
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
@@ -59,10 +60,12 @@ BILSTM = {
     "embed": {"@architectures": "spacy_tener.WordCharEmbed.v1", "project_to": WIDTH},
     "encode": {"@architectures": "spacy.TorchBiLSTMEncoder.v1", "width": WIDTH, "depth": 1, "dropout": 0.0},
 }
+import_file("variants", Path(__file__).parents[1] / "variants.py")  # registers DFN
 GRN = {"@architectures": "spacy_tener.GRN.v1", "width": WIDTH}
 MODELS = {
     "CNN-BiLSTM-CRF": BILSTM,
     "GRN": GRN,
+    "DFN": {**GRN, "relation": {"@misc": "research.DFN.v1"}},
     "GRN without relation": {**GRN, "relation": None},
 }
 TRAIN_BATCHES = (10, 32)

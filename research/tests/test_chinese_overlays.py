@@ -16,6 +16,7 @@ from spacy.training import Example
 from spacy.util import load_model_from_config
 from thinc.api import Config
 
+from research import variants  # noqa: F401 (registers the functions that some systems name)
 from research.systems import ablations, find_system
 from spacy_tener.workbench.overlays import compose
 
@@ -27,7 +28,11 @@ STACKS = {
     ("flat-atssa-no-selection",): {"selection": "none"},
     ("flat-atssa-no-top-k",): {"selection": "adaptive", "k": 0},
     ("flat-atssa-no-amplification",): {"alpha": 1.0},
+    ("flat-atssa-fixed-threshold",): {"selection": {"@misc": "research.FixedThreshold.v1"}},
+    ("flat-atssa-top-k",): {"selection": {"@misc": "research.LargestKeys.v1"}, "k": 3},
     ("mect",): {"@architectures": "spacy_tener.MECT.v1", "random_attention": 320},
+    ("mect-single-stream",): {"streams": {"@misc": "research.SingleStream.v1"}},
+    ("mect-no-cross",): {"streams": {"@misc": "research.ParallelStreams.v1"}},
     ("mect-no-random-attention",): {"random_attention": 0},
 }
 BASES = ("weibo", "resume", "msra", "ontonotes4")

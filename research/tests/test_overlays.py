@@ -15,6 +15,7 @@ from spacy.util import load_config, load_model_from_config
 from thinc.api import Config
 
 import research.baselines  # noqa: F401  (it registers two architectures)
+from research import variants  # noqa: F401 (registers the functions that some systems name)
 from research.systems import FOLDERS, ablations, find_system
 from spacy_tener.workbench.overlays import compose
 
@@ -22,7 +23,7 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 BASES = ("conll2003", "ontonotes5")
 CHARS = ("none", "cnn", "bilstm", "transformer", "adapted")
 ENCODERS = ("bilstm", "idcnn", "adapted", "transformer")
-ABLATIONS = ("no-context", "branch3", "no-relation")
+ABLATIONS = ("no-context", "branch3", "no-relation", "dfn", "gattn")
 CELLS = [(f"chars-{chars}", f"encoder-{encoder}") for chars, encoder in product(CHARS, ENCODERS)]
 SYSTEMS = [("cnn-bilstm-crf",), ("cnn-bilstm-att-crf",), ("grn",), *((f"grn-{name}",) for name in ABLATIONS)]
 SHAPED = [("chars-shape",), ("cnn-bilstm-crf", "chars-shape"), ("grn", "chars-shape")]
@@ -142,6 +143,8 @@ def test_the_base_is_the_cell_of_two_adapted_transformers(base: str) -> None:
         ("no-context", {"branches": []}),
         ("branch3", {"branches": [3]}),
         ("no-relation", {"relation": None}),
+        ("dfn", {"relation": {"@misc": "research.DFN.v1"}}),
+        ("gattn", {"relation": {"@misc": "research.GAttN.v1"}}),
     ],
 )
 def test_an_ablation_of_grn_changes_one_thing(ablation: str, changed: dict) -> None:
@@ -181,7 +184,9 @@ def test_newswire_begins_with_glove_and_static_vectors(tmp_path: Path) -> None:
 @pytest.mark.parametrize("stack", STACKS, ids=names)
 def test_weights_are_averaged_where_all_modules_read_averages(stack: tuple[str, ...]) -> None:
     config = composed("ontonotes5", stack)
-    has_thinc_wrapper = any(name in config.to_str() for name in ("TorchBiLSTM", "research."))
+    has_thinc_wrapper = any(
+        name in config.to_str() for name in ("TorchBiLSTM", "research.IDCNN", "research.CharBiLSTM")
+    )
     assert config["training"]["optimizer"]["use_averages"] is not has_thinc_wrapper
 
 
