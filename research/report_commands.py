@@ -1,4 +1,4 @@
-"""Commands that compare runs and draw: table, plot, heat-maps."""
+"""Commands that compare runs and draw: table, plot, attention."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from spacy_tener.cli import options
-from spacy_tener.cli._common import CommandLineError, check_file, msg, names
+from spacy_tener.cli._common import CommandLineError, check_file, load_pipeline, msg, names
 from spacy_tener.errors import RemedyError, counted
 from spacy_tener.files import write_text
 
 from .app import command
+from .canvas import check_ending
 from .plots import draw_convergence, draw_scores, draw_speed, draw_sweep, has_log
 from .rows import ScoreTable, make_table
 from .runs import FoundRuns, Run, find_runs
@@ -163,3 +164,29 @@ def _drawable(kind: str, found: FoundRuns) -> list[Run]:
             f"There is nothing to draw: no run has {needed}", "Choose other runs, or another kind of figure."
         )
     return drawn
+
+
+@command("attention")
+def attention_cli(
+    model: options.Model,
+    text: Annotated[str, typer.Argument(help="A sentence")],
+    output: Annotated[Path, options.output("a file: .png or .svg")],
+    head: Annotated[int | None, typer.Option(help="Head to show, from 1 (default: as below)")] = None,
+    component: options.Component = None,
+    code: options.Code = None,
+) -> None:
+    """
+    Draw what a pipeline's encoder looks at in a sentence, as figures of the papers do.
+
+    FLAT-ATSSA: the selected attention of the head in which characters of entities look most at each other (Figure 9).
+    MECT: the attention of its two modules from characters to characters and, behind a line, to words, the mean of the
+    heads (Figure 4); of FLAT and of one stream, that of the one. GRN: the lengths of r_ij in rows of the words of
+    entities, from 0 to 1 (Figure 4). It is of the last layer. Needs matplotlib and a font that has the characters.
+    """
+    from .attention import draw_attention
+
+    check_ending(output)
+    check_file(output, force=True)
+    found = draw_attention(load_pipeline(model), text, output, head=head, name=component)
+    entities = ", ".join(f"{ent.text} {ent.label_}" for ent in found.doc.ents)
+    msg.good(f"{output}: {entities or 'no entity is found'}")

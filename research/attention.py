@@ -1,0 +1,181 @@
+"""What an encoder looked at in a text, as in figures of the papers: FLAT-ATSSA's Figure 9, MECT's and GRN's Figure 4.
+
+The modules of a trained pipeline read the text once in torch; hooks take what their layers get, and the maps are
+computed from that.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import singledispatch
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from spacy.language import Language
+from spacy.tokens import Doc
+from torch import Tensor, nn
+
+from spacy_tener.architectures.flat.flat_torch import SpanHeads, SpanLayer, pad_heads, span_map
+from spacy_tener.architectures.flat.selection_torch import SelectiveAttention
+from spacy_tener.architectures.grn.grn_torch import Relation
+from spacy_tener.embedders.lattice import Lattice
+from spacy_tener.errors import RemedyError
+from spacy_tener.nn.ragged_torch import Ragged
+from spacy_tener.nn.shim import TorchShim, torch_shims
+from spacy_tener.pipeline.finding import PipelineNER
+
+from .canvas import figure
+
+MOST_UNITS = 48
+"""Maximum number of tokens or characters of a text: a figure has room for them, and they are one group of queries."""
+
+
+@dataclass(frozen=True, eq=False)
+class HeatMap:
+    """What each unit looked at.
+
+    title (str): What it is.
+    weights (NDArray): *Shape:* (heads, units, units + words); of GRN, one head and the units alone
+    """
+
+    title: str
+    weights: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Look:
+    """A text, its units, the words over them, and the maps of the last layer that has some."""
+
+    doc: Doc
+    units: list[str]
+    words: list[str]
+    is_entity: NDArray[np.bool_]
+    maps: list[HeatMap]
+
+
+@singledispatch
+def maps_of(module: nn.Module, *inputs: Any) -> list[HeatMap]:
+    """Return the maps of a layer for its inputs, which are those of one text."""
+    return []
+
+
+@maps_of.register
+def _selected(module: SelectiveAttention, x: Tensor, ragged: Ragged, *context: Any) -> list[HeatMap]:
+    heads: Any = module.heads(x, *context)
+    scores = torch.einsum("qhw,khw->hqk", heads.q, heads.k) + torch.einsum("qhw,kw->hqk", heads.q_position, heads.table)
+    weights = module.weighting(sampled=False)(scores[None], heads.per_query.transpose(0, 1)[None])[0]
+    return [HeatMap("selected attention", weights.numpy())]
+
+
+@maps_of.register
+def _streams(module: SpanLayer, *inputs: Any) -> list[HeatMap]:
+    heads, groups = module.heads(*inputs), inputs[-1]
+    (padded,) = pad_heads(SpanHeads.join(heads), groups)
+    weights = span_map(padded, groups.buckets[0])[0].chunk(len(heads))
+    names = ["lattice attention", "radical attention"] if len(heads) == 2 else ["attention"]
+    return [HeatMap(name, part.numpy()) for name, part in zip(names, weights, strict=True)]
+
+
+@maps_of.register
+def _relations(module: Relation, x: Tensor, lengths: Sequence[int]) -> list[HeatMap]:
+    pairs = module.left(x)[:, None] + module.right(x)[None]  # r_ij (eq. 4)
+    norms = pairs.norm(dim=2)
+    smallest, largest = norms.aminmax()
+    return [HeatMap("relation", ((norms - smallest) / (largest - smallest).clamp(min=1e-9))[None].numpy())]
+
+
+def look(nlp: Language, text: str, name: str | None = None) -> Look:
+    """Return what a pipeline's encoder looks at in a text that it reads in one window, on the CPU.
+
+    name (Optional[str]): The component's name; the first `tener_ner` if there is none.
+    """
+    component = PipelineNER.of(nlp, name)
+    calls: list[tuple[nn.Module, tuple[Any, ...]]] = []
+    lattices: list[Lattice] = []
+
+    def note(module: nn.Module, inputs: tuple[Any, ...]) -> None:
+        calls.append((module, inputs))
+        lattices.extend(part for part in inputs if isinstance(part, Lattice))
+
+    with ExitStack() as stack:
+        # The form in NumPy has no hooks.
+        stack.enter_context(mock.patch.object(TorchShim, "predicts_with_numpy", return_value=False))
+        for model in component.models:
+            for module in (part for shim in torch_shims(model) for part in shim.module.modules()):
+                stack.callback(module.register_forward_pre_hook(note).remove)
+        doc = nlp(text)
+    view = component.view(doc)
+    if not 1 < len(view) <= MOST_UNITS:
+        reason = f"The text has {len(view)} tokens or characters; a figure has room for 2 to {MOST_UNITS}"
+        raise RemedyError(reason, "Give another sentence.")
+    with torch.inference_mode():
+        maps = next(filter(None, (maps_of(module, *inputs) for module, inputs in reversed(calls))), [])
+    if not maps:
+        remedy = "FLAT, FLAT-ATSSA with a selection, MECT and GRN have some."
+        raise RemedyError("The pipeline's encoder has no map to draw", remedy)
+    spans = [view.char_span(unit, unit + 1) for unit in range(len(view))]
+    ends = [(ent.start_char, ent.end_char) for ent in doc.ents]
+    is_entity = np.array([any(start < last and first < end for first, last in ends) for start, end in spans])
+    words = [
+        doc.text[spans[head][0] : spans[tail][1]]
+        for lattice in lattices[:1]
+        for head, tail in zip(lattice.heads.tolist(), lattice.tails.tolist(), strict=True)
+    ]
+    return Look(doc, [doc.text[start:end] for start, end in spans], words, is_entity, maps)
+
+
+def panels(found: Look, head: int | None = None) -> Iterator[tuple[str, NDArray[np.float32], list[str], list[str]]]:
+    """Yield the title, the numbers, the names of rows and those of columns of each panel.
+
+    head (Optional[int]): The head to show, from 1. Without it, of a selection the one in which characters of entities
+        look most at each other, as in the paper; of MECT's modules the mean.
+    """
+    for heat_map in found.maps:
+        weights, rows = heat_map.weights, found.units
+        if head is not None and not 1 <= head <= len(weights):
+            raise RemedyError(f"--head {head}: {heat_map.title} has {len(weights)} heads", "Choose one of them.")
+        title = f"{heat_map.title}, head {head}"
+        if heat_map.title == "relation":
+            title = "relations of words of entities"
+            values = weights[0]
+            if found.is_entity.any():
+                values = values[found.is_entity]
+                rows = [unit for unit, is_entity in zip(rows, found.is_entity, strict=True) if is_entity]
+        elif head is not None:
+            values = weights[head - 1]
+        elif heat_map.title == "selected attention":
+            inside = weights[:, found.is_entity][:, :, found.is_entity].sum((1, 2))
+            best = int(inside.argmax())
+            title, values = f"{heat_map.title}, head {best + 1} of {len(weights)}", weights[best]
+        else:
+            title, values = f"{heat_map.title}, mean of {len(weights)} heads", weights.mean(0)
+        yield title, values, rows, [*found.units, *found.words][: values.shape[1]]
+
+
+def draw_attention(nlp: Language, text: str, path: Path, *, head: int | None = None, name: str | None = None) -> Look:
+    """Draw what a pipeline's encoder looks at in a text; return it. The fonts should have its characters."""
+    found = look(nlp, text, name)
+    shown = list(panels(found, head))
+    height = max(0.25 * len(shown[0][2]) + 1.2, 2.4)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")
+        with figure(path, [title for title, *_ in shown], height=height) as drawn:
+            for axes, (_, values, rows, columns) in zip(drawn.axes, shown, strict=True):
+                image = axes.imshow(values, cmap="Blues", vmin=0.0, aspect="auto")
+                bar = drawn.colorbar(image, ax=axes, fraction=0.05, pad=0.02)
+                bar.ax.tick_params(labelsize=7)
+                bar.outline.set_visible(False)
+                stacked = [column if column.isascii() else "\n".join(column) for column in columns]
+                axes.set_xticks(range(len(columns)), stacked, fontsize=8, rotation=90 if rows[0].isascii() else 0)
+                axes.set_yticks(range(len(rows)), rows, fontsize=8)
+                axes.tick_params(length=0)
+                if len(columns) > len(found.units):
+                    axes.axvline(len(found.units) - 0.5, color="#D55E00", linewidth=0.8)
+    return found
