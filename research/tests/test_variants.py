@@ -33,6 +33,7 @@ from spacy_tener.architectures.tener.tener_torch import RelativePositions
 from spacy_tener.errors import RemedyError
 from spacy_tener.nn.ragged_torch import Ragged, Segments
 from spacy_tener.nn.shim import torch_shims
+from spacy_tener.workbench.export.export import export_model
 
 LENGTHS = [7, 1, 0, 12]
 WIDTH, HEADS = 12, 3
@@ -246,3 +247,6 @@ def test_a_variant_learns_and_is_the_same_once_saved_and_loaded(
     assert loaded.evaluate(examples_of(loaded))["ents_f"] == nlp.evaluate(examples)["ents_f"] > 0.0
     shims = torch_shims(loaded.get_pipe("tener_ner").model)
     assert not all(shim.predicts_with_numpy(get_current_ops()) for shim in shims)
+    if architecture == "GRN":
+        with pytest.raises(RemedyError, match="runs in torch alone, and is not exported"):
+            export_model(loaded)

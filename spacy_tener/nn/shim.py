@@ -12,7 +12,7 @@ from thinc.api import Model, Ops, Optimizer, get_current_ops, get_torch_default_
 from thinc.shims import Shim
 from thinc.types import Floats2d, FloatsXd
 
-from ..errors import check_package, install
+from ..errors import RemedyError, check_package, install
 from .serialize import from_safetensors, to_safetensors
 from .weights import Weights, WeightsError
 
@@ -101,7 +101,8 @@ class TorchShim(Shim):
         """Return the module's form in NumPy, with its present weights."""
         if self._predictor is None:
             if self._make_predictor is None:
-                raise ValueError("This module has no form in NumPy.")
+                remedy = "Predict with torch, or train the architecture without its variant."
+                raise RemedyError("A part of the model runs in torch alone, and is not exported", remedy)
             self._predictor = self._make_predictor(Weights(self.weights))
         return self._predictor
 
