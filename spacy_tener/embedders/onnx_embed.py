@@ -46,7 +46,7 @@ def build_onnx_embed(
     dropout (float): Dropout on the encoder's features.
     cache (int): Maximum size in megabytes of the features that are kept in memory during training, which reads each
         text of train and dev again and again; further ones, up to 20 times as many, are in a temporary file. A token
-        takes 4 bytes for each feature. 0 keeps none.
+        takes 2 bytes for each feature. 0 keeps none.
     """
     features = OnnxFeatures(
         "onnx_features",

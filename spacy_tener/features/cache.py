@@ -38,11 +38,13 @@ def key_of(doc: Doc) -> DocKey:
 class FeatureCache:
     """Cache of the features of texts, by text and token offsets. Threads and forked processes may share it.
 
+    It keeps arrays of NumPy in 16 bits.
+
     It keeps features of texts in training, and of texts that are predicted both before and after an update, as those of
     dev are. So nothing is added when training has ended. Copies start empty.
 
     limit (int): Maximum size in memory, in bytes, which the last text may exceed.
-    on_disk (int): Maximum size of further features, arrays of float32, in a temporary file. Windows keeps none there.
+    on_disk (int): Maximum size of further features, arrays of NumPy, in a temporary file. Windows keeps none there.
     """
 
     def __init__(self, limit: int, on_disk: int = 0) -> None:
@@ -89,7 +91,7 @@ class FeatureCache:
                 found[key] = rows
                 if self._has_room and (training or hash(key) in self._evaluated):
                     # A copy: these rows are a view of the batch's.
-                    self._add(key, rows.copy() if isinstance(rows, np.ndarray) else rows.clone())
+                    self._add(key, _halved(rows) if isinstance(rows, np.ndarray) else rows.clone())
         if not training and len(self._predicted) < _MAX_REMEMBERED:
             self._predicted.update(map(hash, missing))
         return [found[key] for key in keys]
@@ -128,10 +130,18 @@ class FeatureCache:
         return None
 
     def _load(self, entry: Rows | _Record) -> Rows:
+        if isinstance(entry, np.ndarray):
+            return entry.astype(np.float32)
         if not isinstance(entry, _Record):
             return entry
         assert self._file is not None
         n_rows, width = entry.shape
         # By an offset of its own: threads and forked processes share the file's position.
-        data = os.pread(self._file.fileno(), 4 * n_rows * width, entry.start)
-        return np.frombuffer(data, dtype=np.float32).reshape(entry.shape)
+        data = os.pread(self._file.fileno(), 2 * n_rows * width, entry.start)
+        return np.frombuffer(data, dtype=np.float16).reshape(entry.shape).astype(np.float32)
+
+
+def _halved(rows: Rows) -> Rows:
+    """Return rows in 16 bits. What these cannot hold becomes the largest number that they can."""
+    largest = np.finfo(np.float16).max
+    return np.clip(rows, -largest, largest).astype(np.float16)

@@ -43,13 +43,14 @@ def source(tmp_path):
 
 
 def test_a_text_is_read_once_in_training_and_copies_keep_nothing(source, read):
-    features, docs = FrozenFeatures(source, 150), docs_of("王小明去了上海", "今天", "中国银行", "今天")
+    features, docs = FrozenFeatures(source, 75), docs_of("王小明去了上海", "今天", "中国银行", "今天")
     features.set(source())
     expected = features.encoder(docs)
     read.clear()
     for _ in range(3):
-        np.testing.assert_allclose(features(docs, training=True, gpu=False), expected, atol=1e-6)
-        np.testing.assert_allclose(features(docs[:1], training=True, gpu=False), expected[:7], atol=1e-6)
+        # What is kept has 16 bits.
+        np.testing.assert_allclose(features(docs, training=True, gpu=False), expected, rtol=1e-3, atol=1e-6)
+        np.testing.assert_allclose(features(docs[:1], training=True, gpu=False), expected[:7], rtol=1e-3, atol=1e-6)
     assert sorted(read) == sorted({doc.text for doc in docs})
     assert features.cache.size_on_disk > 0
     for copied in (copy.deepcopy(features), pickle.loads(pickle.dumps(features))):

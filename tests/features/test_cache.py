@@ -16,7 +16,7 @@ from spacy_tener.features import cache as module
 from spacy_tener.features.cache import FeatureCache, key_of
 
 VOCAB, WIDTH = Vocab(), 4
-ROW = WIDTH * 4
+ROW = WIDTH * 2
 
 
 class CachedLengths:
