@@ -179,7 +179,7 @@ class _Explainer:
         for start, end in entities:
             ends[start : end - 1] = False
         settings = self.pipeline.ner.settings
-        return cut_windows(len(view), ends, size=settings.window, overlap=settings.overlap)
+        return cut_windows(len(view), ends, size=settings.reading_window, overlap=settings.context)
 
     def _evidence(
         self, view: DocView, piece: Doc, offset: int, entities: Sequence[tuple[int, int, str]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any, Literal
 
 from spacy.language import Language
@@ -29,7 +28,7 @@ DEFAULT_MODEL = Config().from_str(_DEFAULT_MODEL)["model"]
     assigns=["doc.ents", "token.ent_iob", "token.ent_type"],
     default_config={
         "model": DEFAULT_MODEL,
-        **asdict(NERSettings()),
+        **NERSettings().to_cfg(),
         "scorer": {"@scorers": "spacy.ner_scorer.v1"},
     },
     default_score_weights={"ents_f": 1.0, "ents_p": 0.0, "ents_r": 0.0, "ents_per_type": None},
@@ -40,8 +39,8 @@ def make_tener_ner(
     model: Model[list[Doc], list[Floats2d]],
     view: Literal["tokens", "characters"],
     alignment_mode: Literal["expand", "contract", "strict"],
-    window: int,
-    overlap: int,
+    window: int | None,
+    overlap: int | None,
     max_units: int,
     incorrect_spans_key: str | None,
     chars_key: str | None,
@@ -56,9 +55,11 @@ def make_tener_ner(
     alignment_mode (str): How entities of the view `characters` that do not align with tokens get into `doc.ents`:
         `expand` to all tokens that they overlap, `contract` to those within them, or `strict`, not at all. Of two
         entities that share a token, the longer one is kept.
-    window (int): Maximum number of tokens or characters that the model reads at once. Longer Docs are read in
-        overlapping windows, cut at sentence ends if possible, and decoded as a whole.
-    overlap (int): Tokens or characters of context on each side of a window's own part.
+    window (Optional[int]): Maximum number of tokens or characters that the model reads at once. Longer Docs are cut at
+        sentence ends into windows of about that length, and decoded as a whole. None, as trained: 200 in training, then
+        the length of which nine of ten training texts were not longer.
+    overlap (Optional[int]): Tokens or characters of context on both sides of a place where a sentence that is longer
+        than a window is cut; None for 8.
     max_units (int): Maximum number of tokens or characters in a batch of windows, to limit memory.
     incorrect_spans_key (Optional[str]): Key of the reference's `doc.spans` for spans that are known not to be entities
         of their label.

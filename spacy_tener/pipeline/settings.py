@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any
 
 from pydantic.dataclasses import dataclass
@@ -27,11 +27,23 @@ LATIN_EDGES = "latin_edges"
 """Key of a component's `cfg`: of each label, how many edges of training entities are within a Latin word, and how many
 at the edge of one."""
 
-LEARNED = {TEMPERATURE, TOKEN_LENGTH, LABELS_OVER_LINES, LABELS_WITH_ORNAMENTS, LATIN_EDGES}
+TEXT_LENGTH = "text_length"
+"""Key of a component's `cfg`: the length in units of which nine of ten training texts were not longer."""
+
+LONGEST_WINDOW, USUAL_CONTEXT = 200, 8
+"""The most units of a window where none are set, and the units of context where a sentence must be cut."""
+_SHORTEST_WINDOW = 4 * USUAL_CONTEXT
+
+LEARNED = {TEXT_LENGTH, TEMPERATURE, TOKEN_LENGTH, LABELS_OVER_LINES, LABELS_WITH_ORNAMENTS, LATIN_EDGES}
 """Keys of a component's `cfg` that belong to its weights."""
 
 STATE = {"labels", *LEARNED}
 """Keys of a component's `cfg` that training or calibration sets, and not the config."""
+
+
+def settings_in(cfg: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a component's `cfg` that `NERSettings` are made of."""
+    return {name: value for name, value in cfg.items() if name == TEXT_LENGTH or name not in STATE}
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -40,22 +52,45 @@ class NERSettings:
 
     view: View = "tokens"
     alignment_mode: Alignment = "expand"
-    window: Size = 200
-    overlap: Size = 40
+    window: Size | None = None
+    overlap: Size | None = None
     max_units: Size = 4096
     incorrect_spans_key: str | None = None
     chars_key: str | None = CHARS_KEY
     spans_key: str | None = None
     threshold: float | dict[str, float] = 0.0
+    text_length: int | None = None
+    """Learned, not set: see `TEXT_LENGTH`."""
 
     @classmethod
     def of(cls, cfg: Mapping[str, Any]) -> NERSettings:
         """Return the settings in a component's `cfg`."""
-        settings = {name: value for name, value in cfg.items() if name not in STATE}
+        settings = settings_in(cfg)
         for name in settings:
             check_choice("setting of tener_ner", name, [field.name for field in fields(cls)])
         with name_errors("tener_ner"):
             return cls(**settings)
+
+    def to_cfg(self) -> dict[str, Any]:
+        """Return the settings as a component's `cfg` has them."""
+        return {name: value for name, value in asdict(self).items() if name not in STATE}
+
+    @property
+    def training_window(self) -> int:
+        """The most units of a training text that are read at once."""
+        return self.window or LONGEST_WINDOW
+
+    @property
+    def reading_window(self) -> int:
+        """The most units of a text that are read at once: as many as most training texts have, unless it is set."""
+        if self.window is not None or self.text_length is None:
+            return self.training_window
+        return min(max(self.text_length, _SHORTEST_WINDOW), LONGEST_WINDOW)
+
+    @property
+    def context(self) -> int:
+        """Units of context on each side of a place where a sentence is cut."""
+        return USUAL_CONTEXT if self.overlap is None else self.overlap
 
     @property
     def asks_probabilities(self) -> bool:
@@ -71,10 +106,11 @@ class NERSettings:
         return [self.threshold.get(label, 0.0) for label in labels]
 
     def __post_init__(self) -> None:
-        if self.window <= 2 * self.overlap:
-            raise SettingError(f"window must be longer than twice the overlap, {self.overlap}; got {self.window}")
-        if self.max_units < self.window:
-            raise SettingError(f"max_units must be at least the window, {self.window}; got {self.max_units}")
+        window = self.training_window
+        if window <= 2 * self.context:
+            raise SettingError(f"window must be longer than twice the overlap, {self.context}; got {window}")
+        if self.max_units < window:
+            raise SettingError(f"max_units must be at least the window, {window}; got {self.max_units}")
         if self.spans_key and self.spans_key == self.chars_key:
             raise SettingError(f"spans_key and chars_key must be two groups of doc.spans; both are {self.spans_key!r}")
         thresholds = self.threshold.values() if isinstance(self.threshold, dict) else [self.threshold]

@@ -4,7 +4,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,10 +40,11 @@ from .settings import (
     LABELS_WITH_ORNAMENTS,
     LATIN_EDGES,
     LEARNED,
-    STATE,
     TEMPERATURE,
+    TEXT_LENGTH,
     TOKEN_LENGTH,
     NERSettings,
+    settings_in,
 )
 from .tags import LabelIndex, index_labels
 from .units import LINE_BREAK, ORNAMENT, DocView, view_of
@@ -92,7 +93,7 @@ class TenerNER(TrainablePipe):
         self.model = model
         self.name = name
         self.scorer = scorer
-        self.cfg: dict[str, Any] = {"labels": [], **asdict(settings or NERSettings())}
+        self.cfg: dict[str, Any] = {"labels": [], **(settings or NERSettings()).to_cfg()}
         self._rehearsal_model: TaggerModel | None = None
         self._teacher: Teacher | None = None
         self._token_lengths = TokenLengths()
@@ -105,7 +106,7 @@ class TenerNER(TrainablePipe):
     def settings(self) -> NERSettings:
         """Settings of reading Docs and writing entities, as `cfg` has them: a change there is saved with the
         component, and checked once."""
-        present = {key: value for key, value in self.cfg.items() if key not in STATE}
+        present = settings_in(self.cfg)
         if self._checked is None or self._checked[0] != present:
             self._checked = deepcopy(present), NERSettings.of(present)
         return self._checked[1]
@@ -236,6 +237,7 @@ class TenerNER(TrainablePipe):
         sample = self._sample(get_examples())
         lengths = [length for doc in sample for length in word_lengths(doc).tolist()]
         self.cfg[TOKEN_LENGTH] = sum(lengths) / len(lengths) if lengths else None
+        self.cfg[TEXT_LENGTH] = self._usual_length(get_examples())
         self._token_lengths = TokenLengths()
         self.model.initialize(X=sample or None)
         crf(self.model)
@@ -260,8 +262,13 @@ class TenerNER(TrainablePipe):
         """Return the first Docs as input of the model, long ones in windows."""
         settings = self.settings
         views = [view_of(example.predicted, settings.view) for example in itertools.islice(examples, _SAMPLE)]
-        batch = next(WindowBatcher.of(self.model, settings).batches(views), [])
+        batch = next(WindowBatcher.of(self.model, settings, training=True).batches(views), [])
         return [doc for doc in documents(batch, views) if len(doc)]
+
+    def _usual_length(self, examples: Iterable[Example]) -> int | None:
+        """Return the length in units of which nine of ten texts are not longer; None without texts."""
+        lengths = [len(view_of(example.predicted, self.settings.view)) for example in examples]
+        return int(np.percentile(lengths, 90)) if any(lengths) else None
 
     def _whole_docs(self, examples: Iterable[Example]) -> Iterator[Doc]:
         settings = self.settings
@@ -492,7 +499,7 @@ class TenerNER(TrainablePipe):
 
     def _load(self, load: Callable[..., Any], source: str, exclude: Iterable[str]) -> None:
         exclude = set(exclude)
-        present = asdict(self.settings) if "cfg" in exclude else {}
+        present = self.settings.to_cfg() if "cfg" in exclude else {}
         with wrap_load_errors(self.name, source):
             for key in LEARNED:
                 self.cfg.pop(key, None)

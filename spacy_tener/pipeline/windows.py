@@ -1,11 +1,11 @@
-"""Overlapping windows of Docs of any length, in batches of bounded size.
+"""Windows of Docs of any length, in batches of bounded size.
 
-Fourteen units, in windows of at most 8 with an overlap of 2. The cores, in brackets, are where results count:
+A document, in windows of at most 8 units with an overlap of 2. The cores, in brackets, are where results count:
 
-     a b c d e f g h i j k l m n    the document
-    [a b c d e f]g h                window 1: read from a to h, core from a to f
-             e f[g h i j]k l        window 2
-                     i j[k l m n]   window 3
+     a b c d e . f g h i j k l m n o p    the document; a sentence ends behind e
+    [a b c d e .]                         window 1: whole sentences, as in training
+                [f g h i j k]l m          window 2: no end is within reach, so it reads 2 units more
+                         j k[l m n o p]   window 3: and this one 2 units before its core
 """
 
 from __future__ import annotations
@@ -51,27 +51,24 @@ class Window:
 
 
 def cut_windows(length: int, ends: NDArray[np.bool_], *, size: int, overlap: int) -> list[Window]:
-    """Cut a document into windows of at most `size` units.
+    """Cut a document into windows of at most `size` units, of as many whole sentences as fit.
 
-    A window has `overlap` units of context on each side, fewer at the document's ends.
-
-    A core ends after the last sentence end in its second half; without one, it has the maximum length.
+    A sentence that is longer is cut where it must be. There, the windows on both sides have `overlap` units of context.
 
     ends (NDArray[np.bool_]): Mask of units that are sentence ends. *Shape:* (units,)
     """
+    behind_ends = np.concatenate([[0], np.flatnonzero(ends) + 1, [length]])
     windows = []
-    start = 0
+    start = before = 0
     while start < length:
-        context_start = max(0, start - overlap)
-        if length - context_start <= size:
-            end = length
-        else:
-            longest = context_start + size - overlap
-            middle = (start + longest) // 2
-            sentence_ends = np.flatnonzero(ends[middle:longest])
-            end = middle + int(sentence_ends[-1]) + 1 if sentence_ends.size else longest
-        windows.append(Window(context_start, min(length, end + overlap), start, end))
-        start = end
+        limit = start + size - before
+        # The last end of a sentence, or of the document, that fits.
+        end = int(behind_ends[np.searchsorted(behind_ends, limit, side="right") - 1])
+        is_cut = end <= start
+        if is_cut:
+            end = limit - overlap
+        windows.append(Window(start - before, end + overlap * is_cut, start, end))
+        start, before = end, overlap * is_cut
     return windows
 
 
@@ -112,15 +109,19 @@ class WindowBatcher:
     """
 
     settings: NERSettings
+    size: int
+    """The most units of a window."""
     listens: bool
     shims: list[TorchShim]
     """Those of the model, which is walked once."""
 
     @classmethod
-    def of(cls, model: Model[Any, Any], settings: NERSettings) -> WindowBatcher:
+    def of(cls, model: Model[Any, Any], settings: NERSettings, *, training: bool = False) -> WindowBatcher:
+        """Return a reader. training (bool): Texts of training are read whole up to the longest window that there is."""
         nodes = list(model.walk())
         shims = [shim for node in nodes for shim in node.shims if isinstance(shim, TorchShim)]
-        return cls(settings, any(hasattr(node, "upstream_name") for node in nodes), shims)
+        size = settings.training_window if training else settings.reading_window
+        return cls(settings, size, any(hasattr(node, "upstream_name") for node in nodes), shims)
 
     def batches(self, views: Sequence[DocView]) -> Iterator[list[Piece]]:
         """Yield the pieces of all views, in order, in batches of at most `max_units` units."""
@@ -137,10 +138,9 @@ class WindowBatcher:
             yield from batch_by_size(pieces, self.settings.max_units)
 
     def _windows(self, view: DocView) -> list[Window]:
-        if len(view) <= self.settings.window:
+        if len(view) <= self.size:
             return [whole(view)] if len(view) else []
-        ends = view.sentence_ends()
-        return cut_windows(len(view), ends, size=self.settings.window, overlap=self.settings.overlap)
+        return cut_windows(len(view), view.sentence_ends(), size=self.size, overlap=self.settings.context)
 
     def groups(self, views: Sequence[DocView]) -> Iterator[list[DocView]]:
         """Yield the views in groups whose emissions fit into memory together."""

@@ -155,7 +155,7 @@ class Service:
             raise ServiceError(422, "not_explained", message)
         self.check(text, limit=self.limits.explained)
         # Each character is masked once, and its window predicted again.
-        cost = len(text) * min(len(text), find_crf_pipe(served.nlp).settings.window)
+        cost = len(text) * min(len(text), find_crf_pipe(served.nlp).settings.reading_window)
         answer: Explanation = await served.worker.answer(served.explanations, make_listed_text(text, words), cost=cost)
         return answer
 

@@ -169,3 +169,19 @@ def test_time_and_memory_grow_with_the_document_not_with_its_square(learned, rec
     # Every unit is read once, and its context twice at most.
     assert sum(map(sum, batches)) < 1.6 * len(doc)
     assert doc.has_annotation("ENT_IOB", require_complete=True)
+
+
+def test_long_documents_are_read_in_windows_as_long_as_most_training_texts(blank, learn, make_examples):
+    """Short training texts are read whole, long Docs in windows of 32 units at least."""
+    nlp = blank()
+    learn(nlp, make_examples(nlp, [(SENTENCE * n, repeated(n)) for n in (1, 2, 3, 4, 5, 6, 9)]), steps=2)
+    pipe = nlp.get_pipe("tener_ner")
+    assert (pipe.settings.training_window, pipe.settings.reading_window) == (200, 57)
+    view = view_of(nlp.make_doc(SENTENCE * 30), "tokens")
+    pieces = [len(piece) for batch in WindowBatcher.of(pipe.model, pipe.settings).batches([view]) for piece in batch]
+    assert pieces == [56] * 4 + [16]
+    copy = blank().from_bytes(nlp.to_bytes()).get_pipe("tener_ner")
+    assert copy.settings == pipe.settings
+    # A pipeline that has windows of its own keeps them, in training too.
+    copy.cfg.update(window=20, overlap=6)
+    assert (copy.settings.training_window, copy.settings.reading_window, copy.settings.context) == (20, 20, 6)

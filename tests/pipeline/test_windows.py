@@ -25,31 +25,33 @@ def test_cores_cover_everything_once_and_windows_keep_their_bounds(length, overl
     windows = cut_windows(length, marks, size=size, overlap=overlap)
     covered = [i for window in windows for i in range(window.core_start, window.core_end)]
     assert covered == list(range(length))
+    behind_ends = {0, length, *(np.flatnonzero(marks) + 1).tolist()}
     for window in windows:
         assert len(window) <= size
-        assert window.start == max(0, window.core_start - overlap)
-        assert window.end <= min(length, window.core_end + overlap)
-        assert window.end == length or window.end - window.core_end == overlap
+        # Context is read where a sentence is cut, and nowhere else.
+        assert window.core_start - window.start == overlap * (window.core_start not in behind_ends)
+        assert window.end - window.core_end == overlap * (window.core_end not in behind_ends)
+        # A sentence that would fit is not cut.
+        if window.core_end not in behind_ends:
+            assert not {*range(window.core_start + 1, window.start + size + 1)} & behind_ends
 
 
-def test_a_core_ends_at_a_sentence_end_of_its_second_half():
+def test_a_window_has_as_many_whole_sentences_as_fit():
     ends = no_ends(100)
-    ends[[3, 30]] = True
-    first = cut_windows(100, ends, size=50, overlap=5)[0]
-    assert (first.core_start, first.core_end) == (0, 31)
+    ends[[3, 30, 60]] = True
+    windows = cut_windows(100, ends, size=50, overlap=5)
+    assert windows == [Window(0, 31, 0, 31), Window(31, 61, 31, 61), Window(61, 100, 61, 100)]
 
 
-def test_without_sentence_ends_cores_are_as_long_as_they_may_be():
+def test_a_sentence_that_is_too_long_is_cut_with_context_on_both_sides():
     windows = cut_windows(100, no_ends(100), size=50, overlap=5)
-    assert windows[0] == Window(0, 50, 0, 45)
-    assert windows[1] == Window(40, 90, 45, 85)
-    assert windows[-1].core_end == 100
+    assert windows == [Window(0, 50, 0, 45), Window(40, 90, 45, 85), Window(80, 100, 85, 100)]
 
 
-def test_sentence_ends_too_early_in_the_window_are_passed_over():
+def test_a_short_sentence_before_a_long_one_is_a_window():
     ends = no_ends(100)
     ends[3] = True
-    assert cut_windows(100, ends, size=50, overlap=5)[0].core_end == 45
+    assert cut_windows(100, ends, size=50, overlap=5)[:2] == [Window(0, 4, 0, 4), Window(4, 54, 4, 49)]
 
 
 def test_the_core_is_counted_from_the_windows_start():

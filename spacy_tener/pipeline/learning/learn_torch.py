@@ -161,7 +161,7 @@ def learn(
 
     targets (Sequence[Sequence[Target]]): Those of each example, one for each depth.
     """
-    batcher = WindowBatcher.of(model, settings)
+    batcher = WindowBatcher.of(model, settings, training=True)
     learned = [
         any(target.has_loss for target in parts) or (teacher is not None and len(parts[0].view) > 0)
         for parts in targets
@@ -205,7 +205,7 @@ def rehearse(
         return cross_entropy(crf(teacher), earlier, crf(model), split_depths(emissions, depth), lengths)
 
     learned = [len(view) > 0 for view in views]
-    return _accumulate(model, WindowBatcher.of(model, settings), views, learned, loss_of, name=name)
+    return _accumulate(model, WindowBatcher.of(model, settings, training=True), views, learned, loss_of, name=name)
 
 
 def _backprop_zeros(model: TaggerModel, views: Sequence[DocView]) -> None:

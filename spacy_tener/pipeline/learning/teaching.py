@@ -84,7 +84,7 @@ class Teacher:
                     f"spacy_tener.Teacher.v1: the teacher splits a text into other units: {view.doc.text[:60]!r}",
                     "Give teacher and student the same tokenizer, or view = 'characters' to both.",
                 )
-        batcher, soft_targets = WindowBatcher.of(self.model, self.settings), list[SoftTarget]()
+        batcher, soft_targets = WindowBatcher.of(self.model, self.settings, training=True), list[SoftTarget]()
         for group in batcher.groups(teacher_views):
             _, rows = on_host(self.model, batcher.emissions(self.model, group))
             ends = np.cumsum([len(view) for view in group])

@@ -83,7 +83,7 @@ def write_tagger(
     starts = graph.starts(units.lengths)
     texts = starts, starts + units.lengths
     windows = cut_at_sentences(
-        graph, *texts, sentence_ends(graph, units), size=settings.window, overlap=settings.overlap
+        graph, *texts, sentence_ends(graph, units), size=settings.reading_window, overlap=settings.context
     )
     write = LayerWriter(graph, codes, units, nlp, half=half).prepare(pipe.model)
     n_units = graph.size(units.firsts)

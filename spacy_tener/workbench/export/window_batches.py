@@ -68,20 +68,22 @@ def cut_at_sentences(graph: Graph, begins: Value, ends: Value, is_end: Value, *,
     counts = graph.Concat([0], graph.CumSum(is_end.to(np.int64), 0), axis=0)
     behind = graph.Concat([0], graph.where_true(is_end) + 1, axis=0)
 
-    def cut(starts: Value) -> list[Value]:
-        """Return where the next windows start, and the present ones. A text that is finished has empty cores."""
-        context = graph.Max(begins, starts - overlap)
-        longest = graph.Min(context + (size - overlap), ends)
-        middle = (starts + longest) / 2
-        has_end = counts[longest] > counts[middle]
-        core_ends = graph.Where(has_end, behind[counts[longest]], longest)
-        core_ends = graph.Where(ends - context <= size, ends, core_ends)
-        return [core_ends, context, graph.Min(core_ends + overlap, ends), starts, core_ends]
+    def cut(starts: Value, before: Value) -> list[Value]:
+        """Return where the next windows start, their context, and the present windows. A text that is finished has
+        empty cores."""
+        limit = starts - before + size
+        is_last = ends <= limit
+        limit = graph.Min(limit, ends)
+        has_end = counts[limit] > counts[starts]
+        core_ends = graph.Where(has_end, behind[counts[limit]], limit - overlap)
+        core_ends = graph.Where(is_last, ends, core_ends)
+        after = graph.Where(is_last | has_end, 0, overlap)
+        return [core_ends, after, starts - before, core_ends + after, starts, core_ends]
 
-    def goes_on(starts: Value) -> Value:
+    def goes_on(starts: Value, before: Value) -> Value:
         return graph.ReduceSum((starts < ends).to(np.int64), keepdims=0) > 0
 
-    _, *parts = graph.loop([begins], goes_on, cut, n_rows=4)
+    _, _, *parts = graph.loop([begins, begins * 0], goes_on, cut, n_rows=4)
     return Windows(*(graph.Reshape(part, [-1]) for part in parts))
 
 
