@@ -13,7 +13,7 @@ from spacy.cli.debug_data import debug_data
 from spacy.util import load_config
 
 from ..errors import RemedyError
-from ..workbench.config_files import problems
+from ..workbench.config_files import check_no_ner, problems
 from ..workbench.debugging import count_missing, with_ner
 from ._common import (
     command,
@@ -51,6 +51,7 @@ def debug_data_cli(
     """
     try:
         config = load_config(config_path, overrides=parse_config_overrides(ctx.args), interpolate=False)
+        check_no_ner(config)
         for path, n_missing, n_tokens in count_missing(config.interpolate()):
             msg.warn(f"{path}: {n_missing:,} of {n_tokens:,} tokens have no annotation", _NOT_COUNTED)
         with TemporaryDirectory() as folder:

@@ -25,6 +25,7 @@ BASES = Path(__file__).parent / "configs"
 OVERLAYS = BASES / "models"
 SYSTEMS = ("tener", "flat", "flat-atssa", "mect", "grn", "char-grn", "transformer-crf", "ner")
 """The overlays that are systems; the others are laid on one."""
+_OF_NER = {"moves", "update_with_oracle_cut_size", "beam_width", "beam_density", "beam_update_prob"}
 _MIXED = "spacy_tener.MixedCorpus.v1"
 
 
@@ -110,6 +111,24 @@ def _in_order(parser: configparser.ConfigParser) -> str:
     text = StringIO()
     ordered.write(text)
     return text.getvalue()
+
+
+def check_no_ner(config: Mapping[str, Any]) -> None:
+    """Refuse settings and the model of spaCy's `ner` in a section whose factory alone was changed to `tener_ner`."""
+    for name, component in config.get("components", {}).items():
+        if component.get("factory") != "tener_ner":
+            continue
+        of_ner = [key for key in component if key in _OF_NER]
+        model = component.get("model")
+        if isinstance(model, Mapping) and "TransitionBasedParser" in str(model.get("@architectures")):
+            of_ner.append("model")
+        if of_ner:
+            raise ConfigError(
+                f"[components.{name}] has {', '.join(of_ner)} of spaCy's ner",
+                f"Write four lines in place of [components.{name}] and [components.{name}.model]: [components.{name}], "
+                f'factory = "tener_ner", [components.{name}.model], @architectures = "spacy_tener.CRFTagger.v1". '
+                f"Sections below them, as [components.{name}.model.tok2vec], stay.",
+            )
 
 
 def find_base(config: Path | str) -> Path:

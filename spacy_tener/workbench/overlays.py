@@ -30,6 +30,7 @@ from thinc.api import Config
 from ..errors import install
 from .config_files import (
     ConfigError,
+    check_no_ner,
     did_you_mean,
     entries,
     find_base,
@@ -291,6 +292,7 @@ def _get(config: Mapping[str, Any], key: str) -> Any:
 def fill(config: Config) -> Config:
     """Return the config with all defaults filled in, and its variables kept. Validates it: its functions must be
     registered and accept its arguments, and the pipeline's components are created once."""
+    check_no_ner(config)
     filled: Config = load_model_from_config(config.copy(), auto_fill=True, validate=True).config
     filled["components"].update(get_sourced_components(config))
     _check_nothing_lost(config, filled)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from command_line import run_tener
-from spacy.cli.init_config import fill_config
+from spacy.cli.init_config import fill_config, init_config
 from spacy.util import load_config, load_model_from_config
 from thinc.api import Config
 
@@ -380,3 +380,30 @@ def test_without_arguments_the_systems_are_told_with_when_to_take_them() -> None
     assert re.search(r"\nmect\n    MECT .*\n    Take it for", printed)
     assert printed.index("\ntener\n") < printed.index("\nner\n") < printed.index("\nvectors\n")
     assert re.search(r"^weibo +Weibo NER", printed, re.MULTILINE)
+
+
+@pytest.fixture
+def config_of_ner(tmp_path: Path) -> Path:
+    """A config that spaCy wrote for `ner`, of which only the factory is changed."""
+    config = init_config(lang="en", pipeline=["ner"], optimize="efficiency")
+    config["components"]["ner"]["factory"] = "tener_ner"
+    config.to_disk(tmp_path / "ner.cfg")
+    return tmp_path / "ner.cfg"
+
+
+@pytest.mark.parametrize("command", ["config", "debug-data"])
+def test_a_config_of_ner_with_another_factory_is_told_which_lines_to_write(command: str, config_of_ner: Path) -> None:
+    ran = run_tener(command, config_of_ner)
+    assert ran.code == 1
+    assert "[components.ner] has moves, update_with_oracle_cut_size, model of spaCy's ner" in ran.text
+    assert "Write four lines in place of [components.ner] and [components.ner.model]" in ran.text
+    # These four, which from-ner.md shows, make it a config.
+    page = (BASE.parent.parent / "docs" / "from-ner.md").read_text(encoding="utf8")
+    lines = '[components.ner]\nfactory = "tener_ner"\n\n[components.ner.model]\n'
+    lines += '@architectures = "spacy_tener.CRFTagger.v1"\n'
+    assert lines in page
+    text = config_of_ner.read_text(encoding="utf8")
+    for section in ("components.ner", "components.ner.model"):
+        text = re.sub(rf"^\[{re.escape(section)}\]\n.*?(?=^\[)", "", text, flags=re.MULTILINE | re.DOTALL)
+    config_of_ner.write_text(f"{text}\n{lines}", encoding="utf8")
+    assert compose(config_of_ner)["components"]["ner"]["model"]["tok2vec"]["width"]
