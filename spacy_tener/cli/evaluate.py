@@ -17,6 +17,7 @@ from ..files import write_text
 from ..pages import Heading
 from ..pipeline.finding import entity_finders, entity_labels, find_crf_pipe, known_labels, span_finders
 from ..workbench.corpus.docs import read_examples
+from ..workbench.displacy_pages import write_displacy
 from ..workbench.errors_page import Pair, errors_page, score_texts, surest_errors
 from ..workbench.scores import CountingScorer, scores_json
 from . import options
@@ -36,6 +37,12 @@ def evaluate_cli(
     explained: Annotated[
         int, typer.Option("--explain", min=0, help="Number of texts with errors to explain, on a page beside --page")
     ] = 0,
+    displacy_path: Annotated[
+        Path | None, typer.Option("--displacy-path", "-dp", help="Directory for pages of displacy with what is found")
+    ] = None,
+    displacy_limit: Annotated[
+        int, typer.Option("--displacy-limit", "-dl", min=1, help="Number of texts on the pages of displacy")
+    ] = 25,
     gold_preproc: Annotated[bool, typer.Option("--gold-preproc", "-G", help="Use gold preprocessing")] = False,
     force: options.Force = False,
     gpu_id: options.GpuId = -1,
@@ -50,8 +57,10 @@ def evaluate_cli(
 
     --page writes one HTML file that needs no network: scores, a confusion matrix, and all texts with their errors, to
     filter, sort and search. --explain 20 explains the 20 errors that the pipeline is surest of; the page links to the
-    explanations.
+    explanations. --displacy-path writes the pages that `spacy evaluate` writes for `ner`, as entities.html.
     """
+    if displacy_path and displacy_path.is_file():
+        raise CommandLineError(f"--displacy-path {displacy_path}: is a file", "Name a directory.")
     for path in (output, page, _page_of_explanations(page) if page and explained else None):
         check_file(path, force)
     if explained and page is None:
@@ -82,6 +91,10 @@ def evaluate_cli(
     if output:
         write_text(output, scores_json(scores))
         msg.good(str(output))
+    if displacy_path:
+        texts = (example.reference.text for example in examples)
+        for written in write_displacy(nlp, texts, displacy_path, title=model, limit=displacy_limit):
+            msg.good(f"{written.resolve()}: {counted(min(len(examples), displacy_limit), 'text')}")
     if page:
         _write_errors(page, nlp, model, data, scores, compared, explained)
 

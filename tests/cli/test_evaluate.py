@@ -13,9 +13,12 @@ from command_line import run_tener
 from small_corpora import annotated, save_corpus, save_docs
 from spacy.language import Language
 from spacy.tokens import Doc
+from spacy.training import Example
 
 from research.scores import Confusion, read_scores, total
 from spacy_tener.errors import MissingPackageError
+from spacy_tener.pages import displacy_options
+from spacy_tener.workbench.displacy_pages import write_displacy
 
 LOADED: list[str] = []
 TEXTS = [("王李张", [(0, 1, "PER.NAM"), (1, 2, "PER.NOM")]), ("王钱", [(0, 1, "PER.NOM"), (1, 2, "PER.NAM")])]
@@ -140,3 +143,35 @@ def test_entities_that_cannot_be_explained_are_refused_before_any_work(model: Pa
     assert ran.code == 1
     assert "no tener_ner" in ran.text
     assert "tokens per second" not in ran.text
+
+
+def test_pages_of_displacy_have_what_is_found_in_the_colours_of_all_pages(
+    saved: dict[str, Path], tmp_path: Path
+) -> None:
+    """`spacy evaluate --displacy-path` looks for the factory `ner`, and writes no page for `tener_ner`."""
+    corpus = save_corpus(tmp_path / "texts.spacy", [("王小明去了上海", []), ("今天天气很好", []), ("他在南京大学", [])])
+    code, text = evaluate(saved["tener"], corpus, "--displacy-path", tmp_path / "pages", "--displacy-limit", 2)
+    assert code == 0, text
+    assert f"{tmp_path / 'pages' / 'entities.html'}: 2 texts" in text
+    assert [path.name for path in (tmp_path / "pages").iterdir()] == ["entities.html"]
+    html = (tmp_path / "pages" / "entities.html").read_text(encoding="utf8")
+    assert [word in html for word in ("王小明", "PER", "南京大学")] == [True, True, False]
+    assert displacy_options(["GPE", "ORG", "PER"])["colors"]["PER"] in html
+    assert str(saved["tener"]) in html
+    code, text = evaluate(saved["tener"], corpus, "-dp", corpus)
+    assert (code, "texts.spacy: is a file Name a directory." in text) == (2, True), text
+
+
+def test_entities_within_others_and_parses_have_pages_of_their_own(tmp_path: Path) -> None:
+    nlp = spacy.blank("zh")
+    model = {"@architectures": "spacy_tener.CRFTagger.v1", "depth": 2}
+    pipe = nlp.add_pipe("tener_ner", config={"model": model, "spans_key": "sc"})
+    nlp.add_pipe("parser").add_label("dep")  # type: ignore[attr-defined]
+    nested = [Example(nlp.make_doc("北京大学"), annotated("北京大学", [(0, 4, "ORG")]))]
+    nested[0].reference.spans["sc"] = [nested[0].reference.char_span(0, 2, "GPE"), *nested[0].reference.ents]
+    pipe.initialize(lambda: nested, nlp=nlp)  # type: ignore[attr-defined]
+    nlp.get_pipe("parser").initialize(lambda: nested, nlp=nlp)  # type: ignore[attr-defined]
+    pages = write_displacy(nlp, ["北京大学"], tmp_path, title="model", limit=3)
+    assert [page.name for page in pages] == ["entities.html", "spans.html", "parses.html"]
+    assert all(page.is_file() for page in pages)
+    assert write_displacy(nlp, [], tmp_path / "none", title="model", limit=3) == []

@@ -24,6 +24,8 @@ LETTERS = {
     "-F": "--force",
     # As in the commands of spaCy's that these replace
     "-G": "--gold-preproc",
+    "-dp": "--displacy-path",
+    "-dl": "--displacy-limit",
     "-IW": "--ignore-warnings",
     "-V": "--verbose",
     "-NF": "--no-format",
