@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -10,10 +9,10 @@ from functools import partial
 from typing import Any
 
 from spacy.language import Language
-from spacy.tokens import Doc, SpanGroup
+from spacy.tokens import Doc
 
 from .decoding import Reading
-from .entities import CHAR_OFFSETS, PLACES, SCORES, EntityOffsets, FoundEntity, offsets_of, read_offsets
+from .entities import CHAR_OFFSETS, SCORES, EntityOffsets, FoundEntity, offsets_of, read_offsets, read_scores
 from .finding import SCORES_KEY, PipelineNER, ask_probabilities, crf_pipes, make_doc, nested_pipes, span_finders
 from .settings import NERSettings
 from .windows import SizedT, batch_by_size
@@ -44,36 +43,25 @@ def found_entities(nlp: Language, docs: Iterable[Doc], *, with_spancat: bool = T
 
 def entities_of_doc(doc: Doc, components: Sequence[NERSettings], keys: Iterable[str] = ()) -> Iterator[FoundEntity]:
     """Yield the entities of `doc.ents`, and others in the groups of `doc.spans` with these keys."""
-    groups = [doc.spans[settings.spans_key] for settings in components if settings.spans_key in doc.spans]
-    scores = {entity: float(score) for group in reversed(groups) for entity, score in read_offsets(group, SCORES)}
+    scores = {
+        entity: float(score)
+        for settings in reversed(components)
+        for entity, score in read_offsets(doc, settings.spans_key, SCORES)
+    }
     exact = {
         entity: offsets
         for settings in components
-        if settings.view == "characters" and settings.chars_key in doc.spans
-        for entity, offsets in sorted(read_offsets(doc.spans[settings.chars_key], CHAR_OFFSETS), key=_overlap_priority)
+        if settings.view == "characters"
+        for entity, offsets in sorted(read_offsets(doc, settings.chars_key, CHAR_OFFSETS), key=_overlap_priority)
     }
     for ent in doc.ents:
         entity = offsets_of(ent)
         start, end = exact.get(entity, entity[:2])
         yield FoundEntity(start, end, ent.label_, scores.get(entity))
-    spans = {span: score for key in keys if key in doc.spans for span, score in _scored(doc.spans[key])}
+    spans = {span: score for key in keys for span, score in read_scores(doc, key)}
     for span in spans.keys() - set(map(offsets_of, doc.ents)):
         start, end = exact.get(span, span[:2])
         yield FoundEntity(start, end, span[2], spans[span])
-
-
-def _scored(group: SpanGroup) -> Iterator[tuple[EntityOffsets, float | None]]:
-    """Yield the offsets and probabilities of spans that may overlap.
-
-    A `spancat` writes no scores in a text shorter than its spans, and a later component that writes to its group drops
-    them.
-    """
-    if PLACES in group.attrs:
-        yield from read_offsets(group, SCORES)
-        return
-    scores = group.attrs.get(SCORES, ())
-    probabilities = map(float, scores) if len(scores) == len(group) else itertools.repeat(None)
-    yield from zip(map(offsets_of, group), probabilities, strict=False)
 
 
 def _overlap_priority(row: tuple[EntityOffsets, Sequence[int]]) -> tuple[int, int]:

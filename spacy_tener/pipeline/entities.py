@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from spacy.attrs import ENT_IOB
-from spacy.tokens import Doc, Span, SpanGroup
+from spacy.tokens import Doc, Span
 
 from .settings import NERSettings
 from .units import BEGIN, INSIDE, MISSING, Alignment, DocView
@@ -133,11 +134,26 @@ def spans_of(doc: Doc, entities: Iterable[EntityOffsets]) -> list[Span]:
     return [span for span in spans if span is not None]
 
 
-def read_offsets(group: SpanGroup, attribute: str) -> list[tuple[EntityOffsets, Any]]:
-    """Return the offsets of each entity in a group with its value of an attribute; nothing if `tener_ner` did not write
-    the group."""
-    entities, values = group.attrs.get(PLACES, ()), group.attrs.get(attribute, ())
+def read_offsets(doc: Doc, key: str | None, attribute: str) -> list[tuple[EntityOffsets, Any]]:
+    """Return the offsets of each entity in a group of `doc.spans` with its value of an attribute; nothing if
+    `tener_ner` did not write the group."""
+    attrs = doc.spans[key].attrs if key in doc.spans else {}
+    entities, values = attrs.get(PLACES, ()), attrs.get(attribute, ())
     return [((start, end, label), value) for (start, end, label), value in zip(entities, values, strict=False)]
+
+
+def read_scores(doc: Doc, key: str) -> list[tuple[EntityOffsets, float | None]]:
+    """Return the offsets and probabilities of a group's spans, which may overlap, of whatever component.
+
+    A `spancat` writes no scores in a text shorter than its spans, and a later component that writes to its group drops
+    them.
+    """
+    group = doc.spans.get(key)
+    if group is None or PLACES in group.attrs:
+        return read_offsets(doc, key, SCORES)
+    scores = group.attrs.get(SCORES, ())
+    probabilities = map(float, scores) if len(scores) == len(group) else itertools.repeat(None)
+    return list(zip(map(offsets_of, group), probabilities, strict=False))
 
 
 def _set_scored_spans(doc: Doc, scores: dict[tuple[int, int, str], float], key: str) -> None:
@@ -146,14 +162,12 @@ def _set_scored_spans(doc: Doc, scores: dict[tuple[int, int, str], float], key: 
 
     The probability of a preset entity is 1, or what an earlier run of the component wrote to the group.
     """
-    earlier: dict[EntityOffsets, float] = {}
-    if key in doc.spans:
-        if PLACES not in doc.spans[key].attrs and len(doc.spans[key]):
-            warnings.warn(
-                f"doc.spans['{key}'] of another component is overwritten. Set another spans_key for tener_ner.",
-                stacklevel=2,
-            )
-        earlier = {entity: float(score) for entity, score in read_offsets(doc.spans[key], SCORES)}
+    if key in doc.spans and PLACES not in doc.spans[key].attrs and len(doc.spans[key]):
+        warnings.warn(
+            f"doc.spans['{key}'] of another component is overwritten. Set another spans_key for tener_ner.",
+            stacklevel=2,
+        )
+    earlier = {entity: float(score) for entity, score in read_offsets(doc, key, SCORES)}
     places = {(ent.start, ent.end, ent.label_): earlier.get(offsets_of(ent), 1.0) for ent in doc.ents} | scores
     order = sorted(places, key=lambda place: (place[0], -place[1], place[2]))
     spans = [Span(doc, start, end, label=label) for start, end, label in order]
@@ -170,9 +184,8 @@ def _set_char_spans(
     """
     doc = view.doc
     earlier: dict[EntityOffsets, list[tuple[int, int]]] = defaultdict(list)
-    if key in doc.spans:
-        for aligned, (start, end) in read_offsets(doc.spans[key], CHAR_OFFSETS):
-            earlier[aligned].append((start, end))
+    for aligned, (start, end) in read_offsets(doc, key, CHAR_OFFSETS):
+        earlier[aligned].append((start, end))
     in_tokens: dict[EntityOffsets, EntityOffsets] = {}  # exact offsets -> those of the tokens in doc.ents
     for ent in preset:
         aligned = offsets_of(ent)
@@ -191,4 +204,5 @@ def _set_char_spans(
 
 
 def _write_group(doc: Doc, key: str, spans: list[Span], places: Iterable[EntityOffsets], attrs: dict[str, Any]) -> None:
-    doc.spans[key] = SpanGroup(doc, name=key, spans=spans, attrs={**attrs, PLACES: list(map(list, places))})
+    doc.spans[key] = spans
+    doc.spans[key].attrs.update({**attrs, PLACES: list(map(list, places))})

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from spacy.language import Language
 from spacy.pipeline import Pipe
-from spacy.tokens import Doc, Span, SpanGroup
+from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.util import minibatch
 from spacy.vocab import Vocab
@@ -174,7 +174,7 @@ class Lac(Pipe):
                 aligned = words[(firsts[words] >= 0) & (lasts[words] >= 0)]
                 tokens = firsts[aligned] - token_starts[i], lasts[aligned] - token_starts[i] + 1
                 spans = [Span(doc, first, end, names[tag]) for first, end, tag in _rows(*tokens, tags[aligned])]
-                doc.spans[self.words_key] = SpanGroup(doc, name=self.words_key, spans=spans)
+                doc.spans[self.words_key] = spans
             words = words[np.isin(tags[words], entity_tags)]
             characters = starts[words] - text_starts[i], starts[words] + lengths[words] - text_starts[i]
             entities = [UnitEntity(start, end, names[tag]) for start, end, tag in _rows(*characters, tags[words])]

@@ -167,7 +167,7 @@ def _marks_before(doc: Doc) -> IntArray:
 
 def predicted_offsets(doc: Doc, chars_key: str | None = CHARS_KEY) -> Iterator[EntityOffsets]:
     """Yield the entities of a Doc, with exact character offsets where the group `chars_key` has them."""
-    group = doc.spans[chars_key] if chars_key is not None and chars_key in doc.spans else None
+    group = doc.spans.get(chars_key)
     offsets = None if group is None else group.attrs.get(CHAR_OFFSETS)
     # After manual edits of a group, its offsets do not match its spans.
     if group is not None and offsets is not None and len(offsets) == len(group):

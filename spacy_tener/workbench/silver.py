@@ -113,7 +113,7 @@ def _correct(belief: Belief, earlier: set[EntityOffsets], later: Sequence[Callab
     earlier (set[EntityOffsets]): The entities of earlier components.
     """
     doc = belief.doc
-    scores = {offsets: float(score) for group in doc.spans.values() for offsets, score in read_offsets(group, SCORES)}
+    scores = {offsets: float(score) for key in doc.spans for offsets, score in read_offsets(doc, key, SCORES)}
     found = _entities(doc)
     for component in later:
         doc = component(doc)
