@@ -49,10 +49,10 @@ class Match:
 
 
 class WordTrie:
-    """Finds words in joined texts. The node of a word's first character is its code point; others are numbered by
-    depth.
+    """Finds words in joined texts. The node of a word's first character is its code point; others are numbered by the
+    length of the beginnings that they stand for.
 
-    The search goes from all places of a text at once, one character deeper in each turn. It is as fast as an
+    The search goes from all places of a text at once, one character further in each turn. It is as fast as an
     Aho-Corasick automaton in Rust, and built three times as fast: research/results/lexicon.md.
 
     words (Mapping[str, int]): The index of each word, which has two characters or more.
@@ -68,16 +68,16 @@ class WordTrie:
         self._beginnings[self._hash(codes[firsts], codes[firsts + 1])] = True
         nodes, n_nodes = codes[firsts], _FIRST_NODE
         edges, ends = [np.zeros(0, dtype=np.uint64)], [np.zeros(0, dtype=np.int64)]
-        for depth in range(1, lengths.max(initial=0)):
-            rest = rest[lengths[rest] > depth]
-            keys, children = np.unique(nodes[rest] << _CODE_BITS | codes[firsts[rest] + depth], return_inverse=True)
+        for length in range(1, lengths.max(initial=0)):
+            rest = rest[lengths[rest] > length]
+            keys, children = np.unique(nodes[rest] << _CODE_BITS | codes[firsts[rest] + length], return_inverse=True)
             nodes[rest] = children + n_nodes
             n_nodes += keys.size
-            is_end = lengths[rest] == depth + 1
+            is_end = lengths[rest] == length + 1
             edges.append(keys)
             ends.append(np.full(keys.size, -1))
             ends[-1][children[is_end]] = indices[rest[is_end]]
-        # Sorted, as deeper nodes have higher numbers; and the word that ends with each edge. *Shape:* (edges,) each
+        # Sorted, as longer ones have higher numbers; and the word that ends with each edge. *Shape:* (edges,) each
         self._edges, self._words = np.concatenate(edges), np.concatenate(ends)
 
     def find(self, codes: CodePoints, start: int, stop: int) -> IntArray:
@@ -88,12 +88,12 @@ class WordTrie:
         stop = min(stop, codes.size - 1)  # the last separator
         first, second = (codes[start + shift : stop + shift].astype(np.uint64) for shift in (0, 1))
         places = np.flatnonzero(self._beginnings[self._hash(first, second)]) + start
-        nodes, depth, found = codes[places].astype(np.uint64), 1, [_NOTHING]
+        nodes, length, found = codes[places].astype(np.uint64), 1, [_NOTHING]
         while places.size:
-            children, is_edge = search(self._edges, nodes << _CODE_BITS | codes[places + depth])
-            places, children, depth = places[is_edge], children[is_edge], depth + 1
+            children, is_edge = search(self._edges, nodes << _CODE_BITS | codes[places + length])
+            places, children, length = places[is_edge], children[is_edge], length + 1
             nodes, words = (children + _FIRST_NODE).astype(np.uint64), self._words[children]
-            found.append(np.stack((places, places + depth, words))[:, words >= 0])
+            found.append(np.stack((places, places + length, words))[:, words >= 0])
         return np.concatenate(found, axis=1)
 
     def _hash(self, first: Keys, second: Keys) -> Keys:
