@@ -16,6 +16,7 @@ from ..errors import RemedyError, counted
 from ..files import write_text
 from ..pages import Heading
 from ..pipeline.finding import entity_finders, entity_labels, find_crf_pipe, known_labels, span_finders
+from ..pipeline.scoring import rows_within
 from ..workbench.corpus.docs import read_examples
 from ..workbench.displacy_pages import write_displacy
 from ..workbench.errors_page import Pair, errors_page, score_texts, surest_errors
@@ -108,11 +109,7 @@ def _print_scores(scores: Mapping[str, Any]) -> None:
     overall = {part: scores[f"ents_{part}"] for part in "prf"}
     shown = [("All", overall, sum(gold.values()))]
     shown += [(label, score, gold[label]) for label, score in sorted(scores["ents_per_type"].items())]
-    for name, depths in scores.items():
-        if name.endswith("_per_depth") and depths:
-            every = {part: scores[name.replace("per_depth", part)] for part in "prf"}
-            shown.append(("With entities within others", every, sum(depth["gold"] for depth in depths)))
-            shown += [(f"Depth {number}", depth, depth["gold"]) for number, depth in enumerate(depths, start=1)]
+    shown += rows_within(scores)
     rows = [(label, *(f"{100 * score[part]:.2f}" for part in "prf"), str(count)) for label, score, count in shown]
     msg.table(rows, header=("", "P", "R", "F1", "Entities"), aligns=("l", *"rrrr"), divider=True)
 

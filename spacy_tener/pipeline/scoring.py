@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -42,17 +42,19 @@ def score_char_entities(
         # As in spaCy's scorer: Docs without annotation are skipped, as are wrong predictions on tokens without it.
         if example.reference.has_annotation("ENT_IOB"):
             _count(example, chars_key, per_type)
+    return _totals(per_type, "ents")
+
+
+def _totals(per_type: Mapping[str, PRFScore], prefix: str) -> dict[str, Any]:
+    """Return precision, recall and F1, overall and per type; None for each if there is no entity."""
     total = PRFScore()
     for score in per_type.values():
         total += score
+    names = [f"{prefix}_{name}" for name in ("p", "r", "f", "per_type")]
     if not len(total):
-        return dict.fromkeys(("ents_p", "ents_r", "ents_f", "ents_per_type"))
-    return {
-        "ents_p": total.precision,
-        "ents_r": total.recall,
-        "ents_f": total.fscore,
-        "ents_per_type": {label: score.to_dict() for label, score in per_type.items()},
-    }
+        return dict.fromkeys(names)
+    types = {label: score.to_dict() for label, score in per_type.items()}
+    return dict(zip(names, (total.precision, total.recall, total.fscore, types), strict=True))
 
 
 def score_nested_entities(
@@ -88,15 +90,21 @@ def score_nested_entities(
             score.tp += key in compared.gold and key in keys
             score.fp += key not in compared.gold
             score.fn += key not in keys
-    total = PRFScore()
-    for score in per_type.values():
-        total += score
-    names = [f"spans_{spans_key}_{name}" for name in ("p", "r", "f", "per_type", "per_depth")]
-    if not len(total):
-        return dict.fromkeys(names)
     depths = [_depth_score(*per_depth[depth]) for depth in sorted(per_depth)]
-    types = {label: score.to_dict() for label, score in per_type.items()}
-    return dict(zip(names, (total.precision, total.recall, total.fscore, types, depths), strict=True))
+    prefix = f"spans_{spans_key}"
+    return {**_totals(per_type, prefix), f"{prefix}_per_depth": depths or None}
+
+
+def rows_within(scores: Mapping[str, Any]) -> list[tuple[str, Mapping[str, float], int]]:
+    """Return rows of what `score_nested_entities` returned, if `scores` have it: a title, `p`, `r` and `f`, and the
+    number of annotated entities, of all entities and of each depth."""
+    rows: list[tuple[str, Mapping[str, float], int]] = []
+    for name, depths in scores.items():
+        if name.endswith("_per_depth") and depths:
+            every = {part: scores[name.replace("per_depth", part)] for part in "prf"}
+            rows.append(("With entities within others", every, sum(depth["gold"] for depth in depths)))
+            rows += [(f"Depth {number}", depth, depth["gold"]) for number, depth in enumerate(depths, start=1)]
+    return rows
 
 
 def _depth_score(right: int, found: int, recalled: int, gold: int) -> dict[str, float]:
