@@ -12,7 +12,7 @@ from ..annotate.answers import TEXT_COLUMN
 from ..annotate.records import find_texts, stream_records
 from ..errors import RemedyError, counted
 from ..files import write_text
-from ..pipeline.finding import PipelineNER, entity_labels, nested_pipes
+from ..pipeline.finding import PipelineNER, crf_pipes, entity_labels, overlap_groups
 from ..workbench.pipelines import blank_pipeline
 from ..workbench.suggestions.review import judge_of
 from ..workbench.suggestions.review_page import (
@@ -93,8 +93,8 @@ def suggest_cli(
     tasks = make_tasks(nlp, chosen, shown)
     if format == ANNOTATION_PAGE:
         sources = {"model": judge_of(nlp, model), "inputs": ", ".join(texts)}
-        numbered, nested = entity_labels(nlp), bool(nested_pipes(nlp))
-        page = annotation_page(tasks, shown, **sources, numbered=numbered, lang=str(nlp.lang), nested=nested)
+        numbered, overlapping = entity_labels(nlp), not overlap_groups(nlp).keys().isdisjoint(crf_pipes(nlp))
+        page = annotation_page(tasks, shown, **sources, numbered=numbered, lang=str(nlp.lang), overlapping=overlapping)
         write_text(output, page)
         msg.good(f"{output.resolve()}: {counted(len(chosen), 'text')} to annotate in a browser")
     else:

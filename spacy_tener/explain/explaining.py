@@ -14,7 +14,6 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import Model
 
-from ..crf.marginals import outside_marginals
 from ..embedders.lexicon_embed import LexiconVocabulary
 from ..embedders.onnx_embed import FrozenFeatures
 from ..embedders.tables import Vocabulary
@@ -80,7 +79,7 @@ def explain(
     docs = pipeline.prepare(without_entities(text.predicted) if isinstance(text, Example) else text for text in sources)
     decodings = list(pipeline.ner.decode(docs))
     explained = [
-        explainer(decoding, _gold(text, pipeline.ner.nested_key), k_best, rivals)
+        explainer(decoding, _gold(text, pipeline.ner.overlap_key), k_best, rivals)
         for text, decoding in zip(sources, decodings, strict=True)
     ]
     # After all else, since it changes the Docs.
@@ -249,15 +248,11 @@ def _likeliest(entity: FoundEntity) -> float:
 def _outside(decoding: Decoding, entities: Sequence[FoundEntity]) -> list[float | None]:
     """Return the probability that nothing is found in the place of each entity, at any depth; None where an entity is
     not made of whole units."""
-    batch, certain = decoding.batch, decoding.certain
     spans = [decoding.view.unit_span(entity.start, entity.end) for entity in entities]
     places = np.array([span or (0, 1) for span in spans], dtype=np.int64).reshape(-1, 2)
-    probabilities = np.ones(len(spans))
-    for level in range(batch.depth if spans else 0):
-        sequence = np.full(len(spans), decoding.index + level * batch.n_texts)
-        probabilities *= outside_marginals(batch.passes, sequence, *places.T)
+    probabilities = decoding.batch.empty_probabilities(decoding.index, *places.T)
     # The CRF takes the place of an entity of a label that it lacks for outside.
-    probabilities[[any(_overlap(entity, other) for other in certain) for entity in entities]] = 0.0
+    probabilities[[any(_overlap(entity, other) for other in decoding.certain) for entity in entities]] = 0.0
     return [p if span else None for p, span in zip(probabilities.tolist(), spans, strict=True)]
 
 

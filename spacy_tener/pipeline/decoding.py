@@ -13,7 +13,7 @@ from spacy.training import Example
 
 from ..crf.decode import ScoredPath
 from ..crf.forward import ForwardBackward
-from ..crf.marginals import EntitySpans, entropy, probable_spans, span_marginals
+from ..crf.marginals import EntitySpans, entropy, outside_marginals, probable_spans, span_marginals
 from ..crf.scorer import PathScorer
 from ..processes import cached_property
 from ..sequences import ranges, starts
@@ -140,6 +140,14 @@ class BatchDecoding:
             at_depth = spans._replace(sequence=spans.sequence + level * self.n_texts)
             either += (1.0 - either) * span_marginals(self.passes, at_depth).clip(0.0, 1.0)
         return either
+
+    def empty_probabilities(self, text: int, starts: IntArray, ends: IntArray) -> Probabilities:
+        """Return the probability that parts of a text, in its units, have no entity at any depth. *Shape:* (parts,)"""
+        none = np.ones(starts.size)
+        for level in range(self.depth if starts.size else 0):
+            sequences = np.full(starts.size, text + level * self.n_texts)
+            none *= outside_marginals(self.passes, sequences, starts, ends)
+        return none
 
     def readings(self, k: int) -> list[list[ScoredReading]]:
         """Return the k best paths of each text, best first; fewer where there are fewer."""

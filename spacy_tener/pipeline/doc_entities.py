@@ -13,7 +13,7 @@ from spacy.tokens import Doc
 
 from .decoding import Reading
 from .entities import CHAR_OFFSETS, SCORES, EntityOffsets, FoundEntity, offsets_of, read_offsets, read_scores
-from .finding import SCORES_KEY, PipelineNER, ask_probabilities, crf_pipes, make_doc, nested_pipes, span_finders
+from .finding import SCORES_KEY, PipelineNER, ask_probabilities, crf_pipes, make_doc, overlap_groups
 from .settings import NERSettings
 from .windows import SizedT, batch_by_size
 
@@ -29,12 +29,9 @@ def found_entities(nlp: Language, docs: Iterable[Doc], *, with_spancat: bool = T
 
     with_spancat (bool): Include those of a `spancat`, which may overlap.
     """
-    settings = [
-        replace(pipe.settings, spans_key=pipe.settings.spans_key or SCORES_KEY) for pipe in crf_pipes(nlp).values()
-    ]
-    keys = {pipe.settings.spans_key or SCORES_KEY for pipe in nested_pipes(nlp).values()}
-    if with_spancat:
-        keys.update(pipe.key for pipe in span_finders(nlp).values())
+    pipes = crf_pipes(nlp)
+    settings = [replace(pipe.settings, spans_key=pipe.settings.spans_key or SCORES_KEY) for pipe in pipes.values()]
+    keys = {key for name, key in overlap_groups(nlp).items() if with_spancat or name in pipes}
     return [
         sorted(entities_of_doc(doc, settings, keys), key=lambda entity: (entity.start, entity.end, entity.label))
         for doc in docs

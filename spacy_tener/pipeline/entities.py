@@ -62,10 +62,12 @@ class UnitEntity(NamedTuple):
     probability: float = 1.0
 
 
-def set_entities(view: DocView, entities: Sequence[UnitEntity], settings: NERSettings, *, nested: bool = False) -> None:
+def set_entities(
+    view: DocView, entities: Sequence[UnitEntity], settings: NERSettings, *, overlapping: bool = False
+) -> None:
     """Add the entities to those that the Doc already has. All other tokens without annotation become outside.
 
-    nested (bool): Write entities within others, too, to `doc.spans`. `doc.ents` has the longest.
+    overlapping (bool): Write entities within others, too, to `doc.spans`. `doc.ents` has the longest.
     """
     doc, preset = view.doc, set[int]()
     annotated = doc.has_annotation(ENT_IOB)
@@ -74,11 +76,11 @@ def set_entities(view: DocView, entities: Sequence[UnitEntity], settings: NERSet
         preset.update(np.flatnonzero((iob == BEGIN) | (iob == INSIDE)).tolist())
         missing = iob == MISSING
         # Decoding repeats preset entities: the Doc has them already.
-        ents = {(ent.start, ent.end, ent.label_) for ent in doc.ents} if nested else set()
+        ents = {(ent.start, ent.end, ent.label_) for ent in doc.ents} if overlapping else set()
         entities = [
             entity
             for entity, (start, end) in ((e, view.token_span(e.start, e.end, "expand")) for e in entities)
-            if (start not in preset if not nested else (start, end, entity.label) not in ents)
+            if (start not in preset if not overlapping else (start, end, entity.label) not in ents)
         ]
     taken, spans, scores = set(preset), [], {}
     # Longest first: of two entities that share a token, the longer one is kept.
@@ -89,7 +91,7 @@ def set_entities(view: DocView, entities: Sequence[UnitEntity], settings: NERSet
             taken.update(tokens)
             spans.append(Span(doc, start, end, label=entity.label))
             scores[start, end, entity.label] = entity.probability
-        elif nested and start < end:
+        elif overlapping and start < end:
             scores.setdefault((start, end, entity.label), entity.probability)
     if annotated:
         missing[[*taken]] = False

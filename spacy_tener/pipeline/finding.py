@@ -37,9 +37,11 @@ def span_finders(nlp: Language) -> dict[str, SpanCategorizer]:
     return {name: pipe for name, pipe in nlp.pipeline if isinstance(pipe, SpanCategorizer)}
 
 
-def nested_pipes(nlp: Language) -> dict[str, TenerNER]:
-    """Return the `tener_ner` components that find entities within entities, by name. All are in `doc.spans`."""
-    return {name: pipe for name, pipe in crf_pipes(nlp).items() if pipe.depth > 1}
+def overlap_groups(nlp: Language) -> dict[str, str]:
+    """Return the components whose entities may overlap, each with the group of `doc.spans` that has all of them: each
+    `spancat`, and each `tener_ner` that finds entities within entities."""
+    groups = {name: pipe.key for name, pipe in span_finders(nlp).items()}
+    return groups | {name: pipe.overlap_key or SCORES_KEY for name, pipe in crf_pipes(nlp).items() if pipe.depth > 1}
 
 
 def check_finders(nlp: Language, what: str = "The pipeline") -> None:

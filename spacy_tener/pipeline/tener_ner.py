@@ -122,7 +122,7 @@ class TenerNER(TrainablePipe):
         return depth_of(self.model)
 
     @property
-    def nested_key(self) -> str | None:
+    def overlap_key(self) -> str | None:
         """The group of `doc.spans` with entities within others; None if the component finds none of these."""
         return self.settings.spans_key if self.depth > 1 else None
 
@@ -225,7 +225,7 @@ class TenerNER(TrainablePipe):
         """
         validate_get_examples(get_examples, "TenerNER.initialize")
         if labels is None:
-            spans = (span for example in get_examples() for span in all_entities(example.reference, self.nested_key))
+            spans = (span for example in get_examples() for span in all_entities(example.reference, self.overlap_key))
             labels = sorted({span.label_ for span in spans} - {""})
         labels = _listed_labels(labels, self.name)
         self._check_nesting(get_examples, teacher)
@@ -309,7 +309,7 @@ class TenerNER(TrainablePipe):
         """
         settings = self.settings
         for doc, entities in zip(docs, scores, strict=True):
-            set_entities(view_of(doc, settings.view), entities, settings, nested=self.depth > 1)
+            set_entities(view_of(doc, settings.view), entities, settings, overlapping=self.depth > 1)
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128, spans_key: str | None = None) -> Iterator[Doc]:
         """Add entities to a stream of Docs.
@@ -325,7 +325,7 @@ class TenerNER(TrainablePipe):
         for docs in minibatch(stream, batch_size):
             try:
                 for view, entities in self._find(docs, settings):
-                    set_entities(view, entities, settings, nested=self.depth > 1)
+                    set_entities(view, entities, settings, overlapping=self.depth > 1)
                 yield from docs
             except Exception as error:
                 on_error(self.name, self, docs, error)
@@ -357,7 +357,7 @@ class TenerNER(TrainablePipe):
         for batch, group in itertools.groupby(decodings, lambda decoding: decoding.batch):
             found = select_entities(batch, self.labels, settings)
             for decoding in group:
-                set_entities(decoding.view, found[decoding.index], settings, nested=self.depth > 1)
+                set_entities(decoding.view, found[decoding.index], settings, overlapping=self.depth > 1)
 
     def _check_process(self) -> None:
         if self.model.ops.name == "cupy" and os.getpid() != self._process:
@@ -383,8 +383,8 @@ class TenerNER(TrainablePipe):
         if scorer is None:
             return {}
         scores: dict[str, Any] = scorer(examples, **{**self.cfg, "labels": self.labels, **kwargs})
-        if self.nested_key is not None:
-            scores |= score_nested_entities(examples, spans_key=self.nested_key, chars_key=self.settings.chars_key)
+        if self.overlap_key is not None:
+            scores |= score_nested_entities(examples, spans_key=self.overlap_key, chars_key=self.settings.chars_key)
         return scores
 
     def update(

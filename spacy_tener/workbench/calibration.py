@@ -74,7 +74,7 @@ def find_outcomes(nlp: Language, name: str, examples: Sequence[Example], source:
     _check_labels({span.label_ for example in examples for span in example.reference.ents}, pipe.labels, name, source)
     with nlp.select_pipes(enable=list(nlp.pipe_names[: nlp.pipe_names.index(name)])):
         docs = list(nlp.pipe(without_entities(example.predicted) for example in examples))
-    key = pipe.nested_key
+    key = pipe.overlap_key
     if key is not None and not any(key in example.reference.spans for example in examples):
         remedy = "Convert it with `--overlap spans`, so that entities within others are annotated."
         raise RemedyError(f"{source}: it has no doc.spans['{key}']", remedy)

@@ -26,7 +26,7 @@ from ..inputs import STDIN, open_file
 from ..manifest import Manifest, file_input, stream_input
 from ..pipeline.decoding import Probabilities
 from ..pipeline.entities import SCORES, EntityOffsets, offsets_of, read_offsets
-from ..pipeline.finding import crf_pipes, known_labels, nested_pipes, span_finders
+from ..pipeline.finding import crf_pipes, known_labels, overlap_groups
 
 LOWEST = 0.05
 """Entities with a lower probability count as not found."""
@@ -74,7 +74,7 @@ def unknown_labels(teachers: Mapping[str, Language]) -> dict[str, list[str]]:
 def check_teachers(teachers: Mapping[str, Language]) -> None:
     """Refuse a teacher without entity labels, which would find nothing."""
     for name, teacher in teachers.items():
-        if overlapping := [*span_finders(teacher), *nested_pipes(teacher)]:
+        if overlapping := overlap_groups(teacher):
             remedy = "Silver annotation has none within others. Teach a student by the overlay taught, or name another."
             raise RemedyError(f"{name}: the entities of {', '.join(overlapping)} may overlap", remedy)
         if known_labels(teacher) == set():

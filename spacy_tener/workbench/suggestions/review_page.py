@@ -87,7 +87,7 @@ def annotation_page(
     inputs: str,
     numbered: Sequence[str] = (),
     lang: str = "en",
-    nested: bool = False,
+    overlapping: bool = False,
 ) -> str:
     """Return a page with texts to annotate and the model's entities in them.
 
@@ -96,13 +96,13 @@ def annotation_page(
     model, inputs (str): By what and from what the texts were chosen.
     numbered (Sequence[str]): All labels of the pipeline, in the order in which they get colours.
     lang (str): The language of the texts.
-    nested (bool): The page has entities within others, too.
+    overlapping (bool): The page has entities within others, too.
     """
     texts = []
     for number, task in enumerate(tasks):
-        questions = [((), [entity]) for entity in (task.entities if nested else outermost(task.entities))]
-        texts.append(_text(number, task.doc, questions, task.record_id, nested=nested))
-    convert = f"python -m spacy tener convert decisions.json --output annotated.spacy{' --overlap spans' * nested}"
+        questions = [((), [entity]) for entity in (task.entities if overlapping else outermost(task.entities))]
+        texts.append(_text(number, task.doc, questions, task.record_id, nested=overlapping))
+    convert = f"python -m spacy tener convert decisions.json --output annotated.spacy{' --overlap spans' * overlapping}"
     values = {"model": model, "inputs": inputs}
     heading = Heading("Texts to annotate", "Chosen by {model} from {inputs}", values)
     content = {"numbered": [*numbered], "stands": "found", "corpus": "", "next": convert}

@@ -150,5 +150,5 @@ def test_what_is_converted_is_what_the_page_of_suggestions_shows(
     browser: Browser, tmp_path: Path, words: list[str], entities: Entities, nested: bool
 ) -> None:
     task = Task(gold([], words), found(entities, 0.9), 0.7, 0.5)
-    page = annotation_page([task], ["PER", "ORG"], model="", inputs="", nested=nested)
+    page = annotation_page([task], ["PER", "ORG"], model="", inputs="", overlapping=nested)
     check_converted(tmp_path, states(browser, tmp_path, page, nested), [], nested)

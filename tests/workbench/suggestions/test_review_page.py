@@ -130,7 +130,7 @@ def annotating(browser: Browser, tmp_path: Path) -> Open:
     def start(docs: Sequence[Doc], size: tuple[int, int] = DESKTOP, labels: Sequence[str] = ("PER", "ORG")) -> Review:
         tasks = [Task(doc, found(entities_of(doc), 0.6), 0.5, 0.5) for doc in docs]
         nested = any("sc" in doc.spans for doc in docs)
-        page = annotation_page(tasks, labels, model="", inputs="", lang="zh", nested=nested)
+        page = annotation_page(tasks, labels, model="", inputs="", lang="zh", overlapping=nested)
         return shown(browser, tmp_path, page, size)
 
     return start
