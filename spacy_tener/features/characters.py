@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence, Sized
+from collections.abc import Collection, Sequence, Sized
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,15 +116,10 @@ class JoinedText:
         return self.codes[start:stop].tobytes().decode(_CODEC)
 
 
-def join_texts(docs: Sequence[Doc], spellings: Iterable[NDArray[np.uint64]] | None = None) -> JoinedText:
-    """Join the texts of Docs. No Python code runs per token, only per distinct string.
-
-    spellings (Optional[Iterable[NDArray[np.uint64]]]): `ORTH` and `SPACY` of the Docs' tokens, if they are known.
-        *Shape:* (tokens, 2) for each Doc
-    """
+def join_texts(docs: Sequence[Doc]) -> JoinedText:
+    """Join the texts of Docs. No Python code runs per token, only per distinct string."""
     lengths = lengths_of(docs)
-    columns: Iterable[Any] = (doc.to_array([ORTH, SPACY]) for doc in docs if len(doc))
-    table = np.concatenate([np.zeros((0, 2), np.uint64), *(columns if spellings is None else spellings)])
+    table = np.concatenate([np.zeros((0, 2), np.uint64), *(doc.to_array([ORTH, SPACY]) for doc in docs if len(doc))])
     orths, strings = np.unique(table[:, 0], return_inverse=True)
     texts = texts_of(orths.tolist(), string_stores(docs))
     # Each distinct string with a space behind it.
