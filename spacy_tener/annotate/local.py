@@ -75,7 +75,7 @@ def _write(job: AnnotationJob, schema: pa.Schema | None, parts: Iterable[Part]) 
         running: dict[Future[PartStats], Part] = {}
         for part in parts:
             future = pool.submit(write, part, schema)
-            running[future] = part.without_records()  # the writer has them; this frees memory
+            running[future] = Part(part.number, position=part.position)  # the writer has the records; this frees memory
             while len(running) >= _AHEAD * max(job.processes, _THREADS_ON_GPU):
                 yield from _finished(running)
         while running:

@@ -133,9 +133,6 @@ class Part:
         """The rows that are not damaged."""
         return [row for row in self.rows if not any(isinstance(value, DamagedText) for value in row.values())]
 
-    def without_records(self) -> Part:
-        return Part(self.number, position=self.position)
-
     def take(self, content: Record | pa.Table, size: int, limit: int) -> pa.Table | None:
         """Add a record, or those of a table up to `limit` in the part. Return the rest of the table, if any."""
         if isinstance(content, dict):

@@ -201,10 +201,7 @@ def options_in_use(ctx: typer.Context, arguments: Collection[str]) -> list[str]:
     return [
         parameter.opts[0]
         for parameter in ctx.command.params
-        if parameter.name in arguments and _is_in_use(ctx, parameter.name)
+        if parameter.name in arguments
+        and (source := ctx.get_parameter_source(parameter.name))
+        and source.name == "COMMANDLINE"
     ]
-
-
-def _is_in_use(ctx: typer.Context, argument: str) -> bool:
-    source = ctx.get_parameter_source(argument)
-    return source is not None and source.name == "COMMANDLINE"

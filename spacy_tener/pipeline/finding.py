@@ -178,10 +178,8 @@ class PipelineNER:
     @property
     def models(self) -> list[Model[Any, Any]]:
         """Models that the entities come from."""
-        return [self.ner.model, *(pipe.model for pipe in self._pipes())]
-
-    def _pipes(self) -> list[Any]:
-        return [self.nlp.get_pipe(name) for name in self.shared]
+        pipes: list[Any] = [self.ner, *map(self.nlp.get_pipe, self.shared)]
+        return [pipe.model for pipe in pipes]
 
     def describe(self) -> dict[str, str]:
         return describe_component(self.nlp, self.ner.name, self.ner.settings.view)

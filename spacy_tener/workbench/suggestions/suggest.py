@@ -126,12 +126,8 @@ def most_uncertain(
         heapq.heappush(heap, (uncertainty, -number, record))
         if len(heap) > n:
             keys.discard(near_key(heapq.heappop(heap)[2][TEXT_COLUMN]))
-    return [Suggestion(record, uncertainty) for uncertainty, _, record in sorted(heap, key=_rank, reverse=True)]
-
-
-def _rank(entry: tuple[float, int, Record]) -> tuple[float, int]:
-    uncertainty, negative_number, _ = entry
-    return uncertainty, negative_number
+    # As in the heap, numbers decide between equal uncertainties: records are not compared.
+    return [Suggestion(record, uncertainty) for uncertainty, _, record in sorted(heap, reverse=True)]
 
 
 def text_key(text: str) -> str:
