@@ -20,7 +20,7 @@ from ..pipeline.scoring import rows_within
 from ..workbench.corpus.docs import read_examples
 from ..workbench.displacy_pages import write_displacy
 from ..workbench.errors_page import Pair, errors_page, score_texts, surest_errors
-from ..workbench.scores import CountingScorer, scores_json
+from ..workbench.scores import CountingScorer, score_rows, scores_json
 from . import options
 from ._common import CommandLineError, check_file, command, load_pipeline, msg, setup_gpu
 
@@ -105,12 +105,9 @@ def _page_of_explanations(page: Path) -> Path:
 
 
 def _print_scores(scores: Mapping[str, Any]) -> None:
-    gold = {label: count["tp"] + count["fn"] for label, count in scores["ents_counts"].items()}
-    overall = {part: scores[f"ents_{part}"] for part in "prf"}
-    shown = [("All", overall, sum(gold.values()))]
-    shown += [(label, score, gold[label]) for label, score in sorted(scores["ents_per_type"].items())]
+    shown = [(label, score, tp + fn) for label, *score, (tp, _, fn) in score_rows(scores)]
     shown += rows_within(scores)
-    rows = [(label, *(f"{100 * score[part]:.2f}" for part in "prf"), str(count)) for label, score, count in shown]
+    rows = [(label, *(f"{100 * part:.2f}" for part in score), str(count)) for label, score, count in shown]
     msg.table(rows, header=("", "P", "R", "F1", "Entities"), aligns=("l", *"rrrr"), divider=True)
 
 

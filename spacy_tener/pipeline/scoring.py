@@ -95,15 +95,16 @@ def score_nested_entities(
     return {**_totals(per_type, prefix), f"{prefix}_per_depth": depths or None}
 
 
-def rows_within(scores: Mapping[str, Any]) -> list[tuple[str, Mapping[str, float], int]]:
-    """Return rows of what `score_nested_entities` returned, if `scores` have it: a title, `p`, `r` and `f`, and the
-    number of annotated entities, of all entities and of each depth."""
-    rows: list[tuple[str, Mapping[str, float], int]] = []
+def rows_within(scores: Mapping[str, Any]) -> list[tuple[str, list[float], int]]:
+    """Return rows of what `score_nested_entities` returned, if `scores` have it: a title, precision, recall and F1, and
+    the number of annotated entities, of all entities and of each depth."""
+    rows: list[tuple[str, list[float], int]] = []
     for name, depths in scores.items():
         if name.endswith("_per_depth") and depths:
-            every = {part: scores[name.replace("per_depth", part)] for part in "prf"}
+            every = [scores[name.replace("per_depth", part)] for part in "prf"]
             rows.append(("With entities within others", every, sum(depth["gold"] for depth in depths)))
-            rows += [(f"Depth {number}", depth, depth["gold"]) for number, depth in enumerate(depths, start=1)]
+            for number, depth in enumerate(depths, start=1):
+                rows.append((f"Depth {number}", [depth[part] for part in "prf"], depth["gold"]))
     return rows
 
 

@@ -17,7 +17,7 @@ from ..pages import Heading, make_page
 from ..pipeline.entities import EntityOffsets, offsets_of
 from ..pipeline.finding import run_components
 from ..pipeline.tener_ner import TenerNER
-from .scores import COUNTS_KEY, CountingScorer, Found, comparison_of
+from .scores import CountingScorer, Found, comparison_of, score_rows
 
 BATCH = 256
 
@@ -171,7 +171,7 @@ def errors_page(
     address, numbers = explained
     data = {
         "review": review,
-        "scores": None if scores is None else _score_rows(scores),
+        "scores": None if scores is None else score_rows(scores),
         "texts": [[doc.text, [_plain(pair) for pair in pairs]] for doc, pairs in texts],
         "unknown": _unknown(texts, labels),
         "numbered": [*numbered],
@@ -184,16 +184,6 @@ def _plain(pair: Pair) -> list[Any]:
     """Return a pair as [gold, found, probability]. Missing annotation is 0 in place of gold."""
     probability = None if pair.probability is None else float(f"{pair.probability:.5f}")
     return [pair.gold if pair.judged else 0, pair.found, probability]
-
-
-def _score_rows(scores: Mapping[str, Any]) -> list[list[Any]]:
-    """Return rows of label, precision, recall, F1 and counts, first those of all labels."""
-    counts = {label: list(count.values()) for label, count in scores.get(COUNTS_KEY, {}).items()}
-    total = [sum(column) for column in zip(*counts.values(), strict=True)]
-    rows = [["All", *(scores[f"ents_{part}"] for part in "prf"), total or None]]
-    for label, score in sorted((scores["ents_per_type"] or {}).items()):
-        rows.append([label, *(score[part] for part in "prf"), counts.get(label)])
-    return rows
 
 
 def _unknown(texts: Sequence[tuple[Doc, Sequence[Pair]]], labels: Iterable[str] | None) -> dict[str, int]:

@@ -109,6 +109,16 @@ def total(counts: Iterable[Confusion]) -> Confusion:
     return Confusion(*map(sum, zip((0, 0, 0), *counts, strict=True)))
 
 
+def score_rows(scores: Mapping[str, Any]) -> list[list[Any]]:
+    """Return rows of label, precision, recall, F1 and counts (tp, fp, fn), first those of all labels."""
+    counts = {label: list(count.values()) for label, count in scores.get(COUNTS_KEY, {}).items()}
+    total = [sum(column) for column in zip(*counts.values(), strict=True)]
+    rows = [["All", *(scores[f"ents_{part}"] for part in "prf"), total or None]]
+    for label, score in sorted((scores["ents_per_type"] or {}).items()):
+        rows.append([label, *(score[part] for part in "prf"), counts.get(label)])
+    return rows
+
+
 def scores_json(scores: Mapping[str, Any]) -> str:
     """Return scores as JSON, one on each line: indented JSON would put each count by document on a line of its own."""
     lines = [f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in scores.items()]
