@@ -89,7 +89,7 @@ class FrozenFeatures:
 
     def __init__(self, source: EncoderSource, limit: int) -> None:
         self.source = source
-        self.cache = FeatureCache(limit, _ON_DISK * limit)
+        self.cache = FeatureCache(limit, _ON_DISK * limit, half=True)
         self._encoder: Encoder | None = None
         self._n_computed, self._told = 0, 0.0
 
@@ -106,7 +106,7 @@ class FrozenFeatures:
     def set(self, encoder: Encoder) -> None:
         """Replace the encoder."""
         self._encoder = encoder
-        self.cache = FeatureCache(self.cache.limit, self.cache.on_disk)
+        self.cache = FeatureCache(self.cache.limit, self.cache.on_disk, half=True)
 
     def __call__(self, docs: list[Doc], *, training: bool, gpu: bool) -> FloatArray:
         """Return the features of all tokens of the Docs. *Shape:* (tokens, width)"""

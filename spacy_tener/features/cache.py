@@ -6,6 +6,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from tempfile import TemporaryFile, gettempdir
 from typing import IO, Any, NamedTuple, TypeVar
 
@@ -38,17 +39,16 @@ def key_of(doc: Doc) -> DocKey:
 class FeatureCache:
     """Cache of the features of texts, by text and token offsets. Threads and forked processes may share it.
 
-    It keeps arrays of NumPy in 16 bits.
-
     It keeps features of texts in training, and of texts that are predicted both before and after an update, as those of
     dev are. So nothing is added when training has ended. Copies start empty.
 
     limit (int): Maximum size in memory, in bytes, which the last text may exceed.
     on_disk (int): Maximum size of further features, arrays of NumPy, in a temporary file. Windows keeps none there.
+    half (bool): Keep arrays of NumPy in 16 bits.
     """
 
-    def __init__(self, limit: int, on_disk: int = 0) -> None:
-        self.limit, self.on_disk = limit, on_disk
+    def __init__(self, limit: int, on_disk: int = 0, *, half: bool = False) -> None:
+        self.limit, self.on_disk, self.half = limit, on_disk, half
         self.size = self.size_on_disk = 0
         self._file: IO[bytes] | None = None
         self._room_on_disk = on_disk if hasattr(os, "pread") else 0
@@ -60,8 +60,8 @@ class FeatureCache:
         self._predicted: set[int] = set()
         self._evaluated: set[int] = set()
 
-    def __reduce__(self) -> tuple[type[FeatureCache], tuple[int, int]]:
-        return FeatureCache, (self.limit, self.on_disk)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(FeatureCache, half=self.half), (self.limit, self.on_disk)
 
     def __call__(
         self,
@@ -91,10 +91,15 @@ class FeatureCache:
                 found[key] = rows
                 if self._has_room and (training or hash(key) in self._evaluated):
                     # A copy: these rows are a view of the batch's.
-                    self._add(key, _halved(rows) if isinstance(rows, np.ndarray) else rows.clone())
+                    self._add(key, self._copied(rows))
         if not training and len(self._predicted) < _MAX_REMEMBERED:
             self._predicted.update(map(hash, missing))
         return [found[key] for key in keys]
+
+    def _copied(self, rows: Rows) -> Rows:
+        if not isinstance(rows, np.ndarray):
+            return rows.clone()
+        return _halved(rows) if self.half else rows.astype(np.float32)
 
     @property
     def _has_room(self) -> bool:
@@ -131,14 +136,15 @@ class FeatureCache:
 
     def _load(self, entry: Rows | _Record) -> Rows:
         if isinstance(entry, np.ndarray):
-            return entry.astype(np.float32)
+            return entry.astype(np.float32, copy=False)
         if not isinstance(entry, _Record):
             return entry
         assert self._file is not None
         n_rows, width = entry.shape
         # By an offset of its own: threads and forked processes share the file's position.
-        data = os.pread(self._file.fileno(), 2 * n_rows * width, entry.start)
-        return np.frombuffer(data, dtype=np.float16).reshape(entry.shape).astype(np.float32)
+        dtype = np.dtype(np.float16 if self.half else np.float32)
+        data = os.pread(self._file.fileno(), dtype.itemsize * n_rows * width, entry.start)
+        return np.frombuffer(data, dtype=dtype).reshape(entry.shape).astype(np.float32)
 
 
 def _halved(rows: Rows) -> Rows:

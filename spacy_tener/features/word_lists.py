@@ -89,12 +89,12 @@ class WordLists:
     def __init__(self) -> None:
         # Replaced as a whole, so that no thread sees half of a change.
         self.lists: dict[str, WordList] = {}
-        _LIVING.add(self)
+        _ALL_LISTS.add(self)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Finish a copy: deep or unpickled."""
         self.__dict__.update(state)
-        _LIVING.add(self)
+        _ALL_LISTS.add(self)
 
     def put(self, name: str, words: WordList | None) -> None:
         """Add or replace a list, or remove it, with None."""
@@ -114,7 +114,7 @@ class WordLists:
             for rank, name in enumerate(names_of(doc)):
                 docs_of.setdefault((rank, name), []).append(index)
         unknown = sorted({name for _, name in docs_of} - set(lists))
-        if unknown and (unknown := [name for name in unknown if not any(name in words.lists for words in _LIVING)]):
+        if unknown and (unknown := [name for name in unknown if not any(name in words.lists for words in _ALL_LISTS)]):
             present = ", ".join(map(repr, filter(None, lists)))
             warnings.warn(
                 f"doc._.{ATTRIBUTE} names unknown lists of words, which are ignored: {', '.join(map(repr, unknown))}. "
@@ -142,7 +142,7 @@ class WordLists:
             self.lists = {name: words for name, words in self.lists.items() if not words.saved} | saved
 
 
-_LIVING: weakref.WeakSet[WordLists] = weakref.WeakSet()
+_ALL_LISTS: weakref.WeakSet[WordLists] = weakref.WeakSet()
 """All lists of the process: a Doc may name one of words that are evidence, and one of entities."""
 
 

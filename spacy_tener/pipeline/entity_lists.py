@@ -34,7 +34,7 @@ from .named_lists import HasLists, NamedLists, bounded, check_name, fit_words, l
 from .units import BEGIN, INSIDE
 from .windows import batch_by_size
 
-_FILE = "lists"
+_LISTS_FILE = "lists"
 _BLOCKED = ""
 """The tag of words that are no entities, in place of a label."""
 _SEARCHED = 65_536
@@ -272,13 +272,13 @@ class EntityLists(NamedLists, Pipe):
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         """Write the lists to a directory."""
-        write_file(Path(path) / _FILE, lambda file: file.write(self.to_bytes()))
+        write_file(Path(path) / _LISTS_FILE, lambda file: file.write(self.to_bytes()))
         save_requirements(Path(path), [])
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> EntityLists:
         """Load what `to_disk` wrote."""
         with wrap_load_errors(self.name, str(path)):
-            self.lists.from_message(srsly.msgpack_loads((Path(path) / _FILE).read_bytes()))
+            self.lists.from_message(srsly.msgpack_loads((Path(path) / _LISTS_FILE).read_bytes()))
         return self
 
 

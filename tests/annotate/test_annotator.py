@@ -40,7 +40,7 @@ def test_entities_are_those_of_the_pipeline(saved, kind) -> None:
 def test_probabilities_are_the_components_own(saved) -> None:
     nlp = spacy.load(saved["tener"])
     rows = Annotator(saved["tener"], AnnotateSettings(probability=True))([{"text": text} for text in TEXTS])
-    for row, decoding in zip(rows, nlp.get_pipe("tener_ner").decode(nlp.pipe(TEXTS)), strict=True):
+    for row, decoding in zip(rows, nlp.get_pipe("tener_ner").decode(map(nlp.make_doc, TEXTS)), strict=True):
         probabilities = [entity.probability for entity in decoding.entities]
         assert [entity["probability"] for entity in row["entities"]] == pytest.approx(probabilities)
 

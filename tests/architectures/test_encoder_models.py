@@ -55,7 +55,7 @@ def mect(**settings):
     parts = {
         "embed": embedder(),
         "words": build_lexicon_embed(few_words, width=5, dropout=0.0),
-        "radicals": build_radical_embed(7, radical_width=6, dropout=0.0, radical_dropout=0.0, source=few_parts),
+        "radicals": build_radical_embed(width=7, radical_width=6, dropout=0.0, radical_dropout=0.0, source=few_parts),
     }
     return build_mect(**{**parts, "width": 16, "heads": 2, "dropout": 0.0, "random_attention": 40, **settings})
 

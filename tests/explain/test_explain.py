@@ -225,7 +225,7 @@ def test_entities_that_the_pipeline_does_not_give_are_marked(learned, view):
     doc.ents = [doc.char_span(0, 2, "GPE")]
     check(doc, True, True)
     nlp.add_pipe("entity_ruler", before="tener_ner").add_patterns([entity])
-    check(TEXT, True, True)
+    check(TEXT, True, True, True)
     nlp.disable_pipe("entity_ruler")
     nlp.add_pipe("entity_ruler", name="after", config={"overwrite_ents": True}).add_patterns([entity])
     check(TEXT, True, False)
@@ -265,8 +265,7 @@ def test_a_missed_entity_is_explained_by_its_probability_by_what_was_found_and_b
 
 def test_a_missed_entity_that_a_list_rules_out_says_what_the_list_decides(train):
     nlp = train(steps=20)
-    words = nlp.get_pipe("tener_ner").lexicon
-    words.add({"王小明": "HERO"}, force=True)
+    nlp.add_pipe("entity_lists", before="tener_ner").add({"王小明": "HERO"})
     reference = nlp.make_doc("王小明去了上海")
     reference.set_ents([reference.char_span(0, 3, "PER")], default="outside")
     (explained,) = explain(nlp, Example(nlp.make_doc(reference.text), reference)).texts

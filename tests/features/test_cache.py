@@ -23,7 +23,7 @@ class CachedLengths:
     """A cache, and the batches of texts that were computed for it. A text's features are its length."""
 
     def __init__(self, limit: int = 1_000_000, on_disk: int = 0) -> None:
-        self.cache = FeatureCache(limit, on_disk)
+        self.cache = FeatureCache(limit, on_disk, half=True)
         self.batches: list[list[str]] = []
 
     def _compute(self, docs: list[Doc]) -> list[np.ndarray]:
@@ -110,7 +110,7 @@ def test_what_it_remembers_of_predictions_is_bounded(
 
 def filled_cache(n_texts: int) -> tuple[FeatureCache, list[tuple[str, bytes]]]:
     """A cache whose features are on disk but for the first text's; those of a text are its number."""
-    cache, keys = FeatureCache(1, 1 << 20), [(str(number), b"") for number in range(n_texts)]
+    cache, keys = FeatureCache(1, 1 << 20, half=True), [(str(number), b"") for number in range(n_texts)]
     cache(keys, range(n_texts), lambda numbers: [np.full((9, WIDTH), number, "f") for number in numbers], training=True)
     assert cache.size_on_disk == (n_texts - 1) * 9 * ROW
     return cache, keys

@@ -17,6 +17,7 @@ from spacy.training import Example
 from spacy.util import filter_spans
 
 from spacy_tener.explain import explain
+from spacy_tener.pages import Heading
 from spacy_tener.pipeline.entities import EntityOffsets, FoundEntity
 from spacy_tener.workbench.errors_page import Pair, errors_page
 from spacy_tener.workbench.suggestions.review import JudgedDoc, disagreements
@@ -99,15 +100,14 @@ def test_an_explanation_with_lists_that_cross_entities_and_have_no_rivals(
 ) -> None:
     ner = nlp.get_pipe("tener_ner")
     ner.cfg["temperature"] = 8.0
-    words = ner.lexicon
-    words.add({"北京大学": "SCHOOL", "明在上": "ROUTE"}, force=True)
+    nlp.add_pipe("entity_lists", before="tener_ner").add({"北京大学": "SCHOOL", "明在上": "ROUTE"})
     try:
         explanation = explain(nlp, TEXT)
     finally:
-        words.remove(["北京大学", "明在上"], force=True)
+        nlp.remove_pipe("entity_lists")
         del ner.cfg["temperature"]
     entities = explanation.texts[0].entities
-    assert {entity.label: entity.rivals for entity in entities if entity.from_list} == {"SCHOOL": [], "ROUTE": []}
+    assert {entity.label: entity.rivals for entity in entities if entity.is_certain} == {"SCHOOL": [], "ROUTE": []}
     assert any(entity.rivals for entity in entities)
     assert show(language, explanation.to_html(), "#text") >= len(entities)
     assert browser.run("return document.querySelectorAll('#text .ent > small').length") == len(entities)
@@ -117,7 +117,7 @@ def test_an_explanation_with_lists_that_cross_entities_and_have_no_rivals(
 def test_the_errors(show: Callable[[str, str, str], int], nlp: Language, language: str) -> None:
     pairs = [Pair(entity, None, probability=0.5) for entity in NESTED]
     pairs += [Pair(None, entity, probability=0.5) for entity in CROSSING]
-    html = errors_page("Errors on {data}", None, [(annotated(nlp, NESTED), pairs)], values={"data": "dev"})
+    html = errors_page(Heading("Errors on {data}", values={"data": "dev"}), None, [(annotated(nlp, NESTED), pairs)])
     assert show(language, html, "#list .line") == len(pairs)
 
 
