@@ -13,7 +13,7 @@ from spacy.language import Language
 
 from ..files import write_text
 from ..pages import displacy_options
-from ..pipeline.finding import crf_pipes, entity_labels, overlap_groups
+from ..pipeline.finding import entity_labels, overlap_groups
 
 
 def write_displacy(nlp: Language, texts: Iterable[str], folder: Path, *, title: str, limit: int) -> list[Path]:
@@ -28,9 +28,7 @@ def write_displacy(nlp: Language, texts: Iterable[str], folder: Path, *, title: 
     docs[0].user_data["title"] = title
     options = displacy_options(entity_labels(nlp))
     pages: list[tuple[str, str, dict[str, Any]]] = [("entities.html", "ent", options)]
-    for name, key in overlap_groups(nlp).items():
-        if name in crf_pipes(nlp):
-            pages.append(("spans.html", "span", {**options, "spans_key": key}))
+    pages += [("spans.html", "span", {**options, "spans_key": key}) for key in overlap_groups(nlp).values()]
     if any(nlp.get_pipe_meta(name).factory == "parser" for name in nlp.pipe_names):
         pages.append(("parses.html", "dep", {"compact": True}))
     for name, style, style_options in pages:
