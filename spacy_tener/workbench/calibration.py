@@ -145,11 +145,11 @@ class Errors:
     count: int
 
 
-def bins(probability: Probabilities, right: BoolArray) -> list[Bin]:
+def bins(probability: Probabilities, right: BoolArray, n_bins: int = BINS) -> list[Bin]:
     """Divide predictions into bins of equal size, the least probable first."""
     # Rounded, so that the noise of floats does not put equal probabilities into an order.
     order = np.argsort(probability.round(6), kind="stable")
-    parts = [part for part in np.array_split(order, BINS) if part.size]
+    parts = [part for part in np.array_split(order, n_bins) if part.size]
     return [Bin(float(probability[part].mean()), float(right[part].mean()), part.size) for part in parts]
 
 
