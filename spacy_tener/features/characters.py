@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence, Sized
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,7 +120,8 @@ class JoinedText:
 def join_texts(docs: Sequence[Doc]) -> JoinedText:
     """Join the texts of Docs. No Python code runs per token, only per distinct string."""
     lengths = lengths_of(docs)
-    table = np.concatenate([np.zeros((0, 2), np.uint64), *(doc.to_array([ORTH, SPACY]) for doc in docs if len(doc))])
+    columns: list[Any] = [doc.to_array([ORTH, SPACY]) for doc in docs if len(doc)]
+    table = np.concatenate([np.zeros((0, 2), np.uint64), *columns])
     orths, strings = np.unique(table[:, 0], return_inverse=True)
     texts = texts_of(orths.tolist(), string_stores(docs))
     # Each distinct string with a space behind it.
