@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -154,7 +154,7 @@ def read_scores(doc: Doc, key: str) -> list[tuple[EntityOffsets, float | None]]:
     if group is None or PLACES in group.attrs:
         return read_offsets(doc, key, SCORES)
     scores = group.attrs.get(SCORES, ())
-    probabilities = map(float, scores) if len(scores) == len(group) else itertools.repeat(None)
+    probabilities: Iterator[float | None] = map(float, scores) if len(scores) == len(group) else itertools.repeat(None)
     return list(zip(map(offsets_of, group), probabilities, strict=False))
 
 
