@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -12,10 +12,7 @@ import numpy as np
 import srsly
 from spacy.attrs import ENT_IOB
 from spacy.language import Language
-from spacy.pipeline import Pipe
 from spacy.tokens import Doc, Span
-from spacy.training import Example
-from spacy.util import minibatch
 from spacy.vocab import Vocab
 
 from ..errors import InputError, RemedyError
@@ -24,17 +21,14 @@ from ..features.keys import simplify
 from ..features.lexicon_sources import read_list
 from ..features.list_finder import find_listed
 from ..features.word_lists import ATTRIBUTE, LOCK, ListedWord, WordList, WordLists, make_entry, words_of
-from ..files import write_file
-from ..nn.requirements import save_requirements
 from ..sequences import starts
 from ..types import IntArray
-from .loading import wrap_load_errors
+from .batch_pipe import BatchPipe
 from .masks import NO_ENTITIES
 from .named_lists import HasLists, NamedLists, bounded, check_name, fit_words, listed, stripped
 from .units import BEGIN, INSIDE
 from .windows import batch_by_size
 
-_LISTS_FILE = "lists"
 _BLOCKED = ""
 """The tag of words that are no entities, in place of a label."""
 _SEARCHED = 65_536
@@ -68,15 +62,17 @@ class ListedSpan(NamedTuple):
     label: str
 
 
-class EntityLists(NamedLists, Pipe):
+class EntityLists(NamedLists, BatchPipe):
     """Lists of words that are entities wherever they occur, and of words that are none.
 
     The list without a name applies to all Docs. A named list applies to Docs whose `doc._.tener_words` is its name, or
     a list of names that contains it. A dictionary there has words of this Doc alone, each with its label.
     """
 
+    file = "lists"
+
     def __init__(self, vocab: Vocab, name: str = "entity_lists", *, scorer: Callable[..., Any] | None = None) -> None:
-        self.vocab, self.name, self.scorer = vocab, name, scorer
+        super().__init__(vocab, name, scorer)
         self.lists = WordLists()
         self._warned = set[str]()
 
@@ -164,20 +160,6 @@ class EntityLists(NamedLists, Pipe):
                 }
                 self.lists.put(name, WordList(entries, words.saved))
 
-    def __call__(self, doc: Doc) -> Doc:
-        self.set_annotations([doc])
-        return doc
-
-    def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
-        """Find the listed words of Docs in batches."""
-        on_error = self.get_error_handler()
-        for docs in minibatch(stream, size=batch_size):
-            try:
-                self.set_annotations(docs)
-                yield from docs
-            except Exception as error:
-                on_error(self.name, self, docs, error)
-
     def set_annotations(self, docs: Sequence[Doc]) -> None:
         """Set the listed words of Docs as entities and as blocked tokens. Entities that a Doc has stay."""
         for group in batch_by_size(docs, _SEARCHED):
@@ -256,30 +238,12 @@ class EntityLists(NamedLists, Pipe):
             self._warned.add(kind)
             warnings.warn(message, stacklevel=2)
 
-    def score(self, examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
-        """Score predicted entities."""
-        return self.scorer(examples, **kwargs) if self.scorer else {}
-
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
         """Return the lists."""
         return cast(bytes, srsly.msgpack_dumps(self.lists.to_message()))
 
-    def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> EntityLists:
-        """Load what `to_bytes` returned."""
-        with wrap_load_errors(self.name, "bytes"):
-            self.lists.from_message(srsly.msgpack_loads(data))
-        return self
-
-    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
-        """Write the lists to a directory."""
-        write_file(Path(path) / _LISTS_FILE, lambda file: file.write(self.to_bytes()))
-        save_requirements(Path(path), [])
-
-    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> EntityLists:
-        """Load what `to_disk` wrote."""
-        with wrap_load_errors(self.name, str(path)):
-            self.lists.from_message(srsly.msgpack_loads((Path(path) / _LISTS_FILE).read_bytes()))
-        return self
+    def load(self, data: bytes) -> None:
+        self.lists.from_message(srsly.msgpack_loads(data))
 
 
 def _label_words(

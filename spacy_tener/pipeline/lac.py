@@ -10,31 +10,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from spacy.language import Language
-from spacy.pipeline import Pipe
 from spacy.tokens import Doc, Span
 from spacy.training import Example
-from spacy.util import minibatch
 from spacy.vocab import Vocab
 
 from ..features.characters import JoinedText, join_texts
 from ..features.keys import Keys
 from ..features.segmenter import Division, with_listed_words
 from ..features.word_lists import WordList, WordLists
-from ..files import write_bytes
-from ..nn.requirements import save_requirements
 from ..nn.serialize import from_safetensors, to_safetensors
 from ..onnx.encoder import Encoder
 from ..onnx.lac_tagger import LacTagger, load_tagger
 from ..sequences import starts as starts_of
 from ..types import IntArray
+from .batch_pipe import BatchPipe
 from .entities import UnitEntity, certain_entities, set_entities
-from .loading import wrap_load_errors
 from .settings import NERSettings
 from .units import Alignment, DocView, continues_word, is_ornament, is_space, view_of
 from .words import PipelineWords
 
 LABELS = ("PER", "LOC", "ORG", "TIME")
-_FILE = "lac"
 
 
 @Language.factory(
@@ -79,12 +74,14 @@ class LacWords:
         return tag in self.tag_names
 
 
-class Lac(Pipe):
+class Lac(BatchPipe):
     """Words, parts of speech and entities by Baidu's LAC.
 
     The text of a Doc is read in lines and in cells between tabs, whatever its tokens are. No entity begins or ends with
     white space or an emoji, or within a Latin word. The encoder is saved with the pipeline.
     """
+
+    file = "lac"
 
     def __init__(
         self,
@@ -96,7 +93,7 @@ class Lac(Pipe):
         alignment_mode: Alignment = "strict",
         scorer: Callable[..., Any] | None = None,
     ) -> None:
-        self.vocab, self.name, self.scorer = vocab, name, scorer
+        super().__init__(vocab, name, scorer)
         self.path, self.words_key = path, words_key
         self.settings = NERSettings(view="characters", alignment_mode=alignment_mode, chars_key=None)
         self._tagger: LacTagger | None = None
@@ -131,20 +128,6 @@ class Lac(Pipe):
     @property
     def labels(self) -> tuple[str, ...]:
         return LABELS
-
-    def __call__(self, doc: Doc) -> Doc:
-        self.set_annotations([doc])
-        return doc
-
-    def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
-        """Find the words and entities of Docs in batches."""
-        on_error = self.get_error_handler()
-        for docs in minibatch(stream, size=batch_size):
-            try:
-                self.set_annotations(docs)
-                yield from docs
-            except Exception as error:
-                on_error(self.name, self, docs, error)
 
     def set_annotations(self, docs: Sequence[Doc]) -> None:
         """Write the words and entities of Docs."""
@@ -195,10 +178,6 @@ class Lac(Pipe):
                 )
                 return
 
-    def score(self, examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
-        """Score predicted entities."""
-        return self.scorer(examples, **kwargs) if self.scorer else {}
-
     def initialize(self, get_examples: Callable[[], Iterable[Example]], *, nlp: Language | None = None) -> None:
         """Read LAC's files, so that a missing package is found before a training begins."""
         self.tagger  # noqa: B018
@@ -213,24 +192,12 @@ class Lac(Pipe):
         }
         return to_safetensors({**parts, **tagger.encoder.to_parts()})
 
-    def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> Lac:
-        """Load what `to_bytes` returned."""
-        with wrap_load_errors(self.name, "bytes"):
-            parts = from_safetensors(data)
-            lists, transitions, labels = (parts.pop(name) for name in ("lists", "transitions", "labels"))
-            self._tagger = LacTagger(Encoder.from_parts(parts), transitions, labels)
+    def load(self, data: bytes) -> None:
+        parts = from_safetensors(data)
+        lists, transitions, labels = (parts.pop(name) for name in ("lists", "transitions", "labels"))
+        self._tagger = LacTagger(Encoder.from_parts(parts), transitions, labels)
         self._words = None
         self.words.lists.from_message(lists)
-        return self
-
-    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
-        """Write the encoder, its CRF and the lists of words to a directory."""
-        write_bytes(Path(path) / _FILE, self.to_bytes())
-        save_requirements(Path(path), [self])
-
-    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Lac:
-        """Load what `to_disk` wrote."""
-        return self.from_bytes((Path(path) / _FILE).read_bytes())
 
 
 def trim_words(text: JoinedText, division: Division) -> Division:

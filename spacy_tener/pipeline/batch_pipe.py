@@ -1,0 +1,72 @@
+"""What components without a model of Thinc have in common: they annotate Docs in batches, and are saved as one file."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from spacy.pipeline import Pipe
+from spacy.tokens import Doc
+from spacy.util import minibatch
+from spacy.vocab import Vocab
+
+from ..files import write_bytes
+from ..nn.requirements import save_requirements
+from .loading import wrap_load_errors
+
+
+class BatchPipe(Pipe):
+    """Base of `lac` and `entity_lists`.
+
+    file: The name of the file that it is saved as.
+    """
+
+    file = ""
+
+    def __init__(self, vocab: Vocab, name: str, scorer: Callable[..., Any] | None) -> None:
+        self.vocab, self.name, self.scorer = vocab, name, scorer
+
+    @abstractmethod
+    def set_annotations(self, docs: Sequence[Doc]) -> None:
+        """Write to Docs what the component finds."""
+
+    @abstractmethod
+    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
+        """Return all that is saved."""
+
+    @abstractmethod
+    def load(self, data: bytes) -> None:
+        """Load what `to_bytes` returned."""
+
+    def __call__(self, doc: Doc) -> Doc:
+        self.set_annotations([doc])
+        return doc
+
+    def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
+        """Annotate Docs in batches."""
+        on_error = self.get_error_handler()
+        for docs in minibatch(stream, size=batch_size):
+            try:
+                self.set_annotations(docs)
+                yield from docs
+            except Exception as error:
+                on_error(self.name, self, docs, error)
+
+    def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> Self:
+        """Load what `to_bytes` returned."""
+        with wrap_load_errors(self.name, "bytes"):
+            self.load(data)
+        return self
+
+    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
+        """Write what `to_bytes` returns to a directory."""
+        write_bytes(Path(path) / self.file, self.to_bytes())
+        save_requirements(Path(path), [self])
+
+    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Self:
+        """Load what `to_disk` wrote."""
+        with wrap_load_errors(self.name, str(path)):
+            self.load((Path(path) / self.file).read_bytes())
+        return self
