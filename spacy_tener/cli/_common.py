@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from functools import wraps
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from spacy.language import Language
 from wasabi import util
 from wasabi.printer import Printer
 
-from ..annotate.answers import TEXT_COLUMN
+from ..annotate.answers import TEXT_COLUMN, Record
 from ..annotate.records import find_texts, stream_records
 from ..errors import MissingPackageError, RemedyError
 from ..pipeline.gpu import use_gpu
@@ -171,18 +172,15 @@ def check_file(path: Path | None, force: bool) -> None:
 
 
 def stream_texts(inputs: Sequence[str]) -> Iterator[str]:
-    """Yield the texts of files and directories, of which there must be one."""
-    has_text = False
-    for record in stream_records(find_texts(inputs)[0]):
-        has_text = True
-        yield record[TEXT_COLUMN]
-    if not has_text:
-        raise no_text(inputs)
+    """Return the texts of files and directories, of which there must be one."""
+    return (record[TEXT_COLUMN] for record in not_empty(stream_records(find_texts(inputs)[0]), inputs))
 
 
-def no_text(sources: Sequence[object]) -> RemedyError:
-    """Return the error for inputs without any text."""
-    return RemedyError(f"{', '.join(map(str, sources))}: there is no text", "Give files with a text on each line.")
+def not_empty(records: Iterator[Record], inputs: Sequence[str]) -> Iterator[Record]:
+    """Return the records of inputs; raise if there is none. The first one is read at once."""
+    if (first := next(records, None)) is None:
+        raise RemedyError(f"{', '.join(inputs)}: there is no text", "Give files with a text on each line.")
+    return chain([first], records)
 
 
 def names(text: str) -> list[str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -30,7 +30,7 @@ from ._common import (
     load_pipeline,
     msg,
     names,
-    no_text,
+    not_empty,
     setup_gpu,
 )
 
@@ -81,12 +81,11 @@ def silver_cli(
     inputs = made_of(list(pipelines), list(pipelines.values()), sources)
     settings = {**inputs, "limit": limit, "code": file_input(code) if code else None}
     with closing(stream_records(sources)) as records:
-        if (first := next(records, None)) is None:
-            raise no_text(texts)
+        some = not_empty(records, texts)
         with interrupted_by_signals(), locked(output / ".lock"):
             total = write_silver(
                 list(pipelines.values()),
-                itertools.islice(itertools.chain([first], records), limit),
+                islice(some, limit),
                 output,
                 sureness,
                 settings=settings,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Annotated
 
@@ -28,7 +27,7 @@ from ._common import (
     load_pipeline,
     msg,
     names,
-    no_text,
+    not_empty,
     refuse_options,
     setup_gpu,
 )
@@ -82,12 +81,9 @@ def suggest_cli(
     if not blank:
         PipelineNER.of(nlp)  # refuses a pipeline without tener_ner
     shown = list(dict.fromkeys(names(labels))) or entity_labels(nlp)
-    records = stream_records(find_texts(texts)[0])
-    first = next(records, None)
-    if first is None:
-        raise no_text(texts)
+    records = not_empty(stream_records(find_texts(texts)[0]), texts)
     known_texts = [record[TEXT_COLUMN] for record in stream_records(find_texts(known or [])[0])]
-    chosen = suggest(None if blank else nlp, itertools.chain([first], records), limit, annotated=known_texts)
+    chosen = suggest(None if blank else nlp, records, limit, annotated=known_texts)
     if not chosen:
         raise RemedyError("No text is left to suggest: all are known or empty", "Give other texts, or fewer --known.")
     tasks = make_tasks(nlp, chosen, shown)
