@@ -1,8 +1,8 @@
-"""`python -m research COMMAND`: grid, search, table, plot, vectors."""
+"""`python -m research COMMAND`: grid, search, table, plot, speed, radicals, vectors."""
 
 from __future__ import annotations
 
-from . import report_commands, text_commands, train_commands  # noqa: F401 - add their commands
+from . import pipeline_commands, report_commands, text_commands, train_commands  # noqa: F401 - add their commands
 from .app import app
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import spacy
+from research_commands import run_research
 from spacy.training import Example
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,6 +51,15 @@ def test_a_page_and_its_picture_are_written(radicals, pipeline, tmp_path, monkey
     # 55 pairs in each table; 江河, 钢银 and 林村 share the radical, and five characters are radicals of others.
     assert [row.split(" | ")[1] for row in rows] == ["8", "3", "47"] * 2
     assert page.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")
+def test_the_plane_alone_is_drawn_by_a_command(pipeline, tmp_path) -> None:
+    ran = run_research("radicals", pipeline, "--middle", "江", "--output", tmp_path / "a.svg")
+    assert ran.code == 0, ran.text
+    assert "11 characters" in ran.text
+    ran = run_research("radicals", pipeline, "--middle", "湖", "--output", tmp_path / "b.svg")
+    assert (ran.code, "Training has not shown all radicals of 湖" in ran.text) == (1, True)
 
 
 def test_cosines_are_those_of_a_loop_over_pairs(radicals, pipeline) -> None:

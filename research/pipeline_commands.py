@@ -1,0 +1,69 @@
+"""Commands that draw what trained pipelines do: speed, radicals."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spacy_tener.cli import options
+from spacy_tener.cli._common import CommandLineError, check_file, load_pipeline, msg, names, stream_texts
+
+from .app import command
+from .canvas import check_ending
+from .radicals import Characters, draw_plane
+from .relative_speed import draw_relative_speeds, measure_speeds
+
+Picture = Annotated[Path, options.output("a file: .png, .webp or .svg")]
+
+
+@command("speed")
+def speed_cli(
+    models: Annotated[list[str], typer.Argument(help="NAME=PIPELINE; the first is the measure")],
+    texts: Annotated[list[Path], typer.Option("--texts", help="Files of texts; may be repeated")],
+    output: Picture,
+    batch_sizes: Annotated[str, typer.Option(help="Texts in a batch, as whole numbers")] = "1,16",
+    rounds: Annotated[int, typer.Option(help="Rounds in which all take turns", min=1)] = 5,
+    limit: Annotated[int | None, options.limit("from the first on; default: all")] = None,
+) -> None:
+    """
+    Draw the speeds of trained pipelines in batches, as times the first one.
+
+    Measures `nlp.pipe` from raw text by the process's CPU time, in turns; medians over rounds. The measure is the first
+    pipeline with the first batch size. FLAT-ATSSA's Figure 4 and MECT's Figure 6.
+    """
+    if wrong := [model for model in models if not all(model.partition("="))]:
+        raise CommandLineError(f"{wrong[0]}: not a name and a pipeline", "Write flat=RUNS/weibo/flat/1/model-best.")
+    sizes = [int(size) for size in names(batch_sizes) if size.isdecimal() and int(size)]
+    if not sizes or len(sizes) < len(names(batch_sizes)):
+        raise CommandLineError(f"--batch-sizes {batch_sizes}: not whole numbers above 0", "Write --batch-sizes 1,16.")
+    check_ending(output)
+    check_file(output, force=True)
+    loaded = {name: load_pipeline(path) for name, _, path in (model.partition("=") for model in models)}
+    read = list(islice(stream_texts([str(path) for path in texts]), limit))
+    speeds = measure_speeds(loaded, read, sizes, rounds=rounds)
+    draw_relative_speeds(speeds, output)
+    rows = [[name, *(f"{speed[size]:,.0f}" for size in sizes)] for name, speed in speeds.items()]
+    msg.table(rows, header=["Characters a second", *(f"batches of {size}" for size in sizes)], divider=True)
+    msg.good(f"{output}: {len(read)} texts, {sum(map(len, read)):,} characters")
+
+
+@command("radicals")
+def radicals_cli(
+    model: options.Model,
+    output: Picture,
+    middle: Annotated[str, typer.Option(help="Character whose nearest are named")] = "华",
+) -> None:
+    """
+    Draw the plane of characters by their radicals, before and after training.
+
+    Grey dots are characters all of whose radicals training has shown, in the two directions in which they differ most.
+    Needs a pipeline that reads radicals, as mect. MECT's Figure 5.
+    """
+    check_ending(output)
+    check_file(output, force=True)
+    characters = Characters(load_pipeline(model))
+    draw_plane(characters, output, middle=middle)
+    msg.good(f"{output}: {len(characters.names):,} characters")
