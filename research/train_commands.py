@@ -1,12 +1,14 @@
-"""The command that trains: grid."""
+"""The commands that train: grid, search."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from wasabi.tables import table as terminal_table
 
 from research.scores import read_scores
 from spacy_tener.cli import options
@@ -14,7 +16,8 @@ from spacy_tener.cli._common import CommandLineError, msg, names
 from spacy_tener.files import locked
 from spacy_tener.pipeline.gpu import check_gpu
 from spacy_tener.processes import interrupted_by_signals
-from spacy_tener.workbench.training import METRICS_TEST, OUTPUT
+from spacy_tener.workbench.config_files import ConfigError
+from spacy_tener.workbench.training import METRICS_TEST, OUTPUT, Processes
 
 from .app import command
 from .engines import on_this_machine
@@ -22,7 +25,11 @@ from .grid import LOCK, Grid, Todo, check_unchanged, find_todo, plan, run_grid
 from .report_commands import warn_table
 from .rows import make_table
 from .runs import find_runs
+from .search import BEST, REASON, Search, find_best, find_space, table
 from .tables import format_table
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
 
 
 @command("grid", prints_result=True, stopped="The same command resumes; interrupted trainings begin again.")
@@ -105,3 +112,61 @@ def numbers(option: str, text: str) -> list[int]:
     if not names(text) or not all(name.isdecimal() for name in names(text)):
         raise CommandLineError(f"{option} {text}: not whole numbers with commas between them", f"Write {option} 1,2,3.")
     return [int(name) for name in names(text)]
+
+
+@command("search", prints_result=True, stopped="The same command resumes.")
+def search_cli(
+    output: Annotated[Path, typer.Argument(help="Directory of the search")],
+    corpus: Annotated[str, typer.Option(help="Name of a config and of its data, as weibo")],
+    system: Annotated[str, typer.Option(help="Overlays, joined by +, as flat-atssa+sgd")],
+    space: Annotated[str, typer.Option(help="Search space: a name in research/spaces, or a Python file")],
+    trials: Annotated[int, typer.Option("--trials", "-n", help="Number of trials of the whole search", min=1)],
+    data: Annotated[Path, typer.Option(help="Directory with CORPUS/{train,dev,test}.spacy")] = Path("corpus"),
+    configs: Annotated[
+        Path | None, typer.Option(help="Directory with CORPUS.cfg and models/OVERLAY.cfg of yours")
+    ] = None,
+    settings: options.Settings = None,
+    seed: Annotated[int, typer.Option(help="Seed of what is drawn, and of the trainings", min=0)] = 1,
+    storage: Annotated[
+        str | None, typer.Option(help="Address of a database, as optuna has it (default: a file in the output)")
+    ] = None,
+    gpu_id: options.GpuId = -1,
+    code: options.Code = None,
+) -> tuple[str, int]:
+    """
+    Search at random for the settings that score best on dev.
+
+    Draws settings from a search space, trains by `spacy train`, and keeps the best pipeline and its config, best.cfg.
+    Corpus and system are those of `grid`. Dev chooses, and test is not read. The spaces of the papers are tener,
+    tener-english, bilstm, idcnn, flat-atssa, mect; another is a Python file like these.
+
+    The same command resumes after any interruption: an interrupted trial is drawn again, at once after Ctrl-C, a minute
+    after kill -9. Run the command several times at once to share a search between processes, which together train this
+    number of trials; each ends the one that it has begun. Machines that share no files need a --storage that they
+    reach, and keep their own pipelines. More --trials extend a search. A failed training is noted with its reason, and
+    the search goes on. Needs optuna.
+    """
+    check_gpu(gpu_id)
+    try:
+        import optuna  # noqa: F401
+    except ImportError as error:
+        raise ConfigError("A search needs optuna", "pip install -r research/requirements.txt") from error
+    (run,) = plan(Grid(output, [corpus], [system], [seed], data, configs, settings or [], gpu_id, code))
+    search = Search(replace(run, folder=output), find_space(space), seed, storage)
+    with interrupted_by_signals():
+        study = search.carry_on(trials, Processes(echo=sys.stderr.write), _trial_ended)
+    header, rows = table(study)
+    best = find_best(study)
+    if best is None:
+        msg.fail("No trial has a score", f"Their logs are in {output}.")
+    else:
+        msg.good(f"{output / BEST}: trial {best.number}, F1 {100 * best.values[0]:.2f} on dev")
+    return terminal_table(rows, header, divider=True, aligns=["r"] * len(header)), 1 if best is None else 0
+
+
+def _trial_ended(trial: FrozenTrial) -> None:
+    drawn = ", ".join(f"{name} {value:.4g}" for name, value in trial.params.items())
+    if trial.values is None:
+        msg.fail(f"Trial {trial.number} ({drawn}): {trial.user_attrs[REASON]}")
+    else:
+        msg.good(f"Trial {trial.number} ({drawn}): F1 {100 * trial.values[0]:.2f} on dev")

@@ -1,0 +1,28 @@
+r"""FLAT-ATSSA (Hu et al., 2022), Table 2: over the overlay flat-atssa, with `sgd` for the paper's optimizer.
+
+    python -m research search RUNS --corpus weibo --system flat-atssa+sgd --space flat-atssa --trials 60 \
+        --set training.batcher.size=8
+
+The paper warms up for 1, 5 or 10 epochs. Here these are parts of 100 epochs, which sgd has; the paper names no number.
+The decay of 0.05 is not drawn: `spacy_tener.triangular.v1` goes down to 0.
+"""
+
+from typing import Any
+
+from optuna import Trial
+
+MODEL = "components.tener_ner.model.tok2vec"
+RATE = "training.optimizer.learn_rate"
+
+
+def settings(trial: Trial) -> dict[str, Any]:
+    """Draw the settings of a trial."""
+    heads = trial.suggest_categorical("heads", [4, 8, 12])
+    width = heads * trial.suggest_categorical("head_width", [8, 10, 12])
+    return {
+        f"{MODEL}.heads": heads,
+        f"{MODEL}.width": width,
+        f"{MODEL}.ff_width": width * trial.suggest_categorical("ff_times", [4, 6, 8]),
+        f"{RATE}.max_rate": trial.suggest_categorical("rate", [0.001, 0.0008, 0.0006]),
+        f"{RATE}.warmup": trial.suggest_categorical("warmup_epochs", [1, 5, 10]) / 100,
+    }
