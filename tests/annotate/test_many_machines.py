@@ -1,0 +1,109 @@
+"""The lines for Spark and Ray Data on the page, as they stand there."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from small_corpora import ruled
+
+from spacy_tener.annotate import AnnotateSettings, Annotator
+
+PAGE = Path(__file__).parents[2] / "docs" / "many-machines.md"
+ENTITY = {"start": 5, "end": 7, "label": "GPE", "text": "上海"}
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    ruled(GPE="上海").to_disk(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def blocks(section: str, model: Path) -> list[str]:
+    """The blocks of a section, with a pipeline that is there."""
+    text = PAGE.read_text(encoding="utf8").partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    return [part.partition("```")[0].replace("/models/news", str(model)) for part in text.split("```python\n")[1:]]
+
+
+def test_frames_are_annotated_one_after_the_other(model: Path) -> None:
+    names: dict[str, Any] = {}
+    exec(blocks("Spark", model)[0], names)
+    frames = [
+        pd.DataFrame({"key": keys, "body": texts})
+        for keys, texts in (([1, 2], ["王小明去了上海。", None]), ([3], ["好"]))
+    ]
+    found = list(names["annotate"](iter(frames)))
+    assert [list(frame.columns) for frame in found] == [["key", "body", "entities", "error"]] * 2
+    assert [frame["key"].tolist() for frame in found] == [[1, 2], [3]]
+    assert [list(map(list, frame["entities"])) for frame in found] == [[[ENTITY], []], [[]]]
+    assert found[0]["error"].isna().tolist() == [True, False]
+    assert found[0]["error"][1] == "there is no text"
+
+
+@pytest.mark.slow
+def test_spark_runs_the_lines(model: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """Needs `pip install pyspark`, and Java."""
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    names: dict[str, Any] = {}
+    for block in blocks("Spark", model):
+        exec(block, names)
+    rows = names["texts"].repartition(2).mapInPandas(names["annotate"], names["schema"]).collect()
+    names["spark"].stop()
+    found = {row.key: ([entity.asDict() for entity in row.entities], row.error) for row in rows}
+    assert found == {1: ([ENTITY], None), 2: ([], "there is no text")}
+
+
+@pytest.fixture
+def ray() -> Iterator[Any]:
+    """Needs `pip install 'ray[data]'`."""
+    import ray
+
+    ray.init(num_cpus=2, include_dashboard=False)
+    yield ray
+    ray.shutdown()
+
+
+@pytest.mark.slow
+def test_ray_runs_the_lines(ray: Any, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    for block in blocks("Ray Data", model):
+        exec(block, names)
+    expected = {1: ([ENTITY], None), 2: ([], "there is no text")}
+    assert "上海" in capsys.readouterr().out
+    names["annotated"].write_parquet(str(tmp_path / "entities"))
+    found = pq.read_table(tmp_path / "entities").to_pylist()
+    assert {row["key"]: (row["entities"], row["error"]) for row in found} == expected
+
+
+@pytest.mark.slow
+def test_what_a_lost_actor_of_ray_had_is_annotated_again_once(ray: Any, model: Path, tmp_path: Path) -> None:
+    lost = tmp_path / "lost"
+
+    class Dying(Annotator):
+        """Dies at the first batch of the first actor."""
+
+        def __call__(self, rows: Any) -> Any:
+            if not lost.exists():
+                lost.touch()
+                os._exit(1)
+            return super().__call__(rows)
+
+    texts = ray.data.from_items([{"key": key, "body": "王小明去了上海。"} for key in range(20)])
+    annotated = texts.map_batches(
+        Dying,
+        fn_constructor_args=(str(model), AnnotateSettings(text="body")),
+        batch_format="pyarrow",
+        batch_size=5,
+        compute=ray.data.ActorPoolStrategy(size=1),
+    )
+    rows = annotated.take_all()
+    assert lost.exists()
+    assert sorted(row["key"] for row in rows) == list(range(20))
+    assert all(row["entities"] == [ENTITY] for row in rows)
