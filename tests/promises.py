@@ -98,7 +98,7 @@ def _python() -> Iterator[str]:
     for owner, names in METHODS.items():
         for name in names:
             member = inspect.getattr_static(owner, name)
-            signature = "" if isinstance(member, property) else _signature(member)
+            signature = _signature(member) if callable(member) else ""
             yield f"{owner.__name__}.{name}{signature}"
     yield f"spacy_tener.explain.explain{_signature(explain)}"
 

@@ -89,12 +89,16 @@ class WordLists:
     def __init__(self) -> None:
         # Replaced as a whole, so that no thread sees half of a change.
         self.lists: dict[str, WordList] = {}
-        _ALL_LISTS.add(self)
+        self._register()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Finish a copy: deep or unpickled."""
         self.__dict__.update(state)
-        _ALL_LISTS.add(self)
+        self._register()
+
+    def _register(self) -> None:
+        with LOCK:
+            _ALL_LISTS.add(self)
 
     def put(self, name: str, words: WordList | None) -> None:
         """Add or replace a list, or remove it, with None."""
@@ -113,8 +117,7 @@ class WordLists:
         for index, doc in enumerate(docs):
             for rank, name in enumerate(names_of(doc)):
                 docs_of.setdefault((rank, name), []).append(index)
-        unknown = sorted({name for _, name in docs_of} - set(lists))
-        if unknown and (unknown := [name for name in unknown if not any(name in words.lists for words in _ALL_LISTS)]):
+        if unknown := _nowhere({name for _, name in docs_of} - set(lists)):
             present = ", ".join(map(repr, filter(None, lists)))
             warnings.warn(
                 f"doc._.{ATTRIBUTE} names unknown lists of words, which are ignored: {', '.join(map(repr, unknown))}. "
@@ -144,6 +147,14 @@ class WordLists:
 
 _ALL_LISTS: weakref.WeakSet[WordLists] = weakref.WeakSet()
 """All lists of the process: a Doc may name one of words that are evidence, and one of entities."""
+
+
+def _nowhere(names: set[str]) -> list[str]:
+    """Return the names that no list of the process has."""
+    if not names:
+        return []
+    with LOCK:
+        return sorted(names.difference(*(words.lists for words in _ALL_LISTS)))
 
 
 def names_of(doc: Doc) -> list[str]:

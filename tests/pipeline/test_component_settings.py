@@ -42,3 +42,13 @@ def test_what_the_factory_takes_is_taken_in_cfg(learned, blank, name, value):
     nlp.get_pipe("tener_ner").cfg[name] = value
     assert len(nlp("王小明去了上海").ents) in (0, 2)
     blank(**{name: value})
+
+
+def test_settings_are_checked_again_if_they_change_and_not_if_counts_do(blank):
+    pipe = blank().get_pipe("tener_ner")
+    settings = pipe.settings
+    pipe.cfg["latin_edges"] = {"PER": [1, 2]}
+    pipe.cfg["labels"].append("PER")
+    assert pipe.settings is settings
+    pipe.cfg["threshold"] = 0.5
+    assert pipe.settings.threshold == 0.5
