@@ -1,4 +1,4 @@
-"""List what users rely on: names, settings, methods, options, records and the service's API, one to a line.
+"""List what 1.x keeps: names, settings, methods, options, records and the service's API, one to a line.
 
     python tests/promises.py > tests/data/promised-1.0.txt
 
@@ -8,23 +8,18 @@ tests/data: a line may come, and none may go before the next major version.
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import inspect
 import tomllib
-import types
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import spacy
 import typer
 
-from spacy_tener.annotate.annotator import Annotator
 from spacy_tener.annotate.answers import AnnotateSettings, Answer
 from spacy_tener.cli import tener_cli
-from spacy_tener.explain import explain
-from spacy_tener.explain.explanation import Explanation
 from spacy_tener.pipeline.decoding import Decoding
 from spacy_tener.pipeline.entities import FoundEntity
 from spacy_tener.pipeline.entity_lists import EntityLists
@@ -32,7 +27,15 @@ from spacy_tener.pipeline.tener_ner import TenerNER
 from spacy_tener.pipeline.words import PipelineWords
 from spacy_tener.serve import make_app
 
-PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
+ROOT = Path(__file__).parents[1]
+PYPROJECT = ROOT / "pyproject.toml"
+COMMANDS = ("convert", "config", "evaluate", "annotate", "serve")
+"""The commands that are promised. Others are provisional."""
+ADDRESSES = ("/v1/", "/health", "/ready", "/metrics")
+"""How the promised addresses of the service begin."""
+PROVISIONAL = {"POST /v1/explanation"}
+CONFIGS = ROOT / "spacy_tener" / "workbench" / "configs"
+"""Registered names that stand in a config or an overlay there are promised. Others are provisional."""
 
 
 METHODS: dict[type, tuple[str, ...]] = {
@@ -56,7 +59,6 @@ METHODS: dict[type, tuple[str, ...]] = {
     ),
     PipelineWords: ("add", "clear", "names", "read", "remove", "words"),
     EntityLists: ("add", "block", "blocked", "clear", "labels", "names", "read", "remove", "words"),
-    Annotator: ("__init__", "__call__", "answers", "nlp", "use"),
 }
 """The methods and properties that are promised, beside those of spaCy's TrainablePipe."""
 
@@ -68,8 +70,11 @@ def promises() -> list[str]:
 
 def _names() -> Iterator[str]:
     project = tomllib.loads(PYPROJECT.read_text(encoding="utf8"))["project"]
+    shipped = "".join(path.read_text(encoding="utf8") for path in CONFIGS.rglob("*.cfg"))
     for group, names in project["entry-points"].items():
         for name, target in names.items():
+            if group not in ("spacy_factories", "spacy_cli") and f'"{name}"' not in shipped:
+                continue
             yield f"{group} {name}"
             if group == "spacy_cli":  # its options are a part of their own
                 continue
@@ -100,7 +105,6 @@ def _python() -> Iterator[str]:
             member = inspect.getattr_static(owner, name)
             signature = _signature(member) if callable(member) else ""
             yield f"{owner.__name__}.{name}{signature}"
-    yield f"spacy_tener.explain.explain{_signature(explain)}"
 
 
 def _signature(function: Any) -> str:
@@ -111,7 +115,7 @@ def _signature(function: Any) -> str:
 
 def _commands() -> Iterator[str]:
     group: Any = typer.main.get_command(tener_cli)
-    for command in group.list_commands(None):
+    for command in COMMANDS:
         yield f"tener {command}"
         for parameter in group.get_command(None, command).params:
             if parameter.param_type_name == "argument":
@@ -130,6 +134,8 @@ def _service() -> Iterator[str]:
     for path, methods in schema["paths"].items():
         for method, operation in methods.items():
             place = f"{method.upper()} {path}"
+            if not path.startswith(ADDRESSES) or place in PROVISIONAL:
+                continue
             for parameter in operation.get("parameters", []):
                 yield f"{place} ?{parameter['name']}: {_kind(parameter['schema'])}"
             for media, body in operation.get("requestBody", {}).get("content", {}).items():
@@ -170,7 +176,6 @@ def _kind(schema: dict[str, Any]) -> str:
 def _records() -> Iterator[str]:
     record = Answer("a", [FoundEntity(0, 1, "A", 1.0)]).columns(AnnotateSettings(probability=True))
     yield from (f"tener annotate: {line}" for line in _keys(record))
-    yield from (f"tener explain: {line}" for line in _attributes(Explanation))
 
 
 def _keys(value: Any, place: str = "") -> Iterator[str]:
@@ -181,17 +186,6 @@ def _keys(value: Any, place: str = "") -> Iterator[str]:
         yield from _keys(value[0], f"{place}[]")
     else:
         yield place
-
-
-def _attributes(kind: Any, place: str = "") -> Iterator[str]:
-    """Yield the fields of a dataclass, with those of dataclasses in them."""
-    for name, hint in get_type_hints(kind).items():
-        inner = [part for part in (hint, *get_args(hint)) if dataclasses.is_dataclass(part)]
-        several = "[]" if inner and isinstance(hint, types.GenericAlias) else ""
-        if not inner:
-            yield f"{place}{name}"
-        for part in inner:
-            yield from _attributes(part, f"{place}{name}{several}.")
 
 
 if __name__ == "__main__":
