@@ -86,14 +86,14 @@ def test_a_name_is_made_of_overlays_and_tener_changes_nothing(work_dir: Path) ->
     runs = plan(grid(work_dir, systems=systems))
     found = [config_of(run)["components"]["tener_ner"] for run in runs]
     windows = [(component["window"], component["overlap"]) for component in found]
-    assert windows == [(200, 40), (150, 40), (160, 5), (160, 5), (150, 5), (150, 40)]
+    assert windows == [(None, None), (150, None), (160, 5), (160, 5), (150, 5), (150, None)]
 
 
 def test_own_overlays_and_configs_go_before_those_of_the_same_names(work_dir: Path) -> None:
     (work_dir / "configs" / "models" / "vectors-words.cfg").write_text(WINDOW, encoding="utf8")
     (work_dir / "configs" / "models" / "silver.cfg").write_text(WINDOW, encoding="utf8")
     runs = plan(grid(work_dir, systems=["tener", "silver", "vectors-words"]))
-    assert [config_of(run)["components"]["tener_ner"]["window"] for run in runs] == [200, 150, 150]
+    assert [config_of(run)["components"]["tener_ner"]["window"] for run in runs] == [None, 150, 150]
 
 
 @pytest.mark.parametrize("name", ["nothing", "lap+nothing", "", "../models/short", "lap+"])
@@ -189,10 +189,12 @@ def test_a_scored_run_is_finished_without_its_pipeline(work_dir: Path) -> None:
 def test_a_default_that_a_later_version_adds_is_named_and_refused(work_dir: Path) -> None:
     run = write_finished_run(work_dir)
     now = run.manifest()
-    older = {name: value for name, value in now.made_of.items() if not name.endswith("window")}
+    older = {name: value for name, value in now.made_of.items() if not name.endswith("max_units")}
     versions = {**now.versions, "spacy_tener": "0.0.1"}
     Manifest(run.folder, older, versions=versions, parts={"model-best": None}).save()
-    assert "components.tener_ner.window: was nothing, is 200; made with spacy_tener 0.0.1" in refusal_of(find_todo(run))
+    assert "components.tener_ner.max_units: was nothing, is 4096; made with spacy_tener 0.0.1" in refusal_of(
+        find_todo(run)
+    )
 
 
 def test_scores_of_unknown_origin_are_not_lost(work_dir: Path) -> None:

@@ -36,7 +36,6 @@ ACTING = [
     ("vectors encoder.onnx text.txt -o out --width 1", "--lang zh"),
     ("vectors bert -o out --words words.txt --width 4 --layers 1", "--layers 2"),
     ("evaluate model words.spacy -o out", "--gold-preproc"),
-    ("evaluate model words.spacy --displacy-path out", "--displacy-limit 1"),
     (ANNOTATE.format("gb18030.txt"), "--encoding gb18030"),
     (ANNOTATE.format("rows.jsonl"), "--text content"),
     (ANNOTATE.format("rows.jsonl"), "--prefix x_"),

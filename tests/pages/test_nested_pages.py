@@ -100,11 +100,13 @@ def test_an_explanation_with_lists_that_cross_entities_and_have_no_rivals(
 ) -> None:
     ner = nlp.get_pipe("tener_ner")
     ner.cfg["temperature"] = 8.0
-    nlp.add_pipe("entity_lists", before="tener_ner").add({"北京大学": "SCHOOL", "明在上": "ROUTE"})
+    has_lists = "entity_lists" in nlp.pipe_names
+    lists = nlp.get_pipe("entity_lists") if has_lists else nlp.add_pipe("entity_lists", before="tener_ner")
+    lists.add({"北京大学": "SCHOOL", "明在上": "ROUTE"})
     try:
         explanation = explain(nlp, TEXT)
     finally:
-        nlp.remove_pipe("entity_lists")
+        lists.clear()
         del ner.cfg["temperature"]
     entities = explanation.texts[0].entities
     assert {entity.label: entity.rivals for entity in entities if entity.is_certain} == {"SCHOOL": [], "ROUTE": []}
@@ -137,7 +139,7 @@ def test_a_review(
 @LANGUAGES
 def test_texts_to_annotate(show: Callable[[str, str, str], int], nlp: Language, language: str) -> None:
     tasks = make_tasks(nlp, [Suggestion({"text": TEXT}, 0.0)], ["PER", "ORG", "GPE"])
-    html = annotation_page(tasks, ["PER", "ORG", "GPE"], model="", inputs="", nested=True)
+    html = annotation_page(tasks, ["PER", "ORG", "GPE"], model="", inputs="", overlapping=True)
     assert show(language, html, "#list .line") == len(NESTED)
 
 

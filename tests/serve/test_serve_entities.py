@@ -133,7 +133,8 @@ def test_an_explanation_is_charged_what_it_costs(served, monkeypatch):
     )
     for text in ("王小明去了上海", "王" * 100):
         assert served.client.post("/v1/explanation", json={"text": text}).status_code == 200
-    assert costs == [7 * 7, 100 * 100]
+    # A long text is read in windows of 32 characters, as long as most texts that this model learned.
+    assert costs == [7 * 7, 100 * 32]
 
 
 def test_what_texts_bring_into_the_vocabulary_is_forgotten(served):
