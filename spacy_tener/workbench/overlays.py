@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from itertools import islice, permutations
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,8 @@ CONFIG = "config.cfg"
 VARIABLE = re.compile(r"\$\{([^{}]+)\}")
 COMPONENT = re.compile(r"\$\{(?P<key>components\.(?P<name>[^{}.]+)\.[^{}]+)\}")
 HERE = re.compile(r"\$\{here(?:\.(?P<part>[^{}]+))?\}")
+_MOST_TRIED = 3
+"""Of more overlays that do not go together, no other order is tried: each takes a third of a second."""
 SECTIONS = ("paths", "system", "nlp", "components", "corpora", "training", "pretraining", "initialize")
 
 _UNREGISTERED = re.compile(r"Could not find function '(?P<name>[^']+)' in function registry '(?P<kind>[^']+)'")
@@ -66,18 +69,43 @@ def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Seq
     """
     if repeated := [str(name) for name, count in Counter(map(str, overlays)).items() if count > 1]:
         raise ConfigError(f"Overlays named twice: {', '.join(repeated)}", "Name each once.")
+    try:
+        config = _lay(base, overlays)
+    except ConfigError as error:
+        remedy = _what_works(base, overlays) if 1 < len(overlays) <= _MOST_TRIED else ""
+        raise ConfigError(error.reason, remedy or error.remedy) from error
+    return with_settings(config, settings)
+
+
+def _lay(base: Path | str, overlays: Sequence[Path | str]) -> Config:
+    """Merge overlays into a config, and fill it."""
     read = {str(path): read_config(find_overlay(path)) for path in overlays}
     config = read_config(find_base(base))
     for name, overlay in read.items():
         _check_shape(overlay, name)
         _check_sections(overlay, config, name)
-        config = _merge(*_fill_references(config, overlay, name))
+        config = _merge(*_fill_references(config, _mark_functions(overlay, name), name))
     _check_replaced(read, config)
     _check_initialize(read, config)
     _check_variables(read, config)
     with wrap_config_errors(" + ".join(map(str, [base, *overlays]))):
-        config = fill(config)
-    return with_settings(config, settings)
+        return fill(config)
+
+
+def _what_works(base: Path | str, overlays: Sequence[Path | str]) -> str:
+    """Return a remedy for overlays that do not go together: another order, or which to leave out; none if all fail."""
+
+    def works(*chosen: Path | str) -> bool:
+        try:
+            return bool(_lay(base, chosen))
+        except ConfigError:
+            return False
+
+    for order in islice(permutations(overlays), 1, None):
+        if works(*order):
+            return f"They work in the order {' '.join(map(str, order))}."
+    without = [str(name) for name in overlays if works(*(other for other in overlays if other != name))]
+    return f"In no order do all of them work, but they do without {' or '.join(without)}." if without else ""
 
 
 def with_settings(config: Config, settings: Sequence[str]) -> Config:
@@ -213,26 +241,37 @@ def _check_sections(overlay: Config, config: Config, name: str) -> None:
             raise ConfigError(reason, "Name a function there, or use it with a config that has one.")
 
 
+class _Function(str):
+    """The name of a function in a config, with the overlay that it is of."""
+
+    overlay: str
+
+
+def _functions(config: Config) -> dict[str, str]:
+    """Return the names of a config's functions by their keys, as `training.optimizer.@optimizers`."""
+    return {key: value for key, value in entries(config) if key.rpartition(".")[2].startswith("@")}
+
+
+def _mark_functions(overlay: Config, name: str) -> Config:
+    marked = overlay.copy()
+    for key, value in _functions(overlay).items():
+        section, _, last = key.rpartition(".")
+        function = _get(marked, section)[last] = _Function(value)
+        function.overlay = name
+    return marked
+
+
 def _check_replaced(overlays: Mapping[str, Config], config: Config) -> None:
-    """Refuse an overlay with functions if later ones leave nothing of it. One of plain values may be overridden."""
-    remaining, names = _values(config), list(overlays)
+    """Refuse an overlay with functions if later ones leave none of them. One of plain values may be overridden."""
+    remaining = {value.overlay for value in _functions(config).values() if isinstance(value, _Function)}
+    names = list(overlays)
     for index, (name, overlay) in enumerate(overlays.items()):
         later = names[index + 1 :]
-        # Two overlays may wrap by the same function: it is of the later one then.
-        values = _values(overlay).difference(*(_values(overlays[name]) for name in later))
-        has_function = any(not key for key, _ in values)
-        if has_function and values.isdisjoint(remaining):
+        # Where a later one has the same function in the same place, it is of that one.
+        repeated = {pair for other in later for pair in _functions(overlays[other]).items()}
+        if _functions(overlay).items() - repeated and name not in remaining:
             reason = f"{name}: nothing of it is left, as {' or '.join(later)} replaces it"
-            raise ConfigError(reason, f"Put {name} last, or leave it out.")
-
-
-def _values(config: Config) -> set[tuple[str, str]]:
-    """Return the values of a config that are no variables, with their names but for paths; of functions, the values
-    alone, which stay when a later overlay wraps them."""
-    rows = ((key, srsly.json_dumps(value)) for key, value in entries(config) if not isinstance(value, Mapping))
-    return {
-        ("" if "@" in key else key, value) for key, value in rows if not ("${" in value or key.startswith("paths."))
-    }
+            raise ConfigError(reason, "Leave one of them out.")
 
 
 def _check_initialize(overlays: Mapping[str, Config], config: Config) -> None:

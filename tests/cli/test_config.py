@@ -108,7 +108,7 @@ def test_an_overlay_is_named_once(overlay) -> None:
 def test_an_overlay_of_which_a_later_one_leaves_nothing_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"^segment: nothing of it is left, as lac replaces it") as raised:
         compose("weibo", ["segment", "lac"])
-    assert raised.value.remedy == "Put segment last, or leave it out."
+    assert raised.value.remedy == "They work in the order lac segment."
     assert compose("weibo", ["lac", "segment"])
 
 
@@ -304,7 +304,7 @@ def test_an_overlay_that_initializes_what_the_pipeline_has_not_is_refused(overla
     name = next(name for name in overlays if name != "ner")
     error = refusal(*overlays)
     assert error.reason == f"{name}: sets [initialize] for '{component}', which the pipeline does not have"
-    assert error.remedy == 'Use it with a config that has one. The pipeline is ["tok2vec","ner"].'
+    assert error.remedy == f"In no order do all of them work, but they do without {overlays[0]} or {overlays[1]}."
 
 
 def test_a_variable_may_be_brought_by_another_overlay(overlay) -> None:

@@ -1,0 +1,60 @@
+"""All pairs of overlays, in both orders: they work, or the message names what does. Nothing is created or trained."""
+
+from __future__ import annotations
+
+import re
+from itertools import permutations
+from typing import Any
+
+import pytest
+from spacy.util import get_sourced_components, registry
+from thinc.api import Config
+
+from spacy_tener.workbench import overlays
+from spacy_tener.workbench.config_files import OVERLAYS, ConfigError, names_in
+from spacy_tener.workbench.overlays import compose
+
+NAMES = names_in(OVERLAYS)
+ORDER = re.compile(r"They work in the order (\S+) (\S+)\.")
+WITHOUT = re.compile(r"In no order do all of them work, but they do without (\S+)(?: or (\S+))?\.")
+
+
+def check_functions(config: Config) -> Config:
+    """Check the names and the arguments of functions, without calling them."""
+    assert not get_sourced_components(config)
+    for name in config["nlp"]["pipeline"]:
+        component: dict[str, Any] = config["components"][name]
+        registry.fill({name: {key: part for key, part in component.items() if isinstance(part, dict)}})
+    return config
+
+
+def remedy_for(base: str, *names: str) -> str | None:
+    try:
+        compose(base, names)
+    except ConfigError as error:
+        return error.remedy
+    return None
+
+
+@pytest.mark.parametrize("base", ["weibo", "wnut17"])
+def test_a_pair_works_or_is_told_what_does(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overlays, "fill", check_functions)
+    alone = {name for name in NAMES if remedy_for(base, name) is None}
+    remedies = {pair: remedy_for(base, *pair) for pair in permutations(NAMES, 2)}
+    assert {None} < set(remedies.values())
+    for pair, remedy in remedies.items():
+        if remedy is None:
+            continue
+        if remedies[pair[::-1]] is None:
+            order = ORDER.fullmatch(remedy)
+            assert order, f"{pair}: {remedy}"
+            assert order.groups() == pair[::-1]
+        elif alone.intersection(pair):
+            without = WITHOUT.fullmatch(remedy)
+            assert without, f"{pair}: {remedy}"
+            assert {*filter(None, without.groups())} == {name for name, other in (pair, pair[::-1]) if other in alone}
+
+
+def test_three_are_told_their_order() -> None:
+    for order in ("chars-shape glove static", "glove static chars-shape", "static glove chars-shape"):
+        assert remedy_for("wnut17", *order.split()) == "They work in the order glove chars-shape static."
