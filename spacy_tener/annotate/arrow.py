@@ -124,23 +124,17 @@ def _array(field: pa.Field, values: list[Any], rest: list[Record]) -> pa.Array:
     """Return a column. A value that does not fit its type is null there, and goes to the `rest` of its row."""
     if field.metadata:
         return pa.array([None if value is None else dump_json(value) for value in values], type=field.type)
-    if not pa.types.is_nested(field.type) and (array := _exact_array(values, field.type)) is not None:
-        return array
+    try:
+        array = pa.array(values, type=field.type)
+        if _equal(array.to_pylist(), values):
+            return array
+    except (pa.ArrowException, OverflowError):
+        pass
     fitting = [value if _comes_back(value, field.type) else None for value in values]
     for row, value, fits in zip(rest, values, fitting, strict=True):
         if fits is None and value is not None:
             row[field.name] = value
     return pa.array(fitting, type=field.type)
-
-
-def _exact_array(values: list[Any], of: pa.DataType) -> pa.Array | None:
-    """Return a column if it keeps all values as they are, or None."""
-    try:
-        array = pa.array(values, type=of)
-    except (pa.ArrowException, OverflowError):
-        return None
-    back = array.to_pylist()
-    return array if back == values and list(map(type, back)) == list(map(type, values)) else None
 
 
 def _comes_back(value: Any, type: pa.DataType) -> bool:
