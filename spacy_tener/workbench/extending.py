@@ -15,7 +15,7 @@ from thinc.api import Config
 from ..errors import RemedyError
 from ..files import write_file
 from ..pipeline.entities import offsets_of, spans_of
-from ..pipeline.finding import find_crf_pipe, make_doc
+from ..pipeline.finding import find_crf_pipe, make_doc, overlap_groups
 from ..pipeline.learning.targets import ANNOTATED_LABELS
 from ..pipeline.tener_ner import TenerNER
 from .config_files import entries
@@ -172,7 +172,7 @@ def plan_extension(
     old (Iterable[Doc]): The texts that it was trained on, if they are learned too.
     """
     pipe = find_crf_pipe(nlp, component, what=model)
-    if pipe.depth > 1:
+    if pipe.name in overlap_groups(nlp):
         raise RemedyError(
             f"{model} finds entities within entities, and cannot be extended", "Train it again with all labels."
         )
