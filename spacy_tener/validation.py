@@ -69,7 +69,7 @@ def configured(registered: str, config: type[Any]) -> Callable[[Callable[..., Re
     """
     hints = get_type_hints(config, include_extras=True)
     fields = [
-        Parameter(field.name, Parameter.POSITIONAL_OR_KEYWORD, default=field.default, annotation=hints[field.name])
+        Parameter(field.name, Parameter.POSITIONAL_OR_KEYWORD, default=_default_of(field), annotation=hints[field.name])
         for field in dataclasses.fields(config)
     ]
 
@@ -96,6 +96,10 @@ def configured(registered: str, config: type[Any]) -> Callable[[Callable[..., Re
         return call
 
     return decorate
+
+
+def _default_of(field: dataclasses.Field[Any]) -> Any:
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
 def _default(parameter: Parameter) -> Any:

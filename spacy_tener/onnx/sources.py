@@ -41,13 +41,9 @@ _TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
-class OnnxEncoderConfig:
-    """Settings of an encoder in an ONNX file.
+class SourceConfig:
+    """How an encoder reads texts, and where it is from.
 
-    inputs (Optional[Dict[str, str]]): The name of the input that holds the `ids`, and of those that hold the `mask`,
-        `types` (zeros) and `lengths`, as far as there are any. None to find them by names and shapes.
-    outputs (Optional[List[str]]): The names of outputs or of inner results that are joined to the features, such as
-        several layers. None for the first output.
     window (int): Maximum number of pieces, with special ones, that are read at once. Longer texts are read in
         overlapping windows. `tener_ner` passes windows of 200 tokens.
     overlap (int): Pieces of context on each side of a window's own part.
@@ -56,8 +52,6 @@ class OnnxEncoderConfig:
     licence (str): Its licence, for meta.json.
     """
 
-    inputs: dict[str, str] | None = None
-    outputs: list[str] | None = None
     window: int = 512
     overlap: Count = 64
     pooling: Pooling = "mean"
@@ -66,6 +60,20 @@ class OnnxEncoderConfig:
 
     def __post_init__(self) -> None:
         check_pieces(self.window, self.overlap)
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class OnnxEncoderConfig(SourceConfig):
+    """Settings of an encoder in an ONNX file.
+
+    inputs (Optional[Dict[str, str]]): The name of the input that holds the `ids`, and of those that hold the `mask`,
+        `types` (zeros) and `lengths`, as far as there are any. None to find them by names and shapes.
+    outputs (Optional[List[str]]): The names of outputs or of inner results that are joined to the features, such as
+        several layers. None for the first output.
+    """
+
+    inputs: dict[str, str] | None = None
+    outputs: list[str] | None = None
 
 
 @configured("spacy_tener.OnnxEncoder.v1", OnnxEncoderConfig)
