@@ -16,7 +16,7 @@ from spacy_tener.architectures.grn import grn_numpy
 from spacy_tener.architectures.grn.grn_config import GRNConfig
 from spacy_tener.architectures.grn.grn_torch import GRNEncoder
 from spacy_tener.architectures.tener import tener_numpy
-from spacy_tener.architectures.tener.char_transformer import make_char_transformer
+from spacy_tener.architectures.tener.tener import make_char_transformer
 from spacy_tener.architectures.tener.tener_config import TransformerConfig
 from spacy_tener.architectures.tener.tener_torch import TransformerEncoder
 from spacy_tener.embedders import spelling_numpy as characters

@@ -9,7 +9,7 @@ from spacy.tokens import Doc
 from teaching import learn
 from thinc.api import SGD
 
-from spacy_tener.architectures.tener.char_transformer import build_char_transformer
+from spacy_tener.architectures.tener.tener import build_char_transformer
 from spacy_tener.embedders import spelling_numpy as characters
 from spacy_tener.embedders import spelling_torch as torch_characters
 from spacy_tener.embedders.spelling import build_char_cnn

@@ -19,7 +19,7 @@ from teaching import (
 )
 from thinc.api import SGD, Adam
 
-from spacy_tener.architectures.tener.char_transformer import build_char_transformer
+from spacy_tener.architectures.tener.tener import build_char_transformer
 from spacy_tener.embedders.char_embed import build_char_embed, build_word_char_embed
 from spacy_tener.embedders.radical_embed import Structures, build_radical_embed
 from spacy_tener.embedders.segment_embed import build_segment_embed
