@@ -12,9 +12,9 @@ from spacy.tokens import Doc
 from spacy.util import minibatch
 from spacy.vocab import Vocab
 
+from ..errors import wrap_load_errors
 from ..files import write_bytes
 from ..nn.requirements import save_requirements
-from .loading import wrap_load_errors
 
 
 class BatchPipe(Pipe):

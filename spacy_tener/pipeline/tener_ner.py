@@ -23,7 +23,7 @@ from thinc.api import Optimizer, set_dropout_rate
 from ..architectures.tagger import TaggerModel, crf, depth_of, set_labels
 from ..embedders.onnx_embed import select_pieces_of
 from ..embedders.tables import check_loaded, observe
-from ..errors import RemedyError, check_choice
+from ..errors import RemedyError, check_choice, wrap_load_errors
 from ..nn.requirements import add_requirements
 from ..nn.shim import require_torch
 from ..optim.schedules import warm_up
@@ -31,7 +31,6 @@ from .decoding import BatchDecoding, Decoding
 from .entities import UnitEntity, certain_entities, set_entities
 from .learning.targets import Target, count_latin_edges, exceptional_labels, make_targets
 from .learning.teaching import Teacher
-from .loading import wrap_load_errors
 from .nesting import all_entities, check_annotation
 from .predicting import TokenLengths, decode_batches, select_entities, word_lengths
 from .scoring import score_char_entities, score_nested_entities
