@@ -33,7 +33,7 @@ from .spelling_numpy import CharacterFeatures as FeaturesPredictor
 from .tables import TableEmbedder, build_tables, init_tables, table_embedder
 
 if TYPE_CHECKING:
-    from .radical_embed_torch import RadicalEncoder
+    from .spelling_torch import RadicalEncoder
 
 
 RADICAL_FORMS = frozenset("亻刂㔾巜忄扌攵氵灬爫爿丬牜犭王罒艹衤覀訁讠辶阝釒钅飠饣疒糹纟礻耂月虍冫")
@@ -278,8 +278,7 @@ def _init_radicals(
 
 
 def _build_radicals(*, config: RadicalEmbedConfig, **heights: int) -> RadicalEncoder:
-    from .radical_embed_torch import RadicalEncoder
-    from .spelling_torch import CharacterFeatures, char_cnn
+    from .spelling_torch import CharacterFeatures, RadicalEncoder, char_cnn
 
     widths, dropped = {RADICAL: config.radical_width}, {RADICAL: 0.0}
     tables = build_tables(widths=widths, word_dropout=dropped, dropout=config.dropout, **heights)

@@ -8,8 +8,7 @@ import torch
 from paper_forms import reference_convolution
 from torch import nn
 
-from spacy_tener.embedders.radical_embed_torch import RadicalEncoder
-from spacy_tener.embedders.spelling_torch import CharacterFeatures, char_cnn
+from spacy_tener.embedders.spelling_torch import CharacterFeatures, RadicalEncoder, char_cnn
 from spacy_tener.nn.dense_torch import UNKNOWN_ROW, EmbeddingTables
 
 LENGTHS = np.array([4, 1, 3, 2], dtype=np.int64)
