@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..errors import counted
-from ..features.glove import read_words
+from ..features.pretrained_vectors import read_words
 from ..workbench.pipelines import blank_pipeline
 from ..workbench.static_vectors import (
     WordEncoder,

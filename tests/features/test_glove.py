@@ -12,9 +12,8 @@ import pytest
 
 from spacy_tener.errors import MissingPackageError, RemedyError
 from spacy_tener.features import glove as module
-from spacy_tener.features.glove import glove, read_words
 from spacy_tener.features.keys import Normaliser
-from spacy_tener.features.pretrained_vectors import read_vectors
+from spacy_tener.features.pretrained_vectors import glove, read_vectors, read_words
 
 WORDS = ["the", "london", "2008", "1990", "cat"]
 TABLE = np.arange(20, dtype=np.float32).reshape(5, 4) + 1
