@@ -17,8 +17,7 @@ from ..sequences import ranges
 from ..types import IntArray
 from .characters import JoinedText, lengths_of
 from .keys import Keys, mix
-from .list_finder import find_listed
-from .word_lists import WordList
+from .word_lists import WordList, find_listed
 
 _PROBE = (
     "吴重阳在中国银行工作，1996-2002年任深圳高速公路股份有限公司董事。陆毅曹芙嘉《蒲公英》http://t.cn/zYimvPe（分享自@土豆网）"

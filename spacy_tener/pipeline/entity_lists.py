@@ -19,8 +19,7 @@ from ..errors import InputError, RemedyError
 from ..features.characters import join_texts
 from ..features.keys import simplify
 from ..features.lexicon_sources import read_list
-from ..features.list_finder import find_listed
-from ..features.word_lists import ATTRIBUTE, LOCK, ListedWord, WordList, WordLists, make_entry, words_of
+from ..features.word_lists import ATTRIBUTE, LOCK, ListedWord, WordList, WordLists, find_listed, make_entry, words_of
 from ..sequences import starts
 from ..types import IntArray
 from .batch_pipe import BatchPipe
