@@ -17,7 +17,7 @@ from spacy_tener.errors import RemedyError
 from spacy_tener.explain import explain
 from spacy_tener.pipeline.entity_lists import EntityLists
 from spacy_tener.pipeline.finding import entity_labels, known_labels, make_doc, make_listed_text
-from spacy_tener.pipeline.learning.extension import extension
+from spacy_tener.pipeline.learning.callbacks import extension
 from spacy_tener.workbench.suggestions.suggest import Suggestion, make_tasks
 
 COMPANY, PRODUCT = "云海一号", "PRODUCT"

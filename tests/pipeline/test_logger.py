@@ -8,7 +8,7 @@ from pathlib import Path
 import spacy
 import srsly
 
-from spacy_tener.pipeline.learning.logger import json_lines_logger
+from spacy_tener.pipeline.learning.callbacks import json_lines_logger
 
 
 def test_the_directory_of_the_log_is_made(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import spacy
 from made_trainings import is_alive
 from waiting import wait_until
 
-from spacy_tener.pipeline.learning.logger import json_lines_logger
+from spacy_tener.pipeline.learning.callbacks import json_lines_logger
 from spacy_tener.processes import interrupted_by_signals
 from spacy_tener.workbench import training
 from spacy_tener.workbench.training import Processes, StoppedError, environment

@@ -1,0 +1,92 @@
+"""What the config of a training calls: more labels for a component, which learns them without forgetting its own, and a
+log as JSON lines, which another process reads while it grows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import srsly
+from spacy.language import Language
+from spacy.training.loggers import console_logger_v3
+
+from ...errors import RemedyError
+from ...nn.requirements import add_requirements
+from ...validation import Count, validated
+from ..entity_lists import EntityLists
+from .teaching import load_teacher
+
+
+@validated("spacy_tener.Extension.v1")
+def extension(
+    labels: Sequence[str],
+    path: str | Path | None = None,
+    component: str = "tener_ner",
+    rename: Mapping[str, str] | None = None,
+    cache_mb: Count = 1000,
+) -> Callable[[Language], Language]:
+    """Add labels to a sourced `tener_ner`, and let its earlier self teach the labels that a text is not annotated for.
+
+    Registered as `spacy_tener.Extension.v1`, for `[initialize.after_init]`; `spacy tener extend` writes the config. A
+    text says which labels it is annotated for in `doc.user_data["spacy_tener.labels"]`.
+
+    labels (Sequence[str]): The labels to add.
+    path (Optional[Union[str, Path]]): The trained pipeline, which is the teacher.
+    component (str): Name of the `tener_ner`, in both pipelines.
+    rename (Optional[Mapping[str, str]]): Other names of labels that it has.
+    cache_mb (int): Maximum memory for the teacher's cached distributions, in MB.
+    """
+    return partial(_extend, labels=labels, path=path, component=component, rename=rename or {}, cache_mb=cache_mb)
+
+
+def _extend(nlp: Language, *, component: str, labels: Sequence[str], path: Any, rename: Any, cache_mb: int) -> Language:
+    if component not in nlp.component_names:  # what is sourced is disabled at that time
+        raise RemedyError(f"spacy_tener.Extension.v1: there is no '{component}'", "Set `component` to a tener_ner.")
+    pipe: Any = nlp.get_pipe(component)
+    pipe.extend(labels, load_teacher(path, component, cache_mb=cache_mb, completes=True), rename)
+    for _, lists in nlp.components:
+        if isinstance(lists, EntityLists):
+            lists.rename(rename)
+    add_requirements(nlp)
+    return nlp
+
+
+Log = Callable[[dict[str, Any] | None], None]
+
+
+def json_lines_logger(output_file: str) -> Callable[[Language, IO[str], IO[str]], tuple[Log, Callable[[], None]]]:
+    """Make a logger that prints spaCy's table, and appends a line to a file at each evaluation.
+
+    spaCy's own logger writes such a file some thirty lines at a time. This one also ends the training with the process
+    that began it: a new process then has the directory for itself.
+
+    Registered as `spacy_tener.JsonLinesLogger.v1`, for `[training.logger]`.
+
+    output_file (str): The file: steps, losses and scores, as those of `spacy.ConsoleLogger.v3`.
+    """
+
+    def set_up(nlp: Language, stdout: IO[str], stderr: IO[str]) -> tuple[Log, Callable[[], None]]:
+        print_row, finish = console_logger_v3()(nlp, stdout, stderr)
+        # Before the first step, so that a wrong path costs no training.
+        Path(output_file).parent.mkdir(parents=True, exist_ok=True)
+        parent = os.getppid()
+        weights = nlp.config["training"]["score_weights"]
+        columns = [name for name, weight in weights.items() if weight is not None]
+
+        def log(info: dict[str, Any] | None) -> None:
+            if os.getppid() != parent:
+                raise SystemExit("The process that began this training has ended.")
+            print_row(info)
+            if info is not None:
+                scores = {name: 100 * float(info["other_scores"].get(name, 0.0)) for name in columns}
+                losses = {name: float(loss) for name, loss in info["losses"].items()}
+                row = {"epoch": info["epoch"], "step": info["step"], "losses": losses, "scores": scores}
+                row["score"] = float(info["score"])
+                srsly.write_jsonl(output_file, [row], append=True, append_new_line=False)
+
+        return log, finish
+
+    return set_up
