@@ -14,7 +14,7 @@ from spacy.util import load_config
 
 from ..errors import RemedyError
 from ..workbench.config_files import check_no_ner, problems
-from ..workbench.debugging import count_missing, with_ner
+from ..workbench.spacy_reports import count_missing, with_ner
 from ._common import (
     command,
     is_spacy_error,

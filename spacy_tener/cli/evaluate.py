@@ -18,9 +18,9 @@ from ..pages import Heading
 from ..pipeline.finding import entity_finders, entity_labels, find_crf_pipe, known_labels, span_finders
 from ..pipeline.scoring import rows_within
 from ..workbench.corpus.docs import read_examples
-from ..workbench.displacy_pages import write_displacy
 from ..workbench.errors_page import Pair, errors_page, score_texts, surest_errors
 from ..workbench.scores import CountingScorer, score_rows, scores_json
+from ..workbench.spacy_reports import write_displacy
 from . import options
 from ._common import CommandLineError, check_file, command, load_pipeline, msg, setup_gpu
 

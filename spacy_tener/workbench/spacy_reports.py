@@ -1,16 +1,23 @@
-"""What spaCy's report on training data, which knows the factory `ner` only, needs for `tener_ner`."""
+"""What spaCy's own reports need: the one on training data, which knows `ner` only, and the pages of displacy."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
+from spacy import displacy
 from spacy.attrs import ENT_IOB
 from spacy.language import Language
 from spacy.training.corpus import walk_corpus
 from thinc.api import Config
 
 from ..errors import RemedyError
+from ..files import write_text
+from ..pages import displacy_options
+from ..pipeline.finding import entity_labels, overlap_groups
 from ..pipeline.units import MISSING
 from .corpus.docs import open_docbin
 
@@ -47,3 +54,26 @@ def _factory(name: str, component: Mapping[str, Any], load: Callable[[str], Lang
     if source := component.get("source"):
         return load(source).get_pipe_meta(component.get("component", name)).factory
     return str(component.get("factory"))
+
+
+def write_displacy(nlp: Language, texts: Iterable[str], folder: Path, *, title: str, limit: int) -> list[Path]:
+    """Write a page of the entities of the first texts, one of those within others, and one of parses, as far as the
+    pipeline finds these. Labels have the colours of this package's pages.
+
+    RETURNS (list[Path]): The pages.
+    """
+    docs = list(nlp.pipe(islice(texts, limit)))
+    if not docs:
+        return []
+    docs[0].user_data["title"] = title
+    options = displacy_options(entity_labels(nlp))
+    pages: list[tuple[str, str, dict[str, Any]]] = [("entities.html", "ent", options)]
+    pages += [("spans.html", "span", {**options, "spans_key": key}) for key in overlap_groups(nlp).values()]
+    if any(nlp.get_pipe_meta(name).factory == "parser" for name in nlp.pipe_names):
+        pages.append(("parses.html", "dep", {"compact": True}))
+    for name, style, style_options in pages:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", r"\[W(006|117)\]")  # a text without entities
+            html = displacy.render(docs, style=style, page=True, options=style_options, jupyter=False)
+        write_text(folder / name, html)
+    return [folder / name for name, *_ in pages]
