@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..nn.dense_numpy import Linear
 from ..nn.graph import PaddedBatch, Value
+from ..nn.layers_numpy import Linear
 from ..nn.weights import Weights
 from ..sequences import Lengths
 from ..types import FloatArray

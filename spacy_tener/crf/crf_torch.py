@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ..nn.dense_torch import Dropout, Linear
+from ..nn.layers_torch import Dropout, Linear
 from ..sequences import Lengths, Packing
 from ..tagging import TagLayout
 from ..types import AnyFloats

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from ..nn.convolution_numpy import Convolution
-from ..nn.dense_numpy import EmbeddingTables, Linear
+from ..nn.layers_numpy import Convolution, EmbeddingTables, Linear
 from ..nn.weights import Weights
 from ..sequences import Lengths, as_lengths, starts
 from ..types import FloatArray, IntArray

@@ -12,9 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..nn.convolution_torch import Convolution, ConvolutionWindows
-from ..nn.dense_torch import UNKNOWN_ROW, Dropout, EmbeddingTables, Linear
 from ..nn.devices_torch import on_device
+from ..nn.layers_torch import UNKNOWN_ROW, Convolution, ConvolutionWindows, Dropout, EmbeddingTables, Linear
 from ..sequences import Lengths, as_lengths
 from ..types import IntArray
 

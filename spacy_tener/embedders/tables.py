@@ -18,14 +18,14 @@ from thinc.model import deserialize_attr, serialize_attr
 from ..features.keys import Keys, StringTable
 from ..features.pretrained_vectors import VectorsSource, prepared, read_vectors
 from ..nn.backends import Backend, Indices, Layer
-from ..nn.dense_numpy import EmbeddingTables as TableRows
+from ..nn.layers_numpy import EmbeddingTables as TableRows
 from ..nn.run import forward
 from ..nn.serialize import from_safetensors, to_safetensors
 from ..nn.shim import TorchShim
 from ..types import IntArray
 
 if TYPE_CHECKING:
-    from ..nn.dense_torch import EmbeddingTables
+    from ..nn.layers_torch import EmbeddingTables
 
 _GROWTH = 8
 """A table that must grow gets an eighth of spare rows."""
@@ -216,7 +216,7 @@ def build_tables(
     *, widths: Mapping[str, int], word_dropout: Mapping[str, float], dropout: float, **heights: int
 ) -> EmbeddingTables:
     """Make tables of random rows."""
-    from ..nn.dense_torch import EmbeddingTables
+    from ..nn.layers_torch import EmbeddingTables
 
     return EmbeddingTables(rows=heights, widths=widths, word_dropout=word_dropout, dropout=dropout)
 

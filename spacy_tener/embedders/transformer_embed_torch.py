@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from ..errors import RemedyError
 from ..features.cache import FeatureCache, key_of
 from ..features.pieces import PieceReader, Pieces
-from ..nn.dense_torch import Dropout
 from ..nn.devices_torch import autocast_to_bfloat16, on_device
+from ..nn.layers_torch import Dropout
 from ..nn.ragged_torch import Ragged, Segments
 from .transformer_embed_config import TransformerEmbedConfig
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from .dense_torch import dropout
 from .devices_torch import on_device
+from .layers_torch import dropout
 from .ragged_torch import Ragged
 
 WHOLE_MAP = 512

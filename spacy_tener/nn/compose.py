@@ -10,7 +10,7 @@ from spacy.tokens import Doc
 from thinc.types import Floats2d
 
 from .backends import Backend, Layer, Rows
-from .dense_numpy import Projection
+from .layers_numpy import Projection
 from .run import forward
 from .shim import EmbedModel, RaggedModel, TorchShim
 
@@ -61,7 +61,7 @@ def projection(width: int, dropout: float = 0.0) -> RaggedModel:
 
 
 def _build_projection(*, nI: int, nO: int, dropout: float) -> nn.Module:
-    from .dense_torch import Projection
+    from .layers_torch import Projection
 
     return Projection(width_in=nI, width_out=nO, dropout=dropout)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from .penalty_torch import Penalty
+    from .layers_torch import Penalty
 
 EmbedModel = Model[list[Doc], list[Floats2d]]
 RaggedModel = Model[list[Floats2d], list[Floats2d]]
@@ -249,7 +249,7 @@ def torch_shims(model: Model[Any, Any]) -> list[TorchShim]:
 
 def penalties(shims: Sequence[TorchShim]) -> list[Penalty]:
     """Return the penalties that layers of a trained model add to the loss."""
-    from .penalty_torch import Penalty
+    from .layers_torch import Penalty
 
     modules = (part for shim in shims if shim.is_built for part in shim.module.modules())
     return [module for module in modules if isinstance(module, Penalty)]

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..types import FloatArray
-from .dense_numpy import LayerNorm, Linear, relu
 from .graph import PaddedBatch, Value
+from .layers_numpy import LayerNorm, Linear, relu
 from .transformer_config import StackConfig
 from .weights import Weights
 

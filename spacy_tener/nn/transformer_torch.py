@@ -7,7 +7,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .dense_torch import Dropout, Linear
+from .layers_torch import Dropout, Linear
 from .transformer_config import StackConfig
 
 

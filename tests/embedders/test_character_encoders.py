@@ -14,7 +14,7 @@ from torch import Tensor
 from spacy_tener.architectures.tener.tener import make_char_transformer
 from spacy_tener.architectures.tener.tener_config import TransformerConfig
 from spacy_tener.embedders.spelling_torch import CharacterEncoder, CharacterFeatures, char_cnn, rectified_maximum
-from spacy_tener.nn.dense_torch import EmbeddingTables
+from spacy_tener.nn.layers_torch import EmbeddingTables
 
 LENGTHS = [3, 1, 0, 12, 1, 5, 3]
 WIDTH = 12

@@ -9,7 +9,7 @@ from paper_forms import reference_convolution
 from torch import nn
 
 from spacy_tener.embedders.spelling_torch import CharacterFeatures, RadicalEncoder, char_cnn
-from spacy_tener.nn.dense_torch import UNKNOWN_ROW, EmbeddingTables
+from spacy_tener.nn.layers_torch import UNKNOWN_ROW, EmbeddingTables
 
 LENGTHS = np.array([4, 1, 3, 2], dtype=np.int64)
 RADICALS = torch.tensor([1, 2, 3, 4, 0, 5, 6, 6, 7, 1])

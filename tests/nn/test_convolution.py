@@ -15,7 +15,7 @@ from torch import Tensor
 
 from spacy_tener.architectures.grn.grn_config import GRNConfig
 from spacy_tener.architectures.grn.grn_torch import ContextLayer, GRNEncoder
-from spacy_tener.nn.convolution_torch import Convolution, ConvolutionWindows
+from spacy_tener.nn.layers_torch import Convolution, ConvolutionWindows
 
 LENGTHS = [4, 0, 11, 1, 35]
 INPUT, WIDTH = 7, 10

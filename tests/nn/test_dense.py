@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from spacy_tener.nn import dense_torch as dense
-from spacy_tener.nn.dense_torch import UNKNOWN_ROW, EmbeddingTables, Projection, dropout, random_rows
+from spacy_tener.nn import layers_torch as dense
+from spacy_tener.nn.layers_torch import UNKNOWN_ROW, EmbeddingTables, Projection, dropout, random_rows
 
 
 @pytest.mark.parametrize("p", [0.1, 0.15, 0.5, 0.9])

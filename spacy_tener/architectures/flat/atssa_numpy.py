@@ -10,7 +10,7 @@ import numpy as np
 
 from ...embedders.lattice import Lattice
 from ...nn.attention_numpy import Rectangle, attend, in_rectangles, interleave, sinusoids
-from ...nn.dense_numpy import Linear
+from ...nn.layers_numpy import Linear
 from ...nn.transformer_numpy import TransformerLayer
 from ...nn.weights import Weights
 from ...types import FloatArray, IntArray

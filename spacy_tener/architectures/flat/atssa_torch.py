@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from ...embedders.lattice import Lattice
 from ...nn.attention_torch import Attention, interleave, sinusoids
-from ...nn.dense_torch import Linear, dropout
+from ...nn.layers_torch import Linear, dropout
 from ...nn.ragged_torch import Ragged, Segments
 from ...nn.transformer_torch import TransformerLayer
 from ..tener.tener_torch import AdaptedAttention, RelativePositions

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...nn.attention_numpy import exponentials, interleave, sinusoids
-from ...nn.dense_numpy import Linear, relu
+from ...nn.layers_numpy import Linear, relu
 from ...nn.transformer_numpy import TransformerLayer
 from ...nn.weights import Weights
 from ...types import FloatArray

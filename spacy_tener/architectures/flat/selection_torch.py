@@ -27,8 +27,7 @@ import torch
 from torch import Tensor
 
 from ...nn.attention_torch import Heads, Weighting
-from ...nn.dense_torch import Linear, random_steps
-from ...nn.penalty_torch import Penalty
+from ...nn.layers_torch import Linear, Penalty, random_steps
 from ...nn.ragged_torch import Segments
 from ..tener.tener_torch import AdaptedAttention
 

@@ -7,9 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from ...nn.convolution_numpy import Convolution
-from ...nn.dense_numpy import Linear
 from ...nn.graph import PaddedBatch, Value
+from ...nn.layers_numpy import Convolution, Linear
 from ...nn.weights import Weights
 from ...sequences import Lengths, as_lengths
 from ...types import FloatArray, IntArray

@@ -26,9 +26,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...nn.convolution_torch import Convolution, ConvolutionWindows
-from ...nn.dense_torch import Dropout, Linear
 from ...nn.devices_torch import on_device
+from ...nn.layers_torch import Convolution, ConvolutionWindows, Dropout, Linear
 from ...nn.ragged_torch import Ragged
 from ...sequences import Lengths, as_lengths
 from ...types import IntArray

@@ -20,8 +20,8 @@ from ...nn.attention_numpy import (
     write_sinusoids,
     write_split_heads,
 )
-from ...nn.dense_numpy import Linear
 from ...nn.graph import PaddedBatch, Value
+from ...nn.layers_numpy import Linear
 from ...nn.transformer_config import StackConfig
 from ...nn.transformer_numpy import TransformerLayer
 from ...nn.weights import Weights

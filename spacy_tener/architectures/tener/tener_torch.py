@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ...nn.attention_torch import Attention, Heads, interleave, sinusoids, split_heads
-from ...nn.dense_torch import Linear
+from ...nn.layers_torch import Linear
 from ...nn.ragged_torch import Ragged
 from ...nn.transformer_torch import TransformerLayer
 from ...sequences import Lengths

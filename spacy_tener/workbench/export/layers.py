@@ -17,8 +17,8 @@ from ...embedders.onnx_embed import OnnxFeatures
 from ...embedders.tables import TableEmbedder
 from ...errors import RemedyError
 from ...nn.compose import Chain, JoinedEmbedders, RaggedLayer
-from ...nn.dense_numpy import EmbeddingTables
 from ...nn.graph import OPSET, Graph, Value
+from ...nn.layers_numpy import EmbeddingTables
 from ...onnx.edits import read_graph
 from ...onnx.encoder import IDS, LENGTHS, MASK, TYPES, Characters, Encoder
 from ...types import AnyFloats

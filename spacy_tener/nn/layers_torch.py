@@ -1,16 +1,20 @@
-"""Token-wise layers: linear layers, dropout, embedding tables."""
+"""Layers that architectures share: linear layers, dropout, embedding tables, convolutions; and a term of the loss."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn import Linear as Linear
 
+from ..sequences import ranges
 from ..types import FloatArray, IntArray
+from .ragged_torch import Segments
 
 _STEPS = 1 << 16
 """Dropout probabilities are rounded to multiples of one in so many."""
@@ -140,3 +144,91 @@ def random_rows(height: int, width: int) -> Tensor:
     """Return rows uniform within ±sqrt(3 / width), of unit length on average, as in the papers."""
     bound = math.sqrt(3.0 / width)
     return torch.empty(height, width).uniform_(-bound, bound)
+
+
+@dataclass(frozen=True)
+class ConvolutionWindows:
+    """Windows around each token of a batch. Made once per batch, for all convolutions of this size.
+
+    size (int): Number of tokens in a window: odd, with the token itself in the middle.
+    tokens (Segments): The token at each place of each window, in reading order. Beyond the sequence's ends it is the
+        number of tokens.
+    """
+
+    size: int
+    tokens: Segments
+
+    @classmethod
+    def of(cls, lengths: IntArray, size: int, *, device: torch.device | str = "cpu") -> ConvolutionWindows:
+        """Plan the windows."""
+        if size < 1 or size % 2 == 0:
+            raise ValueError(f"A convolution's window must be an odd number of tokens; got {size!r}.")
+        offsets, n_tokens = np.arange(size) - size // 2, int(lengths.sum())
+        positions = ranges(np.zeros_like(lengths), lengths)[:, None] + offsets
+        inside = (positions >= 0) & (positions < np.repeat(lengths, lengths)[:, None])
+        tokens = np.where(inside, np.arange(n_tokens)[:, None] + offsets, n_tokens)
+        return cls(size, Segments.of(tokens.ravel(), n_tokens + 1, device=device))
+
+    def gather(self, x: Tensor) -> Tensor:
+        """Return the tokens of each window, concatenated in reading order, with zeros beyond the sequence's ends.
+
+        *Shape:* (tokens, width) to (tokens, window * width)
+        """
+        if self.size == 1:
+            return x
+        return self.tokens.gather(F.pad(x, (0, 0, 0, 1))).view(len(x), self.size * x.shape[1])
+
+
+class Convolution(nn.Module):
+    """Convolution with zero padding at both ends of each sequence.
+
+    torch's own convolution needs padded sequences, and on a CPU compiles a kernel for every new shape. Here one gather
+    concatenates the tokens of each window, and a linear layer multiplies them. On batches of sentences of mixed
+    lengths, that takes about half the time of `nn.Conv1d`, forwards and backwards.
+
+    Its weights are those of `nn.Conv1d` with the last two dimensions swapped and joined.
+
+    width (int): Width of the input.
+    out (int): Width of the output.
+    size (int): Number of tokens in a window.
+    """
+
+    def __init__(self, width: int, out: int, *, size: int) -> None:
+        super().__init__()
+        self.size = size
+        self.product = Linear(size * width, out)
+
+    def forward(self, x: Tensor, windows: ConvolutionWindows) -> Tensor:
+        """Transform the rows of all texts. *Shape:* (tokens, width) to (tokens, out)
+
+        windows (ConvolutionWindows): Windows of `size` tokens.
+        """
+        return self.product(windows.gather(x))
+
+
+class Penalty(nn.Module):
+    """Weighted penalty term of the loss, a mean over the sequences of a batch, with a record of its value.
+
+    weight (float): Weight of the term in the loss.
+    """
+
+    def __init__(self, weight: float) -> None:
+        super().__init__()
+        self.weight = weight
+        self.share = 1.0
+        """The batch's share of the sequences over which the loss is averaged, which may be those of several batches."""
+        self._recorded: Tensor | None = None
+
+    def factor(self, n_sequences: int) -> float:
+        """Return the factor in the loss of the penalty of one sequence."""
+        return self.weight * self.share / max(1, n_sequences)
+
+    def record(self, value: Tensor) -> None:
+        """Add a part of the term, whose gradient has been added, to the record."""
+        value = value.detach()
+        self._recorded = value if self._recorded is None else self._recorded + value
+
+    def take(self) -> float:
+        """Return the sum of the values recorded since the last call."""
+        recorded, self._recorded = self._recorded, None
+        return 0.0 if recorded is None else float(recorded)
