@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ..files import write_text
-from ..workbench.config_files import BASES, OVERLAYS, SYSTEMS, description, names_in
+from ..workbench.config_files import BASES, OVERLAYS, description, names_in, systems
 from ..workbench.overlays import compose
 from . import options
 from ._common import check_file, command, msg, refuse_options
@@ -59,12 +59,13 @@ def config_cli(
 
 def described() -> str:
     """Return what the configs and overlays of the package say of themselves, systems first."""
-    features = [name for name in names_in(OVERLAYS) if name not in SYSTEMS]
+    chosen = systems()
+    features = [name for name in names_in(OVERLAYS) if name not in chosen]
     parts = ["Configs, of corpora: the first word of a command line, as in `tener config weibo flat vectors`"]
     parts.append(
         "\n".join(f"{name:<11} {description(BASES / f'{name}.cfg').splitlines()[0]}" for name in names_in(BASES))
     )
-    parts += ["Systems: one of these overlays after the config", *map(_entry, SYSTEMS)]
+    parts += ["Systems: one of these overlays after the config", *map(_entry, chosen)]
     parts += ["More overlays, laid on a system", *map(_entry, features)]
     return "\n\n".join(parts) + "\n"
 

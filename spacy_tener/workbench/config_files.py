@@ -23,8 +23,6 @@ from ..errors import RemedyError
 
 BASES = Path(__file__).parent / "configs"
 OVERLAYS = BASES / "models"
-SYSTEMS = ("tener", "flat", "flat-atssa", "mect", "grn", "char-grn", "transformer-crf", "ner")
-"""The overlays that are systems; the others are laid on one."""
 _OF_NER = {"moves", "update_with_oracle_cut_size", "beam_width", "beam_density", "beam_update_prob"}
 _MIXED = "spacy_tener.MixedCorpus.v1"
 
@@ -167,6 +165,15 @@ def description(config: Path) -> str:
     lines = config.read_text(encoding="utf8").splitlines()
     said = itertools.takewhile(lambda line: line.startswith("# "), lines)
     return "\n".join(line.removeprefix("# ") for line in said)
+
+
+def systems() -> list[str]:
+    """Return the overlays that are systems, the first to try before the others; the rest is laid on one.
+
+    What a file says in its second line tells them apart: where to begin, when to take it, or what to lay it on.
+    """
+    advice = {name: description(OVERLAYS / f"{name}.cfg").splitlines()[1] for name in names_in(OVERLAYS)}
+    return [name for words in ("Begin here", "Take it ") for name, line in advice.items() if line.startswith(words)]
 
 
 def corpus_reader(config: Config) -> Mapping[str, Any]:
