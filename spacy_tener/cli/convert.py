@@ -94,7 +94,7 @@ def convert_cli(
         msg.info(f"Files left out: {len(left_out)}", ", ".join(Path(path).name for path in left_out[:10]))
     incorrect = 0
     formats: set[str] = set()
-    for report in convert_jobs(jobs, reading=reading, lang=None if lang == "auto" else lang, progress=True):
+    for report in convert_jobs(jobs, reading=reading, lang=None if lang == "auto" else lang):
         formats.update({report.format} - {""})
         _print_conversion(report, detected=lang == "auto")
         if overlap == "spans" and report.missing:

@@ -161,31 +161,25 @@ class Graph:
         return self.add("Loop", None, goes_on(*states), *states, outputs=n_states + n_rows, body=graph)
 
     def scan(
-        self,
-        states: Sequence[Value],
-        rows: Sequence[Value],
-        body: Callable[..., Sequence[Value]],
-        n_rows: int,
-        *,
-        axis: int = 0,
-    ) -> list[Value]:
+        self, states: Sequence[Value], rows: Sequence[Value], body: Callable[..., Sequence[Value]], *, axis: int = 0
+    ) -> Value:
         """Run a body over rows of arrays, along an axis.
 
-        body (Callable): Gets the states and a row of each array; returns the new states and rows.
-        RETURNS (list[Value]): The rows of all steps, in the order of the arrays.
+        body (Callable): Gets the states and a row of each array; returns the new states and a row.
+        RETURNS (Value): The rows of all steps.
         """
         graph = self._body(body, len(states) + len(rows))
         results = self.add(
             "Scan",
             *states,
             *rows,
-            outputs=len(states) + n_rows,
+            outputs=len(states) + 1,
             body=graph,
             num_scan_inputs=len(rows),
             scan_input_axes=[axis] * len(rows),
-            scan_output_axes=[axis] * n_rows,
+            scan_output_axes=[axis],
         )
-        return results[len(states) :]
+        return results[-1]
 
     def _body(self, write: Callable[..., Sequence[Value]], n_inputs: int, *, is_loop: bool = False) -> GraphProto:
         """Return the graph of a body, which may use all values outside of it."""

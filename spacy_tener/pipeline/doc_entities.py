@@ -103,26 +103,24 @@ def entity_task(nlp: Language, *, probability: bool = True) -> TextFunction:
     return partial(_entities, nlp, probability)
 
 
-def reading_task(nlp: Language, k: int, *, probability: bool = True) -> TextFunction:
+def reading_task(nlp: Language, k: int) -> TextFunction:
     """Return a task that finds a pair for each text: its entities, and its k best readings by the first tener_ner, or
     none without one."""
-    return partial(_k_best, nlp, k, probability)
+    return partial(_k_best, nlp, k)
 
 
 def _entities(nlp: Language, probability: bool, texts: Sequence[str]) -> list[list[FoundEntity]]:
     with nlp.memory_zone():  # drops the strings that the texts add to the vocabulary
         docs = [make_doc(nlp, text) for text in texts]
-        return found_entities(nlp, nlp.pipe(docs, component_cfg=ask_probabilities(nlp, probability)))
+        return found_entities(nlp, nlp.pipe(docs, component_cfg=ask_probabilities(nlp) if probability else {}))
 
 
-def _k_best(
-    nlp: Language, k: int, probability: bool, texts: Sequence[str]
-) -> list[tuple[list[FoundEntity], list[Reading]]]:
+def _k_best(nlp: Language, k: int, texts: Sequence[str]) -> list[tuple[list[FoundEntity], list[Reading]]]:
     if not crf_pipes(nlp):
-        return [(entities, []) for entities in _entities(nlp, probability, texts)]
+        return [(entities, []) for entities in _entities(nlp, True, texts)]
     with nlp.memory_zone():
         pipeline = PipelineNER.of(nlp)
         decodings = list(pipeline.ner.decode(pipeline.prepare(texts)))
         readings = [decoding.k_best(k) for decoding in decodings]
-        found = found_entities(nlp, pipeline.complete(decodings, probability=probability))
+        found = found_entities(nlp, pipeline.complete(decodings))
         return list(zip(found, readings, strict=True))

@@ -127,9 +127,9 @@ def components_before(nlp: Language, pipe: object) -> tuple[str, ...]:
     return tuple(itertools.takewhile(lambda name: nlp.get_pipe(name) is not pipe, nlp.pipe_names))
 
 
-def ask_probabilities(nlp: Language, probability: bool = True) -> dict[str, dict[str, Any]]:
+def ask_probabilities(nlp: Language) -> dict[str, dict[str, Any]]:
     """Return the arguments of components that write probabilities: those without a `spans_key` get one."""
-    return {name: {"spans_key": SCORES_KEY} for name in crf_pipes(nlp)} if probability else {}
+    return {name: {"spans_key": SCORES_KEY} for name in crf_pipes(nlp)}
 
 
 def run_components(nlp: Language, docs: list[Doc], names: Sequence[str]) -> list[Doc]:
@@ -189,12 +189,12 @@ class PipelineNER:
         docs = [make_doc(self.nlp, text) if isinstance(text, str) else text.copy() for text in texts]
         return run_components(self.nlp, docs, self.before)
 
-    def complete(self, decodings: Sequence[Decoding], *, probability: bool = True) -> list[Doc]:
+    def complete(self, decodings: Sequence[Decoding]) -> list[Doc]:
         """Write to the Docs of decodings what the component and those after it find, without running its model again.
 
         Ask the decodings before: later components may merge tokens.
         """
-        name, arguments = self.nlp.pipe_names[len(self.before)], ask_probabilities(self.nlp, probability)
+        name, arguments = self.nlp.pipe_names[len(self.before)], ask_probabilities(self.nlp)
         self.ner.annotate(decodings, **arguments.get(name, {}))
         after = self.nlp.pipe_names[len(self.before) + 1 :]
         return run_components(self.nlp, [decoding.doc for decoding in decodings], after)

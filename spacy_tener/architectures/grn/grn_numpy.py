@@ -90,5 +90,5 @@ class GRNEncoder:
             """Return the sum over all tokens of what one token's gates let through."""
             return [graph.ReduceSum(weighted / (graph.Unsqueeze(u_i, [1]) + w), [1], keepdims=0)]
 
-        [related] = graph.scan([], [u], relate_one, 1, axis=1)
+        related = graph.scan([], [u], relate_one, axis=1)
         return graph.Tanh(related / graph.Unsqueeze(batch.lengths.to(np.float32), [1, 2]))

@@ -112,7 +112,7 @@ class ConversionReport:
 
 
 def convert_jobs(
-    jobs: Sequence[ConversionJob], *, reading: CorpusOptions, lang: str | None = None, progress: bool = False
+    jobs: Sequence[ConversionJob], *, reading: CorpusOptions, lang: str | None = None
 ) -> Iterator[ConversionReport]:
     """Convert job by job, each sentence or text to a Doc. Outputs are written atomically.
 
@@ -124,7 +124,7 @@ def convert_jobs(
     """
     written, stray = 0, ""
     for job in jobs:
-        report = _convert(job, reading, lang, progress)
+        report = _convert(job, reading, lang)
         written += report.docs
         stray = next(iter(report.notes.examples.get(Event.STRAY, ())), stray)
         yield report
@@ -132,11 +132,11 @@ def convert_jobs(
         raise CorpusError(", ".join(job.source for job in jobs[:3]), "there is no corpus", f"So it was read: {stray}")
 
 
-def _convert(job: ConversionJob, reading: CorpusOptions, lang: str | None, progress: bool) -> ConversionReport:
+def _convert(job: ConversionJob, reading: CorpusOptions, lang: str | None) -> ConversionReport:
     report = ConversionReport(job.source, job.output)
     binary = DocBin(attrs=_ATTRS)
     docs = _docs(job, reading, lang, report)
-    for doc in tqdm(docs, desc=job.source, unit=" docs", leave=False, disable=None if progress else True):
+    for doc in tqdm(docs, desc=job.source, unit=" docs", leave=False, disable=None):
         binary.add(doc)
         report.docs += 1
         report.tokens += len(doc)

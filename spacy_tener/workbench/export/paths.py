@@ -37,8 +37,8 @@ def write_viterbi(
         return [into[tags], tags]
 
     shape = graph.shape(graph.size(lengths), len(start))
-    [best] = graph.scan([graph.Expand(start, shape)], [scores], advance, 1)
-    [tags] = graph.scan([graph.Expand(end, shape)], [graph.backwards(best, lengths)], go_back, 1)
+    best = graph.scan([graph.Expand(start, shape)], [scores], advance)
+    tags = graph.scan([graph.Expand(end, shape)], [graph.backwards(best, lengths)], go_back)
     return graph.backwards(tags, lengths)
 
 
@@ -63,7 +63,7 @@ def write_forward_backward(
 
     both = graph.Concat(*(graph.Unsqueeze(part, [1]) for part in (scores, graph.backwards(scores, lengths))), axis=1)
     edges = graph.Expand(np.stack([start, end])[:, None], graph.shape(2, graph.size(lengths), len(start)))
-    [sums] = graph.scan([edges], [both], advance, 1)
+    sums = graph.scan([edges], [both], advance)
     forward, backward = (graph.Squeeze(part, [1]) for part in graph.add("Split", sums, axis=1, outputs=2))
     backward = graph.backwards(backward, lengths)
     log_partition = graph.ReduceLogSumExp(backward[0] + start, axes=[1])
