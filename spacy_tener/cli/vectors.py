@@ -24,7 +24,7 @@ from ._common import CommandLineError, check_file, command, msg, names, refuse_o
 @command("vectors", stopped="The same command continues.")
 def vectors_cli(
     ctx: typer.Context,
-    encoder: Annotated[str, typer.Argument(help="ONNX file, or a transformer: its directory, or minilm")],
+    encoder: Annotated[str, typer.Argument(help="ONNX file, or a transformer: its directory, minilm or e5")],
     texts: Annotated[
         list[str] | None, typer.Argument(help="Raw texts, whose words are taken (default: GloVe's)")
     ] = None,

