@@ -75,6 +75,11 @@ class OnnxFeatures(Layer):
         features: FrozenFeatures = self.attrs["features"]
         return [features.encoder] if features.is_read else []
 
+    def select_pieces(self, read: Callable[[], Iterable[Doc]]) -> None:
+        features: FrozenFeatures = self.attrs["features"]
+        if _selects(features.source):
+            features.set(features.source.of_texts(doc.text for doc in read()))
+
     def compute(self, inputs: list[Doc], backend: Backend) -> Rows:
         features = self.attrs["features"](inputs, training=backend.training, gpu=backend.ops.name == "cupy")
         return backend.join([backend.ops.asarray2f(features)], learn=False)
@@ -144,17 +149,9 @@ def _deserialize(default: FrozenFeatures, value: bytes, name: str, model: Model[
 def _init(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None) -> None:
     features: FrozenFeatures = model.attrs["features"]
     source = features.source
-    # Few pieces, until `select_pieces_of` has all texts.
+    # Few pieces, until `select_pieces` has all texts.
     features.set(source.of_texts(doc.text for doc in X[:1]) if _selects(source) and X else source())
     model.set_dim("nO", features.encoder.width, force=True)
-
-
-def select_pieces_of(model: Model[Any, Any], read: Callable[[], Iterable[Doc]]) -> None:
-    """Give the model's encoders of many languages the pieces that the training texts need. read: Returns their Docs."""
-    for layer in model.walk():
-        features = layer.attrs.get("features")
-        if isinstance(features, FrozenFeatures) and _selects(features.source):
-            features.set(features.source.of_texts(doc.text for doc in read()))
 
 
 def _selects(source: EncoderSource) -> TypeGuard[E5Source]:

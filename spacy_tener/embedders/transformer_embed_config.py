@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from ..validation import STRICT, Count, Probability, Size, check_pieces
+from ..validation import STRICT, Count, Probability, SettingError, Size, check_pieces
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -26,9 +26,11 @@ class TransformerEmbedConfig:
     overlap (int): Word pieces of context on each side of a window's own part.
     mixed_precision (Union[bool, Literal["gpu"]]): Let the transformer compute in bfloat16 where that is safe, which is
         much faster on recent GPUs, but slower on most CPUs. "gpu" does so only on a GPU that supports bfloat16.
-    cache (int): For a frozen transformer, maximum size in megabytes of the features that are kept on its device during
-        training, which reads each text of train and dev again and again. A token takes 4 bytes for each feature. 0
-        keeps none. Nothing is kept after training or loading.
+    cache (int): For a transformer that is frozen or has frozen layers, maximum size in megabytes of what they compute
+        that is kept on its device during training, which reads each text of train and dev again and again. A token
+        takes 4 bytes for each feature. 0 keeps none. Nothing is kept after training or loading.
+    frozen_layers (int): Number of lowest layers that do not change, and the rows of pieces below them: what they know
+        of many languages stays, and they are computed once for each text. For models like BERT, RoBERTa and ELECTRA.
     """
 
     frozen: bool = False
@@ -39,9 +41,12 @@ class TransformerEmbedConfig:
     overlap: Count = 64
     mixed_precision: bool | Literal["gpu"] = False
     cache: Count = 1000
+    frozen_layers: Count = 0
 
     def __post_init__(self) -> None:
         check_pieces(self.window, self.overlap)
+        if isinstance(self.layers, list) and min(self.layers) < self.frozen_layers:
+            raise SettingError(f"layers must not be below the frozen_layers {self.frozen_layers}; got {self.layers}")
 
     @property
     def highest_layer(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -42,12 +42,19 @@ class PretrainedTransformer(nn.Module):
         self.cache = FeatureCache(config.cache * 1_000_000)
         # A batch uses a few hundred rows of a table that holds as many numbers as all layers of a small transformer.
         self.transformer.get_input_embeddings().sparse = True
-        self.requires_grad_(not config.frozen)
+        self._frozen = [transformer] if config.frozen else self._lower_parts()
+        for part in self._frozen:
+            part.requires_grad_(False)
+
+    def _lower_parts(self) -> list[nn.Module]:
+        """Return what is below the lowest layer that is trained."""
+        n_layers = self.config.frozen_layers
+        return [self.transformer.embeddings, *self.transformer.encoder.layer[:n_layers]] if n_layers else []
 
     def train(self, mode: bool = True) -> PretrainedTransformer:
         super().train(mode)
-        if self.config.frozen:
-            self.transformer.eval()
+        for part in self._frozen:
+            part.eval()
         return self
 
     def forward(self, docs: Sequence[Doc]) -> Tensor:
@@ -56,6 +63,8 @@ class PretrainedTransformer(nn.Module):
             with torch.no_grad():
                 parts = self.cache(list(map(key_of, docs)), docs, self._read_docs, training=self.training)
                 features = torch.cat(list(parts))
+        elif self._frozen and self.training:
+            features = self._train_upper(docs)
         else:
             features = self.features(self.reader(docs))
         dropped: Tensor = self.dropout(features)
@@ -65,13 +74,54 @@ class PretrainedTransformer(nn.Module):
         """Return the features of each Doc. *Shape:* (tokens, width) each"""
         return list(torch.split(self.features(self.reader(docs)), [len(doc) for doc in docs]))
 
+    def _train_upper(self, docs: Sequence[Doc]) -> Tensor:
+        """Return the features, of rows that the frozen layers have computed once for each text.
+        *Shape:* (tokens, width)"""
+        with torch.no_grad():
+            lower = torch.cat(list(self.cache(list(map(key_of, docs)), docs, self._read_lower, training=True)))
+        pieces, device = self.reader(docs), self._device
+        if not len(pieces.lengths):
+            return self.features(pieces)
+        ragged = self._windows(pieces, device)
+        padded = ragged.pad(lower[:, None])
+        with self._precision(device):
+            upper = [
+                self._compute_upper(rows[:, 0], bucket.key_mask)[:, None]
+                for rows, bucket in zip(padded, ragged.buckets, strict=True)
+            ]
+        return self._pool(ragged.join(upper), pieces, device)
+
+    def _read_lower(self, docs: Sequence[Doc]) -> list[Tensor]:
+        """Return the rows of each Doc's pieces above the frozen layers. *Shape:* (pieces, width) each"""
+        layers = [self.config.frozen_layers]
+        return [self._hidden(self.reader([doc]), self._device, layers) for doc in docs]
+
+    def _compute_upper(self, rows: Tensor, key_mask: Tensor | None) -> Tensor:
+        """Return the rows of windows of one length, from those above the frozen layers.
+
+        rows (Tensor): *Shape:* (windows, length, width)
+        key_mask (Optional[Tensor]): That of the windows' bucket.
+        RETURNS (Tensor): *Shape:* (windows, length, width)
+        """
+        states = [rows]
+        for layer in self.transformer.encoder.layer[self.config.frozen_layers :]:
+            output = layer(states[-1], key_mask)
+            states.append(output[0] if isinstance(output, tuple) else output)  # by the library's version
+        layers = self.config.layers
+        first = self.config.frozen_layers
+        chosen = states[-layers:] if isinstance(layers, int) else [states[layer - first] for layer in layers]
+        return torch.stack(chosen).mean(dim=0).float()
+
     def features(self, pieces: Pieces) -> Tensor:
         """Return the features before dropout. *Shape:* (tokens, width)"""
-        device = self._device
+        return self._pool(self._hidden(pieces, self._device, self.config.layers), pieces, self._device)
+
+    def _pool(self, hidden: Tensor, pieces: Pieces, device: torch.device) -> Tensor:
+        """Return the features of tokens from the rows of pieces. *Shape:* (tokens, width)"""
         pairs = pieces.firsts() if self.config.pooling == "first" else pieces
         rows = on_device(pairs.rows, device)
         tokens = Segments.of(pairs.tokens, pairs.n_tokens, device=device)
-        return tokens.mean(self._hidden(pieces, device).index_select(0, rows))
+        return tokens.mean(hidden.index_select(0, rows))
 
     @property
     def _device(self) -> torch.device:
@@ -97,23 +147,30 @@ class PretrainedTransformer(nn.Module):
             return sys.maxsize
         return _POSITIONS_AT_ONCE["cpu" if device.type == "cpu" else "cuda"]
 
-    def _hidden(self, pieces: Pieces, device: torch.device) -> Tensor:
-        """Return the rows of all pieces. *Shape:* (pieces, width)"""
+    def _precision(self, device: torch.device) -> AbstractContextManager[None]:
+        return autocast_to_bfloat16(device) if self.mixes_precision(device) else nullcontext()
+
+    def _windows(self, pieces: Pieces, device: torch.device) -> Ragged:
+        price = _PIECES_PER_CALL["cpu" if device.type == "cpu" else "cuda"]
+        return Ragged.of(pieces.lengths, device=device, price=price, by_tokens=True)
+
+    def _hidden(self, pieces: Pieces, device: torch.device, layers: int | Sequence[int]) -> Tensor:
+        """Return the rows of all pieces, the mean of some layers. *Shape:* (pieces, width)"""
         if not len(pieces.lengths):
             return torch.zeros(0, self.transformer.config.hidden_size, device=device)
-        price = _PIECES_PER_CALL["cpu" if device.type == "cpu" else "cuda"]
-        ragged = Ragged.of(pieces.lengths, device=device, price=price, by_tokens=True)
+        ragged = self._windows(pieces, device)
         windows = ragged.pad(on_device(pieces.ids[:, None], device))
-        context = autocast_to_bfloat16(device) if self.mixes_precision(device) else nullcontext()
         at_once = self.pieces_at_once(device)
-        with context:
+        with self._precision(device):
             read = [
-                torch.cat(list(self._read(ids[:, 0, :, 0], bucket.key_mask, at_once)))
+                torch.cat(list(self._read(ids[:, 0, :, 0], bucket.key_mask, at_once, layers)))
                 for ids, bucket in zip(windows, ragged.buckets, strict=True)
             ]
         return ragged.join([part[:, None] for part in read])
 
-    def _read(self, ids: Tensor, key_mask: Tensor | None, at_once: int) -> Iterator[Tensor]:
+    def _read(
+        self, ids: Tensor, key_mask: Tensor | None, at_once: int, layers: int | Sequence[int]
+    ) -> Iterator[Tensor]:
         """Yield the rows of windows of one length, some windows at a time.
 
         ids (Tensor): *Shape:* (windows, length)
@@ -124,7 +181,7 @@ class PretrainedTransformer(nn.Module):
         step = max(1, at_once // ids.shape[1])
         masks = torch.ones_like(ids) if key_mask is None else (key_mask[:, 0, 0] == 0.0).long()
         for window_ids, mask in zip(ids.split(step), masks.split(step), strict=True):
-            yield mean_of_layers(self.transformer, window_ids, mask, self.config.layers).float()
+            yield mean_of_layers(self.transformer, window_ids, mask, layers).float()
 
 
 def mean_of_layers(transformer: Callable[..., Any], ids: Tensor, mask: Tensor, layers: int | Sequence[int]) -> Tensor:

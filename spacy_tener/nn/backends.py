@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -63,6 +63,12 @@ class Layer(Model[Any, Any], ABC):
     def encoders(self) -> Sequence[Pretrained]:
         """Pretrained encoders of this layer."""
         return ()
+
+    def select_pieces(self, read: Callable[[], Iterable[Doc]]) -> None:
+        """Keep the pieces that the training texts need, of an encoder of many languages.
+
+        read (Callable[[], Iterable[Doc]]): Returns the texts' Docs.
+        """
 
     def to_disk(self, path: Path | str) -> None:
         """Save the model; what the model of a component needs goes to the meta.json of the component's pipeline."""

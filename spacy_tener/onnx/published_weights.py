@@ -41,6 +41,7 @@ _NAMES = {
     "oln": "output.LayerNorm",
 }
 """The names of tensors in the file, and in a directory of transformers."""
+_KINDS = {"w": "weight", "b": "bias"}
 MATRICES, NORMS = ("q", "k", "v", "ao", "fi", "fo"), ("aln", "oln")
 
 
@@ -184,7 +185,8 @@ def _read(file: _Cursor) -> BertWeights:
         else:
             tensors[name] = content.view("<f4").reshape(shape)
     tensors["emb.word"] = rows_of(tensors["emb.word"], np.arange(len(pieces)))
-    _check_names(tensors, layers)
+    for name in tensor_names(layers):
+        tensors[name]  # raises a KeyError for one that is missing
     return BertWeights(heads, epsilon, layers, tensors, make_tokenizer(pieces, scores, forms))
 
 
@@ -204,13 +206,21 @@ def _read_pieces(file: _Cursor) -> tuple[list[str], FloatArray, dict[str, str]]:
     return pieces, scores, forms
 
 
-def _check_names(tensors: Mapping[str, Matrix], layers: int) -> None:
-    """Raise a KeyError for a tensor that is missing."""
-    names = ["emb.pos", "emb.type", "emb.ln.w", "emb.ln.b"]
-    for layer in range(layers):
-        names += [f"l{layer}.{part}.{kind}" for part in (*MATRICES, *NORMS) for kind in "wb"]
-    for name in names:
-        tensors[name]  # raises
+def tensor_names(layers: int) -> list[str]:
+    """Return the names of all tensors of a BERT, as the file has them."""
+    parts = [f"{part}.{kind}" for part in (*MATRICES, *NORMS) for kind in "wb"]
+    names = [f"l{layer}.{part}" for layer in range(layers) for part in parts]
+    return ["emb.word", "emb.pos", "emb.type", "emb.ln.w", "emb.ln.b", *names]
+
+
+def name_in_transformers(name: str) -> str:
+    """Return the library's name of a tensor: `encoder.layer.0.output.dense.bias` for `l0.fo.b`."""
+    if name in _NAMES:
+        return _NAMES[name]
+    owner, _, kind = name.rpartition(".")
+    layer, _, part = owner.partition(".")
+    begin = _NAMES[owner] if owner in _NAMES else f"encoder.layer.{layer[1:]}.{_NAMES[part]}"
+    return f"{begin}.{_KINDS[kind]}"
 
 
 def read_transformers(folder: Path) -> BertWeights:
@@ -220,14 +230,8 @@ def read_transformers(folder: Path) -> BertWeights:
         if (config["model_type"], config.get("hidden_act")) != ("bert", "gelu"):
             raise ValueError(f"its model_type is {config['model_type']}, its hidden_act {config.get('hidden_act')}")
         saved = load_file(folder / "model.safetensors")
-        tensors: dict[str, Matrix] = {}
         layers = int(config["num_hidden_layers"])
-        for short, name in _NAMES.items():
-            if short.startswith("emb"):
-                tensors |= _named(saved, name, short) if short == "emb.ln" else {short: _find(saved, name)}
-            else:
-                for layer in range(layers):
-                    tensors |= _named(saved, f"encoder.layer.{layer}.{name}", f"l{layer}.{short}")
+        tensors: dict[str, Matrix] = {name: _find(saved, name_in_transformers(name)) for name in tensor_names(layers)}
         vocabulary = WordPieces((folder / "tokenizer.json").read_bytes())
         tensors["emb.word"] = rows_of(tensors["emb.word"], np.arange(vocabulary.size))
         return BertWeights(config["num_attention_heads"], config["layer_norm_eps"], layers, tensors, vocabulary)
@@ -237,10 +241,6 @@ def read_transformers(folder: Path) -> BertWeights:
             f"{folder} is not a directory of a BERT with its tokenizer: {reason}",
             "Save it by transformers: model.save_pretrained(folder), tokenizer.save_pretrained(folder).",
         ) from error
-
-
-def _named(saved: Mapping[str, FloatArray], name: str, short: str) -> dict[str, Matrix]:
-    return {f"{short}.w": _find(saved, f"{name}.weight"), f"{short}.b": _find(saved, f"{name}.bias")}
 
 
 def _find(saved: Mapping[str, FloatArray], name: str) -> FloatArray:

@@ -21,9 +21,9 @@ from spacy.vocab import Vocab
 from thinc.api import Optimizer, set_dropout_rate
 
 from ..architectures.tagger import TaggerModel, crf, depth_of, set_labels
-from ..embedders.onnx_embed import select_pieces_of
 from ..embedders.tables import check_loaded, observe
 from ..errors import RemedyError, check_choice, wrap_load_errors
+from ..nn.backends import Layer
 from ..nn.requirements import add_requirements
 from ..nn.shim import require_torch
 from ..optim.schedules import warm_up
@@ -241,7 +241,9 @@ class TenerNER(TrainablePipe):
         self.model.initialize(X=sample or None)
         crf(self.model)
         observe(self.model, minibatch(self._whole_docs(get_examples()), _OBSERVED_AT_ONCE))
-        select_pieces_of(self.model, lambda: self._whole_docs(get_examples()))
+        for layer in self.model.walk():
+            if isinstance(layer, Layer):
+                layer.select_pieces(lambda: self._whole_docs(get_examples()))
         if nlp is not None:
             add_requirements(nlp)
 

