@@ -22,8 +22,8 @@ LexiconSource = Callable[[], Lexicon]
 _COUNT = re.compile(r"[0-9]{1,18}")
 _BEFORE_TAG = re.compile(r"[0-9]{1,18}(?=s?$|[\W\d]*$)")
 """A frequency where there may be a tag instead, such as `5G`."""
-_JIEBA_LINE = re.compile(r"([^\t]+) ([0-9]+) ([a-z]+)")
 _JIEBA_TAG = re.compile("[a-z]{1,2}|nrt|nrfg|eng")
+_JIEBA_LINE = re.compile(rf"([^\t]+) ([0-9]+) ({_JIEBA_TAG.pattern})")
 _ENDING = ".txt"
 _MAX_WORD_LENGTH = 10
 """Longer strings of a dictionary or of vectors are no words."""
@@ -42,27 +42,28 @@ class LexiconEntry(NamedTuple):
     line: int
 
 
-def read_list(path: Path, tag: str = "", *, has_tags: bool = False) -> Iterator[LexiconEntry]:
+def read_list(
+    path: Path, tag: str = "", *, has_tags: bool = False, may_be_jiebas: bool = False
+) -> Iterator[LexiconEntry]:
     """Read `word`, or `word<TAB>frequency`, on each line.
 
     tag (str): Tag of words whose line has none.
-    has_tags (bool): Whether lines may have a tag: `word<TAB>tag`, `word<TAB>frequency<TAB>tag`, or, as in jieba, `word
-        frequency tag`. Beside a `tag` that is not jieba's, as a label, such a line is a word.
+    has_tags (bool): Whether lines may have a tag: `word<TAB>tag` or `word<TAB>frequency<TAB>tag`.
+    may_be_jiebas (bool): Whether lines may have jieba's form, `word frequency tag` with one of its tags. Beside a `tag`
+        that is not jieba's, such a line is a word.
     """
-    may_be_jieba = has_tags and (not tag or _JIEBA_TAG.fullmatch(tag))
+    may_be_jiebas = may_be_jiebas and (not tag or _JIEBA_TAG.fullmatch(tag) is not None)
     for number, line in read_lines(path):
         if not (line := line.strip()):
             continue
-        jieba = _JIEBA_LINE.fullmatch(line) if may_be_jieba else None
-        if jieba and tag and not _JIEBA_TAG.fullmatch(jieba[3]):
-            jieba = None  # 'iphone 15 pro' is a word
+        jieba = _JIEBA_LINE.fullmatch(line) if may_be_jiebas else None  # 'iphone 15 pro' is a word
         word, *rest = (field.strip() for field in (jieba.groups() if jieba else line.split("\t")))
         # Anything after the number is ignored: THUOCL's lists have `3?` and `125472s`.
         count = (_BEFORE_TAG if has_tags and len(rest) == 1 else _COUNT).match(rest[0]) if rest else None
         rest = rest[1:] if count else rest
         tag_of_word = rest.pop(0) if rest and has_tags else ""
         if rest:
-            forms = "`word`, `word<TAB>frequency`" + (", `word<TAB>tag` or `word frequency tag`" if has_tags else "")
+            forms = "`word`, `word<TAB>frequency`" + " or `word<TAB>tag`" * has_tags
             reason = f"expected {forms}, but got {line[:60]!r}"
             raise InputError(str(path), reason, "Repair or remove the line.", line=number)
         yield LexiconEntry(word, int(count[0]) if count else None, tag_of_word or tag, number)
@@ -99,7 +100,7 @@ def read_jieba() -> Lexicon:
     """Read jieba's dictionary."""
     remedy = f"{install('jieba')}, or set `lexicon` to spacy_tener.WordList.v1 and a file."
     folder = check_package("jieba", "The lexicon is read from", remedy)
-    entries = read_list(folder / "dict.txt", has_tags=True)
+    entries = read_list(folder / "dict.txt", has_tags=True, may_be_jiebas=True)
     return _lexicon_of([entry for entry in entries if len(entry.word) <= _MAX_WORD_LENGTH])
 
 

@@ -131,8 +131,7 @@ class EntityLists(NamedLists, BatchPipe):
     ) -> None:
         """Replace the entities of a list by the words in a file. If it cannot be read, the list stays as it was.
 
-        path (Union[str, Path]): `word`, `word<TAB>frequency`, `word<TAB>label`, or `word frequency label`, on each
-            line, in UTF-8.
+        path (Union[str, Path]): `word`, `word<TAB>frequency` or `word<TAB>label`, on each line, in UTF-8.
         label (str): The label of words without one.
         name (str): The list.
         min_frequency (int): Words with a smaller frequency are left out.
@@ -258,6 +257,9 @@ def _label_words(
         if (first := label_of.setdefault(simplify(word), label)) != label:
             reason = f"{word[:60]!r} has two labels, {first} and {label}"
             remedy = "Give it one, and those of some Docs in a list with a name."
+        elif not label and lines:
+            reason = f"{word[:60]!r} has no label"
+            remedy = "Name one as `label`, for words without one, or write a tab and the label behind the word."
         elif not is_label(label):
             reason, remedy = f"{label[:60]!r} is no label", "Give a label to each word, as {'云海一号': 'PRODUCT'}."
         if reason:

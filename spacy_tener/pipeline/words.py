@@ -90,7 +90,7 @@ class PipelineWords(NamedLists):
         """
         self._check(name)
         checked, entries = set[str](), dict[str, ListedWord]()
-        for line in bounded(read_list(Path(path), tag, has_tags=True), name):
+        for line in bounded(read_list(Path(path), tag, has_tags=True, may_be_jiebas=True), name):
             if line.tag not in checked:
                 self._check_tag(line.tag, path, line.line)
                 checked.add(line.tag)

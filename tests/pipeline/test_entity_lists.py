@@ -242,10 +242,17 @@ def test_a_file_of_words_replaces_the_entities_of_a_list(lists: Any, tmp_path: A
     path.write_text(f"{COMPANY}\t{PRODUCT}\n{COMPANY}\tSHIP\n", encoding="utf8")
     with pytest.raises(ValueError, match=r"names.txt:2: '云海一号' has two labels, PRODUCT and SHIP\. Give it one"):
         lists.read(path)
-    path.write_text(f"{COMPANY}\n", encoding="utf8")
-    with pytest.raises(ValueError, match=r"names.txt:1: '' is no label\. Give a label to each word"):
-        lists.read(path)
+    for line in (COMPANY, "iphone 15 pro", "galaxy 20 s", "和田\t3"):
+        path.write_text(f"南京\tGPE\n{line}\n", encoding="utf8")
+        word = line.partition("\t")[0]
+        with pytest.raises(
+            ValueError, match=rf"names.txt:2: '{word}' has no label\. Name one as `label`, .* write a tab"
+        ):
+            lists.read(path)
     assert lists.words() == {COMPANY: PRODUCT, "和田": "GPE"}
+    path.write_text("iphone 15 pro\ngalaxy 20 s\n北京 3 ns\n华为\t5G\n", encoding="utf8")
+    lists.read(path, PRODUCT)
+    assert lists.words() == {"iphone 15 pro": PRODUCT, "galaxy 20 s": PRODUCT, "北京 3 ns": PRODUCT, "华为": "5G"}
 
 
 def test_bad_words_and_labels_are_refused_or_left_out_with_a_message(lists: Any) -> None:
