@@ -151,6 +151,9 @@ class EntityLists(NamedLists, BatchPipe):
 
         labels (Mapping[str, str]): Other names of labels. Those that no list has are left out.
         """
+        for label in labels.values():
+            if not is_label(label):
+                raise RemedyError(f"{str(label)[:60]!r} is no label", "Give a name to each, as {'GPE': 'PLACE'}.")
         with LOCK:
             for name, words in self.lists.lists.items():
                 entries = {

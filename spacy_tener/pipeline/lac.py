@@ -195,9 +195,9 @@ class Lac(BatchPipe):
     def load(self, data: bytes) -> None:
         parts = from_safetensors(data)
         lists, transitions, labels = (parts.pop(name) for name in ("lists", "transitions", "labels"))
-        self._tagger = LacTagger(Encoder.from_parts(parts), transitions, labels)
-        self._words = None
-        self.words.lists.from_message(lists)
+        tagger, words = LacTagger(Encoder.from_parts(parts), transitions, labels), LacWords(labels)
+        words.lists.from_message(lists)
+        self._tagger, self._words = tagger, words
 
 
 def trim_words(text: JoinedText, division: Division) -> Division:

@@ -92,6 +92,7 @@ def test_the_longest_word_wins_then_the_last_list_then_the_order_of_the_list(bla
         ("5G", "15G和5G与5G2", [4]),
         ("50", "3.50元50个1,500个50", [5, 14]),
         ("né", "René né", [5]),
+        ("cafe", "cafe\u0301 café cafe", [11]),
         ("Мос", "Москва Мос", [7]),
         ("New York", "New York和Newer New Yorks", [0]),
         ("云海AI", "云海AI很好云海AIR", [0]),

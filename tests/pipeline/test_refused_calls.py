@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import spacy
+import srsly
 from small_systems import TEXTS, examples_of, pipeline, small_tok2vecs
 from spacy.language import Language
 
 from spacy_tener.architectures.tagger import TaggerModel
+from spacy_tener.nn.serialize import from_safetensors, to_safetensors
+from spacy_tener.pipeline import named_lists
 from spacy_tener.pipeline import tener_ner as module
 
 SURROGATE = "\ud800"
@@ -112,3 +116,112 @@ def test_a_model_that_cannot_grow_has_its_labels_still(
     with pytest.raises(ValueError, match="Needs torch"):
         call.get(name, initialize(["NEW"]))(nlp, nlp.get_pipe("tener_ner"), tmp_path)
     assert state(nlp) == before
+
+
+def stopping(*words: Any) -> Iterator[Any]:
+    """Yield words, and fail behind them."""
+    yield from words
+    raise ValueError("No more words.")
+
+
+def reading(text: str, *arguments: Any) -> Callable[[Any, Path], object]:
+    def read(words: Any, folder: Path) -> None:
+        (folder / "list.txt").write_text(text, encoding="utf8")
+        words.read(folder / "list.txt", *arguments)
+
+    return read
+
+
+def calling(method: str, *arguments: Any, **options: Any) -> Callable[[Any, Path], object]:
+    return lambda words, folder: getattr(words, method)(*arguments, **options)
+
+
+OF_WORDS: dict[str, Callable[[Any, Path], object]] = {
+    "add a string": calling("add", "云海", "LOC"),
+    "add nothing": calling("add", None, "LOC"),
+    "add what is no word": calling("add", ["云海", 3], "LOC"),
+    "add words that stop": lambda words, folder: words.add(stopping("云海"), "LOC"),
+    "add to what is no name": calling("add", ["云海"], "LOC", name=SURROGATE),
+    "add too many words": calling("add", ["云海", "云山", "云天"], "LOC"),
+    "remove a string": calling("remove", "上海"),
+    "remove what is no word": calling("remove", ["上海", None]),
+    "remove words that stop": lambda words, folder: words.remove(stopping("上海")),
+    "remove from what is no name": calling("remove", ["上海"], name=3),
+    "clear what is no name": calling("clear", ["days"]),
+    "words of an unknown list": calling("words", "none"),
+    "read a file that is not there": calling("read", "none.txt"),
+    "read too many columns": reading("云海\n云山\tLOC\t3\t4\n", "LOC"),
+    "read too many words": reading("云海\n云山\n云天\n云地\n云水\n", "LOC"),
+    "read into what is no name": calling("read", "none.txt", "LOC", name=SURROGATE),
+}
+OF_LAC = {
+    **OF_WORDS,
+    "add an unknown tag": calling("add", {"云海": "LOC", "云山": "NONE"}),
+    "read an unknown tag": reading("云海\tLOC\n云山\tNONE\n"),
+}
+OF_LISTS = {
+    **OF_WORDS,
+    **{f"add with the label {label!r}": calling("add", ["云海"], label) for label in WRONG_LABELS},
+    **{f"add {label!r} among others": calling("add", {"云海": "LOC", "云山": label}) for label in WRONG_LABELS},
+    **{f"rename to {label!r}": calling("rename", {"DAY": "DATE", "LOC": label}) for label in WRONG_LABELS},
+    "add two labels of a word": calling("add", {"云海": "LOC", "雲海": "SHIP"}),
+    "block a string": calling("block", "云海"),
+    "block words with labels": calling("block", {"云海": "LOC"}),
+    "block what is no word": calling("block", ["云海", None]),
+    "block words that stop": lambda words, folder: words.block(stopping("云海")),
+    "blocked words of an unknown list": calling("blocked", "none"),
+    "read a word without a label": reading("云海\tLOC\niphone 15 pro\n"),
+    "read two labels of a word": reading("云海\tLOC\n云海\tSHIP\n"),
+}
+WRONG_BYTES = [b"", b"\xc1", srsly.msgpack_dumps({"": [["云海"]]}), srsly.msgpack_dumps([1])]
+
+
+@pytest.fixture(scope="module")
+def lac() -> Any:
+    return spacy.blank("zh").add_pipe("lac")
+
+
+@pytest.fixture
+def few_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(named_lists, "MOST_WORDS", 4)
+
+
+def fill(words: Any) -> list[Any]:
+    """Give words to a component, in a list that is not saved too, and return what it holds."""
+    words.clear()
+    words.add({"上海": "LOC", "云海一号": "ORG"})
+    words.add(["昨天"], "TIME", name="days", saved=False)
+    return held(words)
+
+
+def held(words: Any) -> list[Any]:
+    return [words.names, *(words.words(name) for name in ("", *words.names))]
+
+
+@pytest.mark.parametrize("name", OF_LAC)
+def test_a_refused_call_changes_no_word_of_lac(name: str, lac: Any, few_words: None, tmp_path: Path) -> None:
+    before, saved = fill(lac.lexicon), lac.to_bytes()
+    with pytest.raises((ValueError, TypeError, OSError)):
+        OF_LAC[name](lac.lexicon, tmp_path)
+    assert (held(lac.lexicon), lac.to_bytes()) == (before, saved)
+
+
+@pytest.mark.parametrize("name", [*OF_LISTS, *WRONG_BYTES])
+def test_a_refused_call_changes_no_list(name: str | bytes, few_words: None, tmp_path: Path) -> None:
+    lists: Any = spacy.blank("zh").add_pipe("entity_lists")
+    before = fill(lists)
+    lists.block(["云天"])
+    saved = lists.to_bytes()
+    with pytest.raises((ValueError, TypeError, OSError)):
+        lists.from_bytes(name) if isinstance(name, bytes) else OF_LISTS[name](lists, tmp_path)
+    assert (held(lists), lists.blocked(), lists.to_bytes()) == (before, ["云天"], saved)
+
+
+@pytest.mark.parametrize("data", WRONG_BYTES)
+def test_bytes_that_are_no_lac_leave_it_as_it_was(data: bytes, lac: Any) -> None:
+    before, saved = fill(lac.lexicon), lac.to_bytes()
+    lists = {**from_safetensors(saved), "lists": srsly.msgpack_loads(data) if data[:1] == b"\x81" else None}
+    for wrong in (data, to_safetensors(lists)):
+        with pytest.raises(ValueError, match="Cannot load the component 'lac'"):
+            lac.from_bytes(wrong)
+    assert (held(lac.lexicon), lac.to_bytes()) == (before, saved)
