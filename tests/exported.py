@@ -33,7 +33,19 @@ SYSTEMS = [
     *("tener", "as-written", "characters", "vanilla", "unigrams"),
     *("grn", "relations", "convolutions"),
     *("encoders", "encoders-tokens", "lac", "lac-characters", "lac-alone", "nested"),
+    *("tener-lists", "characters-lists", "nested-lists"),
 ]
+LISTED = {"北京大": "GPE", "大学": "FAC", "京大学": "GPE", "王小明": "B-ORG", "明去了": "ROUTE", "去了上": "ROUTE"}
+LISTED |= {"哈哈": "PER", "哈哈哈": "FAC", "中國銀": "B-ORG", "ＡI": "PRODUCT", "iPhone 15": "PRODUCT", "3.5": "NUM"}
+LISTED |= {"5G": "PRODUCT", "né": "PER", "上 \t海": "GPE", "京\n北": "GPE", "😀\u200b😀": "EMOJI", "𠮷野": "PER"}
+"""Words of lists with labels, some of which no model has."""
+BLOCKED = ["上海", "北京", "中国银行工", "明天", "哈哈哈哈哈"]
+WITH_LISTED = [
+    *("他在北京大学读书", "京大学生在北京大楼", "王小明去了上海", "王小明明天去了上海", "哈哈哈哈哈哈哈哈", "哈" * 41),
+    *("中國銀行和中国银行工作", "AI MAIL ＡＩ云AI云", "iPhone 15和iPhone 150", "13.5 3.5 3.50 3.5.2 ３．５", "5G与15G"),
+    *("René né ne\u0301 né", "上 \t海上 海上\t海", "京\n北京北", "😀\u200b😀北京", "𠮷野家𠮷野", "大学大学大学"),
+]
+"""Texts with words of lists: cut words and numbers, overlapping ones, white space, scripts, widths."""
 NESTED_KEY = "sc"
 WINDOW = {"window": 24, "overlap": 5}
 LEARNT = [(text, [(start, end, label.replace("ORG", "B-ORG")) for start, end, label in found]) for text, found in TEXTS]
@@ -131,6 +143,16 @@ def make_pipeline(tok2vec: dict[str, Any], settings: dict[str, Any]) -> Language
     return spacy.blank(nlp.lang, config=nlp.config).from_bytes(nlp.to_bytes())
 
 
+def with_lists(nlp: Language) -> Language:
+    """Return a copy of a pipeline with words that are entities, or none."""
+    nlp = spacy.blank(nlp.lang, config=nlp.config).from_bytes(nlp.to_bytes())
+    lists: Any = nlp.add_pipe("entity_lists", before="tener_ner")
+    lists.add(LISTED)
+    lists.block(BLOCKED)
+    lists.add({"王小": "PER"}, name="unnamed by texts")
+    return nlp
+
+
 def add_places(doc: Doc) -> None:
     """Annotate the place at the start of each organisation, and the first character of both."""
     inner = [
@@ -165,10 +187,13 @@ def exported_cases(n_generated: int = 60) -> Path:
 def _export(n_generated: int) -> Path:
     folder = Path(_FOLDER.name, str(n_generated))
     folder.mkdir()
-    texts = [*FIXED, *generate_texts(n_generated), "".join(generate_texts(n_generated // 5, seed=1))[:10_000]]
+    texts = [*FIXED, *WITH_LISTED, *generate_texts(n_generated)]
+    texts.append("".join(generate_texts(n_generated // 5, seed=1))[:10_000])
     pipelines = {name: make_pipeline(*system) for name, system in make_systems(folder).items()}
     pipelines["lac-alone"] = spacy.blank("zh")
     pipelines["lac-alone"].add_pipe("lac")
+    for name in ("tener", "characters", "nested"):
+        pipelines[f"{name}-lists"] = with_lists(pipelines[name])
     rows = {}
     for name in SYSTEMS:
         nlp = pipelines[name]

@@ -9,7 +9,7 @@ import typer
 
 from ..errors import counted
 from ..files import write_bytes
-from ..pipeline.finding import entity_finders
+from ..pipeline.finding import entity_finders, entity_lists
 from ..workbench.export.check import Comparison, compare, sample_texts
 from ..workbench.export.export import check_libraries, describe, export_model, find_tagger
 from ..workbench.export.page import RUNTIME, make_model_page, read_runtime
@@ -47,7 +47,8 @@ def export_cli(
     ONNX Runtime finds the same entities with the same probabilities by it, in a browser, in Node, or in Python without
     spaCy. Its inputs are the code points of texts. The pipeline must read characters: TENER or GRN over rows of
     characters and their pairs, with LAC or without; or `lac` alone. What reads words or pieces of words is refused. A
-    student that it teaches, by the overlay `taught`, can be exported.
+    student that it teaches, by the overlay `taught`, can be exported. Words of `entity_lists` before a `tener_ner` are
+    in the file.
 
     The file is checked by the reader for Python, on --texts, or on texts of what the pipeline's tables contain. Needs
     onnx and onnxruntime.
@@ -67,7 +68,11 @@ def export_cli(
     check_libraries()
     nlp = load_pipeline(model)
     pipe = find_tagger(nlp, component)
-    msg.warn_list("Not in the file: entities of", [name for name in entity_finders(nlp) if name != pipe.name])
+    lists = entity_lists(nlp)
+    finders = [name for name in entity_finders(nlp) if name != pipe.name and name not in lists]
+    msg.warn_list("Not in the file: entities of", finders)
+    # A text of a file cannot ask for one.
+    msg.warn_list("Not in the file: lists of words", [name for found in lists.values() for name in found.names])
     graph = export_model(nlp, pipe.name, half=half).SerializeToString()
     read = list(stream_texts(texts)) if texts else sample_texts(nlp, pipe.name)
     _print(compare(nlp, pipe.name, graph, read), "texts of what its tables contain" if not texts else ", ".join(texts))

@@ -273,7 +273,7 @@ def _runs(docs: IntArray, stops: IntArray) -> list[tuple[int, int]]:
 
 
 @lru_cache(maxsize=1)
-def _classes() -> tuple[BoolArray, BoolArray, BoolArray]:
+def edge_classes() -> tuple[BoolArray, BoolArray, BoolArray]:
     """Return which code points are letters, marks on them, or digits, which are digits, and which are points within
     numbers.
 
@@ -292,7 +292,7 @@ def _cuts_word(codes: CodePoints, edges: IntArray) -> BoolArray:
     """Mark edges within a word of letters, as of 'AI' in 'MAIL', or within a number, as of '50' in '3.50'."""
     # Wider than the rule of decoding (`letter_neighbours`): digits and other scripts count, a list weighs no context.
     # Of the characters before and after an edge. The separator stands for those outside of the text.
-    letters, digits, points = _classes()
+    letters, digits, points = edge_classes()
     padded = np.minimum(np.concatenate(([0, 0], codes, [0])), _LAST_CODE)
     earlier, before, after, later = (padded[edges + shift] for shift in range(4))
     is_in_word = letters[before] & letters[after]

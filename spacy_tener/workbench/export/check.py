@@ -17,6 +17,7 @@ from ...pipeline.tener_ner import TenerNER
 from ...pipeline.tokenizer import make_char_tokenizer
 from ...pipeline.units import SENTENCE_ENDS
 from .code_points import number_strings, pair_of
+from .export import listed_words
 
 _COMPARED_AT_ONCE = 128
 _SPECIAL = "\n\r\t  \u3000\u2028\0\u0301\u200b😀𠀀" + SENTENCE_ENDS
@@ -52,7 +53,12 @@ def sample_texts(nlp: Language, component: str, count: int = 100) -> list[str]:
     # A pair that ends a text is a text.
     texts += [pair.removesuffix(END_MARK) for pair in pairs if pair.endswith(END_MARK)]
     pairs = [pair for pair in pairs if not pair.endswith(END_MARK)]
-    return texts + ["".join(pairs[begin : begin + _PAIRS_OF_TEXT]) for begin in range(0, len(pairs), _PAIRS_OF_TEXT)]
+    words = generator.permutation([*listed_words(nlp, nlp.get_pipe(component)).entries]).tolist()[:_MOST_PAIRS]
+    return texts + [
+        "".join(parts[begin : begin + _PAIRS_OF_TEXT])
+        for parts in (pairs, words)
+        for begin in range(0, len(parts), _PAIRS_OF_TEXT)
+    ]
 
 
 def known_pairs(nlp: Language, component: str) -> set[str]:
@@ -104,4 +110,5 @@ def _find(nlp: Language, component: str, texts: Sequence[str]) -> Iterator[dict[
     thresholds = dict(zip(ner.labels, ner.settings.thresholds(ner.labels), strict=True))
     for decoding in ner.decode(pipeline.prepare(texts)):
         found = {entity.offsets: entity.probability or 0.0 for entity in decoding.entities}
-        yield {offsets: p for offsets, p in found.items() if p >= thresholds[offsets[2]]}
+        # A listed word may have a label that the model lacks.
+        yield {offsets: p for offsets, p in found.items() if p >= thresholds.get(offsets[2], 0.0)}

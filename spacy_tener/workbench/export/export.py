@@ -17,6 +17,7 @@ from ...about import __version__
 from ...architectures.tagger import crf_scorer
 from ...crf.transitions import Transitions
 from ...errors import RemedyError, check_package, install
+from ...features.word_lists import WordList
 from ...nn.graph import Graph, Value
 from ...onnx.lac_tagger import BREAKS, FORBIDDEN, LacTagger
 from ...pipeline.finding import components_before, describe_component, entity_lists, find_crf_pipe
@@ -27,6 +28,7 @@ from ...tagging import TagLayout
 from ...types import IntArray
 from .code_points import joined_letters, read_kinds, read_units, sentence_ends, word_neighbours
 from .layers import WAY_OUT, LayerWriter, prepare_encoder
+from .lists_graph import NO_WORD, fix_tags, write_listed
 from .paths import write_forward_backward, write_probabilities, write_viterbi
 from .window_batches import WindowBatch, Windows, compute_in_batches, cut_at_sentences, cut_evenly
 
@@ -96,12 +98,19 @@ def write_tagger(
         graph.value(np.where(possible, 0.0, -np.inf)) for possible in (labels.possible, labels.whole_words)
     )
 
+    words, all_labels = listed_words(nlp, pipe), file_labels(nlp, pipe)
+    layout, fixed, fix = TagLayout(len(all_labels)), None, None
+    if words.entries:
+        fixed, is_gap = (part[units.firsts] for part in write_listed(graph, codes, lengths, words, all_labels))
+        fix = fix_tags(graph, fixed, is_gap, labels.layout, layout, depth)
+
     def decode(batch: WindowBatch) -> Value:
         """Write the tags of each path, and a and b of each path by each depth's probabilities."""
         penalties = of_kinds[units.kinds[batch.slots]] + of_neighbours[neighbours[batch.slots]]
+        penalties = fix(batch.slots, penalties) if fix else graph.Unsqueeze(penalties, [2])
         scores = graph.Reshape(emissions[batch.slots].to(np.float64), [0, 0, depth, -1])
         # A sequence for each depth: those of all texts at the first depth come first.
-        scores = graph.Transpose(scores + graph.Unsqueeze(penalties, [2]), perm=[1, 2, 0, 3])
+        scores = graph.Transpose(scores + penalties, perm=[1, 2, 0, 3])
         scores = graph.Reshape(scores, [0, -1, labels.layout.n_tags])
         lengths = graph.Concat(*[batch.lengths] * depth, axis=0)
         tags = write_viterbi(graph, scores, lengths, transitions.start, transitions.end, transitions.table)
@@ -118,8 +127,14 @@ def write_tagger(
     tags, a, b = graph.add("Split", columns, sizes, axis=1, outputs=3)
     tags = graph.Transpose(tags.to(np.int64))
     probabilities = write_probabilities(graph, tags, a, b, labels.layout, depth)
+    if fixed:  # The first path has the words of the list, which are certain.
+        tags, is_fixed = graph.value(labels.layout.within(layout))[tags], fixed > NO_WORD
+        outer = graph.Where(is_fixed, fixed, tags[:1]), graph.Where(is_fixed, 1.0, probabilities[:1])
+        tags, probabilities = (
+            graph.Concat(part, inner[1:], axis=0) for part, inner in zip(outer, (tags, probabilities), strict=True)
+        )
     tags, probabilities = (graph.Gather(part, units.owners, axis=1) for part in (tags, probabilities))
-    return graph.Where(units.is_first, tags, graph.value(_inner_tags(labels.layout))[tags]), probabilities
+    return graph.Where(units.is_first, tags, graph.value(_inner_tags(layout))[tags]), probabilities
 
 
 def _inner_tags(layout: TagLayout) -> IntArray:
@@ -131,13 +146,16 @@ def _inner_tags(layout: TagLayout) -> IntArray:
 
 def describe(nlp: Language, pipe: Exportable) -> dict[str, Any]:
     """Return what the file says of itself, as JSON values. No path of this machine is in it."""
-    labels, pipeline = pipe.labels, describe_component(nlp, pipe.name, pipe.settings.view)
+    labels, pipeline = file_labels(nlp, pipe), describe_component(nlp, pipe.name, pipe.settings.view)
     content = pipe.model.to_bytes() if isinstance(pipe, TenerNER) else pipe.to_bytes()
+    if entries := listed_words(nlp, pipe).entries:
+        content += json.dumps([(word, entry.tag) for word, entry in entries.items()]).encode()
     return {
         "format": FORMAT,
         "tags": TagLayout(len(labels)).names(labels),
         "labels": list(labels),
-        "thresholds": dict(zip(labels, pipe.settings.thresholds(labels), strict=True)),
+        # Listed words are certain: labels that they alone have need no threshold.
+        "thresholds": dict(zip(pipe.labels, pipe.settings.thresholds(pipe.labels), strict=True)),
         "probabilities": isinstance(pipe, TenerNER),
         "depth": pipe.depth if isinstance(pipe, TenerNER) else 1,
         "pipeline": {**pipeline, "name": Path(pipeline["name"]).name},
@@ -146,6 +164,19 @@ def describe(nlp: Language, pipe: Exportable) -> dict[str, Any]:
         **{name: str(nlp.meta.get(name) or "") for name in ("license", "author", "url")},
         **{name: nlp.meta.get(name, []) for name in ("encoders", "sources")},
     }
+
+
+def listed_words(nlp: Language, pipe: object) -> WordList:
+    """Return the words that are entities in all texts, or none, of the `entity_lists` before a component."""
+    lists = entity_lists(nlp)
+    found = [lists[name].lists.lists.get("") for name in components_before(nlp, pipe) if name in lists]
+    return next((words for words in found if words and words.entries), WordList())
+
+
+def file_labels(nlp: Language, pipe: Exportable) -> tuple[str, ...]:
+    """Return a component's labels, and behind them those that listed words have beside these."""
+    listed = {entry.tag for entry in listed_words(nlp, pipe).entries.values() if entry.tag}
+    return (*pipe.labels, *sorted(listed.difference(pipe.labels)))
 
 
 def find_tagger(nlp: Language, name: str | None = None) -> Exportable:
@@ -178,26 +209,38 @@ def find_tagger(nlp: Language, name: str | None = None) -> Exportable:
 
 
 def _check_lists(nlp: Language, pipe: Exportable) -> None:
-    """Raise if the pipeline has words in lists."""
-    holders: dict[str, Any] = {f"'{name}'": (lists, "") for name, lists in entity_lists(nlp).items()}
-    if isinstance(pipe, Lac):
-        holders[f"'{pipe.name}'"] = pipe.words, ".lexicon"
-    for name, (holder, lexicon) in holders.items():
-        if any(words.entries for words in holder.lists.lists.values()):
-            raise RemedyError(
-                f"{name} has lists of words, which cannot be exported",
-                f"Empty them, by nlp.get_pipe({name}){lexicon}.clear(), and save the pipeline.",
-            )
+    """Raise if a list has words of all texts that a file cannot hold. None asks for the words of a list by its name."""
+    lists = {name: found.lists.lists.get("", WordList()).entries for name, found in entity_lists(nlp).items()}
+    full = [name for name, entries in lists.items() if entries]
+    for name in full:
+        if isinstance(pipe, Lac):
+            reason, remedy = f"a file of '{pipe.name}' cannot hold", "Empty it"
+        elif not _reads_characters(nlp):
+            reason, remedy = "a file finds only where each character is a token", "Empty it"
+        elif name != full[0] or name not in components_before(nlp, pipe):
+            reason, remedy = f"a file finds only in one list before '{pipe.name}'", "Move them there. Or empty it"
+        else:
+            continue
+        remedy += f", by nlp.get_pipe('{name}').clear(), and save the pipeline."
+        raise RemedyError(f"'{name}' has words, which {reason}", remedy)
+    if isinstance(pipe, Lac) and any(words.entries for words in pipe.words.lists.lists.values()):
+        raise RemedyError(
+            f"'{pipe.name}' has lists of words, which cannot be exported",
+            f"Empty them, by nlp.get_pipe('{pipe.name}').lexicon.clear(), and save the pipeline.",
+        )
 
 
 def _check_reading(nlp: Language, pipe: TenerNER) -> None:
     """Raise if a component is not trained, or reads words."""
     if not pipe.labels:
         raise RemedyError(f"'{pipe.name}' has no labels", "Train it first.")
-    tokenizer = nlp.tokenizer
-    reads_characters = isinstance(tokenizer, ChineseTokenizer) and tokenizer.segmenter == Segmenter.char
-    if pipe.settings.view == "tokens" and not reads_characters:
+    if pipe.settings.view == "tokens" and not _reads_characters(nlp):
         raise RemedyError(f"'{pipe.name}' reads words of spaCy's tokenizer, which cannot be exported", WAY_OUT)
+
+
+def _reads_characters(nlp: Language) -> bool:
+    """Return whether each character is a token."""
+    return isinstance(nlp.tokenizer, ChineseTokenizer) and nlp.tokenizer.segmenter == Segmenter.char
 
 
 def check_libraries() -> None:

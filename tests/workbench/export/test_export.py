@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -247,16 +248,60 @@ def test_what_is_not_trained_or_reads_words_is_refused(parts: dict[str, Any]) ->
         export_model(nlp)
 
 
-@pytest.mark.parametrize("place", ["before", "after"])
-def test_words_of_a_pipelines_lists_are_refused(place: str) -> None:
-    nlp = spacy.blank("zh")
-    nlp.add_pipe("lac")
-    lists: Any = nlp.add_pipe("entity_lists", **{place: "lac"})
+def test_a_file_has_the_words_that_all_texts_have(parts: dict[str, Any]) -> None:
+    nlp = initialized(parts["TENER"])
+    lists: Any = nlp.add_pipe("entity_lists", before="tener_ner")
+    without = export_model(nlp).SerializeToString()
+    lists.add({"上海": "TOWN"}, name="a")
+    lists.block(["北京"], name="b")
+    assert export_model(nlp).SerializeToString() == without
+    lists.add({"北京大": "TOWN", "去了": "GPE"})
+    with_words = export_model(nlp).SerializeToString()
+    reader, old = tener_reader.load(with_words), tener_reader.load(without)
+    assert reader.about["labels"] == [*old.about["labels"], "TOWN"]
+    assert reader.about["thresholds"] == old.about["thresholds"]
+    assert reader.about["digest"] != old.about["digest"]
+    found = [(entity["text"], entity["label"], entity["probability"]) for entity in reader.entities("他去了北京大学")]
+    assert [entity for entity in found if entity[2] == 1.0] == [("去了", "GPE", 1.0), ("北京大", "TOWN", 1.0)]
+    texts = sample_texts(nlp, "tener_ner")
+    assert any("北京大" in text for text in texts)
+    compared = compare(nlp, "tener_ner", with_words, texts)
+    assert (compared.differing, compared.n_same > 100, compared.difference < 1e-5) == ([], True, True)
+
+
+def test_a_long_text_in_which_a_word_overlaps_with_itself_is_read(parts: dict[str, Any]) -> None:
+    nlp = initialized(parts["TENER"])
+    lists: Any = nlp.add_pipe("entity_lists", before="tener_ner")
+    lists.add({"哈哈哈": "LAUGH"})
+    reader = tener_reader.load(export_model(nlp).SerializeToString(), threads=1)
+    found = [(entity["start"], entity["end"]) for entity in reader.entities("哈" * 3001) if entity["label"] == "LAUGH"]
+    assert found == [(start, start + 3) for start in range(0, 3000, 3)]
+
+
+@pytest.mark.parametrize(
+    ("finder", "place", "message"),
+    [
+        ("lac", "before", "'entity_lists' has words, which a file of 'lac' cannot hold. Empty it, by nlp.get_pipe"),
+        ("lac", "after", "'entity_lists' has words, which a file of 'lac' cannot hold. Empty it, by nlp.get_pipe"),
+        ("tener_ner", "after", "only in one list before 'tener_ner'. Move them there. Or empty it, by nlp.get_pipe"),
+        ("words", "before", "a file finds only where each character is a token. Empty it, by nlp.get_pipe"),
+        ("two", "before", "'two' has words, which a file finds only in one list before 'tener_ner'. Move them there"),
+    ],
+)
+def test_words_that_a_file_cannot_hold_are_refused(
+    finder: str, place: str, message: str, parts: dict[str, Any]
+) -> None:
+    nlp = spacy.blank("zh") if finder == "lac" else initialized(parts["TENER"], view="characters")
+    if finder == "lac":
+        nlp.add_pipe("lac")
+    if finder == "words":
+        nlp.tokenizer = spacy.blank("en").tokenizer
+    lists: Any = nlp.add_pipe("entity_lists", **{place: nlp.pipe_names[-1]})
+    if finder == "two":
+        nlp.add_pipe("entity_lists", name="two", before="tener_ner").block(["北京"])  # type: ignore[attr-defined]
     assert export_model(nlp)
-    lists.block(["上海"], name="a")
-    with pytest.raises(
-        RemedyError, match=r"'entity_lists' has lists of words.*nlp.get_pipe\('entity_lists'\).clear\(\)"
-    ):
+    lists.block(["上海"])
+    with pytest.raises(RemedyError, match=re.escape(message)):
         export_model(nlp)
 
 
