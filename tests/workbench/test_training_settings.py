@@ -1,4 +1,4 @@
-"""What `extend`, `calibrate`, `trim`, `silver` and `export` make of the settings that a pipeline was trained with."""
+"""What `extend`, `calibrate`, `trim`, `silver`, `export` and `review` make of the settings of a training."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from spacy.schemas import ConfigSchemaTraining
 from spacy_tener.workbench.export.export import export_model
 from spacy_tener.workbench.extending import RATE, plan_extension
 from spacy_tener.workbench.pipelines import write_pipeline
+from spacy_tener.workbench.suggestions.review import cross_validation, fold_run
 
 OTHERS: dict[str, Any] = {
     "dropout": 0.3,
@@ -87,6 +88,13 @@ def shared(*components: str) -> Language:
     return nlp
 
 
+def holds(whole: dict[str, Any], part: dict[str, Any]) -> bool:
+    """Return whether a section has all values of a part, whatever else it was filled with."""
+    return all(
+        holds(whole[key], value) if isinstance(value, dict) else whole[key] == value for key, value in part.items()
+    )
+
+
 def test_extend_keeps_all_settings_but_those_that_it_is_about(tmp_path: Path) -> None:
     nlp = shared("sentencizer", "attribute_ruler", "tener_ner")
     assert set(OTHERS) == set(ConfigSchemaTraining.model_fields)
@@ -154,3 +162,22 @@ def test_settings_of_a_training_change_neither_a_file_nor_silver_annotation(mode
         assert ran.code == 0, ran.text
     parts = [(tmp_path / f"silver-{number}" / "part-00000.spacy").read_bytes() for number in (0, 1)]
     assert parts[0] == parts[1]
+
+
+def test_trainings_of_a_review_have_all_settings_of_the_config(tmp_path: Path) -> None:
+    config = shared("sentencizer", "attribute_ruler", "tener_ner").config.copy()
+    config["training"] = {**OTHERS, "train_corpus": "corpora.train", "dev_corpus": "corpora.dev"}
+    config["paths"] = {"train": None, "dev": None}
+    config["corpora"] = {
+        name: {"@readers": "spacy.Corpus.v1", "path": f"${{paths.{name}}}", "max_length": 7} for name in config["paths"]
+    }
+    config.to_disk(tmp_path / "my.cfg", interpolate=False)
+    dev, code = tmp_path / "dev.spacy", tmp_path / "code.py"
+    save_corpus(dev, TEXTS)
+    validation = cross_validation(
+        str(tmp_path / "my.cfg"), [], tmp_path, 2, dev=dev, settings=["training.patience=3"], gpu_id=-1, code=code
+    )
+    run = fold_run(validation, 0, [])
+    assert holds(run.config["training"], {**config["training"], "patience": 3})
+    assert holds(run.config["corpora"], config["corpora"])
+    assert run.options[-2:] == ["--code", str(code)]
