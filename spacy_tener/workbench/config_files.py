@@ -123,9 +123,9 @@ def check_no_ner(config: Mapping[str, Any]) -> None:
         if of_ner:
             raise ConfigError(
                 f"[components.{name}] has {', '.join(of_ner)} of spaCy's ner",
-                f"Write four lines in place of [components.{name}] and [components.{name}.model]: [components.{name}], "
-                f'factory = "tener_ner", [components.{name}.model], @architectures = "spacy_tener.CRFTagger.v1". '
-                f"Sections below them, as [components.{name}.model.tok2vec], stay.",
+                f"Write four lines in place of [components.{name}] and [components.{name}.model]. Sections below them, "
+                f'as [components.{name}.model.tok2vec], stay.\n[components.{name}]\nfactory = "tener_ner"\n'
+                f'[components.{name}.model]\n@architectures = "spacy_tener.CRFTagger.v1"',
             )
 
 

@@ -402,6 +402,7 @@ def test_a_config_of_ner_with_another_factory_is_told_which_lines_to_write(comma
     lines = '[components.ner]\nfactory = "tener_ner"\n\n[components.ner.model]\n'
     lines += '@architectures = "spacy_tener.CRFTagger.v1"\n'
     assert lines in page
+    assert ran.lines[-4:] == lines.replace("\n\n", "\n").splitlines()
     text = config_of_ner.read_text(encoding="utf8")
     for section in ("components.ner", "components.ner.model"):
         text = re.sub(rf"^\[{re.escape(section)}\]\n.*?(?=^\[)", "", text, flags=re.MULTILINE | re.DOTALL)
