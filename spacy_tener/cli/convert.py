@@ -61,7 +61,7 @@ def convert_cli(
     Convert NER corpora to .spacy files, one for each input.
 
     Reads `token ... TAG` columns (CoNLL-2003 with -DOCSTART-, one character a line, Weibo NER) with tags in BMES,
-    BIOES, BILOU, IOB1 or IOB2;
+    BIOES, BILOU, IOB1 or IOB2, and the white space between tokens from `# text = ` lines, as in CoNLL-U;
     JSON or JSONL with character offsets (doccano, Prodigy, Label Studio, CLUENER, spaCy 2's training data), or with
     tokens (Hugging Face). Any of it plain, .gz, .bz2 or .xz. An output is named after its input without the endings
     that name a format (train.char.bmes makes train.spacy, x.train makes x.train.spacy).

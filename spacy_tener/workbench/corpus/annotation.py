@@ -65,12 +65,14 @@ class Sentence:
     """A tokenized sentence of a corpus.
 
     missing (tuple[int, ...]): Indices of tokens with missing annotation.
+    spaces (tuple[bool, ...]): Whether a space follows each token; empty where the corpus does not say.
     """
 
     tokens: tuple[str, ...]
     spans: tuple[EntitySpan, ...]
     missing: tuple[int, ...] = ()
     line: int = 1
+    spaces: tuple[bool, ...] = ()
 
     @property
     def text(self) -> str:

@@ -3,7 +3,8 @@
 By default the first column is the token and the last its tag; a first column that numbers the tokens of each sentence
 is skipped. A line with a tab is split at tabs, any other at runs of spaces. Blank lines and the end of the file end a
 sentence, and so does `-DOCSTART-`. A line with `#` before the tokens of a sentence is a comment, unless it ends
-in a tag and has as many columns as the others. Every other line is data.
+in a tag and has as many columns as the others. Every other line is data. Of comments, `# text = ` gives the sentence as
+it was written, with the white space between its tokens.
 
 Weibo NER writes each character with its position in its word (`科0`, `技1`); the position is removed.
 
@@ -21,7 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...errors import RemedyError
-from .annotation import EntitySpan, Event, Notes, RecordError, Sentence
+from .annotation import EntitySpan, Event, Notes, RecordError, Sentence, excerpt
 
 AUTO = "auto"
 MISSING_TAG = "-"
@@ -41,6 +42,7 @@ _CONTINUING, _CLOSING = frozenset("IMEL"), frozenset("ELSU")
 _ALPHABETS = {name: frozenset(letters) | {"B"} for name, letters in SCHEMES.items()}
 
 DOCUMENT_START = "-DOCSTART-"
+_WRITTEN = "# text = "
 
 # Lazy, so that the digit 3 at position 10 (`310`) is 3, and 1 at position 0 (`10`) is 1.
 _POSITIONED = re.compile(r"(.+?)([0-9]{1,4})", re.DOTALL)
@@ -138,7 +140,10 @@ class TagReader:
     def _parse(self, tag: str, line: int) -> tuple[str, str]:
         match = _TAG.fullmatch(tag)
         if match is None:
-            remedy = "A tag is O, a letter of the scheme with a label, as in B-PER, or - for an unknown one."
+            remedy = (
+                "A tag is O, a letter of the scheme with a label, as in B-PER, or - for an unknown one. If tags are in "
+                "another column than the last, name it (--tag-column)."
+            )
             raise RecordError(f"'{tag[:60]}' is not a tag", remedy, line=line)
         letter, label = match.groups()
         self._narrow(letter, tag, line)
@@ -196,8 +201,13 @@ class ColumnReader:
 
     def __call__(self, block: Block, line: int) -> list[Sentence]:
         rows = [(number, split_line(text)) for number, text in block]
-        while rows and self._is_comment(rows[0][1]):
-            self.notes.add(Event.COMMENT, " ".join(rows[0][1])[:60], rows[0][0])
+        written: tuple[int, str] | None = None
+        while rows and (block[-len(rows)][1].startswith(_WRITTEN) or self._is_comment(rows[0][1])):
+            number, text = block[-len(rows)]
+            if text.startswith(_WRITTEN):
+                written = number, text.removeprefix(_WRITTEN).strip()
+            else:
+                self.notes.add(Event.COMMENT, " ".join(rows[0][1])[:60], number)
             del rows[0]
         if not rows:
             return []
@@ -209,7 +219,8 @@ class ColumnReader:
         if self.positions:
             tokens = [_without_position(token, number) for token, (number, _) in zip(tokens, rows, strict=True)]
         spans, missing = self.tags.read([columns[self.tag] for _, columns in rows], line=first)
-        return [Sentence(tuple(tokens), spans, missing, first)]
+        sentence = Sentence(tuple(tokens), spans, missing, first)
+        return [sentence if written is None else as_written(sentence, written[1], written[0])]
 
     def _is_comment(self, columns: Sequence[str]) -> bool:
         unlike = len(columns) < 2 or len(columns) != (self.width or len(columns)) or not is_tag(columns[-1])
@@ -232,6 +243,35 @@ class ColumnReader:
             which = "first column" if self.token == 0 else "column"
             remedy = "Begin the line with the token, or remove the line."
             raise RecordError(f"the {which}, the token, is empty", remedy, line=number)
+
+
+def as_written(sentence: Sentence, text: str, line: int) -> Sentence:
+    """Return a sentence with the white space that its tokens have in the text.
+
+    White space other than a single space becomes a token of its own, as spaCy's tokenizers make it.
+
+    line (int): The line of the text.
+    """
+    tokens: list[str] = []
+    spaces: list[bool] = []
+    places: list[int] = []
+    end = 0
+    for token in (*sentence.tokens, ""):
+        start = text.find(token, end) if token else len(text)
+        gap = text[end:start]
+        if start < 0 or gap.strip():
+            reason = f"the text has {excerpt(text[end:].lstrip()[:20])} where the tokens have {excerpt(token)}"
+            raise RecordError(reason, "Correct the text, or remove its line.", line=line)
+        if tokens and gap.startswith(" "):
+            spaces[-1], gap = True, gap[1:]
+        for new in filter(None, (gap, token)):
+            tokens.append(new)
+            spaces.append(False)
+        places.append(len(tokens) - 1)
+        end = start + len(token)
+    spans = tuple(EntitySpan(places[span.start], places[span.end - 1] + 1, span.label) for span in sentence.spans)
+    missing = tuple(places[index] for index in sentence.missing)
+    return Sentence(tuple(tokens), spans, missing, sentence.line, tuple(spaces))
 
 
 def is_tag(text: str) -> bool:

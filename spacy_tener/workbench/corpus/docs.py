@@ -29,12 +29,12 @@ def sentence_to_doc(
 ) -> Doc:
     """Return the Doc of a sentence, with a token for each token of the corpus.
 
-    spaces (bool): Put a space after each token.
+    spaces (bool): Put a space after each token, where the corpus does not say what is there.
     overlapping (bool): Write all entities to `doc.spans`, too: those that overlap a longer one are not in `doc.ents`.
     """
     size = len(sentence.tokens)
     starts: list[bool | int | None] = [index == 0 for index in range(size)]
-    doc = Doc(vocab, words=list(sentence.tokens), spaces=[spaces] * size, sent_starts=starts)
+    doc = Doc(vocab, words=list(sentence.tokens), spaces=list(sentence.spaces) or [spaces] * size, sent_starts=starts)
     entities = [Span(doc, span.start, span.end, span.label) for span in _without_blank_edges(sentence, note)]
     _set_entities(doc, entities, set(sentence.missing))
     if overlapping:

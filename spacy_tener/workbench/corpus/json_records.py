@@ -1,9 +1,9 @@
 """Corpora as JSON: an object per line, or a JSON list of objects, as annotation tools write them.
 
 * `jsonl`: `text` (or `data`) beside lists of `[start, end, label]` or of objects with `start`/`start_offset`,
-  `end`/`end_offset` and `label`/`labels`/`type`, under `spans`, `entities`, `labels`, `label` or any other name:
-  doccano, Prodigy, the JSON-MIN export of Label Studio and many scripts. spaCy 2's training data,
-  `["text", {"entities": [...]}]`, is read as such an object.
+  `end`/`end_offset` (or `span`, a pair of both, beside the entity's `name`) and `label`/`labels`/`type`, under `spans`,
+  `entities`, `labels`, `label` or any other name: doccano, Prodigy, the JSON-MIN export of Label Studio, Stockmark's
+  Japanese corpus and many scripts. spaCy 2's training data, `["text", {"entities": [...]}]`, is read as such an object.
 * `labelstudio`: Label Studio's full export, `data` beside `annotations`: see `label_studio`.
 * `cluener`: `label` holds `{type: {entity: [[first, last], ...]}}`, with the last character included.
 * `tokens`: Hugging Face's `{"tokens": [...], "ner_tags": [...]}`, the tags as strings or numbers.
@@ -186,7 +186,7 @@ def _is_span(item: object, expected: bool) -> bool:
     if isinstance(item, list):
         return [type(part) for part in item[:2]] == [int, int] and len(item) == 3
     keys = item.keys() if isinstance(item, dict) else set()
-    placed = {"start", "end"} <= keys or {"start_offset", "end_offset"} <= keys
+    placed = {"start", "end"} <= keys or {"start_offset", "end_offset"} <= keys or "span" in keys
     # Prodigy's tokens have offsets too.
     return placed and (expected or not keys.isdisjoint(_LABEL_KEYS))
 
@@ -223,6 +223,8 @@ def read_spans(item: object) -> Iterator[EntitySpan]:
         end = item.get("end", item.get("end_offset"))
         labels = next((item[key] for key in _LABEL_KEYS if key in item), None)
         quoted = item.get("text")
+        if isinstance(pair := item.get("span"), list) and len(pair) == 2:
+            (start, end), quoted = pair, item.get("name")
     else:
         raise RecordError(f"an entity is not [start, end, label]: {excerpt(item)}", SEE_HELP)
     labels = labels or [""]

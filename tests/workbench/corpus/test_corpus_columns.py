@@ -177,7 +177,7 @@ def test_comment_lines_before_a_sentence_are_left_out_and_counted(tmp_path: Path
     path.write_text("# sent_id = 1\n# text = # sang\n1\t#\tB-X\n2\tsang\tO\n\n# id 7\n1\ta\tO\n", encoding="utf-8")
     reader = CorpusReader(path)
     assert [sentence.tokens for sentence in reader] == [("#", "sang"), ("a",)]
-    assert reader.notes.counts == {Event.COMMENT: 3}
+    assert reader.notes.counts == {Event.COMMENT: 2}
 
 
 def test_all_bad_lines_are_told_in_one_error_of_bounded_length(tmp_path: Path) -> None:
@@ -200,3 +200,44 @@ def test_text_that_is_not_of_its_encoding_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"a O\n+2AA- B-X\n")
     with pytest.raises(InputError, match=r"a\.txt:2: .* is not UTF-7"):
         list(CorpusReader(tmp_path / "a.txt", CorpusOptions(encoding="utf-7")))
+
+
+WRITTEN = """# newdoc id = a
+# sent_id = a-1
+# text = 他在 北京。 “Hi”  O
+1\t他\tO
+2\t在\tO
+3\t北京\tB-LOC
+4\t。\tO
+5\t“\tO
+6\tHi\tB-PER
+7\t”\tO
+8\tO\tB-PER
+
+"""
+
+
+def test_a_text_line_gives_the_white_space_between_tokens(tmp_path: Path) -> None:
+    (found,) = sentences(tmp_path, WRITTEN)
+    assert found.tokens == ("他", "在", "北京", "。", "“", "Hi", "”", " ", "O")
+    assert found.spaces == (False, True, False, True, False, False, True, False, False)
+    assert found.spans == (EntitySpan(2, 3, "LOC"), EntitySpan(5, 6, "PER"), EntitySpan(8, 9, "PER"))
+
+
+def test_each_sentence_has_its_own_text_line_or_none(tmp_path: Path) -> None:
+    first, second = sentences(tmp_path, "# text = a b\na O\nb O\n\na O\nb O\n")
+    assert (first.spaces, second.spaces) == ((True, False), ())
+
+
+def test_missing_annotation_and_entities_stay_at_their_tokens_behind_white_space(tmp_path: Path) -> None:
+    (found,) = sentences(tmp_path, "# text = a   b\u3000c\na -\nb B-X\nc I-X\n")
+    assert found.tokens == ("a", "  ", "b", "\u3000", "c")
+    assert (found.missing, found.spans) == ((0,), (EntitySpan(2, 5, "X"),))
+
+
+@pytest.mark.parametrize(("text", "there"), [("他在北京", "北京"), ("他在上海是", "是"), ("他 上海", "上海")])
+def test_a_text_line_without_the_tokens_is_refused_with_its_line(tmp_path: Path, text: str, there: str) -> None:
+    with pytest.raises(CorpusError, match=f'"{there}"') as error:
+        sentences(tmp_path, f"# id = 1\n# text = {text}\n他 O\n在 O\n上海 B-LOC\n")
+    assert f"{tmp_path / 'corpus.txt'}:2" in str(error.value)
+    assert error.value.remedy.startswith("Correct the text")

@@ -42,6 +42,11 @@ FLAT = {
     "entities": {"text": TEXT, "entities": SPANS},
     "blanks around labels": {"text": TEXT, "entities": [[start, end, f" {label}\n"] for start, end, label in SPANS]},
     "types": {"text": TEXT, "entities": [{"start": s, "end": e, "type": x} for s, e, x in SPANS]},
+    "spans as pairs": {
+        "curid": "7",
+        "text": TEXT,
+        "entities": [{"name": TEXT[s:e], "span": [s, e], "type": x} for s, e, x in SPANS],
+    },
     "json-min": {"text": TEXT, "annotation_id": 3, "label": JSON_MIN},
 }
 CLUENER = {
