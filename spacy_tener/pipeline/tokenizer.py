@@ -1,18 +1,43 @@
-"""Fast replacement of spaCy's tokenizer of Chinese characters."""
+"""Tokenizers of characters: of all, a fast replacement of spaCy's for Chinese, or of those that are written without
+spaces."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from functools import cache
+from typing import Annotated, Any, Literal
 
+from pydantic import Field
 from spacy.lang.zh import ChineseTokenizer, Segmenter
 from spacy.language import Language
 from spacy.strings import get_string_id
+from spacy.tokenizer import Tokenizer
 from spacy.tokens import Doc
+from spacy.util import compile_infix_regex, compile_prefix_regex, compile_suffix_regex
 from spacy.vocab import Vocab
 
+from ..validation import validated
+
 _SPACE = re.compile(r"\s+")
+
+Script = Literal["han", "kana", "hangul", "thai", "lao", "khmer", "myanmar", "tibetan"]
+_SCRIPTS: dict[Script, str] = {
+    "han": r"\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3038-\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    r"\U00020000-\U0003fffd",
+    "kana": r"\u3041-\u3096\u309b-\u309f\u30a0-\u30ff\u31f0-\u31ff\uff66-\uff9f\U0001aff0-\U0001b16f",
+    "hangul": r"\u1100-\u11ff\u3131-\u318e\ua960-\ua97c\uac00-\ud7fb\uffa1-\uffdc",
+    "thai": r"\u0e01-\u0e4e",
+    "lao": r"\u0e81-\u0ecd\u0edc-\u0edf",
+    "khmer": r"\u1780-\u17dd",
+    "myanmar": r"\u1000-\u103f\u1050-\u109f\ua9e0-\ua9fe\uaa60-\uaa7f",
+    "tibetan": r"\u0f00-\u0f1f\u0f2a-\u0fbc",
+}
+"""Characters of each script, as in a regular expression; no digits, which stay together."""
+_BESIDE = r"\u3001-\u3003\u3008-\u3020\u3030\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
+"""Punctuation of East Asia: its characters are tokens beside those of a script, with or without spaces."""
+_COMBINING = r"\u3099\u309a\ufe00-\ufe0f\U000e0100-\U000e01ef"
+"""Voiced sound marks, and selectors of a character's variant, which belong to the character before them."""
 
 
 def make_char_tokenizer() -> Callable[[Language], CharTokenizer]:
@@ -53,6 +78,73 @@ def doc_of_characters(vocab: Vocab, words: list[str], spaces: list[bool]) -> Doc
         return Doc(vocab, words=hashes, spaces=spaces)
     except KeyError:
         return Doc(vocab, words=words, spaces=spaces)
+
+
+class MultilingualTokenizer(Tokenizer):  # type: ignore[misc]
+    """spaCy's tokenizer, which reads what is between characters of some scripts; these are tokens of their own."""
+
+    scripts: tuple[Script, ...] = ("han", "kana")
+
+    def __call__(self, text: str) -> Doc:
+        parts = _parts_of(self.scripts)
+        if parts.search(text) is None:
+            doc: Doc = super().__call__(text)
+            return doc
+        words: list[str] = []
+        spaces: list[bool] = []
+        # Of the pieces, each second one is a character.
+        for index, piece in enumerate(parts.split(text)):
+            if index % 2:
+                words.append(piece)
+                spaces.append(False)
+                continue
+            if words and piece.startswith(" "):
+                spaces[-1], piece = True, piece[1:]
+            if piece:
+                for token in super().__call__(piece):
+                    words.append(token.text)
+                    spaces.append(bool(token.whitespace_))
+        return doc_of_characters(self.vocab, words, spaces)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        made, arguments, *_ = super().__reduce__()
+        return made, arguments, {"scripts": self.scripts}
+
+
+@validated("spacy_tener.MultilingualTokenizer.v1")
+def make_multilingual_tokenizer(
+    scripts: Annotated[list[Script], Field(min_length=1)] = ["han", "kana"],  # noqa: B006 - a copy is made
+) -> Callable[[Language], MultilingualTokenizer]:
+    """Make each character of some scripts a token, and split what is between them into words, by spaCy's rules.
+
+    Registered as `spacy_tener.MultilingualTokenizer.v1`. It works with every language that spaCy has rules for, as
+    `xx`, and needs no other package. Its Docs have the text as it is.
+
+    scripts (List[str]): The scripts whose characters are tokens: "han", "kana", "hangul", "thai", "lao", "khmer",
+        "myanmar" and "tibetan". Name those whose entities do not begin and end where words do.
+    """
+
+    def make(nlp: Language) -> MultilingualTokenizer:
+        rules = nlp.Defaults
+        tokenizer = MultilingualTokenizer(
+            nlp.vocab,
+            rules=rules.tokenizer_exceptions,
+            prefix_search=compile_prefix_regex(rules.prefixes).search if rules.prefixes else None,
+            suffix_search=compile_suffix_regex(rules.suffixes).search if rules.suffixes else None,
+            infix_finditer=compile_infix_regex(rules.infixes).finditer if rules.infixes else None,
+            token_match=rules.token_match,
+            url_match=rules.url_match,
+        )
+        tokenizer.scripts = tuple(scripts)
+        return tokenizer
+
+    return make
+
+
+@cache
+def _parts_of(scripts: tuple[Script, ...]) -> re.Pattern[str]:
+    characters = "".join(_SCRIPTS[script] for script in scripts)
+    return re.compile(f"([{characters}{_BESIDE}][{_COMBINING}]*)")
 
 
 def characters_and_spaces(text: str) -> tuple[list[str], list[bool]]:

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import spacy
 from spacy.language import Language
 
 from ..errors import RemedyError
 from ..files import replaced
+from ..pipeline.tokenizer import Script, make_multilingual_tokenizer
 
 
 def blank_pipeline(lang: str) -> Language:
-    """Return a pipeline with only the tokenizer of a language."""
+    """Return a pipeline with only the tokenizer of a language.
+
+    That of `xx` makes each character of a script without spaces a token, and of Hangul. So no entity there begins or
+    ends within a token, whatever tokens a pipeline will have.
+    """
     try:
-        return spacy.blank(lang)
+        nlp = spacy.blank(lang)
     except ImportError as error:
-        raise RemedyError(
-            f"spaCy has no tokenizer for the language '{lang}': {error}", "Choose another language."
-        ) from error
+        reason = f"spaCy has no tokenizer for the language '{lang}': {error}"
+        raise RemedyError(reason, "Install what it needs, or name `xx`, which needs nothing.") from error
+    if lang == "xx":
+        nlp.tokenizer = make_multilingual_tokenizer(list(get_args(Script)))(nlp)
+    return nlp
 
 
 def check_new(output: Path, force: bool) -> None:

@@ -1,5 +1,6 @@
-"""The tokenizer of characters makes spaCy's Docs."""
+"""The tokenizer of characters makes spaCy's Docs; that of many languages makes characters of some scripts tokens."""
 
+import pickle
 import sys
 
 import pytest
@@ -62,3 +63,54 @@ def test_docs_know_their_strings_in_a_new_vocabulary_and_behind_a_memory_zone():
         assert nlp("龘X").text == "龘X"
     for _ in range(2):
         assert [(token.text, token.is_alpha) for token in nlp("龘X")] == [("龘", True), ("X", True)]
+
+
+def multilingual(**settings):
+    tokenizer = {"@tokenizers": "spacy_tener.MultilingualTokenizer.v1", **settings}
+    return spacy.util.load_model_from_config({"nlp": {"lang": "xx", "tokenizer": tokenizer}}, auto_fill=True)
+
+
+XX = multilingual()
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        (
+            "他在iPhone 13上，说：“Hello (world)!”。是吗 ？",
+            "他|在|iPhone|13|上|，|说|：|“|Hello|(|world|)|!|”|。|是|吗|？",
+        ),
+        ("東京 Tokyo  タワー\nｶﾞﾗｽ", "東|京|Tokyo| |タ|ワ|ー|\n|ｶ|ﾞ|ﾗ|ｽ"),
+        ("𠮷野家々が\u3099葛\U000e0100城", "𠮷|野|家|々|が\u3099|葛\U000e0100|城"),
+        ("Don't, Ana-Marija! 20.5%", "Don't|,|Ana|-|Marija|!|20.5|%"),
+        ("서울에서 王", "서울에서|王"),
+        ("हिन्दी में", "हिन्दी|में"),
+    ],
+)
+def test_characters_of_han_and_kana_are_tokens_and_words_elsewhere(text, tokens):
+    doc = XX(text)
+    assert doc.text == text
+    assert [token.text for token in doc] == tokens.split("|")
+
+
+@given(st.text(st.sampled_from("王がa1. (-\n\t\u3000\xa0 。")) | st.text(st.characters(exclude_categories=["Cs"])))
+def test_the_text_stays_as_it_is(text):
+    assert XX.tokenizer(text).text == text
+
+
+@given(st.text(st.sampled_from("ab1. ,(-\n\t\xa0éж")))
+def test_without_such_characters_the_tokens_are_those_of_spacy(text):
+    found, expected = XX.tokenizer(text), spacy.blank("xx").tokenizer(text)
+    assert found.to_array([ORTH, SPACY]).tolist() == expected.to_array([ORTH, SPACY]).tolist()
+
+
+def test_a_language_with_words_within_words_names_its_script(tmp_path):
+    nlp = multilingual(scripts=["hangul", "thai"])
+    nlp.to_disk(tmp_path)
+    for tokenizer in (nlp.tokenizer, spacy.load(tmp_path).tokenizer, pickle.loads(pickle.dumps(nlp.tokenizer))):
+        assert [token.text for token in tokenizer("서울 ไทย2 王明")] == ["서", "울", "ไ", "ท", "ย", "2", "王明"]
+
+
+def test_an_unknown_script_is_refused():
+    with pytest.raises(Exception, match=r"MultilingualTokenizer.*latin|scripts"):
+        multilingual(scripts=["latin"])
