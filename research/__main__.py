@@ -1,4 +1,4 @@
-"""`python -m research COMMAND`: grid, search, table, plot, speed, radicals, attention, vectors."""
+"""`python -m research COMMAND`: grid, search, table, plot, speed, radicals, attention, languages, vectors."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """Convert a corpus of project.yml from its files below assets/ to project/corpus/NAME/{train,dev,test}.spacy.
 
+Universal NER has a file for each language. The parts join them, and languages/ has the test part of each, and `pud`,
+on which nothing is trained.
+
 Where a corpus has no development part, the last tenth of its training part becomes that. It is not drawn at random:
 neighbours are often of one article, which then would be in both parts.
 """
@@ -8,22 +11,25 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from spacy.cli._util import app
-from spacy.tokens import DocBin
+from spacy.tokens import Doc, DocBin
 from spacy.vocab import Vocab
 from wasabi import msg
 
 import spacy_tener.cli  # noqa: F401 (puts `tener` into spaCy's command line)
+from spacy_tener.workbench.corpus.docs import read_docs
 
 sys.path.append(str(Path(__file__).parents[1]))  # `python research/convert_corpus.py` has only research/ there
 from research.conll2012 import write_columns
 
+UNER_LABELS = frozenset({"PER", "LOC", "ORG"})
+"""Those of all languages: Croatian has others, too."""
 ASSETS, CORPORA_DIR, HELD_OUT = Path("assets"), Path("project", "corpus"), 0.1
 
 
@@ -57,6 +63,7 @@ CORPORA = {
     "ontonotes5": Corpus("en", "ontonotes5/train", "ontonotes5/dev", "ontonotes5/test", licensed=True),
     "conll2003": Corpus("en", "conll2003/eng.train", "conll2003/eng.testa", "conll2003/eng.testb", licensed=True),
     "wnut17": Corpus("en", "wnut17/wnut17train.conll", "wnut17/emerging.dev.conll", "wnut17/emerging.test.annotated"),
+    "multilingual": Corpus("xx", "uner/train", "uner/dev", "uner/test"),
 }
 
 
@@ -70,6 +77,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         if corpus.licensed:
             remedy = "The corpus is licensed: put your copy there. assets/README.md says where it comes from."
         msg.fail(f"Missing: {', '.join(missing)}", remedy, exits=1)
+    if name == "multilingual":
+        convert_languages(corpus.parts, CORPORA_DIR / name)
+        return
     for part, place in corpus.parts.items():
         output = CORPORA_DIR / name / f"{part}.spacy"
         with as_file(place) as source:
@@ -79,6 +89,38 @@ def main(argv: Sequence[str] | None = None) -> None:
             )
     if corpus.dev is None:
         hold_out(CORPORA_DIR / name / "train.spacy", CORPORA_DIR / name / "dev.spacy")
+
+
+def convert_languages(parts: Mapping[str, Path], output: Path) -> None:
+    """Convert directories with a file for each language, and join their Docs."""
+    pud = {"pud": ASSETS / "uner" / "pud"} if (ASSETS / "uner" / "pud").exists() else {}
+    for part, place in {**parts, **pud}.items():
+        with TemporaryDirectory() as folder:
+            app(
+                ["tener", "convert", str(place), "-o", folder, "--lang", "xx", "--tag-column", "3"],
+                standalone_mode=False,
+            )
+            read = {path.stem: list(read_docs(path)) for path in sorted(Path(folder).glob("*.spacy"))}
+        for docs in read.values():
+            keep_labels(docs, UNER_LABELS)
+        if part in parts:
+            write_docs([doc for docs in read.values() for doc in docs], output / f"{part}.spacy")
+        if part in ("test", "pud"):
+            for language, docs in read.items():
+                name = language if part == "test" else f"{language}-pud"
+                write_docs(docs, output / "languages" / f"{name}.spacy")
+
+
+def keep_labels(docs: Sequence[Doc], labels: Collection[str]) -> None:
+    """Take entities of other labels out of Docs that are annotated completely."""
+    for doc in docs:
+        doc.set_ents([entity for entity in doc.ents if entity.label_ in labels], default="outside")
+
+
+def write_docs(docs: Sequence[Doc], path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    DocBin(docs=docs, attrs=["ENT_IOB", "ENT_TYPE", "SENT_START"]).to_disk(path)
+    msg.good(f"{path}: {len(docs):,} Docs")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Commands that draw what trained pipelines do: speed, radicals."""
+"""Commands that show what trained pipelines do: speed, radicals, languages."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import typer
 
 from spacy_tener.cli import options
 from spacy_tener.cli._common import CommandLineError, check_file, load_pipeline, msg, names, stream_texts
+from spacy_tener.errors import counted
+from spacy_tener.files import write_text
 
 from .app import command
 from .canvas import check_ending
+from .languages import language_table, score_languages
 from .radicals import Characters, draw_plane
 from .relative_speed import draw_relative_speeds, measure_speeds
 
@@ -67,3 +70,25 @@ def radicals_cli(
     characters = Characters(load_pipeline(model))
     draw_plane(characters, output, middle=middle)
     msg.good(f"{output}: {len(characters.names):,} characters")
+
+
+@command("languages", prints_result=True)
+def languages_cli(
+    model: options.Model,
+    data: Annotated[list[Path], typer.Argument(help=".spacy files, one for each language, and directories of them")],
+    output: Annotated[Path | None, options.output("a file in Markdown (default: print)")] = None,
+) -> tuple[str, int]:
+    """
+    Score a trained pipeline on several languages, each in a file of its own.
+
+    Prints precision, recall and F1 of each file, and F1 of each label, by the pipeline's scorer.
+    """
+    check_file(output, force=True)
+    files = [file for path in data for file in (sorted(path.glob("*.spacy")) if path.is_dir() else [path])]
+    if not files:
+        raise CommandLineError(f"{data[0]}: there are no .spacy files", "Make them with `spacy tener convert`.")
+    table = language_table(score_languages(load_pipeline(model), files))
+    if output:
+        write_text(output, table)
+        msg.good(f"{output}: {counted(len(files), 'language')}")
+    return "" if output else table, 0

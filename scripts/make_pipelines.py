@@ -1,6 +1,6 @@
 """Make wheels of trained pipelines: train on corpora whose terms allow it, score, describe, package, and try each.
 
-    python scripts/make_pipelines.py weibo wnut17 wnut17-small --output packages
+    python scripts/make_pipelines.py weibo wnut17 wnut17-small uner --output packages
 
 Each wheel has a README with scores, terms and limits, which spaCy writes from meta.json. Beside the wheels lie
 `SHA256SUMS`, a table, `README.md`, and the wheel of this package, which they need. What was trained before
@@ -33,12 +33,11 @@ from spacy_tener.about import __title__
 from spacy_tener.workbench.pipelines import size_mb
 
 ROOT = Path(__file__).parents[1]
-MOST_MB = 40
-"""A wheel has at most so many megabytes, so that it can be attached to a release."""
 _SECONDS = 60
 TEXTS = {
     "zh": "吴重阳去了北京大学，回来在微博上说周杰伦的演唱会真好看。",
     "en": "Taylor Swift plays in London next Friday.",
+    "xx": "Angela Merkel besuchte Kopenhagen. 周杰伦去了北京大学。",
 }
 
 
@@ -52,6 +51,7 @@ class Recipe:
     source: The corpus, its address, licence and authors.
     limits: Where it fails, for the README.
     train: Trains it, and returns the directory of the pipeline.
+    most_mb: A wheel has at most so many megabytes, so that it can be attached to a release.
     """
 
     corpus: str
@@ -60,6 +60,7 @@ class Recipe:
     source: Mapping[str, str]
     limits: tuple[str, ...]
     train: Callable[[argparse.Namespace], Path]
+    most_mb: int = 40
 
 
 def train_weibo(args: argparse.Namespace) -> Path:
@@ -113,6 +114,12 @@ def train_small(args: argparse.Namespace) -> Path:
     return _grid(args, "wnut17", "tener+vectors+silver+taught", *settings)
 
 
+def train_multilingual(args: argparse.Namespace) -> Path:
+    """TENER with E5 on Universal NER. All pieces are kept, so that it reads languages that it was not trained on."""
+    encoder = "components.tener_ner.model.tok2vec.embed.second.encoder"
+    return _grid(args, "multilingual", "e5", f"{encoder}.pieces=all")
+
+
 WEIBO = {
     "name": "Weibo NER, second release",
     "url": "https://github.com/hltcoe/golden-horse",
@@ -125,6 +132,13 @@ WNUT = {
     "license": "CC BY 4.0",
     "author": "Leon Derczynski, Eric Nichols, Marieke van Erp, Nut Limsopatham",
 }
+UNER = {
+    "name": "Universal NER v1: Bosque, DDT, EWT, GSDSimp, SET, Talbanken",
+    "url": "https://github.com/UniversalNER",
+    "license": "CC BY-SA 4.0",
+    "author": "Stephen Mayhew, Terra Blevins, Shuheng Liu, Marek Šuppa, Hila Gonen, Joseph Marvin Imperial, "
+    "Börje F. Karlsson, Peiqin Lin, Nikola Ljubešić, LJ Miranda, Barbara Plank, Arij Riabi, Yuval Pinter",
+}
 WEIBO_LIMITS = (
     "Posts of 2013 and 2014. Names that became known later, and formal text, are found less often.",
     "It annotates as the corpus does: of 中国银行 it may make 中国, a political entity, and 银行, an organisation.",
@@ -135,10 +149,16 @@ TWEETS_LIMITS = (
     "It learned from tweets too, as the transformer annotated them, and has vectors of their words. They are those of "
     "TweetEval, without user names; their texts are not in it.",
 )
+UNER_LIMITS = (
+    "It learned Chinese, Croatian, Danish, English, Portuguese and Swedish. It reads other languages by what E5 knows "
+    "of them, which is measured for German only.",
+    "A word is a token: an entity within one, as in Korean or Thai, is found as the whole word.",
+)
 RECIPES = {
     "weibo": Recipe("weibo", "weibo_tener_lac", "CC BY-SA 3.0", WEIBO, WEIBO_LIMITS, train_weibo),
     "wnut17": Recipe("wnut17", "wnut17_minilm_int8", "CC BY 4.0", WNUT, WNUT_LIMITS, export_transformer),
     "wnut17-small": Recipe("wnut17", "wnut17_tener_taught", "CC BY 4.0", WNUT, TWEETS_LIMITS, train_small),
+    "uner": Recipe("multilingual", "tener_uner", "CC BY-SA 4.0", UNER, UNER_LIMITS, train_multilingual, 110),
 }
 
 
@@ -183,13 +203,17 @@ def package(recipe: Recipe, model: Path, args: argparse.Namespace) -> Path:
     metrics, meta = folder / "metrics.json", folder / "meta.json"
     folder.mkdir(parents=True, exist_ok=True)
     _tener("evaluate", model, data / "test.spacy", "--output", metrics, "--force")
-    meta.write_text(json.dumps(describe(recipe, model, metrics, args.version), ensure_ascii=False), encoding="utf8")
+    described = describe(recipe, model, metrics, args.version)
+    if (data / "languages").is_dir():
+        table = _run("-m", "research", "languages", model, data / "languages")
+        described["notes"] = f"### Languages\n\n{table}\n{described['notes']}"
+    meta.write_text(json.dumps(described, ensure_ascii=False), encoding="utf8")
     with TemporaryDirectory() as built:
         _run("-m", "spacy", "package", model, built, "--meta-path", meta, "--build", "wheel", "--force")
         (wheel,) = Path(built).glob("*/dist/*.whl")
         megabytes = wheel.stat().st_size / 1e6
-        if megabytes > MOST_MB:
-            raise SystemExit(f"{wheel.name} has {megabytes:.0f} MB, more than {MOST_MB}")
+        if megabytes > recipe.most_mb:
+            raise SystemExit(f"{wheel.name} has {megabytes:.0f} MB, more than {recipe.most_mb}")
         shutil.copy(wheel.parents[1] / "README.md", args.output / f"{wheel.stem}.md")
         target: Path = args.output / wheel.name
         shutil.move(wheel, target)

@@ -19,19 +19,28 @@ nw/a/00/a_0001  0  1  Broad  NNP  *))  -  -  -  -  *)  -
 
 #end document
 """
+UNER = """# text = Eli Broad spoke.
+1\tEli\tB-PER\t-\tann
+2\tBroad\tI-PER\t-\tann
+3\tspoke\tB-OTH\t-\t-
+4\t.\tO\t-\t-
+
+"""
 CONTENTS = {
     "weibo": "王0\tB-PER.NAM\n明1\tI-PER.NAM\n来0\tO\n\n",
     "sample_en": "Eli B-PER\nBroad I-PER\nspoke O\n\n",
     "wnut17": "Eli\tB-person\nBroad\tI-person\nspoke\tO\n\n",
     "conll2003": "-DOCSTART- -X- O O\n\nEli NNP I-NP I-PER\nBroad NNP I-NP I-PER\nspoke VBD I-VP O\n\n",
     "ontonotes5": CONLL_2012,
+    "multilingual": UNER,
 }
 
 
 def put(corpus: str, text: str) -> None:
     """The corpus' files at their places."""
     for place in CORPORA[corpus].parts.values():
-        path = place if place.suffix else place / "annotations" / "nw" / "a.gold_conll"
+        name = "en.iob2" if corpus == "multilingual" else "annotations/nw/a.gold_conll"
+        path = place if place.suffix else place / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf8")
 
@@ -91,3 +100,21 @@ def test_the_readme_of_assets_says_where_licensed_files_belong(corpus: str) -> N
 def test_a_corpus_has_the_language_of_its_config(corpus: str) -> None:
     config = (ROOT / "configs" / f"{corpus}.cfg").read_text(encoding="utf8")
     assert f'\nlang = "{CORPORA[corpus].lang}"\n' in config
+
+
+def test_the_languages_of_a_part_are_joined_and_each_has_its_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    put("multilingual", UNER)
+    for part in ("train", "test", "pud"):
+        path = Path("assets", "uner", part, "zh.iob2")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("# text = 王明来\n1\t王明\tB-PER\t-\t-\n2\t来\tO\t-\t-\n\n", encoding="utf8")
+    convert_corpus.main(["multilingual"])
+    assert [len(read("multilingual", part)) for part in ("train", "dev", "test")] == [2, 1, 2]
+    names = ["en", "zh", "zh-pud"]
+    assert sorted(path.stem for path in Path("project/corpus/multilingual/languages").iterdir()) == names
+    texts = [read("multilingual", f"languages/{name}")[0].text for name in names]
+    assert texts == ["Eli Broad spoke.", "王明来", "王明来"]
+    assert {ent.label_ for doc in read("multilingual", "train") for ent in doc.ents} == {"PER"}

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import spacy
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from research_commands import run_research
 from small_corpora import ruled
+from spacy.tokens import DocBin, Span
 
 from research.relative_speed import draw_relative_speeds, measure_speeds
 
@@ -70,3 +72,22 @@ def test_a_pipeline_without_radicals_has_no_plane(model: Path, tmp_path: Path) -
     ran = run_research("radicals", model, "--output", tmp_path / "a.png")
     assert ran.code == 1
     assert "Nothing in this pipeline reads the radicals of characters" in ran.text
+
+
+def test_languages_are_scored_each_by_itself(model: Path, tmp_path: Path) -> None:
+    for name, text in (("zh", "去上海"), ("zh-pud", "去北京")):
+        doc = spacy.blank("zh")(text)
+        doc.set_ents([Span(doc, 1, 3, "GPE")])
+        (tmp_path / "data").mkdir(exist_ok=True)
+        DocBin(docs=[doc]).to_disk(tmp_path / "data" / f"{name}.spacy")
+    ran = run_research("languages", model, tmp_path / "data")
+    assert ran.code == 0, ran.text
+    rows = [line.split(" | ") for line in ran.lines if line.startswith("| zh")]
+    assert rows == [
+        ["| zh", "1", "100.0", "100.0", "100.0", "100.0 |"],
+        ["| zh-pud", "1", "0.0", "0.0", "0.0", "0.0 |"],
+    ]
+    assert run_research("languages", model, tmp_path / "data", "--output", tmp_path / "a.md").code == 0
+    assert "| zh | 1 |" in (tmp_path / "a.md").read_text(encoding="utf8")
+    (tmp_path / "empty").mkdir()
+    assert "there are no .spacy files" in run_research("languages", model, tmp_path / "empty").text

@@ -1,0 +1,34 @@
+"""Scores of one pipeline by language: a corpus for each, in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from spacy.language import Language
+
+from spacy_tener.workbench.corpus.docs import read_examples
+from spacy_tener.workbench.scores import COUNTS_KEY, CountingScorer
+
+from .scores import Confusion, total
+
+
+def score_languages(nlp: Language, files: Iterable[Path]) -> dict[str, dict[str, Confusion]]:
+    """Return the counts of each label in each file, by the file's name."""
+    found = {}
+    for path in files:
+        scores = nlp.evaluate(read_examples(nlp, path), scorer=CountingScorer(nlp))
+        found[path.stem] = {label: Confusion(**counts) for label, counts in scores[COUNTS_KEY].items()}
+    return found
+
+
+def language_table(counts: dict[str, dict[str, Confusion]]) -> str:
+    """Return a table in Markdown: of each language precision, recall and F1, and F1 of each label."""
+    labels = sorted({label for language in counts.values() for label in language})
+    lines = [["Language", "Entities", "P", "R", "F1", *labels], ["---"] * (5 + len(labels))]
+    for name, language in counts.items():
+        whole = total(language.values())
+        each = [f"{100 * language[label].score.f:.1f}" if label in language else "" for label in labels]
+        score = [f"{100 * value:.1f}" for value in vars(whole.score).values()]
+        lines.append([name, f"{whole.gold:,}", *score, *each])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
