@@ -10,8 +10,7 @@ import numpy as np
 
 from ...features.characters import code_points
 from ...features.keys import simplify, simplify_codes
-from ...features.word_lists import edge_classes
-from ...features.word_lists import WordList
+from ...features.word_lists import WordList, edge_classes
 from ...nn.graph import Graph, Value
 from ...tagging import TagLayout
 from ...types import IntArray
