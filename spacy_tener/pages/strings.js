@@ -34,7 +34,7 @@ const STRINGS = {
     "This text is empty.": "这条文本是空的。",
     "No text is like that.": "没有这样的文本。",
     "Errors on {data}": "{data} 上的错误",
-    "Errors on {data}, explained": "{data} 上的错误的解释",
+    "Errors on {data}, explained": "{data} 上错误的解释",
     "{model} on {path}, texts: {n}": "{model}，{path}，文本数：{n}",
     "Scores": "得分",
     "Confusion matrix": "混淆矩阵",
