@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated
 
@@ -84,7 +84,8 @@ def languages_cli(
     Prints precision, recall and F1 of each file, and F1 of each label, by the pipeline's scorer.
     """
     check_file(output, force=True)
-    files = [file for path in data for file in (sorted(path.glob("*.spacy")) if path.is_dir() else [path])]
+    found = [sorted(path.glob("*.spacy"), key=lambda file: file.stem) if path.is_dir() else [path] for path in data]
+    files = list(chain.from_iterable(found))
     if not files:
         raise CommandLineError(f"{data[0]}: there are no .spacy files", "Make them with `spacy tener convert`.")
     table = language_table(score_languages(load_pipeline(model), files))
