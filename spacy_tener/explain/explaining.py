@@ -178,7 +178,8 @@ class _Explainer:
         for start, end in entities:
             ends[start : end - 1] = False
         settings = self.pipeline.ner.settings
-        return cut_windows(len(view), ends, size=settings.reading_window, overlap=settings.context)
+        size, sentences = settings.reading_window, settings.reading_sentences
+        return cut_windows(len(view), ends, size=size, overlap=settings.context, sentences=sentences)
 
     def _evidence(
         self, view: DocView, piece: Doc, offset: int, entities: Sequence[tuple[int, int, str]]

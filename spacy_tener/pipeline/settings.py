@@ -30,11 +30,16 @@ at the edge of one."""
 TEXT_LENGTH = "text_length"
 """Key of a component's `cfg`: the length in units of which nine of ten training texts were not longer."""
 
+TEXT_SENTENCES = "text_sentences"
+"""Key of a component's `cfg`: the number of sentences of which nine of ten training texts had no more."""
+
 LONGEST_WINDOW, USUAL_CONTEXT = 200, 8
 """The most units of a window where none are set, and the units of context where a sentence must be cut."""
 _SHORTEST_WINDOW = 4 * USUAL_CONTEXT
 
-LEARNED = {TEXT_LENGTH, TEMPERATURE, TOKEN_LENGTH, LABELS_OVER_LINES, LABELS_WITH_ORNAMENTS, LATIN_EDGES}
+READ_AS_TRAINED = TEXT_LENGTH, TEXT_SENTENCES
+
+LEARNED = {*READ_AS_TRAINED, TEMPERATURE, TOKEN_LENGTH, LABELS_OVER_LINES, LABELS_WITH_ORNAMENTS, LATIN_EDGES}
 """Keys of a component's `cfg` that belong to its weights."""
 
 STATE = {"labels", *LEARNED}
@@ -43,7 +48,7 @@ STATE = {"labels", *LEARNED}
 
 def settings_in(cfg: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a component's `cfg` that `NERSettings` are made of."""
-    return {name: value for name, value in cfg.items() if name == TEXT_LENGTH or name not in STATE}
+    return {name: value for name, value in cfg.items() if name in READ_AS_TRAINED or name not in STATE}
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -60,7 +65,8 @@ class NERSettings:
     spans_key: str | None = None
     threshold: float | dict[str, float] = 0.0
     text_length: int | None = None
-    """Learned, not set: see `TEXT_LENGTH`."""
+    text_sentences: int | None = None
+    """Both learned, not set: see `TEXT_LENGTH` and `TEXT_SENTENCES`."""
 
     @classmethod
     def of(cls, cfg: Mapping[str, Any]) -> NERSettings:
@@ -86,6 +92,11 @@ class NERSettings:
         if self.window is not None or self.text_length is None:
             return self.training_window
         return min(max(self.text_length, _SHORTEST_WINDOW), LONGEST_WINDOW)
+
+    @property
+    def reading_sentences(self) -> int | None:
+        """The most sentences of a long text that are read at once; None for as many as the window holds."""
+        return self.text_sentences if self.window is None else None
 
     @property
     def context(self) -> int:

@@ -41,6 +41,7 @@ from .settings import (
     LEARNED,
     TEMPERATURE,
     TEXT_LENGTH,
+    TEXT_SENTENCES,
     TOKEN_LENGTH,
     NERSettings,
     settings_in,
@@ -236,7 +237,7 @@ class TenerNER(TrainablePipe):
         sample = self._sample(get_examples())
         lengths = [length for doc in sample for length in word_lengths(doc).tolist()]
         self.cfg[TOKEN_LENGTH] = sum(lengths) / len(lengths) if lengths else None
-        self.cfg[TEXT_LENGTH] = self._usual_length(get_examples())
+        self.cfg[TEXT_LENGTH], self.cfg[TEXT_SENTENCES] = self._usual_text(get_examples())
         self._token_lengths = TokenLengths()
         self.model.initialize(X=sample or None)
         crf(self.model)
@@ -266,10 +267,14 @@ class TenerNER(TrainablePipe):
         batch = next(WindowBatcher.of(self.model, settings, training=True).batches(views), [])
         return [doc for doc in documents(batch, views) if len(doc)]
 
-    def _usual_length(self, examples: Iterable[Example]) -> int | None:
-        """Return the length in units of which nine of ten texts are not longer; None without texts."""
-        lengths = [len(view_of(example.predicted, self.settings.view)) for example in examples]
-        return int(np.percentile(lengths, 90)) if any(lengths) else None
+    def _usual_text(self, examples: Iterable[Example]) -> tuple[int, int] | tuple[None, None]:
+        """Return the units and the sentences of which nine of ten texts do not have more; None without texts."""
+        views = [view_of(example.predicted, self.settings.view) for example in examples]
+        sizes = [(len(view), 1 + view.sentence_ends()[:-1].sum()) for view in views if len(view)]
+        if not sizes:
+            return None, None
+        units, sentences = np.percentile(sizes, 90, axis=0)
+        return int(units), int(sentences)
 
     def _whole_docs(self, examples: Iterable[Example]) -> Iterator[Doc]:
         settings = self.settings

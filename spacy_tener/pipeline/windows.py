@@ -50,20 +50,28 @@ class Window:
         return slice(self.core_start - self.start, self.core_end - self.start)
 
 
-def cut_windows(length: int, ends: NDArray[np.bool_], *, size: int, overlap: int) -> list[Window]:
-    """Cut a document into windows of at most `size` units, of as many whole sentences as fit.
+def cut_windows(
+    length: int, ends: NDArray[np.bool_], *, size: int, overlap: int, sentences: int | None = None
+) -> list[Window]:
+    """Cut a document of more than `size` units into windows of at most so many, of as many whole sentences as fit.
 
     A sentence that is longer is cut where it must be. There, the windows on both sides have `overlap` units of context.
 
     ends (NDArray[np.bool_]): Mask of units that are sentence ends. *Shape:* (units,)
+    sentences (Optional[int]): The most sentences of a window.
     """
+    if length <= size:
+        return [Window(0, length, 0, length)] if length else []
     behind_ends = np.concatenate([[0], np.flatnonzero(ends) + 1, [length]])
     windows = []
     start = before = 0
     while start < length:
         limit = start + size - before
         # The last end of a sentence, or of the document, that fits.
-        end = int(behind_ends[np.searchsorted(behind_ends, limit, side="right") - 1])
+        last = int(np.searchsorted(behind_ends, limit, side="right")) - 1
+        if sentences is not None:
+            last = min(last, int(np.searchsorted(behind_ends, start, side="right")) - 1 + sentences)
+        end = int(behind_ends[last])
         is_cut = end <= start
         if is_cut:
             end = limit - overlap
@@ -111,6 +119,8 @@ class WindowBatcher:
     settings: NERSettings
     size: int
     """The most units of a window."""
+    sentences: int | None
+    """The most sentences of a window of a longer text."""
     listens: bool
     shims: list[TorchShim]
     """Those of the model, which is walked once."""
@@ -121,7 +131,8 @@ class WindowBatcher:
         nodes = list(model.walk())
         shims = [shim for node in nodes for shim in node.shims if isinstance(shim, TorchShim)]
         size = settings.training_window if training else settings.reading_window
-        return cls(settings, size, any(hasattr(node, "upstream_name") for node in nodes), shims)
+        sentences = None if training else settings.reading_sentences
+        return cls(settings, size, sentences, any(hasattr(node, "upstream_name") for node in nodes), shims)
 
     def batches(self, views: Sequence[DocView]) -> Iterator[list[Piece]]:
         """Yield the pieces of all views, in order, in batches of at most `max_units` units."""
@@ -140,7 +151,8 @@ class WindowBatcher:
     def _windows(self, view: DocView) -> list[Window]:
         if len(view) <= self.size:
             return [whole(view)] if len(view) else []
-        return cut_windows(len(view), view.sentence_ends(), size=self.size, overlap=self.settings.context)
+        ends, context = view.sentence_ends(), self.settings.context
+        return cut_windows(len(view), ends, size=self.size, overlap=context, sentences=self.sentences)
 
     def groups(self, views: Sequence[DocView]) -> Iterator[list[DocView]]:
         """Yield the views in groups whose emissions fit into memory together."""

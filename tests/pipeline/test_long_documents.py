@@ -180,8 +180,14 @@ def test_long_documents_are_read_in_windows_as_long_as_most_training_texts(blank
     view = view_of(nlp.make_doc(SENTENCE * 30), "tokens")
     pieces = [len(piece) for batch in WindowBatcher.of(pipe.model, pipe.settings).batches([view]) for piece in batch]
     assert pieces == [56] * 4 + [16]
+    assert pipe.settings.reading_sentences == 7
+    # Where training texts are single sentences, long ones among them, long Docs are read sentence by sentence.
+    pipe.cfg["text_sentences"] = 1
+    pieces = [len(piece) for batch in WindowBatcher.of(pipe.model, pipe.settings).batches([view]) for piece in batch]
+    assert pieces == [8] * 30
     copy = blank().from_bytes(nlp.to_bytes()).get_pipe("tener_ner")
     assert copy.settings == pipe.settings
     # A pipeline that has windows of its own keeps them, in training too.
     copy.cfg.update(window=20, overlap=6)
     assert (copy.settings.training_window, copy.settings.reading_window, copy.settings.context) == (20, 20, 6)
+    assert copy.settings.reading_sentences is None

@@ -253,7 +253,13 @@ def test_a_model_file_runs_no_code(saved, tmp_path, kind):
 def test_what_is_saved_is_plain(saved):
     """Labels and settings are JSON, weights are safetensors in msgpack."""
     cfg = json.loads((saved / "tener_ner" / "cfg").read_text())
-    assert cfg == {"labels": ["GPE", "ORG", "PER"], "token_length": 1.0, "text_length": 9, **NERSettings().to_cfg()}
+    assert cfg == {
+        "labels": ["GPE", "ORG", "PER"],
+        "token_length": 1.0,
+        "text_length": 9,
+        "text_sentences": 1,
+        **NERSettings().to_cfg(),
+    }
     message = srsly.msgpack_loads((saved / "tener_ner" / "model").read_bytes())
     blocks = [safetensors.numpy.load(shim) for shims in message["shims"] for shim in shims]
     assert all(json.loads(block.pop("values.json").tobytes()) for block in blocks)

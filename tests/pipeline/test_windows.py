@@ -17,12 +17,13 @@ def no_ends(length):
     overlap=st.integers(1, 10),
     extra=st.integers(1, 40),
     ends=st.lists(st.integers(0, 399), max_size=40),
+    sentences=st.none() | st.integers(1, 4),
 )
-def test_cores_cover_everything_once_and_windows_keep_their_bounds(length, overlap, extra, ends):
+def test_cores_cover_everything_once_and_windows_keep_their_bounds(length, overlap, extra, ends, sentences):
     size = 2 * overlap + extra
     marks = no_ends(length)
     marks[[end for end in ends if end < length]] = True
-    windows = cut_windows(length, marks, size=size, overlap=overlap)
+    windows = cut_windows(length, marks, size=size, overlap=overlap, sentences=sentences)
     covered = [i for window in windows for i in range(window.core_start, window.core_end)]
     assert covered == list(range(length))
     behind_ends = {0, length, *(np.flatnonzero(marks) + 1).tolist()}
@@ -31,6 +32,8 @@ def test_cores_cover_everything_once_and_windows_keep_their_bounds(length, overl
         # Context is read where a sentence is cut, and nowhere else.
         assert window.core_start - window.start == overlap * (window.core_start not in behind_ends)
         assert window.end - window.core_end == overlap * (window.core_end not in behind_ends)
+        if sentences and length > size:
+            assert marks[window.core_start : window.core_end - 1].sum() < sentences
         # A sentence that would fit is not cut.
         if window.core_end not in behind_ends:
             assert not {*range(window.core_start + 1, window.start + size + 1)} & behind_ends
@@ -41,6 +44,14 @@ def test_a_window_has_as_many_whole_sentences_as_fit():
     ends[[3, 30, 60]] = True
     windows = cut_windows(100, ends, size=50, overlap=5)
     assert windows == [Window(0, 31, 0, 31), Window(31, 61, 31, 61), Window(61, 100, 61, 100)]
+
+
+def test_a_window_has_no_more_sentences_than_training_texts_had():
+    ends = no_ends(60)
+    ends[[9, 19, 29, 59]] = True
+    cores = [(each.start, each.end) for each in cut_windows(60, ends, size=50, overlap=5, sentences=2)]
+    assert cores == [(0, 20), (20, 60)]
+    assert cut_windows(50, ends[:50], size=50, overlap=5, sentences=2) == [Window(0, 50, 0, 50)]
 
 
 def test_a_sentence_that_is_too_long_is_cut_with_context_on_both_sides():

@@ -85,9 +85,9 @@ def write_tagger(
     units = read_units(graph, codes, lengths, settings.view)
     starts = graph.starts(units.lengths)
     texts = starts, starts + units.lengths
-    windows = cut_at_sentences(
-        graph, *texts, sentence_ends(graph, units), size=settings.reading_window, overlap=settings.context
-    )
+    size, sentences = settings.reading_window, settings.reading_sentences
+    is_end = sentence_ends(graph, units)
+    windows = cut_at_sentences(graph, *texts, is_end, size=size, overlap=settings.context, sentences=sentences)
     write = LayerWriter(graph, codes, units, nlp, half=half).prepare(pipe.model)
     n_units = graph.size(units.firsts)
     emissions = compute_in_batches(graph, windows, n_units, depth * labels.layout.n_tags, write)

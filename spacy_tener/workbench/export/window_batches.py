@@ -56,8 +56,10 @@ def core_rows(graph: Graph, batch: WindowBatch, values: Value) -> tuple[Value, V
     return graph.GatherND(values, slots), graph.GatherND(batch.slots, slots)
 
 
-def cut_at_sentences(graph: Graph, begins: Value, ends: Value, is_end: Value, *, size: int, overlap: int) -> Windows:
-    """Cut texts into windows of at most `size` units, as `pipeline.windows.cut_windows`.
+def cut_at_sentences(
+    graph: Graph, begins: Value, ends: Value, is_end: Value, *, size: int, overlap: int, sentences: int | None
+) -> Windows:
+    """Cut texts into windows of at most `size` units and so many sentences, as `pipeline.windows.cut_windows`.
 
     All texts are cut at the same time, one window of each in a step of the loop.
 
@@ -67,6 +69,7 @@ def cut_at_sentences(graph: Graph, begins: Value, ends: Value, is_end: Value, *,
     # How many sentence ends there are before each unit; and the units behind them, numbered from 1.
     counts = graph.Concat([0], graph.CumSum(is_end.to(np.int64), 0), axis=0)
     behind = graph.Concat([0], graph.where_true(is_end) + 1, axis=0)
+    is_short, before_last = ends - begins <= size, counts[graph.Max(ends - 1, 0)]
 
     def cut(starts: Value, before: Value) -> list[Value]:
         """Return where the next windows start, their context, and the present windows. A text that is finished has
@@ -74,8 +77,11 @@ def cut_at_sentences(graph: Graph, begins: Value, ends: Value, is_end: Value, *,
         limit = starts - before + size
         is_last = ends <= limit
         limit = graph.Min(limit, ends)
-        has_end = counts[limit] > counts[starts]
-        core_ends = graph.Where(has_end, behind[counts[limit]], limit - overlap)
+        has_end, last = counts[limit] > counts[starts], counts[limit]
+        if sentences is not None:
+            is_last = is_short | (is_last & (before_last < counts[starts] + sentences))
+            last = graph.Min(last, counts[starts] + sentences)
+        core_ends = graph.Where(has_end, behind[last], limit - overlap)
         core_ends = graph.Where(is_last, ends, core_ends)
         after = graph.Where(is_last | has_end, 0, overlap)
         return [core_ends, after, starts - before, core_ends + after, starts, core_ends]
