@@ -126,6 +126,10 @@ def _assemble(
     if config.frozen_layers >= available:
         reason = f"spacy_tener.TransformerEmbed.v1: frozen_layers must be below {available}, the number of all"
         raise RemedyError(f"{reason}; got {config.frozen_layers}", "Set frozen = true to train none of them.")
+    if isinstance(config.layers, int) and available - config.layers + 1 < config.frozen_layers:
+        reason = f"spacy_tener.TransformerEmbed.v1: the last {config.layers} of {available} layers begin below the"
+        remedy = f"Set layers to at most {available - config.frozen_layers + 1}, or freeze fewer."
+        raise RemedyError(f"{reason} frozen_layers {config.frozen_layers}", remedy)
     if config.frozen_layers and not hasattr(getattr(transformer, "encoder", None), "layer"):
         kind = transformer.config.model_type
         reason = f"spacy_tener.TransformerEmbed.v1: the layers of a {kind!r} cannot be frozen one by one"

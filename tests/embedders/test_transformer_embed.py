@@ -383,6 +383,10 @@ def test_layers_that_cannot_be_frozen_are_refused(tmp_path):
         build_transformer_embed(tmp_path, frozen_layers=2, layers=[1, 2])
     with pytest.raises(RemedyError, match="frozen_layers must be below 2"):
         embedder(save_tiny_transformer(tmp_path / "bert"), frozen_layers=2)
+    path = save_tiny_transformer(tmp_path / "three", num_hidden_layers=3)
+    with pytest.raises(RemedyError, match="the last 3 of 3 layers begin below the frozen_layers 2"):
+        embedder(path, layers=3, frozen_layers=2)
+    embedder(path, layers=2, frozen_layers=2)
     from transformers import DistilBertConfig, DistilBertModel
 
     sizes = {"dim": 16, "hidden_dim": 24, "n_layers": 2, "n_heads": 2, "vocab_size": 99, "max_position_embeddings": 48}
