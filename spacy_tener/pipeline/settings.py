@@ -35,7 +35,8 @@ TEXT_SENTENCES = "text_sentences"
 
 LONGEST_WINDOW, USUAL_CONTEXT = 200, 8
 """The most units of a window where none are set, and the units of context where a sentence must be cut."""
-_SHORTEST_WINDOW = 4 * USUAL_CONTEXT
+_SHORTEST_CONTEXTS = 4
+"""The least units of a window, in units of context: at least half of them are its core."""
 
 READ_AS_TRAINED = TEXT_LENGTH, TEXT_SENTENCES
 
@@ -91,7 +92,8 @@ class NERSettings:
         """The most units of a text that are read at once: as many as most training texts have, unless it is set."""
         if self.window is not None or self.text_length is None:
             return self.training_window
-        return min(max(self.text_length, _SHORTEST_WINDOW), LONGEST_WINDOW)
+        shortest = _SHORTEST_CONTEXTS * max(self.context, USUAL_CONTEXT)
+        return min(max(self.text_length, shortest), LONGEST_WINDOW)
 
     @property
     def reading_sentences(self) -> int | None:

@@ -187,6 +187,10 @@ def test_long_documents_are_read_in_windows_as_long_as_most_training_texts(blank
     assert pieces == [8] * 30
     copy = blank().from_bytes(nlp.to_bytes()).get_pipe("tener_ner")
     assert copy.settings == pipe.settings
+    # With more context a window is longer, so that it has a core.
+    for overlap, window in ((8, 57), (20, 80), (40, 160), (99, 200)):
+        copy.cfg["overlap"] = overlap
+        assert copy.settings.reading_window == window > 2 * overlap
     # A pipeline that has windows of its own keeps them, in training too.
     copy.cfg.update(window=20, overlap=6)
     assert (copy.settings.training_window, copy.settings.reading_window, copy.settings.context) == (20, 20, 6)
