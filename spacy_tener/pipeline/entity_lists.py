@@ -157,7 +157,9 @@ class EntityLists(NamedLists, BatchPipe):
         with LOCK:
             for name, words in self.lists.lists.items():
                 entries = {
-                    word: make_entry(labels.get(entry.tag, entry.tag), False) for word, entry in words.entries.items()
+                    # Words that are no entities have no label to be renamed.
+                    word: make_entry(labels.get(entry.tag, entry.tag) if entry.tag else _BLOCKED, False)
+                    for word, entry in words.entries.items()
                 }
                 self.lists.put(name, WordList(entries, words.saved))
 

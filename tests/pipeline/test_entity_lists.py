@@ -351,6 +351,8 @@ def test_a_label_that_is_renamed_is_renamed_in_lists() -> None:
     assert lists.words("a") == {"云海": "PLACE"}
     assert lists.blocked() == ["上海"]
     assert "GPE" not in entity_labels(nlp)
+    lists.rename({"": "PLACE"})
+    assert lists.blocked() == ["上海"]
 
 
 def test_a_word_of_another_script_is_the_same_word(blank: Language, lists: Any) -> None:
