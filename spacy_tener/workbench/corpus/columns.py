@@ -270,8 +270,11 @@ def as_written(sentence: Sentence, text: str, line: int) -> Sentence:
         places.append(len(tokens) - 1)
         end = start + len(token)
     spans = tuple(EntitySpan(places[span.start], places[span.end - 1] + 1, span.label) for span in sentence.spans)
-    missing = tuple(places[index] for index in sentence.missing)
-    return Sentence(tuple(tokens), spans, missing, sentence.line, tuple(spaces))
+    # White space between two tokens without annotation has none either: an entity may cross it.
+    unknown = {places[index] for index in sentence.missing}
+    gaps = set(range(len(tokens))) - set(places)
+    unknown |= {gap for gap in gaps if {gap - 1, gap + 1} <= unknown}
+    return Sentence(tuple(tokens), spans, tuple(sorted(unknown)), sentence.line, tuple(spaces))
 
 
 def is_tag(text: str) -> bool:

@@ -233,6 +233,9 @@ def test_missing_annotation_and_entities_stay_at_their_tokens_behind_white_space
     (found,) = sentences(tmp_path, "# text = a   b\u3000c\na -\nb B-X\nc I-X\n")
     assert found.tokens == ("a", "  ", "b", "\u3000", "c")
     assert (found.missing, found.spans) == ((0,), (EntitySpan(2, 5, "X"),))
+    (found,) = sentences(tmp_path, "# text = a  b  c  d\na -\nb -\nc O\nd -\n")
+    assert found.tokens == ("a", " ", "b", " ", "c", " ", "d")
+    assert found.missing == (0, 1, 2, 6)
 
 
 @pytest.mark.parametrize(("text", "there"), [("他在北京", "北京"), ("他在上海是", "是"), ("他 上海", "上海")])
