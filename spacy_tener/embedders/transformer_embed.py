@@ -130,7 +130,9 @@ def _assemble(
         reason = f"spacy_tener.TransformerEmbed.v1: the last {config.layers} of {available} layers begin below the"
         remedy = f"Set layers to at most {available - config.frozen_layers + 1}, or freeze fewer."
         raise RemedyError(f"{reason} frozen_layers {config.frozen_layers}", remedy)
-    if config.frozen_layers and not hasattr(getattr(transformer, "encoder", None), "layer"):
+    # Others have more between the layers, such as positions, or behind the last one.
+    encoder = getattr(transformer, "encoder", None)
+    if config.frozen_layers and (encoder is None or [name for name, _ in encoder.named_children()] != ["layer"]):
         kind = transformer.config.model_type
         reason = f"spacy_tener.TransformerEmbed.v1: the layers of a {kind!r} cannot be frozen one by one"
         raise RemedyError(reason, "Set frozen_layers = 0, or take a BERT, RoBERTa or ELECTRA.")

@@ -387,11 +387,16 @@ def test_layers_that_cannot_be_frozen_are_refused(tmp_path):
     with pytest.raises(RemedyError, match="the last 3 of 3 layers begin below the frozen_layers 2"):
         embedder(path, layers=3, frozen_layers=2)
     embedder(path, layers=2, frozen_layers=2)
-    from transformers import DistilBertConfig, DistilBertModel
+    from transformers import DistilBertConfig, DistilBertModel, MPNetConfig, MPNetModel
 
     sizes = {"dim": 16, "hidden_dim": 24, "n_layers": 2, "n_heads": 2, "vocab_size": 99, "max_position_embeddings": 48}
     DistilBertModel(DistilBertConfig(**sizes)).save_pretrained(tmp_path / "bert")
     with pytest.raises(RemedyError, match="layers of a 'distilbert' cannot be frozen one by one"):
+        embedder(tmp_path / "bert", frozen_layers=1)
+    # Its layers take what positions add to attention, which all of them share.
+    bert = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
+    MPNetModel(MPNetConfig(**bert, vocab_size=99, max_position_embeddings=48)).save_pretrained(tmp_path / "bert")
+    with pytest.raises(RemedyError, match="layers of a 'mpnet' cannot be frozen one by one"):
         embedder(tmp_path / "bert", frozen_layers=1)
 
 
