@@ -62,9 +62,9 @@ def described() -> str:
     chosen = systems()
     features = [name for name in names_in(OVERLAYS) if name not in chosen]
     parts = ["Configs, of corpora: the first word of a command line, as in `tener config weibo flat vectors`"]
-    parts.append(
-        "\n".join(f"{name:<11} {description(BASES / f'{name}.cfg').splitlines()[0]}" for name in names_in(BASES))
-    )
+    bases = names_in(BASES)
+    width = max(map(len, bases))
+    parts.append("\n".join(f"{name:<{width}} {description(BASES / f'{name}.cfg').splitlines()[0]}" for name in bases))
     parts += ["Systems: one of these overlays after the config", *map(_entry, chosen)]
     parts += ["More overlays, laid on a system", *map(_entry, features)]
     return "\n\n".join(parts) + "\n"

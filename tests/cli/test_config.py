@@ -16,6 +16,7 @@ from spacy_tener.workbench.overlays import compose
 
 BASE = Path(__file__).parent.parent.parent / "configs" / "weibo.cfg"
 TOK2VEC = "components.tener_ner.model.tok2vec"
+LISTED = {"weibo": "Weibo NER", "multilingual": "Any language"}
 TOTAL_STEPS = "training.optimizer.learn_rate.total_steps"
 CNN = f"""
 [{TOK2VEC}]
@@ -379,7 +380,8 @@ def test_without_arguments_the_systems_are_told_with_when_to_take_them() -> None
     assert status == 0
     assert re.search(r"\nmect\n    MECT .*\n    Take it for", printed)
     assert printed.index("\ntener\n") < printed.index("\nner\n") < printed.index("\nvectors\n")
-    assert re.search(r"^weibo +Weibo NER", printed, re.MULTILINE)
+    starts = [re.search(rf"^{name} +({text})", printed, re.MULTILINE) for name, text in LISTED.items()]
+    assert len({match and match.start(1) - match.start() for match in starts}) == 1, "one column, also for long names"
 
 
 @pytest.fixture
