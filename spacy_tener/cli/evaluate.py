@@ -20,7 +20,7 @@ from ..pipeline.scoring import rows_within
 from ..workbench.corpus.docs import read_examples
 from ..workbench.errors_page import Pair, errors_page, score_texts, surest_errors
 from ..workbench.scores import CountingScorer, score_rows, scores_json
-from ..workbench.spacy_reports import write_displacy
+from ..workbench.spacy_reports import ENTITIES_PAGE, write_displacy
 from . import options
 from ._common import CommandLineError, check_file, command, load_pipeline, msg, setup_gpu
 
@@ -62,7 +62,8 @@ def evaluate_cli(
     """
     if displacy_path and displacy_path.is_file():
         raise CommandLineError(f"--displacy-path {displacy_path}: is a file", "Name a directory.")
-    for path in (output, page, _page_of_explanations(page) if page and explained else None):
+    shown = displacy_path and displacy_path / ENTITIES_PAGE
+    for path in (output, page, _page_of_explanations(page) if page and explained else None, shown):
         check_file(path, force)
     if explained and page is None:
         raise CommandLineError("--explain: there is no page to link from", "Add --page errors.html.")

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from spacy import displacy
 from spacy.attrs import ENT_IOB
@@ -20,6 +20,8 @@ from ..pages import displacy_options
 from ..pipeline.finding import entity_labels, overlap_groups
 from ..pipeline.units import MISSING
 from .corpus.docs import open_docbin
+
+ENTITIES_PAGE: Final = "entities.html"
 
 
 def count_missing(config: Config) -> Iterator[tuple[str, int, int]]:
@@ -67,7 +69,7 @@ def write_displacy(nlp: Language, texts: Iterable[str], folder: Path, *, title: 
         return []
     docs[0].user_data["title"] = title
     options = displacy_options(entity_labels(nlp))
-    pages: list[tuple[str, str, dict[str, Any]]] = [("entities.html", "ent", options)]
+    pages: list[tuple[str, str, dict[str, Any]]] = [(ENTITIES_PAGE, "ent", options)]
     pages += [("spans.html", "span", {**options, "spans_key": key}) for key in overlap_groups(nlp).values()]
     if any(nlp.get_pipe_meta(name).factory == "parser" for name in nlp.pipe_names):
         pages.append(("parses.html", "dep", {"compact": True}))

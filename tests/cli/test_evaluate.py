@@ -158,6 +158,11 @@ def test_pages_of_displacy_have_what_is_found_in_the_colours_of_all_pages(
     assert [word in html for word in ("王小明", "PER", "南京大学")] == [True, True, False]
     assert displacy_options(["GPE", "ORG", "PER"])["colors"]["PER"] in html
     assert str(saved["tener"]) in html
+    code, text = evaluate(saved["tener"], corpus, "-dp", tmp_path / "pages", "--displacy-limit", 1)
+    assert (code, "entities.html: exists already" in text) == (1, True), text
+    assert (tmp_path / "pages" / "entities.html").read_text(encoding="utf8") == html
+    code, text = evaluate(saved["tener"], corpus, "-dp", tmp_path / "pages", "--displacy-limit", 1, "--force")
+    assert (code, "entities.html: 1 text" in text) == (0, True), text
     code, text = evaluate(saved["tener"], corpus, "-dp", corpus)
     assert (code, "texts.spacy: is a file Name a directory." in text) == (2, True), text
 
