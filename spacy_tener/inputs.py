@@ -38,6 +38,7 @@ FORMATS = {
 COMPRESSED = frozenset({".gz", ".bz2", ".xz", ".zst"})
 MAX_LINE_LENGTH = 1 << 26
 """Maximum characters of a line. Longer ones, as of files of other kinds, are cut before they fill the memory."""
+SAVE_AS_UTF8 = "Save the file as UTF-8. `tener convert` and `tener annotate` read others by `--encoding gb18030`."
 _SHOWN_CHARACTERS = 1000  # characters of a line that is too long
 _BUFFER = 1 << 20
 _ZIP = b"PK\x03\x04"
@@ -197,7 +198,7 @@ def read_lines(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int,
         reason, remedy = "", "Save the file as plain text."
         if isinstance(line, DamagedText):
             reason = line.reason
-            remedy = "Save the file as UTF-8. `tener convert` and `tener annotate` read others by `--encoding gb18030`."
+            remedy = SAVE_AS_UTF8
         elif "\0" in line:
             reason = "the line holds a NUL byte"
         elif "\r" in line:

@@ -21,6 +21,7 @@ from ..errors import InputError, RemedyError
 from ..inputs import (
     FORMATS,
     MAX_LINE_LENGTH,
+    SAVE_AS_UTF8,
     STDIN,
     DamagedText,
     check_decoded,
@@ -195,7 +196,8 @@ def _checked(piece: _Piece) -> Iterator[Record]:
         text = check_text(record.get(TEXT_COLUMN))
         if isinstance(text, DamagedText):
             reason = text.reason if text.reason.startswith(piece.place) else f"{piece.place}: {text.reason}"
-            raise RemedyError(reason, f'Give text in UTF-8, as the field "{TEXT_COLUMN}" of a record.')
+            remedy = f'Give text in UTF-8, as the field "{TEXT_COLUMN}" of a record.'
+            raise RemedyError(reason, SAVE_AS_UTF8 if reason.endswith("is not UTF-8") else remedy)
         if text and not text.isspace():
             yield record
 

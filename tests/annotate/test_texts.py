@@ -44,6 +44,12 @@ def test_records_of_json_lines_stay_whole(tmp_path: Path, ending: str) -> None:
     assert list(stream_records([str(path)])) == [{"text": "一\n二 ", "id": 7, "label": []}, {"text": "三"}]
 
 
+def test_a_text_file_in_another_encoding_is_refused_with_how_to_save_it(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(TEXT, encoding="gb18030")
+    with pytest.raises(RemedyError, match=r"a\.txt:1: character 1 of the line is not UTF-8\. Save the file as UTF-8\."):
+        list(stream_records([str(tmp_path / "a.txt")]))
+
+
 def test_a_table_without_texts_is_refused_with_its_line(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "id,words\n1,王小明\n")
     with pytest.raises(RemedyError, match=r'a\.csv:2: there is no text\. Give text in UTF-8, as the field "text"'):
