@@ -105,9 +105,9 @@ def review_cli(
         setup_gpu(gpu_id)
         nlp = load_pipeline(model_or_config)
         judged = list(judge(nlp, enumerate(docs)))
-        judge_name = judge_of(nlp, model_or_config)
-        how = f"Judged by {judge_name}. Was it trained on these texts, errors and all? Then give a config instead."
-        msg.warn(how, "With a config, each text is judged by a model that has not seen it.")
+        how = f"Judged by {judge_of(nlp, model_or_config)}."
+        question = "Was it trained on these texts, errors and all? Then give a config instead."
+        msg.warn(f"{how} {question}", "With a config, each text is judged by a model that has not seen it.")
         with interrupted_by_signals(), locked(output / ".lock"):
             _write_review(output, judged, str(data), how, limit, entity_labels(nlp))
 
