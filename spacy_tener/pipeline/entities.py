@@ -14,7 +14,7 @@ from spacy.attrs import ENT_IOB
 from spacy.tokens import Doc, Span
 
 from .settings import NERSettings
-from .units import BEGIN, INSIDE, Alignment, DocView
+from .units import BEGIN, INSIDE, MISSING, Alignment, DocView
 
 CHAR_OFFSETS = "char_offsets"
 """Key in a span group's `attrs`: the character offsets of each span's entity."""
@@ -69,12 +69,14 @@ def set_entities(
 
     overlapping (bool): Write entities within others, too, to `doc.spans`. `doc.ents` has the longest.
     """
-    doc, preset, present = view.doc, set[int](), list[Span]()
-    if doc.has_annotation(ENT_IOB):
-        iob, present = doc.to_array(ENT_IOB), list(doc.ents)
+    doc, preset = view.doc, set[int]()
+    annotated = doc.has_annotation(ENT_IOB)
+    if annotated:
+        iob = doc.to_array(ENT_IOB)
         preset.update(np.flatnonzero((iob == BEGIN) | (iob == INSIDE)).tolist())
+        missing = iob == MISSING
         # Decoding repeats preset entities: the Doc has them already.
-        ents = {(ent.start, ent.end, ent.label_) for ent in present} if overlapping else set()
+        ents = {(ent.start, ent.end, ent.label_) for ent in doc.ents} if overlapping else set()
         entities = [
             entity
             for entity, (start, end) in ((e, view.token_span(e.start, e.end, "expand")) for e in entities)
@@ -91,8 +93,12 @@ def set_entities(
             scores[start, end, entity.label] = entity.probability
         elif overlapping and start < end:
             scores.setdefault((start, end, entity.label), entity.probability)
-    blocked = preset.difference(*(range(ent.start, ent.end) for ent in present))
-    doc.set_ents([*present, *spans], blocked=[doc[i : i + 1] for i in blocked], default="outside")
+    if annotated:
+        missing[[*taken]] = False
+        edges = np.flatnonzero(np.diff(missing, prepend=False, append=False)).reshape(-1, 2).tolist()
+        doc.set_ents(spans, outside=[doc[start:end] for start, end in edges], default="unmodified")
+    else:
+        doc.set_ents(spans, default="outside")
     if settings.spans_key:
         _set_scored_spans(doc, scores, settings.spans_key)
     if settings.view == "characters" and settings.chars_key:
