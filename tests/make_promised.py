@@ -16,7 +16,6 @@ from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
-import spacy
 import torch
 from small_systems import TEXTS, learn, pipeline, small_tok2vecs
 from spacy.language import Language
@@ -58,6 +57,7 @@ def make_pipelines() -> dict[str, Trained]:
         "flat": train(pipeline(systems["FLAT"]), after=add_words),
         "characters": train(pipeline(tener(characters), view="characters", window=60, overlap=10)),
         "segment": train(with_tokenizer(pipeline(tener(join(characters, segments))))),
+        "multilingual": train(with_tokenizer(pipeline(tener(characters), lang="xx"), "MultilingualTokenizer")),
         "transformer": train(pipeline(transformer)),
         "half": train(pipeline(tener(characters)), after=halve),
         "calibrated": train(pipeline(tener(characters), spans_key="probable", threshold=0.3), after=calibrate),
@@ -102,10 +102,10 @@ def shared(tok2vec: dict[str, Any]) -> Language:
     return nlp
 
 
-def with_tokenizer(nlp: Language) -> Language:
+def with_tokenizer(nlp: Language, tokenizer: str = "CharTokenizer") -> Language:
     config = nlp.config.copy()
-    config["nlp"]["tokenizer"] = {"@tokenizers": "spacy_tener.CharTokenizer.v1"}
-    return spacy.blank("zh").from_config(config)
+    config["nlp"]["tokenizer"] = {"@tokenizers": f"spacy_tener.{tokenizer}.v1"}
+    return type(nlp).from_config(config)
 
 
 def halve(nlp: Language) -> None:

@@ -73,7 +73,7 @@ def conll2003(sentences: Sequence[Sentence]) -> str:
 
 
 def numbered(sentences: Sequence[Sentence]) -> str:
-    return "# text = a\n" + _rows(sentences, lambda index, token, tag: f"{index + 1}\t{token}\t_\t{tag}")
+    return "# sent_id = a\n" + _rows(sentences, lambda index, token, tag: f"{index + 1}\t{token}\t_\t{tag}")
 
 
 def weibo(sentences: Sequence[Sentence]) -> str:

@@ -119,7 +119,7 @@ def test_a_base_differs_from_weibos_in_size_and_length_only(base: str) -> None:
     sizes = {f"components.tener_ner.model.tok2vec.{name}" for name in ("width", "layers", "heads", "ff_width")}
     rates = {f"training.optimizer.learn_rate.{name}" for name in ("max_rate", "total_steps")}
     changed = {name for name in base_config.keys() | weibo.keys() if base_config.get(name) != weibo.get(name)}
-    assert changed <= {*sizes, *rates, "training.max_steps", "training.eval_frequency"}
+    assert changed <= {*sizes, *rates, "training.max_steps", "training.patience", "training.eval_frequency"}
 
 
 @pytest.mark.parametrize("overlays", [*STACKS, ("char-grn",), ("segment",), ("mect", "segment")], ids="+".join)

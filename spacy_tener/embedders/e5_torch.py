@@ -10,7 +10,7 @@ import torch
 from ..onnx.published_weights import BertWeights, Blocks, name_in_transformers, tensor_names
 from ..types import IntArray
 
-_SPECIAL = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
+_MARKS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
 
 
 def to_transformers(weights: BertWeights) -> tuple[Any, Any]:
@@ -36,10 +36,10 @@ def to_transformers(weights: BertWeights) -> tuple[Any, Any]:
     )
     tokenizer = Tokenizer.from_buffer(weights.vocabulary.json)
     longest = weights.longest
-    return model, library.PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=longest, **_SPECIAL)
+    return model, library.PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=longest, **_MARKS)
 
 
-def take_rows(model: Any, pieces: IntArray) -> None:
+def keep_rows(model: Any, pieces: IntArray) -> None:
     """Remove the rows of all pieces but these, in this order."""
     rows = model.get_input_embeddings().weight.detach()[torch.from_numpy(pieces).to(model.device)]
     model.set_input_embeddings(torch.nn.Embedding.from_pretrained(rows.clone(), freeze=False))

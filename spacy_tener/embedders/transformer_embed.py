@@ -75,13 +75,13 @@ class TransformerEmbedder(Layer):
     def select_pieces(self, read: Callable[[], Iterable[Doc]]) -> None:
         if not self.attrs["select_pieces"]:
             return
-        from .e5_torch import take_rows
+        from .e5_torch import keep_rows
 
         module: PretrainedTransformer = self.shim.module
         vocabulary = WordPieces(self.shim.sizes["tokenizer"])
         ids = select_pieces(vocabulary, (doc.text for doc in read()))
         tokenizer = take_pieces(vocabulary, ids).json
-        take_rows(module.transformer, ids)
+        keep_rows(module.transformer, ids)
         sizes = {"transformer": module.transformer.config.to_json_string(use_diff=False), "tokenizer": tokenizer}
         sizes = {**self.shim.sizes, **sizes}
         self.shim.set_module(_assemble(module.transformer, tokenizer, sizes["longest"], module.config), sizes)

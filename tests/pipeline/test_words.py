@@ -209,7 +209,7 @@ def test_a_list_is_what_is_in_a_file_and_reading_it_again_is_one_call(nlp, place
     words.read(path, place, name="people")
     assert words.words("people") == {"和田": place}
     assert found(nlp, TEXT, tener_words="people") == []
-    path.write_text(f"和田\t3\n{NEW}\t{place}\n少见 1 {place}\n", encoding="utf8")
+    path.write_text(f"和田\t3\n{NEW}\t{place}\n少见\t1\t{place}\n", encoding="utf8")
     assert found(nlp, TEXT, tener_words="people") == []
     words.read(path, name="people", min_frequency=2)
     assert words.words("people") == {"和田": "", NEW: place}
@@ -233,7 +233,7 @@ def test_words_of_a_file_are_saved_as_others_are(nlp, place, tmp_path):
         (f"\n{NEW}".encode("gb18030"), r"names.txt:2: character 1 of the line is not UTF-8"),
         (b"a\n\nb\tc\td", "names.txt:3: expected `word`"),
         ("\n".join(f"和{i}" for i in range(10)).encode(), r"'people' would have more than 9\. Nothing was changed"),
-        ("云海\n和田 3 unknown\n".encode(), r"names.txt:2: Unknown tag of words 'unknown'\. Use one that the model"),
+        ("云海\n和田\t3\tunknown\n".encode(), r"names.txt:2: Unknown tag of words 'unknown'\. Use one that the model"),
         (None, "names.txt: cannot be read: No such file"),
     ],
 )
