@@ -269,7 +269,8 @@ class TenerNER(TrainablePipe):
 
     def _usual_text(self, examples: Iterable[Example]) -> tuple[int, int] | tuple[None, None]:
         """Return the units and the sentences of which nine of ten texts do not have more; None without texts."""
-        views = [view_of(example.predicted, self.settings.view) for example in examples]
+        # One at a time: the corpus may be larger than memory.
+        views = (view_of(example.predicted, self.settings.view) for example in examples)
         sizes = [(len(view), 1 + view.sentence_ends()[:-1].sum()) for view in views if len(view)]
         if not sizes:
             return None, None
