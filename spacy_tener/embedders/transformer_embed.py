@@ -82,8 +82,7 @@ class TransformerEmbedder(Layer):
         ids = select_pieces(vocabulary, (doc.text for doc in read()))
         tokenizer = take_pieces(vocabulary, ids).json
         keep_rows(module.transformer, ids)
-        sizes = {"transformer": module.transformer.config.to_json_string(use_diff=False), "tokenizer": tokenizer}
-        sizes = {**self.shim.sizes, **sizes}
+        sizes = {**self.shim.sizes, "transformer": _config_of(module.transformer), "tokenizer": tokenizer}
         self.shim.set_module(_assemble(module.transformer, tokenizer, sizes["longest"], module.config), sizes)
 
     def compute(self, inputs: list[Doc], backend: Backend) -> Rows:
@@ -152,12 +151,18 @@ def _init(
     transformer, tokenizer = load_pretrained(name)
     pieces, longest = tokenizer.backend_tokenizer.to_str().encode(), longest_window(transformer, tokenizer)
     module = _assemble(transformer, pieces, longest, config).to(get_torch_default_device())
-    sizes = {"transformer": transformer.config.to_json_string(use_diff=False), "tokenizer": pieces, "longest": longest}
+    sizes = {"transformer": _config_of(transformer), "tokenizer": pieces, "longest": longest}
     source = str(name)
     origin = Path(source).name if Path(source).is_dir() else source  # no path of this machine
     about = ABOUT_E5 if embedder.attrs["select_pieces"] else {"origin": origin, "licence": licence_of(source)}
     embedder.shim.set_module(module, {**sizes, "origin": about["origin"], "licence": about["licence"]})
     embedder.set_dim("nO", transformer.config.hidden_size, force=True)
+
+
+def _config_of(transformer: Any) -> str:
+    """Return a transformer's config as JSON, with the library's defaults, which may change."""
+    config: str = transformer.config.to_json_string(use_diff=False)
+    return config
 
 
 def load_pretrained(name: str | Path | None) -> tuple[Any, Any]:

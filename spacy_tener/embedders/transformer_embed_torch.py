@@ -107,10 +107,10 @@ class PretrainedTransformer(nn.Module):
         for layer in self.transformer.encoder.layer[self.config.frozen_layers :]:
             output = layer(states[-1], key_mask)
             states.append(output[0] if isinstance(output, tuple) else output)  # by the library's version
-        layers = self.config.layers
-        first = self.config.frozen_layers
-        chosen = states[-layers:] if isinstance(layers, int) else [states[layer - first] for layer in layers]
-        return torch.stack(chosen).mean(dim=0).float()
+        layers, first = self.config.layers, self.config.frozen_layers
+        return mean_of_states(
+            states, layers if isinstance(layers, int) else [layer - first for layer in layers]
+        ).float()
 
     def features(self, pieces: Pieces) -> Tensor:
         """Return the features before dropout. *Shape:* (tokens, width)"""
@@ -199,5 +199,10 @@ def mean_of_layers(transformer: Callable[..., Any], ids: Tensor, mask: Tensor, l
         raise RemedyError(
             "The transformer returns its last layer only", "Set layers to 1, or name another transformer."
         )
+    return mean_of_states(states, layers)
+
+
+def mean_of_states(states: Sequence[Tensor], layers: int | Sequence[int]) -> Tensor:
+    """Return the mean of the last states, or of those with these indices. *Shape:* (windows, length, width)"""
     chosen = states[-layers:] if isinstance(layers, int) else [states[layer] for layer in layers]
     return torch.stack(list(chosen)).mean(dim=0)

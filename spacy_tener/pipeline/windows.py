@@ -149,7 +149,7 @@ class WindowBatcher:
             yield from batch_by_size(pieces, self.settings.max_units)
 
     def _windows(self, view: DocView) -> list[Window]:
-        if len(view) <= self.size:
+        if len(view) <= self.size:  # as most are: their sentence ends are not looked for
             return [whole(view)] if len(view) else []
         ends, context = view.sentence_ends(), self.settings.context
         return cut_windows(len(view), ends, size=self.size, overlap=context, sentences=self.sentences)
