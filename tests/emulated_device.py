@@ -28,6 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 # Imported before their functions are replaced.
+from spacy_tener.nn import backend_torch  # noqa: F401
 from spacy_tener.optim import updates_torch  # noqa: F401
 
 DEVICE = torch.device("meta")

@@ -11,6 +11,7 @@ from spacy.tokens import Doc
 from thinc.api import Model, Ops, Optimizer, get_current_ops, get_torch_default_device, torch2xp, xp2torch
 from thinc.shims import Shim
 from thinc.types import Floats2d, FloatsXd
+from thinc.util import is_cupy_array
 
 from ..errors import RemedyError, check_package, install
 from .serialize import from_safetensors, to_safetensors
@@ -170,8 +171,7 @@ class TorchShim(Shim):
             from .devices_torch import host_threads, threads_for
 
             with host_threads(threads_for(self.device, [], 0)):
-                for name, weight in with_gradient:
-                    _update(optimizer, (self.id, name), weight)
+                _update(optimizer, {(self.id, name): weight for name, weight in with_gradient})
         self.clear_predictor()
 
     @contextlib.contextmanager
@@ -212,19 +212,28 @@ class TorchShim(Shim):
         return self
 
 
-def _update(optimizer: Optimizer, key: tuple[int, str], parameter: nn.Parameter) -> None:
-    """Update a parameter by its gradient, and remove the gradient."""
-    gradient = cast("torch.Tensor", parameter.grad)
-    if gradient.is_sparse:
-        from ..optim.updates_torch import apply_row_gradient
+def _update(optimizer: Optimizer, parameters: Mapping[tuple[int, str], nn.Parameter]) -> None:
+    """Update parameters of a module by their gradients, and remove the gradients."""
+    from ..optim.updates_torch import apply_row_gradient, is_adam, step_together
 
-        apply_row_gradient(optimizer, key, parameter.data, gradient.coalesce())
-    else:
-        weights, _ = optimizer(key, _floats(parameter.data), _floats(gradient))
-        updated = xp2torch(weights, device=parameter.device)
-        if updated.data_ptr() != parameter.data.data_ptr():
-            parameter.data.copy_(updated)
-    parameter.grad = None
+    # Arrays of Apple's GPU are copies on the host, which the optimizer keeps.
+    at_once = is_adam(optimizer) and is_cupy_array(_floats(next(iter(parameters.values())).data))
+    dense: dict[tuple[int, str], torch.Tensor] = {}
+    for key, parameter in parameters.items():
+        gradient = cast("torch.Tensor", parameter.grad)
+        if gradient.is_sparse:
+            apply_row_gradient(optimizer, key, parameter.data, gradient.coalesce())
+        elif at_once and parameter.numel():
+            dense[key] = gradient
+        else:
+            weights, _ = optimizer(key, _floats(parameter.data), _floats(gradient))
+            updated = xp2torch(weights, device=parameter.device)
+            if updated.data_ptr() != parameter.data.data_ptr():
+                parameter.data.copy_(updated)
+    if dense:
+        step_together(optimizer, list(dense), [parameters[key].data for key in dense], list(dense.values()))
+    for parameter in parameters.values():
+        parameter.grad = None
 
 
 def _floats(tensor: Any) -> FloatsXd:

@@ -15,10 +15,10 @@ from confection import ConfigValidationError
 from numpy.typing import NDArray
 from spacy.util import load_config, registry
 from thinc.api import Adam as ThincAdam
-from thinc.api import Linear, PyTorchWrapper, chain
+from thinc.api import Linear, PyTorchWrapper, RAdam, chain
 
 from spacy_tener.optim.optimizers import SGD, Adam
-from spacy_tener.optim.updates_torch import apply_row_gradient
+from spacy_tener.optim.updates_torch import apply_row_gradient, is_adam, step_together
 
 Array = NDArray[np.float32]
 KEY = (1, "layers.0.weight")
@@ -334,3 +334,34 @@ def test_its_defaults_are_those_of_thincs_adam() -> None:
     filled = registry.fill({"optimizer": {"@optimizers": "spacy_tener.Adam.v1"}})["optimizer"]
     thincs = registry.fill({"optimizer": {"@optimizers": "Adam.v1", "learn_rate": 0.001}})["optimizer"]
     assert {**filled, "@optimizers": "Adam.v1"} == {**thincs, "rates": None}
+
+
+@pytest.mark.parametrize("make", [ThincAdam, Adam])
+@pytest.mark.parametrize("settings", [{}, {"L2": 0.1}, {"use_averages": False}, {"grad_clip": 0.0}, {"grad_clip": 2.0}])
+def test_steps_of_many_parameters_at_once_are_those_of_each(make, settings):
+    settings = {"L2": 0.0, "grad_clip": 1.0, **settings}
+    rates = {"rates": {"slow.*": 0.1}} if make is Adam else {}
+    alone, together = (make([0.01, 0.02, 0.005, 0.01], **settings, **rates) for _ in range(2))
+    shapes = {(3, "slow.weight"): (5, 3), (3, "bias"): (1,), (4, "late"): (2, 2, 2)}
+    expected = {key: numbers(*shape, seed=len(shape)) for key, shape in shapes.items()}
+    found = {key: torch.from_numpy(weights.copy()) for key, weights in expected.items()}
+    assert is_adam(together)
+    for step in range(6):
+        # The last begins later than the others.
+        keys = [key for key in shapes if step or key[1] != "late"]
+        gradients = {key: numbers(*shapes[key], seed=10 * step + key[0]) for key in keys}
+        for key in keys:
+            expected[key], _ = alone(key, expected[key], gradients[key].copy())
+        step_together(together, keys, [found[key] for key in keys], [torch.from_numpy(gradients[key]) for key in keys])
+        alone.step_schedules()
+        together.step_schedules()
+    for key in shapes:
+        np.testing.assert_allclose(found[key], expected[key], rtol=1e-5, atol=1e-6)
+        for kept in ("mom1", "mom2", *(["averages"] if settings.get("use_averages", True) else [])):
+            values, wanted = getattr(together, kept)[key], getattr(alone, kept)[key]
+            np.testing.assert_allclose(values.reshape(wanted.shape), wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_other_optimizers_make_a_step_for_each_parameter():
+    others = [SGD(), RAdam(0.1), ThincAdam(0.1, L2=0.1, L2_is_weight_decay=False), lambda key, weights, gradient: None]
+    assert not any(map(is_adam, others))
