@@ -94,6 +94,8 @@ class NamedLists:
                 words |= {word: ListedWord(hidden=True) for word in gone if self._hides(holder, word)}
                 changed.append(WordList(words | fit, old.saved if saved is None else saved))
                 bounded(changed[-1].entries, name)
+            if gone and not any(word_list.entries for word_list in changed):
+                self._entries(name)
             for holder, word_list in zip(self.holders, changed, strict=True):
                 holder.lists.put(name, word_list)
 

@@ -170,6 +170,7 @@ OF_LISTS = {
     "block what is no word": calling("block", ["云海", None]),
     "block words that stop": lambda words, folder: words.block(stopping("云海")),
     "blocked words of an unknown list": calling("blocked", "none"),
+    "remove from an unknown list": calling("remove", ["上海"], name="none"),
     "read a word without a label": reading("云海\tLOC\niphone 15 pro\n"),
     "read two labels of a word": reading("云海\tLOC\n云海\tSHIP\n"),
 }
