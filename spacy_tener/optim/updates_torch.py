@@ -108,17 +108,21 @@ def step_together(optimizer: Any, keys: Sequence[Key], weights: list[Tensor], gr
     if optimizer.L2:
         torch._foreach_mul_(weights, [1 - rate * optimizer.L2 for rate in rates])
     if optimizer.averages is not None:
-        averages = _kept(optimizer.averages, keys, weights)
+        averages = _kept(optimizer.averages, keys, weights, flat=False)
         changes = torch._foreach_sub(weights, averages)
         torch._foreach_mul_(changes, [1 - min((1 + age) / (10 + age), 0.9999) for age in ages])
         torch._foreach_add_(averages, changes)
 
 
-def _kept(arrays: dict[Key, Any], keys: Sequence[Key], weights: Sequence[Tensor]) -> list[Tensor]:
-    """Return what an optimizer keeps of each parameter, which it gets as zeros at the first time."""
+def _kept(arrays: dict[Key, Any], keys: Sequence[Key], weights: Sequence[Tensor], *, flat: bool = True) -> list[Tensor]:
+    """Return what an optimizer keeps of each parameter, which begins as zeros.
+
+    flat (bool): It is kept as one row, as Thinc keeps momentum.
+    """
+    kept = []
     for key, weight in zip(keys, weights, strict=True):
         if key not in arrays:
-            arrays[key] = torch2xp(torch.zeros_like(weight))
-    return [
-        xp2torch(arrays[key], device=weight.device).view_as(weight) for key, weight in zip(keys, weights, strict=True)
-    ]
+            zeros = torch.zeros_like(weight)
+            arrays[key] = torch2xp(zeros.ravel() if flat else zeros)
+        kept.append(xp2torch(arrays[key], device=weight.device).view_as(weight))
+    return kept
