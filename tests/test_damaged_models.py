@@ -43,7 +43,7 @@ def saved(tmp_path_factory):
 
 
 def outcome(model, data):
-    """The error of loading these bytes, or None where everything is as it was."""
+    """The message of loading these bytes, or None where everything is as it was."""
     with bounded():
         try:
             pipe = model.load(data)
@@ -52,7 +52,7 @@ def outcome(model, data):
             missing = [part for part in ("'tener_ner'", str(model.path), "opy") if part not in message]
             assert not missing, message
             assert len(message) < 3000, message[:3000]
-            return error
+            return message
     for now, before in zip(pipe.model.predict(model.docs), model.emissions, strict=True):
         np.testing.assert_array_equal(now, before)
     return None
