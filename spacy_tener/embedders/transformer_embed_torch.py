@@ -63,8 +63,8 @@ class PretrainedTransformer(nn.Module):
             with torch.no_grad():
                 parts = self.cache(list(map(key_of, docs)), docs, self._read_docs, training=self.training)
                 features = torch.cat(list(parts))
-        elif self._frozen and self.training:
-            features = self._train_upper(docs)
+        elif self._frozen and (self.training or self.cache.has_begun):
+            features = self._read_upper(docs)
         else:
             features = self.features(self.reader(docs))
         dropped: Tensor = self.dropout(features)
@@ -74,14 +74,14 @@ class PretrainedTransformer(nn.Module):
         """Return the features of each Doc. *Shape:* (tokens, width) each"""
         return list(torch.split(self.features(self.reader(docs)), [len(doc) for doc in docs]))
 
-    def _train_upper(self, docs: Sequence[Doc]) -> Tensor:
+    def _read_upper(self, docs: Sequence[Doc]) -> Tensor:
         """Return the features, of rows that the frozen layers have computed once for each text.
         *Shape:* (tokens, width)"""
-        with torch.no_grad():
-            lower = torch.cat(list(self.cache(list(map(key_of, docs)), docs, self._read_lower, training=True)))
         pieces, device = self.reader(docs), self._device
         if not len(pieces.lengths):
             return self.features(pieces)
+        with torch.no_grad():
+            lower = torch.cat(list(self.cache(list(map(key_of, docs)), docs, self._read_lower, training=self.training)))
         ragged = self._windows(pieces, device)
         padded = ragged.pad(lower[:, None])
         with self._precision(device):

@@ -55,7 +55,7 @@ class FeatureCache:
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._entries: dict[DocKey, Rows | _Record] = {}
-        self._has_begun = False
+        self.has_begun = False
         # Hashes of texts that were predicted since the last update, and before it.
         self._predicted: set[int] = set()
         self._evaluated: set[int] = set()
@@ -78,11 +78,11 @@ class FeatureCache:
         compute (Callable): Computes the features of texts that the cache lacks.
         """
         if training:
-            self._has_begun = self.limit > 0
+            self.has_begun = self.limit > 0
             if self._has_room and len(self._evaluated) < _MAX_REMEMBERED:
                 self._evaluated |= self._predicted
             self._predicted.clear()
-        if not self._has_begun:
+        if not self.has_begun:
             return compute(inputs)
         found = {key: self._load(self._entries[key]) for key in keys if key in self._entries}
         missing = {key: text for key, text in zip(keys, inputs, strict=True) if key not in found}

@@ -371,11 +371,28 @@ def test_frozen_layers_stay_are_computed_once_and_have_no_dropout(tmp_path, monk
         features, backprop = model.begin_update(DOCS)
         backprop([np.ones_like(rows) for rows in features])
         model.finish_update(Adam(0.01))
-    assert read == [1] * len(DOCS) + [len(DOCS)] * 3
+    assert read == [len(DOCS), *[1] * len(DOCS), len(DOCS), len(DOCS)]
     changed = {name for name, value in weights(model).items() if not torch.equal(value, before[name])}
     assert changed == {name for name in before if name.startswith("transformer.encoder.layer.1.")}
     again = embedder(tmp_path, frozen_layers=1).from_bytes(model.to_bytes())
     np.testing.assert_allclose(np.concatenate(again.predict(DOCS)), np.concatenate(model.predict(DOCS)), atol=1e-6)
+
+
+def test_frozen_layers_of_texts_that_are_evaluated_again_are_computed_no_more(tiny, monkeypatch):
+    model = embedder(tiny, frozen_layers=1)
+    module, dev, read = module_of(model), DOCS[:2], []
+    learn = DOCS[2:]
+    monkeypatch.setattr(
+        module, "_read_lower", lambda docs, original=module._read_lower: read.append(len(docs)) or original(docs)
+    )
+    for _ in range(4):
+        _, backprop = model.begin_update(learn)
+        backprop([np.ones((len(doc), WIDTH), "f") for doc in learn])
+        model.finish_update(Adam(0.01))
+        expected = module.features(module.reader(dev)).detach()
+        np.testing.assert_allclose(np.concatenate(model.predict(dev)), expected, atol=1e-6)
+    # Texts of one evaluation may be anything; those of a second one are dev's.
+    assert read == [len(learn), len(dev), len(dev)]
 
 
 def test_layers_that_cannot_be_frozen_are_refused(tmp_path):
