@@ -81,6 +81,13 @@ def seeded():
     torch.manual_seed(0)
 
 
+@pytest.fixture
+def without_torch(monkeypatch):
+    """Let other processes start as if torch were not installed: that takes a third of the time."""
+    folder = Path(__file__).parent / "tests" / "without_torch"
+    monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+
+
 @pytest.fixture(scope="session")
 def browser():
     """A browser that all tests of a process share; see tests/browser.py."""

@@ -154,7 +154,7 @@ def test_the_component_never_imports_the_workbench() -> None:
     assert {part_of(name) for name in imported} & WORKBENCH == set()
 
 
-def test_spacy_finds_the_component_which_imports_nothing_above_itself(train, tmp_path) -> None:
+def test_spacy_finds_the_component_which_imports_nothing_above_itself(train, tmp_path, without_torch) -> None:
     train(steps=1).to_disk(tmp_path / "pipeline")
     code = """
 import sys, spacy

@@ -142,14 +142,13 @@ def test_sdist_and_wheel_hold_every_file_of_the_package_once(wheel: Path) -> Non
     assert {path.name.partition("-")[0] for path in wheel.iterdir()} == {"spacy_tener"}, "no research in a wheel"
 
 
-def test_configs_are_found_by_name_without_a_clone(wheel: Path, tmp_path: Path) -> None:
-    command = ["-m", "spacy", "tener", "config", "weibo", "flat-atssa", "--output", "out.cfg"]
-    environment = {**os.environ, "PYTHONPATH": str(wheel)}
-    subprocess.run([sys.executable, *command], cwd=tmp_path, env=environment, check=True, capture_output=True)
+def test_configs_are_found_by_name_without_a_clone(wheel: Path, tmp_path: Path, without_torch: None) -> None:
+    code = "import spacy_tener; print(spacy_tener.__file__); from spacy.cli import setup_cli; setup_cli()"
+    command = [sys.executable, "-c", code, "tener", "config", "weibo", "flat-atssa", "--output", "out.cfg"]
+    environment = {**os.environ, "PYTHONPATH": f"{wheel}{os.pathsep}{os.environ['PYTHONPATH']}"}
+    found = subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
+    assert Path(found.stdout.splitlines()[0]).parent == wheel / "spacy_tener"
     assert "spacy_tener.FLAT_ATSSA.v1" in (tmp_path / "out.cfg").read_text(encoding="utf8")
-    where = [sys.executable, "-c", "import spacy_tener; print(spacy_tener.__file__)"]
-    found = subprocess.run(where, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
-    assert Path(found.stdout.strip()).parent == wheel / "spacy_tener"
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make")

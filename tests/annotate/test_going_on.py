@@ -122,6 +122,7 @@ def halted(command, is_time):
     return process, children_of(process.pid)
 
 
+@pytest.mark.usefixtures("without_torch")
 def test_whichever_process_is_killed_all_end_and_the_same_command_goes_on(tmp_path, run, make_job, ruler) -> None:
     archive, out = write_jsonl(tmp_path / "in.jsonl", TEXTS * 2), tmp_path / "out"
     run([archive], tmp_path / "whole", part_size=10, model=ruler)
@@ -166,6 +167,7 @@ def test_killed_at_twenty_moments(tmp_path, run, make_job, saved) -> None:
     assert parts(out) == complete
 
 
+@pytest.mark.usefixtures("without_torch")
 def test_an_error_ends_the_processes_of_the_job_and_no_others(tmp_path, archive, make_job, ruler) -> None:
     job = make_job([archive], tmp_path / "out", part_size=10, processes=2, model=ruler)
     bystander = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))

@@ -45,7 +45,7 @@ def test_what_cannot_be_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.fixture
-def process(tmp_path: Path, saved: dict[str, Path]) -> Iterator[subprocess.Popen[str]]:
+def process(tmp_path: Path, saved: dict[str, Path], without_torch: None) -> Iterator[subprocess.Popen[str]]:
     model = f"zh={saved['tener']}"
     command = [sys.executable, "-um", "spacy", "tener", "serve", model, "--port", "0", "--max-characters", "90000"]
     env = {**os.environ, "OMP_NUM_THREADS": "1", "TENER_API_KEY": KEY}

@@ -133,7 +133,7 @@ def test_lists_are_saved_but_those_that_are_not_to_be() -> None:
     assert loaded.lists["domain"].entries == lists.lists["domain"].entries
 
 
-def test_a_copy_in_another_process_lets_docs_name_its_lists() -> None:
+def test_a_copy_in_another_process_lets_docs_name_its_lists(without_torch: None) -> None:
     lists = WordLists()
     lists.put("a", listed("甲乙"))
     code = f"import pickle; from spacy.tokens import Doc; print(*pickle.loads({pickle.dumps(lists)!r}).lists)"
