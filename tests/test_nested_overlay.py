@@ -60,7 +60,7 @@ def test_evaluate_scores_all_entities_and_each_depth(model: Path, folder: Path, 
 
 
 def test_annotate_writes_entities_within_entities(model: Path, folder: Path, tmp_path: Path) -> None:
-    words = ["--format", "jsonl", "--probability"]
+    words = ["--format", "jsonl", "--probability", "--processes", "1"]
     assert run_tener("annotate", model, folder / "texts.jsonl", "--output", tmp_path, *words).code == 0
     (part,) = tmp_path.glob("part-*.jsonl")
     row = json.loads(part.read_text(encoding="utf8"))

@@ -74,7 +74,7 @@ async def answers(nlp: Language, requests: dict[str, Any]) -> list[Any]:
 
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
 def test_annotate_writes_entities_that_overlap(model: Path, folder: Path, tmp_path: Path, format: str) -> None:
-    options = ["--format", format, "--probability"]
+    options = ["--format", format, "--probability", "--processes", "1"]
     assert run_tener("annotate", model, folder / "texts.jsonl", "--output", tmp_path, *options).code == 0
     (part,) = tmp_path.glob(f"part-*.{format}")
     if format == "jsonl":

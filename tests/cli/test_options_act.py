@@ -30,7 +30,7 @@ ACTING = [
     ("convert three.txt -o out", "--token-column 2"),
     ("suggest model text.txt -o out --format doccano -n 4", "--known known.txt"),
     ("silver model text.txt -o out", "--limit 2"),
-    (VECTORS, "--words words.txt"),
+    (f"{VECTORS} --max-words 99", "--words words.txt"),
     (f"{VECTORS} --words words.txt", "--max-words 9"),
     (f"{VECTORS} --words words.txt", "--outputs inner"),
     ("vectors encoder.onnx text.txt -o out --width 1", "--lang zh"),
