@@ -69,42 +69,45 @@ def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Seq
     """
     if repeated := [str(name) for name, count in Counter(map(str, overlays)).items() if count > 1]:
         raise ConfigError(f"Overlays named twice: {', '.join(repeated)}", "Name each once.")
+    read = {str(path): read_config(find_overlay(path)) for path in overlays}
+    config = read_config(find_base(base))
     try:
-        config = _lay(base, overlays)
+        config = _lay(config, read, base)
     except ConfigError as error:
-        remedy = _what_works(base, overlays) if 1 < len(overlays) <= _MOST_TRIED else ""
+        remedy = _what_works(config, read) if 1 < len(overlays) <= _MOST_TRIED else ""
         raise ConfigError(error.reason, remedy or error.remedy) from error
     return with_settings(config, settings)
 
 
-def _lay(base: Path | str, overlays: Sequence[Path | str]) -> Config:
-    """Merge overlays into a config, and fill it."""
-    read = {str(path): read_config(find_overlay(path)) for path in overlays}
-    config = read_config(find_base(base))
-    for name, overlay in read.items():
+def _lay(config: Config, overlays: Mapping[str, Config], base: Path | str = "") -> Config:
+    """Merge overlays into a config, and fill it.
+
+    base (Union[Path, str]): The name of the config, for messages.
+    """
+    for name, overlay in overlays.items():
         _check_shape(overlay, name)
         _check_sections(overlay, config, name)
         config = _merge(*_fill_references(config, _mark_functions(overlay, name), name))
-    _check_replaced(read, config)
-    _check_initialize(read, config)
-    _check_variables(read, config)
+    _check_replaced(overlays, config)
+    _check_initialize(overlays, config)
+    _check_variables(overlays, config)
     with wrap_config_errors(" + ".join(map(str, [base, *overlays]))):
         return fill(config)
 
 
-def _what_works(base: Path | str, overlays: Sequence[Path | str]) -> str:
+def _what_works(config: Config, overlays: Mapping[str, Config]) -> str:
     """Return a remedy for overlays that do not go together: another order, or which to leave out; none if all fail."""
 
-    def works(*chosen: Path | str) -> bool:
+    def works(*chosen: str) -> bool:
         try:
-            return bool(_lay(base, chosen))
+            return bool(_lay(config, {name: overlays[name] for name in chosen}))
         except ConfigError:
             return False
 
     for order in islice(permutations(overlays), 1, None):
         if works(*order):
-            return f"They work in the order {' '.join(map(str, order))}."
-    without = [str(name) for name in overlays if works(*(other for other in overlays if other != name))]
+            return f"They work in the order {' '.join(order)}."
+    without = [name for name in overlays if works(*(other for other in overlays if other != name))]
     return f"In no order do all of them work, but they do without {' or '.join(without)}." if without else ""
 
 
