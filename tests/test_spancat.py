@@ -72,9 +72,12 @@ async def answers(nlp: Language, requests: dict[str, Any]) -> list[Any]:
         return [(await client.post(route, json=request)).json() for route, request in requests.items()]
 
 
-@pytest.mark.parametrize("format", ["jsonl", "parquet"])
-def test_annotate_writes_entities_that_overlap(model: Path, folder: Path, tmp_path: Path, format: str) -> None:
-    options = ["--format", format, "--probability", "--processes", "1"]
+@pytest.mark.usefixtures("without_torch")
+@pytest.mark.parametrize(("format", "processes"), [("jsonl", []), ("parquet", ["--processes", "1"])])
+def test_annotate_writes_entities_that_overlap(
+    model: Path, folder: Path, tmp_path: Path, format: str, processes: list[str]
+) -> None:
+    options = ["--format", format, "--probability", *processes]
     assert run_tener("annotate", model, folder / "texts.jsonl", "--output", tmp_path, *options).code == 0
     (part,) = tmp_path.glob(f"part-*.{format}")
     if format == "jsonl":
