@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 
 Entities = Sequence[tuple[int, int, str]]
+blank = cache(spacy.blank)
+"""Of all Docs of a language: making it takes longer than a text."""
 
 
 def annotated(text: str, entities: Entities = (), words: Sequence[str] | None = None, lang: str = "zh") -> Doc:
     """Return a Doc that is annotated throughout. words: Its tokens, in place of those of the language."""
-    nlp = spacy.blank(lang)
+    nlp = blank(lang)
     doc = nlp.make_doc(text) if words is None else Doc(nlp.vocab, words=words, spaces=[False] * len(words))
     doc.set_ents([doc.char_span(start, end, label) for start, end, label in entities], default="outside")
     return doc
