@@ -2,6 +2,7 @@
 
 import os
 import signal
+from functools import cache
 from pathlib import Path
 
 import catalogue
@@ -11,6 +12,7 @@ import torch
 from hypothesis import settings
 from small_systems import TEXTS, learn, small_tok2vecs, trained
 from spacy.training import Example
+from srsly.msgpack import msgpack_decoders, msgpack_encoders
 
 # The same examples in every run, however slow the machine.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -30,6 +32,10 @@ os.environ["WASABI_LOG_FRIENDLY"] = "1"
 catalogue.AVAILABLE_ENTRY_POINTS = {
     group: catalogue.AVAILABLE_ENTRY_POINTS.select(group=group) for group in catalogue.AVAILABLE_ENTRY_POINTS.groups
 }
+
+# Whatever is packed or unpacked asks for all of its coders, for which all registries are gone through.
+msgpack_encoders.get_all = cache(msgpack_encoders.get_all)
+msgpack_decoders.get_all = cache(msgpack_decoders.get_all)
 
 # Whoever is started in the background by a shell ignores Ctrl-C, which some tests are about.
 signal.signal(signal.SIGINT, signal.default_int_handler)

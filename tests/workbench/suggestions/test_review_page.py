@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import spacy
 from browser import DESKTOP, PHONE, Browser
 from conversion import convert
 from selenium.webdriver import ActionChains, Keys
 from selenium.webdriver.support.select import Select
+from small_corpora import blank
 from spacy.tokens import Doc
 from spacy.util import filter_spans
 
@@ -30,7 +30,7 @@ MAN = HOSTILE.index("王小明")
 
 
 def annotated(text: str, entities: Entities, words: Sequence[str] | None = None, *, nested: bool = False) -> Doc:
-    nlp = spacy.blank("en")
+    nlp = blank("en")
     spaces = None if words is None else [text[text.index(word) + len(word) :][:1] == " " for word in words]
     doc = Doc(nlp.vocab, words=words or list(text), spaces=spaces or [False] * len(text))
     spans = [doc.char_span(*entity) for entity in entities]
