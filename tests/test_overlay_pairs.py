@@ -81,3 +81,9 @@ def test_a_pair_works_or_is_told_what_does(base: str, monkeypatch: pytest.Monkey
 def test_three_are_told_their_order() -> None:
     for order in ("chars-shape glove static", "glove static chars-shape", "static glove chars-shape"):
         assert remedy_for("wnut17", *order.split()) == "They work in the order glove chars-shape static."
+
+
+def test_a_wrong_name_is_told_a_similar_one_also_beside_another() -> None:
+    remedy = remedy_for("weibo", "flat-atsa", "lac")
+    assert remedy
+    assert remedy.startswith("Did you mean flat-atssa")

@@ -13,6 +13,7 @@ import spacy
 import srsly
 import torch
 from spacy.vocab import Vocab
+from test_without_torch import WITHOUT_TRANSFORMERS
 
 from spacy_tener.errors import MissingPackageError
 from spacy_tener.nn.shim import TorchShim
@@ -121,7 +122,7 @@ def test_a_fresh_process_needs_no_file_beside_the_pipeline_and_may_have_workers(
     learn(nlp, make_examples(nlp))
     nlp.to_disk(tmp_path / "pipeline")
     vectors.unlink()
-    command = [sys.executable, "-c", FRESH, str(tmp_path / "pipeline")]
+    command = [sys.executable, "-c", WITHOUT_TRANSFORMERS + FRESH, str(tmp_path / "pipeline")]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONUTF8": "1"})
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip().endswith(str([FOUND, [(0, 1, "GPE")]]))
