@@ -95,7 +95,7 @@ class NamedLists:
                 changed.append(WordList(words | fit, old.saved if saved is None else saved))
                 bounded(changed[-1].entries, name)
             if gone and not any(word_list.entries for word_list in changed):
-                self._entries(name)
+                self._entries(name)  # refuses a name that no list has
             for holder, word_list in zip(self.holders, changed, strict=True):
                 holder.lists.put(name, word_list)
 
