@@ -83,13 +83,13 @@ class PretrainedTransformer(nn.Module):
         with torch.no_grad():
             lower = torch.cat(list(self.cache(list(map(key_of, docs)), docs, self._read_lower, training=self.training)))
         ragged = self._windows(pieces, device)
-        padded = ragged.pad(lower[:, None])
+        padded, at_once = ragged.pad(lower[:, None]), self.pieces_at_once(device)
         with self._precision(device):
             upper = [
-                self._compute_upper(rows[:, 0], bucket.key_mask)[:, None]
+                torch.cat([self._compute_upper(*part) for part in split_windows(rows[:, 0], bucket.key_mask, at_once)])
                 for rows, bucket in zip(padded, ragged.buckets, strict=True)
             ]
-        return self._pool(ragged.join(upper), pieces, device)
+        return self._pool(ragged.join([part[:, None] for part in upper]), pieces, device)
 
     def _read_lower(self, docs: Sequence[Doc]) -> list[Tensor]:
         """Return the rows of each Doc's pieces above the frozen layers. *Shape:* (pieces, width) each"""
@@ -178,10 +178,20 @@ class PretrainedTransformer(nn.Module):
         at_once (int): Maximum number of pieces.
         YIELDS (Tensor): *Shape:* (at most all windows, length, width)
         """
-        step = max(1, at_once // ids.shape[1])
         masks = torch.ones_like(ids) if key_mask is None else (key_mask[:, 0, 0] == 0.0).long()
-        for window_ids, mask in zip(ids.split(step), masks.split(step), strict=True):
+        for window_ids, mask in split_windows(ids, masks, at_once):
             yield mean_of_layers(self.transformer, window_ids, mask, layers).float()
+
+
+def split_windows(windows: Tensor, masks: Tensor | None, at_once: int) -> Iterator[tuple[Tensor, Any]]:
+    """Yield some windows of one length at a time, with their masks.
+
+    windows (Tensor): *Shape:* (windows, length, ...)
+    masks (Optional[Tensor]): One for each window, if there are any.
+    at_once (int): Maximum number of pieces.
+    """
+    parts = windows.split(max(1, at_once // windows.shape[1]))
+    yield from zip(parts, [None] * len(parts) if masks is None else masks.split(len(parts[0])), strict=True)
 
 
 def mean_of_layers(transformer: Callable[..., Any], ids: Tensor, mask: Tensor, layers: int | Sequence[int]) -> Tensor:

@@ -393,6 +393,11 @@ def test_frozen_layers_of_texts_that_are_evaluated_again_are_computed_no_more(ti
         np.testing.assert_allclose(np.concatenate(model.predict(dev)), expected, atol=1e-6)
     # Texts of one evaluation may be anything; those of a second one are dev's.
     assert read == [len(learn), len(dev), len(dev)]
+    # Some windows at a time.
+    monkeypatch.setattr(module, "pieces_at_once", lambda device: 1)
+    np.testing.assert_allclose(
+        np.concatenate(model.predict(DOCS)), module.features(module.reader(DOCS)).detach(), atol=1e-6
+    )
 
 
 def test_layers_that_cannot_be_frozen_are_refused(tmp_path):
