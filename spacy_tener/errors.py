@@ -94,7 +94,8 @@ def check_choice(what: str, value: str, choices: Iterable[str]) -> None:
     """Raise if a value is not one of the choices. what: name of the option, such as `metric`."""
     choices = list(choices)
     if value not in choices:
-        raise RemedyError(f"Unknown {what} '{value}'", f"Use one of: {', '.join(choices)}.")
+        remedy = f"Use one of: {', '.join(choices)}." if choices else "There is none."
+        raise RemedyError(f"Unknown {what} '{value}'", remedy)
 
 
 _OTHER_CONFIG = (
