@@ -82,19 +82,24 @@ class PretrainedTransformer(nn.Module):
             return self.features(pieces)
         with torch.no_grad():
             lower = torch.cat(list(self.cache(list(map(key_of, docs)), docs, self._read_lower, training=self.training)))
-        ragged = self._windows(pieces, device)
-        padded, at_once = ragged.pad(lower[:, None]), self.pieces_at_once(device)
-        with self._precision(device):
-            upper = [
-                torch.cat([self._compute_upper(*part) for part in split_windows(rows[:, 0], bucket.key_mask, at_once)])
-                for rows, bucket in zip(padded, ragged.buckets, strict=True)
-            ]
-        return self._pool(ragged.join([part[:, None] for part in upper]), pieces, device)
+        return self._pool(self._by_windows(pieces, lower, self._compute_upper), pieces, device)
 
     def _read_lower(self, docs: Sequence[Doc]) -> list[Tensor]:
         """Return the rows of each Doc's pieces above the frozen layers. *Shape:* (pieces, width) each"""
-        layers = [self.config.frozen_layers]
-        return [self._hidden(self.reader([doc]), self._device, layers) for doc in docs]
+        pieces = self.reader(docs)
+        return list(torch.split(self._hidden(pieces, self._compute_lower), pieces.sizes.tolist()))
+
+    def _compute_lower(self, ids: Tensor, key_mask: Tensor | None) -> Tensor:
+        """Return the rows of windows of one length above the frozen layers.
+
+        ids (Tensor): *Shape:* (windows, length, 1)
+        key_mask (Optional[Tensor]): That of the windows' bucket.
+        RETURNS (Tensor): *Shape:* (windows, length, width)
+        """
+        rows = self.transformer.embeddings(input_ids=ids[..., 0])
+        if hasattr(self.transformer, "embeddings_project"):
+            rows = self.transformer.embeddings_project(rows)  # of a small ELECTRA
+        return self._layers(rows, key_mask, slice(self.config.frozen_layers))[-1].float()
 
     def _compute_upper(self, rows: Tensor, key_mask: Tensor | None) -> Tensor:
         """Return the rows of windows of one length, from those above the frozen layers.
@@ -103,18 +108,23 @@ class PretrainedTransformer(nn.Module):
         key_mask (Optional[Tensor]): That of the windows' bucket.
         RETURNS (Tensor): *Shape:* (windows, length, width)
         """
-        states = [rows]
-        for layer in self.transformer.encoder.layer[self.config.frozen_layers :]:
-            output = layer(states[-1], key_mask)
-            states.append(output[0] if isinstance(output, tuple) else output)  # by the library's version
         layers, first = self.config.layers, self.config.frozen_layers
+        states = self._layers(rows, key_mask, slice(first, None))
         return mean_of_states(
             states, layers if isinstance(layers, int) else [layer - first for layer in layers]
         ).float()
 
+    def _layers(self, rows: Tensor, key_mask: Tensor | None, part: slice) -> list[Tensor]:
+        """Return the rows below some layers, and above each of them. *Shape:* (windows, length, width) each"""
+        states = [rows]
+        for layer in self.transformer.encoder.layer[part]:
+            output = layer(states[-1], key_mask)
+            states.append(output[0] if isinstance(output, tuple) else output)  # by the library's version
+        return states
+
     def features(self, pieces: Pieces) -> Tensor:
         """Return the features before dropout. *Shape:* (tokens, width)"""
-        return self._pool(self._hidden(pieces, self._device, self.config.layers), pieces, self._device)
+        return self._pool(self._hidden(pieces, self._compute), pieces, self._device)
 
     def _pool(self, hidden: Tensor, pieces: Pieces, device: torch.device) -> Tensor:
         """Return the features of tokens from the rows of pieces. *Shape:* (tokens, width)"""
@@ -154,33 +164,38 @@ class PretrainedTransformer(nn.Module):
         price = _PIECES_PER_CALL["cpu" if device.type == "cpu" else "cuda"]
         return Ragged.of(pieces.lengths, device=device, price=price, by_tokens=True)
 
-    def _hidden(self, pieces: Pieces, device: torch.device, layers: int | Sequence[int]) -> Tensor:
-        """Return the rows of all pieces, the mean of some layers. *Shape:* (pieces, width)"""
+    def _hidden(self, pieces: Pieces, compute: Callable[[Tensor, Tensor | None], Tensor]) -> Tensor:
+        """Return the rows of all pieces, computed from their ids. *Shape:* (pieces, width)"""
         if not len(pieces.lengths):
-            return torch.zeros(0, self.transformer.config.hidden_size, device=device)
-        ragged = self._windows(pieces, device)
-        windows = ragged.pad(on_device(pieces.ids[:, None], device))
+            return torch.zeros(0, self.transformer.config.hidden_size, device=self._device)
+        return self._by_windows(pieces, on_device(pieces.ids[:, None], self._device), compute)
+
+    def _by_windows(self, pieces: Pieces, inputs: Tensor, compute: Callable[[Tensor, Tensor | None], Tensor]) -> Tensor:
+        """Return what is computed for windows of similar length, some at a time.
+
+        inputs (Tensor): Of all pieces. *Shape:* (pieces, n)
+        RETURNS (Tensor): *Shape:* (pieces, width)
+        """
+        device = self._device
+        price = _PIECES_PER_CALL["cpu" if device.type == "cpu" else "cuda"]
+        ragged = Ragged.of(pieces.lengths, device=device, price=price, by_tokens=True)
         at_once = self.pieces_at_once(device)
         with self._precision(device):
             read = [
-                torch.cat(list(self._read(ids[:, 0, :, 0], bucket.key_mask, at_once, layers)))
-                for ids, bucket in zip(windows, ragged.buckets, strict=True)
+                torch.cat([compute(*part) for part in split_windows(windows[:, 0], bucket.key_mask, at_once)])
+                for windows, bucket in zip(ragged.pad(inputs[:, None]), ragged.buckets, strict=True)
             ]
         return ragged.join([part[:, None] for part in read])
 
-    def _read(
-        self, ids: Tensor, key_mask: Tensor | None, at_once: int, layers: int | Sequence[int]
-    ) -> Iterator[Tensor]:
-        """Yield the rows of windows of one length, some windows at a time.
+    def _compute(self, ids: Tensor, key_mask: Tensor | None) -> Tensor:
+        """Return the rows of windows of one length, the mean of some layers.
 
-        ids (Tensor): *Shape:* (windows, length)
+        ids (Tensor): *Shape:* (windows, length, 1)
         key_mask (Optional[Tensor]): That of the windows' bucket.
-        at_once (int): Maximum number of pieces.
-        YIELDS (Tensor): *Shape:* (at most all windows, length, width)
+        RETURNS (Tensor): *Shape:* (windows, length, width)
         """
-        masks = torch.ones_like(ids) if key_mask is None else (key_mask[:, 0, 0] == 0.0).long()
-        for window_ids, mask in split_windows(ids, masks, at_once):
-            yield mean_of_layers(self.transformer, window_ids, mask, layers).float()
+        mask = torch.ones_like(ids[..., 0]) if key_mask is None else (key_mask[:, 0, 0] == 0.0).long()
+        return mean_of_layers(self.transformer, ids[..., 0], mask, self.config.layers).float()
 
 
 def split_windows(windows: Tensor, masks: Tensor | None, at_once: int) -> Iterator[tuple[Tensor, Any]]:

@@ -25,6 +25,7 @@ class Pieces:
 
     ids (IntArray): Pieces of all windows, joined. *Shape:* (pieces,)
     lengths (IntArray): Lengths of the windows, with special pieces. *Shape:* (windows,)
+    sizes (IntArray): Number of pieces in the windows of each text. *Shape:* (texts,)
     rows (IntArray): Index in `ids` of the piece, for each pair of a token and a piece that overlap. *Shape:* (pairs,)
     tokens (IntArray): The token of each pair, in ascending order. *Shape:* (pairs,)
     n_tokens (int): Number of tokens in the batch; some may have no piece.
@@ -32,6 +33,7 @@ class Pieces:
 
     ids: IntArray
     lengths: IntArray
+    sizes: IntArray
     rows: IntArray
     tokens: IntArray
     n_tokens: int
@@ -81,10 +83,12 @@ class PieceReader:
         begins = begins_of(lengths_of(texts) + 1)
         pieces, tokens = align(_joined(spans, begins), starts, ends)
         windows, rows = zip(*map(self._windows, encoded), strict=True)
+        sizes = np.array([window.size for window in windows])
         return Pieces(
             ids=np.concatenate([window.ravel() for window in windows]),
             lengths=np.concatenate([np.full(*window.shape) for window in windows]),
-            rows=_joined(rows, begins_of(np.array([window.size for window in windows])))[pieces],
+            sizes=sizes,
+            rows=_joined(rows, begins_of(sizes))[pieces],
             tokens=tokens,
             n_tokens=len(starts),
         )
