@@ -8,14 +8,13 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import check_package, install
-from .edits import to_int8
+from .edits import blocks_look_up, to_int8
 from .encoder import IDS
 from .published_weights import BLOCK, BertWeights, Blocks, Matrix
 
 BertPrecision = Literal["int4", "int8", "float32"]
 _OPSET = 17
 _DOMAIN = "com.microsoft"
-_MIDDLE = 8
 _ACCURACY = 4
 """What MatMulNBits multiplies by: rows in int8, with a scale for each block."""
 
@@ -148,17 +147,10 @@ class _Graph:
         if not isinstance(table, Blocks) and not self.by_blocks:
             return self._add("Gather", [self._keep(name, table), IDS])
         blocks = table if isinstance(table, Blocks) else Blocks.of(table)
-        self._keep(f"{name}.halves", np.ascontiguousarray(blocks.halves))
-        self._keep(f"{name}.scales", np.ascontiguousarray(blocks.scales)[..., None])
-        halves = self._add("Gather", [f"{name}.halves", IDS])
-        scales = self._add("Cast", [self._add("Gather", [f"{name}.scales", IDS])], to=1)
-        bits = self._keep("bits", np.uint8(4))
-        low = self._add("BitShift", [self._add("BitShift", [halves, bits], direction="LEFT"), bits], direction="RIGHT")
-        high = self._add("BitShift", [halves, bits], direction="RIGHT")
-        steps = self._add("Cast", [self._add("Concat", [low, high], axis=-1)], to=1)
-        middle = self._add("Sub", [steps, self._keep("middle", np.float32(_MIDDLE))])
-        shape = self._keep("row", np.array([0, 0, self.weights.width]))
-        return self._add("Reshape", [self._add("Mul", [middle, scales]), shape])
+        tensors, nodes = blocks_look_up(name, blocks, IDS, f"{name}.rows")
+        self.tensors |= tensors
+        self.nodes += nodes
+        return f"{name}.rows"
 
 
 def _floats(matrix: Matrix) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..errors import check_package, install
 from ..types import FloatArray, IntArray
+from .published_weights import BLOCK, MIDDLE, Blocks
 
 _RECURRENT = {"GRU", "LSTM", "RNN"}
 _LENGTHS = 4
@@ -83,7 +84,8 @@ def to_int8(data: bytes) -> bytes:
 
     A matrix has a scale for each column, and what it is multiplied with one for each row, which is that of a piece: so
     the result of a text does not depend on others in its batch. (`quantize_dynamic` of onnxruntime has one scale for
-    the batch.) Large tables, those of pieces, are stored in int8 with a scale for each row.
+    the batch.) Large tables, those of pieces, are stored in int8 with a scale for each row; those that blocks of 4 bits
+    hold as they are, such as E5's, in these.
     """
     import onnx
     from onnx import numpy_helper
@@ -107,8 +109,13 @@ def to_int8(data: bytes) -> bytes:
             scaled.add(node.input[0])
             nodes += _multiply(node.input[0], table, node.output[0])
         elif node.op_type == "Gather" and node.input[0] == table and _is_table(node, weights[table]):
-            new_weights |= _quantize(table, weights[table], axis=1, steps=_INT8_STEPS)
-            nodes += _look_up(table, node.input[1], node.output[0])
+            if (blocks := Blocks.holding(weights[table])) is not None:
+                tensors, look_up = blocks_look_up(table, blocks, node.input[1], node.output[0])
+                new_weights |= tensors
+                nodes += look_up
+            else:
+                new_weights |= _quantize(table, weights[table], axis=1, steps=_INT8_STEPS)
+                nodes += _look_up(table, node.input[1], node.output[0])
         else:
             nodes.append(node)
     inputs = {name for node in nodes for name in node.input}
@@ -130,6 +137,34 @@ def _quantize(name: str, weights: FloatArray, *, axis: int, steps: int) -> dict[
     """Return weights in int8, and the steps of their columns (axis 0) or rows (axis 1)."""
     step = np.maximum(np.abs(weights).max(axis=axis, keepdims=True), _TINY).astype("f") / np.float32(steps)
     return {f"{name}_int8": np.rint(weights / step).astype(np.int8), f"{name}_step": step}
+
+
+def blocks_look_up(table: str, blocks: Blocks, ids: str, output: str) -> tuple[dict[str, Any], list[Any]]:
+    """Return the tensors and the nodes that look up the rows of a table in blocks of 4 bits."""
+    from onnx.helper import make_node
+
+    tensors = {
+        f"{table}_halves": np.ascontiguousarray(blocks.halves),
+        f"{table}_scales": np.ascontiguousarray(blocks.scales)[..., None],
+        f"{table}_bits": np.uint8(4),
+        f"{table}_middle": np.float32(MIDDLE),
+        f"{table}_shape": np.array([0, 0, blocks.scales.shape[1] * BLOCK]),
+    }
+    bits = f"{table}_bits"
+    nodes = [
+        make_node("Gather", [f"{table}_halves", ids], [f"{output}_halves"]),
+        make_node("BitShift", [f"{output}_halves", bits], [f"{output}_high"], direction="RIGHT"),
+        make_node("BitShift", [f"{output}_halves", bits], [f"{output}_shifted"], direction="LEFT"),
+        make_node("BitShift", [f"{output}_shifted", bits], [f"{output}_low"], direction="RIGHT"),
+        make_node("Concat", [f"{output}_low", f"{output}_high"], [f"{output}_joined"], axis=-1),
+        make_node("Cast", [f"{output}_joined"], [f"{output}_float"], to=1),
+        make_node("Sub", [f"{output}_float", f"{table}_middle"], [f"{output}_steps"]),
+        make_node("Gather", [f"{table}_scales", ids], [f"{output}_half"]),
+        make_node("Cast", [f"{output}_half"], [f"{output}_scales"], to=1),
+        make_node("Mul", [f"{output}_steps", f"{output}_scales"], [f"{output}_blocks"]),
+        make_node("Reshape", [f"{output}_blocks", f"{table}_shape"], [output]),
+    ]
+    return tensors, nodes
 
 
 def _quantize_rows(rows: str) -> Iterator[Any]:

@@ -24,7 +24,8 @@ HalfArray = npt.NDArray[np.float16]
 
 BLOCK = 32
 """Number of weights that share a scale."""
-_MIDDLE = 8
+MIDDLE = 8
+"""What is added to a step of -8 to 7, so that it is none below 0."""
 _MAGIC = b"E5S1"
 _NAMES = {
     "emb.word": "embeddings.word_embeddings.weight",
@@ -59,7 +60,7 @@ class Blocks:
 
     def rows(self) -> FloatArray:
         """Return the weights in float32. *Shape:* (rows, columns)"""
-        steps = np.concatenate([self.halves & 15, self.halves >> 4], axis=2).astype("f") - _MIDDLE
+        steps = np.concatenate([self.halves & 15, self.halves >> 4], axis=2).astype("f") - MIDDLE
         rows: FloatArray = (steps * self.scales[..., None].astype("f")).reshape(len(steps), -1)
         return rows
 
@@ -68,10 +69,21 @@ class Blocks:
         """Round weights to blocks: each block's largest number has the step -8. *Shape:* (rows, columns)"""
         blocks = weights.reshape(len(weights), -1, BLOCK)
         largest = np.take_along_axis(blocks, np.abs(blocks).argmax(axis=2, keepdims=True), axis=2)
-        scales = (largest / -_MIDDLE).astype(np.float16)
+        scales = (largest / -MIDDLE).astype(np.float16)
         factors = np.divide(1, scales, out=np.zeros(scales.shape, "f"), where=scales != 0, dtype="f")
-        steps = np.clip(np.rint(blocks * factors) + _MIDDLE, 0, 15).astype(np.uint8)
+        steps = np.clip(np.rint(blocks * factors) + MIDDLE, 0, 15).astype(np.uint8)
         return cls(steps[..., :16] | steps[..., 16:] << 4, scales[..., 0])
+
+    @classmethod
+    def holding(cls, weights: FloatArray) -> Blocks | None:
+        """Return weights in blocks; None if rounding would change any. *Shape:* (rows, columns)"""
+        if weights.shape[1] % BLOCK:
+            return None
+        for part in (weights[:100], weights):  # Other tables are told by their first rows.
+            blocks = cls.of(part)
+            if not np.array_equal(blocks.rows(), part):
+                return None
+        return blocks
 
 
 Matrix = Blocks | FloatArray

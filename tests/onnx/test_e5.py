@@ -151,6 +151,8 @@ def test_rounding_to_blocks_keeps_their_largest_numbers():
     assert (np.abs(rows - weights).reshape(5, 2, 32).max(axis=2) <= blocks / 7).all()
     np.testing.assert_array_equal(Blocks.of(rows).rows(), rows)
     assert not Blocks.of(np.zeros((1, 32), "f")).rows().any()
+    np.testing.assert_array_equal(Blocks.holding(rows).rows(), rows)
+    assert Blocks.holding(weights) is Blocks.holding(rows[:, :31]) is None
 
 
 @pytest.mark.slow

@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto
+from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_tensor_value_info
+from onnxruntime import InferenceSession
 from small_encoders import VOCABULARY, WIDTH, mean_encoder
 
 from spacy_tener.onnx import edits
 from spacy_tener.onnx.encoder import Characters, Encoder
+from spacy_tener.onnx.published_weights import Blocks
 from spacy_tener.onnx.sources import make_encoder
 
 LENGTHS = np.array([7, 1, 30, 2, 30, 12])
@@ -55,3 +59,18 @@ def test_no_weights_are_left_in_float32_and_no_product_overflows_16_bits(graphs:
     assert tensors["table_int8"].dtype == tensors["matrix_int8"].dtype == np.int8
     assert 2 * 255 * np.abs(tensors["matrix_int8"].astype(int)).max() < 2**15
     assert tensors["matrix_step"].shape == (1, WIDTH)
+
+
+def test_rows_that_blocks_of_4_bits_hold_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edits, "_MIN_ROWS", 1)
+    rows = Blocks.of(np.random.default_rng(0).normal(size=(9, 64)).astype("f")).rows()
+    look_up = make_node("Gather", ["table", "ids"], ["rows"])
+    ids = make_tensor_value_info("ids", TensorProto.INT64, ["texts", "pieces"])
+    out = make_tensor_value_info("rows", TensorProto.FLOAT, ["texts", "pieces", 64])
+    graph = make_graph([look_up], "table", [ids], [out], [onnx.numpy_helper.from_array(rows, "table")])
+    data = edits.to_int8(make_model(graph, opset_imports=[make_opsetid("", 17)], ir_version=9).SerializeToString())
+    shown = {"ids": np.array([[8, 0, 3]])}
+    [found] = InferenceSession(data, providers=["CPUExecutionProvider"]).run(None, shown)
+    np.testing.assert_array_equal(found, rows[shown["ids"]])
+    kept = sum(onnx.numpy_helper.to_array(tensor).nbytes for tensor in onnx.load_from_string(data).graph.initializer)
+    assert kept < rows.nbytes / 4
