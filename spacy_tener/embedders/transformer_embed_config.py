@@ -31,6 +31,8 @@ class TransformerEmbedConfig:
         takes 4 bytes for each feature. 0 keeps none. Nothing is kept after training or loading.
     frozen_layers (int): Number of lowest layers that do not change, and the rows of pieces below them: what they know
         of many languages stays, and they are computed once for each text. For models like BERT, RoBERTa and ELECTRA.
+    pieces (Literal["scripts", "texts", "all"]): The rows of pieces of `e5` that a trained pipeline has, as
+        `spacy_tener.E5.v1` does. Other transformers have all.
     """
 
     frozen: bool = False
@@ -42,6 +44,7 @@ class TransformerEmbedConfig:
     mixed_precision: bool | Literal["gpu"] = False
     cache: Count = 1000
     frozen_layers: Count = 0
+    pieces: Literal["scripts", "texts", "all"] = "scripts"
 
     def __post_init__(self) -> None:
         check_pieces(self.window, self.overlap)
