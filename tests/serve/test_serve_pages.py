@@ -94,6 +94,22 @@ class Page:
         assert width[0] <= width[1]
 
 
+def test_arabic_runs_from_right_to_left_where_it_is_written_and_where_it_is_shown(page):
+    page.open()
+    page.enter("王小明\nقال")
+    sides = """
+        const range = document.createRange(), line = document.querySelector("#text");
+        const box = line.getBoundingClientRect();
+        const last = [...line.childNodes].at(-1), text = last.nodeType === 3 ? last : last.lastChild;
+        range.setStart(text, text.length - 3), range.setEnd(text, text.length);
+        const letters = range.getBoundingClientRect();
+        const written = getComputedStyle(document.querySelector("#input")).unicodeBidi;
+        return [letters.left - box.left > box.right - letters.right, written];
+    """
+    page.shows("王小明")
+    assert page.browser.run(sides) == [True, "plaintext"]
+
+
 @BOTH
 def test_entities_appear_as_one_types(page, size):
     page.open(size=size)
