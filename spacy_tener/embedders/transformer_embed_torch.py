@@ -77,17 +77,16 @@ class PretrainedTransformer(nn.Module):
     def _read_upper(self, docs: Sequence[Doc]) -> Tensor:
         """Return the features, of rows that the frozen layers have computed once for each text.
         *Shape:* (tokens, width)"""
-        pieces, device = self.reader(docs), self._device
-        if not len(pieces.lengths):
-            return self.features(pieces)
+        pieces = self.reader(docs)
         with torch.no_grad():
             lower = torch.cat(list(self.cache(list(map(key_of, docs)), docs, self._read_lower, training=self.training)))
-        return self._pool(self._by_windows(pieces, lower, self._compute_upper), pieces, device)
+        return self._pool(self._by_windows(pieces, lower, self._compute_upper), pieces)
 
     def _read_lower(self, docs: Sequence[Doc]) -> list[Tensor]:
         """Return the rows of each Doc's pieces above the frozen layers. *Shape:* (pieces, width) each"""
         pieces = self.reader(docs)
-        return list(torch.split(self._hidden(pieces, self._compute_lower), pieces.sizes.tolist()))
+        rows = self._by_windows(pieces, self._ids(pieces), self._compute_lower)
+        return list(torch.split(rows, pieces.sizes.tolist()))
 
     def _compute_lower(self, ids: Tensor, key_mask: Tensor | None) -> Tensor:
         """Return the rows of windows of one length above the frozen layers.
@@ -124,13 +123,17 @@ class PretrainedTransformer(nn.Module):
 
     def features(self, pieces: Pieces) -> Tensor:
         """Return the features before dropout. *Shape:* (tokens, width)"""
-        return self._pool(self._hidden(pieces, self._compute), pieces, self._device)
+        return self._pool(self._by_windows(pieces, self._ids(pieces), self._compute), pieces)
 
-    def _pool(self, hidden: Tensor, pieces: Pieces, device: torch.device) -> Tensor:
+    def _ids(self, pieces: Pieces) -> Tensor:
+        """Return the pieces on the transformer's device. *Shape:* (pieces, 1)"""
+        return on_device(pieces.ids[:, None], self._device)
+
+    def _pool(self, hidden: Tensor, pieces: Pieces) -> Tensor:
         """Return the features of tokens from the rows of pieces. *Shape:* (tokens, width)"""
         pairs = pieces.firsts() if self.config.pooling == "first" else pieces
-        rows = on_device(pairs.rows, device)
-        tokens = Segments.of(pairs.tokens, pairs.n_tokens, device=device)
+        rows = on_device(pairs.rows, self._device)
+        tokens = Segments.of(pairs.tokens, pairs.n_tokens, device=self._device)
         return tokens.mean(hidden.index_select(0, rows))
 
     @property
@@ -160,16 +163,6 @@ class PretrainedTransformer(nn.Module):
     def _precision(self, device: torch.device) -> AbstractContextManager[None]:
         return autocast_to_bfloat16(device) if self.mixes_precision(device) else nullcontext()
 
-    def _windows(self, pieces: Pieces, device: torch.device) -> Ragged:
-        price = _PIECES_PER_CALL["cpu" if device.type == "cpu" else "cuda"]
-        return Ragged.of(pieces.lengths, device=device, price=price, by_tokens=True)
-
-    def _hidden(self, pieces: Pieces, compute: Callable[[Tensor, Tensor | None], Tensor]) -> Tensor:
-        """Return the rows of all pieces, computed from their ids. *Shape:* (pieces, width)"""
-        if not len(pieces.lengths):
-            return torch.zeros(0, self.transformer.config.hidden_size, device=self._device)
-        return self._by_windows(pieces, on_device(pieces.ids[:, None], self._device), compute)
-
     def _by_windows(self, pieces: Pieces, inputs: Tensor, compute: Callable[[Tensor, Tensor | None], Tensor]) -> Tensor:
         """Return what is computed for windows of similar length, some at a time.
 
@@ -177,6 +170,8 @@ class PretrainedTransformer(nn.Module):
         RETURNS (Tensor): *Shape:* (pieces, width)
         """
         device = self._device
+        if not len(pieces.lengths):
+            return torch.zeros(0, self.transformer.config.hidden_size, device=device)
         price = _PIECES_PER_CALL["cpu" if device.type == "cpu" else "cuda"]
         ragged = Ragged.of(pieces.lengths, device=device, price=price, by_tokens=True)
         at_once = self.pieces_at_once(device)
