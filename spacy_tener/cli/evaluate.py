@@ -22,13 +22,14 @@ from ..workbench.errors_page import Pair, errors_page, score_texts, surest_error
 from ..workbench.scores import CountingScorer, score_rows, scores_json
 from ..workbench.spacy_reports import ENTITIES_PAGE, write_displacy
 from . import options
-from ._common import CommandLineError, check_file, command, load_pipeline, msg, setup_gpu
+from ._common import CommandLineError, check_file, command, load_pipeline, msg, refuse_options, setup_gpu
 
 _WARMING = 16
 
 
 @command("evaluate")
 def evaluate_cli(
+    ctx: typer.Context,
     model: options.Model,
     data: Annotated[Path, typer.Argument(help="A .spacy file, or a directory of them")],
     output: Annotated[Path | None, options.output("a JSON file")] = None,
@@ -60,7 +61,9 @@ def evaluate_cli(
     filter, sort and search. --explain 20 explains the 20 errors that the pipeline is surest of; the page links to the
     explanations. --displacy-path writes the pages that `spacy evaluate` writes for `ner`, as entities.html.
     """
-    if displacy_path and displacy_path.is_file():
+    if displacy_path is None:
+        refuse_options(ctx, ["displacy_limit"], "there are no pages of displacy", "Add --displacy-path pages.")
+    elif displacy_path.is_file():
         raise CommandLineError(f"--displacy-path {displacy_path}: is a file", "Name a directory.")
     shown = displacy_path and displacy_path / ENTITIES_PAGE
     for path in (output, page, _page_of_explanations(page) if page and explained else None, shown):

@@ -51,6 +51,7 @@ NOWHERE = [
     ("vectors encoder.onnx -o out.vec --words words.txt --layers 2 --width 4", "--layers"),
     ("vectors bert -o out.vec --words words.txt --outputs inner --width 4", "--outputs"),
     ("vectors encoder.onnx -o out.vec --words words.txt --lang zh --width 4", "--lang"),
+    ("evaluate model gold.spacy --displacy-limit 2", "--displacy-limit"),
     ("review model gold.spacy -o out --force", "--force"),
     ("trim model text.txt -o out --onnx int8 --min-count 2 --half", "--min-count, --half"),
     ("explain model 王小明去了上海 --limit 3", "--limit"),
