@@ -352,7 +352,7 @@ def wrap_config_errors(what: str) -> Iterator[None]:
     except ConfigValidationError as error:
         title = f"{error.title}: " if error.errors else ""
         raise ConfigError(f"{what}: {title}{problems(error).removesuffix('.')}", _CORRECT) from error
-    except (ValueError, ImportError, OSError) as error:
+    except (ValueError, TypeError, ImportError, OSError) as error:
         raise _refused(str(error), what) from error
 
 
