@@ -168,9 +168,9 @@ def _config_of(transformer: Any) -> str:
 def load_pretrained(name: str | Path | None) -> tuple[Any, Any]:
     """Return a transformer and its tokenizer, from a directory or by their name on the Hugging Face Hub."""
     if not name:
-        raise ValueError(
-            "TransformerEmbed has no transformer: its name is null. Give a directory or a name on the Hugging Face "
-            "Hub, as in `--paths.transformer bert-base-chinese`."
+        raise RemedyError(
+            "TransformerEmbed has no transformer: its name is null",
+            "Give a directory or a name on the Hugging Face Hub, as in `--paths.transformer bert-base-chinese`.",
         )
     library = _library()
     if str(name) == E5:
@@ -181,11 +181,11 @@ def load_pretrained(name: str | Path | None) -> tuple[Any, Any]:
         transformer = library.AutoModel.from_pretrained(str(name)).float()
         tokenizer = library.AutoTokenizer.from_pretrained(str(name))
     except Exception as error:  # The library raises all kinds of errors for a wrong name.
-        raise ValueError(
+        raise RemedyError(
             f"TransformerEmbed cannot load the transformer {str(name)!r}: it is neither a directory with a model and "
-            "its tokenizer, nor a name that the Hugging Face Hub or the local cache of it has. Check the name, or the "
-            "connection; without one, give the directory of a downloaded model. The library transformers says: "
-            f"{str(error).strip().splitlines()[0]}"
+            "its tokenizer, nor a name that the Hugging Face Hub or the local cache of it has",
+            "Check the name, or the connection; without one, give the directory of a downloaded model. The library "
+            f"transformers says: {str(error).strip().splitlines()[0]}",
         ) from error
     _check(transformer, tokenizer, str(name))
     return transformer, tokenizer
@@ -229,11 +229,11 @@ def _library() -> ModuleType:
 
 def _check(transformer: Any, tokenizer: Any, name: str) -> None:
     if transformer.config.is_encoder_decoder:
-        raise ValueError(
-            f"TransformerEmbed cannot use {name!r}: it has an encoder and a decoder. Use an encoder, such as BERT."
+        raise RemedyError(
+            f"TransformerEmbed cannot use {name!r}: it has an encoder and a decoder", "Use an encoder, such as BERT."
         )
     if not tokenizer.is_fast:
-        raise ValueError(
-            f"TransformerEmbed cannot use {name!r}: its tokenizer has no offsets, as it is not a fast tokenizer. "
-            "Use a transformer that has a tokenizer.json."
+        raise RemedyError(
+            f"TransformerEmbed cannot use {name!r}: its tokenizer has no offsets, as it is not a fast tokenizer",
+            "Use a transformer that has a tokenizer.json.",
         )

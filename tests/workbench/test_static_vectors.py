@@ -184,9 +184,11 @@ def test_what_has_no_components_is_refused(
     assert not list(tmp_path.iterdir())
 
 
-def test_layers_and_outputs_that_an_encoder_lacks_are_refused(bert: Path, tmp_path: Path) -> None:
+def test_what_is_no_encoder_and_layers_and_outputs_that_it_lacks_are_refused(bert: Path, tmp_path: Path) -> None:
     with pytest.raises(RemedyError, match="layers must be at most 2"):
         WordEncoder(str(bert), [1, 3], [])
+    with pytest.raises(RemedyError, match="neither a directory with a model and its tokenizer"):
+        WordEncoder(str(tmp_path), [1], [])
     path = small_encoders.save(tmp_path, small_encoders.mean_encoder())
     with pytest.raises(RemedyError, match="has no output 'layer 4'"):
         WordEncoder(str(path), [], ["layer 4"])
