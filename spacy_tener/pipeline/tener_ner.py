@@ -47,6 +47,7 @@ from .settings import (
     settings_in,
 )
 from .tags import LabelIndex, index_labels
+from .tokenizer import MultilingualTokenizer
 from .units import LINE_BREAK, ORNAMENT, DocView, view_of
 from .windows import WindowBatcher, check_shared, documents
 from .words import PipelineWords
@@ -236,7 +237,9 @@ class TenerNER(TrainablePipe):
             self.cfg.pop(key, None)
         sample = self._sample(get_examples())
         lengths = [length for doc in sample for length in word_lengths(doc).tolist()]
-        self.cfg[TOKEN_LENGTH] = sum(lengths) / len(lengths) if lengths else None
+        # Where some scripts' characters are tokens, the length of tokens is that of a language, not of a tokenizer.
+        is_telling = bool(lengths) and not (nlp and isinstance(nlp.tokenizer, MultilingualTokenizer))
+        self.cfg[TOKEN_LENGTH] = sum(lengths) / len(lengths) if is_telling else None
         self.cfg[TEXT_LENGTH], self.cfg[TEXT_SENTENCES] = self._usual_text(get_examples())
         self._token_lengths = TokenLengths()
         self.model.initialize(X=sample or None)

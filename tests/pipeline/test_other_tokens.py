@@ -69,3 +69,14 @@ def test_nothing_is_told_of_tokens_like_those_of_training(learned):
         nlp(TEXT)
         nlp(Doc(nlp.vocab, words=["Angela", "Merkel"]))
         nlp("\n".join(["姓名：" + " " * 20 + "王小明"] * 20))
+
+
+def test_another_language_is_not_told_where_its_tokenizer_makes_characters_of_some_scripts(tiny_model):
+    tokenizer = {"@tokenizers": "spacy_tener.MultilingualTokenizer.v1"}
+    nlp = spacy.blank("xx", config={"nlp": {"tokenizer": tokenizer}})
+    nlp.add_pipe("tener_ner", config={"model": tiny_model})
+    docs = [nlp.make_doc("Angela Merkel met Tim Cook.")]
+    nlp.initialize(lambda: [spacy.training.Example(doc, doc.copy()) for doc in docs])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        list(nlp.pipe([TEXT]))
