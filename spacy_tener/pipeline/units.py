@@ -241,8 +241,11 @@ class TokenView(_View):
         """Return a mask of the units that look like the end of a sentence. *Shape:* (units,)"""
         strings = self.doc.vocab.strings
         closers = np.array([strings[mark] for mark in SENTENCE_ENDS], dtype=np.uint64)
-        ends: BoolArray = np.isin(self.doc.to_array(ORTH), closers)
-        ends[:-1] |= self.doc.to_array(SENT_START)[1:] == 1
+        orths, lengths, sentence_start = self.doc.to_array([ORTH, LENGTH, SENT_START]).T
+        ends: BoolArray = np.isin(orths, closers)
+        # White space with a line break in it is one token: an empty line, or the indentation of the next one.
+        ends |= (lengths > 1) & (self.units().kind == LINE_BREAK)
+        ends[:-1] |= sentence_start[1:] == 1
         return ends
 
     def char_span(self, start: int, end: int) -> tuple[int, int]:

@@ -186,6 +186,14 @@ def test_sentence_ends_are_seen_in_both_views(vocab):
     assert np.flatnonzero(CharacterView(doc).sentence_ends()).tolist() == [2, 5, 9]
 
 
+@pytest.mark.parametrize("between", ["\n", "\n\n", "\r\n", "\n\u3000\u3000", " \n"])
+def test_a_line_ends_a_sentence_whatever_white_space_is_beside_its_break(between):
+    doc = spacy.blank("zh")(f"张三 李四{between}王五")
+    behind = np.flatnonzero(TokenView(doc).sentence_ends()) + 1
+    assert [doc[int(token) :].text for token in behind] == ["王五"]
+    assert not TokenView(spacy.blank("zh")("张三\u3000\u3000李四")).sentence_ends().any()
+
+
 def test_known_sentence_starts_end_the_sentence_before_them(vocab):
     doc = Doc(vocab, words=["你好", "再见"], spaces=[False] * 2, sent_starts=[True, True])
     assert TokenView(doc).sentence_ends().tolist() == [True, False]

@@ -102,8 +102,8 @@ def _kinds() -> dict[int, int]:
 
 def sentence_ends(graph: Graph, units: UnitValues) -> Value:
     """Mark the units that look like the end of a sentence. *Shape:* (units,)"""
-    is_end = graph.lookup(units.codes, {ord(mark): 1 for mark in SENTENCE_ENDS}, 0) > 0
-    return is_end & ~units.is_long_space
+    is_mark = graph.lookup(units.codes, {ord(mark): 1 for mark in SENTENCE_ENDS}, 0) > 0
+    return (is_mark & ~units.is_long_space) | (units.is_long_space & graph.Equal(units.kinds, LINE_BREAK))
 
 
 def joined_letters(graph: Graph, codes: Value) -> Value:

@@ -169,6 +169,15 @@ def test_white_space_of_any_length_that_training_had_has_its_row(parts: dict[str
     assert (compared.differing, compared.n_same > 0, compared.difference < 1e-5) == ([], True, True)
 
 
+def test_lines_end_sentences_of_long_texts_as_in_the_pipeline(parts: dict[str, Any]) -> None:
+    nlp = initialized(parts["TENER"])
+    nlp.get_pipe("tener_ner").cfg.update(text_length=32, text_sentences=1)
+    lines = ["北京大学在上海", "王小明去了北京大学", "上海"] * 4
+    texts = [between.join(lines) for between in ("\n", "\n\n", "\r\n", "\n\u3000\u3000", "\u3000\u3000", " \n ")]
+    compared = compare(nlp, "tener_ner", export_model(nlp).SerializeToString(), texts)
+    assert (compared.differing, compared.n_same > 0, compared.difference < 1e-5) == ([], True, True)
+
+
 def embeds(folder: Path, parts: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return embedders that cannot be exported, by the layer that the message names."""
 
