@@ -73,7 +73,7 @@ def vectors_cli(
 
 
 def _numbers(text: str) -> list[int]:
-    try:
-        return [int(number) for number in names(text)]
-    except ValueError as error:
-        raise CommandLineError(f"--layers {text}: these are no numbers", "Write them as in 1,2,3,4.") from error
+    numbers = names(text)
+    if not numbers or not all(map(str.isdecimal, numbers)):
+        raise CommandLineError(f"--layers {text}: these are no numbers of layers", "Write them as in 1,2,3,4.")
+    return list(map(int, numbers))

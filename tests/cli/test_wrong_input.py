@@ -161,6 +161,7 @@ WRONG_COMMAND_LINE = [
     ("suggest model text.txt -o {new} --format conll", "'conll' is not one of: doccano, labelstudio"),
     ("suggest model text.txt -o {new}.jsonl --labels PER", "--labels: doccano gets its labels from its own project"),
     ("trim model text.txt -o {new} --min-count 0", "min-count"),
+    ("vectors minilm -o {new} --words text.txt --layers 1,-2", "--layers 1,-2: these are no numbers of layers Write"),
     ("wectors text.txt", "No such command 'wectors'"),
 ]
 
