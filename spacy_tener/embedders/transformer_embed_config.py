@@ -48,6 +48,8 @@ class TransformerEmbedConfig:
 
     def __post_init__(self) -> None:
         check_pieces(self.window, self.overlap)
+        if self.frozen and self.frozen_layers:
+            raise SettingError(f"frozen = true trains no layer, so frozen_layers must be 0; got {self.frozen_layers}")
         if isinstance(self.layers, list) and min(self.layers) < self.frozen_layers:
             raise SettingError(f"layers must not be below the frozen_layers {self.frozen_layers}; got {self.layers}")
 

@@ -401,6 +401,8 @@ def test_frozen_layers_of_texts_that_are_evaluated_again_are_computed_no_more(ti
 
 
 def test_layers_that_cannot_be_frozen_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="frozen = true trains no layer, so frozen_layers must be 0; got 1"):
+        build_transformer_embed(tmp_path, frozen=True, frozen_layers=1)
     with pytest.raises(ValueError, match="layers must not be below the frozen_layers 2"):
         build_transformer_embed(tmp_path, frozen_layers=2, layers=[1, 2])
     with pytest.raises(RemedyError, match="frozen_layers must be below 2"):
