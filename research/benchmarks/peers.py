@@ -52,17 +52,18 @@ SPANCAT = "`spancat` on spaCy's HashEmbedCNN"
 STEPS = 1200
 PUBLISHED = _report.ROOT / "research" / "published.csv"
 
-
+WINNERS = "Where another one wins is said under [choosing a system](../../docs/choosing.md#other-packages)."
 NOTE = (
-    "Nothing is trained here; `uner` is the multilingual pipeline of `make pipelines`, as it is. Strict: an "
-    "entity is right if its first and last character and its label are. Weibo: names (.NAM) of persons, of "
+    "Nothing is trained here; `uner` is the [multilingual "
+    "pipeline](../../docs/languages.md#persons-places-and-organisations) of `make pipelines`, as it is. Strict: "
+    "an entity is right if its first and last character and its label are. Weibo: names (.NAM) of persons, of "
     "places and political entities as LOC, and of organisations. Resume: NAME as PER, and ORG; its six LOC are "
     "left out, as they say where a person is from (浙江绍兴人). Universal NER: the test part of Chinese GSD in the "
     "simplified script. PUD is in the traditional script, as it is: monpa was made for it. Of jieba, nr (nrt, "
     "nrfg), ns and nt are read as PER, LOC and ORG; of monpa, parts of at most 200 characters by its own "
     "`short_sentence`; of jiagu, `ner` of the words of its `seg`."
 )
-TRAINED_NOTE = "*{peer}* has learned from the training sentences of {part}, the others have not."
+TRAINED_NOTE = "*{peer}* has learned from the training sentences of {part}. What LAC has learned from is not public."
 FACTS_NOTE = (
     "Characters a second: the texts of Weibo's test part, one thread on one core, seconds of CPU, the median of "
     "{rounds} rounds in which all take turns. The machine was shared: compare rows only. MB: of the package or the "
@@ -488,9 +489,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="holds the test parts, and Weibo's others")
     parser.add_argument("--packages", type=Path, help="a directory of peers that are not installed")
     parser.add_argument("--ner", type=Path, help="a trained pipeline with `ner`, whose speed is the measure")
-    parser.add_argument(
-        "--spancat", type=Path, help="train `spancat` on Weibo here, and write its page alone"
-    )
+    parser.add_argument("--spancat", type=Path, help="train `spancat` on Weibo here, and write its page alone")
     parser.add_argument("--seeds", default="1,2,3", help="of `spancat`")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cpu", type=int, default=-1, help="keep everything on this core")
@@ -518,6 +517,7 @@ def main() -> None:
     _report.write(
         _report.RESULTS / "peers.md",
         "Beside other packages",
+        WINNERS,
         "## With nothing trained, in Chinese",
         " ".join([NOTE, *learned, *left_out]),
         _report.table(("part", "peer", "entities", "P", "R", "F1", "F1: PER", "LOC", "ORG"), rows),
