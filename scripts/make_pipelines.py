@@ -77,11 +77,7 @@ def train_transformer(args: argparse.Namespace) -> Path:
 
 def export_transformer(args: argparse.Namespace) -> Path:
     """The same in ONNX, in int8."""
-    exported: Path = args.work / f"wnut17-int8-{args.seed}"
-    if not exported.exists():
-        texts = args.data / "wnut17" / "dev.spacy"
-        _tener("trim", train_transformer(args), texts, "--onnx", "int8", "--output", exported)
-    return exported
+    return _exported(args, "wnut17", train_transformer)
 
 
 def train_small(args: argparse.Namespace) -> Path:
@@ -115,9 +111,25 @@ def train_small(args: argparse.Namespace) -> Path:
 
 
 def train_multilingual(args: argparse.Namespace) -> Path:
-    """TENER with E5 on Universal NER. All pieces are kept, so that it reads languages that it was not trained on."""
-    encoder = "components.tener_ner.model.tok2vec.embed.second.encoder"
-    return _grid(args, "multilingual", "e5", f"{encoder}.pieces=all")
+    """TENER on Universal NER, and the upper half of E5 with it. All pieces are kept, so that it reads languages that it
+    was not trained on."""
+    embed = "components.tener_ner.model.tok2vec.embed.second"
+    settings = (
+        "paths.transformer=e5",
+        f"{embed}.frozen_layers=6",
+        f"{embed}.pieces=all",
+        f"{embed}.cache=4000",
+        'training.optimizer.rates={"transformer.*": 0.1}',
+        "training.batcher.size=32",
+        "training.max_steps=1350",
+        "training.eval_frequency=450",
+    )
+    return _grid(args, "multilingual", "transformer", *settings)
+
+
+def export_multilingual(args: argparse.Namespace) -> Path:
+    """The same in ONNX, in int8."""
+    return _exported(args, "multilingual", train_multilingual)
 
 
 WEIBO = {
@@ -158,7 +170,7 @@ RECIPES = {
     "weibo": Recipe("weibo", "weibo_tener_lac", "CC BY-SA 3.0", WEIBO, WEIBO_LIMITS, train_weibo),
     "wnut17": Recipe("wnut17", "wnut17_minilm_int8", "CC BY 4.0", WNUT, WNUT_LIMITS, export_transformer),
     "wnut17-small": Recipe("wnut17", "wnut17_tener_taught", "CC BY 4.0", WNUT, TWEETS_LIMITS, train_small),
-    "uner": Recipe("multilingual", "tener_uner", "CC BY-SA 4.0", UNER, UNER_LIMITS, train_multilingual, 110),
+    "uner": Recipe("multilingual", "tener_uner", "CC BY-SA 4.0", UNER, UNER_LIMITS, export_multilingual, 110),
 }
 
 
@@ -170,6 +182,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--work", type=Path, default=Path("project/training/pipelines"), help="keeps trainings")
     parser.add_argument("--tweets", type=Path, default=Path("assets/raw/en-tweets.txt.xz"), help="raw English text")
     parser.add_argument("--seed", default="1", help="seed of the trainings")
+    parser.add_argument("--gpu-id", default="-1", help="GPU to train on (default: the CPU)")
     parser.add_argument("--version", default="1.0.0", help="version of the wheels")
     args = parser.parse_args(argv)
     names = args.names or list(RECIPES)
@@ -303,8 +316,16 @@ def _grid(args: argparse.Namespace, corpus: str, system: str, *settings: str) ->
     """Train a system, unless it was trained, and return its pipeline."""
     what = ("--corpora", corpus, "--systems", system, "--seeds", args.seed, "--data", args.data)
     changed = [part for setting in settings for part in ("--set", setting)]
-    _run("-m", "research", "grid", args.work, *what, *changed, captured=False)
+    _run("-m", "research", "grid", args.work, *what, *changed, "--gpu-id", args.gpu_id, captured=False)
     return Path(args.work, corpus, system, args.seed, "model-best")
+
+
+def _exported(args: argparse.Namespace, corpus: str, train: Callable[[argparse.Namespace], Path]) -> Path:
+    """Train a pipeline with a transformer, unless it was trained, and return it in ONNX, in int8."""
+    exported: Path = args.work / f"{corpus}-int8-{args.seed}"
+    if not exported.exists():
+        _tener("trim", train(args), args.data / corpus / "dev.spacy", "--onnx", "int8", "--output", exported)
+    return exported
 
 
 def _tener(*arguments: object) -> None:
