@@ -237,6 +237,7 @@ def describe(recipe: Recipe, model: Path, metrics: Path, version: str) -> dict[s
     """Return a pipeline's meta.json with its scores on test instead of dev, its terms and its limits."""
     meta = json.loads((model / "meta.json").read_text(encoding="utf8"))
     scores = json.loads(metrics.read_text(encoding="utf8"))
+    encoders = [f"It holds an encoder ({part['licence']}): {part['origin']}." for part in meta.get("encoders", [])]
     return {
         **meta,
         "name": recipe.name,
@@ -244,7 +245,7 @@ def describe(recipe: Recipe, model: Path, metrics: Path, version: str) -> dict[s
         "license": recipe.license,
         "description": f"Named entity recognition by {__title__}, trained on {recipe.source['name']}.",
         "sources": [recipe.source, *meta.get("sources", [])],
-        "notes": "### Limits\n\n" + "\n".join(f"- {limit}" for limit in recipe.limits),
+        "notes": "### Terms and limits\n\n" + "\n".join(f"- {limit}" for limit in (*recipe.limits, *encoders)),
         "performance": {name: scores[name] for name in ("ents_p", "ents_r", "ents_f", "ents_per_type", "speed")},
     }
 
