@@ -203,6 +203,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def build_package_wheel(output: Path) -> Path:
     """Build the wheel of this package, as a user without a development environment does."""
+    # setuptools would pack what an earlier build left there, modules too that are gone.
+    shutil.rmtree(ROOT / "build", ignore_errors=True)
     with TemporaryDirectory() as folder:
         _run("-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT)
         (built,) = Path(folder).iterdir()
