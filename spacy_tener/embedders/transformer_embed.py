@@ -72,14 +72,14 @@ class TransformerEmbedder(Layer):
         return TRANSFORMER
 
     def select_pieces(self, read: Callable[[], Iterable[Doc]]) -> None:
-        kept = self.attrs["pieces"]
-        if kept == "all":
+        pieces = self.attrs["pieces"]
+        if pieces == "all":
             return
         from .e5_torch import keep_rows
 
         module: PretrainedTransformer = self.shim.module
         vocabulary = WordPieces(self.shim.sizes["tokenizer"])
-        ids = select_pieces(vocabulary, (doc.text for doc in read()), whole_scripts=kept == "scripts")
+        ids = select_pieces(vocabulary, (doc.text for doc in read()), whole_scripts=pieces == "scripts")
         tokenizer = take_pieces(vocabulary, ids).json
         keep_rows(module.transformer, ids)
         sizes = {**self.shim.sizes, "transformer": _config_of(module.transformer), "tokenizer": tokenizer}

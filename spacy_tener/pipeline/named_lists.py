@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Protocol, TypeVar
@@ -24,13 +25,13 @@ class HasLists(Protocol):
     def lists(self) -> WordLists: ...
 
 
-class NamedLists:
+class NamedLists(ABC):
     """Lists of words by name. Base of the lists of a component, and of `entity_lists`."""
 
     @property
+    @abstractmethod
     def holders(self) -> Sequence[HasLists]:
         """What holds the lists: several embedders of one model, or a component. All of them have the same lists."""
-        raise NotImplementedError
 
     @property
     def names(self) -> list[str]:
