@@ -156,8 +156,10 @@ class WordPieces:
 
     def _special_pieces(self) -> tuple[IntArray, IntArray]:
         """Return the special pieces before and after a text. *Shape:* (pieces,) each"""
-        tokenizer = self._load()
-        tokenizer.add_tokens(["a"])  # a piece, where the vocabulary has none for it
+        tokenizer = self._tokenizer
+        if tokenizer.token_to_id("a") is None:
+            tokenizer = self._load()  # another one, as this one stays as it is
+            tokenizer.add_tokens(["a"])
         sample = tokenizer.encode("a")
         ids, text = np.asarray(sample.ids, np.int64), np.flatnonzero(np.asarray(sample.special_tokens_mask) == 0)
         return ids[: text[0]], ids[text[-1] + 1 :]
