@@ -140,7 +140,8 @@ class WordPieces:
     def encode(self, texts: list[str]) -> EncodedTexts:
         """Return the ids of each text's pieces, and their offsets."""
         try:
-            encoded = self._tokenizer.encode_batch(texts, add_special_tokens=False)
+            # Not as a batch, which takes threads of its own and warns in each process that is forked afterwards.
+            encoded = [self._tokenizer.encode(text, add_special_tokens=False) for text in texts]
         except Exception as error:  # as above
             raise RemedyError(
                 f"The tokenizer cannot split a text: {error}", "Repair its tokenizer.json, or name another encoder."
