@@ -21,7 +21,7 @@ from ..nn.backends import Backend, Layer, Rows
 from ..nn.requirements import TRANSFORMER
 from ..nn.run import forward
 from ..nn.shim import EmbedModel, TorchShim, require_torch
-from ..onnx.e5 import ABOUT_E5, read_weights
+from ..onnx.e5 import ABOUT_E5, E5, read_weights
 from ..validation import configured
 from .transformer_embed_config import TransformerEmbedConfig
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from .transformer_embed_torch import PretrainedTransformer
 
-E5 = "e5"
 _FRONT_MATTER = re.compile(r"---\n.*?\n---", re.DOTALL)
 _LICENCE = re.compile(r"^license: *[\"']?([^\s\"']+)", re.MULTILINE)
 

