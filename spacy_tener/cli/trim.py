@@ -49,23 +49,24 @@ def trim_cli(
     """
     check_new(output, force)
     nlp = load_pipeline(model)
+    before = size_mb(nlp.path)  # of MODEL, which --output may name too
     if onnx is None:
         trim_rows(nlp, stream_texts(texts), min_count=min_count, half=half, component=component)
         write_pipeline(nlp, output)
     else:
         refuse_options(ctx, ["min_count", "half", "component"], "--onnx keeps all rows", "Trim rows by another call.")
         _leave_out_torch(nlp, model, texts, onnx, output)
-    msg.good(f"Saved to {output}: {size_mb(output):.1f} MB, before {size_mb(nlp.path):.1f} MB")
+    msg.good(f"Saved to {output}: {size_mb(output):.1f} MB, before {before:.1f} MB")
 
 
 def _leave_out_torch(nlp: Language, model: str, texts: list[str], precision: str, output: Path) -> None:
     require_torch()
     from ..workbench.to_onnx_torch import Precision, changed_entities, to_onnx
 
-    read = list(stream_texts(texts))
+    read, old = list(stream_texts(texts)), load_pipeline(model)
     to_onnx(nlp, cast(Precision, precision))
     write_pipeline(nlp, output)
-    same, changed = changed_entities(load_pipeline(model), load_pipeline(str(output)), read)
+    same, changed = changed_entities(old, load_pipeline(str(output)), read)
     msg.info(f"{counted(len(read), 'text')}: {counted(same, 'entity', 'entities')} in both, {len(changed)} in one only")
     if changed:
         msg.table(changed[:_SHOWN_ENTITIES], header=("Found by", "Label", "Text"), divider=True)

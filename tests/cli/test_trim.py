@@ -1,6 +1,7 @@
 """`python -m spacy tener trim`: what it keeps, says and refuses."""
 
 import re
+import shutil
 
 import spacy
 from command_line import run_tener
@@ -8,6 +9,7 @@ from command_line import run_tener
 import spacy_tener.cli.trim as trim_module
 from spacy_tener.embedders.tables import table_embedders
 from spacy_tener.workbench import trimming
+from spacy_tener.workbench.pipelines import size_mb
 
 TEXT = "王小明去了上海"
 
@@ -30,6 +32,19 @@ def test_a_pipeline_gets_smaller_and_finds_the_same(saved, tmp_path, monkeypatch
         assert re.search(r"MB, before \d+\.\d MB", output)
         assert found(tmp_path / view) == found(model)
         assert size(tmp_path / view) < size(model)
+
+
+def test_the_size_before_is_said_where_the_pipeline_takes_its_own_place(saved, tmp_path, monkeypatch):
+    monkeypatch.setattr(trimming, "FEW", 0)
+    # Megabytes of so small a pipeline have no digits to tell them apart.
+    monkeypatch.setattr(trim_module, "size_mb", lambda folder: 1e6 * size_mb(folder))
+    shutil.copytree(saved["tener"], tmp_path / "model")
+    (tmp_path / "raw.txt").write_text(TEXT, encoding="utf8")
+    before = size_mb(tmp_path / "model")
+    code, output = run(tmp_path / "model", tmp_path / "raw.txt", "--output", tmp_path / "model", "--half", "--force")
+    assert code == 0, output
+    assert f"before {1e6 * before:.1f} MB" in output
+    assert size_mb(tmp_path / "model") < before
 
 
 def test_a_shared_component_gets_smaller_and_its_listener_finds_the_same(tmp_path, monkeypatch, train, sentences):

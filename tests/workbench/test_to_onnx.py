@@ -14,6 +14,7 @@ from small_systems import TEXTS, examples_of, pipeline, small_tok2vecs, trained
 from tiny_transformer import save_tiny_transformer
 
 from spacy_tener.errors import MissingPackageError, RemedyError
+from spacy_tener.workbench import to_onnx_torch as to_onnx_module
 from spacy_tener.workbench.to_onnx_torch import changed_entities, to_onnx
 
 WORDS = ["Yorkers", " ", "joined", "acme,", "a.b.c.d", "吴重阳", "iphones"]
@@ -175,6 +176,21 @@ def test_the_command_converts_and_compares(tiny, tmp_path):
         ran = run_tener("trim", *words)
         assert ran.code
         assert message in ran.text
+
+
+def test_a_pipeline_whose_place_the_new_one_takes_is_compared_too(tiny, tmp_path, monkeypatch):
+    learned(transformer(tiny)).to_disk(tmp_path / "model")
+    (tmp_path / "raw.txt").write_text("李华", encoding="utf8")
+    compared = []
+    monkeypatch.setattr(
+        to_onnx_module, "changed_entities", lambda old, new, texts: compared.extend([old, new]) or (0, [])
+    )
+    ran = run_tener("trim", tmp_path / "model", tmp_path / "raw.txt", "--onnx", "int8", "-o", tmp_path / "model", "-F")
+    assert ran.code == 0, ran.text
+    with_transformer = [
+        any(node.name == "transformer_embed" for node in nlp.get_pipe("tener_ner").model.walk()) for nlp in compared
+    ]
+    assert with_transformer == [True, False]
 
 
 def refused(nlp, *parts, error=RemedyError):
