@@ -161,8 +161,8 @@ def check_file(path: Path | None, force: bool) -> None:
     """Refuse a file that exists, without --force, or cannot be written, before anything is computed. None passes."""
     if path is None:
         return
-    if path.is_dir():
-        raise RemedyError(f"{path}: is a directory", "Name a file.")
+    if path.exists() and not path.is_file():  # a device would give its place to a file
+        raise RemedyError(f"{path}: is {'a directory' if path.is_dir() else 'no regular file'}", "Name a file.")
     if path.exists() and not force:
         raise RemedyError(f"{path}: exists already", OVERWRITE)
     above = next(folder for folder in path.absolute().parents if folder.exists())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -57,6 +58,7 @@ DIRECTORIES = ("silver model text.txt",)
     ("words", "output", "message"),
     [
         *((words, "folder.html", "folder.html: is a directory Name a file.") for words in FILES),
+        *((words, "pipe.html", "pipe.html: is no regular file Name a file.") for words in FILES),
         *((words, "text.txt/a.html", "text.txt/a.html: cannot be written, as {}/text.txt is not a") for words in FILES),
         *((words, "text.txt", "text.txt: not a directory") for words in DIRECTORIES),
     ],
@@ -66,6 +68,8 @@ def test_a_place_that_cannot_be_written_is_named_before_anything_is_done(
 ) -> None:
     monkeypatch.chdir(folder)
     Path("folder.html").mkdir(exist_ok=True)
+    if not Path("pipe.html").exists():
+        os.mkfifo("pipe.html")
     monkeypatch.setattr("spacy.load", lambda *_, **__: pytest.fail("the pipeline is loaded"))
     ran = run_tener(*words.split(), "--output", output)
     assert ran.code == 1
