@@ -45,19 +45,20 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
     """Write a file atomically: to a temporary file in the same directory, synced to disk, then renamed. The directory
-    is created."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    is created. A link stays, and the file that it leads to is written."""
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         try:
             with temporary.open("wb") as file:
                 write(file)
                 file.flush()
                 os.fsync(file.fileno())
-            temporary.replace(path)
+            temporary.replace(target)
         finally:
             temporary.unlink(missing_ok=True)
-    _sync_folder(path.parent)
+    _sync_folder(target.parent)
 
 
 @contextlib.contextmanager

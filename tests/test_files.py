@@ -34,6 +34,15 @@ def test_a_file_takes_the_place_of_another_in_a_directory_that_is_made(tmp_path:
     assert names(tmp_path / "below") == ["a.txt"]
 
 
+def test_a_link_leads_to_the_file_that_was_written(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    (tmp_path / "link").symlink_to("below/a.txt")
+    for text in ("first", "second"):
+        write_text(tmp_path / "link", text)
+        assert (tmp_path / "link").is_symlink()
+        assert (tmp_path / "below" / "a.txt").read_text(encoding="utf8") == text
+
+
 def test_a_file_is_on_the_disk_before_it_is_in_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_text(tmp_path / "a.txt", "old")
     states = []
