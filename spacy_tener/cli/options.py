@@ -72,12 +72,12 @@ def output_format(choices: Collection[str]) -> Any:
     return choice(("--format", "-f"), "Format of the output", choices)
 
 
-def share(name: str, what: str) -> Any:
-    """Return an option with a number between 0 and 1."""
+def share(name: str, what: str, *, above: float = 0.0, with_1: bool = False) -> Any:
+    """Return an option with a number between 0, or `above`, and 1. with_1: It may be 1."""
 
     def check(value: float | None) -> float | None:
-        if value is not None and not 0.0 < value < 1.0:
-            raise typer.BadParameter(f"{value} is not between 0 and 1, as 0.9 is.")
+        if value is not None and not (above < value < 1.0 or (with_1 and value == 1.0)):
+            raise typer.BadParameter(f"{value} is not between {above:g} and 1, as 0.9 is.")
         return value
 
     return typer.Option(name, help=what, callback=check)

@@ -41,10 +41,11 @@ def silver_cli(
     texts: options.RawTexts,
     output: Annotated[Path, options.output("a directory of files")],
     sure: Annotated[
-        float, typer.Option(help="Minimum probability of the entities to keep", min=0.5, max=1)
+        float, options.share("--sure", "Minimum probability of the entities to keep", above=0.5, with_1=True)
     ] = DEFAULT_SURENESS,
     outside: Annotated[
-        float, typer.Option(help="Minimum probability of the tokens to keep as outside", min=0.5, max=1)
+        float,
+        options.share("--outside", "Minimum probability of the tokens to keep as outside", above=0.5, with_1=True),
     ] = DEFAULT_SURENESS,
     limit: Annotated[int | None, options.limit("to annotate; default: all")] = None,
     part_size: options.PartSize = 5000,

@@ -160,7 +160,7 @@ WRONG_COMMAND_LINE = [
     ("serve model --allow-origin here", "'here' is not an origin"),
     ("silver , text.txt -o {new}", "No pipeline given"),
     ("silver model text.txt -o {new} --sure 1.5", "Invalid value for '--sure'"),
-    ("silver model text.txt -o {new} --outside 0.4", "Invalid value for '--outside'"),
+    ("silver model text.txt -o {new} --outside 0.5", "'--outside': 0.5 is not between 0.5 and 1, as 0.9 is."),
     ("suggest model text.txt -o {new}.bin", "Name one by --format: doccano, labelstudio, prodigy, page."),
     ("suggest model text.txt -o {new} --format conll", "'conll' is not one of: doccano, labelstudio"),
     ("suggest model text.txt -o {new}.jsonl --labels PER", "--labels: doccano gets its labels from its own project"),
