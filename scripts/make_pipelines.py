@@ -1,6 +1,6 @@
 """Make wheels of trained pipelines: train on corpora whose terms allow it, score, describe, package, and try each.
 
-    python scripts/make_pipelines.py weibo wnut17 wnut17-small uner --output packages
+    python scripts/make_pipelines.py weibo wnut17 wnut17-small uner uner-zh --output packages
 
 Each wheel has a README with scores, terms and limits, which spaCy writes from meta.json. Beside the wheels lie
 `SHA256SUMS`, a table, `README.md`, and the wheel of this package, which they need. What was trained before
@@ -52,6 +52,7 @@ class Recipe:
     limits: Where it fails, for the README.
     train: Trains it, and returns the directory of the pipeline.
     most_mb: A wheel has at most so many megabytes, so that it can be attached to a release.
+    test: The part of the corpus that it is scored on. The whole one has a table of its languages beside it.
     """
 
     corpus: str
@@ -61,6 +62,7 @@ class Recipe:
     limits: tuple[str, ...]
     train: Callable[[argparse.Namespace], Path]
     most_mb: int = 40
+    test: str = "test.spacy"
 
 
 def train_weibo(args: argparse.Namespace) -> Path:
@@ -132,6 +134,36 @@ def export_multilingual(args: argparse.Namespace) -> Path:
     return _exported(args, "multilingual", train_multilingual)
 
 
+def train_chinese(args: argparse.Namespace) -> Path:
+    """TENER alone, for Chinese: the pipeline of all languages teaches it on raw posts. Both split a text alike.
+
+    Rows of what occurs once are left out."""
+    work, teacher = args.work / "chinese" / args.seed, export_multilingual(args)
+    train, silver, small = work / "train.spacy", work / "silver", work / "small"
+    if not small.exists():
+        for part in ("train", "dev"):
+            source, columns = f"assets/uner/{part}/zh.iob2", ("--lang", "xx", "--tag-column", 3)
+            _tener("convert", source, *columns, "--output", work / f"{part}.spacy", "--force")
+        _tener("silver", teacher, args.posts, "--limit", 20_000, "--output", silver)
+        settings = (
+            f"paths.train={train}",
+            f"paths.dev={work / 'dev.spacy'}",
+            f"paths.silver={silver}",
+            f"paths.teacher={teacher}",
+            f"system.seed={args.seed}",
+            "nlp.lang=xx",
+            'nlp.tokenizer={"@tokenizers": "spacy_tener.MultilingualTokenizer.v1", "scripts": ["han", "kana"]}',
+            "training.max_steps=5000",
+            "training.patience=2000",
+            "training.eval_frequency=200",
+        )
+        config = work / "config.cfg"
+        _tener("config", "weibo", "silver", "taught", *_set(settings), "--output", config, "--force")
+        _run("-m", "spacy", "train", config, "--output", work, "--gpu-id", args.gpu_id, captured=False)
+        _tener("trim", work / "model-best", train, silver, "--half", "--min-count", 2, "--output", small)
+    return small
+
+
 WEIBO = {
     "name": "Weibo NER, second release",
     "url": "https://github.com/hltcoe/golden-horse",
@@ -161,17 +193,27 @@ TWEETS_LIMITS = (
     "It learned from tweets too, as the transformer annotated them, and has vectors of their words. They are those of "
     "TweetEval, without user names; their texts are not in it.",
 )
+GSD = {**UNER, "name": "Universal NER v1: GSDSimp, and what xx_tener_uner learned from"}
 UNER_LIMITS = (
     "It learned Chinese, Croatian, Danish, English, Portuguese and Swedish. It reads other languages by what E5 knows "
     "of them, which is measured for German only.",
     "A word is a token: an entity within one, as in Korean or Thai, is found as the whole word.",
+)
+POSTS_LIMITS = (
+    "It learned from raw posts of Weibo too, as xx_tener_uner annotated them. That pipeline finds more, and is slower.",
+    "It reads Chinese only.",
 )
 RECIPES = {
     "weibo": Recipe("weibo", "weibo_tener_lac", "CC BY-SA 3.0", WEIBO, WEIBO_LIMITS, train_weibo),
     "wnut17": Recipe("wnut17", "wnut17_minilm_int8", "CC BY 4.0", WNUT, WNUT_LIMITS, export_transformer),
     "wnut17-small": Recipe("wnut17", "wnut17_tener_taught", "CC BY 4.0", WNUT, TWEETS_LIMITS, train_small),
     "uner": Recipe("multilingual", "tener_uner", "CC BY-SA 4.0", UNER, UNER_LIMITS, export_multilingual, 110),
+    "uner-zh": Recipe(
+        "multilingual", "tener_uner_zh", "CC BY-SA 4.0", GSD, POSTS_LIMITS, train_chinese, test="languages/zh.spacy"
+    ),
 }
+RAW = {"wnut17-small": "tweets", "uner-zh": "posts"}
+"""The argument that names the raw text of a pipeline."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -181,6 +223,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, default=Path("project/corpus"), help="holds CORPUS/{train,dev,test}.spacy")
     parser.add_argument("--work", type=Path, default=Path("project/training/pipelines"), help="keeps trainings")
     parser.add_argument("--tweets", type=Path, default=Path("assets/raw/en-tweets.txt.xz"), help="raw English text")
+    parser.add_argument("--posts", type=Path, default=Path("assets/raw/zh-weibo-posts.txt.xz"), help="raw Chinese text")
     parser.add_argument("--seed", default="1", help="seed of the trainings")
     parser.add_argument("--gpu-id", default="-1", help="GPU to train on (default: the CPU)")
     parser.add_argument("--version", default="1.0.0", help="version of the wheels")
@@ -188,8 +231,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     names = args.names or list(RECIPES)
     if unknown := [name for name in names if name not in RECIPES]:
         parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(RECIPES)}")
-    if "wnut17-small" in names and not args.tweets.is_file():
-        parser.error(f"wnut17-small learns from raw English text, and {args.tweets} is missing: name it by --tweets")
+    for name in names:
+        if name in RAW and not (text := getattr(args, RAW[name])).is_file():
+            parser.error(f"{name} learns from raw text, and {text} is missing: name it by --{RAW[name]}")
     args.output.mkdir(parents=True, exist_ok=True)
     package_wheel = build_package_wheel(args.output)
     for name in names:
@@ -217,9 +261,9 @@ def package(recipe: Recipe, model: Path, args: argparse.Namespace) -> Path:
     data, folder = args.data / recipe.corpus, args.work / recipe.name
     metrics, meta = folder / "metrics.json", folder / "meta.json"
     folder.mkdir(parents=True, exist_ok=True)
-    _tener("evaluate", model, data / "test.spacy", "--output", metrics, "--force")
+    _tener("evaluate", model, data / recipe.test, "--output", metrics, "--force")
     described = describe(recipe, model, metrics, args.version)
-    if (data / "languages").is_dir():
+    if recipe.test == "test.spacy" and (data / "languages").is_dir():
         table = _run("-m", "research", "languages", model, data / "languages")
         described["notes"] = f"### Languages\n\n{table}\n{described['notes']}"
     meta.write_text(json.dumps(described, ensure_ascii=False), encoding="utf8")
@@ -318,8 +362,7 @@ def write_index(output: Path) -> None:
 def _grid(args: argparse.Namespace, corpus: str, system: str, *settings: str) -> Path:
     """Train a system, unless it was trained, and return its pipeline."""
     what = ("--corpora", corpus, "--systems", system, "--seeds", args.seed, "--data", args.data)
-    changed = [part for setting in settings for part in ("--set", setting)]
-    _run("-m", "research", "grid", args.work, *what, *changed, "--gpu-id", args.gpu_id, captured=False)
+    _run("-m", "research", "grid", args.work, *what, *_set(settings), "--gpu-id", args.gpu_id, captured=False)
     return Path(args.work, corpus, system, args.seed, "model-best")
 
 
@@ -329,6 +372,10 @@ def _exported(args: argparse.Namespace, corpus: str, train: Callable[[argparse.N
     if not exported.exists():
         _tener("trim", train(args), args.data / corpus / "dev.spacy", "--onnx", "int8", "--output", exported)
     return exported
+
+
+def _set(settings: Sequence[str]) -> list[str]:
+    return [part for setting in settings for part in ("--set", setting)]
 
 
 def _tener(*arguments: object) -> None:

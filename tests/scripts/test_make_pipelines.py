@@ -53,8 +53,9 @@ def test_only_wheels_of_pipelines_are_in_the_table(tmp_path: Path) -> None:
     [
         (["weiboo"], "unknown: weiboo; there are weibo"),
         (["wnut17-small", "--tweets", "none.txt"], "none.txt is missing"),
+        (["uner-zh", "--posts", "none.txt"], "none.txt is missing: name it by --posts"),
     ],
-    ids=["name", "raw text"],
+    ids=["name", "tweets", "posts"],
 )
 def test_what_is_missing_is_said_before_anything_starts(
     arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
