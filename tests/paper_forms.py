@@ -15,8 +15,7 @@ from spacy_tener.architectures.flat.selection_torch import SelectiveAttention
 from spacy_tener.architectures.grn.grn_torch import Relation
 from spacy_tener.architectures.tener.tener_torch import AdaptedAttention
 from spacy_tener.nn.attention_torch import split_heads
-from spacy_tener.nn.layers_torch import Convolution
-from spacy_tener.nn.transformer_torch import TransformerLayer
+from spacy_tener.nn.layers_torch import Convolution, TransformerLayer
 from spacy_tener.tagging import TagLayout
 
 

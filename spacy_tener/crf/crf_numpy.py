@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ..nn.graph import PaddedBatch, Value
-from ..nn.layers_numpy import Linear
-from ..nn.weights import Weights
+from ..nn.layers_numpy import Linear, Weights
 from ..sequences import Lengths
 from ..types import FloatArray
 from .scorer import PathScorer

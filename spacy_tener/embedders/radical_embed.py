@@ -22,8 +22,8 @@ from ..errors import InputError, check_package, install
 from ..features.characters import Spellings, code_points, lengths_of
 from ..features.keys import Keys, Normaliser, search
 from ..inputs import read_lines
+from ..nn.layers_numpy import Weights
 from ..nn.shim import EmbedModel, TorchShim
-from ..nn.weights import Weights
 from ..sequences import ranges, starts
 from ..types import IntArray
 from ..validation import STRICT, OddSize, Probability, Size, configured

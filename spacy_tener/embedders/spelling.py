@@ -16,8 +16,8 @@ from spacy.tokens import Doc
 from ..features.characters import Spellings, spell
 from ..features.keys import Normaliser
 from ..nn.backends import Indices
+from ..nn.layers_numpy import Weights
 from ..nn.shim import EmbedModel, TorchShim
-from ..nn.weights import Weights
 from ..validation import STRICT, OddSize, Probability, Size, configured
 from .spelling_numpy import CNN, Encode
 from .spelling_numpy import CharacterFeatures as FeaturesPredictor

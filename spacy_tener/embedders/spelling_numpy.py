@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from ..nn.layers_numpy import Convolution, EmbeddingTables, Linear
-from ..nn.weights import Weights
+from ..nn.layers_numpy import Convolution, EmbeddingTables, Linear, Weights
 from ..sequences import Lengths, as_lengths, starts
 from ..types import FloatArray, IntArray
 

@@ -1,4 +1,5 @@
-"""Layers that architectures share: embedding tables, linear layers, layer norm, convolutions.
+"""Weights by their names, and layers that architectures share: embedding tables, linear layers, layer norm,
+convolutions, and a transformer layer around any attention.
 
 Beside what a layer computes in NumPy stands what it writes to a graph of ONNX (`write`), where rows are padded.
 *Shape:* (sequences, longest, width)
@@ -7,16 +8,67 @@ Beside what a layer computes in NumPy stands what it writes to a graph of ONNX (
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..sequences import Lengths, ranges
 from ..types import FloatArray, IntArray
 from .graph import PaddedBatch, Value
-from .weights import Weights, WeightsError
+from .transformer_config import StackConfig
 
 _EPSILON = 1e-5
 """As in `nn.LayerNorm`."""
+_ROWS = 256
+"""Rows that the feed-forward computes at once, so that its hidden layer fits into a core's own cache."""
+
+
+class WeightsError(ValueError):
+    """The weights do not fit the settings."""
+
+
+class Weights:
+    """Arrays of a module or of a submodule, by their names in torch's state_dict.
+
+    arrays (Mapping[str, NDArray[Any]]): Arrays of the whole module.
+    prefix (str): Prefix of the names of the submodule's arrays.
+    """
+
+    def __init__(self, arrays: Mapping[str, NDArray[Any]], prefix: str = "", used: set[str] | None = None) -> None:
+        self._arrays, self._prefix = arrays, prefix
+        self._used = set() if used is None else used
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        name = self._prefix + name
+        if name not in self._arrays:
+            raise WeightsError(f"The weights lack '{name}'")
+        self._used.add(name)
+        return self._arrays[name]
+
+    def get(self, name: str) -> NDArray[Any] | None:
+        return self[name] if self._prefix + name in self._arrays else None
+
+    def shaped(self, name: str, *shape: int | None) -> NDArray[Any]:
+        """Return an array, after checking its shape against the settings; None for any size."""
+        array = self[name]
+        fits = array.ndim == len(shape) and all(n in (None, size) for n, size in zip(shape, array.shape, strict=True))
+        if not fits:
+            raise WeightsError(
+                f"The weights '{self._prefix}{name}' have the shape {array.shape}, but the settings ask for "
+                f"{tuple('any' if size is None else size for size in shape)}"
+            )
+        return array
+
+    def part(self, *names: object) -> Weights:
+        """Return the arrays of a submodule: `part("layers", 0)` has those whose names begin with `layers.0.`."""
+        return Weights(self._arrays, self._prefix + "".join(f"{name}." for name in names), self._used)
+
+    def check_all_used(self) -> None:
+        """Raise if any array was not read: the weights belong to another config."""
+        unused = sorted(set(self._arrays) - self._used)
+        if unused:
+            raise WeightsError(f"The weights hold '{unused[0]}', which the settings do not use")
 
 
 class Linear:
@@ -132,3 +184,59 @@ class Convolution:
         columns = graph.Transpose(x * graph.Unsqueeze(batch.is_real.to(np.float32), [2]), perm=[0, 2, 1])
         biases = [] if self.product.bias is None else [self.product.bias]
         return graph.Transpose(graph.Conv(columns, weight, *biases, pads=[size // 2, size // 2]), perm=[0, 2, 1])
+
+
+class FeedForward:
+    """`max(0, x W_1 + b_1) W_2 + b_2`."""
+
+    def __init__(self, weights: Weights) -> None:
+        self.widen, self.narrow = Linear(weights.part("widen")), Linear(weights.part("narrow"))
+
+    def __call__(self, x: FloatArray) -> FloatArray:
+        """Transform the rows of all texts. *Shape:* (tokens, width)"""
+        if len(x) <= _ROWS:
+            return self.narrow(relu(self.widen(x)))
+        mixed = np.empty((len(x), self.narrow.weight.shape[1]), np.float32)
+        for begin in range(0, len(x), _ROWS):
+            mixed[begin : begin + _ROWS] = self.narrow(relu(self.widen(x[begin : begin + _ROWS])))
+        return mixed
+
+    def write(self, x: Value) -> Value:
+        return self.narrow.write(x.graph.Relu(self.widen.write(x)))
+
+
+class TransformerLayer:
+    """Attention and feed-forward, each with a residual connection and a layer norm.
+
+    attention (Any): Called with the layer's arguments, or by whoever calls `complete` with its output.
+    """
+
+    def __init__(self, config: StackConfig, attention: Any, weights: Weights) -> None:
+        self.attention = attention
+        hidden = config.ff_width or config.usual_ff * config.width
+        weights.shaped("feed_forward.widen.weight", hidden, config.width)
+        self.feed_forward = FeedForward(weights.part("feed_forward"))
+        self.attention_norm = LayerNorm(weights.part("attention_norm"))
+        self.feed_forward_norm = LayerNorm(weights.part("feed_forward_norm"))
+
+    def __call__(self, x: FloatArray, *context: Any) -> FloatArray:
+        """Transform the rows of all texts. *Shape:* (tokens, width)"""
+        return self.complete(x, self.attention(x, *context))
+
+    def complete(self, x: FloatArray, mixed: FloatArray) -> FloatArray:
+        """Return the output of the layer, from that of its attention.
+
+        x (FloatArray): The input of the layer. *Shape:* (tokens, width)
+        mixed (FloatArray): The output of attention, which is overwritten. *Shape:* (tokens, width)
+        RETURNS (FloatArray): *Shape:* (tokens, width)
+        """
+        mixed += x
+        mixed = self.attention_norm(mixed)
+        added = self.feed_forward(mixed)
+        added += mixed
+        return self.feed_forward_norm(added)
+
+    def write(self, x: Value, batch: PaddedBatch) -> Value:
+        """Write the layer to the graph of `x`."""
+        x = self.attention_norm.write(x + self.attention.write(x, batch))
+        return self.feed_forward_norm.write(x + self.feed_forward.write(x))

@@ -14,8 +14,8 @@ from thinc.types import Floats2d, FloatsXd
 from thinc.util import is_cupy_array
 
 from ..errors import RemedyError, check_package, install
+from .layers_numpy import Weights, WeightsError
 from .serialize import from_safetensors, to_safetensors
-from .weights import Weights, WeightsError
 
 if TYPE_CHECKING:
     import torch

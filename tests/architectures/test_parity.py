@@ -24,8 +24,8 @@ from spacy_tener.embedders.spelling_torch import CharacterFeatures, char_cnn
 from spacy_tener.nn import attention_numpy as attention
 from spacy_tener.nn import layers_numpy as dense
 from spacy_tener.nn.attention_numpy import in_rectangles
+from spacy_tener.nn.layers_numpy import Weights
 from spacy_tener.nn.layers_torch import EmbeddingTables
-from spacy_tener.nn.weights import Weights
 
 TOLERANCE = 1e-4
 CHARACTERS, RADICALS, WORDS = 10, 7, 5

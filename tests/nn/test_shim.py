@@ -24,9 +24,9 @@ from torch import nn
 from spacy_tener.embedders.char_embed import build_char_embed
 from spacy_tener.nn.backend_torch import hide_known_warnings
 from spacy_tener.nn.compose import chain_layers, ragged_layer
+from spacy_tener.nn.layers_numpy import WeightsError
 from spacy_tener.nn.serialize import from_safetensors, to_safetensors
 from spacy_tener.nn.shim import TorchShim, torch_shim
-from spacy_tener.nn.weights import WeightsError
 
 WIDTH_IN, WIDTH_OUT = 3, 4
 LENGTHS = [2, 0, 3, 1, 0]

@@ -10,9 +10,7 @@ import numpy as np
 
 from ...embedders.lattice import Lattice
 from ...nn.attention_numpy import Rectangle, attend, in_rectangles, interleave, sinusoids
-from ...nn.layers_numpy import Linear
-from ...nn.transformer_numpy import TransformerLayer
-from ...nn.weights import Weights
+from ...nn.layers_numpy import Linear, TransformerLayer, Weights
 from ...types import FloatArray, IntArray
 from ..tener.tener_numpy import AdaptedAttention
 from .flat_config import AtssaConfig

@@ -21,9 +21,8 @@ from torch import Tensor, nn
 
 from ...embedders.lattice import Lattice
 from ...nn.attention_torch import Attention, interleave, sinusoids
-from ...nn.layers_torch import Linear, dropout
+from ...nn.layers_torch import Linear, TransformerLayer, dropout
 from ...nn.ragged_torch import Ragged, Segments
-from ...nn.transformer_torch import TransformerLayer
 from ..tener.tener_torch import AdaptedAttention, RelativePositions
 from .flat_config import AtssaConfig
 from .plans import Covers

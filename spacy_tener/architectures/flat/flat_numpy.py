@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...nn.attention_numpy import exponentials, interleave, sinusoids
-from ...nn.layers_numpy import Linear, relu
-from ...nn.transformer_numpy import TransformerLayer
-from ...nn.weights import Weights
+from ...nn.layers_numpy import Linear, TransformerLayer, Weights, relu
 from ...types import FloatArray
 from .flat_config import DISTANCES, FlatConfig, MectConfig
 from .flat_config import RANDOM_BLOCK as BLOCK

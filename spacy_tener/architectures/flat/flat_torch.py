@@ -22,8 +22,7 @@ from torch import Tensor, nn
 
 from ...nn.attention_torch import WHOLE_MAP, checkpointed, interleave, sinusoids, split_heads
 from ...nn.devices_torch import on_device
-from ...nn.layers_torch import Linear, dropout
-from ...nn.transformer_torch import TransformerLayer
+from ...nn.layers_torch import Linear, TransformerLayer, dropout
 from .flat_config import DISTANCES, FlatConfig, MectConfig
 from .flat_config import RANDOM_BLOCK as BLOCK
 from .plans import plan_spans

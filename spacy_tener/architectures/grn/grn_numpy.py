@@ -8,8 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from ...nn.graph import PaddedBatch, Value
-from ...nn.layers_numpy import Convolution, Linear
-from ...nn.weights import Weights
+from ...nn.layers_numpy import Convolution, Linear, Weights
 from ...sequences import Lengths, as_lengths
 from ...types import FloatArray, IntArray
 from .grn_config import EXPONENT_LIMIT, GRNConfig

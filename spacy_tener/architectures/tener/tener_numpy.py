@@ -21,10 +21,8 @@ from ...nn.attention_numpy import (
     write_split_heads,
 )
 from ...nn.graph import PaddedBatch, Value
-from ...nn.layers_numpy import Linear
+from ...nn.layers_numpy import Linear, TransformerLayer, Weights
 from ...nn.transformer_config import StackConfig
-from ...nn.transformer_numpy import TransformerLayer
-from ...nn.weights import Weights
 from ...sequences import Lengths
 from ...types import FloatArray
 from .tener_config import TransformerConfig

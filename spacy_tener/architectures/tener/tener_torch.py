@@ -12,9 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from ...nn.attention_torch import Attention, Heads, interleave, sinusoids, split_heads
-from ...nn.layers_torch import Linear
+from ...nn.layers_torch import Linear, TransformerLayer
 from ...nn.ragged_torch import Ragged
-from ...nn.transformer_torch import TransformerLayer
 from ...sequences import Lengths
 from .tener_config import TransformerConfig
 
