@@ -74,7 +74,7 @@ class TransformerEmbedder(Layer):
         pieces = self.attrs["pieces"]
         if pieces == "all":
             return
-        from .e5_torch import keep_rows
+        from .transformer_embed_torch import keep_rows
 
         module: PretrainedTransformer = self.shim.module
         vocabulary = WordPieces(self.shim.sizes["tokenizer"])
@@ -173,7 +173,7 @@ def load_pretrained(name: str | Path | None) -> tuple[Any, Any]:
         )
     library = _library()
     if str(name) == E5:
-        from .e5_torch import to_transformers
+        from .transformer_embed_torch import to_transformers
 
         return to_transformers(read_weights()[0])
     try:

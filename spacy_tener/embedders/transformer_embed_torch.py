@@ -1,10 +1,12 @@
-"""A pretrained transformer as a torch module: from word pieces to one row of features per token."""
+"""A pretrained transformer as a torch module: from word pieces to one row of features per token; and multilingual E5 as
+a model of the library transformers, to train it further."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -17,12 +19,15 @@ from ..features.pieces import PieceReader, Pieces
 from ..nn.devices_torch import autocast_to_bfloat16, on_device
 from ..nn.layers_torch import Dropout
 from ..nn.ragged_torch import Ragged, Segments
+from ..onnx.published_weights import BertWeights, Blocks, name_in_transformers, tensor_names
+from ..types import IntArray
 from .transformer_embed_config import TransformerEmbedConfig
 
 _POSITIONS_AT_ONCE = {"cpu": 4096, "cuda": 1 << 16}
 """Maximum number of word pieces, with padding, that a prediction computes at once, to limit memory for long texts."""
 _PIECES_PER_CALL = {"cpu": 32, "cuda": 1 << 14}
 """Cost of one more call, in pieces of padding: computing these takes as long as launching a dozen layers."""
+_E5_MARKS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
 
 
 class PretrainedTransformer(nn.Module):
@@ -226,3 +231,41 @@ def mean_of_states(states: Sequence[Tensor], layers: int | Sequence[int]) -> Ten
     """Return the mean of the last states, or of those with these indices. *Shape:* (windows, length, width)"""
     chosen = states[-layers:] if isinstance(layers, int) else [states[layer] for layer in layers]
     return torch.stack(list(chosen)).mean(dim=0)
+
+
+def to_transformers(weights: BertWeights) -> tuple[Any, Any]:
+    """Return multilingual E5 as a `BertModel` with the weights in float32, and its tokenizer."""
+    from tokenizers import Tokenizer
+
+    library: Any = import_module("transformers")
+    pieces, kinds = weights.vocabulary.size, weights.vector("emb.type").size // weights.width
+    config = library.BertConfig(
+        vocab_size=pieces,
+        hidden_size=weights.width,
+        num_hidden_layers=weights.layers,
+        num_attention_heads=weights.heads,
+        intermediate_size=weights.vector("l0.fi.b").size,
+        max_position_embeddings=weights.longest,
+        type_vocab_size=kinds,
+        layer_norm_eps=weights.epsilon,
+    )
+    model = library.BertModel(config)
+    # Its pooler, of which nothing is read, stays random.
+    model.load_state_dict(
+        {name_in_transformers(name): _tensor(weights, name) for name in tensor_names(weights.layers)}, strict=False
+    )
+    tokenizer = Tokenizer.from_buffer(weights.vocabulary.json)
+    longest = weights.longest
+    return model, library.PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=longest, **_E5_MARKS)
+
+
+def keep_rows(model: Any, pieces: IntArray) -> None:
+    """Remove the rows of all pieces but these, in this order."""
+    rows = model.get_input_embeddings().weight.detach()[torch.from_numpy(pieces).to(model.device)]
+    model.set_input_embeddings(torch.nn.Embedding.from_pretrained(rows.clone(), freeze=False))
+    model.config.vocab_size = len(pieces)
+
+
+def _tensor(weights: BertWeights, name: str) -> torch.Tensor:
+    matrix = weights.tensors[name]
+    return torch.from_numpy(matrix.rows() if isinstance(matrix, Blocks) else matrix.copy())
