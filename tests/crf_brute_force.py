@@ -12,10 +12,10 @@ from paper_forms import allowed_transitions
 from torch import Tensor
 
 from spacy_tener.crf import crf_torch as crf_module
+from spacy_tener.crf.crf_numpy import PathScorer
 from spacy_tener.crf.crf_torch import CRF
 from spacy_tener.crf.forward import ForwardBackward
 from spacy_tener.crf.marginals import EntitySpans, span_marginals
-from spacy_tener.crf.scorer import PathScorer
 from spacy_tener.sequences import Lengths, Packing
 from spacy_tener.tagging import TagLayout
 from spacy_tener.types import IntArray

@@ -17,8 +17,8 @@ import torch
 import torchcrf
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
+from spacy_tener.crf.crf_numpy import PathScorer
 from spacy_tener.crf.crf_torch import CRF
-from spacy_tener.crf.scorer import PathScorer
 
 NOTE = (
     "One thread; the two take turns within each round. Medians over {rounds} rounds of the process's CPU time, in "

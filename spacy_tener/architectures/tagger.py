@@ -11,7 +11,7 @@ from thinc.api import Model
 from thinc.types import Floats2d
 
 from ..crf.crf_numpy import CRFHead as CRFPredictor
-from ..crf.scorer import PathScorer
+from ..crf.crf_numpy import PathScorer
 from ..crf.transitions import CRFArrays
 from ..nn.backends import Rows
 from ..nn.compose import chain_layers, ragged_layer

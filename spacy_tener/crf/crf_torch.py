@@ -24,8 +24,8 @@ from ..nn.layers_torch import Dropout, Linear
 from ..sequences import Lengths, Packing
 from ..tagging import TagLayout
 from ..types import AnyFloats
+from .crf_numpy import mask_emissions, packing_of
 from .forward import ForwardBackward
-from .scorer import mask_emissions, packing_of
 from .transitions import Transitions, parameter_of_score, weight_gradients
 
 Gradients = tuple[Tensor | None, ...]

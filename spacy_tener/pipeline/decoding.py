@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
+from ..crf.crf_numpy import PathScorer
 from ..crf.decode import ScoredPath
 from ..crf.forward import ForwardBackward
 from ..crf.marginals import EntitySpans, entropy, outside_marginals, probable_spans, span_marginals
-from ..crf.scorer import PathScorer
 from ..processes import cached_property
 from ..sequences import ranges, starts
 from ..types import AnyFloats, IntArray

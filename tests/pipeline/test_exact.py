@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from spacy.tokens import Doc, Span
 
-from spacy_tener.crf.scorer import PathScorer
+from spacy_tener.crf.crf_numpy import PathScorer
 from spacy_tener.pipeline.decoding import BatchDecoding, Decoding
 from spacy_tener.pipeline.entities import certain_entities
 from spacy_tener.pipeline.masks import NO_ENTITIES, allowed_tags
