@@ -24,9 +24,9 @@ from ..sequences import starts
 from ..types import IntArray
 from .batch_pipe import BatchPipe
 from .masks import NO_ENTITIES
-from .named_lists import HasLists, NamedLists, bounded, check_name, fit_words, listed, stripped
 from .units import BEGIN, INSIDE
 from .windows import batch_by_size
+from .words import HasLists, NamedLists, bounded, check_name, fit_words, listed, stripped
 
 _BLOCKED = ""
 """The tag of words that are no entities, in place of a label."""

@@ -16,8 +16,8 @@ from spacy.language import Language
 
 from spacy_tener.architectures.tagger import TaggerModel
 from spacy_tener.nn.serialize import from_safetensors, to_safetensors
-from spacy_tener.pipeline import named_lists
 from spacy_tener.pipeline import tener_ner as module
+from spacy_tener.pipeline import words as pipeline_words
 
 SURROGATE = "\ud800"
 WRONG_LABELS = ["", "  ", 3, None, SURROGATE]
@@ -184,7 +184,7 @@ def lac() -> Any:
 
 @pytest.fixture
 def few_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(named_lists, "MOST_WORDS", 4)
+    monkeypatch.setattr(pipeline_words, "MOST_WORDS", 4)
 
 
 def fill(words: Any) -> list[Any]:

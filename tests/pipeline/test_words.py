@@ -14,7 +14,7 @@ from spacy.training import Example
 
 from spacy_tener.embedders.tables import table_embedders
 from spacy_tener.nn.run import predict
-from spacy_tener.pipeline import named_lists as module
+from spacy_tener.pipeline import words as module
 
 PLACES = ["北京", "上海", "天津", "广州", "南京", "武汉"]
 THINGS = ["苹果", "天气", "电影", "手机", "汽车", "音乐"]
