@@ -12,7 +12,7 @@ from paper_forms import assert_same, backward_gradients, reference_relation
 from torch import Tensor, nn
 
 from spacy_tener.architectures.grn import grn_torch as relation
-from spacy_tener.architectures.grn.grn_config import EXPONENT_LIMIT
+from spacy_tener.architectures.grn.grn_numpy import EXPONENT_LIMIT
 from spacy_tener.architectures.grn.grn_torch import Relation
 
 LENGTHS = [7, 1, 0, 30, 12]
