@@ -9,6 +9,7 @@ from paper_forms import assert_same
 from torch import Tensor
 
 from spacy_tener.architectures.flat.atssa_torch import CoverSegments, WordFusion
+from spacy_tener.architectures.flat.flat_config import AtssaConfig
 from spacy_tener.embedders.lattice import Lattice
 
 CHARS, WORDS, WIDTH, HEADS = 5, 4, 12, 3
@@ -26,7 +27,7 @@ SENTENCES: list[tuple[int, Words]] = [
 
 def make(dropout: float = 0.0) -> WordFusion:
     torch.manual_seed(0)
-    return WordFusion(char_width=CHARS, word_width=WORDS, width=WIDTH, n_heads=HEADS, dropout=dropout).double()
+    return WordFusion(AtssaConfig(width=WIDTH, heads=HEADS, attention_dropout=dropout), CHARS, WORDS).double()
 
 
 def rows(lattice: Lattice) -> tuple[Tensor, Tensor]:

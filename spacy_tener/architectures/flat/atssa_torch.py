@@ -49,23 +49,21 @@ class CoverSegments:
 class WordFusion(nn.Module):
     """Multi-head attention of each character to the words that cover it, un-scaled as in eq. 5.
 
+    config (AtssaConfig): Sizes. Positions are as wide as the output, whose width the heads share.
     char_width, word_width (int): Widths of the input.
-    width (int): Width of the output, shared by the heads, and of the positions; an even number.
-    n_heads (int): Number of heads h; each is `width / n_heads` wide.
-    dropout (float): Dropout on the attention map.
     """
 
-    def __init__(self, *, char_width: int, word_width: int, width: int, n_heads: int, dropout: float = 0.0) -> None:
+    def __init__(self, config: AtssaConfig, char_width: int, word_width: int) -> None:
         super().__init__()
-        self.width = width
-        self.dropout = dropout
+        self.width = width = config.width
+        self.dropout = config.map_dropout
         self.query = Linear(char_width, width, bias=False)
         self.key = Linear(word_width, width, bias=False)
         self.value = Linear(word_width, width, bias=False)
         self.from_head = Linear(width, width, bias=False)
         self.from_tail = Linear(width, width, bias=False)
-        self.u = nn.Parameter(nn.init.xavier_normal_(torch.empty(n_heads, width // n_heads)))
-        self.v = nn.Parameter(nn.init.xavier_normal_(torch.empty(n_heads, width // n_heads)))
+        self.u = nn.Parameter(nn.init.xavier_normal_(torch.empty(config.heads, config.head_width)))
+        self.v = nn.Parameter(nn.init.xavier_normal_(torch.empty(config.heads, config.head_width)))
 
     def forward(self, chars: Tensor, words: Tensor, covers: CoverSegments) -> Tensor:
         """Return the attention output of each character; zeros for a character without words.
@@ -121,13 +119,7 @@ class AtssaEncoder(nn.Module):
     def __init__(self, config: AtssaConfig, char_width: int, word_width: int) -> None:
         super().__init__()
         self.config = config
-        self.fusion = WordFusion(
-            char_width=char_width,
-            word_width=word_width,
-            width=config.width,
-            n_heads=config.heads,
-            dropout=config.map_dropout,
-        )
+        self.fusion = WordFusion(config, char_width, word_width)
         self.input = Linear(char_width + config.width, config.width)
         self.layers = nn.ModuleList(TransformerLayer(context_attention(config), config) for _ in range(config.layers))
 
