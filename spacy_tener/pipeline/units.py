@@ -14,24 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from spacy.attrs import (
-    DEP,
-    ENT_ID,
-    ENT_IOB,
-    ENT_KB_ID,
-    ENT_TYPE,
-    IDX,
-    IS_SPACE,
-    LEMMA,
-    LENGTH,
-    MORPH,
-    NORM,
-    ORTH,
-    POS,
-    SENT_START,
-    SPACY,
-    TAG,
-)
+from spacy.attrs import ENT_IOB, ENT_TYPE, IDS, IDX, IS_SPACE, LENGTH, ORTH, SENT_START, SPACY
 from spacy.strings import get_string_id
 from spacy.tokens import Doc
 
@@ -66,7 +49,7 @@ _LATIN = (
 )
 """First and last code points of letters of Latin scripts, and of the accents that combine with them."""
 SENTENCE_ENDS = "。！？!?；;…\n."
-_EMBEDDABLE = [ENT_IOB, NORM, LEMMA, POS, TAG, MORPH, DEP, ENT_TYPE, ENT_ID, ENT_KB_ID, SENT_START]
+_EMBEDDED = ("ENT_IOB", "NORM", "LEMMA", "POS", "TAG", "MORPH", "DEP", "ENT_TYPE", "ENT_ID", "ENT_KB_ID", "SENT_START")
 """Attributes of a token that earlier components set and a model may embed. Not HEAD: it may lie outside of a window."""
 
 
@@ -229,10 +212,11 @@ class TokenView(_View):
         span: Any = self.doc[start:end]
         spaces = [bool(token.whitespace_) for token in span]
         part = Doc(self.doc.vocab, words=[token.text for token in span], spaces=spaces)
-        attributes = span.to_array(_EMBEDDABLE)
+        ids = [IDS[name] for name in _EMBEDDED]
+        attributes = span.to_array(ids)
         # As in Span.as_doc(): of an entity that starts before the part, the rest becomes an entity.
         attributes[0, 0] = BEGIN if attributes[0, 0] == INSIDE else attributes[0, 0]
-        part.from_array(_EMBEDDABLE, attributes)
+        part.from_array(ids, attributes)
         part.tensor = self.doc.tensor[start:end]
         part.user_data.update(self._data)
         return part
