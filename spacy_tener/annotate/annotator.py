@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -106,27 +105,17 @@ class Annotator:
         """Return an answer for each text, in order. A value that is not a text gets an error."""
         texts = list(map(check_text, values))
         answers = [Answer(text, error=text.reason if isinstance(text, DamagedText) else None) for text in texts]
-        readable = [_Text(text, index) for index, text in enumerate(texts) if not isinstance(text, DamagedText)]
+        readable = [index for index, text in enumerate(texts) if not isinstance(text, DamagedText)]
         with self._lock:  # the end of a thread's memory zone would drop the strings of the others
             if self._task is None:
                 self.use(self.nlp)
             assert self._task is not None
-            for batch in batch_by_length(readable):
-                for item, result in zip(batch, answer_each(self._task, [item.text for item in batch]), strict=True):
+            for batch in batch_by_length(readable, lambda index: len(texts[index])):
+                results = answer_each(self._task, [texts[index] for index in batch])
+                for index, result in zip(batch, results, strict=True):
                     if isinstance(result, Exception):
                         error = f"the pipeline failed at this text: {type(result).__name__}: {result}"
-                        answers[item.index] = Answer(item.text, error=error)
+                        answers[index] = Answer(texts[index], error=error)
                     else:
-                        answers[item.index] = Answer(item.text, result)
+                        answers[index] = Answer(texts[index], result)
         return answers
-
-
-@dataclass(frozen=True)
-class _Text:
-    """A text and its index in the batch."""
-
-    text: str
-    index: int
-
-    def __len__(self) -> int:
-        return len(self.text)

@@ -15,7 +15,7 @@ from .decoding import Reading
 from .entities import CHAR_OFFSETS, SCORES, EntityOffsets, FoundEntity, offsets_of, read_offsets, read_scores
 from .finding import SCORES_KEY, PipelineNER, ask_probabilities, crf_pipes, make_doc, overlap_groups
 from .settings import NERSettings
-from .windows import SizedT, batch_by_size
+from .windows import ItemT, batch_by_size
 
 TextFunction = Callable[[Sequence[str]], Sequence[Any]]
 """A function that returns one answer for each text."""
@@ -74,9 +74,9 @@ def reading_score(log_probability: float, characters: int) -> float:
     return math.exp(log_probability / math.sqrt(max(1, characters)))
 
 
-def batch_by_length(items: Iterable[SizedT]) -> Iterator[list[SizedT]]:
+def batch_by_length(items: Iterable[ItemT], length: Callable[[Any], int] = len) -> Iterator[list[ItemT]]:
     """Yield batches of items of similar length, the shortest first, so that no short text waits for a long one."""
-    return batch_by_size(sorted(items, key=len), BATCH_CHARACTERS)
+    return batch_by_size(sorted(items, key=length), BATCH_CHARACTERS, length)
 
 
 def answer_each(task: TextFunction, texts: Sequence[str]) -> list[Any]:

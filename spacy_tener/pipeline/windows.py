@@ -10,7 +10,7 @@ A document, in windows of at most 8 units with an overlap of 2. The cores, in br
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -80,19 +80,19 @@ def cut_windows(
     return windows
 
 
-SizedT = TypeVar("SizedT", bound=Sized)
+ItemT = TypeVar("ItemT")
 
 
-def batch_by_size(items: Iterable[SizedT], limit: int) -> Iterator[list[SizedT]]:
+def batch_by_size(items: Iterable[ItemT], limit: int, size: Callable[[Any], int] = len) -> Iterator[list[ItemT]]:
     """Yield batches whose items together hold at most `limit` units; a larger item is a batch of its own."""
-    batch: list[SizedT] = []
-    size = 0
+    batch: list[ItemT] = []
+    total = 0
     for item in items:
-        if batch and size + len(item) > limit:
+        if batch and total + size(item) > limit:
             yield batch
-            batch, size = [], 0
+            batch, total = [], 0
         batch.append(item)
-        size += len(item)
+        total += size(item)
     if batch:
         yield batch
 
