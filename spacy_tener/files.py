@@ -92,7 +92,7 @@ def find_package_files(folder: Path, names: Sequence[str], package: str, expecte
     for name in names:
         if not (folder / name).is_file():
             raise RemedyError(f"{folder} has no file {name}", f"Name the directory of the files of {package}.")
-        _add_blocks(content, folder / name)
+        content.update((folder / name).read_bytes())
     if content.hexdigest() != expected:
         raise RemedyError(
             f"{folder}: these are not the files of {package}, or they are damaged",
@@ -116,15 +116,8 @@ def digest(path: Path) -> str:
 
 @cache  # The runs of a grid share files. Size and time of modification tell whether a file has changed.
 def _digest_of_file(path: Path, modified: int, size: int) -> str:
-    content = hashlib.blake2b(digest_size=16)
-    _add_blocks(content, path)
-    return content.hexdigest()
-
-
-def _add_blocks(content: hashlib._Hash | hashlib.blake2b, path: Path) -> None:
     with path.open("rb") as file:
-        for block in iter(partial(file.read, 1 << 20), b""):
-            content.update(block)
+        return hashlib.file_digest(file, partial(hashlib.blake2b, digest_size=16)).hexdigest()
 
 
 def check_folder(folder: Path) -> None:
