@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,19 +78,13 @@ class BatchDecoding:
     allowed: Mask | None
     temperature: float = 1.0
     depth: int = 1
+    _readings: dict[int, list[list[ScoredReading]]] = field(default_factory=dict, init=False)
+    """By their maximum number."""
+    _candidates: dict[float, list[ScoredSpans]] = field(default_factory=dict, init=False)
+    """By their minimum probability."""
 
     def __repr__(self) -> str:
         return f"<BatchDecoding of {self.n_texts} texts, {len(self.emissions)} units, depth {self.depth}>"
-
-    @cached_property
-    def _readings(self) -> dict[int, list[list[ScoredReading]]]:
-        """Readings by their maximum number."""
-        return {}
-
-    @cached_property
-    def _candidates(self) -> dict[float, list[ScoredSpans]]:
-        """Spans by their minimum probability."""
-        return {}
 
     @property
     def n_texts(self) -> int:
