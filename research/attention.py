@@ -30,6 +30,7 @@ from spacy_tener.errors import RemedyError
 from spacy_tener.nn.ragged_torch import Ragged
 from spacy_tener.nn.shim import TorchShim, torch_shims
 from spacy_tener.pipeline.finding import PipelineNER
+from spacy_tener.pipeline.units import view_of
 
 from .canvas import figure
 
@@ -111,7 +112,7 @@ def look(nlp: Language, text: str, name: str | None = None) -> Look:
             for module in (part for shim in torch_shims(model) for part in shim.module.modules()):
                 stack.callback(module.register_forward_pre_hook(note).remove)
         doc = nlp(text)
-    view = component.view(doc)
+    view = view_of(doc, component.ner.settings.view)
     if not 1 < len(view) <= MOST_UNITS:
         reason = f"The text has {len(view)} tokens or characters; a figure has room for 2 to {MOST_UNITS}"
         raise RemedyError(reason, "Give another sentence.")

@@ -20,7 +20,7 @@ from ..features.word_lists import ATTRIBUTE
 from .decoding import Decoding, Probabilities
 from .entity_lists import EntityLists
 from .tener_ner import TenerNER
-from .units import BEGIN, INSIDE, CharacterView, DocView, view_of
+from .units import BEGIN, INSIDE, CharacterView, DocView
 from .windows import Window
 
 SCORES_KEY = "tener_found"
@@ -198,9 +198,6 @@ class PipelineNER:
         self.ner.annotate(decodings, **arguments.get(name, {}))
         after = self.nlp.pipe_names[len(self.before) + 1 :]
         return run_components(self.nlp, [decoding.doc for decoding in decodings], after)
-
-    def view(self, doc: Doc) -> DocView:
-        return view_of(doc, self.ner.settings.view)
 
     def piece(self, view: DocView, window: Window) -> Doc:
         """Return a window of a Doc with its units as tokens, ready for the model, and the entities that the Doc has."""
