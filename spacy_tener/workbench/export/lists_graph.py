@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import NamedTuple
 
 import numpy as np
 
@@ -23,35 +22,16 @@ _FORBIDDEN = -1e4
 """The penalty of a tag that is not allowed."""
 
 
-class ListedTags(NamedTuple):
-    """What a list says of characters.
-
-    tags (Value): The tag of a word's character, `NO_WORD` in none. A word that is no entity is outside.
-        *Shape:* (characters,)
-    is_gap (Value): A mask of words that are no entities, within one of the list. *Shape:* (characters,)
-    """
-
-    tags: Value
-    is_gap: Value
-
-
-class _Matches(NamedTuple):
-    """Where words are. *Shape:* (matches,) each
-
-    firsts (Value): The first character.
-    ranks (Value): The word's place among all: the longest first, then in the list's order.
-    """
-
-    firsts: Value
-    ranks: Value
-
-
-def write_listed(graph: Graph, codes: Value, lengths: Value, words: WordList, labels: Sequence[str]) -> ListedTags:
+def write_listed(
+    graph: Graph, codes: Value, lengths: Value, words: WordList, labels: Sequence[str]
+) -> tuple[Value, Value]:
     """Write `EntityLists.set_annotations` for texts whose characters are tokens.
 
     codes (Value): Code points of all texts, joined. *Shape:* (characters,)
     lengths (Value): Characters of each text. *Shape:* (texts,)
     labels (Sequence[str]): Those of the tags.
+    RETURNS (Tuple[Value, Value]): The tag of a word's character, `NO_WORD` in none: a word that is no entity is
+        outside. And a mask of words that are no entities, within one of the list. *Shape:* (characters,) each
     """
     # Of words with one form, the last entry counts.
     entries = {simplify(word): (index, entry.tag) for index, (word, entry) in enumerate(words.entries.items())}
@@ -62,12 +42,16 @@ def write_listed(graph: Graph, codes: Value, lengths: Value, words: WordList, la
     tags = [
         np.add(parts, labels.index(entries[form][1])) if entries[form][1] else [layout.outside] * 3 for form in ranked
     ]
-    matches = _find(graph, codes, lengths, ranked, graph.value(sizes))
-    return _choose(graph, matches, graph.size(codes), sizes, np.array(tags), layout.outside)
+    firsts, ranks = _find(graph, codes, lengths, ranked, graph.value(sizes))
+    return _choose(graph, firsts, ranks, graph.size(codes), sizes, np.array(tags), layout.outside)
 
 
-def _find(graph: Graph, codes: Value, lengths: Value, ranked: Sequence[str], sizes: Value) -> _Matches:
-    """Write `find_listed`. sizes (Value): The characters of each word. *Shape:* (words,)"""
+def _find(graph: Graph, codes: Value, lengths: Value, ranked: Sequence[str], sizes: Value) -> tuple[Value, Value]:
+    """Write `find_listed`. Returns the first character of each match, and its word's rank. *Shape:* (matches,) each
+
+    ranked (Sequence[str]): The forms of words: the longest first, then in the list's order.
+    sizes (Value): The characters of each word. *Shape:* (words,)
+    """
     starts, size = graph.starts(lengths), graph.size(codes)
     stops = (starts + lengths)[graph.owners(starts, size)]
     number_of = {character: number for number, character in enumerate(sorted(set(chain.from_iterable(ranked))), 1)}
@@ -103,7 +87,7 @@ def _find(graph: Graph, codes: Value, lengths: Value, ranked: Sequence[str], siz
     firsts, ranks = (graph.ConcatFromSequence(parts, axis=0) for parts in (firsts, ranks))
     cut = graph.Concat(_cuts_word(graph, codes, starts, form_of), np.array([False]), axis=0)
     is_whole = graph.where_true(~(cut[firsts] | cut[firsts + sizes[ranks]]))
-    return _Matches(firsts[is_whole], ranks[is_whole])
+    return firsts[is_whole], ranks[is_whole]
 
 
 def _cuts_word(graph: Graph, codes: Value, starts: Value, form_of: dict[int, int]) -> Value:
@@ -125,8 +109,8 @@ def _cuts_word(graph: Graph, codes: Value, starts: Value, form_of: dict[int, int
 
 
 def _choose(
-    graph: Graph, matches: _Matches, size: Value, sizes: IntArray, tags_of: IntArray, outside: int
-) -> ListedTags:
+    graph: Graph, firsts: Value, ranks: Value, size: Value, sizes: IntArray, tags_of: IntArray, outside: int
+) -> tuple[Value, Value]:
     """Choose the words that overlap with none of a smaller rank that was chosen.
 
     Words that overlap, by way of others too, are a group. Each turn decides one word of every group.
@@ -134,7 +118,7 @@ def _choose(
     sizes (IntArray): The characters of each word. *Shape:* (words,)
     tags_of (IntArray): The tags of each word's first, inner and last characters. *Shape:* (words, 3)
     """
-    (firsts, ranks), size_of = matches, graph.value(sizes)
+    size_of = graph.value(sizes)
     opened = graph.marks(firsts, size)
     n_over = graph.CumSum(opened - graph.marks(firsts + size_of[ranks], size), 0)
     groups = graph.CumSum(((opened > 0) & graph.Equal(n_over, opened)).to(np.int64), 0)[firsts]
@@ -177,7 +161,7 @@ def _choose(
         graph.ScatterElements(graph.full(number, size), covered, part, axis=0)
         for number, part in ((NO_WORD, tags), (0, gaps))
     )
-    return ListedTags(tags, gaps > 0)
+    return tags, gaps > 0
 
 
 def fix_tags(
