@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -39,19 +38,19 @@ def extension(
     rename (Optional[Mapping[str, str]]): Other names of labels that it has.
     cache_mb (int): Maximum memory for the teacher's cached distributions, in MB.
     """
-    return partial(_extend, labels=labels, path=path, component=component, rename=rename or {}, cache_mb=cache_mb)
 
+    def extend(nlp: Language) -> Language:
+        if component not in nlp.component_names:  # what is sourced is disabled at that time
+            raise RemedyError(f"spacy_tener.Extension.v1: there is no '{component}'", "Set `component` to a tener_ner.")
+        pipe: Any = nlp.get_pipe(component)
+        pipe.extend(labels, load_teacher(path, component, cache_mb=cache_mb, completes=True), rename)
+        for _, lists in nlp.components:
+            if isinstance(lists, EntityLists):
+                lists.rename(rename or {})
+        add_requirements(nlp)
+        return nlp
 
-def _extend(nlp: Language, *, component: str, labels: Sequence[str], path: Any, rename: Any, cache_mb: int) -> Language:
-    if component not in nlp.component_names:  # what is sourced is disabled at that time
-        raise RemedyError(f"spacy_tener.Extension.v1: there is no '{component}'", "Set `component` to a tener_ner.")
-    pipe: Any = nlp.get_pipe(component)
-    pipe.extend(labels, load_teacher(path, component, cache_mb=cache_mb, completes=True), rename)
-    for _, lists in nlp.components:
-        if isinstance(lists, EntityLists):
-            lists.rename(rename)
-    add_requirements(nlp)
-    return nlp
+    return extend
 
 
 Log = Callable[[dict[str, Any] | None], None]
