@@ -80,7 +80,7 @@ def suggest_cli(
     nlp = blank_pipeline(model.removeprefix(BLANK)) if blank else load_pipeline(model)
     if not blank:
         PipelineNER.of(nlp)  # refuses a pipeline without tener_ner
-    shown = list(dict.fromkeys(names(labels))) or entity_labels(nlp)
+    shown = names(labels) or entity_labels(nlp)
     records = not_empty(stream_records(find_texts(texts)[0]), texts)
     known_texts = [record[TEXT_COLUMN] for record in stream_records(find_texts(known or [])[0])]
     chosen = suggest(None if blank else nlp, records, limit, annotated=known_texts)

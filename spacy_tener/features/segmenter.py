@@ -24,6 +24,7 @@ _PROBE = (
     "卡拉OK和T恤打5.5折，㐀㐀不懷著沈灵佳的C++、AT&T与a_b-c.d%！韩版潮长袖原宿卫衣ａ１\r\n然後就最後悔。泰国C.H.InternationalTradingCo."
 )
 _BEGIN, _END = 1, 2
+_hash = lru_cache(maxsize=1000)(get_string_id)
 
 
 @dataclass(frozen=True)
@@ -83,11 +84,6 @@ def divide(text: JoinedText) -> Division:
     pairs = _jieba().tag(text.simplified.slice(0, len(text)))
     words, tags = zip(*pairs, strict=True) if pairs else ((), ())
     return Division(lengths_of(words), np.fromiter(map(_hash, tags), dtype=np.uint64, count=len(tags)))
-
-
-@lru_cache(maxsize=1000)
-def _hash(tag: str) -> int:
-    return get_string_id(tag)
 
 
 def with_listed_words(
