@@ -12,8 +12,8 @@ from ..errors import RemedyError, counted
 from ..files import check_folder, locked
 from ..pipeline.gpu import check_gpu
 from ..processes import interrupted_by_signals
-from ..workbench.corpus.docs import read_docs
-from ..workbench.extending import DEV, TRAIN, hold_out, plan_extension, write_docs
+from ..workbench.corpus.docs import read_docs, write_docs
+from ..workbench.extending import DEV, TRAIN, hold_out, plan_extension
 from ..workbench.overlays import with_settings
 from ..workbench.training import MODEL, OUTPUT, Processes, TrainingRun, is_trained, train
 from . import options

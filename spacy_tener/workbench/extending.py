@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from spacy.language import Language
-from spacy.tokens import Doc, DocBin, Span
+from spacy.tokens import Doc, Span
 from spacy.util import filter_spans
 from thinc.api import Config
 
 from ..errors import RemedyError
-from ..files import write_file
 from ..pipeline.entities import offsets_of, spans_of
 from ..pipeline.finding import find_crf_pipe, make_doc, overlap_groups
 from ..pipeline.learning.targets import ANNOTATED_LABELS
@@ -215,10 +214,3 @@ def hold_out(docs: Sequence[Doc]) -> tuple[list[Doc], list[Doc]]:
     folds = assign(docs, HELD_OUT)
     parts = [[doc for doc, fold in zip(docs, folds, strict=True) if (fold == 0) == held] for held in (False, True)]
     return parts[0], parts[1]
-
-
-def write_docs(path: Path, docs: Iterable[Doc]) -> None:
-    """Write Docs with the labels that they are annotated for, unless the file has just these."""
-    data = DocBin(docs=docs, store_user_data=True).to_bytes()
-    if not path.is_file() or path.read_bytes() != data:
-        write_file(path, lambda file: file.write(data))

@@ -13,6 +13,7 @@ from small_systems import TEXTS, examples_of
 from spacy.language import Language
 from spacy.schemas import ConfigSchemaTraining
 
+from spacy_tener.workbench.corpus.docs import read_docs
 from spacy_tener.workbench.export.export import export_model
 from spacy_tener.workbench.extending import RATE, plan_extension
 from spacy_tener.workbench.pipelines import write_pipeline
@@ -177,7 +178,11 @@ def test_trainings_of_a_review_have_all_settings_of_the_config(tmp_path: Path) -
     validation = cross_validation(
         str(tmp_path / "my.cfg"), [], tmp_path, 2, dev=dev, settings=["training.patience=3"], gpu_id=-1, code=code
     )
-    run = fold_run(validation, 0, [])
+    doc = shared("tener_ner").make_doc("北京")
+    doc.user_data["spacy_tener.weight"] = 0.5
+    run = fold_run(validation, 0, [doc])
+    [read] = read_docs(Path(run.config["paths"]["train"]))
+    assert read.user_data == {"spacy_tener.weight": 0.5}
     assert holds(run.config["training"], {**config["training"], "patience": 3})
     assert holds(run.config["corpora"], config["corpora"])
     assert run.options[-2:] == ["--code", str(code)]

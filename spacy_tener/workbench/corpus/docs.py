@@ -16,6 +16,7 @@ from spacy.training import Corpus, Example
 from spacy.vocab import Vocab
 
 from ...errors import InputError, RemedyError
+from ...files import write_bytes
 from .annotation import AnnotatedText, EntitySpan, Event, Sentence
 
 LineNote = Callable[[Event, str, int], None]
@@ -124,6 +125,13 @@ def repacked(like: DocBin, docs: Iterable[Doc]) -> bytes:
     for doc in docs:
         docbin.add(doc)
     return docbin.to_bytes()
+
+
+def write_docs(path: Path, docs: Iterable[Doc]) -> None:
+    """Write Docs with their weights and the labels that they are annotated for, unless the file has just these."""
+    data = DocBin(docs=docs, store_user_data=True).to_bytes()
+    if not path.is_file() or path.read_bytes() != data:
+        write_bytes(path, data)
 
 
 class NamingCorpus(Corpus):

@@ -18,18 +18,18 @@ from pathlib import Path
 
 import spacy
 from spacy.language import Language
-from spacy.tokens import Doc, DocBin, Span
+from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.util import minibatch
 from thinc.api import Config
 
 from ...errors import RemedyError, counted
-from ...files import write_bytes
 from ...pipeline.decoding import likelihoods
 from ...pipeline.entities import EntityOffsets, FoundEntity, offsets_of
 from ...pipeline.finding import PipelineNER, crf_pipes
 from ...pipeline.nesting import all_entities, outermost
 from ..config_files import ConfigError, corpus_reader
+from ..corpus.docs import write_docs
 from ..overlays import compose
 from ..training import MODEL, Echo, Processes, TrainingRun, is_trained, train
 from .suggest import text_key
@@ -335,9 +335,7 @@ def cross_train(
 def fold_run(validation: CrossValidation, fold: int, docs: Sequence[Doc]) -> TrainingRun:
     """Return a training run on some Docs, and write these to its directory."""
     folder = validation.folder(fold)
-    data = DocBin(docs=docs).to_bytes()
-    if not (folder / DATA).is_file() or (folder / DATA).read_bytes() != data:
-        write_bytes(folder / DATA, data)
+    write_docs(folder / DATA, docs)
     config = validation.config.copy()
     config["paths"]["train"] = str(folder / DATA)
     if corpus_reader(config).get("path") != config["paths"]["train"]:
