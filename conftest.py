@@ -1,5 +1,6 @@
 """Small pipelines that many tests share."""
 
+import gc
 import os
 import signal
 from functools import cache
@@ -7,19 +8,16 @@ from pathlib import Path
 
 import catalogue
 import pytest
-import spacy
-import torch
 from hypothesis import settings
-from small_systems import TEXTS, learn, small_tok2vecs, trained
-from spacy.training import Example
 from srsly.msgpack import msgpack_decoders, msgpack_encoders
+
+# spaCy and torch are imported where they are used: the process that only hands out tests does without them.
+# Nor is garbage looked for until all is imported.
+gc.disable()
 
 # The same examples in every run, however slow the machine.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
-
-# The tests' tensors are tiny: more threads would spend their time waiting for each other.
-torch.set_num_threads(1)
 
 # Nothing is fetched from anywhere. Libraries read this once, when they are imported.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -56,24 +54,38 @@ TINY_TENER = {
 }
 TINY_MODEL = {"@architectures": "spacy_tener.CRFTagger.v1", "dropout": 0.0, "tok2vec": TINY_TENER}
 
-SENTENCES = TEXTS[:4]
+
+def pytest_collection_finish() -> None:
+    import torch
+
+    # The tests' tensors are tiny: more threads would spend their time waiting for each other.
+    torch.set_num_threads(1)
+    # What is imported stays: later searches for garbage leave it out.
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
 def saved() -> dict[str, Path]:
     """Trained pipelines on disk, one of each view."""
+    from small_systems import trained
+
     return {name: trained(name) for name in ("tener", "characters")}
 
 
 @pytest.fixture(scope="session")
 def tok2vecs(tmp_path_factory):
     """The config of a small model of each architecture."""
+    from small_systems import small_tok2vecs
+
     return small_tok2vecs(tmp_path_factory.mktemp("sources"))
 
 
 @pytest.fixture
 def three_threads():
     """Let torch compute on three threads, in place of the one of all tests."""
+    import torch
+
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     yield
@@ -83,6 +95,9 @@ def three_threads():
 @pytest.fixture(autouse=True)
 def seeded():
     """Every test starts from the same random state."""
+    import spacy
+    import torch
+
     spacy.util.fix_random_seed(0)
     torch.manual_seed(0)
 
@@ -110,22 +125,28 @@ def tiny_model():
 
 @pytest.fixture
 def sentences():
-    return SENTENCES
+    from small_systems import TEXTS
+
+    return TEXTS[:4]
 
 
 @pytest.fixture
-def make_examples():
-    def make(nlp, data=SENTENCES):
+def make_examples(sentences):
+    from spacy.training import Example
+
+    def make(nlp, data=sentences):
         return [Example.from_dict(nlp.make_doc(text), {"entities": entities}) for text, entities in data]
 
     return make
 
 
 @pytest.fixture
-def train(make_examples):
+def train(sentences, make_examples):
     """Make a pipeline with a tiny recogniser and let it learn its sentences by heart."""
+    import spacy
+    from small_systems import learn
 
-    def train_pipeline(data=SENTENCES, *, lang="zh", nlp=None, steps=60, name="tener_ner", **config):
+    def train_pipeline(data=sentences, *, lang="zh", nlp=None, steps=60, name="tener_ner", **config):
         nlp = nlp or spacy.blank(lang)
         if name not in nlp.pipe_names:
             nlp.add_pipe("tener_ner", name=name, config={"model": TINY_MODEL, **config})
