@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import cache
 from graphlib import TopologicalSorter
 from itertools import chain
 from pathlib import Path
@@ -67,13 +68,19 @@ def part_of(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
+@cache
+def parsed(module: str) -> ast.Module:
+    return ast.parse(MODULES[module].read_text(encoding="utf8"))
+
+
+@cache
 def imported_names(module: str, tree: ast.AST | None = None) -> set[str]:
     """The full names of everything that a module imports, or a part of it, wherever in the file; of `from a import b`,
     `a.b`."""
     path = MODULES[module]
     package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
     names: set[str] = set()
-    for node in ast.walk(tree or ast.parse(path.read_text(encoding="utf8"))):
+    for node in ast.walk(tree or parsed(module)):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -114,10 +121,9 @@ def test_module_knows_only_the_libraries_of_its_part(module: str) -> None:
 
 def loaded_names(module: str) -> set[str]:
     """What a module imports when it is loaded: not inside functions, and not for types alone."""
-    tree = ast.parse(MODULES[module].read_text(encoding="utf8"))
     return {
         name
-        for node in tree.body
+        for node in parsed(module).body
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in imported_names(module, ast.Module([node], []))
     }
