@@ -105,8 +105,10 @@ def seeded():
 @pytest.fixture
 def without_torch(monkeypatch):
     """Let other processes start as if torch were not installed: that takes a third of the time."""
-    folder = Path(__file__).parent / "tests" / "without_torch"
-    monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+    from command_line import without
+
+    for name, value in without("torch", "transformers").items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture(scope="session")

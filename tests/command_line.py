@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import typer
 from spacy.cli._util import app
 from typer.testing import CliRunner
@@ -28,6 +30,11 @@ class Ran:
         self.stderr = " ".join(result.stderr.split())
         self.text = " ".join(result.output.split())
         self.lines = [" ".join(line.split()) for line in result.output.splitlines()]
+
+
+def without(*packages: str) -> dict[str, str]:
+    """The environment in which another process starts as if packages were not installed."""
+    return {"PYTHONPATH": str(Path(__file__).with_name("left_out")), "LEFT_OUT": " ".join(packages)}
 
 
 def run_tener(*words: object, stdin: str | None = None) -> Ran:

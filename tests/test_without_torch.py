@@ -6,18 +6,18 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import spacy
+from command_line import without
 from small_systems import KINDS, TEXTS, UNSEEN, trained
 
 from spacy_tener.nn.shim import TorchShim
 
 
-def run(code, *arguments):
+def run(code, *arguments, torch=False):
     command = [sys.executable, "-c", f"import json, sys, spacy\n{code}", *map(str, arguments)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).with_name("without_torch"))}
+    environment = {**os.environ, **without("transformers", *(() if torch else ("torch",)))}
     result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert result.returncode == 0, result.stderr
     return result.stdout
@@ -65,25 +65,25 @@ def test_every_architecture_predicts_what_it_predicts_with_torch(monkeypatch):
         assert found["long"] > 0
 
 
-@pytest.mark.parametrize(
-    ("kind", "noted"),
-    [("tener", "counts as an unknown word or character"), ("converted", "the transformer’s own mask token")],
-)
-def test_explanations_and_the_service_are_whole(kind, noted):
+def test_explanations_and_the_service_are_whole():
     code = """
 from spacy_tener.explain import explain
 from spacy_tener.serve import make_app
-nlp = spacy.load(sys.argv[1])
-found = explain(nlp, sys.argv[2])
-(text,) = found.texts
-assert make_app({"zh": nlp})
-assert found.to_html()
-print(json.dumps([len(text.entities), len(text.entities[0].evidence), found.notes]))
+for path in sys.argv[2:]:
+    nlp = spacy.load(path)
+    found = explain(nlp, sys.argv[1])
+    (text,) = found.texts
+    assert make_app({"zh": nlp})
+    assert found.to_html()
+    print(json.dumps([len(text.entities), len(text.entities[0].evidence), found.notes]))
 """
-    n_entities, n_evidence, notes = json.loads(run(code, trained(kind), TEXTS[0][0]))
-    assert n_entities > 0
-    assert n_evidence > 0
-    assert any(noted in note for note in notes)
+    kinds = {"tener": "counts as an unknown word or character", "converted": "the transformer’s own mask token"}
+    lines = run(code, TEXTS[0][0], *map(trained, kinds)).splitlines()
+    for line, noted in zip(lines, kinds.values(), strict=True):
+        n_entities, n_evidence, notes = json.loads(line)
+        assert n_entities > 0
+        assert n_evidence > 0
+        assert any(noted in note for note in notes)
 
 
 def test_training_says_what_to_install():
@@ -104,30 +104,17 @@ for learn in (lambda: nlp.update([example], sgd=nlp.resume_training()), lambda: 
     assert all("pip install torch" in message for message in messages)
 
 
-WITHOUT_TRANSFORMERS = """
-import catalogue
-points = catalogue.AVAILABLE_ENTRY_POINTS
-catalogue.AVAILABLE_ENTRY_POINTS = {
-    group: [point for point in points.select(group=group) if not point.value.startswith("spacy_transformers")]
-    for group in points.groups
-}
-"""
-"""spaCy loads whatever registers a factory: of all, spacy-transformers takes the longest."""
-
-
 def test_nothing_that_predicts_imports_torch_where_it_is_installed():
     """Thinc imports torch by itself, wherever it is. So what imports it among our own modules is what counts."""
     code = """
-import sys, spacy, torch
+import torch
 for path in sys.argv[1:]:
     nlp = spacy.load(path)
     next(nlp.get_pipe("tener_ner").decode([nlp("王小明去了上海")])).entities
 print(*(name for name, module in sys.modules.items() if name.startswith("spacy_tener") and "torch" in vars(module)))
 print("spacy_tener.nn.backend_torch" in sys.modules)
 """
-    command = [sys.executable, "-c", WITHOUT_TRANSFORMERS + code, *(str(trained(kind)) for kind in ("tener", "mect"))]
-    result = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert result.stdout.split() == ["False"]
+    assert run(code, trained("tener"), trained("mect"), torch=True).split() == ["False"]
 
 
 WITHOUT_DOCSTRINGS = """

@@ -3,8 +3,6 @@
 import json
 import os
 import pickle
-import subprocess
-import sys
 from io import BytesIO
 
 import pytest
@@ -13,7 +11,7 @@ import spacy
 import srsly
 import torch
 from spacy.vocab import Vocab
-from test_without_torch import WITHOUT_TRANSFORMERS
+from test_without_torch import run
 
 from spacy_tener.errors import MissingPackageError
 from spacy_tener.nn.shim import TorchShim
@@ -100,7 +98,7 @@ def test_loading_over_what_was_there_replaces_it(learned, blank, learn, make_exa
 
 
 FRESH = """
-import sys, spacy, torch
+import torch
 nlp = spacy.load(sys.argv[1])
 # With more than one thread, and having used them, so that forked workers inherit a pool that is not theirs.
 torch.set_num_threads(2)
@@ -122,10 +120,7 @@ def test_a_fresh_process_needs_no_file_beside_the_pipeline_and_may_have_workers(
     learn(nlp, make_examples(nlp))
     nlp.to_disk(tmp_path / "pipeline")
     vectors.unlink()
-    command = [sys.executable, "-c", WITHOUT_TRANSFORMERS + FRESH, str(tmp_path / "pipeline")]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONUTF8": "1"})
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.strip().endswith(str([FOUND, [(0, 1, "GPE")]]))
+    assert run(FRESH, tmp_path / "pipeline", torch=True).strip().endswith(str([FOUND, [(0, 1, "GPE")]]))
 
 
 class TestDamage:
