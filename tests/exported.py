@@ -175,32 +175,41 @@ def find_entities(nlp: Language, texts: Sequence[str]) -> list[list[dict[str, An
     return rows
 
 
-def exported_cases(n_generated: int = 60) -> Path:
-    """Export a pipeline of each system, and write the cases, once in a process. Returns the folder.
-
-    n_generated (int): The number of generated texts.
-    """
-    return _export(n_generated)
+@cache
+def _systems() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
+    return make_systems(Path(_FOLDER.name))
 
 
 @cache
-def _export(n_generated: int) -> Path:
-    folder = Path(_FOLDER.name, str(n_generated))
-    folder.mkdir()
+def _pipeline(system: str) -> Language:
+    if system.endswith("-lists"):
+        return with_lists(_pipeline(system.removesuffix("-lists")))
+    if system != "lac-alone":
+        return make_pipeline(*_systems()[system])
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("lac")
+    return nlp
+
+
+@cache
+def exported(system: str) -> Path:
+    """Export the pipeline of a system, once in a process. Returns its file."""
+    path = Path(_FOLDER.name, f"{system}.onnx")
+    path.write_bytes(export_model(_pipeline(system)).SerializeToString())
+    return path
+
+
+@cache
+def find_cases(system: str, n_generated: int = 20) -> list[dict[str, Any]]:
+    """Return the cases of a system. n_generated (int): The number of generated texts."""
     texts = [*FIXED, *WITH_LISTED, *generate_texts(n_generated)]
     texts.append("".join(generate_texts(n_generated // 5, seed=1))[:10_000])
-    pipelines = {name: make_pipeline(*system) for name, system in make_systems(folder).items()}
-    pipelines["lac-alone"] = spacy.blank("zh")
-    pipelines["lac-alone"].add_pipe("lac")
-    for name in ("tener", "characters", "nested"):
-        pipelines[f"{name}-lists"] = with_lists(pipelines[name])
-    rows = {}
-    for name in SYSTEMS:
-        nlp = pipelines[name]
-        (folder / f"{name}.onnx").write_bytes(export_model(nlp).SerializeToString())
-        cases = [
-            {"text": text, "entities": found} for text, found in zip(texts, find_entities(nlp, texts), strict=True)
-        ]
-        rows[name] = {"file": f"{name}.onnx", "cases": cases}
-    (folder / "cases.json").write_text(json.dumps(rows), encoding="utf8")
+    found = find_entities(_pipeline(system), texts)
+    return [{"text": text, "entities": entities} for text, entities in zip(texts, found, strict=True)]
+
+
+def exported_cases() -> Path:
+    """Write the files and the cases of all systems. Returns their folder."""
+    rows = {system: {"file": exported(system).name, "cases": find_cases(system)} for system in SYSTEMS}
+    (folder := exported(SYSTEMS[0]).parent).joinpath("cases.json").write_text(json.dumps(rows), encoding="utf8")
     return folder

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import tener_reader
 from browser import Browser
-from exported import SYSTEMS, exported_cases
+from exported import SYSTEMS, exported, find_cases
 from small_encoders import recurrent_encoder
 
 MARGIN = 1e-4
@@ -60,7 +60,7 @@ def host() -> Iterator[str]:
         "reader.js": READER / "reader.js",
         "answer.mjs": Path(__file__).with_name("answer.mjs"),
         "ort": READER / "node_modules" / "onnxruntime-web" / "dist",
-        "models": exported_cases(),
+        "models": exported("tener").parent,
     }
 
     class Handler(SimpleHTTPRequestHandler):
@@ -115,14 +115,14 @@ def check(found: list[Entity], text: str, expected: list[Entity]) -> None:
 
 def check_systems(ask: Ask, systems: list[str]) -> None:
     """Compare the entities of texts, alone and together, with those of the cases."""
-    folder = exported_cases()
-    parts = [json.loads((folder / "cases.json").read_text(encoding="utf8"))[system] for system in systems]
+    cases = [find_cases(system) for system in systems]
     requests = [
-        {"model": str(folder / part["file"]), "texts": [case["text"] for case in part["cases"]]} for part in parts
+        {"model": str(exported(system)), "texts": [case["text"] for case in of_system]}
+        for system, of_system in zip(systems, cases, strict=True)
     ]
-    for part, answer in zip(parts, ask(requests), strict=True):
+    for of_system, answer in zip(cases, ask(requests), strict=True):
         assert "error" not in answer, answer
-        for case, alone, together in zip(part["cases"], answer["alone"], answer["together"], strict=True):
+        for case, alone, together in zip(of_system, answer["alone"], answer["together"], strict=True):
             check(alone, case["text"], case["entities"])
             check(together, case["text"], case["entities"])
 
@@ -148,8 +148,8 @@ def test_every_system_in_chromium_finds_what_its_pipeline_finds(ask_chromium: As
 @pytest.fixture(scope="module")
 def folder() -> Path:
     """The folder of the exported files, with some that are none."""
-    folder = exported_cases()
-    content = (folder / "tener.onnx").read_bytes()
+    folder = exported("tener").parent
+    content = exported("tener").read_bytes()
     newer = content.replace(b'"format": 1,', b'"format": 9,')
     assert newer.count(b'"format": 9,') == 2
     contents = {

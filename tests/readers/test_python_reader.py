@@ -10,7 +10,7 @@ from typing import Any
 import onnx
 import pytest
 import tener_reader
-from exported import SYSTEMS, exported_cases
+from exported import SYSTEMS, exported, find_cases
 from small_systems import UNSEEN
 
 MARGIN = 1e-4
@@ -19,10 +19,9 @@ Entities = list[dict[str, Any]]
 
 def load_cases(system: str, n_generated: int) -> tuple[tener_reader.Reader, list[str], list[Entities]]:
     """Return a reader of a system's file, the texts of its cases, and their entities."""
-    folder = exported_cases(n_generated)
-    part = json.loads((folder / "cases.json").read_text(encoding="utf8"))[system]
-    texts, entities = zip(*((case["text"], case["entities"]) for case in part["cases"]), strict=True)
-    return tener_reader.load(folder / part["file"], threads=1), list(texts), list(entities)
+    cases = find_cases(system, n_generated)
+    texts, entities = zip(*((case["text"], case["entities"]) for case in cases), strict=True)
+    return tener_reader.load(exported(system), threads=1), list(texts), list(entities)
 
 
 def check(found: Entities, expected: Entities) -> None:
@@ -32,7 +31,7 @@ def check(found: Entities, expected: Entities) -> None:
         assert entity["probability"] == (other["probability"] and pytest.approx(other["probability"], abs=MARGIN))
 
 
-@pytest.mark.parametrize("n_generated", [60, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_generated", [20, pytest.param(2000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_entities_and_probabilities_are_the_pipelines(system: str, n_generated: int) -> None:
     reader, texts, expected = load_cases(system, n_generated)
@@ -42,12 +41,8 @@ def test_entities_and_probabilities_are_the_pipelines(system: str, n_generated: 
         check(together, entities)
 
 
-def path_of(system: str) -> Path:
-    return exported_cases() / f"{system}.onnx"
-
-
 def test_a_file_is_loaded_by_its_path_or_content() -> None:
-    path = path_of("tener")
+    path = exported("tener")
     readers = [tener_reader.load(source) for source in (path, str(path), path.read_bytes())]
     assert [reader.about["labels"] for reader in readers] == [["B-ORG", "GPE", "PER"]] * 3
     found = [reader.entities(UNSEEN) for reader in readers]
@@ -57,7 +52,7 @@ def test_a_file_is_loaded_by_its_path_or_content() -> None:
 
 @pytest.mark.parametrize("system", ["tener", "encoders", "lac-alone"])
 def test_a_lone_surrogate_is_an_unknown_character(system: str) -> None:
-    reader = tener_reader.load(path_of(system))
+    reader = tener_reader.load(exported(system))
     for text in ("王小明\ud800去了上海", "\udfff", "北京\ud83d大学", "\ude00" * 30 + UNSEEN):
         unknown = "".join("\ufffe" if 0xD800 <= ord(character) < 0xE000 else character for character in text)
         expected = [{**entity, "text": text[entity["start"] : entity["end"]]} for entity in reader.entities(unknown)]
@@ -68,7 +63,7 @@ def test_a_lone_surrogate_is_an_unknown_character(system: str) -> None:
 @pytest.mark.parametrize("system", ["tener", "lac-alone"])
 def test_a_text_of_a_million_characters_is_read(system: str) -> None:
     line = UNSEEN + "。\n"
-    reader = tener_reader.load(path_of(system))
+    reader = tener_reader.load(exported(system))
     few, many = (reader.entities(line * count) for count in (100, 50_500))
     assert len(line * 50_500) > 1_000_000
     assert [{**entity, "probability": None} for entity in few[:-20]] == [
@@ -79,7 +74,7 @@ def test_a_text_of_a_million_characters_is_read(system: str) -> None:
 
 def edited(**changes: Any) -> bytes:
     """Return a file whose metadata are changed; by None, without them."""
-    model = onnx.load(path_of("tener"))
+    model = onnx.load(exported("tener"))
     [entry] = model.metadata_props
     del model.metadata_props[:]
     if changes:
@@ -94,7 +89,7 @@ def edited(**changes: Any) -> bytes:
         (lambda: Path("missing.onnx"), "missing.onnx: not readable as a model: .*exist.* Write it by .*tener export"),
         (lambda: b"", "the model: not readable as a model: "),
         (lambda: b"<html>404</html>", "the model: not readable as a model: "),
-        (lambda: path_of("tener").read_bytes()[:30_000], "the model: not readable as a model: "),
+        (lambda: exported("tener").read_bytes()[:30_000], "the model: not readable as a model: "),
         (edited, "the model: a model, but no export of spacy_tener. Write it by "),
         (lambda: edited(format=2), "by a newer version of spacy_tener: its format is 2, and this reader knows 1. Take"),
     ],
@@ -107,7 +102,7 @@ def test_a_file_that_is_no_export_is_refused(make: Callable[[], Path | bytes], m
 
 @pytest.mark.parametrize("text", [None, 3, b"text", ["text"]])
 def test_a_text_that_is_no_string_is_refused(text: Any) -> None:
-    reader = tener_reader.load(path_of("tener"))
+    reader = tener_reader.load(exported("tener"))
     with pytest.raises(TypeError, match=f"A text must be a string: number 0 is of type {type(text).__name__}"):
         reader.entities(text)
     with pytest.raises(TypeError, match="number 1 is of type"):

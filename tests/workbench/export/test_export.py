@@ -12,7 +12,7 @@ import onnx
 import pytest
 import spacy
 import tener_reader
-from exported import FIXED, SYSTEMS, exported_cases, generate_texts, make_pipeline, make_systems
+from exported import FIXED, SYSTEMS, exported, generate_texts, make_pipeline, make_systems
 from small_encoders import mean_encoder, save, save_tokenizer
 from small_systems import UNSEEN, examples_of, pipeline, small_tok2vecs
 from spacy.language import Language
@@ -53,7 +53,7 @@ def nodes_of(graph: Any) -> Iterator[Any]:
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_all_operators_are_standard_ones(system: str) -> None:
-    model = onnx.load(exported_cases() / f"{system}.onnx")
+    model = onnx.load(exported(system))
     onnx.checker.check_model(model, full_check=True)
     opsets = {opset.domain: opset.version for opset in model.opset_import}
     assert set(opsets) == {"", "ai.onnx.ml"}
