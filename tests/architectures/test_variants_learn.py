@@ -75,7 +75,7 @@ def learn_by_heart(nlp):
     """Train until every text is recognised, which most do in 15 steps; or for 200."""
     examples = examples_of(nlp)
     optimizer = nlp.initialize(lambda: examples)
-    optimizer.learn_rate = 0.01
+    optimizer.learn_rate = 0.03
     for _ in range(200):
         if nlp.update(examples, sgd=optimizer)["tener_ner"] < 0.2 and recognised(nlp) == EXPECTED:
             return

@@ -62,7 +62,8 @@ def test_a_trained_pipeline_holds_its_encoder(tmp_path):
     nlp = pipeline(small_tok2vecs(tmp_path)["ONNX"])
     examples = examples_of(nlp)
     optimizer = nlp.initialize(lambda: examples)
-    losses = [nlp.update(examples, sgd=optimizer)["tener_ner"] for _ in range(60)]
+    optimizer.learn_rate = 0.03
+    losses = [nlp.update(examples, sgd=optimizer)["tener_ner"] for _ in range(10)]
     assert losses[-1] < 0.5 * losses[0]
     nlp.config["initialize"] = {}
     nlp.to_disk(tmp_path / "saved")

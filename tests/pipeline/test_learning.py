@@ -32,7 +32,7 @@ def test_the_defaults_learn_without_any_config(lang, data, make_examples, senten
     pipe = nlp.add_pipe("tener_ner")
     examples = make_examples(nlp, data or sentences)
     optimizer = nlp.initialize(lambda: examples)
-    losses = [nlp.update(examples, sgd=optimizer, losses={})["tener_ner"] for _ in range(60)]
+    losses = [nlp.update(examples, sgd=optimizer, losses={})["tener_ner"] for _ in range(30)]
     assert np.mean(losses[-5:]) < 0.3 * losses[0]
     assert pipe.labels == tuple(sorted(pipe.labels))
     found = [entities_of(nlp(text)) for text, _ in (data or sentences)]
@@ -228,7 +228,7 @@ class TestTrainingOn:
         nlp = learned()
         nlp.config["training"]["optimizer"]["learn_rate"] = {
             "@schedules": "spacy_tener.triangular.v1",
-            "max_rate": 0.001,
+            "max_rate": 0.01,
             "total_steps": 255,
             "warmup": 0.05,
         }
@@ -241,7 +241,7 @@ class TestTrainingOn:
     def test_a_new_label_is_learned_by_a_plain_loop(self, loaded, make_examples, entities_of, is_passed):
         optimizer = loaded.resume_training()
         examples = make_examples(loaded, [(TEXT, [(0, 3, "NEW")])])
-        for _ in range(200):
+        for _ in range(50):
             loss = loaded.update(examples, sgd=optimizer if is_passed else None)["tener_ner"]
         assert loss < 0.05
         assert entities_of(loaded(TEXT)) == [(0, 3, "NEW")]
@@ -255,8 +255,8 @@ class TestTrainingOn:
         for _ in range(20):
             loaded.update(examples, sgd=optimizer)
             rates.append(optimizer.learn_rate)
-        assert rates[:12] == list(islice(triangular(0.001, 255, warmup=0.05), 12))
-        assert max(rates) == pytest.approx(0.001, rel=0.1)
+        assert rates[:12] == list(islice(triangular(0.01, 255, warmup=0.05), 12))
+        assert max(rates) == pytest.approx(0.01, rel=0.1)
         assert rates[12:] == [rates[12]] * 8
 
     def test_who_steps_the_schedule_follows_it(self, loaded, make_examples):
@@ -266,7 +266,7 @@ class TestTrainingOn:
             loaded.update(examples, sgd=optimizer)
             rates.append(optimizer.learn_rate)
             optimizer.step_schedules()
-        assert rates == list(islice(triangular(0.001, 255, warmup=0.05), 20))
+        assert rates == list(islice(triangular(0.01, 255, warmup=0.05), 20))
 
     def test_a_rate_that_was_set_stays(self, loaded, make_examples):
         optimizer = loaded.resume_training()
