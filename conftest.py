@@ -2,12 +2,16 @@
 
 import gc
 import os
+import pickle
 import signal
+import sys
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import catalogue
 import pytest
+from confection import Config
 from hypothesis import settings
 from srsly.msgpack import msgpack_decoders, msgpack_encoders
 
@@ -22,6 +26,9 @@ settings.load_profile("repeatable")
 # Nothing is fetched from anywhere. Libraries read this once, when they are imported.
 os.environ["HF_HUB_OFFLINE"] = "1"
 
+# transformers would import it, with pandas and SciPy, for what no test needs.
+sys.modules["sklearn"] = None  # type: ignore[assignment]
+
 # Messages without colours. wasabi reads it when a printer is made.
 os.environ["WASABI_LOG_FRIENDLY"] = "1"
 
@@ -34,6 +41,26 @@ catalogue.AVAILABLE_ENTRY_POINTS = {
 # Whatever is packed or unpacked asks for all of its coders, for which all registries are gone through.
 msgpack_encoders.get_all = cache(msgpack_encoders.get_all)
 msgpack_decoders.get_all = cache(msgpack_decoders.get_all)
+
+# Pipelines are made of the same few configs, and each time their text would be parsed again.
+from_str = Config.from_str
+
+
+@cache
+def parsed(text: str, interpolate: bool) -> bytes:
+    return pickle.dumps(dict(from_str(Config(), text, interpolate=interpolate)))
+
+
+def from_parsed(self: Config, text: str, *, interpolate: bool = True, **options: Any) -> Config:
+    if any(options.values()):
+        return from_str(self, text, interpolate=interpolate, **options)
+    self.clear()
+    self.update(pickle.loads(parsed(text, interpolate)))
+    self.is_interpolated = interpolate
+    return self
+
+
+Config.from_str = from_parsed  # type: ignore[method-assign]
 
 # Whoever is started in the background by a shell ignores Ctrl-C, which some tests are about.
 signal.signal(signal.SIGINT, signal.default_int_handler)
