@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import typer
+import typer.testing
 from spacy.cli._util import app
 from typer.testing import CliRunner
 
-import spacy_tener.cli  # noqa: F401 - registers the commands
+from spacy_tener import cli
+
+# The commands are built once: that takes longer than most of them.
+for name in cli.COMMANDS:
+    import_module(f"spacy_tener.cli.{name.replace('-', '_')}")
+cli.get_command = typer.testing._get_command = cache(typer.main.get_command)  # type: ignore[attr-defined]
 
 
 class Ran:

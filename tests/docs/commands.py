@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import command_line  # noqa: F401 - builds the commands once
 import typer
 from pages import ROOT
 from spacy.cli._util import app
