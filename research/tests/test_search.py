@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import sys
-import time
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,6 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A corpus, its config and a space. Trainings with six heads fail; F1 on dev is a tenth of the number of heads."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    monkeypatch.setattr(search, "HEARTBEAT", 1)
     train_nothing(monkeypatch, tmp_path / "hold")
     make_grid(tmp_path, ["red"], {})
     (tmp_path / "space.py").write_text(SPACE, encoding="utf8")
@@ -100,7 +100,9 @@ def test_a_killed_search_is_resumed_and_its_trial_drawn_again(files: Path) -> No
     (files / "hold").unlink()
     killed = trials()[1]
     assert killed.state.name == "RUNNING"
-    time.sleep(4 * search.HEARTBEAT)  # That there is no sign of life is noticed when the next trial begins.
+    # That there is no sign of life is noticed when the next trial begins.
+    with closing(sqlite3.connect("found/study.db")) as database, database:
+        database.execute("UPDATE trial_heartbeats SET heartbeat = '2026-01-01 00:00:00.000000'")
     assert run(3)[0] == 0
     first, again = (trial for trial in trials() if trial.params == killed.params)
     assert len(trials()) == 4
