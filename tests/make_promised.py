@@ -131,7 +131,7 @@ def train(
 ) -> Trained:
     """Return a pipeline that knows its texts by heart, and these with others."""
     examples = [Example.from_dict(nlp.make_doc(text), {"entities": entities}) for text, entities in texts]
-    learn(nlp, examples, steps=200)
+    learn(nlp, examples, steps=200, enough=0.05)
     # Where words and rows were read from lies on this machine.
     nlp.config["initialize"] = {}
     after(nlp)

@@ -121,16 +121,15 @@ def learn(
     *,
     steps: int = 60,
     optimizer: Optimizer | None = None,
-    enough: float = 0.05,
+    enough: float = 0.0,
 ) -> Optimizer:
-    """Let a pipeline learn examples by heart, with new weights, or with an optimizer, from those that it has.
+    """Let a pipeline learn examples, with new weights, or with an optimizer, from those that it has.
 
-    steps: At most so many.
     enough: The loss below which it stops.
     """
     if optimizer is None:
         optimizer = nlp.initialize(lambda: examples)
-        optimizer.learn_rate = 0.03
+        optimizer.learn_rate = 0.01
     for _ in range(steps):
         if max(nlp.update(examples, sgd=optimizer).values()) < enough:
             break
@@ -150,7 +149,7 @@ def trained(kind: str) -> Path:
             tok2vec = {"@architectures": "spacy_tener.TransformerEmbed.v1", "name": str(name), "dropout": 0.0}
         nlp = pipeline(tok2vec, **view)
         examples = examples_of(nlp)
-        learn(nlp, examples, steps=200)
+        learn(nlp, examples, steps=200, enough=0.05)
     if kind == "converted":
         to_onnx(nlp, "int8")
     for text, entities in TEXTS:

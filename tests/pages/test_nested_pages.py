@@ -57,7 +57,7 @@ def annotated(nlp: Language, entities: list[EntityOffsets]) -> Doc:
 def nlp(tmp_path_factory: pytest.TempPathFactory) -> Language:
     folder = tmp_path_factory.mktemp("nested")
     nlp = pipeline(small_tok2vecs(folder)["TENER"], depth=2, spans_key="sc")
-    learn(nlp, [Example(nlp.make_doc(TEXT), annotated(nlp, NESTED))], steps=200)
+    learn(nlp, [Example(nlp.make_doc(TEXT), annotated(nlp, NESTED))], steps=200, enough=0.05)
     doc = nlp(TEXT)
     assert {(span.start_char, span.end_char, span.label_) for span in doc.spans["sc"]} == set(NESTED)
     nlp.config["initialize"] = {}

@@ -20,7 +20,7 @@ def test_a_text_is_shown_once_and_so_in_its_explanation(browser, start, tmp_path
     doc = nlp.make_doc(TEXT)
     doc.spans["sc"] = [doc.char_span(*entity) for entity in NESTED]
     doc.set_ents([doc.char_span(*entity) for entity in NESTED[:2]], default="outside")
-    learn(nlp, [Example(nlp.make_doc(TEXT), doc)], steps=200)
+    learn(nlp, [Example(nlp.make_doc(TEXT), doc)], steps=200, enough=0.05)
     try:
         with start({"nested": nlp}) as service, browser.speaking(language):
             browser.open(service.url + "/")

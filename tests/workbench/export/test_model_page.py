@@ -99,7 +99,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     nlp = pipeline(small_tok2vecs(folder)["TENER"], view="characters", window=60, overlap=10)
     named = {"PER": "PER", "ORG": "ORG", "GPE": LABEL}
     texts = [(text, [(start, end, named[label]) for start, end, label in entities]) for text, entities in TEXTS]
-    learn(nlp, examples_of(nlp, texts), steps=200)
+    learn(nlp, examples_of(nlp, texts), steps=200, enough=0.05)
     nlp.meta.update(license=HOSTILE, sources=[{"name": HOSTILE, "url": "https://example.com"}])
     nlp.to_disk(folder / "model")
     words = ("--output", folder / "ner.onnx", "--page", folder / "page", "--wasm", WASM)
