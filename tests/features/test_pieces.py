@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import spacy
@@ -102,6 +105,25 @@ def test_a_token_longer_than_a_window_has_all_its_pieces(reader):
     long_word = "吴" * 100
     ((_, pieces),) = pieces_of_tokens(reader, Doc(VOCAB, words=[long_word]))
     assert pieces == list(long_word)
+
+
+def test_a_process_that_is_forked_after_texts_were_split_hears_no_warning(tmp_path):
+    """In a process of its own: other tests split batches, after which tokenizers warns."""
+    save_tiny_transformer(tmp_path)
+    code = """
+import os, sys
+from pathlib import Path
+from spacy_tener.features.pieces import WordPieces
+pieces = WordPieces(Path(sys.argv[1]).read_bytes())
+pieces.encode(["吴重阳 bought 2023 iPhones"] * 100)
+child = os.fork()
+pieces.encode(["吴"] * 100)
+if child:
+    os.waitpid(child, 0)
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "tokenizer.json")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 @pytest.mark.parametrize("n_pieces", [0, 1, 9, 10, 11, 14, 15, 19, 20, 100, 101, 999])

@@ -117,7 +117,7 @@ def test_a_missing_package_is_named(monkeypatch):
         e5()()
 
 
-def test_a_trained_pipeline_has_the_pieces_that_its_texts_need(file, tmp_path, capfd):
+def test_a_trained_pipeline_has_the_pieces_that_its_texts_need(file, tmp_path):
     embed = {
         "@architectures": "spacy_tener.OnnxEmbed.v1",
         "width": 8,
@@ -133,7 +133,6 @@ def test_a_trained_pipeline_has_the_pieces_that_its_texts_need(file, tmp_path, c
     docs = [doc.to_json() for doc in nlp.pipe(texts)]
     assert [doc.to_json() for doc in again.pipe(texts)] == docs
     assert [doc.to_json() for doc in again.pipe(texts, n_process=2, batch_size=3)] == docs
-    assert "forked" not in capfd.readouterr().err  # what tokenizers says in a process that is forked after a batch
     copied = pipeline(config).from_bytes(nlp.to_bytes())
     assert [doc.to_json() for doc in copied.pipe(texts)] == docs
     [embedder] = (layer for layer in again.get_pipe("tener_ner").model.walk() if layer.name == "onnx_features")
