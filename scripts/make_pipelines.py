@@ -137,8 +137,10 @@ def export_multilingual(args: argparse.Namespace) -> Path:
 def train_chinese(args: argparse.Namespace) -> Path:
     """TENER alone, for Chinese: the pipeline of all languages teaches it on raw posts. Both split a text alike.
 
-    Rows of what occurs once are left out."""
-    work, teacher = args.work / "chinese" / args.seed, export_multilingual(args)
+    Rows of what occurs once are left out.
+    """
+    work: Path = args.work / "chinese" / args.seed
+    teacher = export_multilingual(args)
     train, silver, small = work / "train.spacy", work / "silver", work / "small"
     if not small.exists():
         for part in ("train", "dev"):
