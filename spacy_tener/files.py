@@ -63,8 +63,10 @@ def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 
 @contextlib.contextmanager
 def replaced(folder: Path) -> Iterator[Path]:
-    """Yield where to write a directory. If the block ends without an error, it takes the place of `folder`."""
+    """Yield where to write a directory. If the block ends without an error, it takes the place of `folder`, or of the
+    directory that this link leads to."""
     with writing(folder):
+        folder = Path(os.path.realpath(folder))
         folder.parent.mkdir(parents=True, exist_ok=True)
         # Beside the directory, so that files move without a copy.
         with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:

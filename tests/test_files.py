@@ -115,6 +115,17 @@ def test_a_directory_stays_as_it_was_if_the_new_one_cannot_take_its_place(
     assert names(tmp_path) == ["out"]
 
 
+def test_a_link_leads_to_the_directory_that_was_written(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    with replaced(tmp_path / "link") as folder:
+        folder.mkdir()
+        (folder / "a.txt").write_text("new", encoding="utf8")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real" / "a.txt").read_text(encoding="utf8") == "new"
+    assert names(tmp_path) == ["link", "real"]
+
+
 def test_a_lock_is_held_by_one_process_until_it_ends_however_it_ends(tmp_path: Path) -> None:
     lock = tmp_path / "out" / ".lock"
     command = [sys.executable, "-c", HOLD, str(lock)]
