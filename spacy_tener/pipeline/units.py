@@ -50,6 +50,7 @@ _LATIN = (
 """First and last code points of letters of Latin scripts, and of the accents that combine with them."""
 SENTENCE_ENDS = "。！？!?；;…\n."
 _EMBEDDED = ("ENT_IOB", "NORM", "LEMMA", "POS", "TAG", "MORPH", "DEP", "ENT_TYPE", "ENT_ID", "ENT_KB_ID", "SENT_START")
+_EMBEDDABLE = [IDS[name] for name in _EMBEDDED]
 """Attributes of a token that earlier components set and a model may embed. Not HEAD: it may lie outside of a window."""
 
 
@@ -212,11 +213,10 @@ class TokenView(_View):
         span: Any = self.doc[start:end]
         spaces = [bool(token.whitespace_) for token in span]
         part = Doc(self.doc.vocab, words=[token.text for token in span], spaces=spaces)
-        ids = [IDS[name] for name in _EMBEDDED]
-        attributes = span.to_array(ids)
+        attributes = span.to_array(_EMBEDDABLE)
         # As in Span.as_doc(): of an entity that starts before the part, the rest becomes an entity.
         attributes[0, 0] = BEGIN if attributes[0, 0] == INSIDE else attributes[0, 0]
-        part.from_array(ids, attributes)
+        part.from_array(_EMBEDDABLE, attributes)
         part.tensor = self.doc.tensor[start:end]
         part.user_data.update(self._data)
         return part

@@ -137,7 +137,7 @@ def write_static_vectors(encoder: WordEncoder, words: Sequence[str], width: int,
     unfinished = output.with_name(f".{output.name}.{key[:16]}.tmp")
     with locked(unfinished):  # a second process would append its rows between these
         result = _write_components(_encode_all(encoder, words, unfinished), words, width, output)
-    unfinished.unlink()
+    unfinished.unlink(missing_ok=True)  # where another process that read the same words was faster
     return result
 
 
