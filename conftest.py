@@ -20,7 +20,7 @@ from srsly.msgpack import msgpack_decoders, msgpack_encoders
 gc.disable()
 
 # The same examples in every run, however slow the machine.
-settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=40)
+settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 # Nothing is fetched from anywhere. Libraries read this once, when they are imported.

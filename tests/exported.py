@@ -200,7 +200,7 @@ def exported(system: str) -> Path:
 
 
 @cache
-def find_cases(system: str, n_generated: int = 20) -> list[dict[str, Any]]:
+def find_cases(system: str, n_generated: int = 60) -> list[dict[str, Any]]:
     """Return the cases of a system. n_generated (int): The number of generated texts."""
     texts = [*FIXED, *WITH_LISTED, *generate_texts(n_generated)]
     texts.append("".join(generate_texts(n_generated // 5, seed=1))[:10_000])

@@ -27,7 +27,7 @@ def cut_naively(costs: list[int], price: int) -> list[list[int]]:
     return cut_naively(costs[:-cut], price) + cut_naively(costs[-cut:], price)
 
 
-@settings(max_examples=40)
+@settings(max_examples=100)
 @given(COSTS, st.integers(0, 200))
 def test_buckets_are_those_of_the_plain_form(costs: list[int], price: int) -> None:
     buckets = plan_buckets(np.array(costs, np.int64), price=price)

@@ -150,7 +150,7 @@ def pairs(*texts, end=END):
     return pair_keys(joined, np.array([len(text) for text in texts]), end)
 
 
-@settings(max_examples=60)
+@settings(max_examples=150)
 @given(batches_of_keys, st.lists(keys_of))
 def test_it_is_a_dictionary_that_numbers_its_keys(batches, looked_up):
     table, expected = StringTable(), {}

@@ -82,7 +82,7 @@ def cuts(text, *edges):
     return any(0 < edge < len(text) and is_latin(text[edge - 1]) and is_latin(text[edge]) for edge in edges)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_words_of_lists_stand_over_those_of_the_segmenter(data):
     texts = data.draw(st.lists(st.text("甲乙丙aZ9", max_size=9), min_size=1, max_size=4))

@@ -31,7 +31,7 @@ def check(found: Entities, expected: Entities) -> None:
         assert entity["probability"] == (other["probability"] and pytest.approx(other["probability"], abs=MARGIN))
 
 
-@pytest.mark.parametrize("n_generated", [20, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_generated", [60, pytest.param(2000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_entities_and_probabilities_are_the_pipelines(system: str, n_generated: int) -> None:
     reader, texts, expected = load_cases(system, n_generated)
