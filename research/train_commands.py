@@ -14,7 +14,7 @@ from research.scores import read_scores
 from spacy_tener.cli import options
 from spacy_tener.cli._common import CommandLineError, msg, names
 from spacy_tener.files import locked
-from spacy_tener.pipeline.gpu import check_gpu
+from spacy_tener.nn.run import check_gpu
 from spacy_tener.processes import interrupted_by_signals
 from spacy_tener.workbench.config_files import ConfigError
 from spacy_tener.workbench.training import METRICS_TEST, OUTPUT, Processes

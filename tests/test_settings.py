@@ -23,7 +23,7 @@ from spacy_tener.embedders.spelling import build_char_cnn
 from spacy_tener.embedders.transformer_embed import build_transformer_embed
 from spacy_tener.errors import RemedyError
 from spacy_tener.onnx.sources import onnx_encoder
-from spacy_tener.optim.schedules import triangular
+from spacy_tener.optim.optimizers import triangular
 from spacy_tener.pipeline.learning.teaching import load_teacher
 
 SIZE = "must be greater than or equal to 1"

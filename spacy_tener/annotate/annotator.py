@@ -13,9 +13,9 @@ from spacy.language import Language
 
 from ..errors import RemedyError
 from ..inputs import DamagedText, check_text
+from ..nn.run import use_gpu
 from ..pipeline.doc_entities import TextFunction, answer_each, batch_by_length, entity_task
 from ..pipeline.finding import check_finders, crf_pipes, span_finders
-from ..pipeline.gpu import use_gpu
 from .answers import AnnotateSettings, Answer, Record
 
 if TYPE_CHECKING:

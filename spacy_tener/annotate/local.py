@@ -19,9 +19,8 @@ from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
 from ..errors import RemedyError
 from ..manifest import Manifest
-from ..pipeline.gpu import use_gpu
-from ..processes import count_cores
-from ..threads import THREAD_VARIABLES
+from ..nn.run import use_gpu
+from ..processes import THREAD_VARIABLES, count_cores
 from .output import AnnotationJob, PartStats, open_output, part_name, read_job, write_part
 from .records import Part
 

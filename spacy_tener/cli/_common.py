@@ -22,7 +22,7 @@ from wasabi.printer import Printer
 from ..annotate.answers import TEXT_COLUMN, Record
 from ..annotate.records import find_texts, stream_records
 from ..errors import MissingPackageError, RemedyError
-from ..pipeline.gpu import use_gpu
+from ..nn.run import use_gpu
 from ..workbench.overlays import CONFIG, read_trained_config
 from ..workbench.scores import read_json
 from . import tener_cli

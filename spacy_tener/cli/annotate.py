@@ -12,7 +12,7 @@ from ..annotate.local import Progress, annotate_locally
 from ..annotate.output import OUTPUTS, PARQUET, AnnotationJob
 from ..annotate.records import ReadOptions, find_sources
 from ..inputs import PLAIN_TEXT
-from ..pipeline.gpu import check_gpu
+from ..nn.run import check_gpu
 from ..processes import count_cores, interrupted_by_signals
 from . import options
 from ._common import (

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from confection import ConfigValidationError
+from spacy.attrs import ENT_IOB
 from spacy.cli._util import parse_config_overrides
 from spacy.cli.debug_data import debug_data
+from spacy.language import Language
+from spacy.training.corpus import walk_corpus
 from spacy.util import load_config
+from thinc.api import Config
 
 from ..errors import RemedyError
+from ..pipeline.units import MISSING
 from ..workbench.config_files import check_no_ner, problems
-from ..workbench.spacy_reports import count_missing, with_ner
+from ..workbench.corpus.docs import open_docbin
 from ._common import (
     command,
     is_spacy_error,
@@ -64,3 +70,37 @@ def debug_data_cli(
         if not is_spacy_error(error):
             raise
         raise RemedyError(f"{config_path}: {message_of(error)}", _NAME_CORPORA) from error
+
+
+def count_missing(config: Config) -> Iterator[tuple[str, int, int]]:
+    """Yield the corpora with tokens that are not annotated: path, number of these tokens, and of all.
+
+    Refuses corpora that cannot be read, or are empty: spaCy's errors do not name the file.
+    """
+    for corpus in config.get("corpora", {}).values():
+        path = corpus.get("path")
+        if corpus.get("@readers") == "spacy.Corpus.v1" and isinstance(path, str):
+            files = [open_docbin(file) for file in walk_corpus(path, ".spacy")]
+            tags = [doc[:, file.attrs.index(ENT_IOB)] for file in files if ENT_IOB in file.attrs for doc in file.tokens]
+            if not (n_tokens := sum(len(doc) for file in files for doc in file.tokens)):
+                raise RemedyError(f"{path}: there are no Docs in .spacy files", "Make them with `spacy tener convert`.")
+            if n_missing := n_tokens - sum(int((tag != MISSING).sum()) for tag in tags):
+                yield path, n_missing, n_tokens
+
+
+def with_ner(config: Config, load: Callable[[str], Language]) -> Config:
+    """Return a config with `ner` in the place of each `tener_ner`: all that the report asks of it is its factory.
+
+    load (Callable[[str], Language]): Loads a pipeline that a component is sourced from.
+    """
+    for name, component in config.get("components", {}).items():
+        if _factory(name, component, load) == "tener_ner":
+            config["components"][name] = {"factory": "ner"}
+            config.get("initialize", {}).get("components", {}).pop(name, None)
+    return config
+
+
+def _factory(name: str, component: Mapping[str, Any], load: Callable[[str], Language]) -> str:
+    if source := component.get("source"):
+        return load(source).get_pipe_meta(component.get("component", name)).factory
+    return str(component.get("factory"))

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import shlex
+import warnings
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
+from spacy import displacy
 from spacy.language import Language
 from spacy.training import Example
 
 from ..errors import RemedyError, counted
 from ..files import write_text
-from ..pages import Heading
-from ..pipeline.finding import entity_finders, entity_labels, find_crf_pipe, known_labels, span_finders
+from ..pages import Heading, displacy_options
+from ..pipeline.finding import entity_finders, entity_labels, find_crf_pipe, known_labels, overlap_groups, span_finders
 from ..pipeline.scoring import rows_within
 from ..workbench.corpus.docs import read_examples
 from ..workbench.errors_page import Pair, errors_page, score_texts, surest_errors
 from ..workbench.scores import CountingScorer, score_rows, scores_json
-from ..workbench.spacy_reports import ENTITIES_PAGE, write_displacy
 from . import options
 from ._common import CommandLineError, check_file, command, load_pipeline, msg, refuse_options, setup_gpu
 
+ENTITIES_PAGE: Final = "entities.html"
 _WARMING = 16
 
 
@@ -150,3 +153,26 @@ def _write_errors(
     write_text(page, content)
     wrong = sum(any(pair.is_error for pair in pairs) for _, pairs in texts)
     msg.good(f"{page.resolve()}: {counted(wrong, 'text')} with errors of {len(texts):,}")
+
+
+def write_displacy(nlp: Language, texts: Iterable[str], folder: Path, *, title: str, limit: int) -> list[Path]:
+    """Write a page of the entities of the first texts, one of those within others, and one of parses, as far as the
+    pipeline finds these. Labels have the colours of this package's pages.
+
+    RETURNS (list[Path]): The pages.
+    """
+    docs = list(nlp.pipe(islice(texts, limit)))
+    if not docs:
+        return []
+    docs[0].user_data["title"] = title
+    options = displacy_options(entity_labels(nlp))
+    pages: list[tuple[str, str, dict[str, Any]]] = [(ENTITIES_PAGE, "ent", options)]
+    pages += [("spans.html", "span", {**options, "spans_key": key}) for key in overlap_groups(nlp).values()]
+    if any(nlp.get_pipe_meta(name).factory == "parser" for name in nlp.pipe_names):
+        pages.append(("parses.html", "dep", {"compact": True}))
+    for name, style, style_options in pages:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", r"\[W(006|117)\]")  # a text without entities
+            html = displacy.render(docs, style=style, page=True, options=style_options, jupyter=False)
+        write_text(folder / name, html)
+    return [folder / name for name, *_ in pages]

@@ -10,7 +10,7 @@ import typer
 
 from ..errors import RemedyError, counted
 from ..files import check_folder, locked
-from ..pipeline.gpu import check_gpu
+from ..nn.run import check_gpu
 from ..processes import interrupted_by_signals
 from ..workbench.corpus.docs import read_docs, write_docs
 from ..workbench.extending import DEV, TRAIN, hold_out, plan_extension

@@ -12,8 +12,8 @@ import typer
 
 from ..errors import RemedyError, counted
 from ..files import check_folder, locked, write_bytes
+from ..nn.run import check_gpu
 from ..pipeline.finding import entity_labels
-from ..pipeline.gpu import check_gpu
 from ..processes import interrupted_by_signals
 from ..workbench.config_files import BASES, names_in
 from ..workbench.corpus.docs import read_docs

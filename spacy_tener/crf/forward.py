@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..processes import one_thread
 from ..sequences import Packing
 from ..tagging import TagLayout
-from ..threads import one_thread
 from ..types import AnyFloats
 from .transitions import MODERATE, Transitions, mirror
 

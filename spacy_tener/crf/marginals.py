@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..threads import one_thread
+from ..processes import one_thread
 from ..types import AnyFloats, IntArray
 from .forward import ForwardBackward, zero_neg_inf
 

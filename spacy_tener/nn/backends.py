@@ -19,8 +19,8 @@ from thinc.api import Model, Ops
 from thinc.shims import Shim
 from thinc.types import Floats2d
 
+from ..processes import one_thread
 from ..sequences import starts
-from ..threads import one_thread
 from ..types import IntArray
 from .requirements import Pretrained, save_requirements
 from .shim import TorchShim, torch_shim

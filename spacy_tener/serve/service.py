@@ -16,10 +16,10 @@ from spacy.language import Language
 
 from ..explain import Explanation, explain
 from ..files import digest
+from ..nn.run import use_gpu
 from ..pipeline.doc_entities import BATCH_CHARACTERS, TextFunction, entity_task, reading_task
 from ..pipeline.entities import FoundEntity
 from ..pipeline.finding import crf_pipes, entity_labels, find_crf_pipe, make_listed_text
-from ..pipeline.gpu import use_gpu
 from ..pipeline.windows import batch_by_size
 from .metrics import Metrics
 from .schema import EntityOut, Limits, ModelInfo, Options, ServiceError

@@ -16,9 +16,9 @@ from spacy.tokens import Doc
 from spacy.training import Example
 
 from research.scores import Confusion, read_scores, total
+from spacy_tener.cli.evaluate import write_displacy
 from spacy_tener.errors import MissingPackageError
 from spacy_tener.pages import displacy_options
-from spacy_tener.workbench.spacy_reports import write_displacy
 
 LOADED: list[str] = []
 TEXTS = [("王李张", [(0, 1, "PER.NAM"), (1, 2, "PER.NOM")]), ("王钱", [(0, 1, "PER.NOM"), (1, 2, "PER.NAM")])]

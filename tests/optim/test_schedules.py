@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from spacy.util import load_config, registry
 
-from spacy_tener.optim.schedules import triangular
+from spacy_tener.optim.optimizers import triangular
 
 
 def first(schedule: Iterator[float], n: int) -> list[float]:

@@ -12,8 +12,7 @@ from thinc.api import Adam, fix_random_seed
 
 from spacy_tener.embedders.tables import table_embedders
 from spacy_tener.nn.shim import forget_gradients
-from spacy_tener.optim.optimizers import SGD
-from spacy_tener.optim.schedules import triangular
+from spacy_tener.optim.optimizers import SGD, triangular
 
 TEXT = "王小明去了上海"
 FOUND = [(0, 3, "PER"), (5, 7, "GPE")]

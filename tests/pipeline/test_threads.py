@@ -10,11 +10,11 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from spacy_tener import threads
+from spacy_tener import processes
 from spacy_tener.architectures.tener import tener_numpy as transformer
 from spacy_tener.architectures.tener.tener_torch import TransformerEncoder
 from spacy_tener.nn import devices_torch as devices
-from spacy_tener.threads import one_thread
+from spacy_tener.processes import one_thread
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def numpys_own_threads(monkeypatch):
     """Let three threads be what NumPy chose by itself."""
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(threads, "count_physical_cores", lambda: 3)
+    monkeypatch.setattr(processes, "count_physical_cores", lambda: 3)
     with threadpool_limits(3, user_api="blas"):
         yield
 

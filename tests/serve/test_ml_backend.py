@@ -13,7 +13,7 @@ import pytest
 import spacy
 from small_corpora import add_rules
 
-from spacy_tener.serve.labelling_interface import read_interface
+from spacy_tener.serve.ml_backend import read_interface
 from spacy_tener.workbench.suggestions.suggest import Suggestion, make_tasks
 from spacy_tener.workbench.suggestions.tasks import TOOLS
 

@@ -8,8 +8,8 @@ from spacy.util import registry
 from thinc.api import Config
 
 from spacy_tener.errors import InputError
+from spacy_tener.pipeline.learning.callbacks import mixed_corpus
 from spacy_tener.pipeline.learning.targets import WEIGHT
-from spacy_tener.workbench.corpus.mixed import mixed_corpus
 
 CONFIG = """
 [corpus]
