@@ -88,10 +88,11 @@ class MultilingualTokenizer(Tokenizer):  # type: ignore[misc]
     def __call__(self, text: str) -> Doc:
         parts = _parts_of(self.scripts)
         if parts.search(text) is None:
-            doc: Doc = super().__call__(text)
-            return doc
+            whole: Doc = super().__call__(text)
+            return whole
         words: list[str] = []
         spaces: list[bool] = []
+        norms: dict[int, str] = {}
         # Of the pieces, each second one is a character.
         for index, piece in enumerate(parts.split(text)):
             if index % 2:
@@ -102,9 +103,14 @@ class MultilingualTokenizer(Tokenizer):  # type: ignore[misc]
                 spaces[-1], piece = True, piece[1:]
             if piece:
                 for token in super().__call__(piece):
+                    if token.norm != token.lex.norm:  # as exceptions say: "n't" is "not"
+                        norms[len(words)] = token.norm_
                     words.append(token.text)
                     spaces.append(bool(token.whitespace_))
-        return doc_of_characters(self.vocab, words, spaces)
+        doc = doc_of_characters(self.vocab, words, spaces)
+        for index, norm in norms.items():
+            doc[index].norm_ = norm
+        return doc
 
     def __reduce__(self) -> tuple[Any, ...]:
         made, arguments, *_ = super().__reduce__()

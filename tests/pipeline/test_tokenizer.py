@@ -107,6 +107,13 @@ def test_without_such_characters_the_tokens_are_those_of_spacy(text):
     assert found.to_array([ORTH, SPACY]).tolist() == expected.to_array([ORTH, SPACY]).tolist()
 
 
+def test_norms_of_exceptions_stay_beside_characters():
+    nlp = spacy.blank("en", config={"nlp": {"tokenizer": {"@tokenizers": "spacy_tener.MultilingualTokenizer.v1"}}})
+    nlp.tokenizer.add_special_case("gonna", [{"ORTH": "gon", "NORM": "going"}, {"ORTH": "na", "NORM": "to"}])
+    doc = nlp.make_doc("王 I don't, gonna 中")
+    assert [token.norm_ for token in doc] == ["王", "i", "do", "not", ",", "going", "to", "中"]
+
+
 def test_a_language_with_words_within_words_names_its_script(tmp_path):
     nlp = multilingual(scripts=["hangul", "thai"])
     nlp.to_disk(tmp_path)
