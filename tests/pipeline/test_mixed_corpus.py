@@ -49,6 +49,24 @@ def test_the_weight_of_a_doc_is_multiplied_once_however_often_it_is_read():
     assert [example.reference.user_data[WEIGHT] for example in [*read(nlp), *read(nlp)]] == [0.1, 0.2] * 6
 
 
+@pytest.mark.parametrize(("inner", "outer"), [(0.2, 0.5), (1.0, 0.5), (0.2, 1.0)])
+def test_a_corpus_of_corpora_multiplies_their_weights(inner, outer):
+    nlp = spacy.blank("zh")
+    held = [Example(nlp("上海"), nlp("上海"))]
+    within = mixed_corpus({"silver": lambda nlp: held}, {"silver": inner})
+    read = mixed_corpus({"within": within}, {"within": outer}, {"within": 2})
+    for _ in range(2):
+        assert [example.reference.user_data[WEIGHT] for example in read(nlp)] == [inner * outer] * 2
+
+
+def test_readers_that_share_examples_have_their_own_weights():
+    nlp = spacy.blank("zh")
+    held = [Example(nlp("上海"), nlp("上海"))]
+    read = mixed_corpus({"silver": lambda nlp: held, "gold": lambda nlp: held}, {"silver": 0.2})
+    for _ in range(2):
+        assert [example.reference.user_data[WEIGHT] for example in read(nlp)] == [0.2, 1.0]
+
+
 def test_a_reader_without_examples_is_told():
     with pytest.raises(InputError, match=r"the reader 'silver' has no examples\. Check its path"):
         list(mixed_corpus({"silver": lambda nlp: iter(())})(spacy.blank("zh")))

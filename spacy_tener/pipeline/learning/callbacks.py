@@ -3,6 +3,7 @@ several corpora as one; a log as JSON lines, which another process reads while i
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -58,8 +59,8 @@ def extension(
 ReadExamples = Callable[[Language], Iterator[Example]]
 
 _MIXED = "spacy_tener.MixedCorpus.v1"
-_OWN_WEIGHT = "tener_own_weight"
-"""Key in a Doc's `user_data` of its own weight, before that of its reader."""
+_OWN_WEIGHTS = (f"tener_own_weight_{number}" for number in itertools.count())
+"""Keys in a Doc's `user_data` of its own weight, before that of its reader. Each corpus has one: it may hold others."""
 
 
 def mixed_corpus(
@@ -81,6 +82,7 @@ def mixed_corpus(
     # `Any`: spaCy validates the section's values before it creates the readers.
     readers, weights, repeat = dict(readers), dict(weights or {}), dict(repeat or {})
     _check_mixed(readers, weights, repeat)
+    own_weight = next(_OWN_WEIGHTS)
 
     def read(nlp: Language) -> Iterator[Example]:
         for name, reader in readers.items():
@@ -88,10 +90,9 @@ def mixed_corpus(
             for _ in range(repeat.get(name, 1)):
                 example = None
                 for example in reader(nlp):
-                    if weight != 1.0:
-                        data = example.reference.user_data
-                        # A reader may give the same example again.
-                        data[WEIGHT] = weight * data.setdefault(_OWN_WEIGHT, data.get(WEIGHT, 1.0))
+                    data = example.reference.user_data
+                    # A reader may give the same example again, and two readers may share it.
+                    data[WEIGHT] = weight * data.setdefault(own_weight, data.get(WEIGHT, 1.0))
                     yield example
                 if example is None:
                     remedy = "Check its path, or take it out of the config."
