@@ -21,12 +21,13 @@ PACKAGING := pyproject.toml constraints.txt spacy_tener/about.py
 
 # A test that hangs shows where, and counts as failed.
 BOUNDED := -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
+SUITE := OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses auto --dist worksteal $(BOUNDED)
 
 export PYTHONUNBUFFERED = 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test browser readers test-slow test-gpu test-corpora lint format reference docs dist pipelines versions bench sample clean clean-project
+.PHONY: help run test test-integration browser readers test-slow test-gpu test-corpora lint format reference docs dist pipelines versions bench sample clean clean-project
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -39,8 +40,11 @@ run: $(RUN_ENV) ## convert the bundled sample corpus, train, score, and explain 
 	@echo "Trained on the sample, scores and errors: file://$(CURDIR)/project/pages/sample-lac.html"
 	@echo "Some of the errors, explained: file://$(CURDIR)/project/pages/sample-lac-why.html"
 
-test: lint browser readers ## ruff, mypy and the test suite, on all cores
-	OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses auto --dist worksteal $(BOUNDED)
+test: lint ## ruff, mypy and the test suite, on all cores
+	$(SUITE)
+
+test-integration: $(DEV_ENV) browser readers ## pages in Chromium, readers in Node, every block of the pages, wheels, research
+	$(SUITE) -m "integration and not slow and not gpu and not corpora"
 
 # Pages are tested in a real browser. Root on a Debian machine, as in CI, gets it here; others are told what to install.
 browser: ## Chromium and its driver, where they are missing

@@ -92,6 +92,14 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The tests of research are for integration: the package does without it."""
+    for item in items:
+        if config.rootpath / "research" in item.path.parents:
+            item.add_marker("integration")
+
+
 @pytest.fixture(scope="session")
 def saved() -> dict[str, Path]:
     """Trained pipelines on disk, one of each view."""

@@ -65,7 +65,8 @@ def try_versions(python: str, versions: str, workers: str, without: str) -> tupl
         options = [*SETS[versions], "--overrides", str(left_out)]
         _uv(source, "pip", "install", "--quiet", "--python", str(interpreter), *options, "--editable", ".[dev]")
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        suite = ["-m", "pytest", "--quiet", "--numprocesses", workers, "--dist", "worksteal"]
+        selected = "not slow and not gpu and not corpora"
+        suite = ["-m", "pytest", "--quiet", "-m", selected, "--numprocesses", workers, "--dist", "worksteal"]
         process = subprocess.run(
             [interpreter, *suite], cwd=source, env=environment, stdout=subprocess.PIPE, check=False
         )

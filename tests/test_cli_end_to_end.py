@@ -19,6 +19,8 @@ from spacy.util import load_config
 
 import spacy_tener.cli  # noqa: F401 (puts `tener` into spaCy's command line)
 
+pytestmark = pytest.mark.integration
+
 CONFIG = Path(__file__).parent.parent / "configs" / "weibo.cfg"
 SENTENCES = "王 B-PER\n小 M-PER\n明 E-PER\n去 O\n上 B-GPE\n海 E-GPE\n\n京 S-GPE\n\n今 O\n天 O\n\n"
 CORPUS = ["--paths.train", "corpus/train.spacy", "--paths.dev", "corpus/dev.spacy"]

@@ -19,6 +19,8 @@ from spacy.training import Example
 import spacy_tener
 import spacy_tener.cli
 
+pytestmark = pytest.mark.integration
+
 NAME, VERSION = "zh_letters_tiny", "1.2.0"
 INSIDE = f"{NAME}/{NAME}-{VERSION}"
 TEXT, ENTITIES = "吴重阳在中国银行工作。", [(0, 3, "PER"), (4, 8, "ORG")]

@@ -16,6 +16,8 @@ from spacy_tener.workbench import overlays
 from spacy_tener.workbench.config_files import OVERLAYS, ConfigError, names_in
 from spacy_tener.workbench.overlays import compose
 
+pytestmark = pytest.mark.integration
+
 NAMES = names_in(OVERLAYS)
 ORDER = re.compile(r"They work in the order (\S+) (\S+)\.")
 WITHOUT = re.compile(r"In no order do all of them work, but they do without (\S+)(?: or (\S+))?\.")

@@ -23,6 +23,8 @@ from spacy_tener.annotate.local import annotate_locally
 from spacy_tener.annotate.records import read_parts
 from spacy_tener.errors import RemedyError
 
+pytestmark = pytest.mark.integration
+
 TEXTS = [f"王小明去了上海{n}次。" * (1 + n % 4) for n in range(300)]
 
 

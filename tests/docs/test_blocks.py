@@ -18,6 +18,8 @@ from pages import CHINESE, LANGUAGES, PAGES, ROOT, Block, blocks, prose
 
 from spacy_tener.workbench.overlays import compose
 
+pytestmark = pytest.mark.integration
+
 EXECUTED = {"python", "bash", "ini", "javascript"}
 ONCE = [page for page in PAGES if page not in CHINESE]  # tests/docs/test_chinese.py: their code is that of these
 RUN = [page for page in ONCE if any(not block.kind and block.language in EXECUTED for block in blocks(page))]

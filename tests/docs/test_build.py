@@ -11,6 +11,8 @@ from mkdocs.commands.build import build
 from mkdocs.config import load_config
 from pages import ROOT
 
+pytestmark = pytest.mark.integration
+
 FETCHED = re.compile(
     r"""<(?:script|img|iframe|source)[^>]*\bsrc=["']?https?:|<link[^>]*\bhref=["']?https?:|url\(["']?https?:"""
 )

@@ -13,6 +13,8 @@ from spacy.training import Example
 
 from spacy_tener.explain import explain
 
+pytestmark = pytest.mark.integration
+
 TEXT = "吴重阳在中国银行工作。"
 HOSTILE = "</script><img src=x onerror=document.title='taken'>王小明{{data}}去了\u2028上海&amp;\U0001f600𠮷<!--"
 

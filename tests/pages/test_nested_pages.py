@@ -24,6 +24,8 @@ from spacy_tener.workbench.suggestions.review import JudgedDoc, disagreements
 from spacy_tener.workbench.suggestions.review_page import annotation_page, review_page
 from spacy_tener.workbench.suggestions.suggest import Suggestion, make_tasks
 
+pytestmark = pytest.mark.integration
+
 WASM = Path(__file__).parents[2] / "readers" / "js" / "node_modules" / "onnxruntime-web"
 TEXT = "李华去了北京大学😀王小明在上海银行"
 NESTED: list[EntityOffsets] = [

@@ -13,6 +13,8 @@ from waiting import wait_until
 from spacy_tener.pages import Heading, displacy_options, label_hues, make_page
 from spacy_tener.workbench.errors_page import errors_page
 
+pytestmark = pytest.mark.integration
+
 HOSTILE = "</script><img src=x onerror=document.title='taken'>{{data}}\u2028&amp;\U0001f600𠮷<!--"
 MARKUP = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|</(script|style)|document\.write")
 LABELS = ["PER", "ORG", "LOC", "GPE", "per", "", "人名", "<b>", "😀𠮷", "e\u0301", "שלום", "L" * 300]

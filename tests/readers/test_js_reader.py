@@ -19,6 +19,8 @@ from browser import Browser
 from exported import SYSTEMS, exported, find_cases
 from small_encoders import recurrent_encoder
 
+pytestmark = pytest.mark.integration
+
 MARGIN = 1e-4
 READER = Path(__file__).parents[2] / "readers" / "js"
 NODE = """

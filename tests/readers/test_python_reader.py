@@ -13,6 +13,8 @@ import tener_reader
 from exported import SYSTEMS, exported, find_cases
 from small_systems import UNSEEN
 
+pytestmark = pytest.mark.integration
+
 MARGIN = 1e-4
 Entities = list[dict[str, Any]]
 

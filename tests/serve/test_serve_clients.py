@@ -19,6 +19,8 @@ from waiting import wait_until
 
 from spacy_tener.serve import Limits, Server, make_app
 
+pytestmark = pytest.mark.integration
+
 NAMES = ["吴重阳", "王小明", "李四", "张三"]
 PLACES = ["上海", "中国", "京", "银行"]
 

@@ -6,6 +6,8 @@ import pytest
 from small_systems import learn, pipeline, small_tok2vecs
 from spacy.training import Example
 
+pytestmark = pytest.mark.integration
+
 TEXT, NESTED = "李华去了北京大学", [(0, 2, "PER"), (4, 8, "ORG"), (4, 6, "GPE")]
 PLAIN = """
     const copy = document.querySelector("#text").cloneNode(true);

@@ -13,6 +13,8 @@ from browser import DESKTOP, PHONE
 from selenium.webdriver import Keys
 from small_corpora import ruled
 
+pytestmark = pytest.mark.integration
+
 MARKUP = "</script><img src=x onerror=document.title='taken'>&amp;<!--"
 LONG = "L" * 300
 TEXT = "吴小明在上海银行工作。王重阳去了中国"

@@ -21,6 +21,8 @@ from spacy_tener.pages import Heading
 from spacy_tener.workbench.errors_page import Pair, errors_page, pair_entities, score_texts, surest_errors
 from spacy_tener.workbench.scores import CountingScorer
 
+pytestmark = pytest.mark.integration
+
 PER, ORG = (0, 2, "PER"), (4, 8, "ORG")
 
 

@@ -22,6 +22,8 @@ from spacy_tener.pipeline.finding import SCORES_KEY, ask_probabilities
 from spacy_tener.workbench.export.export import describe, find_tagger
 from spacy_tener.workbench.export.page import MOST, make_model_page, read_runtime
 
+pytestmark = pytest.mark.integration
+
 WASM = Path(__file__).parents[3] / "readers" / "js" / "node_modules" / "onnxruntime-web"
 HOSTILE = "</script><img src=x onerror=document.title='taken'>&amp;<!--"
 LABEL = "<b>GPE</b>-" + "L" * 60

@@ -21,6 +21,8 @@ from spacy_tener.workbench.corpus.docs import INCORRECT
 from spacy_tener.workbench.suggestions.review_page import annotation_page, apply_decisions
 from spacy_tener.workbench.suggestions.tasks import Task
 
+pytestmark = pytest.mark.integration
+
 CHARACTERS = list("😀王小明北京大学😀")
 A, B = (1, 4, "PER"), (4, 8, "ORG")
 OUTER = (1, 8, "ORG")

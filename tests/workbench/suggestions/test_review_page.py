@@ -23,6 +23,8 @@ from spacy_tener.workbench.suggestions.review import JudgedDoc, disagreements, r
 from spacy_tener.workbench.suggestions.review_page import annotation_page, apply_decisions, review_page
 from spacy_tener.workbench.suggestions.tasks import Task
 
+pytestmark = pytest.mark.integration
+
 Entities = Sequence[tuple[int, int, str]]
 CATCH = "URL.createObjectURL = (blob) => { window.written = blob; return 'data:,'; };"
 HOSTILE = "</script><img src=x onerror=document.title='taken'>😀王小明\u202e去了e\u0301上海"
