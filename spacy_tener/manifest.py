@@ -48,7 +48,8 @@ class Manifest:
         self.versions = installed_versions() if versions is None else dict(versions)
         self.parts = dict(parts or {})
         self._no_save_before = 0.0
-        self._saved: bytes | None = None
+        self._own: list[bytes] = []
+        """What may be in the file, if this process was the last to write it."""
 
     @classmethod
     def read(cls, folder: Path) -> Manifest | None:
@@ -100,12 +101,15 @@ class Manifest:
         """Write the manifest. Raises if another process has changed it since it was last saved."""
         start = time.monotonic()
         path = self.folder / NAME
-        if self._saved is not None and (not path.exists() or path.read_bytes() != self._saved):
+        if self._own and (not path.exists() or path.read_bytes() not in self._own):
             remedy = "Stop one of the two, then run the command again: finished parts are kept."
             raise RemedyError("Another process writes to the output", remedy)
         data = {"made_of": self.made_of, "versions": self.versions, "parts": dict(sorted(self.parts.items()))}
-        self._saved = f"{json.dumps(data, indent=1)}\n".encode()
-        write_bytes(path, self._saved)
+        content = f"{json.dumps(data, indent=1)}\n".encode()
+        if self._own:  # an interrupt, or a full disk, may leave either
+            self._own.append(content)
+        write_bytes(path, content)
+        self._own = [content]
         self._no_save_before = time.monotonic() + _MIN_SAVE_INTERVAL_FACTOR * (time.monotonic() - start)
 
 

@@ -235,3 +235,23 @@ def test_of_two_processes_that_write_one_output_one_ends(tmp_path: Path, second:
         except RemedyError as error:
             refused.append(error.reason)
     assert refused == ["Another process writes to the output"]
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_a_process_that_is_interrupted_while_it_saves_is_no_other_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_written: bool
+) -> None:
+    def interrupted(path: Path, content: bytes) -> None:
+        if is_written:
+            write_bytes(path, content)
+        raise KeyboardInterrupt
+
+    manifest = resume(tmp_path / "out", text="a")
+    manifest.parts["part-00000"] = None
+    with monkeypatch.context() as patched:
+        patched.setattr("spacy_tener.manifest.write_bytes", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            manifest.save()
+    manifest.save()
+    assert (saved := Manifest.read(tmp_path / "out")) is not None
+    assert saved.parts == {"part-00000": None}
