@@ -17,6 +17,8 @@ from spacy.language import Language
 from test_model_package import MECT
 from tiny_transformer import save_tiny_transformer
 
+pytestmark = pytest.mark.integration
+
 JIEBA, CHAIZI, LAC = "jieba's dictionary: MIT", "漢語拆字字典: CC BY 3.0", "LAC: Apache-2.0"
 EXPECTED = {
     "ONNX": (["onnxruntime"], ["encoder: "]),

@@ -20,6 +20,8 @@ from spacy_tener.pipeline.doc_entities import entity_task
 from spacy_tener.serve import make_app
 from spacy_tener.workbench.overlays import compose
 
+pytestmark = pytest.mark.integration
+
 SPANCAT = Path(__file__).parents[1] / "research" / "overlays" / "spancat.cfg"
 SMALL = [
     "training.max_steps=80",

@@ -14,6 +14,8 @@ from small_systems import KINDS, TEXTS, UNSEEN, trained
 
 from spacy_tener.nn.shim import TorchShim
 
+pytestmark = pytest.mark.integration
+
 
 def run(code, *arguments, torch=False):
     command = [sys.executable, "-c", f"import json, sys, spacy\n{code}", *map(str, arguments)]

@@ -14,6 +14,8 @@ from small_systems import TEXTS
 import spacy_tener.cli.export as export_module
 from spacy_tener.workbench.export.export import export_model
 
+pytestmark = pytest.mark.integration
+
 TEXT, ENTITIES = TEXTS[2]
 
 

@@ -18,6 +18,8 @@ import spacy
 from command_line import run_tener
 from waiting import wait_until
 
+pytestmark = pytest.mark.integration
+
 KEY = "a-key-of-this-test"
 
 
