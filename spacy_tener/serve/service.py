@@ -132,20 +132,29 @@ class Service:
 
     async def answers(self, served: ServedModel, task: TextFunction, texts: Sequence[str]) -> list[Any]:
         """Return a task's answer or error for each text. The texts enter the queue in batches, one after another, so
-        that other requests wait less."""
+        that other requests wait less. All together have the time of one answer: a service that stops waits so long."""
         if served.worker.is_full():
             raise served.worker.overloaded()
         answers: list[Any] = []
-        for part in batch_by_size(texts, BATCH_CHARACTERS):
-            submitted: list[asyncio.Future[Any]] = []
-            try:
-                for text in part:
-                    submitted.append(await served.worker.submit(task, text, block=True))
-                answers += await served.worker.answers(submitted)
-            finally:  # a client may go away while the queue is full
-                for future in submitted:
-                    future.cancel()
+        try:
+            async with asyncio.timeout(self.limits.timeout):
+                for part in batch_by_size(texts, BATCH_CHARACTERS):
+                    answers += await self._part(served.worker, task, part)
+        except TimeoutError:
+            seconds = f"{self.limits.timeout:g} seconds"
+            message = f"{len(answers):,} of {len(texts):,} texts were read in {seconds}. Send fewer at once."
+            raise ServiceError(503, "overloaded", message) if answers else served.worker.overloaded() from None
         return answers
+
+    async def _part(self, worker: Worker, task: TextFunction, texts: Sequence[str]) -> list[Any]:
+        submitted: list[asyncio.Future[Any]] = []
+        try:
+            for text in texts:
+                submitted.append(await worker.submit(task, text, block=True))
+            return await worker.answers(submitted)
+        finally:  # a client may go away while the queue is full
+            for future in submitted:
+                future.cancel()
 
     async def explanation(self, text: str, model: str | None, words: Mapping[str, str] | None = None) -> Explanation:
         """Explain the entities of a text."""

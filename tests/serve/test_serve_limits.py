@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 
 import httpx
 import pytest
@@ -160,6 +161,21 @@ def test_overload(start, blocked):
         component.go.set()
         wait_until(lambda: service.client.get("/ready").status_code == 200)
         assert service.client.post("/v1/entities", json={"text": "a"}).status_code == 200
+
+
+def test_all_texts_of_a_batch_have_the_time_of_one_answer(start):
+    @Language.component("slow", assigns=["doc.ents"])
+    def slow(doc):
+        time.sleep(0.2)
+        return doc
+
+    nlp = spacy.blank("en")
+    nlp.add_pipe("slow")
+    texts = ["a" * 4000] * 5  # each is a batch of its own
+    with start({"slow": nlp}, Limits(timeout=0.5)) as service:
+        message = refused(service.client.post("/v1/entities/batch", json={"texts": texts}), 503, "overloaded")
+        assert message in {f"{n} of 5 texts were read in 0.5 seconds. Send fewer at once." for n in (1, 2)}
+        assert service.client.post("/v1/entities/batch", json={"texts": texts[:1]}).status_code == 200
 
 
 def test_texts_of_those_who_went_are_not_read(start, blocked):
