@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,7 +13,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from .decoding import Reading
-from .entities import CHAR_OFFSETS, SCORES, EntityOffsets, FoundEntity, offsets_of, read_offsets, read_scores
+from .entities import SCORES, EntityOffsets, FoundEntity, offsets_of, read_exact, read_offsets, read_scores
 from .finding import SCORES_KEY, PipelineNER, ask_probabilities, crf_pipes, make_doc, overlap_groups
 from .settings import NERSettings
 from .windows import ItemT, batch_by_size
@@ -45,27 +46,24 @@ def entities_of_doc(doc: Doc, components: Sequence[NERSettings], keys: Iterable[
         for settings in reversed(components)
         for entity, score in read_offsets(doc, settings.spans_key, SCORES)
     }
-    exact = {
-        entity: offsets
-        for settings in components
-        if settings.view == "characters"
-        for entity, offsets in sorted(read_offsets(doc, settings.chars_key, CHAR_OFFSETS), key=_overlap_priority)
-    }
-    for ent in doc.ents:
-        entity = offsets_of(ent)
-        start, end = exact.get(entity, entity[:2])
-        yield FoundEntity(start, end, ent.label_, scores.get(entity))
+    exact: dict[EntityOffsets, dict[EntityOffsets, FoundEntity]] = defaultdict(dict)
+    for settings in components:
+        if settings.view == "characters":
+            for aligned, entity in read_exact(doc, settings.chars_key):
+                exact[aligned].setdefault(entity.offsets, entity)
+    ents = dict.fromkeys(map(offsets_of, doc.ents))
     spans = {span: score for key in keys for span, score in read_scores(doc, key)}
-    for span in spans.keys() - set(map(offsets_of, doc.ents)):
-        start, end = exact.get(span, span[:2])
-        yield FoundEntity(start, end, span[2], spans[span])
+    for span in dict.fromkeys([*ents, *spans]):
+        in_tokens = sorted(exact[span].values(), key=_overlap_priority) or [FoundEntity(*span, None)]
+        yield replace(in_tokens[-1], probability=scores.get(span) if span in ents else spans[span])
+        if span in spans:  # others in the same tokens lie within this one
+            yield from in_tokens[:-1]
 
 
-def _overlap_priority(row: tuple[EntityOffsets, Sequence[int]]) -> tuple[int, int]:
+def _overlap_priority(entity: FoundEntity) -> tuple[int, int]:
     """Return a sort key for entities in the same tokens: the one in `doc.ents` comes last, which is the longest, or the
     first of the longest."""
-    _, (start, end) = row
-    return end - start, -start
+    return entity.end - entity.start, -entity.start
 
 
 def reading_score(log_probability: float, characters: int) -> float:

@@ -14,10 +14,12 @@ from spacy.attrs import ENT_IOB
 from spacy.tokens import Doc, Span
 
 from .settings import NERSettings
-from .units import BEGIN, INSIDE, MISSING, Alignment, DocView
+from .units import BEGIN, INSIDE, MISSING, DocView
 
 CHAR_OFFSETS = "char_offsets"
 """Key in a span group's `attrs`: the character offsets of each span's entity."""
+CHAR_SCORES = "char_scores"
+"""The same for the probabilities of these entities."""
 
 
 SCORES = "scores"
@@ -103,7 +105,7 @@ def set_entities(
         _set_scored_spans(doc, scores, settings.spans_key)
     if settings.view == "characters" and settings.chars_key:
         preset_ents = [ent for ent in doc.ents if ent.start in preset]
-        _set_char_spans(view, entities, preset_ents, settings.chars_key, settings.alignment_mode)
+        _set_char_spans(view, entities, preset_ents, settings.chars_key, settings)
 
 
 def certain_entities(view: DocView) -> tuple[FoundEntity, ...]:
@@ -144,6 +146,17 @@ def read_offsets(doc: Doc, key: str | None, attribute: str) -> list[tuple[Entity
     return [((start, end, label), value) for (start, end, label), value in zip(entities, values, strict=False)]
 
 
+def read_exact(doc: Doc, key: str | None) -> list[tuple[EntityOffsets, FoundEntity]]:
+    """Return the entities of a group with exact offsets, each with the offsets of its tokens, and with its probability
+    if the group has it."""
+    entities = read_offsets(doc, key, CHAR_OFFSETS)
+    scores: list[float | None] = [float(score) for _, score in read_offsets(doc, key, CHAR_SCORES)]
+    return [
+        (aligned, FoundEntity(start, end, aligned[2], score))
+        for (aligned, (start, end)), score in zip(entities, scores or [None] * len(entities), strict=True)
+    ]
+
+
 def read_scores(doc: Doc, key: str) -> list[tuple[EntityOffsets, float | None]]:
     """Return the offsets and probabilities of a group's spans, which may overlap, of whatever component.
 
@@ -178,31 +191,35 @@ def _set_scored_spans(doc: Doc, scores: dict[tuple[int, int, str], float], key: 
 
 
 def _set_char_spans(
-    view: DocView, new: Iterable[UnitEntity], preset: Iterable[Span], key: str, alignment: Alignment
+    view: DocView, new: Iterable[UnitEntity], preset: Iterable[Span], key: str, settings: NERSettings
 ) -> None:
-    """Write all entities of the Doc to a group of `doc.spans`, as spans of tokens with exact character offsets.
+    """Write all entities of the Doc to a group of `doc.spans`, as spans of tokens with exact character offsets. With a
+    `spans_key` it has their probabilities too: several entities may lie in the same tokens.
 
     A preset entity keeps the offsets that an earlier run of the component wrote.
     """
     doc = view.doc
-    earlier: dict[EntityOffsets, list[tuple[int, int]]] = defaultdict(list)
-    for aligned, (start, end) in read_offsets(doc, key, CHAR_OFFSETS):
-        earlier[aligned].append((start, end))
-    in_tokens: dict[EntityOffsets, EntityOffsets] = {}  # exact offsets -> those of the tokens in doc.ents
+    earlier: dict[EntityOffsets, list[FoundEntity]] = defaultdict(list)
+    for aligned, known in read_exact(doc, key):
+        earlier[aligned].append(known)
+    in_tokens: dict[EntityOffsets, tuple[EntityOffsets, float]] = {}  # exact offsets -> those of the tokens in doc.ents
     for ent in preset:
         aligned = offsets_of(ent)
-        for start, end in earlier.get(aligned, [aligned[:2]]):
-            in_tokens[start, end, ent.label_] = aligned
+        for known in earlier.get(aligned, [FoundEntity(*aligned, 1.0)]):
+            in_tokens[known.offsets] = aligned, 1.0 if known.probability is None else known.probability
     for entity in new:
         start, end = view.char_span(entity.start, entity.end)
-        first, last = view.token_span(start, end, alignment)
+        first, last = view.token_span(start, end, settings.alignment_mode)
         if first >= last:
             first, last = view.token_span(start, end, "expand")
-        in_tokens[start, end, entity.label] = offsets_of(Span(doc, first, last, label=entity.label))
+        aligned = offsets_of(Span(doc, first, last, label=entity.label))
+        in_tokens[start, end, entity.label] = aligned, entity.probability
     rows = sorted(in_tokens)
     spans = [Span(doc, *view.token_span(start, end, "expand"), label=label) for start, end, label in rows]
-    offsets = [[start, end] for start, end, _ in rows]
-    _write_group(doc, key, spans, [in_tokens[row] for row in rows], {CHAR_OFFSETS: offsets})
+    attrs: dict[str, Any] = {CHAR_OFFSETS: [[start, end] for start, end, _ in rows]}
+    if settings.spans_key:
+        attrs[CHAR_SCORES] = np.array([in_tokens[row][1] for row in rows], dtype=np.float64)
+    _write_group(doc, key, spans, [in_tokens[row][0] for row in rows], attrs)
 
 
 def _write_group(doc: Doc, key: str, spans: list[Span], places: Iterable[EntityOffsets], attrs: dict[str, Any]) -> None:

@@ -64,7 +64,8 @@ def make_tener_ner(
     incorrect_spans_key (Optional[str]): Key of the reference's `doc.spans` for spans that are known not to be entities
         of their label.
     chars_key (Optional[str]): Key of `doc.spans` for all entities of the Doc in the view `characters`: spans of tokens,
-        and their exact start and end in `doc.spans[chars_key].attrs["char_offsets"]`. Nothing is written if it is None.
+        and their exact start and end in `doc.spans[chars_key].attrs["char_offsets"]`; with a `spans_key` also their
+        probabilities in `"char_scores"`. Nothing is written if it is None.
     spans_key (Optional[str]): Key of `doc.spans` for the entities of `doc.ents` with their probabilities, which are in
         `doc.spans[spans_key].attrs["scores"]`; also for those within them, if the model has a `depth` above 1. Nothing
         is computed or written if it is None.

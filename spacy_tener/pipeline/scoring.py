@@ -78,7 +78,7 @@ def score_nested_entities(
         compared = CharComparison(example.reference, example.predicted, spans_key)
         has_exact = chars_key is not None and chars_key in example.predicted.spans
         spans = () if has_exact else all_entities(example.predicted, spans_key)
-        offsets = predicted_offsets(example.predicted, chars_key) if has_exact else map(offsets_of, spans)
+        offsets = _exact_offsets(example.predicted, chars_key) if has_exact else map(offsets_of, spans)
         keys = dict.fromkeys(map(compared.key, offsets))
         found, gold = [key for key in keys if compared.is_right(key) is not None], list(compared.gold)
         for side, others, right in ((found, compared.gold, 0), (gold, set(found), 2)):
@@ -117,7 +117,7 @@ def _depth_score(right: int, found: int, recalled: int, gold: int) -> dict[str, 
 def _count(example: Example, chars_key: str | None, per_type: dict[str, PRFScore]) -> None:
     compared = CharComparison(example.reference, example.predicted)
     missed = set(compared.gold)
-    for entity in set(predicted_offsets(example.predicted, chars_key)):
+    for entity in predicted_offsets(example.predicted, chars_key):
         key, score = compared.key(entity), per_type[entity[2]]
         is_right = compared.is_right(key)
         if is_right:
@@ -174,8 +174,14 @@ def _marks_before(doc: Doc) -> IntArray:
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(marks)])
 
 
-def predicted_offsets(doc: Doc, chars_key: str | None = CHARS_KEY) -> Iterator[EntityOffsets]:
-    """Yield the entities of a Doc, with exact character offsets where the group `chars_key` has them."""
+def predicted_offsets(doc: Doc, chars_key: str | None = CHARS_KEY) -> set[EntityOffsets]:
+    """Return the outermost entities of a Doc, with exact offsets where the group `chars_key` has them."""
+    entities = list(_exact_offsets(doc, chars_key))
+    depths = nesting_depths(entities)
+    return {entity for entity, depth in zip(entities, depths, strict=True) if depth == 0}
+
+
+def _exact_offsets(doc: Doc, chars_key: str | None) -> Iterator[EntityOffsets]:
     group = doc.spans.get(chars_key)
     offsets = None if group is None else group.attrs.get(CHAR_OFFSETS)
     # After manual edits of a group, its offsets do not match its spans.

@@ -81,7 +81,7 @@ def compare_tokens(example: Example) -> Iterator[Found]:
 def compare_characters(example: Example, *, chars_key: str | None) -> Iterator[Found]:
     """Compare entities by the rules of `spacy_tener.char_ner_scorer.v1`: by the characters of the reference."""
     comparison = CharComparison(example.reference, example.predicted)
-    for place in sorted(set(predicted_offsets(example.predicted, chars_key))):
+    for place in sorted(predicted_offsets(example.predicted, chars_key)):
         key = comparison.key(place)
         yield place, None if comparison.is_right(key) is None else comparison.gold_offsets(key)
 

@@ -15,12 +15,14 @@ from thinc.api import Adam
 
 from spacy_tener.architectures.tagger import crf, resize_output, split_depths
 from spacy_tener.errors import RemedyError
+from spacy_tener.pipeline.doc_entities import entity_task
 from spacy_tener.pipeline.learning.targets import make_targets
 from spacy_tener.pipeline.learning.teaching import Teacher
 from spacy_tener.pipeline.nesting import nesting_depths, nesting_levels
 from spacy_tener.pipeline.settings import NERSettings
 from spacy_tener.pipeline.tags import UNKNOWN, index_labels
 from spacy_tener.tagging import TagLayout
+from spacy_tener.workbench.scores import CountingScorer
 
 TEXTS = [
     ("他在北京大学医学院工作", [(2, 4, "GPE"), (2, 6, "ORG"), (2, 9, "ORG")]),
@@ -161,6 +163,20 @@ def test_documents_are_read_in_windows_and_by_their_characters(trained):
     group = doc.spans["tener_ner_chars"]
     exact = zip(group.attrs["char_offsets"], group, strict=True)
     assert sorted((*offsets, span.label_) for offsets, span in exact) == NESTED
+
+
+def test_entities_in_one_word_are_scored_and_found_with_the_probability_of_each(trained):
+    nlp = trained(view="characters")
+    (of_characters,) = entity_task(nlp)([TEXT])
+    nlp.tokenizer = lambda text: Doc(nlp.vocab, words=["他在", "北京大学医学院", "工作"], spaces=[False] * 3)
+    (found,) = entity_task(nlp)([TEXT])
+    assert [entity.offsets for entity in found] == NESTED
+    for entity, expected in zip(found, of_characters, strict=True):
+        assert 0.5 < entity.probability == pytest.approx(expected.probability)
+    example = Example(nlp.make_doc(TEXT), gold(nlp, TEXT, NESTED))
+    scores = CountingScorer(nlp).score([Example(nlp(example.predicted), example.reference)])
+    assert scores["ents_f"] == scores["spans_sc_f"] == 1.0
+    assert scores["ents_counts"] == {"ORG": {"tp": 1, "fp": 0, "fn": 0}}
 
 
 def test_a_threshold_is_that_of_the_probability_at_any_depth(trained):
