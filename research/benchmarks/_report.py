@@ -190,9 +190,10 @@ def _run(arguments: Sequence[str], stdout: int | None) -> str:
     return subprocess.run(command, check=True, stdout=stdout, encoding="utf8", env=environment).stdout or ""
 
 
-def scores(runs: Sequence[Path], baseline: str, *options: object) -> tuple[str, str]:
-    """What `research table` says of systems beside one: the table, and how it is to be read."""
-    form = ("--baseline", baseline, "--no-published", "--format", "md")
+def scores(runs: Sequence[Path], baseline: str | None, *options: object) -> tuple[str, str]:
+    """What `research table` says of systems, beside one or alone: the table, and how it is to be read."""
+    beside = ("--baseline", baseline) if baseline else ()
+    form = (*beside, "--no-published", "--format", "md")
     said = research("table", *runs, *form, *options, stdout=subprocess.PIPE)
     _, found, meaning = said.strip().split("\n\n")
     return found, meaning

@@ -37,7 +37,7 @@ NOTE = (
 PLAIN = (
     "F1 on test, of models chosen on dev; mean ± standard deviation over seeds, which share their gold "
     f"sentences. {STEPS} steps, and nothing but these sentences; {NER_STEPS_ALONE:,} for `ner`, "
-    "which read as many words. p: paired bootstrap against `tener`."
+    "which read as many words. p: paired bootstrap against `tener`, where that is a row."
 )
 
 
@@ -54,7 +54,8 @@ def main() -> None:
                         learn_alone(work, corpus, system, args)
                 else:
                     learn(work, corpus, args)
-            table, meaning = _report.scores([work / "runs"], "tener", "--corpus", corpus)
+            baseline = "tener" if (work / "runs" / corpus / "tener").exists() else None
+            table, meaning = _report.scores([work / "runs"], baseline, "--corpus", corpus)
             parts += [f"## {corpus}, {size:,} sentences", table]
     note = PLAIN if args.systems else NOTE
     _report.write(_report.RESULTS / args.out, "Few labels", note, *parts, meaning)
