@@ -47,7 +47,7 @@ def test_two_entities_in_one_token_count_twice():
     predicted = make(["中日", "关系"], [(0, 1, "GPE")])
     right = with_exact(predicted.copy(), (0, 1, "GPE"), (1, 2, "GPE"))
     assert score_char_entities([Example(right, gold)])["ents_f"] == 1.0
-    half_right = with_exact(predicted.copy(), (0, 1, "GPE"), (0, 2, "GPE"))
+    half_right = with_exact(predicted.copy(), (0, 1, "GPE"), (1, 3, "GPE"))
     scores = score_char_entities([Example(half_right, gold)])
     assert (scores["ents_p"], scores["ents_r"]) == (0.5, 0.5)
 
