@@ -43,7 +43,7 @@ run: $(RUN_ENV) ## convert the bundled sample corpus, train, score, and explain 
 test: lint ## ruff, mypy and the test suite, on all cores
 	$(SUITE)
 
-test-integration: $(DEV_ENV) browser readers ## pages in Chromium, readers in Node, services, fresh processes, blocks of the pages, research
+test-integration: $(DEV_ENV) browser readers ## browsers, Node, services, exports, transformers, emulated GPUs, blocks of the pages, research
 	$(SUITE) -m "integration and not slow and not gpu and not corpora"
 
 # Pages are tested in a real browser. Root on a Debian machine, as in CI, gets it here; others are told what to install.

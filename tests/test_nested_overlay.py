@@ -25,6 +25,8 @@ from spacy_tener.workbench.calibration import find_outcomes
 from spacy_tener.workbench.corpus.docs import read_docs
 from spacy_tener.workbench.overlays import compose
 
+pytestmark = pytest.mark.integration
+
 __all__ = ["folder"]
 SMALL = ["training.max_steps=80", "training.eval_frequency=40", "components.tener_ner.model.dropout=0.0"]
 

@@ -16,6 +16,8 @@ from tiny_transformer import save_tiny_transformer
 
 from spacy_tener.workbench.overlays import compose
 
+pytestmark = pytest.mark.integration
+
 CONFIGS = Path(__file__).parent.parent / "configs"
 STACKS = [
     ("weibo", ()),

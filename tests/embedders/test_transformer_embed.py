@@ -24,6 +24,8 @@ from spacy_tener.nn.devices_torch import autocast_to_bfloat16
 from spacy_tener.nn.shim import torch_shim
 from spacy_tener.onnx.e5 import e5, read_weights
 
+pytestmark = pytest.mark.integration
+
 DOCS = [
     characters("吴重阳在中国"),
     characters("2023 去"),

@@ -17,6 +17,8 @@ from spacy_tener.nn.requirements import TRANSFORMER
 from spacy_tener.nn.shim import TorchShim
 from spacy_tener.optim.optimizers import SGD, Adam
 
+pytestmark = pytest.mark.integration
+
 ARCHITECTURES = ["TENER", "FLAT", "FLAT_ATSSA", "MECT", "GRN"]
 TEXT = "吴重阳在中国银行工作。"
 LONG = "今天天气很好。" * 60 + TEXT

@@ -7,6 +7,8 @@ import pytest
 import torch
 from emulated_device import DEVICE, XP, emulated_device
 
+pytestmark = pytest.mark.integration
+
 MIXTURES = {
     "sum": lambda x: x + torch.zeros(2),
     "index": lambda x: x[torch.zeros(2, dtype=torch.long)],

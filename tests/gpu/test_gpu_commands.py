@@ -12,6 +12,8 @@ import srsly
 from small_systems import TEXTS
 from spacy.util import load_config
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "configs" / "weibo.cfg"
 SIZES = {"width": 16, "heads": 2}

@@ -8,6 +8,8 @@ import torch
 
 from spacy_tener.crf.crf_torch import CRF, cross_entropy
 
+pytestmark = pytest.mark.integration
+
 LENGTHS = [5, 0, 1, 40, 3]
 N_LABELS = 3
 N = sum(LENGTHS)

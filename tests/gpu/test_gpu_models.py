@@ -19,6 +19,8 @@ from spacy_tener.nn.compose import ragged_layer
 from spacy_tener.nn.shim import TorchShim, torch_shim
 from spacy_tener.optim.optimizers import SGD, Adam
 
+pytestmark = pytest.mark.integration
+
 SELECTED = {"selection": "none"}
 """Of FLAT-ATSSA: what it draws in training is another number on every device."""
 ENCODERS = [

@@ -13,6 +13,8 @@ from tiny_transformer import save_tiny_transformer
 from spacy_tener.nn.shim import TorchShim
 from spacy_tener.optim.optimizers import Adam
 
+pytestmark = pytest.mark.integration
+
 SYSTEMS = ["TENER", "FLAT", "FLAT_ATSSA", "MECT", "GRN"]
 LONG = "张三 在北京工作 李四" * 5
 

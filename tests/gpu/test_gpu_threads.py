@@ -19,6 +19,8 @@ from spacy_tener.nn.shim import TorchShim
 from spacy_tener.serve.schema import Limits, Options
 from spacy_tener.serve.service import Service
 
+pytestmark = pytest.mark.integration
+
 TEXTS = ["王小明在北京", "今天天气很好", "李四去了上海 工作", "", "中国银行" * 9] * 6
 
 

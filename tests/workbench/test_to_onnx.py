@@ -17,6 +17,8 @@ from spacy_tener.errors import MissingPackageError, RemedyError
 from spacy_tener.workbench import to_onnx_torch as to_onnx_module
 from spacy_tener.workbench.to_onnx_torch import changed_entities, to_onnx
 
+pytestmark = pytest.mark.integration
+
 WORDS = ["Yorkers", " ", "joined", "acme,", "a.b.c.d", "吴重阳", "iphones"]
 LONG = "今天天气很好。" * 60
 

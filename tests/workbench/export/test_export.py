@@ -23,6 +23,8 @@ from spacy_tener.workbench.export import code_points as characters
 from spacy_tener.workbench.export.check import compare, sample_texts
 from spacy_tener.workbench.export.export import export_model
 
+pytestmark = pytest.mark.integration
+
 NEWEST = 21
 LISTENER = {"@architectures": "spacy.Tok2VecListener.v1", "width": 20, "upstream": "*"}
 
