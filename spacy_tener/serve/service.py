@@ -139,22 +139,12 @@ class Service:
         try:
             async with asyncio.timeout(self.limits.timeout):
                 for part in batch_by_size(texts, BATCH_CHARACTERS):
-                    answers += await self._part(served.worker, task, part)
+                    answers += await served.worker.answers(task, part)
         except TimeoutError:
             seconds = f"{self.limits.timeout:g} seconds"
             message = f"{len(answers):,} of {len(texts):,} texts were read in {seconds}. Send fewer at once."
             raise ServiceError(503, "overloaded", message) if answers else served.worker.overloaded() from None
         return answers
-
-    async def _part(self, worker: Worker, task: TextFunction, texts: Sequence[str]) -> list[Any]:
-        submitted: list[asyncio.Future[Any]] = []
-        try:
-            for text in texts:
-                submitted.append(await worker.submit(task, text, block=True))
-            return await worker.answers(submitted)
-        finally:  # a client may go away while the queue is full
-            for future in submitted:
-                future.cancel()
 
     async def explanation(self, text: str, model: str | None, words: Mapping[str, str] | None = None) -> Explanation:
         """Explain the entities of a text."""

@@ -93,8 +93,15 @@ class Worker:
             self._task = None
 
     async def answer(self, task: TextFunction, text: str, *, cost: int | None = None) -> Any:
-        """Return the answer for a text."""
-        (answer,) = await self.answers([await self.submit(task, text, cost=cost)])
+        """Return the answer for a text. If it takes longer than the timeout, the text is cancelled."""
+        future = await self.submit(task, text, cost=cost)
+        try:
+            async with asyncio.timeout(self._limits.timeout):
+                answer = await future
+        except TimeoutError:
+            raise self.overloaded() from None
+        finally:
+            future.cancel()
         if isinstance(answer, ServiceError):
             raise answer
         return answer
@@ -120,14 +127,14 @@ class Worker:
         self._queue.put_nowait((priority, next(self._numbers), QueuedText(task, text, cost, priority, future)))
         return future
 
-    async def answers(self, submitted: Sequence[asyncio.Future[Any]]) -> list[Any]:
-        """Wait for the answers or errors of submitted texts. If they take longer than the timeout, or nobody waits any
-        more, the texts are cancelled."""
+    async def answers(self, task: TextFunction, texts: Sequence[str]) -> list[Any]:
+        """Return the answers or errors of texts, which wait while the queue is full. If nobody waits for the answers
+        any more, the texts are cancelled."""
+        submitted: list[asyncio.Future[Any]] = []
         try:
-            async with asyncio.timeout(self._limits.timeout):
-                return [await future for future in submitted]
-        except TimeoutError:
-            raise self.overloaded() from None
+            for text in texts:
+                submitted.append(await self.submit(task, text, block=True))
+            return [await future for future in submitted]
         finally:
             for future in submitted:
                 future.cancel()
