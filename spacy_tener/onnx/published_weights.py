@@ -239,20 +239,30 @@ def read_transformers(folder: Path) -> BertWeights:
     """Read a directory of transformers: a BERT in `model.safetensors`, its config, and its `tokenizer.json`."""
     try:
         config = json.loads((folder / "config.json").read_bytes())
-        if (config["model_type"], config.get("hidden_act")) != ("bert", "gelu"):
-            raise ValueError(f"its model_type is {config['model_type']}, its hidden_act {config.get('hidden_act')}")
-        saved = load_file(folder / "model.safetensors")
-        layers = int(config["num_hidden_layers"])
-        tensors: dict[str, Matrix] = {name: _find(saved, name_in_transformers(name)) for name in tensor_names(layers)}
-        vocabulary = WordPieces((folder / "tokenizer.json").read_bytes())
-        tensors["emb.word"] = rows_of(tensors["emb.word"], np.arange(vocabulary.size))
-        return BertWeights(config["num_attention_heads"], config["layer_norm_eps"], layers, tensors, vocabulary)
+        return bert_weights(config, load_file(folder / "model.safetensors"), (folder / "tokenizer.json").read_bytes())
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
         raise RemedyError(
             f"{folder} is not a directory of a BERT with its tokenizer: {reason}",
             "Save it by transformers: model.save_pretrained(folder), tokenizer.save_pretrained(folder).",
         ) from error
+
+
+def bert_weights(config: Mapping[str, Any], saved: Mapping[str, FloatArray], tokenizer: bytes) -> BertWeights:
+    """Return the weights of a BERT of the library transformers. Raises a ValueError for another model, and a KeyError
+    for what is missing.
+
+    config (Mapping): Its config.
+    saved (Mapping): Its tensors, by their names in the library.
+    tokenizer (bytes): Its `tokenizer.json`.
+    """
+    if (config["model_type"], config.get("hidden_act")) != ("bert", "gelu"):
+        raise ValueError(f"its model_type is {config['model_type']}, its hidden_act {config.get('hidden_act')}")
+    layers = int(config["num_hidden_layers"])
+    tensors: dict[str, Matrix] = {name: _find(saved, name_in_transformers(name)) for name in tensor_names(layers)}
+    vocabulary = WordPieces(tokenizer)
+    tensors["emb.word"] = rows_of(tensors["emb.word"], np.arange(vocabulary.size))
+    return BertWeights(config["num_attention_heads"], config["layer_norm_eps"], layers, tensors, vocabulary)
 
 
 def _find(saved: Mapping[str, FloatArray], name: str) -> FloatArray:

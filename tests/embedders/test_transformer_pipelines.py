@@ -13,8 +13,10 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import set_active_gpu, use_ops
 
+from spacy_tener.errors import RemedyError
 from spacy_tener.nn.requirements import TRANSFORMER
 from spacy_tener.nn.shim import TorchShim
+from spacy_tener.onnx.e5 import e5
 from spacy_tener.optim.optimizers import SGD, Adam
 
 pytestmark = pytest.mark.integration
@@ -165,3 +167,28 @@ def test_it_learns_on_a_gpu_as_overlays_have_it(
         teach(nlp, make_examples(nlp), optimizer=Adam(0.01, use_averages=False, rates={"transformer.*": 0.1}))
         assert {value.device.type for value in parameters(nlp).values()} == {"cuda"}
         assert known(entities_of, nlp, [text for text, _ in sentences]) == [entities for _, entities in sentences]
+
+
+def test_what_a_pipeline_was_trained_with_is_the_frozen_encoder_of_another_one(still, tmp_path, make_examples):
+    nlp = pipeline(transformer(still))
+    teach(nlp, make_examples(nlp), optimizer=Adam(0.01, use_averages=False), steps=3)
+    nlp.meta.update(name="names", license="CC BY-SA 4.0")
+    nlp.to_disk(tmp_path / "names")
+    docs = [nlp.make_doc(text) for text in (TEXT, "上海")]
+    trained = np.concatenate(nlp.get_pipe("tener_ner").model.get_ref("tok2vec").predict(docs))
+    encoder = e5(tmp_path / "names", layers=[2], precision="float32")()
+    np.testing.assert_allclose(encoder(docs), trained, atol=1e-4)
+    assert np.abs(e5(still, layers=[2], precision="float32")()(docs) - trained).max() > 0.1
+    about = encoder.description
+    assert (about["name"], about["licence"]) == ("zh_names", "CC BY-SA 4.0")
+    assert about["origin"].endswith("trained further in the pipeline zh_names")
+
+
+def test_a_pipeline_without_one_encoder_of_its_own_is_refused(still, tmp_path, make_examples):
+    first = {"@architectures": "spacy_tener.CharEmbed.v1"}
+    for embed, reason in ((first, "it has 0 embedders"), (joined(still) | {"first": transformer(still)}, "it has 2")):
+        nlp = pipeline(embed)
+        nlp.initialize(lambda nlp=nlp: make_examples(nlp))
+        nlp.to_disk(tmp_path / "pipeline")
+        with pytest.raises(RemedyError, match=f"{reason}.* Name one that was trained with"):
+            e5(tmp_path / "pipeline")()
