@@ -113,19 +113,26 @@ def train_small(args: argparse.Namespace) -> Path:
 
 
 def train_multilingual(args: argparse.Namespace) -> Path:
-    """TENER on Universal NER, and the upper half of E5 with it. All pieces are kept, so that it reads languages that it
-    was not trained on."""
+    """TENER on Universal NER, and E5 with it: its upper half, or on a GPU all layers. All pieces are kept, so that it
+    reads languages that it was not trained on, and their rows stay as they are, in 4 bits."""
     embed = "components.tener_ner.model.tok2vec.embed.second"
-    settings = (
-        "paths.transformer=e5",
-        f"{embed}.frozen_layers=6",
-        f"{embed}.pieces=all",
-        f"{embed}.cache=4000",
-        'training.optimizer.rates={"transformer.*": 0.1}',
-        "training.batcher.size=32",
-        "training.max_steps=1350",
-        "training.eval_frequency=450",
-    )
+    settings = ["paths.transformer=e5", f"{embed}.pieces=all"]
+    if args.gpu_id == "-1":
+        settings += [
+            f"{embed}.frozen_layers=6",
+            f"{embed}.cache=4000",
+            'training.optimizer.rates={"transformer.*": 0.1}',
+            "training.batcher.size=32",
+            "training.max_steps=1350",
+            "training.eval_frequency=450",
+        ]
+    else:
+        settings += [
+            'training.optimizer.rates={"transformer.embeddings.*": 0.0, "transformer.*": 0.2}',
+            "training.batcher.size=64",
+            "training.max_steps=1300",
+            "training.eval_frequency=260",
+        ]
     return _grid(args, "multilingual", "transformer", *settings)
 
 

@@ -64,8 +64,8 @@ def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Seq
 
     base (Union[Path, str]): The path of a config, or the name of one of the package, as `weibo`.
     overlays (Sequence[Union[Path, str]]): Paths or names, as `flat-atssa`. The overlay `tener` changes nothing.
-    settings (Sequence[str]): Each as `section.key=value`, with the value as in a config; a string needs no quotes. The
-        filled config of all files must have the key.
+    settings (Sequence[str]): Each as `section.key=value`, with the value as in a config; a string needs no quotes. A
+        dictionary replaces the one that is there. The filled config of all files must have the key.
     """
     if repeated := [str(name) for name, count in Counter(map(str, overlays)).items() if count > 1]:
         raise ConfigError(f"Overlays named twice: {', '.join(repeated)}", "Name each once.")
@@ -114,7 +114,13 @@ def _what_works(config: Config, overlays: Mapping[str, Config]) -> str:
 def with_settings(config: Config, settings: Sequence[str]) -> Config:
     """Merge single settings into a filled config, as `compose` does; fill and validate the result."""
     for setting in settings:
-        config = _merge(config, _read_setting(setting, config))
+        updates = _read_setting(setting, config)
+        section, _, key = setting.partition("=")[0].strip().rpartition(".")
+        if isinstance(_get(updates, f"{section}.{key}"), Mapping):
+            # It takes the place of what is there: which of an optimizer's `rates` comes first decides.
+            config = config.copy()
+            _get(config, section).pop(key)
+        config = _merge(config, updates)
         if "@" in setting.partition("=")[0]:
             # Fill in the settings of the new function, which the next setting may change.
             with wrap_config_errors(f"--set {setting}"):

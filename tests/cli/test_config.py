@@ -196,6 +196,13 @@ def test_settings_come_after_all_overlays_and_the_last_one_wins(overlay) -> None
     assert value(compose(BASE, [path], [f"{TOK2VEC}.width=32", f"{TOK2VEC}.width=16"]), f"{TOK2VEC}.width") == 16
 
 
+def test_a_dictionary_replaces_the_one_that_is_there_and_keeps_its_order(overlay) -> None:
+    optimizer = '[training.optimizer]\n@optimizers = "spacy_tener.Adam.v1"\n\n'
+    adam = overlay(f"{optimizer}[training.optimizer.rates]\n* = 1.0\nchars.* = 0.5\n")
+    composed = compose(BASE, [adam], ['training.optimizer.rates={"crf.*": 0.0, "*": 2.0}'])
+    assert list(value(composed, "training.optimizer.rates").items()) == [("crf.*", 0.0), ("*", 2.0)]
+
+
 def test_settings_are_judged_together() -> None:
     composed = compose(BASE, settings=[f"{TOK2VEC}.heads=5", f"{TOK2VEC}.width=100"])
     assert value(composed, f"{TOK2VEC}.width") == 100
