@@ -82,6 +82,7 @@ class E5Source:
         if max(config.layers) > weights.layers:
             reason = f"layers must be at most {weights.layers}, as many as the encoder has; got {config.layers}"
             raise RemedyError(f"spacy_tener.E5.v1: {reason}", "Name lower layers.")
+        window = min(config.window, weights.longest)
         named = {"origin": config.origin, "licence": config.licence}
         return Encoder(
             write_bert(weights, config.layers, config.precision),
@@ -90,8 +91,8 @@ class E5Source:
             outputs=[layer_name(layer) for layer in config.layers],
             batching="equal",
             about=about | {key: value for key, value in named.items() if value},
-            window=min(config.window, weights.longest),
-            overlap=config.overlap,
+            window=window,
+            overlap=min(config.overlap, window // 4),
             pooling=config.pooling,
             source=about["name"],
         )

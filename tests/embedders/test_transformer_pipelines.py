@@ -174,7 +174,7 @@ def test_what_a_pipeline_was_trained_with_is_the_frozen_encoder_of_another_one(s
     teach(nlp, make_examples(nlp), optimizer=Adam(0.01, use_averages=False), steps=3)
     nlp.meta.update(name="names", license="CC BY-SA 4.0")
     nlp.to_disk(tmp_path / "names")
-    docs = [nlp.make_doc(text) for text in (TEXT, "上海")]
+    docs = [nlp.make_doc(text) for text in (TEXT, LONG)]  # One has more pieces than are read at once.
     trained = np.concatenate(nlp.get_pipe("tener_ner").model.get_ref("tok2vec").predict(docs))
     encoder = e5(tmp_path / "names", layers=[2], precision="float32")()
     np.testing.assert_allclose(encoder(docs), trained, atol=1e-4)
