@@ -71,19 +71,21 @@ def set_entities(
 
     overlapping (bool): Write entities within others, too, to `doc.spans`. `doc.ents` has the longest.
     """
-    doc, preset = view.doc, set[int]()
+    doc, preset, held = view.doc, set[int](), set[tuple[int, int, str]]()
     annotated = doc.has_annotation(ENT_IOB)
     if annotated:
         iob = doc.to_array(ENT_IOB)
         preset.update(np.flatnonzero((iob == BEGIN) | (iob == INSIDE)).tolist())
         missing = iob == MISSING
-        # Decoding repeats preset entities: the Doc has them already.
-        ents = {(ent.start, ent.end, ent.label_) for ent in doc.ents} if overlapping else set()
-        entities = [
-            entity
-            for entity, (start, end) in ((e, view.token_span(e.start, e.end, "expand")) for e in entities)
-            if (start not in preset if not overlapping else (start, end, entity.label) not in ents)
-        ]
+        # Decoding repeats preset entities, which the Doc has already. Others may be in the same tokens.
+        if overlapping:
+            held.update((ent.start, ent.end, ent.label_) for ent in doc.ents)
+            strings = doc.vocab.strings
+            repeated = {(start, end, strings[label]) for start, end, label in view.units().entities()}
+            entities = [entity for entity in entities if (entity.start, entity.end, entity.label) not in repeated]
+        else:
+            firsts = [view.token_span(entity.start, entity.end, "expand")[0] for entity in entities]
+            entities = [entity for entity, first in zip(entities, firsts, strict=True) if first not in preset]
     taken, spans, scores = set(preset), [], {}
     # Longest first: of two entities that share a token, the longer one is kept.
     for entity in sorted(entities, key=lambda entity: entity.start - entity.end):
@@ -93,7 +95,7 @@ def set_entities(
             taken.update(tokens)
             spans.append(Span(doc, start, end, label=entity.label))
             scores[start, end, entity.label] = entity.probability
-        elif overlapping and start < end:
+        elif overlapping and start < end and (start, end, entity.label) not in held:
             scores.setdefault((start, end, entity.label), entity.probability)
     if annotated:
         missing[[*taken]] = False

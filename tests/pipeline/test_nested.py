@@ -179,6 +179,22 @@ def test_entities_in_one_word_are_scored_and_found_with_the_probability_of_each(
     assert scores["ents_counts"] == {"ORG": {"tp": 1, "fp": 0, "fn": 0}}
 
 
+def test_an_entity_lies_in_the_word_of_a_preset_one_with_its_label(trained):
+    nlp = trained(view="characters")
+    doc = Doc(nlp.vocab, words=["他在", "北京大学医学院", "工作"], spaces=[False] * 3)
+    doc.set_ents([Span(doc, 1, 2, label="ORG")], default="missing")
+    for _ in range(2):
+        doc = nlp.get_pipe("tener_ner")(doc)
+        group = doc.spans["tener_ner_chars"]
+        found = [(*offsets, span.label_) for offsets, span in zip(group.attrs["char_offsets"], group, strict=True)]
+        assert sorted(found) == NESTED
+        certain = [entity for entity, score in zip(found, group.attrs["char_scores"], strict=True) if score == 1]
+        assert certain == [(2, 9, "ORG")]
+        spans = doc.spans["sc"]
+        scores = zip(spans, spans.attrs["scores"], strict=True)
+        assert [(span.start, span.end, span.label_) for span, score in scores if score == 1] == [(1, 2, "ORG")]
+
+
 def test_a_threshold_is_that_of_the_probability_at_any_depth(trained):
     nlp = trained(threshold={"GPE": 1.0, "ORG": 0.0})
     assert spans_of(nlp(TEXT)) == [span for span in NESTED if span[2] == "ORG"]
