@@ -37,7 +37,7 @@ def config_cli(
     replaces the whole section; any other section is merged key by key. Nothing else removes a key: set it to `null`, or
     remove a component by an nlp.pipeline without it. Overlays may leave out empty parent sections.
 
-    --set takes only keys that the filled config has.
+    --set takes only keys that the filled config has. A dictionary replaces the one that is there.
     """
     if base is None:
         why, remedy = "there is no config to compose", "Name one first, as in `tener config weibo`."

@@ -152,7 +152,7 @@ def _read_pipeline(folder: Path) -> tuple[BertWeights, dict[str, str]]:
             "Name one that was trained with the overlay `transformer` and a BERT, and that was not converted to ONNX.",
         ) from error
     name = f"{nlp.meta['lang']}_{nlp.meta['name']}"
-    origin = f"{shim.sizes['origin']}, trained further in the pipeline {name}"
+    origin = f"{shim.sizes.get('origin', 'unknown')}, trained further in the pipeline {name}"
     return weights, {"name": name, "origin": origin, "licence": nlp.meta["license"] or "unknown"}
 
 

@@ -56,8 +56,7 @@ def entities_of_doc(doc: Doc, components: Sequence[NERSettings], keys: Iterable[
     for span in dict.fromkeys([*ents, *spans]):
         in_tokens = sorted(exact[span].values(), key=_overlap_priority) or [FoundEntity(*span, None)]
         yield replace(in_tokens[-1], probability=scores.get(span) if span in ents else spans[span])
-        if span in spans:  # others in the same tokens lie within this one
-            yield from in_tokens[:-1]
+        yield from in_tokens[:-1]  # within it, or beside it in one word
 
 
 def _overlap_priority(entity: FoundEntity) -> tuple[int, int]:

@@ -50,11 +50,12 @@ def test_probabilities_of_a_call_leave_the_component_as_it_is(saved: dict[str, P
     assert [list(doc.spans) for doc in nlp.pipe(TEXTS, component_cfg=settings)] == [["own"], ["own"]]
 
 
-def test_of_two_entities_in_a_token_the_one_that_the_doc_has_is_told() -> None:
+def test_two_entities_in_a_token_are_both_told() -> None:
     doc = Doc(spacy.blank("zh").vocab, words=["王小明李"])
     settings = NERSettings(view="characters", spans_key="sure")
     set_entities(view_of(doc, "characters"), [UnitEntity(0, 3, "PER", 0.9), UnitEntity(3, 4, "PER", 0.5)], settings)
-    assert list(entities_of_doc(doc, [settings])) == [FoundEntity(0, 3, "PER", 0.9)]
+    assert [ent.text for ent in doc.ents] == ["王小明李"]
+    assert list(entities_of_doc(doc, [settings])) == [FoundEntity(0, 3, "PER", 0.9), FoundEntity(3, 4, "PER", 0.5)]
 
 
 @pytest.mark.parametrize("alignment", ["expand", "contract"])

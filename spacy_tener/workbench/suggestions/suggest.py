@@ -74,7 +74,8 @@ def suggest(
 
 
 def make_tasks(nlp: Language, chosen: Sequence[Suggestion], labels: Sequence[str]) -> list[Task]:
-    """Return texts with the entities of `doc.ents` that have one of the labels; none without a `tener_ner`.
+    """Return texts with the entities of `doc.ents`, and others in their words, that have one of the labels; none
+    without a `tener_ner`.
 
     Scores are those of the best reading by the first `tener_ner`.
     """
