@@ -80,9 +80,8 @@ def set_entities(
         # Decoding repeats preset entities, which the Doc has already. Others may be in the same tokens.
         if overlapping:
             held.update((ent.start, ent.end, ent.label_) for ent in doc.ents)
-            strings = doc.vocab.strings
-            repeated = {(start, end, strings[label]) for start, end, label in view.units().entities()}
-            entities = [entity for entity in entities if (entity.start, entity.end, entity.label) not in repeated]
+            repeated = {certain.offsets for certain in certain_entities(view)}
+            entities = [e for e in entities if (*view.char_span(e.start, e.end), e.label) not in repeated]
         else:
             firsts = [view.token_span(entity.start, entity.end, "expand")[0] for entity in entities]
             entities = [entity for entity, first in zip(entities, firsts, strict=True) if first not in preset]

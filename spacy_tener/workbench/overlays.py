@@ -114,14 +114,14 @@ def _what_works(config: Config, overlays: Mapping[str, Config]) -> str:
 def with_settings(config: Config, settings: Sequence[str]) -> Config:
     """Merge single settings into a filled config, as `compose` does; fill and validate the result."""
     for setting in settings:
-        updates = _read_setting(setting, config)
-        section, _, key = setting.partition("=")[0].strip().rpartition(".")
-        if isinstance(_get(updates, f"{section}.{key}"), Mapping):
+        key, updates = setting.partition("=")[0].strip(), _read_setting(setting, config)
+        if isinstance(_get(updates, key), Mapping):
             # It takes the place of what is there: which of an optimizer's `rates` comes first decides.
+            section, _, last = key.rpartition(".")
             config = config.copy()
-            _get(config, section).pop(key)
+            _get(config, section).pop(last)
         config = _merge(config, updates)
-        if "@" in setting.partition("=")[0]:
+        if "@" in key:
             # Fill in the settings of the new function, which the next setting may change.
             with wrap_config_errors(f"--set {setting}"):
                 config = fill(config)
