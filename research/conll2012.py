@@ -21,9 +21,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from spacy_tener.corpora.columns import DOCUMENT_START
 from spacy_tener.errors import InputError
 from spacy_tener.inputs import read_lines
-from spacy_tener.workbench.corpus.columns import DOCUMENT_START
 
 BEGIN, END = "#begin document", "#end document"
 ENDINGS = (".gold_conll", ".v4_gold_conll", ".v9_gold_conll")

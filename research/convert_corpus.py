@@ -23,7 +23,7 @@ from spacy.vocab import Vocab
 from wasabi import msg
 
 import spacy_tener.cli  # noqa: F401 (puts `tener` into spaCy's command line)
-from spacy_tener.workbench.corpus.docs import read_docs
+from spacy_tener.corpora.docs import read_docs
 
 sys.path.append(str(Path(__file__).parents[1]))  # `python research/convert_corpus.py` has only research/ there
 from research.conll2012 import write_columns

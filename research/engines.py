@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.training import Echo, Processes
+from spacy_tener.training.runs import Echo, Processes
 
 Key = TypeVar("Key")
 Task = Callable[[Processes], str]

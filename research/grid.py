@@ -17,15 +17,15 @@ from thinc.api import Config
 
 from spacy_tener.files import digest
 from spacy_tener.manifest import NAME, Manifest
-from spacy_tener.workbench.config_files import (
+from spacy_tener.training.config_files import (
     BASES,
     ConfigError,
     corpus_reader,
     find_in,
     names_in,
 )
-from spacy_tener.workbench.overlays import compose
-from spacy_tener.workbench.training import (
+from spacy_tener.training.overlays import compose
+from spacy_tener.training.runs import (
     METRICS_TEST,
     MODEL,
     OUTPUT,

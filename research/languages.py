@@ -7,8 +7,8 @@ from pathlib import Path
 
 from spacy.language import Language
 
-from spacy_tener.workbench.corpus.docs import read_examples
-from spacy_tener.workbench.scores import COUNTS_KEY, CountingScorer
+from spacy_tener.corpora.docs import read_examples
+from spacy_tener.evaluation.scores import COUNTS_KEY, CountingScorer
 
 from .scores import Confusion, total
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from research.scores import METRICS
 from spacy_tener.errors import RemedyError, check_choice
-from spacy_tener.workbench.training import LOG
+from spacy_tener.training.runs import LOG
 
 from .canvas import COLOURS, Style, figure, styles
 from .comparing import Summary, summarize

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spacy_tener.workbench.calibration import Series, bins, errors
+from spacy_tener.evaluation.calibration import Series, bins, errors
 
 from .canvas import figure, styles
 

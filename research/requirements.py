@@ -11,7 +11,7 @@ from typing import Any
 from thinc.api import Config
 
 from spacy_tener.errors import install
-from spacy_tener.workbench.config_files import entries
+from spacy_tener.training.config_files import entries
 
 # Registered name -> package that it needs.
 _PACKAGES = {

@@ -22,10 +22,10 @@ from typing import Any
 
 from research.scores import Scores, dev_scores, read_scores
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.config_files import entries
-from spacy_tener.workbench.overlays import CONFIG, read_trained_config
-from spacy_tener.workbench.pipelines import size_mb
-from spacy_tener.workbench.training import LOG, METRICS_DEV, METRICS_TEST, MODEL
+from spacy_tener.files import size_mb
+from spacy_tener.training.config_files import entries
+from spacy_tener.training.overlays import CONFIG, read_trained_config
+from spacy_tener.training.runs import LOG, METRICS_DEV, METRICS_TEST, MODEL
 
 from .comparing import Summary, summarize
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.scores import COUNTS_KEY, DOCS_KEY, read_json
+from spacy_tener.evaluation.scores import COUNTS_KEY, DOCS_KEY, read_json
 
 METRICS = {"p": "precision", "r": "recall", "f": "F1"}
 Floats = NDArray[np.float64]

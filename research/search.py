@@ -26,9 +26,9 @@ from thinc.api import Config
 
 from spacy_tener.errors import RemedyError
 from spacy_tener.files import digest, write_text
-from spacy_tener.workbench.config_files import ConfigError
-from spacy_tener.workbench.overlays import with_settings
-from spacy_tener.workbench.training import METRICS_DEV, MODEL, SCORE, Processes, TrainingRun, train
+from spacy_tener.training.config_files import ConfigError
+from spacy_tener.training.overlays import with_settings
+from spacy_tener.training.runs import METRICS_DEV, MODEL, SCORE, Processes, TrainingRun, train
 
 if TYPE_CHECKING:
     from optuna import Study, Trial

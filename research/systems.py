@@ -13,8 +13,8 @@ from pathlib import Path
 
 import srsly
 
-from spacy_tener.workbench.config_files import OVERLAYS, find_in, names_in, read_config
-from spacy_tener.workbench.overlays import SECTIONS
+from spacy_tener.training.config_files import OVERLAYS, find_in, names_in, read_config
+from spacy_tener.training.overlays import SECTIONS
 
 FOLDERS = (OVERLAYS, Path(__file__).with_name("overlays"))
 _ANY = "any"

@@ -16,8 +16,8 @@ from spacy_tener.cli._common import CommandLineError, msg, names
 from spacy_tener.files import locked
 from spacy_tener.nn.run import check_gpu
 from spacy_tener.processes import interrupted_by_signals
-from spacy_tener.workbench.config_files import ConfigError
-from spacy_tener.workbench.training import METRICS_TEST, OUTPUT, Processes
+from spacy_tener.training.config_files import ConfigError
+from spacy_tener.training.runs import METRICS_TEST, OUTPUT, Processes
 
 from .app import command
 from .engines import on_this_machine

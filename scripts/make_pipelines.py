@@ -30,7 +30,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from spacy_tener.about import __title__
-from spacy_tener.workbench.pipelines import size_mb
+from spacy_tener.files import size_mb
 
 ROOT = Path(__file__).parents[1]
 _SECONDS = 60

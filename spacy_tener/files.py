@@ -176,3 +176,8 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def size_mb(folder: Path) -> float:
+    """Return the size of all files in a directory."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6

@@ -1,6 +1,14 @@
-"""Texts that models of characters read in tests, and a transformer."""
+"""Texts that models of characters read in tests, a transformer, and the texts that a model has read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
+
+from spacy_tener.pipeline.units import DocView
+from spacy_tener.pipeline.windows import WindowBatcher
 
 
 @pytest.fixture(scope="module")
@@ -25,3 +33,17 @@ def still(tmp_path_factory):
 
     path = tmp_path_factory.mktemp("still")
     return save_tiny_transformer(path, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+
+
+@pytest.fixture
+def groups_read(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The texts of each group that a model has read."""
+    read: list[list[str]] = []
+    original = WindowBatcher.emissions
+
+    def emissions(self: WindowBatcher, model: Any, views: Sequence[DocView]) -> Any:
+        read.append([view.doc.text for view in views])
+        return original(self, model, views)
+
+    monkeypatch.setattr(WindowBatcher, "emissions", emissions)
+    return read

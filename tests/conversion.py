@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from spacy_tener.workbench.corpus.convert import ConversionReport, convert_jobs, plan_jobs
-from spacy_tener.workbench.corpus.reader import CorpusOptions
+from spacy_tener.corpora.convert import ConversionReport, convert_jobs, plan_jobs
+from spacy_tener.corpora.reader import CorpusOptions
 
 
 def convert(

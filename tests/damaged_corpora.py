@@ -14,10 +14,10 @@ from damage import DAMAGES, bounded
 from spacy.tokens import DocBin
 from written import COLUMNS, JSON, Counted, Sentence
 
+from spacy_tener.corpora.annotation import Event
+from spacy_tener.corpora.convert import ConversionReport
+from spacy_tener.corpora.reader import CorpusOptions
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.corpus.annotation import Event
-from spacy_tener.workbench.corpus.convert import ConversionReport
-from spacy_tener.workbench.corpus.reader import CorpusOptions
 
 TEXTS: dict[str, Callable[[list[Sentence]], str]] = {**COLUMNS, **JSON}
 FORMATS = {"conll2003": "columns", "numbered": "columns", "doccano": "jsonl", "prodigy": "jsonl", "spacy2": "jsonl"}

@@ -25,8 +25,8 @@ from small_systems import TEXTS, UNSEEN, examples_of, learn, pipeline, small_tok
 from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
 
+from spacy_tener.export.onnx_model import export_model
 from spacy_tener.pipeline.finding import SCORES_KEY, ask_probabilities
-from spacy_tener.workbench.export.export import export_model
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="exported-")
 SYSTEMS = [

@@ -15,7 +15,7 @@ from spacy.tokens import DocBin
 from spacy.util import load_config_from_str
 from thinc.api import Config
 
-from spacy_tener.workbench import training
+from spacy_tener.training import runs
 
 NAMES = ("王小明", "李雷", "吴重阳", "韩梅", "张三丰")
 PLACES = ("上海", "北京", "南京", "长沙")
@@ -154,7 +154,7 @@ def tener(**settings: Any) -> dict[str, Any]:
 
 def train_nothing(monkeypatch: pytest.MonkeyPatch, hold: Path) -> None:
     """Let processes run `fake_spacy`, and wait while there is a file `hold`."""
-    monkeypatch.setattr(training, "MODULE", "fake_spacy")
+    monkeypatch.setattr(runs, "MODULE", "fake_spacy")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
     monkeypatch.setenv("FAKE_HOLD", str(hold))
 

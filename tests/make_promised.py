@@ -23,8 +23,8 @@ from spacy.training import Example
 from tiny_transformer import save_tiny_transformer
 
 from spacy_tener import __version__
+from spacy_tener.export import trimming
 from spacy_tener.pipeline.settings import TEMPERATURE
-from spacy_tener.workbench import trimming
 
 DATA = Path(__file__).resolve().parent / "data"
 EXPECTED = "expected.json"

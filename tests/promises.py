@@ -34,7 +34,7 @@ COMMANDS = ("convert", "config", "evaluate", "annotate", "serve")
 ADDRESSES = ("/v1/", "/health", "/ready", "/metrics")
 """How the promised addresses of the service begin."""
 PROVISIONAL = {"POST /v1/explanation"}
-CONFIGS = ROOT / "spacy_tener" / "workbench" / "configs"
+CONFIGS = ROOT / "spacy_tener" / "training" / "configs"
 """Registered names that stand in a config or an overlay there are promised. Others are provisional."""
 
 

@@ -17,7 +17,7 @@ from spacy.training import Example
 from thinc.api import Optimizer
 from tiny_transformer import save_tiny_transformer
 
-from spacy_tener.workbench.to_onnx_torch import to_onnx
+from spacy_tener.export.transformer_to_onnx_torch import to_onnx
 
 TEXTS = [
     ("吴重阳在中国银行工作。", [(0, 3, "PER"), (4, 8, "ORG")]),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import tomllib
 from functools import cache
 from graphlib import TopologicalSorter
 from itertools import chain
@@ -16,6 +17,12 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "spacy_tener"
 BOUNDARY = "-----"
+# The line: what a pipeline needs to be trained, loaded and called with spaCy, and the tools that are built on it.
+COMPONENT = {"pipeline", "architectures", "embedders", "onnx", "crf", "nn", "features", "optim"}
+COMPONENT |= {"about", "errors", "files", "inputs", "processes", "requirements", "sequences", "tagging", "types"}
+COMPONENT |= {"validation"}
+TOOLS = {"cli", "review", "training", "export", "evaluation", "corpora", "serve", "annotate", "explain"}
+TOOLS |= {"manifest", "pages"}
 # Folders of one layer, which do not import each other, though the picture needs a line for each.
 SAME_LAYER = {"features", "optim"}
 LIBRARIES = {"spacy", "thinc", "torch"}
@@ -47,15 +54,14 @@ def picture() -> list[list[str]]:
 
 
 PICTURE = picture()
-LINES = [names for names in PICTURE if not names[0].startswith(BOUNDARY)]
-FOLDERS = [names[0] for names in LINES[:-1]]
-BASE_FILES = set(LINES[-1])
+LINE = [names[0][:5] for names in PICTURE].index(BOUNDARY)
+# The last line has the modules that all others may import, and which may import each other.
+BASE_FILES = set(PICTURE[-1])
 # From the bottom.
-ORDER = [*reversed(FOLDERS)]
+ORDER = [names[0] for names in reversed(PICTURE[:-1]) if names != PICTURE[LINE]]
 SHARED_LAYER = min(map(ORDER.index, SAME_LAYER))
 LAYER_OF = {part: 1 + (SHARED_LAYER if part in SAME_LAYER else ORDER.index(part)) for part in ORDER}
 LAYER_OF |= dict.fromkeys(BASE_FILES, 0)
-WORKBENCH = {names[0] for names in PICTURE[: [names[0][:5] for names in PICTURE].index(BOUNDARY)]}
 
 
 def is_below(module: str) -> bool:
@@ -97,11 +103,10 @@ def package_imports(module: str) -> set[str]:
     return (found & set(MODULES)) - {module}
 
 
-def test_the_picture_shows_every_part() -> None:
-    folders = {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"}
-    files = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__"}
-    assert set(FOLDERS) == folders
-    assert files == BASE_FILES
+def test_the_picture_shows_every_part_on_its_side_of_the_line() -> None:
+    assert set(chain.from_iterable(PICTURE[:LINE])) == TOOLS
+    assert set(chain.from_iterable(PICTURE[LINE + 1 :])) == COMPONENT
+    assert {part_of(module) for module in MODULES} - {""} == TOOLS | COMPONENT
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -153,11 +158,19 @@ def test_the_package_never_imports_what_reproduces_the_papers() -> None:
     assert {name for module in MODULES for name in imported_names(module) if name.split(".")[0] == "research"} == set()
 
 
-def test_the_component_never_imports_the_workbench() -> None:
-    below = [module for module in MODULES if module.count(".") and part_of(module) not in WORKBENCH]
-    assert below
-    imported = set(chain.from_iterable(map(package_imports, below)))
-    assert {part_of(name) for name in imported} & WORKBENCH == set()
+@pytest.mark.parametrize("module", [name for name in MODULES if part_of(name) not in TOOLS])
+def test_the_component_imports_no_tool(module: str) -> None:
+    assert {part_of(name) for name in package_imports(module)} & TOOLS == set()
+
+
+def test_all_registered_functions_but_the_commands_are_in_the_component() -> None:
+    entry_points = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf8"))["project"]["entry-points"]
+    parts = {
+        group: {part_of(function.partition(":")[0]) for function in functions.values()}
+        for group, functions in entry_points.items()
+    }
+    assert parts.pop("spacy_cli") == {"cli"}
+    assert set(chain.from_iterable(parts.values())) <= COMPONENT
 
 
 def test_spacy_finds_the_component_which_imports_nothing_above_itself(train, tmp_path, without_torch) -> None:
@@ -172,9 +185,7 @@ print(*sys.modules)
     module, modules = result.stdout.splitlines()
     assert module == "spacy_tener.pipeline.tener_ner"
     imported = {name for name in modules.split() if name.startswith("spacy_tener.")}
-    above = {part for part, layer in LAYER_OF.items() if layer > LAYER_OF["pipeline"]}
-    assert above >= WORKBENCH | {"explain"}
-    assert {part_of(name) for name in imported} & above == set()
+    assert {part_of(name) for name in imported} & TOOLS == set()
     assert {part_of(name) for name in imported} >= {"pipeline", "architectures", "embedders", "nn", "crf", "features"}
 
 
@@ -182,4 +193,3 @@ def test_imports_are_found_in_all_their_forms() -> None:
     assert "spacy_tener.about.__version__" in imported_names("spacy_tener")
     assert package_imports("spacy_tener") == {"spacy_tener.about"}
     assert "spacy_tener.tagging" in package_imports("spacy_tener.pipeline.tags")
-    assert {"cli", "workbench"} == WORKBENCH

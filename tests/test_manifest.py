@@ -11,7 +11,7 @@ from thinc.api import Config
 from spacy_tener.errors import RemedyError
 from spacy_tener.files import digest, write_bytes
 from spacy_tener.manifest import NAME, Manifest, file_input, stream_input
-from spacy_tener.workbench.training import TrainingRun
+from spacy_tener.training.runs import TrainingRun
 
 TEXT = """
 [paths]

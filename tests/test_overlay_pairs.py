@@ -12,9 +12,9 @@ import pytest
 from spacy.util import get_sourced_components, registry
 from thinc.api import Config
 
-from spacy_tener.workbench import overlays
-from spacy_tener.workbench.config_files import OVERLAYS, ConfigError, names_in
-from spacy_tener.workbench.overlays import compose
+from spacy_tener.training import overlays
+from spacy_tener.training.config_files import OVERLAYS, ConfigError, names_in
+from spacy_tener.training.overlays import compose
 
 pytestmark = pytest.mark.integration
 

@@ -22,7 +22,7 @@ from packaging.utils import canonicalize_name
 from spacy.util import registry
 
 import spacy_tener
-from spacy_tener.nn.requirements import TRANSFORMER
+from spacy_tener.requirements import TRANSFORMER
 
 ROOT = Path(__file__).parent.parent
 REGISTERED = re.compile(r"\bspacy_tener\.\w+\.v\d+\b")
@@ -118,7 +118,7 @@ def copy_sources(source: Path) -> Path:
         shutil.copytree(ROOT / name, source / name, ignore=keep)
     for path in (path for path in ROOT.iterdir() if path.is_file()):
         shutil.copy(path, source)
-    (source / "configs").symlink_to(Path("spacy_tener") / "workbench" / "configs")
+    (source / "configs").symlink_to(Path("spacy_tener") / "training" / "configs")
     return source
 
 

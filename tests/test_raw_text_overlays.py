@@ -3,8 +3,8 @@
 import pytest
 from made_trainings import make_config, tener
 
-from spacy_tener.workbench.config_files import corpus_reader
-from spacy_tener.workbench.overlays import compose
+from spacy_tener.training.config_files import corpus_reader
+from spacy_tener.training.overlays import compose
 
 
 @pytest.mark.parametrize("base", ["weibo", "wnut17", "sample"])

@@ -17,9 +17,9 @@ from spacy.tokens import Doc, DocBin
 
 from spacy_tener.annotate.arrow import rows_of_table
 from spacy_tener.annotate.records import ReadOptions, find_sources, read_parts, stream_records
+from spacy_tener.corpora.reader import CorpusOptions, CorpusReader
 from spacy_tener.errors import InputError, RemedyError
 from spacy_tener.inputs import DamagedText
-from spacy_tener.workbench.corpus.reader import CorpusOptions, CorpusReader
 
 MARK = "\ufeff"
 # Quotes, emoji, marks that combine with what is before them, and characters that some take for ends of lines.

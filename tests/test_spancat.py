@@ -18,7 +18,7 @@ from spacy.language import Language
 
 from spacy_tener.pipeline.doc_entities import entity_task
 from spacy_tener.serve import make_app
-from spacy_tener.workbench.overlays import compose
+from spacy_tener.training.overlays import compose
 
 pytestmark = pytest.mark.integration
 

@@ -14,7 +14,7 @@ from spacy.util import load_model_from_config
 from thinc.api import Config
 from tiny_transformer import save_tiny_transformer
 
-from spacy_tener.workbench.overlays import compose
+from spacy_tener.training.overlays import compose
 
 pytestmark = pytest.mark.integration
 

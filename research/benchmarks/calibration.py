@@ -22,13 +22,13 @@ from spacy.language import Language
 from spacy.training import Corpus, Example
 
 from research.reliability import draw_reliability
+from spacy_tener.evaluation.calibration import errors, find_outcomes, fit_temperature, fit_thresholds, losses
 from spacy_tener.pipeline.decoding import Probabilities
 from spacy_tener.pipeline.entities import offsets_of
 from spacy_tener.pipeline.scoring import CharComparison
 from spacy_tener.pipeline.settings import TEMPERATURE
 from spacy_tener.pipeline.tener_ner import TenerNER
 from spacy_tener.types import BoolArray, IntArray
-from spacy_tener.workbench.calibration import errors, find_outcomes, fit_temperature, fit_thresholds, losses
 
 PRECISION, CONFIDENCE = 0.8, 0.9
 HEADER = (

@@ -19,8 +19,8 @@ from spacy.language import Language
 from speed import call_each, pipe_all, read_texts
 from start import WITHOUT_TRANSFORMERS
 
+from spacy_tener.export.onnx_model import export_model
 from spacy_tener.pipeline.finding import SCORES_KEY, ask_probabilities
-from spacy_tener.workbench.export.export import export_model
 
 READER = _report.ROOT / "readers" / "python"
 SHORT = "吴重阳在中国银行工作，王小明去了上海。"

@@ -26,9 +26,10 @@ from spacy.training.initialize import init_nlp
 from spacy.training.loop import train
 from spacy.util import import_file
 
+from spacy_tener.corpora.folds import text_key
 from spacy_tener.files import write_text
-from spacy_tener.workbench.overlays import compose
-from spacy_tener.workbench.suggestions.suggest import suggest, text_key
+from spacy_tener.review.active_learning import suggest
+from spacy_tener.training.overlays import compose
 
 HERE = Path(__file__).parent
 RULES = HERE / "_cv_rules.py"

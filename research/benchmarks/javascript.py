@@ -22,8 +22,8 @@ import _report
 import spacy
 from speed import pipe_all, read_texts
 
-from spacy_tener.workbench.export.export import describe, export_model, find_tagger
-from spacy_tener.workbench.export.page import make_model_page, read_runtime
+from spacy_tener.export.onnx_model import describe, export_model, find_tagger
+from spacy_tener.export.page import make_model_page, read_runtime
 
 sys.path.append(str(_report.ROOT / "tests"))
 

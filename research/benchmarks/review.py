@@ -22,10 +22,10 @@ import spacy
 from spacy.tokens import Doc, DocBin, Span
 from suggest import SMALL
 
-from spacy_tener.workbench.config_files import find_base
-from spacy_tener.workbench.overlays import compose
-from spacy_tener.workbench.suggestions.review import CrossValidation, Doubt, cross_train, fold_run, judge, rank_doubts
-from spacy_tener.workbench.training import MODEL, Processes, is_trained, train
+from spacy_tener.review.suspected_errors import CrossValidation, Doubt, cross_train, fold_run, judge, rank_doubts
+from spacy_tener.training.config_files import find_base
+from spacy_tener.training.overlays import compose
+from spacy_tener.training.runs import MODEL, Processes, is_trained, train
 
 SHARE, FOLDS, PLANTINGS = 0.05, 5, 10
 KINDS = ("label", "edges", "missing")

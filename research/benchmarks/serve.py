@@ -26,7 +26,7 @@ import spacy
 from memory import resident_kb
 from speed import call_each, pipe_all, read_texts
 
-from spacy_tener.workbench.pipelines import size_mb
+from spacy_tener.files import size_mb
 
 HERE = Path(__file__).parent
 PIPED = "`nlp.pipe`"

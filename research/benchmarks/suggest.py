@@ -28,10 +28,11 @@ from spacy.training.initialize import init_nlp
 from spacy.training.loop import train
 
 from spacy_tener.annotate.answers import TEXT_COLUMN
+from spacy_tener.corpora.folds import text_key
 from spacy_tener.files import write_text
-from spacy_tener.workbench.config_files import find_base
-from spacy_tener.workbench.overlays import compose
-from spacy_tener.workbench.suggestions.suggest import suggest, text_key
+from spacy_tener.review.active_learning import suggest
+from spacy_tener.training.config_files import find_base
+from spacy_tener.training.overlays import compose
 
 SIZES = {"resume": (100, 200, 400, 800), "weibo": (135, 270, 540, 1080)}
 STEPS = 1000

@@ -20,7 +20,7 @@ from spacy.training import Example
 
 from spacy_tener.nn.shim import torch_shim
 from spacy_tener.pipeline.finding import find_crf_pipe
-from spacy_tener.workbench.config_files import BASES
+from spacy_tener.training.config_files import BASES
 
 HERE = Path(__file__).parent
 CODE = HERE / "_trials.py"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import _report
 
-from spacy_tener.workbench.pipelines import size_mb
+from spacy_tener.files import size_mb
 
 tener = partial(_report.tener, stdout=subprocess.DEVNULL)
 NOTE = (

@@ -18,7 +18,7 @@ from thinc.api import Config
 
 from research import variants  # noqa: F401 (registers the functions that some systems name)
 from research.systems import ablations, find_system
-from spacy_tener.workbench.overlays import compose
+from spacy_tener.training.overlays import compose
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 NAMES = {*ablations(), *(path.stem for path in (CONFIGS / "models").glob("*.cfg"))}

@@ -11,7 +11,7 @@ import pytest
 
 from research.engines import Task, on_this_machine, run_tasks
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.training import Processes
+from spacy_tener.training.runs import Processes
 
 
 def test_so_many_run_at_once_and_the_next_is_taken_when_one_has_ended() -> None:

@@ -16,8 +16,8 @@ from thinc.api import Config
 from research.grid import Grid, GridRun, Todo, check_unchanged, find_todo, plan
 from spacy_tener.files import digest
 from spacy_tener.manifest import Manifest
-from spacy_tener.workbench.config_files import ConfigError
-from spacy_tener.workbench.overlays import compose
+from spacy_tener.training.config_files import ConfigError
+from spacy_tener.training.overlays import compose
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 WINDOW = "[components.tener_ner]\nwindow = 150\n"

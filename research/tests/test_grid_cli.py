@@ -16,7 +16,7 @@ from made_trainings import FAILS, begin, is_alive, make_grid, needs_code, train_
 from research_commands import run_research
 from waiting import wait_until
 
-from spacy_tener.workbench.training import Processes
+from spacy_tener.training.runs import Processes
 
 FILES = {
     "config.cfg",
@@ -66,7 +66,7 @@ def commands(run: str) -> list[str]:
 def test_a_run_is_trained_and_scored_in_processes_of_its_own(work_dir: Path, module: str, steps: list[int]) -> None:
     arguments = (*wanted(seeds="3"), *needs_code(work_dir))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("spacy_tener.workbench.training.MODULE", module)
+        patch.setattr("spacy_tener.training.runs.MODULE", module)
         code, table, messages = grid(*arguments)
     assert code == 0, messages
     assert "red/tener/3: training" in messages
@@ -173,7 +173,7 @@ def test_nothing_else_is_trained_or_scored_while_a_speed_is_measured(
     for folder in ("red", "blue"):  # What is read when a process fails.
         for seed in "12":
             (work_dir / "out" / folder / "tener" / seed).mkdir(parents=True)
-    monkeypatch.setattr("spacy_tener.workbench.training.exit_reason", lambda status, folder: str(status))
+    monkeypatch.setattr("spacy_tener.training.runs.exit_reason", lambda status, folder: str(status))
     monkeypatch.setattr("research.grid.exit_reason", lambda status, folder: str(status))
     grid(*wanted("red,blue", seeds="1,2"), "--jobs", str(jobs))
     assert still_running == [set()] * 2  # Blue failed, so it has no scores.

@@ -17,7 +17,7 @@ from thinc.api import Config
 import research.baselines  # noqa: F401  (it registers two architectures)
 from research import variants  # noqa: F401 (registers the functions that some systems name)
 from research.systems import FOLDERS, ablations, find_system
-from spacy_tener.workbench.overlays import compose
+from spacy_tener.training.overlays import compose
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 BASES = ("conll2003", "ontonotes5")

@@ -16,7 +16,7 @@ from spacy.training.initialize import init_nlp
 from thinc.api import Config, Model
 from typer.testing import CliRunner
 
-from spacy_tener.workbench.overlays import compose
+from spacy_tener.training.overlays import compose
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"

@@ -20,7 +20,7 @@ from waiting import wait_until
 from research import baselines, search
 from research.search import SPACES
 from research.systems import find_system
-from spacy_tener.workbench.overlays import compose, with_settings
+from spacy_tener.training.overlays import compose, with_settings
 
 MODEL = "components.tener_ner.model.tok2vec"
 SPACE = f"""

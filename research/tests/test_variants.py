@@ -31,9 +31,9 @@ from spacy_tener.architectures.flat.flat_config import MectConfig
 from spacy_tener.architectures.flat.selection_torch import Selection, SelectiveAttention
 from spacy_tener.architectures.tener.tener_torch import RelativePositions
 from spacy_tener.errors import RemedyError
+from spacy_tener.export.onnx_model import export_model
 from spacy_tener.nn.ragged_torch import Ragged, Segments
 from spacy_tener.nn.shim import torch_shims
-from spacy_tener.workbench.export.export import export_model
 
 LENGTHS = [7, 1, 0, 12]
 WIDTH, HEADS = 12, 3

@@ -9,9 +9,9 @@ from functools import cache, lru_cache
 from operator import add
 from typing import Any
 
+from spacy_tener.corpora.tokenizers import blank_pipeline
 from spacy_tener.errors import RemedyError, install
 from spacy_tener.features.keys import END_MARK, Normaliser
-from spacy_tener.workbench.pipelines import blank_pipeline
 
 CHARS, BIGRAMS, WORDS = KINDS = ("chars", "bigrams", "words")
 

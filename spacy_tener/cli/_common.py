@@ -22,9 +22,10 @@ from wasabi.printer import Printer
 from ..annotate.answers import TEXT_COLUMN, Record
 from ..annotate.records import find_texts, stream_records
 from ..errors import MissingPackageError, RemedyError
+from ..evaluation.scores import read_json
+from ..files import replaced
 from ..nn.run import use_gpu
-from ..workbench.overlays import CONFIG, read_trained_config
-from ..workbench.scores import read_json
+from ..training.overlays import CONFIG, read_trained_config
 from . import tener_cli
 
 WRONG_INPUT: Final = 1
@@ -169,6 +170,22 @@ def check_file(path: Path | None, force: bool) -> None:
     if not above.is_dir() or not os.access(above, os.W_OK):
         reason = "not writable" if above.is_dir() else "not a directory"
         raise RemedyError(f"{path}: cannot be written, as {above} is {reason}", "Choose another place.")
+
+
+def check_new(output: Path, force: bool) -> None:
+    """Refuse an existing output, before anything is computed. With `force` a pipeline may be there."""
+    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
+        return
+    if not (output / "meta.json").is_file():
+        raise RemedyError(f"--output {output}: exists already, and is no pipeline", "Name a new directory.")
+    if not force:
+        raise RemedyError(f"--output {output}: exists already", "Name a new directory, or overwrite it by --force.")
+
+
+def write_pipeline(nlp: Language, output: Path) -> None:
+    """Write a pipeline to a directory, atomically."""
+    with replaced(output) as folder:
+        nlp.to_disk(folder)
 
 
 def stream_texts(inputs: Sequence[str]) -> Iterator[str]:

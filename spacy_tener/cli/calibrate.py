@@ -8,10 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from ..corpora.docs import read_examples
 from ..errors import counted
-from ..pipeline.finding import find_crf_pipe
-from ..pipeline.settings import TEMPERATURE
-from ..workbench.calibration import (
+from ..evaluation.calibration import (
     Series,
     Threshold,
     check_enough,
@@ -21,10 +20,10 @@ from ..workbench.calibration import (
     fit_temperature,
     new_thresholds,
 )
-from ..workbench.corpus.docs import read_examples
-from ..workbench.pipelines import check_new, write_pipeline
+from ..pipeline.finding import find_crf_pipe
+from ..pipeline.settings import TEMPERATURE
 from . import options
-from ._common import command, load_pipeline, msg, refuse_options, setup_gpu
+from ._common import check_new, command, load_pipeline, msg, refuse_options, setup_gpu, write_pipeline
 
 
 @command("calibrate")

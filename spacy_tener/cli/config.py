@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from ..files import write_text
-from ..workbench.config_files import BASES, OVERLAYS, description, names_in, systems
-from ..workbench.overlays import compose
+from ..training.config_files import BASES, OVERLAYS, description, names_in, systems
+from ..training.overlays import compose
 from . import options
 from ._common import check_file, command, msg, refuse_options
 

@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
+from ..corpora.annotation import COLUMN_FORMATS, CORPUS_FORMATS, LABEL_STUDIO, OVERLAPS, TEXT_FORMATS, TOKENS
+from ..corpora.columns import ALIASES, SCHEMES
+from ..corpora.convert import ConversionReport, convert_jobs, plan_jobs
+from ..corpora.docs import INCORRECT
+from ..corpora.reader import CorpusOptions
 from ..errors import counted
-from ..workbench.corpus.annotation import COLUMN_FORMATS, CORPUS_FORMATS, LABEL_STUDIO, OVERLAPS, TEXT_FORMATS, TOKENS
-from ..workbench.corpus.columns import ALIASES, SCHEMES
-from ..workbench.corpus.convert import ConversionReport, convert_jobs, plan_jobs
-from ..workbench.corpus.docs import INCORRECT
-from ..workbench.corpus.reader import CorpusOptions
 from . import options
 from ._common import (
     check_file,

@@ -17,10 +17,10 @@ from spacy.training.corpus import walk_corpus
 from spacy.util import load_config
 from thinc.api import Config
 
+from ..corpora.docs import open_docbin
 from ..errors import RemedyError
 from ..pipeline.units import MISSING
-from ..workbench.config_files import check_no_ner, problems
-from ..workbench.corpus.docs import open_docbin
+from ..training.config_files import check_no_ner, problems
 from ._common import (
     command,
     is_spacy_error,

@@ -15,14 +15,14 @@ from spacy import displacy
 from spacy.language import Language
 from spacy.training import Example
 
+from ..corpora.docs import read_examples
 from ..errors import RemedyError, counted
+from ..evaluation.errors_page import Pair, errors_page, score_texts, surest_errors
+from ..evaluation.scores import CountingScorer, score_rows, scores_json
 from ..files import write_text
 from ..pages import Heading, displacy_options
 from ..pipeline.finding import entity_finders, entity_labels, find_crf_pipe, known_labels, overlap_groups, span_finders
 from ..pipeline.scoring import rows_within
-from ..workbench.corpus.docs import read_examples
-from ..workbench.errors_page import Pair, errors_page, score_texts, surest_errors
-from ..workbench.scores import CountingScorer, score_rows, scores_json
 from . import options
 from ._common import CommandLineError, check_file, command, load_pipeline, msg, refuse_options, setup_gpu
 

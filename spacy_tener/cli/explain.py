@@ -14,10 +14,10 @@ from spacy.training import Example
 
 from ..annotate.answers import TEXT_COLUMN
 from ..annotate.records import stream_records
+from ..corpora.docs import read_examples
 from ..errors import RemedyError, counted
 from ..files import write_text
 from ..inputs import STDIN
-from ..workbench.corpus.docs import read_examples
 from . import options
 from ._common import (
     CommandLineError,

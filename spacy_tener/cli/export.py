@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from ..errors import counted
+from ..export.check import Comparison, compare, sample_texts
+from ..export.onnx_model import check_libraries, describe, export_model, find_tagger
+from ..export.page import RUNTIME, make_model_page, read_runtime
 from ..files import write_bytes
 from ..pipeline.finding import entity_finders, entity_lists
-from ..workbench.export.check import Comparison, compare, sample_texts
-from ..workbench.export.export import check_libraries, describe, export_model, find_tagger
-from ..workbench.export.page import RUNTIME, make_model_page, read_runtime
 from . import options
 from ._common import CommandLineError, check_file, command, load_pipeline, msg, refuse_options, stream_texts
 

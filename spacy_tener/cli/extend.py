@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
+from ..corpora.docs import read_docs, write_docs
 from ..errors import RemedyError, counted
 from ..files import check_folder, locked
 from ..nn.run import check_gpu
 from ..processes import interrupted_by_signals
-from ..workbench.corpus.docs import read_docs, write_docs
-from ..workbench.extending import DEV, TRAIN, hold_out, plan_extension
-from ..workbench.overlays import with_settings
-from ..workbench.training import MODEL, OUTPUT, Processes, TrainingRun, is_trained, train
+from ..training.extending import DEV, TRAIN, hold_out, plan_extension
+from ..training.overlays import with_settings
+from ..training.runs import MODEL, OUTPUT, Processes, TrainingRun, is_trained, train
 from . import options
 from ._common import CommandLineError, command, load_pipeline, msg, names
 

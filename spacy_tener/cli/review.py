@@ -10,15 +10,15 @@ from typing import Annotated
 import spacy
 import typer
 
+from ..corpora.docs import read_docs
 from ..errors import RemedyError, counted
 from ..files import check_folder, locked, write_bytes
 from ..nn.run import check_gpu
 from ..pipeline.finding import entity_labels
 from ..processes import interrupted_by_signals
-from ..workbench.config_files import BASES, names_in
-from ..workbench.corpus.docs import read_docs
-from ..workbench.suggestions.review import JudgedDoc, cross_train, cross_validation, judge, judge_of
-from ..workbench.suggestions.review_page import PAGE, mend_corpus, write_review
+from ..review.page import PAGE, mend_corpus, write_review
+from ..review.suspected_errors import JudgedDoc, cross_train, cross_validation, judge, judge_of
+from ..training.config_files import BASES, names_in
 from . import options
 from ._common import (
     CommandLineError,

@@ -15,7 +15,7 @@ from ..files import check_folder, locked
 from ..manifest import file_input
 from ..pipeline.finding import entity_finders
 from ..processes import interrupted_by_signals
-from ..workbench.silver import (
+from ..training.silver import (
     DEFAULT_SURENESS,
     Sureness,
     check_teachers,

@@ -9,16 +9,16 @@ import typer
 
 from ..annotate.answers import TEXT_COLUMN
 from ..annotate.records import find_texts, stream_records
+from ..corpora.tokenizers import blank_pipeline
 from ..errors import RemedyError, counted
 from ..files import write_text
 from ..pipeline.finding import PipelineNER, crf_pipes, entity_labels, overlap_groups
-from ..workbench.pipelines import blank_pipeline
-from ..workbench.suggestions.review import judge_of
-from ..workbench.suggestions.review_page import (
+from ..review.active_learning import make_tasks, suggest
+from ..review.annotation_tools import TOOLS
+from ..review.page import (
     annotation_page,
 )
-from ..workbench.suggestions.suggest import make_tasks, suggest
-from ..workbench.suggestions.tasks import TOOLS
+from ..review.suspected_errors import judge_of
 from . import options
 from ._common import (
     CommandLineError,

@@ -9,11 +9,11 @@ import typer
 from spacy.language import Language
 
 from ..errors import counted
+from ..export.trimming import trim_rows
+from ..files import size_mb
 from ..nn.shim import require_torch
-from ..workbench.pipelines import check_new, size_mb, write_pipeline
-from ..workbench.trimming import trim_rows
 from . import options
-from ._common import command, load_pipeline, msg, refuse_options, stream_texts
+from ._common import check_new, command, load_pipeline, msg, refuse_options, stream_texts, write_pipeline
 
 _SHOWN_ENTITIES = 20
 
@@ -61,7 +61,7 @@ def trim_cli(
 
 def _leave_out_torch(nlp: Language, model: str, texts: list[str], precision: str, output: Path) -> None:
     require_torch()
-    from ..workbench.to_onnx_torch import Precision, changed_entities, to_onnx
+    from ..export.transformer_to_onnx_torch import Precision, changed_entities, to_onnx
 
     read, old = list(stream_texts(texts)), load_pipeline(model)
     to_onnx(nlp, cast(Precision, precision))

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from ..corpora.tokenizers import blank_pipeline
 from ..errors import counted
 from ..features.pretrained_vectors import read_glove_words
-from ..workbench.pipelines import blank_pipeline
-from ..workbench.static_vectors import (
+from ..training.static_vectors import (
     WordEncoder,
     select_words,
     words_of_list,

@@ -18,10 +18,10 @@ from ..errors import RemedyError, check_package, install
 from ..features.pieces import WordPieces
 from ..features.unigram import select_pieces, take_pieces
 from ..nn.backends import Backend, Layer, Rows
-from ..nn.requirements import TRANSFORMER
 from ..nn.run import forward
 from ..nn.shim import EmbedModel, TorchShim, require_torch
 from ..onnx.e5 import ABOUT_E5, E5, read_weights
+from ..requirements import TRANSFORMER
 from ..validation import configured
 from .transformer_embed_config import TransformerEmbedConfig
 

@@ -20,9 +20,9 @@ from thinc.shims import Shim
 from thinc.types import Floats2d
 
 from ..processes import one_thread
+from ..requirements import Pretrained, save_requirements
 from ..sequences import starts
 from ..types import IntArray
-from .requirements import Pretrained, save_requirements
 from .shim import TorchShim, torch_shim
 
 COMPONENT_MODEL = "model"

@@ -14,7 +14,7 @@ from spacy.vocab import Vocab
 
 from ..errors import wrap_load_errors
 from ..files import write_bytes
-from ..nn.requirements import save_requirements
+from ..requirements import save_requirements
 
 
 class BatchPipe(Pipe):

@@ -24,9 +24,9 @@ from ..architectures.tagger import TaggerModel, crf, depth_of, set_labels
 from ..embedders.tables import check_loaded, observe
 from ..errors import RemedyError, check_choice, wrap_load_errors
 from ..nn.backends import Layer
-from ..nn.requirements import add_requirements
 from ..nn.shim import require_torch
 from ..optim.optimizers import warm_up
+from ..requirements import add_requirements
 from .decoding import BatchDecoding, Decoding
 from .entities import UnitEntity, certain_entities, set_entities
 from .learning.targets import Target, count_latin_edges, exceptional_labels, make_targets

@@ -11,8 +11,8 @@ from spacy.cli.init_config import fill_config, init_config
 from spacy.util import load_config, load_model_from_config
 from thinc.api import Config
 
-from spacy_tener.workbench.config_files import BASES, OVERLAYS, ConfigError, names_in, read_config
-from spacy_tener.workbench.overlays import compose
+from spacy_tener.training.config_files import BASES, OVERLAYS, ConfigError, names_in, read_config
+from spacy_tener.training.overlays import compose
 
 BASE = Path(__file__).parent.parent.parent / "configs" / "weibo.cfg"
 TOK2VEC = "components.tener_ner.model.tok2vec"

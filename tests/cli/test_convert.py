@@ -10,7 +10,7 @@ import pytest
 from command_line import run_tener
 from spacy.tokens import Doc
 
-from spacy_tener.workbench.corpus.docs import read_docs
+from spacy_tener.corpora.docs import read_docs
 
 COLUMNS = "高 B-NAME\n勇 I-NAME\n\n李 I-NAME\n四 I-NAME\n\n王 I-NAME\n" + "\n张 B-NAME\n" * 3
 convert = partial(run_tener, "convert")

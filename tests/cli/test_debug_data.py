@@ -9,7 +9,7 @@ from command_line import Ran
 from made_trainings import make_config, tener
 from small_corpora import annotated, save_corpus, save_docs
 
-from spacy_tener.workbench.overlays import fill
+from spacy_tener.training.overlays import fill
 
 CALLBACK = """
 import spacy

@@ -12,7 +12,7 @@ from command_line import run_tener
 from small_systems import TEXTS
 
 import spacy_tener.cli.export as export_module
-from spacy_tener.workbench.export.export import export_model
+from spacy_tener.export.onnx_model import export_model
 
 pytestmark = pytest.mark.integration
 

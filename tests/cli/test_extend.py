@@ -15,7 +15,7 @@ from spacy.cli.train import train as spacy_train
 from spacy.tokens import Doc, DocBin
 
 from spacy_tener.pipeline.learning.targets import ANNOTATED_LABELS
-from spacy_tener.workbench.training import Processes
+from spacy_tener.training.runs import Processes
 
 TEXT = "王小明去了上海"
 PLACES = ["长沙", "南京", "天津", "北京", "桂林", "西安"]

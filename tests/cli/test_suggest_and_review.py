@@ -17,11 +17,10 @@ from small_corpora import save_corpus
 from spacy.cli.train import train as spacy_train
 from spacy.language import Language
 
+from spacy_tener.corpora.docs import read_docs
+from spacy_tener.corpora.folds import assign, text_key
 from spacy_tener.errors import RemedyError, counted
-from spacy_tener.workbench.corpus.docs import read_docs
-from spacy_tener.workbench.suggestions.review import assign
-from spacy_tener.workbench.suggestions.suggest import text_key
-from spacy_tener.workbench.training import Processes
+from spacy_tener.training.runs import Processes
 
 TEXTS = ["王小明去了上海", "今天天气很好", "吴重阳去了中国银行", "李雷喜欢长沙", "京"]
 

@@ -8,8 +8,8 @@ from command_line import run_tener
 
 import spacy_tener.cli.trim as trim_module
 from spacy_tener.embedders.tables import table_embedders
-from spacy_tener.workbench import trimming
-from spacy_tener.workbench.pipelines import size_mb
+from spacy_tener.export import trimming
+from spacy_tener.files import size_mb
 
 TEXT = "王小明去了上海"
 

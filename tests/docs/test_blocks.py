@@ -16,7 +16,7 @@ import yaml
 from commands import check, commands, run
 from pages import CHINESE, LANGUAGES, PAGES, ROOT, Block, blocks, prose
 
-from spacy_tener.workbench.overlays import compose
+from spacy_tener.training.overlays import compose
 
 pytestmark = pytest.mark.integration
 

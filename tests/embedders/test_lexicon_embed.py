@@ -9,12 +9,12 @@ import torch
 
 from spacy_tener.embedders.lexicon_embed import build_lexicon_embed
 from spacy_tener.embedders.tables import observe
+from spacy_tener.export import trimming
 from spacy_tener.features.lexicon import Lexicon
 from spacy_tener.features.word_lists import ListedWord, WordList
 from spacy_tener.nn.backend_torch import TorchBackend
 from spacy_tener.nn.run import predict
 from spacy_tener.nn.shim import torch_shim
-from spacy_tener.workbench import trimming
 
 nlp = spacy.blank("zh")
 

@@ -14,10 +14,10 @@ from spacy.training import Example
 from thinc.api import set_active_gpu, use_ops
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.nn.requirements import TRANSFORMER
 from spacy_tener.nn.shim import TorchShim
 from spacy_tener.onnx.e5 import e5
 from spacy_tener.optim.optimizers import SGD, Adam
+from spacy_tener.requirements import TRANSFORMER
 
 pytestmark = pytest.mark.integration
 

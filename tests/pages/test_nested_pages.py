@@ -16,13 +16,13 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import filter_spans
 
+from spacy_tener.evaluation.errors_page import Pair, errors_page
 from spacy_tener.explain import explain
 from spacy_tener.pages import Heading
 from spacy_tener.pipeline.entities import EntityOffsets, FoundEntity
-from spacy_tener.workbench.errors_page import Pair, errors_page
-from spacy_tener.workbench.suggestions.review import JudgedDoc, disagreements
-from spacy_tener.workbench.suggestions.review_page import annotation_page, review_page
-from spacy_tener.workbench.suggestions.suggest import Suggestion, make_tasks
+from spacy_tener.review.active_learning import Suggestion, make_tasks
+from spacy_tener.review.page import annotation_page, review_page
+from spacy_tener.review.suspected_errors import JudgedDoc, disagreements
 
 pytestmark = pytest.mark.integration
 

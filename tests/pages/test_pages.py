@@ -10,8 +10,8 @@ import pytest
 from browser import PHONE, Browser
 from waiting import wait_until
 
+from spacy_tener.evaluation.errors_page import errors_page
 from spacy_tener.pages import Heading, displacy_options, label_hues, make_page
-from spacy_tener.workbench.errors_page import errors_page
 
 pytestmark = pytest.mark.integration
 
@@ -59,7 +59,7 @@ def test_pages_are_in_the_language_of_the_browser_or_in_the_one_chosen(
     browser: Browser, tmp_path: Path, can_store: bool
 ) -> None:
     page = make_page(
-        "spacy_tener.workbench",
+        "spacy_tener.evaluation",
         "errors",
         Heading("Errors on {data}", "Texts", {"data": "<b>Texts</b>"}),
         {"texts": [], "scores": None, "unknown": {}, "explained": {"texts": {}}, "review": ""},
@@ -128,7 +128,7 @@ def test_titles_and_data_stay_text_and_nothing_else_is_run(browser: Browser, bla
 
 def test_data_that_is_no_json_is_refused_in_python() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
-        make_page("spacy_tener.workbench", "errors", Heading(""), {"p": float("nan")}, lang="en")
+        make_page("spacy_tener.evaluation", "errors", Heading(""), {"p": float("nan")}, lang="en")
 
 
 def test_a_page_that_lacks_a_part_of_its_own_is_refused() -> None:

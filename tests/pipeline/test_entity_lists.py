@@ -18,7 +18,7 @@ from spacy_tener.explain import explain
 from spacy_tener.pipeline.entity_lists import EntityLists
 from spacy_tener.pipeline.finding import entity_labels, known_labels, make_doc, make_listed_text
 from spacy_tener.pipeline.learning.callbacks import extension
-from spacy_tener.workbench.suggestions.suggest import Suggestion, make_tasks
+from spacy_tener.review.active_learning import Suggestion, make_tasks
 
 COMPANY, PRODUCT = "云海一号", "PRODUCT"
 TEXT = f"吴小明在上海银行买了{COMPANY}"

@@ -14,7 +14,7 @@ from spacy.training import Example
 
 from spacy_tener.errors import RemedyError
 from spacy_tener.pipeline.tokenizer import make_char_tokenizer
-from spacy_tener.workbench.silver import beliefs
+from spacy_tener.training.silver import beliefs
 
 TEXT = "张三在北京市工作，2019年5月加入中国银行。"
 ENTITIES = [("张三", "PER"), ("北京市", "LOC"), ("2019年5月", "TIME"), ("中国银行", "ORG")]

@@ -15,6 +15,7 @@ from thinc.api import Adam
 
 from spacy_tener.architectures.tagger import crf, resize_output, split_depths
 from spacy_tener.errors import RemedyError
+from spacy_tener.evaluation.scores import CountingScorer
 from spacy_tener.pipeline.doc_entities import entity_task
 from spacy_tener.pipeline.learning.targets import make_targets
 from spacy_tener.pipeline.learning.teaching import Teacher
@@ -22,7 +23,6 @@ from spacy_tener.pipeline.nesting import nesting_depths, nesting_levels
 from spacy_tener.pipeline.settings import NERSettings
 from spacy_tener.pipeline.tags import UNKNOWN, index_labels
 from spacy_tener.tagging import TagLayout
-from spacy_tener.workbench.scores import CountingScorer
 
 TEXTS = [
     ("他在北京大学医学院工作", [(2, 4, "GPE"), (2, 6, "ORG"), (2, 9, "ORG")]),

@@ -13,9 +13,9 @@ import pytest
 import spacy
 from small_corpora import add_rules
 
+from spacy_tener.review.active_learning import Suggestion, make_tasks
+from spacy_tener.review.annotation_tools import TOOLS
 from spacy_tener.serve.ml_backend import read_interface
-from spacy_tener.workbench.suggestions.suggest import Suggestion, make_tasks
-from spacy_tener.workbench.suggestions.tasks import TOOLS
 
 INTERFACE = """<View>
   <Labels name="label" toName="text">

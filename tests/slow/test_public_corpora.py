@@ -14,8 +14,8 @@ from conversion import convert
 from damaged_corpora import FORMATS, TEXTS, check, damaged
 from spacy.training import Corpus
 
-from spacy_tener.workbench.corpus.annotation import Event, Sentence
-from spacy_tener.workbench.corpus.reader import CorpusOptions, CorpusReader
+from spacy_tener.corpora.annotation import Event, Sentence
+from spacy_tener.corpora.reader import CorpusOptions, CorpusReader
 
 DATA = Path(__file__).resolve().parents[2] / "assets"
 DAMAGES = 50

@@ -15,7 +15,7 @@ from spacy.training import Example
 from spacy.training.loggers import console_logger_v3
 
 from ...errors import InputError, RemedyError
-from ...nn.requirements import add_requirements
+from ...requirements import add_requirements
 from ...validation import Count, validated
 from ..entity_lists import EntityLists
 from .targets import WEIGHT

@@ -1,0 +1,272 @@
+"""Corpora as JSON: an object per line, or a JSON list of objects, as annotation tools write them.
+
+* `jsonl`: `text` (or `data`) beside lists of `[start, end, label]` or of objects with `start`/`start_offset`,
+  `end`/`end_offset` (or `span`, a pair of both, beside the entity's `name`) and `label`/`labels`/`type`, under `spans`,
+  `entities`, `labels`, `label` or any other name: doccano, Prodigy, the JSON-MIN export of Label Studio, Stockmark's
+  Japanese corpus and many scripts. spaCy 2's training data, `["text", {"entities": [...]}]`, is read as such an object.
+* `labelstudio`: Label Studio's full export, `data` beside `annotations`: see `label_studio`.
+* `cluener`: `label` holds `{type: {entity: [[first, last], ...]}}`, with the last character included.
+* `tokens`: Hugging Face's `{"tokens": [...], "ner_tags": [...]}`, the tags as strings or numbers.
+
+Records that were rejected, ignored, cancelled or not annotated are left out and counted. Of Prodigy's
+answers about single spans, an accepted span is an entity, and a rejected one is known not to be an entity of its label.
+Everything else has missing annotation. `tener_ner` learns from all three exactly.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any
+
+from ..inputs import DamagedText, json_fault, parse_json
+from .annotation import (
+    SEE_HELP,
+    SUGGESTED,
+    TOKENS,
+    AnnotatedText,
+    EntitySpan,
+    Event,
+    JsonRecord,
+    Note,
+    RecordError,
+    excerpt,
+    expect,
+    whole_number,
+)
+
+DECISIONS = ACCEPT, REJECT, IGNORE = "accept", "reject", "ignore"
+_LABEL_KEYS = ("label", "labels", "type")
+_SPAN_KEYS = ("spans", "entities", "labels", "label")
+# Keys that exports put into every annotated record, even without entities.
+_DONE_KEYS = ("answer", "annotation_id")
+_TOKEN_KEYS = ("tokens", "words")
+_TAG_KEYS = ("ner_tags", "tags", "labels", "ner")
+_DECODER = json.JSONDecoder()
+_BETWEEN_VALUES = re.compile(r"[\s,]*")
+
+
+# Records of a file
+
+
+def read_records(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, object]]:
+    """Return the JSON values of a file, or `RecordError`s, with the lines that they begin on.
+
+    A file that begins with an object or a pair on one line is read line by line; one that begins with a list, or with
+    an object over several lines, is read whole.
+    """
+    numbered: Iterator[tuple[int, str]] = ((number, line) for number, line in lines if line.strip())
+    first = next(numbered, (1, "[]"))
+    value = parse_json(first[1])
+    numbered = chain([first], numbered)
+    return _by_line(numbered) if isinstance(value, dict) or _is_pair(value) else _whole(_joined(numbered))
+
+
+def check_record(value: object) -> JsonRecord:
+    """Return a record as an object. Raises a RecordError if it is none."""
+    if isinstance(value, RecordError):
+        raise value
+    if _is_pair(value):
+        value = {"text": value[0], **value[1]}  # type: ignore[index]
+    if not isinstance(value, dict):
+        raise RecordError("the record is not a JSON object", "Each record is an object with a text and its entities.")
+    # JSON can escape lone surrogates, which Docs cannot hold and messages cannot print.
+    try:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(error.object[error.start]):x}"
+        reason = f"the record holds half of a surrogate pair ({half})"
+        raise RecordError(reason, "Write its text as valid JSON.") from None
+    except RecursionError as error:
+        raise _not_json(json_fault(error)) from None
+    return value
+
+
+def _joined(numbered: Iterable[tuple[int, str]]) -> str:
+    """Return the lines as one text, with the blank lines between them, so that the text's lines can be counted."""
+    text: list[str] = []
+    for number, line in numbered:
+        text += [""] * (number - 1 - len(text)) + [line]
+    return "\n".join(text)
+
+
+def _is_pair(value: object) -> bool:
+    return isinstance(value, list) and [type(part) for part in value] == [str, dict]
+
+
+def _by_line(numbered: Iterable[tuple[int, str]]) -> Iterator[tuple[int, object]]:
+    for number, line in numbered:
+        value = parse_json(line)
+        yield number, _not_json(value.reason) if isinstance(value, DamagedText) else value
+
+
+def _whole(text: str) -> Iterator[tuple[int, object]]:
+    """Yield the elements of a JSON list, or the JSON values that follow each other."""
+    position = _next(text, 0)
+    in_list = text.startswith("[", position)
+    position = _next(text, position + in_list)
+    line, counted = 1, 0
+    while position < len(text) and not (in_list and text[position] == "]"):
+        line, counted = line + text.count("\n", counted, position), position
+        try:
+            value, end = _DECODER.raw_decode(text, position)
+        except (ValueError, RecursionError) as error:
+            yield getattr(error, "lineno", line), _not_json(json_fault(error))
+            return
+        yield line, value
+        position = _next(text, end)
+    if in_list and text[position:].strip() != "]":
+        line += text.count("\n", counted, position)
+        yield line, RecordError("the JSON list does not end here as it should", "Check that the file is complete.")
+
+
+def _next(text: str, position: int) -> int:
+    match = _BETWEEN_VALUES.match(text, position)
+    return match.end() if match else position
+
+
+def _not_json(reason: str) -> RecordError:
+    return RecordError(reason, "Each record is a JSON object on a line of its own, or the file is a JSON list of them.")
+
+
+# Texts with offsets
+
+
+def detect(record: JsonRecord) -> str:
+    """Return the name of the format that a record is in."""
+    if isinstance(record.get("data"), dict):
+        return "labelstudio"
+    if _has_tags(record):
+        return TOKENS
+    return "cluener" if isinstance(record.get("label"), dict) else "jsonl"
+
+
+def parse_flat(record: JsonRecord, note: Note) -> list[AnnotatedText]:
+    # Whether the answer of a Prodigy record is about its spans only, not about the whole text.
+    answer, binary = _answer(record, ACCEPT), bool(record.get("_is_binary", record.get("_view_id") == "ner"))
+    if answer == IGNORE or (answer != ACCEPT and not binary):
+        note(Event.LEFT_OUT, f"its answer is '{answer}'")
+        return []
+    text = expect(record.get("text", record.get("data")), str, "'text'", "a string")
+    lists = {key: value for key, value in record.items() if isinstance(value, list)}
+    # One valid span is enough, so that damaged ones are reported.
+    found = {key: value for key, value in lists.items() if any(_is_span(item, key in _SPAN_KEYS) for item in value)}
+    expected = [lists[key] for key in _SPAN_KEYS if key in lists]
+    if not found and not expected and not any(key in record for key in _DONE_KEYS):
+        reason = f"no list of entities under any of: {', '.join(_SPAN_KEYS)}"
+        raise RecordError(reason, 'A text without entities says so with an empty list: "label": [].')
+    if is_suggestion(record):
+        note(Event.SUGGESTED, f"'{text[:40]}'")
+    if len(found) > 1:
+        note(Event.LISTS, ", ".join(found))
+    # Without any valid span, the first item of the list that should hold them raises the error.
+    items = chain.from_iterable(found.values() or sorted(expected, key=len)[-1:])
+    by_answer: dict[str, list[EntitySpan]] = {decision: [] for decision in DECISIONS}
+    for item in items:
+        by_answer[_answer(item, answer)] += read_spans(item)
+    accepted, rejected, ignored = by_answer.values()
+    missing = [(span.start, span.end) for span in (*rejected, *ignored)]
+    if binary:
+        decided = any(by_answer.values())
+        note(Event.BINARY if decided else Event.LEFT_OUT, f"{answer} '{text[:40]}'")
+        if not decided:
+            return []
+        missing = [(0, len(text))]
+    return [AnnotatedText(text, tuple(accepted), tuple(missing), incorrect=tuple(rejected))]
+
+
+def is_suggestion(record: JsonRecord) -> bool:
+    """Return whether the entities of a record are a model's, and no tool has exported it: tools add an id or answer."""
+    return SUGGESTED in record and not any(key in record for key in ("id", *_DONE_KEYS))
+
+
+def _is_span(item: object, expected: bool) -> bool:
+    if isinstance(item, list):
+        return [type(part) for part in item[:2]] == [int, int] and len(item) == 3
+    keys = item.keys() if isinstance(item, dict) else set()
+    placed = {"start", "end"} <= keys or {"start_offset", "end_offset"} <= keys or "span" in keys
+    # Prodigy's tokens have offsets too.
+    return placed and (expected or not keys.isdisjoint(_LABEL_KEYS))
+
+
+def _answer(item: object, default: str) -> str:
+    """Return the answer to a record or to a span in it, as Prodigy writes it."""
+    answer = item.get("answer", default) if isinstance(item, dict) else default
+    if answer not in DECISIONS:
+        raise RecordError(f"an answer is not one of {', '.join(DECISIONS)}: {excerpt(answer)}", SEE_HELP)
+    return str(answer)
+
+
+def parse_cluener(record: JsonRecord) -> list[AnnotatedText]:
+    text = expect(record.get("text"), str, "'text'", "a string")
+    if not isinstance(labels := record.get("label"), dict):
+        raise RecordError(f"'label' is not an object: {excerpt(labels)}", 'A text without entities says "label": {}.')
+    spans = []
+    for label, entities in labels.items():
+        for name, offsets in expect(entities, dict, f"'{label}'", "an object of offsets by entity").items():
+            for pair in expect(offsets, list, f"'{name}'", "a list of [first, last]"):
+                if not isinstance(pair, list) or len(pair) != 2:
+                    raise RecordError(f"'{name}' has offsets that are not [first, last]: {excerpt(pair)}", SEE_HELP)
+                spans.append(EntitySpan(whole_number(pair[0]), whole_number(pair[1]) + 1, label, name))
+    return [AnnotatedText(text, tuple(spans))]
+
+
+def read_spans(item: object) -> Iterator[EntitySpan]:
+    """Yield an entity for each label of a span, in any of the shapes that `jsonl` has."""
+    quoted = None
+    if isinstance(item, list) and len(item) == 3:
+        start, end, labels = item
+    elif isinstance(item, dict):
+        start = item.get("start", item.get("start_offset"))
+        end = item.get("end", item.get("end_offset"))
+        labels = next((item[key] for key in _LABEL_KEYS if key in item), None)
+        quoted = item.get("text")
+        if isinstance(pair := item.get("span"), list) and len(pair) == 2:
+            (start, end), quoted = pair, item.get("name")
+    else:
+        raise RecordError(f"an entity is not [start, end, label]: {excerpt(item)}", SEE_HELP)
+    labels = labels or [""]
+    for label in labels if isinstance(labels, list) else [labels]:
+        quotation = quoted if isinstance(quoted, str) else None
+        yield EntitySpan(whole_number(start), whole_number(end), expect(label, str, "a label", "a string"), quotation)
+
+
+# Tokens and tags
+
+
+def _has_tags(record: JsonRecord) -> bool:
+    """Return whether a record has tokens, and tags or no text."""
+    if not any(_is_strings(record.get(key)) for key in _TOKEN_KEYS):
+        return False
+    lists = (record.get(key) for key in _TAG_KEYS)
+    tagged = any(isinstance(tags, list) and tags and isinstance(tags[0], (str, int)) for tags in lists)
+    return tagged or "text" not in record
+
+
+def parse_tokens(record: JsonRecord, names: tuple[str, ...]) -> tuple[tuple[str, ...], list[str]]:
+    """Return tokens and their tags. names: Names of numbered tags."""
+    tokens: Any = next((record[key] for key in _TOKEN_KEYS if key in record), None)
+    tags = next((record[key] for key in _TAG_KEYS if key in record), None)
+    if not _is_strings(tokens) or not all(tokens):
+        raise RecordError(f"'tokens' is not a list of strings: {excerpt(tokens)}", SEE_HELP)
+    if not isinstance(tags, list) or len(tags) != len(tokens):
+        reason = f"no list of {len(tokens)} tags, one for each token, under any of: {', '.join(_TAG_KEYS)}"
+        raise RecordError(reason, SEE_HELP)
+    return tuple(tokens), [tag if isinstance(tag, str) else _tag_name(tag, names) for tag in tags]
+
+
+def _tag_name(tag: object, names: tuple[str, ...]) -> str:
+    if tag == -100:  # the index that Hugging Face's losses ignore
+        return "-"
+    if not isinstance(tag, int) or isinstance(tag, bool):
+        raise RecordError(f"a tag is neither a string nor a number: {excerpt(tag)}", SEE_HELP)
+    if not 0 <= tag < len(names):
+        remedy = "Give the names of all tags in their order: --tag-names O,B-PER,I-PER."
+        raise RecordError(f"tag {tag} has no name: {len(names)} names are known", remedy)
+    return names[tag]
+
+
+def _is_strings(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(part, str) for part in value)

@@ -1,0 +1,196 @@
+"""Reader of corpus files in all formats, which yields sentences or texts with their entities."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from ..errors import RemedyError, check_choice
+from ..inputs import check_encoding, read_lines
+from .annotation import (
+    CLUENER,
+    COLUMN_FORMATS,
+    CORPUS_FORMATS,
+    LABEL_STUDIO,
+    OVERLAPS,
+    TOKENS,
+    AnnotatedText,
+    Event,
+    JsonRecord,
+    Note,
+    Notes,
+    RecordError,
+    Sentence,
+    resolve_spans,
+)
+from .columns import (
+    AUTO,
+    DOCUMENT_START,
+    ColumnReader,
+    TagReader,
+    find_scheme,
+    has_indices,
+    has_positions,
+    read_blocks,
+    split_line,
+)
+from .json_records import check_record, detect, parse_cluener, parse_flat, parse_tokens, read_records
+from .label_studio import parse_label_studio
+
+Item = Sentence | AnnotatedText
+
+_SAMPLE_LINES = 1000
+# A column may begin with a bracket, but not as a JSON record does.
+_JSON_START = re.compile(r"""\s*(\{\s*("|$)|\[\s*(\{|\]|$|".*"\s*,\s*\{|\[\s*("|$)))""")
+
+
+@dataclass(frozen=True)
+class CorpusOptions:
+    """Options of reading a corpus.
+
+    format (str): One of `CORPUS_FORMATS`, or `auto` to detect it from the first lines.
+    scheme (str): One of `SCHEMES` or `ALIASES`, or `auto` to detect it from the tags.
+    overlap (str): How to read overlapping spans: one of `OVERLAPS`.
+    texts (tuple[str, ...]): Names of annotated texts in Label Studio's tasks, in addition to those with entities.
+    encoding (str): Encoding of the files.
+    token_column, tag_column (int | None): Number of the column in `columns`, from 1, or from -1 for the last. By
+        default tags are in the last; tokens are in the first, or in the second if the first numbers them.
+    tag_names (tuple[str, ...]): Names of the numbered tags of `tokens`.
+    """
+
+    format: str = AUTO
+    scheme: str = AUTO
+    overlap: str = "error"
+    texts: tuple[str, ...] = ()
+    encoding: str = "utf-8"
+    token_column: int | None = None
+    tag_column: int | None = None
+    tag_names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_choice("corpus format", self.format, (AUTO, *CORPUS_FORMATS))
+        find_scheme(self.scheme)
+        check_choice("way to read overlaps", self.overlap, OVERLAPS)
+        if 0 in (self.token_column, self.tag_column):
+            raise RemedyError("There is no column 0", "Columns count from 1, or from -1 for the last.")
+        check_encoding(self.encoding)
+
+
+class CorpusReader:
+    """Iterates over the sentences (of columns and tokens) or texts (of the other formats) of one file.
+
+    The file is read as a stream: `format`, `scheme` and `notes` describe what has been read so far, and after the last
+    sentence the whole file. Records that cannot be read are skipped, and listed in one error at the end. A reader is
+    read once.
+
+    items (int): Number of sentences or texts read so far.
+    """
+
+    def __init__(self, path: Path | str, options: CorpusOptions | None = None) -> None:
+        self.path = path
+        self.options = options or CorpusOptions()
+        self.format = self.options.format
+        self.items = 0
+        self._tags = TagReader(self.options.scheme)
+        self._notes = Notes(str(self.path))
+
+    @property
+    def scheme(self) -> str | None:
+        """Tag scheme; None for a file without entity tags."""
+        return self._tags.scheme if self.format in (*COLUMN_FORMATS, TOKENS) else None
+
+    @property
+    def notes(self) -> Notes:
+        """Notes on all corrections and on everything left out."""
+        notes = Notes(self._notes.source)
+        notes.update(self._notes)
+        notes.update(self._tags.repairs)
+        return notes
+
+    def note(self, event: Event, detail: str, line: int | None) -> None:
+        self._notes.add(event, detail, line)
+
+    def __iter__(self) -> Iterator[Item]:
+        entities, line = 0, 1
+        try:
+            records, parse = self._open()
+            for line, record in records:
+                try:
+                    items = parse(record, line)
+                except RecordError as error:
+                    self._notes.refuse(error, line)
+                    continue
+                for item in items:
+                    self.items += 1
+                    entities += len(item.spans) + (len(item.incorrect) if isinstance(item, AnnotatedText) else 0)
+                    yield item
+        except RecordError as error:  # after which nothing can be read
+            self._notes.refuse(error, line)
+        self._notes.raise_errors()
+        if self.items and not entities:
+            self._notes.add(Event.NO_ENTITIES, f"{self.items:,} sentences or texts read as '{self.format}'")
+
+    def _open(self) -> tuple[Iterable[tuple[int, Any]], Callable[[Any, int], Iterable[Item]]]:
+        """Return the records of the file with their line numbers, and the function that parses a record."""
+        options = self.options
+        lines = read_lines(self.path, options.encoding)
+        sample: list[tuple[int, str]] = []
+        if self.format in (AUTO, *COLUMN_FORMATS):
+            sample = _sample(lines)
+            lines = chain(sample, lines)
+        if self.format == AUTO:
+            self.format = detect_columns((line for _, line in sample), options.token_column is None) or AUTO
+        if self.format not in COLUMN_FORMATS:
+            return read_records(lines), self._json
+        token, tag = options.token_column, options.tag_column
+        reader = ColumnReader(
+            self._tags,
+            self._notes,
+            token=int(has_indices(sample)) if token is None else token - (token > 0),
+            tag=-1 if tag is None else tag - (tag > 0),
+            positions=self.format == "weibo",
+        )
+        return read_blocks(lines), reader
+
+    def _json(self, value: object, line: int) -> list[Item]:
+        record = check_record(value)
+        if self.format == AUTO:
+            self.format = detect(record)
+        if self.format != TOKENS:
+            note = partial(self.note, line=line)
+            texts = self._parse_texts(record, note)
+            return [resolve_spans(raw, note, line, self.options.overlap) for raw in texts]
+        tokens, tags = parse_tokens(record, self.options.tag_names)
+        spans, missing = self._tags.read(tags, line=line, step=0)
+        return [Sentence(tokens, spans, missing, line)]
+
+    def _parse_texts(self, record: JsonRecord, note: Note) -> list[AnnotatedText]:
+        if self.format == LABEL_STUDIO:
+            return parse_label_studio(record, note, self.options.texts)
+        return parse_cluener(record) if self.format == CLUENER else parse_flat(record, note)
+
+
+def _sample(lines: Iterator[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Return the first lines, enough to detect the format; of JSON, whose lines may be long, only the first record."""
+    sample = []
+    for number, line in islice(lines, _SAMPLE_LINES):
+        sample.append((number, line))
+        if _JSON_START.match(line):
+            break
+    return sample
+
+
+def detect_columns(lines: Iterable[str], positions: bool) -> str | None:
+    """Detect the format of a file that is not JSON from its first lines. Returns None for JSON.
+
+    positions (bool): Whether tokens with positions mean the format Weibo.
+    """
+    data = [line for line in lines if line.strip() and not line.startswith(DOCUMENT_START)]
+    if data and _JSON_START.match(data[0]):
+        return None
+    return "weibo" if positions and has_positions(split_line(line)[0] for line in data) else "columns"

@@ -1,0 +1,1 @@
+"""Scores of trained pipelines, pages of their errors, and the calibration of their probabilities."""

@@ -1,0 +1,238 @@
+"""From code points to units and to rows of embedding tables, as `pipeline.units` and `features.keys` compute them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from spacy.language import Language
+
+from ..embedders.char_embed import BIGRAM, UNIGRAM, CharVocabulary
+from ..features.keys import END_MARK, Keys, Normaliser, StringTable, mix, search, unigram_key_array, unmix
+from ..nn.graph import Graph, Value
+from ..pipeline.units import LINE_BREAK, SENTENCE_ENDS, SPACE, TEXT, View, is_latin_letter, kinds_of
+from ..types import BoolArray, IntArray
+
+_KINDS_UP_TO = 0x20000
+"""All white space and all ornaments are below."""
+_CODE_POINTS = 0x40000
+"""Code points whose strings are tried: those of all planes with letters. Others are among a pipeline's strings."""
+_BASIC_PLANE = 0x10000
+_MOST_SINGLE = 300
+"""Pairs whose characters are searched one by one: each takes some 15 milliseconds."""
+_BITS_OF_SPACE = 62
+"""Bits of the number of white space, which is no negative one."""
+_BLANK = 32
+"""The code point of a space."""
+_HIGH_BITS = np.uint64(42)
+
+
+@dataclass(frozen=True)
+class UnitValues:
+    """The units of all texts, joined.
+
+    firsts (Value): The first character of each unit. *Shape:* (units,)
+    ends (Value): Where the characters of each unit end, and those of a space behind it. *Shape:* (units,)
+    codes (Value): The first code point of each unit. *Shape:* (units,)
+    kinds (Value): The kind of each unit. *Shape:* (units,)
+    lengths (Value): The units of each text. *Shape:* (texts,)
+    owners (Value): The unit of each character, or of the character before a space that is in none.
+        *Shape:* (characters,)
+    is_first (Value): A mask of the first character of each unit. *Shape:* (characters,)
+    in_unit (Value): A mask of characters that are in a unit. *Shape:* (characters,)
+    is_long_space (Value): A mask of white space of several characters. *Shape:* (units,)
+    """
+
+    firsts: Value
+    ends: Value
+    codes: Value
+    kinds: Value
+    lengths: Value
+    owners: Value
+    is_first: Value
+    in_unit: Value
+    is_long_space: Value
+
+
+def read_units(graph: Graph, codes: Value, lengths: Value, view: View) -> UnitValues:
+    """Return the units of texts: all characters, or the tokens of spaCy's tokenizer of characters. That one leaves out
+    a space behind a character, and other white space is one token.
+
+    codes (Value): Code points of all texts, joined. *Shape:* (characters,)
+    lengths (Value): Characters of each text. *Shape:* (texts,)
+    """
+    size, kinds, starts = graph.size(codes), read_kinds(graph, codes), graph.starts(lengths)
+    begins = graph.marks(starts, size) > 0
+    is_break = graph.Equal(kinds, LINE_BREAK)
+    is_space = (graph.Equal(kinds, SPACE) | is_break) & np.bool_(view == "tokens")
+    opens = is_space & (begins | ~graph.shifted(is_space, False))
+    is_left_out = opens & graph.Equal(codes, _BLANK) & ~begins
+    is_first = ~is_space | (opens & ~is_left_out) | (is_space & ~begins & graph.shifted(is_left_out, False))
+    firsts = graph.where_true(is_first)
+    ends = graph.Concat(firsts, graph.shape(size), axis=0)[1:]
+    # White space with a line break in it is a line break.
+    breaks = graph.CumSum(is_break.to(np.int64), 0)
+    has_break = (breaks[ends - 1] > breaks[firsts]) | is_break[firsts]
+    counts = graph.Concat([0], graph.CumSum(is_first.to(np.int64), 0), axis=0)
+    return UnitValues(
+        firsts=firsts,
+        ends=ends,
+        codes=codes[firsts],
+        kinds=graph.Where(has_break, LINE_BREAK, kinds[firsts]),
+        lengths=counts[starts + lengths] - counts[starts],
+        owners=counts[1:] - 1,
+        is_first=is_first,
+        in_unit=~is_left_out,
+        is_long_space=is_space[firsts] & (ends - firsts > 1),
+    )
+
+
+def read_kinds(graph: Graph, codes: Value) -> Value:
+    """Return the kind of each character. *Shape:* (characters,)"""
+    return graph.lookup(codes, _kinds(), TEXT)
+
+
+@lru_cache(maxsize=1)
+def _kinds() -> dict[int, int]:
+    kinds = kinds_of(np.arange(_KINDS_UP_TO, dtype=np.uint32))
+    return {code: int(kinds[code]) for code in np.flatnonzero(kinds != TEXT).tolist()}
+
+
+def sentence_ends(graph: Graph, units: UnitValues) -> Value:
+    """Mark the units that look like the end of a sentence. *Shape:* (units,)"""
+    is_mark = graph.lookup(units.codes, {ord(mark): 1 for mark in SENTENCE_ENDS}, 0) > 0
+    return (is_mark & ~units.is_long_space) | (units.is_long_space & graph.Equal(units.kinds, LINE_BREAK))
+
+
+def joined_letters(graph: Graph, codes: Value) -> Value:
+    """Mark each Latin letter behind another one. *Shape:* (characters,)"""
+    letters = np.flatnonzero(is_latin_letter(np.arange(_KINDS_UP_TO, dtype=np.uint32))).tolist()
+    is_letter = graph.lookup(codes, dict.fromkeys(letters, 1), 0) > 0
+    return is_letter & graph.shifted(is_letter, False)
+
+
+def word_neighbours(graph: Graph, units: UnitValues) -> Value:
+    """Return `pipeline.units.letter_neighbours`. *Shape:* (units,)"""
+    # Without a space between them, which is in no unit.
+    is_next = graph.Equal(units.firsts - graph.shifted(units.firsts, -1), 1)
+    begins = graph.marks(graph.starts(units.lengths), graph.size(units.codes)) > 0
+    joined = (joined_letters(graph, units.codes) & is_next & ~begins).to(np.int64)
+    return joined + graph.Concat(joined[1:], [0], axis=0)[: graph.size(joined)] * 2
+
+
+def number_strings(vocabulary: CharVocabulary, nlp: Language) -> tuple[Keys, dict[str, int], dict[int, int]]:
+    """Find the strings of a vocabulary's keys, which are hashes, among characters and a pipeline's strings.
+
+    RETURNS (tuple[Keys, dict[str, int], dict[int, int]]): The keys of strings by their numbers, from 1; the number of
+        each character, and of white space; and the row of each pair, by `pair_number`.
+    """
+    normaliser, tables = vocabulary.normaliser, vocabulary.tables
+    usual = _keys_of_usual(normaliser)
+    # Other characters are among the pipeline's strings.
+    strings = [text for text in nlp.vocab.strings if len(text) == 1 or text.isspace()]
+    string_keys, end_key = unigram_key_array(strings, normaliser), normaliser.key(END_MARK)
+    keys, pairs = np.unique(np.concatenate([usual[tables[UNIGRAM].rows(usual) > 0], string_keys])), dict[int, int]()
+    if BIGRAM in tables:
+        pairs = _pairs(keys, end_key, tables[BIGRAM])
+        # Pretrained pairs may have characters without a row, which no text of the training had.
+        if unknown := sorted(set(range(1, len(tables[BIGRAM]))) - set(pairs.values())):
+            further = _characters_of(tables[BIGRAM].keys[np.array(unknown) - 1], usual, end_key)
+            keys = np.union1d(keys, further[further != end_key])
+            pairs = _pairs(keys, end_key, tables[BIGRAM])
+    number_of = dict(zip(keys.tolist(), range(1, keys.size + 1), strict=True))
+    texts = zip([*_usual_characters(), *strings], [*usual.tolist(), *string_keys.tolist()], strict=True)
+    return keys, {text: number_of[key] for text, key in texts if key in number_of}, pairs
+
+
+def _characters_of(pair_keys: Keys, usual: Keys, end_key: int) -> Keys:
+    """Return the keys of the characters of pairs, as far as they are usual ones."""
+    if pair_keys.size > _MOST_SINGLE:
+        # All pairs of the basic plane are tried, which takes a minute.
+        printable = [text.isprintable() for text in _usual_characters()[:_BASIC_PLANE]]
+        basic = np.unique(usual[:_BASIC_PLANE][printable])
+        found = np.array(list(_pairs(basic, end_key, StringTable(pair_keys))), dtype=np.int64)
+        return np.append(basic, np.uint64(end_key))[np.stack(pair_of(found, basic.size)) - 1].ravel()
+    firsts, seconds = np.unique(usual), np.unique(np.append(usual, np.uint64(end_key)))
+    halves = [np.zeros(0, dtype=np.uint64)]
+    may_be_second = _high_bits(seconds)
+    for key in pair_keys:
+        candidates = unmix(np.full(firsts.size, key), firsts)
+        found = np.flatnonzero(may_be_second[candidates >> _HIGH_BITS])
+        found = found[search(seconds, candidates[found])[1]]
+        halves += [firsts[found], candidates[found]]
+    return np.concatenate(halves)
+
+
+def write_numbers(
+    graph: Graph, codes: Value, units: UnitValues, number_of_text: dict[str, int], normaliser: Normaliser
+) -> Value:
+    """Write the number of each unit's string, 0 if it has none. *Shape:* (units,)
+
+    codes (Value): Code points of all characters. *Shape:* (characters,)
+    number_of_text (dict[str, int]): As of `number_strings`.
+    """
+    number_of_code = {ord(text): number for text, number in number_of_text.items() if len(text) == 1}
+    # The number of white space is a sum, of a weight for each place times the character there, of which no two are the
+    # same but by a chance of 1 in 2 ** 40.
+    spaces = {text: number for text, number in number_of_text.items() if len(text) > 1}
+    longest = max(map(len, spaces), default=1)
+    white = [code for code, kind in _kinds().items() if kind in (SPACE, LINE_BREAK)]
+    largest = (1 << _BITS_OF_SPACE) // ((len(white) + 1) * longest)
+    weights = np.append(np.random.default_rng(0).integers(1, largest, longest), 0)
+    digits = {code: white.index(ord(normaliser(chr(code)))) + 1 for code in white}
+    number_of_space = {
+        sum(digits[ord(character)] * weight for character, weight in zip(text, weights.tolist(), strict=False)): number
+        for text, number in spaces.items()
+    }
+    places = graph.Range(0, graph.size(codes), 1) - units.firsts[units.owners]
+    weight_of_place = graph.value(weights)[graph.Min(places, longest)]
+    terms = graph.lookup(codes, digits, 0) * weight_of_place
+    sums = graph.ScatterElements(graph.full(0, graph.size(units.codes)), units.owners, terms, axis=0, reduction="add")
+    is_read = units.ends - units.firsts <= longest
+    space_numbers = graph.Where(is_read, graph.lookup(sums, number_of_space, 0), 0)
+    return graph.Where(units.is_long_space, space_numbers, graph.lookup(units.codes, number_of_code, 0))
+
+
+def pair_number(first: Any, second: Any, n_strings: int) -> Any:
+    """Return the number of a pair, of those of its strings. The mark behind the last unit is `n_strings + 1`."""
+    return first * (n_strings + 2) + second
+
+
+def pair_of(number: IntArray, n_strings: int) -> tuple[IntArray, IntArray]:
+    """Return the numbers of a pair's strings."""
+    return np.divmod(number, n_strings + 2)
+
+
+@lru_cache(maxsize=1)
+def _usual_characters() -> tuple[str, ...]:
+    surrogates = range(0xD800, 0xE000)
+    return tuple(chr(code) for code in range(_CODE_POINTS) if code not in surrogates)
+
+
+@lru_cache(maxsize=4)
+def _keys_of_usual(normaliser: Normaliser) -> Keys:
+    return unigram_key_array(_usual_characters(), normaliser)
+
+
+def _pairs(keys: Keys, end_key: int, table: StringTable) -> dict[int, int]:
+    """Return the rows of pairs by their numbers. keys: Of the strings, in the order of their numbers, from 1."""
+    seconds = np.append(keys, np.uint64(end_key))
+    # Most pairs have no row: the first bits of their keys tell it of nearly all of them.
+    may_have_row = _high_bits(table.keys)
+    pairs: dict[int, int] = {}
+    for first, key in enumerate(keys, start=1):
+        pair_keys = mix(np.full(seconds.size, key), seconds)
+        found = np.flatnonzero(may_have_row[pair_keys >> _HIGH_BITS])
+        rows = table.rows(pair_keys[found])
+        numbers = pair_number(first, found + 1, keys.size)
+        pairs.update(zip(numbers[rows > 0].tolist(), rows[rows > 0].tolist(), strict=True))
+    return pairs
+
+
+def _high_bits(keys: Keys) -> BoolArray:
+    """Return which numbers are the first bits of keys."""
+    mask = np.zeros(1 << (64 - int(_HIGH_BITS)), dtype=bool)
+    mask[keys >> _HIGH_BITS] = True
+    return mask

@@ -1,0 +1,1 @@
+../../readers/python/tener_reader.py

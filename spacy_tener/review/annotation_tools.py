@@ -1,0 +1,155 @@
+"""Import formats of annotation tools (doccano, Label Studio, Prodigy), for texts with the entities of a model.
+
+`tener convert` reads the tools' exports. All tools count offsets in code points.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from xml.sax.saxutils import quoteattr
+
+from spacy.tokens import Doc
+
+from ..annotate.encoding import dump_jsonl
+from ..corpora.annotation import SUGGESTED
+from ..pipeline.entities import FoundEntity
+from ..pipeline.nesting import outermost
+
+DIGITS = 4
+RECORD_ID = "record_id"
+
+
+@dataclass(frozen=True)
+class Task:
+    """A text with entities that models found.
+
+    probability (float | None): The probability of the reading that these entities are from, if it was computed.
+    uncertainty (float | None): The uncertainty by which the text was chosen, if it was.
+    score (float | None): The score of the best reading, see `reading_score`, if it was computed.
+    record_id (Any): The id of the record that the text is from, if it has one.
+    """
+
+    doc: Doc
+    entities: Sequence[FoundEntity]
+    probability: float | None = None
+    uncertainty: float | None = None
+    score: float | None = None
+    record_id: Any = None
+
+
+@dataclass(frozen=True)
+class Tool:
+    """The import format of an annotation tool.
+
+    write (Callable[[Sequence[Task]], str]): Returns the content of a file.
+    interface (Callable[[Sequence[str]], str] | None): Returns the configuration that the tool needs for some labels, if
+        it needs one.
+    """
+
+    write: Callable[[Sequence[Task]], str]
+    interface: Callable[[Sequence[str]], str] | None = None
+
+
+def doccano(tasks: Sequence[Task]) -> str:
+    """Return JSONL for sequence labelling. doccano keeps fields beside the text and its labels as metadata."""
+
+    def record(task: Task) -> dict[str, Any]:
+        return {
+            "text": task.doc.text,
+            "label": [[entity.start, entity.end, entity.label] for entity in task.entities],
+            SUGGESTED: True,
+            **_metadata(task),
+            "probabilities": [_rounded(entity.probability) for entity in task.entities],
+        }
+
+    return dump_jsonl(map(record, tasks))
+
+
+def label_studio(tasks: Sequence[Task]) -> str:
+    """Return a JSON list of tasks with predictions, for the interface of `labelling_interface`."""
+    return json.dumps([_label_studio_task(task) for task in tasks], ensure_ascii=False, indent=1) + "\n"
+
+
+def _label_studio_task(task: Task) -> dict[str, Any]:
+    text = task.doc.text
+    regions = [
+        {
+            "id": f"entity-{number}",
+            "from_name": "label",
+            "to_name": "text",
+            "type": "labels",
+            "value": {"start": e.start, "end": e.end, "text": text[e.start : e.end], "labels": [e.label]},
+            "score": _rounded(e.probability),
+        }
+        for number, e in enumerate(task.entities)
+    ]
+    # Label Studio takes scores from 0 to 1, and can show the lowest first.
+    score = {} if task.score is None else {"score": _rounded(task.score)}
+    prediction = {"model_version": "tener_ner", **score, "result": regions}
+    return {"data": {"text": text, **_metadata(task)}, "predictions": [prediction]}
+
+
+def labelling_interface(labels: Sequence[str]) -> str:
+    """Return Label Studio's labelling interface for these labels."""
+    choices = "\n".join(f"    <Label value={quoteattr(label)}/>" for label in labels)
+    text = '  <Text name="text" value="$text"/>'
+    return f'<View>\n  <Labels name="label" toName="text">\n{choices}\n  </Labels>\n{text}\n</View>\n'
+
+
+def prodigy(tasks: Sequence[Task]) -> str:
+    """Return JSONL for `ner.manual`, with the tokens that its interface needs."""
+    return dump_jsonl({**prodigy_record(task), SUGGESTED: True} for task in tasks)
+
+
+def prodigy_record(task: Task) -> dict[str, Any]:
+    """Return a Prodigy task with the outermost entities, and the tokens that its interface needs."""
+    tokens = _tokens(task)
+    starts = {token["start"]: token["id"] for token in tokens}
+    ends = {token["end"]: token["id"] for token in tokens}
+    spans = [
+        {
+            "start": entity.start,
+            "end": entity.end,
+            "token_start": starts[entity.start],
+            "token_end": ends[entity.end],
+            "label": entity.label,
+            "score": _rounded(entity.probability),
+        }
+        for entity in outermost(task.entities)
+    ]
+    return {"text": task.doc.text, "tokens": tokens, "spans": spans, "meta": _metadata(task)}
+
+
+def _tokens(task: Task) -> list[dict[str, Any]]:
+    """Return the Doc's tokens, or its characters if an entity does not consist of whole tokens."""
+    doc, text = task.doc, task.doc.text
+    edges = [(token.idx, token.idx + len(token), bool(token.whitespace_)) for token in doc]
+    starts, ends = {start for start, _, _ in edges}, {end for _, end, _ in edges}
+    if any(entity.start not in starts or entity.end not in ends for entity in task.entities):
+        edges = [(start, start + 1, False) for start in range(len(text))]
+    return [
+        {"text": text[start:end], "start": start, "end": end, "id": number, "ws": space}
+        for number, (start, end, space) in enumerate(edges)
+    ]
+
+
+TOOLS = {
+    "doccano": Tool(doccano),
+    "labelstudio": Tool(label_studio, labelling_interface),
+    "prodigy": Tool(prodigy),
+}
+"""Name -> format that `suggest` can write."""
+
+
+def _metadata(task: Task) -> dict[str, Any]:
+    # Not "id": the tools give their tasks ids of their own.
+    numbers = {"uncertainty": task.uncertainty, "probability": task.probability}
+    metadata = {RECORD_ID: task.record_id, **{name: _rounded(value) for name, value in numbers.items()}}
+    return {name: value for name, value in metadata.items() if value is not None}
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, DIGITS)

@@ -1,0 +1,331 @@
+"""Pages to review or annotate texts, which need no network, and the same data as JSONL.
+
+A page shows the doubts of a review, or a model's entities in texts that are not annotated yet. It saves decisions to a
+file, which `apply_decisions` applies to the corpus, and which `tener convert` reads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import operator
+import shlex
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spacy.pipeline.spancat import DEFAULT_SPANS_KEY
+from spacy.tokens import Doc, Span
+from spacy.vocab import Vocab
+
+from ..annotate.encoding import dump_jsonl, encodable
+from ..corpora.docs import INCORRECT, open_docbin, repacked
+from ..errors import InputError, RemedyError
+from ..files import write_text
+from ..pages import Heading, make_page
+from ..pipeline.entities import EntityOffsets, FoundEntity, offsets_of
+from ..pipeline.nesting import outermost
+from .annotation_tools import RECORD_ID, Task
+from .suspected_errors import Doubt, JudgedDoc, Question, most_suspicious, rank_doubts
+
+PAGE, DOUBTS, DOCS = "review.html", "review.jsonl", "docs.jsonl"
+
+
+def write_review(
+    output: Path, judged: Sequence[JudgedDoc], corpus: str, *, limit: int, numbered: Sequence[str] = ()
+) -> tuple[list[Doubt], list[Doubt]]:
+    """Write the page of a review and its data to a directory. Return all doubts, and those on the page.
+
+    limit (int): Maximum number of texts on the page.
+    """
+    by_number = {doc.number: doc for doc in judged}
+    doubts = rank_doubts(judged)
+    shown = most_suspicious(doubts, limit)
+    write_text(output / DOUBTS, doubts_jsonl(doubts, by_number))
+    write_text(output / DOCS, docs_jsonl(judged))
+    write_text(output / PAGE, review_page(shown, by_number, corpus=corpus, numbered=numbered))
+    return doubts, shown
+
+
+def review_page(
+    doubts: Sequence[Doubt], docs: Mapping[int, JudgedDoc], *, corpus: str, numbered: Sequence[str] = ()
+) -> str:
+    """Return a page with the texts of some doubts, in the order of their most suspicious ones.
+
+    doubts (Sequence[Doubt]): The doubts by suspicion.
+    docs (Mapping[int, JudgedDoc]): All Docs of the corpus by their number.
+    corpus (str): The name of the corpus' file.
+    numbered (Sequence[str]): All labels of the pipeline, in the order in which they get colours.
+    """
+    most_suspicious = {doubt.doc: doubt for doubt in reversed(doubts)}
+    numbers = dict.fromkeys(doubt.doc for doubt in doubts)
+    texts = []
+    for number in numbers:
+        judged, first = docs[number], most_suspicious[number]
+        text = _text(number, judged.doc, _questions(judged), nested=judged.group is not None)
+        sides = [(doubt.gold, doubt.found) for doubt in judged.doubts]
+        texts.append({**text, "first": sides.index((first.gold, first.found))})
+    labels = {ent.label_ for judged in docs.values() for ent in judged.entities}
+    labels |= {entity.label for doubt in doubts for entity in doubt.found}
+    apply = f"python -m spacy tener review --apply decisions.json {shlex.quote(corpus)} --output mended.spacy"
+    doubtful = sum(bool(judged.doubts) for judged in docs.values())
+    values = {"corpus": corpus, "shown": f"{len(texts):,}", "doubtful": f"{doubtful:,}"}
+    about = "{shown} of {doubtful} texts with doubts, the most suspicious first"
+    heading = Heading("Review of {corpus}", about, values)
+    in_order = [*numbered, *sorted(labels.difference(numbered))]
+    return _page(heading, texts, in_order, {"stands": "gold", "corpus": corpus, "next": apply}, lang="")
+
+
+def annotation_page(
+    tasks: Sequence[Task],
+    labels: Iterable[str],
+    *,
+    model: str,
+    inputs: str,
+    numbered: Sequence[str] = (),
+    lang: str = "en",
+    overlapping: bool = False,
+) -> str:
+    """Return a page with texts to annotate and the model's entities in them.
+
+    tasks (Sequence[Task]): The texts.
+    labels (Iterable[str]): In the order of number keys.
+    model, inputs (str): By what and from what the texts were chosen.
+    numbered (Sequence[str]): All labels of the pipeline, in the order in which they get colours.
+    lang (str): The language of the texts.
+    overlapping (bool): The page has entities within others, too.
+    """
+    texts = []
+    for number, task in enumerate(tasks):
+        questions = [((), [entity]) for entity in (task.entities if overlapping else outermost(task.entities))]
+        texts.append(_text(number, task.doc, questions, task.record_id, nested=overlapping))
+    convert = f"python -m spacy tener convert decisions.json --output annotated.spacy{' --overlap spans' * overlapping}"
+    values = {"model": model, "inputs": inputs}
+    heading = Heading("Texts to annotate", "Chosen by {model} from {inputs}", values)
+    content = {"numbered": [*numbered], "stands": "found", "corpus": "", "next": convert}
+    return _page(heading, texts, list(labels), content, lang=lang)
+
+
+def _page(
+    heading: Heading, texts: list[dict[str, Any]], labels: list[str], content: Mapping[str, Any], *, lang: str
+) -> str:
+    # The browser stores decisions under this digest of texts and questions.
+    digest = hashlib.blake2b(json.dumps(texts).encode("ascii"), digest_size=16).hexdigest()
+    data = {"texts": texts, "labels": labels, "digest": digest, **content}
+    return make_page(__package__, "review", heading, data, lang=lang)
+
+
+def _questions(judged: JudgedDoc) -> list[Question]:
+    """Return the doubts about a text, and its other entities, on which both sides agree or the model has no say."""
+    doubted = {(entity.start, entity.end, entity.label) for doubt in judged.doubts for entity in doubt.gold}
+    settled = [FoundEntity(*offsets_of(ent), None) for ent in judged.entities if offsets_of(ent) not in doubted]
+    return [*((doubt.gold, doubt.found) for doubt in judged.doubts), *(([entity], [entity]) for entity in settled)]
+
+
+def _text(
+    number: int, doc: Doc, questions: Sequence[Question], record_id: Any = None, *, nested: bool
+) -> dict[str, Any]:
+    """Return the data of a text. Without `tokens`, entities may begin and end at any character."""
+    tokens = [(token.idx, token.idx + len(token)) for token in doc]
+    edges = {edge for token in tokens for edge in token}
+    entities = [entity for sides in questions for side in sides for entity in side]
+    is_free = len(tokens) == len(doc.text) or any(not {entity.start, entity.end} <= edges for entity in entities)
+    return {
+        "doc": number,
+        **({} if record_id is None else {RECORD_ID: encodable(record_id)}),
+        **({NESTED: True} if nested else {}),
+        "text": doc.text,
+        "tokens": None if is_free else tokens,
+        "questions": [[[_plain(entity) for entity in side] for side in sides] for sides in questions],
+    }
+
+
+def _plain(entity: FoundEntity) -> tuple[int, int, str, float | None]:
+    probability = None if entity.probability is None else float(f"{entity.probability:.5f}")
+    return entity.start, entity.end, entity.label, probability
+
+
+def doubts_jsonl(doubts: Sequence[Doubt], docs: Mapping[int, JudgedDoc]) -> str:
+    """Return a line of JSON for each doubt, in their order."""
+    return dump_jsonl(_record(doubt, docs[doubt.doc].doc.text) for doubt in doubts)
+
+
+def _record(doubt: Doubt, text: str) -> dict[str, Any]:
+    return {
+        "doc": doubt.doc,
+        "kind": doubt.kind,
+        "suspicion": doubt.suspicion,
+        "start": doubt.start,
+        "end": doubt.end,
+        "span": text[doubt.start : doubt.end],
+        "gold": [asdict(entity) for entity in doubt.gold],
+        "found": [asdict(entity) for entity in doubt.found],
+        "text": text,
+    }
+
+
+def docs_jsonl(docs: Sequence[JudgedDoc]) -> str:
+    """Return a line of JSON for each Doc, the least probable gold annotation first."""
+    return dump_jsonl(
+        {"doc": judged.number, "probability": judged.probability, "text": judged.doc.text}
+        for judged in sorted(docs, key=lambda judged: judged.probability)
+    )
+
+
+NESTED = "nested"
+"""Key of a text whose entities may lie within others, and of its record in a file of decisions."""
+_REMEDY = "Name the file that a review's page downloads; `spacy tener convert` reads that of `suggest --format page`."
+
+
+@dataclass
+class Applied:
+    """The result of applying decisions.
+
+    changed (int): The number of decisions that changed the annotation.
+    unchanged (int): The number of decisions that it agreed with already.
+    misfits (list[str]): The decisions that could not be applied, each with the reason.
+    """
+
+    changed: int = 0
+    unchanged: int = 0
+    misfits: list[str] = field(default_factory=list)
+
+
+def read_decisions(path: Path) -> list[dict[str, Any]]:
+    """Read a file of decisions: a list of texts, each with its decisions."""
+    try:
+        records = json.loads(path.read_text(encoding="utf8"))
+        for record in records:
+            _ = str(record["text"]), int(record["doc"])
+            for decision, side in itertools.product(record["decisions"], ("gold", "entities")):
+                entities = _entities(decision[side])
+                if not all(0 <= start < end and label for start, end, label in entities):
+                    raise ValueError(decision)
+                if not record.get(NESTED) and any(_overlap(a, b) for a, b in itertools.combinations(entities, 2)):
+                    raise ValueError(decision)
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read: {error.strerror or error}", "Check the path.") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(str(path), "is not a file of decisions", _REMEDY) from error
+    return list(records)
+
+
+def mend_corpus(data: Path, decisions: Path) -> tuple[bytes, Applied]:
+    """Return a .spacy file with decisions applied to it, and what they changed. Refuse it if none of them fits."""
+    records = read_decisions(decisions)
+    corpus = open_docbin(data)
+    docs = list(corpus.get_docs(Vocab()))
+    applied = apply_decisions(docs, records)
+    if applied.misfits and not applied.changed + applied.unchanged:
+        about = {str(record.get("corpus") or "texts to annotate") for record in records}
+        raise RemedyError(
+            f"{decisions}: no decision fits {data}: {applied.misfits[0]}",
+            f"They are about: {', '.join(sorted(about))}.",
+        )
+    return repacked(corpus, docs), applied
+
+
+def apply_decisions(docs: Sequence[Doc], records: Iterable[Mapping[str, Any]]) -> Applied:
+    """Change the entities of Docs that decisions are about, and nothing else.
+
+    A record belongs to the Doc with its number, or, if that one has another text, to the only Doc with its text. A
+    decision fits if the Doc still has the annotation that was decided on.
+    """
+    applied = Applied()
+    by_text: dict[str, list[int]] = defaultdict(list)
+    for number, doc in enumerate(docs):
+        by_text[doc.text].append(number)
+    for record in records:
+        text, number = record["text"], record["doc"]
+        numbers = by_text.get(text, [])
+        if number not in numbers and len(numbers) != 1:
+            reason = f"the corpus has {'no such text' if not numbers else f'this text {len(numbers)} times'}"
+            applied.misfits += [f"'{text[:40]}': {reason}" for _ in record["decisions"]]
+        else:
+            _apply(docs[number if number in numbers else numbers[0]], record, applied)
+    return applied
+
+
+def _apply(doc: Doc, record: Mapping[str, Any], applied: Applied) -> None:
+    nested = bool(record.get(NESTED))
+    group = doc.spans.get(DEFAULT_SPANS_KEY, ()) if nested else ()
+    before = {offsets_of(span): span for span in (*group, *doc.ents)}
+    exclude = operator.eq if nested else _overlap
+    fitting: list[tuple[list[EntityOffsets], list[EntityOffsets], bool]] = []
+    for decision in record["decisions"]:
+        gold, decided = _entities(decision["gold"]), _entities(decision["entities"])
+        rest = [entity for entity in before if entity not in decided]
+        is_applied = set(decided) <= before.keys() and not any(exclude(a, b) for a in rest for b in gold)
+        if nested and DEFAULT_SPANS_KEY not in doc.spans:
+            reason = f"it has no doc.spans['{DEFAULT_SPANS_KEY}']: convert the corpus with `--overlap spans`"
+            applied.misfits.append(_misfit(doc, gold or decided, reason))
+        elif is_applied or set(gold) <= before.keys():
+            fitting.append((gold, decided, is_applied))
+        else:
+            applied.misfits.append(_misfit(doc, gold or decided, "the annotation has changed"))
+    # Remove entities first, since a new one may overlap another decision's, or be the same once more.
+    removed = {entity for gold, _, _ in fitting for entity in gold}
+    after = {entity: ent for entity, ent in before.items() if entity not in removed}
+    for gold, decided, is_applied in fitting:
+        aligned = [before.get(entity) or doc.char_span(*entity) for entity in decided]
+        spans = [span for span in aligned if span is not None]
+        others = () if nested else [ent for entity, ent in after.items() if entity not in decided]
+        taken = _tokens(others)
+        reason = "it does not align with tokens" if None in aligned else ""
+        if not reason and any(i in taken for span in spans for i in range(span.start, span.end)):
+            reason = "another entity is there"
+        if reason:
+            gold_spans = [before[entity] for entity in gold if entity in before]
+            spans = [span for span in gold_spans if taken.isdisjoint(range(span.start, span.end))]
+            applied.misfits.append(_misfit(doc, decided or gold, reason))
+        else:
+            applied.changed += not is_applied
+            applied.unchanged += is_applied
+        after |= {offsets_of(span): span for span in spans}
+    if after.keys() != before.keys():
+        _set_entities(doc, before, after)
+
+
+def _set_entities(doc: Doc, before: Mapping[EntityOffsets, Span], after: Mapping[EntityOffsets, Span]) -> None:
+    """Set the changed entities, of which `doc.ents` has the longest. Other tokens keep their annotation, also if it is
+    missing. It is missing, as `convert` leaves it, where an entity crosses a longer one."""
+    added, removed = after.keys() - before.keys(), before.keys() - after.keys()
+    old, new, taken = set(map(offsets_of, doc.ents)), set[EntityOffsets](), set[int]()
+    for entity in sorted(after, key=lambda entity: (entity[0] - entity[1], entity[0], entity not in old)):
+        if taken.isdisjoint(tokens := _tokens([after[entity]])):
+            new.add(entity)
+            taken |= tokens
+    spans, covered = {**before, **after}, _tokens(after.values())
+    changed = _tokens(spans[entity] for entity in added | removed | (old - new))
+    doc.set_ents(
+        [after[entity] for entity in new - old],
+        outside=[doc[i : i + 1] for i in changed - covered],
+        missing=[doc[i : i + 1] for i in changed & covered - taken],
+        default="unmodified",
+    )
+    # The groups that `convert` writes: all entities, which may overlap, and spans known to be incorrect.
+    if DEFAULT_SPANS_KEY in doc.spans:
+        rest = [span for span in doc.spans[DEFAULT_SPANS_KEY] if offsets_of(span) not in removed | added]
+        doc.spans[DEFAULT_SPANS_KEY] = sorted([*rest, *(after[entity] for entity in added)])
+    if INCORRECT in doc.spans:
+        doc.spans[INCORRECT] = [span for span in doc.spans[INCORRECT] if offsets_of(span) not in added]
+
+
+def _tokens(spans: Iterable[Span]) -> set[int]:
+    return {token for span in spans for token in range(span.start, span.end)}
+
+
+def _overlap(a: EntityOffsets, b: EntityOffsets) -> bool:
+    return a[0] < b[1] and b[0] < a[1]
+
+
+def _entities(written: Any) -> list[EntityOffsets]:
+    return [(int(start), int(end), str(label)) for start, end, label in written]
+
+
+def _misfit(doc: Doc, entities: Sequence[EntityOffsets], reason: str) -> str:
+    shown = ", ".join(f"{doc.text[start:end]} {label}" for start, end, label in entities)
+    return f"'{doc.text[:40]}': {shown}: {reason}"

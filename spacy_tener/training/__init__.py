@@ -1,0 +1,1 @@
+"""Training runs by `spacy train`: configs, silver-standard data, static vectors, and new labels for a pipeline."""

@@ -1,1 +1,0 @@
-"""Tools that make and judge pipelines: corpora, configs, vectors, runs, reports. Trained pipelines need none of it."""

@@ -1,1 +1,0 @@
-../../../readers/js/reader.js

@@ -1,1 +1,0 @@
-../../../readers/python/tener_reader.py

@@ -1,0 +1,87 @@
+"""Which files are read from what a user names, and where they are written to."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePath
+
+import pytest
+
+from spacy_tener.corpora.convert import output_name, plan_jobs
+from spacy_tener.errors import InputError
+
+
+def touch(folder: Path, *names: str) -> None:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+
+def planned(folder: Path, *inputs: str, output: str = "out") -> list[tuple[str, str]]:
+    jobs, _ = plan_jobs([name if name == "-" else folder / name for name in inputs], folder / output)
+    return [(job.source.removeprefix(f"{folder}/"), str(job.output.relative_to(folder))) for job in jobs]
+
+
+@pytest.mark.parametrize(
+    ("name", "output"),
+    [
+        ("train.txt", "train.spacy"),
+        ("train", "train.spacy"),
+        ("train.char.bmes", "train.spacy"),
+        ("train.bio.xz", "train.spacy"),
+        ("weiboNER_2nd_conll.train", "weiboNER_2nd_conll.train.spacy"),
+        ("weiboNER_2nd_conll.dev", "weiboNER_2nd_conll.dev.spacy"),
+        ("emerging.test.annotated", "emerging.test.annotated.spacy"),
+        ("eng.testa", "eng.testa.spacy"),
+        ("v1.2.jsonl", "v1.2.spacy"),
+        (".txt", ".txt.spacy"),
+        ("sub/dir.txt/a.json", "sub/dir.txt/a.spacy"),
+    ],
+)
+def test_only_endings_that_name_a_format_are_taken_off(name: str, output: str) -> None:
+    assert output_name(PurePath(name)) == PurePath(output)
+
+
+def test_directories_are_walked_in_order_and_keep_their_shape(tmp_path: Path) -> None:
+    touch(tmp_path, "in/b.txt", "in/a.bmes.gz", "in/sub/deep/a.jsonl", "in/x.train", "in/.hidden.txt", "in/.git/c.txt")
+    touch(tmp_path, "in/README.md", "in/old.spacy", "in/sub/LICENSE", "in/images.gz")
+    jobs, left_out = plan_jobs([tmp_path / "in"], tmp_path / "out")
+    assert [str(job.output.relative_to(tmp_path / "out")) for job in jobs] == [
+        "a.spacy",
+        "b.spacy",
+        "sub/deep/a.spacy",
+        "x.train.spacy",
+    ]
+    assert [Path(path).name for path in left_out] == ["README.md", "images.gz", "old.spacy", "LICENSE"]
+
+
+def test_standard_input_has_a_name(tmp_path: Path) -> None:
+    assert planned(tmp_path, "-") == [("-", "out/stdin.spacy")]
+    assert planned(tmp_path, "-", output="dev.spacy") == [("-", "dev.spacy")]
+
+
+def test_an_output_file_can_be_named_for_one_input(tmp_path: Path) -> None:
+    touch(tmp_path, "a.txt", "b.txt", "in/c.txt")
+    assert planned(tmp_path, "a.txt", output="new/train.spacy") == [("a.txt", "new/train.spacy")]
+    assert planned(tmp_path, "in", output="train.spacy") == [("in/c.txt", "train.spacy")]
+    with pytest.raises(InputError, match=r"train\.spacy: one output for 2 inputs"):
+        planned(tmp_path, "a.txt", "b.txt", output="train.spacy")
+
+
+def test_two_inputs_are_never_written_to_one_output(tmp_path: Path) -> None:
+    touch(tmp_path, "a.txt", "a.jsonl", "sub/a.txt")
+    for pair in (("a.txt", "a.jsonl"), ("a.txt", "sub/a.txt"), ("a.txt", "sub"), ("a.txt", "a.txt"), ("-", "-")):
+        with pytest.raises(InputError, match=r"both .* and .* would be written to .*Convert them one by one"):
+            planned(tmp_path, *pair)
+
+
+def test_a_directory_without_corpora_is_refused(tmp_path: Path) -> None:
+    touch(tmp_path, "in/README.md", "in/a.py")
+    with pytest.raises(InputError, match=r"no corpus among its 2 files.*Name its corpus files"):
+        planned(tmp_path, "in")
+
+
+def test_an_output_that_is_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    touch(tmp_path, "a.txt", "out")
+    with pytest.raises(InputError, match="out: not a directory"):
+        planned(tmp_path, "a.txt")

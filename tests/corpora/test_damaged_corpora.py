@@ -1,0 +1,71 @@
+"""A damaged corpus gives one clear error with its place, or all that a plain reading finds in it: nothing is lost
+unsaid, nothing hangs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+import written
+from damaged_corpora import FORMATS, TEXTS, check, check_counts, damaged, outcome
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from written import PACKED, SENTENCES
+
+from spacy_tener import files
+from spacy_tener.corpora import convert as conversion
+from spacy_tener.corpora.convert import ConversionReport
+from spacy_tener.corpora.reader import CorpusOptions
+from spacy_tener.errors import RemedyError
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick() -> Iterator[None]:
+    """Thousands of small files: none needs a pipeline of its own, nor to be on the disk."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(conversion, "blank_pipeline", cache(conversion.blank_pipeline))
+        patch.setattr(files.os, "fsync", lambda descriptor: None)
+        yield
+
+
+def fuzzed(max_examples: int) -> settings:
+    return settings(max_examples=max_examples, suppress_health_check=list(HealthCheck))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "gb18030", "utf-16", "utf-32"])
+@pytest.mark.parametrize("name", TEXTS)
+def test_whole_files_are_read_in_any_encoding(tmp_path: Path, name: str, encoding: str) -> None:
+    text = TEXTS[name](SENTENCES)
+    result = check(tmp_path, name, text.encode(encoding), CorpusOptions(encoding=encoding))
+    assert isinstance(result, ConversionReport)
+    assert result.format == FORMATS.get(name, name)
+    assert (result.docs, result.entities) == (6, 10)
+    if encoding != "utf-8":
+        wrong = check(tmp_path, name, text.encode(encoding), CorpusOptions())
+        assert isinstance(wrong, RemedyError) or result.entities == wrong.entities
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@fuzzed(40)
+@given(seed=st.integers(0, 1 << 32), auto=st.booleans())
+def test_damage_is_told_or_read_as_it_stands(
+    tmp_path_factory: pytest.TempPathFactory, name: str, seed: int, auto: bool
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    reading = CorpusOptions() if auto else CorpusOptions(format=FORMATS.get(name, name))
+    check(folder, name, damaged(TEXTS[name](SENTENCES).encode(), seed), reading)
+
+
+@pytest.mark.parametrize("suffix", PACKED)
+@fuzzed(60)
+@given(seed=st.integers(0, 1 << 32))
+def test_damaged_archives(tmp_path_factory: pytest.TempPathFactory, suffix: str, seed: int) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    text = written.columns(SENTENCES)
+    path = folder / f"packed.txt{suffix}"
+    path.write_bytes(damaged(PACKED[suffix](text.encode()), seed))
+    result = outcome(path, folder / "out.spacy", CorpusOptions())
+    if isinstance(result, ConversionReport):
+        check_counts(result, written.count_columns(text, 0))

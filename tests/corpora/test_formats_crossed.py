@@ -1,0 +1,184 @@
+"""Every format crossed with what files vary in: the same texts and entities are read, or the file is refused with a
+line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import written
+from conversion import convert
+from written import SENTENCES, Sentence
+
+from spacy_tener.corpora.docs import read_docs
+from spacy_tener.corpora.reader import CorpusOptions, CorpusReader
+from spacy_tener.errors import InputError
+
+Texts = list[tuple[str, list[tuple[str, str]]]]
+
+EDGES: list[Sentence] = [
+    (list("😀张三😀在😀👩‍👩‍👧店😀"), [(1, 3, "PER"), (5, 12, "ORG")]),
+    (list("e\u0301l去上\u0301海\u0301"), [(0, 3, "PER"), (4, 8, "LOC")]),
+    (list("𠮷"), [(0, 1, "LOC")]),
+]
+CORPUS = [*SENTENCES, *EDGES]
+WITH_OFFSETS: dict[str, Callable[..., str]] = {
+    write.__name__: write
+    for write in (written.doccano, written.prodigy, written.spacy2, written.label_studio, written.cluener)
+}
+WITHOUT_OFFSETS: dict[str, Callable[..., str]] = {
+    **written.COLUMNS,
+    **{write.__name__: write for write in (written.hugging_face,)},
+}
+FORMATS = {"conll2003": "columns", "numbered": "columns", "doccano": "jsonl", "prodigy": "jsonl", "spacy2": "jsonl"}
+FORMATS |= {"label_studio": "labelstudio", "hugging_face": "tokens"}
+MARK = "\ufeff".encode()
+
+
+def same(data: bytes) -> bytes:
+    return data
+
+
+def marked(data: bytes) -> bytes:
+    return MARK + data
+
+
+def with_returns(data: bytes) -> bytes:
+    return data.replace(b"\n", b"\r\n")
+
+
+def unfinished(data: bytes) -> bytes:
+    return data.rstrip(b"\n")
+
+
+def in_the_middle_of_blank_lines(data: bytes) -> bytes:
+    return b"\n\n" + data + b"\n \n"
+
+
+def write(folder: Path, name: str, change: Callable[[bytes], bytes], corpus: list[Sentence] = CORPUS) -> Path:
+    """Write a corpus in a format."""
+    path = folder / f"{name}.txt"
+    path.write_bytes(change({**WITH_OFFSETS, **WITHOUT_OFFSETS}[name](corpus).encode()))
+    return path
+
+
+EXPECTED: Texts = [
+    (text, [(entity, label) for *_, label, entity in spans]) for text, spans in map(written.text_of, CORPUS)
+]
+
+
+def found(path: Path, options: CorpusOptions) -> Texts:
+    texts = []
+    for item in CorpusReader(path, options):
+        units: Any = item.tokens if hasattr(item, "tokens") else item.text
+        texts.append((item.text, [("".join(units[span.start : span.end]), span.label) for span in item.spans]))
+    return texts
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["detected", "named"])
+@pytest.mark.parametrize("change", [same, marked, with_returns, unfinished, in_the_middle_of_blank_lines])
+@pytest.mark.parametrize("name", [*WITH_OFFSETS, *WITHOUT_OFFSETS])
+def test_files_may_differ_in_what_means_nothing(
+    tmp_path: Path, name: str, change: Callable[[bytes], bytes], named: bool
+) -> None:
+    options = CorpusOptions(format=FORMATS.get(name, name) if named else "auto")
+    assert found(write(tmp_path, name, change), options) == EXPECTED
+
+
+DAMAGE = {
+    "columns": ("B-ORG", "X-ORG"),
+    "conll2003": ("\tB-ORG", ""),
+    "numbered": ("\t_\tB-ORG", "\tB-ORG"),
+    "weibo": ("𠮷1", "𠮷"),
+    "doccano": ('"ORG"', "5"),
+    "prodigy": ('"ORG"', "null"),
+    "spacy2": ('"ORG"', '""'),
+    "label_studio": ('"ORG"', "5"),
+    "cluener": ('{"ORG": ', '{"ORG": 5, "X": '),
+    "hugging_face": ('"B-ORG"', '"ORG"'),
+}
+
+
+def damaged(name: str, old: str, new: str) -> tuple[Callable[[bytes], bytes], list[int]]:
+    """A change that damages one record, and the line of the damage."""
+    lines: list[int] = []
+
+    def change(data: bytes) -> bytes:
+        text = data.decode()
+        before, _, behind = text.partition(old)
+        assert behind
+        number = before.count("\n")
+        if name in ("spacy2", "label_studio"):  # whose records have several lines
+            starts = [n for n, line in enumerate(text.split("\n")) if line in (" {", " [")]
+            number = max(start for start in starts if start <= number)
+        lines.append(number + 1)
+        return (before + new + behind).encode()
+
+    return change, lines
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_one_damaged_record_is_refused_with_its_line_and_nothing_is_written(tmp_path: Path, name: str) -> None:
+    change, lines = damaged(name, *DAMAGE[name])
+    path = write(tmp_path, name, change)
+    with pytest.raises(InputError, match=rf"{path.name}:\d+: ") as caught:
+        convert([path], tmp_path / "out.spacy", reading=CorpusOptions(format=FORMATS.get(name, name)))
+    assert caught.value.line == lines[0]
+    assert not (tmp_path / "out.spacy").exists()
+
+
+NESTED: list[Sentence] = [(list("在北京大学医学院"), [(1, 3, "LOC"), (1, 5, "ORG"), (1, 8, "ORG")]), (list("好"), [])]
+
+
+@pytest.mark.parametrize("name", WITH_OFFSETS)
+def test_overlapping_annotation_is_kept_as_spans(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path, name, same, NESTED)
+    with pytest.raises(InputError, match=r"overlap.*--overlap spans"):
+        convert([path], tmp_path / "out.spacy", lang="zh")
+    (report,) = convert([path], tmp_path / "out.spacy", reading=CorpusOptions(overlap="spans"), lang="zh")
+    first, *rest = read_docs(tmp_path / "out.spacy")
+    assert [(span.text, span.label_) for span in first.spans["sc"]] == [
+        ("北京", "LOC"),
+        ("北京大学", "ORG"),
+        ("北京大学医学院", "ORG"),
+    ]
+    assert [(ent.text, ent.label_) for ent in first.ents] == [("北京大学医学院", "ORG")]
+    assert all(token.ent_iob for token in first)
+    # A text without entities has no spans, which is annotation too.
+    assert [len(doc.spans["sc"]) for doc in rest] == [0]
+    assert (report.entities, report.overlapping, report.notes.counts) == (3, 2, {})
+
+
+@pytest.mark.parametrize("name", written.COLUMNS)
+def test_columns_have_their_entities_as_spans_too(tmp_path: Path, name: str) -> None:
+    convert([write(tmp_path, name, same)], tmp_path / "out.spacy", reading=CorpusOptions(overlap="spans"))
+    docs = list(read_docs(tmp_path / "out.spacy"))
+    assert sum(len(doc.ents) for doc in docs) > 5
+    assert all(list(doc.spans["sc"]) == list(doc.ents) for doc in docs)
+
+
+@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
+@pytest.mark.parametrize("name", [*WITH_OFFSETS, "hugging_face"])
+def test_numbers_that_json_does_not_have_are_refused_where_they_are_read(
+    tmp_path: Path, name: str, constant: str
+) -> None:
+    """Python writes them. Where nothing is read, as in a score, they are passed over like all else there."""
+    old = DAMAGE[name][0]
+    change, lines = damaged(name, old, f'{{"X": {constant}, "ORG": ' if name == "cluener" else constant)
+    with pytest.raises(InputError) as caught:
+        found(write(tmp_path, name, change), CorpusOptions(format=FORMATS.get(name, name)))
+    assert caught.value.line == lines[0]
+    if name != "spacy2":
+        path = write(tmp_path, name, lambda data: data.replace(b'{"', f'{{"score": {constant}, "'.encode(), 1))
+        assert found(path, CorpusOptions()) == EXPECTED
+
+
+@pytest.mark.parametrize("content", [b"", MARK, b"\n \r\n"], ids=["empty", "mark", "blank"])
+@pytest.mark.parametrize("format", ["auto", *dict.fromkeys(FORMATS.get(name, name) for name in DAMAGE)])
+def test_a_file_of_nothing_is_refused_with_its_name(tmp_path: Path, format: str, content: bytes) -> None:
+    path = tmp_path / "nothing.txt"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"nothing\.txt"):
+        convert([path], tmp_path / "out.spacy", reading=CorpusOptions(format=format), lang="zh")

@@ -1,0 +1,110 @@
+"""Counts against spaCy's own scores."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+import spacy
+from made_runs import prf
+from spacy.scorer import get_ner_prf
+from spacy.tokens import Doc, Span, SpanGroup
+from spacy.training import Example
+from spacy.vocab import Vocab
+
+from spacy_tener.evaluation.scores import (
+    Confusion,
+    CountingScorer,
+    compare_characters,
+    compare_tokens,
+    count_entities,
+    total,
+)
+from spacy_tener.pipeline.entities import CHAR_OFFSETS
+from spacy_tener.pipeline.scoring import score_char_entities
+from spacy_tener.pipeline.settings import CHARS_KEY
+
+VOCAB = Vocab()
+TEXT = "abcdefgh"
+LABELS = ("PER", "PER", "PER", "ORG.NAM")
+
+
+def random_doc(rng: random.Random, n_cuts: Sequence[int], *, missing: bool) -> Doc:
+    """The text cut at random, with random entities and, if asked, tokens without annotation. n_cuts: How often."""
+    cuts = sorted(rng.sample(range(1, len(TEXT)), rng.choice(n_cuts)))
+    words = [TEXT[start:end] for start, end in zip([0, *cuts], [*cuts, len(TEXT)], strict=True)]
+    doc = Doc(VOCAB, words=words, spaces=[False] * len(words))
+    bounds = sorted(rng.sample(range(len(words) + 1), 2 * rng.randrange(0, min(len(words) + 1, 5) // 2 + 1)))
+    spans = [Span(doc, start, end, rng.choice(LABELS)) for start, end in zip(bounds[::2], bounds[1::2], strict=True)]
+    unknown = [doc[i : i + 1] for i in range(len(words)) if missing and rng.random() < 0.2]
+    inside = {token.i for span in spans for token in span}
+    doc.set_ents(spans, missing=[span for span in unknown if span.start not in inside], default="outside")
+    return doc
+
+
+def random_examples(seed: int, *, exact: bool) -> list[Example]:
+    """exact: Whether what is found has edges inside of tokens, too."""
+    rng = random.Random(seed)
+    examples = [
+        Example(random_doc(rng, range(3, 8), missing=False), random_doc(rng, range(1, 6), missing=True))
+        for _ in range(4)
+    ]
+    for doc in (example.predicted for example in examples if exact):
+        bounds = sorted(rng.sample(range(len(TEXT) + 1), 4))
+        places = list(zip(bounds[::2], bounds[1::2], strict=True))
+        spans = [doc.char_span(*place, label=rng.choice(LABELS), alignment_mode="expand") for place in places]
+        doc.spans[CHARS_KEY] = SpanGroup(doc, spans=spans, attrs={CHAR_OFFSETS: places})
+    return examples
+
+
+RULES: dict[bool, tuple[Any, Any]] = {
+    False: (compare_tokens, get_ner_prf),
+    True: (partial(compare_characters, chars_key=CHARS_KEY), score_char_entities),
+}
+
+
+@pytest.mark.parametrize("exact", RULES)
+def test_counts_give_the_scores_of_the_scorer(exact: bool) -> None:
+    compare, scorer = RULES[exact]
+    everything = Confusion(0, 0, 0)
+    for seed in range(200):
+        examples = random_examples(seed, exact=exact)
+        expected = scorer(examples)
+        counts_of_docs = [count_entities(example, compare) for example in examples]
+        counts = {
+            label: total(labels[label] for labels in counts_of_docs if label in labels)
+            for label in set().union(*counts_of_docs)
+        }
+        assert set(counts) == set(expected["ents_per_type"] or {})
+        for label, count in counts.items():
+            assert prf(*count) == pytest.approx(expected["ents_per_type"][label])
+        overall = total(counts.values())
+        if sum(overall):
+            assert prf(*overall) == pytest.approx({part: expected[f"ents_{part}"] for part in "prf"})
+        everything = total([everything, overall])
+    assert min(everything) > 30
+
+
+def test_a_reference_without_annotation_does_not_count() -> None:
+    predicted, reference = Doc(VOCAB, words=["a"]), Doc(VOCAB, words=["a"])
+    predicted.ents = [Span(predicted, 0, 1, "PER")]
+    assert count_entities(Example(predicted, reference)) == {}
+
+
+def test_the_scorer_adds_counts_to_what_a_pipeline_is_scored_by() -> None:
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("entity_ruler").add_patterns([{"label": "PER", "pattern": "王"}])
+    text = "王王李"
+    examples = [Example.from_dict(nlp.make_doc(text), {"entities": [(0, 1, "PER"), (1, 2, "ORG"), (2, 3, "PER")]})]
+    scores = nlp.evaluate(examples, scorer=CountingScorer(nlp))
+    assert scores["ents_counts"] == {"ORG": {"tp": 0, "fp": 0, "fn": 1}, "PER": {"tp": 1, "fp": 1, "fn": 1}}
+    assert scores["ents_counts_per_doc"] == [(1, 1, 2)]
+    plain = nlp.evaluate(examples)
+    assert {key: value for key, value in scores.items() if key != "speed"} == {
+        **{key: value for key, value in plain.items() if key != "speed"},
+        **{key: scores[key] for key in ("ents_counts", "ents_counts_per_doc")},
+    }
+    assert scores["speed"] > 0

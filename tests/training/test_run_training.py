@@ -1,0 +1,121 @@
+"""One training in a directory: what it leaves there, and how it ends. A few lines of Python train instead of spaCy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from made_trainings import make_config, tener, train_nothing
+from thinc.api import Config
+
+from spacy_tener.errors import RemedyError
+from spacy_tener.training import runs
+from spacy_tener.training.runs import Echo, Processes, TrainingRun, is_trained, train
+
+Train = Callable[..., str]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    return make_config(tmp_path, tener())
+
+
+@pytest.fixture
+def trained(tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch) -> Train:
+    train_nothing(monkeypatch, tmp_path / "hold")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+
+    def run(code: str | None = None, echo: Echo | None = None) -> str:
+        if code is not None:
+            (tmp_path / "trainer.py").write_text(code, encoding="utf8")
+            monkeypatch.setattr(runs, "MODULE", "trainer")
+        return train(TrainingRun("run", tmp_path / "run", config), Processes(echo=echo))
+
+    return run
+
+
+def test_a_training_leaves_its_config_log_scores_and_best_pipeline(trained: Train, tmp_path: Path) -> None:
+    assert trained() == ""
+    run = tmp_path / "run"
+    found = {path.name for path in run.iterdir()}
+    assert found == {"config.cfg", "training.jsonl", "output.log", "model-best", "metrics-dev.json", "_manifest.json"}
+    config = Config().from_disk(run / "config.cfg")
+    assert config["training"]["logger"]["output_file"] == str(run / "training.jsonl")
+    command = ["python", "-m", "fake_spacy", "train", str(run / "config.cfg"), "--output", str(run), "--gpu-id", "-1"]
+    assert (run / "output.log").read_text().splitlines()[0] == f"$ {' '.join(command)}"
+    assert json.loads((run / "metrics-dev.json").read_text())["ents_f"] == 0.2
+
+
+def test_the_last_pipeline_is_taken_where_scores_do_not_choose(
+    trained: Train, tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = (
+        "import json, pathlib, sys\n"
+        "folder = pathlib.Path(sys.argv[sys.argv.index('--output') + 1])\n"
+        "for name, score in (('best', 0.9), ('last', 0.7)):\n"
+        "    (folder / f'model-{name}').mkdir()\n"
+        "    (folder / f'model-{name}' / 'meta.json').write_text(json.dumps({'performance': {'ents_f': score}}))\n"
+        "(folder / 'training.jsonl').write_text(json.dumps({'scores': {'ents_f': 90}}))\n"
+    )
+    (tmp_path / "trainer.py").write_text(code, encoding="utf8")
+    monkeypatch.setattr(runs, "MODULE", "trainer")
+    for takes_last, score in ((False, 0.9), (True, 0.7)):
+        folder = tmp_path / f"run-{takes_last}"
+        folder.mkdir()
+        assert not train(TrainingRun("run", folder, config, takes_last=takes_last), Processes())
+        assert json.loads((folder / "metrics-dev.json").read_text())["ents_f"] == score
+        assert [path.name for path in folder.glob("model-*")] == ["model-best"]
+
+
+def test_a_finished_training_is_known_and_another_one_in_its_place_refused(
+    trained: Train, tmp_path: Path, config: Config
+) -> None:
+    run = TrainingRun("run", tmp_path / "run", config)
+    assert not is_trained(run)
+    trained()
+    assert is_trained(run)
+    changed = config.copy()
+    changed["training"]["max_steps"] = 77
+    with pytest.raises(
+        RemedyError, match=r"run: holds another training \(training\.max_steps.*\)\. Choose another --output"
+    ):
+        is_trained(TrainingRun("run", tmp_path / "run", changed))
+    (tmp_path / "run" / "model-best" / "meta.json").unlink()
+    assert not is_trained(run)
+
+
+def test_it_begins_anew_whatever_lies_there(trained: Train, tmp_path: Path) -> None:
+    trained()
+    (tmp_path / "run" / "metrics.json").touch()
+    assert trained("raise SystemExit(3)")
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {"config.cfg", "output.log", "model-best"}
+
+
+def test_what_a_process_prints_is_passed_on(trained: Train, tmp_path: Path) -> None:
+    lines: list[str] = []
+    trained("print('好\\nb')", echo=lines.append)
+    assert lines[1:] == ["好\n", "b\n"]
+    lines.clear()
+    Processes(echo=lines.append).run(["again"], tmp_path / "run" / "output.log")
+    assert [line[:2] for line in lines] == ["$ ", "好\n", "b\n"]
+
+
+@pytest.mark.parametrize(
+    ("code", "failure"),
+    [
+        (
+            "print(1); raise ValueError('[E910] NaN')",
+            "training ended with exit status 1: ValueError: [E910] NaN",
+        ),
+        ("import os; os.kill(os.getpid(), 9)", "training was killed by signal 9"),
+        ("raise SystemExit(3)", "training ended with exit status 3: nothing in its log"),
+        ("pass", "no ents_f in the scores on dev"),
+    ],
+)
+def test_every_end_without_a_score_has_a_reason_and_its_log(
+    trained: Train, tmp_path: Path, code: str, failure: str
+) -> None:
+    assert trained(code) == failure
+    assert (tmp_path / "run" / "output.log").exists()
