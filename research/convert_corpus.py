@@ -72,7 +72,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("corpus", choices=CORPORA)
     name = parser.parse_args(argv).corpus
     corpus = CORPORA[name]
-    if missing := [str(place) for place in corpus.parts.values() if not place.exists()]:
+    missing = [str(place) for place in corpus.parts.values() if not place.exists()]
+    if missing:
         remedy = "`spacy project assets` fetches what is public."
         if corpus.licensed:
             remedy = "The corpus is licensed: put your copy there. assets/README.md says where it comes from."

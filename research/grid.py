@@ -122,7 +122,8 @@ def find_todo(run: GridRun) -> Todo:
         return Todo(run, "train", (unknown,) if scored else ())
     if not scored and not trained:
         return Todo(run, "train")
-    if differences := before.changes(now):
+    differences = before.changes(now)
+    if differences:
         return Todo(run, "train", differences)
     if scored and before.parts.get(METRICS_TEST) == digest(run.test):
         return Todo(run, "nothing")
@@ -178,7 +179,8 @@ def evaluate(run: GridRun, processes: Processes) -> str:
     folder, data = run.folder, digest(run.test)
     command = ["tener", "evaluate", str(folder / MODEL), str(run.test), "--output", str(folder / METRICS_TEST)]
     options = ["--gold-preproc"] * run.gold_preproc
-    if status := processes.run([*command, *run.options, *options], folder / OUTPUT):
+    status = processes.run([*command, *run.options, *options], folder / OUTPUT)
+    if status:
         return f"evaluation {exit_reason(status, folder)}"
     manifest = Manifest.read(folder) or run.manifest()
     manifest.finish(METRICS_TEST, data)

@@ -37,7 +37,8 @@ def speed_cli(
     Measures `nlp.pipe` from raw text by the process's CPU time, in turns; medians over rounds. The measure is the first
     pipeline with the first batch size. FLAT-ATSSA's Figure 4 and MECT's Figure 6.
     """
-    if wrong := [model for model in models if not all(model.partition("="))]:
+    wrong = [model for model in models if not all(model.partition("="))]
+    if wrong:
         raise CommandLineError(f"{wrong[0]}: not a name and a pipeline", "Write flat=RUNS/weibo/flat/1/model-best.")
     sizes = [int(size) for size in names(batch_sizes) if size.isdecimal() and int(size)]
     if not sizes or len(sizes) < len(names(batch_sizes)):

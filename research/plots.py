@@ -121,7 +121,8 @@ def draw_scores(runs: Iterable[Run], path: Path, *, metric: str = "f", published
                 axis.plot(scores, [place + 0.2] * len(scores), "|", color=colour, markersize=7)
                 axis.errorbar(summary.mean, place, xerr=summary.sd or 0.0, fmt="o", color=colour, capsize=4)
                 for row in printed_scores(corpus, system) if published else ():
-                    if (score := getattr(row, metric)) is not None:
+                    score = getattr(row, metric)
+                    if score is not None:
                         sign = _SIGNS[row.condition]
                         axis.plot(score, place, sign, color="#555555", fillstyle="none", markersize=8, label=row.kind)
             _name_bars(axis, list(groups), room)

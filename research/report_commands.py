@@ -136,7 +136,8 @@ def plot_cli(
     values |= {"published": published, "y_min": y_min}
     arguments = {name: value for name, value in values.items() if value is not None}
     draw, meaningful = KINDS[kind]
-    if useless := sorted(set(arguments) - meaningful):
+    useless = sorted(set(arguments) - meaningful)
+    if useless:
         shown = ", ".join("--" + name.replace("_", "-") for name in useless)
         raise CommandLineError(f"{shown}: not an option of --kind {kind}", "Leave it out.")
     if kind == "sweep" and x is None:

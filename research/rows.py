@@ -216,7 +216,8 @@ def _mentions(group: SeedGroup, papers: Iterable[PrintedScores]) -> Iterator[Row
         counts = [_counts(run, suffix) for run in group.runs]
         yield Row(group.key, kind, seeds=seeds, gold=counts[0].gold, **_percent(count.score for count in counts))
         for row in papers:
-            if (f := getattr(row, kind)) is not None:
+            f = getattr(row, kind)
+            if f is not None:
                 yield Row(group.key, kind, _source(row), f=Summary(f))
 
 

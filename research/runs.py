@@ -91,7 +91,8 @@ class FoundRuns:
             ("corpus", corpora, {run.corpus for run in all_runs}),
             ("system", systems, {run.system for run in all_runs}),
         ):
-            if unknown := sorted(set(names) - existing):
+            unknown = sorted(set(names) - existing)
+            if unknown:
                 reason = f"No run of this {kind}: {', '.join(unknown)}"
                 raise RemedyError(reason, f"There are: {', '.join(sorted(existing))}.")
 
@@ -200,7 +201,8 @@ def group_runs(runs: Iterable[Run], by: Sequence[str] = DEFAULT_BY) -> list[Seed
         if earlier is not run:
             raise RemedyError(f"{what}: seed {run.seed} is there twice: {earlier.name} and {run.name}", remedy)
         first = next(iter(seeds.values()))
-        if different := list(_differences(first, run)):
+        different = list(_differences(first, run))
+        if different:
             reason = f"{what}: {first.name} and {run.name} have different configs: {'; '.join(different)}"
             raise RemedyError(reason, remedy)
     keys = sorted(members, key=lambda key: [order_of(value) for value in key])

@@ -80,7 +80,8 @@ def grid_cli(
         todos = [find_todo(run) for run in runs]
         if not retrain:
             check_unchanged(todos)
-        if finished := [todo.run.name for todo in todos if todo.action == "nothing"]:
+        finished = [todo.run.name for todo in todos if todo.action == "nothing"]
+        if finished:
             msg.info(f"Finished already: {len(finished)} of {len(todos)}", ", ".join(finished))
         remaining = [todo for todo in todos if todo.action != "nothing"]
         if not remaining:

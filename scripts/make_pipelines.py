@@ -238,7 +238,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--version", default="1.0.0", help="version of the wheels")
     args = parser.parse_args(argv)
     names = args.names or list(RECIPES)
-    if unknown := [name for name in names if name not in RECIPES]:
+    unknown = [name for name in names if name not in RECIPES]
+    if unknown:
         parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(RECIPES)}")
     for name in names:
         if name in RAW and not (text := getattr(args, RAW[name])).is_file():

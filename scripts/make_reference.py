@@ -133,7 +133,8 @@ def described(target: Any, defaults: dict[str, str]) -> Iterator[str]:
     text, arguments, returned = parse(inspect.getdoc(target) or "", inspect.signature(target).parameters)
     text = re.sub(r"^Registered as `[^`]+`\.\s*", "", text, flags=re.M)
     yield re.sub(r"\n{3,}", "\n\n", text).strip()
-    if names := [*defaults, *(name for name in arguments if name not in defaults)]:
+    names = [*defaults, *(name for name in arguments if name not in defaults)]
+    if names:
         yield ""
     for name in names:
         kind, meaning = arguments.get(name, ("", ""))

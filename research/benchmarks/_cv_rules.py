@@ -97,7 +97,8 @@ def _in_piece(piece: str) -> Iterator[Found]:
     organisation = _ORGANISATION.match(piece)
     at = organisation.end() if organisation else 0
     rest, end = piece[at:], len(piece)
-    if degree := _DEGREE.fullmatch(piece) or _DEGREE.fullmatch(rest):
+    degree = _DEGREE.fullmatch(piece) or _DEGREE.fullmatch(rest)
+    if degree:
         at = end - len(degree[0])
         if degree["field"]:
             yield at, at + len(degree["field"]), "PRO"

@@ -195,7 +195,8 @@ def stream_texts(inputs: Sequence[str]) -> Iterator[str]:
 
 def not_empty(records: Iterator[Record], inputs: Sequence[str]) -> Iterator[Record]:
     """Return the records of inputs; raise if there is none. The first one is read at once."""
-    if (first := next(records, None)) is None:
+    first = next(records, None)
+    if first is None:
         raise RemedyError(f"{', '.join(inputs)}: there is no text", "Give files with a text on each line.")
     return chain([first], records)
 
@@ -207,7 +208,8 @@ def names(text: str) -> list[str]:
 
 def refuse_options(ctx: typer.Context, arguments: Sequence[str], why: str, remedy: str) -> None:
     """Refuse those of some arguments of a command that are on its command line, where they would do nothing."""
-    if options := options_in_use(ctx, arguments):
+    options = options_in_use(ctx, arguments)
+    if options:
         raise CommandLineError(f"{', '.join(options)}: {why}", remedy)
 
 

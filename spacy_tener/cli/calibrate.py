@@ -107,9 +107,8 @@ def _print_thresholds(
         for group in fitted
     ]
     msg.table(rows, header=("Label", "Threshold", "Kept", "Right"), aligns=("l", *"rrr"), divider=True)
-    if unmet := [
-        f"{label} ({thresholds[label]:g})" for group in fitted if group.value is None for label in group.labels
-    ]:
+    unmet = [f"{label} ({thresholds[label]:g})" for group in fitted if group.value is None for label in group.labels]
+    if unmet:
         msg.warn(
             f"Too few entities, or too few right, for a precision of {precision}. These labels keep their thresholds: "
             + ", ".join(unmet),

@@ -82,9 +82,11 @@ def count_missing(config: Config) -> Iterator[tuple[str, int, int]]:
         if corpus.get("@readers") == "spacy.Corpus.v1" and isinstance(path, str):
             files = [open_docbin(file) for file in walk_corpus(path, ".spacy")]
             tags = [doc[:, file.attrs.index(ENT_IOB)] for file in files if ENT_IOB in file.attrs for doc in file.tokens]
-            if not (n_tokens := sum(len(doc) for file in files for doc in file.tokens)):
+            n_tokens = sum(len(doc) for file in files for doc in file.tokens)
+            if not n_tokens:
                 raise RemedyError(f"{path}: there are no Docs in .spacy files", "Make them with `spacy tener convert`.")
-            if n_missing := n_tokens - sum(int((tag != MISSING).sum()) for tag in tags):
+            n_missing = n_tokens - sum(int((tag != MISSING).sum()) for tag in tags)
+            if n_missing:
                 yield path, n_missing, n_tokens
 
 
@@ -101,6 +103,7 @@ def with_ner(config: Config, load: Callable[[str], Language]) -> Config:
 
 
 def _factory(name: str, component: Mapping[str, Any], load: Callable[[str], Language]) -> str:
-    if source := component.get("source"):
+    source = component.get("source")
+    if source:
         return load(source).get_pipe_meta(component.get("component", name)).factory
     return str(component.get("factory"))

@@ -70,13 +70,15 @@ def extend_cli(
         msg.info(
             f"{counted(len(learned), 'text')} with {', '.join(extension.labels)}, beside {', '.join(extension.present)}"
         )
-        if failure := train(run, Processes(1, sys.stderr.write)):
+        failure = train(run, Processes(1, sys.stderr.write))
+        if failure:
             raise RemedyError(f"{output}: {failure}", f"See {output / OUTPUT}.")
     msg.good(f"Saved to {output / MODEL}")
 
 
 def _renamed(rename: list[str]) -> dict[str, str]:
     pairs = [tuple(part.strip() for part in pair.partition("=")) for pair in rename]
-    if wrong := [before + sign + after for before, sign, after in pairs if not (before and after)]:
+    wrong = [before + sign + after for before, sign, after in pairs if not (before and after)]
+    if wrong:
         raise CommandLineError(f"--rename {wrong[0]}: not two labels", "Write --rename OLD=NEW.")
     return {before: after for before, _, after in pairs}

@@ -130,6 +130,7 @@ def _write_review(
     )
     if len(shown) < len(doubts):
         summary = f"The {counted(len(shown), 'doubt')} about the most suspicious texts, of {summary}"
-    if unknown := sum(doc.unknown for doc in judged):
+    unknown = sum(doc.unknown for doc in judged)
+    if unknown:
         msg.warn(f"Entities left out: {unknown:,}", "The model that judges them was trained without their label.")
     msg.good(f"{output / PAGE}: {summary}")

@@ -73,10 +73,12 @@ def silver_cli(
     sources, left_out = find_texts(texts)
     msg.warn_list("Files left out, as they hold no text", left_out, most=5)
     check_teachers(pipelines)
-    if silent := [name for name, teacher in pipelines.items() if not entity_finders(teacher)]:
+    silent = [name for name, teacher in pipelines.items() if not entity_finders(teacher)]
+    if silent:
         remedy = "Where it finds none, its tokens count as outside with the probability 1."
         msg.warn(f"No component is known to set entities: {', '.join(silent)}", remedy)
-    if lacks := unknown_labels(pipelines):
+    lacks = unknown_labels(pipelines)
+    if lacks:
         lines = [f"{name} does not know {', '.join(labels)}" for name, labels in lacks.items()]
         msg.warn("A label that a pipeline does not know has the probability 0 there", "\n".join(lines))
     inputs = made_of(list(pipelines), list(pipelines.values()), sources)

@@ -181,7 +181,8 @@ def resolve_spans(raw: AnnotatedText, note: Note, line: int, overlap: str) -> An
         `spans`, the same, and nothing is noted as left out, since the Doc keeps the others too.
     """
     spans, incorrect = (cleaned(group, raw.text, note) for group in (raw.spans, raw.incorrect))
-    if contradictory := spans.keys() & incorrect.keys():
+    contradictory = spans.keys() & incorrect.keys()
+    if contradictory:
         reason = f"{_shown(contradictory.pop(), raw.text)} is both accepted and rejected"
         raise RecordError(reason, "Decide on one of them.")
     selected, dropped = _without_overlaps(spans, lambda span: _shown(span, raw.text), note, overlap)

@@ -201,7 +201,8 @@ def _answer(item: object, default: str) -> str:
 
 def parse_cluener(record: JsonRecord) -> list[AnnotatedText]:
     text = expect(record.get("text"), str, "'text'", "a string")
-    if not isinstance(labels := record.get("label"), dict):
+    labels = record.get("label")
+    if not isinstance(labels, dict):
         raise RecordError(f"'label' is not an object: {excerpt(labels)}", 'A text without entities says "label": {}.')
     spans = []
     for label, entities in labels.items():
@@ -223,7 +224,8 @@ def read_spans(item: object) -> Iterator[EntitySpan]:
         end = item.get("end", item.get("end_offset"))
         labels = next((item[key] for key in _LABEL_KEYS if key in item), None)
         quoted = item.get("text")
-        if isinstance(pair := item.get("span"), list) and len(pair) == 2:
+        pair = item.get("span")
+        if isinstance(pair, list) and len(pair) == 2:
             (start, end), quoted = pair, item.get("name")
     else:
         raise RecordError(f"an entity is not [start, end, label]: {excerpt(item)}", SEE_HELP)

@@ -148,7 +148,8 @@ def describe(nlp: Language, pipe: Exportable) -> dict[str, Any]:
     """Return what the file says of itself, as JSON values. No path of this machine is in it."""
     labels, pipeline = file_labels(nlp, pipe), describe_component(nlp, pipe.name, pipe.settings.view)
     content = pipe.model.to_bytes() if isinstance(pipe, TenerNER) else pipe.to_bytes()
-    if entries := listed_words(nlp, pipe).entries:
+    entries = listed_words(nlp, pipe).entries
+    if entries:
         content += json.dumps([(word, entry.tag) for word, entry in entries.items()]).encode()
     return {
         "format": FORMAT,
@@ -199,7 +200,8 @@ def find_tagger(nlp: Language, name: str | None = None) -> Exportable:
     for other in components_before(nlp, pipe):
         if other in entity_lists(nlp):
             continue
-        if assigned := bounds & set(nlp.get_pipe_meta(other).assigns):
+        assigned = bounds & set(nlp.get_pipe_meta(other).assigns)
+        if assigned:
             what = "entities" if "doc.ents" in assigned else "sentences"
             raise RemedyError(
                 f"'{pipe.name}' keeps to the {what} of '{other}', which cannot be exported",

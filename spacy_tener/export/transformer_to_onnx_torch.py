@@ -41,7 +41,8 @@ _CLOSE = 1e-3
 
 def to_onnx(nlp: Language, precision: Precision) -> None:
     """Let ONNX Runtime compute all of a pipeline's transformers, in place, of disabled components too."""
-    if shared := [name for name in nlp.component_names if nlp.get_pipe_meta(name).factory in _SHARED]:
+    shared = [name for name in nlp.component_names if nlp.get_pipe_meta(name).factory in _SHARED]
+    if shared:
         raise RemedyError(
             f"The transformer of '{shared[0]}', which components share, cannot be converted",
             "Train with the overlay transformer or transformer-frozen instead of transformer-shared.",

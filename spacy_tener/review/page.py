@@ -295,7 +295,8 @@ def _set_entities(doc: Doc, before: Mapping[EntityOffsets, Span], after: Mapping
     added, removed = after.keys() - before.keys(), before.keys() - after.keys()
     old, new, taken = set(map(offsets_of, doc.ents)), set[EntityOffsets](), set[int]()
     for entity in sorted(after, key=lambda entity: (entity[0] - entity[1], entity[0], entity not in old)):
-        if taken.isdisjoint(tokens := _tokens([after[entity]])):
+        tokens = _tokens([after[entity]])
+        if taken.isdisjoint(tokens):
             new.add(entity)
             taken |= tokens
     spans, covered = {**before, **after}, _tokens(after.values())

@@ -46,7 +46,8 @@ def read_config(path: Path | str) -> Config:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8 text", "Name a config file.") from error
     parser = _parse(text, path)
-    if unnamed := [name for name in parser.sections() if "" in name.split(".")]:
+    unnamed = [name for name in parser.sections() if "" in name.split(".")]
+    if unnamed:
         raise ConfigError(f"{path}: the section [{unnamed[0]}] has an empty part in its name", "Correct the name.")
     try:
         return Config().from_str(_in_order(parser), interpolate=False)

@@ -186,15 +186,18 @@ def plan_extension(
     if not wanted:
         remedy = "Train on them by `spacy train`, or name labels by --labels."
         raise RemedyError(f"{model} has all labels of the new texts: {', '.join(sorted(annotated))}", remedy)
-    if lacking := sorted(set(wanted) - annotated):
+    lacking = sorted(set(wanted) - annotated)
+    if lacking:
         remedy = f"They have: {', '.join(sorted(annotated))}."
         raise RemedyError(f"no entity in the new texts has the label {', '.join(lacking)}", remedy)
     extension = Extension(model, nlp, pipe, wanted, rename)
-    if beside := sorted(annotated.difference(wanted, extension.present)):
+    beside = sorted(annotated.difference(wanted, extension.present))
+    if beside:
         remedy = "Name them by --labels too, or take them out of the texts."
         raise RemedyError(f"the new texts have labels beside {', '.join(wanted)}: {', '.join(beside)}", remedy)
     of_old = {rename.get(ent.label_, ent.label_) for doc in old for ent in doc.ents}
-    if unknown := sorted(of_old.difference(wanted, extension.present)):
+    unknown = sorted(of_old.difference(wanted, extension.present))
+    if unknown:
         reason = f"the texts of --with have labels that {model} has not: {', '.join(unknown)}"
         raise RemedyError(reason, "Take them out, or name others.")
     language = detect_language(doc.text for doc in docs) if nlp.lang in ("zh", "en") else nlp.lang

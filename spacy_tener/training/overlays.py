@@ -67,7 +67,8 @@ def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Seq
     settings (Sequence[str]): Each as `section.key=value`, with the value as in a config; a string needs no quotes. A
         dictionary replaces the one that is there. The filled config of all files must have the key.
     """
-    if repeated := [str(name) for name, count in Counter(map(str, overlays)).items() if count > 1]:
+    repeated = [str(name) for name, count in Counter(map(str, overlays)).items() if count > 1]
+    if repeated:
         raise ConfigError(f"Overlays named twice: {', '.join(repeated)}", "Name each once.")
     read = {str(path): read_config(find_overlay(path)) for path in overlays}
     config = read_config(find_base(base))
@@ -169,7 +170,8 @@ def _fill_references(config: Config, overlay: Config, name: str) -> tuple[Config
         section, _, last = key.rpartition(".")
         if not isinstance(value, str):
             continue
-        if reference := HERE.fullmatch(value):
+        reference = HERE.fullmatch(value)
+        if reference:
             replaced = _replaced_section(config, overlay, section)
             part = _get(config, f"{replaced}.{reference['part']}" if reference["part"] else replaced)
             if part is None:
@@ -202,7 +204,8 @@ def _part_of_removed(reference: re.Match[str], config: Config, overlay: Config, 
     if part is None:
         remedy = f"Lay it on a config that has one. The pipeline is {srsly.json_dumps(pipeline)}."
         raise ConfigError(f"{name}: the config has no [{reference['key']}]", remedy)
-    if removed := set(pipeline) - {*_pipeline(overlay, config), reference["name"]}:
+    removed = set(pipeline) - {*_pipeline(overlay, config), reference["name"]}
+    if removed:
         remedy = f"Name them in nlp.pipeline of a copy of {name}, or lay it on a config without them."
         raise ConfigError(f"{name}: removes {', '.join(sorted(removed))}", remedy)
     return part
@@ -382,7 +385,8 @@ def _check_nothing_lost(config: Config, filled: Config) -> None:
 
 
 def _refused(text: str, what: str) -> ConfigError:
-    if factory := _NO_FACTORY.search(text):
+    factory = _NO_FACTORY.search(text)
+    if factory:
         remedy = (
             install("torch", "transformers", "spacy-transformers") if factory["name"] == "transformer" else _OTHERWISE
         )

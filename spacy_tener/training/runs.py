@@ -203,7 +203,8 @@ def is_trained(run: TrainingRun) -> bool:
     before = Manifest.read(run.folder)
     if before is None or MODEL not in before.parts or not (run.folder / MODEL / "meta.json").is_file():
         return False
-    if changes := before.changes(run.manifest()):
+    changes = before.changes(run.manifest())
+    if changes:
         reason = f"{run.folder}: holds another training ({'; '.join(changes)})"
         raise RemedyError(reason, "Choose another --output, or delete this one to train again.")
     return True

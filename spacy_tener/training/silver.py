@@ -74,7 +74,8 @@ def unknown_labels(teachers: Mapping[str, Language]) -> dict[str, list[str]]:
 def check_teachers(teachers: Mapping[str, Language]) -> None:
     """Refuse a teacher without entity labels, which would find nothing."""
     for name, teacher in teachers.items():
-        if overlapping := overlap_groups(teacher):
+        overlapping = overlap_groups(teacher)
+        if overlapping:
             remedy = "Silver annotation has none within others. Teach a student by the overlay taught, or name another."
             raise RemedyError(f"{name}: the entities of {', '.join(overlapping)} may overlap", remedy)
         if known_labels(teacher) == set():
@@ -211,7 +212,8 @@ def silver(teachers: Sequence[Language], records: Iterable[Record], sure: Surene
         texts = [record[TEXT_COLUMN] for record in batch]
         for record, belief in zip(batch, beliefs(teachers, texts), strict=True):
             doc = keep_sure(belief, sure)
-            if (record_id := record.get(ID_COLUMN)) is not None:
+            record_id = record.get(ID_COLUMN)
+            if record_id is not None:
                 doc.user_data[ID_COLUMN] = packable(record_id)
             docs.append(doc)
             missing = sum(not token.ent_iob_ for token in doc)
