@@ -17,7 +17,7 @@ from spacy.tokens import Doc
 from spacy_tener.errors import RemedyError
 from spacy_tener.pipeline.finding import PipelineNER
 from spacy_tener.pipeline.tener_ner import TenerNER
-from spacy_tener.review import suggest as module
+from spacy_tener.review import active_learning as module
 from spacy_tener.review.active_learning import (
     WIDTH,
     most_uncertain,
