@@ -10,7 +10,7 @@ from spacy.tokens import Doc
 from ..errors import RemedyError, counted
 
 
-def assign(docs: Sequence[Doc], folds: int) -> list[int]:
+def assign_folds(docs: Sequence[Doc], folds: int) -> list[int]:
     """Return the fold of each Doc, 0 to folds - 1. It is deterministic, and equal texts are in the same fold."""
     names = [text_key(doc.text) for doc in docs]
     order = sorted(set(names), key=lambda name: hashlib.blake2b(name.encode("utf8", "surrogatepass")).digest())

@@ -23,7 +23,7 @@ from spacy.util import minibatch
 from thinc.api import Config
 
 from ..corpora.docs import write_docs
-from ..corpora.folds import assign
+from ..corpora.folds import assign_folds
 from ..errors import RemedyError
 from ..pipeline.decoding import likelihoods
 from ..pipeline.entities import EntityOffsets, FoundEntity, offsets_of
@@ -295,7 +295,7 @@ def cross_train(
     echo (Echo | None): Called with the lines that a training prints, unless there are several at once.
     begun (Callable[[int, bool], object]): Called with each fold, and whether its model is trained already.
     """
-    folds = assign(validation.docs, validation.folds)
+    folds = assign_folds(validation.docs, validation.folds)
     processes = Processes(jobs, echo if jobs == 1 else None)
 
     def train_fold(fold: int) -> None:

@@ -13,7 +13,7 @@ from spacy.util import filter_spans
 from thinc.api import Config
 
 from ..corpora.convert import detect_language
-from ..corpora.folds import assign, text_key
+from ..corpora.folds import assign_folds, text_key
 from ..errors import RemedyError
 from ..pipeline.entities import offsets_of, spans_of
 from ..pipeline.finding import find_crf_pipe, make_doc, overlap_groups
@@ -213,6 +213,6 @@ def hold_out(docs: Sequence[Doc]) -> tuple[list[Doc], list[Doc]]:
     if texts < HELD_OUT:
         remedy = f"Annotate at least {HELD_OUT}, or name others by --dev."
         raise RemedyError(f"there are too few new texts: {texts} different ones", remedy)
-    folds = assign(docs, HELD_OUT)
+    folds = assign_folds(docs, HELD_OUT)
     parts = [[doc for doc, fold in zip(docs, folds, strict=True) if (fold == 0) == held] for held in (False, True)]
     return parts[0], parts[1]

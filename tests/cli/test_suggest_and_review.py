@@ -18,7 +18,7 @@ from spacy.cli.train import train as spacy_train
 from spacy.language import Language
 
 from spacy_tener.corpora.docs import read_docs
-from spacy_tener.corpora.folds import assign, text_key
+from spacy_tener.corpora.folds import assign_folds, text_key
 from spacy_tener.errors import RemedyError, counted
 from spacy_tener.training.runs import Processes
 
@@ -212,8 +212,8 @@ def test_a_config_that_trains_on_other_data_is_refused(tmp_path: Path, config: P
 def test_parts_are_even_repeatable_and_keep_equal_texts_together() -> None:
     nlp = spacy.blank("zh")
     docs = [nlp.make_doc(text) for text in [*(f"文{n}" for n in range(31)), "文 3", "文4"]]
-    parts = assign(docs, 5)
-    assert parts == assign(docs, 5)
+    parts = assign_folds(docs, 5)
+    assert parts == assign_folds(docs, 5)
     by_text = {}
     for doc, part in zip(docs, parts, strict=True):
         assert by_text.setdefault(text_key(doc.text), part) == part
@@ -227,7 +227,7 @@ def test_parts_are_even_repeatable_and_keep_equal_texts_together() -> None:
 )
 def test_fewer_texts_than_parts_are_refused(texts: list[str], remedy: str) -> None:
     with pytest.raises(RemedyError, match=remedy):
-        assign([spacy.blank("zh").make_doc(text) for text in texts], 3)
+        assign_folds([spacy.blank("zh").make_doc(text) for text in texts], 3)
 
 
 def test_decisions_are_put_into_the_annotation_and_misfits_are_told(tmp_path: Path) -> None:
