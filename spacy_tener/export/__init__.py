@@ -1,1 +1,10 @@
-"""A trained pipeline as one ONNX file that reads texts and finds entities without spaCy."""
+"""Trained pipelines in other forms, to run them elsewhere or with less memory.
+
+`onnx_model` writes a whole pipeline, from code points to entities, as one ONNX file that needs neither spaCy nor this
+package. `code_points`, `window_batches`, `layers`, `crf_graph` and `lists_graph` write its parts, `reader` and
+`reader.js` run the file in Python and JavaScript, `page` puts it into an HTML page, and `check` compares it with the
+pipeline. `transformer_to_onnx_torch` converts only the transformer of a pipeline, which then runs in spaCy without
+torch. `trimming` removes rows from embedding tables.
+
+Used by the commands `export` and `trim`.
+"""
