@@ -1,9 +1,10 @@
-"""The layers of the package, as CONTRIBUTING.md draws them: a file imports from lower layers only, and no two files
-import each other."""
+"""The structure of the package: the component never imports the tools that are built on it, a module imports only from
+lower layers, as CONTRIBUTING.md draws them, and no two modules import each other."""
 
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -17,12 +18,35 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "spacy_tener"
 BOUNDARY = "-----"
-# The line: what a pipeline needs to be trained, loaded and called with spaCy, and the tools that are built on it.
-COMPONENT = {"pipeline", "architectures", "embedders", "onnx", "crf", "nn", "features", "optim"}
-COMPONENT |= {"about", "errors", "files", "inputs", "processes", "requirements", "sequences", "tagging", "types"}
-COMPONENT |= {"validation"}
-TOOLS = {"cli", "review", "training", "export", "evaluation", "corpora", "serve", "annotate", "explain"}
-TOOLS |= {"manifest", "pages"}
+# What spaCy needs to train, load and run a pipeline: folders, and the modules that all of them share.
+COMPONENT_FOLDERS = {"pipeline", "architectures", "embedders", "onnx", "crf", "nn", "features", "optim"}
+BASE_FILES = {
+    "about",
+    "errors",
+    "files",
+    "inputs",
+    "processes",
+    "requirements",
+    "sequences",
+    "tagging",
+    "types",
+    "validation",
+}
+COMPONENT = COMPONENT_FOLDERS | BASE_FILES
+# What is built on the component, which never imports it.
+TOOLS = {
+    "cli",
+    "review",
+    "training",
+    "export",
+    "evaluation",
+    "corpora",
+    "serve",
+    "annotate",
+    "explain",
+    "manifest",
+    "pages",
+}
 # Folders of one layer, which do not import each other, though the picture needs a line for each.
 SAME_LAYER = {"features", "optim"}
 LIBRARIES = {"spacy", "thinc", "torch"}
@@ -55,9 +79,7 @@ def picture() -> list[list[str]]:
 
 PICTURE = picture()
 LINE = [names[0][:5] for names in PICTURE].index(BOUNDARY)
-# The last line has the modules that all others may import, and which may import each other.
-BASE_FILES = set(PICTURE[-1])
-# From the bottom.
+# From the bottom. The last line has the modules that all others may import.
 ORDER = [names[0] for names in reversed(PICTURE[:-1]) if names != PICTURE[LINE]]
 SHARED_LAYER = min(map(ORDER.index, SAME_LAYER))
 LAYER_OF = {part: 1 + (SHARED_LAYER if part in SAME_LAYER else ORDER.index(part)) for part in ORDER}
@@ -105,8 +127,17 @@ def package_imports(module: str) -> set[str]:
 
 def test_the_picture_shows_every_part_on_its_side_of_the_line() -> None:
     assert set(chain.from_iterable(PICTURE[:LINE])) == TOOLS
-    assert set(chain.from_iterable(PICTURE[LINE + 1 :])) == COMPONENT
+    assert set(chain.from_iterable(PICTURE[LINE + 1 : -1])) == COMPONENT_FOLDERS
+    assert set(PICTURE[-1]) == BASE_FILES
     assert {part_of(module) for module in MODULES} - {""} == TOOLS | COMPONENT
+
+
+def test_how_it_works_draws_the_same_line() -> None:
+    page = (ROOT / "docs" / "how-it-works.md").read_text(encoding="utf8")
+    drawing = page.partition("```text\n")[2].partition("```")[0]
+    tools, _, component = (set(part.split()) for part in re.split("(-{5,})", drawing))
+    assert tools == {"tools", *TOOLS}
+    assert component == {"component", *COMPONENT_FOLDERS}
 
 
 @pytest.mark.parametrize("module", MODULES)
