@@ -5,6 +5,11 @@
 
 Each checkout has a process with its own environment, `.venv`. They take turns with each pipeline, a few seconds at a
 time, so that what else the machine does meets both alike.
+
+A checkout without a `.venv`, such as a git worktree, is run by the Python interpreter of this script. Run
+`python setup.py -q egg_info` in that checkout first, so that spaCy finds its registered functions.
+
+To compare the speed on long texts, use `--join 20`: each text then has 20 texts of the file, one per line.
 """
 
 from __future__ import annotations
@@ -14,14 +19,20 @@ import json
 import statistics
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import _report
+import spacy
+from spacy.tokens import DocBin
 
 NOTE = (
-    "CPU time of `nlp.pipe` over {texts} texts with {chars} characters of the test part, from raw text, on one thread. "
+    "CPU time of `nlp.pipe` over {texts} texts with {chars} characters of the test set, from raw text, on one thread. "
     "The two checkouts take turns with each pipeline in {rounds} rounds. A ratio is the median over rounds of the "
-    "time in the second checkout by that in the first, with its quartiles; below 1, the second is faster."
+    "time in the second checkout by that in the first, with its quartiles; below 1, the second is faster. The last "
+    "columns compare `doc.ents`: how many entities the first checkout finds, and how many only one of the two finds."
 )
 
 
@@ -31,77 +42,102 @@ def main() -> None:
     parser.add_argument("pipelines", nargs="+", metavar="NAME=DIRECTORY")
     parser.add_argument("--texts", type=Path, required=True, help="a .spacy file")
     parser.add_argument("--limit", type=int, default=150, help="how many of its texts, from its start")
+    parser.add_argument("--join", type=int, default=1, help="how many of these are joined to one text")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     checkouts, pipelines = _report.named_paths(args.checkouts), _report.named_paths(args.pipelines)
-    workers = {name: Worker(folder, pipelines, args.texts, args.limit) for name, folder in checkouts.items()}
+    texts = read_texts(args.texts, args.limit, args.join)
+    workers = {name: Worker(folder, pipelines, texts) for name, folder in checkouts.items()}
     first, second = workers.values()
     rows = []
     for name in pipelines:
         rounds = [(first.ask(name), second.ask(name)) for _ in range(args.rounds + 1)][1:]  # one to warm up
-        ratios = [after["seconds"] / before["seconds"] for before, after in rounds]
+        ratios = [after.seconds / before.seconds for before, after in rounds]
         speeds = [
-            first.chars / statistics.median(side["seconds"] for side in sides) for sides in zip(*rounds, strict=True)
+            sum(map(len, texts)) / statistics.median(side.seconds for side in sides)
+            for sides in zip(*rounds, strict=True)
         ]
         low, middle, high = statistics.quantiles(ratios, n=4)
-        same = "yes" if len({answer["entities"] for answers in rounds for answer in answers}) == 1 else "no"
-        rows.append([name, *(f"{speed:,.0f}" for speed in speeds), f"{middle:.2f} ({low:.2f} to {high:.2f})", same])
-    header = ["pipeline", *(f"{name}, chars/s" for name in checkouts), "ratio of times", "same entities"]
-    note = NOTE.format(texts=first.texts, chars=f"{first.chars:,}", rounds=args.rounds)
+        before, after = rounds[-1]
+        counts = [str(len(before.entities)), str(len(before.entities ^ after.entities))]
+        rows.append([name, *(f"{speed:,.0f}" for speed in speeds), f"{middle:.2f} ({low:.2f} to {high:.2f})", *counts])
+    header = ["pipeline", *(f"{name}, chars/s" for name in checkouts), "ratio of times", "entities", "differing"]
+    note = NOTE.format(texts=len(texts), chars=f"{sum(map(len, texts)):,}", rounds=args.rounds)
     _report.write(args.out, "Speed in two checkouts", note, _report.table(header, rows))
 
 
+def read_texts(path: Path, limit: int, n_joined: int) -> list[str]:
+    """Return the texts of the first Docs of a file, each `n_joined` of them joined to one text of so many lines."""
+    docs = list(DocBin().from_disk(path).get_docs(spacy.blank("xx").vocab))
+    texts = [doc.text for doc in docs[:limit]]
+    return ["\n".join(texts[start : start + n_joined]) for start in range(0, len(texts), n_joined)]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The result of one turn: the CPU time of `nlp.pipe`, and the entities."""
+
+    seconds: float
+    entities: frozenset[_report.Entity]
+
+
 class Worker:
-    """A process of a checkout, which has loaded the pipelines.
+    """A process that runs the code of a checkout and has loaded the pipelines."""
 
-    texts, chars (int): How many texts it reads each time, and their characters.
-    """
-
-    def __init__(self, checkout: Path, pipelines: dict[str, Path], texts: Path, limit: int) -> None:
+    def __init__(self, checkout: Path, pipelines: dict[str, Path], texts: Sequence[str]) -> None:
         paths = {name: str(path.resolve()) for name, path in pipelines.items()}
-        task = json.dumps({"pipelines": paths, "texts": str(texts.resolve()), "limit": limit})
         self.process = subprocess.Popen(
-            [checkout.resolve() / ".venv" / "bin" / "python", "-c", WORK, task],
+            [find_python(checkout), "-c", WORK],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             cwd=checkout,
-            env=_report.one_thread(),
+            env={**_report.one_thread(), "PYTHONPATH": str(checkout.resolve())},
         )
-        ready = self._read()
-        self.texts, self.chars = ready["texts"], ready["chars"]
+        self._send({"checkout": str(checkout.resolve()), "pipelines": paths, "texts": texts})
+        self._receive()
 
-    def ask(self, name: str) -> dict[str, float]:
-        """Return the seconds of a pipeline, and a number that tells its entities."""
+    def ask(self, name: str) -> Turn:
+        """Run a pipeline on the texts."""
+        self._send(name)
+        answer = self._receive()
+        return Turn(answer["seconds"], frozenset(tuple(entity) for entity in answer["entities"]))
+
+    def _send(self, message: object) -> None:
         assert self.process.stdin is not None
-        print(name, file=self.process.stdin, flush=True)
-        return self._read()
+        print(json.dumps(message), file=self.process.stdin, flush=True)
 
-    def _read(self) -> dict[str, int]:
+    def _receive(self) -> Any:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
             sys.exit("A checkout's process ended: its message is above.")
-        answer: dict[str, int] = json.loads(line)
-        return answer
+        return json.loads(line)
+
+
+def find_python(checkout: Path) -> str:
+    """Return the interpreter of the checkout's own environment, or that of this script if the checkout has none."""
+    own = checkout.resolve() / ".venv" / "bin" / "python"
+    return str(own) if own.exists() else sys.executable
 
 
 WORK = """
-import json, sys, time, zlib
+import json, sys, time
 import spacy
-from spacy.tokens import DocBin
-task = json.loads(sys.argv[1])
-docs = DocBin().from_disk(task["texts"]).get_docs(spacy.blank("xx").vocab)
-texts = [doc.text for doc, _ in zip(docs, range(task["limit"]))]
+import spacy_tener
+task = json.loads(input())
+if not spacy_tener.__file__.startswith(task["checkout"]):
+    sys.exit(f"Expected the spacy_tener of {task['checkout']}, but Python imports {spacy_tener.__file__}")
 pipelines = {name: spacy.load(path) for name, path in task["pipelines"].items()}
-print(json.dumps({"texts": len(texts), "chars": sum(map(len, texts))}), flush=True)
+print(json.dumps("ready"), flush=True)
 for line in sys.stdin:
+    nlp = pipelines[json.loads(line)]
     start = time.process_time()
-    docs = list(pipelines[line.strip()].pipe(texts))
+    docs = list(nlp.pipe(task["texts"]))
     seconds = time.process_time() - start
-    found = [[(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents] for doc in docs]
-    print(json.dumps({"seconds": seconds, "entities": zlib.crc32(json.dumps(found).encode())}), flush=True)
+    entities = [(i, ent.start_char, ent.end_char, ent.label_) for i, doc in enumerate(docs) for ent in doc.ents]
+    print(json.dumps({"seconds": seconds, "entities": entities}), flush=True)
 """
 
 
