@@ -75,7 +75,8 @@ class Manifest:
         existing = {path.name for path in paths if not path.name.startswith(".")} - {NAME}
         if existing and before is None:
             raise RemedyError(f"The output holds files ({_first(sorted(existing))}) but no readable {NAME}", remedy)
-        if existing and before is not None and (changes := before.changes(manifest)):
+        changes = before.changes(manifest) if existing and before is not None else ()
+        if changes:
             raise RemedyError(f"The output was made from other inputs or settings: {'; '.join(changes)}", remedy)
         if before is not None:
             manifest.parts = {name: facts for name, facts in before.parts.items() if name in existing}

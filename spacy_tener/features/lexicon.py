@@ -130,7 +130,8 @@ class Lexicon:
                     )
                 tag_of.setdefault(word, tag)
         index_of = {name: index for index, name in enumerate(dict.fromkeys(["", *tag_of.values()]))}
-        if unfit := [name for name in index_of if _UNFIT.search(name)]:
+        unfit = [name for name in index_of if _UNFIT.search(name)]
+        if unfit:
             raise RemedyError(
                 f"The tag {unfit[0]!r} of a lexicon's word cannot be saved",
                 "Give tags without NUL and halves of surrogate pairs.",

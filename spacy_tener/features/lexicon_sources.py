@@ -53,8 +53,9 @@ def read_list(
         that is not jieba's, such a line is a word.
     """
     may_be_jiebas = may_be_jiebas and (not tag or _JIEBA_TAG.fullmatch(tag) is not None)
-    for number, line in read_lines(path):
-        if not (line := line.strip()):
+    for number, raw_line in read_lines(path):
+        line = raw_line.strip()
+        if not line:
             continue
         jieba = _JIEBA_LINE.fullmatch(line) if may_be_jiebas else None  # 'iphone 15 pro' is a word
         word, *rest = (field.strip() for field in (jieba.groups() if jieba else line.split("\t")))

@@ -114,13 +114,15 @@ class WordLists:
 
         Of the lists that a Doc names, the last has the highest priority for that Doc.
         """
-        if not (lists := self.lists):
+        lists = self.lists
+        if not lists:
             return []
         docs_of: dict[tuple[int, str], list[int]] = {(-1, ""): list(range(len(docs)))} if "" in lists else {}
         for index, doc in enumerate(docs):
             for rank, name in enumerate(names_of(doc)):
                 docs_of.setdefault((rank, name), []).append(index)
-        if unknown := _nowhere({name for _, name in docs_of} - set(lists)):
+        unknown = _nowhere({name for _, name in docs_of} - set(lists))
+        if unknown:
             present = ", ".join(map(repr, filter(None, lists)))
             warnings.warn(
                 f"doc._.{ATTRIBUTE} names unknown lists of words, which are ignored: {', '.join(map(repr, unknown))}. "

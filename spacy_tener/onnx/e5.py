@@ -163,7 +163,10 @@ def _read_file(path: Path) -> bytes:
             return path.read_bytes()
         with tarfile.open(path) as archive:
             for member in archive:
-                if PurePosixPath(member.name).name == _MODEL and (file := archive.extractfile(member)):
+                if PurePosixPath(member.name).name != _MODEL:
+                    continue
+                file = archive.extractfile(member)
+                if file is not None:  # None for a directory
                     return file.read()
     except (OSError, EOFError, tarfile.TarError) as error:
         raise RemedyError(f"{path} cannot be read: {error}", "Check the path and the file.") from error

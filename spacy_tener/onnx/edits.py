@@ -109,7 +109,8 @@ def to_int8(data: bytes) -> bytes:
             scaled.add(node.input[0])
             nodes += _multiply(node.input[0], table, node.output[0])
         elif node.op_type == "Gather" and node.input[0] == table and _is_table(node, weights[table]):
-            if (blocks := Blocks.holding(weights[table])) is not None:
+            blocks = Blocks.holding(weights[table])
+            if blocks is not None:
                 tensors, look_up = blocks_look_up(table, blocks, node.input[1], node.output[0])
                 new_weights |= tensors
                 nodes += look_up

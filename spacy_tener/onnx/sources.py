@@ -113,7 +113,9 @@ def make_encoder(
     outputs, inputs = list(outputs or shown[:1]), _find_inputs(session, inputs, source)
     if LENGTHS in inputs or not set(outputs) <= set(shown):
         model = read_graph(graph)
-        if missing := sorted(set(outputs) - set(results := results_of(model))):
+        results = results_of(model)
+        missing = sorted(set(outputs) - set(results))
+        if missing:
             raise RemedyError(
                 f"{source} has no output '{missing[0]}'",
                 f"Its outputs are {', '.join(shown)}; inside of it are {', '.join(sorted(results)[:20])}, ...",
@@ -132,10 +134,12 @@ def _find_inputs(session: Any, names: Mapping[str, str] | None, source: str) -> 
     shapes = {tensor.name: tensor.shape for tensor in session.get_inputs()}
     names = {_role_of(name, shape): name for name, shape in reversed(shapes.items())} if names is None else dict(names)
     listed = ", ".join(shapes) or "none"
-    if unknown := sorted(set(names.values()) - set(shapes)):
-        raise RemedyError(f"{source} has no input '{unknown[0]}'", f"Its inputs are {listed}.")
-    if unknown := sorted(set(names) - set(ROLES)):
-        raise RemedyError(f"Unknown kind of input '{unknown[0]}'", f"Use {', '.join(ROLES)}.")
+    unknown_inputs = sorted(set(names.values()) - set(shapes))
+    if unknown_inputs:
+        raise RemedyError(f"{source} has no input '{unknown_inputs[0]}'", f"Its inputs are {listed}.")
+    unknown_roles = sorted(set(names) - set(ROLES))
+    if unknown_roles:
+        raise RemedyError(f"Unknown kind of input '{unknown_roles[0]}'", f"Use {', '.join(ROLES)}.")
     if IDS not in names or set(names.values()) != set(shapes):
         raise RemedyError(
             f"{source}: it is unclear what its inputs hold: {listed}",
@@ -218,7 +222,8 @@ def _read_vocabulary(path: Path) -> Characters | WordPieces:
     if path.suffix == ".json":
         return WordPieces(path.read_bytes())
     id_of = {entry: number - 1 for number, entry in read_lines(path)}
-    if pieces := [entry for entry in id_of if len(entry) > 2 and entry.startswith("##")]:
+    pieces = [entry for entry in id_of if len(entry) > 2 and entry.startswith("##")]
+    if pieces:
         raise InputError(
             str(path),
             f"this is a vocabulary of pieces of words, such as {pieces[0]}, not of characters",

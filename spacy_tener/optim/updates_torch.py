@@ -58,7 +58,8 @@ def _rows_alone(optimizer: Any, key: Key, table: Tensor, rows: Any) -> Iterator[
         for moments in (optimizer.mom1, optimizer.mom2):
             moments.pop(key, None)
             if of_table in moments:
-                if missing := height - len(moments[of_table]):
+                missing = height - len(moments[of_table])
+                if missing:
                     # New rows of a table start with zero momentum.
                     pad = get_array_module(moments[of_table]).pad
                     moments[of_table] = pad(moments[of_table], ((0, missing), (0, 0)))
