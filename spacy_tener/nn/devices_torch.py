@@ -20,18 +20,27 @@ longer where other processes want the cores: research/results/threads.md."""
 
 
 def threads_for(device: torch.device, modules: Iterable[nn.Module], n_units: int) -> int:
-    """Return the number of the host's threads for a step: as many as pay, or the user's own number.
+    """Return the number of the host's threads for a training step: as many as pay, or the user's own number.
 
-    On a GPU one pays, since the host has small tensors only.
+    On a GPU one thread is enough, since the host only computes with small tensors.
     """
     threads = torch.get_num_threads()
-    if threads == 1 or _is_set_by_user(threads):
+    if _is_set_by_user(threads):
         return threads
     if device.type != "cpu":
         return 1
     layers = (layer for module in modules for layer in module.modules() if isinstance(layer, nn.Linear))
     work = n_units * sum(layer.weight.numel() for layer in layers)
     return min(threads, max(1, work // WORK_PER_THREAD))
+
+
+def threads_for_updates() -> int:
+    """Return the number of the host's threads for updating the parameters: one, or the user's own number.
+
+    An update is a few element-wise operations per parameter, too little work for a second thread.
+    """
+    threads = torch.get_num_threads()
+    return threads if _is_set_by_user(threads) else 1
 
 
 def _is_set_by_user(threads: int) -> bool:

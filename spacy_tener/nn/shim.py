@@ -167,11 +167,12 @@ class TorchShim(Shim):
     def finish_update(self, optimizer: Optimizer) -> None:
         """Update parameters by their gradients, and remove the gradients."""
         parameters = [] if self._model is None else self._model.named_parameters()
-        if with_gradient := [(name, weight) for name, weight in parameters if weight.grad is not None]:
-            from .devices_torch import host_threads, threads_for
+        with_gradient = {(self.id, name): weight for name, weight in parameters if weight.grad is not None}
+        if with_gradient:
+            from .devices_torch import host_threads, threads_for_updates
 
-            with host_threads(threads_for(self.device, [], 0)):
-                _update(optimizer, {(self.id, name): weight for name, weight in with_gradient})
+            with host_threads(threads_for_updates()):
+                _update(optimizer, with_gradient)
         self.clear_predictor()
 
     @contextlib.contextmanager

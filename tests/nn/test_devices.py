@@ -9,7 +9,7 @@ from emulated_device import DEVICE, emulated_device
 from torch import nn
 
 from spacy_tener.nn import devices_torch as devices
-from spacy_tener.nn.devices_torch import host_threads, on_device, threads_for
+from spacy_tener.nn.devices_torch import host_threads, on_device, threads_for, threads_for_updates
 
 ARRAYS = [
     np.arange(5),
@@ -60,6 +60,15 @@ def test_a_number_that_is_set_in_torch_is_the_user_s(torchs_own_threads, monkeyp
     monkeypatch.setattr(devices, "count_physical_cores", lambda: 3)
     torch.set_num_threads(number)
     assert threads_for(torch.device("cpu"), [nn.Linear(2, 2)], BATCH) == number
+
+
+def test_parameters_are_updated_on_one_thread(torchs_own_threads):
+    assert threads_for_updates() == 1
+
+
+def test_parameters_are_updated_on_the_user_s_number_of_threads(torchs_own_threads, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert threads_for_updates() == 3
 
 
 def test_torch_has_as_many_threads_as_before_also_after_an_error(three_threads):
