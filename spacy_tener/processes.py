@@ -1,4 +1,4 @@
-"""What a process may use, how signals end it, what works in one that was forked, and NumPy's threads."""
+"""Processes and threads: cores, signals, objects that survive a fork, and the number of NumPy's threads."""
 
 from __future__ import annotations
 
@@ -15,20 +15,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
-"""Environment variables by which a user sets the number of threads."""
-_MAX_CHOSEN = 64
-"""The most threads that NumPy's OpenBLAS chooses, however many cores there are."""
+"""Environment variables with which users set the number of threads."""
+_MAX_OPENBLAS_THREADS = 64
+"""The largest number of threads that the OpenBLAS of NumPy's wheels uses by default, whatever the number of cores."""
 _PTHREADS = 1
-"""OpenBLAS' number for threads of its own."""
+"""Returned by OpenBLAS' `get_parallel` if it creates its own threads; OpenMP is 2."""
 
 if TYPE_CHECKING:
-    from functools import cached_property as cached_property  # noqa: TID251 - as which mypy checks this one
+    # Type checkers treat the class below like functools.cached_property.
+    from functools import cached_property as cached_property  # noqa: TID251
 else:
 
-    class cached_property:  # noqa: N801 - the name that it stands for
-        """A property that is computed once, without a lock.
+    class cached_property:  # noqa: N801 - named like functools.cached_property
+        """A property that is computed on first access and then stored in the instance, without a lock.
 
-        `functools` of Python 3.11 holds one while it computes: a process that is forked meanwhile would wait for ever.
+        `functools.cached_property` of Python 3.11 holds a lock while it computes, one for all instances of the class.
+        If the process is forked during that time (`nlp.pipe(texts, n_process=2)` while another thread predicts), the
+        child inherits a locked lock that no thread of it will release, and waits forever. Python 3.12 has removed the
+        lock. Once 3.12 is the oldest supported version, `functools.cached_property` can be used instead, as long as
+        nothing requires that threads that compute at the same time get the same object, which this class ensures.
         """
 
         def __init__(self, function: Callable[[Any], Any]) -> None:
@@ -40,14 +45,15 @@ else:
         def __get__(self, instance: Any, owner: type | None = None) -> Any:
             if instance is None:
                 return self
-            # Threads may compute at once: all of them get the first one's value.
+            # If several threads compute the value at the same time, dict.setdefault keeps the first one for all.
             return instance.__dict__.setdefault(self.name, self.function(instance))
 
 
 def make_lock() -> AbstractContextManager[bool]:
-    """Return a lock that a thread may take again. While another one holds it, no process is forked.
+    """Return a reentrant lock that the process does not hold in a forked child.
 
-    A child that is forked in the middle of a change would have the lock, and nobody to release it.
+    `os.fork` waits until the lock is free. Otherwise, if another thread held it, the child would inherit a locked lock
+    without the thread that releases it.
     """
     lock = threading.RLock()
     if hasattr(os, "register_at_fork"):
@@ -56,13 +62,13 @@ def make_lock() -> AbstractContextManager[bool]:
 
 
 def count_cores() -> int:
-    """Return the number of cores that this process may use."""
+    """Return the number of logical cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @functools.cache
 def count_physical_cores() -> int:
-    """Return the number of physical cores that this process may use, or of all cores where they are unknown."""
+    """Return the number of physical cores that this process may use; of logical cores if the topology is unknown."""
     if not hasattr(os, "sched_getaffinity"):
         return count_cores()
     topology = [Path(f"/sys/devices/system/cpu/cpu{core}/topology/core_cpus_list") for core in os.sched_getaffinity(0)]
@@ -71,7 +77,7 @@ def count_physical_cores() -> int:
 
 @contextmanager
 def interrupted_by_signals() -> Iterator[None]:
-    """Treat SIGTERM and SIGHUP like Ctrl-C, unless they are ignored, as under nohup."""
+    """Raise KeyboardInterrupt on SIGTERM and SIGHUP, as on Ctrl-C. Ignored signals, as with nohup, stay ignored."""
     signals = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     handlers: dict[int, Any] = {number: signal.getsignal(number) for number in signals}
     try:
@@ -83,59 +89,70 @@ def interrupted_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-_NUMBER_LOCK = make_lock()
-
-
 class _OneThread(ContextDecorator):
-    """A context in which NumPy multiplies on one thread, unless the user has set a number.
+    """Context manager and decorator that limits NumPy's matrix products to one thread.
 
-    More would wait for each other (research/results/threads-predicting.md).
+    The matrices of a prediction are small: more threads would mostly wait for each other
+    (research/results/threads-predicting.md). A number of threads that the user has set is kept.
 
-    The number is the process': the last thread that leaves restores it, unless the user has set another one meanwhile.
+    OpenBLAS has one number of threads for the whole process. So the contexts of all Python threads are counted: the
+    first thread to enter sets the limit, and the last one to leave restores the previous number, unless the user has
+    set another number in the meantime. In a forked child only the thread that forked runs on, so it counts anew.
+
+    threadpoolctl 3.8 cannot replace this class. Its OpenBLAS controller lets only one thread of the process set the
+    number, the first one that does so, and silently ignores the others. With several threads that predict, NumPy would
+    be left with one thread for good. Besides, `threadpool_limits` searches all loaded libraries, 1 to 3 ms per call,
+    and its contexts do not know of each other: the first to leave lifts the limit while others still compute.
     """
 
     def __init__(self) -> None:
-        self._n_inside = self._before = 0
+        self._lock = make_lock()
+        self._n_contexts = 0
         self._of_thread = threading.local()
+        self._previous: int | None = None
+        """The number of threads to restore; None if it has not been changed."""
 
     def __enter__(self) -> None:
-        with _NUMBER_LOCK:
+        with self._lock:
             self._count(1)
-            if (
-                self._n_inside > 1
-                or any(name in os.environ for name in THREAD_VARIABLES)
-                or (library := _openblas()) is None
-            ):
-                return
-            # By itself it chooses the number of the cores; a smaller one is the user's.
-            if library.get_number() >= min(max(count_physical_cores(), 2), _MAX_CHOSEN):
-                self._before = library.get_number()
-                library.set_number(1)
+            if self._n_contexts == 1 and not any(name in os.environ for name in THREAD_VARIABLES):
+                self._limit()
 
     def __exit__(self, *error: object) -> None:
-        with _NUMBER_LOCK:
+        with self._lock:
             self._count(-1)
-            self._restore()
+            if self._n_contexts == 0:
+                self._restore()
 
     def after_fork(self) -> None:
-        """Forget the threads that the parent has: a child has only that which forked."""
-        self._n_inside = self._n_of_thread
-        self._restore()
+        """In a forked child, count only the contexts of the thread that forked."""
+        self._n_contexts = self._n_contexts_of_thread
+        if self._n_contexts == 0:
+            self._restore()
 
     @property
-    def _n_of_thread(self) -> int:
-        return getattr(self._of_thread, "n_inside", 0)
+    def _n_contexts_of_thread(self) -> int:
+        return getattr(self._of_thread, "n_contexts", 0)
 
     def _count(self, change: int) -> None:
-        self._of_thread.n_inside = self._n_of_thread + change
-        self._n_inside += change
+        self._of_thread.n_contexts = self._n_contexts_of_thread + change
+        self._n_contexts += change
+
+    def _limit(self) -> None:
+        openblas = _load_openblas()
+        if openblas is None:
+            return
+        # By default OpenBLAS uses as many threads as there are cores. A smaller number has been set by the user.
+        n_threads = openblas.get_num_threads()
+        if n_threads >= min(max(count_physical_cores(), 2), _MAX_OPENBLAS_THREADS):
+            self._previous = n_threads
+            openblas.set_num_threads(1)
 
     def _restore(self) -> None:
-        library = _openblas() if self._before and not self._n_inside else None
-        if library is not None:
-            if library.get_number() == 1:
-                library.set_number(self._before)
-            self._before = 0
+        openblas = _load_openblas()
+        if openblas is not None and self._previous is not None and openblas.get_num_threads() == 1:
+            openblas.set_num_threads(self._previous)
+        self._previous = None
 
 
 one_thread = _OneThread()
@@ -143,26 +160,28 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=one_thread.after_fork)
 
 
-class _Library(NamedTuple):
-    """Functions of OpenBLAS, by ctypes."""
+class _OpenBLAS(NamedTuple):
+    """Functions of OpenBLAS, called with ctypes."""
 
-    get_number: Callable[[], int]
-    set_number: Callable[[int], object]
+    get_num_threads: Callable[[], int]
+    set_num_threads: Callable[[int], object]
 
 
 @functools.cache
-def _openblas() -> _Library | None:
-    """Return how OpenBLAS in NumPy's wheels reads and sets its threads, or None if NumPy has another library.
+def _load_openblas() -> _OpenBLAS | None:
+    """Return the functions of NumPy's OpenBLAS, or None if NumPy uses another library or OpenBLAS with OpenMP.
 
-    With OpenMP, as conda has it, the number would be that of torch, too.
+    OpenBLAS with OpenMP shares its number of threads with torch, which must not change.
     """
     module = importlib.util.find_spec("numpy._core._multiarray_umath")
     if module is None or module.origin is None:
         return None
-    library = ctypes.CDLL(module.origin)  # finds functions in the libraries of this one
+    # Symbols are also looked up in the libraries that this extension module is linked with, one of which is OpenBLAS.
+    library = ctypes.CDLL(module.origin)
+    # The names in NumPy's wheels begin with scipy_, and end with 64_ if indices are 64-bit integers.
     for prefix, suffix in itertools.product(("scipy_openblas_", "openblas_"), ("64_", "")):
         names = [f"{prefix}{name}{suffix}" for name in ("get_parallel", "get_num_threads", "set_num_threads")]
         if all(hasattr(library, name) for name in names):
-            layer, get_number, set_number = (getattr(library, name) for name in names)
-            return _Library(get_number, set_number) if layer() == _PTHREADS else None
+            get_parallel, get_num_threads, set_num_threads = (getattr(library, name) for name in names)
+            return _OpenBLAS(get_num_threads, set_num_threads) if get_parallel() == _PTHREADS else None
     return None
