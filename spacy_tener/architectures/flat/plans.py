@@ -145,7 +145,7 @@ class _PositionTable:
         # The row-major index is (query_size * n_sizes + key_size) * n_offsets + query_head - key_head + longest, here
         # split into a term of the query and a term of the key. Measured on Weibo with 48 queries and 90 keys: adding
         # the terms takes 9 µs, computing the formula 32 µs, and np.ravel_multi_index 61 µs. With a group for every
-        # 33 characters, np.ravel_multi_index would make FLAT's prediction 8 % slower.
+        # 33 characters, np.ravel_multi_index would make FLAT's prediction 5 % slower.
         query_terms = size_index * len(sizes) * n_offsets + heads + lattice.longest
         key_terms = size_index * n_offsets - heads
         return cls(sizes, (len(sizes), len(sizes), n_offsets), query_terms, key_terms)
