@@ -4,7 +4,7 @@ import crf_brute_force as brute
 import numpy as np
 import pytest
 
-from spacy_tener.crf.decode import surely_outside
+from spacy_tener.crf.pruning import surely_outside
 from spacy_tener.sequences import Packing
 
 LENGTHS = [4, 0, 1, 3, 4, 2, 4]
