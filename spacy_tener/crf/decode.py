@@ -12,7 +12,7 @@ import numpy as np
 from ..sequences import Packing
 from ..tagging import TagLayout
 from ..types import AnyFloats, IntArray
-from .pruning import surely_outside
+from .pruning import certainly_outside
 from .transitions import Transitions, inside_scores
 
 
@@ -88,7 +88,7 @@ def viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packing) ->
     """
     tags: IntArray = np.full(len(emissions), transitions.layout.outside, np.int64)
     scores = np.ascontiguousarray(emissions.T)
-    unsure = np.flatnonzero(~surely_outside(scores, transitions, packing))
+    unsure = np.flatnonzero(~certainly_outside(scores, transitions, packing))
     decode_between(scores, transitions.start, transitions.table, transitions.end, packing, tags, unsure)
     return tags
 

@@ -1,6 +1,6 @@
 """Pruning of Viterbi decoding: tokens that are O on every best path.
 
-`surely_outside` finds most tokens that are O on every best path before any path is computed. An entity can be taken out
+`certainly_outside` finds most tokens that are O on every best path before any path is computed. An entity can be taken out
 of a path by turning its tags into O. If that raises the score for every entity that could cover a token, whatever the
 rest of the path, the token is O on every best path. The best entity over a token is the best beginning up to it and the
 best end from it on, so a few operations on the whole batch are enough. Most tokens of a text are surely O, which leaves
@@ -23,7 +23,7 @@ EXACT = 1e9
 """Rounding errors of float64 sums below this are much smaller than `MARGIN`."""
 
 
-def surely_outside(scores: AnyFloats, transitions: Transitions, packing: Packing) -> BoolArray:
+def certainly_outside(scores: AnyFloats, transitions: Transitions, packing: Packing) -> BoolArray:
     """Return a mask of tokens that are O on every best path of their sequence; it may miss some of them.
 
     *Shape:* (tags, tokens) to (tokens,); -inf forbids a tag

@@ -4,7 +4,7 @@ import crf_brute_force as brute
 import numpy as np
 import pytest
 
-from spacy_tener.crf.pruning import surely_outside
+from spacy_tener.crf.pruning import certainly_outside
 from spacy_tener.sequences import Packing
 
 LENGTHS = [4, 0, 1, 3, 4, 2, 4]
@@ -14,7 +14,9 @@ def known(crf, emissions, lengths, allowed=None):
     if allowed is not None:
         emissions = emissions.masked_fill(~allowed, -float("inf"))
     transitions = brute.scorer_of(crf).transitions
-    return surely_outside(np.ascontiguousarray(emissions.numpy().T), transitions, Packing.of(lengths, len(emissions)))
+    return certainly_outside(
+        np.ascontiguousarray(emissions.numpy().T), transitions, Packing.of(lengths, len(emissions))
+    )
 
 
 @pytest.mark.parametrize("masked", [False, True])
