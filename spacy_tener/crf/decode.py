@@ -42,7 +42,7 @@ def best_paths(scores: AnyFloats, table: AnyFloats, packing: Packing) -> tuple[I
     return tags, best
 
 
-def decode_between(
+def decode_uncertain(
     scores: AnyFloats,
     start: AnyFloats,
     table: AnyFloats,
@@ -89,7 +89,7 @@ def viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packing) ->
     tags: IntArray = np.full(len(emissions), transitions.layout.outside, np.int64)
     scores = np.ascontiguousarray(emissions.T)
     unsure = np.flatnonzero(~certainly_outside(scores, transitions, packing))
-    decode_between(scores, transitions.start, transitions.table, transitions.end, packing, tags, unsure)
+    decode_uncertain(scores, transitions.start, transitions.table, transitions.end, packing, tags, unsure)
     return tags
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from spacy.strings import get_string_id
 
-from ..crf.decode import decode_between
+from ..crf.decode import decode_uncertain
 from ..errors import check_package, install
 from ..features.characters import LINE_BREAKS, JoinedText
 from ..features.keys import Keys
@@ -136,7 +136,7 @@ def best_tags(emissions: FloatArray, transitions: FloatArray, packing: Packing) 
     rivals = (emissions + gain[tags] + _EMISSION_MARGIN > emissions.max(axis=1, keepdims=True)).sum(axis=1)
     unsure = np.flatnonzero(rivals > 1)
     edges = np.zeros(len(transitions), transitions.dtype)
-    decode_between(np.ascontiguousarray(emissions.T), edges, transitions, edges, packing, tags, unsure)
+    decode_uncertain(np.ascontiguousarray(emissions.T), edges, transitions, edges, packing, tags, unsure)
     return tags
 
 
