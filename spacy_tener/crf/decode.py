@@ -49,26 +49,26 @@ def decode_uncertain(
     end: AnyFloats,
     packing: Packing,
     tags: IntArray,
-    unsure: IntArray,
+    uncertain: IntArray,
 ) -> None:
-    """Write the tags of the best path for the unsure tokens, where those of all others are known.
+    """Write the tags of the best path for the uncertain tokens, where those of all others are known.
 
     scores (AnyFloats): Emissions. *Shape:* (tags, tokens)
     tags (IntArray): Tags of all tokens. *Shape:* (tokens,)
-    unsure (IntArray): Indices of tokens. *Shape:* (unsure tokens,)
+    uncertain (IntArray): Indices of tokens. *Shape:* (uncertain tokens,)
     """
-    if not unsure.size:
+    if not uncertain.size:
         return
-    # A stretch ends where the next unsure token is not its neighbour, or is another sequence's.
-    sequence = packing.sequence[unsure]
-    opens = np.diff(unsure, prepend=-2) > 1
+    # A stretch ends where the next uncertain token is not its neighbour, or is another sequence's.
+    sequence = packing.sequence[uncertain]
+    opens = np.diff(uncertain, prepend=-2) > 1
     opens[1:] |= sequence[1:] != sequence[:-1]
     first = np.flatnonzero(opens)
-    last = np.append(first[1:], unsure.size) - 1
+    last = np.append(first[1:], uncertain.size) - 1
     stretches, owner = Packing(last - first + 1), sequence[first]
-    begins, ends = unsure[first], unsure[last] + 1
+    begins, ends = uncertain[first], uncertain[last] + 1
     at_start, at_end = packing.offsets[owner] == begins, (packing.offsets + packing.lengths)[owner] == ends
-    scores = scores[:, unsure]
+    scores = scores[:, uncertain]
     scores[:, first] += np.where(at_start, start[:, None], table[tags[begins - 1]].T)
     scores[:, last] += np.where(at_end, end[:, None], table[:, tags[np.minimum(ends, tags.size - 1)]])
     found, best = best_paths(scores[:, stretches.forward], table, stretches)
@@ -78,7 +78,7 @@ def decode_uncertain(
             f"no path of allowed tags with a finite score for sequence(s) {np.unique(impossible).tolist()}: the tags "
             "allowed for neighbouring tokens contradict each other, or the emissions are not finite"
         )
-    tags[unsure[stretches.forward]] = found
+    tags[uncertain[stretches.forward]] = found
 
 
 def viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packing) -> IntArray:
@@ -88,8 +88,8 @@ def viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packing) ->
     """
     tags: IntArray = np.full(len(emissions), transitions.layout.outside, np.int64)
     scores = np.ascontiguousarray(emissions.T)
-    unsure = np.flatnonzero(~certainly_outside(scores, transitions, packing))
-    decode_uncertain(scores, transitions.start, transitions.table, transitions.end, packing, tags, unsure)
+    uncertain = np.flatnonzero(~certainly_outside(scores, transitions, packing))
+    decode_uncertain(scores, transitions.start, transitions.table, transitions.end, packing, tags, uncertain)
     return tags
 
 

@@ -52,7 +52,7 @@ def certainly_outside(scores: AnyFloats, transitions: Transitions, packing: Pack
     ended = np.maximum.accumulate(passed[:, ::-1], axis=1)[:, ::-1]
     over_two = (begun[:, :-1] + ended[:, 1:]).max(axis=0, initial=-np.inf)
     best = gains[layout.single].max(axis=0, initial=-np.inf)
-    unsure: BoolArray = (best >= -MARGIN) | forbidden
-    unsure[:-1] |= over_two >= -MARGIN
-    unsure[1:] |= over_two >= -MARGIN
-    return ~unsure
+    uncertain: BoolArray = (best >= -MARGIN) | forbidden
+    uncertain[:-1] |= over_two >= -MARGIN
+    uncertain[1:] |= over_two >= -MARGIN
+    return ~uncertain

@@ -134,9 +134,9 @@ def best_tags(emissions: FloatArray, transitions: FloatArray, packing: Packing) 
     gain = (transitions[:, None, :] - transitions[:, :, None]).max(axis=0, initial=0.0)
     gain += (transitions[None, :, :] - transitions[:, None, :]).max(axis=2, initial=0.0)
     rivals = (emissions + gain[tags] + _EMISSION_MARGIN > emissions.max(axis=1, keepdims=True)).sum(axis=1)
-    unsure = np.flatnonzero(rivals > 1)
+    uncertain = np.flatnonzero(rivals > 1)
     edges = np.zeros(len(transitions), transitions.dtype)
-    decode_uncertain(np.ascontiguousarray(emissions.T), edges, transitions, edges, packing, tags, unsure)
+    decode_uncertain(np.ascontiguousarray(emissions.T), edges, transitions, edges, packing, tags, uncertain)
     return tags
 
 
