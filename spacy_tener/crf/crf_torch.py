@@ -53,22 +53,22 @@ class LogPartition(torch.autograd.Function):
         dtype, tensors = upcast(emissions).dtype, (emissions, start, end, outside, inside)
         scores, *weights = (tensor.detach().to(dtype).numpy() for tensor in tensors)
         mask = None if allowed is None else allowed.cpu().numpy()
-        passes = ForwardBackward.of(mask_emissions(scores, mask), Transitions.of(*weights), packing)
-        ctx.passes, ctx.dtype = passes, emissions.dtype
-        return torch.from_numpy(passes.log_partition())
+        forward_backward = ForwardBackward.of(mask_emissions(scores, mask), Transitions.of(*weights), packing)
+        ctx.passes, ctx.dtype = forward_backward, emissions.dtype
+        return torch.from_numpy(forward_backward.log_partition())
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, weight: Tensor) -> Gradients:
-        passes: ForwardBackward = ctx.passes
-        packing = passes.packing
-        weights = weight.numpy().astype(passes.alpha.dtype)[packing.sequence, None]
-        paths, total = passes.through()
+        forward_backward: ForwardBackward = ctx.passes
+        packing = forward_backward.packing
+        weights = weight.numpy().astype(forward_backward.alpha.dtype)[packing.sequence, None]
+        paths, total = forward_backward.through()
         paths -= total
         counts = np.exp(paths, out=paths)
         counts *= weights
-        moves = passes.expected_transitions(total, weights)
-        return *_gradients(passes.transitions, packing, counts, moves, ctx.dtype), None, None
+        moves = forward_backward.expected_transitions(total, weights)
+        return *_gradients(forward_backward.transitions, packing, counts, moves, ctx.dtype), None, None
 
 
 def _gradients(

@@ -23,11 +23,11 @@ class EntitySpans(NamedTuple):
     """Index of the entity type."""
 
 
-def check_spans(spans: EntitySpans, passes: ForwardBackward) -> None:
+def check_spans(spans: EntitySpans, forward_backward: ForwardBackward) -> None:
     """Raise if a span does not lie in its sequence or has an unknown label."""
-    lengths = passes.packing.lengths
+    lengths = forward_backward.packing.lengths
     exists = (spans.sequence >= 0) & (spans.sequence < lengths.size)
-    exists &= (spans.label >= 0) & (spans.label < passes.transitions.layout.n_labels)
+    exists &= (spans.label >= 0) & (spans.label < forward_backward.transitions.layout.n_labels)
     within = (spans.start >= 0) & (spans.start < spans.end)
     within &= spans.end <= lengths[np.where(exists, spans.sequence, 0)] if lengths.size else False
     wrong = np.flatnonzero(~(exists & within))
@@ -47,46 +47,46 @@ def running_sums(values: AnyFloats) -> AnyFloats:
     return np.concatenate([np.zeros_like(values[:1]), values.cumsum(axis=0)])
 
 
-def span_marginals(passes: ForwardBackward, spans: EntitySpans) -> AnyFloats:
+def span_marginals(forward_backward: ForwardBackward, spans: EntitySpans) -> AnyFloats:
     """Return the probability of each span as one entity: paths up to B, the fixed path from B to E, paths from E on.
 
     *Shape:* (n_spans,)
     """
     spans = EntitySpans(*(np.asarray(column, dtype=np.int64) for column in spans))
     if not spans.label.size:
-        return np.zeros(0, passes.alpha.dtype)
-    check_spans(spans, passes)
-    offsets = passes.packing.offsets[spans.sequence]
+        return np.zeros(0, forward_backward.alpha.dtype)
+    check_spans(spans, forward_backward)
+    offsets = forward_backward.packing.offsets[spans.sequence]
     first, last, label = spans.start + offsets, spans.end + offsets - 1, spans.label
-    layout = passes.transitions.layout
-    paths, total = passes.through()
+    layout = forward_backward.transitions.layout
+    paths, total = forward_backward.through()
     single = paths[first, layout.single.start + label] - total[first, 0]
     with np.errstate(invalid="ignore"):
-        scores = np.where(first == last, single, multi_token(passes, total, first, last, label))
+        scores = np.where(first == last, single, multi_token(forward_backward, total, first, last, label))
     return np.exp(scores)
 
 
 def multi_token(
-    passes: ForwardBackward, total: AnyFloats, first: IntArray, last: IntArray, label: IntArray
+    forward_backward: ForwardBackward, total: AnyFloats, first: IntArray, last: IntArray, label: IntArray
 ) -> AnyFloats:
     """Return the log-probability of entities of two or more tokens: forward + span + backward - log Z.
 
     *Shape:* (n_spans,)
     """
-    layout = passes.transitions.layout
+    layout = forward_backward.transitions.layout
     begin, end = layout.begin.start + label, layout.end.start + label
     # alpha and beta are relative to different shifts: subtract those between the two ends of the span.
-    shifts = running_sums(passes.shifts())
-    around = passes.alpha[first, begin] + passes.beta[last, end]
+    shifts = running_sums(forward_backward.shifts())
+    around = forward_backward.alpha[first, begin] + forward_backward.beta[last, end]
     outer: AnyFloats = around - total[last, 0] - (shifts[last] - shifts[first])
-    return outer + clamped(passes, first, last, label)
+    return outer + clamped(forward_backward, first, last, label)
 
 
-def clamped(passes: ForwardBackward, first: IntArray, last: IntArray, label: IntArray) -> AnyFloats:
+def clamped(forward_backward: ForwardBackward, first: IntArray, last: IntArray, label: IntArray) -> AnyFloats:
     """Return the score of each span's transitions from B to E and of the emissions of I between. *Shape:* (n_spans,)"""
-    layout, table = passes.transitions.layout, passes.transitions.table
+    layout, table = forward_backward.transitions.layout, forward_backward.transitions.table
     begin, end, inside = (block.start + label for block in (layout.begin, layout.end, layout.inside))
-    inner = passes.emissions[:, layout.inside]
+    inner = forward_backward.emissions[:, layout.inside]
     forbidden = inner == -np.inf
     sums, barriers = running_sums(np.where(forbidden, 0.0, inner)), running_sums(forbidden.astype(np.float64))
     stop = np.maximum(last, first + 1)
@@ -98,28 +98,30 @@ def clamped(passes: ForwardBackward, first: IntArray, last: IntArray, label: Int
     return scores
 
 
-def outside_marginals(passes: ForwardBackward, sequence: IntArray, start: IntArray, end: IntArray) -> AnyFloats:
+def outside_marginals(
+    forward_backward: ForwardBackward, sequence: IntArray, start: IntArray, end: IntArray
+) -> AnyFloats:
     """Return the probability that all tokens of a span are outside of entities.
 
     *Shape:* all (n_spans,)
     """
-    outside, shifts = passes.transitions.layout.outside, running_sums(passes.shifts())
-    first = np.asarray(start, dtype=np.int64) + passes.packing.offsets[sequence]
-    last = np.asarray(end, dtype=np.int64) + passes.packing.offsets[sequence] - 1
-    emissions = passes.emissions[:, outside].astype(np.float64)
+    outside, shifts = forward_backward.transitions.layout.outside, running_sums(forward_backward.shifts())
+    first = np.asarray(start, dtype=np.int64) + forward_backward.packing.offsets[sequence]
+    last = np.asarray(end, dtype=np.int64) + forward_backward.packing.offsets[sequence] - 1
+    emissions = forward_backward.emissions[:, outside].astype(np.float64)
     forbidden = emissions == -np.inf
     sums, barriers = running_sums(np.where(forbidden, 0.0, emissions)), running_sums(forbidden.astype(np.int64))
-    _, total = passes.through()
+    _, total = forward_backward.through()
     # alpha and beta both have the emission of a single token: the difference of sums is then minus this.
     with np.errstate(invalid="ignore"):
-        scores = passes.alpha[first, outside] + passes.beta[last, outside] - total[last, 0]
+        scores = forward_backward.alpha[first, outside] + forward_backward.beta[last, outside] - total[last, 0]
         scores += sums[last] - sums[first + 1] - (shifts[last] - shifts[first])
-        scores += (last - first) * passes.transitions.table[outside, outside]
+        scores += (last - first) * forward_backward.transitions.table[outside, outside]
         probabilities: AnyFloats = np.where(barriers[last + 1] > barriers[first], 0.0, np.exp(scores))
     return probabilities
 
 
-def probable_spans(passes: ForwardBackward, minimum: float) -> tuple[EntitySpans, AnyFloats]:
+def probable_spans(forward_backward: ForwardBackward, minimum: float) -> tuple[EntitySpans, AnyFloats]:
     """Return all spans, in no order, that are entities with at least this probability, and their probabilities.
 
     An entity is followed from its B on, as long as the probability that it began there and still goes on is at least
@@ -127,10 +129,14 @@ def probable_spans(passes: ForwardBackward, minimum: float) -> tuple[EntitySpans
     of I or E after B or I. On any path at most one entity covers a token, so at most `1 / minimum` are followed at a
     time, however flat the distribution is.
     """
-    layout, later, table = passes.transitions.layout, passes.packing.later, passes.transitions.table
-    paths, total = passes.through()
+    layout, later, table = (
+        forward_backward.transitions.layout,
+        forward_backward.packing.later,
+        forward_backward.transitions.table,
+    )
+    paths, total = forward_backward.through()
     tags = np.exp(paths - total)
-    source, target = passes.moves(total)
+    source, target = forward_backward.moves(total)
     # P(inside or end at a token | begin or inside at the token before), of the same type. 0 at the first tokens, and in
     # a row behind the last one. *Shape:* (2, 2, units + 1, labels)
     chances = np.zeros((2, 2, len(tags) + 1, layout.n_labels))
@@ -150,38 +156,38 @@ def probable_spans(passes: ForwardBackward, minimum: float) -> tuple[EntitySpans
         first, last, label, goes_on = (column[goes_on >= minimum] for column in (first, last, label, goes_on))
         inside, end = chances[1]
     first, stop, label, probability = (np.concatenate(columns) for columns in zip(*found, strict=True))
-    sequence = passes.packing.sequence[first]
-    offset = passes.packing.offsets[sequence]
+    sequence = forward_backward.packing.sequence[first]
+    offset = forward_backward.packing.offsets[sequence]
     return EntitySpans(sequence, first - offset, stop - offset, label), probability
 
 
-def entropy(passes: ForwardBackward) -> AnyFloats:
+def entropy(forward_backward: ForwardBackward) -> AnyFloats:
     """Return the entropy of each sequence's distribution over paths, in nats: log Z minus the expected score.
 
     *Shape:* (sequences,), in float64
     """
-    return np.maximum(passes.log_partition() - expected_score(passes), 0.0)
+    return np.maximum(forward_backward.log_partition() - expected_score(forward_backward), 0.0)
 
 
-def expected_score(passes: ForwardBackward) -> AnyFloats:
+def expected_score(forward_backward: ForwardBackward) -> AnyFloats:
     """Return the expected score of a path of each sequence. *Shape:* (sequences,), in float64"""
-    packing, transitions = passes.packing, passes.transitions
-    paths, total = passes.through()
+    packing, transitions = forward_backward.packing, forward_backward.transitions
+    paths, total = forward_backward.through()
     tags = np.exp(paths - total)
     first, last = packing.first, packing.last
-    steps = (tags * finite(passes.emissions)).sum(axis=1, dtype=np.float64)
+    steps = (tags * finite(forward_backward.emissions)).sum(axis=1, dtype=np.float64)
     steps[first] += (tags[first] * finite(transitions.start)).sum(axis=1)
     steps[last] += (tags[last] * finite(transitions.end)).sum(axis=1)
-    steps[packing.later] += expected_moves(passes, total)
+    steps[packing.later] += expected_moves(forward_backward, total)
     return packing.sums(steps)
 
 
 @one_thread
-def expected_moves(passes: ForwardBackward, total: AnyFloats) -> AnyFloats:
+def expected_moves(forward_backward: ForwardBackward, total: AnyFloats) -> AnyFloats:
     """Return the expected score of the transition into each `later` token. *Shape:* (n_later,)"""
-    table = passes.transitions.table
-    source, target = passes.moves(total)
-    if passes.transitions.moderate:
+    table = forward_backward.transitions.table
+    source, target = forward_backward.moves(total)
+    if forward_backward.transitions.moderate:
         means: AnyFloats = (np.exp(source) @ (np.exp(table) * finite(table)) * np.exp(target)).sum(axis=1)
         return means
     scores = np.zeros(len(source), source.dtype)

@@ -158,11 +158,11 @@ def test_every_span_as_probable_as_the_minimum_is_found_once(masked, minimum):
     if masked:
         allowed = torch.from_numpy(np.random.default_rng(2).random(tuple(emissions.shape)) < 0.5)
         allowed[:, crf.layout.outside] = True
-    passes = brute.passes(crf, emissions, LONGER_LENGTHS, allowed)
+    forward_backward = brute.passes(crf, emissions, LONGER_LENGTHS, allowed)
     every = all_spans(crf, LONGER_LENGTHS)
-    weights = span_marginals(passes, every)
+    weights = span_marginals(forward_backward, every)
     wanted = {row: p for row, p in zip(zip(*every, strict=True), weights, strict=True) if p >= minimum}
-    spans, probability = probable_spans(passes, minimum)
+    spans, probability = probable_spans(forward_backward, minimum)
     found = dict(zip(zip(*spans, strict=True), probability, strict=True))
     assert len(found) == len(probability)
     assert found == pytest.approx(wanted, rel=1e-9)
