@@ -63,7 +63,7 @@ class LogPartition(torch.autograd.Function):
         forward_backward: ForwardBackward = ctx.passes
         packing = forward_backward.packing
         weights = weight.numpy().astype(forward_backward.alpha.dtype)[packing.sequence, None]
-        paths, total = forward_backward.through()
+        paths, total = forward_backward.unnormalized_log_marginals()
         paths -= total
         counts = np.exp(paths, out=paths)
         counts *= weights

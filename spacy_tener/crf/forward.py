@@ -156,7 +156,7 @@ class ForwardBackward:
             sums[self.packing.filled] += log_sum(self.alpha[self.packing.last] + self.transitions.end, axis=-1)[:, 0]
         return sums
 
-    def through(self) -> tuple[AnyFloats, AnyFloats]:
+    def unnormalized_log_marginals(self) -> tuple[AnyFloats, AnyFloats]:
         """Return log-sums of all paths through each tag, and through all tags of a token; both relative to its shifts.
 
         *Shape:* (units, tags) and (units, 1)
@@ -169,7 +169,7 @@ class ForwardBackward:
 
     def marginals(self) -> AnyFloats:
         """Return the probability of each tag of each token. *Shape:* (units, tags)"""
-        paths, total = self.through()
+        paths, total = self.unnormalized_log_marginals()
         paths -= total
         return np.exp(paths, out=paths)
 

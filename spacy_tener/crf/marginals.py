@@ -59,7 +59,7 @@ def span_marginals(forward_backward: ForwardBackward, spans: EntitySpans) -> Any
     offsets = forward_backward.packing.offsets[spans.sequence]
     first, last, label = spans.start + offsets, spans.end + offsets - 1, spans.label
     layout = forward_backward.transitions.layout
-    paths, total = forward_backward.through()
+    paths, total = forward_backward.unnormalized_log_marginals()
     single = paths[first, layout.single.start + label] - total[first, 0]
     with np.errstate(invalid="ignore"):
         scores = np.where(first == last, single, multi_token(forward_backward, total, first, last, label))
@@ -111,7 +111,7 @@ def outside_marginals(
     emissions = forward_backward.emissions[:, outside].astype(np.float64)
     forbidden = emissions == -np.inf
     sums, barriers = running_sums(np.where(forbidden, 0.0, emissions)), running_sums(forbidden.astype(np.int64))
-    _, total = forward_backward.through()
+    _, total = forward_backward.unnormalized_log_marginals()
     # alpha and beta both have the emission of a single token: the difference of sums is then minus this.
     with np.errstate(invalid="ignore"):
         scores = forward_backward.alpha[first, outside] + forward_backward.beta[last, outside] - total[last, 0]
@@ -134,7 +134,7 @@ def probable_spans(forward_backward: ForwardBackward, minimum: float) -> tuple[E
         forward_backward.packing.later,
         forward_backward.transitions.table,
     )
-    paths, total = forward_backward.through()
+    paths, total = forward_backward.unnormalized_log_marginals()
     tags = np.exp(paths - total)
     source, target = forward_backward.moves(total)
     # P(inside or end at a token | begin or inside at the token before), of the same type. 0 at the first tokens, and in
@@ -172,7 +172,7 @@ def entropy(forward_backward: ForwardBackward) -> AnyFloats:
 def expected_score(forward_backward: ForwardBackward) -> AnyFloats:
     """Return the expected score of a path of each sequence. *Shape:* (sequences,), in float64"""
     packing, transitions = forward_backward.packing, forward_backward.transitions
-    paths, total = forward_backward.through()
+    paths, total = forward_backward.unnormalized_log_marginals()
     tags = np.exp(paths - total)
     first, last = packing.first, packing.last
     steps = (tags * finite(forward_backward.emissions)).sum(axis=1, dtype=np.float64)
