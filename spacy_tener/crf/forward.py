@@ -19,7 +19,7 @@ from ..processes import one_thread
 from ..sequences import Packing
 from ..tagging import TagLayout
 from ..types import AnyFloats
-from .transitions import MODERATE, Transitions, mirror
+from .transitions import MAX_EXPONENT, Transitions, mirror
 
 
 class ForwardStep:
@@ -188,7 +188,7 @@ class ForwardBackward:
             target[:, block] += step.extra[0]
         if self.transitions.moderate:
             # Only tags that no path reaches are above the bound. Infinity times their zeros would be NaN.
-            np.minimum(target, MODERATE + 1, out=target)
+            np.minimum(target, MAX_EXPONENT + 1, out=target)
         return source, target
 
     @one_thread

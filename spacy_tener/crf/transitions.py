@@ -19,7 +19,7 @@ from ..types import AnyFloats, IntArray
 CRFArrays = tuple[AnyFloats, AnyFloats, AnyFloats, AnyFloats]
 """start, end, outside, inside: the parameters of a CRF, or their gradients."""
 
-MODERATE = 40.0
+MAX_EXPONENT = 40.0
 """For scores up to this, e^score, its inverse and their products are normal float32 numbers."""
 
 
@@ -71,7 +71,7 @@ class Transitions:
         parameters = np.concatenate([start, end, outside.ravel(), inside.ravel(), np.full(1, -np.inf, start.dtype)])
         scores = parameters[parameter_of_score(layout)].reshape(-1, layout.n_tags)
         largest = max(np.abs(learned).max(initial=0.0) for learned in (outside, inside))
-        return cls(layout, scores[0], scores[1], scores[2:], moderate=bool(largest < MODERATE))
+        return cls(layout, scores[0], scores[1], scores[2:], moderate=bool(largest < MAX_EXPONENT))
 
     @cached_property
     def entity_gains(self) -> AnyFloats:

@@ -9,7 +9,7 @@ import torch
 from paper_forms import allowed_transitions
 from torch.testing import assert_close
 
-from spacy_tener.crf.transitions import MODERATE, Transitions, mirror, weight_gradients
+from spacy_tener.crf.transitions import MAX_EXPONENT, Transitions, mirror, weight_gradients
 from spacy_tener.tagging import TagLayout
 
 SIZES = [0, 1, 3]
@@ -62,5 +62,5 @@ def test_tables_say_when_a_transition_is_too_large_to_be_exponentiated(name, sig
     crf = brute.random_crf(2, scale=0.1)
     assert Transitions.of(*brute.scorer_of(crf).weights).moderate
     with torch.no_grad():
-        getattr(crf, name)[0, 0] = sign * (MODERATE + 1)
+        getattr(crf, name)[0, 0] = sign * (MAX_EXPONENT + 1)
     assert not Transitions.of(*brute.scorer_of(crf).weights).moderate
