@@ -56,14 +56,14 @@ class ForwardStep:
         return self.relative
 
     def __call__(
-        self, previous: AnyFloats, current: AnyFloats, table: AnyFloats, *, moderate: bool, guarded: bool
+        self, previous: AnyFloats, current: AnyFloats, table: AnyFloats, *, can_exponentiate: bool, guarded: bool
     ) -> None:
         """Add to the emissions in `current` the log-sums of all paths that lead to them.
 
-        table (AnyFloats): Transitions, exponentiated if they are moderate. *Shape:* (D, tags, tags), `[from, to]`
+        table (AnyFloats): Transitions, exponentiated if they are can_exponentiate. *Shape:* (D, tags, tags), `[from, to]`
         """
         relative = self.shifted(previous, guarded=guarded)
-        if moderate:
+        if can_exponentiate:
             np.matmul(np.exp(relative, out=relative), table, out=self.reached)
             np.log(self.reached, out=self.reached)
         else:
@@ -89,7 +89,7 @@ def log_sum(scores: AnyFloats, axis: int) -> AnyFloats:
 
 @one_thread
 def forward_sums(
-    scores: AnyFloats, start: AnyFloats, table: AnyFloats, packing: Packing, *, moderate: bool
+    scores: AnyFloats, start: AnyFloats, table: AnyFloats, packing: Packing, *, can_exponentiate: bool
 ) -> AnyFloats:
     """Overwrite packed emissions with log-sums of the paths that end in each tag, relative to the shifts of the steps
     before, and return them.
@@ -97,13 +97,13 @@ def forward_sums(
     scores (AnyFloats): The emissions in each of D directions. *Shape:* (D, units, tags)
     start (AnyFloats): Scores of first tags. *Shape:* (D, tags)
     table (AnyFloats): Scores of pairs of tags, `[from, to]`. *Shape:* (D, tags, tags)
-    moderate (bool): As in `Transitions`.
+    can_exponentiate (bool): As in `Transitions`.
     """
     if not packing.sizes:
         return scores
     guarded = bool(scores.min() == -np.inf)
     layout, width, step = TagLayout(scores.shape[-1] // 4), 0, None
-    table = np.exp(table) if moderate else table
+    table = np.exp(table) if can_exponentiate else table
     previous = scores[:, : packing.sizes[0]]
     previous += start[:, None]
     for begin, end in packing.steps[1:]:
@@ -111,7 +111,7 @@ def forward_sums(
             width = end - begin
             step = ForwardStep(layout, scores, width)
         current = scores[:, begin:end]
-        step(previous[:, :width], current, table, moderate=moderate, guarded=guarded)
+        step(previous[:, :width], current, table, can_exponentiate=can_exponentiate, guarded=guarded)
         previous = current
     return scores
 
@@ -138,7 +138,7 @@ class ForwardBackward:
         ahead, behind, swap = packing.forward, packing.backward, mirror(transitions.layout)
         start, table = transitions.both_ways()
         stacked = np.stack([emissions[ahead], emissions[behind][:, swap]])
-        packed = forward_sums(stacked, start, table, packing, moderate=transitions.moderate)
+        packed = forward_sums(stacked, start, table, packing, can_exponentiate=transitions.can_exponentiate)
         alpha, beta = np.empty_like(emissions), np.empty_like(emissions)
         alpha[ahead], beta[behind] = packed[0], packed[1][:, swap]
         return cls(packing, transitions, emissions, alpha, beta)
@@ -186,7 +186,7 @@ class ForwardBackward:
         target = self.beta[later] - total[later]
         for block in (layout.end, layout.inside):
             target[:, block] += step.extra[0]
-        if self.transitions.moderate:
+        if self.transitions.can_exponentiate:
             # Only tags that no path reaches are above the bound. Infinity times their zeros would be NaN.
             np.minimum(target, MAX_EXPONENT + 1, out=target)
         return source, target
@@ -201,7 +201,7 @@ class ForwardBackward:
         source, target = self.moves(total)
         weight = weight[self.packing.later]
         counts: AnyFloats
-        if self.transitions.moderate:
+        if self.transitions.can_exponentiate:
             counts = np.exp(table) * (np.exp(source, out=source).T @ (np.exp(target, out=target) * weight))
         else:
             # One row of the table at a time: the three terms must be added up before they are exponentiated.

@@ -187,7 +187,7 @@ def expected_moves(forward_backward: ForwardBackward, total: AnyFloats) -> AnyFl
     """Return the expected score of the transition into each `later` token. *Shape:* (n_later,)"""
     table = forward_backward.transitions.table
     source, target = forward_backward.moves(total)
-    if forward_backward.transitions.moderate:
+    if forward_backward.transitions.can_exponentiate:
         means: AnyFloats = (np.exp(source) @ (np.exp(table) * finite(table)) * np.exp(target)).sum(axis=1)
         return means
     scores = np.zeros(len(source), source.dtype)

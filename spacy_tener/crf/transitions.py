@@ -55,14 +55,14 @@ class Transitions:
 
     start, end (AnyFloats): Scores of each tag as the first and as the last of a sequence. *Shape:* (tags,)
     table (AnyFloats): Scores of pairs of tags, `[from, to]`. *Shape:* (tags, tags)
-    moderate (bool): True if all transitions can be exponentiated in float32.
+    can_exponentiate (bool): True if all transitions can be exponentiated in float32.
     """
 
     layout: TagLayout
     start: AnyFloats
     end: AnyFloats
     table: AnyFloats
-    moderate: bool
+    can_exponentiate: bool
 
     @classmethod
     def of(cls, start: AnyFloats, end: AnyFloats, outside: AnyFloats, inside: AnyFloats) -> Transitions:
@@ -71,7 +71,7 @@ class Transitions:
         parameters = np.concatenate([start, end, outside.ravel(), inside.ravel(), np.full(1, -np.inf, start.dtype)])
         scores = parameters[parameter_of_score(layout)].reshape(-1, layout.n_tags)
         largest = max(np.abs(learned).max(initial=0.0) for learned in (outside, inside))
-        return cls(layout, scores[0], scores[1], scores[2:], moderate=bool(largest < MAX_EXPONENT))
+        return cls(layout, scores[0], scores[1], scores[2:], can_exponentiate=bool(largest < MAX_EXPONENT))
 
     @cached_property
     def entity_gains(self) -> AnyFloats:
