@@ -38,31 +38,37 @@ class ForwardStep:
         self.begin, self.inside = self.relative[..., layout.begin], self.relative[..., layout.inside]
         self.continued = self.reached[..., layout.end], self.reached[..., layout.inside]
 
-    def shifted(self, scores: AnyFloats, *, guarded: bool) -> AnyFloats:
+    def shifted(self, scores: AnyFloats, *, has_forbidden_tags: bool) -> AnyFloats:
         """Return scores minus the largest of their group of source tags.
 
         `shift` is the largest score of the closers; `shift + extra`, the larger score of B and I of each type.
-        guarded (bool): Leave groups that are all -inf unshifted. There are none if no emission is -inf.
+        has_forbidden_tags (bool): Leave groups that are all -inf unshifted. There are none if no emission is -inf.
         """
         np.maximum.reduce(scores[..., self.closers], axis=-1, keepdims=True, out=self.shift)
-        if guarded:
+        if has_forbidden_tags:
             zero_neg_inf(self.shift)
         np.subtract(scores, self.shift, out=self.relative)
         np.maximum(self.begin, self.inside, out=self.extra)
-        if guarded:
+        if has_forbidden_tags:
             zero_neg_inf(self.extra)
         self.begin -= self.extra
         self.inside -= self.extra
         return self.relative
 
     def __call__(
-        self, previous: AnyFloats, current: AnyFloats, table: AnyFloats, *, can_exponentiate: bool, guarded: bool
+        self,
+        previous: AnyFloats,
+        current: AnyFloats,
+        table: AnyFloats,
+        *,
+        can_exponentiate: bool,
+        has_forbidden_tags: bool,
     ) -> None:
         """Add to the emissions in `current` the log-sums of all paths that lead to them.
 
         table (AnyFloats): Transitions, exponentiated if they are can_exponentiate. *Shape:* (D, tags, tags), `[from, to]`
         """
-        relative = self.shifted(previous, guarded=guarded)
+        relative = self.shifted(previous, has_forbidden_tags=has_forbidden_tags)
         if can_exponentiate:
             np.matmul(np.exp(relative, out=relative), table, out=self.reached)
             np.log(self.reached, out=self.reached)
@@ -101,7 +107,7 @@ def forward_sums(
     """
     if not packing.sizes:
         return scores
-    guarded = bool(scores.min() == -np.inf)
+    has_forbidden_tags = bool(scores.min() == -np.inf)
     layout, width, step = TagLayout(scores.shape[-1] // 4), 0, None
     table = np.exp(table) if can_exponentiate else table
     previous = scores[:, : packing.sizes[0]]
@@ -111,7 +117,13 @@ def forward_sums(
             width = end - begin
             step = ForwardStep(layout, scores, width)
         current = scores[:, begin:end]
-        step(previous[:, :width], current, table, can_exponentiate=can_exponentiate, guarded=guarded)
+        step(
+            previous[:, :width],
+            current,
+            table,
+            can_exponentiate=can_exponentiate,
+            has_forbidden_tags=has_forbidden_tags,
+        )
         previous = current
     return scores
 
@@ -182,7 +194,7 @@ class ForwardBackward:
         layout, later = self.transitions.layout, self.packing.later
         step = ForwardStep(layout, self.alpha[None], later.size)
         with np.errstate(invalid="ignore"):
-            source = step.shifted(self.alpha[None, later - 1], guarded=True)[0]
+            source = step.shifted(self.alpha[None, later - 1], has_forbidden_tags=True)[0]
         target = self.beta[later] - total[later]
         for block in (layout.end, layout.inside):
             target[:, block] += step.extra[0]
