@@ -19,7 +19,7 @@ from ..processes import one_thread
 from ..sequences import Packing
 from ..tagging import TagLayout
 from ..types import AnyFloats
-from .transitions import MAX_EXPONENT, Transitions, mirror
+from .transitions import MAX_EXPONENT, Transitions, mirrored_tags
 
 
 class ForwardStep:
@@ -147,7 +147,7 @@ class ForwardBackward:
     @classmethod
     @np.errstate(divide="ignore", over="ignore", invalid="ignore")
     def of(cls, emissions: AnyFloats, transitions: Transitions, packing: Packing) -> ForwardBackward:
-        ahead, behind, swap = packing.forward, packing.backward, mirror(transitions.layout)
+        ahead, behind, swap = packing.forward, packing.backward, mirrored_tags(transitions.layout)
         start, table = transitions.both_ways()
         stacked = np.stack([emissions[ahead], emissions[behind][:, swap]])
         packed = forward_sums(stacked, start, table, packing, can_exponentiate=transitions.can_exponentiate)

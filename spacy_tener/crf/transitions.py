@@ -24,7 +24,7 @@ MAX_EXPONENT = 40.0
 
 
 @lru_cache(maxsize=64)
-def mirror(layout: TagLayout) -> IntArray:
+def mirrored_tags(layout: TagLayout) -> IntArray:
     """Return the counterpart of each tag in the text read backwards: B and E change places."""
     tags = np.arange(layout.n_tags)
     tags[layout.begin], tags[layout.end] = tags[layout.end].copy(), tags[layout.begin].copy()
@@ -94,7 +94,7 @@ class Transitions:
 
         *Shape:* (2, tags), (2, tags, tags)
         """
-        swap = mirror(self.layout)
+        swap = mirrored_tags(self.layout)
         start = np.stack([self.start, self.end[swap]])
         return start, np.stack([self.table, self.table.T[swap][:, swap]])
 

@@ -9,7 +9,7 @@ import torch
 from paper_forms import allowed_transitions
 from torch.testing import assert_close
 
-from spacy_tener.crf.transitions import MAX_EXPONENT, Transitions, mirror, weight_gradients
+from spacy_tener.crf.transitions import MAX_EXPONENT, Transitions, mirrored_tags, weight_gradients
 from spacy_tener.tagging import TagLayout
 
 SIZES = [0, 1, 3]
@@ -48,7 +48,7 @@ def test_the_mirrored_tables_score_a_text_read_backwards(n_labels):
     crf = brute.random_crf(n_labels)
     tables = Transitions.of(*brute.scorer_of(crf).weights)
     start, table = tables.both_ways()
-    swap = mirror(tables.layout)
+    swap = mirrored_tags(tables.layout)
     for path in brute.all_paths(tables.layout, 3):
         back = swap[path[::-1]]
         forward = tables.start[path[0]] + tables.table[path[:-1], path[1:]].sum() + tables.end[path[-1]]
