@@ -148,7 +148,7 @@ class ForwardBackward:
     @np.errstate(divide="ignore", over="ignore", invalid="ignore")
     def of(cls, emissions: AnyFloats, transitions: Transitions, packing: Packing) -> ForwardBackward:
         ahead, behind, swap = packing.forward, packing.backward, mirrored_tags(transitions.layout)
-        start, table = transitions.both_ways()
+        start, table = transitions.in_both_directions()
         stacked = np.stack([emissions[ahead], emissions[behind][:, swap]])
         packed = forward_sums(stacked, start, table, packing, can_exponentiate=transitions.can_exponentiate)
         alpha, beta = np.empty_like(emissions), np.empty_like(emissions)

@@ -89,7 +89,7 @@ class Transitions:
         ended_single, ended = np.split(out_of[1:], 2)
         return np.concatenate((begin, single + ended_single, to_end + ended, to_inside))
 
-    def both_ways(self) -> tuple[AnyFloats, AnyFloats]:
+    def in_both_directions(self) -> tuple[AnyFloats, AnyFloats]:
         """Return start scores and tables for reading forwards and backwards.
 
         *Shape:* (2, tags), (2, tags, tags)

@@ -47,7 +47,7 @@ def test_gathering_undoes_spreading(n_labels):
 def test_the_mirrored_tables_score_a_text_read_backwards(n_labels):
     crf = brute.random_crf(n_labels)
     tables = Transitions.of(*brute.scorer_of(crf).weights)
-    start, table = tables.both_ways()
+    start, table = tables.in_both_directions()
     swap = mirrored_tags(tables.layout)
     for path in brute.all_paths(tables.layout, 3):
         back = swap[path[::-1]]
