@@ -26,7 +26,7 @@ from ..tagging import TagLayout
 from ..types import AnyFloats
 from .crf_numpy import mask_emissions, packing_of
 from .forward import ForwardBackward
-from .transitions import Transitions, parameter_of_score, weight_gradients
+from .transitions import Transitions, parameter_indices, weight_gradients
 
 Gradients = tuple[Tensor | None, ...]
 
@@ -187,7 +187,7 @@ def path_score(emissions: Tensor, weights: CRFWeights, packing: Packing, tags: T
     layout, path = TagLayout(weights[-1].shape[1] // 2), tags.numpy()
     first, last, later = packing.first, packing.last, packing.later
     rows = path[first], layout.n_tags + path[last], layout.n_tags * (2 + path[later - 1]) + path[later]
-    indices = torch.from_numpy(parameter_of_score(layout)[np.concatenate(rows)])
+    indices = torch.from_numpy(parameter_indices(layout)[np.concatenate(rows)])
     owners, sequence = packing.sequence[np.concatenate([first, last, later])], torch.from_numpy(packing.sequence)
     parameters = torch.cat([*(weight.flatten() for weight in weights), weights[0].new_full((1,), -torch.inf)])
     emitted = emissions.gather(1, tags[:, None])[:, 0].double()

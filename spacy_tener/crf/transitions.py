@@ -32,7 +32,7 @@ def mirrored_tags(layout: TagLayout) -> IntArray:
 
 
 @lru_cache(maxsize=64)
-def parameter_of_score(layout: TagLayout) -> IntArray:
+def parameter_indices(layout: TagLayout) -> IntArray:
     """Return, for each score of start, end and the table over all tags, the index of its parameter.
 
     The parameters are start, end, outside and inside, joined, and then -inf for all that is forbidden.
@@ -69,7 +69,7 @@ class Transitions:
         """Make the tables of a CRF over `T` entity types. *Shape:* (2T + 1,), (2T + 1,), (2T + 1, 2T + 1), (2, 2T)"""
         layout = TagLayout(inside.shape[1] // 2)
         parameters = np.concatenate([start, end, outside.ravel(), inside.ravel(), np.full(1, -np.inf, start.dtype)])
-        scores = parameters[parameter_of_score(layout)].reshape(-1, layout.n_tags)
+        scores = parameters[parameter_indices(layout)].reshape(-1, layout.n_tags)
         largest = max(np.abs(learned).max(initial=0.0) for learned in (outside, inside))
         return cls(layout, scores[0], scores[1], scores[2:], can_exponentiate=bool(largest < MAX_EXPONENT))
 
