@@ -62,11 +62,11 @@ def span_marginals(forward_backward: ForwardBackward, spans: EntitySpans) -> Any
     paths, total = forward_backward.unnormalized_log_marginals()
     single = paths[first, layout.single.start + label] - total[first, 0]
     with np.errstate(invalid="ignore"):
-        scores = np.where(first == last, single, multi_token(forward_backward, total, first, last, label))
+        scores = np.where(first == last, single, log_probability_of_longer(forward_backward, total, first, last, label))
     return np.exp(scores)
 
 
-def multi_token(
+def log_probability_of_longer(
     forward_backward: ForwardBackward, total: AnyFloats, first: IntArray, last: IntArray, label: IntArray
 ) -> AnyFloats:
     """Return the log-probability of entities of two or more tokens: forward + span + backward - log Z.
