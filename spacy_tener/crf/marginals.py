@@ -79,10 +79,10 @@ def log_probability_of_longer(
     shifts = running_sums(forward_backward.shifts())
     around = forward_backward.alpha[first, begin] + forward_backward.beta[last, end]
     outer: AnyFloats = around - total[last, 0] - (shifts[last] - shifts[first])
-    return outer + clamped(forward_backward, first, last, label)
+    return outer + fixed_path_scores(forward_backward, first, last, label)
 
 
-def clamped(forward_backward: ForwardBackward, first: IntArray, last: IntArray, label: IntArray) -> AnyFloats:
+def fixed_path_scores(forward_backward: ForwardBackward, first: IntArray, last: IntArray, label: IntArray) -> AnyFloats:
     """Return the score of each span's transitions from B to E and of the emissions of I between. *Shape:* (n_spans,)"""
     layout, table = forward_backward.transitions.layout, forward_backward.transitions.table
     begin, end, inside = (block.start + label for block in (layout.begin, layout.end, layout.inside))
