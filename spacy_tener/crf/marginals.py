@@ -178,12 +178,12 @@ def expected_score(forward_backward: ForwardBackward) -> AnyFloats:
     steps = (tags * finite(forward_backward.emissions)).sum(axis=1, dtype=np.float64)
     steps[first] += (tags[first] * finite(transitions.start)).sum(axis=1)
     steps[last] += (tags[last] * finite(transitions.end)).sum(axis=1)
-    steps[packing.later] += expected_moves(forward_backward, total)
+    steps[packing.later] += expected_transition_scores(forward_backward, total)
     return packing.sums(steps)
 
 
 @one_thread
-def expected_moves(forward_backward: ForwardBackward, total: AnyFloats) -> AnyFloats:
+def expected_transition_scores(forward_backward: ForwardBackward, total: AnyFloats) -> AnyFloats:
     """Return the expected score of the transition into each `later` token. *Shape:* (n_later,)"""
     table = forward_backward.transitions.table
     source, target = forward_backward.moves(total)
