@@ -175,9 +175,9 @@ def expected_score(forward_backward: ForwardBackward) -> AnyFloats:
     paths, total = forward_backward.unnormalized_log_marginals()
     tags = np.exp(paths - total)
     first, last = packing.first, packing.last
-    steps = (tags * finite(forward_backward.emissions)).sum(axis=1, dtype=np.float64)
-    steps[first] += (tags[first] * finite(transitions.start)).sum(axis=1)
-    steps[last] += (tags[last] * finite(transitions.end)).sum(axis=1)
+    steps = (tags * replace_neg_inf(forward_backward.emissions)).sum(axis=1, dtype=np.float64)
+    steps[first] += (tags[first] * replace_neg_inf(transitions.start)).sum(axis=1)
+    steps[last] += (tags[last] * replace_neg_inf(transitions.end)).sum(axis=1)
     steps[packing.later] += expected_transition_scores(forward_backward, total)
     return packing.sums(steps)
 
@@ -188,14 +188,14 @@ def expected_transition_scores(forward_backward: ForwardBackward, total: AnyFloa
     table = forward_backward.transitions.table
     source, target = forward_backward.moves(total)
     if forward_backward.transitions.can_exponentiate:
-        means: AnyFloats = (np.exp(source) @ (np.exp(table) * finite(table)) * np.exp(target)).sum(axis=1)
+        means: AnyFloats = (np.exp(source) @ (np.exp(table) * replace_neg_inf(table)) * np.exp(target)).sum(axis=1)
         return means
     scores = np.zeros(len(source), source.dtype)
     for tag, row in zip(source.T, table, strict=True):
-        scores += (np.exp(tag[:, None] + row + target) * finite(row)).sum(axis=1)
+        scores += (np.exp(tag[:, None] + row + target) * replace_neg_inf(row)).sum(axis=1)
     return scores
 
 
-def finite(scores: AnyFloats) -> AnyFloats:
+def replace_neg_inf(scores: AnyFloats) -> AnyFloats:
     """Return scores with 0 for -inf: forbidden paths have probability 0 and add nothing to an expectation."""
     return zero_neg_inf(scores.copy())
