@@ -185,7 +185,7 @@ class ForwardBackward:
         paths -= total
         return np.exp(paths, out=paths)
 
-    def moves(self, total: AnyFloats) -> tuple[AnyFloats, AnyFloats]:
+    def transition_log_marginals(self, total: AnyFloats) -> tuple[AnyFloats, AnyFloats]:
         """Return the log-probabilities of all pairs of neighbouring tags, factored: `source` and `target` such that tag
         i before the `later` token t and tag j at it have `source[t, i] + table[i, j] + target[t, j]`.
 
@@ -210,7 +210,7 @@ class ForwardBackward:
         *Shape:* (units, 1) and (units, 1), to (tags, tags)
         """
         table = self.transitions.table
-        source, target = self.moves(total)
+        source, target = self.transition_log_marginals(total)
         weight = weight[self.packing.later]
         counts: AnyFloats
         if self.transitions.can_exponentiate:

@@ -136,7 +136,7 @@ def probable_spans(forward_backward: ForwardBackward, minimum: float) -> tuple[E
     )
     paths, total = forward_backward.unnormalized_log_marginals()
     tags = np.exp(paths - total)
-    source, target = forward_backward.moves(total)
+    source, target = forward_backward.transition_log_marginals(total)
     # P(inside or end at a token | begin or inside at the token before), of the same type. 0 at the first tokens, and in
     # a row behind the last one. *Shape:* (2, 2, units + 1, labels)
     chances = np.zeros((2, 2, len(tags) + 1, layout.n_labels))
@@ -186,7 +186,7 @@ def expected_score(forward_backward: ForwardBackward) -> AnyFloats:
 def expected_transition_scores(forward_backward: ForwardBackward, total: AnyFloats) -> AnyFloats:
     """Return the expected score of the transition into each `later` token. *Shape:* (n_later,)"""
     table = forward_backward.transitions.table
-    source, target = forward_backward.moves(total)
+    source, target = forward_backward.transition_log_marginals(total)
     if forward_backward.transitions.can_exponentiate:
         means: AnyFloats = (np.exp(source) @ (np.exp(table) * replace_neg_inf(table)) * np.exp(target)).sum(axis=1)
         return means
