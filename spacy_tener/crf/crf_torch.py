@@ -67,20 +67,20 @@ class LogPartition(torch.autograd.Function):
         paths -= total
         counts = np.exp(paths, out=paths)
         counts *= weights
-        moves = forward_backward.expected_transitions(total, weights)
-        return *_gradients(forward_backward.transitions, packing, counts, moves, ctx.dtype), None, None
+        transition_counts = forward_backward.expected_transitions(total, weights)
+        return *_gradients(forward_backward.transitions, packing, counts, transition_counts, ctx.dtype), None, None
 
 
 def _gradients(
-    transitions: Transitions, packing: Packing, counts: AnyFloats, moves: AnyFloats, dtype: torch.dtype
+    transitions: Transitions, packing: Packing, counts: AnyFloats, transition_counts: AnyFloats, dtype: torch.dtype
 ) -> Gradients:
     """Return the gradients of emissions and weights.
 
     counts (AnyFloats): Expected counts of tags. *Shape:* (units, tags)
-    moves (AnyFloats): Expected counts of transitions. *Shape:* (tags, tags)
+    transition_counts (AnyFloats): Expected counts of transitions. *Shape:* (tags, tags)
     """
     start, end = (counts[index].sum(axis=0) for index in (packing.first, packing.last))
-    parameters = weight_gradients(transitions.layout, start, end, moves)
+    parameters = weight_gradients(transitions.layout, start, end, transition_counts)
     gradients = (torch.from_numpy(np.ascontiguousarray(part)) for part in (counts, *parameters))
     return next(gradients).to(dtype), *gradients
 
