@@ -94,7 +94,7 @@ def log_sum(scores: AnyFloats, axis: int) -> AnyFloats:
 
 
 @one_thread
-def forward_sums(
+def forward_scores(
     scores: AnyFloats, start: AnyFloats, table: AnyFloats, packing: Packing, *, can_exponentiate: bool
 ) -> AnyFloats:
     """Overwrite packed emissions with log-sums of the paths that end in each tag, relative to the shifts of the steps
@@ -150,7 +150,7 @@ class ForwardBackward:
         ahead, behind, swap = packing.forward, packing.backward, mirrored_tags(transitions.layout)
         start, table = transitions.in_both_directions()
         stacked = np.stack([emissions[ahead], emissions[behind][:, swap]])
-        packed = forward_sums(stacked, start, table, packing, can_exponentiate=transitions.can_exponentiate)
+        packed = forward_scores(stacked, start, table, packing, can_exponentiate=transitions.can_exponentiate)
         alpha, beta = np.empty_like(emissions), np.empty_like(emissions)
         alpha[ahead], beta[behind] = packed[0], packed[1][:, swap]
         return cls(packing, transitions, emissions, alpha, beta)
