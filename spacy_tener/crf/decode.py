@@ -1,8 +1,15 @@
-"""Viterbi decoding in numpy: the best path of every sequence, and the k best (list Viterbi).
+"""Viterbi decoding: the best tag sequence of each text, and the k best tag sequences.
 
-A time step is a handful of operations on a few hundred numbers, where numpy's calls cost a third of torch's.
-`best_paths` advances all sequences together, with a row for each tag, `[K, n]`, so that a step works on neighbouring
-columns. It keeps no back-pointers: going back, it computes those of the best path anew, by the very same sums.
+The Viterbi algorithm (Rabiner 1989, section III.B) computes from left to right the score of the best path, that is, tag
+sequence, that ends in each tag,
+
+    best[t, j] = emissions[t, j] + max_i (best[t - 1, i] + transitions[i, j])
+
+and follows the maxima back from the last token. `best_paths` is this algorithm. `viterbi` applies it only where
+`crf.pruning` has not already found that a token is O.
+
+All sequences of a batch advance together: a time step of all of them is a few NumPy operations. See `Packing` for the
+order of their tokens.
 """
 
 from __future__ import annotations
@@ -16,29 +23,53 @@ from .pruning import certainly_outside
 from .transitions import Transitions, inside_scores
 
 
-def best_paths(scores: AnyFloats, table: AnyFloats, packing: Packing) -> tuple[IntArray, AnyFloats]:
-    """Return the best path of each sequence, packed, and their scores. It overwrites the emissions.
+def viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packing) -> IntArray:
+    """Return the tags of the best path of each sequence.
 
-    scores (AnyFloats): Packed emissions. *Shape:* (tags, tokens)
-    table (AnyFloats): Scores of pairs of tags, `[from, to]`. *Shape:* (tags, tags)
+    Of paths with equal scores, it returns the one with the lower tag at the last token where they differ.
+
+    emissions (AnyFloats): -inf forbids a tag. *Shape:* (tokens, tags)
+    RETURNS (IntArray): *Shape:* (tokens,)
     """
-    pairs, space = table[:, :, None], np.empty((*table.shape, packing.sizes[0]), scores.dtype)
-    previous = scores[:, : packing.sizes[0]]
+    tags: IntArray = np.full(len(emissions), transitions.layout.outside, np.int64)
+    scores = np.ascontiguousarray(emissions.T)
+    uncertain = np.flatnonzero(~certainly_outside(scores, transitions, packing))
+    decode_uncertain(scores, transitions.start, transitions.table, transitions.end, packing, tags, uncertain)
+    return tags
+
+
+def best_paths(scores: AnyFloats, table: AnyFloats, packing: Packing) -> tuple[IntArray, AnyFloats]:
+    """Run the Viterbi algorithm, and return the tags of the best path of each sequence, packed, and the paths' scores.
+
+    scores (AnyFloats): Packed emissions, to which the scores of the first and the last tag have been added. They are
+        overwritten by `best[t, j]`. *Shape:* (tags, tokens)
+    table (AnyFloats): Transition scores `[from, to]`. *Shape:* (tags, tags)
+    RETURNS (tuple[IntArray, AnyFloats]): *Shape:* (tokens,) and (sequences,), sequences in the order of `packing.order`
+    """
+    n_sequences = packing.sizes[0]
+    transitions = table[:, :, None]
+    buffer = np.empty((*table.shape, n_sequences), scores.dtype)
+    previous = scores[:, :n_sequences]
     for begin, end in packing.steps[1:]:
-        sums = np.add(previous[:, None, : end - begin], pairs, out=space[..., : end - begin])
+        # The longest sequences come first: those that have a token at this step are the first `end - begin`.
+        sums = np.add(previous[:, None, : end - begin], transitions, out=buffer[..., : end - begin])
         previous = scores[:, begin:end]
         previous += sums.max(axis=0)
-    tags, into = np.empty(scores.shape[1], np.int64), np.ascontiguousarray(table.T)
-    best, sizes = np.empty(packing.sizes[0], scores.dtype), [*packing.sizes, 0]
+
+    # Follow the maxima back. Computing them anew on the best path, as the same sums, is cheaper than storing a
+    # back-pointer for every tag of every token.
+    tags, best = np.empty(scores.shape[1], np.int64), np.empty(n_sequences, scores.dtype)
+    transitions_to = np.ascontiguousarray(table.T)
+    n_later = 0  # sequences that have a token at the next step
     for step in range(len(packing.steps) - 1, -1, -1):
         begin, end = packing.steps[step]
-        running = sizes[step + 1]
-        arriving = into[tags[end : end + running]]
-        arriving += scores[:, begin : begin + running].T
-        arriving.argmax(1, out=tags[begin : begin + running])
-        ended = scores[:, begin + running : end]
-        ended.argmax(0, out=tags[begin + running : end])
-        best[running : end - begin] = ended.max(0)
+        arriving = transitions_to[tags[end : end + n_later]]
+        arriving += scores[:, begin : begin + n_later].T
+        arriving.argmax(1, out=tags[begin : begin + n_later])
+        last = scores[:, begin + n_later : end]
+        last.argmax(0, out=tags[begin + n_later : end])
+        best[n_later : end - begin] = last.max(0)
+        n_later = end - begin
     return tags, best
 
 
@@ -51,28 +82,44 @@ def decode_uncertain(
     tags: IntArray,
     uncertain: IntArray,
 ) -> None:
-    """Write the tags of the best path for the uncertain tokens, where those of all others are known.
+    """Write the best tags of the uncertain tokens to `tags`, given the tags of all other tokens.
+
+    Each stretch of neighbouring uncertain tokens is decoded as a sequence of its own, whose first and last scores
+    include the transitions from and to the known tags at its sides:
+
+        token         0    1    2    3    4    5    6
+        tags          O    ?    ?    O    O    O    ?
+        stretches          ------                  ---
+        first score     table[O, :]             table[O, :]
+        last score               table[:, O]            end
 
     scores (AnyFloats): Emissions. *Shape:* (tags, tokens)
-    tags (IntArray): Tags of all tokens. *Shape:* (tokens,)
-    uncertain (IntArray): Indices of tokens. *Shape:* (uncertain tokens,)
+    start, end (AnyFloats): Scores of the first and the last tag of a sequence. *Shape:* (tags,)
+    table (AnyFloats): Transition scores `[from, to]`. *Shape:* (tags, tags)
+    tags (IntArray): The known tags; any value at uncertain tokens. *Shape:* (tokens,)
+    uncertain (IntArray): Indices of the uncertain tokens, in ascending order. *Shape:* (uncertain tokens,)
     """
     if not uncertain.size:
         return
-    # A stretch ends where the next uncertain token is not its neighbour, or is another sequence's.
+    # A stretch begins where the previous uncertain token is not the neighbour, or belongs to another sequence.
     sequence = packing.sequence[uncertain]
-    opens = np.diff(uncertain, prepend=-2) > 1
-    opens[1:] |= sequence[1:] != sequence[:-1]
-    first = np.flatnonzero(opens)
+    is_first = np.diff(uncertain, prepend=-2) > 1
+    is_first[1:] |= sequence[1:] != sequence[:-1]
+    first = np.flatnonzero(is_first)
     last = np.append(first[1:], uncertain.size) - 1
-    stretches, owner = Packing(last - first + 1), sequence[first]
-    begins, ends = uncertain[first], uncertain[last] + 1
-    at_start, at_end = packing.offsets[owner] == begins, (packing.offsets + packing.lengths)[owner] == ends
+    stretches, sequence_of_stretch = Packing(last - first + 1), sequence[first]
+
+    first_token, last_token = uncertain[first], uncertain[last]
+    begins_sequence = first_token == packing.offsets[sequence_of_stretch]
+    ends_sequence = last_token + 1 == (packing.offsets + packing.lengths)[sequence_of_stretch]
+    # Where there is no tag before or after, np.where does not use the row, but its index must exist.
+    tags_before, tags_after = tags[first_token - 1], tags[np.minimum(last_token + 1, tags.size - 1)]
     scores = scores[:, uncertain]
-    scores[:, first] += np.where(at_start, start[:, None], table[tags[begins - 1]].T)
-    scores[:, last] += np.where(at_end, end[:, None], table[:, tags[np.minimum(ends, tags.size - 1)]])
+    scores[:, first] += np.where(begins_sequence, start[:, None], table[tags_before].T)
+    scores[:, last] += np.where(ends_sequence, end[:, None], table[:, tags_after])
+
     found, best = best_paths(scores[:, stretches.forward], table, stretches)
-    impossible = owner[stretches.order[~(best > -np.inf)]]
+    impossible = sequence_of_stretch[stretches.order[~(best > -np.inf)]]
     if impossible.size:
         raise ValueError(
             f"no path of allowed tags with a finite score for sequence(s) {np.unique(impossible).tolist()}: the tags "
@@ -81,65 +128,47 @@ def decode_uncertain(
     tags[uncertain[stretches.forward]] = found
 
 
-def viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packing) -> IntArray:
-    """Return the best path of each sequence; of equal ones, the one with the lowest tag at the last token that differs.
-
-    *Shape:* (tokens, tags) to (tokens,); -inf in emissions forbids a tag
-    """
-    tags: IntArray = np.full(len(emissions), transitions.layout.outside, np.int64)
-    scores = np.ascontiguousarray(emissions.T)
-    uncertain = np.flatnonzero(~certainly_outside(scores, transitions, packing))
-    decode_uncertain(scores, transitions.start, transitions.table, transitions.end, packing, tags, uncertain)
-    return tags
-
-
 ScoredPath = tuple[float, IntArray]
 """The score of a path and its tags."""
 
 
-def k_largest(candidates: AnyFloats, k: int) -> tuple[AnyFloats, IntArray]:
-    """Return the k largest along the last axis, largest first, and their indices. Of equal ones, the first comes first.
+def list_viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packing, k: int) -> list[list[ScoredPath]]:
+    """Return the k best paths of each sequence, best first, or all paths if there are fewer.
 
-    *Shape:* (..., m) to (..., k) twice
+    This is the parallel list Viterbi algorithm (Seshadri and Sundberg, 1994): instead of the best path to each tag, it
+    keeps the k best. A back-pointer names the previous tag and the rank of the path among the k best to it.
+
+    emissions (AnyFloats): -inf forbids a tag. *Shape:* (tokens, tags)
     """
-    order = np.argsort(-candidates, axis=-1, kind="stable")[..., :k]
-    return np.take_along_axis(candidates, order, -1), order
-
-
-def advance_k_best(
-    best: AnyFloats, outside: AnyFloats, inside: AnyFloats, layout: TagLayout
-) -> tuple[AnyFloats, IntArray]:
-    """Return the scores of the k best paths to each tag of the next token, without its emissions; and back-pointers.
-
-    A back-pointer is `tag * k + rank` at the token before.
-
-    best (AnyFloats): Scores of the k best paths to each tag. *Shape:* (sequences, tags, k)
-    outside (AnyFloats): Transitions from each closer, k times, to each opener.
-    inside (AnyFloats): Transitions in entities, as of `inside_scores`.
-    RETURNS (tuple[AnyFloats, IntArray]): *Shape:* (sequences, tags, k) each
-    """
-    n, _, k = best.shape
-    opened, closer = k_largest(best[:, layout.closers].reshape(n, 1, -1) + outside, k)
-    parts = best[:, None, layout.begin] + inside[0], best[:, None, layout.inside] + inside[1]
-    continued, choice = k_largest(np.concatenate(parts, -1), k)
-    label = np.arange(layout.n_labels)[:, None]
-    source = np.where(choice < k, label * k + choice, (layout.inside.start + label) * k + choice - k)
-    shape = (n, 2 * layout.n_labels, k)
-    sources = [closer + layout.closers.start * k, source.reshape(shape)]
-    return np.concatenate([opened, continued.reshape(shape)], 1), np.concatenate(sources, 1)
+    empty: ScoredPath = (0.0, np.empty(0, np.int64))
+    results: list[list[ScoredPath]] = [[] if length else [empty] for length in packing.lengths.tolist()]
+    if not packing.steps:
+        return results
+    best, pointers = forward_k_best(emissions[packing.forward], transitions, packing, k)
+    values, last = k_largest((best + transitions.end[:, None]).reshape(len(best), -1), k)
+    paths = np.empty((len(emissions), k), np.int64)
+    paths[packing.forward] = backtrace_k_best(pointers, packing, last)
+    for sequence, scores in zip(packing.order.tolist(), values.tolist(), strict=True):
+        begin = packing.offsets[sequence]
+        tags = paths[begin : begin + packing.lengths[sequence]]
+        # Fewer than k paths exist if some of the k best scores are -inf.
+        found = [score for score in scores if score > -np.inf]
+        results[sequence] = [(score, tags[:, rank].copy()) for rank, score in enumerate(found)]
+    return results
 
 
 def forward_k_best(
     emissions: AnyFloats, transitions: Transitions, packing: Packing, k: int
 ) -> tuple[AnyFloats, IntArray]:
-    """Return the scores of the k best paths that end in each tag of each sequence, and back-pointers of all tokens.
+    """Return the scores of the k best paths to each tag of the last token of each sequence, and all back-pointers.
 
-    *Shape:* (units, tags) to (sequences, tags, k) and (units, tags, k), packed
+    emissions (AnyFloats): Packed. *Shape:* (tokens, tags)
+    RETURNS (tuple[AnyFloats, IntArray]): *Shape:* (sequences, tags, k), and packed (tokens, tags, k)
     """
-    n_rows, n_tags = emissions.shape
+    n_tokens, n_tags = emissions.shape
     best = np.full((packing.order.size, n_tags, k), -np.inf, emissions.dtype)
     best[:, :, 0] = emissions[: packing.sizes[0]] + transitions.start
-    pointers = np.zeros((n_rows, n_tags, k), np.int64 if n_tags * k > np.iinfo(np.int32).max else np.int32)
+    pointers = np.zeros((n_tokens, n_tags, k), np.int64 if n_tags * k > np.iinfo(np.int32).max else np.int32)
     layout = transitions.layout
     outside = np.repeat(transitions.table[layout.closers, layout.openers].T, k, axis=1)
     inside = inside_scores(transitions.table, layout)[..., None]
@@ -149,10 +178,37 @@ def forward_k_best(
     return best, pointers
 
 
-def backtrace_k_best(pointers: IntArray, packing: Packing, last: IntArray) -> IntArray:
-    """Return the tags of the paths that end in `last`, each `tag * k + rank`.
+def advance_k_best(
+    best: AnyFloats, outside: AnyFloats, inside: AnyFloats, layout: TagLayout
+) -> tuple[AnyFloats, IntArray]:
+    """Advance the k best paths by one token, whose emissions are not added yet, and return their back-pointers.
 
-    *Shape:* (units, tags, k) and (sequences, k) to (units, k)
+    A back-pointer is `tag * k + rank`, with the tag of the previous token. An opener (B, O, S) can follow any closer
+    (O, S, E); E and I can only follow B and I of the same label.
+
+    best (AnyFloats): Scores of the k best paths to each tag. *Shape:* (sequences, tags, k)
+    outside (AnyFloats): Transition scores to each opener from each closer, each repeated k times.
+        *Shape:* (openers, closers * k)
+    inside (AnyFloats): Transition scores from B and I to E and I, see `inside_scores`. *Shape:* (2, 2, labels, 1)
+    RETURNS (tuple[AnyFloats, IntArray]): Scores and back-pointers. *Shape:* (sequences, tags, k) each
+    """
+    n, _, k = best.shape
+    opened, closer = k_largest(best[:, layout.closers].reshape(n, 1, -1) + outside, k)
+    from_begin, from_inside = best[:, None, layout.begin] + inside[0], best[:, None, layout.inside] + inside[1]
+    continued, choice = k_largest(np.concatenate((from_begin, from_inside), -1), k)
+    label = np.arange(layout.n_labels)[:, None]
+    source = np.where(choice < k, label * k + choice, (layout.inside.start + label) * k + choice - k)
+    shape = (n, 2 * layout.n_labels, k)
+    sources = [closer + layout.closers.start * k, source.reshape(shape)]
+    return np.concatenate([opened, continued.reshape(shape)], 1), np.concatenate(sources, 1)
+
+
+def backtrace_k_best(pointers: IntArray, packing: Packing, last: IntArray) -> IntArray:
+    """Follow the back-pointers of k paths from their last tags, and return the tags of the paths.
+
+    pointers (IntArray): *Shape:* (tokens, tags, k), packed
+    last (IntArray): The last tag and rank of each path, as `tag * k + rank`. *Shape:* (sequences, k)
+    RETURNS (IntArray): *Shape:* (tokens, k), packed
     """
     k = pointers.shape[-1]
     points: IntArray = np.empty((pointers.shape[0], k), np.int64)
@@ -167,22 +223,10 @@ def backtrace_k_best(pointers: IntArray, packing: Packing, last: IntArray) -> In
     return points
 
 
-def list_viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packing, k: int) -> list[list[ScoredPath]]:
-    """Return up to k paths of each sequence, best first. *Shape:* (units, tags); -inf in emissions forbids a tag
+def k_largest(candidates: AnyFloats, k: int) -> tuple[AnyFloats, IntArray]:
+    """Return the k largest values along the last axis, largest first, and their indices.
 
-    Each tag keeps the k best paths to it, not only one; a back-pointer is the tag before and the path's rank there.
+    Of equal values, the one with the lower index comes first. *Shape:* (..., m) to (..., min(k, m)) twice
     """
-    empty: ScoredPath = (0.0, np.empty(0, np.int64))
-    results: list[list[ScoredPath]] = [[] if length else [empty] for length in packing.lengths.tolist()]
-    if not packing.steps:
-        return results
-    best, pointers = forward_k_best(emissions[packing.forward], transitions, packing, k)
-    values, last = k_largest((best + transitions.end[:, None]).reshape(len(best), -1), k)
-    paths = np.empty((len(emissions), k), np.int64)
-    paths[packing.forward] = backtrace_k_best(pointers, packing, last)
-    for sequence, scores in zip(packing.order.tolist(), values.tolist(), strict=True):
-        begin = packing.offsets[sequence]
-        tags = paths[begin : begin + packing.lengths[sequence]]
-        found = [score for score in scores if score > -np.inf]
-        results[sequence] = [(score, tags[:, rank].copy()) for rank, score in enumerate(found)]
-    return results
+    order = np.argsort(-candidates, axis=-1, kind="stable")[..., :k]
+    return np.take_along_axis(candidates, order, -1), order

@@ -66,7 +66,7 @@ class ForwardStep:
     ) -> None:
         """Add to the emissions in `current` the log-sums of all paths that lead to them.
 
-        table (AnyFloats): Transitions, exponentiated if they are can_exponentiate. *Shape:* (D, tags, tags), `[from, to]`
+        table (AnyFloats): Transitions, exponentiated if possible. *Shape:* (D, tags, tags), `[from, to]`
         """
         relative = self.shifted(previous, has_forbidden_tags=has_forbidden_tags)
         if can_exponentiate:

@@ -37,7 +37,7 @@ FORBIDDEN = np.float32(-1e6)
 """The score of a tag that a list forbids: small, and no transition makes up for it."""
 BREAKS = np.array([ord(character) for character in "\t" + LINE_BREAKS], dtype=np.uint32)
 _EMISSION_MARGIN = 1e-3
-"""The least lead in score that counts, so that rounding does not decide."""
+"""Tolerance for rounding errors: a smaller lead in score does not make a tag certain."""
 # Names in the graph: the table of characters, the states of the second recurrent layer, and the scores of tags.
 _WORD_TABLE, STATES, LOGITS = (
     "embedding_0.w_0",
@@ -101,8 +101,8 @@ class LacTagger:
             begins[characters] = tags % 2 == 0
             begins[starts] = begins[ends] = True
             keys[characters] = self._keys[tags // 2]
-        firsts = np.flatnonzero(begins)
-        return Division(np.diff(firsts, append=len(text)), keys[firsts])
+        word_starts = np.flatnonzero(begins)
+        return Division(np.diff(word_starts, append=len(text)), keys[word_starts])
 
     def _allowed(self, length: int, entities: Sequence[tuple[int, int, str]], joined: BoolArray | None) -> BoolArray:
         """Return a mask of the tags that make these spans words, and begin none where `joined` is true.
@@ -123,21 +123,40 @@ class LacTagger:
 
 
 def best_tags(emissions: FloatArray, transitions: FloatArray, packing: Packing) -> IntArray:
-    """Return the tags of each sequence's best path (Viterbi). *Shape:* (tokens, tags), (tags, tags) to (tokens,)
+    """Return the tags of the best path of each sequence, by the Viterbi algorithm.
 
-    LAC's transitions are small: nine of ten tokens have a tag whose lead over each other one is larger than all that
-    its neighbours' tags could change. These have that tag on every best path, and only the stretches between remain.
+    emissions (FloatArray): *Shape:* (tokens, tags)
+    transitions (FloatArray): Scores of pairs of tags, `[from, to]`. *Shape:* (tags, tags)
+    RETURNS (IntArray): *Shape:* (tokens,)
     """
     tags: IntArray = emissions.argmax(axis=1)
-    # The most that a tag b can gain on a tag a by the tag before, if there is one, and by the tag after.
-    # *Shape:* (a, b)
+    uncertain = np.flatnonzero(~_is_certain(emissions, transitions, tags))
+    no_scores = np.zeros(len(transitions), transitions.dtype)  # LAC has none for the first and the last tag
+    scores = np.ascontiguousarray(emissions.T)
+    decode_uncertain(scores, no_scores, transitions, no_scores, packing, tags, uncertain)
+    return tags
+
+
+def _is_certain(emissions: FloatArray, transitions: FloatArray, tags: IntArray) -> BoolArray:
+    """Return a mask of tokens whose tag with the highest emission is on every best path.
+
+    That is so if the tag's lead in emission over each other tag is larger than what the other tag can gain by the
+    transitions from the previous and to the next token, whatever their tags. LAC's transition scores are small: this
+    holds for nine of ten tokens. On 256 posts of Weibo decoding takes 11 ms instead of 61 ms of CPU time, where the
+    component `lac` as a whole takes 490 ms. (`crf.pruning` would find nothing here: LAC's tags have no O. And in
+    `tener_ner` forbidden transitions, whose scores are -inf, outweigh any lead.)
+
+    tags (IntArray): The tag with the highest emission of each token. *Shape:* (tokens,)
+    RETURNS (BoolArray): *Shape:* (tokens,)
+    """
+    # The largest gain of the tag b over the tag a. *Shape:* (a, b)
+    # There is none at a token without a previous or a next one: 0 is among the maxima.
     gain = (transitions[:, None, :] - transitions[:, :, None]).max(axis=0, initial=0.0)
     gain += (transitions[None, :, :] - transitions[:, None, :]).max(axis=2, initial=0.0)
-    rivals = (emissions + gain[tags] + _EMISSION_MARGIN > emissions.max(axis=1, keepdims=True)).sum(axis=1)
-    uncertain = np.flatnonzero(rivals > 1)
-    edges = np.zeros(len(transitions), transitions.dtype)
-    decode_uncertain(np.ascontiguousarray(emissions.T), edges, transitions, edges, packing, tags, uncertain)
-    return tags
+    highest = emissions.max(axis=1, keepdims=True)
+    n_candidates = (emissions + gain[tags] + _EMISSION_MARGIN > highest).sum(axis=1)
+    is_certain: BoolArray = n_candidates <= 1  # only the tag itself
+    return is_certain
 
 
 def load_tagger(path: str | Path | None = None) -> LacTagger:
