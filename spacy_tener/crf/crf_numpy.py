@@ -1,6 +1,14 @@
-"""The CRF in NumPy, and the head of a tagger: best paths, k best paths, marginals and probabilities of entities.
+"""Inference with a CRF in NumPy, without torch, and the last part of a tagger, its head.
 
-`allowed` is always a mask of the tags that each token may have; None allows all. *Shape:* (units, tags)
+`PathScorer` gives access to the algorithms of `decode` and `forward`:
+
+    scorer = PathScorer((start, end, outside, inside))
+    tags = scorer.decode(emissions, lengths)                # the best tag sequence of each text, concatenated
+    candidates = scorer.k_best(emissions, lengths, k=5)     # the k best with their scores, for each text
+    marginals = scorer.passes(emissions, lengths).marginals()
+
+As in `crf_torch`, the emissions of all sequences are concatenated, without padding. `allowed` is a mask of the tags
+that each token may have; None allows all. *Shape:* (tokens, tags)
 """
 
 from __future__ import annotations
@@ -20,14 +28,14 @@ from .forward import ForwardBackward
 from .transitions import CRFArrays, Transitions
 
 LONGEST_IN_FLOAT32 = 1024
-"""Sequences of more tokens are decoded in float64."""
+"""Longer sequences, in tokens, are decoded in float64."""
 
 
 @dataclass(frozen=True)
 class PathScorer:
     """Inference with the weights of a CRF.
 
-    weights (CRFArrays): The arrays start, end, outside and inside: see `Transitions`.
+    weights (CRFArrays): The parameters start, end, outside and inside, see `crf.transitions`.
     """
 
     weights: CRFArrays
@@ -37,14 +45,14 @@ class PathScorer:
         return TagLayout(self.weights[-1].shape[1] // 2)
 
     def decode(self, emissions: AnyFloats, lengths: Lengths, allowed: BoolArray | None = None) -> IntArray:
-        """Return the best path of each sequence, joined. *Shape:* (units, tags) to (units,)"""
+        """Return the best tag sequence of each sequence, concatenated. *Shape:* (tokens, tags) to (tokens,)"""
         packing = packing_of(self.layout, emissions.shape, lengths)
         return viterbi(*self._decodable(emissions, packing, allowed), packing)
 
     def k_best(
         self, emissions: AnyFloats, lengths: Lengths, k: int, allowed: BoolArray | None = None
     ) -> list[list[ScoredPath]]:
-        """Return the k best paths of each sequence with their scores, best first; fewer where fewer exist."""
+        """Return the k best tag sequences of each sequence with their scores, best first, or all if there are fewer."""
         if k < 1:
             raise ValueError(f"k best paths need a k of 1 or more, got {k}")
         packing = packing_of(self.layout, emissions.shape, lengths)
@@ -53,11 +61,11 @@ class PathScorer:
     def passes(
         self, emissions: AnyFloats, lengths: Lengths, allowed: BoolArray | None = None, *, temperature: float = 1.0
     ) -> ForwardBackward:
-        """Run the forward-backward algorithm, from which marginals, spans' probabilities and entropy are computed.
+        """Run the forward-backward algorithm, from whose scores `crf.marginals` computes probabilities and entropy.
 
-        temperature (float): Divides all scores. Above 1, the distribution over paths is flatter.
+        temperature (float): Divides all scores. Values above 1 make the distribution over tag sequences flatter.
         """
-        # In float64: marginals are computed rarely, and their accuracy matters more than their speed.
+        # In float64: probabilities are only computed on request, and their accuracy matters more than their speed.
         scores = mask_emissions(emissions.astype(np.float64) / temperature, allowed)
         transitions = Transitions.of(*(weight.astype(np.float64) / temperature for weight in self.weights))
         packing = packing_of(self.layout, emissions.shape, lengths)
@@ -66,8 +74,8 @@ class PathScorer:
     def _decodable(
         self, emissions: AnyFloats, packing: Packing, allowed: BoolArray | None
     ) -> tuple[AnyFloats, Transitions]:
-        """Return masked emissions and the transitions, both in float64 for long sequences. *Shape:* (units, tags)"""
-        # Scores of paths add up: over a hundred thousand tokens, float32 would not tell two paths apart.
+        """Return masked emissions and the transitions, in float64 for long sequences. *Shape:* (tokens, tags)"""
+        # The score of a path is a sum over its tokens: after 100,000 tokens, float32 cannot distinguish two paths.
         dtype = np.float64 if packing.lengths.max(initial=0) > LONGEST_IN_FLOAT32 else emissions.dtype
         transitions = self.transitions
         if transitions.table.dtype != dtype:
@@ -80,7 +88,7 @@ class PathScorer:
 
 
 def packing_of(layout: TagLayout, shape: tuple[int, ...], lengths: Lengths) -> Packing:
-    """Check the shape of emissions and return their packing."""
+    """Check the shape of the emissions, and return the `Packing` of the sequences."""
     if len(shape) != 2 or shape[1] != layout.n_tags:
         expected = f"(tokens, {layout.n_tags}) for {layout.n_labels} entity types"
         raise ValueError(f"emissions must have shape {expected}, got {shape}")
@@ -88,16 +96,16 @@ def packing_of(layout: TagLayout, shape: tuple[int, ...], lengths: Lengths) -> P
 
 
 def mask_emissions(emissions: AnyFloats, allowed: BoolArray | None) -> AnyFloats:
-    """Return the emissions with -inf for tags that are not allowed. *Shape:* (units, tags)"""
+    """Return the emissions with -inf for tags that are not allowed. *Shape:* (tokens, tags)"""
     return emissions if allowed is None else np.where(allowed, emissions, np.array(-np.inf, emissions.dtype))
 
 
 class CRFHead:
-    """Linear layer from tokens to the emissions of a CRF, and the CRF, its `scorer`."""
+    """The last part of a tagger in NumPy: a linear layer that computes the emissions, and the CRF as `scorer`."""
 
     def __init__(self, weights: Weights) -> None:
         self.emit = Linear(weights.part("emit"))
-        # Copies: a decoding keeps its weights, and training changes those in the memory of a torch module.
+        # Copies, since these arrays share memory with the torch module, whose training would change a scorer in use.
         start, end, outside, inside = (weights[f"crf.{name}"].copy() for name in ("start", "end", "outside", "inside"))
         self.scorer = PathScorer((start, end, outside, inside))
 

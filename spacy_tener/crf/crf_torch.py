@@ -1,13 +1,20 @@
-"""A linear-chain conditional random field over BIOES tags (Lafferty et al., 2001).
+"""A linear-chain conditional random field over BIOES tags (Lafferty et al. 2001), trained as in Collobert et al. 2011.
 
-`score(y) = start[y_1] + sum_t emissions[t, y_t] + sum_t transitions[y_(t-1), y_t] + end[y_n]`. Only well-formed tag
-sequences, which are lists of entities, are paths, in training as in decoding.
+The encoder gives each token a score for each tag, the emissions. The CRF adds scores for pairs of neighbouring tags:
 
-Emissions are flat: the tokens of all sequences, joined, beside the `lengths` of the sequences. A sequence of no tokens
-has one path, the empty one, whose score is 0. Tags are numbered as in `spacy_tener.tagging.TagLayout`.
+    score(y) = start[y_1] + sum_t emissions[t, y_t] + sum_t transitions[y_(t-1), y_t] + end[y_n]
+    P(y)     = exp(score(y)) / Z,    Z = sum of exp(score(y)) over all tag sequences y
+    loss     = -log P(y of the annotation) = log Z - score(y of the annotation)
 
-Sums are float64, because a loss is a small difference of large ones. The gradient of the loss, expected minus actual
-counts of tags and transitions, is computed by this formula, since the recursion is in numpy, without autograd.
+In training as in decoding, only well-formed BIOES sequences exist, such as `B-PER E-PER O S-LOC`. Each corresponds to a
+list of entities that do not overlap. `spacy_tener.tagging.TagLayout` defines the ids of the tags.
+
+The tokens of all sequences are concatenated to the shape (tokens, tags), without padding; `lengths` tells how many each
+sequence has. A sequence without tokens has one tag sequence, the empty one with a score of 0.
+
+The recursion for log Z runs in NumPy, see `forward`, without autograd. Its gradient is known in closed form: it is the
+expected number of times that each score is used, so that the gradient of the loss is the expected minus the actual
+counts. The loss is a small difference of large sums, which are therefore computed in float64.
 """
 
 from __future__ import annotations
@@ -32,12 +39,16 @@ Gradients = tuple[Tensor | None, ...]
 
 
 def upcast(emissions: Tensor) -> Tensor:
-    """Convert to float32, unless the precision is that or higher."""
+    """Convert half precision to float32; return float32 and float64 unchanged."""
     return emissions.to(torch.promote_types(emissions.dtype, torch.float32))
 
 
 class LogPartition(torch.autograd.Function):
-    """log Z of each sequence, over the paths of allowed tags."""
+    """The log-partition function log Z of each sequence, over all tag sequences of allowed tags.
+
+    Its gradient with respect to an emission is the marginal probability of the tag, and with respect to a transition
+    score the expected number of such transitions.
+    """
 
     @staticmethod
     def forward(
@@ -54,13 +65,13 @@ class LogPartition(torch.autograd.Function):
         scores, *weights = (tensor.detach().to(dtype).numpy() for tensor in tensors)
         mask = None if allowed is None else allowed.cpu().numpy()
         forward_backward = ForwardBackward.of(mask_emissions(scores, mask), Transitions.of(*weights), packing)
-        ctx.passes, ctx.dtype = forward_backward, emissions.dtype
+        ctx.forward_backward, ctx.dtype = forward_backward, emissions.dtype
         return torch.from_numpy(forward_backward.log_partition())
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, weight: Tensor) -> Gradients:
-        forward_backward: ForwardBackward = ctx.passes
+        forward_backward: ForwardBackward = ctx.forward_backward
         packing = forward_backward.packing
         weights = weight.numpy().astype(forward_backward.alpha.dtype)[packing.sequence, None]
         paths, total = forward_backward.unnormalized_log_marginals()
@@ -74,7 +85,7 @@ class LogPartition(torch.autograd.Function):
 def _gradients(
     transitions: Transitions, packing: Packing, counts: AnyFloats, transition_counts: AnyFloats, dtype: torch.dtype
 ) -> Gradients:
-    """Return the gradients of emissions and weights.
+    """Return the gradients of the emissions and of start, end, outside and inside.
 
     counts (AnyFloats): Expected counts of tags. *Shape:* (units, tags)
     transition_counts (AnyFloats): Expected counts of transitions. *Shape:* (tags, tags)
@@ -90,13 +101,15 @@ CRFWeights = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 class CRF(nn.Module):
-    """Linear-chain CRF: transition scores, and the loss.
+    """Linear-chain CRF with its transition scores as parameters.
 
-    In all methods, `allowed` is a mask of the tags that each token may have; None allows all. *Shape:* (units, tags)
-    Sums are computed in float32 at least, whatever the precision of the emissions.
+    In all methods, `allowed` is a mask of the tags that each token may have; None allows all. *Shape:* (tokens, tags)
+    Half-precision emissions are converted to float32.
 
-    All is computed, and returned, on the CPU: the recursions are chains of hundreds of small steps, and a GPU would
-    spend most of a training step on launching them.
+    Everything is computed and returned on the CPU: the recursions consist of hundreds of small steps, one after the
+    other. A GPU would spend most of a training step launching their kernels.
+
+    n_labels (int): Number of labels, that is, of entity types. There are `4 * n_labels + 1` tags.
     """
 
     def __init__(self, n_labels: int) -> None:
@@ -113,13 +126,13 @@ class CRF(nn.Module):
         return self.start, self.end, self.outside, self.inside
 
     def on_host(self, emissions: Tensor) -> tuple[Tensor, CRFWeights]:
-        """Copy emissions and weights to the CPU. Their gradients go back."""
+        """Copy emissions and weights to the CPU. Gradients flow back to the device."""
         emissions, start, end, outside, inside = (part.cpu() for part in (emissions, *self.weights))
         return emissions, (start, end, outside, inside)
 
     @torch.no_grad()
     def resize(self, n_labels: int) -> CRF:
-        """Return a CRF with more entity types: the same weights for the present types, and zeros for the new ones."""
+        """Return a CRF with more labels. Existing labels keep their weights, and new labels start with zeros."""
         old = self.layout
         if n_labels < old.n_labels:
             raise ValueError(f"a CRF cannot shrink from {old.n_labels} entity types to {n_labels}")
@@ -134,9 +147,9 @@ class CRF(nn.Module):
         return grown
 
     def log_partition(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> Tensor:
-        """Return log Z: the log-sum of the scores of all paths of each sequence, -inf if there are none.
+        """Return the log-partition function log Z of each sequence; -inf if no tag sequence is allowed.
 
-        *Shape:* (units, tags) to (sequences,)
+        *Shape:* (tokens, tags) to (sequences,)
         """
         emissions, weights = self.on_host(emissions)
         sums = _log_likelihood(emissions, weights, self._packing(emissions, lengths), allowed)
@@ -151,17 +164,20 @@ class CRF(nn.Module):
         allowed: Tensor | None = None,
         possible: Tensor | None = None,
     ) -> Tensor:
-        """Return the negative log-likelihood of each sequence's annotation.
+        """Return the negative log-likelihood of the annotation of each sequence.
 
-        A full annotation is given as `tags`, a partial one as `allowed`. Then the loss is
-        `log Z(possible) - log Z(allowed)`. If the annotation is not possible, the loss is infinite, with a finite
-        gradient.
+        Pass a complete annotation as `tags`. Pass a partial annotation as `allowed`, the tags that agree with it. Then
+        the likelihood is summed over all tag sequences that agree with the annotation:
 
-        emissions (Tensor): *Shape:* (units, tags)
-        tags (Tensor | None): The tag of each unit. *Shape:* (units,)
-        allowed (Tensor | None): Mask of the tags that agree with a partial annotation. *Shape:* (units, tags)
-        possible (Tensor | None): Mask of the tags that any annotation may have: a token of white space begins no
-            entity. *Shape:* (units, tags)
+            loss = log Z(possible) - log Z(possible and allowed)
+
+        If the annotation contradicts `possible`, the loss is infinite, but its gradient is finite.
+
+        emissions (Tensor): *Shape:* (tokens, tags)
+        tags (Tensor | None): The tag of each token. *Shape:* (tokens,)
+        allowed (Tensor | None): Mask of the tags that agree with a partial annotation. *Shape:* (tokens, tags)
+        possible (Tensor | None): Mask of the tags that are possible whatever the annotation: for example, no entity
+            begins with white space. None for all. *Shape:* (tokens, tags)
         RETURNS (Tensor): *Shape:* (sequences,)
         """
         if (tags is None) == (allowed is None):
@@ -171,34 +187,44 @@ class CRF(nn.Module):
         if tags is not None:
             return _log_likelihood(emissions, weights, packing, possible, tags.cpu()).to(upcast(emissions).dtype)
         assert allowed is not None
-        # Both sums are computed together, as one batch of twice as many sequences.
-        every = torch.ones_like(allowed) if possible is None else possible
-        twice = Packing.of([*packing.lengths, *packing.lengths], 2 * emissions.size(0))
-        masks = torch.cat([every, every & allowed])
-        free, agreeing = _log_likelihood(torch.cat([emissions, emissions]), weights, twice, masks).chunk(2)
-        return (free - agreeing).to(upcast(emissions).dtype)
+        # Both log-partition functions are computed in one run over a batch with each sequence twice.
+        possible = torch.ones_like(allowed) if possible is None else possible
+        packing_twice = Packing.of([*packing.lengths, *packing.lengths], 2 * emissions.size(0))
+        masks = torch.cat([possible, possible & allowed])
+        log_partitions = _log_likelihood(torch.cat([emissions, emissions]), weights, packing_twice, masks)
+        over_possible, over_allowed = log_partitions.chunk(2)
+        return (over_possible - over_allowed).to(upcast(emissions).dtype)
 
     def _packing(self, emissions: Tensor, lengths: Lengths) -> Packing:
         return packing_of(self.layout, tuple(emissions.shape), lengths)
 
 
 def path_score(emissions: Tensor, weights: CRFWeights, packing: Packing, tags: Tensor) -> Tensor:
-    """Return the score of one path of each sequence, -inf if it is forbidden. *Shape:* (sequences,), float64"""
+    """Return score(y) of one tag sequence y of each sequence, -inf if it is forbidden. *Shape:* (sequences,), float64
+
+    This part of the loss is computed in torch, with autograd.
+
+    tags (Tensor): The tag sequences, concatenated. *Shape:* (tokens,)
+    """
     layout, path = TagLayout(weights[-1].shape[1] // 2), tags.numpy()
     first, last, later = packing.first, packing.last, packing.later
-    rows = path[first], layout.n_tags + path[last], layout.n_tags * (2 + path[later - 1]) + path[later]
-    indices = torch.from_numpy(parameter_indices(layout)[np.concatenate(rows)])
-    owners, sequence = packing.sequence[np.concatenate([first, last, later])], torch.from_numpy(packing.sequence)
+    # Indices in `start`, `end` and the transition table, concatenated, as `parameter_indices` has them.
+    start, end = path[first], layout.n_tags + path[last]
+    transitions = layout.n_tags * (2 + path[later - 1]) + path[later]
+    used = torch.from_numpy(parameter_indices(layout)[np.concatenate([start, end, transitions])])
+    sequence_of_used = torch.from_numpy(packing.sequence[np.concatenate([first, last, later])])
     parameters = torch.cat([*(weight.flatten() for weight in weights), weights[0].new_full((1,), -torch.inf)])
+
     emitted = emissions.gather(1, tags[:, None])[:, 0].double()
-    sums = torch.zeros(packing.n_sequences, dtype=torch.float64).index_add(0, sequence, emitted)
-    return sums.index_add(0, torch.from_numpy(owners), parameters.index_select(0, indices).double())
+    sums = torch.zeros(packing.n_sequences, dtype=torch.float64)
+    sums = sums.index_add(0, torch.from_numpy(packing.sequence), emitted)
+    return sums.index_add(0, sequence_of_used, parameters.index_select(0, used).double())
 
 
 def _log_likelihood(
     emissions: Tensor, weights: CRFWeights, packing: Packing, allowed: Tensor | None, tags: Tensor | None = None
 ) -> Tensor:
-    """Return log Z of each sequence over the paths of allowed tags, minus the score of `tags` if given."""
+    """Return log Z of each sequence over the allowed tags, minus the score of `tags` if given, in float64."""
     sums: Tensor = LogPartition.apply(emissions, *weights, packing, allowed)  # type: ignore[no-untyped-call]
     return sums if tags is None else sums - path_score(emissions, weights, packing, tags)
 
@@ -213,14 +239,19 @@ def cross_entropy(
     *,
     under_annotation: Tensor | None = None,
 ) -> Tensor:
-    """Return the cross-entropy of the student's distribution over paths under the teacher's, summed over all sequences.
+    """Return the loss for knowledge distillation: the cross-entropy between the tag sequences of teacher and student.
 
-    It is exact: `log Z(student) - E_teacher[score(student)]`. A score is linear in the expected counts of tags and
-    transitions, which are the gradient of the teacher's log Z. The student may have more entity types, after those of
-    the teacher; for the teacher, they have probability 0.
+    It is summed over all sequences, and exact, over the whole distribution of tag sequences:
 
-    under_annotation (Tensor | None): The tags that agree with an annotation, which the teacher's paths have then. An
-        entity of a type that the teacher lacks is no entity to it. *Shape:* (units, tags)
+        -E_teacher[log P_student(y)] = log Z_student - E_teacher[score_student(y)]
+
+    The score is linear in the counts of tags and transitions, and the teacher's expected counts are the gradient of its
+    log Z. The student can have more labels than the teacher, as long as the teacher's labels come first. For the
+    teacher, the other labels have probability 0.
+
+    possible (Tensor | None): Mask of the tags that the tag sequences can have. *Shape:* (tokens, tags)
+    under_annotation (Tensor | None): Mask of the tags that agree with an annotation; restricts the teacher's
+        distribution to it. For the teacher, entities with labels that it does not have are O. *Shape:* (tokens, tags)
     """
     layout = student.layout
     emissions, weights = student.on_host(emissions)
@@ -246,9 +277,9 @@ def cross_entropy(
 
 @torch.no_grad()
 def _grown_like_outside(crf: CRF, n_labels: int) -> CRF:
-    """Return a CRF with more entity types, whose new ones have the weights of O."""
+    """Return a CRF with more labels, where the tags of new labels have the weights of O."""
     present, grown = crf.layout.n_labels, CRF(n_labels).to(crf.start)
-    # The places of O and of two tags for each type: old ones stay, new ones are those of O.
+    # For each opener and closer of the grown CRF, the opener or closer of the present CRF whose weights it gets.
     types, new = torch.arange(present), torch.zeros(n_labels - present, dtype=torch.long)
     openers = torch.cat([types, new + present, torch.tensor([present]), present + 1 + types, new + present])
     closers = torch.cat([torch.tensor([0]), 1 + types, new, 1 + present + types, new])
@@ -260,12 +291,13 @@ def _grown_like_outside(crf: CRF, n_labels: int) -> CRF:
 
 
 class CRFHead(nn.Module):
-    """Linear layer from tokens to the emissions of a CRF, and the CRF.
+    """The last part of a tagger: a linear layer that computes the emissions, and the CRF.
 
-    The released code normalises emissions by log-softmax. That adds the same number to all tags of a token, which
-    changes neither losses nor probabilities, so it is left out.
+    TENER's released code normalizes the emissions with a log-softmax. It is left out here, since it adds the same value
+    to all tags of a token, which changes neither losses nor probabilities.
 
-    depth (int): How many emissions a token has: for entities, for those within them, and so on.
+    width (int): Size of the encoder's output vectors.
+    depth (int): Maximum nesting depth of entities. Each token has emissions for every depth.
     """
 
     def __init__(self, *, width: int, n_labels: int, dropout: float, depth: int = 1) -> None:
@@ -276,11 +308,11 @@ class CRFHead(nn.Module):
         self.crf = CRF(n_labels)
 
     def forward(self, tokens: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Return the emissions. *Shape:* (units, width) to (units, depth * tags)"""
+        """Return the emissions. *Shape:* (tokens, width) to (tokens, depth * tags)"""
         return self.emit(self.dropout(tokens))
 
     def grown(self, n_labels: int) -> CRFHead:
-        """Return a head for more entity types, with the same emissions for the present ones."""
+        """Return a head with more labels, which computes the same emissions for the existing labels."""
         head = CRFHead(width=self.emit.in_features, n_labels=n_labels, dropout=self.dropout.p, depth=self.depth)
         head.crf = self.crf.resize(n_labels)
         first = np.arange(self.depth)[:, None] * head.crf.layout.n_tags

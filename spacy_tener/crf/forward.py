@@ -1,11 +1,23 @@
-"""Forward-backward algorithm of a linear-chain CRF, in log-space.
+"""Forward-backward algorithm of a linear-chain CRF, in log-space (Rabiner 1989, section III.A; Lafferty et al. 2001).
 
-Every tag is reached either from the closers or from the B and I of one type. Each such group of source tags is shifted
-by its own largest score, so that its exponentials never all underflow. Then the step to all next tags is one product
-with the exponentiated transitions. Scores are kept relative to the step's shift, which keeps float32 accurate however
-long the text.
+The forward scores sum over all paths (tag sequences) that end in a tag, the backward scores over all that start in it:
 
-Both directions run as one batch (the backward one over mirrored tags), so a loss with its gradient costs one pass
+    alpha[t, j] = emissions[t, j] + log sum_i exp(alpha[t - 1, i] + transitions[i, j])
+    beta[t, i]  = emissions[t, i] + log sum_j exp(transitions[i, j] + beta[t + 1, j])
+    log Z       = log sum_j exp(alpha[n, j] + end[j])                        the log-partition function
+    P(y_t = j)  = exp(alpha[t, j] + beta[t, j] - emissions[t, j] - log Z)    both contain the emission of t
+
+beta also contains the scores `end`, and alpha the scores `start`.
+
+Two ideas make this fast and accurate in NumPy:
+
+- A step to all tags is one matrix product of exp(alpha) with exp(transitions), instead of a log-sum over tags x tags.
+  So that the exponentials of a whole group of source tags cannot underflow, each group is shifted by its largest score
+  first. A tag is reached either from the closers (O, S, E), or from the B and I of its own label: these are the groups.
+- alpha[t] is stored relative to the shift of the closers at t - 1, that is, without the sum of all shifts before. The
+  stored numbers stay small, and float32 stays accurate, however long the text. `shifts` returns what has been left out.
+
+Both directions run as one batch, the backward one over mirrored tags, so that a loss with its gradient takes one pass
 over the time steps.
 """
 
@@ -23,9 +35,9 @@ from .transitions import MAX_EXPONENT, Transitions, mirrored_tags
 
 
 class ForwardStep:
-    """One step of the recursion for `width` sequences in each of `D` directions, with its buffers and their views.
+    """One step of the recursion for `width` sequences in each of D directions, with buffers that steps can share.
 
-    *Shape:* scores before and after are (D, width, tags)
+    *Shape:* (D, width, tags) for the scores before and after the step
     """
 
     def __init__(self, layout: TagLayout, like: AnyFloats, width: int) -> None:
@@ -39,10 +51,13 @@ class ForwardStep:
         self.continued = self.reached[..., layout.end], self.reached[..., layout.inside]
 
     def shifted(self, scores: AnyFloats, *, has_forbidden_tags: bool) -> AnyFloats:
-        """Return scores minus the largest of their group of source tags.
+        """Return the scores of source tags minus the largest score of their group.
 
-        `shift` is the largest score of the closers; `shift + extra`, the larger score of B and I of each type.
-        has_forbidden_tags (bool): Leave groups that are all -inf unshifted. There are none if no emission is -inf.
+        Sets `shift`, the largest score of the closers, and `extra`: the larger score of B and I of each label is
+        `shift + extra`.
+
+        has_forbidden_tags (bool): Whether emissions can be -inf. Then a group can have no score but -inf, and is not
+            shifted.
         """
         np.maximum.reduce(scores[..., self.closers], axis=-1, keepdims=True, out=self.shift)
         if has_forbidden_tags:
@@ -64,9 +79,9 @@ class ForwardStep:
         can_exponentiate: bool,
         has_forbidden_tags: bool,
     ) -> None:
-        """Add to the emissions in `current` the log-sums of all paths that lead to them.
+        """Add to the emissions in `current` the log-sum of all paths that lead to each tag, relative to `shift`.
 
-        table (AnyFloats): Transitions, exponentiated if possible. *Shape:* (D, tags, tags), `[from, to]`
+        table (AnyFloats): Transitions, already exponentiated if `can_exponentiate`. *Shape:* (D, tags, tags)
         """
         relative = self.shifted(previous, has_forbidden_tags=has_forbidden_tags)
         if can_exponentiate:
@@ -86,7 +101,7 @@ def zero_neg_inf(scores: AnyFloats) -> AnyFloats:
 
 
 def log_sum(scores: AnyFloats, axis: int) -> AnyFloats:
-    """Return the logarithm of the sum of exponentials along an axis, which is kept with length 1."""
+    """Return log(sum(exp(scores))) along an axis, which is kept with length 1; -inf if all scores are -inf."""
     largest = zero_neg_inf(scores.max(axis=axis, keepdims=True))
     sums: AnyFloats = np.log(np.exp(scores - largest).sum(axis=axis, keepdims=True))
     sums += largest
@@ -97,13 +112,13 @@ def log_sum(scores: AnyFloats, axis: int) -> AnyFloats:
 def forward_scores(
     scores: AnyFloats, start: AnyFloats, table: AnyFloats, packing: Packing, *, can_exponentiate: bool
 ) -> AnyFloats:
-    """Overwrite packed emissions with log-sums of the paths that end in each tag, relative to the shifts of the steps
-    before, and return them.
+    """Run the forward recursion in D directions, and return the forward scores, which overwrite the emissions.
 
-    scores (AnyFloats): The emissions in each of D directions. *Shape:* (D, units, tags)
-    start (AnyFloats): Scores of first tags. *Shape:* (D, tags)
-    table (AnyFloats): Scores of pairs of tags, `[from, to]`. *Shape:* (D, tags, tags)
-    can_exponentiate (bool): As in `Transitions`.
+    scores (AnyFloats): Packed emissions in each direction. *Shape:* (D, tokens, tags)
+    start (AnyFloats): Scores of the first tag. *Shape:* (D, tags)
+    table (AnyFloats): Transition scores, `[from, to]`. *Shape:* (D, tags, tags)
+    can_exponentiate (bool): See `Transitions`.
+    RETURNS (AnyFloats): alpha, relative to the shift of each step. *Shape:* (D, tokens, tags)
     """
     if not packing.sizes:
         return scores
@@ -130,23 +145,25 @@ def forward_scores(
 
 @dataclass(frozen=True)
 class ForwardBackward:
-    """Forward and backward log-sums of all paths, for each tag of each token, in flat rows.
+    """Forward scores alpha and backward scores beta of a batch, see the equations of this module.
 
-    `alpha` sums over paths up to the token, `beta` over paths from it on, both with the token's own emission.
+    Rows are tokens in reading order. Both alpha and beta include the emission of the token itself, and both are
+    relative to the shifts of their recursion.
     """
 
     packing: Packing
     transitions: Transitions
     emissions: AnyFloats
-    """Masked: -inf where a tag is not allowed. *Shape:* (units, tags)"""
+    """-inf where a tag is not allowed. *Shape:* (tokens, tags)"""
     alpha: AnyFloats
-    """*Shape:* (units, tags)"""
+    """*Shape:* (tokens, tags)"""
     beta: AnyFloats
-    """*Shape:* (units, tags)"""
+    """*Shape:* (tokens, tags)"""
 
     @classmethod
     @np.errstate(divide="ignore", over="ignore", invalid="ignore")
     def of(cls, emissions: AnyFloats, transitions: Transitions, packing: Packing) -> ForwardBackward:
+        """Run the forward-backward algorithm. *Shape:* (tokens, tags) for the emissions"""
         ahead, behind, swap = packing.forward, packing.backward, mirrored_tags(transitions.layout)
         start, table = transitions.in_both_directions()
         stacked = np.stack([emissions[ahead], emissions[behind][:, swap]])
@@ -156,22 +173,27 @@ class ForwardBackward:
         return cls(packing, transitions, emissions, alpha, beta)
 
     def shifts(self) -> AnyFloats:
-        """Return what is subtracted from `alpha` between a token and the next; 0 for the last. *Shape:* (units,)"""
+        """Return, for each token, the shift that alpha of the next token leaves out; 0 for the last of a sequence.
+
+        *Shape:* (tokens,)
+        """
         shifts = zero_neg_inf(self.alpha[:, self.transitions.layout.closers].max(axis=-1))
         shifts[self.packing.last] = 0.0
         return shifts.astype(np.float64)
 
     def log_partition(self) -> AnyFloats:
-        """Return log Z of each sequence. *Shape:* (sequences,), in float64"""
+        """Return log Z of each sequence, in float64; 0 for an empty sequence. *Shape:* (sequences,)"""
         sums = self.packing.sums(self.shifts())
         with np.errstate(divide="ignore"):
             sums[self.packing.filled] += log_sum(self.alpha[self.packing.last] + self.transitions.end, axis=-1)[:, 0]
         return sums
 
     def unnormalized_log_marginals(self) -> tuple[AnyFloats, AnyFloats]:
-        """Return log-sums of all paths through each tag, and through all tags of a token; both relative to its shifts.
+        """Return the log-sum of all paths through each tag of each token, and through all tags of each token.
 
-        *Shape:* (units, tags) and (units, 1)
+        Both are relative to the same shifts, which differ from token to token. exp(first - second) are the marginals.
+
+        *Shape:* (tokens, tags) and (tokens, 1)
         """
         forbidden = self.emissions == -np.inf
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -180,16 +202,21 @@ class ForwardBackward:
             return paths, zero_neg_inf(log_sum(paths, axis=-1))
 
     def marginals(self) -> AnyFloats:
-        """Return the probability of each tag of each token. *Shape:* (units, tags)"""
+        """Return the marginal probability of each tag of each token. *Shape:* (tokens, tags)"""
         paths, total = self.unnormalized_log_marginals()
         paths -= total
         return np.exp(paths, out=paths)
 
     def transition_log_marginals(self, total: AnyFloats) -> tuple[AnyFloats, AnyFloats]:
-        """Return the log-probabilities of all pairs of neighbouring tags, factored: `source` and `target` such that tag
-        i before the `later` token t and tag j at it have `source[t, i] + table[i, j] + target[t, j]`.
+        """Return the marginal log-probabilities of all transitions without the transition scores, as two terms:
 
-        *Shape:* (units, 1) to (n_later, tags) twice
+            log P(y_(t-1) = i, y_t = j) = source[t, i] + table[i, j] + target[t, j]
+
+        t are the tokens `packing.later`, all but the first of each sequence. Keeping the terms apart allows sums over
+        tokens to be computed as matrix products.
+
+        total (AnyFloats): The second result of `unnormalized_log_marginals`. *Shape:* (tokens, 1)
+        RETURNS (tuple[AnyFloats, AnyFloats]): source and target. *Shape:* (later tokens, tags) each
         """
         layout, later = self.transitions.layout, self.packing.later
         step = ForwardStep(layout, self.alpha[None], later.size)
@@ -199,15 +226,17 @@ class ForwardBackward:
         for block in (layout.end, layout.inside):
             target[:, block] += step.extra[0]
         if self.transitions.can_exponentiate:
-            # Only tags that no path reaches are above the bound. Infinity times their zeros would be NaN.
+            # Only tags that no path reaches exceed the bound. exp(inf) times their probability of 0 would be NaN.
             np.minimum(target, MAX_EXPONENT + 1, out=target)
         return source, target
 
     @one_thread
     def expected_transitions(self, total: AnyFloats, weight: AnyFloats) -> AnyFloats:
-        """Return the expected counts of transitions, weighted by token.
+        """Return the expected count of each transition, summed over all tokens with the given weights.
 
-        *Shape:* (units, 1) and (units, 1), to (tags, tags)
+        total (AnyFloats): The second result of `unnormalized_log_marginals`. *Shape:* (tokens, 1)
+        weight (AnyFloats): Weight of each token. *Shape:* (tokens, 1)
+        RETURNS (AnyFloats): `[from, to]`. *Shape:* (tags, tags)
         """
         table = self.transitions.table
         source, target = self.transition_log_marginals(total)
@@ -216,7 +245,7 @@ class ForwardBackward:
         if self.transitions.can_exponentiate:
             counts = np.exp(table) * (np.exp(source, out=source).T @ (np.exp(target, out=target) * weight))
         else:
-            # One row of the table at a time: the three terms must be added up before they are exponentiated.
+            # The three terms are added up before they are exponentiated, one row of the table at a time to save memory.
             rows = (np.exp(tag[:, None] + scores + target) for tag, scores in zip(source.T, table, strict=True))
             counts = np.stack([(row * weight).sum(0) for row in rows])
         return counts

@@ -1,4 +1,13 @@
-"""Probabilities of entities under a CRF, the probable entities, and the entropy of the distribution over paths."""
+"""Probabilities of entities under a CRF, all entities above a probability, and the entropy of the tag sequences.
+
+The probability of an entity is the share of all paths (tag sequences) that contain it, weighted by exp(score). An
+entity of the label X on the tokens i to j has the path B-X, I-X, .., E-X there, so that only one path remains between
+the forward score of its B and the backward score of its E (Culotta and McCallum 2004, constrained forward-backward):
+
+    P(i, j, X) = exp(alpha[i, B-X] + inner(i, j, X) + beta[j, E-X] - log Z)
+
+where `inner` is the sum of the transition scores from i to j and of the emissions of the tokens between them.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +21,19 @@ from .forward import ForwardBackward, zero_neg_inf
 
 
 class EntitySpans(NamedTuple):
-    """Entities of several sequences, one per position of four parallel arrays."""
+    """Entities of several sequences in four parallel arrays, with one element per entity."""
 
     sequence: IntArray
     start: IntArray
-    """First token, counted within the sequence."""
+    """Index of the first token in its sequence."""
     end: IntArray
-    """One past the last token."""
+    """Index of the last token in its sequence, plus one."""
     label: IntArray
-    """Index of the entity type."""
+    """Index of the label."""
 
 
 def check_spans(spans: EntitySpans, forward_backward: ForwardBackward) -> None:
-    """Raise if a span does not lie in its sequence or has an unknown label."""
+    """Raise ValueError if a span does not lie in its sequence or has an unknown label."""
     lengths = forward_backward.packing.lengths
     exists = (spans.sequence >= 0) & (spans.sequence < lengths.size)
     exists &= (spans.label >= 0) & (spans.label < forward_backward.transitions.layout.n_labels)
@@ -40,18 +49,15 @@ def check_spans(spans: EntitySpans, forward_backward: ForwardBackward) -> None:
 
 
 def running_sums(values: AnyFloats) -> AnyFloats:
-    """Return prefix sums: `sums[j] - sums[i]` is the sum of rows i to j - 1.
+    """Return prefix sums: `sums[j] - sums[i]` is the sum of the rows i to j - 1.
 
-    *Shape:* (units, ...) to (units + 1, ...)
+    *Shape:* (tokens, ...) to (tokens + 1, ...)
     """
     return np.concatenate([np.zeros_like(values[:1]), values.cumsum(axis=0)])
 
 
 def span_marginals(forward_backward: ForwardBackward, spans: EntitySpans) -> AnyFloats:
-    """Return the probability of each span as one entity: paths up to B, the fixed path from B to E, paths from E on.
-
-    *Shape:* (n_spans,)
-    """
+    """Return the probability that each span is an entity with its label. *Shape:* (spans,)"""
     spans = EntitySpans(*(np.asarray(column, dtype=np.int64) for column in spans))
     if not spans.label.size:
         return np.zeros(0, forward_backward.alpha.dtype)
@@ -69,13 +75,14 @@ def span_marginals(forward_backward: ForwardBackward, spans: EntitySpans) -> Any
 def log_probability_of_longer(
     forward_backward: ForwardBackward, total: AnyFloats, first: IntArray, last: IntArray, label: IntArray
 ) -> AnyFloats:
-    """Return the log-probability of entities of two or more tokens: forward + span + backward - log Z.
+    """Return the log-probability of entities of two or more tokens, by the equation of this module. *Shape:* (spans,)
 
-    *Shape:* (n_spans,)
+    total (AnyFloats): The second result of `unnormalized_log_marginals`. *Shape:* (tokens, 1)
+    first, last (IntArray): Indices of the tokens of B and E in the batch. *Shape:* (spans,)
     """
     layout = forward_backward.transitions.layout
     begin, end = layout.begin.start + label, layout.end.start + label
-    # alpha and beta are relative to different shifts: subtract those between the two ends of the span.
+    # alpha leaves out the shifts before the first token, and `total` those before the last token: subtract the rest.
     shifts = running_sums(forward_backward.shifts())
     around = forward_backward.alpha[first, begin] + forward_backward.beta[last, end]
     outer: AnyFloats = around - total[last, 0] - (shifts[last] - shifts[first])
@@ -83,7 +90,7 @@ def log_probability_of_longer(
 
 
 def fixed_path_scores(forward_backward: ForwardBackward, first: IntArray, last: IntArray, label: IntArray) -> AnyFloats:
-    """Return the score of each span's transitions from B to E and of the emissions of I between. *Shape:* (n_spans,)"""
+    """Return `inner`, the score of the path between B and E, of entities of two or more tokens. *Shape:* (spans,)"""
     layout, table = forward_backward.transitions.layout, forward_backward.transitions.table
     begin, end, inside = (block.start + label for block in (layout.begin, layout.end, layout.inside))
     inner = forward_backward.emissions[:, layout.inside]
@@ -101,9 +108,10 @@ def fixed_path_scores(forward_backward: ForwardBackward, first: IntArray, last: 
 def outside_marginals(
     forward_backward: ForwardBackward, sequence: IntArray, start: IntArray, end: IntArray
 ) -> AnyFloats:
-    """Return the probability that all tokens of a span are outside of entities.
+    """Return the probability that all tokens of each span are O.
 
-    *Shape:* all (n_spans,)
+    sequence, start, end (IntArray): As in `EntitySpans`. *Shape:* (spans,)
+    RETURNS (AnyFloats): *Shape:* (spans,)
     """
     outside, shifts = forward_backward.transitions.layout.outside, running_sums(forward_backward.shifts())
     first = np.asarray(start, dtype=np.int64) + forward_backward.packing.offsets[sequence]
@@ -112,7 +120,8 @@ def outside_marginals(
     forbidden = emissions == -np.inf
     sums, barriers = running_sums(np.where(forbidden, 0.0, emissions)), running_sums(forbidden.astype(np.int64))
     _, total = forward_backward.unnormalized_log_marginals()
-    # alpha and beta both have the emission of a single token: the difference of sums is then minus this.
+    # alpha and beta include the emissions of both ends; those between are added. In a span of one token, the difference
+    # of the prefix sums is minus its emission, which alpha and beta both include.
     with np.errstate(invalid="ignore"):
         scores = forward_backward.alpha[first, outside] + forward_backward.beta[last, outside] - total[last, 0]
         scores += sums[last] - sums[first + 1] - (shifts[last] - shifts[first])
@@ -122,12 +131,19 @@ def outside_marginals(
 
 
 def probable_spans(forward_backward: ForwardBackward, minimum: float) -> tuple[EntitySpans, AnyFloats]:
-    """Return all spans, in no order, that are entities with at least this probability, and their probabilities.
+    """Return all entities with at least this probability, in no particular order, and their probabilities.
 
-    An entity is followed from its B on, as long as the probability that it began there and still goes on is at least
-    the minimum. The distribution over paths is a Markov chain, so each step multiplies by the conditional probability
-    of I or E after B or I. On any path at most one entity covers a token, so at most `1 / minimum` are followed at a
-    time, however flat the distribution is.
+    Under a CRF, the tags are a Markov chain. Starting from P(B) of each token, each step to the right multiplies by the
+    conditional probability of I or of E after the previous tag. A candidate is dropped when the probability that it
+    continues is below the minimum:
+
+        token       北     京     市
+        B           0.9                      P(B)
+        E                  0.3               P(北京)   = 0.9 * P(E | B) = 0.9 * 0.33
+        I                  0.6               continues = 0.9 * P(I | B) = 0.9 * 0.67
+        E                         0.6        P(北京市) = 0.6 * P(E | I) = 0.6 * 1.0
+
+    At most one entity of a path covers a token, so at most `1 / minimum` candidates are followed over any token.
     """
     layout, later, table = (
         forward_backward.transitions.layout,
@@ -137,24 +153,26 @@ def probable_spans(forward_backward: ForwardBackward, minimum: float) -> tuple[E
     paths, total = forward_backward.unnormalized_log_marginals()
     tags = np.exp(paths - total)
     source, target = forward_backward.transition_log_marginals(total)
-    # P(inside or end at a token | begin or inside at the token before), of the same type. 0 at the first tokens, and in
-    # a row behind the last one. *Shape:* (2, 2, units + 1, labels)
-    chances = np.zeros((2, 2, len(tags) + 1, layout.n_labels))
+    # P(tag of a token | previous tag), `[previous tag, tag, token, label]`: B or I, then I or E of the same label. 0 at
+    # the first token of a sequence, and in a row after the last token. *Shape:* (2, 2, tokens + 1, labels)
+    conditional = np.zeros((2, 2, len(tags) + 1, layout.n_labels))
     with np.errstate(divide="ignore", invalid="ignore"):
-        for before, of_source in zip((layout.begin, layout.inside), chances, strict=True):
-            for tag, rows in zip((layout.inside, layout.end), of_source, strict=True):
-                moves = np.exp(source[:, before] + table[before, tag].diagonal() + target[:, tag])
-                rows[later] = np.nan_to_num(moves / tags[later - 1, before])
+        for from_block, from_previous in zip((layout.begin, layout.inside), conditional, strict=True):
+            for to_block, rows in zip((layout.inside, layout.end), from_previous, strict=True):
+                joint = np.exp(source[:, from_block] + table[from_block, to_block].diagonal() + target[:, to_block])
+                rows[later] = np.nan_to_num(joint / tags[later - 1, from_block])
+
     first, label = np.nonzero(tags[:, layout.single] >= minimum)
     found = [(first, first + 1, label, tags[first, layout.single.start + label])]
     first, label = np.nonzero(tags[:, layout.begin] >= minimum)
-    last, goes_on, (inside, end) = first, tags[first, layout.begin.start + label], chances[0]
+    last, continues = first, tags[first, layout.begin.start + label]
+    to_inside, to_end = conditional[0]
     while first.size:
         last = last + 1
-        probability, goes_on = goes_on * end[last, label], goes_on * inside[last, label]
+        probability, continues = continues * to_end[last, label], continues * to_inside[last, label]
         found.append(tuple(column[probability >= minimum] for column in (first, last + 1, label, probability)))
-        first, last, label, goes_on = (column[goes_on >= minimum] for column in (first, last, label, goes_on))
-        inside, end = chances[1]
+        first, last, label, continues = (column[continues >= minimum] for column in (first, last, label, continues))
+        to_inside, to_end = conditional[1]
     first, stop, label, probability = (np.concatenate(columns) for columns in zip(*found, strict=True))
     sequence = forward_backward.packing.sequence[first]
     offset = forward_backward.packing.offsets[sequence]
@@ -162,7 +180,9 @@ def probable_spans(forward_backward: ForwardBackward, minimum: float) -> tuple[E
 
 
 def entropy(forward_backward: ForwardBackward) -> AnyFloats:
-    """Return the entropy of each sequence's distribution over paths, in nats: log Z minus the expected score.
+    """Return the entropy of the distribution over the paths of each sequence, in nats.
+
+    With log P(y) = score(y) - log Z, the entropy -E[log P(y)] is log Z - E[score(y)].
 
     *Shape:* (sequences,), in float64
     """
@@ -170,7 +190,7 @@ def entropy(forward_backward: ForwardBackward) -> AnyFloats:
 
 
 def expected_score(forward_backward: ForwardBackward) -> AnyFloats:
-    """Return the expected score of a path of each sequence. *Shape:* (sequences,), in float64"""
+    """Return E[score(y)] of each sequence: each score times its marginal probability. *Shape:* (sequences,), float64"""
     packing, transitions = forward_backward.packing, forward_backward.transitions
     paths, total = forward_backward.unnormalized_log_marginals()
     tags = np.exp(paths - total)
@@ -184,7 +204,7 @@ def expected_score(forward_backward: ForwardBackward) -> AnyFloats:
 
 @one_thread
 def expected_transition_scores(forward_backward: ForwardBackward, total: AnyFloats) -> AnyFloats:
-    """Return the expected score of the transition into each `later` token. *Shape:* (n_later,)"""
+    """Return the expected score of the transition into each token of `packing.later`. *Shape:* (later tokens,)"""
     table = forward_backward.transitions.table
     source, target = forward_backward.transition_log_marginals(total)
     if forward_backward.transitions.can_exponentiate:
@@ -197,5 +217,5 @@ def expected_transition_scores(forward_backward: ForwardBackward, total: AnyFloa
 
 
 def replace_neg_inf(scores: AnyFloats) -> AnyFloats:
-    """Return scores with 0 for -inf: forbidden paths have probability 0 and add nothing to an expectation."""
+    """Return a copy with 0 for -inf, since forbidden tags have probability 0 and add nothing to an expectation."""
     return zero_neg_inf(scores.copy())

@@ -35,8 +35,8 @@ from .transitions import Transitions
 MARGIN = 1e-3
 """Tolerance for rounding errors: an entity with a larger negative gain than this is certainly worse than O."""
 FLOOR = 100.0
-"""Gains below -FLOOR, such as the -inf of forbidden tags, are raised to -FLOOR: infinite prefix sums have no differences.
-A bound that is too high is still a bound."""
+"""Gains below -FLOOR, such as the -inf of forbidden tags, are raised to -FLOOR, so that prefix sums are finite. A bound
+that is too high is still a bound."""
 MAX_SUM = 1e9
 """Up to this size, prefix sums in float64 have rounding errors much smaller than `MARGIN`."""
 
