@@ -10,10 +10,10 @@ import pytest
 
 from spacy_tener.architectures.flat.flat import build_flat, build_flat_atssa, build_mect
 from spacy_tener.architectures.grn.grn import build_grn
-from spacy_tener.architectures.grn.grn_numpy import GRNConfig
+from spacy_tener.architectures.grn.grn_config import GRNConfig
 from spacy_tener.architectures.tagger import build_crf_tagger
 from spacy_tener.architectures.tener.tener import build_char_transformer, build_tener
-from spacy_tener.architectures.tener.tener_numpy import TransformerConfig
+from spacy_tener.architectures.tener.tener_config import TransformerConfig
 from spacy_tener.embedders.char_embed import build_char_embed, build_word_char_embed
 from spacy_tener.embedders.lexicon_embed import build_lexicon_embed
 from spacy_tener.embedders.onnx_embed import build_onnx_embed

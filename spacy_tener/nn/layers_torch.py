@@ -16,8 +16,8 @@ from torch.nn import Linear as Linear
 
 from ..sequences import ranges
 from ..types import FloatArray, IntArray
-from .layers_numpy import StackConfig
 from .ragged_torch import Segments
+from .stack_config import StackConfig
 
 _STEPS = 1 << 16
 """Dropout probabilities are rounded to multiples of one in so many."""

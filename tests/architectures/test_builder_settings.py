@@ -14,9 +14,9 @@ import pytest
 from spacy_tener.architectures.flat.flat import build_flat, build_flat_atssa, build_mect
 from spacy_tener.architectures.flat.flat_config import AtssaConfig, FlatConfig, MectConfig
 from spacy_tener.architectures.grn.grn import build_gated_relation_encoder, build_grn
-from spacy_tener.architectures.grn.grn_numpy import GRNConfig
+from spacy_tener.architectures.grn.grn_config import GRNConfig
 from spacy_tener.architectures.tener.tener import build_tener, build_transformer_encoder
-from spacy_tener.architectures.tener.tener_numpy import TransformerConfig
+from spacy_tener.architectures.tener.tener_config import TransformerConfig
 from spacy_tener.nn.shim import torch_shim
 
 

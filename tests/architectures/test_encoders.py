@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from spacy_tener.architectures.flat.atssa_torch import AtssaEncoder
 from spacy_tener.architectures.flat.flat_config import AtssaConfig, FlatConfig, MectConfig
 from spacy_tener.architectures.flat.flat_torch import SpanEncoder
-from spacy_tener.architectures.grn.grn_numpy import GRNConfig
+from spacy_tener.architectures.grn.grn_config import GRNConfig
 from spacy_tener.architectures.grn.grn_torch import GRNEncoder
-from spacy_tener.architectures.tener.tener_numpy import TransformerConfig
+from spacy_tener.architectures.tener.tener_config import TransformerConfig
 from spacy_tener.architectures.tener.tener_torch import TransformerEncoder
 from spacy_tener.embedders.lattice import Lattice
 

@@ -7,7 +7,7 @@ import torch
 from paper_forms import reference_attention, reference_layer
 from torch import Tensor
 
-from spacy_tener.architectures.tener.tener_numpy import TransformerConfig
+from spacy_tener.architectures.tener.tener_config import TransformerConfig
 from spacy_tener.architectures.tener.tener_torch import (
     AdaptedAttention,
     TransformerEncoder,

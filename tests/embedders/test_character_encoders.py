@@ -12,7 +12,7 @@ from paper_forms import assert_same, reference_convolution
 from torch import Tensor
 
 from spacy_tener.architectures.tener.tener import make_char_transformer
-from spacy_tener.architectures.tener.tener_numpy import TransformerConfig
+from spacy_tener.architectures.tener.tener_config import TransformerConfig
 from spacy_tener.embedders.spelling_torch import CharacterEncoder, CharacterFeatures, char_cnn, rectified_maximum
 from spacy_tener.nn.layers_torch import EmbeddingTables
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from paper_forms import assert_same, reference_convolution, reference_relation
 from torch import Tensor
 
-from spacy_tener.architectures.grn.grn_numpy import GRNConfig
+from spacy_tener.architectures.grn.grn_config import GRNConfig
 from spacy_tener.architectures.grn.grn_torch import ContextLayer, GRNEncoder
 from spacy_tener.nn.layers_torch import Convolution, ConvolutionWindows
 

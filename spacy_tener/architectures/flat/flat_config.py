@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic.dataclasses import dataclass
 
-from ...nn.layers_numpy import StackConfig
+from ...nn.stack_config import StackConfig
 from ...validation import STRICT, Count, Positive, SettingError, Weight
 
 DISTANCES = ("hh", "ht", "th", "tt")

@@ -9,7 +9,7 @@ from ...embedders.char_embed import build_word_char_embed
 from ...nn.compose import chain_layers, ragged_layer
 from ...nn.shim import EmbedModel, RaggedModel
 from ...validation import configured
-from .grn_numpy import GRNConfig
+from .grn_config import GRNConfig
 from .grn_numpy import GRNEncoder as GRNPredictor
 
 if TYPE_CHECKING:

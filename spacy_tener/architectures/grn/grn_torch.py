@@ -31,7 +31,8 @@ from ...nn.layers_torch import Convolution, ConvolutionWindows, Dropout, Linear
 from ...nn.ragged_torch import Ragged
 from ...sequences import Lengths, as_lengths
 from ...types import IntArray
-from .grn_numpy import EXPONENT_LIMIT, GRNConfig
+from .grn_config import GRNConfig
+from .grn_numpy import EXPONENT_LIMIT
 
 
 class ContextLayer(nn.Module):

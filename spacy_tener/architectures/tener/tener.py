@@ -11,7 +11,7 @@ from ...embedders.spelling import SpellingConfig, spelling_embedder
 from ...nn.compose import chain_layers, ragged_layer
 from ...nn.shim import EmbedModel, RaggedModel
 from ...validation import configured
-from .tener_numpy import TransformerConfig
+from .tener_config import TransformerConfig
 from .tener_numpy import TransformerEncoder as TransformerPredictor
 
 if TYPE_CHECKING:

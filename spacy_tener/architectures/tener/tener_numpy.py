@@ -1,5 +1,4 @@
-"""TENER and the vanilla transformer: their settings, and in NumPy what the modules of `tener_torch` compute in
-evaluation."""
+"""TENER and the vanilla transformer in NumPy: what the modules of `tener_torch` compute in evaluation."""
 
 from __future__ import annotations
 
@@ -9,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic.dataclasses import dataclass
 
 from ...nn.attention_numpy import (
     Rectangle,
@@ -23,36 +21,13 @@ from ...nn.attention_numpy import (
     write_split_heads,
 )
 from ...nn.graph import PaddedBatch, Value
-from ...nn.layers_numpy import Linear, StackConfig, TransformerLayer, Weights
+from ...nn.layers_numpy import Linear, TransformerLayer, Weights
+from ...nn.stack_config import StackConfig
 from ...sequences import Lengths
 from ...types import FloatArray
-from ...validation import STRICT, Probability, Size
+from .tener_config import TransformerConfig
 
 ComplexArray = NDArray[np.complex64]
-
-
-@dataclass(frozen=True, kw_only=True, config=STRICT)
-class TransformerConfig(StackConfig):
-    """Sizes and choices of a transformer encoder.
-
-    width (int): Width d of the output, shared by the heads. A linear layer brings the input to it.
-    ff_width (Optional[int]): Width inside the feed-forward; None for twice the width.
-    dropout (float): Inside the feed-forward, and on the attention map unless `attention_dropout` says otherwise.
-    adapted (bool): TENER's attention; else the vanilla one, with sinusoidal positions added to its input.
-    scaled (Optional[bool]): Divide attention scores by the root of the head's width `sqrt(d_k)`; None for the papers'
-        choice: vanilla attention is scaled, adapted is not.
-    """
-
-    heads: Size = 4
-    attention_dropout: Probability | None = None
-    adapted: bool = True
-    scaled: bool | None = None
-
-    usual_ff = 2
-
-    @property
-    def positions_by_head(self) -> bool:
-        return self.adapted
 
 
 class VanillaAttention:

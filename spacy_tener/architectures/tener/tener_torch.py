@@ -15,7 +15,7 @@ from ...nn.attention_torch import Attention, Heads, interleave, sinusoids, split
 from ...nn.layers_torch import Linear, TransformerLayer
 from ...nn.ragged_torch import Ragged
 from ...sequences import Lengths
-from .tener_numpy import TransformerConfig
+from .tener_config import TransformerConfig
 
 
 class VanillaAttention(Attention):
