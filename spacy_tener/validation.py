@@ -14,7 +14,7 @@ from functools import wraps
 from inspect import Parameter, Signature, cleandoc, signature
 from typing import Annotated, Any, ParamSpec, TypeVar, get_type_hints
 
-from pydantic import AfterValidator, ConfigDict, Field, ValidationError, validate_call
+from pydantic import AfterValidator, ConfigDict, Field, PositiveInt, ValidationError, validate_call
 
 from .errors import RemedyError
 
@@ -29,19 +29,16 @@ class SettingError(ValueError):
     """Settings that do not fit together."""
 
 
-def _check_odd(size: int) -> int:
-    if size % 2 == 0:
+def _check_odd(value: int) -> int:
+    if value % 2 == 0:
         raise SettingError("must be odd, so that it has a middle")
-    return size
+    return value
 
 
-Size = Annotated[int, Field(ge=1)]
-Count = Annotated[int, Field(ge=0)]
-OddSize = Annotated[Size, AfterValidator(_check_odd)]
-Weight = Annotated[float, Field(ge=0.0)]
-Positive = Annotated[float, Field(gt=0.0)]
-Share = Annotated[float, Field(gt=0.0, le=1.0)]
+OddInt = Annotated[PositiveInt, AfterValidator(_check_odd)]
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
+"""A probability below 1, as that of dropout."""
+Fraction = Annotated[float, Field(gt=0.0, le=1.0)]
 
 
 def validated(registered: str) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from pydantic import PositiveInt
 from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d
@@ -18,7 +19,7 @@ from ..nn.compose import chain_layers, ragged_layer
 from ..nn.shim import torch_shim
 from ..tagging import TagLayout
 from ..types import AnyFloats
-from ..validation import Probability, Size, validated
+from ..validation import Probability, validated
 from .tener.tener import build_tener
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ TaggerModel = Model[list[Doc], list[Floats2d]]
 
 @validated("spacy_tener.CRFTagger.v1")
 def build_crf_tagger(
-    tok2vec: TaggerModel | None = None, nO: int | None = None, dropout: Probability = 0.4, depth: Size = 1
+    tok2vec: TaggerModel | None = None, nO: int | None = None, dropout: Probability = 0.4, depth: PositiveInt = 1
 ) -> TaggerModel:
     """Score BIOES tags for decoding by a CRF.
 

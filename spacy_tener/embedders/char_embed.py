@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import NonNegativeInt, PositiveInt
 from pydantic.dataclasses import dataclass
 from spacy.tokens import Doc
 
@@ -15,7 +16,7 @@ from ..features.keys import END_MARK, KeyCache, Normaliser, bigram_key_array, pa
 from ..features.pretrained_vectors import VectorsSource
 from ..nn.compose import chain_layers, join_embedders, projection
 from ..nn.shim import EmbedModel
-from ..validation import STRICT, Count, Probability, SettingError, Size, configured
+from ..validation import STRICT, Probability, SettingError, configured
 from .radical_embed import build_radical_embed
 from .spelling import build_char_cnn
 from .tables import EmbedInput, TableEmbedder, Vocabulary, init_tables, load_vectors, table_embedder, table_shim
@@ -45,8 +46,8 @@ class CharEmbedConfig:
         one of a full-width letter.
     """
 
-    width: Size = 50
-    bigram_width: Count = 50
+    width: PositiveInt = 50
+    bigram_width: NonNegativeInt = 50
     digits: bool = True
     lower: bool = False
     dropout: Probability = 0.3
@@ -167,15 +168,15 @@ class WordEmbedConfig:
     half (bool): Save the rows as 16-bit floats.
     """
 
-    width: Size = 100
+    width: PositiveInt = 100
     lower: bool = True
     digits: bool = True
     dropout: Probability = 0.5
     word_dropout: Probability = 0.01
     vectors: str | Path | VectorsSource | None = None
     whiten_vectors: bool = False
-    project_to: Size | None = None
-    frequent: Count | None = None
+    project_to: PositiveInt | None = None
+    frequent: NonNegativeInt | None = None
     half: bool = False
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import NonNegativeInt, PositiveInt
 from spacy.tokens import Doc
 from spacy.util import logger
 from thinc.api import Model
@@ -23,7 +24,7 @@ from ..features.word_lists import LayeredMatch, WordList, WordLists, find_layere
 from ..nn.backends import Backend, Rows
 from ..nn.run import forward
 from ..types import IntArray
-from ..validation import Count, Probability, Size, validated
+from ..validation import Probability, validated
 from .lattice import Lattice
 from .tables import EmbedInput, TableEmbedder, Vocabulary, init_tables, load_vectors, table_shim
 
@@ -48,9 +49,9 @@ LexiconModel = Model[list[Doc], LatticeWords]
 @validated("spacy_tener.LexiconEmbed.v1")
 def build_lexicon_embed(
     lexicon: Callable[[], Lexicon] | None = None,
-    width: Size = 50,
-    tag_width: Count = 0,
-    max_words: Size | None = 5,
+    width: PositiveInt = 50,
+    tag_width: NonNegativeInt = 0,
+    max_words: PositiveInt | None = 5,
     dropout: Probability = 0.3,
     word_dropout: Probability = 0.01,
     vectors: str | Path | None = None,

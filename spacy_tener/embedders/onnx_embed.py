@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeGuard
 
 import numpy as np
+from pydantic import NonNegativeInt, PositiveInt
 from spacy.tokens import Doc
 from spacy.util import logger
 from thinc.api import Model
@@ -23,7 +24,7 @@ from ..onnx.e5 import E5Source
 from ..onnx.encoder import Encoder
 from ..onnx.lac_tagger import lac_encoder
 from ..types import FloatArray
-from ..validation import Count, Probability, Size, validated
+from ..validation import Probability, validated
 
 _MB = 1_000_000
 _ON_DISK = 20
@@ -36,7 +37,10 @@ EncoderSource = Callable[[], Encoder]
 
 @validated("spacy_tener.OnnxEmbed.v1")
 def build_onnx_embed(
-    encoder: EncoderSource | None = None, width: Size | None = 100, dropout: Probability = 0.3, cache: Count = 500
+    encoder: EncoderSource | None = None,
+    width: PositiveInt | None = 100,
+    dropout: Probability = 0.3,
+    cache: NonNegativeInt = 500,
 ) -> EmbedModel:
     """Embed each token by the features of a pretrained encoder in an ONNX file, as they are, and a linear layer.
 

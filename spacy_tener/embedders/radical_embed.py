@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import PositiveInt
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 from spacy.tokens import Doc
 
@@ -26,7 +27,7 @@ from ..nn.layers_numpy import Weights
 from ..nn.shim import EmbedModel, TorchShim
 from ..sequences import ranges, starts
 from ..types import IntArray
-from ..validation import STRICT, OddSize, Probability, Size, configured
+from ..validation import STRICT, OddInt, Probability, configured
 from .spelling import SpellingVocabulary
 from .spelling_numpy import CNN
 from .spelling_numpy import CharacterFeatures as FeaturesPredictor
@@ -206,10 +207,10 @@ class RadicalEmbedConfig:
     simplify (bool): Read each character in its form, as `spacy_tener.CharEmbed.v1` does.
     """
 
-    width: Size = 50
-    radical_width: Size = 30
-    filters: Size = 30
-    window: OddSize = 3
+    width: PositiveInt = 50
+    radical_width: PositiveInt = 30
+    filters: PositiveInt = 30
+    window: OddInt = 3
     digits: bool = True
     dropout: Probability = 0.2
     radical_dropout: Probability = 0.3

@@ -7,13 +7,14 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+from pydantic import PositiveInt
 from spacy.tokens import Doc
 
 from ..features.characters import join_texts
 from ..features.segmenter import divide, jieba_version, keys_of_tag, token_keys, with_listed_words
 from ..features.word_lists import WordLists
 from ..nn.shim import EmbedModel
-from ..validation import Probability, Size, validated
+from ..validation import Probability, validated
 from .tables import EmbedInput, TableEmbedder, Vocabulary, init_tables, table_embedder, table_shim
 
 SEGMENT = "segment"
@@ -25,7 +26,9 @@ _PARTS_OF_SPEECH = (
 
 
 @validated("spacy_tener.SegmentEmbed.v1")
-def build_segment_embed(width: Size = 32, dropout: Probability = 0.3, word_dropout: Probability = 0.01) -> EmbedModel:
+def build_segment_embed(
+    width: PositiveInt = 32, dropout: Probability = 0.3, word_dropout: Probability = 0.01
+) -> EmbedModel:
     """Embed each token by its position in its word, as jieba divides the text, and by the word's part of speech.
 
     Registered as `spacy_tener.SegmentEmbed.v1`. There is a row for each combination of a character's position in its

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pydantic import PositiveInt
 from pydantic.dataclasses import dataclass
 from spacy.tokens import Doc
 
@@ -18,7 +19,7 @@ from ..features.keys import Normaliser
 from ..nn.backends import Indices
 from ..nn.layers_numpy import Weights
 from ..nn.shim import EmbedModel, TorchShim
-from ..validation import STRICT, OddSize, Probability, Size, configured
+from ..validation import STRICT, OddInt, Probability, configured
 from .spelling_numpy import CNN, Encode
 from .spelling_numpy import CharacterFeatures as FeaturesPredictor
 from .tables import EmbedInput, Vocabulary, build_tables, table_embedder
@@ -40,15 +41,15 @@ class SpellingConfig:
     char_dropout (float): Probability that a character is read as unknown in training.
     """
 
-    char_width: Size = 30
-    width: Size = 30
+    char_width: PositiveInt = 30
+    width: PositiveInt = 30
     digits: bool = True
     dropout: Probability = 0.3
     char_dropout: Probability = 0.01
 
 
 @configured("spacy_tener.CharCNN.v1", SpellingConfig)
-def build_char_cnn(filters: Size = 30, window: OddSize = 3, *, config: SpellingConfig) -> EmbedModel:
+def build_char_cnn(filters: PositiveInt = 30, window: OddInt = 3, *, config: SpellingConfig) -> EmbedModel:
     """Embed each token by a CNN over its characters, with max pooling.
 
     Registered as `spacy_tener.CharCNN.v1`. The defaults are the TENER paper's, with its 3,660 parameters beside the

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt, PositiveInt
 from pydantic.dataclasses import dataclass
 
-from ..validation import STRICT, Count, Probability, SettingError, Size, check_pieces
+from ..validation import STRICT, Probability, SettingError, check_pieces
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -37,13 +37,13 @@ class TransformerEmbedConfig:
 
     frozen: bool = False
     pooling: Literal["mean", "first"] = "mean"
-    layers: Size | Annotated[list[Count], Field(min_length=1)] = 1
+    layers: PositiveInt | Annotated[list[NonNegativeInt], Field(min_length=1)] = 1
     dropout: Probability = 0.1
     window: int = 512
-    overlap: Count = 64
+    overlap: NonNegativeInt = 64
     mixed_precision: bool | Literal["gpu"] = False
-    cache: Count = 1000
-    frozen_layers: Count = 0
+    cache: NonNegativeInt = 1000
+    frozen_layers: NonNegativeInt = 0
     pieces: Literal["scripts", "texts", "all"] = "scripts"
 
     def __post_init__(self) -> None:

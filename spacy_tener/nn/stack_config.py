@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from pydantic import PositiveInt
 from pydantic.dataclasses import dataclass
 
-from ..validation import STRICT, Probability, SettingError, Size
+from ..validation import STRICT, Probability, SettingError
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -21,10 +22,10 @@ class StackConfig:
     attention_dropout (Optional[float]): On the attention map; None for the same as `dropout`.
     """
 
-    width: Size = 128
-    layers: Size = 1
-    heads: Size = 8
-    ff_width: Size | None = None
+    width: PositiveInt = 128
+    layers: PositiveInt = 1
+    heads: PositiveInt = 8
+    ff_width: PositiveInt | None = None
     dropout: Probability = 0.15
     attention_dropout: Probability | None = 0.0
 

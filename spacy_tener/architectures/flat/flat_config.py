@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal
 
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat
 from pydantic.dataclasses import dataclass
 
 from ...nn.stack_config import StackConfig
-from ...validation import STRICT, Count, Positive, SettingError, Weight
+from ...validation import STRICT, SettingError
 
 DISTANCES = ("hh", "ht", "th", "tt")
 """From query to key: head to head, head to tail, tail to head, tail to tail. The order of `SpanPlan.distances`."""
@@ -62,10 +63,10 @@ class AtssaConfig(StackConfig):
     """
 
     selection: Literal["adaptive", "none"] | Callable[..., Any] = "adaptive"
-    k: Count = 3
-    alpha: Positive = 50.0
-    tau: Positive = 1.0
-    penalty: Weight = 4e-6
+    k: NonNegativeInt = 3
+    alpha: PositiveFloat = 50.0
+    tau: PositiveFloat = 1.0
+    penalty: NonNegativeFloat = 4e-6
 
     usual_ff = 4
 
@@ -92,7 +93,7 @@ class MectConfig(StackConfig):
         each other. A registered function may give another one: a class as `SpanEncoder`.
     """
 
-    random_attention: Count = 320
+    random_attention: NonNegativeInt = 320
     streams: Callable[..., Any] | None = None
 
     n_streams: ClassVar[int] = 2

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+from pydantic import PositiveInt
 from pydantic.dataclasses import dataclass
 
-from ...validation import STRICT, OddSize, Probability, SettingError, Size
+from ...validation import STRICT, OddInt, Probability, SettingError
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -24,8 +25,8 @@ class GRNConfig:
     dropout (float): On the context layer's output, before the relation layer.
     """
 
-    width: Size = 400
-    branches: Sequence[OddSize] = (1, 3, 5)
+    width: PositiveInt = 400
+    branches: Sequence[OddInt] = (1, 3, 5)
     relation: Literal["gated"] | Callable[..., Any] | None = "gated"
     dropout: Probability = 0.5
 

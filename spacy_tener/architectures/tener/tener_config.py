@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pydantic import PositiveInt
 from pydantic.dataclasses import dataclass
 
 from ...nn.stack_config import StackConfig
-from ...validation import STRICT, Probability, Size
+from ...validation import STRICT, Probability
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -20,7 +21,7 @@ class TransformerConfig(StackConfig):
         choice: vanilla attention is scaled, adapted is not.
     """
 
-    heads: Size = 4
+    heads: PositiveInt = 4
     attention_dropout: Probability | None = None
     adapted: bool = True
     scaled: bool | None = None

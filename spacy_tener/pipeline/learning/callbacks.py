@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import IO, Any
 
 import srsly
+from pydantic import NonNegativeInt
 from spacy.language import Language
 from spacy.training import Example
 from spacy.training.loggers import console_logger_v3
 
 from ...errors import InputError, RemedyError
 from ...requirements import add_requirements
-from ...validation import Count, validated
+from ...validation import validated
 from ..entity_lists import EntityLists
 from .targets import WEIGHT
 from .teaching import load_teacher
@@ -28,7 +29,7 @@ def extension(
     path: str | Path | None = None,
     component: str = "tener_ner",
     rename: Mapping[str, str] | None = None,
-    cache_mb: Count = 1000,
+    cache_mb: NonNegativeInt = 1000,
 ) -> Callable[[Language], Language]:
     """Add labels to a sourced `tener_ner`, and let its earlier self teach the labels that a text is not annotated for.
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import spacy
 from numpy.typing import NDArray
+from pydantic import NonNegativeInt, PositiveFloat
 from spacy.language import Language
 
 from ...architectures.tagger import TaggerModel, crf, on_host
 from ...errors import RemedyError
 from ...features.cache import FeatureCache, key_of
 from ...processes import cached_property
-from ...validation import Count, Positive, Share, validated
+from ...validation import Fraction, validated
 from ..settings import NERSettings
 from ..units import DocView, view_of
 from ..windows import WindowBatcher
@@ -96,9 +97,9 @@ class Teacher:
 def load_teacher(
     path: str | Path | None = None,
     component: str = "tener_ner",
-    share: Share = 0.5,
-    temperature: Positive = 1.0,
-    cache_mb: Count = 1000,
+    share: Fraction = 0.5,
+    temperature: PositiveFloat = 1.0,
+    cache_mb: NonNegativeInt = 1000,
     completes: bool = False,
 ) -> Teacher:
     """Load a trained pipeline as a teacher of another in training (distillation). The teacher is not saved.
