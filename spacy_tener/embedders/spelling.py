@@ -1,17 +1,17 @@
-"""Embedders of tokens by their characters: the CNN of the TENER paper (sections 3.1 and 4.4), and what others share.
+"""Embedders that compute a token's vector from its characters.
 
-Each is `Model[List[Doc], List[Floats2d]]`, for use in `spacy_tener.WordCharEmbed.v1` or alone. Each distinct word of a
-batch is encoded once.
+`spacy_tener.CharCNN.v1` is here. `spacy_tener.CharTransformer.v1` in `architectures/tener` and
+`spacy_tener.RadicalEmbed.v1` share its vocabulary and its forward pass: a batch encodes each distinct token once. Use
+them for the characters of `spacy_tener.WordCharEmbed.v1`, or alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from pydantic import PositiveInt
-from pydantic.dataclasses import dataclass
 from spacy.tokens import Doc
 
 from ..features.characters import Spellings, spell
@@ -19,7 +19,7 @@ from ..features.keys import Normaliser
 from ..nn.backends import Indices
 from ..nn.layers_numpy import Weights
 from ..nn.shim import EmbedModel, TorchShim
-from ..validation import STRICT, OddInt, Probability, configured
+from ..validation import OddInt, Probability, validated
 from .spelling_numpy import CNN, Encode
 from .spelling_numpy import CharacterFeatures as FeaturesPredictor
 from .tables import EmbedInput, Vocabulary, build_tables, table_embedder
@@ -30,68 +30,94 @@ if TYPE_CHECKING:
 CHARACTER = "character"
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
-class SpellingConfig:
-    """Settings that the embedders of tokens by their characters share.
+@validated("spacy_tener.CharCNN.v1")
+def build_char_cnn(
+    filters: PositiveInt = 30,
+    window: OddInt = 3,
+    char_width: PositiveInt = 30,
+    width: PositiveInt = 30,
+    digits: bool = True,
+    dropout: Probability = 0.3,
+    char_dropout: Probability = 0.01,
+) -> EmbedModel:
+    """Embed each token with a CNN over its characters, followed by max pooling and a linear layer.
 
-    char_width (int): Width of the characters' rows.
-    width (int): Width of the output.
-    digits (bool): Read every digit as 0.
-    dropout (float): Dropout on the characters' rows and, again, on the output. The 0.3 is the released code's.
-    char_dropout (float): Probability that a character is read as unknown in training.
-    """
+    Registered as `spacy_tener.CharCNN.v1`. This is the CNN that the TENER paper compares with its character encoder
+    (Yan et al., 2019, section 4.4). With the defaults, which are the paper's, it has 3,660 parameters besides the
+    character embeddings: 30 x (3 x 30) + 30 for the filters and 30 x 30 + 30 for the linear layer.
 
-    char_width: PositiveInt = 30
-    width: PositiveInt = 30
-    digits: bool = True
-    dropout: Probability = 0.3
-    char_dropout: Probability = 0.01
-
-
-@configured("spacy_tener.CharCNN.v1", SpellingConfig)
-def build_char_cnn(filters: PositiveInt = 30, window: OddInt = 3, *, config: SpellingConfig) -> EmbedModel:
-    """Embed each token by a CNN over its characters, with max pooling.
-
-    Registered as `spacy_tener.CharCNN.v1`. The defaults are the TENER paper's, with its 3,660 parameters beside the
-    characters' rows: 30 x (3 x 30) + 30 of the filters, 30 x 30 + 30 of the linear layer after the maximum. A
-    character gets a row when it is first seen in training; all others share the unknown row. Case is kept. Tokens of
-    more than 64 characters are cut to the first and the last 32.
+    A character gets an embedding when it first occurs in training; all others share the unknown embedding. Upper and
+    lower case are distinguished. Of a token with more than 64 characters, the first and the last 32 are used.
 
     filters (int): Number of filters.
-    window (int): Width of the filters in characters; an odd number.
+    window (int): Number of characters in the window of a filter. Must be odd.
+    char_width (int): Width of the character embeddings.
+    width (int): Width of the output.
+    digits (bool): Replace every digit by 0.
+    dropout (float): Dropout rate of the character embeddings and of the output. The default is the released code's.
+    char_dropout (float): Probability that a character is replaced by the unknown character in training.
+    RETURNS (Model[List[Doc], List[Floats2d]]): The embedder. *Shape:* (tokens, width)
     """
-    sizes = {"char_width": config.char_width, "filters": filters, "window": window, "width": config.width}
-    return spelling_embedder(partial(_make_cnn, sizes), partial(CNN, window, filters), config)
+    return spelling_embedder(
+        partial(_make_cnn, char_width=char_width, filters=filters, window=window, width=width),
+        partial(CNN, window, filters),
+        char_width=char_width,
+        width=width,
+        digits=digits,
+        dropout=dropout,
+        char_dropout=char_dropout,
+    )
 
 
-def _make_cnn(sizes: Mapping[str, int]) -> CharacterEncoder:
+def _make_cnn(*, char_width: int, filters: int, window: int, width: int) -> CharacterEncoder:
     from .spelling_torch import char_cnn
 
-    return char_cnn(**sizes)
+    return char_cnn(char_width=char_width, filters=filters, window=window, width=width)
 
 
 def spelling_embedder(
-    make_encoder: Callable[[], CharacterEncoder], encode: Callable[[Weights], Encode], config: SpellingConfig
+    make_encoder: Callable[[], CharacterEncoder],
+    encode: Callable[[Weights], Encode],
+    *,
+    char_width: int,
+    width: int,
+    digits: bool,
+    dropout: float,
+    char_dropout: float,
 ) -> EmbedModel:
-    """Return an embedder with an encoder of characters.
+    """Return an embedder that encodes the characters of each token.
 
-    make_encoder (Callable): Makes the encoder as a torch module.
-    encode (Callable): Makes its form in NumPy from its weights.
+    make_encoder (Callable[[], CharacterEncoder]): Builds the torch module of the encoder.
+    encode (Callable[[Weights], Encode]): Builds the predictor of the encoder's sequence part from its weights.
+    char_width (int): Width of the character embeddings.
+    width (int): Width of the output, which must be the encoder's.
+    digits (bool): Replace every digit by 0.
+    dropout (float): Dropout rate of the character embeddings and of the output.
+    char_dropout (float): Probability that a character is replaced by the unknown character in training.
+    RETURNS (Model[List[Doc], List[Floats2d]]): The embedder. *Shape:* (tokens, width)
     """
-    vocabulary = SpellingVocabulary(CHARACTER, Normaliser(digits=config.digits))
-    predictor = partial(FeaturesPredictor, {CHARACTER: config.char_width}, encode, config.width)
-    shim = TorchShim(partial(_build, make_encoder=make_encoder, config=config), predictor)
-    return table_embedder("char_encoder", vocabulary, shim, width=config.width)
+    build = partial(
+        _build_features, make_encoder=make_encoder, char_width=char_width, dropout=dropout, char_dropout=char_dropout
+    )
+    predictor = partial(FeaturesPredictor, {CHARACTER: char_width}, encode, width)
+    vocabulary = SpellingVocabulary(CHARACTER, Normaliser(digits=digits))
+    return table_embedder("char_encoder", vocabulary, TorchShim(build, predictor), width=width)
 
 
-def _build(
-    *, make_encoder: Callable[[], CharacterEncoder], config: SpellingConfig, **heights: int
+def _build_features(
+    *,
+    make_encoder: Callable[[], CharacterEncoder],
+    char_width: int,
+    dropout: float,
+    char_dropout: float,
+    **heights: int,
 ) -> CharacterFeatures:
     from .spelling_torch import CharacterFeatures
 
-    widths, dropped = {CHARACTER: config.char_width}, {CHARACTER: config.char_dropout}
-    tables = build_tables(widths=widths, word_dropout=dropped, dropout=config.dropout, **heights)
-    return CharacterFeatures(tables, make_encoder(), dropout=config.dropout)
+    tables = build_tables(
+        widths={CHARACTER: char_width}, word_dropout={CHARACTER: char_dropout}, dropout=dropout, **heights
+    )
+    return CharacterFeatures(tables, make_encoder(), dropout=dropout)
 
 
 class SpellingVocabulary(Vocabulary):

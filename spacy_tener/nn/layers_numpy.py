@@ -213,8 +213,7 @@ class TransformerLayer:
 
     def __init__(self, config: StackConfig, attention: Any, weights: Weights) -> None:
         self.attention = attention
-        hidden = config.ff_width or config.usual_ff * config.width
-        weights.shaped("feed_forward.widen.weight", hidden, config.width)
+        weights.shaped("feed_forward.widen.weight", config.hidden_width, config.width)
         self.feed_forward = FeedForward(weights.part("feed_forward"))
         self.attention_norm = LayerNorm(weights.part("attention_norm"))
         self.feed_forward_norm = LayerNorm(weights.part("feed_forward_norm"))

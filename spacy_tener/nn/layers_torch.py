@@ -263,8 +263,7 @@ class TransformerLayer(nn.Module):
     def __init__(self, attention: nn.Module, config: StackConfig) -> None:
         super().__init__()
         self.attention = attention
-        hidden = config.ff_width or config.usual_ff * config.width
-        self.feed_forward = FeedForward(width=config.width, hidden=hidden, dropout=config.dropout)
+        self.feed_forward = FeedForward(width=config.width, hidden=config.hidden_width, dropout=config.dropout)
         self.attention_norm = nn.LayerNorm(config.width)
         self.feed_forward_norm = nn.LayerNorm(config.width)
 

@@ -1,4 +1,7 @@
-"""The settings and checks that all stacks of transformer layers have in common."""
+"""The base of the configs of `architectures`: the sizes of a stack of transformer layers, and their checks.
+
+`TransformerLayer`, in torch and in NumPy, takes its sizes from such a config.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,14 @@ from ..validation import STRICT, Probability, SettingError
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class StackConfig:
-    """Settings of encoders that are stacks of transformer layers.
+    """Sizes of a stack of transformer layers. Raises an error if they do not fit together.
 
-    width (int): Width d of the output, shared by the heads.
+    width (int): Hidden size d of the layers.
     layers (int): Number of layers.
-    heads (int): Number of heads h; each is `width / heads` wide.
-    ff_width (Optional[int]): Width inside the feed-forward; None for three times the width.
-    dropout (float): Inside the feed-forward.
-    attention_dropout (Optional[float]): On the attention map; None for the same as `dropout`.
+    heads (int): Number of attention heads h. Must divide `width`.
+    ff_width (Optional[int]): Hidden size of the feed-forward networks. None for `ff_factor` times `width`.
+    dropout (float): Dropout rate of the feed-forward networks.
+    attention_dropout (Optional[float]): Dropout rate of the attention weights. None for the same as `dropout`.
     """
 
     width: PositiveInt = 128
@@ -29,29 +32,34 @@ class StackConfig:
     dropout: Probability = 0.15
     attention_dropout: Probability | None = 0.0
 
-    usual_ff: ClassVar[int] = 3
-    """Width of the feed-forward in widths of the model, where `ff_width` is None."""
+    ff_factor: ClassVar[int] = 3
+    """Hidden size of the feed-forward networks in multiples of `width`, where `ff_width` is None."""
 
     def __post_init__(self) -> None:
         if self.width % self.heads:
             raise SettingError(f"width must be a multiple of heads, which is {self.heads}; got {self.width}")
-        position, needed = self.width, "even"
-        if self.positions_by_head:
-            position, needed = self.head_width, f"an even number times heads, which is {self.heads}"
-        if position % 2:
-            reason = "since positions are pairs of sine and cosine"
-            raise SettingError(f"width must be {needed}, {reason}; got {self.width}")
-
-    @property
-    def positions_by_head(self) -> bool:
-        """Return True if a position is as wide as a head, False if it is as wide as the model."""
-        return False
+        if self.position_width % 2:
+            even = "even"
+            if self.position_width < self.width:
+                even = f"an even number times heads, which is {self.heads}"
+            raise SettingError(f"width must be {even}, since positions are pairs of sine and cosine; got {self.width}")
 
     @property
     def head_width(self) -> int:
+        """Width d_k of a head's queries, keys and values."""
         return self.width // self.heads
 
     @property
+    def position_width(self) -> int:
+        """Width of the position embeddings."""
+        return self.width
+
+    @property
+    def hidden_width(self) -> int:
+        """Hidden size d_ff of the feed-forward networks."""
+        return self.ff_width or self.ff_factor * self.width
+
+    @property
     def map_dropout(self) -> float:
-        """Dropout on the attention map."""
+        """Dropout rate of the attention weights."""
         return self.dropout if self.attention_dropout is None else self.attention_dropout

@@ -267,10 +267,10 @@ def triangular(
     one step. From `total_steps` on the rate is 0.
 
     max_rate (float): The rate at the end of the warm-up.
-    total_steps (Union[int, str]): Number of updates in the training run, as `${training.max_steps}`. Where spaCy reads the
-        optimizer's section alone and leaves the variable as it is (`nlp.initialize()`, `nlp.resume_training()`), and
-        for 0, no end is known: the rate goes up as for 1,000 updates and stays.
-    warmup (Probability): The part of the steps that goes up.
+    total_steps (Union[int, str]): Number of updates in the training run, as `${training.max_steps}`. If it is 0, or a
+        variable that spaCy has not filled in because it reads the optimizer's section alone (`nlp.initialize()`,
+        `nlp.resume_training()`), the end is unknown: the rate rises as for 1,000 updates and stays there.
+    warmup (float): Fraction of the steps in which the rate rises.
     """
     endless = total_steps == 0 or (isinstance(total_steps, str) and total_steps.startswith("${"))
     steps = _ENDLESS if endless else total_steps

@@ -14,7 +14,12 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from spacy_tener.architectures.tener.tener_torch import AdaptedAttention, RelativePositions, VanillaAttention, turn
+from spacy_tener.architectures.tener.tener_torch import (
+    AdaptedAttention,
+    RelativePositions,
+    VanillaAttention,
+    multiply_pairs,
+)
 from spacy_tener.nn import attention_torch as attention
 from spacy_tener.nn.attention_torch import Heads, attend, interleave, sinusoids
 from spacy_tener.nn.ragged_torch import Ragged
@@ -237,12 +242,12 @@ def test_far_positions_are_exact_in_float32() -> None:
     assert table[99_999, 2].item() == pytest.approx(math.sin(99_999.0 / 100.0), abs=1e-7)
 
 
-def test_turned_query_and_key_table_give_the_relative_position() -> None:
+def test_products_of_query_factors_and_key_table_give_the_relative_position() -> None:
     torch.manual_seed(0)
     width, length = 8, 9
     relative = RelativePositions.of(Ragged.of([length]), width, DOUBLE)
     s = torch.randn(length, width, dtype=torch.float64)
-    fast = turn(s, relative.query_turn[:, 0]) @ relative.table.T
+    fast = multiply_pairs(s, relative.query_factors[:, 0]) @ relative.key_table.T
     for t in range(length):
         for j in range(length):
             angles = [(t - j) / 10000 ** (2 * i / width) for i in range(width // 2)]

@@ -68,11 +68,11 @@ class AtssaConfig(StackConfig):
     tau: PositiveFloat = 1.0
     penalty: NonNegativeFloat = 4e-6
 
-    usual_ff = 4
+    ff_factor = 4
 
     @property
-    def positions_by_head(self) -> bool:
-        return True
+    def position_width(self) -> int:
+        return self.head_width
 
     @property
     def selects(self) -> bool:

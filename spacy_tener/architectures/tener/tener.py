@@ -1,16 +1,25 @@
-"""TENER: an embedder, and a transformer with relative positions in its attention; and one over the characters of words
-(sections 3.1 and 4.4)."""
+"""The registered functions of TENER, which a config names as `@architectures`.
+
+`spacy_tener.TENER.v1` is the default `tok2vec` of `tener_ner`. It consists of an embedder and
+`spacy_tener.TransformerEncoder.v1`, which other embedders can use as well, such as in spaCy's `Tok2Vec`.
+`spacy_tener.CharTransformer.v1` embeds words by a transformer over their characters.
+
+The functions return Thinc models. Prediction on a CPU uses the predictors of `tener_numpy`; the modules of
+`tener_torch` are built for training or a GPU only, so that a trained pipeline runs without torch.
+"""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pydantic import PositiveInt
+
 from ...embedders.char_embed import build_char_embed
-from ...embedders.spelling import SpellingConfig, spelling_embedder
+from ...embedders.spelling import spelling_embedder
 from ...nn.compose import chain_layers, ragged_layer
 from ...nn.shim import EmbedModel, RaggedModel
-from ...validation import configured
+from ...validation import Probability, SettingError, validated
 from .tener_config import TransformerConfig
 from .tener_numpy import TransformerEncoder as TransformerPredictor
 
@@ -19,27 +28,101 @@ if TYPE_CHECKING:
     from .tener_torch import TransformerEncoder
 
 
-@configured("spacy_tener.TENER.v1", TransformerConfig)
-def build_tener(embed: EmbedModel | None, config: TransformerConfig) -> EmbedModel:
-    """TENER (Yan et al., 2019): an embedder, a linear layer, and a transformer with relative positions in its
-    attention, which tell direction and distance.
+@validated("spacy_tener.TENER.v1")
+def build_tener(
+    embed: EmbedModel | None = None,
+    width: PositiveInt = 128,
+    layers: PositiveInt = 1,
+    heads: PositiveInt = 4,
+    ff_width: PositiveInt | None = None,
+    dropout: Probability = 0.15,
+    attention_dropout: Probability | None = None,
+    adapted: bool = True,
+    scaled: bool | None = None,
+) -> EmbedModel:
+    """Construct TENER: an embedder, a linear layer, and a transformer encoder with direction-aware relative positions.
 
-    Registered as `spacy_tener.TENER.v1`. The defaults are the paper's for Weibo.
+    Registered as `spacy_tener.TENER.v1`. The model is the one of Yan et al. (2019,
+    https://arxiv.org/abs/1911.04474), section 3, without its CRF, which `spacy_tener.CRFTagger.v1` adds. The defaults
+    are the paper's for Weibo. With `adapted = false` it is the vanilla transformer that the paper compares.
 
-    embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder; `spacy_tener.CharEmbed.v1` if there is none.
+    embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder. None for `spacy_tener.CharEmbed.v1` with its
+        defaults.
+    width (int): Hidden size d of the transformer, to which the linear layer projects the embeddings.
+    layers (int): Number of transformer layers.
+    heads (int): Number of attention heads h, which must divide `width`. In adapted attention, the width d_k of a head,
+        `width / heads`, must be even.
+    ff_width (Optional[int]): Hidden size of the feed-forward networks. None for twice the width.
+    dropout (float): Dropout rate of the feed-forward networks.
+    attention_dropout (Optional[float]): Dropout rate of the attention weights. None for the same as `dropout`.
+    adapted (bool): Use TENER's adapted attention, with relative positions (eq. 16 to 19), rather than vanilla
+        attention (eq. 1 to 6), with sinusoidal positions added to its input.
+    scaled (Optional[bool]): Divide attention scores by `sqrt(d_k)`. None to scale vanilla attention only, as the paper
+        does.
+    RETURNS (Model[List[Doc], List[Floats2d]]): The model, which returns a vector for each token. *Shape:* (tokens,
+        width)
     """
-    return chain_layers(embed or build_char_embed(), build_transformer_encoder(**vars(config)))
+    config = TransformerConfig(
+        width=width,
+        layers=layers,
+        heads=heads,
+        ff_width=ff_width,
+        dropout=dropout,
+        attention_dropout=attention_dropout,
+        adapted=adapted,
+        scaled=scaled,
+    )
+    if embed is None:
+        embed = build_char_embed()
+    return chain_layers(embed, _transformer_layer(config))
 
 
-@configured("spacy_tener.TransformerEncoder.v1", TransformerConfig)
-def build_transformer_encoder(config: TransformerConfig) -> RaggedModel:
-    """TENER's encoder without embedder, for any embedder: `Model[List[Floats2d], List[Floats2d]]`; or the vanilla
-    transformer encoder, its baseline.
+@validated("spacy_tener.TransformerEncoder.v1")
+def build_transformer_encoder(
+    width: PositiveInt = 128,
+    layers: PositiveInt = 1,
+    heads: PositiveInt = 4,
+    ff_width: PositiveInt | None = None,
+    dropout: Probability = 0.15,
+    attention_dropout: Probability | None = None,
+    adapted: bool = True,
+    scaled: bool | None = None,
+) -> RaggedModel:
+    """Construct the transformer encoder of TENER without an embedder, to combine with any embedder.
 
-    Registered as `spacy_tener.TransformerEncoder.v1`.
+    Registered as `spacy_tener.TransformerEncoder.v1`. See `spacy_tener.TENER.v1`, which has the same arguments. The
+    input may have any width.
+
+    width (int): Hidden size d of the transformer, to which a linear layer projects the input.
+    layers (int): Number of transformer layers.
+    heads (int): Number of attention heads h, which must divide `width`. In adapted attention, the width d_k of a head,
+        `width / heads`, must be even.
+    ff_width (Optional[int]): Hidden size of the feed-forward networks. None for twice the width.
+    dropout (float): Dropout rate of the feed-forward networks.
+    attention_dropout (Optional[float]): Dropout rate of the attention weights. None for the same as `dropout`.
+    adapted (bool): Use TENER's adapted attention, with relative positions (eq. 16 to 19), rather than vanilla
+        attention (eq. 1 to 6), with sinusoidal positions added to its input.
+    scaled (Optional[bool]): Divide attention scores by `sqrt(d_k)`. None to scale vanilla attention only, as the paper
+        does.
+    RETURNS (Model[List[Floats2d], List[Floats2d]]): The encoder. *Shape:* (tokens, any width) to (tokens, width)
     """
-    build, predictor = partial(_build_transformer, config=config), partial(TransformerPredictor, config)
-    return ragged_layer("transformer_encoder", build, predictor, width_out=config.width)
+    config = TransformerConfig(
+        width=width,
+        layers=layers,
+        heads=heads,
+        ff_width=ff_width,
+        dropout=dropout,
+        attention_dropout=attention_dropout,
+        adapted=adapted,
+        scaled=scaled,
+    )
+    return _transformer_layer(config)
+
+
+def _transformer_layer(config: TransformerConfig) -> RaggedModel:
+    build_module = partial(_build_transformer, config=config)
+    make_predictor = partial(TransformerPredictor, config)
+    return ragged_layer("transformer_encoder", build_module, make_predictor, width_out=config.width)
 
 
 def _build_transformer(*, config: TransformerConfig, nI: int, nO: int) -> TransformerEncoder:
@@ -48,37 +131,57 @@ def _build_transformer(*, config: TransformerConfig, nI: int, nO: int) -> Transf
     return TransformerEncoder(config, input_width=nI)
 
 
-@configured("spacy_tener.CharTransformer.v1", SpellingConfig)
+@validated("spacy_tener.CharTransformer.v1")
 def build_char_transformer(
-    adapted: bool = True, heads: int = 3, ff_width: int = 60, inner_dropout: float = 0.15, *, config: SpellingConfig
+    adapted: bool = True,
+    heads: PositiveInt = 3,
+    ff_width: PositiveInt = 60,
+    inner_dropout: Probability = 0.15,
+    char_width: PositiveInt = 30,
+    width: PositiveInt = 30,
+    digits: bool = True,
+    dropout: Probability = 0.3,
+    char_dropout: Probability = 0.01,
 ) -> EmbedModel:
-    """Embed each token by one transformer layer over its characters.
+    """Embed each token with a transformer layer over its characters, followed by max pooling and a linear layer.
 
-    Registered as `spacy_tener.CharTransformer.v1`. The defaults are the TENER paper's, with its 6,600 parameters beside
-    the characters' rows; 8,460 where `adapted` is false. The attention has 2 x 30 x 30 for queries and values, and 60
-    for u and v. The vanilla one has 4 x (30 x 30 + 30) for queries, keys, values and output. The feed-forward has
-    3,690, the norms have 120, and the linear layer after the maximum has 930. Characters get rows, and long tokens are
-    cut, as in `spacy_tener.CharCNN.v1`.
+    Registered as `spacy_tener.CharTransformer.v1`. This is the character encoder of the TENER paper (Yan et al., 2019,
+    https://arxiv.org/abs/1911.04474, sections 3.1 and 4.4). The defaults are those of its supplement (6.1), and so are
+    the numbers of parameters besides the character embeddings: 6,600, or 8,460 with `adapted = false`. The unknown
+    character and long tokens are treated as in `spacy_tener.CharCNN.v1`.
 
-    adapted (bool): TENER's attention; otherwise vanilla attention.
-    heads (int): Number of heads, which share the width of the characters' rows.
-    ff_width (int): Width inside the feed-forward.
-    inner_dropout (float): Dropout inside the transformer.
+    adapted (bool): Use TENER's adapted attention rather than vanilla attention.
+    heads (int): Number of attention heads, which must divide `char_width`.
+    ff_width (int): Hidden size of the feed-forward network.
+    inner_dropout (float): Dropout rate of the feed-forward network and of the attention weights.
+    char_width (int): Width of the character embeddings, which is the hidden size of the transformer.
+    width (int): Width of the output.
+    digits (bool): Replace every digit by 0.
+    dropout (float): Dropout rate of the character embeddings and of the output.
+    char_dropout (float): Probability that a character is replaced by the unknown character in training.
+    RETURNS (Model[List[Doc], List[Floats2d]]): The embedder. *Shape:* (tokens, width)
     """
-    layer = TransformerConfig(
-        width=config.char_width, heads=heads, ff_width=ff_width, dropout=inner_dropout, adapted=adapted
+    if char_width % heads:
+        raise SettingError(f"char_width must be a multiple of heads, which is {heads}; got {char_width}")
+    config = TransformerConfig(width=char_width, heads=heads, ff_width=ff_width, dropout=inner_dropout, adapted=adapted)
+    return spelling_embedder(
+        partial(make_char_transformer, config, width),
+        partial(TransformerPredictor, config),
+        char_width=char_width,
+        width=width,
+        digits=digits,
+        dropout=dropout,
+        char_dropout=char_dropout,
     )
-    make_encoder = partial(make_char_transformer, layer, config.width)
-    return spelling_embedder(make_encoder, partial(TransformerPredictor, layer), config)
 
 
-def make_char_transformer(layer: TransformerConfig, width: int) -> CharacterEncoder:
-    """Return the torch module: a transformer over the characters of words.
+def make_char_transformer(config: TransformerConfig, width: int) -> CharacterEncoder:
+    """Build the torch module of `spacy_tener.CharTransformer.v1`, without its character embeddings.
 
-    layer (TransformerConfig): The transformer's settings.
+    config (TransformerConfig): The transformer over the characters. Its width is that of the character embeddings.
     width (int): Width of the output.
     """
     from ...embedders.spelling_torch import CharacterEncoder
     from .tener_torch import TransformerEncoder
 
-    return CharacterEncoder(TransformerEncoder(layer), hidden=layer.width, width=width)
+    return CharacterEncoder(TransformerEncoder(config), hidden=config.width, width=width)

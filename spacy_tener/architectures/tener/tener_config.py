@@ -1,6 +1,8 @@
-"""Settings of TENER and of the vanilla transformer."""
+"""The config of TENER's transformer encoder, which its torch module and its NumPy predictor share."""
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 from pydantic import PositiveInt
 from pydantic.dataclasses import dataclass
@@ -11,23 +13,36 @@ from ...validation import STRICT, Probability
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class TransformerConfig(StackConfig):
-    """Sizes and choices of a transformer encoder.
+    """Sizes and options of TENER's transformer encoder, or of the vanilla one that its paper compares with it.
 
-    width (int): Width d of the output, shared by the heads. A linear layer brings the input to it.
-    ff_width (Optional[int]): Width inside the feed-forward; None for twice the width.
-    dropout (float): Inside the feed-forward, and on the attention map unless `attention_dropout` says otherwise.
-    adapted (bool): TENER's attention; else the vanilla one, with sinusoidal positions added to its input.
-    scaled (Optional[bool]): Divide attention scores by the root of the head's width `sqrt(d_k)`; None for the papers'
-        choice: vanilla attention is scaled, adapted is not.
+    width (int): Hidden size d of the layers and of the output.
+    layers (int): Number of layers.
+    heads (int): Number of attention heads h, which must divide `width`.
+    ff_width (Optional[int]): Hidden size of the feed-forward networks. None for twice the width.
+    dropout (float): Dropout rate of the feed-forward networks.
+    attention_dropout (Optional[float]): Dropout rate of the attention weights. None for the same as `dropout`.
+    adapted (bool): Use TENER's adapted attention, with relative positions, rather than vanilla attention, with
+        sinusoidal positions added to its input.
+    scaled (Optional[bool]): Divide attention scores by `sqrt(d_k)`. None to scale vanilla attention only.
     """
 
+    width: PositiveInt = 128
+    layers: PositiveInt = 1
     heads: PositiveInt = 4
+    ff_width: PositiveInt | None = None
+    dropout: Probability = 0.15
     attention_dropout: Probability | None = None
     adapted: bool = True
     scaled: bool | None = None
 
-    usual_ff = 2
+    ff_factor: ClassVar[int] = 2
 
     @property
-    def positions_by_head(self) -> bool:
-        return self.adapted
+    def position_width(self) -> int:
+        """Width of the position embeddings: of a head in adapted attention (eq. 17), or of the input (eq. 8, 9)."""
+        return self.head_width if self.adapted else self.width
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether attention scores are divided by `sqrt(d_k)`."""
+        return not self.adapted if self.scaled is None else self.scaled

@@ -1,4 +1,12 @@
-"""TENER and the vanilla transformer in NumPy: what the modules of `tener_torch` compute in evaluation."""
+"""Predictors of TENER's transformer encoder in NumPy, for pipelines that run on a CPU without torch.
+
+Each class computes in evaluation what the class of the same name in `tener_torch` does, from the same weights;
+`tests/architectures/test_parity.py` compares them. `__call__` computes in NumPy. `write` adds the same computation to
+an ONNX graph, for `spacy tener export`, where batches are padded.
+
+`in_rectangles` splits a batch into rectangles, padded arrays of sequences of similar lengths. An array has a row for
+each slot of a rectangle, padding included.
+"""
 
 from __future__ import annotations
 
@@ -31,57 +39,72 @@ ComplexArray = NDArray[np.complex64]
 
 
 class VanillaAttention:
-    """Vanilla multi-head attention, with an output projection; positions are added to its input."""
+    """Multi-head attention of the vanilla transformer (eq. 1 to 6).
+
+    config (TransformerConfig): Sizes and options of the encoder.
+    weights (Weights): Weights of the module.
+    """
 
     def __init__(self, config: TransformerConfig, weights: Weights) -> None:
         self.n_heads = config.heads
-        self.scale = np.float32(config.head_width**-0.5 if config.scaled in (None, True) else 1.0)
-        self.query, self.key, self.value = (Linear(weights.part(name)) for name in ("query", "key", "value"))
+        self.scale = np.float32(config.head_width**-0.5 if config.is_scaled else 1.0)
+        self.query = Linear(weights.part("query"))
+        self.key = Linear(weights.part("key"))
+        self.value = Linear(weights.part("value"))
         weights.shaped("out.weight", config.width, config.width)
         self.out = Linear(weights.part("out"))
 
     def __call__(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
-        """Transform the rows of a rectangle. *Shape:* (slots, width)"""
-        parts = self.query(x) * self.scale, self.key(x), self.value(x)
-        q, k, v = (split_heads(part, rectangle.shape, self.n_heads) for part in parts)
-        return self.out(attend(q, k, v, rectangle.real))
+        """Compute attention within each sequence of a rectangle. *Shape:* (slots, width) to (slots, width)"""
+        query = split_heads(self.query(x) * self.scale, rectangle.shape, self.n_heads)
+        key = split_heads(self.key(x), rectangle.shape, self.n_heads)
+        value = split_heads(self.value(x), rectangle.shape, self.n_heads)
+        return self.out(attend(query, key, value, rectangle.real))
 
     def write(self, x: Value, batch: PaddedBatch) -> Value:
-        """Write the attention to the graph of `x`."""
-        parts = self.query.write(x) * self.scale, self.key.write(x), self.value.write(x)
-        q, k, v = (write_split_heads(part, self.n_heads) for part in parts)
-        return self.out.write(write_attend(q, k, v, batch))
+        """Add the attention to the graph of `x`. *Shape:* (sequences, longest, width)"""
+        query = write_split_heads(self.query.write(x) * self.scale, self.n_heads)
+        key = write_split_heads(self.key.write(x), self.n_heads)
+        value = write_split_heads(self.value.write(x), self.n_heads)
+        return self.out.write(write_attend(query, key, value, batch))
 
 
 class RelativePositions(NamedTuple):
-    """Factors of relative positions for queries and for keys.
+    """The sines and cosines of positions, which `AdaptedAttention` multiplies.
 
-    turn (ComplexArray): For the query at t, `sin(c t) - i cos(c t)`. *Shape:* (length, head width / 2)
-    key (FloatArray): For the key at j, `cos(c j), sin(c j), ..`. *Shape:* (length, head width)
+    With `c_i = 10000^(-2i / d_k)` (eq. 17):
+
+    key_table (FloatArray): `[.., cos(c_i j), sin(c_i j), ..]` for each position j of a key. *Shape:* (length, head
+        width)
+    query_factors (ComplexArray): `sin(c_i t) - i cos(c_i t)` for each position t of a query. *Shape:* (length, head
+        width / 2)
     """
 
-    turn: ComplexArray
-    key: FloatArray
+    key_table: FloatArray
+    query_factors: ComplexArray
 
     @classmethod
     def of(cls, length: int, head_width: int) -> RelativePositions:
-        # Tables of powers of 2 are few, and all stay in the cache. Texts have any length: tables for each would not.
-        table = _relative_positions(1 << max(length - 1, 63).bit_length(), head_width)
-        return cls(table.turn[:length], table.key[:length])
+        """Return the relative positions of sequences of this length."""
+        # Only lengths that are powers of 2 are cached: there are few of them, while texts have any length.
+        cached_length = 1 << max(length - 1, 63).bit_length()
+        positions = _cached_positions(cached_length, head_width)
+        return cls(positions.key_table[:length], positions.query_factors[:length])
 
 
 @lru_cache(maxsize=16)
-def _relative_positions(length: int, head_width: int) -> RelativePositions:
+def _cached_positions(length: int, head_width: int) -> RelativePositions:
     sin, cos = sinusoids(length, head_width)
-    return RelativePositions(sin - np.complex64(1j) * cos, interleave(cos, sin))
+    return RelativePositions(interleave(cos, sin), sin - np.complex64(1j) * cos)
 
 
 class AdaptedAttention:
-    """TENER's attention, in the form that `AdaptedAttention` of `tener_torch` derives.
+    """Multi-head attention of TENER (eq. 16 to 19), in the form that `tener_torch.AdaptedAttention` derives.
 
-    config (StackConfig): Settings of the stack that it is in.
+    config (StackConfig): Sizes of the encoder.
+    weights (Weights): Weights of the module.
     scaled (bool): Divide the scores by `sqrt(d_k)`.
-    key_projection (bool): Project the keys.
+    key_projection (bool): Project the keys, as FLAT-ATSSA does and TENER does not.
     """
 
     def __init__(
@@ -92,82 +115,117 @@ class AdaptedAttention:
         scaled: bool = False,
         key_projection: bool = False,
     ) -> None:
-        self.n_heads, self.head_width = config.heads, config.head_width
+        self.n_heads = config.heads
+        self.head_width = config.head_width
         self.scale = np.float32(config.head_width**-0.5 if scaled else 1.0)
-        self.u, self.v = (weights.shaped(name, config.heads, config.head_width).reshape(-1) for name in ("u", "v"))
-        self.query, self.value = Linear(weights.part("query")), Linear(weights.part("value"))
+        self.u = weights.shaped("u", config.heads, config.head_width).reshape(-1)
+        self.v = weights.shaped("v", config.heads, config.head_width).reshape(-1)
+        self.query = Linear(weights.part("query"))
         self.key = Linear(weights.part("key")) if key_projection else None
+        self.value = Linear(weights.part("value"))
 
     def __call__(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
-        """Transform the rows of a rectangle. *Shape:* (slots, width)"""
-        return attend(*self.heads(x, rectangle), rectangle.real)
+        """Compute attention within each sequence of a rectangle. *Shape:* (slots, width) to (slots, width)"""
+        query, key, value = self.heads(x, rectangle)
+        return attend(query, key, value, rectangle.real)
 
     def heads(self, x: FloatArray, rectangle: Rectangle) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return queries and keys, with relative positions beside the content, and values.
+        """Return queries, keys and values, where queries and keys are concatenated with their position terms.
 
-        RETURNS (Tuple[FloatArray, FloatArray, FloatArray]): *Shape:* (sequences, heads, length, width) each
+        x (FloatArray): *Shape:* (slots, width)
+        RETURNS (Tuple[FloatArray, FloatArray, FloatArray]): *Shape:* (sequences, heads, length, 2 * head width) for
+            queries and keys, (sequences, heads, length, head width) for values
         """
-        n, length = rectangle.shape
+        n_sequences, length = rectangle.shape
         relative = RelativePositions.of(length, self.head_width)
         query = self.query(x)
-        content, position = ((query + bias) * self.scale for bias in (self.u, self.v))
-        # Pairs of a sine and a cosine are complex numbers, which are turned by the query's position.
-        turned = position.view(np.complex64).reshape(n, length, self.n_heads, -1) * relative.turn[:, None]
-        key = x if self.key is None else self.key(x)
-        content, key, value = (split_heads(part, (n, length), self.n_heads) for part in (content, key, self.value(x)))
-        q = np.concatenate((content, turned.view(np.float32).transpose(0, 2, 1, 3)), axis=3)
-        k = np.concatenate((key, np.broadcast_to(relative.key, key.shape)), axis=3)
-        return q, k, value
+        to_keys = split_heads((query + self.u) * self.scale, rectangle.shape, self.n_heads)
+        # Each pair of neighbouring numbers is read as a complex number, and multiplied by its position's factor.
+        pairs = ((query + self.v) * self.scale).view(np.complex64).reshape(n_sequences, length, self.n_heads, -1)
+        to_positions = (pairs * relative.query_factors[:, None]).view(np.float32).transpose(0, 2, 1, 3)
+        key = split_heads(x if self.key is None else self.key(x), rectangle.shape, self.n_heads)
+        value = split_heads(self.value(x), rectangle.shape, self.n_heads)
+        queries = np.concatenate((to_keys, to_positions), axis=3)
+        keys = np.concatenate((key, np.broadcast_to(relative.key_table, key.shape)), axis=3)
+        return queries, keys, value
 
     def write(self, x: Value, batch: PaddedBatch) -> Value:
-        """Write the attention to the graph of `x`, in real numbers."""
-        graph, width = x.graph, self.head_width
+        """Add the attention to the graph of `x`. *Shape:* (sequences, longest, width)"""
+        graph = x.graph
         query = self.query.write(x)
-        content, position = (write_split_heads((query + bias) * self.scale, self.n_heads) for bias in (self.u, self.v))
-        even, odd = (graph.Slice(position, [i], [width], [3], [2]) for i in range(2))
-        sin, cos = write_sinusoids(batch.longest, width)
-        q = graph.Concat(content, even * sin + odd * cos, odd * sin - even * cos, axis=3)
+        to_keys = write_split_heads((query + self.u) * self.scale, self.n_heads)
+        to_positions = write_split_heads((query + self.v) * self.scale, self.n_heads)
+        # ONNX Runtime has no products of complex numbers, so real and imaginary parts are computed one by one.
+        real = graph.Slice(to_positions, [0], [self.head_width], [3], [2])
+        imaginary = graph.Slice(to_positions, [1], [self.head_width], [3], [2])
+        sin, cos = write_sinusoids(batch.longest, self.head_width)
+        product_real = real * sin + imaginary * cos
+        product_imaginary = imaginary * sin - real * cos
+        queries = graph.Concat(to_keys, product_real, product_imaginary, axis=3)
+        # The real parts of all pairs come first, then the imaginary parts, in queries and in keys.
         key = write_split_heads(x if self.key is None else self.key.write(x), self.n_heads)
-        k = graph.Concat(key, graph.Expand(graph.Concat(cos, sin, axis=1), graph.Shape(key)), axis=3)
-        return write_attend(q, k, write_split_heads(self.value.write(x), self.n_heads), batch)
+        key_table = graph.Expand(graph.Concat(cos, sin, axis=1), graph.Shape(key))
+        keys = graph.Concat(key, key_table, axis=3)
+        value = write_split_heads(self.value.write(x), self.n_heads)
+        return write_attend(queries, keys, value, batch)
 
 
 class TransformerEncoder:
-    """TENER's encoder, or a vanilla transformer."""
+    """A stack of transformer layers, with adapted or with vanilla attention.
+
+    config (TransformerConfig): Sizes and options.
+    weights (Weights): Weights of the module.
+    """
 
     def __init__(self, config: TransformerConfig, weights: Weights) -> None:
         self.config = config
         self.input = None if weights.get("input.weight") is None else Linear(weights.part("input"))
-        layers = [weights.part("layers", i) for i in range(config.layers)]
-        self.layers = [TransformerLayer(config, _attention(config, layer.part("attention")), layer) for layer in layers]
+        self.layers = []
+        for i in range(config.layers):
+            layer_weights = weights.part("layers", i)
+            attention = _transformer_attention(config, layer_weights.part("attention"))
+            self.layers.append(TransformerLayer(config, attention, layer_weights))
 
     def __call__(self, x: FloatArray, lengths: Lengths) -> FloatArray:
-        """Encode the tokens of all sequences. *Shape:* (tokens, input width) to (tokens, width)"""
+        """Encode the tokens of all sequences.
+
+        x (FloatArray): The tokens, concatenated. *Shape:* (tokens, input width)
+        lengths (Lengths): Number of tokens of each sequence. *Shape:* (sequences,)
+        RETURNS (FloatArray): *Shape:* (tokens, width)
+        """
         return in_rectangles(lengths, x, self.config.width, self._encode)
 
     def _encode(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
         if self.input is not None:
             x = self.input(x)
         if not self.config.adapted:
-            n, length = rectangle.shape
-            x = x + np.tile(interleave(*sinusoids(length, self.config.width)), (n, 1))
+            n_sequences, length = rectangle.shape
+            positions = interleave(*sinusoids(length, self.config.width))  # eq. 8, 9
+            x = x + np.tile(positions, (n_sequences, 1))
         for layer in self.layers:
             x = layer(x, rectangle)
         return x
 
     def write(self, x: Value, batch: PaddedBatch) -> Value:
-        """Write the encoder to the graph of `x`. *Shape:* (sequences, longest, input width) to (.., .., width)"""
+        """Add the encoder to the graph of `x`.
+
+        x (Value): *Shape:* (sequences, longest, input width)
+        RETURNS (Value): *Shape:* (sequences, longest, width)
+        """
+        graph = x.graph
         if self.input is not None:
             x = self.input.write(x)
         if not self.config.adapted:
-            sin, cos = (x.graph.Unsqueeze(part, [2]) for part in write_sinusoids(batch.longest, self.config.width))
-            x = x + x.graph.Reshape(x.graph.Concat(sin, cos, axis=2), [0, -1])  # side by side, as `interleave`
+            sin, cos = write_sinusoids(batch.longest, self.config.width)
+            # Pairs of a sine and a cosine, flattened as by `interleave`.
+            pairs = graph.Concat(graph.Unsqueeze(sin, [2]), graph.Unsqueeze(cos, [2]), axis=2)
+            x = x + graph.Reshape(pairs, [0, -1])
         for layer in self.layers:
             x = layer.write(x, batch)
         return x
 
 
-def _attention(config: TransformerConfig, weights: Weights) -> Callable[..., FloatArray]:
-    if not config.adapted:
-        return VanillaAttention(config, weights)
-    return AdaptedAttention(config, weights, scaled=bool(config.scaled))
+def _transformer_attention(config: TransformerConfig, weights: Weights) -> Callable[..., FloatArray]:
+    if config.adapted:
+        return AdaptedAttention(config, weights, scaled=config.is_scaled)
+    return VanillaAttention(config, weights)

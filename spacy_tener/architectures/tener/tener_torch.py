@@ -1,5 +1,10 @@
-"""TENER and the vanilla transformer in torch: vanilla attention (eq. 1 to 6), adapted attention (eq. 16 to 19), and the
-encoder of both.
+"""TENER's transformer encoder in torch, for training and for prediction on a GPU.
+
+`TransformerEncoder` is a stack of layers with `AdaptedAttention` (Yan et al., 2019, section 3.2), or with the
+`VanillaAttention` that the paper compares (section 2.2). `tener_numpy` has a predictor with the name of each class.
+
+The sequences of a batch are concatenated, without padding: all layers work on rows of the shape (tokens, width).
+`Ragged` has the lengths of the sequences, and pads them for the products of attention only.
 """
 
 from __future__ import annotations
@@ -19,10 +24,15 @@ from .tener_config import TransformerConfig
 
 
 class VanillaAttention(Attention):
-    """Attention as in Vaswani et al.: projected keys, scaled scores, an output projection; positions are in its input.
+    """Multi-head attention of the vanilla transformer (Vaswani et al., 2017; eq. 1 to 6).
 
-    Its linear layers have biases, as the parameter counts in the TENER paper's supplement (6.1) show; the released
-    code has one at the output only.
+    It is not aware of positions, which the encoder adds to the input. All linear layers have biases, as the numbers of
+    parameters in the paper's supplement (6.1) imply. In the released code only the output layer has one.
+
+    width (int): Width d of input and output.
+    n_heads (int): Number of heads h.
+    dropout (float): Dropout rate of the attention weights.
+    scaled (bool): Divide the scores by `sqrt(d_k)` (eq. 3).
     """
 
     def __init__(self, *, width: int, n_heads: int, dropout: float = 0.0, scaled: bool = True) -> None:
@@ -34,54 +44,67 @@ class VanillaAttention(Attention):
         self.out = Linear(width, width)
 
     def heads(self, x: Tensor, *context: Any) -> Heads:
-        q, k, v = (split_heads(part(x), self.n_heads) for part in (self.query, self.key, self.value))  # eq. 1, 4
-        return Heads(q * self.scale, k, v)
+        query = split_heads(self.query(x), self.n_heads)  # eq. 4
+        key = split_heads(self.key(x), self.n_heads)
+        value = split_heads(self.value(x), self.n_heads)
+        return Heads(query * self.scale, key, value)
 
     def forward(self, x: Tensor, ragged: Ragged, *context: Any) -> Tensor:
+        """Compute attention within each sequence, and project the concatenated heads. *Shape:* (tokens, width)"""
         return self.out(super().forward(x, ragged, *context))  # eq. 6
 
 
 @dataclass(frozen=True)
 class RelativePositions:
-    """Factors of relative positions for queries and for keys. Made once per batch, for all layers.
+    """The sines and cosines of a batch's positions, which `AdaptedAttention` multiplies. All layers share them.
 
-    table (Tensor): `[cos(c j), sin(c j), ..]` by position. *Shape:* (longest, head width)
-    query_turn (Tensor): `sin(c t) - i cos(c t)` of each token's own position. *Shape:* (tokens, 1, head width / 2)
+    With `c_i = 10000^(-2i / d_k)` (eq. 17):
+
+    key_table (Tensor): `[.., cos(c_i j), sin(c_i j), ..]` for each position j of a key. *Shape:* (longest, head width)
+    query_factors (Tensor): `sin(c_i t) - i cos(c_i t)` for the position t of each token. *Shape:* (tokens, 1, head
+        width / 2)
     """
 
-    table: Tensor
-    query_turn: Tensor
+    key_table: Tensor
+    query_factors: Tensor
 
     @classmethod
     def of(cls, ragged: Ragged, head_width: int, like: Tensor) -> RelativePositions:
-        """Make the positions of a batch.
+        """Compute the relative positions of a batch.
 
-        like (Tensor): A tensor whose device and dtype they get.
+        ragged (Ragged): The lengths of the sequences.
+        head_width (int): Width d_k of a head.
+        like (Tensor): A tensor with the device and the dtype of the result.
         """
         sin, cos = sinusoids(ragged.longest, head_width, like)
-        return cls(interleave(cos, sin), torch.complex(sin, -cos).index_select(0, ragged.positions)[:, None])
+        query_factors = torch.complex(sin, -cos).index_select(0, ragged.positions)
+        return cls(interleave(cos, sin), query_factors[:, None])
 
 
 class AdaptedAttention(Attention):
-    """Multi-head attention of the adapted transformer. Its keys are the input itself, split into heads; no output
-    projection follows.
+    """Multi-head attention of TENER (section 3.2): aware of direction and distance, and not scaled.
 
-    It is aware of direction and distance, and un-scaled (eq. 16 to 19). For a query at `t` and a key at `j` the paper
-    has
+    The keys are the input itself, split into heads, and no output projection follows. The score of a query at position
+    t and a key at position j is (eq. 17, 18)
 
         A[t, j] = (q_t + u) . k_j + (q_t + v) . r_{t-j}
+        r_{t-j} = [.., sin(c_i (t-j)), cos(c_i (t-j)), ..],    c_i = 10000^(-2i / d_k)
 
-    with `r_{t-j} = [.., sin((t-j) c_i), cos((t-j) c_i), ..]`, `c_i = 10000^(-2i / d_k)`, and no scale. A pair (sine,
-    cosine) of `q_t + v` is read as one complex number `z`. Then its product with `r_{t-j}` is
+    Computed as written, the second term takes an embedding of every distance, and a shift for every query. Instead,
+    read each pair (a, b) of `q_t + v` as the complex number `z = a + ib`. Its product with the pair of `r_{t-j}` is
 
-        Re(z . -i e^{i c t} . e^{-i c j}) = turned_t . [cos(c j), sin(c j)],    turned_t = z . (sin(c t) - i cos(c t))
+        a sin(c_i (t-j)) + b cos(c_i (t-j)) = Re(z . (sin(c_i t) - i cos(c_i t)) . e^(-i c_i j))
+                                            = p_t . [cos(c_i j), sin(c_i j)],    p_t = z . (sin(c_i t) - i cos(c_i t))
 
-    so that, per head, `A[t, j] = [q_t + u ; turned_t] . [k_j ; cos(c j), sin(c j), ..]`: ordinary attention of twice
-    the head width, with no table of relative positions, no shifting, and positions exact at any length.
+    where `p_t` is read as a pair again. So the scores are those of ordinary attention with heads of twice the width,
+
+        A[t, j] = [q_t + u ; p_t] . [k_j ; .., cos(c_i j), sin(c_i j), ..]
+
+    with no array of distances, and as exact in long sequences as in short ones.
 
     width (int): Width d of input and output.
-    n_heads (int): Number of heads h; `d_k = width / n_heads` must be even.
-    dropout (float): Dropout on the attention map.
+    n_heads (int): Number of heads h. The width of a head, `d_k = width / n_heads`, must be even.
+    dropout (float): Dropout rate of the attention weights.
     scaled (bool): Divide the scores by `sqrt(d_k)`: the paper's "w/ scale".
     key_projection (bool): Project the keys, as FLAT-ATSSA does and TENER does not.
     """
@@ -106,42 +129,45 @@ class AdaptedAttention(Attention):
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values (eq. 16). *Shape:* (tokens, width) to (tokens, heads, head width) each"""
-        q, k, v = (split_heads(part(x), self.n_heads) for part in (self.query, self.key, self.value))
-        return q, k, v
+        query = split_heads(self.query(x), self.n_heads)
+        key = split_heads(self.key(x), self.n_heads)
+        value = split_heads(self.value(x), self.n_heads)
+        return query, key, value
 
     def heads(self, x: Tensor, *context: Any) -> Heads:
         (relative,) = context
-        q, k, v = self.project(x)
-        queries, q_position = q + self.u, turn(q + self.v, relative.query_turn)
+        query, key, value = self.project(x)
+        to_keys = query + self.u
+        to_positions = multiply_pairs(query + self.v, relative.query_factors)
         if self.scale != 1.0:
-            queries, q_position = queries * self.scale, q_position * self.scale
-        return Heads(queries, k, v, q_position, relative.table)
+            to_keys = to_keys * self.scale
+            to_positions = to_positions * self.scale
+        return Heads(to_keys, key, value, to_positions, relative.key_table)
 
 
-def turn(x: Tensor, by: Tensor) -> Tensor:
-    """Multiply by complex numbers, reading each pair of the last dimension as a real and an imaginary part.
+def multiply_pairs(x: Tensor, factors: Tensor) -> Tensor:
+    """Multiply pairs of the last dimension, read as real and imaginary parts, by complex numbers.
 
     x (Tensor): *Shape:* (..., width)
-    by (Tensor): The complex numbers. *Shape:* (..., width / 2)
+    factors (Tensor): Complex numbers. *Shape:* (..., width / 2)
     RETURNS (Tensor): *Shape:* (..., width)
     """
-    return torch.view_as_real(torch.view_as_complex(x.view(*x.shape[:-1], by.shape[-1], 2)) * by).flatten(-2)
+    pairs = x.view(*x.shape[:-1], factors.shape[-1], 2)
+    return torch.view_as_real(torch.view_as_complex(pairs) * factors).flatten(-2)
 
 
 def transformer_attention(config: TransformerConfig) -> Attention:
-    """Return the attention of one layer."""
-    scaled = not config.adapted if config.scaled is None else config.scaled
-    sizes: Any = {"width": config.width, "n_heads": config.heads, "dropout": config.map_dropout, "scaled": scaled}
-    if not config.adapted:
-        return VanillaAttention(**sizes)
-    return AdaptedAttention(**sizes)
+    """Return the attention of a layer."""
+    attention = AdaptedAttention if config.adapted else VanillaAttention
+    return attention(width=config.width, n_heads=config.heads, dropout=config.map_dropout, scaled=config.is_scaled)
 
 
 class TransformerEncoder(nn.Module):
-    """A stack of layers over the sequences of a flat batch.
+    """A stack of transformer layers over the concatenated sequences of a batch.
 
-    config (TransformerConfig): Sizes and choices.
-    input_width (int | None): Width of the input, for a linear layer to the model's width; None for no such layer.
+    config (TransformerConfig): Sizes and options.
+    input_width (Optional[int]): Width of the input, which a linear layer projects to the width of the layers. None for
+        no such layer.
     """
 
     def __init__(self, config: TransformerConfig, *, input_width: int | None = None) -> None:
@@ -153,17 +179,20 @@ class TransformerEncoder(nn.Module):
         )
 
     def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
-        """Encode the tokens of all sequences, joined. *Shape:* (tokens, input width) to (tokens, width)
+        """Encode the tokens of all sequences.
 
-        lengths (Lengths): The number of tokens of each sequence. *Shape:* (sequences,)
+        x (Tensor): The tokens, concatenated. *Shape:* (tokens, input width)
+        lengths (Lengths): Number of tokens of each sequence. *Shape:* (sequences,)
+        RETURNS (Tensor): *Shape:* (tokens, width)
         """
         ragged = Ragged.of(lengths, heads=self.config.heads, device=x.device, n_tokens=len(x))
-        x, relative = self.input(x), []
+        x = self.input(x)
+        context: list[Any] = [ragged]
         if self.config.adapted:
-            relative = [RelativePositions.of(ragged, self.config.head_width, x)]
+            context.append(RelativePositions.of(ragged, self.config.head_width, x))
         else:
-            positions = interleave(*sinusoids(ragged.longest, self.config.width, x))
+            positions = interleave(*sinusoids(ragged.longest, self.config.width, x))  # eq. 8, 9
             x = x + positions.index_select(0, ragged.positions)
         for layer in self.layers:
-            x = layer(x, ragged, *relative)
+            x = layer(x, *context)
         return x
