@@ -1,4 +1,8 @@
-"""Embedders with a row for each token, and concatenation of embedders: `CharEmbed`, `WordCharEmbed`, `JoinEmbed`."""
+"""Embedders with an embedding for each distinct token, and the concatenation of embedders.
+
+`spacy_tener.CharEmbed.v1` is the default embedder of TENER, FLAT, FLAT-ATSSA and MECT, and
+`spacy_tener.WordCharEmbed.v1` that of GRN. `spacy_tener.JoinEmbed.v1` concatenates two embedders.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import NonNegativeInt, PositiveInt
-from pydantic.dataclasses import dataclass
 from spacy.tokens import Doc
 
 from ..features.characters import lengths_of
@@ -16,7 +19,7 @@ from ..features.keys import END_MARK, KeyCache, Normaliser, bigram_key_array, pa
 from ..features.pretrained_vectors import VectorsSource
 from ..nn.compose import chain_layers, join_embedders, projection
 from ..nn.shim import EmbedModel
-from ..validation import STRICT, Probability, SettingError, configured
+from ..validation import Probability, SettingError, validated
 from .radical_embed import build_radical_embed
 from .spelling import build_char_cnn
 from .tables import EmbedInput, TableEmbedder, Vocabulary, init_tables, load_vectors, table_embedder, table_shim
@@ -25,59 +28,53 @@ UNIGRAM = "unigram"
 BIGRAM = "bigram"
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
-class CharEmbedConfig:
-    """Settings of rows for tokens, and for the pairs that they make with the next token.
+@validated("spacy_tener.CharEmbed.v1")
+def build_char_embed(
+    width: PositiveInt = 50,
+    bigram_width: NonNegativeInt = 50,
+    digits: bool = True,
+    lower: bool = False,
+    dropout: Probability = 0.3,
+    word_dropout: Probability = 0.01,
+    bigram_dropout: Probability = 0.02,
+    vectors: str | Path | None = None,
+    bigram_vectors: str | Path | None = None,
+    whiten_vectors: bool = False,
+    simplify: bool = False,
+) -> EmbedModel:
+    """Embed each token by its own embedding, concatenated with that of the bigram of the token and the next one.
 
-    width (int): Width of the tokens' rows.
-    bigram_width (int): Width of the pairs' rows; 0 leaves pairs out.
-    digits (bool): Read every digit of a token as 0.
-    lower (bool): Read upper case as lower case.
-    dropout (float): Dropout on the joined rows of tokens and pairs.
-    word_dropout (float): Probability that a token is read as unknown in training.
-    bigram_dropout (float): The same for a pair.
-    vectors (Optional[Union[str, Path]]): Pretrained rows for tokens: a word2vec or GloVe text file (plain, gz, bz2, xz)
-        or a directory that `spacy init vectors` made. Read by `initialize` only, scaled to unit length, which random
-        rows have on average, fine-tuned, saved with the model.
-    bigram_vectors (Optional[Union[str, Path]]): The same for pairs, written as two characters.
-    whiten_vectors (bool): Whiten pretrained rows first: subtract their mean, and scale them to equal variance in all
-        directions.
-    simplify (bool): Read each character in its form: the simplified one of a traditional character, and the half-width
-        one of a full-width letter.
+    Registered as `spacy_tener.CharEmbed.v1`. It is meant for tokens that are characters: those of a Chinese pipeline,
+    or of any pipeline with `view = "characters"`.
+
+    width (int): Width of the token embeddings.
+    bigram_width (int): Width of the bigram embeddings. 0 for no bigrams.
+    digits (bool): Replace every digit by 0.
+    lower (bool): Convert to lower case.
+    dropout (float): Dropout rate of the concatenated embeddings.
+    word_dropout (float): Probability that a token is replaced by the unknown token in training.
+    bigram_dropout (float): Probability that a bigram is replaced by the unknown bigram in training.
+    vectors (Optional[Union[str, Path]]): Pretrained token embeddings: a word2vec or GloVe text file (plain, gz, bz2,
+        xz) or a directory written by `spacy init vectors`. They are read by `initialize` only, scaled to a norm of 1,
+        which randomly initialized embeddings have on average, fine-tuned, and saved with the model.
+    bigram_vectors (Optional[Union[str, Path]]): Pretrained bigram embeddings, for strings of two characters.
+    whiten_vectors (bool): Whiten pretrained embeddings: subtract their mean, and scale all principal components to
+        equal variance.
+    simplify (bool): Convert traditional characters to simplified ones, and full-width letters to half-width ones.
+    RETURNS (Model[List[Doc], List[Floats2d]]): The embedder. *Shape:* (tokens, width + bigram_width)
     """
-
-    width: PositiveInt = 50
-    bigram_width: NonNegativeInt = 50
-    digits: bool = True
-    lower: bool = False
-    dropout: Probability = 0.3
-    word_dropout: Probability = 0.01
-    bigram_dropout: Probability = 0.02
-    vectors: str | Path | None = None
-    bigram_vectors: str | Path | None = None
-    whiten_vectors: bool = False
-    simplify: bool = False
-
-    def __post_init__(self) -> None:
-        if self.bigram_vectors and not self.bigram_width:
-            raise SettingError("bigram_width must be above 0 if there are bigram_vectors; got 0")
-
-
-@configured("spacy_tener.CharEmbed.v1", CharEmbedConfig)
-def build_char_embed(config: CharEmbedConfig) -> EmbedModel:
-    """Embed each token by its own row and the row of the pair that it makes with the next token.
-
-    Registered as `spacy_tener.CharEmbed.v1`. Its tokens are usually characters: those of a Chinese pipeline, or of the
-    view `characters`.
-    """
-    widths = {UNIGRAM: config.width, BIGRAM: config.bigram_width}
+    if bigram_vectors and not bigram_width:
+        raise SettingError("bigram_width must be above 0 if there are bigram_vectors; got 0")
+    widths = {UNIGRAM: width}
+    if bigram_width:
+        widths[BIGRAM] = bigram_width
     return _char_embed(
-        Normaliser(digits=config.digits, lower=config.lower, simplify=config.simplify),
-        widths={name: width for name, width in widths.items() if width},
-        dropout=config.dropout,
-        word_dropout={UNIGRAM: config.word_dropout, BIGRAM: config.bigram_dropout},
-        vectors={UNIGRAM: config.vectors, BIGRAM: config.bigram_vectors},
-        whiten=config.whiten_vectors,
+        Normaliser(digits=digits, lower=lower, simplify=simplify),
+        widths=widths,
+        dropout=dropout,
+        word_dropout={UNIGRAM: word_dropout, BIGRAM: bigram_dropout},
+        vectors={UNIGRAM: vectors, BIGRAM: bigram_vectors},
+        whiten=whiten_vectors,
     )
 
 
@@ -147,75 +144,81 @@ def _init(
         )
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
-class WordEmbedConfig:
-    """Settings of rows for words.
+@validated("spacy_tener.WordCharEmbed.v1")
+def build_word_char_embed(
+    chars: EmbedModel | Literal["cnn"] | None = "cnn",
+    width: PositiveInt = 100,
+    lower: bool = True,
+    digits: bool = True,
+    dropout: Probability = 0.5,
+    word_dropout: Probability = 0.01,
+    vectors: str | Path | VectorsSource | None = None,
+    whiten_vectors: bool = False,
+    project_to: PositiveInt | None = None,
+    frequent: NonNegativeInt | None = None,
+    half: bool = False,
+) -> EmbedModel:
+    """Embed each token by its own embedding, concatenated with an encoding of its characters.
 
-    width (int): Width of the tokens' rows.
-    lower (bool): Read upper case as lower case.
-    digits (bool): Read every digit of a token as 0.
-    dropout (float): Dropout on the joined rows of tokens and pairs.
-    word_dropout (float): Probability that a token is read as unknown in training.
-    vectors (Optional[Union[str, Path, VectorsSource]]): Pretrained rows for tokens: a word2vec or GloVe text file
-        (plain, gz, bz2, xz), a directory that `spacy init vectors` made, or `spacy_tener.GloVe.v1`. Read by
-        `initialize` only, scaled to unit length, which random rows have on average, fine-tuned, saved with the model.
-    whiten_vectors (bool): Whiten pretrained rows first: subtract their mean, and scale them to equal variance in all
-        directions.
-    project_to (Optional[int]): Output width of a linear layer on top, for encoders whose input must be as wide as their
-        output, such as spaCy's; None for no such layer.
-    frequent (Optional[int]): Number of pretrained rows that the model keeps beside those of the training data: the
-        first ones, which are the most frequent words in most files. None for all.
-    half (bool): Save the rows as 16-bit floats.
-    """
+    Registered as `spacy_tener.WordCharEmbed.v1`. A word gets an embedding when it first occurs in training, or if it
+    has a pretrained one; all others share the unknown embedding, which word dropout trains. Unless `lower` is false,
+    "London" and "LONDON" share the embedding, and the pretrained vector, of "london". The encoding of the characters
+    distinguishes them, and has its own dropout.
 
-    width: PositiveInt = 100
-    lower: bool = True
-    digits: bool = True
-    dropout: Probability = 0.5
-    word_dropout: Probability = 0.01
-    vectors: str | Path | VectorsSource | None = None
-    whiten_vectors: bool = False
-    project_to: PositiveInt | None = None
-    frequent: NonNegativeInt | None = None
-    half: bool = False
-
-
-@configured("spacy_tener.WordCharEmbed.v1", WordEmbedConfig)
-def build_word_char_embed(chars: EmbedModel | Literal["cnn"] | None = "cnn", *, config: WordEmbedConfig) -> EmbedModel:
-    """Embed each token by its own row, joined with an encoding of its characters.
-
-    Registered as `spacy_tener.WordCharEmbed.v1`. A word gets a row of its own when it is first seen in training, or
-    if it has a pretrained vector; all others share the unknown row, which word dropout trains. Words are read in
-    lower case unless `lower` is false: "London" and "LONDON" share the row, and the vector, of "london". Characters
-    keep their case, and have a dropout of their own.
-
-    chars (Optional[Union[Model[List[Doc], List[Floats2d]], str]]): Embedder whose output is joined: an encoder of
-        characters (`spacy_tener.CharCNN.v1`, `spacy_tener.CharTransformer.v1`), or any
-        other embedder; "cnn" for the first of them with its defaults; None for nothing.
+    chars (Optional[Union[Model[List[Doc], List[Floats2d]], Literal["cnn"]]]): The embedder whose output is
+        concatenated: `spacy_tener.CharCNN.v1`, `spacy_tener.CharTransformer.v1` or any other embedder. "cnn" for
+        `spacy_tener.CharCNN.v1` with its defaults, None for no embedder.
+    width (int): Width of the token embeddings.
+    lower (bool): Convert to lower case.
+    digits (bool): Replace every digit by 0.
+    dropout (float): Dropout rate of the token embeddings.
+    word_dropout (float): Probability that a token is replaced by the unknown token in training.
+    vectors (Optional[Union[str, Path, VectorsSource]]): Pretrained token embeddings: a word2vec or GloVe text file
+        (plain, gz, bz2, xz), a directory written by `spacy init vectors`, or `spacy_tener.GloVe.v1`. They are read by
+        `initialize` only, scaled to a norm of 1, which randomly initialized embeddings have on average, fine-tuned,
+        and saved with the model.
+    whiten_vectors (bool): Whiten pretrained embeddings: subtract their mean, and scale all principal components to
+        equal variance.
+    project_to (Optional[int]): Output width of a linear layer on top, for encoders such as spaCy's, whose input must
+        be as wide as their output. None for no such layer.
+    frequent (Optional[int]): Number of pretrained embeddings that the model keeps although the training data lacks
+        their words: the first ones, which in most files belong to the most frequent words. None for all.
+    half (bool): Save the token embeddings as 16-bit floats.
+    RETURNS (Model[List[Doc], List[Floats2d]]): The embedder. *Shape:* (tokens, width + width of `chars`), or (tokens,
+        project_to)
     """
     embed = _char_embed(
-        Normaliser(digits=config.digits, lower=config.lower),
-        widths={UNIGRAM: config.width},
-        dropout=config.dropout,
-        word_dropout={UNIGRAM: config.word_dropout},
-        vectors={UNIGRAM: config.vectors},
-        whiten=config.whiten_vectors,
-        frequent=config.frequent,
-        half=config.half,
+        Normaliser(digits=digits, lower=lower),
+        widths={UNIGRAM: width},
+        dropout=dropout,
+        word_dropout={UNIGRAM: word_dropout},
+        vectors={UNIGRAM: vectors},
+        whiten=whiten_vectors,
+        frequent=frequent,
+        half=half,
     )
+    if chars == "cnn":
+        chars = build_char_cnn()
     if chars is not None:
-        embed = join_embedders(embed, build_char_cnn() if chars == "cnn" else chars)
-    if config.project_to is None:
+        embed = join_embedders(embed, chars)
+    if project_to is None:
         return embed
-    return chain_layers(embed, projection(config.project_to))
+    return chain_layers(embed, projection(project_to))
 
 
 def build_join_embed(first: EmbedModel | None = None, second: EmbedModel | None = None) -> EmbedModel:
-    """Concatenate two embedders: of this package, of spaCy, or a transformer's listener.
+    """Concatenate two embedders: of this package, of spaCy, or a listener to a transformer.
 
-    Registered as `spacy_tener.JoinEmbed.v1`. Nest it for more than two.
+    Registered as `spacy_tener.JoinEmbed.v1`. Nest it to concatenate more than two.
 
-    first (Optional[Model[List[Doc], List[Floats2d]]]): `spacy_tener.CharEmbed.v1` if there is none.
-    second (Optional[Model[List[Doc], List[Floats2d]]]): `spacy_tener.RadicalEmbed.v1` if there is none.
+    first (Optional[Model[List[Doc], List[Floats2d]]]): The first embedder. None for `spacy_tener.CharEmbed.v1` with its
+        defaults.
+    second (Optional[Model[List[Doc], List[Floats2d]]]): The second embedder. None for `spacy_tener.RadicalEmbed.v1`
+        with its defaults.
+    RETURNS (Model[List[Doc], List[Floats2d]]): The embedder. *Shape:* (tokens, sum of the widths)
     """
-    return join_embedders(first or build_char_embed(), second or build_radical_embed())
+    if first is None:
+        first = build_char_embed()
+    if second is None:
+        second = build_radical_embed()
+    return join_embedders(first, second)

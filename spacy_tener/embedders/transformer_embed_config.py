@@ -1,4 +1,4 @@
-"""Settings of the embedder of a pretrained transformer."""
+"""The config of `spacy_tener.TransformerEmbed.v1`, which its torch module shares."""
 
 from __future__ import annotations
 
@@ -12,27 +12,18 @@ from ..validation import STRICT, Probability, SettingError, check_pieces
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class TransformerEmbedConfig:
-    """Settings of the embedder of a pretrained transformer.
+    """Options of an embedder with a pretrained transformer.
 
-    frozen (bool): Do not train the transformer: its weights do not change, its own dropout is off, and no gradient is
-        computed.
-    pooling (Literal["mean", "first"]): The features of a token: the "mean" of its pieces, or those of the "first" one.
-    layers (Union[int, List[int]]): Number of last layers that are averaged, or the layers' own numbers, from 1 on; 0 is
-        the layer of embeddings.
-    dropout (float): Dropout on the features. In training, a transformer that is not frozen also applies its own.
-    window (int): Maximum number of word pieces, with special ones, that are read at once; the transformer's own
-        maximum, if that is smaller. Longer texts are read in overlapping windows. `tener_ner` passes windows of 200
-        tokens, so that this matters for other components only, and for tokens of very many pieces.
-    overlap (int): Word pieces of context on each side of a window's own part.
-    mixed_precision (Union[bool, Literal["gpu"]]): Let the transformer compute in bfloat16 where that is safe, which is
-        much faster on recent GPUs, but slower on most CPUs. "gpu" does so only on a GPU that supports bfloat16.
-    cache (int): For a transformer that is frozen or has frozen layers, maximum size in megabytes of what they compute
-        that is kept on its device during training, which reads each text of train and dev again and again. A token
-        takes 4 bytes for each feature. 0 keeps none. Nothing is kept after training or loading.
-    frozen_layers (int): Number of lowest layers that do not change, and the rows of pieces below them: what they know
-        of many languages stays, and they are computed once for each text. For models like BERT, RoBERTa and ELECTRA.
-    pieces (Literal["scripts", "texts", "all"]): The rows of pieces of `e5` that a trained pipeline has, as
-        `spacy_tener.E5.v1` does. Other transformers have all.
+    frozen (bool): Do not train the transformer.
+    pooling (Literal["mean", "first"]): How a token's vector is computed from those of its word pieces.
+    layers (Union[int, List[int]]): Number of last layers to average, or the numbers of the layers to average.
+    dropout (float): Dropout rate of the output.
+    window (int): Maximum number of word pieces, special ones included, in an input of the transformer.
+    overlap (int): Number of word pieces of context on each side of a window's core.
+    mixed_precision (Union[bool, Literal["gpu"]]): Compute in bfloat16 where that is safe.
+    cache (int): Maximum size of the cached output of frozen layers, in megabytes.
+    frozen_layers (int): Number of lowest layers that are not trained.
+    pieces (Literal["scripts", "texts", "all"]): Which word pieces of `e5` a trained pipeline keeps.
     """
 
     frozen: bool = False
@@ -55,4 +46,5 @@ class TransformerEmbedConfig:
 
     @property
     def highest_layer(self) -> int:
+        """Number of the highest layer in use, or of layers if they are counted from the last one."""
         return self.layers if isinstance(self.layers, int) else max(self.layers)

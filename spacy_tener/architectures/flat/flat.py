@@ -1,11 +1,17 @@
-"""FLAT, FLAT-ATSSA and MECT: embedders of characters and of the words over them, and an encoder of both."""
+"""The registered functions of FLAT, FLAT-ATSSA and MECT, which a config names as `@architectures`.
+
+Each is a `tok2vec` for `spacy_tener.CRFTagger.v1` or for spaCy's own components, for Docs whose tokens are characters.
+It embeds the characters and the lexicon words that match them (the lattice), encodes both, and returns the vectors of
+the characters.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from spacy.tokens import Doc
 
 from ...embedders.char_embed import build_char_embed
@@ -14,9 +20,9 @@ from ...embedders.radical_embed import build_radical_embed
 from ...nn.backends import Backend, Layer, Rows
 from ...nn.run import forward
 from ...nn.shim import EmbedModel, TorchShim
-from ...validation import configured
+from ...validation import Probability, validated
 from . import atssa_numpy, flat_numpy
-from .flat_config import AtssaConfig, FlatConfig, MectConfig
+from .flat_config import AtssaConfig, Distance, FlatConfig, MectConfig
 
 if TYPE_CHECKING:
     from torch import nn
@@ -25,57 +31,177 @@ if TYPE_CHECKING:
 LatticeConfig = FlatConfig | AtssaConfig | MectConfig
 
 
-@configured("spacy_tener.FLAT.v1", FlatConfig)
-def build_flat(embed: EmbedModel | None, words: LexiconModel | None, config: FlatConfig) -> EmbedModel:
-    """FLAT (Li et al., 2020): a transformer over embedded characters and words, with relative positions of spans. It
-    returns the characters' vectors.
-
-    Registered as `spacy_tener.FLAT.v1`. The defaults are the released code's for Weibo, in the paper's form: with
-    residuals, and with all four distances.
-
-    embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder of characters; `spacy_tener.CharEmbed.v1` if there
-        is none.
-    words (Optional[Model[List[Doc], LatticeWords]]): The embedder of words; `spacy_tener.LexiconEmbed.v1`, which has
-        jieba's dictionary, if there is none.
-    """
-    return _lattice_layer("flat", flat_numpy.SpanEncoder, config, [embed or build_char_embed()], words)
-
-
-@configured("spacy_tener.FLAT_ATSSA.v1", AtssaConfig)
-def build_flat_atssa(embed: EmbedModel | None, words: LexiconModel | None, config: AtssaConfig) -> EmbedModel:
-    """FLAT-ATSSA (Hu et al., 2022): embedded words are fused into the characters that they cover, followed by layers of
-    self-attention over the characters, which selects its keys by a threshold.
-
-    Registered as `spacy_tener.FLAT_ATSSA.v1`. The defaults are the paper's.
-
-    embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder of characters; `spacy_tener.CharEmbed.v1` if there
-        is none.
-    words (Optional[Model[List[Doc], LatticeWords]]): The embedder of words; `spacy_tener.LexiconEmbed.v1`, which has
-        jieba's dictionary, if there is none.
-    """
-    predictor = None if callable(config.selection) else atssa_numpy.AtssaEncoder
-    return _lattice_layer("flat_atssa", predictor, config, [embed or build_char_embed()], words)
-
-
-@configured("spacy_tener.MECT.v1", MectConfig)
-def build_mect(
-    embed: EmbedModel | None, words: LexiconModel | None, radicals: EmbedModel | None, config: MectConfig
+@validated("spacy_tener.FLAT.v1")
+def build_flat(
+    embed: EmbedModel | None = None,
+    words: LexiconModel | None = None,
+    width: PositiveInt = 128,
+    layers: PositiveInt = 1,
+    heads: PositiveInt = 8,
+    ff_width: PositiveInt | None = None,
+    dropout: Probability = 0.15,
+    attention_dropout: Probability | None = 0.0,
+    distances: Sequence[Distance] | None = None,
 ) -> EmbedModel:
-    """MECT (Wu et al., 2021): cross-attention between a stream of characters and words and a stream of the characters'
-    radicals, whose outputs are joined. It returns the characters' vectors.
+    """Construct FLAT: a transformer over characters and lexicon words, with relative positions of spans.
 
-    Registered as `spacy_tener.MECT.v1`. The defaults are the released code's for Weibo, in the paper's form.
+    Registered as `spacy_tener.FLAT.v1`. The model is the one of Li et al. (2020, https://arxiv.org/abs/2004.11795),
+    section 3, without its CRF, which `spacy_tener.CRFTagger.v1` adds. The sizes are those of the released code for
+    Weibo; residual connections and all four distances are as in the paper.
 
-    embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder of characters; `spacy_tener.CharEmbed.v1` if there
-        is none.
-    words (Optional[Model[List[Doc], LatticeWords]]): The embedder of words; `spacy_tener.LexiconEmbed.v1`, which has
-        jieba's dictionary, if there is none.
-    radicals (Optional[Model[List[Doc], List[Floats2d]]]): The embedder of characters' radicals;
-        `spacy_tener.RadicalEmbed.v1` if there is none.
+    embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder of characters. None for `spacy_tener.CharEmbed.v1`
+        with its defaults.
+    words (Optional[Model[List[Doc], LatticeWords]]): The embedder of lexicon words. None for
+        `spacy_tener.LexiconEmbed.v1` with its defaults, which has jieba's dictionary.
+    width (int): Hidden size d of the transformer, to which linear layers project the embeddings.
+    layers (int): Number of transformer layers.
+    heads (int): Number of attention heads h, which must divide `width`.
+    ff_width (Optional[int]): Hidden size of the feed-forward networks. None for three times the width.
+    dropout (float): Dropout rate of the feed-forward networks.
+    attention_dropout (Optional[float]): Dropout rate of the attention weights. None for the same as `dropout`.
+    distances (Optional[List[Literal["hh", "ht", "th", "tt"]]]): Distances between two spans that the relative position
+        embeddings use: head to head, head to tail, tail to head and tail to tail. None for all of them, as in the
+        paper. The released code and MECT use "hh" and "tt".
+    RETURNS (Model[List[Doc], List[Floats2d]]): The model, which returns a vector for each character. *Shape:*
+        (characters, width)
     """
-    inputs = [embed or build_char_embed(), radicals or build_radical_embed()]
-    predictor = None if config.streams else flat_numpy.SpanEncoder
-    return _lattice_layer("mect", predictor, config, inputs, words)
+    config = FlatConfig(
+        width=width,
+        layers=layers,
+        heads=heads,
+        ff_width=ff_width,
+        dropout=dropout,
+        attention_dropout=attention_dropout,
+        distances=distances,
+    )
+    if embed is None:
+        embed = build_char_embed()
+    return _lattice_layer("flat", flat_numpy.SpanEncoder, config, [embed], words)
+
+
+@validated("spacy_tener.FLAT_ATSSA.v1")
+def build_flat_atssa(
+    embed: EmbedModel | None = None,
+    words: LexiconModel | None = None,
+    width: PositiveInt = 128,
+    layers: PositiveInt = 1,
+    heads: PositiveInt = 8,
+    ff_width: PositiveInt | None = None,
+    dropout: Probability = 0.15,
+    attention_dropout: Probability | None = 0.0,
+    selection: Literal["adaptive", "none"] | Callable[..., Any] = "adaptive",
+    k: NonNegativeInt = 3,
+    alpha: PositiveFloat = 50.0,
+    tau: PositiveFloat = 1.0,
+    penalty: NonNegativeFloat = 4e-6,
+) -> EmbedModel:
+    """Construct FLAT-ATSSA: fuse lexicon words into characters, and encode these with selective self-attention.
+
+    Registered as `spacy_tener.FLAT_ATSSA.v1`. The model is the one of Hu et al. (2022), section 4, without its CRF,
+    which `spacy_tener.CRFTagger.v1` adds. A character attends to the words that cover it; the context layers select,
+    by a threshold that the model computes for each query and head, the keys that a character attends to. The defaults
+    are the paper's.
+
+    embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder of characters. None for `spacy_tener.CharEmbed.v1`
+        with its defaults.
+    words (Optional[Model[List[Doc], LatticeWords]]): The embedder of lexicon words. None for
+        `spacy_tener.LexiconEmbed.v1` with its defaults, which has jieba's dictionary.
+    width (int): Hidden size d of the context layers and of the output.
+    layers (int): Number of context layers.
+    heads (int): Number of attention heads h of the context layers and of the word fusion. `width / heads` must be an
+        even integer.
+    ff_width (Optional[int]): Hidden size of the feed-forward networks. None for four times the width, the smallest that
+        the paper searched.
+    dropout (float): Dropout rate of the feed-forward networks.
+    attention_dropout (Optional[float]): Dropout rate of the attention weights. None for the same as `dropout`.
+    selection (Union[Literal["adaptive", "none"], Callable]): Which keys a query attends to. "adaptive" selects those
+        whose score reaches the query's threshold (eq. 7 and 8); "none" selects all (the paper's "- Selective SA"). A
+        registered function can provide another rule: a class like `SelectiveAttention` of `selection_torch`.
+    k (int): Minimum number of keys that the threshold selects. 0 for no minimum (the paper's "- top-k").
+    alpha (float): Steepness of the sigmoid that replaces the threshold's step in training (eq. 9). 1 for the paper's
+        "- AF".
+    tau (float): Temperature of the Gumbel-softmax from which the selected keys are drawn in training.
+    penalty (float): Weight lambda of the number of selected keys in the loss (eq. 19), averaged over the sentences.
+    RETURNS (Model[List[Doc], List[Floats2d]]): The model, which returns a vector for each character. *Shape:*
+        (characters, width)
+    """
+    config = AtssaConfig(
+        width=width,
+        layers=layers,
+        heads=heads,
+        ff_width=ff_width,
+        dropout=dropout,
+        attention_dropout=attention_dropout,
+        selection=selection,
+        k=k,
+        alpha=alpha,
+        tau=tau,
+        penalty=penalty,
+    )
+    if embed is None:
+        embed = build_char_embed()
+    # A selection from outside of this package has no form in NumPy.
+    predictor = None if callable(selection) else atssa_numpy.AtssaEncoder
+    return _lattice_layer("flat_atssa", predictor, config, [embed], words)
+
+
+@validated("spacy_tener.MECT.v1")
+def build_mect(
+    embed: EmbedModel | None = None,
+    words: LexiconModel | None = None,
+    radicals: EmbedModel | None = None,
+    width: PositiveInt = 128,
+    layers: PositiveInt = 1,
+    heads: PositiveInt = 8,
+    ff_width: PositiveInt | None = None,
+    dropout: Probability = 0.15,
+    attention_dropout: Probability | None = 0.0,
+    random_attention: NonNegativeInt = 320,
+    streams: Callable[..., Any] | None = None,
+) -> EmbedModel:
+    """Construct MECT: cross-attention between a stream of characters and words and a stream of radicals.
+
+    Registered as `spacy_tener.MECT.v1`. The model is the one of Wu et al. (2021, https://arxiv.org/abs/2107.05418),
+    section 4, without its CRF, which `spacy_tener.CRFTagger.v1` adds. The queries of each stream are computed from the
+    other stream, and the outputs of both are concatenated. The sizes are those of the released code for Weibo.
+
+    embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder of characters. None for `spacy_tener.CharEmbed.v1`
+        with its defaults.
+    words (Optional[Model[List[Doc], LatticeWords]]): The embedder of lexicon words. None for
+        `spacy_tener.LexiconEmbed.v1` with its defaults, which has jieba's dictionary.
+    radicals (Optional[Model[List[Doc], List[Floats2d]]]): The embedder of the characters' radicals. None for
+        `spacy_tener.RadicalEmbed.v1` with its defaults.
+    width (int): Hidden size d of each stream and of the output.
+    layers (int): Number of layers. The paper has one.
+    heads (int): Number of attention heads h, which must divide `width`.
+    ff_width (Optional[int]): Hidden size of the feed-forward networks. None for three times the width.
+    dropout (float): Dropout rate of the feed-forward networks.
+    attention_dropout (Optional[float]): Dropout rate of the attention weights. None for the same as `dropout`.
+    random_attention (int): Number of positions of a sentence that have a learned bias of the attention score for each
+        pair of them: the characters come first, then the words. Later positions have none, so that a sentence may be
+        longer. 0 for no biases (the paper's "- RA").
+    streams (Optional[Callable]): The encoder of the streams. None for the paper's. A registered function can provide
+        another one: a class like `SpanEncoder` of `flat_torch`.
+    RETURNS (Model[List[Doc], List[Floats2d]]): The model, which returns a vector for each character. *Shape:*
+        (characters, width)
+    """
+    config = MectConfig(
+        width=width,
+        layers=layers,
+        heads=heads,
+        ff_width=ff_width,
+        dropout=dropout,
+        attention_dropout=attention_dropout,
+        random_attention=random_attention,
+        streams=streams,
+    )
+    if embed is None:
+        embed = build_char_embed()
+    if radicals is None:
+        radicals = build_radical_embed()
+    # An encoder from outside of this package has no form in NumPy.
+    predictor = None if streams else flat_numpy.SpanEncoder
+    return _lattice_layer("mect", predictor, config, [embed, radicals], words)
 
 
 def _lattice_layer(
@@ -85,20 +211,26 @@ def _lattice_layer(
     streams: list[EmbedModel],
     words: LexiconModel | None,
 ) -> EmbedModel:
-    """Return a layer from one or more streams of token vectors, and the vectors of words over the tokens.
+    """Return a layer over embedders of characters and of lexicon words.
 
-    Its module takes the streams, the words, and a `Lattice`, and returns rows of the tokens. So does its form in NumPy,
-    which `predictor` makes from the config and the weights, unless only torch has it. *Shape:* (tokens, nI) each and
-    (words, nW), to (tokens, nO)
+    name (str): Name of the layer.
+    predictor (Optional[Callable]): Class of the predictor, called with the config and the weights. None for an encoder
+        that runs in torch only.
+    config (LatticeConfig): Sizes and options.
+    streams (List[Model[List[Doc], List[Floats2d]]]): The embedders of characters. *Shape:* (characters, nI) each
+    words (Optional[Model[List[Doc], LatticeWords]]): The embedder of words. *Shape:* (words, nW)
+    RETURNS (Model[List[Doc], List[Floats2d]]): *Shape:* (characters, nO)
     """
-    layers = [*streams, cast(Any, words or build_lexicon_embed())]
+    if words is None:
+        words = build_lexicon_embed()
+    layers = [*streams, cast(Any, words)]
     make_predictor = None if predictor is None else partial(predictor, config)
     shim = TorchShim(partial(_build_lattice_encoder, config=config), make_predictor)
     return LatticeLayer(name, forward, init=_init_lattice, dims={"nO": config.width}, layers=layers, shims=[shim])
 
 
 class LatticeLayer(Layer):
-    """An encoder of streams of token vectors, and of the words over the tokens."""
+    """Thinc layer of an encoder of characters and lexicon words. Its sublayers are the embedders, words last."""
 
     __slots__ = ()
 
@@ -108,10 +240,11 @@ class LatticeLayer(Layer):
 
 
 def _build_lattice_encoder(*, config: LatticeConfig, nO: int, nW: int, **nI: int) -> nn.Module:
-    """Make the module.
+    """Build the torch module.
 
-    nI (int): The widths of the streams: `nI0`, `nI1`, ..
-    nW (int): The width of the words.
+    nO (int): Width of the output, which `config.width` is.
+    nW (int): Width of the embedded words.
+    nI (int): Widths of the embedded characters of each stream: `nI0`, `nI1`, ..
     """
     from .atssa_torch import AtssaEncoder
     from .flat_torch import SpanEncoder

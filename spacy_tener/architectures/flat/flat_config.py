@@ -1,15 +1,17 @@
-"""Settings of FLAT, FLAT-ATSSA and MECT."""
+"""The configs of FLAT, FLAT-ATSSA and MECT, which their torch modules and NumPy predictors share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal
 
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from pydantic.dataclasses import dataclass
 
 from ...nn.stack_config import StackConfig
-from ...validation import STRICT, SettingError
+from ...validation import STRICT, Probability, SettingError
+
+Distance = Literal["hh", "ht", "th", "tt"]
 
 DISTANCES = ("hh", "ht", "th", "tt")
 """From query to key: head to head, head to tail, tail to head, tail to tail. The order of `SpanPlan.distances`."""
@@ -20,14 +22,25 @@ RANDOM_BLOCK = 16
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class FlatConfig(StackConfig):
-    """Sizes and choices of a FLAT encoder.
+    """Sizes and options of a FLAT encoder.
 
-    distances (Optional[List[Literal["hh", "ht", "th", "tt"]]]): Distances between two spans that the attention uses, of
-        "hh", "ht", "th" and "tt" (head to head, head to tail, ..); None for all, as in the paper. The released code and
-        MECT use "hh" and "tt".
+    width (int): Hidden size d of the layers and of the output.
+    layers (int): Number of layers.
+    heads (int): Number of attention heads h, which must divide `width`.
+    ff_width (Optional[int]): Hidden size of the feed-forward networks. None for three times the width.
+    dropout (float): Dropout rate of the feed-forward networks.
+    attention_dropout (Optional[float]): Dropout rate of the attention weights. None for the same as `dropout`.
+    distances (Optional[List[Literal["hh", "ht", "th", "tt"]]]): Distances between two spans that the relative position
+        embeddings use. None for all four.
     """
 
-    distances: Sequence[Literal["hh", "ht", "th", "tt"]] | None = None
+    width: PositiveInt = 128
+    layers: PositiveInt = 1
+    heads: PositiveInt = 8
+    ff_width: PositiveInt | None = None
+    dropout: Probability = 0.15
+    attention_dropout: Probability | None = 0.0
+    distances: Sequence[Distance] | None = None
 
     n_streams: ClassVar[int] = 1
     streams: ClassVar[None] = None
@@ -46,29 +59,35 @@ class FlatConfig(StackConfig):
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class AtssaConfig(StackConfig):
-    """Sizes and choices of FLAT-ATSSA's encoder.
+    """Sizes and options of FLAT-ATSSA's encoder.
 
-    width (int): Width d of the context layers and of the output, shared by the heads.
+    width (int): Hidden size d of the context layers and of the output.
     layers (int): Number of context layers.
-    heads (int): Number of heads h, of the context layers and of the word fusion.
-    ff_width (Optional[int]): Width inside the feed-forward; None for four times the width, the smallest that the paper
-        searched.
-    selection (Union[Literal["adaptive", "none"], Callable]): Keys that a query keeps: those above its threshold, which
-        is computed for each query and head from the sentence ("adaptive", ATSSA), or all ("none", the paper's
-        "- Selective SA"). A registered function may give another rule: a class as `SelectiveAttention`.
-    k (int): With a threshold, minimum number of keys that are kept; 0 for the paper's "- top-k".
-    alpha (float): With a threshold, how steep the step at it is in training; 1 for the paper's "- AF".
-    tau (float): With a threshold, temperature of the Gumbel-softmax in training.
-    penalty (float): With a threshold, weight lambda of the number of keys kept, a mean over the sentences, in the loss.
+    heads (int): Number of attention heads h of the context layers and of the word fusion.
+    ff_width (Optional[int]): Hidden size of the feed-forward networks. None for four times the width.
+    dropout (float): Dropout rate of the feed-forward networks.
+    attention_dropout (Optional[float]): Dropout rate of the attention weights. None for the same as `dropout`.
+    selection (Union[Literal["adaptive", "none"], Callable]): Which keys a query attends to: "adaptive" for those whose
+        score reaches its threshold, "none" for all of them, or a class like `SelectiveAttention` of `selection_torch`.
+    k (int): Minimum number of keys that the threshold selects.
+    alpha (float): Steepness of the threshold's soft step in training.
+    tau (float): Temperature of the Gumbel-softmax in training.
+    penalty (float): Weight lambda of the number of selected keys in the loss.
     """
 
+    width: PositiveInt = 128
+    layers: PositiveInt = 1
+    heads: PositiveInt = 8
+    ff_width: PositiveInt | None = None
+    dropout: Probability = 0.15
+    attention_dropout: Probability | None = 0.0
     selection: Literal["adaptive", "none"] | Callable[..., Any] = "adaptive"
     k: NonNegativeInt = 3
     alpha: PositiveFloat = 50.0
     tau: PositiveFloat = 1.0
     penalty: NonNegativeFloat = 4e-6
 
-    ff_factor = 4
+    ff_factor: ClassVar[int] = 4
 
     @property
     def position_width(self) -> int:
@@ -76,23 +95,31 @@ class AtssaConfig(StackConfig):
 
     @property
     def selects(self) -> bool:
+        """Whether a query attends to some keys only."""
         return self.selection != "none"
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class MectConfig(StackConfig):
-    """Sizes and choices of a MECT encoder.
+    """Sizes and options of a MECT encoder.
 
-    width (int): Width d of each stream and of the output, shared by the heads.
-    layers (int): Number of layers; the paper has one.
-    ff_width (Optional[int]): Width inside the feed-forwards; None for three times the width.
-    random_attention (int): Number of positions of a sentence, its characters' and then its words', that have a learned
-        bias of the attention score for each pair; 0 for none, the paper's "- RA". Later positions have none, so that
-        sentences may be longer.
-    streams (Optional[Callable]): Encoder of the streams; None for the paper's two, whose queries are computed from
-        each other. A registered function may give another one: a class as `SpanEncoder`.
+    width (int): Hidden size d of each stream and of the output.
+    layers (int): Number of layers.
+    heads (int): Number of attention heads h, which must divide `width`.
+    ff_width (Optional[int]): Hidden size of the feed-forward networks. None for three times the width.
+    dropout (float): Dropout rate of the feed-forward networks.
+    attention_dropout (Optional[float]): Dropout rate of the attention weights. None for the same as `dropout`.
+    random_attention (int): Number of positions with a learned bias for each pair of them. 0 for no biases.
+    streams (Optional[Callable]): Another encoder of the streams: a class like `SpanEncoder` of `flat_torch`. None for
+        the paper's.
     """
 
+    width: PositiveInt = 128
+    layers: PositiveInt = 1
+    heads: PositiveInt = 8
+    ff_width: PositiveInt | None = None
+    dropout: Probability = 0.15
+    attention_dropout: Probability | None = 0.0
     random_attention: NonNegativeInt = 320
     streams: Callable[..., Any] | None = None
 

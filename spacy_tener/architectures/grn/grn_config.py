@@ -1,4 +1,4 @@
-"""Settings of GRN."""
+"""The config of GRN's encoder, which its torch module and its NumPy predictor share."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ from ...validation import STRICT, OddInt, Probability, SettingError
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class GRNConfig:
-    """Sizes and choices of a gated relation network.
+    """Sizes and options of a gated relation network.
 
     width (int): Width d of the context features and of the output.
-    branches (Sequence[int]): Windows of the context layer's convolutions, odd numbers of tokens, followed by tanh and
-        the maximum over the convolutions in each channel. `[3]` is the paper's "branch 3". `[]` leaves the context
-        layer out: the relation layer reads the input, through a linear layer if it is not `width` wide, as the paper's
-        is.
-    relation (Optional[Union[Literal["gated"], Callable]]): Relation layer, with a gate for each pair of tokens and each
-        channel (eq. 6); None leaves it out. A registered function may give another one: a class as `Relation`.
-    dropout (float): On the context layer's output, before the relation layer.
+    branches (Sequence[int]): Window sizes of the convolutions of the context layer, in tokens. Each must be odd. Empty
+        for no context layer.
+    relation (Optional[Union[Literal["gated"], Callable]]): The relation layer: "gated" for the paper's, a class like
+        `Relation` of `grn_torch` for another one, or None for no relation layer.
+    dropout (float): Dropout rate between the context layer and the relation layer.
     """
 
     width: PositiveInt = 400

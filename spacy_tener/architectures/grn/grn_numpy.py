@@ -1,4 +1,8 @@
-"""GRN in NumPy: the relation layer and the encoder, as in `grn_torch`."""
+"""The predictor of GRN's encoder in NumPy, for pipelines that run on a CPU without torch.
+
+It computes in evaluation what `grn_torch.GRNEncoder` does, from the same weights. `write` adds the same computation to
+an ONNX graph, for `spacy tener export`.
+"""
 
 from __future__ import annotations
 

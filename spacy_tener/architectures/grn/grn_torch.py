@@ -1,17 +1,20 @@
-"""GRN in torch (Chen et al., 2019): the context layer of convolutions (eq. 3), and the relation layer (eq. 4 to 8):
+"""GRN's encoder in torch (Chen et al., 2019), for training and for prediction on a GPU.
+
+`GRNEncoder` consists of the context layer of convolutions (eq. 3) and the relation layer (eq. 4 to 8):
 
     r_ij = W [x_i ; x_j] + b              (4)
     r_i  = 1/T sum_j sigma(r_ij) * x_j    (6)  one gate for each pair of tokens and each channel
     p_i  = tanh(r_i)                      (8)
 
-As written, (4) takes a matrix product for each pair of tokens, and an array of `T x T x d`. But `W` is two halves side
-by side, so `r_ij = a_i + b_j` takes two products for each token, and
+Computed as written, (4) takes a matrix product for each pair of tokens, and an array of the shape (T, T, d). But
+`W [x_i ; x_j]` is the sum of a term of x_i and a term of x_j, so `r_ij = a_i + b_j` takes two products for each token,
+and
 
     sigma(a_i + b_j) = 1 / (1 + u_i v_j),    u_i = e^(-a_i),  v_j = e^(-b_j)
 
-takes two exponentials for each token. For each pair there remain a multiplication, an addition and a division. They are
-computed in tiles small enough for a core's own cache, so that memory grows with the length of a sentence, not with its
-square. The backward pass recomputes the gates.
+takes two exponentials for each token. What remains for each pair is a multiplication, an addition and a division. They
+are computed in tiles that fit into a core's cache, and the backward pass computes the gates again. So memory is linear
+in the length of a sentence, not quadratic.
 """
 
 from __future__ import annotations
