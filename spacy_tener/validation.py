@@ -14,6 +14,7 @@ those below.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -90,7 +91,8 @@ def _describe(error: Any) -> str:
         return str(error["ctx"]["error"])
     # For an argument with several types, pydantic adds the type to its name: "layers.constrained-int".
     names = [str(part) for part in error["loc"] if str(part).isidentifier() or isinstance(part, int)]
-    reason = error["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    # pydantic's messages begin with "Input should be" or "List should have", and those of a `SettingError` with "must".
+    reason = re.sub(r"^\w+ should", "must", error["msg"].removeprefix("Value error, "))
     return f"{'.'.join(names)} {reason}; got {error['input']!r}"
 
 

@@ -22,6 +22,7 @@ from spacy_tener.embedders.segment_embed import build_segment_embed
 from spacy_tener.embedders.spelling import build_char_cnn
 from spacy_tener.embedders.transformer_embed import build_transformer_embed
 from spacy_tener.errors import RemedyError
+from spacy_tener.onnx.e5 import e5
 from spacy_tener.onnx.sources import onnx_encoder
 from spacy_tener.optim.optimizers import triangular
 from spacy_tener.pipeline.learning.teaching import load_teacher
@@ -106,6 +107,10 @@ WRONG: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (build_transformer_embed, {"overlap": -1}, f"overlap {NOT_NEGATIVE}; got -1"),
     (build_transformer_embed, {"cache": -1}, f"cache {NOT_NEGATIVE}; got -1"),
     (onnx_encoder, {"window": 64, "overlap": 30}, "OnnxEncoder.v1: window must be at least 76"),
+    (e5, {"layers": [3, 3]}, "E5.v1: layers must differ; got [3, 3]"),
+    (e5, {"layers": []}, "E5.v1: layers must have at least 1 item"),
+    (e5, {"window": 64, "overlap": 30}, "E5.v1: window must be at least 76"),
+    (e5, {"precision": "int2"}, "E5.v1: precision must be 'int4', 'int8' or 'float32'; got 'int2'"),
     (build_crf_tagger, {"dropout": 40}, f"CRFTagger.v1: dropout {BELOW}; got 40"),
     (load_teacher, {"share": 0.0}, f"Teacher.v1: share {POSITIVE}; got 0.0"),
     (load_teacher, {"temperature": float("inf")}, f"Teacher.v1: temperature {FINITE}; got inf"),

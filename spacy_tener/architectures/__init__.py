@@ -1,1 +1,1 @@
-"""A folder for each architecture, and the tagger that has one below its CRF."""
+"""The architectures of the papers, a folder each, and `tagger.py`, which adds the CRF to any of them."""

@@ -1,4 +1,8 @@
-"""The tagger that `tener_ner` trains: any token-to-vector model, and a CRF on top."""
+"""The model that `tener_ner` trains: any token-to-vector model, with a CRF on top.
+
+`spacy_tener.CRFTagger.v1` is the registered function. The other functions give the component access to the CRF and to
+the number of labels.
+"""
 
 from __future__ import annotations
 
@@ -30,23 +34,29 @@ TaggerModel = Model[list[Doc], list[Floats2d]]
 
 @validated("spacy_tener.CRFTagger.v1")
 def build_crf_tagger(
-    tok2vec: TaggerModel | None = None, nO: int | None = None, dropout: Probability = 0.4, depth: PositiveInt = 1
+    tok2vec: TaggerModel | None = None,
+    nO: int | None = None,
+    dropout: Probability = 0.4,
+    depth: PositiveInt = 1,
 ) -> TaggerModel:
-    """Score BIOES tags for decoding by a CRF.
+    """Construct a tagger: a token-to-vector model, and a CRF over BIOES tags.
 
-    Registered as `spacy_tener.CRFTagger.v1`. The model's output are the emissions, one row per token; the CRF's
-    transition scores are parameters of its output layer (`crf`), which the component uses for its loss and for
-    decoding.
+    Registered as `spacy_tener.CRFTagger.v1`. The output of the model is the emission scores. The transition scores of
+    the CRF are parameters of its output layer, which the component uses to compute the loss and to decode.
 
-    tok2vec (Optional[Model[List[Doc], List[Floats2d]]]): Any token-to-vector model: one of this package, spaCy's own,
-        or a listener to a shared `tok2vec` or `transformer` component; `spacy_tener.TENER.v1` if there is none.
-    nO (Optional[int]): Number of tags, four per label and one, times `depth`. Set by `initialize` from the labels.
-    dropout (float): Dropout on the vectors, before the emissions.
-    depth (int): How deep entities may be nested: 1 if none lies within another. Each text has as many paths.
+    tok2vec (Optional[Model[List[Doc], List[Floats2d]]]): A token-to-vector model: of this package, of spaCy, or a
+        listener to a shared `tok2vec` or `transformer` component. None for `spacy_tener.TENER.v1` with its defaults.
+    nO (Optional[int]): Number of tags: four for each label and one more, times `depth`. None to let `initialize` set it
+        from the labels.
+    dropout (float): Dropout rate of the token vectors.
+    depth (int): Maximum nesting depth of entities. 1 for entities that are not nested. The model predicts a tag
+        sequence for each depth.
+    RETURNS (Model[List[Doc], List[Floats2d]]): The model, which returns emission scores. *Shape:* (tokens, nO)
     """
     if nO is not None:
         _count_labels(nO, depth)
-    tok2vec = tok2vec or build_tener()
+    if tok2vec is None:
+        tok2vec = build_tener()
     width = tok2vec.get_dim("nO") if tok2vec.has_dim("nO") else None
     output_layer = ragged_layer(
         "crf_head", partial(_build_head, dropout=dropout, depth=depth), CRFPredictor, width_in=width, width_out=nO

@@ -1,1 +1,1 @@
-"""Embedders: from Docs to a row for each token, and for each word of a lexicon."""
+"""Embedders: from Docs to a vector for each token, or for each lexicon word that matches in them."""

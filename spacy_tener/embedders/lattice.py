@@ -1,4 +1,4 @@
-"""Lattices: a batch of sentences with the words of a lexicon that were found in them."""
+"""The lattice of a batch of sentences: the positions of the lexicon words that match in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Embedder of the lexicon's words that are found in Docs."""
+"""The embedder `spacy_tener.LexiconEmbed.v1`: embeddings of the lexicon words that match in a Doc.
+
+It is the embedder of words of FLAT, FLAT-ATSSA and MECT. The lexicon can be extended by word lists after training.
+"""
 
 from __future__ import annotations
 
@@ -57,25 +60,32 @@ def build_lexicon_embed(
     vectors: str | Path | None = None,
     whiten_vectors: bool = False,
 ) -> LexiconModel:
-    """Find the words of a lexicon in each Doc, overlapping and nested ones included, and embed each by its own row.
+    """Match the words of a lexicon in each Doc, overlapping and nested ones included, and embed each of them.
 
-    Registered as `spacy_tener.LexiconEmbed.v1`. The lexicon is read once, by `initialize`, and saved with the model. A
-    word gets a row when it is first seen in training, or if it has a pretrained vector; all others share the unknown
-    row, which word dropout trains. So a larger lexicon does not slow down training.
+    Registered as `spacy_tener.LexiconEmbed.v1`. The lexicon is read by `initialize` only, and saved with the model. A
+    word gets an embedding when it first occurs in training, or if it has a pretrained one; all others share the unknown
+    embedding, which word dropout trains. So a larger lexicon does not slow down training.
 
-    lexicon (Optional[Callable[[], Lexicon]]): Source of the words; `spacy_tener.JiebaLexicon.v1` if there is none.
-    width (int): Width of the words' rows.
-    tag_width (int): Width of the row of the word's tag, which is joined, and helps with words that are not in training.
-        A tag is a part of speech in jieba's dictionary, and the list's name in word lists. 0 leaves tags out, as in the
-        papers.
-    max_words (Optional[int]): Maximum number of words that begin with the same token, the longest first, to limit
-        memory for text of nested words; None for no limit.
-    dropout (float): Dropout on the rows.
-    word_dropout (float): Probability that a word is read as unknown in training.
-    vectors (Optional[Union[str, Path]]): Pretrained rows for words, as for `spacy_tener.CharEmbed.v1`.
-    whiten_vectors (bool): Whiten pretrained rows first, as for `spacy_tener.CharEmbed.v1`.
+    lexicon (Optional[Callable[[], Lexicon]]): Source of the words. None for `spacy_tener.JiebaLexicon.v1` with its
+        defaults.
+    width (int): Width of the word embeddings.
+    tag_width (int): Width of the embeddings of the words' tags, which are concatenated, and help with words that do not
+        occur in training. A tag is the part of speech in jieba's dictionary, or the name of a word list. 0 for no tags,
+        as in the papers.
+    max_words (Optional[int]): Maximum number of words that start with the same token, to limit the memory for text with
+        many nested words. The longest are used. None for no limit.
+    dropout (float): Dropout rate of the embeddings.
+    word_dropout (float): Probability that a word is replaced by the unknown word in training.
+    vectors (Optional[Union[str, Path]]): Pretrained word embeddings, as for `spacy_tener.CharEmbed.v1`.
+    whiten_vectors (bool): Whiten pretrained embeddings, as for `spacy_tener.CharEmbed.v1`.
+    RETURNS (Model[List[Doc], LatticeWords]): The embedder, which returns the matches with their vectors. *Shape:*
+        (words, width + tag_width)
     """
-    widths = {WORD: width, TAG: tag_width} if tag_width else {WORD: width}
+    if lexicon is None:
+        lexicon = jieba_lexicon()
+    widths = {WORD: width}
+    if tag_width:
+        widths[TAG] = tag_width
     # A dropped word keeps its tag, as unknown words do in prediction.
     dropped = {WORD: word_dropout, TAG: 0.0}
     return LexiconEmbedder(
@@ -83,7 +93,7 @@ def build_lexicon_embed(
         forward,
         init=partial(
             _init,
-            source=lexicon or jieba_lexicon(),
+            source=lexicon,
             vectors=vectors,
             whiten=whiten_vectors,
         ),

@@ -1,4 +1,8 @@
-"""Embedder of tokens by a pretrained encoder in an ONNX file, whose features do not change in training."""
+"""The embedder `spacy_tener.OnnxEmbed.v1`: features of a pretrained encoder in an ONNX file, which is not trained.
+
+Its encoders are Baidu's LAC, multilingual E5, and ONNX files of your own. They need onnxruntime and no torch. During
+training, the features of a text are computed once and cached.
+"""
 
 from __future__ import annotations
 
@@ -42,27 +46,30 @@ def build_onnx_embed(
     dropout: Probability = 0.3,
     cache: NonNegativeInt = 500,
 ) -> EmbedModel:
-    """Embed each token by the features of a pretrained encoder in an ONNX file, as they are, and a linear layer.
+    """Embed each token with the features of a pretrained encoder in an ONNX file, followed by a linear layer.
 
-    Registered as `spacy_tener.OnnxEmbed.v1`. Join it with `spacy_tener.CharEmbed.v1` by `spacy_tener.JoinEmbed.v1`. The
-    encoder needs the package onnxruntime and no torch; on a GPU, onnxruntime-gpu. It is saved with the pipeline, and
-    its source is read by `initialize` only.
+    Registered as `spacy_tener.OnnxEmbed.v1`. The encoder is not trained. It needs the package onnxruntime, on a GPU
+    onnxruntime-gpu, and no torch. It is saved with the pipeline; its source is read by `initialize` only. Use
+    `spacy_tener.JoinEmbed.v1` to concatenate the output with that of `spacy_tener.CharEmbed.v1`.
 
-    encoder (Optional[Callable[[], Encoder]]): The encoder: `spacy_tener.OnnxEncoder.v1`, or the default,
-        `spacy_tener.LacEncoder.v1`; or `spacy_tener.E5.v1`.
-    width (Optional[int]): Width of the output, by a trained linear layer. None for the features themselves, without
-        that layer and its dropout.
-    dropout (float): Dropout on the encoder's features.
-    cache (int): Maximum size in megabytes of the features that are kept in memory during training, which reads each
-        text of train and dev again and again; further ones, up to 20 times as many, are in a temporary file. A token
-        takes 2 bytes for each feature. 0 keeps none.
+    encoder (Optional[Callable[[], Encoder]]): Source of the encoder: `spacy_tener.LacEncoder.v1`, `spacy_tener.E5.v1`
+        or `spacy_tener.OnnxEncoder.v1`. None for the first.
+    width (Optional[int]): Output width of the linear layer. None for the features themselves, without that layer and
+        its dropout.
+    dropout (float): Dropout rate of the features.
+    cache (int): Maximum size in megabytes of the features cached in memory during training, which passes the texts of
+        the training and development data to the encoder again and again. Up to 20 times as many are cached in a
+        temporary file. A token takes 2 bytes for each feature. 0 for no cache.
+    RETURNS (Model[List[Doc], List[Floats2d]]): The embedder. *Shape:* (tokens, width)
     """
+    if encoder is None:
+        encoder = lac_encoder()
     features = OnnxFeatures(
         "onnx_features",
         forward,
         init=_init,
         dims={"nO": None},
-        attrs={"features": FrozenFeatures(encoder or lac_encoder(), cache * _MB)},
+        attrs={"features": FrozenFeatures(encoder, cache * _MB)},
     )
     if width is None:
         return features
@@ -145,7 +152,8 @@ def _serialize(_: Any, value: FrozenFeatures, name: str, model: Model[Any, Any])
 
 @deserialize_attr.register(FrozenFeatures)
 def _deserialize(default: FrozenFeatures, value: bytes, name: str, model: Model[Any, Any]) -> FrozenFeatures:
-    if parts := from_safetensors(value):
+    parts = from_safetensors(value)
+    if parts:
         default.set(Encoder.from_parts(parts))
     return default
 

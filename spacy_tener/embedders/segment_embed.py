@@ -1,4 +1,7 @@
-"""Embedder of each token's position in its word, as a segmenter divides the text."""
+"""The embedder `spacy_tener.SegmentEmbed.v1`: the position of a token in the word that a segmenter puts it in.
+
+`spacy_tener.JoinEmbed.v1` concatenates it with `spacy_tener.CharEmbed.v1`, for any architecture for Chinese.
+"""
 
 from __future__ import annotations
 
@@ -29,22 +32,24 @@ _PARTS_OF_SPEECH = (
 def build_segment_embed(
     width: PositiveInt = 32, dropout: Probability = 0.3, word_dropout: Probability = 0.01
 ) -> EmbedModel:
-    """Embed each token by its position in its word, as jieba divides the text, and by the word's part of speech.
+    """Embed each token by its position in its word, as jieba segments the text, and by the word's part of speech.
 
-    Registered as `spacy_tener.SegmentEmbed.v1`. There is a row for each combination of a character's position in its
-    word (B, I, E, S) and the word's part of speech: `B-ns` for the first character of a place name. They are some 200.
-    Joined with `spacy_tener.CharEmbed.v1` by `spacy_tener.JoinEmbed.v1`, it can be used in every model for Chinese.
+    Registered as `spacy_tener.SegmentEmbed.v1`. There is an embedding for each combination of a character's position in
+    its word (B, I, E, S) and the word's part of speech, such as `B-ns` for the first character of a place name, about
+    200 in all. `spacy_tener.JoinEmbed.v1` concatenates it with `spacy_tener.CharEmbed.v1` for any architecture for
+    Chinese.
 
-    A token of several characters is B if it only begins a word, E if it only ends one, and S if it does both, as one or
-    several whole words do. Otherwise it is I. Its part of speech is that of the word in which it begins.
+    A token of several characters is B if it starts a word and does not end one, E if it ends a word and does not start
+    one, S if it does both, and I otherwise. Its part of speech is that of the word in which it starts.
 
-    The package rjieba, which is in the extra `zh`, divides some two million characters a second, with jieba's HMM for
-    words that its dictionary lacks. A digest of its output on a sample is saved with a pipeline, which warns if it
-    differs on loading.
+    The segmenter is the package rjieba of the extra `zh`. It segments about two million characters per second, and uses
+    jieba's HMM for words that its dictionary lacks. A digest of its output on a sample is saved with the pipeline,
+    which warns if the digest differs when it is loaded.
 
-    width (int): Width of the rows.
-    dropout (float): Dropout on the rows.
-    word_dropout (float): Probability that a token is read as unknown in training.
+    width (int): Width of the embeddings.
+    dropout (float): Dropout rate of the embeddings.
+    word_dropout (float): Probability that a token is replaced by the unknown token in training.
+    RETURNS (Model[List[Doc], List[Floats2d]]): The embedder. *Shape:* (tokens, width)
     """
     shim = table_shim({SEGMENT: width}, word_dropout={SEGMENT: word_dropout}, dropout=dropout)
     return table_embedder("segment_embed", SegmentVocabulary(), shim, width=width, init=_init)
@@ -61,7 +66,8 @@ class SegmentVocabulary(Vocabulary):
         """Return the key of each token's combination. *Shape:* (tokens,)"""
         text = join_texts(docs)
         division = divide(text)
-        if lists := self.lists.active(docs):
+        lists = self.lists.active(docs)
+        if lists:
             tagged, untagged = (token_keys(text, words) for words in with_listed_words(text, division, lists))
             # A list's tag that was not in training at this position is ignored in favour of the segmenter's.
             return EmbedInput({SEGMENT: np.where(self.tables[SEGMENT].rows(tagged), tagged, untagged)})

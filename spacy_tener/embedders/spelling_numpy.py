@@ -1,4 +1,4 @@
-"""Features of tokens from the characters of words, as in `spelling_torch`."""
+"""Predictors of the embedders that encode the characters, or the radicals, of tokens, as in `spelling_torch`."""
 
 from __future__ import annotations
 

@@ -257,17 +257,16 @@ def licence_of(name: str) -> str:
 
 
 def longest_window(transformer: nn.Module, tokenizer: Any) -> int:
-    """Return the maximum number of pieces, with special ones, that a transformer can read at once."""
+    """Return the maximum number of word pieces, special ones included, in an input of a transformer."""
     from torch import nn
 
-    tables = [
-        table
-        for name, table in transformer.named_modules()
-        if name.endswith("position_embeddings") and isinstance(table, nn.Embedding)
-    ]
-    # RoBERTa and similar models count positions from the row after that of padding.
-    positions = (table.num_embeddings - (-1 if (i := table.padding_idx) is None else i) - 1 for table in tables)
-    return min([int(tokenizer.model_max_length), *positions])
+    longest = int(tokenizer.model_max_length)
+    for name, table in transformer.named_modules():
+        if name.endswith("position_embeddings") and isinstance(table, nn.Embedding):
+            # RoBERTa and similar models count positions from the row after that of padding.
+            first = 0 if table.padding_idx is None else table.padding_idx + 1
+            longest = min(longest, table.num_embeddings - first)
+    return longest
 
 
 def _library() -> ModuleType:

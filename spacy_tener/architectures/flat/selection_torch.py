@@ -1,20 +1,20 @@
-"""Attention to selected keys only: the adaptive threshold of ATSSA (Hu et al., eq. 7 to 12, 16, 17).
+"""Selective self-attention with the adaptive threshold of ATSSA (Hu et al., 2022, eq. 7 to 12, 16 and 17), in torch.
 
-Each query selects the keys whose score `A` reaches its threshold. The threshold is computed for each head from the
-query's input `x` and the mean `m` of its sentence. It is at most the k-th largest score, so that k keys are kept:
+A query attends to the keys whose score A reaches its threshold. The model computes the threshold for each head from the
+query's input x and the mean m of the sentence. The k-th largest score limits it, so that at least k keys are selected:
 
     T = W_t [x ; m ; x * m ; x - m]    (eq. 7)
     T~ = min(k-th largest of A, T)     (eq. 8)
     b = sigmoid(alpha (A - T~))        (eq. 9)
 
-In training `z` is drawn from the Gumbel-softmax over `b` and `1 - b` at temperature tau. As `log b - log(1 - b)` is
-`alpha (A - T~)` and the difference of two Gumbel variables is logistic, eq. 17 is
+In training, z is sampled from the Gumbel-softmax over b and 1 - b with the temperature tau. Since `log b - log(1 - b)`
+is `alpha (A - T~)`, and the difference of two Gumbel variables is logistic, eq. 17 is
 
     z = sigmoid((alpha (A - T~) + logistic noise) / tau)
 
-In prediction `z = [A >= T~]`. The attention weights are `z e^A / sum z e^A`: the softmax of eq. 11 and 12 if z is 0 or
-1, and differentiable in between. With k = 0 a query may keep no key: its output is then zero. The paper's penalty on z
-(eq. 19) is averaged over the sentences of a batch, as the loss is; its gradient is added in the backward pass.
+In prediction, `z = [A >= T~]`. The attention weights are `z e^A / sum z e^A`: the softmax of eq. 11 and 12 if z is 0 or
+1, and differentiable in between. With k = 0, a query may select no key, and its output is then zero. The penalty on z
+(eq. 19) is averaged over the sentences of a batch, as the loss is. Its gradient is added in the backward pass.
 """
 
 from __future__ import annotations
