@@ -72,4 +72,4 @@ def raw_text(
 
 def _cut(doc: Doc, length: int) -> Iterator[Doc]:
     view = view_of(doc, "tokens")
-    return (view.piece(start, min(start + length, len(doc))) for start in range(0, len(doc), length))
+    return (view.slice_doc(start, min(start + length, len(doc))) for start in range(0, len(doc), length))

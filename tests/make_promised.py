@@ -24,6 +24,7 @@ from tiny_transformer import save_tiny_transformer
 
 from spacy_tener import __version__
 from spacy_tener.export import trimming
+from spacy_tener.features.tokens import TokenBatch
 from spacy_tener.pipeline.settings import TEMPERATURE
 
 DATA = Path(__file__).resolve().parent / "data"
@@ -111,7 +112,7 @@ def with_tokenizer(nlp: Language, tokenizer: str = "CharTokenizer") -> Language:
 def halve(nlp: Language) -> None:
     model = nlp.get_pipe("tener_ner").model
     trimming.FEW = 0  # tables as small as these stay whole otherwise
-    counts = trimming.count_rows(model, [[nlp.make_doc(text) for text, _ in TEXTS]])
+    counts = trimming.count_rows(model, [TokenBatch.of([nlp.make_doc(text) for text, _ in TEXTS])])
     trimming.trim_tables(model, counts, min_count=1, half=True)
 
 

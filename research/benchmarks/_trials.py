@@ -69,5 +69,5 @@ class Itself:
         return layer.resize(layer.layout.n_labels)
 
     def soft_targets(self, views: Sequence[DocView]) -> list[SoftTarget]:
-        scores, _ = self.pipe.model.begin_update([view.piece(0, len(view)) for view in views])
+        scores, _ = self.pipe.model.begin_update([view.slice_doc(0, len(view)) for view in views])
         return scores

@@ -36,9 +36,9 @@ from ahocorasick_rs import AhoCorasick  # type: ignore[import-not-found,unused-i
 from numpy.typing import NDArray
 from spacy.tokens import Doc
 
-from spacy_tener.features.characters import join_texts
 from spacy_tener.features.lexicon import Lexicon
 from spacy_tener.features.lexicon_sources import read_list
+from spacy_tener.features.tokens import join_texts
 from spacy_tener.processes import cached_property
 
 SIZES = (50_000, 0, 1_000_000, 1_300_000)  # 0: jieba's
@@ -220,14 +220,14 @@ def search_all(lexicon: Lexicon, texts: list[NDArray[np.uint32]]) -> None:
 
 def find_all(lexicon: Lexicon, batches: list[list[Doc]]) -> None:
     for batch in batches:
-        lexicon.find(batch, 8)
+        lexicon.find(join_texts(batch), 8)
 
 
 def check_equal(lexicons: list[Lexicon], batches: list[list[Doc]]) -> int:
     """Both find the same words at the same places. Returns how many."""
     n_found = 0
     for batch in batches:
-        first, *rest = [lexicon.find(batch) for lexicon in lexicons]
+        first, *rest = [lexicon.find(join_texts(batch)) for lexicon in lexicons]
         for found in rest:
             for field in ("words", "heads", "tails", "counts"):
                 np.testing.assert_array_equal(getattr(first, field), getattr(found, field))

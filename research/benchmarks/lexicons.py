@@ -20,6 +20,7 @@ from spacy.training import Corpus
 from speed import measure_pipe
 
 from spacy_tener.embedders.lexicon_embed import WORD, LexiconVocabulary
+from spacy_tener.features.tokens import TokenBatch
 
 NOTE = (
     "Test part, {texts} texts, {chars} characters. Words with a row: found words that the model tells apart, since "
@@ -48,7 +49,7 @@ def main() -> None:
 def cells(nlp: Language, docs: Sequence[Doc]) -> list[str]:
     vocabulary = vocabulary_of(nlp)
     fresh = [nlp.make_doc(doc.text) for doc in docs]
-    match = vocabulary.match(fresh)
+    match = vocabulary.match(TokenBatch.of(fresh))
     with_row = (vocabulary.tables[WORD].rows(vocabulary.keys(match.words)[WORD]) > 0).mean()
     entities = [entity.text for doc in docs for entity in doc.ents]
     words = sum(entity in vocabulary.lexicon for entity in entities) / len(entities)

@@ -18,6 +18,7 @@ from thinc.api import Config
 
 from research import variants  # noqa: F401 (registers the functions that some systems name)
 from research.systems import ablations, find_system
+from spacy_tener.features.tokens import join_texts
 from spacy_tener.training.overlays import compose
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -196,7 +197,7 @@ def test_lists_join_jiebas_words_where_their_overlay_is_laid(tmp_path: Path, mon
     nlp = load_model_from_config(config, auto_fill=False)
     nlp.initialize(lambda: [Example.from_dict(nlp.make_doc(TEXT), {"entities": ENTITIES})])
     lexicon = next(iter(lexicons(nlp)))
-    found = lexicon.find([nlp.make_doc(TEXT)], max_words=5)
+    found = lexicon.find(join_texts([nlp.make_doc(TEXT)]), max_words=5)
     tags = {lexicon.words[word]: lexicon.tag_names[lexicon.tags[word]] for word in found.words}
     expected = {"吴重阳": "people", "重阳": "ns", "中国": "ns", "中国银行": "nt", "银行": "n"}
     assert expected.items() <= tags.items()

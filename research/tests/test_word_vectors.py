@@ -26,6 +26,7 @@ from spacy_tener.embedders.char_embed import build_char_embed
 from spacy_tener.embedders.tables import Vocabulary
 from spacy_tener.errors import InputError
 from spacy_tener.features.pretrained_vectors import read_vectors
+from spacy_tener.features.tokens import TokenBatch
 
 SMALL = TrainingSettings(width=8, epochs=2, min_count=1)
 TEXT = "上海市２０20年　上海口岸。\n\n第1条 A股公司\n"
@@ -152,7 +153,7 @@ def test_files_serve_the_embedder_with_every_token_of_their_text(text: Path, tmp
     embed.initialize()
     vocabulary: Vocabulary = embed.attrs["vocabulary"]
     docs = [spacy.blank("zh")(line) for line in TEXT.splitlines() if line]
-    keys = vocabulary.read(docs).keys
+    keys = vocabulary.read(TokenBatch.of(docs)).keys
     assert set(keys) == set(vocabulary.tables)
     for name, table in vocabulary.tables.items():
         assert (table.rows(keys[name]) > 0).all(), name

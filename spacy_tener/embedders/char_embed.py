@@ -14,9 +14,9 @@ from typing import Any, Literal
 from pydantic import NonNegativeInt, PositiveInt
 from spacy.tokens import Doc
 
-from ..features.characters import lengths_of
-from ..features.keys import END_MARK, KeyCache, Normaliser, bigram_key_array, pair_keys, token_orths, unigram_key_array
+from ..features.keys import END_MARK, KeyCache, Normaliser, bigram_key_array, pair_keys, unigram_key_array
 from ..features.pretrained_vectors import VectorsSource
+from ..features.tokens import TokenBatch
 from ..nn.compose import chain_layers, join_embedders, projection
 from ..nn.shim import EmbedModel
 from ..validation import Probability, SettingError, validated
@@ -111,12 +111,12 @@ class CharVocabulary(Vocabulary):
         self._cache = KeyCache(normaliser)
         self._end_key = normaliser.key(END_MARK)
 
-    def read(self, docs: list[Doc]) -> EmbedInput:
-        """Return the keys of all tokens of the docs joined, for each table. *Shape:* (tokens,)"""
-        unigrams = self._cache(*token_orths(docs))
+    def read(self, tokens: TokenBatch) -> EmbedInput:
+        """Return the keys of all tokens for each table. *Shape:* (tokens,)"""
+        unigrams = self._cache(tokens.orths, tokens.stores)[tokens.indices]
         keys = {UNIGRAM: unigrams}
         if BIGRAM in self.tables:
-            keys[BIGRAM] = pair_keys(unigrams, lengths_of(docs), self._end_key)
+            keys[BIGRAM] = pair_keys(unigrams, tokens.lengths, self._end_key)
         return EmbedInput(keys)
 
 

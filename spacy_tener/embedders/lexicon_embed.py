@@ -18,11 +18,11 @@ from spacy.tokens import Doc
 from spacy.util import logger
 from thinc.api import Model
 
-from ..features.characters import lengths_of
 from ..features.keys import Keys, StringTable
 from ..features.lexicon import Lexicon, Match
 from ..features.lexicon_sources import jieba_lexicon
 from ..features.similar_words import SimilarWords, WordIndex, find_similar_words
+from ..features.tokens import TokenBatch
 from ..features.word_lists import LayeredMatch, WordList, WordLists, find_layered
 from ..nn.backends import Backend, Rows
 from ..nn.run import forward
@@ -37,7 +37,7 @@ TAG = "tag"
 
 @dataclass(frozen=True)
 class LatticeWords:
-    """The words found in a batch of Docs: their positions and vectors.
+    """The words found in a batch of texts: their positions and vectors.
 
     floats (Rows): *Shape:* (words, width)
     """
@@ -111,9 +111,9 @@ class LexiconEmbedder(TableEmbedder):
 
     __slots__ = ()
 
-    def compute(self, inputs: list[Doc], backend: Backend) -> LatticeWords:
+    def compute(self, inputs: TokenBatch, backend: Backend) -> LatticeWords:
         vocabulary: LexiconVocabulary = self.vocabulary
-        lists = vocabulary.lists.active(inputs)
+        lists = vocabulary.lists.active(inputs.sources)
         if not lists:
             match = vocabulary.match(inputs)
             rows = backend.call(self, *self.find_rows(vocabulary.keys(match.words), backend))
@@ -131,8 +131,8 @@ class LexiconEmbedder(TableEmbedder):
         return LatticeWords(_lattice(inputs, found.match), rows)
 
 
-def _lattice(docs: list[Doc], match: Match) -> Lattice:
-    return Lattice(lengths=lengths_of(docs), counts=match.counts, heads=match.heads, tails=match.tails)
+def _lattice(tokens: TokenBatch, match: Match) -> Lattice:
+    return Lattice(lengths=tokens.lengths, counts=match.counts, heads=match.heads, tails=match.tails)
 
 
 class LexiconVocabulary(Vocabulary):
@@ -169,15 +169,15 @@ class LexiconVocabulary(Vocabulary):
         self.lexicon = lexicon
         self.lists.from_message(lists)
 
-    def match(self, docs: list[Doc]) -> Match:
+    def match(self, tokens: TokenBatch) -> Match:
         """Find the lexicon's words, without those of lists."""
-        return self.lexicon.find(docs, max_words=self.max_words)
+        return self.lexicon.find(tokens.joined, max_words=self.max_words)
 
-    def read(self, docs: list[Doc]) -> EmbedInput:
-        lists = self.lists.active(docs)
+    def read(self, tokens: TokenBatch) -> EmbedInput:
+        lists = self.lists.active(tokens.sources)
         if not lists:
-            return EmbedInput(self.keys(self.match(docs).words))
-        found = find_layered(self.lexicon, docs, lists, self.max_words)
+            return EmbedInput(self.keys(self.match(tokens).words))
+        found = find_layered(self.lexicon, tokens, lists, self.max_words)
         keys = self.keys(found.match.words[found.layers == 0])
         # A listed word is read by the rows of similar words, each time that it occurs.
         similar = self.similar_words(found, [words for words, _ in lists])

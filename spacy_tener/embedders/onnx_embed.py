@@ -19,6 +19,7 @@ from thinc.model import deserialize_attr, serialize_attr
 
 from ..features.cache import FeatureCache, key_of
 from ..features.characters import lengths_of
+from ..features.tokens import TokenBatch
 from ..nn.backends import Backend, Layer, Rows
 from ..nn.compose import chain_layers, projection
 from ..nn.run import forward
@@ -86,13 +87,14 @@ class OnnxFeatures(Layer):
         features: FrozenFeatures = self.attrs["features"]
         return [features.encoder] if features.is_read else []
 
-    def select_pieces(self, read: Callable[[], Iterable[Doc]]) -> None:
+    def select_pieces(self, read: Callable[[], Iterable[str]]) -> None:
         features: FrozenFeatures = self.attrs["features"]
         if _selects(features.source):
-            features.set(features.source.of_texts(doc.text for doc in read()))
+            features.set(features.source.of_texts(read()))
 
-    def compute(self, inputs: list[Doc], backend: Backend) -> Rows:
-        features = self.attrs["features"](inputs, training=backend.training, gpu=backend.ops.name == "cupy")
+    def compute(self, inputs: TokenBatch, backend: Backend) -> Rows:
+        # The encoder's context is the window, so it reads a Doc of each window.
+        features = self.attrs["features"](inputs.docs, training=backend.training, gpu=backend.ops.name == "cupy")
         return backend.join([backend.ops.asarray2f(features)], learn=False)
 
 

@@ -21,6 +21,7 @@ from spacy.tokens import Doc
 from ..errors import InputError, check_package, install
 from ..features.characters import Spellings, code_points, lengths_of
 from ..features.keys import Keys, Normaliser, search
+from ..features.tokens import TokenBatch
 from ..inputs import read_lines
 from ..nn.layers_numpy import Weights
 from ..nn.shim import EmbedModel, TorchShim
@@ -260,9 +261,9 @@ class RadicalVocabulary(SpellingVocabulary):
         super().__init__(name, normaliser)
         self.structures = RadicalTable.of({})
 
-    def spell(self, docs: list[Doc]) -> Spellings:
-        """Spell the distinct tokens of the docs in radicals."""
-        spellings = super().spell(docs)
+    def spell(self, tokens: TokenBatch) -> Spellings:
+        """Return the radicals of each distinct token."""
+        spellings = super().spell(tokens)
         return Spellings(*self.structures.read(spellings.keys, spellings.lengths), spellings.words)
 
     def to_parts(self) -> dict[str, Any]:

@@ -13,8 +13,8 @@ import numpy as np
 from pydantic import PositiveInt
 from spacy.tokens import Doc
 
-from ..features.characters import join_texts
 from ..features.segmenter import divide, jieba_version, keys_of_tag, token_keys, with_listed_words
+from ..features.tokens import TokenBatch
 from ..features.word_lists import WordLists
 from ..nn.shim import EmbedModel
 from ..validation import Probability, validated
@@ -62,11 +62,11 @@ class SegmentVocabulary(Vocabulary):
         super().__init__((SEGMENT,))
         self.lists = WordLists()
 
-    def read(self, docs: list[Doc]) -> EmbedInput:
+    def read(self, tokens: TokenBatch) -> EmbedInput:
         """Return the key of each token's combination. *Shape:* (tokens,)"""
-        text = join_texts(docs)
+        text = tokens.joined
         division = divide(text)
-        lists = self.lists.active(docs)
+        lists = self.lists.active(tokens.sources)
         if lists:
             tagged, untagged = (token_keys(text, words) for words in with_listed_words(text, division, lists))
             # A list's tag that was not in training at this position is ignored in favour of the segmenter's.

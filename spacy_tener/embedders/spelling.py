@@ -12,10 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pydantic import PositiveInt
-from spacy.tokens import Doc
 
-from ..features.characters import Spellings, spell
+from ..features.characters import Spellings
 from ..features.keys import Normaliser
+from ..features.tokens import TokenBatch, spell
 from ..nn.backends import Indices
 from ..nn.layers_numpy import Weights
 from ..nn.shim import EmbedModel, TorchShim
@@ -133,16 +133,16 @@ class SpellingVocabulary(Vocabulary):
         super().__init__((name,))
         self._normaliser = normaliser
 
-    def spell(self, docs: list[Doc]) -> Spellings:
-        """Spell the distinct tokens of the docs."""
-        return spell(docs, self._normaliser)
+    def spell(self, tokens: TokenBatch) -> Spellings:
+        """Return the characters of each distinct token."""
+        return spell(tokens, self._normaliser)
 
-    def read(self, docs: list[Doc]) -> EmbedInput:
+    def read(self, tokens: TokenBatch) -> EmbedInput:
         """Return the keys of the distinct tokens' characters, the length of each distinct token, and each token's index
         among them.
 
         *Shape:* (characters,), (distinct tokens,) and (tokens,)
         """
         (name,) = self.tables
-        spellings = self.spell(docs)
+        spellings = self.spell(tokens)
         return EmbedInput({name: spellings.keys}, (spellings.lengths, Indices(spellings.words)))

@@ -17,6 +17,7 @@ from thinc.model import deserialize_attr, serialize_attr
 
 from ..features.keys import Keys, StringTable
 from ..features.pretrained_vectors import VectorsSource, prepared, read_vectors
+from ..features.tokens import TokenBatch
 from ..nn.backends import Backend, Indices, Layer
 from ..nn.layers_numpy import EmbeddingTables as TableRows
 from ..nn.run import forward
@@ -33,7 +34,7 @@ _GROWTH = 8
 
 @dataclass(frozen=True)
 class EmbedInput:
-    """The input of an embedder, read from a batch of Docs.
+    """The input of an embedder's module for a batch of texts.
 
     keys (Dict[str, Keys]): Keys to look up in each table. *Shape:* (keys,) each
     arguments (Tuple): Other arguments of the embedder's module.
@@ -65,8 +66,8 @@ class Vocabulary(ABC):
         return ()
 
     @abstractmethod
-    def read(self, docs: list[Doc]) -> EmbedInput:
-        """Return the keys of what the embedder reads in Docs, and the other arguments of its module."""
+    def read(self, tokens: TokenBatch) -> EmbedInput:
+        """Return the keys to look up for a batch of texts, and the other arguments of the embedder's module."""
 
     def clear(self) -> None:
         """Remove all strings."""
@@ -131,7 +132,7 @@ class TableEmbedder(Layer):
         packages: Sequence[str] = self.vocabulary.packages
         return packages
 
-    def compute(self, inputs: list[Doc], backend: Backend) -> Any:
+    def compute(self, inputs: TokenBatch, backend: Backend) -> Any:
         read = self.vocabulary.read(inputs)
         return backend.call(self, *self.find_rows(read.keys, backend), *read.arguments)
 
@@ -279,11 +280,13 @@ def load_vectors(
     embedder.shim.clear_predictor()
 
 
-def observe(model: Model[Any, Any], batches: Iterable[list[Doc]]) -> None:
-    """Add a row for every string of the Docs to all embedders in the model.
+def observe(model: Model[Any, Any], batches: Iterable[TokenBatch]) -> None:
+    """Add a row for every string of the training texts to all embedders in the model.
 
-    Pretrained rows of strings that are neither in the Docs nor frequent are removed. It logs how many of the strings
-    have a pretrained vector.
+    Pretrained rows of strings that are neither in the texts nor frequent are removed. The number of strings that have
+    a pretrained vector is logged.
+
+    batches (Iterable[TokenBatch]): The training texts.
     """
     embedders = table_embedders(model)
     if not embedders:
@@ -292,9 +295,9 @@ def observe(model: Model[Any, Any], batches: Iterable[list[Doc]]) -> None:
         {name: np.zeros(n_rows, dtype=bool) for name, n_rows in embedder.vocabulary.pretrained.items()}
         for embedder in embedders
     ]
-    for docs in batches:
+    for tokens in batches:
         for embedder, used_rows in zip(embedders, masks, strict=True):
-            keys = embedder.vocabulary.read(docs).keys
+            keys = embedder.vocabulary.read(tokens).keys
             embedder.add_keys(keys)
             for name, is_used in used_rows.items():
                 rows = embedder.vocabulary.tables[name].rows(keys[name])

@@ -21,6 +21,7 @@ from thinc.api import get_torch_default_device
 
 from ..errors import RemedyError, check_package, install
 from ..features.pieces import WordPieces
+from ..features.tokens import TokenBatch
 from ..features.unigram import select_pieces, take_pieces
 from ..nn.backends import Backend, Layer, Rows
 from ..nn.run import forward
@@ -121,7 +122,7 @@ class TransformerEmbedder(Layer):
     def packages(self) -> tuple[str, ...]:
         return TRANSFORMER
 
-    def select_pieces(self, read: Callable[[], Iterable[Doc]]) -> None:
+    def select_pieces(self, read: Callable[[], Iterable[str]]) -> None:
         pieces = self.attrs["pieces"]
         if pieces == "all":
             return
@@ -129,14 +130,15 @@ class TransformerEmbedder(Layer):
 
         module: PretrainedTransformer = self.shim.module
         vocabulary = WordPieces(self.shim.sizes["tokenizer"])
-        ids = select_pieces(vocabulary, (doc.text for doc in read()), whole_scripts=pieces == "scripts")
+        ids = select_pieces(vocabulary, read(), whole_scripts=pieces == "scripts")
         tokenizer = take_pieces(vocabulary, ids).json
         keep_rows(module.transformer, ids)
         sizes = {**self.shim.sizes, "transformer": _config_of(module.transformer), "tokenizer": tokenizer}
         self.shim.set_module(_assemble(module.transformer, tokenizer, sizes["longest"], module.config), sizes)
 
-    def compute(self, inputs: list[Doc], backend: Backend) -> Rows:
-        return backend.call(self, inputs)
+    def compute(self, inputs: TokenBatch, backend: Backend) -> Rows:
+        # The transformer's context is the window, so it reads a Doc of each window.
+        return backend.call(self, inputs.docs)
 
 
 def _rebuild(

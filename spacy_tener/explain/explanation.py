@@ -11,6 +11,7 @@ import numpy as np
 from spacy.tokens import Doc
 
 from ..embedders.lexicon_embed import WORD, LexiconVocabulary
+from ..features.tokens import TokenBatch
 from ..features.word_lists import find_layered
 from ..pages import Heading, make_page
 from ..pipeline.decoding import Reading
@@ -152,7 +153,7 @@ def lexicon_words(vocabulary: LexiconVocabulary, view: DocView, window: Window, 
     piece (Doc): The window as a Doc.
     """
     lists = vocabulary.lists.active([piece])
-    found = find_layered(vocabulary.lexicon, [piece], lists, vocabulary.max_words)
+    found = find_layered(vocabulary.lexicon, TokenBatch.of([piece]), lists, vocabulary.max_words)
     match, is_of_lexicon = found.match, found.layers == 0
     lexicons = [vocabulary.lexicon, *(words.lexicon for words, _ in lists)]
     has_row = np.zeros(is_of_lexicon.size, dtype=bool)

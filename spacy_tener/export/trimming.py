@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 from spacy.language import Language
 from spacy.pipeline import TrainablePipe
-from spacy.tokens import Doc
 from spacy.util import minibatch
 from thinc.api import Model
 
 from ..embedders.tables import table_embedders
 from ..errors import RemedyError
+from ..features.tokens import TokenBatch
 from ..pipeline.finding import find_crf_pipe
 from ..pipeline.tener_ner import TenerNER
 from ..pipeline.units import View, view_of
+from ..pipeline.windows import tokens_of_views
 from ..types import IntArray
 
 _TEXTS_AT_ONCE = 256
@@ -31,7 +32,7 @@ def trim_rows(nlp: Language, texts: Iterable[str], *, min_count: int, half: bool
     """Remove the rows of strings that texts have less than `min_count` times, from the tables of one component."""
     name = component or find_crf_pipe(nlp).name
     model = model_with_rows(nlp, name)
-    counts = count_rows(model, minibatch(inputs_of(nlp, name, texts), _TEXTS_AT_ONCE))
+    counts = count_rows(model, inputs_of(nlp, name, texts))
     trim_tables(model, counts, min_count=min_count, half=half)
 
 
@@ -53,27 +54,26 @@ def model_with_rows(nlp: Language, name: str) -> Model[Any, Any]:
     raise RemedyError(f"'{name}' has no embedding tables of its own", remedy)
 
 
-def inputs_of(nlp: Language, name: str, texts: Iterable[str]) -> Iterator[Doc]:
-    """Yield the inputs of the component's model: texts, annotated by the earlier components."""
+def inputs_of(nlp: Language, name: str, texts: Iterable[str]) -> Iterator[TokenBatch]:
+    """Yield the input of the component's model in batches: texts, annotated by the earlier components."""
     pipe = nlp.get_pipe(name)
     view: View = pipe.settings.view if isinstance(pipe, TenerNER) else "tokens"
     with nlp.select_pipes(disable=nlp.pipe_names[nlp.pipe_names.index(name) :]):
-        for doc in nlp.pipe(map(nlp.tokenizer, texts)):
-            text = view_of(doc, view)
-            if len(text):
-                yield text.piece(0, len(text))
+        views = (view_of(doc, view) for doc in nlp.pipe(map(nlp.tokenizer, texts)))
+        for batch in minibatch(filter(len, views), _TEXTS_AT_ONCE):
+            yield tokens_of_views(batch)
 
 
-def count_rows(model: Model[Any, Any], batches: Iterable[list[Doc]]) -> RowCounts:
-    """Count the strings of Docs."""
+def count_rows(model: Model[Any, Any], batches: Iterable[TokenBatch]) -> RowCounts:
+    """Count the strings of texts."""
     embedders = table_embedders(model)
     counts: RowCounts = [
         {name: np.zeros(len(table), dtype=np.int64) for name, table in embedder.vocabulary.tables.items()}
         for embedder in embedders
     ]
-    for docs in batches:
+    for tokens in batches:
         for embedder, table_counts in zip(embedders, counts, strict=True):
-            for name, keys in embedder.vocabulary.read(docs).keys.items():
+            for name, keys in embedder.vocabulary.read(tokens).keys.items():
                 rows = embedder.vocabulary.tables[name].rows(keys)
                 table_counts[name] += np.bincount(rows, minlength=table_counts[name].size)
     return counts

@@ -1,20 +1,16 @@
-"""Characters of Docs as code points: of a batch's distinct words, and of all its texts joined."""
+"""Characters as code points: those of the distinct strings of a batch, and those of its concatenated texts."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence, Sized
+from collections.abc import Collection, Sized
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from spacy.attrs import ORTH, SPACY
-from spacy.tokens import Doc
 
 from ..processes import cached_property
-from ..sequences import starts
 from ..types import IntArray
-from .keys import Keys, Normaliser, simplify_codes, string_stores, texts_of, token_orths
+from .keys import Keys, simplify_codes
 
 CodePoints = NDArray[np.uint32]
 
@@ -26,7 +22,7 @@ MOST_AT_EACH_END = 32
 """Characters that are read at each end of a word longer than twice this, against hostile text."""
 
 _CODEC = "utf-32-le"
-_CODE_POINT = np.dtype("<u4")
+CODE_POINT = np.dtype("<u4")
 _NO_TOKEN = -1
 
 
@@ -44,20 +40,8 @@ class Spellings:
     words: IntArray
 
 
-def spell(docs: Sequence[Doc], normaliser: Normaliser) -> Spellings:
-    """Return the characters of each distinct word of the Docs.
-
-    normaliser (Normaliser): One that keeps the lengths of strings: it does not convert to lower case.
-    """
-    orths, stores = token_orths(docs)
-    distinct, words = np.unique(orths, return_inverse=True)
-    texts = texts_of(distinct.tolist(), stores)
-    spellings = [_without_middle(text) for text in texts]
-    codes = code_points(normaliser("".join(spellings)))
-    return Spellings(codes.astype(np.uint64), lengths_of(spellings), words)
-
-
-def _without_middle(text: str) -> str:
+def without_middle(text: str) -> str:
+    """Return a string, or the two ends of one that is too long to be read completely."""
     n = MOST_AT_EACH_END
     return text if len(text) <= 2 * n else text[:n] + text[-n:]
 
@@ -69,7 +53,7 @@ def lengths_of(texts: Collection[Sized]) -> IntArray:
 
 def code_points(text: str) -> CodePoints:
     """Return the code points of a text. *Shape:* (characters,)"""
-    return np.frombuffer(text.encode(_CODEC), dtype=_CODE_POINT)
+    return np.frombuffer(text.encode(_CODEC), dtype=CODE_POINT)
 
 
 @dataclass(frozen=True)
@@ -115,27 +99,3 @@ class JoinedText:
     def slice(self, start: int, stop: int) -> str:
         """Return the text between two indices."""
         return self.codes[start:stop].tobytes().decode(_CODEC)
-
-
-def join_texts(docs: Sequence[Doc]) -> JoinedText:
-    """Join the texts of Docs. No Python code runs per token, only per distinct string."""
-    lengths = lengths_of(docs)
-    columns: list[Any] = [doc.to_array([ORTH, SPACY]) for doc in docs if len(doc)]
-    table = np.concatenate([np.zeros((0, 2), np.uint64), *columns])
-    orths, strings = np.unique(table[:, 0], return_inverse=True)
-    texts = texts_of(orths.tolist(), string_stores(docs))
-    # Each distinct string with a space behind it.
-    codes, sizes = code_points(" ".join([*texts, ""])), lengths_of(texts)
-    begins = starts(sizes + 1)[strings]
-    # For each token: number of characters, the same with a following space, and number of separators before it.
-    sizes = sizes[strings]
-    widths = sizes + table[:, 1].astype(np.int64)
-    separators = np.repeat(np.arange(lengths.size), lengths)
-    firsts = starts(widths)
-    indices = np.arange(int(widths.sum()))
-    joined = np.zeros(indices.size + lengths.size, dtype=_CODE_POINT)
-    joined[indices + np.repeat(separators, widths)] = codes[indices + np.repeat(begins - firsts, widths)]
-    firsts += separators
-    text_widths = np.bincount(separators, weights=widths, minlength=lengths.size).astype(np.int64)
-    stops = np.cumsum(text_widths) + np.arange(lengths.size)
-    return JoinedText(codes=joined, firsts=firsts, lasts=firsts + sizes - 1, lengths=lengths, stops=stops)

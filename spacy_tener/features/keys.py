@@ -18,9 +18,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from spacy.attrs import ORTH
 from spacy.strings import StringStore, get_string_id
-from spacy.tokens import Doc
 
 from ..types import BoolArray, IntArray
 
@@ -175,32 +173,22 @@ class KeyCache:
         self._key_of: dict[int, int] = {}
 
     def __call__(self, orths: Keys, stores: Sequence[StringStore]) -> Keys:
-        """Return the keys of tokens whose strings are in one of the stores. *Shape:* (tokens,)"""
+        """Return the key of each string.
+
+        orths (Keys): The hashes of the strings, usually those of a batch's distinct strings. *Shape:* (strings,)
+        stores (Sequence[StringStore]): String stores, one of which has the string.
+        RETURNS (Keys): *Shape:* (strings,)
+        """
         if not (self.normaliser.digits or self.normaliser.lower or self.normaliser.simplify):
             return orths
-        distinct, tokens = np.unique(orths, return_inverse=True)
-        wanted = distinct.tolist()
+        wanted = orths.tolist()
         key_of = self._key_of  # another thread may replace it
         missing = [orth for orth in wanted if orth not in key_of]
         if len(key_of) + len(missing) > _MAX_STRINGS:
             key_of, missing = {}, wanted
             self._key_of = key_of
         key_of.update(zip(missing, map(self.normaliser.key, texts_of(missing, stores)), strict=True))
-        return np.fromiter(map(key_of.__getitem__, wanted), dtype=np.uint64, count=len(wanted))[tokens]
-
-
-def token_orths(docs: Sequence[Doc]) -> tuple[Keys, list[StringStore]]:
-    """Return the ORTH hashes of all tokens of Docs, joined, and the stores of their strings, which may be several.
-
-    *Shape:* (tokens,)
-    """
-    orths = [doc.to_array(ORTH) for doc in docs]
-    return np.concatenate(orths) if orths else np.zeros(0, dtype=np.uint64), string_stores(docs)
-
-
-def string_stores(docs: Sequence[Doc]) -> list[StringStore]:
-    """Return the distinct string stores of the docs, usually one."""
-    return list({id(doc.vocab.strings): doc.vocab.strings for doc in docs}.values())
+        return np.fromiter(map(key_of.__getitem__, wanted), dtype=np.uint64, count=len(wanted))
 
 
 def texts_of(orths: Sequence[Any], stores: Sequence[StringStore]) -> list[str]:

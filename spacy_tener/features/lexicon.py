@@ -13,13 +13,12 @@ from typing import cast
 import numpy as np
 import srsly
 from numpy.typing import NDArray
-from spacy.tokens import Doc
 
 from ..errors import RemedyError
 from ..processes import cached_property
 from ..sequences import starts
 from ..types import BoolArray, IntArray
-from .characters import SEPARATOR, CodePoints, JoinedText, code_points, join_texts, lengths_of
+from .characters import SEPARATOR, CodePoints, JoinedText, code_points, lengths_of
 from .keys import Keys, mix, search, simplify
 
 _MATCHES_PER_WINDOW = 1 << 18
@@ -34,12 +33,12 @@ _NOTHING = np.zeros((3, 0), dtype=np.int64)
 
 @dataclass(frozen=True)
 class Match:
-    """The words found in a batch, Doc after Doc, ordered in each by (head, tail).
+    """The words found in a batch, text after text, sorted by (head, tail) in each of them.
 
     words (IntArray): Index of each word in the lexicon. *Shape:* (words,)
-    heads (IntArray): First token of each word, as a position in its Doc. *Shape:* (words,)
+    heads (IntArray): First token of each word, as a position in its text. *Shape:* (words,)
     tails (IntArray): Last token of each word, inclusive. *Shape:* (words,)
-    counts (IntArray): Number of words in each Doc. *Shape:* (docs,)
+    counts (IntArray): Number of words in each text. *Shape:* (texts,)
     """
 
     words: IntArray
@@ -158,20 +157,19 @@ class Lexicon:
         """Return the index of each word, -1 where the lexicon lacks it. *Shape:* (words,)"""
         return np.fromiter((self._index_of.get(simplify(word), -1) for word in words), dtype=np.int64, count=len(words))
 
-    def find(self, docs: Sequence[Doc], max_words: int | None = None) -> Match:
+    def find(self, text: JoinedText, max_words: int | None = None) -> Match:
         """Find every word whose first character begins a token and whose last character ends one.
 
         Overlapping and nested words are all found; case matters, but not the script or width of characters: words and
-        texts are compared in the forms of their characters. No word crosses Docs.
+        texts are compared in the forms of their characters. A word that crosses the boundary of a text is not found.
 
-        docs (Sequence[Doc]): Docs with any tokens: characters, words, or both.
+        text (JoinedText): Texts with any tokens: characters, words, or both.
         max_words (int | None): Maximum number of words that begin at one token; the longest are kept. It bounds the
             cost of a hostile text.
         RETURNS (Match): The words and their tokens.
         """
         if max_words is not None and max_words < 0:
             raise ValueError(f"max_words must be at least 0; got {max_words}.")
-        text = join_texts(docs)
         words, heads, tails = np.concatenate([_NOTHING, *self._find_all(text, max_words)], axis=1)
         doc_of_token = np.repeat(np.arange(text.lengths.size), text.lengths)
         doc_of_word = doc_of_token[heads]

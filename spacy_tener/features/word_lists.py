@@ -23,6 +23,7 @@ from ..types import BoolArray, IntArray
 from .characters import CodePoints, JoinedText
 from .keys import simplify
 from .lexicon import Lexicon, Match, WordTrie, are_longest
+from .tokens import TokenBatch
 
 ATTRIBUTE = "tener_words"
 """The extension attribute of a Doc that names its lists."""
@@ -187,7 +188,7 @@ def _parts(doc: Doc) -> list[Any]:
 
 @dataclass(frozen=True)
 class LayeredMatch:
-    """Words of several lexicons in a batch of Docs.
+    """Words of several lexicons in a batch of texts.
 
     match (Match): The words; each index in `words` refers to the lexicon of the word's layer.
     layers (IntArray): 0 for words of the model's lexicon, 1 for those of the first list, ... *Shape:* (words,)
@@ -214,20 +215,21 @@ class LayeredMatch:
 
 
 def find_layered(
-    lexicon: Lexicon, docs: Sequence[Doc], lists: Sequence[tuple[WordList, IntArray]], max_words: int | None
+    lexicon: Lexicon, tokens: TokenBatch, lists: Sequence[tuple[WordList, IntArray]], max_words: int | None
 ) -> LayeredMatch:
     """Find the words of a lexicon and of lists, as `Lexicon.find` does. For a word in several, the last list's entry
     counts; if it is hidden there, the word is not found.
 
-    lists (Sequence[tuple[WordList, IntArray]]): Each with the indices of its Docs.
+    lists (Sequence[tuple[WordList, IntArray]]): Each with the indices of the texts that it applies to.
     """
-    layers = [(lexicon, np.arange(len(docs))), *((words.lexicon, indices) for words, indices in lists)]
+    layers = [(lexicon, np.arange(len(tokens))), *((words.lexicon, indices) for words, indices in lists)]
     # Words that begin at one token differ in length, so at most one hidden word of each length is among the longest.
     hidden_lengths = frozenset().union(*(words.hidden_lengths for words, _ in lists))
     limit = None if max_words is None else max_words + len(hidden_lengths)
     columns = []
     for layer, (words, indices) in enumerate(layers):
-        match = words.find([docs[index] for index in indices], limit)
+        text = tokens.joined if len(indices) == len(tokens) else tokens.select(indices).joined
+        match = words.find(text, limit)
         layer_of_word = np.full(match.words.size, layer)
         columns.append((np.repeat(indices, match.counts), match.heads, match.tails, layer_of_word, match.words))
     # Doc, head, tail, layer and index of each word, in this order. *Shape:* (5, words)
@@ -242,7 +244,7 @@ def find_layered(
     if max_words is not None:
         heads = (np.diff(table[:2], axis=1, prepend=-1) != 0).any(axis=0).cumsum()
         table = table[:, are_longest(heads, max_words)]
-    counts = np.bincount(table[0], minlength=len(docs))
+    counts = np.bincount(table[0], minlength=len(tokens))
     return LayeredMatch(Match(words=table[4], heads=table[1], tails=table[2], counts=counts), layers=table[3])
 
 

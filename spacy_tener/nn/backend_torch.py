@@ -11,14 +11,24 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
-from spacy.tokens import Doc
 from thinc.api import Model, Ops, torch2xp, xp2torch
 from thinc.types import Floats2d
 from torch import Tensor
 
 from ..errors import RemedyError
+from ..features.tokens import TokenBatch
 from ..types import IntArray
-from .backends import Indices, Layer, is_out_of_memory, join_rows, split_rows
+from .backends import (
+    Batch,
+    Indices,
+    Layer,
+    as_batch,
+    is_out_of_memory,
+    join_rows,
+    split_rows,
+    text_lengths,
+    thinc_input,
+)
 from .devices_torch import host_threads, on_device, threads_for
 from .ragged_torch import Segments
 from .shim import TorchShim, torch_shims
@@ -52,7 +62,7 @@ class TorchBackend:
     def of(
         cls,
         model: Model[Any, Any],
-        batch: Sequence[Any],
+        batch: Batch,
         *,
         training: bool,
         shims: Sequence[TorchShim] | None = None,
@@ -63,24 +73,24 @@ class TorchBackend:
         """
         shims = torch_shims(model) if shims is None else shims
         device = shims[0].device if shims else torch.device("cpu")
-        lengths = [len(text) for text in batch]
+        lengths = text_lengths(batch)
         use_one_thread_if_forked()
         threads = torch.get_num_threads()
         if training or device.type != "cpu":
             threads = threads_for(device, [shim.module for shim in shims if shim.is_built], sum(lengths))
         return cls(model.ops, lengths, device, training=training, threads=threads)
 
-    def run(self, model: Model[Any, Any], batch: Sequence[Any]) -> Any:
+    def run(self, model: Model[Any, Any], batch: Batch) -> Any:
         if self.device.type == "cuda":
             hide_known_warnings()
         context = wrap_memory_errors(self.lengths) if self.training else torch.inference_mode()
         with host_threads(self.threads), context:
-            return self.compute(model, batch if isinstance(batch[0], Doc) else self.join(batch))
+            return self.compute(model, batch if isinstance(batch, TokenBatch) else self.join(batch))
 
     def compute(self, layer: Model[Any, Any], inputs: Any) -> Any:
         if isinstance(layer, Layer):
             return layer.compute(inputs, self)
-        arrays, backprop = layer(inputs, self.training)
+        arrays, backprop = layer(thinc_input(inputs), self.training)
         return self._add_leaf(arrays, backprop)
 
     def call(self, layer: Layer, *inputs: Any) -> Tensor:
@@ -141,12 +151,13 @@ def begin_update(
     layer: Layer, batch: Sequence[Any]
 ) -> tuple[list[Floats2d], Callable[[list[Floats2d]], Sequence[Any]]]:
     """Run a layer for a training step of Thinc. Return its arrays, and the function that takes their gradients."""
-    backend = TorchBackend.of(layer, batch, training=True)
-    rows = backend.run(layer, batch)
+    inputs = as_batch(batch)
+    backend = TorchBackend.of(layer, inputs, training=True)
+    rows = backend.run(layer, inputs)
 
     def backprop(gradient: list[Floats2d]) -> Sequence[Any]:
         backend.backward(rows, join_tensors(backend.ops, gradient, backend.device))
-        return batch if isinstance(batch[0], Doc) else backend.input_gradient()
+        return batch if isinstance(inputs, TokenBatch) else backend.input_gradient()
 
     return backend.split(rows), backprop
 

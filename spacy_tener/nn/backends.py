@@ -1,8 +1,8 @@
 """Layers of this package, and the back ends that compute them: NumPy here, torch in `backend_torch`.
 
 Layers exchange rows: those of all tokens or words of a batch, joined. They are arrays in NumPy, and tensors with their
-graph in torch, so that a training step is one graph however many layers a model has. Layers of other libraries are
-called as Thinc calls them, with Docs and arrays.
+graph in torch, so that a training step is one graph however many layers a model has. The input of embedders is a
+`TokenBatch`. Layers of other libraries are called as Thinc calls them, with Docs and arrays.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from thinc.api import Model, Ops
 from thinc.shims import Shim
 from thinc.types import Floats2d
 
+from ..features.tokens import TokenBatch
 from ..processes import one_thread
 from ..requirements import Pretrained, save_requirements
 from ..sequences import starts
@@ -29,6 +30,11 @@ COMPONENT_MODEL = "model"
 """Name of the file with a component's model, in the component's folder."""
 Rows = Any
 """Rows of all tokens or words of a batch: an array or a tensor. *Shape:* (units, width)"""
+
+
+Batch = TokenBatch | Sequence[Floats2d]
+"""The input of a model for a batch of texts: their tokens or, for a model without an embedder, an array for each text.
+*Shape:* (tokens, width)"""
 
 
 class Indices(NamedTuple):
@@ -47,7 +53,7 @@ class Layer(Model[Any, Any], ABC):
 
     @abstractmethod
     def compute(self, inputs: Any, backend: Backend) -> Any:
-        """Return the layer's rows for a list of Docs, or for the rows of the layer below."""
+        """Return the layer's rows for a `TokenBatch`, or for the rows of the layer below."""
 
     @property
     def shim(self) -> TorchShim:
@@ -64,10 +70,10 @@ class Layer(Model[Any, Any], ABC):
         """Pretrained encoders of this layer."""
         return ()
 
-    def select_pieces(self, read: Callable[[], Iterable[Doc]]) -> None:
-        """Keep the pieces that the training texts need, of an encoder of many languages.
+    def select_pieces(self, read: Callable[[], Iterable[str]]) -> None:
+        """Keep the word pieces of a multilingual encoder that the training texts need.
 
-        read (Callable[[], Iterable[Doc]]): Returns the texts' Docs.
+        read (Callable[[], Iterable[str]]): Returns the training texts.
         """
 
     def to_disk(self, path: Path | str) -> None:
@@ -91,11 +97,11 @@ class Backend(Protocol):
     """Tokens of each text."""
     training: bool
 
-    def run(self, model: Model[Any, Any], batch: Sequence[Any]) -> Any:
-        """Return a model's rows for a batch of Docs, or of one array for each text."""
+    def run(self, model: Model[Any, Any], batch: Batch) -> Any:
+        """Return a model's rows for a batch."""
 
     def compute(self, layer: Model[Any, Any], inputs: Any) -> Any:
-        """Return the rows of a layer, of this package or another one, for Docs or rows."""
+        """Return the rows of a layer, of this package or another one, for a `TokenBatch` or rows."""
 
     def call(self, layer: Layer, *inputs: Any) -> Rows:
         """Call a layer's module with rows, with `Indices`, and with what it reads on the host."""
@@ -129,14 +135,14 @@ class NumpyBackend:
         self.ops = ops
         self.lengths = lengths
 
-    def run(self, model: Model[Any, Any], batch: Sequence[Any]) -> Any:
+    def run(self, model: Model[Any, Any], batch: Batch) -> Any:
         with one_thread:
-            return self.compute(model, batch if isinstance(batch[0], Doc) else self.join(batch))
+            return self.compute(model, batch if isinstance(batch, TokenBatch) else self.join(batch))
 
     def compute(self, layer: Model[Any, Any], inputs: Any) -> Any:
         if isinstance(layer, Layer):
             return layer.compute(inputs, self)
-        return self.join(layer.predict(inputs))
+        return self.join(layer.predict(thinc_input(inputs)))
 
     def call(self, layer: Layer, *inputs: Any) -> Rows:
         return layer.shim.predictor()(*(part.array if isinstance(part, Indices) else part for part in inputs))
@@ -153,6 +159,26 @@ class NumpyBackend:
     def replace_by_means(self, rows: Rows, start: int, sizes: IntArray, order: IntArray) -> Rows:
         means = np.add.reduceat(rows[start:], starts(sizes), axis=0) / sizes[:, None].astype("f")
         return np.concatenate([rows[:start], means])[order]
+
+
+def as_batch(texts: Sequence[Doc] | Batch) -> Batch:
+    """Return the input of a model as Thinc passes it, Docs or arrays, as this package's layers take it."""
+    if isinstance(texts, TokenBatch) or not isinstance(texts[0], Doc):
+        return cast(Batch, texts)
+    return TokenBatch.of(cast(Sequence[Doc], texts))
+
+
+def text_lengths(batch: Batch) -> list[int]:
+    """Return the number of tokens of each text."""
+    if isinstance(batch, TokenBatch):
+        lengths: list[int] = batch.lengths.tolist()
+        return lengths
+    return [len(array) for array in batch]
+
+
+def thinc_input(inputs: Any) -> Any:
+    """Return the input of a layer of another library, which takes Docs instead of a `TokenBatch`."""
+    return inputs.docs if isinstance(inputs, TokenBatch) else inputs
 
 
 def join_rows(ops: Ops, arrays: Sequence[Floats2d]) -> Floats2d:

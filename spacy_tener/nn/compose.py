@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from spacy.tokens import Doc
 from thinc.types import Floats2d
 
+from ..features.tokens import TokenBatch
 from .backends import Backend, Layer, Rows
 from .layers_numpy import Projection
 from .run import forward
@@ -71,7 +72,7 @@ class Chain(Layer):
 
     __slots__ = ()
 
-    def compute(self, inputs: list[Doc], backend: Backend) -> Rows:
+    def compute(self, inputs: TokenBatch, backend: Backend) -> Rows:
         embed, encode = self.layers
         return backend.compute(encode, backend.compute(embed, inputs))
 
@@ -103,7 +104,7 @@ class JoinedEmbedders(Layer):
 
     __slots__ = ()
 
-    def compute(self, inputs: list[Doc], backend: Backend) -> Rows:
+    def compute(self, inputs: TokenBatch, backend: Backend) -> Rows:
         return backend.concatenate_columns([backend.compute(embedder, inputs) for embedder in self.layers])
 
     def infer_width(self) -> None:

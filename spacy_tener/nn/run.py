@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import thinc.compat
 import thinc.util
-from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d
 
 from ..errors import RemedyError, install
-from .backends import Backend, Layer, NumpyBackend, Rows, is_out_of_memory
+from ..features.tokens import TokenBatch
+from .backends import Backend, Batch, Layer, NumpyBackend, Rows, as_batch, is_out_of_memory, text_lengths
 from .shim import TorchShim, require_torch, torch_shims
 
 
@@ -50,42 +50,40 @@ def _unusable_gpu(gpu_id: int, reason: str) -> RemedyError:
     return RemedyError(f"GPU {gpu_id} cannot be used: {reason}", remedy)
 
 
-def prediction_backend(
-    model: Model[Any, Any], batch: Sequence[Any], shims: Sequence[TorchShim] | None = None
-) -> Backend:
+def prediction_backend(model: Model[Any, Any], batch: Batch, shims: Sequence[TorchShim] | None = None) -> Backend:
     """Return NumPy's back end if a model can predict with it, otherwise torch's.
 
     shims (Sequence[TorchShim]): The model's, if they are known.
     """
     shims = torch_shims(model) if shims is None else shims
     if all(shim.predicts_with_numpy(model.ops) for shim in shims):
-        return NumpyBackend(model.ops, [len(text) for text in batch])
+        return NumpyBackend(model.ops, text_lengths(batch))
     require_torch()
     from .backend_torch import TorchBackend
 
     return TorchBackend.of(model, batch, training=False, shims=shims)
 
 
-def predict(model: Model[Any, Any], docs: list[Doc], shims: Sequence[TorchShim] | None = None) -> Rows:
-    """Return a model's rows for at least one Doc: an array, or a tensor.
+def predict(model: Model[Any, Any], tokens: TokenBatch, shims: Sequence[TorchShim] | None = None) -> Rows:
+    """Return a model's rows for at least one text: an array, or a tensor.
 
     A batch that takes more memory than the GPU has is computed in halves.
 
     shims (Sequence[TorchShim]): The model's, if they are known.
     """
     try:
-        return prediction_backend(model, docs, shims).run(model, docs)
+        return prediction_backend(model, tokens, shims).run(model, tokens)
     except Exception as error:
         if not is_out_of_memory(error):
             raise
-        if len(docs) < 2:
+        if len(tokens) < 2:
             raise RemedyError(
                 "The GPU's memory is too small to read one text",
                 "Lower `window` of tener_ner, and `max_units` with it, or predict on the CPU.",
             ) from error
     # Not inside the handler: there, the error still refers to the tensors of the failed attempt.
-    middle = len(docs) // 2
-    return concatenate_rows([predict(model, half, shims) for half in (docs[:middle], docs[middle:])])
+    halves = np.array_split(np.arange(len(tokens)), [len(tokens) // 2])
+    return concatenate_rows([predict(model, tokens.select(half), shims) for half in halves])
 
 
 def concatenate_rows(parts: Sequence[Rows]) -> Rows:
@@ -106,8 +104,9 @@ def forward(
     if not len(batch):
         return [], lambda gradient: batch
     if not is_train:
-        backend = prediction_backend(layer, batch)
-        return backend.split(backend.run(layer, batch)), _refuse_gradient
+        inputs = as_batch(batch)
+        backend = prediction_backend(layer, inputs)
+        return backend.split(backend.run(layer, inputs)), _refuse_gradient
     require_torch()
     from .backend_torch import begin_update
 

@@ -16,9 +16,9 @@ from spacy.tokens import Doc, Span
 from spacy.vocab import Vocab
 
 from ..errors import InputError, RemedyError
-from ..features.characters import join_texts
 from ..features.keys import simplify
 from ..features.lexicon_sources import read_list
+from ..features.tokens import join_texts
 from ..features.word_lists import ATTRIBUTE, LOCK, ListedWord, WordList, WordLists, find_listed, make_entry, words_of
 from ..sequences import starts
 from ..types import IntArray

@@ -201,7 +201,7 @@ class PipelineNER:
 
     def piece(self, view: DocView, window: Window) -> Doc:
         """Return a window of a Doc with its units as tokens, ready for the model, and the entities that the Doc has."""
-        piece = view.piece(window.start, window.end)
+        piece = view.slice_doc(window.start, window.end)
         if piece is view.doc:
             return piece
         if isinstance(view, CharacterView) and view.doc.has_annotation(ENT_IOB):

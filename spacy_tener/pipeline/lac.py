@@ -14,9 +14,10 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.vocab import Vocab
 
-from ..features.characters import JoinedText, join_texts
+from ..features.characters import JoinedText
 from ..features.keys import Keys
 from ..features.segmenter import Division, with_listed_words
+from ..features.tokens import join_texts
 from ..features.word_lists import WordList, WordLists
 from ..nn.serialize import from_safetensors, to_safetensors
 from ..onnx.encoder import Encoder

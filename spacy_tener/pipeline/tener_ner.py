@@ -23,6 +23,7 @@ from thinc.api import Optimizer, set_dropout_rate
 from ..architectures.tagger import TaggerModel, crf, depth_of, set_labels
 from ..embedders.tables import check_loaded, observe
 from ..errors import RemedyError, check_choice, wrap_load_errors
+from ..features.tokens import TokenBatch
 from ..nn.backends import Layer
 from ..nn.shim import require_torch
 from ..optim.optimizers import warm_up
@@ -49,7 +50,7 @@ from .settings import (
 from .tags import LabelIndex, index_labels
 from .tokenizer import MultilingualTokenizer
 from .units import LINE_BREAK, ORNAMENT, DocView, view_of
-from .windows import WindowBatcher, check_shared, documents
+from .windows import WindowBatcher, check_shared, tokens_of_views, tokens_of_windows
 from .words import PipelineWords
 
 _SAMPLE = 10
@@ -244,10 +245,10 @@ class TenerNER(TrainablePipe):
         self._token_lengths = TokenLengths()
         self.model.initialize(X=sample or None)
         crf(self.model)
-        observe(self.model, minibatch(self._whole_docs(get_examples()), _OBSERVED_AT_ONCE))
+        observe(self.model, self._token_batches(get_examples()))
         for layer in self.model.walk():
             if isinstance(layer, Layer):
-                layer.select_pieces(lambda: self._whole_docs(get_examples()))
+                layer.select_pieces(lambda: filter(None, (example.predicted.text for example in get_examples())))
         if nlp is not None:
             add_requirements(nlp)
 
@@ -268,7 +269,7 @@ class TenerNER(TrainablePipe):
         settings = self.settings
         views = [view_of(example.predicted, settings.view) for example in itertools.islice(examples, _SAMPLE)]
         batch = next(WindowBatcher.of(self.model, settings, training=True).batches(views), [])
-        return [doc for doc in documents(batch, views) if len(doc)]
+        return [doc for doc in tokens_of_windows(batch, views).docs if len(doc)]
 
     def _usual_text(self, examples: Iterable[Example]) -> tuple[int, int] | tuple[None, None]:
         """Return the units and the sentences of which nine of ten texts do not have more; None without texts."""
@@ -280,12 +281,12 @@ class TenerNER(TrainablePipe):
         units, sentences = np.percentile(sizes, 90, axis=0)
         return int(units), int(sentences)
 
-    def _whole_docs(self, examples: Iterable[Example]) -> Iterator[Doc]:
+    def _token_batches(self, examples: Iterable[Example]) -> Iterator[TokenBatch]:
+        """Yield the units of the Docs, as input of the model."""
         settings = self.settings
-        for example in examples:
-            view = view_of(example.predicted, settings.view)
-            if len(view):
-                yield view.piece(0, len(view))
+        views = (view_of(example.predicted, settings.view) for example in examples)
+        for batch in minibatch(filter(len, views), _OBSERVED_AT_ONCE):
+            yield tokens_of_views(batch)
 
     def predict(self, docs: Iterable[Doc]) -> list[list[UnitEntity]]:
         """Find the entities of a batch of Docs without changing them.

@@ -1,7 +1,7 @@
 """Views of a Doc as a sequence of units: of its tokens, or of its characters.
 
-Both views have the same methods: they return attributes of the units (`Units`), copy a part of the units into a Doc for
-the model, and convert spans of units to spans of tokens.
+Both views have the same methods: they return attributes of the units (`Units`), the units as input of a model, and
+convert spans of units to spans of tokens.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from spacy.attrs import ENT_IOB, ENT_TYPE, IDS, IDX, IS_SPACE, LENGTH, ORTH, SENT_START, SPACY
+from spacy.attrs import ENT_IOB, ENT_TYPE, IDS, IDX, IS_SPACE, LENGTH, ORTH, SENT_START
 from spacy.strings import get_string_id
 from spacy.tokens import Doc
 
 from ..features.characters import LINE_BREAKS, CodePoints
+from ..features.tokens import TokenColumns, columns_of
 from ..processes import cached_property
 from ..types import BoolArray, IntArray
 from .tokenizer import doc_of_characters
@@ -155,19 +156,17 @@ class _View:
     def _data(self) -> dict[Any, Any]:
         return data_of(self.doc)
 
-    @cached_property
-    def spellings(self) -> NDArray[np.uint64]:
-        """The hash of each token's text, and whether a space follows it. *Shape:* (tokens, 2)"""
-        columns: Any = self.doc.to_array([ORTH, SPACY])
-        spellings: NDArray[np.uint64] = columns.reshape(-1, 2)
-        return spellings
-
 
 class TokenView(_View):
     """A Doc as the sequence of its tokens."""
 
     def __len__(self) -> int:
         return len(self.doc)
+
+    @cached_property
+    def columns(self) -> TokenColumns:
+        """The units as input of a model: their strings, and whether a space follows. *Shape:* (units, 2)"""
+        return columns_of(self.doc)
 
     @property
     def is_plain(self) -> bool:
@@ -178,7 +177,7 @@ class TokenView(_View):
 
     @cached_property
     def _orths(self) -> list[int]:
-        orths: list[int] = self.spellings[:, 0].tolist()
+        orths: list[int] = self.columns[:, 0].tolist()
         return orths
 
     @property
@@ -193,7 +192,7 @@ class TokenView(_View):
         is_letter = np.fromiter(map(letters.__contains__, orths), dtype=bool, count=len(orths))
         joined = is_letter.copy()
         joined[:1] = False
-        joined[1:] &= is_letter[:-1] & (self.spellings[:-1, 1] == 0)
+        joined[1:] &= is_letter[:-1] & (self.columns[:-1, 1] == 0)
         return joined
 
     def units(self) -> Units:
@@ -205,11 +204,11 @@ class TokenView(_View):
             kind[i] = LINE_BREAK if _HAS_BREAK(self.doc[i].text) else SPACE
         return Units(kind, iob.astype(np.int64), label, sentence_start == 1)
 
-    def piece(self, start: int, end: int) -> Doc:
-        """Return the units from `start` to `end` as a Doc with one token each."""
+    def slice_doc(self, start: int, end: int) -> Doc:
+        """Return the units from `start` to `end` as a Doc with one token each, for layers that need Docs."""
         if end - start == len(self.doc):
             return self.doc
-        # Not Span.as_doc(), which reads the whole Doc for every piece of it.
+        # Span.as_doc() would convert the whole Doc for each window of it.
         span: Any = self.doc[start:end]
         spaces = [bool(token.whitespace_) for token in span]
         part = Doc(self.doc.vocab, words=[token.text for token in span], spaces=spaces)
@@ -263,6 +262,14 @@ class CharacterView(_View):
     def __len__(self) -> int:
         return len(self.text)
 
+    @cached_property
+    def columns(self) -> TokenColumns:
+        """The units as input of a model: their strings, and 0, since a space is a unit. *Shape:* (units, 2)"""
+        columns = np.zeros((len(self), 2), dtype=np.uint64)
+        # The store must have each character, since embedders request the strings of hashes.
+        columns[:, 0] = np.fromiter(map(self.doc.vocab.strings.add, self.text), dtype=np.uint64, count=len(self))
+        return columns
+
     @property
     def is_plain(self) -> bool:
         return False
@@ -297,7 +304,7 @@ class CharacterView(_View):
             sentence_start=first & tokens.sentence_start[owner],
         )
 
-    def piece(self, start: int, end: int) -> Doc:
+    def slice_doc(self, start: int, end: int) -> Doc:
         characters = list(self.text[start:end])
         part = doc_of_characters(self.doc.vocab, characters, [False] * len(characters))
         part.user_data.update(self._data)

@@ -1,11 +1,14 @@
 """Windows of Docs of any length, in batches of bounded size.
 
-A document, in windows of at most 8 units with an overlap of 2. The cores, in brackets, are where results count:
+A document in windows of at most 8 units with an overlap of 2. Predictions are kept for the part in brackets:
 
      a b c d e . f g h i j k l m n o p    the document; a sentence ends behind e
     [a b c d e .]                         window 1: whole sentences, as in training
-                [f g h i j k]l m          window 2: no end is within reach, so it reads 2 units more
-                         j k[l m n o p]   window 3: and this one 2 units before its core
+                [f g h i j k]l m          window 2: no sentence ends within its size, so it has 2 units of context
+                         j k[l m n o p]   window 3: it has 2 units of context before the part that is kept
+
+A window is a slice of the arrays that embedders take as input (`TokenBatch`), not a Doc. Only layers of other libraries
+and encoders of texts get a Doc of each window.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ from spacy.tokens import Doc
 from thinc.api import Model
 
 from ..architectures.tagger import TaggerModel
+from ..features.characters import lengths_of
+from ..features.tokens import TokenBatch, concatenate_columns
 from ..nn.backends import Rows
 from ..nn.run import concatenate_rows, predict
 from ..nn.shim import TorchShim
@@ -30,10 +35,11 @@ from .units import CharacterView, DocView
 
 @dataclass(frozen=True)
 class Window:
-    """A window over a document: the model reads the units from `start` to `end`; its emissions are used from
+    """A window over a document: the model's input are the units from `start` to `end`; its predictions are kept from
     `core_start` to `core_end`.
 
-    The cores of a document's windows cover it without gap or overlap. The units around a core are its context.
+    The kept parts of a document's windows cover it without gap or overlap. The units around a kept part are its
+    context.
     """
 
     start: int
@@ -46,19 +52,20 @@ class Window:
 
     @property
     def core(self) -> slice:
-        """The core, counted from the window's start."""
+        """The part whose predictions are kept, relative to the window's start."""
         return slice(self.core_start - self.start, self.core_end - self.start)
 
 
 def cut_windows(
     length: int, ends: NDArray[np.bool_], *, size: int, overlap: int, sentences: int | None = None
 ) -> list[Window]:
-    """Cut a document of more than `size` units into windows of at most so many, of as many whole sentences as fit.
+    """Split a document of more than `size` units into windows of at most `size` units.
 
-    A sentence that is longer is cut where it must be. There, the windows on both sides have `overlap` units of context.
+    A window has as many whole sentences as fit. A sentence that is longer than a window is split, and the windows on
+    both sides of the split have `overlap` units of context there.
 
     ends (NDArray[np.bool_]): Mask of units that are sentence ends. *Shape:* (units,)
-    sentences (Optional[int]): The most sentences of a window.
+    sentences (Optional[int]): Maximum number of sentences in a window.
     """
     if length <= size:
         return [Window(0, length, 0, length)] if length else []
@@ -98,8 +105,11 @@ def batch_by_size(items: Iterable[ItemT], limit: int, size: Callable[[Any], int]
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A window of one Doc among several."""
+class DocWindow:
+    """A window over one of several Docs.
+
+    index (int): The position of the Doc among them.
+    """
 
     index: int
     window: Window
@@ -110,32 +120,36 @@ class Piece:
 
 @dataclass(frozen=True)
 class WindowBatcher:
-    """Reader of Docs: cuts them into windows, and gathers these in batches.
+    """Splits Docs into windows, and groups these into batches.
 
-    A listener has the shared component's vectors for whole Docs and whole batches only. With one, Docs are not cut and
-    batches are not changed; the shared component limits their length.
+    A listener has the shared component's vectors for whole Docs and whole batches only. With one, Docs are not split
+    and batches are not changed; the shared component limits their length.
     """
 
     settings: NERSettings
     size: int
-    """The most units of a window."""
+    """Maximum number of units in a window."""
     sentences: int | None
-    """The most sentences of a window of a longer text."""
+    """Maximum number of sentences in a window of a text with more than `size` units."""
     listens: bool
+    """Whether the model has a listener."""
     shims: list[TorchShim]
-    """Those of the model, which is walked once."""
+    """The model's shims, kept here because walking a model takes long."""
 
     @classmethod
     def of(cls, model: Model[Any, Any], settings: NERSettings, *, training: bool = False) -> WindowBatcher:
-        """Return a reader. training (bool): Texts of training are read whole up to the longest window that there is."""
+        """Return the batcher for a model.
+
+        training (bool): Do not split training texts that fit into the longest possible window.
+        """
         nodes = list(model.walk())
         shims = [shim for node in nodes for shim in node.shims if isinstance(shim, TorchShim)]
         size = settings.training_window if training else settings.reading_window
         sentences = None if training else settings.reading_sentences
         return cls(settings, size, sentences, any(hasattr(node, "upstream_name") for node in nodes), shims)
 
-    def batches(self, views: Sequence[DocView]) -> Iterator[list[Piece]]:
-        """Yield the pieces of all views, in order, in batches of at most `max_units` units."""
+    def batches(self, views: Sequence[DocView]) -> Iterator[list[DocWindow]]:
+        """Yield the windows of all views, in order, in batches of at most `max_units` units."""
         if self.listens:
             if any(isinstance(view, CharacterView) for view in views):
                 raise ValueError(
@@ -143,13 +157,13 @@ class WindowBatcher:
                     "component embeds the pipeline's tokens, not their characters. Use view = 'tokens', or give "
                     "tener_ner a tok2vec of its own."
                 )
-            yield [Piece(i, whole(view)) for i, view in enumerate(views)]
+            yield [DocWindow(i, whole(view)) for i, view in enumerate(views)]
         else:
-            pieces = (Piece(i, window) for i, view in enumerate(views) for window in self._windows(view))
-            yield from batch_by_size(pieces, self.settings.max_units)
+            windows = (DocWindow(i, window) for i, view in enumerate(views) for window in self._windows(view))
+            yield from batch_by_size(windows, self.settings.max_units)
 
     def _windows(self, view: DocView) -> list[Window]:
-        if len(view) <= self.size:  # as most are: their sentence ends are not looked for
+        if len(view) <= self.size:  # as most texts: finding the sentence ends would take longer than all the rest
             return [whole(view)] if len(view) else []
         ends, context = view.sentence_ends(), self.settings.context
         return cut_windows(len(view), ends, size=self.size, overlap=context, sentences=self.sentences)
@@ -159,17 +173,18 @@ class WindowBatcher:
         return iter([list(views)]) if self.listens else batch_by_size(views, self.settings.max_units)
 
     def emissions(self, model: TaggerModel, views: Sequence[DocView]) -> Rows:
-        """Return the emissions of every unit of every view, each from the window in whose core it lies.
+        """Return the emissions of every unit of every view, each from the window that keeps its predictions.
 
         *Shape:* (units, tags)
         """
         parts: list[Rows] = []
         for batch in self.batches(views):
-            rows, end = predict(model, documents(batch, views), self.shims), 0
-            for piece in batch:
-                core = piece.window.core
+            rows = predict(model, tokens_of_windows(batch, views), self.shims)
+            end = 0
+            for part in batch:
+                core = part.window.core
                 parts.append(rows[end + core.start : end + core.stop])
-                end += len(piece)
+                end += len(part)
         return concatenate_rows(parts or [np.empty((0, model.get_dim("nO")), np.float32)])
 
 
@@ -190,8 +205,24 @@ def _has_vectors(listener: Any, doc: Doc) -> bool:
 
 
 def whole(view: DocView) -> Window:
+    """Return the window of a whole Doc."""
     return Window(0, len(view), 0, len(view))
 
 
-def documents(batch: Sequence[Piece], views: Sequence[DocView]) -> list[Doc]:
-    return [views[piece.index].piece(piece.window.start, piece.window.end) for piece in batch]
+def tokens_of_windows(batch: Sequence[DocWindow], views: Sequence[DocView]) -> TokenBatch:
+    """Return the units of windows as input of a model.
+
+    views (Sequence[DocView]): The Docs that the windows are over.
+    """
+    parts = [(views[part.index], part.window.start, part.window.end) for part in batch]
+    return TokenBatch(
+        columns=concatenate_columns([view.columns[start:end] for view, start, end in parts]),
+        lengths=lengths_of(batch),
+        sources=[view.doc for view, _, _ in parts],
+        make_docs=lambda: [view.slice_doc(start, end) for view, start, end in parts],
+    )
+
+
+def tokens_of_views(views: Sequence[DocView]) -> TokenBatch:
+    """Return the units of whole Docs as input of a model."""
+    return tokens_of_windows([DocWindow(index, whole(view)) for index, view in enumerate(views)], views)

@@ -29,6 +29,7 @@ from spacy_tener.architectures.tener.tener import build_tener, build_transformer
 from spacy_tener.embedders.lexicon_embed import build_lexicon_embed
 from spacy_tener.embedders.radical_embed import Structures, build_radical_embed
 from spacy_tener.features.lexicon import Lexicon
+from spacy_tener.features.tokens import TokenBatch
 from spacy_tener.nn.run import predict
 from spacy_tener.nn.shim import torch_shim
 from spacy_tener.optim.optimizers import SGD
@@ -94,7 +95,7 @@ def test_output_is_the_torch_module_s_for_what_is_embedded(name, docs):
     learn(name, model, docs, 2)
     streams, inputs = model.layers[: 2 if name == "MECT" else 1], [[len(doc) for doc in docs]]
     if name == "MECT":
-        found = predict(model.layers[2], docs)
+        found = predict(model.layers[2], TokenBatch.of(docs))
         assert found.lattice.counts.tolist() == [5, 0, 0, 2]
         inputs = [torch.from_numpy(found.floats), found.lattice]
     rows = [torch.from_numpy(np.concatenate(stream.predict(docs))) for stream in streams]

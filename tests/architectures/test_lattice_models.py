@@ -15,6 +15,7 @@ from spacy.training import Example
 from spacy_parts import spacy_s_ner
 
 from spacy_tener.embedders.lexicon_embed import LexiconVocabulary
+from spacy_tener.features.tokens import TokenBatch
 
 NAMES = ["FLAT", "FLAT_ATSSA", "MECT"]
 BY_HEART = [entities for _, entities in TEXTS]
@@ -129,7 +130,7 @@ def test_a_pipeline_of_words_is_read_by_tokens_or_by_characters(name, view, tok2
     learn(nlp, examples, enough=0.02)
     found = [entities_of(nlp(example.reference.copy())) for example in examples]
     assert found == [entities for _, entities in SEGMENTED]
-    read = vocabulary_of(model_of(nlp)).match([example.predicted for example in examples])
+    read = vocabulary_of(model_of(nlp)).match(TokenBatch.of([example.predicted for example in examples]))
     # 中国, 银行 and 中国银行 in the first: a word may be one token, or several.
     assert list(zip(read.heads, read.tails, strict=True))[:3] == [(2, 2), (2, 3), (3, 3)]
 
@@ -140,6 +141,6 @@ def test_a_hostile_text_of_nested_words_costs_no_more_than_the_limit(name, limit
     nlp = pipeline(tok2vec(name, nested, max_words=limit), window=150, overlap=10)
     learn(nlp, examples_of(nlp), steps=1)
     docs = [nlp.make_doc("啊" * 300)]
-    match = vocabulary_of(model_of(nlp)).match(docs)
+    match = vocabulary_of(model_of(nlp)).match(TokenBatch.of(docs))
     assert np.bincount(match.heads, minlength=299).max() == limit
     assert len(nlp(docs[0])) == 300

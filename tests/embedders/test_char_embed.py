@@ -11,6 +11,7 @@ from thinc.api import Model, chain
 
 from spacy_tener.embedders.char_embed import BIGRAM, UNIGRAM, build_char_embed
 from spacy_tener.embedders.tables import check_loaded, observe
+from spacy_tener.features.tokens import TokenBatch
 from spacy_tener.nn.shim import torch_shim
 
 QUIET = {"dropout": 0.0, "word_dropout": 0.0, "bigram_dropout": 0.0}
@@ -115,5 +116,5 @@ def test_another_layer_may_have_a_vocabulary_of_another_kind(doc_of):
     foreign = Model("foreign", lambda model, X, is_train: (X, lambda dY: dY), attrs={"vocabulary": ["a"], "size": 1})
     model = chain(embedder(), foreign)
     check_loaded(model)
-    observe(model, [[doc_of("中国")]])
+    observe(model, [TokenBatch.of([doc_of("中国")])])
     assert n_rows(model.layers[0])[UNIGRAM] == 3

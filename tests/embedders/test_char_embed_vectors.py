@@ -12,6 +12,7 @@ from thinc.api import SGD
 
 from spacy_tener.embedders.char_embed import BIGRAM, UNIGRAM, build_char_embed
 from spacy_tener.embedders.tables import observe
+from spacy_tener.features.tokens import TokenBatch
 from spacy_tener.nn.shim import torch_shim
 
 QUIET = {"dropout": 0.0, "word_dropout": 0.0, "bigram_dropout": 0.0}
@@ -88,7 +89,7 @@ def test_vectors_are_trained_on(characters, nlp):
 
 def test_new_strings_of_the_training_data_get_rows_behind_the_vectors(characters, nlp):
     model = embedder(vectors=characters, bigram_width=0)
-    observe(model, [[nlp.make_doc("中龘国")]])
+    observe(model, [TokenBatch.of([nlp.make_doc("中龘国")])])
     table = model.attrs["vocabulary"].tables[UNIGRAM]
     assert len(table) == len(CHARACTERS) + 2
     assert table.rows(np.array([get_string_id("龘")], dtype=np.uint64)).tolist() == [len(CHARACTERS) + 1]
@@ -98,7 +99,7 @@ def test_new_strings_of_the_training_data_get_rows_behind_the_vectors(characters
 def test_how_many_strings_have_a_vector_is_logged(characters, pairs, nlp, caplog):
     model = embedder(vectors=characters, bigram_vectors=pairs)
     with caplog.at_level(logging.INFO, logger="spacy"):
-        observe(model, [[nlp.make_doc("中国龘8"), nlp.make_doc("中中中国")], [nlp.make_doc("国龘")]])
+        observe(model, (TokenBatch.of(map(nlp.make_doc, texts)) for texts in (["中国龘8", "中中中国"], ["国龘"])))
     # 中, 国 and the digit of 中, 国, 龘 and the digit; 中国 and 国<eos> of these and 国龘, 龘0, 0<eos>, 中中, 龘<eos>.
     assert "Pretrained unigram vectors: found 3 of 4 strings of the training data" in caplog.messages
     assert "Pretrained bigram vectors: found 2 of 7 strings of the training data" in caplog.messages

@@ -15,6 +15,7 @@ from spacy_tener.embedders import spelling_torch as torch_characters
 from spacy_tener.embedders.spelling import build_char_cnn
 from spacy_tener.embedders.tables import observe
 from spacy_tener.features.characters import MOST_AT_EACH_END
+from spacy_tener.features.tokens import TokenBatch
 from spacy_tener.nn.shim import torch_shim
 
 BUILDERS = {
@@ -40,7 +41,7 @@ def made(kind="cnn", *texts, **settings):
     """An encoder that knows the characters of the texts."""
     model = build(kind, **settings)
     model.initialize()
-    observe(model, [[doc_of(text)] for text in texts])
+    observe(model, [TokenBatch.of([doc_of(text)]) for text in texts])
     return model
 
 

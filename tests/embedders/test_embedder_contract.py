@@ -25,6 +25,7 @@ from spacy_tener.embedders.radical_embed import Structures, build_radical_embed
 from spacy_tener.embedders.segment_embed import build_segment_embed
 from spacy_tener.embedders.spelling import build_char_cnn
 from spacy_tener.embedders.tables import observe
+from spacy_tener.features.tokens import TokenBatch
 
 CHARS = {"char_width": 8, "width": 6, "dropout": 0.0, "char_dropout": 0.0}
 TRANSFORMER = {**CHARS, "heads": 2, "inner_dropout": 0.0}
@@ -67,7 +68,7 @@ def model(build):
     """One that has learned."""
     model = build()
     model.initialize(KNOWN)
-    observe(model, [KNOWN])
+    observe(model, [TokenBatch.of(KNOWN)])
     return learn(model, KNOWN, Adam(0.01), steps=2)
 
 
@@ -108,7 +109,7 @@ def test_rows_are_made_in_training_only(model):
 
 def test_showing_the_training_data_gives_rows_and_trains_nothing(model):
     heights_before, before = heights(model), model.predict(KNOWN)
-    observe(model, [DOCS[:2], DOCS[2:], []])
+    observe(model, map(TokenBatch.of, (DOCS[:2], DOCS[2:], [])))
     assert heights(model) != heights_before
     for rows, expected in zip(model.predict(KNOWN), before, strict=True):
         np.testing.assert_array_equal(rows, expected)

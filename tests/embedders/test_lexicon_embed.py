@@ -11,6 +11,7 @@ from spacy_tener.embedders.lexicon_embed import build_lexicon_embed
 from spacy_tener.embedders.tables import observe
 from spacy_tener.export import trimming
 from spacy_tener.features.lexicon import Lexicon
+from spacy_tener.features.tokens import TokenBatch
 from spacy_tener.features.word_lists import ListedWord, WordList
 from spacy_tener.nn.backend_torch import TorchBackend
 from spacy_tener.nn.run import predict
@@ -19,8 +20,8 @@ from spacy_tener.nn.shim import torch_shim
 nlp = spacy.blank("zh")
 
 
-def docs_of(*texts):
-    return [nlp.make_doc(text) for text in texts]
+def tokens_of(*texts):
+    return TokenBatch.of([nlp.make_doc(text) for text in texts])
 
 
 def embedder(words, **settings):
@@ -31,12 +32,12 @@ def embedder(words, **settings):
 def trained(words, **settings):
     model = embedder(words, **settings)
     model.initialize()
-    observe(model, [docs_of(*words)])
+    observe(model, [tokens_of(*words)])
     return model
 
 
 def row_of(model, word):
-    (row,) = predict(model, docs_of(word)).floats
+    (row,) = predict(model, tokens_of(word)).floats
     return row
 
 
@@ -60,7 +61,7 @@ def test_initializing_again_forgets_which_words_were_known():
     # As many words with a row as before, in another order.
     words[:] = ["北京", "天津"]
     model.initialize()
-    observe(model, [docs_of(*words)])
+    observe(model, [tokens_of(*words)])
     np.testing.assert_array_equal(row_of(model, "北方"), row_of(model, "北京"))
 
 
@@ -68,11 +69,11 @@ def test_trimming_and_training_on_forget_which_words_were_known(monkeypatch):
     monkeypatch.setattr(trimming, "FEW", 0)
     model = embedder(["上海", "北京", "天津"])
     model.initialize()
-    observe(model, [docs_of("上海", "北京")])
+    observe(model, [tokens_of("上海", "北京")])
     add(model, "北方")
     row_of(model, "北方")
-    trimming.trim_tables(model, trimming.count_rows(model, [docs_of("北京")]), min_count=1, half=False)
-    observe(model, [docs_of("天津")])
+    trimming.trim_tables(model, trimming.count_rows(model, [tokens_of("北京")]), min_count=1, half=False)
+    observe(model, [tokens_of("天津")])
     assert torch_shim(model).sizes["word"] >= 3
     np.testing.assert_array_equal(row_of(model, "北方"), row_of(model, "北京"))
 
@@ -91,10 +92,10 @@ def test_trimming_keeps_the_rows_by_which_listed_words_of_the_texts_are_read(mon
     model = trained(["上海", "北京", "天津", "山东"])
     add(model, "北方", "天下")
     texts = ["北方", "北方", "天下"]
-    before = predict(model, docs_of(*texts)).floats
-    trimming.trim_tables(model, trimming.count_rows(model, [docs_of(*texts)]), min_count=2, half=False)
+    before = predict(model, tokens_of(*texts)).floats
+    trimming.trim_tables(model, trimming.count_rows(model, [tokens_of(*texts)]), min_count=2, half=False)
     assert list(model.attrs["vocabulary"].heights().values()) == [2]
-    np.testing.assert_array_equal(predict(model, docs_of("北方")).floats, before[:1])
+    np.testing.assert_array_equal(predict(model, tokens_of("北方")).floats, before[:1])
     assert not np.array_equal(row_of(model, "天下"), before[2])
 
 
@@ -103,14 +104,14 @@ def test_trimming_keeps_the_words_that_hidden_ones_make_room_for(monkeypatch):
     model = trained(["上海", "上海市"], max_words=1)
     model.attrs["vocabulary"].lists.put("", WordList({"上海市": ListedWord(hidden=True)}))
     before = row_of(model, "上海市")
-    trimming.trim_tables(model, trimming.count_rows(model, [docs_of("上海市")]), min_count=1, half=False)
+    trimming.trim_tables(model, trimming.count_rows(model, [tokens_of("上海市")]), min_count=1, half=False)
     np.testing.assert_array_equal(row_of(model, "上海市"), before)
 
 
 def test_a_listed_word_without_a_tag_has_the_row_of_unknown_tags():
     model = build_lexicon_embed(lambda: Lexicon(["上海", "北京"], ["ns", "ns"]), width=3, tag_width=2, dropout=0.0)
     model.initialize()
-    observe(model, [docs_of("上海", "北京")])
+    observe(model, [tokens_of("上海", "北京")])
     add(model, "北方", 武汉="ns")
     from_lexicon, untagged, tagged = (row_of(model, word) for word in ("北京", "北方", "武汉"))
     np.testing.assert_array_equal(tagged[3:], from_lexicon[3:])
@@ -123,7 +124,7 @@ def test_a_listed_word_of_the_lexicon_keeps_its_row_unless_the_list_gives_it_ano
         lambda: Lexicon(["上海", "上方", "北京"], ["ns", "n", "ns"]), width=3, tag_width=2, dropout=0.0
     )
     model.initialize()
-    observe(model, [docs_of("上海", "上方", "北京")])
+    observe(model, [tokens_of("上海", "上方", "北京")])
     shanghai, above = row_of(model, "上海"), row_of(model, "上方")
     for tag, expected in (("ns", shanghai), ("n", above)):
         add(model, 上海=tag)
@@ -134,7 +135,7 @@ def test_each_listed_word_of_a_text_has_the_mean_of_words_like_it():
     model = trained(["上海", "北京", "天津"])
     add(model, "北方", "上津")
     shanghai, beijing, tianjin = (row_of(model, word) for word in ("上海", "北京", "天津"))
-    floats = predict(model, docs_of("上津，北方，北京，上津")).floats
+    floats = predict(model, tokens_of("上津，北方，北京，上津")).floats
     mean = (shanghai + tianjin) / 2
     np.testing.assert_allclose(floats, [mean, beijing, beijing, mean], rtol=1e-6)
 
@@ -142,9 +143,9 @@ def test_each_listed_word_of_a_text_has_the_mean_of_words_like_it():
 def test_the_lexicon_s_words_learn_beside_listed_ones_and_these_teach_nothing():
     model = trained(["上海", "北京"])
     add(model, "上方")
-    docs = docs_of("上方北京")
-    backend = TorchBackend.of(model, docs, training=True)
-    words = backend.run(model, docs)
+    tokens = tokens_of("上方北京")
+    backend = TorchBackend.of(model, tokens, training=True)
+    words = backend.run(model, tokens)
     gradient = np.array([[5.0, 5.0, 5.0], [1.0, 2.0, 3.0]], dtype="f")
     backend.backward(words.floats, torch.from_numpy(gradient))
     (table,) = torch_shim(model).module.parameters()

@@ -14,6 +14,7 @@ from teaching import learn
 from spacy_tener.embedders import spelling_numpy as characters
 from spacy_tener.embedders.char_embed import build_join_embed
 from spacy_tener.embedders.radical_embed import RADICAL, Structures, build_radical_embed
+from spacy_tener.features.tokens import TokenBatch
 
 PARTS = {
     "江": ("氵", "工"),
@@ -84,7 +85,7 @@ def test_a_token_of_several_characters_is_read_by_the_radicals_of_all():
     word = doc_of_words("江河a")
     model = learn(embedder(), [word])
     assert sorted(known(model)) == sorted("氵工可a")
-    spelled = model.attrs["vocabulary"].spell([word])
+    spelled = model.attrs["vocabulary"].spell(TokenBatch.of([word]))
     assert "".join(map(chr, spelled.keys.tolist())) == "氵工氵可a"
     assert spelled.lengths.tolist() == [5]
 
@@ -92,7 +93,7 @@ def test_a_token_of_several_characters_is_read_by_the_radicals_of_all():
 def test_an_endless_token_is_bounded():
     model = embedder()
     endless = doc_of_words("江" * 100_000)
-    assert model.attrs["vocabulary"].spell([endless]).keys.size <= 200
+    assert model.attrs["vocabulary"].spell(TokenBatch.of([endless])).keys.size <= 200
     assert model.predict([endless])[0].shape == (1, 8)
 
 

@@ -15,12 +15,13 @@ from spacy_tener.about import __version__
 from spacy_tener.embedders import segment_embed as segment
 from spacy_tener.embedders.segment_embed import SEGMENT, build_segment_embed
 from spacy_tener.embedders.tables import observe
+from spacy_tener.features.tokens import TokenBatch
 
 
 def embedder(docs=(), **settings):
     model = build_segment_embed(**{"width": 8, "dropout": 0.0, "word_dropout": 0.0, **settings})
     model.initialize()
-    observe(model, [list(docs)])
+    observe(model, [TokenBatch.of(docs)])
     return model
 
 

@@ -13,6 +13,7 @@ from thinc.api import SGD
 from spacy_tener.embedders.char_embed import build_word_char_embed
 from spacy_tener.embedders.spelling import build_char_cnn
 from spacy_tener.embedders.tables import observe
+from spacy_tener.features.tokens import TokenBatch
 from spacy_tener.nn.shim import torch_shim
 
 NLP = spacy.blank("en")
@@ -40,7 +41,7 @@ def embedder(*texts, **settings):
     model = build(**settings)
     docs = [doc_of(text) for text in texts] or [doc_of("a sample")]
     model.initialize(docs)
-    observe(model, [docs])
+    observe(model, [TokenBatch.of(docs)])
     return model
 
 

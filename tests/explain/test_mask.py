@@ -11,6 +11,7 @@ from tiny_transformer import save_tiny_transformer
 
 from spacy_tener.explain import explain
 from spacy_tener.explain.explaining import UNKNOWN_CHARACTER, CharacterMask, find_mask
+from spacy_tener.features.tokens import TokenBatch
 
 TEXT = "王小明去了上海"
 
@@ -119,7 +120,7 @@ def test_a_masked_doc_keeps_the_data_of_its_doc_but_not_that_of_tokens(learned):
 def test_no_table_has_a_row_for_the_mask(learned):
     nlp = learned("TENER")
     vocabulary = nlp.get_pipe("tener_ner").model.get_ref("tok2vec").layers[0].attrs["vocabulary"]
-    keys = vocabulary.read([nlp.make_doc(UNKNOWN_CHARACTER), nlp.make_doc("吴")]).keys["unigram"]
+    keys = vocabulary.read(TokenBatch.of([nlp.make_doc(UNKNOWN_CHARACTER), nlp.make_doc("吴")])).keys["unigram"]
     rows = vocabulary.tables["unigram"].rows(keys)
     assert rows[0] == 0
     assert rows[1] != 0

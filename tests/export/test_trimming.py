@@ -10,6 +10,7 @@ from small_systems import TEXTS, examples_of, pipeline, small_tok2vecs
 from spacy_tener.embedders.tables import table_embedders
 from spacy_tener.export import trimming
 from spacy_tener.export.trimming import count_rows, trim_tables
+from spacy_tener.features.tokens import TokenBatch
 
 FEW, MORE = [text for text, _ in TEXTS[:4]], [text for text, _ in TEXTS[4:]]
 
@@ -40,7 +41,7 @@ def heights(nlp):
 def trim(nlp, texts, **settings):
     """Trim a pipeline."""
     model = nlp.get_pipe("tener_ner").model
-    counts = count_rows(model, [[nlp.make_doc(text) for text in texts]])
+    counts = count_rows(model, [TokenBatch.of([nlp.make_doc(text) for text in texts])])
     trim_tables(model, counts, **{"min_count": 1, "half": False} | settings)
 
 

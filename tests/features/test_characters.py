@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
-from spacy_tener.features.characters import MOST_AT_EACH_END, join_texts, spell
+from spacy_tener.features.characters import MOST_AT_EACH_END
 from spacy_tener.features.keys import Normaliser
+from spacy_tener.features.tokens import TokenBatch, join_texts, spell
 
 NLP = spacy.blank("en")
 # What UTF-8, and so spaCy, can hold.
@@ -30,7 +31,7 @@ def texts(spellings):
 
 def spell_tokens(*docs, digits=True):
     """Each token of the docs as the string that its word is spelled by."""
-    spellings = spell(docs, Normaliser(digits=digits))
+    spellings = spell(TokenBatch.of(docs), Normaliser(digits=digits))
     words = texts(spellings)
     return [words[word] for word in spellings.words]
 
@@ -43,7 +44,7 @@ def test_every_token_is_spelled_as_it_is_written(batch):
 
 def test_a_distinct_word_is_spelled_once():
     docs = [doc_of("the", "cat", "saw", "the", "cat"), doc_of(), doc_of("the", "The")]
-    spellings = spell(docs, Normaliser())
+    spellings = spell(TokenBatch.of(docs), Normaliser())
     assert sorted(texts(spellings)) == ["The", "cat", "saw", "the"]
     assert spellings.lengths.tolist() == [len(word) for word in texts(spellings)]
     assert spellings.words[[0, 1]].tolist() == spellings.words[[3, 4]].tolist()
@@ -70,7 +71,7 @@ def test_docs_of_several_vocabs_may_be_in_one_batch():
 
 
 def test_docs_without_tokens_have_no_words():
-    spellings = spell([doc_of(), doc_of()], Normaliser())
+    spellings = spell(TokenBatch.of([doc_of(), doc_of()]), Normaliser())
     assert (spellings.words.size, spellings.keys.size, spellings.lengths.size) == (0, 0, 0)
 
 

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
-from spacy_tener.features.characters import code_points, join_texts
+from spacy_tener.features.characters import code_points
 from spacy_tener.features.keys import simplify, simplify_codes
 from spacy_tener.features.lexicon import Lexicon
 from spacy_tener.features.segmenter import divide, with_listed_words
+from spacy_tener.features.tokens import join_texts
 from spacy_tener.features.word_lists import ListedWord, WordList
 
 SIMPLIFIED, TRADITIONAL = "吴重阳在中国台湾银行里工作，ＩＢＭ", "吳重陽在中國臺灣銀行裡工作，IBM"
@@ -59,7 +60,7 @@ def doc_of(text: str) -> Doc:
 
 def test_a_lexicon_finds_words_in_any_script_and_the_first_word_of_a_form() -> None:
     lexicon = Lexicon(["台湾银行", "臺灣", "台湾", "IBM"], ["a", "b", "c", "d"])
-    found = lexicon.find([doc_of(SIMPLIFIED), doc_of(TRADITIONAL)])
+    found = lexicon.find(join_texts([doc_of(SIMPLIFIED), doc_of(TRADITIONAL)]))
     assert [lexicon.words[word] for word in found.words] == ["臺灣", "台湾银行", "IBM"] * 2
     assert found.heads.tolist() == [6, 6, 14] * 2
     assert "臺灣銀行" in lexicon

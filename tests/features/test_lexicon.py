@@ -20,6 +20,7 @@ from spacy.vocab import Vocab
 from spacy_tener.errors import RemedyError
 from spacy_tener.features import lexicon as module
 from spacy_tener.features.lexicon import Lexicon, Match
+from spacy_tener.features.tokens import join_texts
 
 VOCAB = Vocab()
 OTHER_VOCAB = Vocab()
@@ -70,7 +71,7 @@ lexicons = st.builds(Lexicon, st.lists(st.text(SIGNS, max_size=5), max_size=12))
 
 @given(lexicons, st.lists(docs, max_size=4), st.none() | st.integers(0, 3))
 def test_all_spans_whose_text_is_a_word_are_found(lexicon: Lexicon, batch: list[Doc], max_words: int | None) -> None:
-    match = lexicon.find(batch, max_words)
+    match = lexicon.find(join_texts(batch), max_words)
     assert found(lexicon, match) == [expected(lexicon, doc, max_words) for doc in batch]
 
 
@@ -79,13 +80,13 @@ def test_windows_of_the_search_change_nothing(doc: Doc, data: Any, window: int) 
     spans = [doc.text[i:j] for i, j in itertools.combinations(range(len(doc.text) + 1), 2)] or [""]
     lexicon = Lexicon(data.draw(st.lists(st.sampled_from(spans), max_size=10)))
     lexicon._window = window
-    assert found(lexicon, lexicon.find([doc], 2)) == [expected(lexicon, doc, 2)]
+    assert found(lexicon, lexicon.find(join_texts([doc]), 2)) == [expected(lexicon, doc, 2)]
 
 
 @pytest.mark.parametrize("texts", [[], [""], ["", ""], ["没有词"], ["x"]])
 def test_nothing_found_gives_empty_arrays(texts: list[str]) -> None:
     for lexicon in (Lexicon([]), Lexicon(["中国"])):
-        match = lexicon.find([of_characters(text) for text in texts], 2)
+        match = lexicon.find(join_texts([of_characters(text) for text in texts]), 2)
         assert match.counts.tolist() == [0] * len(texts)
         for array in (match.words, match.heads, match.tails):
             assert array.shape == (0,)
@@ -109,7 +110,7 @@ def test_the_limit_holds_memory_down_while_searching(monkeypatch: pytest.MonkeyP
         return found
 
     monkeypatch.setattr(module.WordTrie, "find", measure)
-    lexicon.find([of_characters("a" * 20_000)], 1)
+    lexicon.find(join_texts([of_characters("a" * 20_000)]), 1)
     assert len(sizes) > 2
     # A window reaches a little further than its end.
     assert max(sizes) < 1.02 * module._MATCHES_PER_WINDOW
@@ -188,7 +189,7 @@ def test_copies_are_the_lexicon_itself() -> None:
 
 def _count(lexicon: Lexicon, text: str) -> tuple[int, bool]:
     built = "trie" in vars(lexicon)
-    return int(lexicon.find([of_characters(text)]).words.size), built
+    return int(lexicon.find(join_texts([of_characters(text)])).words.size), built
 
 
 def test_pickle_is_read_in_a_process_that_knows_no_lexicon(monkeypatch: pytest.MonkeyPatch) -> None:

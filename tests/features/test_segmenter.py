@@ -13,8 +13,8 @@ from spacy.strings import get_string_id
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
-from spacy_tener.features.characters import join_texts
 from spacy_tener.features.segmenter import Division, divide, token_keys, with_listed_words
+from spacy_tener.features.tokens import join_texts
 from spacy_tener.features.word_lists import ListedWord, WordList
 
 VOCAB = Vocab()

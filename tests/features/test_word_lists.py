@@ -20,6 +20,7 @@ from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
 from spacy_tener.features.lexicon import Lexicon
+from spacy_tener.features.tokens import TokenBatch
 from spacy_tener.features.word_lists import (
     ATTRIBUTE,
     LOCK,
@@ -73,7 +74,7 @@ words = st.lists(st.text("甲乙", min_size=2, max_size=5), max_size=8)
 def test_words_of_layers_are_those_of_trying_every_span(words_of_lexicon, layers, texts, max_words) -> None:
     lexicon, docs = Lexicon(words_of_lexicon), [doc_of(text) for text in texts]
     lists = [(listed(*shown, hidden=hidden), np.array(sorted(indices), dtype=int)) for shown, hidden, indices in layers]
-    found = find_layered(lexicon, docs, lists, max_words)
+    found = find_layered(lexicon, TokenBatch.of(docs), lists, max_words)
     lexicons = [lexicon, *(words.lexicon for words, _ in lists)]
     columns = (found.match.heads, found.match.tails, found.layers, found.match.words)
     rows = iter(zip(*(column.tolist() for column in columns), strict=True))
@@ -89,7 +90,7 @@ def test_the_distinct_words_of_lists_are_returned_once() -> None:
     lexicon = Lexicon(["甲乙"])
     lists = [listed("乙丙", "丙丁"), listed("乙丙")]
     docs = [doc_of("甲乙丙丁"), doc_of("乙丙乙丙"), doc_of("")]
-    found = find_layered(lexicon, docs, [(lists[0], np.array([0, 1])), (lists[1], np.array([1]))], None)
+    found = find_layered(lexicon, TokenBatch.of(docs), [(lists[0], np.array([0, 1])), (lists[1], np.array([1]))], None)
     distinct, which = found.listed(lists)
     assert distinct == [("乙丙", ListedWord()), ("丙丁", ListedWord()), ("乙丙", ListedWord())]
     assert which.tolist() == [0, 1, 2, 2]
@@ -150,7 +151,7 @@ def test_lists_may_be_put_and_cleared_while_texts_are_read() -> None:
         try:
             while not done.is_set():
                 active = [(words, places) for words, places in lists.active(docs) if len(words.entries)]
-                find_layered(lexicon, docs, active, 2)
+                find_layered(lexicon, TokenBatch.of(docs), active, 2)
         except Exception as error:
             failures.append(error)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from small_systems import TEXTS, examples_of, pipeline, small_tok2vecs
@@ -11,6 +10,7 @@ from spacy.vocab import Vocab
 
 from spacy_tener.crf.crf_torch import CRFHead
 from spacy_tener.errors import RemedyError
+from spacy_tener.features.tokens import TokenBatch
 from spacy_tener.nn.backends import Layer
 from spacy_tener.nn.compose import Chain
 from spacy_tener.nn.run import forward, predict
@@ -23,7 +23,7 @@ class LengthLayer(Layer):
         self.attrs["calls"].append(len(inputs))
         if len(inputs) > self.attrs["limit"]:
             raise self.attrs["error"]
-        return np.array([[len(doc)] for doc in inputs])
+        return inputs.lengths[:, None]
 
 
 OUT_OF_MEMORY = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.00 GiB.")
@@ -33,8 +33,8 @@ def length_layer(limit: int, error=OUT_OF_MEMORY):
     return LengthLayer("length", forward, attrs={"calls": [], "limit": limit, "error": error})
 
 
-def docs_of_lengths(*lengths: int):
-    return [Doc(Vocab(), words=["x"] * length) for length in lengths]
+def texts_of_lengths(*lengths: int):
+    return TokenBatch.of([Doc(Vocab(), words=["x"] * length) for length in lengths])
 
 
 @pytest.mark.parametrize(
@@ -42,19 +42,19 @@ def docs_of_lengths(*lengths: int):
 )
 def test_a_batch_is_halved_until_it_fits(limit: int, calls: list[int]) -> None:
     layer = length_layer(limit)
-    rows = predict(layer, docs_of_lengths(*range(7)))
+    rows = predict(layer, texts_of_lengths(*range(7)))
     assert rows[:, 0].tolist() == list(range(7))
     assert layer.attrs["calls"] == calls
 
 
 def test_a_text_that_does_not_fit_alone_is_told_with_the_setting_to_lower() -> None:
     with pytest.raises(RemedyError, match=r"too small to read one text. Lower `window`"):
-        predict(length_layer(0), docs_of_lengths(1, 2))
+        predict(length_layer(0), texts_of_lengths(1, 2))
 
 
 def test_other_errors_pass() -> None:
     with pytest.raises(RuntimeError, match="something else"):
-        predict(length_layer(0, RuntimeError("something else")), docs_of_lengths(1, 2))
+        predict(length_layer(0, RuntimeError("something else")), texts_of_lengths(1, 2))
 
 
 @pytest.fixture

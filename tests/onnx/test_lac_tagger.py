@@ -14,7 +14,7 @@ import spacy
 from spacy.strings import get_string_id
 
 from spacy_tener.errors import MissingPackageError, RemedyError
-from spacy_tener.features.characters import join_texts
+from spacy_tener.features.tokens import join_texts
 from spacy_tener.onnx.lac_tagger import best_tags, lac_encoder, load_tagger
 from spacy_tener.sequences import Packing
 

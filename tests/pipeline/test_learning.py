@@ -11,6 +11,7 @@ from spacy.training import Example
 from thinc.api import Adam, fix_random_seed
 
 from spacy_tener.embedders.tables import table_embedders
+from spacy_tener.features.tokens import TokenBatch
 from spacy_tener.nn.shim import forget_gradients
 from spacy_tener.optim.optimizers import SGD, triangular
 
@@ -144,7 +145,8 @@ def test_a_step_that_fails_leaves_nothing_for_the_next(learned, make_examples, t
     pipe.update([Example.from_dict(bad, {"entities": []})])  # gives the character a row, the last one
     forget_gradients(pipe.model)
     shim = table_embedders(pipe.model)[0]
-    rows = shim.attrs["vocabulary"].tables["unigram"].rows(shim.attrs["vocabulary"].read([bad]).keys["unigram"])
+    vocabulary = shim.attrs["vocabulary"]
+    rows = vocabulary.tables["unigram"].rows(vocabulary.read(TokenBatch.of([bad])).keys["unigram"])
     [table] = [value for name, value in torch_parameters(pipe).items() if name.endswith("tables.unigram")]
     with torch.no_grad():
         table[torch.from_numpy(rows)] = float("nan")

@@ -76,7 +76,7 @@ def test_a_doc_whose_tokens_are_its_characters_is_its_own_view():
     nlp = spacy.blank("zh")
     doc = nlp("你好😀世界")
     assert isinstance(view_of(doc, "characters"), TokenView)
-    assert view_of(doc, "characters").piece(0, len(doc)) is doc
+    assert view_of(doc, "characters").slice_doc(0, len(doc)) is doc
     assert isinstance(view_of(nlp("你 好"), "characters"), CharacterView)
 
 
@@ -103,16 +103,16 @@ def test_docs_without_text_have_a_view(text):
 
 
 def test_a_piece_of_characters_has_one_token_for_each_even_beyond_the_basic_plane(segmented, vocab):
-    assert [token.text for token in CharacterView(segmented).piece(1, 4)] == ["国", " ", "银"]
+    assert [token.text for token in CharacterView(segmented).slice_doc(1, 4)] == ["国", " ", "银"]
     doc = Doc(vocab, words=["😀𠮷", "好"], spaces=[False, False])
     view = CharacterView(doc)
-    assert [token.text for token in view.piece(0, len(view))] == ["😀", "𠮷", "好"]
+    assert [token.text for token in view.slice_doc(0, len(view))] == ["😀", "𠮷", "好"]
 
 
 def test_a_piece_of_tokens_is_the_doc_itself_or_a_copy_of_a_part(segmented):
     view = TokenView(segmented)
-    assert view.piece(0, 4) is segmented
-    assert [token.text for token in view.piece(1, 3)] == ["银行", "在"]
+    assert view.slice_doc(0, 4) is segmented
+    assert [token.text for token in view.slice_doc(1, 3)] == ["银行", "在"]
 
 
 ATTRIBUTES = ["LEMMA", "TAG", "POS", "MORPH", "DEP", "ENT_TYPE", "ENT_IOB", "ENT_ID", "ENT_KB_ID", "SENT_START", "NORM"]
@@ -133,7 +133,7 @@ def test_a_part_has_every_attribute_that_a_model_may_embed(vocab):
     )
     doc.set_ents([Span(doc, 2, 6, "ORG", kb_id="Q1", span_id="7")], blocked=[doc[7:8]], missing=[doc[9:10]])
     doc.tensor = np.arange(3 * n).reshape(n, 3)
-    part = TokenView(doc).piece(4, 10)
+    part = TokenView(doc).slice_doc(4, 10)
     expected = doc.to_array(ATTRIBUTES)[4:10]
     # As in spaCy's Span.as_doc(), the first token of a part begins the entity that it is in.
     expected[0, ATTRIBUTES.index("ENT_IOB")] = BEGIN
@@ -158,7 +158,7 @@ def test_a_part_has_the_user_data_of_the_doc_and_not_that_of_tokens(vocab, view)
     doc = Doc(vocab, words=list("甲乙丙丁戊己"), spaces=[True, False] * 3)
     doc._.note, doc.user_data["plain"] = "doc", 1
     doc[2]._.note = "token"
-    part = view(doc).piece(2, 5)
+    part = view(doc).slice_doc(2, 5)
     assert (part._.note, part.user_data["plain"]) == ("doc", 1)
     assert [token._.note for token in part] == [None] * 3
     part._.note = "changed"

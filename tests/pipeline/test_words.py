@@ -13,6 +13,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 
 from spacy_tener.embedders.tables import table_embedders
+from spacy_tener.features.tokens import TokenBatch
 from spacy_tener.nn.run import predict
 from spacy_tener.pipeline import words as module
 
@@ -192,7 +193,7 @@ def test_a_word_of_the_models_own_lexicon_can_be_hidden(nlp):
 
     def heads():
         words = next(node for node in pipe.model.walk() if node.name == "lexicon_embed")
-        return predict(words, docs).lattice.heads.tolist()
+        return predict(words, TokenBatch.of(docs)).lattice.heads.tolist()
 
     assert heads() == [2]
     words_of(nlp).remove(["北京"])
@@ -366,7 +367,7 @@ def test_listed_words_are_whole_and_what_is_left_of_others_are_words(nlp):
 
     def edges():
         docs = [Doc(nlp.vocab, words=list(text), spaces=[False] * len(text)), nlp.make_doc("北京大学")]
-        return vocabulary.read(docs).keys["segment"].tolist()
+        return vocabulary.read(TokenBatch.of(docs)).keys["segment"].tolist()
 
     before = edges()
     words_of(nlp).add(["京大学", "AI"], "ns")
@@ -386,7 +387,7 @@ def test_a_word_of_latin_letters_that_is_none_hides_no_other(nlp):
     def edges(text, *words):
         words_of(nlp).clear()
         words_of(nlp).add(words, "ns")
-        return vocabulary.read([nlp.make_doc(text)]).keys["segment"].tolist()
+        return vocabulary.read(TokenBatch.of([nlp.make_doc(text)])).keys["segment"].tolist()
 
     assert edges("玩大数据AIR吧", "大数据AI", "大数据") == edges("玩大数据AIR吧", "大数据")
     assert edges("看了MAI芯片工厂", "AI芯片", "芯片工厂") == edges("看了MAI芯片工厂", "芯片工厂")
@@ -396,12 +397,12 @@ def test_a_word_of_latin_letters_that_is_none_hides_no_other(nlp):
 @pytest.mark.parametrize("kind", ["segmenter"], indirect=True)
 def test_a_tag_that_training_has_not_shown_at_such_a_place_says_nothing(nlp):
     vocabulary = vocabulary_of(nlp)
-    docs = [nlp.make_doc("说到北京就笑")]
-    before = vocabulary.read(docs).keys["segment"]
+    tokens = TokenBatch.of([nlp.make_doc("说到北京就笑")])
+    before = vocabulary.read(tokens).keys["segment"]
     words_of(nlp).add(["北京"], "v")  # 看, a verb of one character
-    np.testing.assert_array_equal(vocabulary.read(docs).keys["segment"], before)
+    np.testing.assert_array_equal(vocabulary.read(tokens).keys["segment"], before)
     words_of(nlp).add(["北京"], "n")
-    assert (vocabulary.read(docs).keys["segment"] != before).tolist() == [False, False, True, True, False, False]
+    assert (vocabulary.read(tokens).keys["segment"] != before).tolist() == [False, False, True, True, False, False]
 
 
 def test_a_change_that_one_of_several_embedders_refuses_is_made_in_none(word_lists, monkeypatch):
@@ -425,5 +426,5 @@ def test_the_row_of_a_listed_word_does_not_depend_on_its_batch(nlp, place):
     words_of(nlp).add(["甲甲", NEW], place)
     embed = next(node for node in nlp.get_pipe("tener_ner").model.walk() if node.name == "lexicon_embed")
     doc, long = nlp.make_doc(TEXT), nlp.make_doc("甲" * 400)
-    alone, together = (predict(embed, docs).floats for docs in ([doc], [long, doc]))
+    alone, together = (predict(embed, TokenBatch.of(docs)).floats for docs in ([doc], [long, doc]))
     np.testing.assert_array_equal(together[-len(alone) :], alone)

@@ -17,6 +17,7 @@ from spacy.tokens import Doc
 from ...embedders.char_embed import build_char_embed
 from ...embedders.lexicon_embed import LexiconModel, build_lexicon_embed
 from ...embedders.radical_embed import build_radical_embed
+from ...features.tokens import TokenBatch
 from ...nn.backends import Backend, Layer, Rows
 from ...nn.run import forward
 from ...nn.shim import EmbedModel, TorchShim
@@ -234,7 +235,7 @@ class LatticeLayer(Layer):
 
     __slots__ = ()
 
-    def compute(self, inputs: list[Doc], backend: Backend) -> Rows:
+    def compute(self, inputs: TokenBatch, backend: Backend) -> Rows:
         *streams, words = (backend.compute(layer, inputs) for layer in self.layers)
         return backend.call(self, *streams, words.floats, words.lattice)
 

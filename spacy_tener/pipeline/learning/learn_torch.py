@@ -9,11 +9,11 @@ from math import isfinite
 import numpy as np
 import torch
 from spacy.errors import Errors
-from spacy.tokens import Doc
 from torch import Tensor
 
 from ...architectures.tagger import TaggerModel, crf, depth_of, split_depths
 from ...crf.crf_torch import CRF, cross_entropy
+from ...features.tokens import TokenBatch
 from ...nn.backend_torch import TorchBackend
 from ...nn.devices_torch import host_threads, on_device
 from ...nn.run import predict
@@ -23,7 +23,7 @@ from ..masks import agreeing_tags, join_masks
 from ..settings import NERSettings
 from ..tags import UNKNOWN, Mask
 from ..units import DocView
-from ..windows import Piece, WindowBatcher, documents
+from ..windows import DocWindow, WindowBatcher, tokens_of_views, tokens_of_windows
 from .targets import IncorrectSpan, Target
 from .teaching import SoftTarget, Teacher
 
@@ -145,8 +145,8 @@ def completing_loss(
     return loss
 
 
-PieceLoss = Callable[[Sequence[Piece], list[Doc], Tensor], Tensor]
-"""A loss of pieces, from the pieces, their Docs and emissions."""
+WindowLoss = Callable[[Sequence[DocWindow], TokenBatch, Tensor], Tensor]
+"""Computes the loss of a batch of windows from the windows, their units and their emissions."""
 
 
 def learn(
@@ -157,7 +157,7 @@ def learn(
     name: str,
     teacher: Teacher | None = None,
 ) -> float:
-    """Accumulate the gradients of the targets. Return the mean loss of pieces with annotation or a teacher.
+    """Accumulate the gradients of the targets. Return the mean loss of windows with annotation or a teacher.
 
     targets (Sequence[Sequence[Target]]): Those of each example, one for each depth.
     """
@@ -176,11 +176,11 @@ def learn(
     layer = crf(model)
     soft_targets = teacher.soft_targets(views) if teacher else []
 
-    def loss_of(batch: Sequence[Piece], docs: list[Doc], emissions: Tensor) -> Tensor:
-        parts = by_depth([[part.within(piece.window) for part in targets[piece.index]] for piece in batch])
+    def loss_of(batch: Sequence[DocWindow], tokens: TokenBatch, emissions: Tensor) -> Tensor:
+        parts = by_depth([[target.within(part.window) for target in targets[part.index]] for part in batch])
         if teacher is None:
             return batch_loss(layer, emissions, parts)
-        scores = [soft_targets[piece.index][piece.window.start : piece.window.end] for piece in batch]
+        scores = [soft_targets[part.index][part.window.start : part.window.end] for part in batch]
         if teacher.completes:
             return completing_loss(layer, teacher.crf, emissions, scores, parts)
         masks = [part.possible for part in parts]
@@ -196,12 +196,12 @@ def rehearse(
     model: TaggerModel, teacher: TaggerModel, views: Sequence[DocView], settings: NERSettings, *, name: str
 ) -> float:
     """Accumulate the gradients of the cross-entropy between an earlier model's distribution over paths and the present
-    one. Return its mean over pieces."""
+    one. Return its mean over windows."""
 
-    def loss_of(batch: Sequence[Piece], docs: list[Doc], emissions: Tensor) -> Tensor:
+    def loss_of(batch: Sequence[DocWindow], tokens: TokenBatch, emissions: Tensor) -> Tensor:
         depth = depth_of(model)
-        earlier = split_depths(torch.as_tensor(predict(teacher, docs)), depth)
-        lengths = [len(doc) for doc in docs] * depth
+        earlier = split_depths(torch.as_tensor(predict(teacher, tokens)), depth)
+        lengths = tokens.lengths.tolist() * depth
         return cross_entropy(crf(teacher), earlier, crf(model), split_depths(emissions, depth), lengths)
 
     learned = [len(view) > 0 for view in views]
@@ -215,9 +215,9 @@ def _backprop_zeros(model: TaggerModel, views: Sequence[DocView]) -> None:
     sum. If that one did not call it, the gradients of the others would be lost.
     """
     if any(len(view) for view in views):
-        tok2vec, docs = model.get_ref("tok2vec"), [view.doc for view in views]
-        backend = TorchBackend.of(tok2vec, docs, training=True)
-        backend.run(tok2vec, docs)
+        tok2vec, tokens = model.get_ref("tok2vec"), tokens_of_views(views)
+        backend = TorchBackend.of(tok2vec, tokens, training=True)
+        backend.run(tok2vec, tokens)
         backend.backward(None)
 
 
@@ -226,13 +226,13 @@ def _accumulate(
     batcher: WindowBatcher,
     views: Sequence[DocView],
     learned: Sequence[bool],
-    loss_of: PieceLoss,
+    loss_of: WindowLoss,
     *,
     name: str,
 ) -> float:
     """Accumulate the gradients of a loss over all batches. learned: True for views that count in the mean."""
     batches = list(batcher.batches(views))
-    counts = [sum(learned[piece.index] for piece in batch) for batch in batches]
+    counts = [sum(learned[part.index] for part in batch) for batch in batches]
     scale = 1.0 / sum(counts)
     terms = penalties(batcher.shims)
     total = 0.0
@@ -240,10 +240,10 @@ def _accumulate(
         for batch, count in zip(batches, counts, strict=True):
             for term in terms:
                 term.share = scale * count
-            docs = documents(batch, views)
-            backend = TorchBackend.of(model, docs, training=True, shims=batcher.shims)
+            tokens = tokens_of_windows(batch, views)
+            backend = TorchBackend.of(model, tokens, training=True, shims=batcher.shims)
             with host_threads(backend.threads):
-                loss = loss_of(batch, docs, backend.run(model, docs)) * scale
+                loss = loss_of(batch, tokens, backend.run(model, tokens)) * scale
                 if not isfinite(value := float(loss.detach())):
                     raise ValueError(Errors.E910.format(name=name))
                 backend.backward(loss)
