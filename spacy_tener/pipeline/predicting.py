@@ -40,10 +40,11 @@ def decode_batches(
     batcher = WindowBatcher.of(model, settings)
     for group in batcher.groups(views):
         scores = batcher.emissions(model, group)
-        allowed = allowed_tags(group, labels, depth)  # in the time in which a GPU computes the emissions
+        texts = [doc.view for doc in group]
+        allowed = allowed_tags(texts, labels, depth)  # while a GPU computes the emissions
         crf_scorer, rows = on_host(model, scores)
-        lengths = [len(view) for view in group] * depth
-        yield group, BatchDecoding(crf_scorer, split_depths(rows, depth), lengths, allowed, temperature, depth)
+        lengths = [len(view) for view in texts] * depth
+        yield texts, BatchDecoding(crf_scorer, split_depths(rows, depth), lengths, allowed, temperature, depth)
 
 
 def select_entities(batch: BatchDecoding, labels: Sequence[str], settings: NERSettings) -> list[list[UnitEntity]]:

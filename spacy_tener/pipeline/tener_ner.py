@@ -268,8 +268,9 @@ class TenerNER(TrainablePipe):
         """Return the first Docs as input of the model, long ones in windows."""
         settings = self.settings
         views = [view_of(example.predicted, settings.view) for example in itertools.islice(examples, _SAMPLE)]
-        batch = next(WindowBatcher.of(self.model, settings, training=True).batches(views), [])
-        return [doc for doc in tokens_of_windows(batch, views).docs if len(doc)]
+        batcher = WindowBatcher.of(self.model, settings, training=True)
+        batch = next(batcher.batches(batcher.split(views)), [])
+        return [doc for doc in tokens_of_windows(batch).docs if len(doc)]
 
     def _usual_text(self, examples: Iterable[Example]) -> tuple[int, int] | tuple[None, None]:
         """Return the units and the sentences of which nine of ten texts do not have more; None without texts."""

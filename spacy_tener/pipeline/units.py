@@ -14,11 +14,12 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from spacy.attrs import ENT_IOB, ENT_TYPE, IDS, IDX, IS_SPACE, LENGTH, ORTH, SENT_START
+from spacy.attrs import ENT_IOB, ENT_TYPE, IDS, IDX, IS_SPACE, LENGTH, SENT_START
 from spacy.strings import get_string_id
 from spacy.tokens import Doc
 
 from ..features.characters import LINE_BREAKS, CodePoints
+from ..features.keys import search
 from ..features.tokens import TokenColumns, columns_of
 from ..processes import cached_property
 from ..types import BoolArray, IntArray
@@ -50,6 +51,8 @@ _LATIN = (
 )
 """First and last code points of letters of Latin scripts, and of the accents that combine with them."""
 SENTENCE_ENDS = "。！？!?；;…\n."
+_SENTENCE_END_CODES = np.array(sorted(map(ord, SENTENCE_ENDS)), dtype=np.uint64)
+_SENTENCE_END_ORTHS = np.array(sorted(map(get_string_id, SENTENCE_ENDS)), dtype=np.uint64)
 _EMBEDDED = ("ENT_IOB", "NORM", "LEMMA", "POS", "TAG", "MORPH", "DEP", "ENT_TYPE", "ENT_ID", "ENT_KB_ID", "SENT_START")
 _EMBEDDABLE = [IDS[name] for name in _EMBEDDED]
 """Attributes of a token that earlier components set and a model may embed. Not HEAD: it may lie outside of a window."""
@@ -222,13 +225,14 @@ class TokenView(_View):
 
     def sentence_ends(self) -> BoolArray:
         """Return a mask of the units that look like the end of a sentence. *Shape:* (units,)"""
-        strings = self.doc.vocab.strings
-        closers = np.array([strings[mark] for mark in SENTENCE_ENDS], dtype=np.uint64)
-        orths, lengths, sentence_start = self.doc.to_array([ORTH, LENGTH, SENT_START]).T
-        ends: BoolArray = np.isin(orths, closers)
-        # White space with a line break in it is one token: an empty line, or the indentation of the next one.
-        ends |= (lengths > 1) & (self.units().kind == LINE_BREAK)
-        ends[:-1] |= sentence_start[1:] == 1
+        _, ends = search(_SENTENCE_END_ORTHS, self.columns[:, 0])
+        if self.doc.has_annotation(IS_SPACE):
+            # White space that contains a line break is one token: an empty line, or the indentation of the next line.
+            lengths, is_space = self.doc.to_array([LENGTH, IS_SPACE]).T
+            for i in np.flatnonzero((lengths > 1) & (is_space == 1)).tolist():
+                ends[i] = _HAS_BREAK(self.doc[i].text) is not None
+        if self.doc.has_annotation(SENT_START):
+            ends[:-1] |= self.doc.to_array(SENT_START)[1:] == 1
         return ends
 
     def char_span(self, start: int, end: int) -> tuple[int, int]:
@@ -311,7 +315,7 @@ class CharacterView(_View):
         return part
 
     def sentence_ends(self) -> BoolArray:
-        ends: BoolArray = np.isin(self._codes, [ord(mark) for mark in SENTENCE_ENDS])
+        _, ends = search(_SENTENCE_END_CODES, self._codes)
         starts = self._starts[self.doc.to_array(SENT_START) == 1]
         ends[starts[starts > 0] - 1] = True
         return ends

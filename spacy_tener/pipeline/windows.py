@@ -91,15 +91,16 @@ ItemT = TypeVar("ItemT")
 
 
 def batch_by_size(items: Iterable[ItemT], limit: int, size: Callable[[Any], int] = len) -> Iterator[list[ItemT]]:
-    """Yield batches whose items together hold at most `limit` units; a larger item is a batch of its own."""
+    """Yield batches whose items together have at most `limit` units. A larger item is a batch of its own."""
     batch: list[ItemT] = []
     total = 0
     for item in items:
-        if batch and total + size(item) > limit:
+        item_size = size(item)
+        if batch and total + item_size > limit:
             yield batch
             batch, total = [], 0
         batch.append(item)
-        total += size(item)
+        total += item_size
     if batch:
         yield batch
 
@@ -109,13 +110,26 @@ class DocWindow:
     """A window over one of several Docs.
 
     index (int): The position of the Doc among them.
+    view (DocView): The Doc.
     """
 
     index: int
+    view: DocView
     window: Window
 
     def __len__(self) -> int:
         return len(self.window)
+
+
+@dataclass(frozen=True)
+class SplitDoc:
+    """A Doc and its windows. Its length is the number of units in the windows, with those that two windows share."""
+
+    view: DocView
+    windows: list[Window]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.windows))
 
 
 @dataclass(frozen=True)
@@ -148,38 +162,46 @@ class WindowBatcher:
         sentences = None if training else settings.reading_sentences
         return cls(settings, size, sentences, any(hasattr(node, "upstream_name") for node in nodes), shims)
 
-    def batches(self, views: Sequence[DocView]) -> Iterator[list[DocWindow]]:
-        """Yield the windows of all views, in order, in batches of at most `max_units` units."""
-        if self.listens:
-            if any(isinstance(view, CharacterView) for view in views):
-                raise ValueError(
-                    "The setting view = 'characters' of tener_ner cannot be combined with a listener: the shared "
-                    "component embeds the pipeline's tokens, not their characters. Use view = 'tokens', or give "
-                    "tener_ner a tok2vec of its own."
-                )
-            yield [DocWindow(i, whole(view)) for i, view in enumerate(views)]
-        else:
-            windows = (DocWindow(i, window) for i, view in enumerate(views) for window in self._windows(view))
-            yield from batch_by_size(windows, self.settings.max_units)
+    def split(self, views: Sequence[DocView]) -> list[SplitDoc]:
+        """Split Docs into windows."""
+        if self.listens and any(isinstance(view, CharacterView) for view in views):
+            raise ValueError(
+                "The setting view = 'characters' of tener_ner cannot be combined with a listener: the shared "
+                "component embeds the pipeline's tokens, not their characters. Use view = 'tokens', or give "
+                "tener_ner a tok2vec of its own."
+            )
+        return [SplitDoc(view, self._windows(view)) for view in views]
 
     def _windows(self, view: DocView) -> list[Window]:
-        if len(view) <= self.size:  # as most texts: finding the sentence ends would take longer than all the rest
-            return [whole(view)] if len(view) else []
+        if self.listens:
+            return [whole(view)]
+        length = len(view)
+        if length <= self.size:  # as most texts: it takes longer to find the sentence ends than to do all the rest
+            return [whole(view)] if length else []
         ends, context = view.sentence_ends(), self.settings.context
-        return cut_windows(len(view), ends, size=self.size, overlap=context, sentences=self.sentences)
+        return cut_windows(length, ends, size=self.size, overlap=context, sentences=self.sentences)
 
-    def groups(self, views: Sequence[DocView]) -> Iterator[list[DocView]]:
-        """Yield the views in groups whose emissions fit into memory together."""
-        return iter([list(views)]) if self.listens else batch_by_size(views, self.settings.max_units)
+    def batches(self, docs: Sequence[SplitDoc]) -> Iterator[list[DocWindow]]:
+        """Yield the windows of all Docs, in order, in batches of at most `max_units` units."""
+        windows = [DocWindow(index, doc.view, window) for index, doc in enumerate(docs) for window in doc.windows]
+        return iter([windows]) if self.listens else batch_by_size(windows, self.settings.max_units)
 
-    def emissions(self, model: TaggerModel, views: Sequence[DocView]) -> Rows:
-        """Return the emissions of every unit of every view, each from the window that keeps its predictions.
+    def groups(self, views: Sequence[DocView]) -> Iterator[list[SplitDoc]]:
+        """Split Docs into windows, and yield groups of Docs whose emissions fit into memory together.
+
+        The windows of a group are one batch, unless it has a single Doc that is longer than `max_units`.
+        """
+        docs = self.split(views)
+        return iter([docs]) if self.listens else batch_by_size(docs, self.settings.max_units)
+
+    def emissions(self, model: TaggerModel, docs: Sequence[SplitDoc]) -> Rows:
+        """Return the emissions of every unit of every Doc, each from the window that keeps its predictions.
 
         *Shape:* (units, tags)
         """
         parts: list[Rows] = []
-        for batch in self.batches(views):
-            rows = predict(model, tokens_of_windows(batch, views), self.shims)
+        for batch in self.batches(docs):
+            rows = predict(model, tokens_of_windows(batch), self.shims)
             end = 0
             for part in batch:
                 core = part.window.core
@@ -209,15 +231,12 @@ def whole(view: DocView) -> Window:
     return Window(0, len(view), 0, len(view))
 
 
-def tokens_of_windows(batch: Sequence[DocWindow], views: Sequence[DocView]) -> TokenBatch:
-    """Return the units of windows as input of a model.
-
-    views (Sequence[DocView]): The Docs that the windows are over.
-    """
-    parts = [(views[part.index], part.window.start, part.window.end) for part in batch]
+def tokens_of_windows(windows: Sequence[DocWindow]) -> TokenBatch:
+    """Return the units of windows as input of a model."""
+    parts = [(part.view, part.window.start, part.window.end) for part in windows]
     return TokenBatch(
         columns=concatenate_columns([view.columns[start:end] for view, start, end in parts]),
-        lengths=lengths_of(batch),
+        lengths=lengths_of(windows),
         sources=[view.doc for view, _, _ in parts],
         make_docs=lambda: [view.slice_doc(start, end) for view, start, end in parts],
     )
@@ -225,4 +244,4 @@ def tokens_of_windows(batch: Sequence[DocWindow], views: Sequence[DocView]) -> T
 
 def tokens_of_views(views: Sequence[DocView]) -> TokenBatch:
     """Return the units of whole Docs as input of a model."""
-    return tokens_of_windows([DocWindow(index, whole(view)) for index, view in enumerate(views)], views)
+    return tokens_of_windows([DocWindow(index, view, whole(view)) for index, view in enumerate(views)])

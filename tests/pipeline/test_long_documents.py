@@ -73,10 +73,8 @@ def test_an_entity_across_a_cut_is_neither_split_nor_doubled(knows, entities_of)
         assert entities_of(small(text)) == entities_of(large(text))
         view = view_of(small.make_doc(text), "tokens")
         pipe = small.get_pipe("tener_ner")
-        pieces = [
-            piece.window for batch in WindowBatcher.of(pipe.model, pipe.settings).batches([view]) for piece in batch
-        ]
-        cuts |= {(window.core_end - shift) % 7 for window in pieces[:-1]}
+        [split] = WindowBatcher.of(pipe.model, pipe.settings).split([view])
+        cuts |= {(window.core_end - shift) % 7 for window in split.windows[:-1]}
     # In front of, inside and behind both entities.
     assert cuts == set(range(7))
 
@@ -87,10 +85,10 @@ def test_each_score_comes_from_the_window_in_whose_core_it_lies(learned):
     doc = nlp.make_doc("今天天气很好" * 15)
     views = [view_of(doc, "tokens")]
     batcher = WindowBatcher.of(pipe.model, pipe.settings)
-    scores = batcher.emissions(pipe.model, views)
-    for batch in batcher.batches(views):
-        for piece in batch:
-            window = piece.window
+    docs = batcher.split(views)
+    scores = batcher.emissions(pipe.model, docs)
+    for batch in batcher.batches(docs):
+        for window in (part.window for part in batch):
             [alone] = pipe.model.predict([nlp.make_doc(doc[window.start : window.end].text)])
             expected = alone[window.core]
             np.testing.assert_allclose(scores[window.core_start : window.core_end], expected, rtol=1e-4, atol=1e-4)
@@ -178,13 +176,13 @@ def test_long_documents_are_read_in_windows_as_long_as_most_training_texts(blank
     pipe = nlp.get_pipe("tener_ner")
     assert (pipe.settings.training_window, pipe.settings.reading_window) == (200, 57)
     view = view_of(nlp.make_doc(SENTENCE * 30), "tokens")
-    pieces = [len(piece) for batch in WindowBatcher.of(pipe.model, pipe.settings).batches([view]) for piece in batch]
-    assert pieces == [56] * 4 + [16]
+    [split] = WindowBatcher.of(pipe.model, pipe.settings).split([view])
+    assert list(map(len, split.windows)) == [56] * 4 + [16]
     assert pipe.settings.reading_sentences == 7
     # Where training texts are single sentences, long ones among them, long Docs are read sentence by sentence.
     pipe.cfg["text_sentences"] = 1
-    pieces = [len(piece) for batch in WindowBatcher.of(pipe.model, pipe.settings).batches([view]) for piece in batch]
-    assert pieces == [8] * 30
+    [split] = WindowBatcher.of(pipe.model, pipe.settings).split([view])
+    assert list(map(len, split.windows)) == [8] * 30
     copy = blank().from_bytes(nlp.to_bytes()).get_pipe("tener_ner")
     assert copy.settings == pipe.settings
     # With more context a window is longer, so that it has a core.

@@ -231,7 +231,7 @@ def _accumulate(
     name: str,
 ) -> float:
     """Accumulate the gradients of a loss over all batches. learned: True for views that count in the mean."""
-    batches = list(batcher.batches(views))
+    batches = list(batcher.batches(batcher.split(views)))
     counts = [sum(learned[part.index] for part in batch) for batch in batches]
     scale = 1.0 / sum(counts)
     terms = penalties(batcher.shims)
@@ -240,7 +240,7 @@ def _accumulate(
         for batch, count in zip(batches, counts, strict=True):
             for term in terms:
                 term.share = scale * count
-            tokens = tokens_of_windows(batch, views)
+            tokens = tokens_of_windows(batch)
             backend = TorchBackend.of(model, tokens, training=True, shims=batcher.shims)
             with host_threads(backend.threads):
                 loss = loss_of(batch, tokens, backend.run(model, tokens)) * scale

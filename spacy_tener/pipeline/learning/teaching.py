@@ -88,7 +88,7 @@ class Teacher:
         batcher, soft_targets = WindowBatcher.of(self.model, self.settings, training=True), list[SoftTarget]()
         for group in batcher.groups(teacher_views):
             _, rows = on_host(self.model, batcher.emissions(self.model, group))
-            ends = np.cumsum([len(view) for view in group])
+            ends = np.cumsum([len(doc.view) for doc in group])
             soft_targets += np.split(rows.astype(np.float32) / self.temperature, ends[:-1])
         return soft_targets
 
