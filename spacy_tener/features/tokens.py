@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from spacy.tokens import Doc
 from ..processes import cached_property
 from ..sequences import ranges, starts
 from ..types import IntArray
-from .characters import CODE_POINT, JoinedText, Spellings, code_points, lengths_of, without_middle
+from .characters import CODE_POINT, CodePoints, JoinedText, Spellings, code_points, lengths_of, without_middle
 from .keys import Keys, Normaliser, texts_of
 
 TokenColumns = NDArray[np.uint64]
@@ -89,12 +90,12 @@ class TokenBatch:
         separators = np.repeat(np.arange(n_texts), self.lengths)
         firsts = starts(widths)
         positions = np.arange(int(widths.sum()))
-        joined = np.zeros(positions.size + n_texts, dtype=CODE_POINT)
+        joined: CodePoints = np.zeros(positions.size + n_texts, dtype=CODE_POINT)
         joined[positions + np.repeat(separators, widths)] = codes[positions + np.repeat(begins - firsts, widths)]
         firsts += separators
         text_widths = np.bincount(separators, weights=widths, minlength=n_texts).astype(np.int64)
         stops = np.cumsum(text_widths) + np.arange(n_texts)
-        return JoinedText(codes=joined, firsts=firsts, lasts=firsts + sizes - 1, lengths=self.lengths, stops=stops)
+        return JoinedText(joined, firsts, firsts + sizes - 1, self.lengths, stops)
 
     def select(self, texts: IntArray) -> TokenBatch:
         """Return the batch of some of the texts.
@@ -110,13 +111,16 @@ class TokenBatch:
 
 def columns_of(doc: Doc) -> TokenColumns:
     """Return the strings and spaces of a Doc's tokens. *Shape:* (tokens, 2)"""
-    columns: TokenColumns = doc.to_array([ORTH, SPACY]).reshape(-1, 2)
-    return columns
+    columns: Any = doc.to_array([ORTH, SPACY])
+    token_columns: TokenColumns = columns.reshape(-1, 2)
+    return token_columns
 
 
 def concatenate_columns(parts: Sequence[TokenColumns]) -> TokenColumns:
     """Return the tokens of several texts as one array. *Shape:* (tokens, 2)"""
-    return np.concatenate(parts) if len(parts) else np.zeros((0, 2), dtype=np.uint64)
+    if not parts:
+        return np.zeros((0, 2), dtype=np.uint64)
+    return np.concatenate(parts)
 
 
 def join_texts(docs: Sequence[Doc]) -> JoinedText:

@@ -317,7 +317,7 @@ def test_nested_words_are_bounded_as_those_of_the_lexicon_are(nlp):
     words_of(nlp).add(["甲" * n for n in range(2, 30)], "thing")
     words = next(node for node in nlp.get_pipe("tener_ner").model.walk() if node.name == "lexicon_embed")
     doc = nlp.make_doc("甲" * 60)
-    assert predict(words, [doc]).lattice.counts.tolist() == [60 * 5 - 4 - 3 - 2 - 1 - 5]
+    assert predict(words, TokenBatch.of([doc])).lattice.counts.tolist() == [60 * 5 - 4 - 3 - 2 - 1 - 5]
 
 
 @pytest.mark.parametrize("kind", ["words", "segmenter"], indirect=True)
