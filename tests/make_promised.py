@@ -25,7 +25,6 @@ from tiny_transformer import save_tiny_transformer
 from spacy_tener import __version__
 from spacy_tener.export import trimming
 from spacy_tener.features.tokens import TokenBatch
-from spacy_tener.pipeline.settings import TEMPERATURE
 
 DATA = Path(__file__).resolve().parent / "data"
 EXPECTED = "expected.json"
@@ -117,7 +116,7 @@ def halve(nlp: Language) -> None:
 
 
 def calibrate(nlp: Language) -> None:
-    nlp.get_pipe("tener_ner").cfg[TEMPERATURE] = 1.5
+    nlp.get_pipe("tener_ner").cfg["temperature"] = 1.5
 
 
 def add_words(nlp: Language) -> None:

@@ -26,7 +26,6 @@ from spacy_tener.evaluation.calibration import errors, find_outcomes, fit_temper
 from spacy_tener.pipeline.decoding import Probabilities
 from spacy_tener.pipeline.entities import offsets_of
 from spacy_tener.pipeline.scoring import CharComparison
-from spacy_tener.pipeline.settings import TEMPERATURE
 from spacy_tener.pipeline.tener_ner import TenerNER
 from spacy_tener.types import BoolArray, IntArray
 
@@ -118,7 +117,7 @@ def measured(model: Path, data: Path, beam: int) -> Result:
 def of_crf(nlp: Language, model: Path, dev: Sequence[Example], test: Sequence[Example]) -> Result:
     pipe = nlp.get_pipe("tener_ner")
     assert isinstance(pipe, TenerNER)
-    pipe.cfg.pop(TEMPERATURE, None)
+    pipe.cfg.pop("temperature", None)
     outcomes = [find_outcomes(nlp, "tener_ner", part, model) for part in (dev, test)]
     temperature = fit_temperature(outcomes[0])
     found = [

@@ -61,7 +61,7 @@ def calibrate_cli(
     check_enough(outcomes, data)
     tested = find_outcomes(nlp, pipe.name, read_examples(nlp, test), test) if test else None
     temperature = fit_temperature(outcomes)
-    changes: dict[str, Any] = {TEMPERATURE: temperature}
+    changes: dict[str, Any] = {"temperature": temperature}
     found = counted(outcomes.right.size, "entity", "entities")
     msg.info(f"{found} found, {int(outcomes.right.sum())} right")
     msg.text(f"Temperature {temperature:.2f}")

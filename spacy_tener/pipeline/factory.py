@@ -10,6 +10,7 @@ from spacy.tokens import Doc
 from thinc.api import Config, Model
 from thinc.types import Floats2d
 
+from ..validation import name_errors
 from .settings import NERSettings
 from .tener_ner import TenerNER
 
@@ -74,17 +75,16 @@ def make_tener_ner(
     scorer (Optional[Callable]): The scoring method. In the view `characters`, `spacy_tener.char_ner_scorer.v1` replaces
         the default, `spacy.ner_scorer.v1`.
     """
-    settings = NERSettings.of(
-        {
-            "view": view,
-            "alignment_mode": alignment_mode,
-            "window": window,
-            "overlap": overlap,
-            "max_units": max_units,
-            "incorrect_spans_key": incorrect_spans_key,
-            "chars_key": chars_key,
-            "spans_key": spans_key,
-            "threshold": threshold,
-        }
-    )
+    with name_errors("tener_ner"):
+        settings = NERSettings(
+            view=view,
+            alignment_mode=alignment_mode,
+            window=window,
+            overlap=overlap,
+            max_units=max_units,
+            incorrect_spans_key=incorrect_spans_key,
+            chars_key=chars_key,
+            spans_key=spans_key,
+            threshold=threshold,
+        )
     return TenerNER(nlp.vocab, model, name, settings=settings, scorer=scorer)

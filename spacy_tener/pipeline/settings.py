@@ -1,9 +1,18 @@
-"""Settings of `tener_ner`, with their checks."""
+"""What the `cfg` of a `tener_ner` contains: its labels, its settings, and the values that it learned.
+
+spaCy saves `cfg` as one flat dictionary, and users change settings there: `pipe.cfg["threshold"] = 0.5`. The classes of
+this module are checked views of it:
+
+- `NERSettings` has the settings. The config sets them, and the factory in `factory.py` documents them.
+- `LearnedValues` has what training and calibration found out. These values belong to the weights: they are reset when
+  the model is initialized, and replaced when another model is loaded.
+- `labels` is the only other key. It grows by `TenerNER.add_label`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, field, fields, replace
 from typing import Any
 
 from pydantic import PositiveInt
@@ -15,47 +24,93 @@ from .units import Alignment, View
 
 CHARS_KEY = "tener_ner_chars"
 
-TEMPERATURE = "temperature"
-"""Key of a component's `cfg`: the divisor of all scores of the CRF, fitted by `spacy tener calibrate`."""
-
-TOKEN_LENGTH = "token_length"
-"""Key of a component's `cfg`: the mean length in characters of the tokens that it was trained on."""
-
-LABELS_OVER_LINES, LABELS_WITH_ORNAMENTS = "labels_over_lines", "labels_with_ornaments"
-"""Keys of a component's `cfg`: the labels of training entities with a line break in them, or an ornament at an edge."""
-
-LATIN_EDGES = "latin_edges"
-"""Key of a component's `cfg`: of each label, how many edges of training entities are within a Latin word, and how many
-at the edge of one."""
-
-TEXT_LENGTH = "text_length"
-"""Key of a component's `cfg`: the length in units of which nine of ten training texts were not longer."""
-
-TEXT_SENTENCES = "text_sentences"
-"""Key of a component's `cfg`: the number of sentences of which nine of ten training texts had no more."""
-
-LONGEST_WINDOW, USUAL_CONTEXT = 200, 8
-"""The most units of a window where none are set, and the units of context where a sentence must be cut."""
-_SHORTEST_CONTEXTS = 4
-"""The least units of a window, in units of context: at least half of them are its core."""
-
-READ_AS_TRAINED = TEXT_LENGTH, TEXT_SENTENCES
-
-LEARNED = {*READ_AS_TRAINED, TEMPERATURE, TOKEN_LENGTH, LABELS_OVER_LINES, LABELS_WITH_ORNAMENTS, LATIN_EDGES}
-"""Keys of a component's `cfg` that belong to its weights."""
-
-STATE = {"labels", *LEARNED}
-"""Keys of a component's `cfg` that training or calibration sets, and not the config."""
+LONGEST_WINDOW = 200
+"""Maximum number of units of a window if the setting `window` is None."""
+USUAL_CONTEXT = 8
+"""Units of context on both sides of a cut within a sentence if the setting `overlap` is None."""
+_SHORTEST_WINDOW = 4
+"""Minimum length of a window in multiples of the context, so that at least half of it is not context."""
+_MISTAKES = 0.1
+"""If a smaller fraction of a label's boundaries lie inside Latin words, they are treated as annotation errors."""
 
 
-def settings_in(cfg: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a component's `cfg` that `NERSettings` are made of."""
-    return {name: value for name, value in cfg.items() if name in READ_AS_TRAINED or name not in STATE}
+@dataclass(frozen=True, config=STRICT)
+class TextSizes:
+    """The usual size of the training texts. If the setting `window` is None, new texts are split into windows of about
+    this size. Both values are None before training.
+
+    units (int | None): 90th percentile of the number of units.
+    sentences (int | None): 90th percentile of the number of sentences.
+    """
+
+    units: int | None = None
+    sentences: int | None = None
+
+
+@dataclass(frozen=True, config=STRICT)
+class LearnedValues:
+    """Values that training and calibration find out.
+
+    token_length (float | None): Mean length in characters of the training tokens. None before training, or if the
+        length depends on the tokenizer more than on the language.
+    text_length (int | None): `TextSizes.units`
+    text_sentences (int | None): `TextSizes.sentences`
+    labels_over_lines (list[str]): Labels of training entities that contain a line break.
+    labels_with_ornaments (list[str]): Labels of training entities that begin or end with an ornament, such as an emoji.
+    latin_edges (dict[str, list[int]]): For each label, the number of boundaries of training entities that lie inside a
+        Latin word, and the number of those at the edge of one.
+    temperature (Any): Divisor of all scores of the CRF where probabilities are computed. `spacy tener calibrate` fits
+        it, and `TenerNER.temperature` checks it.
+    """
+
+    token_length: float | None = None
+    text_length: int | None = None
+    text_sentences: int | None = None
+    labels_over_lines: list[str] = field(default_factory=list)
+    labels_with_ornaments: list[str] = field(default_factory=list)
+    latin_edges: dict[str, list[int]] = field(default_factory=dict)
+    temperature: Any = 1.0
+
+    @classmethod
+    def from_cfg(cls, cfg: Mapping[str, Any]) -> LearnedValues:
+        """Return the learned values in a component's `cfg`. Missing values have their defaults."""
+        with name_errors("tener_ner"):
+            return cls(**{name: cfg[name] for name in LEARNED if name in cfg})
+
+    def to_cfg(self) -> dict[str, Any]:
+        """Return the values for a component's `cfg`, without those that have their defaults."""
+        return {name: value for name, value in asdict(self).items() if value != getattr(_UNTRAINED, name)}
+
+    def rename(self, names: Mapping[str, str]) -> LearnedValues:
+        """Return the values after a change of label names.
+
+        names (Mapping[str, str]): The new name of each renamed label.
+        """
+        return replace(
+            self,
+            labels_over_lines=[names.get(label, label) for label in self.labels_over_lines],
+            labels_with_ornaments=[names.get(label, label) for label in self.labels_with_ornaments],
+            latin_edges={names.get(label, label): counts for label, counts in self.latin_edges.items()},
+        )
+
+    @property
+    def labels_within_words(self) -> list[str]:
+        """The labels whose entities may begin or end inside a Latin word."""
+        counts = self.latin_edges.items()
+        return [label for label, (inside, at_edge) in counts if inside > _MISTAKES * (inside + at_edge)]
+
+
+_UNTRAINED = LearnedValues()
+LEARNED = [value.name for value in fields(LearnedValues)]
+"""The keys of a component's `cfg` with learned values."""
 
 
 @dataclass(frozen=True, config=STRICT)
 class NERSettings:
-    """Validated settings of the component. `make_tener_ner` describes them."""
+    """Checked settings of the component. `make_tener_ner` describes them.
+
+    training_texts (TextSizes): Not a setting, but learned. The length of windows depends on it.
+    """
 
     view: View = "tokens"
     alignment_mode: Alignment = "expand"
@@ -66,44 +121,45 @@ class NERSettings:
     chars_key: str | None = CHARS_KEY
     spans_key: str | None = None
     threshold: float | dict[str, float] = 0.0
-    text_length: int | None = None
-    text_sentences: int | None = None
-    """Both learned, not set: see `TEXT_LENGTH` and `TEXT_SENTENCES`."""
+    training_texts: TextSizes = TextSizes()
 
     @classmethod
-    def of(cls, cfg: Mapping[str, Any]) -> NERSettings:
-        """Return the settings in a component's `cfg`."""
-        settings = settings_in(cfg)
+    def from_cfg(cls, cfg: Mapping[str, Any]) -> NERSettings:
+        """Return the settings in a component's `cfg`. Raise if a key of `cfg` is unknown."""
+        settings = {name: value for name, value in cfg.items() if name not in ("labels", *LEARNED)}
         for name in settings:
-            check_choice("setting of tener_ner", name, [field.name for field in fields(cls)])
+            check_choice("setting of tener_ner", name, SETTINGS)
+        learned = LearnedValues.from_cfg(cfg)
+        texts = TextSizes(learned.text_length, learned.text_sentences)
         with name_errors("tener_ner"):
-            return cls(**settings)
+            return cls(**settings, training_texts=texts)
 
     def to_cfg(self) -> dict[str, Any]:
-        """Return the settings as a component's `cfg` has them."""
-        return {name: value for name, value in asdict(self).items() if name not in STATE}
+        """Return the settings for a component's `cfg`."""
+        return {name: getattr(self, name) for name in SETTINGS}
 
     @property
     def training_window(self) -> int:
-        """The most units of a training text that are read at once."""
+        """Maximum number of units that the model gets at once in training."""
         return self.window or LONGEST_WINDOW
 
     @property
     def reading_window(self) -> int:
-        """The most units of a text that are read at once: as many as most training texts have, unless it is set."""
-        if self.window is not None or self.text_length is None:
+        """Maximum number of units that the model gets at once in prediction. If it is not set, it is the usual length
+        of the training texts, within limits."""
+        if self.window is not None or self.training_texts.units is None:
             return self.training_window
-        shortest = _SHORTEST_CONTEXTS * max(self.context, USUAL_CONTEXT)
-        return min(max(self.text_length, shortest), LONGEST_WINDOW)
+        shortest = _SHORTEST_WINDOW * max(self.context, USUAL_CONTEXT)
+        return min(max(self.training_texts.units, shortest), LONGEST_WINDOW)
 
     @property
     def reading_sentences(self) -> int | None:
-        """The most sentences of a long text that are read at once; None for as many as the window holds."""
-        return self.text_sentences if self.window is None else None
+        """Maximum number of sentences in a window of a long text. None if only the number of units is limited."""
+        return self.training_texts.sentences if self.window is None else None
 
     @property
     def context(self) -> int:
-        """Units of context on each side of a place where a sentence is cut."""
+        """Units of context on both sides of a cut within a sentence."""
         return USUAL_CONTEXT if self.overlap is None else self.overlap
 
     @property
@@ -112,7 +168,7 @@ class NERSettings:
         return bool(self.spans_key or self.threshold)
 
     def thresholds(self, labels: Sequence[str]) -> list[float]:
-        """Return the minimum probability of entities of each label."""
+        """Return the probability threshold for each label."""
         if not isinstance(self.threshold, dict):
             return [self.threshold] * len(labels)
         for label in self.threshold:
@@ -130,3 +186,7 @@ class NERSettings:
         thresholds = self.threshold.values() if isinstance(self.threshold, dict) else [self.threshold]
         if not all(0.0 <= threshold <= 1.0 for threshold in thresholds):
             raise SettingError(f"threshold must be from 0 to 1, alone or for each label; got {self.threshold}")
+
+
+SETTINGS = [setting.name for setting in fields(NERSettings) if setting.name != "training_texts"]
+"""The keys of a component's `cfg` with settings."""

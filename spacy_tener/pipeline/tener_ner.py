@@ -35,28 +35,17 @@ from .learning.teaching import Teacher
 from .nesting import all_entities, check_annotation
 from .predicting import TokenLengths, decode_batches, select_entities, word_lengths
 from .scoring import score_char_entities, score_nested_entities
-from .settings import (
-    LABELS_OVER_LINES,
-    LABELS_WITH_ORNAMENTS,
-    LATIN_EDGES,
-    LEARNED,
-    TEMPERATURE,
-    TEXT_LENGTH,
-    TEXT_SENTENCES,
-    TOKEN_LENGTH,
-    NERSettings,
-    settings_in,
-)
+from .settings import LEARNED, LearnedValues, NERSettings
 from .tags import LabelIndex, index_labels
 from .tokenizer import MultilingualTokenizer
 from .units import LINE_BREAK, ORNAMENT, DocView, view_of
 from .windows import WindowBatcher, check_shared, tokens_of_views, tokens_of_windows
 from .words import PipelineWords
 
+_CHANGED_BY_UPDATES = {"labels", "labels_over_lines", "labels_with_ornaments", "latin_edges"}
+"""Keys of `cfg` that change in training and are no settings."""
 _SAMPLE = 10
 _OBSERVED_AT_ONCE = 256
-_MISTAKES = 0.1
-"""A label with fewer edges within Latin words than this share has them by mistake."""
 
 
 class TenerNER(TrainablePipe):
@@ -72,7 +61,7 @@ class TenerNER(TrainablePipe):
     _process: int
     """The process that made the component."""
     _checked: tuple[dict[str, Any], NERSettings] | None = None
-    """What `cfg` had of the settings that were checked last, and these."""
+    """The part of `cfg` that was checked last, and the settings made of it."""
 
     def __init__(
         self,
@@ -106,12 +95,22 @@ class TenerNER(TrainablePipe):
 
     @property
     def settings(self) -> NERSettings:
-        """Settings of reading Docs and writing entities, as `cfg` has them: a change there is saved with the
-        component, and checked once."""
-        present = settings_in(self.cfg)
-        if self._checked is None or self._checked[0] != present:
-            self._checked = deepcopy(present), NERSettings.of(present)
+        """The checked settings in `cfg`. Users change them in `cfg`, so they are compared on every call, and checked
+        again only after a change."""
+        settings = {name: value for name, value in self.cfg.items() if name not in _CHANGED_BY_UPDATES}
+        if self._checked is None or self._checked[0] != settings:
+            self._checked = deepcopy(settings), NERSettings.from_cfg(settings)
         return self._checked[1]
+
+    @property
+    def learned(self) -> LearnedValues:
+        """The values in `cfg` that training and calibration found out."""
+        return LearnedValues.from_cfg(self.cfg)
+
+    def _set_learned(self, learned: LearnedValues) -> None:
+        for name in LEARNED:
+            self.cfg.pop(name, None)
+        self.cfg.update(learned.to_cfg())
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -131,7 +130,7 @@ class TenerNER(TrainablePipe):
     @property
     def temperature(self) -> float:
         """Divisor of all scores of the CRF where probabilities are computed; 1 unless the component is calibrated."""
-        temperature = self.cfg.get(TEMPERATURE, 1.0)
+        temperature = self.learned.temperature
         if not (isinstance(temperature, (int, float)) and 0.0 < temperature < np.inf):
             raise ValueError(
                 f"The temperature of tener_ner is {temperature!r}, but must be a number above 0. Run `spacy tener "
@@ -141,11 +140,18 @@ class TenerNER(TrainablePipe):
 
     @property
     def label_index(self) -> LabelIndex:
-        exceptions = (self.cfg.get(key, ()) for key in (LABELS_OVER_LINES, LABELS_WITH_ORNAMENTS))
-        edges = self.cfg.get(LATIN_EDGES, {}).items()
-        with_parts = [label for label, (within, at_edge) in edges if within > _MISTAKES * (within + at_edge)]
-        indices = [[self.labels.index(label) for label in labels] for labels in (*exceptions, with_parts)]
-        return LabelIndex(index_labels(self.labels).hashes, *indices)
+        """The labels, and the rules that their entities may break."""
+
+        def indices(labels: Iterable[str]) -> list[int]:
+            return [self.labels.index(label) for label in labels]
+
+        learned = self.learned
+        return LabelIndex(
+            index_labels(self.labels).hashes,
+            over_lines=indices(learned.labels_over_lines),
+            with_ornaments=indices(learned.labels_with_ornaments),
+            with_parts=indices(learned.labels_within_words),
+        )
 
     @property
     def lexicon(self) -> PipelineWords:
@@ -200,12 +206,9 @@ class TenerNER(TrainablePipe):
         if len(set(renamed)) < len(renamed):
             raise RemedyError(f"Two labels of '{self.name}' would have one name", "Rename to labels that it lacks.")
         self._set_labels(list(dict.fromkeys([*renamed, *labels])))
-        for key in (LABELS_OVER_LINES, LABELS_WITH_ORNAMENTS):
-            if key in self.cfg:
-                self.cfg[key] = [names.get(label, label) for label in self.cfg[key]]
-        for key in ("threshold", LATIN_EDGES):
-            if isinstance(by_label := self.cfg.get(key), dict):
-                self.cfg[key] = {names.get(label, label): value for label, value in by_label.items()}
+        self._set_learned(self.learned.rename(names))
+        if isinstance(self.cfg["threshold"], dict):
+            self.cfg["threshold"] = {names.get(label, label): value for label, value in self.cfg["threshold"].items()}
         self._teacher = teacher
 
     def initialize(
@@ -234,14 +237,18 @@ class TenerNER(TrainablePipe):
         self._teacher = teacher
         # The teacher's labels come first, as its distributions need.
         self._set_labels(list(dict.fromkeys([*(teacher.labels if teacher else ()), *self.labels, *labels])))
-        for key in LEARNED:
-            self.cfg.pop(key, None)
         sample = self._sample(get_examples())
         lengths = [length for doc in sample for length in word_lengths(doc).tolist()]
-        # Where some scripts' characters are tokens, the length of tokens is that of a language, not of a tokenizer.
+        # If the tokenizer splits only some scripts into characters, the length of tokens says more about the language.
         is_telling = bool(lengths) and not (nlp and isinstance(nlp.tokenizer, MultilingualTokenizer))
-        self.cfg[TOKEN_LENGTH] = sum(lengths) / len(lengths) if is_telling else None
-        self.cfg[TEXT_LENGTH], self.cfg[TEXT_SENTENCES] = self._usual_text(get_examples())
+        text_length, text_sentences = self._usual_text(get_examples())
+        self._set_learned(
+            LearnedValues(
+                token_length=sum(lengths) / len(lengths) if is_telling else None,
+                text_length=text_length,
+                text_sentences=text_sentences,
+            )
+        )
         self._token_lengths = TokenLengths()
         self.model.initialize(X=sample or None)
         crf(self.model)
@@ -302,7 +309,7 @@ class TenerNER(TrainablePipe):
         found: list[tuple[DocView, list[UnitEntity]]] = []
         for views, batch in self._decode_batches(docs, settings):
             if settings.view == "tokens":
-                self._token_lengths.compare(views, self.cfg.get(TOKEN_LENGTH), self.name)
+                self._token_lengths.compare(views, self.learned.token_length, self.name)
             found += zip(views, select_entities(batch, self.labels, settings), strict=True)
         return found
 
@@ -425,7 +432,7 @@ class TenerNER(TrainablePipe):
         settings = self.settings
         labels = self.label_index
         targets = make_targets(examples, labels, settings, self.depth)
-        self._allow_exceptions(targets, labels)
+        self._learn_exceptions(targets, labels)
         set_dropout_rate(self.model, drop)
         require_torch()
         from .learning.learn_torch import learn
@@ -435,17 +442,28 @@ class TenerNER(TrainablePipe):
             self.finish_update(sgd)
         return losses
 
-    def _allow_exceptions(self, targets: Sequence[Sequence[Target]], labels: LabelIndex) -> None:
-        """Note labels that may have a line break or an ornament from now on, since annotated entities have one, and
-        how many edges of entities are within Latin words."""
-        for key, kind in ((LABELS_OVER_LINES, LINE_BREAK), (LABELS_WITH_ORNAMENTS, ORNAMENT)):
-            if exceptions := exceptional_labels(itertools.chain(*targets), labels, kind):
-                self.cfg[key] = [*self.cfg.get(key, ()), *(self.labels[i] for i in exceptions)]
+    def _learn_exceptions(self, targets: Sequence[Sequence[Target]], labels: LabelIndex) -> None:
+        """Add what the annotated entities show to the learned values: which labels may have a line break or an
+        ornament, and how many boundaries lie inside Latin words."""
+
+        def exceptions(kind: int) -> list[str]:
+            return [self.labels[i] for i in exceptional_labels(itertools.chain(*targets), labels, kind)]
+
+        learned = self.learned
+        edges = dict(learned.latin_edges)
         counts = count_latin_edges(itertools.chain(*targets), labels.layout)
-        if counts.any():
-            edges = self.cfg.setdefault(LATIN_EDGES, {})
-            for i in np.flatnonzero(counts.any(axis=1)).tolist():
-                edges[self.labels[i]] = (counts[i] + edges.get(self.labels[i], (0, 0))).tolist()
+        for label, (inside, at_edge) in zip(self.labels, counts.tolist(), strict=True):
+            if inside or at_edge:
+                earlier_inside, earlier_at_edge = edges.get(label, (0, 0))
+                edges[label] = [earlier_inside + inside, earlier_at_edge + at_edge]
+        self._set_learned(
+            replace(
+                learned,
+                labels_over_lines=[*learned.labels_over_lines, *exceptions(LINE_BREAK)],
+                labels_with_ornaments=[*learned.labels_with_ornaments, *exceptions(ORNAMENT)],
+                latin_edges=edges,
+            )
+        )
 
     def rehearse(
         self,
@@ -513,12 +531,11 @@ class TenerNER(TrainablePipe):
         exclude = set(exclude)
         present = self.settings.to_cfg() if "cfg" in exclude else {}
         with wrap_load_errors(self.name, source):
-            for key in LEARNED:
-                self.cfg.pop(key, None)
+            self._set_learned(LearnedValues())  # the loaded cfg need not have all of them
             load(exclude=exclude - {"cfg"})
             self._token_lengths = TokenLengths()
             self.cfg.update(present)
-            _ = self.settings, self.temperature  # checks them
+            _ = self.settings, self.learned, self.temperature  # checks them
             check_loaded(self.model)
             self._check_size()
 

@@ -2,6 +2,8 @@
 
 import pytest
 
+from spacy_tener.pipeline.settings import LearnedValues, NERSettings
+
 
 @pytest.mark.parametrize(
     ("settings", "message"),
@@ -52,3 +54,48 @@ def test_settings_are_checked_again_if_they_change_and_not_if_counts_do(blank):
     assert pipe.settings is settings
     pipe.cfg["threshold"] = 0.5
     assert pipe.settings.threshold == 0.5
+
+
+LEARNED = {
+    "token_length": 1.5,
+    "text_length": 57,
+    "text_sentences": 7,
+    "labels_over_lines": ["PER"],
+    "labels_with_ornaments": ["PER", "ORG"],
+    "latin_edges": {"PER": [9, 1], "ORG": [1, 99]},
+    "temperature": 1.5,
+}
+
+
+def test_cfg_has_labels_settings_and_learned_values_side_by_side():
+    cfg = {"labels": ["ORG", "PER"], "spans_key": "sc", "threshold": {"PER": 0.5}, **LEARNED}
+    settings, learned = NERSettings.from_cfg(cfg), LearnedValues.from_cfg(cfg)
+    assert settings.to_cfg() == NERSettings(spans_key="sc", threshold={"PER": 0.5}).to_cfg()
+    assert learned.to_cfg() == LEARNED
+    assert settings.reading_window == 57
+    assert settings.reading_sentences == 7
+    assert learned.labels_within_words == ["PER"]
+
+
+def test_learned_values_that_are_missing_in_cfg_have_defaults():
+    """Pipelines that were saved before a value was introduced do not have it, or have None."""
+    assert LearnedValues.from_cfg({"labels": [], "token_length": None}).to_cfg() == {}
+    assert NERSettings.from_cfg({"labels": []}) == NERSettings()
+
+
+def test_labels_are_renamed_in_all_learned_values():
+    renamed = LearnedValues.from_cfg(LEARNED).rename({"PER": "NAME"})
+    assert renamed.to_cfg() == {
+        **LEARNED,
+        "labels_over_lines": ["NAME"],
+        "labels_with_ornaments": ["NAME", "ORG"],
+        "latin_edges": {"NAME": [9, 1], "ORG": [1, 99]},
+    }
+
+
+@pytest.mark.parametrize(("name", "value"), [("text_length", "long"), ("latin_edges", [1, 2]), ("token_length", "one")])
+def test_a_learned_value_of_another_type_is_refused_by_name(learned, name, value):
+    pipe = learned().get_pipe("tener_ner")
+    pipe.cfg[name] = value
+    with pytest.raises(ValueError, match=f"tener_ner.*{name}"):
+        pipe.from_bytes(pipe.to_bytes())
