@@ -23,7 +23,7 @@ from spacy.training import Corpus, Example
 
 from research.reliability import draw_reliability
 from spacy_tener.evaluation.calibration import errors, find_outcomes, fit_temperature, fit_thresholds, losses
-from spacy_tener.pipeline.decoding import Probabilities
+from spacy_tener.pipeline.batch_decoding import Probabilities
 from spacy_tener.pipeline.entities import offsets_of
 from spacy_tener.pipeline.scoring import CharComparison
 from spacy_tener.pipeline.tener_ner import TenerNER

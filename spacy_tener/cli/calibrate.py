@@ -21,7 +21,6 @@ from ..evaluation.calibration import (
     new_thresholds,
 )
 from ..pipeline.finding import find_crf_pipe
-from ..pipeline.settings import TEMPERATURE
 from . import options
 from ._common import check_new, command, load_pipeline, msg, refuse_options, setup_gpu, write_pipeline
 

@@ -15,7 +15,7 @@ from spacy.language import Language
 from spacy.training import Example
 
 from ..errors import RemedyError, counted, install
-from ..pipeline.decoding import BatchDecoding, Probabilities
+from ..pipeline.batch_decoding import BatchDecoding, Probabilities
 from ..pipeline.entities import without_entities
 from ..pipeline.finding import find_crf_pipe
 from ..pipeline.scoring import CharComparison

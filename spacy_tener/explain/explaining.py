@@ -18,7 +18,8 @@ from ..embedders.lexicon_embed import LexiconVocabulary
 from ..embedders.onnx_embed import FrozenFeatures
 from ..embedders.tables import Vocabulary
 from ..nn.shim import torch_shim
-from ..pipeline.decoding import Decoding, Probabilities, Reading
+from ..pipeline.batch_decoding import Probabilities
+from ..pipeline.decoding import Decoding, Reading
 from ..pipeline.doc_entities import found_entities
 from ..pipeline.entities import EntityOffsets, FoundEntity, offsets_of, without_entities
 from ..pipeline.finding import PipelineNER, entity_labels

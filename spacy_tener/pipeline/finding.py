@@ -17,7 +17,8 @@ from thinc.api import Model
 from ..crf.marginals import EntitySpans
 from ..errors import RemedyError
 from ..features.word_lists import ATTRIBUTE
-from .decoding import Decoding, Probabilities
+from .batch_decoding import Probabilities
+from .decoding import Decoding
 from .entity_lists import EntityLists
 from .tener_ner import TenerNER
 from .units import BEGIN, INSIDE, CharacterView, DocView

@@ -24,7 +24,7 @@ def allowed_tags(views: Sequence[DocView], labels: LabelIndex, depth: int) -> Ma
 
     As with spaCy's `ner`, a token set to be outside may still become an entity.
 
-    *Shape:* (depth * units, tags)
+    *Shape:* (depth, units, tags)
     """
     units = join_units(views)
     limits: list[Mask | None] = [tags_of_whole_words(views, labels)]
@@ -32,13 +32,13 @@ def allowed_tags(views: Sequence[DocView], labels: LabelIndex, depth: int) -> Ma
         limits += [possible_tags(units, labels), tags_within_sentences(units, labels)]
     if units is None or not units.preset.any():
         mask = intersect(limits)
-        return mask if mask is None else np.tile(mask, (depth, 1))
+        return mask if mask is None else np.stack([mask] * depth)
     limit = intersect(limits)
     outer = preset_tags(units, labels, limit)
     if depth == 1:
-        return outer
+        return outer[None]
     inner = tags_within_preset(units, inner_gaps(views), labels)
-    return np.concatenate([outer, *[inner if limit is None else inner & limit] * (depth - 1)])
+    return np.stack([outer, *[inner if limit is None else inner & limit] * (depth - 1)])
 
 
 def intersect(masks: Sequence[Mask | None]) -> Mask | None:

@@ -11,7 +11,7 @@ from spacy.tokens import Doc
 
 from ..architectures.tagger import TaggerModel, depth_of, on_host, split_depths
 from ..types import IntArray
-from .decoding import BatchDecoding, decode_nothing
+from .batch_decoding import BatchDecoding, decode_nothing
 from .entities import UnitEntity
 from .masks import allowed_tags
 from .settings import NERSettings
@@ -43,8 +43,9 @@ def decode_batches(
         texts = [doc.view for doc in group]
         allowed = allowed_tags(texts, labels, depth)  # while a GPU computes the emissions
         crf_scorer, rows = on_host(model, scores)
-        lengths = [len(view) for view in texts] * depth
-        yield texts, BatchDecoding(crf_scorer, split_depths(rows, depth), lengths, allowed, temperature, depth)
+        emissions = split_depths(rows, depth).reshape(depth, len(rows), labels.layout.n_tags)
+        lengths = [len(view) for view in texts]
+        yield texts, BatchDecoding(crf_scorer, emissions, lengths, allowed, temperature)
 
 
 def select_entities(batch: BatchDecoding, labels: Sequence[str], settings: NERSettings) -> list[list[UnitEntity]]:

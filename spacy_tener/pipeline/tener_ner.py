@@ -28,7 +28,8 @@ from ..nn.backends import Layer
 from ..nn.shim import require_torch
 from ..optim.optimizers import warm_up
 from ..requirements import add_requirements
-from .decoding import BatchDecoding, Decoding
+from .batch_decoding import BatchDecoding
+from .decoding import Decoding
 from .entities import UnitEntity, certain_entities, set_entities
 from .learning.targets import Target, count_latin_edges, exceptional_labels, make_targets
 from .learning.teaching import Teacher

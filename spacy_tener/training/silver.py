@@ -24,7 +24,7 @@ from ..errors import RemedyError
 from ..files import digest, write_bytes
 from ..inputs import STDIN, open_file
 from ..manifest import Manifest, file_input, stream_input
-from ..pipeline.decoding import Probabilities
+from ..pipeline.batch_decoding import Probabilities
 from ..pipeline.entities import SCORES, EntityOffsets, offsets_of, read_offsets
 from ..pipeline.finding import crf_pipes, known_labels, overlap_groups
 

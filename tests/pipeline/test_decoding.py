@@ -9,7 +9,8 @@ from spacy.vocab import Vocab
 
 from spacy_tener.crf.crf_torch import CRF
 from spacy_tener.crf.marginals import EntitySpans
-from spacy_tener.pipeline.decoding import BatchDecoding, Decoding
+from spacy_tener.pipeline.batch_decoding import BatchDecoding
+from spacy_tener.pipeline.decoding import Decoding
 from spacy_tener.pipeline.masks import join_masks
 from spacy_tener.pipeline.units import view_of
 
@@ -30,7 +31,8 @@ def decoding_of(crf, lengths=LENGTHS, *, masks=None, temperature=1.0, seed=0):
     rng = np.random.default_rng(seed)
     scores = [rng.normal(size=(n, crf.layout.n_tags), scale=2.0).astype(np.float32) for n in lengths]
     allowed = join_masks(masks or [None] * len(lengths), lengths, crf.layout.n_tags)
-    return BatchDecoding(scorer_of(crf), np.concatenate(scores), list(lengths), allowed, temperature), scores
+    emissions, allowed = np.concatenate(scores)[None], allowed if allowed is None else allowed[None]
+    return BatchDecoding(scorer_of(crf), emissions, list(lengths), allowed, temperature), scores
 
 
 def texts_of(batch):
@@ -67,7 +69,7 @@ def test_the_best_entities_are_those_of_the_best_allowed_path(crf, masked):
     decoding, scores = decoding_of(crf, masks=masks)
     before = [part.copy() for part in scores]
     best = decoding.best
-    assert rows(best) == [row for readings in decoding.readings(1) for row in rows(readings[0][1])]
+    assert rows(best) == [row for sets in decoding.k_best(1) for row in rows(sets[0].spans)]
     assert {text for text, *_ in rows(best)} > {0}
     parts = [rows(EntitySpans(*(column[part] for column in best))) for part in decoding.slices(best)]
     assert parts == [[row for row in rows(best) if row[0] == text] for text in range(len(LENGTHS))]
@@ -104,3 +106,20 @@ def test_a_long_text_has_its_rivals_without_comparing_all_spans(crf, temperature
     assert {len(row) for row in rivals} <= {0, 1, 2, 3}
     assert decoding.candidates(0.01)[0][1].size < 2000 * 100
     assert min(rival.probability for row in rivals for rival in row) >= 0.01
+
+
+def test_one_set_of_entities_occurs_once_among_the_k_best_of_two_depths(crf):
+    """At each of the two depths, the entity of the first unit is the best choice, with or without the other depth."""
+    layout = crf.layout
+    emissions = np.zeros((2, 3, layout.n_tags), np.float32)
+    emissions[:, 0, layout.single.start] = emissions[:, 1:, layout.outside] = 20.0
+    emissions[:, 0, layout.outside] = 19.9
+    batch = BatchDecoding(scorer_of(crf), emissions, [3], None)
+    for k in (1, 2, 5, 20):
+        sets = [rows(ranked.spans) for ranked in batch.k_best(k)[0]]
+        assert len({tuple(spans) for spans in sets}) == len(sets) == k
+        assert sets[0] == rows(batch.best)
+    probabilities = [np.exp(ranked.log_probability) for ranked in batch.k_best(20)[0]]
+    assert sum(probabilities) <= 1.0 + 1e-9
+    # All sequences that have the best set were enumerated: the probability is that of the entity, if it is alone.
+    assert probabilities[0] == pytest.approx(batch.best_probabilities[0], abs=1e-3)

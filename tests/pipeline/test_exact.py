@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from collections import defaultdict
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from spacy.tokens import Doc, Span
 
 from spacy_tener.crf.crf_numpy import PathScorer
-from spacy_tener.pipeline.decoding import BatchDecoding, Decoding
+from spacy_tener.pipeline.batch_decoding import BatchDecoding
+from spacy_tener.pipeline.decoding import Decoding
 from spacy_tener.pipeline.entities import certain_entities
 from spacy_tener.pipeline.masks import NO_ENTITIES, allowed_tags
 from spacy_tener.pipeline.tags import LabelIndex, index_labels
@@ -167,9 +168,9 @@ def check(view: Any, depth: int, recipes: list[Recipe], exceptions: Any, tempera
     shapes = (layout.n_open, layout.n_open, (layout.n_open, layout.n_open), (2, 2 * layout.n_labels))
     start, end, outside, inside = (rng.normal(size=shape).astype(np.float32) for shape in shapes)
     scorer = PathScorer((start, end, outside, inside))
-    lengths = [len(part) for part in views] * depth
-    emissions = rng.normal(scale=2.0, size=(sum(lengths), layout.n_tags)).astype(np.float32)
-    batch = BatchDecoding(scorer, emissions, lengths, allowed_tags(views, index, depth), temperature, depth)
+    lengths = [len(part) for part in views]
+    emissions = rng.normal(scale=2.0, size=(depth, sum(lengths), layout.n_tags)).astype(np.float32)
+    batch = BatchDecoding(scorer, emissions, lengths, allowed_tags(views, index, depth), temperature)
     for i, part in enumerate(views):
         decoding = Decoding(part, LABELS, batch, i, None, certain_entities(part))
         rules = Rules(part.doc, view, index)
@@ -194,13 +195,26 @@ def check_text(decoding: Decoding, rules: Rules, levels: list[list[tuple[float, 
     probabilities = np.exp(scores - scores.max())
     probabilities /= probabilities.sum()
     expected = [(p, entities | certain) for p, (_, entities) in zip(probabilities.tolist(), combinations, strict=True)]
+    # With a depth above 1, several label sequences may have the same set of entities.
+    sequences_of: dict[frozenset[tuple[int, int, str]], list[float]] = defaultdict(list)
+    for p, entities in expected:
+        sequences_of[entities].append(p)
     readings = decoding.k_best(len(expected) + 1)
-    assert sum(reading.probability for reading in readings) == pytest.approx(1.0, abs=1e-9)
     found = [frozenset(entity.offsets for entity in reading.entities) for reading in readings]
-    assert Counter(found) == Counter(entities for _, entities in expected)
-    best = sorted((p for p, _ in expected), reverse=True)
+    assert sorted(map(sorted, found)) == sorted(map(sorted, sequences_of))
+    sums = [sum(sequences_of[entities]) for entities in found]
+    assert [reading.probability for reading in readings] == pytest.approx(sums, abs=1e-9)
+    assert sum(sums) == pytest.approx(1.0, abs=1e-9)
+    highest = sorted(map(max, sequences_of.values()), reverse=True)
     for k in (1, 2, 5):
-        assert [reading.probability for reading in decoding.k_best(k)] == pytest.approx(best[:k], abs=1e-9)
+        k_best = [
+            (frozenset(e.offsets for e in reading.entities), reading.probability) for reading in decoding.k_best(k)
+        ]
+        assert [max(sequences_of[entities]) for entities, _ in k_best] == pytest.approx(highest[:k], abs=1e-9)
+        assert len({entities for entities, _ in k_best}) == len(k_best)
+        for entities, p in k_best:
+            assert max(sequences_of[entities]) - 1e-9 <= p <= sum(sequences_of[entities]) + 1e-9
+    best = [p for p, _ in expected]
     assert {entity.offsets for entity in decoding.entities} == found[0]
     size = len(decoding.doc.text)
     spans = [(a, b, label) for a in range(size) for b in range(a + 1, size + 1) for label in (*LABELS, "?")]

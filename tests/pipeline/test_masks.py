@@ -91,7 +91,7 @@ def test_what_a_doc_has_is_whole_at_the_first_depth_and_may_hold_others_at_the_n
     nlp = spacy.blank("zh")
     docs = [Doc(nlp.vocab, words=list("Te 天"), spaces=[False] * 4), nlp.make_doc("北京大学")]
     docs[0].set_ents([Span(docs[0], 1, 3, label="A")], blocked=[docs[0][3:4]], default="missing")
-    outer, inner = np.split(allowed_tags([view_of(doc, "tokens") for doc in docs], index_labels("AB"), 2), 2)
+    outer, inner = allowed_tags([view_of(doc, "tokens") for doc in docs], index_labels("AB"), 2)
     start = {"O", "B-A", "B-B"}  # nothing goes on at the begin of a text
     assert [names_allowed(row) for row in outer[:4]] == [start, {"B-A"}, {"E-A"}, {"O"}]
     assert [names_allowed(row) for row in inner[:4]] == [start, {"O"}, {"O", "I-A", "I-B"}, {"O"}]
@@ -99,7 +99,7 @@ def test_what_a_doc_has_is_whole_at_the_first_depth_and_may_hold_others_at_the_n
     assert inner[5:].all()
     docs[1].ents = [Span(docs[1], 0, 4, label="A")]
     docs[1].spans[NO_ENTITIES] = [docs[1][0:2]]
-    _, inner = np.split(allowed_tags([view_of(docs[1], "tokens")], index_labels("AB"), 2), 2)
+    _, inner = allowed_tags([view_of(docs[1], "tokens")], index_labels("AB"), 2)
     assert [names_allowed(row) for row in inner] == [{"O"}, {"O"}, set(NAMES), set(NAMES)]
 
 

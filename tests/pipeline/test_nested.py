@@ -126,7 +126,12 @@ def test_all_is_as_probable_as_the_paths_of_all_depths_together(nested):
     offsets = [(start, end, pipe.labels[label]) for start, end, label in spans]
     assert decoding.probabilities(offsets) == pytest.approx(expected, abs=1e-6)
     assert decoding.entropy == pytest.approx(-float((p * log_p).sum()), abs=1e-5)
-    assert [r.log_probability for r in decoding.k_best(7)] == pytest.approx(log_p.topk(7).values.tolist(), abs=1e-5)
+    by_set = {pair: [i for i, other in enumerate(pairs) if other == pair] for pair in pairs}
+    ranked = sorted(by_set, key=lambda pair: -float(p[by_set[pair]].max()))
+    for reading, pair in zip(decoding.k_best(7), ranked[:7], strict=True):
+        assert {e.offsets for e in reading.entities} == {offsets[spans.index(span)] for span in pair}
+        assert float(p[by_set[pair]].max()) - 1e-6 <= reading.probability <= float(p[by_set[pair]].sum()) + 1e-6
+        assert np.exp(reading.log_probability) == pytest.approx(reading.probability)
     likely = pairs[int(p.argmax())]
     assert {e.offsets for e in decoding.entities} == {offsets[spans.index(span)] for span in likely}
     probable = {span: value for span, value in zip(offsets, expected, strict=True) if value >= 0.1}
