@@ -172,31 +172,42 @@ class EntityLists(NamedLists, BatchPipe):
                         self._set(doc, spans)
 
     def _find(self, docs: Sequence[Doc], lists: SomeLists) -> list[list[ListedSpan]]:
-        """Return the words of lists in each Doc that are made of whole tokens: the longest first, then those of the
-        last list, then in the list's order. Of a word in several lists, the last list's entry counts."""
+        """Return the listed words in each Doc that consist of whole tokens, those with the highest priority first.
+
+        Longer words have priority over shorter ones, then words of later lists over those of earlier ones, then the
+        order in the list decides. If several lists contain a word, the entry of the last list is used.
+        """
         text = join_texts(docs)
-        # First character, end, list and position in the list of each word. *Shape:* (4, words)
-        tables = (find_listed(words, text, indices) for words, indices in lists)
-        table = np.concatenate([np.insert(found, 2, rank, axis=0) for rank, found in enumerate(tables)], axis=1)
-        # By place, then by list: of entries at one place, the last one stays.
-        table = table[:, np.lexsort(table[2::-1])]
-        table = table[:, (np.diff(table[:2], axis=1, append=-1) != 0).any(axis=0)]
-        # The longest first, then the last list, then the list's order.
-        table = table[:, np.lexsort((table[0], table[3], -table[2], table[0] - table[1]))]
-        tokens = np.stack((text.starting[table[0]], text.ending[table[1] - 1]))
-        is_whole = (tokens >= 0).all(axis=0)
-        for begin, end, *_ in table[:, ~is_whole].T[:1].tolist():
-            self._warn(
-                "is not made",
-                f"'{self.name}' leaves out {text.slice(begin, end)!r} and other words that are not made of whole "
-                'tokens. In spacy.blank("zh") each character is a token.',
-            )
-        index = np.searchsorted(text.stops, table[0])
-        tokens = tokens - starts(text.lengths)[index] + [[0], [1]]
-        spans: list[list[ListedSpan]] = [[] for _ in docs]
-        for i, start, end, rank, order in np.concatenate((index[None], tokens, table[2:]))[:, is_whole].T.tolist():
-            spans[i].append(ListedSpan(start, end, lists[rank][0].listed[order].tag))
-        return spans
+        first_tokens = starts(text.lengths)
+        # The words of each Doc by their spans of tokens, as tuples that sort by priority: negative length in characters,
+        # negative rank of the list, index in the list, and the span.
+        found: list[dict[tuple[int, int], tuple[int, int, int, int, int]]] = [{} for _ in docs]
+        for rank, (words, indices) in enumerate(lists):
+            begins, stops, entries = find_listed(words, text, indices)
+            first, last = text.starting[begins], text.ending[stops - 1]
+            is_whole = (first >= 0) & (last >= 0)
+            if not is_whole.all():
+                index = int(np.argmin(is_whole))
+                self._warn_of_tokens(text.slice(int(begins[index]), int(stops[index])))
+            doc = np.searchsorted(text.stops, begins)
+            offset = first_tokens[doc]
+            matches = np.stack((doc, first - offset, last + 1 - offset, begins - stops, entries))[:, is_whole]
+            for i, start, end, negative_length, entry in matches.T.tolist():
+                found[i][start, end] = negative_length, -rank, entry, start, end
+        return [
+            [
+                ListedSpan(start, end, lists[-negative_rank][0].listed[entry].tag)
+                for _, negative_rank, entry, start, end in sorted(spans.values())
+            ]
+            for spans in found
+        ]
+
+    def _warn_of_tokens(self, word: str) -> None:
+        self._warn(
+            "is not made",
+            f"'{self.name}' leaves out {word!r} and other words that are not made of whole tokens. In "
+            'spacy.blank("zh") each character is a token.',
+        )
 
     def _set(self, doc: Doc, spans: Sequence[ListedSpan]) -> None:
         """Set the words that overlap with no earlier one, nor with what the Doc has.
