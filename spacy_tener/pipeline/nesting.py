@@ -39,15 +39,21 @@ def _by_length(entity: EntityOffsets) -> tuple[int, int, str]:
 
 
 def _spread(entities: Sequence[EntityOffsets], order: Iterable[int]) -> list[int]:
-    """Put each entity, in this order, where it overlaps none before it, at the lowest number."""
-    numbers, taken = [0] * len(entities), list[set[int]]()
+    """Assign entities to levels so that those of one level do not overlap. Return the level of each entity.
+
+    order (Iterable[int]): The indices of the entities. In this order, each gets the lowest level that is free.
+    """
+    size = max((end for _, end, _ in entities), default=0)
+    levels = [0] * len(entities)
+    occupied: list[bytearray] = []  # For each level, 1 for the positions of its entities. Searched at the speed of C.
     for index in order:
         start, end, _ = entities[index]
-        number = next((i for i, others in enumerate(taken) if others.isdisjoint(range(start, end))), len(taken))
-        taken += [set()] * (number == len(taken))
-        taken[number] = taken[number].union(range(start, end))
-        numbers[index] = number
-    return numbers
+        level = next((i for i, positions in enumerate(occupied) if positions.find(1, start, end) < 0), len(occupied))
+        if level == len(occupied):
+            occupied.append(bytearray(size))
+        occupied[level][start:end] = b"\1" * (end - start)
+        levels[index] = level
+    return levels
 
 
 def outermost(entities: Iterable[FoundEntity]) -> list[FoundEntity]:
