@@ -14,11 +14,11 @@ from spacy.tokens import Doc
 
 from .decoding import Reading
 from .entities import SCORES, EntityOffsets, FoundEntity, offsets_of, read_exact, read_offsets, read_scores
-from .finding import SCORES_KEY, PipelineNER, ask_probabilities, crf_pipes, make_doc, overlap_groups
+from .finding import SCORES_KEY, InputText, PipelineNER, ask_probabilities, crf_pipes, make_doc, overlap_groups
 from .settings import NERSettings
 from .windows import ItemT, batch_by_size
 
-TextFunction = Callable[[Sequence[str]], Sequence[Any]]
+TextFunction = Callable[[Sequence[InputText]], Sequence[Any]]
 """A function that returns one answer for each text."""
 
 BATCH_CHARACTERS = 4_096
@@ -76,7 +76,7 @@ def batch_by_length(items: Iterable[ItemT], length: Callable[[Any], int] = len) 
     return batch_by_size(sorted(items, key=length), BATCH_CHARACTERS, length)
 
 
-def answer_each(task: TextFunction, texts: Sequence[str]) -> list[Any]:
+def answer_each(task: TextFunction, texts: Sequence[InputText]) -> list[Any]:
     """Return the answer for each text, or the exception that it raises. A batch that fails is halved and retried."""
     if not texts:
         return []
@@ -106,13 +106,13 @@ def reading_task(nlp: Language, k: int) -> TextFunction:
     return partial(_k_best, nlp, k)
 
 
-def _entities(nlp: Language, probability: bool, texts: Sequence[str]) -> list[list[FoundEntity]]:
+def _entities(nlp: Language, probability: bool, texts: Sequence[InputText]) -> list[list[FoundEntity]]:
     with nlp.memory_zone():  # drops the strings that the texts add to the vocabulary
         docs = [make_doc(nlp, text) for text in texts]
         return found_entities(nlp, nlp.pipe(docs, component_cfg=ask_probabilities(nlp) if probability else {}))
 
 
-def _k_best(nlp: Language, k: int, texts: Sequence[str]) -> list[tuple[list[FoundEntity], list[Reading]]]:
+def _k_best(nlp: Language, k: int, texts: Sequence[InputText]) -> list[tuple[list[FoundEntity], list[Reading]]]:
     if not crf_pipes(nlp):
         return [(entities, []) for entities in _entities(nlp, True, texts)]
     with nlp.memory_zone():

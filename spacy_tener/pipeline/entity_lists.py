@@ -179,8 +179,8 @@ class EntityLists(NamedLists, BatchPipe):
         """
         text = join_texts(docs)
         first_tokens = starts(text.lengths)
-        # The words of each Doc by their spans of tokens, as tuples that sort by priority: negative length in characters,
-        # negative rank of the list, index in the list, and the span.
+        # The words of each Doc by their spans of tokens, as tuples that sort by priority: negative length in
+        # characters, negative rank of the list, index in the list, and the span.
         found: list[dict[tuple[int, int], tuple[int, int, int, int, int]]] = [{} for _ in docs]
         for rank, (words, indices) in enumerate(lists):
             begins, stops, entries = find_listed(words, text, indices)

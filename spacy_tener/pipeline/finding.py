@@ -96,31 +96,33 @@ def _enable_one(nlp: Language) -> str:
     return f"Enable {' or '.join(names)}, which is disabled, and save the pipeline." if names else ""
 
 
-class ListedText(str):
-    """A text with words that are entities in it, each with its label."""
+@dataclass(frozen=True)
+class TextWithWords:
+    """A text with a list of words that applies to this text alone.
 
+    words (Mapping[str, str]): The words that are entities in the text, with their labels.
+    """
+
+    text: str
     words: Mapping[str, str]
 
-
-def make_listed_text(text: str, words: Mapping[str, str] | None) -> str:
-    """Return a text that `make_doc` gives these words to."""
-    if not words:
-        return text
-    listed = ListedText(text)
-    listed.words = words
-    return listed
+    def __len__(self) -> int:
+        return len(self.text)
 
 
-def make_doc(nlp: Language, text: str) -> Doc:
-    """Tokenize a text of any length: `nlp.make_doc` refuses one of more than nlp.max_length characters.
+InputText = str | TextWithWords
 
-    Words of the text's own are found by the pipeline's `entity_lists`, or here if it has none.
+
+def make_doc(nlp: Language, text: InputText) -> Doc:
+    """Tokenize a text of any length. `nlp.make_doc` refuses texts of more than `nlp.max_length` characters.
+
+    If the text has words of its own, they are matched by the pipeline's `entity_lists`, or here if it has none.
     """
-    doc = nlp.tokenizer(str(text))
-    if isinstance(text, ListedText):
-        setattr(doc._, ATTRIBUTE, dict(text.words))
-        doc = doc if entity_lists(nlp) else EntityLists(nlp.vocab)(doc)
-    return doc
+    if isinstance(text, str):
+        return nlp.tokenizer(text)
+    doc = nlp.tokenizer(text.text)
+    setattr(doc._, ATTRIBUTE, dict(text.words))
+    return doc if entity_lists(nlp) else EntityLists(nlp.vocab)(doc)
 
 
 def components_before(nlp: Language, pipe: object) -> tuple[str, ...]:
@@ -185,9 +187,9 @@ class PipelineNER:
     def describe(self) -> dict[str, str]:
         return describe_component(self.nlp, self.ner.name, self.ner.settings.view)
 
-    def prepare(self, texts: Iterable[str | Doc]) -> list[Doc]:
+    def prepare(self, texts: Iterable[InputText | Doc]) -> list[Doc]:
         """Return texts as Docs that the components before have processed. Docs keep their tokens and are copied."""
-        docs = [make_doc(self.nlp, text) if isinstance(text, str) else text.copy() for text in texts]
+        docs = [text.copy() if isinstance(text, Doc) else make_doc(self.nlp, text) for text in texts]
         return run_components(self.nlp, docs, self.before)
 
     def complete(self, decodings: Sequence[Decoding]) -> list[Doc]:

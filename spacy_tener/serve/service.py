@@ -19,7 +19,7 @@ from ..files import digest
 from ..nn.run import use_gpu
 from ..pipeline.doc_entities import BATCH_CHARACTERS, TextFunction, entity_task, reading_task
 from ..pipeline.entities import FoundEntity
-from ..pipeline.finding import crf_pipes, entity_labels, find_crf_pipe, make_listed_text
+from ..pipeline.finding import InputText, TextWithWords, crf_pipes, entity_labels, find_crf_pipe, make_doc
 from ..pipeline.windows import batch_by_size
 from .metrics import Metrics
 from .schema import EntityOut, Limits, ModelInfo, Options, ServiceError
@@ -124,13 +124,12 @@ class Service:
         for number, text in enumerate(texts):
             self.check(text, f"texts.{number}")
         served = self.model(options.model)
-        listed = [make_listed_text(text, options.words) for text in texts]
-        answers = await self.answers(served, served.entities, listed)
+        answers = await self.answers(served, served.entities, [_with_words(text, options.words) for text in texts])
         if error := next((answer for answer in answers if isinstance(answer, ServiceError)), None):
             raise error
         return [to_response(text, entities, options) for text, entities in zip(texts, answers, strict=True)]
 
-    async def answers(self, served: ServedModel, task: TextFunction, texts: Sequence[str]) -> list[Any]:
+    async def answers(self, served: ServedModel, task: TextFunction, texts: Sequence[InputText]) -> list[Any]:
         """Return a task's answer or error for each text. The texts enter the queue in batches, one after another, so
         that other requests wait less. All together have the time of one answer: a service that stops waits so long."""
         if served.worker.is_full():
@@ -155,7 +154,7 @@ class Service:
         self.check(text, limit=self.limits.explained)
         # Each character is masked once, and its window predicted again.
         cost = len(text) * min(len(text), find_crf_pipe(served.nlp).settings.reading_window)
-        answer: Explanation = await served.worker.answer(served.explanations, make_listed_text(text, words), cost=cost)
+        answer: Explanation = await served.worker.answer(served.explanations, _with_words(text, words), cost=cost)
         return answer
 
     def check(self, text: str, where: str = "The text", limit: int | None = None) -> None:
@@ -179,9 +178,13 @@ def _model_version(name: str, nlp: Language) -> str:
     return " ".join(filter(None, [name, str(nlp.meta.get("version", "")), weights]))
 
 
-def _explain_texts(name: str, nlp: Language, texts: Sequence[str]) -> list[Explanation]:
+def _with_words(text: str, words: Mapping[str, str] | None) -> InputText:
+    return TextWithWords(text, words) if words else text
+
+
+def _explain_texts(name: str, nlp: Language, texts: Sequence[InputText]) -> list[Explanation]:
     with nlp.memory_zone():
-        explanations = [explain(nlp, text) for text in texts]
+        explanations = [explain(nlp, make_doc(nlp, text)) for text in texts]
     # The name in the service takes the place of the path on this machine.
     return [replace(explained, pipeline={**explained.pipeline, "name": name}) for explained in explanations]
 

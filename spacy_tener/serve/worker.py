@@ -13,6 +13,7 @@ from itertools import count, groupby
 from typing import Any
 
 from ..pipeline.doc_entities import TextFunction, answer_each, batch_by_length
+from ..pipeline.finding import InputText
 from .metrics import Metrics
 from .schema import Limits, ServiceError
 
@@ -31,7 +32,7 @@ class QueuedText:
     """
 
     task: TextFunction
-    text: str
+    text: InputText
     cost: int
     priority: int
     future: asyncio.Future[Any]
@@ -92,7 +93,7 @@ class Worker:
             await self._task
             self._task = None
 
-    async def answer(self, task: TextFunction, text: str, *, cost: int | None = None) -> Any:
+    async def answer(self, task: TextFunction, text: InputText, *, cost: int | None = None) -> Any:
         """Return the answer for a text. If it takes longer than the timeout, the text is cancelled."""
         future = await self.submit(task, text, cost=cost)
         try:
@@ -107,7 +108,7 @@ class Worker:
         return answer
 
     async def submit(
-        self, task: TextFunction, text: str, *, cost: int | None = None, block: bool = False
+        self, task: TextFunction, text: InputText, *, cost: int | None = None, block: bool = False
     ) -> asyncio.Future[Any]:
         """Put a text into the queue.
 
@@ -127,7 +128,7 @@ class Worker:
         self._queue.put_nowait((priority, next(self._numbers), QueuedText(task, text, cost, priority, future)))
         return future
 
-    async def answers(self, task: TextFunction, texts: Sequence[str]) -> list[Any]:
+    async def answers(self, task: TextFunction, texts: Sequence[InputText]) -> list[Any]:
         """Return the answers or errors of texts, which wait while the queue is full. If nobody waits for the answers
         any more, the texts are cancelled."""
         submitted: list[asyncio.Future[Any]] = []

@@ -16,7 +16,7 @@ from spacy_tener.annotate import AnnotateSettings, Annotator
 from spacy_tener.errors import RemedyError
 from spacy_tener.explain import explain
 from spacy_tener.pipeline.entity_lists import EntityLists
-from spacy_tener.pipeline.finding import entity_labels, known_labels, make_doc, make_listed_text
+from spacy_tener.pipeline.finding import TextWithWords, entity_labels, known_labels, make_doc
 from spacy_tener.pipeline.learning.callbacks import extension
 from spacy_tener.review.active_learning import Suggestion, make_tasks
 
@@ -326,7 +326,7 @@ def test_what_stands_on_the_pipeline_knows_its_lists() -> None:
 @pytest.mark.parametrize("has_lists", [True, False])
 def test_a_text_may_bring_words_of_its_own_to_any_pipeline(has_lists: bool) -> None:
     nlp = load()[0] if has_lists else spacy.load(trained("tener"))
-    doc = make_doc(nlp, make_listed_text(TEXT, {COMPANY: PRODUCT}))
+    doc = make_doc(nlp, TextWithWords(TEXT, {COMPANY: PRODUCT}))
     assert (COMPANY, PRODUCT) in entities(nlp(doc))
 
 
