@@ -95,7 +95,8 @@ class Annotator:
             return annotated_table(rows, settings, self.answers)
         annotated = []
         for row, answer in zip(rows, self.answers([row.get(settings.text) for row in rows]), strict=True):
-            if taken := [name for name in settings.added if name in row]:
+            taken = [name for name in settings.added if name in row]
+            if taken:
                 error = f"the record's own {', '.join(taken)} was overwritten: set a prefix for the added columns"
                 answer = Answer(answer.text, answer.entities, error)
             annotated.append({**row, **answer.columns(settings)})

@@ -52,7 +52,8 @@ class AnnotateSettings:
 
         others (str): Names of other added columns.
         """
-        if several := [name for name, count in Counter(names).items() if count > 1]:
+        several = [name for name, count in Counter(names).items() if count > 1]
+        if several:
             remedy = "Rename them, so that each column has its own name."
             raise RemedyError(f"The records have several columns named {', '.join(several)}", remedy)
         taken = [name for name in (*self.added, *others) if name in names]

@@ -44,7 +44,8 @@ def values_of(column: pa.ChunkedArray) -> list[Any]:
 
     Times in nanoseconds, which Python does not have, become strings, and such durations numbers.
     """
-    if (plain := _without_nanoseconds(column.type)) != column.type:
+    plain = _without_nanoseconds(column.type)
+    if plain != column.type:
         column = column.cast(plain)
     try:
         values: list[Any] = column.to_pylist()

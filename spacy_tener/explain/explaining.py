@@ -317,7 +317,8 @@ def _mask_tokens(model: Model[Any, Any]) -> Iterator[str]:
     features = (node.attrs.get("features") for node in model.walk())
     readers += [feature.encoder.reader for feature in features if isinstance(feature, FrozenFeatures)]
     for holder in (getattr(model, "tokenizer", None), *readers):
-        if token := getattr(holder, "mask_token", None):
+        token = getattr(holder, "mask_token", None)
+        if token:
             yield token
 
 

@@ -166,7 +166,8 @@ class EntityLists(NamedLists, BatchPipe):
     def set_annotations(self, docs: Sequence[Doc]) -> None:
         """Set the listed words of Docs as entities and as blocked tokens. Entities that a Doc has stay."""
         for group in batch_by_size(docs, _SEARCHED):
-            if lists := [*self.lists.active(group), *_lists_of_docs(group)]:
+            lists = [*self.lists.active(group), *_lists_of_docs(group)]
+            if lists:
                 for doc, spans in zip(group, self._find(group, lists), strict=True):
                     if spans:
                         self._set(doc, spans)
@@ -270,7 +271,8 @@ def _label_words(
     entries, label_of = dict[str, ListedWord](), dict[str, str]()
     for number, (given_word, given_label) in enumerate(pairs):
         word, label, reason = stripped(given_word, given_label), str(given_label), ""
-        if (first := label_of.setdefault(simplify(word), label)) != label:
+        first = label_of.setdefault(simplify(word), label)
+        if first != label:
             reason = f"{word[:60]!r} has two labels, {first} and {label}"
             remedy = "Give it one, and those of some Docs in a list with a name."
         elif not label and lines:
@@ -288,7 +290,8 @@ def _lists_of_docs(docs: Sequence[Doc]) -> SomeLists:
     """Return the words that Docs have of their own, each list with the indices of its Docs."""
     docs_of: dict[tuple[tuple[str, ListedWord], ...], list[int]] = {}
     for index, doc in enumerate(docs):
-        if words := words_of(doc):
+        words = words_of(doc)
+        if words:
             docs_of.setdefault(tuple(_label_words(bounded(words, ATTRIBUTE)).items()), []).append(index)
     return [(_list_of_doc(words), np.array(indices)) for words, indices in docs_of.items()]
 

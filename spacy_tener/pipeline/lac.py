@@ -143,7 +143,8 @@ class Lac(BatchPipe):
         joined = continues_word(text.codes)
         division = trim_words(text, self.tagger.divide(text, preset, joined if joined.any() else None))
         entity_tags = np.array([self.vocab.strings.add(label) for label in LABELS], dtype=np.uint64)
-        if lists := self.words.lists.active(docs):
+        lists = self.words.lists.active(docs)
+        if lists:
             division = override_words(text, division, lists, entity_tags)
         # By their names, which a Doc of another vocabulary, as of a pipeline that sources this component, may lack.
         names = {self.vocab.strings.add(label): label for label in ("", *self.tagger.labels)}

@@ -111,7 +111,8 @@ def fit_words(entries: Mapping[str, ListedWord], name: str) -> dict[str, ListedW
     name (str): The list, or a description of it.
     """
     fit = {word: entry for word, entry in entries.items() if is_fit(word) and len(word) <= LONGEST}
-    if unfit := [word[:LONGEST] for word in entries if word not in fit]:
+    unfit = [word[:LONGEST] for word in entries if word not in fit]
+    if unfit:
         which = f"the list {name!r}" if name else "the list"
         warnings.warn(
             f"{len(unfit)} of the words for {which} were left out, such as {unfit[:3]}: words have "

@@ -127,7 +127,8 @@ async def setup(request: SetupRequest, served: Served) -> SetupResponse:
     """Check that the labelling interface of a project has texts, and labels that the model finds."""
     tags = read_interface(request.label_config, served.info.labels)
     for tag in tags:
-        if missing := sorted(set(served.info.labels) - tag.labels.keys()):
+        missing = sorted(set(served.info.labels) - tag.labels.keys())
+        if missing:
             _log_once(f"Label Studio has no label for {', '.join(missing)} over the text '{tag.name}'")
     return SetupResponse(model_version=served.model_version)
 

@@ -125,7 +125,8 @@ class Service:
             self.check(text, f"texts.{number}")
         served = self.model(options.model)
         answers = await self.answers(served, served.entities, [_with_words(text, options.words) for text in texts])
-        if error := next((answer for answer in answers if isinstance(answer, ServiceError)), None):
+        error = next((answer for answer in answers if isinstance(answer, ServiceError)), None)
+        if error:
             raise error
         return [to_response(text, entities, options) for text, entities in zip(texts, answers, strict=True)]
 

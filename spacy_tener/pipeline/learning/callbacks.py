@@ -103,7 +103,8 @@ def mixed_corpus(
 
 
 def _check_mixed(readers: Mapping[str, ReadExamples], weights: Mapping[str, float], repeat: Mapping[str, int]) -> None:
-    if unknown := sorted({*weights, *repeat} - set(readers)):
+    unknown = sorted({*weights, *repeat} - set(readers))
+    if unknown:
         raise InputError(_MIXED, f"no reader is named {unknown[0]!r}", f"The readers are: {', '.join(readers)}.")
     for name, weight in weights.items():
         if not 0.0 <= weight < float("inf"):

@@ -131,9 +131,11 @@ def completing_loss(
     n_taught = teacher.layout.n_labels
     is_open = [target.open_labels is not None and bool(target.open_labels[:n_taught].any()) for target in targets]
     loss = emissions.new_zeros(())
-    if complete := [i for i, adds in enumerate(is_open) if not adds and targets[i].has_loss]:
+    complete = [i for i, adds in enumerate(is_open) if not adds and targets[i].has_loss]
+    if complete:
         loss = loss + batch_loss(student, torch.cat([rows[i] for i in complete]), [targets[i] for i in complete])
-    if completed := [i for i, adds in enumerate(is_open) if adds]:
+    completed = [i for i, adds in enumerate(is_open) if adds]
+    if completed:
         parts, sizes = [targets[i] for i in completed], [lengths[i] for i in completed]
         possible = join_masks([part.possible for part in parts], sizes, layout.n_tags)
         allowed = _allowed_tags(parts, possible, layout)
@@ -244,7 +246,8 @@ def _accumulate(
             backend = TorchBackend.of(model, tokens, training=True, shims=batcher.shims)
             with host_threads(backend.threads):
                 loss = loss_of(batch, tokens, backend.run(model, tokens)) * scale
-                if not isfinite(value := float(loss.detach())):
+                value = float(loss.detach())
+                if not isfinite(value):
                     raise ValueError(Errors.E910.format(name=name))
                 backend.backward(loss)
             total += value

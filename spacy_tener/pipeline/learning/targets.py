@@ -193,7 +193,8 @@ def count_latin_edges(targets: Iterable[Target], layout: TagLayout) -> IntArray:
     """
     counts = np.zeros((layout.n_labels, 2), dtype=np.int64)
     for target in targets:
-        if (neighbours := letter_neighbours([target.view])) is None:
+        neighbours = letter_neighbours([target.view])
+        if neighbours is None:
             continue
         for side, blocks in ((1, (layout.begin, layout.single)), (2, (layout.end, layout.single))):
             for block in blocks:
