@@ -203,7 +203,8 @@ class BatchDecoding:
 
     def _best_sets(self, k: int) -> list[list[tuple[EntitySpans, float]]]:
         """Return up to k different sets of entities of each text with their log-probabilities."""
-        emissions, ranked = self._sequence_emissions.astype(np.float64), []
+        emissions = self._sequence_emissions.astype(np.float64)
+        ranked: list[list[tuple[EntitySpans, float]]] = []
         for n_sequences in [k] if self.depth == 1 else [k * n for n in _SEQUENCES_PER_SET]:
             paths = self.crf.k_best(emissions, self._sequence_lengths, n_sequences, self._sequence_allowed)
             ranked, is_complete = [], True
