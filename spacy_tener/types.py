@@ -1,4 +1,4 @@
-"""Types of arrays that several modules use."""
+"""Types that several modules use: of arrays, and of the offsets of entities."""
 
 from __future__ import annotations
 
@@ -10,3 +10,6 @@ BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float32]
 AnyFloats = NDArray[np.floating]
 """float32, or float64 where sums are long."""
+
+EntityOffsets = tuple[int, int, str]
+"""Start and end of an entity in characters of the text, and its label."""

@@ -14,9 +14,10 @@ from spacy.training import Example
 from spacy.util import minibatch
 
 from ..pages import Heading, make_page
-from ..pipeline.entities import EntityOffsets, offsets_of
-from ..pipeline.finding import run_components
+from ..pipeline.entities import offsets_of, read_entities
+from ..pipeline.finding import SCORES_KEY, run_components
 from ..pipeline.tener_ner import TenerNER
+from ..types import EntityOffsets
 from .scores import CountingScorer, Found, comparison_of, score_rows
 
 BATCH = 256
@@ -69,8 +70,8 @@ def _overlaps(gold: Sequence[EntityOffsets], found: Sequence[EntityOffsets]) -> 
 class PredictedText(NamedTuple):
     """A text as a pipeline has annotated it, and the probabilities of its `tener_ner`.
 
-    of_found (dict[EntityOffsets, float | None]): The probability of each found entity, by the first component that
-        finds it.
+    of_found (dict[EntityOffsets, float | None]): The probability of each found entity, by its own offsets and by those
+        that it has in `doc.ents`.
     of_missed (dict[EntityOffsets, float]): The probability that each annotated entity is none, by the component that
         came closest to finding it.
     """
@@ -110,24 +111,31 @@ def _predict(nlp: Language, examples: Sequence[Example]) -> tuple[list[Predicted
         nlp.make_doc(example.reference.text)  # only for the time, as in nlp.evaluate
     docs = [example.predicted.copy() for example in examples]
     gold = [[offsets_of(ent) for ent in example.reference.ents] for example in examples]
-    of_found: list[dict[EntityOffsets, float | None]] = [{} for _ in examples]
     of_missed: list[dict[EntityOffsets, float]] = [{} for _ in examples]
     for name, pipe in nlp.pipeline:
         if not isinstance(pipe, TenerNER):
             docs = run_components(nlp, docs, [name])
             continue
         decodings = list(pipe.decode(docs))
-        pipe.annotate(decodings)
         seconds += timer() - start
-        # Probabilities are asked for here, before later components merge tokens.
-        for entities, found, missed, decoding in zip(gold, of_found, of_missed, decodings, strict=True):
+        # Probabilities of gold entities must be computed here, before later components merge tokens.
+        for entities, missed, decoding in zip(gold, of_missed, decodings, strict=True):
             for offsets, p in zip(entities, decoding.probabilities(entities), strict=True):
                 missed[offsets] = min(missed.get(offsets, 1.0), 1.0 - p)
-            for entity in decoding.entities:
-                found.setdefault((entity.start, entity.end, entity.label), entity.probability)
+            _ = decoding.batch.best_probabilities  # computed once, and not counted in the time
         start = timer()
+        pipe.annotate(decodings, spans_key=SCORES_KEY)
     seconds += timer() - start
-    return [PredictedText(*parts) for parts in zip(docs, of_found, of_missed, strict=True)], seconds
+    return [
+        PredictedText(doc, _probabilities(doc), missed) for doc, missed in zip(docs, of_missed, strict=True)
+    ], seconds
+
+
+def _probabilities(doc: Doc) -> dict[EntityOffsets, float | None]:
+    """Return the probability of each entity, by its own offsets and by those that it has in `doc.ents`."""
+    entities = read_entities(doc)
+    by_ent = {entity.ent: entity.probability for entity in entities if entity.ent is not None}
+    return by_ent | {entity.offsets: entity.probability for entity in entities}
 
 
 def _pairs(example: Example, found: Sequence[Found], prediction: PredictedText) -> list[Pair]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,10 +12,10 @@ from spacy.scorer import Scorer
 from spacy.training import Example
 
 from ..errors import RemedyError
-from ..pipeline.entities import EntityOffsets, offsets_of
+from ..pipeline.entities import offsets_of
 from ..pipeline.scoring import CharComparison, predicted_offsets, score_char_entities
-from ..pipeline.settings import CHARS_KEY
 from ..pipeline.tener_ner import TenerNER
+from ..types import EntityOffsets
 
 COUNTS_KEY, DOCS_KEY = "ents_counts", "ents_counts_per_doc"
 
@@ -58,8 +57,7 @@ def comparison_of(nlp: Language) -> Callable[[Example], Iterator[Found]]:
     for pipe in reversed(pipes):
         scorer = pipe.active_scorer if isinstance(pipe, TenerNER) else getattr(pipe, "scorer", None)
         if scorer is score_char_entities:
-            # As `TrainablePipe.score` passes it to the scorer.
-            return partial(compare_characters, chars_key=getattr(pipe, "cfg", {}).get("chars_key", CHARS_KEY))
+            return compare_characters
         if scorer is not None:
             break
     return compare_tokens
@@ -78,10 +76,10 @@ def compare_tokens(example: Example) -> Iterator[Found]:
         yield offsets_of(ent), place
 
 
-def compare_characters(example: Example, *, chars_key: str | None) -> Iterator[Found]:
+def compare_characters(example: Example) -> Iterator[Found]:
     """Compare entities by the rules of `spacy_tener.char_ner_scorer.v1`: by the characters of the reference."""
     comparison = CharComparison(example.reference, example.predicted)
-    for place in sorted(predicted_offsets(example.predicted, chars_key)):
+    for place in sorted(predicted_offsets(example.predicted)):
         key = comparison.key(place)
         yield place, None if comparison.is_right(key) is None else comparison.gold_offsets(key)
 

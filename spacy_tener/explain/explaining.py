@@ -21,11 +21,12 @@ from ..nn.shim import torch_shim
 from ..pipeline.batch_decoding import Probabilities
 from ..pipeline.decoding import Decoding, Reading
 from ..pipeline.doc_entities import found_entities
-from ..pipeline.entities import EntityOffsets, FoundEntity, offsets_of, without_entities
+from ..pipeline.entities import FoundEntity, offsets_of, without_entities
 from ..pipeline.finding import PipelineNER, entity_labels
 from ..pipeline.nesting import all_entities
 from ..pipeline.units import DocView, data_of
 from ..pipeline.windows import Window, cut_windows
+from ..types import EntityOffsets
 from .explanation import (
     Evidence,
     ExplainedEntity,

@@ -10,12 +10,13 @@ from spacy.language import Language
 
 from ..embedders.char_embed import CharVocabulary
 from ..features.keys import END_MARK
-from ..pipeline.entities import EntityOffsets, offsets_of
+from ..pipeline.entities import read_entities
 from ..pipeline.finding import PipelineNER
 from ..pipeline.lac import Lac
 from ..pipeline.tener_ner import TenerNER
 from ..pipeline.tokenizer import make_char_tokenizer
 from ..pipeline.units import SENTENCE_ENDS
+from ..types import EntityOffsets
 from .code_points import number_strings, pair_of
 from .onnx_model import listed_words
 
@@ -103,7 +104,7 @@ def _find(nlp: Language, component: str, texts: Sequence[str]) -> Iterator[dict[
     pipe = nlp.get_pipe(component)
     if isinstance(pipe, Lac):
         docs = pipe.pipe(map(make_char_tokenizer()(nlp), texts))
-        yield from (dict.fromkeys(map(offsets_of, doc.ents), 0.0) for doc in docs)
+        yield from ({entity.offsets: 0.0 for entity in read_entities(doc)} for doc in docs)
         return
     pipeline = PipelineNER.of(nlp, component)
     ner = pipeline.ner

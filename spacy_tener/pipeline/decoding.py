@@ -20,9 +20,9 @@ from spacy.training import Example
 
 from ..crf.marginals import EntitySpans
 from ..sequences import ranges
-from ..types import AnyFloats
+from ..types import AnyFloats, EntityOffsets
 from .batch_decoding import BatchDecoding, Probabilities
-from .entities import EntityOffsets, FoundEntity, offsets_of
+from .entities import FoundEntity, offsets_of
 from .learning.targets import make_target
 from .masks import agreeing_tags
 from .nesting import split_reference

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,9 +11,8 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from .decoding import Reading
-from .entities import SCORES, EntityOffsets, FoundEntity, offsets_of, read_exact, read_offsets, read_scores
-from .finding import SCORES_KEY, InputText, PipelineNER, ask_probabilities, crf_pipes, make_doc, overlap_groups
-from .settings import NERSettings
+from .entities import FoundEntity, read_entities
+from .finding import InputText, PipelineNER, ask_probabilities, crf_pipes, make_doc, span_finders
 from .windows import ItemT, batch_by_size
 
 TextFunction = Callable[[Sequence[InputText]], Sequence[Any]]
@@ -26,43 +23,12 @@ BATCH_CHARACTERS = 4_096
 
 
 def found_entities(nlp: Language, docs: Iterable[Doc], *, with_spancat: bool = True) -> list[list[FoundEntity]]:
-    """Return the entities in Docs that a pipeline has processed, with those within others.
+    """Return the entities of Docs that a pipeline has processed, nested entities included.
 
-    with_spancat (bool): Include those of a `spancat`, which may overlap.
+    with_spancat (bool): Include the spans of each `spancat`, which may overlap.
     """
-    pipes = crf_pipes(nlp)
-    settings = [replace(pipe.settings, spans_key=pipe.settings.spans_key or SCORES_KEY) for pipe in pipes.values()]
-    keys = {key for name, key in overlap_groups(nlp).items() if with_spancat or name in pipes}
-    return [
-        sorted(entities_of_doc(doc, settings, keys), key=lambda entity: (entity.start, entity.end, entity.label))
-        for doc in docs
-    ]
-
-
-def entities_of_doc(doc: Doc, components: Sequence[NERSettings], keys: Iterable[str] = ()) -> Iterator[FoundEntity]:
-    """Yield the entities of `doc.ents`, and others in the groups of `doc.spans` with these keys."""
-    scores = {
-        entity: float(score)
-        for settings in reversed(components)
-        for entity, score in read_offsets(doc, settings.spans_key, SCORES)
-    }
-    exact: dict[EntityOffsets, dict[EntityOffsets, FoundEntity]] = defaultdict(dict)
-    for settings in components:
-        if settings.view == "characters":
-            for aligned, entity in read_exact(doc, settings.chars_key):
-                exact[aligned].setdefault(entity.offsets, entity)
-    ents = dict.fromkeys(map(offsets_of, doc.ents))
-    spans = {span: score for key in keys for span, score in read_scores(doc, key)}
-    for span in dict.fromkeys([*ents, *spans]):
-        in_tokens = sorted(exact[span].values(), key=_overlap_priority) or [FoundEntity(*span, None)]
-        yield replace(in_tokens[-1], probability=scores.get(span) if span in ents else spans[span])
-        yield from in_tokens[:-1]  # within it, or beside it in one word
-
-
-def _overlap_priority(entity: FoundEntity) -> tuple[int, int]:
-    """Return a sort key for entities in the same tokens: the one in `doc.ents` comes last, which is the longest, or the
-    first of the longest."""
-    return entity.end - entity.start, -entity.start
+    keys = [pipe.key for pipe in span_finders(nlp).values()] if with_spancat else []
+    return [[FoundEntity(*entity[:4]) for entity in read_entities(doc, keys)] for doc in docs]
 
 
 def reading_score(log_probability: float, characters: int) -> float:

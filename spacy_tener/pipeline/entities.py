@@ -1,44 +1,55 @@
-"""Predicted entities, and writing them to `doc.ents` and `doc.spans`."""
+"""The record of the entities in a Doc: the only place that stores all of them, with exact character offsets.
+
+`doc.ents` cannot store nested entities, entities that share a token, or entities that begin or end within a token.
+Therefore the components of this package (`tener_ner`, `lac`, `entity_lists`) also add their entities to a list, the
+*record*, and write `doc.ents` and the documented span groups from it:
+
+    tokens               张三 在 北京大学医学院
+    record               张三 PER    北京大学医学院 ORG (depth 0)   北京大学 ORG (depth 1)   北京 GPE (depth 2)
+    doc.ents             张三 PER    北京大学医学院 ORG             only the longest, aligned to tokens
+    spans[spans_key]     all entities that align with tokens, and their probabilities
+    spans[chars_key]     all entities, and their character offsets (only with `view = "characters"`)
+
+The record is an attribute of the span group `doc.spans["tener_entities"]`, because spaCy keeps span groups and their
+attributes in `DocBin`, `to_bytes`, `to_disk`, `pickle` and `copy`, and in the processes of `nlp.pipe`. It consists of
+plain numbers and strings, which stay valid if tokens are merged or a memory zone of the vocabulary ends.
+
+`add_entities` extends the record. `read_entities` returns the entities of a Doc: everything that shows, scores,
+suggests or exports entities calls it.
+"""
 
 from __future__ import annotations
 
-import itertools
 import warnings
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from spacy.attrs import ENT_IOB
-from spacy.tokens import Doc, Span
+from spacy.attrs import ENT_IOB, ENT_TYPE
+from spacy.tokens import Doc, Span, SpanGroup
 
+from ..types import EntityOffsets
+from .nesting import nesting_depths
 from .settings import NERSettings
-from .units import BEGIN, INSIDE, MISSING, DocView
+from .units import BEGIN, DocView
 
-CHAR_OFFSETS = "char_offsets"
-"""Key in a span group's `attrs`: the character offsets of each span's entity."""
-CHAR_SCORES = "char_scores"
-"""The same for the probabilities of these entities."""
-
+RECORD_KEY = "tener_entities"
+"""Key of `doc.spans` for the group whose attribute of the same name is the record. The group contains no spans."""
 
 SCORES = "scores"
-"""Key in a span group's `attrs`: the probability of each span, as in `spancat`."""
+"""Attribute of a span group: the probability of each span, as `spancat` writes it."""
 
-PLACES = "places"
-"""Key in a span group's `attrs`: the character offsets and label that each entity has in `doc.ents`. They stay valid if
-a later component merges tokens, and only groups written by `tener_ner` have them."""
-
-EntityOffsets = tuple[int, int, str]
-"""Start and end of an entity in characters of the text, and its label."""
+_WRITTEN_FROM = "written_from"
+"""Attribute of the groups that are written from the record, which tells them from the groups of other components."""
 
 
 @dataclass(frozen=True)
 class FoundEntity:
     """An entity that a pipeline found in a text.
 
-    start, end (int): Character offsets in `doc.text`, in either view.
-    probability (float | None): None if the component gives none.
+    start, end (int): Character offsets in `doc.text`, whatever the tokens are.
+    probability (float | None): None if the component computes no probabilities.
     """
 
     start: int
@@ -52,65 +63,142 @@ class FoundEntity:
         return self.start, self.end, self.label
 
 
-class UnitEntity(NamedTuple):
-    """An entity in units of the view, as `predict` passes it to `set_annotations`.
+class RecordedEntity(NamedTuple):
+    """An entity in the record of a Doc. A tuple, since one is made and stored for each entity of each text.
 
-    probability (float): 1 if the settings do not need it.
+    start, end (int): Character offsets in `doc.text`, whatever the tokens are.
+    probability (float | None): None if the component computes no probabilities.
+    origin (str): Where the entity comes from: a model, an entity list, or `doc.ents` as another component or the user
+        set it.
+    aligned (tuple[int, int] | None): Character offsets of the entity's tokens by the `alignment_mode` of the component.
+        None if this mode leaves out the entity.
+    ent (EntityOffsets | None): The entity of `doc.ents` that represents this one: the entity itself, aligned to tokens,
+        or the one that occupies its tokens. None if there is none, which `alignment_mode = "strict"` makes possible.
+    depth (int): Nesting depth: 0 for an entity that lies within no other entity.
     """
 
     start: int
     end: int
     label: str
-    probability: float = 1.0
+    probability: float | None
+    origin: Literal["model", "list", "existing"] = "model"
+    aligned: tuple[int, int] | None = None
+    ent: EntityOffsets | None = None
+    depth: int = 0
+
+    @property
+    def offsets(self) -> EntityOffsets:
+        """Start, end and label."""
+        return self.start, self.end, self.label
 
 
-def set_entities(
-    view: DocView, entities: Sequence[UnitEntity], settings: NERSettings, *, overlapping: bool = False
-) -> None:
-    """Add the entities to those that the Doc already has. All other tokens without annotation become outside.
+class UnitEntity(NamedTuple):
+    """An entity in units of the view (tokens or characters), as `TenerNER.predict` returns it.
 
-    overlapping (bool): Write entities within others, too, to `doc.spans`. `doc.ents` has the longest.
+    probability (float | None): None if the settings of the component do not ask for probabilities.
     """
-    doc, preset, held = view.doc, set[int](), set[tuple[int, int, str]]()
-    annotated = doc.has_annotation(ENT_IOB)
-    if annotated:
-        iob = doc.to_array(ENT_IOB)
-        preset.update(np.flatnonzero((iob == BEGIN) | (iob == INSIDE)).tolist())
-        missing = iob == MISSING
-        # Decoding repeats preset entities, which the Doc has already. Others may be in the same tokens.
-        if overlapping:
-            held.update((ent.start, ent.end, ent.label_) for ent in doc.ents)
-            repeated = {certain.offsets for certain in certain_entities(view)}
-            entities = [e for e in entities if (*view.char_span(e.start, e.end), e.label) not in repeated]
-        else:
-            firsts = [view.token_span(entity.start, entity.end, "expand")[0] for entity in entities]
-            entities = [entity for entity, first in zip(entities, firsts, strict=True) if first not in preset]
-    taken, spans, scores = set(preset), [], {}
-    # Longest first: of two entities that share a token, the longer one is kept.
-    for entity in sorted(entities, key=lambda entity: entity.start - entity.end):
-        start, end = view.token_span(entity.start, entity.end, settings.alignment_mode)
-        tokens = range(start, end)
-        if start < end and taken.isdisjoint(tokens):
-            taken.update(tokens)
-            spans.append(Span(doc, start, end, label=entity.label))
-            scores[start, end, entity.label] = entity.probability
-        elif overlapping and start < end and (start, end, entity.label) not in held:
-            scores.setdefault((start, end, entity.label), entity.probability)
-    if annotated:
-        missing[[*taken]] = False
-        edges = np.flatnonzero(np.diff(missing, prepend=False, append=False)).reshape(-1, 2).tolist()
-        doc.set_ents(spans, outside=[doc[start:end] for start, end in edges], default="unmodified")
-    else:
-        doc.set_ents(spans, default="outside")
+
+    start: int
+    end: int
+    label: str
+    probability: float | None = None
+
+
+def read_entities(doc: Doc, keys: Iterable[str] = ()) -> list[RecordedEntity]:
+    """Return all entities of a Doc, sorted by start, end and label.
+
+    `doc.ents` takes precedence over the record, since any component may change it. An entity of the record is left out
+    if its representative is no longer in `doc.ents`. Other entities of `doc.ents` are returned without a probability.
+
+    keys (Iterable[str]): Groups of `doc.spans` whose spans are entities as well, for example the group of a `spancat`.
+    """
+    ents = {offsets_of(ent) for ent in doc.ents} if doc.has_annotation(ENT_IOB) else set()
+    entities = []
+    for entity in _read_record(doc):
+        ent = _find_ent(doc, entity.ent, ents)
+        if ent is not None or entity.ent is None:
+            entities.append(entity if ent == entity.ent else entity._replace(ent=ent))
+    represented = {entity.ent for entity in entities}
+    entities += [_existing_entity(ent, None) for ent in ents if ent not in represented]
+    known = {entity.offsets for entity in entities}
+    for key in keys:
+        others = {offsets: probability for offsets, probability in _read_group(doc, key) if offsets not in known}
+        entities += [_existing_entity(offsets, probability) for offsets, probability in others.items()]
+        known.update(others)
+    return sorted(entities, key=lambda entity: entity.offsets)
+
+
+def add_entities(view: DocView, found: Iterable[UnitEntity], settings: NERSettings, *, nested: bool = False) -> None:
+    """Add the entities that a model found in a Doc to the record, to `doc.ents`, and to the span groups.
+
+    Existing entities and blocked tokens stay as they are. Tokens without annotation become outside. If entities share
+    tokens, `doc.ents` gets the longest.
+
+    nested (bool): Whether new entities may lie within existing ones. Otherwise they are left out there.
+    """
+    doc = view.doc
+    record: list[RecordedEntity] = []
+    known, blocked = set[EntityOffsets](), list[int]()
+    if doc.has_annotation(ENT_IOB):
+        record, blocked = read_entities(doc), _blocked_tokens(doc)
+        # Decoding repeats existing entities, aligned to units of the view.
+        known = {entity.offsets for entity in record} | {entity.offsets for entity in existing_entities(view)}
     if settings.spans_key:
-        _set_scored_spans(doc, scores, settings.spans_key)
+        # Decoding takes existing entities as given: their probability is 1, unless an earlier component computed it.
+        record = [entity._replace(probability=1.0) if entity.probability is None else entity for entity in record]
+    ents = list(doc.ents)
+    ent_of_token = {i: offsets_of(ent) for ent in ents for i in range(ent.start, ent.end)}
+    occupied = {*blocked, *ent_of_token}
+    taken = set(occupied)
+    for entity in sorted(found, key=lambda entity: entity.start - entity.end):
+        offsets = (*view.char_span(entity.start, entity.end), entity.label)
+        overlapped = range(*view.token_span(entity.start, entity.end, "expand"))
+        if offsets in known or not (nested or occupied.isdisjoint(overlapped)):
+            continue
+        tokens = range(*view.token_span(entity.start, entity.end, settings.alignment_mode))
+        span = Span(doc, tokens.start, tokens.stop, label=entity.label) if tokens else None
+        if span is not None and taken.isdisjoint(tokens):
+            ents.append(span)
+            taken.update(tokens)
+            ent_of_token.update(dict.fromkeys(tokens, offsets_of(span)))
+        ent = next((ent_of_token[i] for i in tokens or overlapped if i in ent_of_token), None)
+        aligned = None if span is None else (span.start_char, span.end_char)
+        record.append(RecordedEntity(*offsets, entity.probability, aligned=aligned, ent=ent))
+    doc.set_ents(ents, blocked=[doc[i : i + 1] for i in blocked], default="outside")
+    record.sort(key=lambda entity: entity.offsets)
+    if nested:
+        depths = nesting_depths([entity.offsets for entity in record])
+        record = [entity._replace(depth=depth) for entity, depth in zip(record, depths, strict=True)]
+    _write_record(doc, record)
+    if settings.spans_key:
+        _write_scores(doc, record, settings.spans_key)
     if settings.view == "characters" and settings.chars_key:
-        preset_ents = [ent for ent in doc.ents if ent.start in preset]
-        _set_char_spans(view, entities, preset_ents, settings.chars_key, settings)
+        _write_offsets(doc, record, settings.chars_key, has_scores=settings.spans_key is not None)
 
 
-def certain_entities(view: DocView) -> tuple[FoundEntity, ...]:
-    """Return the entities that a Doc has, as far as they are units of the view: their probability is 1."""
+def add_listed_entities(doc: Doc, spans: Iterable[Span]) -> None:
+    """Add entities from an entity list, which are in `doc.ents` already, to the record."""
+    entities = {entity.offsets: entity for entity in read_entities(doc)}
+    for offsets in map(offsets_of, spans):
+        entities[offsets] = RecordedEntity(*offsets, 1.0, "list", aligned=offsets[:2], ent=offsets)
+    _write_record(doc, sorted(entities.values(), key=lambda entity: entity.offsets))
+
+
+def without_entities(doc: Doc) -> Doc:
+    """Return the Doc itself if it has neither entities nor blocked tokens, otherwise a copy without them."""
+    if not doc.has_annotation(ENT_IOB):
+        return doc
+    copy = doc.copy()
+    copy.set_ents([], default="missing")
+    copy.spans.pop(RECORD_KEY, None)
+    return copy
+
+
+def existing_entities(view: DocView) -> tuple[FoundEntity, ...]:
+    """Return the entities that a Doc has before a model processes it, aligned to units of the view.
+
+    Their probability is 1, because decoding takes them as given.
+    """
     if not view.doc.has_annotation(ENT_IOB):
         return ()
     strings = view.doc.vocab.strings
@@ -119,110 +207,100 @@ def certain_entities(view: DocView) -> tuple[FoundEntity, ...]:
     )
 
 
-def without_entities(doc: Doc) -> Doc:
-    """Return a Doc without entities and blocked tokens: itself, or a copy where it has some."""
-    if not doc.has_annotation(ENT_IOB):
-        return doc
-    copy = doc.copy()
-    copy.set_ents([], default="missing")
-    return copy
+def outermost(entities: Iterable[FoundEntity]) -> list[FoundEntity]:
+    """Return the entities that lie within no other one."""
+    entities = list(entities)
+    depths = nesting_depths([entity.offsets for entity in entities])
+    return [entity for entity, depth in zip(entities, depths, strict=True) if depth == 0]
 
 
 def offsets_of(span: Span) -> EntityOffsets:
-    """Return a span's character offsets and label."""
+    """Return the character offsets and the label of a span."""
     return span.start_char, span.end_char, span.label_
 
 
 def spans_of(doc: Doc, entities: Iterable[EntityOffsets]) -> list[Span]:
-    """Return the spans of a Doc's whole tokens that hold entities."""
+    """Return the spans of all tokens that entities overlap."""
     spans = (doc.char_span(start, end, label, alignment_mode="expand") for start, end, label in entities)
     return [span for span in spans if span is not None]
 
 
-def read_offsets(doc: Doc, key: str | None, attribute: str) -> list[tuple[EntityOffsets, Any]]:
-    """Return the offsets of each entity in a group of `doc.spans` with its value of an attribute; nothing if
-    `tener_ner` did not write the group."""
-    attrs = doc.spans[key].attrs if key in doc.spans else {}
-    entities, values = attrs.get(PLACES, ()), attrs.get(attribute, ())
-    return [((start, end, label), value) for (start, end, label), value in zip(entities, values, strict=False)]
+def _existing_entity(offsets: EntityOffsets, probability: float | None) -> RecordedEntity:
+    return RecordedEntity(*offsets, probability, "existing", aligned=offsets[:2], ent=offsets)
 
 
-def read_exact(doc: Doc, key: str | None) -> list[tuple[EntityOffsets, FoundEntity]]:
-    """Return the entities of a group with exact offsets, each with the offsets of its tokens, and with its probability
-    if the group has it."""
-    entities = read_offsets(doc, key, CHAR_OFFSETS)
-    scores: list[float | None] = [float(score) for _, score in read_offsets(doc, key, CHAR_SCORES)]
-    return [
-        (aligned, FoundEntity(start, end, aligned[2], score))
-        for (aligned, (start, end)), score in zip(entities, scores or [None] * len(entities), strict=True)
-    ]
+def _read_record(doc: Doc) -> Iterator[RecordedEntity]:
+    group = doc.spans.get(RECORD_KEY)
+    for start, end, label, probability, origin, aligned, ent, depth in () if group is None else group.attrs[RECORD_KEY]:
+        # msgpack, in which spaCy stores attributes, turns tuples into lists.
+        pair, triple = aligned and tuple(aligned), ent and tuple(ent)
+        yield RecordedEntity(start, end, label, probability, origin, pair, triple, depth)
 
 
-def read_scores(doc: Doc, key: str) -> list[tuple[EntityOffsets, float | None]]:
-    """Return the offsets and probabilities of a group's spans, which may overlap, of whatever component.
+def _write_record(doc: Doc, record: list[RecordedEntity]) -> None:
+    if record or RECORD_KEY in doc.spans:
+        doc.spans[RECORD_KEY] = SpanGroup(doc, name=RECORD_KEY, attrs={RECORD_KEY: record})
 
-    A `spancat` writes no scores in a text shorter than its spans, and a later component that writes to its group drops
-    them.
+
+def _find_ent(doc: Doc, ent: EntityOffsets | None, ents: set[EntityOffsets]) -> EntityOffsets | None:
+    """Return an entity that `doc.ents` had, or the one that has its place since its tokens were merged with others.
+
+    Return None if there is neither.
+    """
+    if ent is None or ent in ents:
+        return ent
+    start, end, label = ent
+    if doc.char_span(start, end) is not None:  # its tokens are still there, but the entity was removed or changed
+        return None
+    return next((other for other in ents if other[0] <= start and end <= other[1] and other[2] == label), None)
+
+
+def _read_group(doc: Doc, key: str) -> list[tuple[EntityOffsets, float | None]]:
+    """Return the spans of another component's group with their probabilities.
+
+    A `spancat` writes no scores for a text that is shorter than its spans, and a component that replaces the spans of a
+    group drops their scores.
     """
     group = doc.spans.get(key)
-    if group is None or PLACES in group.attrs:
-        return read_offsets(doc, key, SCORES)
+    if group is None or _WRITTEN_FROM in group.attrs:
+        return []
     scores = group.attrs.get(SCORES, ())
-    probabilities: Iterator[float | None] = map(float, scores) if len(scores) == len(group) else itertools.repeat(None)
-    return list(zip(map(offsets_of, group), probabilities, strict=False))
+    probabilities = [float(score) for score in scores] if len(scores) == len(group) else [None] * len(group)
+    return list(zip(map(offsets_of, group), probabilities, strict=True))
 
 
-def _set_scored_spans(doc: Doc, scores: dict[tuple[int, int, str], float], key: str) -> None:
-    """Write `doc.ents`, others in `scores`, and their probabilities to a group of `doc.spans`, in the form of spaCy's
-    `spancat`.
+def _blocked_tokens(doc: Doc) -> list[int]:
+    """Return the indices of the tokens that no entity may contain, which spaCy marks by B without an entity type."""
+    iob, label = doc.to_array([ENT_IOB, ENT_TYPE]).T
+    blocked: list[int] = np.flatnonzero((iob == BEGIN) & (label == 0)).tolist()
+    return blocked
 
-    The probability of a preset entity is 1, or what an earlier run of the component wrote to the group.
-    """
-    if key in doc.spans and PLACES not in doc.spans[key].attrs and len(doc.spans[key]):
+
+def _write_scores(doc: Doc, record: Sequence[RecordedEntity], key: str) -> None:
+    """Write the entities that align with tokens, and their probabilities, to a group in the form of a `spancat`."""
+    group = doc.spans.get(key)
+    if group is not None and len(group) and _WRITTEN_FROM not in group.attrs:
         warnings.warn(
             f"doc.spans['{key}'] of another component is overwritten. Set another spans_key for tener_ner.",
             stacklevel=2,
         )
-    earlier = {entity: float(score) for entity, score in read_offsets(doc, key, SCORES)}
-    places = {(ent.start, ent.end, ent.label_): earlier.get(offsets_of(ent), 1.0) for ent in doc.ents} | scores
-    order = sorted(places, key=lambda place: (place[0], -place[1], place[2]))
-    spans = [Span(doc, start, end, label=label) for start, end, label in order]
-    values = np.array([places[place] for place in order], dtype=np.float64)
-    _write_group(doc, key, spans, map(offsets_of, spans), {SCORES: values})
+    probabilities: dict[EntityOffsets, float | None] = {}
+    # If several entities align to the same tokens, the probability of the longest is written.
+    for entity in sorted(record, key=lambda entity: entity.start - entity.end):
+        if entity.aligned is not None:
+            probabilities.setdefault((*entity.aligned, entity.label), entity.probability)
+    rows = sorted(probabilities.items(), key=lambda row: (row[0][0], -row[0][1], row[0][2]))
+    scores = np.array([probability for _, probability in rows], dtype=np.float64)
+    _write_group(doc, key, spans_of(doc, (offsets for offsets, _ in rows)), {SCORES: scores})
 
 
-def _set_char_spans(
-    view: DocView, new: Iterable[UnitEntity], preset: Iterable[Span], key: str, settings: NERSettings
-) -> None:
-    """Write all entities of the Doc to a group of `doc.spans`, as spans of tokens with exact character offsets. With a
-    `spans_key` it has their probabilities too: several entities may lie in the same tokens.
-
-    A preset entity keeps the offsets that an earlier run of the component wrote.
-    """
-    doc = view.doc
-    earlier: dict[EntityOffsets, list[FoundEntity]] = defaultdict(list)
-    for aligned, known in read_exact(doc, key):
-        earlier[aligned].append(known)
-    in_tokens: dict[EntityOffsets, tuple[EntityOffsets, float]] = {}  # exact offsets -> those of the tokens in doc.ents
-    for ent in preset:
-        aligned = offsets_of(ent)
-        for known in earlier.get(aligned, [FoundEntity(*aligned, 1.0)]):
-            in_tokens[known.offsets] = aligned, 1.0 if known.probability is None else known.probability
-    for entity in new:
-        start, end = view.char_span(entity.start, entity.end)
-        first, last = view.token_span(start, end, settings.alignment_mode)
-        if first >= last:
-            first, last = view.token_span(start, end, "expand")
-        aligned = offsets_of(Span(doc, first, last, label=entity.label))
-        in_tokens[start, end, entity.label] = aligned, entity.probability
-    rows = sorted(in_tokens)
-    spans = [Span(doc, *view.token_span(start, end, "expand"), label=label) for start, end, label in rows]
-    attrs: dict[str, Any] = {CHAR_OFFSETS: [[start, end] for start, end, _ in rows]}
-    if settings.spans_key:
-        attrs[CHAR_SCORES] = np.array([in_tokens[row][1] for row in rows], dtype=np.float64)
-    _write_group(doc, key, spans, [in_tokens[row][0] for row in rows], attrs)
+def _write_offsets(doc: Doc, record: Sequence[RecordedEntity], key: str, *, has_scores: bool) -> None:
+    """Write all entities to a group, as spans of the tokens that they overlap, with their character offsets."""
+    attrs: dict[str, Any] = {"char_offsets": [[entity.start, entity.end] for entity in record]}
+    if has_scores:
+        attrs["char_scores"] = np.array([entity.probability for entity in record], dtype=np.float64)
+    _write_group(doc, key, spans_of(doc, (entity.offsets for entity in record)), attrs)
 
 
-def _write_group(doc: Doc, key: str, spans: list[Span], places: Iterable[EntityOffsets], attrs: dict[str, Any]) -> None:
-    doc.spans[key] = spans
-    doc.spans[key].attrs.update({**attrs, PLACES: list(map(list, places))})
+def _write_group(doc: Doc, key: str, spans: list[Span], attrs: dict[str, Any]) -> None:
+    doc.spans[key] = SpanGroup(doc, name=key, spans=spans, attrs={**attrs, _WRITTEN_FROM: RECORD_KEY})

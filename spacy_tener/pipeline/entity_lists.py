@@ -23,6 +23,7 @@ from ..features.word_lists import ATTRIBUTE, LOCK, ListedWord, WordList, WordLis
 from ..sequences import starts
 from ..types import IntArray
 from .batch_pipe import BatchPipe
+from .entities import add_listed_entities
 from .masks import NO_ENTITIES
 from .units import BEGIN, INSIDE
 from .windows import batch_by_size
@@ -232,6 +233,8 @@ class EntityLists(NamedLists, BatchPipe):
                 gaps.append(Span(doc, start, end))
         if entities or blocked:
             doc.set_ents(entities, blocked=blocked, default="unmodified")
+            if entities:
+                add_listed_entities(doc, entities)
         if gaps:
             doc.spans[NO_ENTITIES] = [*doc.spans.get(NO_ENTITIES, ()), *gaps]
 

@@ -25,7 +25,7 @@ from ..onnx.lac_tagger import LacTagger, load_tagger
 from ..sequences import starts as starts_of
 from ..types import IntArray
 from .batch_pipe import BatchPipe
-from .entities import UnitEntity, certain_entities, set_entities
+from .entities import UnitEntity, add_entities, existing_entities
 from .settings import NERSettings
 from .units import Alignment, DocView, continues_word, is_ornament, is_space, view_of
 from .words import PipelineWords
@@ -138,7 +138,7 @@ class Lac(BatchPipe):
         preset = [
             (begin + entity.start, begin + entity.end, entity.label)
             for begin, view in zip(text_starts.tolist(), views, strict=False)
-            for entity in certain_entities(view)
+            for entity in existing_entities(view)
         ]
         joined = continues_word(text.codes)
         division = trim_words(text, self.tagger.divide(text, preset, joined if joined.any() else None))
@@ -167,7 +167,7 @@ class Lac(BatchPipe):
                 self._set_entities(views[i], entities)
 
     def _set_entities(self, view: DocView, entities: Sequence[UnitEntity]) -> None:
-        set_entities(view, entities, self.settings)
+        add_entities(view, entities, self.settings)
         for start, end, *_ in entities if not self._has_warned else ():
             first, last = view.token_span(start, end, "strict")
             if first == last:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from spacy.tokens import Doc, Span
 
 from ..errors import RemedyError
-from .entities import EntityOffsets, FoundEntity
+from ..types import EntityOffsets
 
 
 def nesting_depths(entities: Sequence[EntityOffsets]) -> list[int]:
@@ -54,13 +54,6 @@ def _spread(entities: Sequence[EntityOffsets], order: Iterable[int]) -> list[int
         occupied[level][start:end] = b"\1" * (end - start)
         levels[index] = level
     return levels
-
-
-def outermost(entities: Iterable[FoundEntity]) -> list[FoundEntity]:
-    """Return the entities that overlap no longer one."""
-    entities = list(entities)
-    depths = nesting_depths([entity.offsets for entity in entities])
-    return [entity for entity, depth in zip(entities, depths, strict=True) if depth == 0]
 
 
 def all_entities(doc: Doc, key: str | None) -> list[Span]:

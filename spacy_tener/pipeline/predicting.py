@@ -51,10 +51,11 @@ def decode_batches(
 def select_entities(batch: BatchDecoding, labels: Sequence[str], settings: NERSettings) -> list[list[UnitEntity]]:
     """Return the best entities of each text that reach the thresholds."""
     best = batch.best
-    probabilities, thresholds = [1.0] * best.label.size, [0.0] * len(labels)
-    if settings.asks_probabilities:
-        probabilities, thresholds = batch.best_probabilities.tolist(), settings.thresholds(labels)
-    rows = list(zip(best.start.tolist(), best.end.tolist(), best.label.tolist(), probabilities, strict=True))
+    columns = best.start.tolist(), best.end.tolist(), best.label.tolist()
+    if not settings.asks_probabilities:
+        found = [UnitEntity(start, end, labels[i]) for start, end, i in zip(*columns, strict=True)]
+        return [found[part] for part in batch.slices(best)]
+    thresholds, rows = settings.thresholds(labels), list(zip(*columns, batch.best_probabilities.tolist(), strict=True))
     return [
         [UnitEntity(start, end, labels[i], p) for start, end, i, p in rows[part] if p >= thresholds[i]]
         for part in batch.slices(best)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,9 @@ from spacy.scorer import PRFScore
 from spacy.tokens import Doc
 from spacy.training import Example
 
-from ..types import IntArray
-from .entities import CHAR_OFFSETS, EntityOffsets, offsets_of
+from ..types import EntityOffsets, IntArray
+from .entities import offsets_of, read_entities
 from .nesting import all_entities, nesting_depths
-from .settings import CHARS_KEY
 
 
 def make_char_ner_scorer() -> Callable[..., dict[str, Any]]:
@@ -27,21 +26,17 @@ def make_char_ner_scorer() -> Callable[..., dict[str, Any]]:
     return score_char_entities
 
 
-def score_char_entities(
-    examples: Iterable[Example], *, chars_key: str | None = CHARS_KEY, **kwargs: Any
-) -> dict[str, Any]:
-    """Compute precision, recall and F1, overall and per type.
+def score_char_entities(examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
+    """Compute precision, recall and F1 of the outermost entities, overall and per type.
 
     examples (Iterable[Example]): The examples.
-    chars_key (Optional[str]): Key of `doc.spans` for the group with exact character offsets. It is scored instead of
-        `doc.ents`, which a later component may have changed. Docs without it are scored by `doc.ents`.
     RETURNS (Dict[str, Any]): `ents_p`, `ents_r`, `ents_f` and `ents_per_type`.
     """
     per_type: dict[str, PRFScore] = defaultdict(PRFScore)
     for example in examples:
         # As in spaCy's scorer: Docs without annotation are skipped, as are wrong predictions on tokens without it.
         if example.reference.has_annotation("ENT_IOB"):
-            _count(example, chars_key, per_type)
+            _count(example, per_type)
     return _totals(per_type, "ents")
 
 
@@ -57,16 +52,14 @@ def _totals(per_type: Mapping[str, PRFScore], prefix: str) -> dict[str, Any]:
     return dict(zip(names, (total.precision, total.recall, total.fscore, types), strict=True))
 
 
-def score_nested_entities(
-    examples: Iterable[Example], *, spans_key: str, chars_key: str | None = CHARS_KEY
-) -> dict[str, Any]:
-    """Compute precision, recall and F1 of entities that may lie within others: of all, per type, and per depth.
+def score_nested_entities(examples: Iterable[Example], *, spans_key: str) -> dict[str, Any]:
+    """Compute precision, recall and F1 of nested entities: overall, per type, and per nesting depth.
 
     An entity is correct if its offsets and label are, at whatever depth it was found.
 
-    examples (Iterable[Example]): The examples. Those without the group of `doc.spans` are skipped.
-    spans_key (str): The group with all entities, of reference and prediction.
-    chars_key (Optional[str]): The group of the prediction with exact character offsets, which it may lack.
+    examples (Iterable[Example]): The examples. Examples whose reference lacks the group are skipped.
+    spans_key (str): The group of `doc.spans` with all entities of the reference. A group of the prediction with this
+        key that another component wrote, for example a `spancat`, is scored as well.
     RETURNS (Dict[str, Any]): `spans_<key>_p`, `_r`, `_f`, `_per_type`, and `_per_depth`, a list of `p`, `r`, `f` and
         the number of annotated entities, `gold`, the outermost first.
     """
@@ -76,10 +69,8 @@ def score_nested_entities(
         if spans_key not in example.reference.spans:
             continue
         compared = CharComparison(example.reference, example.predicted, spans_key)
-        has_exact = chars_key is not None and chars_key in example.predicted.spans
-        spans = () if has_exact else all_entities(example.predicted, spans_key)
-        offsets = _exact_offsets(example.predicted, chars_key) if has_exact else map(offsets_of, spans)
-        keys = dict.fromkeys(map(compared.key, offsets))
+        predicted = read_entities(example.predicted, [spans_key])
+        keys = dict.fromkeys(compared.key(entity.offsets) for entity in predicted)
         found, gold = [key for key in keys if compared.is_right(key) is not None], list(compared.gold)
         for side, others, right in ((found, compared.gold, 0), (gold, set(found), 2)):
             for key, depth in zip(side, nesting_depths(side), strict=True):
@@ -114,10 +105,10 @@ def _depth_score(right: int, found: int, recalled: int, gold: int) -> dict[str, 
     return {"p": p, "r": r, "f": 2 * p * r / max(p + r, 1e-9), "gold": gold}
 
 
-def _count(example: Example, chars_key: str | None, per_type: dict[str, PRFScore]) -> None:
+def _count(example: Example, per_type: dict[str, PRFScore]) -> None:
     compared = CharComparison(example.reference, example.predicted)
     missed = set(compared.gold)
-    for entity in predicted_offsets(example.predicted, chars_key):
+    for entity in predicted_offsets(example.predicted):
         key, score = compared.key(entity), per_type[entity[2]]
         is_right = compared.is_right(key)
         if is_right:
@@ -174,19 +165,6 @@ def _marks_before(doc: Doc) -> IntArray:
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(marks)])
 
 
-def predicted_offsets(doc: Doc, chars_key: str | None = CHARS_KEY) -> set[EntityOffsets]:
-    """Return the outermost entities of a Doc, with exact offsets where the group `chars_key` has them."""
-    entities = list(_exact_offsets(doc, chars_key))
-    depths = nesting_depths(entities)
-    return {entity for entity, depth in zip(entities, depths, strict=True) if depth == 0}
-
-
-def _exact_offsets(doc: Doc, chars_key: str | None) -> Iterator[EntityOffsets]:
-    group = doc.spans.get(chars_key)
-    offsets = None if group is None else group.attrs.get(CHAR_OFFSETS)
-    # After manual edits of a group, its offsets do not match its spans.
-    if group is not None and offsets is not None and len(offsets) == len(group):
-        for span, (start, end) in zip(group, offsets, strict=True):
-            yield start, end, span.label_
-    else:
-        yield from map(offsets_of, doc.ents)
+def predicted_offsets(doc: Doc) -> set[EntityOffsets]:
+    """Return the offsets and labels of the outermost entities of a Doc, also of those that share a token."""
+    return {entity.offsets for entity in read_entities(doc) if entity.depth == 0}

@@ -30,7 +30,7 @@ from ..optim.optimizers import warm_up
 from ..requirements import add_requirements
 from .batch_decoding import BatchDecoding
 from .decoding import Decoding
-from .entities import UnitEntity, certain_entities, set_entities
+from .entities import UnitEntity, add_entities, existing_entities
 from .learning.targets import Target, count_latin_edges, exceptional_labels, make_targets
 from .learning.teaching import Teacher
 from .nesting import all_entities, check_annotation
@@ -329,7 +329,7 @@ class TenerNER(TrainablePipe):
         """
         settings = self.settings
         for doc, entities in zip(docs, scores, strict=True):
-            set_entities(view_of(doc, settings.view), entities, settings, overlapping=self.depth > 1)
+            add_entities(view_of(doc, settings.view), entities, settings, nested=self.depth > 1)
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128, spans_key: str | None = None) -> Iterator[Doc]:
         """Add entities to a stream of Docs.
@@ -345,7 +345,7 @@ class TenerNER(TrainablePipe):
         for docs in minibatch(stream, batch_size):
             try:
                 for view, entities in self._find(docs, settings):
-                    set_entities(view, entities, settings, overlapping=self.depth > 1)
+                    add_entities(view, entities, settings, nested=self.depth > 1)
                 yield from docs
             except Exception as error:
                 on_error(self.name, self, docs, error)
@@ -362,7 +362,7 @@ class TenerNER(TrainablePipe):
         check_shared(self.model, docs)
         settings = self.settings
         for views, batch in self._decode_batches(docs, settings):
-            certain = [certain_entities(view) for view in views]
+            certain = [existing_entities(view) for view in views]
             for index, view in enumerate(views):
                 yield Decoding(view, self.labels, batch, index, settings.spans_key, certain[index])
 
@@ -377,7 +377,7 @@ class TenerNER(TrainablePipe):
         for batch, group in itertools.groupby(decodings, lambda decoding: decoding.batch):
             found = select_entities(batch, self.labels, settings)
             for decoding in group:
-                set_entities(decoding.view, found[decoding.index], settings, overlapping=self.depth > 1)
+                add_entities(decoding.view, found[decoding.index], settings, nested=self.depth > 1)
 
     def _check_process(self) -> None:
         if self.model.ops.name == "cupy" and os.getpid() != self._process:
@@ -399,12 +399,13 @@ class TenerNER(TrainablePipe):
         examples (Iterable[Example]): The examples.
         RETURNS (Dict[str, Any]): The scores.
         """
+        examples = list(examples)  # both scorers iterate over them, and a generator would be empty for the second
         scorer = self.active_scorer
         if scorer is None:
             return {}
         scores: dict[str, Any] = scorer(examples, **{**self.cfg, "labels": self.labels, **kwargs})
         if self.overlap_key is not None:
-            scores |= score_nested_entities(examples, spans_key=self.overlap_key, chars_key=self.settings.chars_key)
+            scores |= score_nested_entities(examples, spans_key=self.overlap_key)
         return scores
 
     def update(

@@ -17,7 +17,6 @@ from spacy.util import minibatch
 from ..annotate.answers import ID_COLUMN, TEXT_COLUMN, Record
 from ..corpora.folds import text_key
 from ..pipeline.doc_entities import found_entities, reading_score
-from ..pipeline.entities import EntityOffsets, FoundEntity, offsets_of
 from ..pipeline.finding import PipelineNER, crf_pipes
 from ..pipeline.tener_ner import TenerNER
 from .annotation_tools import Task
@@ -75,8 +74,8 @@ def suggest(
 
 
 def make_tasks(nlp: Language, chosen: Sequence[Suggestion], labels: Sequence[str]) -> list[Task]:
-    """Return texts with the entities of `doc.ents`, and others in their words, that have one of the labels; none
-    without a `tener_ner`.
+    """Return texts with the entities that the pipeline finds and that have one of the labels; with no entities if the
+    pipeline has no `tener_ner`.
 
     Scores are those of the best reading by the first `tener_ner`.
     """
@@ -89,23 +88,14 @@ def make_tasks(nlp: Language, chosen: Sequence[Suggestion], labels: Sequence[str
     pipeline = PipelineNER.of(nlp)
     decodings = list(pipeline.ner.decode(pipeline.prepare(suggestion.text for suggestion in chosen)))
     readings = [decoding.k_best(1)[0] for decoding in decodings]
-    exact = [_by_tokens(decoding.doc, best.entities) for decoding, best in zip(decodings, readings, strict=True)]
     found = found_entities(nlp, pipeline.complete(decodings), with_spancat=False)
     tasks = []
-    rows = zip(fresh, readings, exact, found, columns, strict=True)
-    for doc, reading, by_tokens, entities, (uncertainty, record_id) in rows:
+    rows = zip(fresh, readings, found, columns, strict=True)
+    for doc, reading, entities, (uncertainty, record_id) in rows:
         labelled = [entity for entity in entities if entity.label in labels]
-        entities = [by_tokens.get((entity.start, entity.end, entity.label), entity) for entity in labelled]
         score = reading_score(reading.log_probability, len(doc.text))
-        tasks.append(Task(doc, entities, reading.probability, uncertainty, score, record_id))
+        tasks.append(Task(doc, labelled, reading.probability, uncertainty, score, record_id))
     return tasks
-
-
-def _by_tokens(doc: Doc, entities: Sequence[FoundEntity]) -> dict[EntityOffsets, FoundEntity]:
-    """Return entities by the offsets that they have in `doc.ents`: of those in the same tokens the longest."""
-    by_length = sorted(entities, key=lambda entity: (entity.end - entity.start, -entity.start))
-    spans = [doc.char_span(e.start, e.end, e.label, alignment_mode="expand") for e in by_length]
-    return {offsets_of(span): entity for span, entity in zip(spans, by_length, strict=True) if span is not None}
 
 
 def most_uncertain(

@@ -15,8 +15,7 @@ from spacy.tokens import Doc
 
 from ..annotate.encoding import dump_jsonl
 from ..corpora.annotation import SUGGESTED
-from ..pipeline.entities import FoundEntity
-from ..pipeline.nesting import outermost
+from ..pipeline.entities import FoundEntity, outermost
 
 DIGITS = 4
 RECORD_ID = "record_id"

@@ -26,8 +26,8 @@ from ..corpora.docs import INCORRECT, open_docbin, repacked
 from ..errors import InputError, RemedyError
 from ..files import write_text
 from ..pages import Heading, make_page
-from ..pipeline.entities import EntityOffsets, FoundEntity, offsets_of
-from ..pipeline.nesting import outermost
+from ..pipeline.entities import FoundEntity, offsets_of, outermost
+from ..types import EntityOffsets
 from .annotation_tools import RECORD_ID, Task
 from .suspected_errors import Doubt, JudgedDoc, Question, most_suspicious, rank_doubts
 

@@ -26,12 +26,13 @@ from ..corpora.docs import write_docs
 from ..corpora.folds import assign_folds
 from ..errors import RemedyError
 from ..pipeline.decoding import likelihoods
-from ..pipeline.entities import EntityOffsets, FoundEntity, offsets_of
+from ..pipeline.entities import FoundEntity, offsets_of, outermost
 from ..pipeline.finding import PipelineNER, crf_pipes
-from ..pipeline.nesting import all_entities, outermost
+from ..pipeline.nesting import all_entities
 from ..training.config_files import ConfigError, corpus_reader
 from ..training.overlays import compose
 from ..training.runs import MODEL, Echo, Processes, TrainingRun, is_trained, train
+from ..types import EntityOffsets
 
 FOLDS, DATA = "folds", "train.spacy"
 BATCH = 256

@@ -25,8 +25,9 @@ from ..files import digest, write_bytes
 from ..inputs import STDIN, open_file
 from ..manifest import Manifest, file_input, stream_input
 from ..pipeline.batch_decoding import Probabilities
-from ..pipeline.entities import SCORES, EntityOffsets, offsets_of, read_offsets
+from ..pipeline.entities import offsets_of, read_entities
 from ..pipeline.finding import crf_pipes, known_labels, overlap_groups
+from ..types import EntityOffsets
 
 LOWEST = 0.05
 """Entities with a lower probability count as not found."""
@@ -114,7 +115,7 @@ def _correct(belief: Belief, earlier: set[EntityOffsets], later: Sequence[Callab
     earlier (set[EntityOffsets]): The entities of earlier components.
     """
     doc = belief.doc
-    scores = {offsets: float(score) for key in doc.spans for offsets, score in read_offsets(doc, key, SCORES)}
+    probabilities = {entity.offsets: entity.probability for entity in read_entities(doc)}
     found = _entities(doc)
     for component in later:
         doc = component(doc)
@@ -122,13 +123,14 @@ def _correct(belief: Belief, earlier: set[EntityOffsets], later: Sequence[Callab
     for entity in found - final:
         belief.entities.pop(entity, None)
     for entity in (earlier & final) | (final - found):
-        belief.entities[entity] = scores.get(entity, 1.0)
+        probability = probabilities.get(entity)
+        belief.entities[entity] = 1.0 if probability is None else probability
         start, end, _ = entity
         belief.outside[start:end] = 0.0
 
 
 def _entities(doc: Doc) -> set[EntityOffsets]:
-    return set(map(offsets_of, doc.ents))
+    return {entity.offsets for entity in read_entities(doc)}
 
 
 def _certain(doc: Doc) -> Belief:

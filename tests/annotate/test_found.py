@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,17 @@ from small_corpora import ruled
 from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
 
-from spacy_tener.pipeline.doc_entities import entities_of_doc, entity_task, reading_task
-from spacy_tener.pipeline.entities import FoundEntity, UnitEntity, set_entities
+from spacy_tener.pipeline.doc_entities import entity_task, reading_task
+from spacy_tener.pipeline.entities import RECORD_KEY, FoundEntity, UnitEntity, add_entities, read_entities
 from spacy_tener.pipeline.finding import PipelineNER, entity_labels
 from spacy_tener.pipeline.settings import NERSettings
 from spacy_tener.pipeline.units import view_of
 
 TEXTS = ["王小明去了上海", "王小明去了上海，今天天气很好。"]
+
+
+def plain(entities: Sequence[FoundEntity]) -> list[tuple[int, int, str, float | None]]:
+    return [(*entity.offsets, entity.probability) for entity in entities]
 
 
 @pytest.mark.parametrize("name", ["tener", "characters"])
@@ -45,17 +50,17 @@ def test_probabilities_of_a_call_leave_the_component_as_it_is(saved: dict[str, P
     scored = list(nlp.pipe(TEXTS, component_cfg=settings))
     assert [list(doc.spans["sure"]) for doc in scored] == [list(doc.ents) for doc in scored] != [[], []]
     assert all(0.5 < score <= 1 for doc in scored for score in doc.spans["sure"].attrs["scores"])
-    assert [list(doc.spans) for doc in nlp.pipe(TEXTS)] == [[], []]
+    assert [list(doc.spans) for doc in nlp.pipe(TEXTS)] == [[RECORD_KEY], [RECORD_KEY]]
     nlp.get_pipe("tener_ner").cfg["spans_key"] = "own"
-    assert [list(doc.spans) for doc in nlp.pipe(TEXTS, component_cfg=settings)] == [["own"], ["own"]]
+    assert [list(doc.spans) for doc in nlp.pipe(TEXTS, component_cfg=settings)] == [[RECORD_KEY, "own"]] * 2
 
 
 def test_two_entities_in_a_token_are_both_told() -> None:
     doc = Doc(spacy.blank("zh").vocab, words=["王小明李"])
     settings = NERSettings(view="characters", spans_key="sure")
-    set_entities(view_of(doc, "characters"), [UnitEntity(0, 3, "PER", 0.9), UnitEntity(3, 4, "PER", 0.5)], settings)
+    add_entities(view_of(doc, "characters"), [UnitEntity(0, 3, "PER", 0.9), UnitEntity(3, 4, "PER", 0.5)], settings)
     assert [ent.text for ent in doc.ents] == ["王小明李"]
-    assert list(entities_of_doc(doc, [settings])) == [FoundEntity(0, 3, "PER", 0.9), FoundEntity(3, 4, "PER", 0.5)]
+    assert plain(read_entities(doc)) == [(0, 3, "PER", 0.9), (3, 4, "PER", 0.5)]
 
 
 @pytest.mark.parametrize("alignment", ["expand", "contract"])
@@ -72,10 +77,10 @@ def test_components_that_align_in_different_ways_keep_the_exact_offsets_of_each_
     doc = Doc(spacy.blank("zh").vocab, words=["王小", "明去", "了上", "海，"], spaces=[False] * 4)
     first, second = (NERSettings(view="characters", alignment_mode=mode) for mode in ("expand", "contract"))
     view = view_of(doc, "characters")
-    set_entities(view, [UnitEntity(0, 3, "PER")], first)
-    set_entities(view, [UnitEntity(4, 7, "GPE")], second)
+    add_entities(view, [UnitEntity(0, 3, "PER")], first)
+    add_entities(view, [UnitEntity(4, 7, "GPE")], second)
     assert [ent.text for ent in doc.ents] == ["王小明去", "了上"]
-    assert [entity.offsets[:2] for entity in entities_of_doc(doc, [first, second])] == [(0, 3), (4, 7)]
+    assert [entity.offsets[:2] for entity in read_entities(doc)] == [(0, 3), (4, 7)]
 
 
 def test_the_scores_of_another_component_are_not_those_of_entities() -> None:
@@ -83,12 +88,12 @@ def test_the_scores_of_another_component_are_not_those_of_entities() -> None:
     settings = NERSettings(spans_key="sc")
     doc.ents = [Span(doc, 0, 1, label="PER")]
     doc.spans["sc"] = SpanGroup(doc, name="sc", spans=list(doc.ents), attrs={"scores": [0.4]})
-    assert list(entities_of_doc(doc, [settings])) == [FoundEntity(0, 1, "PER", None)]
+    assert plain(read_entities(doc)) == [(0, 1, "PER", None)]
     with pytest.warns(
         UserWarning, match=r"spans\['sc'\] of another component is overwritten.* spans_key for tener_ner"
     ):
-        set_entities(view_of(doc, "tokens"), [UnitEntity(2, 3, "GPE", 0.8)], settings)
-    assert list(entities_of_doc(doc, [settings])) == [FoundEntity(0, 1, "PER", 1.0), FoundEntity(2, 3, "GPE", 0.8)]
+        add_entities(view_of(doc, "tokens"), [UnitEntity(2, 3, "GPE", 0.8)], settings)
+    assert plain(read_entities(doc)) == [(0, 1, "PER", 1.0), (2, 3, "GPE", 0.8)]
 
 
 def test_components_may_have_no_labels() -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import pytest
 import spacy
 from made_runs import prf
 from spacy.scorer import get_ner_prf
-from spacy.tokens import Doc, Span, SpanGroup
+from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.vocab import Vocab
 
@@ -23,9 +22,10 @@ from spacy_tener.evaluation.scores import (
     count_entities,
     total,
 )
-from spacy_tener.pipeline.entities import CHAR_OFFSETS
+from spacy_tener.pipeline.entities import UnitEntity, add_entities
 from spacy_tener.pipeline.scoring import score_char_entities
-from spacy_tener.pipeline.settings import CHARS_KEY
+from spacy_tener.pipeline.settings import NERSettings
+from spacy_tener.pipeline.units import CharacterView
 
 VOCAB = Vocab()
 TEXT = "abcdefgh"
@@ -55,14 +55,15 @@ def random_examples(seed: int, *, exact: bool) -> list[Example]:
     for doc in (example.predicted for example in examples if exact):
         bounds = sorted(rng.sample(range(len(TEXT) + 1), 4))
         places = list(zip(bounds[::2], bounds[1::2], strict=True))
-        spans = [doc.char_span(*place, label=rng.choice(LABELS), alignment_mode="expand") for place in places]
-        doc.spans[CHARS_KEY] = SpanGroup(doc, spans=spans, attrs={CHAR_OFFSETS: places})
+        entities = [UnitEntity(*place, rng.choice(LABELS)) for place in places]
+        doc.set_ents([], default="missing")
+        add_entities(CharacterView(doc), entities, NERSettings(view="characters"))
     return examples
 
 
 RULES: dict[bool, tuple[Any, Any]] = {
     False: (compare_tokens, get_ner_prf),
-    True: (partial(compare_characters, chars_key=CHARS_KEY), score_char_entities),
+    True: (compare_characters, score_char_entities),
 }
 
 

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from small_systems import SYSTEMS, TEXTS, trained
 from spacy.tokens import Doc, Span
 
+from spacy_tener.pipeline.entities import RECORD_KEY
+
 pytestmark = pytest.mark.filterwarnings("ignore:.*was trained on tokens")
 
 KINDS = [*SYSTEMS]
@@ -74,9 +76,14 @@ def ents_of(doc):
     return [(ent.start, ent.end, ent.label_) for ent in doc.ents]
 
 
+def groups_in(doc):
+    """The groups that the component documents."""
+    return {key: group for key, group in doc.spans.items() if key != RECORD_KEY}
+
+
 def found_in(doc):
     """All that the component wrote."""
-    groups = {key: [*map(tuple, group.attrs["char_offsets"])] for key, group in doc.spans.items()}
+    groups = {key: [*map(tuple, group.attrs["char_offsets"])] for key, group in groups_in(doc).items()}
     return ents_of(doc), [(token.ent_iob_, token.ent_type_) for token in doc], groups
 
 
@@ -91,7 +98,7 @@ def check_promises(before, doc):
         assert not any(token.is_sent_start for token in before[start + 1 : end])
         assert not any(is_blocked(token) for token in before[start:end])
     assert all(is_blocked(now) for now, token in zip(doc, before, strict=True) if is_blocked(token))
-    for group in doc.spans.values():
+    for group in groups_in(doc).values():
         for (start, end), span in zip(group.attrs["char_offsets"], group, strict=True):
             text = doc.text[start:end]
             assert span.start_char <= start < end <= span.end_char

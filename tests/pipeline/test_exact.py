@@ -16,7 +16,7 @@ from spacy.tokens import Doc, Span
 from spacy_tener.crf.crf_numpy import PathScorer
 from spacy_tener.pipeline.batch_decoding import BatchDecoding
 from spacy_tener.pipeline.decoding import Decoding
-from spacy_tener.pipeline.entities import certain_entities
+from spacy_tener.pipeline.entities import existing_entities
 from spacy_tener.pipeline.masks import NO_ENTITIES, allowed_tags
 from spacy_tener.pipeline.tags import LabelIndex, index_labels
 from spacy_tener.pipeline.units import view_of
@@ -172,7 +172,7 @@ def check(view: Any, depth: int, recipes: list[Recipe], exceptions: Any, tempera
     emissions = rng.normal(scale=2.0, size=(depth, sum(lengths), layout.n_tags)).astype(np.float32)
     batch = BatchDecoding(scorer, emissions, lengths, allowed_tags(views, index, depth), temperature)
     for i, part in enumerate(views):
-        decoding = Decoding(part, LABELS, batch, i, None, certain_entities(part))
+        decoding = Decoding(part, LABELS, batch, i, None, existing_entities(part))
         rules = Rules(part.doc, view, index)
         rows = decoding.emissions.reshape(depth, len(part), layout.n_tags)
         levels = [

@@ -5,6 +5,8 @@ import spacy
 from spacy.cli.find_threshold import find_threshold
 from spacy.tokens import Doc, DocBin, Span
 
+from spacy_tener.pipeline.entities import RECORD_KEY, read_entities
+
 TEXT = "吴重阳在中国银行工作。"
 FOUND = [(0, 3, "PER"), (4, 8, "ORG")]
 
@@ -40,7 +42,8 @@ def test_nothing_is_weighed_or_written_where_it_is_off(learned, monkeypatch):
     monkeypatch.setattr("spacy_tener.pipeline.decoding.Decoding.probabilities", None)
     doc = nlp(TEXT)
     assert len(doc.ents) == 2
-    assert not doc.spans
+    assert list(doc.spans) == [RECORD_KEY]
+    assert [entity.probability for entity in read_entities(doc)] == [None, None]
 
 
 @pytest.mark.parametrize("view", ["tokens", "characters"])

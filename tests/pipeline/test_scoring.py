@@ -3,11 +3,15 @@
 import pytest
 import spacy
 from spacy.scorer import get_ner_prf
-from spacy.tokens import Doc, Span, SpanGroup
+from spacy.tokens import Doc, Span
 from spacy.training import Example
 
+from spacy_tener.pipeline.entities import UnitEntity, add_entities
 from spacy_tener.pipeline.scoring import score_char_entities
+from spacy_tener.pipeline.settings import NERSettings
+from spacy_tener.pipeline.units import view_of
 
+CHARACTERS = NERSettings(view="characters")
 VOCAB = spacy.blank("zh").vocab
 NOTHING = dict.fromkeys(("ents_p", "ents_r", "ents_f", "ents_per_type"))
 
@@ -18,16 +22,17 @@ def make(words, entities=(), *, spaces=None, default="outside", missing=()):
     return doc
 
 
-def with_exact(doc, *entities, key="tener_ner_chars"):
-    spans = [doc.char_span(*entity, alignment_mode="expand") for entity in entities]
-    doc.spans[key] = SpanGroup(doc, name=key, spans=spans, attrs={"char_offsets": [list(e[:2]) for e in entities]})
+def with_found(doc, *entities):
+    """Add entities to a Doc as a component does that reads characters."""
+    add_entities(view_of(doc, "characters"), [UnitEntity(*entity) for entity in entities], CHARACTERS)
     return doc
 
 
 def test_an_entity_inside_a_token_is_right():
     """The gold entity 上海 in the token 上海市: by its tokens it would be wrong."""
     gold = make(list("去上海市"), [(1, 3, "GPE")])
-    predicted = with_exact(make(["去", "上海市"], [(1, 2, "GPE")]), (1, 3, "GPE"))
+    predicted = with_found(make(["去", "上海市"], default="missing"), (1, 3, "GPE"))
+    assert [ent.text for ent in predicted.ents] == ["上海市"]
     examples = [Example(predicted, gold)]
     assert get_ner_prf(examples)["ents_f"] == 0.0
     scores = score_char_entities(examples)
@@ -35,19 +40,22 @@ def test_an_entity_inside_a_token_is_right():
     assert scores["ents_per_type"] == {"GPE": {"p": 1.0, "r": 1.0, "f": 1.0}}
 
 
-def test_a_group_without_an_offset_for_each_span_is_not_scored():
+def test_entities_that_a_later_component_removes_or_replaces_are_not_scored():
     gold = make(list("去上海市"), [(1, 3, "GPE")])
-    predicted = with_exact(make(["去", "上海", "市"], [(1, 2, "GPE")]), (1, 3, "GPE"))
-    predicted.spans["tener_ner_chars"].append(Span(predicted, 0, 1, label="GPE"))
-    assert score_char_entities([Example(predicted, gold)])["ents_f"] == 1.0
+    predicted = with_found(make(["去", "上海市"], default="missing"), (1, 3, "GPE"))
+    predicted.ents = [Span(predicted, 0, 1, label="GPE")]
+    assert score_char_entities([Example(predicted, gold)])["ents_f"] == 0.0
+    predicted.ents = []
+    scores = score_char_entities([Example(predicted, gold)])
+    assert (scores["ents_p"], scores["ents_r"]) == (0.0, 0.0)
 
 
 def test_two_entities_in_one_token_count_twice():
     gold = make(list("中日关系"), [(0, 1, "GPE"), (1, 2, "GPE")])
-    predicted = make(["中日", "关系"], [(0, 1, "GPE")])
-    right = with_exact(predicted.copy(), (0, 1, "GPE"), (1, 2, "GPE"))
+    predicted = make(["中日", "关系"], default="missing")
+    right = with_found(predicted.copy(), (0, 1, "GPE"), (1, 2, "GPE"))
     assert score_char_entities([Example(right, gold)])["ents_f"] == 1.0
-    half_right = with_exact(predicted.copy(), (0, 1, "GPE"), (1, 3, "GPE"))
+    half_right = with_found(predicted.copy(), (0, 1, "GPE"), (1, 3, "GPE"))
     scores = score_char_entities([Example(half_right, gold)])
     assert (scores["ents_p"], scores["ents_r"]) == (0.5, 0.5)
 
