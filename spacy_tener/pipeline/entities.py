@@ -147,23 +147,25 @@ def add_entities(view: DocView, found: Iterable[UnitEntity], settings: NERSettin
         # Decoding takes existing entities as given: their probability is 1, unless an earlier component computed it.
         record = [entity._replace(probability=1.0) if entity.probability is None else entity for entity in record]
     ents = list(doc.ents)
-    ent_of_token = {i: offsets_of(ent) for ent in ents for i in range(ent.start, ent.end)}
-    occupied = {*blocked, *ent_of_token}
-    taken = set(occupied)
+    ent_of_token: dict[int, EntityOffsets | None] = dict.fromkeys(blocked)
+    ent_of_token |= {i: offsets_of(ent) for ent in ents for i in range(ent.start, ent.end)}
+    occupied = set(ent_of_token)
     for entity in sorted(found, key=lambda entity: entity.start - entity.end):
         offsets = (*view.char_span(entity.start, entity.end), entity.label)
         overlapped = range(*view.token_span(entity.start, entity.end, "expand"))
         if offsets in known or not (nested or occupied.isdisjoint(overlapped)):
             continue
         tokens = range(*view.token_span(entity.start, entity.end, settings.alignment_mode))
-        span = Span(doc, tokens.start, tokens.stop, label=entity.label) if tokens else None
-        if span is not None and taken.isdisjoint(tokens):
-            ents.append(span)
-            taken.update(tokens)
-            ent_of_token.update(dict.fromkeys(tokens, offsets_of(span)))
+        aligned = None
+        if tokens:
+            span = Span(doc, tokens.start, tokens.stop, label=entity.label)
+            aligned = span.start_char, span.end_char
+            if ent_of_token.keys().isdisjoint(tokens):
+                ents.append(span)
+                ent_of_token.update(dict.fromkeys(tokens, (*aligned, entity.label)))
+        # The entity itself, if it is in doc.ents, and otherwise the one that occupies its tokens.
         ent = next((ent_of_token[i] for i in tokens or overlapped if i in ent_of_token), None)
-        aligned = None if span is None else (span.start_char, span.end_char)
-        record.append(RecordedEntity(*offsets, entity.probability, aligned=aligned, ent=ent))
+        record.append(RecordedEntity(*offsets, entity.probability, "model", aligned, ent))
     doc.set_ents(ents, blocked=[doc[i : i + 1] for i in blocked], default="outside")
     record.sort(key=lambda entity: entity.offsets)
     if nested:
