@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from spacy_tener.pipeline.units import DocView
-from spacy_tener.pipeline.windows import WindowBatcher
+from spacy_tener.pipeline.windows import SplitDoc, WindowBatcher
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +40,9 @@ def groups_read(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     read: list[list[str]] = []
     original = WindowBatcher.emissions
 
-    def emissions(self: WindowBatcher, model: Any, views: Sequence[DocView]) -> Any:
-        read.append([view.doc.text for view in views])
-        return original(self, model, views)
+    def emissions(self: WindowBatcher, model: Any, group: Sequence[SplitDoc]) -> Any:
+        read.append([doc.view.doc.text for doc in group])
+        return original(self, model, group)
 
     monkeypatch.setattr(WindowBatcher, "emissions", emissions)
     return read

@@ -140,6 +140,8 @@ def add_entities(view: DocView, found: Iterable[UnitEntity], settings: NERSettin
     record: list[RecordedEntity] = []
     known, blocked = set[EntityOffsets](), list[int]()
     if doc.has_annotation(ENT_IOB):
+        # A Doc that was put together by hand may have an I tag without its B tag, which spaCy corrects here.
+        doc.set_ents([], default="unmodified")
         record, blocked = read_entities(doc), _blocked_tokens(doc)
         # Decoding repeats existing entities, aligned to units of the view.
         known = {entity.offsets for entity in record} | {entity.offsets for entity in existing_entities(view)}
