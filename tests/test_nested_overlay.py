@@ -170,11 +170,11 @@ def test_review_judges_entities_within_others_and_puts_decisions_into_the_corpus
     del silent.spans["sc"]
     DocBin(docs=docs).to_disk(tmp_path / "wrong.spacy")
     ran = run_tener("review", model, tmp_path / "wrong.spacy", "--output", tmp_path / "review")
-    assert "2 doubts about 4 texts with 4 entities" in ran.text
-    doubts = [json.loads(line) for line in (tmp_path / "review" / "review.jsonl").open(encoding="utf8")]
-    sides = sorted((doubt["kind"], rows(doubt["gold"]), rows(doubt["found"])) for doubt in doubts)
+    assert "2 suspected errors about 4 texts with 4 entities" in ran.text
+    errors = [json.loads(line) for line in (tmp_path / "review" / "review.jsonl").open(encoding="utf8")]
+    sides = sorted((error["kind"], rows(error["gold"]), rows(error["found"])) for error in errors)
     assert sides == [("label", [[2, 9, "GPE"]], [[2, 9, "ORG"]]), ("missing", [], [[2, 4, "GPE"]])]
-    assert all(entity["probability"] > 0.5 for doubt in doubts for entity in doubt["found"])
+    assert all(entity["probability"] > 0.5 for error in errors for entity in error["found"])
     decisions = [{"gold": gold, "entities": found} for _, gold, found in sides]
     record = {"text": doc.text, "doc": 0, "nested": True, "decisions": decisions}
     (tmp_path / "decisions.json").write_text(json.dumps([record]))

@@ -22,7 +22,14 @@ import spacy
 from spacy.tokens import Doc, DocBin, Span
 from suggest import SMALL
 
-from spacy_tener.review.suspected_errors import CrossValidation, Doubt, cross_train, fold_run, judge, rank_doubts
+from spacy_tener.review.suspected_errors import (
+    CrossValidation,
+    SuspectedError,
+    cross_train,
+    fold_run,
+    judge,
+    rank_suspected_errors,
+)
 from spacy_tener.training.config_files import find_base
 from spacy_tener.training.overlays import compose
 from spacy_tener.training.runs import MODEL, Processes, is_trained, train
@@ -52,7 +59,10 @@ def main() -> None:
     parts = [
         part
         for title, judged in judges.items()
-        for part in (f"## {title}", table(sizes, [[row(planted, rank_doubts(judged), size) for size in sizes]]))
+        for part in (
+            f"## {title}",
+            table(sizes, [[row(planted, rank_suspected_errors(judged), size) for size in sizes]]),
+        )
     ]
     entities = sum(len(doc.ents) for doc in docs)
     note = f"{__doc__.split(chr(10) * 2)[-1].strip()} Planted: {len(planted):,}; {entities:,} entities afterwards."
@@ -79,8 +89,8 @@ def by_model(args: argparse.Namespace) -> None:
     for seed in range(PLANTINGS):
         docs = read(args.data / args.corpus / "test.spacy")
         planted = plant(docs, seed)
-        doubts = rank_doubts(judge(nlp, enumerate(docs)))
-        found.append([row(planted, doubts, size) for size in sizes_of(planted)])
+        suspects = rank_suspected_errors(judge(nlp, enumerate(docs)))
+        found.append([row(planted, suspects, size) for size in sizes_of(planted)])
     note = (
         f"Five in a hundred of the entities of the test part of {args.corpus} are made wrong, {len(planted)} of them, "
         "a third each: another label; an edge moved by one token; not annotated at all. They are judged by a pipeline "
@@ -149,18 +159,18 @@ def trained_on_all(validation: CrossValidation) -> spacy.language.Language:
     return spacy.load(run.folder / MODEL)
 
 
-def row(planted: Sequence[Planted], doubts: Sequence[Doubt], size: int) -> list[float]:
-    """Precision, recall, and the recall of each kind among the first doubts."""
-    first = doubts[:size]
-    hits = [any(_meets(doubt, error) for error in planted) for doubt in first]
-    found = [error for error in planted if any(_meets(doubt, error) for doubt in first)]
+def row(planted: Sequence[Planted], suspects: Sequence[SuspectedError], size: int) -> list[float]:
+    """Precision, recall, and the recall of each kind among the first suspected errors."""
+    first = suspects[:size]
+    hits = [any(_meets(suspect, error) for error in planted) for suspect in first]
+    found = [error for error in planted if any(_meets(suspect, error) for suspect in first)]
     recalls = [_share(sum(k == kind for *_, k in found), sum(k == kind for *_, k in planted)) for kind in KINDS]
     return [_share(sum(hits), len(first)), _share(len(found), len(planted)), *recalls]
 
 
-def _meets(doubt: Doubt, planted: Planted) -> bool:
+def _meets(suspect: SuspectedError, planted: Planted) -> bool:
     number, start, end, _ = planted
-    return doubt.doc == number and doubt.start < end and start < doubt.end
+    return suspect.doc == number and suspect.start < end and start < suspect.end
 
 
 def _share(part: int, total: int) -> float:

@@ -1,4 +1,4 @@
-"""`spacy tener review`: doubts about gold annotation, and decisions on them."""
+"""`spacy tener review`: suspected errors in gold annotation, and decisions on them."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def review_cli(
     jobs: options.Jobs = 1,
 ) -> None:
     """
-    Rank doubts about gold annotation, which may be wrong there.
+    Rank suspected errors in gold annotation.
 
     With a config, models are trained by cross-validation: each judges the fold that it was not trained on. The same
     command resumes a stopped review. With a pipeline, that pipeline judges all texts; if it was trained on them, it has
     learned wrong annotation too, and finds less of it.
 
-    A doubt is where the model's best reading differs from gold. They are ranked by how probable its entities are and
+    A suspected error is where the model's best reading differs from gold. They are ranked by how probable its entities are and
     how improbable gold's; where it has none, by how rarely it misses one. review.html shows them to decide on in a
     browser, review.jsonl has them as data; docs.jsonl has the probability of each text's gold annotation as a whole.
 
@@ -122,14 +122,14 @@ def _apply_decisions(decisions: Path, data: Path, output: Path) -> None:
 def _write_review(
     output: Path, judged: Sequence[JudgedDoc], data: str, how: str, limit: int, numbered: Sequence[str] = ()
 ) -> None:
-    doubts, shown = write_review(output, judged, data, limit=limit, numbered=numbered)
+    errors, shown = write_review(output, judged, data, limit=limit, numbered=numbered)
     entities = sum(len(doc.entities) for doc in judged)
     summary = (
-        f"{counted(len(doubts), 'doubt')} about {counted(len(judged), 'text')} with "
+        f"{counted(len(errors), 'suspected error')} about {counted(len(judged), 'text')} with "
         f"{counted(entities, 'entity', 'entities')}. {how}"
     )
-    if len(shown) < len(doubts):
-        summary = f"The {counted(len(shown), 'doubt')} about the most suspicious texts, of {summary}"
+    if len(shown) < len(errors):
+        summary = f"The {counted(len(shown), 'suspected error')} about the most suspicious texts, of {summary}"
     unknown = sum(doc.unknown for doc in judged)
     if unknown:
         msg.warn(f"Entities left out: {unknown:,}", "The model that judges them was trained without their label.")

@@ -1,6 +1,6 @@
 """Pages to review or annotate texts, which need no network, and the same data as JSONL.
 
-A page shows the doubts of a review, or a model's entities in texts that are not annotated yet. It saves decisions to a
+A page shows the suspected errors of a review, or a model's entities in texts that are not annotated yet. It saves decisions to a
 file, which `apply_decisions` applies to the corpus, and which `tener convert` reads.
 """
 
@@ -29,51 +29,51 @@ from ..pages import Heading, make_page
 from ..pipeline.entities import FoundEntity, offsets_of, outermost
 from ..types import EntityOffsets
 from .annotation_tools import RECORD_ID, Task
-from .suspected_errors import Doubt, JudgedDoc, Question, most_suspicious, rank_doubts
+from .suspected_errors import JudgedDoc, Question, SuspectedError, most_suspicious, rank_suspected_errors
 
-PAGE, DOUBTS, DOCS = "review.html", "review.jsonl", "docs.jsonl"
+PAGE, ERRORS, DOCS = "review.html", "review.jsonl", "docs.jsonl"
 
 
 def write_review(
     output: Path, judged: Sequence[JudgedDoc], corpus: str, *, limit: int, numbered: Sequence[str] = ()
-) -> tuple[list[Doubt], list[Doubt]]:
-    """Write the page of a review and its data to a directory. Return all doubts, and those on the page.
+) -> tuple[list[SuspectedError], list[SuspectedError]]:
+    """Write the page of a review and its data to a directory. Return all suspected errors, and those on the page.
 
     limit (int): Maximum number of texts on the page.
     """
     by_number = {doc.number: doc for doc in judged}
-    doubts = rank_doubts(judged)
-    shown = most_suspicious(doubts, limit)
-    write_text(output / DOUBTS, doubts_jsonl(doubts, by_number))
+    errors = rank_suspected_errors(judged)
+    shown = most_suspicious(errors, limit)
+    write_text(output / ERRORS, suspected_errors_jsonl(errors, by_number))
     write_text(output / DOCS, docs_jsonl(judged))
     write_text(output / PAGE, review_page(shown, by_number, corpus=corpus, numbered=numbered))
-    return doubts, shown
+    return errors, shown
 
 
 def review_page(
-    doubts: Sequence[Doubt], docs: Mapping[int, JudgedDoc], *, corpus: str, numbered: Sequence[str] = ()
+    errors: Sequence[SuspectedError], docs: Mapping[int, JudgedDoc], *, corpus: str, numbered: Sequence[str] = ()
 ) -> str:
-    """Return a page with the texts of some doubts, in the order of their most suspicious ones.
+    """Return a page with the texts of some errors, in the order of their most suspicious ones.
 
-    doubts (Sequence[Doubt]): The doubts by suspicion.
+    errors (Sequence[SuspectedError]): The errors by suspicion.
     docs (Mapping[int, JudgedDoc]): All Docs of the corpus by their number.
     corpus (str): The name of the corpus' file.
     numbered (Sequence[str]): All labels of the pipeline, in the order in which they get colours.
     """
-    most_suspicious = {doubt.doc: doubt for doubt in reversed(doubts)}
-    numbers = dict.fromkeys(doubt.doc for doubt in doubts)
+    most_suspicious = {error.doc: error for error in reversed(errors)}
+    numbers = dict.fromkeys(error.doc for error in errors)
     texts = []
     for number in numbers:
         judged, first = docs[number], most_suspicious[number]
         text = _text(number, judged.doc, _questions(judged), nested=judged.group is not None)
-        sides = [(doubt.gold, doubt.found) for doubt in judged.doubts]
+        sides = [(error.gold, error.found) for error in judged.suspected_errors]
         texts.append({**text, "first": sides.index((first.gold, first.found))})
     labels = {ent.label_ for judged in docs.values() for ent in judged.entities}
-    labels |= {entity.label for doubt in doubts for entity in doubt.found}
+    labels |= {entity.label for error in errors for entity in error.found}
     apply = f"python -m spacy tener review --apply decisions.json {shlex.quote(corpus)} --output mended.spacy"
-    doubtful = sum(bool(judged.doubts) for judged in docs.values())
-    values = {"corpus": corpus, "shown": f"{len(texts):,}", "doubtful": f"{doubtful:,}"}
-    about = "{shown} of {doubtful} texts with doubts, the most suspicious first"
+    suspicious = sum(bool(judged.suspected_errors) for judged in docs.values())
+    values = {"corpus": corpus, "shown": f"{len(texts):,}", "suspicious": f"{suspicious:,}"}
+    about = "{shown} of {suspicious} texts with suspected errors, the most suspicious first"
     heading = Heading("Review of {corpus}", about, values)
     in_order = [*numbered, *sorted(labels.difference(numbered))]
     return _page(heading, texts, in_order, {"stands": "gold", "corpus": corpus, "next": apply}, lang="")
@@ -119,10 +119,13 @@ def _page(
 
 
 def _questions(judged: JudgedDoc) -> list[Question]:
-    """Return the doubts about a text, and its other entities, on which both sides agree or the model has no say."""
-    doubted = {(entity.start, entity.end, entity.label) for doubt in judged.doubts for entity in doubt.gold}
-    settled = [FoundEntity(*offsets_of(ent), None) for ent in judged.entities if offsets_of(ent) not in doubted]
-    return [*((doubt.gold, doubt.found) for doubt in judged.doubts), *(([entity], [entity]) for entity in settled)]
+    """Return the suspected errors about a text, and its other entities, on which both sides agree or the model has no say."""
+    disputed = {(entity.start, entity.end, entity.label) for error in judged.suspected_errors for entity in error.gold}
+    settled = [FoundEntity(*offsets_of(ent), None) for ent in judged.entities if offsets_of(ent) not in disputed]
+    return [
+        *((error.gold, error.found) for error in judged.suspected_errors),
+        *(([entity], [entity]) for entity in settled),
+    ]
 
 
 def _text(
@@ -148,21 +151,21 @@ def _plain(entity: FoundEntity) -> tuple[int, int, str, float | None]:
     return entity.start, entity.end, entity.label, probability
 
 
-def doubts_jsonl(doubts: Sequence[Doubt], docs: Mapping[int, JudgedDoc]) -> str:
-    """Return a line of JSON for each doubt, in their order."""
-    return dump_jsonl(_record(doubt, docs[doubt.doc].doc.text) for doubt in doubts)
+def suspected_errors_jsonl(errors: Sequence[SuspectedError], docs: Mapping[int, JudgedDoc]) -> str:
+    """Return a line of JSON for each error, in their order."""
+    return dump_jsonl(_record(error, docs[error.doc].doc.text) for error in errors)
 
 
-def _record(doubt: Doubt, text: str) -> dict[str, Any]:
+def _record(error: SuspectedError, text: str) -> dict[str, Any]:
     return {
-        "doc": doubt.doc,
-        "kind": doubt.kind,
-        "suspicion": doubt.suspicion,
-        "start": doubt.start,
-        "end": doubt.end,
-        "span": text[doubt.start : doubt.end],
-        "gold": [asdict(entity) for entity in doubt.gold],
-        "found": [asdict(entity) for entity in doubt.found],
+        "doc": error.doc,
+        "kind": error.kind,
+        "suspicion": error.suspicion,
+        "start": error.start,
+        "end": error.end,
+        "span": text[error.start : error.end],
+        "gold": [asdict(entity) for entity in error.gold],
+        "found": [asdict(entity) for entity in error.found],
         "text": text,
     }
 

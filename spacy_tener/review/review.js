@@ -114,7 +114,7 @@ const annotation = (() => {
   const KINDS = { label: "other label", edges: "other boundaries", missing: "missing", extra: "extra" };
   const STORAGE_KEY = `review.${data.digest}`;
   const byGold = data.stands === "gold"; // a review of annotation, or a model's entities to correct
-  const noun = byGold ? "doubt" : "suggestion";
+  const noun = byGold ? "suspected error" : "suggestion";
   /** at: the entity that is chosen, or the question at whose position there is none. changed: texts by change, with what was chosen. */
   const state = { text: null, at: null, selected: null, changed: [], open: new Set() };
 
@@ -255,7 +255,7 @@ const annotation = (() => {
     shownAs.set(node, span.at);
     return node;
   }
-  /** What is drawn: the entities; in open doubts what the model found; and what was where there is nothing now. */
+  /** What is drawn: the entities; in open suspected errors what the model found; and what was where there is nothing now. */
   function spansOf(entry) {
     const probability = (entity) => (entity.probability === null ? "" : ` ${percent(entity.probability)}`);
     const spans = entry.now.entities.map((entity) => (isAsked(entry, entity)
@@ -285,7 +285,7 @@ const annotation = (() => {
     if (!entry || entry === state.text) return;
     const all = stops(entry);
     state.text = entry;
-    // Begin on the doubt that ranked the text.
+    // Begin on the suspected error that ranked the text.
     select(all.find((at) => entry.first !== null && isAsked(entry, at) && questionOf(entry, at) === entry.first) || all.find((at) => isAsked(entry, at)) || all[0]);
   } });
 

@@ -1,4 +1,4 @@
-"""Reviews of gold annotation: ranks doubts, where a model's best reading differs from it.
+"""Reviews of gold annotation: ranks suspected errors, where a model's best reading differs from it.
 
 In cross-validation, each fold of a corpus is judged by a model trained on the other folds:
 
@@ -41,13 +41,13 @@ Question = tuple[Sequence[FoundEntity], Sequence[FoundEntity]]
 
 
 @dataclass(frozen=True)
-class Doubt:
+class SuspectedError:
     """Where the gold annotation and the model's best reading differ.
 
     doc (int): The number of the Doc in its corpus, from 0.
     gold (tuple[FoundEntity, ...]): Gold entities that the model does not find, with its probabilities for them.
     found (tuple[FoundEntity, ...]): Entities that it finds instead.
-    suspicion (float): The score from 0 to 1 by which doubts are ranked; see `rank_doubts`.
+    suspicion (float): The score from 0 to 1 by which errors are ranked; see `rank_suspected_errors`.
     """
 
     doc: int
@@ -76,7 +76,7 @@ class Doubt:
 
 @dataclass(frozen=True)
 class JudgedDoc:
-    """A Doc of gold annotation with a model's doubts about it.
+    """A Doc of gold annotation with a model's suspected errors about it.
 
     probability (float): The probability of the gold annotation as a whole, summed over all tags where annotation is
         missing.
@@ -87,7 +87,7 @@ class JudgedDoc:
     number: int
     doc: Doc
     probability: float
-    doubts: tuple[Doubt, ...]
+    suspected_errors: tuple[SuspectedError, ...]
     unknown: int
     group: str | None = None
 
@@ -97,32 +97,34 @@ class JudgedDoc:
         return all_entities(self.doc, self.group)
 
 
-def rank_doubts(judged_docs: Iterable[JudgedDoc]) -> list[Doubt]:
-    """Return all doubts, the most suspicious first.
+def rank_suspected_errors(judged_docs: Iterable[JudgedDoc]) -> list[SuspectedError]:
+    """Return all suspected errors, the most suspicious first.
 
     If the model finds an entity, suspicion = p(found) * (1 - p(gold)). If it finds none, suspicion = (1 - p(gold)) *
     recall, with the recall of the models on gold: models that miss many entities prove little by finding none.
     """
     docs = list(judged_docs)
     entities = sum(len(judged.entities) - judged.unknown for judged in docs)
-    missed = sum(len(doubt.gold) for judged in docs for doubt in judged.doubts)
+    missed = sum(len(error.gold) for judged in docs for error in judged.suspected_errors)
     recall = 1.0 - missed / max(1, entities)
-    doubts = [replace(doubt, suspicion=_suspicion(doubt, recall)) for judged in docs for doubt in judged.doubts]
-    return sorted(doubts, key=lambda doubt: (-doubt.suspicion, doubt.doc, doubt.start))
+    errors = [
+        replace(error, suspicion=_suspicion(error, recall)) for judged in docs for error in judged.suspected_errors
+    ]
+    return sorted(errors, key=lambda error: (-error.suspicion, error.doc, error.start))
 
 
-def _suspicion(doubt: Doubt, recall: float) -> float:
-    gold = max((entity.probability or 0.0 for entity in doubt.gold), default=0.0)
-    return (1.0 - gold) * max((entity.probability or 0.0 for entity in doubt.found), default=recall)
+def _suspicion(error: SuspectedError, recall: float) -> float:
+    gold = max((entity.probability or 0.0 for entity in error.gold), default=0.0)
+    return (1.0 - gold) * max((entity.probability or 0.0 for entity in error.found), default=recall)
 
 
-def most_suspicious(doubts: Sequence[Doubt], limit: int) -> list[Doubt]:
-    """Return the doubts about as many texts as `limit`, those with the most suspicious ones.
+def most_suspicious(errors: Sequence[SuspectedError], limit: int) -> list[SuspectedError]:
+    """Return the suspected errors about as many texts as `limit`, those with the most suspicious ones.
 
-    doubts (Sequence[Doubt]): All doubts, from `rank_doubts`.
+    errors (Sequence[SuspectedError]): All errors, from `rank_suspected_errors`.
     """
-    numbers = {*list(dict.fromkeys(doubt.doc for doubt in doubts))[:limit]}
-    return [doubt for doubt in doubts if doubt.doc in numbers]
+    numbers = {*list(dict.fromkeys(error.doc for error in errors))[:limit]}
+    return [error for error in errors if error.doc in numbers]
 
 
 def judge(nlp: Language, docs: Iterable[tuple[int, Doc]]) -> Iterator[JudgedDoc]:
@@ -154,8 +156,8 @@ def _judge(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[JudgedDo
         found = decoding.entities if group is not None else outermost(decoding.entities)
         judged = _where_annotated(example.reference, found, {*offsets})
         unknown = {entity for entity in gold if entity.label not in ner.labels}
-        doubts = disagreements(number, gold, judged, nested=group is not None)
-        judgeable = tuple(doubt for doubt in doubts if unknown.isdisjoint(doubt.gold))
+        errors = disagreements(number, gold, judged, nested=group is not None)
+        judgeable = tuple(error for error in errors if unknown.isdisjoint(error.gold))
         yield JudgedDoc(number, doc, likelihood, judgeable, len(unknown), group)
 
 
@@ -195,17 +197,17 @@ def _where_annotated(doc: Doc, found: Iterable[FoundEntity], gold: Set[EntityOff
 
 def disagreements(
     number: int, gold: Sequence[FoundEntity], found: Sequence[FoundEntity], *, nested: bool = False
-) -> list[Doubt]:
+) -> list[SuspectedError]:
     """Return the entities of only one side, grouped where they share characters.
 
-    nested (bool): Entities may lie within others. Then two are one doubt only if they share more than half of their
+    nested (bool): Entities may lie within others. Then two are one error only if they share more than half of their
         characters: all others may both be right.
     """
     agreed = {entity.offsets for entity in gold} & {entity.offsets for entity in found}
     sides = [[entity for entity in entities if entity.offsets not in agreed] for entities in (gold, found)]
     groups = _similar(*sides) if nested else _overlapping(*sides)
-    doubts = [Doubt(number, tuple(gold), tuple(found)) for gold, found in groups]
-    return sorted(doubts, key=lambda doubt: doubt.start)
+    errors = [SuspectedError(number, tuple(gold), tuple(found)) for gold, found in groups]
+    return sorted(errors, key=lambda error: error.start)
 
 
 def _overlapping(gold: Sequence[FoundEntity], found: Sequence[FoundEntity]) -> Sequence[Question]:

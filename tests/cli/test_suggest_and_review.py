@@ -188,7 +188,7 @@ def test_a_pipeline_judges_all_and_its_weakness_is_told(tmp_path: Path, model: P
     assert len(records(tmp_path / "out" / "docs.jsonl")) == 4
     suspicions = [record["suspicion"] for record in records(tmp_path / "out" / "review.jsonl")]
     assert suspicions == sorted(suspicions, reverse=True)
-    assert f"{counted(len(suspicions), 'doubt')} about 4 texts with " in text
+    assert f"{counted(len(suspicions), 'suspected error')} about 4 texts with " in text
     nlp = spacy.load(model)
     nlp.add_pipe("tener_ner", name="other", source=spacy.load(model), first=True)
     nlp.to_disk(tmp_path / "two")
@@ -199,7 +199,7 @@ def test_a_pipeline_judges_all_and_its_weakness_is_told(tmp_path: Path, model: P
 def test_a_page_says_how_many_doubts_it_shows(tmp_path: Path, model: Path) -> None:
     save_corpus(tmp_path / "gold.spacy", [("王小明去了上海", [(0, 3, "ORG")])] * 2)
     code, text = call("review", model, tmp_path / "gold.spacy", "-o", tmp_path / "out", "--limit", "1")
-    assert (code, "The 2 doubts about the most suspicious texts, of 4 doubts about 2 texts" in text) == (0, True), text
+    assert (code, "The 2 suspected errors about the most suspicious texts, of 4 suspected errors about 2 texts" in text) == (0, True), text
     assert (tmp_path / "out" / "review.html").read_text(encoding="utf8").count('"doc":') == 1
 
 

@@ -133,8 +133,8 @@ def test_a_review(
     doc = annotated(nlp, entities)
     gold = [FoundEntity(*entity, 0.5) for entity in entities]
     found = [FoundEntity(*entity, 0.9) for entity in NESTED[1:]]
-    doubts = tuple(disagreements(0, gold, found, nested=True))
-    html = review_page(doubts, {0: JudgedDoc(0, doc, 0.1, doubts, 0, "sc")}, corpus="dev.spacy")
+    errors = tuple(disagreements(0, gold, found, nested=True))
+    html = review_page(errors, {0: JudgedDoc(0, doc, 0.1, errors, 0, "sc")}, corpus="dev.spacy")
     assert show(language, html, "#list .line") >= len(entities)
 
 

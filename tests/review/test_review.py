@@ -13,8 +13,8 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from spacy_tener.pipeline.entities import FoundEntity
-from spacy_tener.review.page import docs_jsonl, doubts_jsonl
-from spacy_tener.review.suspected_errors import Doubt, JudgedDoc, disagreements, judge, rank_doubts
+from spacy_tener.review.page import docs_jsonl, suspected_errors_jsonl
+from spacy_tener.review.suspected_errors import JudgedDoc, SuspectedError, disagreements, judge, rank_suspected_errors
 
 TEXT = "王小明去了上海"
 Span = tuple[int, int, str]
@@ -41,31 +41,31 @@ SHORT, GPE = entity(0, 2, "PER", 0.03), entity(5, 7, "GPE", 0.8)
 def test_entities_of_one_place_make_one_doubt_of_a_kind(
     gold: list[FoundEntity], found: list[FoundEntity], kind: str
 ) -> None:
-    (doubt,) = disagreements(3, gold, found)
-    assert (doubt.doc, doubt.kind, doubt.suspicion) == (3, kind, 0.0), "not ranked yet"
-    assert (list(doubt.gold), list(doubt.found)) == (gold, found)
-    assert (doubt.start, doubt.end) == ((5, 7) if found == [GPE] else (0, 3))
+    (error,) = disagreements(3, gold, found)
+    assert (error.doc, error.kind, error.suspicion) == (3, kind, 0.0), "not ranked yet"
+    assert (list(error.gold), list(error.found)) == (gold, found)
+    assert (error.start, error.end) == ((5, 7) if found == [GPE] else (0, 3))
 
 
 def test_entities_that_models_overlook_are_less_suspicious_the_more_they_overlook() -> None:
     docs = [gold((0, 3, "PER"), (5, 7, "GPE")), gold((0, 3, "PER"), (5, 7, "GPE"))]
-    doubts = [Doubt(0, (ORG,), (PER,)), Doubt(0, (), (GPE,)), Doubt(1, (ORG,), ())]
-    of_docs = [JudgedDoc(n, doc, 0.5, tuple(d for d in doubts if d.doc == n), 0) for n, doc in enumerate(docs)]
-    found = rank_doubts(of_docs)
+    errors = [SuspectedError(0, (ORG,), (PER,)), SuspectedError(0, (), (GPE,)), SuspectedError(1, (ORG,), ())]
+    of_docs = [JudgedDoc(n, doc, 0.5, tuple(d for d in errors if d.doc == n), 0) for n, doc in enumerate(docs)]
+    found = rank_suspected_errors(of_docs)
     assert [(entity.doc, entity.kind) for entity in found] == [(0, "label"), (0, "missing"), (1, "extra")]
     # Two of four entities of gold are not found.
     assert [entity.suspicion for entity in found] == pytest.approx([0.9 * 0.95, 0.8, 0.5 * 0.95])
     # One of them has a label that the model does not know: two of three are not found.
-    found = rank_doubts([of_docs[0], replace(of_docs[1], unknown=1)])
+    found = rank_suspected_errors([of_docs[0], replace(of_docs[1], unknown=1)])
     assert found[-1].suspicion == pytest.approx(0.95 / 3)
     # The only one of all is not found, and where there is none at all, none is overlooked.
-    (only,) = rank_doubts([JudgedDoc(0, gold((0, 3, "ORG")), 0.5, (Doubt(0, (ORG,), ()),), 0)])
-    (missing,) = rank_doubts([JudgedDoc(0, gold(), 0.5, (Doubt(0, (), (GPE,)),), 0)])
+    (only,) = rank_suspected_errors([JudgedDoc(0, gold((0, 3, "ORG")), 0.5, (SuspectedError(0, (ORG,), ()),), 0)])
+    (missing,) = rank_suspected_errors([JudgedDoc(0, gold(), 0.5, (SuspectedError(0, (), (GPE,)),), 0)])
     assert (only.suspicion, missing.suspicion) == (0.0, 0.8)
 
 
 @pytest.mark.parametrize(
-    ("gold", "found", "doubts"),
+    ("gold", "found", "errors"),
     [
         ([(0, 7, "ORG")], [(0, 7, "ORG"), (0, 2, "GPE")], [((), (0, 2, "GPE"))]),
         ([(0, 7, "ORG"), (0, 2, "GPE")], [(0, 4, "ORG")], [((0, 7, "ORG"), (0, 4, "ORG")), ((0, 2, "GPE"), ())]),
@@ -79,14 +79,14 @@ def test_entities_that_models_overlook_are_less_suspicious_the_more_they_overloo
     ],
 )
 def test_nested_entities_are_one_doubt_only_if_they_can_stand_for_each_other(
-    gold: list[Span], found: list[Span], doubts: list[tuple[Any, Any]]
+    gold: list[Span], found: list[Span], errors: list[tuple[Any, Any]]
 ) -> None:
     sides = [[entity(*span, 0.5) for span in side] for side in (gold, found)]
     made = {
         tuple(side[0].offsets if side else () for side in (d.gold, d.found))
         for d in disagreements(0, *sides, nested=True)
     }
-    assert made == set(doubts)
+    assert made == set(errors)
 
 
 def test_what_both_have_is_no_doubt_and_what_touches_only_is_two() -> None:
@@ -116,15 +116,15 @@ def judged(nlp: Language, doc: Doc) -> JudgedDoc:
 
 def test_wrong_gold_is_found_and_right_gold_is_not(nlp: Language) -> None:
     right = judged(nlp, gold((0, 3, "PER"), (5, 7, "GPE")))
-    assert right.doubts == ()
+    assert right.suspected_errors == ()
     assert right.probability > 0.9
     wrong = judged(nlp, gold((0, 3, "ORG")))
-    assert [(doubt.doc, doubt.kind, doubt.start, doubt.end) for doubt in wrong.doubts] == [
+    assert [(error.doc, error.kind, error.start, error.end) for error in wrong.suspected_errors] == [
         (7, "label", 0, 3),
         (7, "missing", 5, 7),
     ]
     assert wrong.probability < 0.01
-    assert min(doubt.suspicion for doubt in rank_doubts([right, wrong])) > 0.8
+    assert min(error.suspicion for error in rank_suspected_errors([right, wrong])) > 0.8
 
 
 def test_each_text_is_read_once_and_judged_by_itself(
@@ -138,28 +138,31 @@ def test_each_text_is_read_once_and_judged_by_itself(
     assert len(groups_read) > 5
     assert [text for group in groups_read for text in group] == [doc.text for doc in docs * 60]
     for found, expected in zip(together, alone * 60, strict=True):
-        assert [(doubt.kind, doubt.start, doubt.end) for doubt in found.doubts] == [
-            (doubt.kind, doubt.start, doubt.end) for doubt in expected.doubts
+        assert [(error.kind, error.start, error.end) for error in found.suspected_errors] == [
+            (error.kind, error.start, error.end) for error in expected.suspected_errors
         ]
         assert probabilities(found) == pytest.approx(probabilities(expected), abs=1e-6)
 
 
 def probabilities(doc: JudgedDoc) -> list[float]:
-    entities = [entity for doubt in doc.doubts for entity in (*doubt.gold, *doubt.found)]
+    entities = [entity for error in doc.suspected_errors for entity in (*error.gold, *error.found)]
     return [doc.probability, *(entity.probability or 0.0 for entity in entities)]
 
 
 def test_tokens_without_annotation_raise_no_doubt(nlp: Language) -> None:
     partial = judged(nlp, gold((0, 3, "PER"), missing=(5, 7)))
-    assert partial.doubts == ()
+    assert partial.suspected_errors == ()
     assert partial.probability > 0.9
     between = judged(nlp, gold(missing=(3, 5)))
-    assert [(doubt.kind, doubt.start, doubt.end) for doubt in between.doubts] == [("missing", 0, 3), ("missing", 5, 7)]
+    assert [(error.kind, error.start, error.end) for error in between.suspected_errors] == [
+        ("missing", 0, 3),
+        ("missing", 5, 7),
+    ]
 
 
 def test_labels_that_the_model_does_not_know_are_counted_and_left_out(nlp: Language) -> None:
     hero = judged(nlp, gold((0, 3, "HERO"), (5, 7, "GPE")))
-    assert (hero.doubts, hero.unknown) == ((), 1)
+    assert (hero.suspected_errors, hero.unknown) == ((), 1)
 
 
 def test_tokens_and_gold_of_the_corpus_stay_as_they_are(nlp: Language) -> None:
@@ -173,7 +176,7 @@ def test_texts_are_read_with_the_tokens_of_the_pipeline_unless_it_was_chosen_on_
     characters = gold((0, 3, "PER"), (5, 7, "GPE"))
     words = Doc(nlp.vocab, words=["王小明", "去了", "上海"], spaces=[False] * 3, ents=["B-PER", "O", "B-GPE"])
     by_words, by_characters = judged(nlp, words), judged(nlp, characters)
-    assert by_words.doubts == by_characters.doubts == ()
+    assert by_words.suspected_errors == by_characters.suspected_errors == ()
     assert by_words.probability == pytest.approx(by_characters.probability)
     nlp.config["corpora"]["dev"]["gold_preproc"] = True
     try:
@@ -183,9 +186,9 @@ def test_texts_are_read_with_the_tokens_of_the_pipeline_unless_it_was_chosen_on_
 
 
 def test_the_json_has_a_line_for_each_place_with_the_entities_of_both_sides() -> None:
-    doubts = [Doubt(0, (SHORT,), (PER,)), Doubt(0, (), (GPE,))]
-    doc = JudgedDoc(0, gold((0, 2, "PER")), 0.25, tuple(doubts), 0)
-    records = [json.loads(line) for line in doubts_jsonl(doubts, {0: doc}).splitlines()]
+    errors = [SuspectedError(0, (SHORT,), (PER,)), SuspectedError(0, (), (GPE,))]
+    doc = JudgedDoc(0, gold((0, 2, "PER")), 0.25, tuple(errors), 0)
+    records = [json.loads(line) for line in suspected_errors_jsonl(errors, {0: doc}).splitlines()]
     assert [(record["kind"], record["span"]) for record in records] == [("edges", "王小明"), ("missing", "上海")]
     assert [record["found"] for record in records] == [[vars(PER)], [vars(GPE)]]
     lines = docs_jsonl([replace(doc, number=1, probability=0.5), doc]).splitlines()

@@ -21,7 +21,7 @@ from spacy_tener.corpora.reader import CorpusOptions
 from spacy_tener.pipeline.entities import FoundEntity, offsets_of
 from spacy_tener.review.annotation_tools import Task
 from spacy_tener.review.page import annotation_page, apply_decisions, review_page
-from spacy_tener.review.suspected_errors import JudgedDoc, disagreements, rank_doubts
+from spacy_tener.review.suspected_errors import JudgedDoc, disagreements, rank_suspected_errors
 
 pytestmark = pytest.mark.integration
 
@@ -104,9 +104,9 @@ def review_of(docs: Sequence[Doc], found_in_docs: Sequence[Entities]) -> str:
     judged = []
     for number, (doc, entities) in enumerate(zip(docs, found_in_docs, strict=True)):
         sides, nested = (found(entities_of(doc), 0.1), found(entities, 0.9)), "sc" in doc.spans
-        doubts = tuple(disagreements(number, *sides, nested=nested))
-        judged.append(JudgedDoc(number, doc, 0.1, doubts, 0, "sc" if nested else None))
-    return review_page(rank_doubts(judged), dict(enumerate(judged)), corpus="dev.spacy")
+        errors = tuple(disagreements(number, *sides, nested=nested))
+        judged.append(JudgedDoc(number, doc, 0.1, errors, 0, "sc" if nested else None))
+    return review_page(rank_suspected_errors(judged), dict(enumerate(judged)), corpus="dev.spacy")
 
 
 def shown(browser: Browser, folder: Path, page: str, size: tuple[int, int]) -> Review:
@@ -156,14 +156,14 @@ def test_places_are_decided_by_keyboard_and_put_into_the_corpus(reviewing: Open)
         "王小PER明+ PER 90.0 %在上海+ GPE 90.0 %PER",
         "长沙+ GPE 90.0 %",
     ]
-    assert "0 of 4 texts done · 0 of 5 doubts decided" in review.text("progress")
+    assert "0 of 4 texts done · 0 of 5 suspected errors decided" in review.text("progress")
     assert review.browser.run("return document.documentElement.scrollWidth <= window.innerWidth")
     assert review.browser.violations() == []
     order = [line[:2] for line in review.lines()]
     keys = {"北京": ["a"], "王小": ["a", "r"], "长沙": ["a"], "好的": ["a"]}
     for name in order:
         review.keys(*keys[name])
-    assert "4 of 4 texts done · 5 of 5 doubts decided" in review.text("progress")
+    assert "4 of 4 texts done · 5 of 5 suspected errors decided" in review.text("progress")
     records = review.decisions()
     assert all(record["answer"] == "accept" and not record["_is_binary"] for record in records)
     before = [doc.to_json() for doc in docs]
@@ -198,7 +198,7 @@ def test_entities_within_others_are_decided_and_the_doc_has_the_outermost(review
     review.keys("a", "a")
     review.shift(Keys.ARROW_RIGHT)  # then the annotation stands in place of the change
     review.keys("r", "a", "a")
-    assert "3 of 3 texts done · 5 of 5 doubts decided" in review.text("progress")
+    assert "3 of 3 texts done · 5 of 5 suspected errors decided" in review.text("progress")
     # A new one in the first entity grows over what is there already.
     review.keys(Keys.ARROW_UP, Keys.ARROW_UP, "i")
     assert review.lines() == ["在北GPE京GPE大学ORG医学院ORG", "上海PER大学ORGORG", "在上海大学GPE"]
@@ -220,15 +220,15 @@ def test_a_text_begins_on_the_doubt_that_ranked_it(browser: Browser, tmp_path: P
     """So that the first key does not decide on another one, about which the model may be wrong."""
     doc = annotated("王小明去了上海", [(0, 3, "PER"), (5, 7, "ORG")])
     gold = [FoundEntity(0, 3, "PER", 0.6), FoundEntity(5, 7, "ORG", 0.01)]
-    doubts = tuple(disagreements(0, gold, [FoundEntity(0, 2, "PER", 0.4), FoundEntity(5, 7, "GPE", 0.99)]))
-    judged = JudgedDoc(0, doc, 0.1, doubts, 0)
-    page = review_page(rank_doubts([judged]), {0: judged}, corpus="dev.spacy")
+    errors = tuple(disagreements(0, gold, [FoundEntity(0, 2, "PER", 0.4), FoundEntity(5, 7, "GPE", 0.99)]))
+    judged = JudgedDoc(0, doc, 0.1, errors, 0)
+    page = review_page(rank_suspected_errors([judged]), {0: judged}, corpus="dev.spacy")
     review = shown(browser, tmp_path, page, DESKTOP)
     assert review.text("position").startswith("annotated: 上海 ORG")
     review.keys("a")
     assert review.lines() == ["王小+ PER 40 %明PER去了上海GPE"]
     assert review.text("position").startswith("annotated: 王小明 PER")
-    assert "1 of 1 texts with doubts" in review.text("about")
+    assert "1 of 1 texts with suspected errors" in review.text("about")
     for kind in ("open", "spurious", "right", "gone"):
         assert review.browser.driver.find_element("css selector", f"#tools #legend .{kind}").is_displayed()
 
