@@ -26,8 +26,8 @@ from spacy_tener.review.suspected_errors import (
     CrossValidation,
     SuspectedError,
     cross_train,
+    find_suspected_errors,
     fold_run,
-    judge,
     rank_suspected_errors,
 )
 from spacy_tener.training.config_files import find_base
@@ -52,16 +52,18 @@ def main() -> None:
     settings = [f"paths.dev={args.data / args.corpus / 'dev.spacy'}", *STEPS, *SMALL]
     validation = CrossValidation(compose(find_base(args.corpus), settings=settings), docs, args.work, FOLDS)
     begun = partial(print, "fold, trained already:", flush=True)
-    judges = {f"{FOLDS} models, cross-trained": list(cross_train(validation, args.jobs, begun=begun))}
+    reviews = {f"{FOLDS} models, cross-trained": list(cross_train(validation, args.jobs, begun=begun))}
     if args.alone:
-        judges["One model, trained on all of it"] = list(judge(trained_on_all(validation), enumerate(docs)))
+        reviews["One model, trained on all of it"] = list(
+            find_suspected_errors(trained_on_all(validation), enumerate(docs))
+        )
     sizes = sizes_of(planted)
     parts = [
         part
-        for title, judged in judges.items()
+        for title, reviewed in reviews.items()
         for part in (
             f"## {title}",
-            table(sizes, [[row(planted, rank_suspected_errors(judged), size) for size in sizes]]),
+            table(sizes, [[row(planted, rank_suspected_errors(reviewed), size) for size in sizes]]),
         )
     ]
     entities = sum(len(doc.ents) for doc in docs)
@@ -74,8 +76,10 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=Path("corpus"), help="holds CORPUS/{train,dev}.spacy")
     parser.add_argument("--work", type=Path, default=Path("training/review"), help="what is finished is kept here")
     parser.add_argument("--corpus", default="resume")
-    parser.add_argument("--model", type=Path, help="plant in the test part, often, and let this pipeline judge it")
-    parser.add_argument("--alone", action="store_true", help="beside a model that judges what it was trained on")
+    parser.add_argument("--model", type=Path, help="plant in the test part, often, and let this pipeline review it")
+    parser.add_argument(
+        "--alone", action="store_true", help="beside a model that predicts the texts that it was trained on"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1, help="how many are trained at once")
     parser.add_argument("--cpu", type=int, default=-1, help="keep everything on this core")
@@ -89,7 +93,7 @@ def by_model(args: argparse.Namespace) -> None:
     for seed in range(PLANTINGS):
         docs = read(args.data / args.corpus / "test.spacy")
         planted = plant(docs, seed)
-        suspects = rank_suspected_errors(judge(nlp, enumerate(docs)))
+        suspects = rank_suspected_errors(find_suspected_errors(nlp, enumerate(docs)))
         found.append([row(planted, suspects, size) for size in sizes_of(planted)])
     note = (
         f"Five in a hundred of the entities of the test part of {args.corpus} are made wrong, {len(planted)} of them, "

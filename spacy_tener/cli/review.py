@@ -17,7 +17,7 @@ from ..nn.run import check_gpu
 from ..pipeline.finding import entity_labels
 from ..processes import interrupted_by_signals
 from ..review.page import PAGE, mend_corpus, write_review
-from ..review.suspected_errors import JudgedDoc, cross_train, cross_validation, judge, judge_of
+from ..review.suspected_errors import ReviewedDoc, cross_train, cross_validation, describe_model, find_suspected_errors
 from ..training.config_files import BASES, names_in
 from . import options
 from ._common import (
@@ -58,13 +58,15 @@ def review_cli(
     """
     Rank suspected errors in gold annotation.
 
-    With a config, models are trained by cross-validation: each judges the fold that it was not trained on. The same
-    command resumes a stopped review. With a pipeline, that pipeline judges all texts; if it was trained on them, it has
-    learned wrong annotation too, and finds less of it.
+    With a config, models are trained by cross-validation, and each model predicts the fold that it was not trained on.
+    The same command resumes a stopped review. With a pipeline, this pipeline predicts all texts. If it was trained on
+    them, it has learned the errors of the annotation too, and finds fewer of them.
 
-    A suspected error is where the model's best reading differs from gold. They are ranked by how probable its entities are and
-    how improbable gold's; where it has none, by how rarely it misses one. review.html shows them to decide on in a
-    browser, review.jsonl has them as data; docs.jsonl has the probability of each text's gold annotation as a whole.
+    A suspected error is a difference between the model's best label sequence and the gold annotation. The errors are
+    ranked by the probability of the model's entities and the improbability of the gold entities. If the model finds no
+    entity, the recall of the models takes the place of the probability. review.html shows the errors in a browser, where
+    you decide on them. review.jsonl contains them as data, and docs.jsonl contains the probability of each text's whole
+    gold annotation.
 
     review --apply decisions.json corpus.spacy --output mended.spacy writes the corpus with the decisions of the page,
     and changes nothing else. It lists the decisions that no longer fit a changed corpus.
@@ -95,21 +97,21 @@ def review_cli(
             msg.info(f"{validation.folder(fold)}: {'trained already' if trained else 'training'}")
 
         with interrupted_by_signals(), locked(output / ".lock"):
-            judged = list(cross_train(validation, jobs, echo=sys.stderr.write, begun=begun))
-            how = f"{folds} models judged the folds that they were not trained on."
-            _write_review(output, judged, str(data), how, limit)
+            reviewed = list(cross_train(validation, jobs, echo=sys.stderr.write, begun=begun))
+            how = f"{folds} models predicted the folds that they were not trained on."
+            _write_review(output, reviewed, str(data), how, limit)
     else:
         refuse_options(
             ctx, TRAINING, f"for training, and {model_or_config} is trained", "Leave it out, or name a config."
         )
         setup_gpu(gpu_id)
         nlp = load_pipeline(model_or_config)
-        judged = list(judge(nlp, enumerate(docs)))
-        how = f"Judged by {judge_of(nlp, model_or_config)}."
+        reviewed = list(find_suspected_errors(nlp, enumerate(docs)))
+        how = f"Predicted by {describe_model(nlp, model_or_config)}."
         question = "Was it trained on these texts, errors and all? Then give a config instead."
-        msg.warn(f"{how} {question}", "With a config, each text is judged by a model that has not seen it.")
+        msg.warn(f"{how} {question}", "With a config, the model of each text was not trained on this text.")
         with interrupted_by_signals(), locked(output / ".lock"):
-            _write_review(output, judged, str(data), how, limit, entity_labels(nlp))
+            _write_review(output, reviewed, str(data), how, limit, entity_labels(nlp))
 
 
 def _apply_decisions(decisions: Path, data: Path, output: Path) -> None:
@@ -120,17 +122,17 @@ def _apply_decisions(decisions: Path, data: Path, output: Path) -> None:
 
 
 def _write_review(
-    output: Path, judged: Sequence[JudgedDoc], data: str, how: str, limit: int, numbered: Sequence[str] = ()
+    output: Path, reviewed: Sequence[ReviewedDoc], data: str, how: str, limit: int, numbered: Sequence[str] = ()
 ) -> None:
-    errors, shown = write_review(output, judged, data, limit=limit, numbered=numbered)
-    entities = sum(len(doc.entities) for doc in judged)
+    errors, shown = write_review(output, reviewed, data, limit=limit, numbered=numbered)
+    entities = sum(len(doc.entities) for doc in reviewed)
     summary = (
-        f"{counted(len(errors), 'suspected error')} about {counted(len(judged), 'text')} with "
+        f"{counted(len(errors), 'suspected error')} about {counted(len(reviewed), 'text')} with "
         f"{counted(entities, 'entity', 'entities')}. {how}"
     )
     if len(shown) < len(errors):
         summary = f"The {counted(len(shown), 'suspected error')} about the most suspicious texts, of {summary}"
-    unknown = sum(doc.unknown for doc in judged)
+    unknown = sum(doc.unknown for doc in reviewed)
     if unknown:
-        msg.warn(f"Entities left out: {unknown:,}", "The model that judges them was trained without their label.")
+        msg.warn(f"Entities left out: {unknown:,}", "The model was trained without their label.")
     msg.good(f"{output / PAGE}: {summary}")

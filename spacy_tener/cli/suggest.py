@@ -18,7 +18,7 @@ from ..review.annotation_tools import TOOLS
 from ..review.page import (
     annotation_page,
 )
-from ..review.suspected_errors import judge_of
+from ..review.suspected_errors import describe_model
 from . import options
 from ._common import (
     CommandLineError,
@@ -88,7 +88,7 @@ def suggest_cli(
         raise RemedyError("No text is left to suggest: all are known or empty", "Give other texts, or fewer --known.")
     tasks = make_tasks(nlp, chosen, shown)
     if format == ANNOTATION_PAGE:
-        sources = {"model": judge_of(nlp, model), "inputs": ", ".join(texts)}
+        sources = {"model": describe_model(nlp, model), "inputs": ", ".join(texts)}
         numbered, overlapping = entity_labels(nlp), not overlap_groups(nlp).keys().isdisjoint(crf_pipes(nlp))
         page = annotation_page(tasks, shown, **sources, numbered=numbered, lang=str(nlp.lang), overlapping=overlapping)
         write_text(output, page)

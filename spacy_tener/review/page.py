@@ -1,7 +1,7 @@
 """Pages to review or annotate texts, which need no network, and the same data as JSONL.
 
-A page shows the suspected errors of a review, or a model's entities in texts that are not annotated yet. It saves decisions to a
-file, which `apply_decisions` applies to the corpus, and which `tener convert` reads.
+A page shows the suspected errors of a review, or a model's entities in texts that are not annotated yet. It saves
+decisions to a file, which `apply_decisions` applies to the corpus, and which `tener convert` reads.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ from ..pages import Heading, make_page
 from ..pipeline.entities import FoundEntity, offsets_of, outermost
 from ..types import EntityOffsets
 from .annotation_tools import RECORD_ID, Task
-from .suspected_errors import JudgedDoc, Question, SuspectedError, most_suspicious, rank_suspected_errors
+from .suspected_errors import Question, ReviewedDoc, SuspectedError, most_suspicious, rank_suspected_errors
 
 PAGE, ERRORS, DOCS = "review.html", "review.jsonl", "docs.jsonl"
 
 
 def write_review(
-    output: Path, judged: Sequence[JudgedDoc], corpus: str, *, limit: int, numbered: Sequence[str] = ()
+    output: Path, reviewed: Sequence[ReviewedDoc], corpus: str, *, limit: int, numbered: Sequence[str] = ()
 ) -> tuple[list[SuspectedError], list[SuspectedError]]:
     """Write the page of a review and its data to a directory. Return all suspected errors, and those on the page.
 
     limit (int): Maximum number of texts on the page.
     """
-    by_number = {doc.number: doc for doc in judged}
-    errors = rank_suspected_errors(judged)
+    by_number = {doc.number: doc for doc in reviewed}
+    errors = rank_suspected_errors(reviewed)
     shown = most_suspicious(errors, limit)
     write_text(output / ERRORS, suspected_errors_jsonl(errors, by_number))
-    write_text(output / DOCS, docs_jsonl(judged))
+    write_text(output / DOCS, docs_jsonl(reviewed))
     write_text(output / PAGE, review_page(shown, by_number, corpus=corpus, numbered=numbered))
     return errors, shown
 
 
 def review_page(
-    errors: Sequence[SuspectedError], docs: Mapping[int, JudgedDoc], *, corpus: str, numbered: Sequence[str] = ()
+    errors: Sequence[SuspectedError], docs: Mapping[int, ReviewedDoc], *, corpus: str, numbered: Sequence[str] = ()
 ) -> str:
     """Return a page with the texts of some errors, in the order of their most suspicious ones.
 
     errors (Sequence[SuspectedError]): The errors by suspicion.
-    docs (Mapping[int, JudgedDoc]): All Docs of the corpus by their number.
+    docs (Mapping[int, ReviewedDoc]): All Docs of the corpus by their number.
     corpus (str): The name of the corpus' file.
     numbered (Sequence[str]): All labels of the pipeline, in the order in which they get colours.
     """
@@ -64,14 +64,14 @@ def review_page(
     numbers = dict.fromkeys(error.doc for error in errors)
     texts = []
     for number in numbers:
-        judged, first = docs[number], most_suspicious[number]
-        text = _text(number, judged.doc, _questions(judged), nested=judged.group is not None)
-        sides = [(error.gold, error.found) for error in judged.suspected_errors]
+        reviewed, first = docs[number], most_suspicious[number]
+        text = _text(number, reviewed.doc, _questions(reviewed), nested=reviewed.group is not None)
+        sides = [(error.gold, error.found) for error in reviewed.suspected_errors]
         texts.append({**text, "first": sides.index((first.gold, first.found))})
-    labels = {ent.label_ for judged in docs.values() for ent in judged.entities}
+    labels = {ent.label_ for reviewed in docs.values() for ent in reviewed.entities}
     labels |= {entity.label for error in errors for entity in error.found}
     apply = f"python -m spacy tener review --apply decisions.json {shlex.quote(corpus)} --output mended.spacy"
-    suspicious = sum(bool(judged.suspected_errors) for judged in docs.values())
+    suspicious = sum(bool(reviewed.suspected_errors) for reviewed in docs.values())
     values = {"corpus": corpus, "shown": f"{len(texts):,}", "suspicious": f"{suspicious:,}"}
     about = "{shown} of {suspicious} texts with suspected errors, the most suspicious first"
     heading = Heading("Review of {corpus}", about, values)
@@ -118,12 +118,14 @@ def _page(
     return make_page(__package__, "review", heading, data, lang=lang)
 
 
-def _questions(judged: JudgedDoc) -> list[Question]:
-    """Return the suspected errors about a text, and its other entities, on which both sides agree or the model has no say."""
-    disputed = {(entity.start, entity.end, entity.label) for error in judged.suspected_errors for entity in error.gold}
-    settled = [FoundEntity(*offsets_of(ent), None) for ent in judged.entities if offsets_of(ent) not in disputed]
+def _questions(reviewed: ReviewedDoc) -> list[Question]:
+    """Return the suspected errors in a text, and its other entities, each as a pair of equal sides."""
+    disputed = {
+        (entity.start, entity.end, entity.label) for error in reviewed.suspected_errors for entity in error.gold
+    }
+    settled = [FoundEntity(*offsets_of(ent), None) for ent in reviewed.entities if offsets_of(ent) not in disputed]
     return [
-        *((error.gold, error.found) for error in judged.suspected_errors),
+        *((error.gold, error.found) for error in reviewed.suspected_errors),
         *(([entity], [entity]) for entity in settled),
     ]
 
@@ -151,7 +153,7 @@ def _plain(entity: FoundEntity) -> tuple[int, int, str, float | None]:
     return entity.start, entity.end, entity.label, probability
 
 
-def suspected_errors_jsonl(errors: Sequence[SuspectedError], docs: Mapping[int, JudgedDoc]) -> str:
+def suspected_errors_jsonl(errors: Sequence[SuspectedError], docs: Mapping[int, ReviewedDoc]) -> str:
     """Return a line of JSON for each error, in their order."""
     return dump_jsonl(_record(error, docs[error.doc].doc.text) for error in errors)
 
@@ -170,11 +172,11 @@ def _record(error: SuspectedError, text: str) -> dict[str, Any]:
     }
 
 
-def docs_jsonl(docs: Sequence[JudgedDoc]) -> str:
+def docs_jsonl(docs: Sequence[ReviewedDoc]) -> str:
     """Return a line of JSON for each Doc, the least probable gold annotation first."""
     return dump_jsonl(
-        {"doc": judged.number, "probability": judged.probability, "text": judged.doc.text}
-        for judged in sorted(docs, key=lambda judged: judged.probability)
+        {"doc": reviewed.number, "probability": reviewed.probability, "text": reviewed.doc.text}
+        for reviewed in sorted(docs, key=lambda reviewed: reviewed.probability)
     )
 
 

@@ -1,6 +1,6 @@
 """Reviews of gold annotation: ranks suspected errors, where a model's best reading differs from it.
 
-In cross-validation, each fold of a corpus is judged by a model trained on the other folds:
+In cross-validation, each fold of a corpus is reviewed by a model trained on the other folds:
 
     OUTPUT/folds/1/train.spacy    all Docs but those of the first fold
     OUTPUT/folds/1/model-best     trained on them
@@ -75,13 +75,13 @@ class SuspectedError:
 
 
 @dataclass(frozen=True)
-class JudgedDoc:
+class ReviewedDoc:
     """A Doc of gold annotation with a model's suspected errors about it.
 
     probability (float): The probability of the gold annotation as a whole, summed over all tags where annotation is
         missing.
-    unknown (int): The number of entities with labels that the model does not know, which are not judged.
-    group (str | None): The group of `doc.spans` with entities within others; None if the outermost are judged.
+    unknown (int): The number of entities with labels that the model does not know, which are not reviewed.
+    group (str | None): The group of `doc.spans` with entities within others; None if the outermost are reviewed.
     """
 
     number: int
@@ -97,18 +97,18 @@ class JudgedDoc:
         return all_entities(self.doc, self.group)
 
 
-def rank_suspected_errors(judged_docs: Iterable[JudgedDoc]) -> list[SuspectedError]:
+def rank_suspected_errors(reviewed_docs: Iterable[ReviewedDoc]) -> list[SuspectedError]:
     """Return all suspected errors, the most suspicious first.
 
     If the model finds an entity, suspicion = p(found) * (1 - p(gold)). If it finds none, suspicion = (1 - p(gold)) *
     recall, with the recall of the models on gold: models that miss many entities prove little by finding none.
     """
-    docs = list(judged_docs)
-    entities = sum(len(judged.entities) - judged.unknown for judged in docs)
-    missed = sum(len(error.gold) for judged in docs for error in judged.suspected_errors)
+    docs = list(reviewed_docs)
+    entities = sum(len(reviewed.entities) - reviewed.unknown for reviewed in docs)
+    missed = sum(len(error.gold) for reviewed in docs for error in reviewed.suspected_errors)
     recall = 1.0 - missed / max(1, entities)
     errors = [
-        replace(error, suspicion=_suspicion(error, recall)) for judged in docs for error in judged.suspected_errors
+        replace(error, suspicion=_suspicion(error, recall)) for reviewed in docs for error in reviewed.suspected_errors
     ]
     return sorted(errors, key=lambda error: (-error.suspicion, error.doc, error.start))
 
@@ -127,16 +127,16 @@ def most_suspicious(errors: Sequence[SuspectedError], limit: int) -> list[Suspec
     return [error for error in errors if error.doc in numbers]
 
 
-def judge(nlp: Language, docs: Iterable[tuple[int, Doc]]) -> Iterator[JudgedDoc]:
+def find_suspected_errors(nlp: Language, docs: Iterable[tuple[int, Doc]]) -> Iterator[ReviewedDoc]:
     """Judge numbered Docs with gold annotation by a pipeline.
 
     The pipeline's tokenizer splits the texts, unless it was evaluated on gold tokens in training (gold_preproc).
     """
     for batch in minibatch(docs, BATCH):
-        yield from _judge(nlp, batch)
+        yield from _review_batch(nlp, batch)
 
 
-def _judge(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[JudgedDoc]:
+def _review_batch(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[ReviewedDoc]:
     pipeline = PipelineNER.of(nlp)
     ner = pipeline.ner
     has_gold_tokens = nlp.config.get("corpora", {}).get("dev", {}).get("gold_preproc", False)
@@ -154,11 +154,11 @@ def _judge(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[JudgedDo
         scored = zip(offsets, decoding.probabilities(offsets), strict=True)
         gold = [FoundEntity(*entity, probability) for entity, probability in scored]
         found = decoding.entities if group is not None else outermost(decoding.entities)
-        judged = _where_annotated(example.reference, found, {*offsets})
+        reviewed = _where_annotated(example.reference, found, {*offsets})
         unknown = {entity for entity in gold if entity.label not in ner.labels}
-        errors = disagreements(number, gold, judged, nested=group is not None)
+        errors = disagreements(number, gold, reviewed, nested=group is not None)
         judgeable = tuple(error for error in errors if unknown.isdisjoint(error.gold))
-        yield JudgedDoc(number, doc, likelihood, judgeable, len(unknown), group)
+        yield ReviewedDoc(number, doc, likelihood, judgeable, len(unknown), group)
 
 
 def _without_annotation(nlp: Language, doc: Doc) -> Doc:
@@ -241,7 +241,7 @@ def _share(a: FoundEntity, b: FoundEntity) -> float:
 
 @dataclass(frozen=True)
 class CrossValidation:
-    """A corpus that is judged in folds, each by a model trained on the others.
+    """A corpus that is reviewed in folds, each by a model trained on the others.
 
     config (Config): A complete config, whose training data is replaced.
     code (Path | None): A Python file with registered functions to import.
@@ -291,7 +291,7 @@ def cross_validation(
 
 def cross_train(
     validation: CrossValidation, jobs: int = 1, *, echo: Echo | None = None, begun: Callable[[int, bool], object]
-) -> Iterator[JudgedDoc]:
+) -> Iterator[ReviewedDoc]:
     """Train the models of all folds that have none, then judge each fold by its model. An exception ends trainings.
 
     jobs (int): The number of trainings at once, which share the cores.
@@ -320,7 +320,7 @@ def cross_train(
             raise
     for fold in range(validation.folds):
         docs = [(number, doc) for number, doc in enumerate(validation.docs) if folds[number] == fold]
-        yield from judge(spacy.load(validation.folder(fold) / MODEL), docs)
+        yield from find_suspected_errors(spacy.load(validation.folder(fold) / MODEL), docs)
 
 
 def fold_run(validation: CrossValidation, fold: int, docs: Sequence[Doc]) -> TrainingRun:
@@ -335,7 +335,7 @@ def fold_run(validation: CrossValidation, fold: int, docs: Sequence[Doc]) -> Tra
     return TrainingRun(folder.name, folder, config, gpu_id=validation.gpu_id, code=validation.code)
 
 
-def judge_of(nlp: Language, model: str) -> str:
+def describe_model(nlp: Language, model: str) -> str:
     """Return the name of a pipeline, and of the component whose probabilities count if it has several."""
     names = list(crf_pipes(nlp))
     return f"{names[0]}, the first tener_ner of {model}" if len(names) > 1 else model

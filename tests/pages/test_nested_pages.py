@@ -22,7 +22,7 @@ from spacy_tener.pages import Heading
 from spacy_tener.pipeline.entities import EntityOffsets, FoundEntity
 from spacy_tener.review.active_learning import Suggestion, make_tasks
 from spacy_tener.review.page import annotation_page, review_page
-from spacy_tener.review.suspected_errors import JudgedDoc, disagreements
+from spacy_tener.review.suspected_errors import ReviewedDoc, disagreements
 
 pytestmark = pytest.mark.integration
 
@@ -134,7 +134,7 @@ def test_a_review(
     gold = [FoundEntity(*entity, 0.5) for entity in entities]
     found = [FoundEntity(*entity, 0.9) for entity in NESTED[1:]]
     errors = tuple(disagreements(0, gold, found, nested=True))
-    html = review_page(errors, {0: JudgedDoc(0, doc, 0.1, errors, 0, "sc")}, corpus="dev.spacy")
+    html = review_page(errors, {0: ReviewedDoc(0, doc, 0.1, errors, 0, "sc")}, corpus="dev.spacy")
     assert show(language, html, "#list .line") >= len(entities)
 
 

@@ -14,7 +14,13 @@ from spacy.tokens import Doc
 
 from spacy_tener.pipeline.entities import FoundEntity
 from spacy_tener.review.page import docs_jsonl, suspected_errors_jsonl
-from spacy_tener.review.suspected_errors import JudgedDoc, SuspectedError, disagreements, judge, rank_suspected_errors
+from spacy_tener.review.suspected_errors import (
+    ReviewedDoc,
+    SuspectedError,
+    disagreements,
+    find_suspected_errors,
+    rank_suspected_errors,
+)
 
 TEXT = "王小明去了上海"
 Span = tuple[int, int, str]
@@ -50,7 +56,7 @@ def test_entities_of_one_place_make_one_doubt_of_a_kind(
 def test_entities_that_models_overlook_are_less_suspicious_the_more_they_overlook() -> None:
     docs = [gold((0, 3, "PER"), (5, 7, "GPE")), gold((0, 3, "PER"), (5, 7, "GPE"))]
     errors = [SuspectedError(0, (ORG,), (PER,)), SuspectedError(0, (), (GPE,)), SuspectedError(1, (ORG,), ())]
-    of_docs = [JudgedDoc(n, doc, 0.5, tuple(d for d in errors if d.doc == n), 0) for n, doc in enumerate(docs)]
+    of_docs = [ReviewedDoc(n, doc, 0.5, tuple(d for d in errors if d.doc == n), 0) for n, doc in enumerate(docs)]
     found = rank_suspected_errors(of_docs)
     assert [(entity.doc, entity.kind) for entity in found] == [(0, "label"), (0, "missing"), (1, "extra")]
     # Two of four entities of gold are not found.
@@ -59,8 +65,8 @@ def test_entities_that_models_overlook_are_less_suspicious_the_more_they_overloo
     found = rank_suspected_errors([of_docs[0], replace(of_docs[1], unknown=1)])
     assert found[-1].suspicion == pytest.approx(0.95 / 3)
     # The only one of all is not found, and where there is none at all, none is overlooked.
-    (only,) = rank_suspected_errors([JudgedDoc(0, gold((0, 3, "ORG")), 0.5, (SuspectedError(0, (ORG,), ()),), 0)])
-    (missing,) = rank_suspected_errors([JudgedDoc(0, gold(), 0.5, (SuspectedError(0, (), (GPE,)),), 0)])
+    (only,) = rank_suspected_errors([ReviewedDoc(0, gold((0, 3, "ORG")), 0.5, (SuspectedError(0, (ORG,), ()),), 0)])
+    (missing,) = rank_suspected_errors([ReviewedDoc(0, gold(), 0.5, (SuspectedError(0, (), (GPE,)),), 0)])
     assert (only.suspicion, missing.suspicion) == (0.0, 0.8)
 
 
@@ -109,16 +115,16 @@ def gold(*spans: Span, missing: tuple[int, int] = (0, 0)) -> Doc:
     return doc
 
 
-def judged(nlp: Language, doc: Doc) -> JudgedDoc:
-    (answer,) = judge(nlp, [(7, doc)])
+def reviewed(nlp: Language, doc: Doc) -> ReviewedDoc:
+    (answer,) = find_suspected_errors(nlp, [(7, doc)])
     return answer
 
 
 def test_wrong_gold_is_found_and_right_gold_is_not(nlp: Language) -> None:
-    right = judged(nlp, gold((0, 3, "PER"), (5, 7, "GPE")))
+    right = reviewed(nlp, gold((0, 3, "PER"), (5, 7, "GPE")))
     assert right.suspected_errors == ()
     assert right.probability > 0.9
-    wrong = judged(nlp, gold((0, 3, "ORG")))
+    wrong = reviewed(nlp, gold((0, 3, "ORG")))
     assert [(error.doc, error.kind, error.start, error.end) for error in wrong.suspected_errors] == [
         (7, "label", 0, 3),
         (7, "missing", 5, 7),
@@ -132,9 +138,9 @@ def test_each_text_is_read_once_and_judged_by_itself(
 ) -> None:
     monkeypatch.setitem(nlp.get_pipe("tener_ner").cfg, "max_units", 200)
     docs = [gold((0, 3, "ORG")), gold((0, 3, "PER"), (5, 7, "GPE")), gold(missing=(3, 5)), Doc(nlp.vocab), gold()]
-    alone = [judged(nlp, doc) for doc in docs]
+    alone = [reviewed(nlp, doc) for doc in docs]
     groups_read.clear()
-    together = list(judge(nlp, [(7, doc) for doc in docs * 60]))
+    together = list(find_suspected_errors(nlp, [(7, doc) for doc in docs * 60]))
     assert len(groups_read) > 5
     assert [text for group in groups_read for text in group] == [doc.text for doc in docs * 60]
     for found, expected in zip(together, alone * 60, strict=True):
@@ -144,16 +150,16 @@ def test_each_text_is_read_once_and_judged_by_itself(
         assert probabilities(found) == pytest.approx(probabilities(expected), abs=1e-6)
 
 
-def probabilities(doc: JudgedDoc) -> list[float]:
+def probabilities(doc: ReviewedDoc) -> list[float]:
     entities = [entity for error in doc.suspected_errors for entity in (*error.gold, *error.found)]
     return [doc.probability, *(entity.probability or 0.0 for entity in entities)]
 
 
 def test_tokens_without_annotation_raise_no_doubt(nlp: Language) -> None:
-    partial = judged(nlp, gold((0, 3, "PER"), missing=(5, 7)))
+    partial = reviewed(nlp, gold((0, 3, "PER"), missing=(5, 7)))
     assert partial.suspected_errors == ()
     assert partial.probability > 0.9
-    between = judged(nlp, gold(missing=(3, 5)))
+    between = reviewed(nlp, gold(missing=(3, 5)))
     assert [(error.kind, error.start, error.end) for error in between.suspected_errors] == [
         ("missing", 0, 3),
         ("missing", 5, 7),
@@ -161,33 +167,33 @@ def test_tokens_without_annotation_raise_no_doubt(nlp: Language) -> None:
 
 
 def test_labels_that_the_model_does_not_know_are_counted_and_left_out(nlp: Language) -> None:
-    hero = judged(nlp, gold((0, 3, "HERO"), (5, 7, "GPE")))
+    hero = reviewed(nlp, gold((0, 3, "HERO"), (5, 7, "GPE")))
     assert (hero.suspected_errors, hero.unknown) == ((), 1)
 
 
 def test_tokens_and_gold_of_the_corpus_stay_as_they_are(nlp: Language) -> None:
     doc = Doc(nlp.vocab, words=["王小明", "去了", "上海"], spaces=[False] * 3, ents=["B-PER", "O", "B-GPE"])
     before = doc.to_bytes()
-    judged(nlp, doc)
+    reviewed(nlp, doc)
     assert doc.to_bytes() == before
 
 
 def test_texts_are_read_with_the_tokens_of_the_pipeline_unless_it_was_chosen_on_gold_s(nlp: Language) -> None:
     characters = gold((0, 3, "PER"), (5, 7, "GPE"))
     words = Doc(nlp.vocab, words=["王小明", "去了", "上海"], spaces=[False] * 3, ents=["B-PER", "O", "B-GPE"])
-    by_words, by_characters = judged(nlp, words), judged(nlp, characters)
+    by_words, by_characters = reviewed(nlp, words), reviewed(nlp, characters)
     assert by_words.suspected_errors == by_characters.suspected_errors == ()
     assert by_words.probability == pytest.approx(by_characters.probability)
     nlp.config["corpora"]["dev"]["gold_preproc"] = True
     try:
-        assert judged(nlp, words).probability < by_words.probability / 2
+        assert reviewed(nlp, words).probability < by_words.probability / 2
     finally:
         nlp.config["corpora"]["dev"]["gold_preproc"] = False
 
 
 def test_the_json_has_a_line_for_each_place_with_the_entities_of_both_sides() -> None:
     errors = [SuspectedError(0, (SHORT,), (PER,)), SuspectedError(0, (), (GPE,))]
-    doc = JudgedDoc(0, gold((0, 2, "PER")), 0.25, tuple(errors), 0)
+    doc = ReviewedDoc(0, gold((0, 2, "PER")), 0.25, tuple(errors), 0)
     records = [json.loads(line) for line in suspected_errors_jsonl(errors, {0: doc}).splitlines()]
     assert [(record["kind"], record["span"]) for record in records] == [("edges", "王小明"), ("missing", "上海")]
     assert [record["found"] for record in records] == [[vars(PER)], [vars(GPE)]]

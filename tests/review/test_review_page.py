@@ -21,7 +21,7 @@ from spacy_tener.corpora.reader import CorpusOptions
 from spacy_tener.pipeline.entities import FoundEntity, offsets_of
 from spacy_tener.review.annotation_tools import Task
 from spacy_tener.review.page import annotation_page, apply_decisions, review_page
-from spacy_tener.review.suspected_errors import JudgedDoc, disagreements, rank_suspected_errors
+from spacy_tener.review.suspected_errors import ReviewedDoc, disagreements, rank_suspected_errors
 
 pytestmark = pytest.mark.integration
 
@@ -101,12 +101,12 @@ def converted(records: list[Any], folder: Path, lang: str = "zh", nested: bool =
 
 def review_of(docs: Sequence[Doc], found_in_docs: Sequence[Entities]) -> str:
     """The page of the review of Docs, given what a model finds in each."""
-    judged = []
+    reviewed = []
     for number, (doc, entities) in enumerate(zip(docs, found_in_docs, strict=True)):
         sides, nested = (found(entities_of(doc), 0.1), found(entities, 0.9)), "sc" in doc.spans
         errors = tuple(disagreements(number, *sides, nested=nested))
-        judged.append(JudgedDoc(number, doc, 0.1, errors, 0, "sc" if nested else None))
-    return review_page(rank_suspected_errors(judged), dict(enumerate(judged)), corpus="dev.spacy")
+        reviewed.append(ReviewedDoc(number, doc, 0.1, errors, 0, "sc" if nested else None))
+    return review_page(rank_suspected_errors(reviewed), dict(enumerate(reviewed)), corpus="dev.spacy")
 
 
 def shown(browser: Browser, folder: Path, page: str, size: tuple[int, int]) -> Review:
@@ -221,8 +221,8 @@ def test_a_text_begins_on_the_doubt_that_ranked_it(browser: Browser, tmp_path: P
     doc = annotated("王小明去了上海", [(0, 3, "PER"), (5, 7, "ORG")])
     gold = [FoundEntity(0, 3, "PER", 0.6), FoundEntity(5, 7, "ORG", 0.01)]
     errors = tuple(disagreements(0, gold, [FoundEntity(0, 2, "PER", 0.4), FoundEntity(5, 7, "GPE", 0.99)]))
-    judged = JudgedDoc(0, doc, 0.1, errors, 0)
-    page = review_page(rank_suspected_errors([judged]), {0: judged}, corpus="dev.spacy")
+    reviewed = ReviewedDoc(0, doc, 0.1, errors, 0)
+    page = review_page(rank_suspected_errors([reviewed]), {0: reviewed}, corpus="dev.spacy")
     review = shown(browser, tmp_path, page, DESKTOP)
     assert review.text("position").startswith("annotated: 上海 ORG")
     review.keys("a")
