@@ -139,11 +139,11 @@ def test_a_corpus_without_entities_within_others_is_refused(folder: Path) -> Non
 def test_explain_tells_rivals_from_entities_that_are_found(model: Path, folder: Path, tmp_path: Path) -> None:
     nlp = spacy.load(model)
     reference = next(read_docs(folder / "spans" / "train.spacy"))
-    (explained,) = explain(nlp, Example(nlp.make_doc(TEXT), reference), evidence=False).texts
+    (explained,) = explain(nlp, Example(nlp.make_doc(TEXT), reference), attribution=False).texts
     assert sorted(map(list, explained.gold or [])) == NESTED
     assert sorted([*entity.offsets] for entity in explained.entities) == NESTED
     assert all(entity.is_given for entity in explained.entities)
-    assert not any([*rival.offsets] in NESTED for entity in explained.entities for rival in entity.rivals)
+    assert not any([*alternative.offsets] in NESTED for entity in explained.entities for alternative in entity.alternatives)
 
 
 @pytest.mark.parametrize(("tool", "n"), [("labelstudio", 3), ("doccano", 3), ("prodigy", 1), ("page", 3)])

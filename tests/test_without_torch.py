@@ -77,14 +77,14 @@ for path in sys.argv[2:]:
     (text,) = found.texts
     assert make_app({"zh": nlp})
     assert found.to_html()
-    print(json.dumps([len(text.entities), len(text.entities[0].evidence), found.notes]))
+    print(json.dumps([len(text.entities), len(text.entities[0].attributions), found.notes]))
 """
     kinds = {"tener": "counts as an unknown word or character", "converted": "the transformer’s own mask token"}
     lines = run(code, TEXTS[0][0], *map(trained, kinds)).splitlines()
     for line, noted in zip(lines, kinds.values(), strict=True):
-        n_entities, n_evidence, notes = json.loads(line)
+        n_entities, n_attributions, notes = json.loads(line)
         assert n_entities > 0
-        assert n_evidence > 0
+        assert n_attributions > 0
         assert any(noted in note for note in notes)
 
 

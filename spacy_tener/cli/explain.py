@@ -45,10 +45,11 @@ def explain_cli(
     output: Annotated[Path | None, options.output("a file: .html or .json (default: print JSON)")] = None,
     limit: Annotated[int, options.limit("of a file")] = 100,
     component: options.Component = None,
-    evidence: Annotated[bool, typer.Option(help="Mask characters, to find those that support an entity")] = True,
+    attribution: Annotated[bool, typer.Option(help="Mask characters, to find those that support an entity")] = True,
     force: options.Force = False,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
+    no_evidence: Annotated[bool, options.renamed("--no-evidence", "--no-attribution")] = False,
 ) -> tuple[str, int]:
     """
     Explain the entities that a pipeline finds.
@@ -69,7 +70,7 @@ def explain_cli(
     texts = _texts(nlp, text, limit + 1)
     if len(texts) > limit:
         msg.warn(f"Only the first {limit} texts are explained", "Take more by --limit.")
-    explained = explain(nlp, texts[:limit], name=component, evidence=evidence)
+    explained = explain(nlp, texts[:limit], name=component, attribution=attribution)
     if output is None:
         return explained.to_json(), 0
     write_text(output, explained.to_json() if output.suffix == ".json" else explained.to_html())

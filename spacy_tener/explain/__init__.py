@@ -1,10 +1,10 @@
 """Explanations of entities: `explain(nlp, text)`, as data and as a page."""
 
 from .explaining import explain
-from .explanation import Evidence, ExplainedEntity, ExplainedText, Explanation, LexiconWord
+from .explanation import Attribution, ExplainedEntity, ExplainedText, Explanation, LexiconWord
 
 __all__ = [
-    "Evidence",
+    "Attribution",
     "ExplainedEntity",
     "ExplainedText",
     "Explanation",

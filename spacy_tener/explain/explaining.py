@@ -1,4 +1,4 @@
-"""`explain`: probabilities, rivals, evidence by masking, and the lexicon's words."""
+"""`explain`: probabilities, alternatives, evidence by masking, and the lexicon's words."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ..pipeline.units import DocView, data_of
 from ..pipeline.windows import Window, cut_windows
 from ..types import EntityOffsets
 from .explanation import (
-    Evidence,
+    Attribution,
     ExplainedEntity,
     ExplainedText,
     Explanation,
@@ -42,7 +42,7 @@ TextOrExample = str | Doc | Example
 
 MIN_POSSIBLE = 0.02
 """Least probability of an entity that is not found, but in another of the best readings, to be explained too."""
-MIN_RIVAL = 0.01
+MIN_ALTERNATIVE = 0.01
 """Least probability of what might be found in the place of a missed entity."""
 UNKNOWN_CHARACTER = "\U0010fffd"
 """The last code point for private use: a string that no table has a row for, and no lexicon a word with."""
@@ -60,28 +60,28 @@ def explain(
     *,
     name: str | None = None,
     k_best: int = 5,
-    rivals: int = 3,
-    evidence: bool = True,
+    alternatives: int = 3,
+    attribution: bool = True,
 ) -> Explanation:
-    """Explain each entity of some texts: its probability, its rivals, and why it was found.
+    """Explain each entity of some texts: its probability, its alternatives, and why it was found.
 
     nlp (Language): A pipeline with `tener_ner`.
     texts (Union[str, Doc, Example, Iterable[Union[str, Doc, Example]]]): One text or several. A Doc keeps its tokens
-        and its entities, which are certain and need no evidence. Of an Example, the entities of the reference are shown
+        and its entities, which are certain and need no attributions. Of an Example, the entities of the reference are shown
         beside what is found, and explained where they are missed.
     name (Optional[str]): The component's name; the first `tener_ner` if there is none.
     k_best (int): How many of the best readings of each text.
-    rivals (int): How many rivals of each entity, at most.
-    evidence (bool): Whether to mask units, one at a time: it takes as long as reading each text once per unit.
+    alternatives (int): How many alternatives of each entity, at most.
+    attribution (bool): Whether to mask units, one at a time: it takes as long as reading each text once per unit.
     RETURNS (Explanation): The data, which writes itself as JSON or as a page.
     """
     sources: list[TextOrExample] = [texts] if isinstance(texts, str | Doc | Example) else list(texts)
     pipeline = PipelineNER.of(nlp, name)
-    explainer = _Explainer(pipeline, evidence=evidence)
+    explainer = _Explainer(pipeline, attribution=attribution)
     docs = pipeline.prepare(without_entities(text.predicted) if isinstance(text, Example) else text for text in sources)
     decodings = list(pipeline.ner.decode(docs))
     explained = [
-        explainer(decoding, _gold(text, pipeline.ner.overlap_key), k_best, rivals)
+        explainer(decoding, _gold(text, pipeline.ner.overlap_key), k_best, alternatives)
         for text, decoding in zip(sources, decodings, strict=True)
     ]
     # After all else, since it changes the Docs.
@@ -110,11 +110,11 @@ def _gold(text: TextOrExample, key: str | None) -> list[EntityOffsets] | None:
 class _Explainer:
     """The parts of a pipeline that explanations of its Docs need."""
 
-    def __init__(self, pipeline: PipelineNER, *, evidence: bool) -> None:
+    def __init__(self, pipeline: PipelineNER, *, attribution: bool) -> None:
         models = pipeline.models
         characters = pipeline.ner.settings.view == "characters"
         self.pipeline = pipeline
-        self.mask = find_mask(models, one_character=characters) if evidence else None
+        self.mask = find_mask(models, one_character=characters) if attribution else None
         vocabularies = (node.attrs.get("vocabulary") for model in models for node in model.walk())
         self.lexicon = next((found for found in vocabularies if isinstance(found, LexiconVocabulary)), None)
 
@@ -123,7 +123,7 @@ class _Explainer:
         notes = [] if self.mask is None else list(self.mask.notes)
         return notes if self.lexicon is not None else [*notes, "No words: this pipeline reads no lexicon."]
 
-    def __call__(self, decoding: Decoding, gold: list[EntityOffsets] | None, k: int, n_rivals: int) -> ExplainedText:
+    def __call__(self, decoding: Decoding, gold: list[EntityOffsets] | None, k: int, n_alternatives: int) -> ExplainedText:
         """Explain a text. gold: Its annotated entities, None if it is not annotated."""
         view, found, k_best = decoding.view, decoding.entities, decoding.k_best(k)
         missed = _missed(decoding, gold or [])
@@ -132,7 +132,7 @@ class _Explainer:
         entities = [*found, *possible, *missed]
         certain = {entity.offsets for entity in decoding.certain}
         spans = [view.unit_span(entity.start, entity.end) for entity in entities]
-        evidence: dict[int, list[Evidence]] = {}
+        attributions: dict[int, list[Attribution]] = {}
         words: list[LexiconWord] = []
         for window in self._windows(view, cast(list[Span], spans[: len(found)])):
             piece = self.pipeline.piece(view, window)
@@ -143,21 +143,23 @@ class _Explainer:
                 if span and entities[index].probability and entities[index].offsets not in certain
                 if window.core_start <= span[0] < window.core_end and span[1] <= window.end
             }
-            evidence.update(zip(inside, self._evidence(view, piece, window.start, list(inside.values())), strict=True))
+            attributions.update(
+                zip(inside, self._attributions(view, piece, window.start, list(inside.values())), strict=True)
+            )
             words += lexicon_words(self.lexicon, view, window, piece) if self.lexicon else []
-        rivals = [
-            [] if entity.offsets in certain else rivals
-            for entity, rivals in zip(found, decoding.rivals(n_rivals), strict=True)
+        alternatives = [
+            [] if entity.offsets in certain else alternatives
+            for entity, alternatives in zip(found, decoding.rivals(n_alternatives), strict=True)
         ]
-        rivals += [[rival for rival in (*found, *possible) if _overlap(entity, rival)] for entity in possible]
-        rivals += _instead(decoding, missed, n_rivals)
+        alternatives += [[alternative for alternative in (*found, *possible) if _overlap(entity, alternative)] for entity in possible]
+        alternatives += _instead(decoding, missed, n_alternatives)
         outside = [None] * len(found) + _outside(decoding, entities[len(found) :])
         explained = [
             ExplainedEntity(
                 *entity.offsets,
                 entity.probability,
-                rivals[i],
-                evidence.get(i, []),
+                alternatives[i],
+                attributions.get(i, []),
                 is_certain=entity.offsets in certain,
                 outside=outside[i],
             )
@@ -183,9 +185,9 @@ class _Explainer:
         size, sentences = settings.reading_window, settings.reading_sentences
         return cut_windows(len(view), ends, size=size, overlap=settings.context, sentences=sentences)
 
-    def _evidence(
+    def _attributions(
         self, view: DocView, piece: Doc, offset: int, entities: Sequence[tuple[int, int, str]]
-    ) -> list[list[Evidence]]:
+    ) -> list[list[Attribution]]:
         """Return, for each entity of a piece, the units near it with the drop of its log-odds where they are masked.
 
         offset (int): The place of the piece's first unit in the view.
@@ -201,7 +203,7 @@ class _Explainer:
         chars = [view.char_span(offset + place, offset + place + 1) for place in places]
         return [
             [
-                Evidence(*char_span, drop)
+                Attribution(*char_span, drop)
                 for place, char_span, drop in zip(places, chars, drops, strict=True)
                 if start - reach <= place < end + reach
             ]
@@ -235,12 +237,12 @@ def _instead(decoding: Decoding, missed: Sequence[FoundEntity], n: int) -> list[
         return []
     found = decoding.entities
     offsets = {entity.offsets for entity in found}
-    others = [entity for entity in decoding.marginals(MIN_RIVAL).entities if entity.offsets not in offsets]
+    others = [entity for entity in decoding.marginals(MIN_ALTERNATIVE).entities if entity.offsets not in offsets]
     others.sort(key=_likeliest)
     instead = []
     for entity in missed:
-        rivals = [rival for rival in others if _overlap(entity, rival) and rival.offsets != entity.offsets]
-        instead.append(sorted([*(rival for rival in found if _overlap(entity, rival)), *rivals[:n]], key=_likeliest))
+        alternatives = [alternative for alternative in others if _overlap(entity, alternative) and alternative.offsets != entity.offsets]
+        instead.append(sorted([*(alternative for alternative in found if _overlap(entity, alternative)), *alternatives[:n]], key=_likeliest))
     return instead
 
 

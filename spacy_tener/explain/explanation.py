@@ -21,7 +21,7 @@ from ..pipeline.windows import Window
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Attribution:
     """A unit of the text that an entity rests on, or that speaks against it.
 
     start, end (int): Offsets in characters of the text.
@@ -37,8 +37,8 @@ class Evidence:
 class ExplainedEntity(FoundEntity):
     """An entity that was found, that is possible, or that was missed.
 
-    rivals (list[FoundEntity]): Other entities in its place, with other edges or another label, likeliest first.
-    evidence (list[Evidence]): The units that it rests on, in the order of the text. Empty where nothing was masked.
+    alternatives (list[FoundEntity]): Other entities in its place, with other edges or another label, likeliest first.
+    attributions (list[Attribution]): The units that it rests on, in the order of the text. Empty where nothing was masked.
     is_given (bool): Whether the pipeline gives it. It does not if the entity is below a threshold, or if another
         component decided otherwise.
     is_certain (bool): Whether the text had it before the model read it, from a list or another component: it has no
@@ -46,8 +46,8 @@ class ExplainedEntity(FoundEntity):
     outside (float | None): The probability that nothing is found in its place, of an entity that was not found.
     """
 
-    rivals: list[FoundEntity] = field(default_factory=list)
-    evidence: list[Evidence] = field(default_factory=list)
+    alternatives: list[FoundEntity] = field(default_factory=list)
+    attributions: list[Attribution] = field(default_factory=list)
     is_given: bool = True
     is_certain: bool = False
     outside: float | None = None
@@ -79,7 +79,7 @@ class ExplainedText:
     gold (list[tuple[int, int, str]] | None): Start, end and label of the annotated entities, where the text is
         annotated.
     missed (list[ExplainedEntity]): The annotated entities that were not found, with what was found in their place as
-        rivals. Evidence below 0 speaks for that.
+        alternatives. Evidence below 0 speaks for that.
     words (list[LexiconWord]): The words of the lexicon that were found in it, where the model reads them.
     """
 
@@ -128,8 +128,8 @@ class Explanation:
         for text in data["texts"]:
             for entity in (*text["entities"], *text["possible"], *text["missed"]):
                 # Without the names of fields, since the page of a long text has very many of these.
-                entity["evidence"] = [
-                    (unit["start"], unit["end"], round(unit["drop"], 3)) for unit in entity["evidence"]
+                entity["attributions"] = [
+                    (unit["start"], unit["end"], round(unit["drop"], 3)) for unit in entity["attributions"]
                 ]
         name = " ".join(filter(None, (self.pipeline["name"], self.pipeline["version"])))
         values = {**(values or {}), "pipeline": " · ".join(filter(None, (name, self.pipeline["component"])))}

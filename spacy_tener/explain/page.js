@@ -100,13 +100,13 @@
   const withheld = (entity, index) => index < state.text.entities.length && !entity.is_given;
 
   function mark(entity, index, kind = "", children = [words(entity)]) {
-    const rivals = entity.rivals.map((rival) => `${words(rival)} ${rival.label} ${percent(rival.probability)}`);
+    const alternatives = entity.alternatives.map((alternative) => `${words(alternative)} ${alternative.label} ${percent(alternative.probability)}`);
     const name = `${entity.label} ${percent(entity.probability)}`;
     const button = () => el("small", { role: "button", tabindex: "-1", "aria-pressed": "false", "aria-label": `${words(entity)} ${name}` }, name);
     const kinds = `ent${kind}${entity.probability < 0.5 ? " unsure" : ""}${withheld(entity, index) ? " withheld" : ""}${entity.end - entity.start + entity.label.length < 20 ? " short" : ""}`;
     return el("mark",
       { class: kinds, "data-entity": index, style: { "--h": parts.hue(entity.label) },
-        title: rivals.length ? say("Rivals: {rivals}", { rivals: rivals.join(say(", ")) }) : say("No rival has 1 % or more.") },
+        title: alternatives.length ? say("Alternatives: {alternatives}", { alternatives: alternatives.join(say(", ")) }) : say("No alternative has 1 % or more.") },
       ...children, ...(kind.includes(" cut") ? [] : [button()]));
   }
 
@@ -142,9 +142,9 @@
       $("sure").replaceChildren(el("strong", {}, percent(entity.probability)), meter(entity.probability));
       $("never").textContent = reason(entity);
       $("never").hidden = !reason(entity);
-      $("rivals-title").textContent = say(isMissed(entity) ? "In its place" : "Rivals");
-      $("rivals").replaceChildren(...rivalRows(entity));
-      showEvidence(entity);
+      $("alternatives-title").textContent = say(isMissed(entity) ? "In its place" : "Alternatives");
+      $("alternatives").replaceChildren(...alternativeRows(entity));
+      showAttributions(entity);
     }
     showLattice(entity);
   }
@@ -159,27 +159,27 @@
   /** What was found in an entity's place. */
   const foundIn = ({ start, end }) => state.text.entities.filter((entity) => entity.start < end && start < entity.end);
 
-  function rivalRows(entity) {
+  function alternativeRows(entity) {
     const found = isMissed(entity) ? foundIn(entity) : [];
-    const describe = (rival) => (isIn(found, rival) ? el("span", {}, named(rival), " ", el("small", { class: "quiet" }, say("found"))) : named(rival));
-    const rivals = entity.rivals.map((rival) => [describe(rival), rival.probability]);
-    if (entity.outside !== null && isMissed(entity)) rivals.push([say("no entity"), entity.outside]);
-    const rows = rivals.sort((a, b) => b[1] - a[1]).map(([name, probability]) => row(name, probability, percent(probability)));
-    return rows.length ? rows : [el("li", { class: "whole" }, say("No rival has 1 % or more."))];
+    const describe = (alternative) => (isIn(found, alternative) ? el("span", {}, named(alternative), " ", el("small", { class: "quiet" }, say("found"))) : named(alternative));
+    const alternatives = entity.alternatives.map((alternative) => [describe(alternative), alternative.probability]);
+    if (entity.outside !== null && isMissed(entity)) alternatives.push([say("no entity"), entity.outside]);
+    const rows = alternatives.sort((a, b) => b[1] - a[1]).map(([name, probability]) => row(name, probability, percent(probability)));
+    return rows.length ? rows : [el("li", { class: "whole" }, say("No alternative has 1 % or more."))];
   }
 
   /** What a unit with a drop below 0 does. */
   const opposed = (entity) => say(!isMissed(entity) ? "speaks against it" : foundIn(entity).length ? "speaks for what was found" : "speaks for no entity");
 
-  function showEvidence(entity) {
-    const evidence = entity.evidence.map(([start, end, drop]) => ({ start, end, drop }));
-    $("evidence").hidden = !evidence.length;
-    if (!evidence.length) return;
+  function showAttributions(entity) {
+    const attributions = entity.attributions.map(([start, end, drop]) => ({ start, end, drop }));
+    $("attributions").hidden = !attributions.length;
+    if (!attributions.length) return;
     $("against").textContent = opposed(entity);
-    const largest = Math.max(0.5, ...evidence.map((unit) => Math.abs(unit.drop)));
+    const largest = Math.max(0.5, ...attributions.map((unit) => Math.abs(unit.drop)));
     const nodes = [];
-    let offset = evidence[0].start;
-    for (const unit of evidence) {
+    let offset = attributions[0].start;
+    for (const unit of attributions) {
       const share = Math.abs(unit.drop) / largest;
       const isInside = unit.start < entity.end && unit.end > entity.start;
       const kind = `${share < 0.04 ? "" : unit.drop > 0 ? "for" : "against"}${isInside ? " inside" : ""}`;
@@ -188,7 +188,7 @@
       offset = unit.end;
     }
     $("strip").replaceChildren(...nodes);
-    const strong = evidence.filter((unit) => Math.abs(unit.drop) > 0.1).sort((a, b) => Math.abs(b.drop) - Math.abs(a.drop)).slice(0, 6);
+    const strong = attributions.filter((unit) => Math.abs(unit.drop) > 0.1).sort((a, b) => Math.abs(b.drop) - Math.abs(a.drop)).slice(0, 6);
     $("strongest").replaceChildren(
       ...strong.map((unit) =>
         row(el("span", {}, words(unit), el("span", { class: "sr" }, ` ${unit.drop > 0 ? say("supports it") : opposed(entity)}`)),

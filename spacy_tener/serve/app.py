@@ -145,7 +145,7 @@ async def find_entities_of_batch(request: schema.BatchRequest, service: TheServi
 
 @api.post("/explanation", responses={**ERRORS, 200: {"content": {"text/html": {}, "application/json": {}}}})
 async def explain_text(request: schema.ExplanationRequest, service: TheService) -> Any:
-    """Explain the entities of a text: rivals, the best readings, and the characters that support each entity.
+    """Explain the entities of a text: alternatives, the best readings, and the characters that support each entity.
     The data is that of `spacy_tener.explain`, with offsets in characters."""
     explanation = await service.explanation(request.text, request.model, request.words)
     if request.format == "html":

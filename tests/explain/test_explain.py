@@ -28,17 +28,17 @@ def log_odds(p):
 def test_a_text_may_be_longer_than_spacys_limit(learned, monkeypatch):
     nlp = learned()
     monkeypatch.setattr(nlp, "max_length", 5)
-    assert len(explain(nlp, TEXT, evidence=False).texts[0].entities) == 2
+    assert len(explain(nlp, TEXT, attribution=False).texts[0].entities) == 2
 
 
 def test_it_says_what_the_component_says(learned):
     nlp = learned()
     ner, doc = nlp.get_pipe("tener_ner"), nlp.make_doc(TEXT)
-    (text,) = explain(nlp, TEXT, rivals=2, k_best=3).texts
+    (text,) = explain(nlp, TEXT, alternatives=2, k_best=3).texts
     decoding = next(ner.decode([doc]))
     assert [(e.start, e.end, e.label) for e in text.entities] == [(0, 3, "PER"), (4, 8, "ORG")]
     assert [e.probability for e in text.entities] == [e.probability for e in decoding.entities]
-    assert [e.rivals for e in text.entities] == decoding.rivals(2)
+    assert [e.alternatives for e in text.entities] == decoding.rivals(2)
     assert text.k_best == decoding.k_best(3)
     assert text.entropy == decoding.entropy
     found = {(e.start, e.end, e.label) for e in text.entities}
@@ -50,13 +50,13 @@ def test_it_says_what_the_component_says(learned):
 def test_rivals_of_a_possible_entity_share_characters_with_it(train):
     nlp = train(steps=20)
     nlp.get_pipe("tener_ner").cfg["temperature"] = 8.0
-    (text,) = explain(nlp, TEXT, k_best=50, evidence=False).texts
+    (text,) = explain(nlp, TEXT, k_best=50, attribution=False).texts
     entities = [*text.entities, *text.possible]
     touching = 0
     for entity in text.possible:
         characters = {*range(entity.start, entity.end)}
         expected = [e.offsets for e in entities if e is not entity and characters & {*range(e.start, e.end)}]
-        assert [rival.offsets for rival in entity.rivals] == expected
+        assert [alternative.offsets for alternative in entity.alternatives] == expected
         touching += sum(e.start == entity.end for e in entities)
     assert touching
 
@@ -68,17 +68,17 @@ def of_characters(nlp, text):
 @pytest.mark.parametrize(
     ("view", "words"), [("tokens", list("王小明去了上海 很好")), ("characters", ["王小明", "去了上海 很", "好"])]
 )
-def test_evidence_is_what_the_log_odds_lose_where_a_unit_is_unknown(view, words, train):
+def test_attribution_is_the_drop_of_the_log_odds(view, words, train):
     nlp = train(view=view, steps=20)
     ner = nlp.get_pipe("tener_ner")
     (text,) = explain(nlp, Doc(nlp.vocab, words=words, spaces=[False] * len(words))).texts
     entity = next(entity for entity in text.entities if entity.label == "GPE")
-    assert [unit.start for unit in entity.evidence] == [0, 1, 2, 3, 4, 5, 6, 8, 9]  # 7 is white space
-    for unit in entity.evidence:
+    assert [unit.start for unit in entity.attributions] == [0, 1, 2, 3, 4, 5, 6, 8, 9]  # 7 is white space
+    for unit in entity.attributions:
         masked = of_characters(nlp, text.text[: unit.start] + UNKNOWN_CHARACTER + text.text[unit.end :])
         (probability,) = next(ner.decode([masked])).probabilities([(entity.start, entity.end, "GPE")])
         assert unit.drop == pytest.approx(log_odds(entity.probability) - log_odds(probability), abs=1e-3)
-    strongest = max(entity.evidence, key=lambda unit: unit.drop)
+    strongest = max(entity.attributions, key=lambda unit: unit.drop)
     assert text.text[strongest.start] in "上海"
 
 
@@ -93,7 +93,7 @@ def test_a_shared_component_reads_the_masked_text(make_examples, sentences, enti
     (probability,) = next(nlp.get_pipe("tener_ner").decode([nlp.get_pipe("tok2vec")(masked)])).probabilities(
         [(0, 3, "PER")]
     )
-    assert person.evidence[2].drop == pytest.approx(log_odds(person.probability) - log_odds(probability), abs=1e-3)
+    assert person.attributions[2].drop == pytest.approx(log_odds(person.probability) - log_odds(probability), abs=1e-3)
     assert "A masked unit counts as a word that training never showed." in found.notes
     assert any("no lexicon" in note for note in found.notes)
     translations = (Path(spacy_tener.__file__).parent / "pages" / "strings.js").read_text(encoding="utf8")
@@ -101,7 +101,7 @@ def test_a_shared_component_reads_the_masked_text(make_examples, sentences, enti
 
 
 def test_words_of_the_lexicon_are_shown_with_what_is_known_of_them(learned):
-    (text,) = explain(learned("MECT"), "吴重阳去上海银行", evidence=False).texts
+    (text,) = explain(learned("MECT"), "吴重阳去上海银行", attribution=False).texts
     assert [(word.text, word.start, word.end) for word in text.words] == [("上海", 4, 6), ("银行", 6, 8)]
     assert all(word.known for word in text.words)
 
@@ -125,20 +125,20 @@ def test_of_a_long_text_each_entity_is_explained_where_it_stands(learned):
     """Twelve sentences in windows of 40 characters: what is masked lies near, and nothing is far from its place."""
     (text,) = explain(learned(), TEXT * 12).texts
     assert len(text.entities) > 12
-    assert {entity.start - entity.evidence[0].start for entity in text.entities} >= {0, 20}
-    assert max(entity.start - entity.evidence[0].start for entity in text.entities) == 20
-    assert max(entity.evidence[-1].end - entity.end for entity in text.entities) == 20
+    assert {entity.start - entity.attributions[0].start for entity in text.entities} >= {0, 20}
+    assert max(entity.start - entity.attributions[0].start for entity in text.entities) == 20
+    assert max(entity.attributions[-1].end - entity.end for entity in text.entities) == 20
     for entity in text.entities:
-        starts = [unit.start for unit in entity.evidence]
+        starts = [unit.start for unit in entity.attributions]
         assert starts == [*range(starts[0], starts[-1] + 1)]
-        strongest = max(entity.evidence, key=lambda unit: unit.drop)
+        strongest = max(entity.attributions, key=lambda unit: unit.drop)
         assert entity.start - 1 <= strongest.start <= entity.end
 
 
 def test_words_of_a_long_text_are_those_of_each_sentence(learned):
     """Twelve sentences in windows of 40 characters, with 10 of context on each side, whose words count once."""
-    (sentence,) = explain(learned("FLAT"), TEXT, evidence=False).texts
-    (text,) = explain(learned("FLAT"), TEXT * 12, evidence=False).texts
+    (sentence,) = explain(learned("FLAT"), TEXT, attribution=False).texts
+    (text,) = explain(learned("FLAT"), TEXT * 12, attribution=False).texts
     places = [(word.start, word.end) for word in sentence.words]
     assert len(places) == 4
     shifts = [len(TEXT) * number for number in range(12)]
@@ -164,9 +164,9 @@ def test_entities_of_a_doc_are_certain_and_rest_on_nothing(learned, view, label)
     (explained,) = explain(nlp, doc).texts
     first, second = explained.entities
     assert (first.offsets, first.probability, first.is_certain, first.is_given) == ((0, 3, label), 1.0, True, True)
-    assert (first.evidence, first.rivals) == ([], [])
+    assert (first.attributions, first.alternatives) == ([], [])
     assert (second.offsets, second.is_certain) == ((4, 8, "ORG"), False)
-    assert second.evidence
+    assert second.attributions
     assert [ent.label_ for ent in doc.ents] == [label]
 
 
@@ -180,9 +180,9 @@ def test_entities_of_what_an_example_predicts_are_left_out(learned):
 def test_annotation_is_shown_beside_what_is_found(learned):
     nlp = learned()
     example = Example.from_dict(nlp.make_doc(TEXT), {"entities": [(4, 6, "GPE")]})
-    (text,) = explain(nlp, example, evidence=False).texts
+    (text,) = explain(nlp, example, attribution=False).texts
     assert text.gold == [(4, 6, "GPE")]
-    assert explain(nlp, TEXT, evidence=False).texts[0].gold is None
+    assert explain(nlp, TEXT, attribution=False).texts[0].gold is None
 
 
 def test_the_data_are_json(learned):
@@ -191,9 +191,17 @@ def test_the_data_are_json(learned):
     assert data == found.to_dict()
     assert data["labels"] == ["GPE", "ORG", "PER"]
     entity = data["texts"][0]["entities"][0]
-    assert {"start", "end", "label", "probability", "rivals", "evidence", "is_given", "is_certain", "outside"} == set(
-        entity
-    )
+    assert {
+        "start",
+        "end",
+        "label",
+        "probability",
+        "alternatives",
+        "attributions",
+        "is_given",
+        "is_certain",
+        "outside",
+    } == set(entity)
     assert data["texts"][0]["words"][0]["text"] == "中国"
 
 
@@ -213,7 +221,7 @@ def test_entities_that_the_pipeline_does_not_give_are_marked(learned, view):
     entity = {"pattern": "中国", "label": "PLACE"}
 
     def check(text, *are_given):
-        (explained,) = explain(nlp, text, evidence=False).texts
+        (explained,) = explain(nlp, text, attribution=False).texts
         doc = nlp(text if isinstance(text, str) else text.copy())
         ents = {(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents}
         assert [entity.is_given for entity in explained.entities] == list(are_given)
@@ -247,17 +255,17 @@ def test_a_missed_entity_is_explained_by_its_probability_by_what_was_found_and_b
     for entity, probability in zip(explained.missed, decoding.probabilities(gold), strict=True):
         assert entity.probability == pytest.approx(probability)
         found = [found.offsets for found in explained.entities if found.start < entity.end and found.end > entity.start]
-        assert {*found} <= {rival.offsets for rival in entity.rivals}
-        probabilities = [rival.probability for rival in entity.rivals]
+        assert {*found} <= {alternative.offsets for alternative in entity.alternatives}
+        probabilities = [alternative.probability for alternative in entity.alternatives]
         assert probabilities == sorted(probabilities, reverse=True)
     assert missed["FOOD"].probability == 0.0
-    assert not missed["FOOD"].evidence
+    assert not missed["FOOD"].attributions
     for label, place in (("PER", slice(0, 2)), ("GPE", slice(3, 5))):
         empty = nlp.make_doc(text)
         empty.set_ents([], outside=[empty[place]], default="missing")
         assert missed[label].outside == pytest.approx(decoding.likelihood(empty), abs=1e-6)
     # What was found, 王小明, rests on the character that the missed entity lacks.
-    against = min(missed["PER"].evidence, key=lambda unit: unit.drop)
+    against = min(missed["PER"].attributions, key=lambda unit: unit.drop)
     assert (against.start, against.drop < 0) == (2, True)
     for entity in explained.entities:
         assert entity.outside is None
@@ -270,8 +278,8 @@ def test_a_missed_entity_that_a_list_rules_out_says_what_the_list_decides(train)
     reference.set_ents([reference.char_span(0, 3, "PER")], default="outside")
     (explained,) = explain(nlp, Example(nlp.make_doc(reference.text), reference)).texts
     (missed,) = explained.missed
-    assert (missed.probability, missed.outside, missed.evidence) == (0.0, 0.0, [])
-    assert (missed.rivals[0].offsets, missed.rivals[0].probability) == ((0, 3, "HERO"), 1.0)
+    assert (missed.probability, missed.outside, missed.attributions) == (0.0, 0.0, [])
+    assert (missed.alternatives[0].offsets, missed.alternatives[0].probability) == ((0, 3, "HERO"), 1.0)
 
 
 def test_a_missed_entity_within_a_token_cannot_be_found(train):

@@ -70,7 +70,7 @@ def test_a_shared_transformer_reads_its_own_mask_too(tmp_path):
         (probability,) = next(nlp.get_pipe("tener_ner").decode([masked])).probabilities([span])
         p = entity.probability
         expected = math.log(p / (1 - p)) - math.log(probability / (1 - probability))
-        assert entity.evidence[1].drop == pytest.approx(expected, abs=1e-3)
+        assert entity.attributions[1].drop == pytest.approx(expected, abs=1e-3)
 
 
 def test_where_units_are_characters_the_mask_is_one(transformer):
@@ -104,7 +104,7 @@ def test_masked_texts_read_the_words_of_the_lists_that_their_doc_asks_for(learne
         if name:
             doc._.tener_words = name
         (text,) = explain(nlp, doc).texts
-        drops.append([unit.drop for entity in text.entities for unit in entity.evidence])
+        drops.append([unit.drop for entity in text.entities for unit in entity.attributions])
         words.clear(name)
     assert drops[0]
     assert drops[0] == pytest.approx(drops[1])

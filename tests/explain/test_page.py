@@ -82,7 +82,7 @@ def test_a_click_on_an_entity_shows_why_it_was_found(page, size):
 def test_entities_are_one_stop_of_the_tab_key_and_the_arrow_keys_go_through_them(page):
     browser = page("some")
     first, second = find(browser, "#text .ent > small")[:2]
-    assert find(browser, "#text .ent")[0].get_attribute("title").startswith(("Rivals: ", "No rival"))
+    assert find(browser, "#text .ent")[0].get_attribute("title").startswith(("Alternatives: ", "No alternative"))
     browser.run("arguments[0].focus()", first)
     ActionChains(browser.driver).send_keys(Keys.ARROW_RIGHT).perform()
     assert browser.driver.switch_to.active_element == second
@@ -179,8 +179,8 @@ def test_a_link_leads_to_a_missed_entity_and_says_what_won_instead(page, pages):
     browser = page("atssa")
     browser.open(f"{pages['some']}#text-1-3-4-ORG")
     browser.wait(lambda: shown(browser, "#entity-title") == ["去 ORG missed"])
-    assert shown(browser, "#rivals-title") == ["In its place"]
-    assert shown(browser, "#rivals .name")[0] == "no entity"
+    assert shown(browser, "#alternatives-title") == ["In its place"]
+    assert shown(browser, "#alternatives .name")[0] == "no entity"
     assert shown(browser, "#against") == ["speaks for no entity"]
     assert shown(browser, "#strongest .value")
     browser.open(f"{pages['some']}#text-1-0-3-PER")

@@ -316,7 +316,7 @@ def test_what_stands_on_the_pipeline_knows_its_lists() -> None:
     assert [entity.is_certain for entity in explained.entities] == [
         entity.label == PRODUCT for entity in explained.entities
     ]
-    assert all(bool(entity.evidence) != entity.is_certain for entity in explained.entities)
+    assert all(bool(entity.attributions) != entity.is_certain for entity in explained.entities)
     assert entity_labels(nlp) == ["GPE", "ORG", "PER", PRODUCT]
     assert known_labels(nlp) == {"GPE", "ORG", "PER", PRODUCT}
     (task,) = make_tasks(nlp, [Suggestion({"text": TEXT}, 0.0)], entity_labels(nlp))

@@ -60,7 +60,7 @@ def test_the_sample_is_converted_learned_scored_and_drawn(project: Path, printed
     texts = DocBin().from_disk(project / "project" / "corpus" / "sample" / "test.spacy").get_docs(Vocab())
     assert all(json.dumps(doc.text, ensure_ascii=False) in page for doc in texts)
     assert '"page":"sample-lac-why.html"' in page
-    assert 'id="evidence"' in (project / "project" / "pages" / "sample-lac-why.html").read_text(encoding="utf8")
+    assert 'id="attributions"' in (project / "project" / "pages" / "sample-lac-why.html").read_text(encoding="utf8")
 
 
 @pytest.mark.usefixtures("printed")
