@@ -142,7 +142,7 @@ def test_explain_tells_rivals_from_entities_that_are_found(model: Path, folder: 
     (explained,) = explain(nlp, Example(nlp.make_doc(TEXT), reference), attribution=False).texts
     assert sorted(map(list, explained.gold or [])) == NESTED
     assert sorted([*entity.offsets] for entity in explained.entities) == NESTED
-    assert all(entity.is_given for entity in explained.entities)
+    assert all(entity.is_in_output for entity in explained.entities)
     assert not any([*alternative.offsets] in NESTED for entity in explained.entities for alternative in entity.alternatives)
 
 

@@ -86,18 +86,18 @@ def explain(
     ]
     # After all else, since it changes the Docs.
     given_entities = found_entities(nlp, pipeline.complete(decodings))
-    explained = [_mark_given(text, entities) for text, entities in zip(explained, given_entities, strict=True)]
+    explained = [_mark_output(text, entities) for text, entities in zip(explained, given_entities, strict=True)]
     # Chinese text is cut into characters unless a pipeline has a segmenter.
     by_character = pipeline.ner.settings.view == "characters" or getattr(nlp.tokenizer, "segmenter", "") == "char"
     about = {**pipeline.describe(), "units": "characters" if by_character else "tokens"}
     return Explanation(about, entity_labels(nlp), explainer.notes(), explained)
 
 
-def _mark_given(text: ExplainedText, entities: Iterable[FoundEntity]) -> ExplainedText:
+def _mark_output(text: ExplainedText, entities: Iterable[FoundEntity]) -> ExplainedText:
     """Say of each explained entity whether it is one of those that the pipeline gives."""
     offsets = {entity.offsets for entity in entities}
     found, possible = (
-        [replace(entity, is_given=entity.offsets in offsets) for entity in explained]
+        [replace(entity, is_in_output=entity.offsets in offsets) for entity in explained]
         for explained in (text.entities, text.possible)
     )
     return replace(text, entities=found, possible=possible)
@@ -160,7 +160,7 @@ class _Explainer:
                 entity.probability,
                 alternatives[i],
                 attributions.get(i, []),
-                is_certain=entity.offsets in certain,
+                is_existing=entity.offsets in certain,
                 outside=outside[i],
             )
             for i, entity in enumerate(entities)

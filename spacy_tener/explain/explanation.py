@@ -39,17 +39,17 @@ class ExplainedEntity(FoundEntity):
 
     alternatives (list[FoundEntity]): Other entities in its place, with other edges or another label, likeliest first.
     attributions (list[Attribution]): The units that it rests on, in the order of the text. Empty where nothing was masked.
-    is_given (bool): Whether the pipeline gives it. It does not if the entity is below a threshold, or if another
+    is_in_output (bool): Whether the pipeline gives it. It does not if the entity is below a threshold, or if another
         component decided otherwise.
-    is_certain (bool): Whether the text had it before the model read it, from a list or another component: it has no
+    is_existing (bool): Whether the text had it before the model read it, from a list or another component: it has no
         evidence.
     outside (float | None): The probability that nothing is found in its place, of an entity that was not found.
     """
 
     alternatives: list[FoundEntity] = field(default_factory=list)
     attributions: list[Attribution] = field(default_factory=list)
-    is_given: bool = True
-    is_certain: bool = False
+    is_in_output: bool = True
+    is_existing: bool = False
     outside: float | None = None
 
 

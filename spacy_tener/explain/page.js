@@ -97,7 +97,7 @@
   const buttons = () => [...document.querySelectorAll("#read .ent > small")];
 
   /** Whether an entity is found, and not given by the pipeline as a whole. */
-  const withheld = (entity, index) => index < state.text.entities.length && !entity.is_given;
+  const withheld = (entity, index) => index < state.text.entities.length && !entity.is_in_output;
 
   function mark(entity, index, kind = "", children = [words(entity)]) {
     const alternatives = entity.alternatives.map((alternative) => `${words(alternative)} ${alternative.label} ${percent(alternative.probability)}`);
@@ -137,7 +137,7 @@
     if (entity) {
       $("entity-title").replaceChildren(words(entity), " ", el("small", { class: "quiet" }, entity.label),
         ...(isMissed(entity) ? [" ", el("small", { class: "quiet" }, say("missed"))] : []),
-        ...(entity.is_certain ? [" ", el("small", { class: "quiet" }, say("certain: the text had it before"))] : []),
+        ...(entity.is_existing ? [" ", el("small", { class: "quiet" }, say("existing: set before the model was applied"))] : []),
         ...(withheld(entity, index) ? [" ", el("small", { class: "quiet" }, say("✕ the pipeline does not give it"))] : []));
       $("sure").replaceChildren(el("strong", {}, percent(entity.probability)), meter(entity.probability));
       $("never").textContent = reason(entity);

@@ -97,7 +97,7 @@ const STRINGS = {
     "supports it": "支持",
     "speaks against it": "反对",
     "Words of the lexicon": "词典里的词",
-    "certain: the text had it before": "确定：模型读取之前文本中已有",
+    "existing: set before the model was applied": "已有实体：在模型预测之前就已设置",
     "Dashed = no row of its own in the model.": "虚线：模型里没有它自己的一行。",
     "Words over their characters": "词与对应的字",
     "How to read this page": "怎样读这个页面",

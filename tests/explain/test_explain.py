@@ -163,9 +163,9 @@ def test_entities_of_a_doc_are_certain_and_rest_on_nothing(learned, view, label)
     doc.ents = [Span(doc, 0, 2, label=label)]
     (explained,) = explain(nlp, doc).texts
     first, second = explained.entities
-    assert (first.offsets, first.probability, first.is_certain, first.is_given) == ((0, 3, label), 1.0, True, True)
+    assert (first.offsets, first.probability, first.is_existing, first.is_in_output) == ((0, 3, label), 1.0, True, True)
     assert (first.attributions, first.alternatives) == ([], [])
-    assert (second.offsets, second.is_certain) == ((4, 8, "ORG"), False)
+    assert (second.offsets, second.is_existing) == ((4, 8, "ORG"), False)
     assert second.attributions
     assert [ent.label_ for ent in doc.ents] == [label]
 
@@ -198,8 +198,8 @@ def test_the_data_are_json(learned):
         "probability",
         "alternatives",
         "attributions",
-        "is_given",
-        "is_certain",
+        "is_in_output",
+        "is_existing",
         "outside",
     } == set(entity)
     assert data["texts"][0]["words"][0]["text"] == "中国"
@@ -224,9 +224,9 @@ def test_entities_that_the_pipeline_does_not_give_are_marked(learned, view):
         (explained,) = explain(nlp, text, attribution=False).texts
         doc = nlp(text if isinstance(text, str) else text.copy())
         ents = {(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents}
-        assert [entity.is_given for entity in explained.entities] == list(are_given)
+        assert [entity.is_in_output for entity in explained.entities] == list(are_given)
         for entity in (*explained.entities, *explained.possible):
-            assert entity.is_given == (entity.offsets in ents)
+            assert entity.is_in_output == (entity.offsets in ents)
 
     check(TEXT, True, True)
     doc = nlp.make_doc(TEXT)

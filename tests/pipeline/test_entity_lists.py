@@ -313,10 +313,10 @@ def test_what_stands_on_the_pipeline_knows_its_lists() -> None:
     (answer,) = annotator([{"text": TEXT}])
     assert (answer["entities"][-1]["label"], answer["entities"][-1]["probability"]) == (PRODUCT, 1.0)
     (explained,) = explain(nlp, TEXT).texts
-    assert [entity.is_certain for entity in explained.entities] == [
+    assert [entity.is_existing for entity in explained.entities] == [
         entity.label == PRODUCT for entity in explained.entities
     ]
-    assert all(bool(entity.attributions) != entity.is_certain for entity in explained.entities)
+    assert all(bool(entity.attributions) != entity.is_existing for entity in explained.entities)
     assert entity_labels(nlp) == ["GPE", "ORG", "PER", PRODUCT]
     assert known_labels(nlp) == {"GPE", "ORG", "PER", PRODUCT}
     (task,) = make_tasks(nlp, [Suggestion({"text": TEXT}, 0.0)], entity_labels(nlp))

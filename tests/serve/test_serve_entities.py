@@ -157,7 +157,7 @@ def test_the_words_of_a_request_are_entities_in_its_texts(served, route):
     }[route]()
     assert (entities[-1]["start"], entities[-1]["end"], entities[-1]["label"]) == (5, 9, "PRODUCT")
     assert entities[-1]["probability"] == 1.0
-    assert route != "explanation" or entities[-1]["is_certain"]
+    assert route != "explanation" or entities[-1]["is_existing"]
     later = served.client.post("/v1/entities", json={"text": text}).json()["entities"]
     assert "PRODUCT" not in {entity["label"] for entity in later}
     wrong = served.client.post("/v1/entities", json={"text": text, "words": {"云": "PRODUCT"}})
