@@ -2,14 +2,14 @@
   const { $, el, data, say, gap, chip, digits, hue, percent, meter, offsetsOf, excerpts, listing, searching } = parts;
   const KINDS = {
     errors: "all errors", label: "other label", edges: "other boundaries", both: "other label and boundaries", missed: "missed",
-    spurious: "spurious", right: "right", unjudged: "not annotated", texts: "all texts",
+    spurious: "spurious", right: "right", unannotated: "not annotated", texts: "all texts",
   };
   /** chosen: The number whose texts are shown: a key, a test of pairs, and what it counts as nodes. */
   const state = { chosen: null, open: new Set() };
-  const isError = (pair) => !["right", "unjudged"].includes(pair.kind);
+  const isError = (pair) => !["right", "unannotated"].includes(pair.kind);
 
   function kindOf(gold, found) {
-    if (gold === 0) return "unjudged";
+    if (gold === 0) return "unannotated";
     if (!gold) return "spurious";
     if (!found) return "missed";
     const label = gold[2] === found[2], edges = gold[0] === found[0] && gold[1] === found[1];
@@ -58,11 +58,11 @@
   const cellOf = (pair) => [pair.gold ? pair.gold[2] : NONE, pair.kind === "edges" ? EDGES : pair.found ? pair.found[2] : NONE];
 
   function showMatrix() {
-    const judged = pairs.filter((pair) => pair.kind !== "unjudged");
-    $("confusion").hidden = !judged.length;
-    if (!judged.length) return;
+    const annotated = pairs.filter((pair) => pair.kind !== "unannotated");
+    $("confusion").hidden = !annotated.length;
+    if (!annotated.length) return;
     const counts = new Map(), labels = new Set();
-    for (const pair of judged) {
+    for (const pair of annotated) {
       const key = JSON.stringify(cellOf(pair));
       counts.set(key, (counts.get(key) || 0) + 1);
       for (const side of [pair.gold, pair.found]) if (side) labels.add(side[2]);
@@ -75,7 +75,7 @@
     const cell = (gold, found) => {
       const n = counts.get(JSON.stringify([gold, found]));
       if (!n) return el("td");
-      const isCell = (pair) => pair.kind !== "unjudged" && cellOf(pair).every((side, i) => side === [gold, found][i]);
+      const isCell = (pair) => pair.kind !== "unannotated" && cellOf(pair).every((side, i) => side === [gold, found][i]);
       const description = say("annotated {gold}, found {found}", { gold: describe(gold, "not at all"), found: describe(found, "not at all") });
       const button = number(n, description, isCell, [name(gold, "spurious"), " → ", name(found, "missed")]);
       if (gold === found) button.classList.add("right");
@@ -112,7 +112,7 @@
   function spansOf(pair, unit) {
     const { gold, found, kind } = pair, probability = pair.probability === null ? "" : ` ${percent(pair.probability)}`;
     const span = ([start, end, label], state, name) => ({ start: unit(start), end: unit(end), label, name, kind: `${state}${isChosen(pair) ? " now" : ""}` });
-    if (kind === "right" || kind === "unjudged") return [span(found, kind, `${found[2]}${probability}`)];
+    if (kind === "right" || kind === "unannotated") return [span(found, kind, `${found[2]}${probability}`)];
     if (kind === "label") return [span(found, "spurious", `${gold[2]} → ${found[2]}${probability}`)];
     return [...(gold ? [span(gold, "missed", `− ${gold[2]}${found ? "" : probability}`)] : []), ...(found ? [span(found, "spurious", `+ ${found[2]}${probability}`)] : [])];
   }
@@ -228,7 +228,7 @@
   }
 
   const kinds = new Set(pairs.map((pair) => pair.kind));
-  const start = pairs.some(isError) ? "errors" : kinds.has("unjudged") ? "unjudged" : "errors";
+  const start = pairs.some(isError) ? "errors" : kinds.has("unannotated") ? "unannotated" : "errors";
   const numbers = (kind) => pairs.filter((pair) => (kind === "errors" ? isError(pair) : pair.kind === kind)).length;
   $("kind").replaceChildren(...Object.entries(KINDS).filter(([kind]) => kind === "errors" || kind === "texts" || kinds.has(kind))
     .map(([kind, name]) => el("option", { value: kind }, kind === "texts" ? say(name) : `${say(name)} (${digits(numbers(kind))})`)));

@@ -26,19 +26,19 @@ BATCH = 256
 class Pair(NamedTuple):
     """An annotated entity and the found entity that overlaps with it; one of them may be None.
 
-    judged (bool): Whether the place is annotated. If annotation is missing there, only `found` is set.
+    is_annotated (bool): Whether the place is annotated. If annotation is missing there, only `found` is set.
     probability (float | None): The probability of the found entity, or one minus that of a missed entity; None if it is
         not known.
     """
 
     gold: EntityOffsets | None
     found: EntityOffsets | None
-    judged: bool = True
+    is_annotated: bool = True
     probability: float | None = None
 
     @property
     def is_error(self) -> bool:
-        return self.judged and self.gold != self.found
+        return self.is_annotated and self.gold != self.found
 
 
 def pair_entities(gold: Sequence[EntityOffsets], found: Sequence[EntityOffsets]) -> dict[int, int]:
@@ -142,15 +142,15 @@ def _pairs(example: Example, found: Sequence[Found], prediction: PredictedText) 
     """Return the pairs of an example in text order, and after them what was found where annotation is missing."""
     of_found, of_missed = prediction.of_found, prediction.of_missed
     gold = [offsets_of(ent) for ent in example.reference.ents]
-    judged = [(entity, judged_as) for entity, judged_as in found if judged_as]
-    gold_of = pair_entities(gold, [judged_as for _, judged_as in judged])
+    annotated = [(entity, reference_span) for entity, reference_span in found if reference_span]
+    gold_of = pair_entities(gold, [reference_span for _, reference_span in annotated])
     missed = sorted(set(range(len(gold))).difference(gold_of.values()))
     pairs = [Pair(gold[i], None, probability=of_missed.get(gold[i])) for i in missed]
-    for j, (entity, judged_as) in enumerate(judged):
-        pairs.append(Pair(gold[gold_of[j]] if j in gold_of else None, judged_as, probability=of_found.get(entity)))
+    for j, (entity, reference_span) in enumerate(annotated):
+        pairs.append(Pair(gold[gold_of[j]] if j in gold_of else None, reference_span, probability=of_found.get(entity)))
     pairs.sort(key=lambda pair: min(offsets for offsets in (pair.gold, pair.found) if offsets))
-    unjudged = [entity for entity, judged_as in found if not judged_as]
-    return pairs + [Pair(None, entity, judged=False, probability=of_found.get(entity)) for entity in unjudged]
+    unannotated = [entity for entity, reference_span in found if not reference_span]
+    return pairs + [Pair(None, entity, is_annotated=False, probability=of_found.get(entity)) for entity in unannotated]
 
 
 def errors_page(
@@ -191,7 +191,7 @@ def errors_page(
 def _plain(pair: Pair) -> list[Any]:
     """Return a pair as [gold, found, probability]. Missing annotation is 0 in place of gold."""
     probability = None if pair.probability is None else float(f"{pair.probability:.5f}")
-    return [pair.gold if pair.judged else 0, pair.found, probability]
+    return [pair.gold if pair.is_annotated else 0, pair.found, probability]
 
 
 def _unknown(texts: Sequence[tuple[Doc, Sequence[Pair]]], labels: Iterable[str] | None) -> dict[str, int]:

@@ -29,7 +29,7 @@ class Confusion(NamedTuple):
 
 
 Found = tuple[EntityOffsets, EntityOffsets | None]
-"""Where an entity was found, and by which place of the reference it is judged; None where annotation is missing."""
+"""Where an entity was found, and by which place of the reference it is annotated; None where annotation is missing."""
 
 
 class CountingScorer(Scorer):

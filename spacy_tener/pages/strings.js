@@ -46,7 +46,6 @@ const STRINGS = {
     "missed": "漏识别",
     "spurious": "多识别",
     "right": "正确",
-    "unjudged": "未标注",
     "not annotated": "未标注",
     "all texts": "所有文本",
     "wrong": "误识别",

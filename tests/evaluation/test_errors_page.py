@@ -83,9 +83,9 @@ def test_texts_are_compared_as_they_are_scored(nlp: Language) -> None:
     assert {**scores, "speed": 0} == {**nlp.evaluate(examples, scorer=CountingScorer(nlp)), "speed": 0}
     compared = [pairs for _, pairs in of_examples]
     assert compared[1] == [Pair((2, 6, "ORG"), (2, 4, "LOC"))]
-    assert compared[4] == [Pair(None, (0, 2, "PER"), judged=False)]
+    assert compared[4] == [Pair(None, (0, 2, "PER"), is_annotated=False)]
     for label, counts in scores["ents_counts"].items():
-        pairs = [pair for pairs in compared for pair in pairs if pair.judged]
+        pairs = [pair for pairs in compared for pair in pairs if pair.is_annotated]
         right = sum(pair.gold == pair.found and pair.gold[2] == label for pair in pairs if pair.gold)
         assert counts["tp"] == right
         assert counts["fn"] == sum(pair.gold is not None and pair.gold[2] == label for pair in pairs) - right

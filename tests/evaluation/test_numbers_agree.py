@@ -91,11 +91,11 @@ def test_counts_and_scores_are_the_same_everywhere(
         **{label: (*vars(score).values(), tuple(scores.counts[label])) for label, score in scores.labels.items()},
     }
     for (_, pairs), count in zip(shown["texts"], scores.docs, strict=True):
-        judged = [(gold, found) for gold, found, _ in pairs if gold != 0]
-        right = sum(gold == found for gold, found in judged)
+        annotated = [(gold, found) for gold, found, _ in pairs if gold != 0]
+        right = sum(gold == found for gold, found in annotated)
         assert right == count.tp
-        assert sum(found is not None for _, found in judged) == count.tp + count.fp
-        assert sum(gold is not None for gold, _ in judged) == count.gold
+        assert sum(found is not None for _, found in annotated) == count.tp + count.fp
+        assert sum(gold is not None for gold, _ in annotated) == count.gold
         assert all(sure is None or 0 < sure <= 1 for _, _, sure in pairs)
 
 
