@@ -50,7 +50,7 @@ REACH = 20
 """In a Doc longer than a window, how many units on each side of an entity are masked, one at a time."""
 _MIN_PROBABILITY = 1e-9
 """Probabilities closer than this to 0 or 1 count as this, so that their log-odds are numbers."""
-_MASKED, _KEPT = [NORM, LEMMA, POS, TAG, MORPH], [SENT_START, ENT_IOB, ENT_TYPE]
+_MASKED_ATTRIBUTES, _KEPT_ATTRIBUTES = [NORM, LEMMA, POS, TAG, MORPH], [SENT_START, ENT_IOB, ENT_TYPE]
 """Attributes that earlier components may have set and embedders may read. A masked token keeps the second ones."""
 
 
@@ -67,7 +67,7 @@ def explain(
 
     nlp (Language): A pipeline with `tener_ner`.
     texts (Union[str, Doc, Example, Iterable[Union[str, Doc, Example]]]): One text or several. A Doc keeps its tokens
-        and its entities, which are certain and need no attributions. Of an Example, the entities of the reference are shown
+        and its entities, which are existing and need no attributions. Of an Example, the entities of the reference are shown
         beside what is found, and explained where they are missed.
     name (Optional[str]): The component's name; the first `tener_ner` if there is none.
     k_best (int): How many of the best readings of each text.
@@ -85,8 +85,8 @@ def explain(
         for text, decoding in zip(sources, decodings, strict=True)
     ]
     # After all else, since it changes the Docs.
-    given_entities = found_entities(nlp, pipeline.complete(decodings))
-    explained = [_mark_output(text, entities) for text, entities in zip(explained, given_entities, strict=True)]
+    output_entities = found_entities(nlp, pipeline.complete(decodings))
+    explained = [_mark_output(text, entities) for text, entities in zip(explained, output_entities, strict=True)]
     # Chinese text is cut into characters unless a pipeline has a segmenter.
     by_character = pipeline.ner.settings.view == "characters" or getattr(nlp.tokenizer, "segmenter", "") == "char"
     about = {**pipeline.describe(), "units": "characters" if by_character else "tokens"}
@@ -123,36 +123,40 @@ class _Explainer:
         notes = [] if self.mask is None else list(self.mask.notes)
         return notes if self.lexicon is not None else [*notes, "No words: this pipeline reads no lexicon."]
 
-    def __call__(self, decoding: Decoding, gold: list[EntityOffsets] | None, k: int, n_alternatives: int) -> ExplainedText:
+    def __call__(
+        self, decoding: Decoding, gold: list[EntityOffsets] | None, k: int, n_alternatives: int
+    ) -> ExplainedText:
         """Explain a text. gold: Its annotated entities, None if it is not annotated."""
         view, found, k_best = decoding.view, decoding.entities, decoding.k_best(k)
         missed = _missed(decoding, gold or [])
         annotated = {entity.offsets for entity in missed}
         possible = [entity for entity in _possible(found, k_best) if entity.offsets not in annotated]
         entities = [*found, *possible, *missed]
-        certain = {entity.offsets for entity in decoding.certain}
+        existing = {entity.offsets for entity in decoding.certain}
         spans = [view.unit_span(entity.start, entity.end) for entity in entities]
         attributions: dict[int, list[Attribution]] = {}
         words: list[LexiconWord] = []
         for window in self._windows(view, cast(list[Span], spans[: len(found)])):
-            piece = self.pipeline.piece(view, window)
+            window_doc = self.pipeline.piece(view, window)
             inside = {
                 index: (span[0] - window.start, span[1] - window.start, entities[index].label)
                 for index, span in enumerate(spans)
                 # Without a probability, as of a missed entity of an unknown label, nothing can be lost.
-                if span and entities[index].probability and entities[index].offsets not in certain
+                if span and entities[index].probability and entities[index].offsets not in existing
                 if window.core_start <= span[0] < window.core_end and span[1] <= window.end
             }
             attributions.update(
-                zip(inside, self._attributions(view, piece, window.start, list(inside.values())), strict=True)
+                zip(inside, self._attributions(view, window_doc, window.start, list(inside.values())), strict=True)
             )
-            words += lexicon_words(self.lexicon, view, window, piece) if self.lexicon else []
+            words += lexicon_words(self.lexicon, view, window, window_doc) if self.lexicon else []
         alternatives = [
-            [] if entity.offsets in certain else alternatives
+            [] if entity.offsets in existing else alternatives
             for entity, alternatives in zip(found, decoding.rivals(n_alternatives), strict=True)
         ]
-        alternatives += [[alternative for alternative in (*found, *possible) if _overlap(entity, alternative)] for entity in possible]
-        alternatives += _instead(decoding, missed, n_alternatives)
+        alternatives += [
+            [alternative for alternative in (*found, *possible) if _overlap(entity, alternative)] for entity in possible
+        ]
+        alternatives += _found_instead(decoding, missed, n_alternatives)
         outside = [None] * len(found) + _outside(decoding, entities[len(found) :])
         explained = [
             ExplainedEntity(
@@ -160,7 +164,7 @@ class _Explainer:
                 entity.probability,
                 alternatives[i],
                 attributions.get(i, []),
-                is_existing=entity.offsets in certain,
+                is_existing=entity.offsets in existing,
                 outside=outside[i],
             )
             for i, entity in enumerate(entities)
@@ -186,26 +190,26 @@ class _Explainer:
         return cut_windows(len(view), ends, size=size, overlap=settings.context, sentences=sentences)
 
     def _attributions(
-        self, view: DocView, piece: Doc, offset: int, entities: Sequence[tuple[int, int, str]]
+        self, view: DocView, window_doc: Doc, offset: int, entities: Sequence[tuple[int, int, str]]
     ) -> list[list[Attribution]]:
-        """Return, for each entity of a piece, the units near it with the drop of its log-odds where they are masked.
+        """Return, for each entity of a window_doc, the units near it with the drop of its log-odds where they are masked.
 
-        offset (int): The place of the piece's first unit in the view.
-        entities (Sequence[tuple[int, int, str]]): Start and end in units of the piece, and the label.
+        offset (int): The place of the window_doc's first unit in the view.
+        entities (Sequence[tuple[int, int, str]]): Start and end in units of the window_doc, and the label.
         """
         if self.mask is None or not entities:
             return [[] for _ in entities]
-        reach = REACH if len(piece) < len(view) else len(view)
-        places = _places_near(piece, entities, reach)
-        docs = chain([piece], self.mask.copies(piece, places))
+        reach = REACH if len(window_doc) < len(view) else len(view)
+        positions = _positions_near(window_doc, entities, reach)
+        docs = chain([window_doc], self.mask.copies(window_doc, positions))
         probabilities = self.pipeline.probabilities(docs, entities)
         odds = _log_odds(probabilities)
-        chars = [view.char_span(offset + place, offset + place + 1) for place in places]
+        chars = [view.char_span(offset + position, offset + position + 1) for position in positions]
         return [
             [
                 Attribution(*char_span, drop)
-                for place, char_span, drop in zip(places, chars, drops, strict=True)
-                if start - reach <= place < end + reach
+                for position, char_span, drop in zip(positions, chars, drops, strict=True)
+                if start - reach <= position < end + reach
             ]
             for drops, (start, end, _) in zip((odds[0] - odds[1:]).T.tolist(), entities, strict=True)
         ]
@@ -231,22 +235,31 @@ def _missed(decoding: Decoding, gold: Sequence[EntityOffsets]) -> list[FoundEnti
     return [FoundEntity(*offsets, p) for offsets, p in zip(missed, probabilities, strict=True)]
 
 
-def _instead(decoding: Decoding, missed: Sequence[FoundEntity], n: int) -> list[list[FoundEntity]]:
-    """Return for each missed entity what was found in its place, and the n likeliest others, likeliest first."""
+def _found_instead(decoding: Decoding, missed: Sequence[FoundEntity], n: int) -> list[list[FoundEntity]]:
+    """Return for each missed entity what was found in its position, and the n likeliest others, likeliest first."""
     if not missed:
         return []
     found = decoding.entities
     offsets = {entity.offsets for entity in found}
     others = [entity for entity in decoding.marginals(MIN_ALTERNATIVE).entities if entity.offsets not in offsets]
-    others.sort(key=_likeliest)
+    others.sort(key=_most_probable_first)
     instead = []
     for entity in missed:
-        alternatives = [alternative for alternative in others if _overlap(entity, alternative) and alternative.offsets != entity.offsets]
-        instead.append(sorted([*(alternative for alternative in found if _overlap(entity, alternative)), *alternatives[:n]], key=_likeliest))
+        alternatives = [
+            alternative
+            for alternative in others
+            if _overlap(entity, alternative) and alternative.offsets != entity.offsets
+        ]
+        instead.append(
+            sorted(
+                [*(alternative for alternative in found if _overlap(entity, alternative)), *alternatives[:n]],
+                key=_most_probable_first,
+            )
+        )
     return instead
 
 
-def _likeliest(entity: FoundEntity) -> float:
+def _most_probable_first(entity: FoundEntity) -> float:
     return -(entity.probability or 0.0)
 
 
@@ -254,8 +267,8 @@ def _outside(decoding: Decoding, entities: Sequence[FoundEntity]) -> list[float 
     """Return the probability that nothing is found in the place of each entity, at any depth; None where an entity is
     not made of whole units."""
     spans = [decoding.view.unit_span(entity.start, entity.end) for entity in entities]
-    places = np.array([span or (0, 1) for span in spans], dtype=np.int64).reshape(-1, 2)
-    probabilities = decoding.batch.empty_probabilities(decoding.index, *places.T)
+    positions = np.array([span or (0, 1) for span in spans], dtype=np.int64).reshape(-1, 2)
+    probabilities = decoding.batch.empty_probabilities(decoding.index, *positions.T)
     # The CRF takes the place of an entity of a label that it lacks for outside.
     probabilities[[any(_overlap(entity, other) for other in decoding.certain) for entity in entities]] = 0.0
     return [p if span else None for p, span in zip(probabilities.tolist(), spans, strict=True)]
@@ -278,17 +291,17 @@ class CharacterMask:
     text: str
     notes: tuple[str, ...]
 
-    def copies(self, doc: Doc, places: Iterable[int]) -> Iterator[Doc]:
-        """Yield, for each place, a copy of a Doc of units in which the token there is masked."""
+    def copies(self, doc: Doc, positions: Iterable[int]) -> Iterator[Doc]:
+        """Yield, for each position, a copy of a Doc of units in which the token there is masked."""
         words = [token.text for token in doc]
         spaces = [bool(token.whitespace_) for token in doc]
-        attributes: Any = doc.to_array([*_MASKED, *_KEPT])
+        attributes: Any = doc.to_array([*_MASKED_ATTRIBUTES, *_KEPT_ATTRIBUTES])
         data = data_of(doc)
-        for place in places:
-            copy = Doc(doc.vocab, words=[*words[:place], self.text, *words[place + 1 :]], spaces=spaces)
+        for position in positions:
+            copy = Doc(doc.vocab, words=[*words[:position], self.text, *words[position + 1 :]], spaces=spaces)
             values = attributes.copy()
-            values[place, : len(_MASKED)] = 0
-            copy.from_array([*_MASKED, *_KEPT], values)
+            values[position, : len(_MASKED_ATTRIBUTES)] = 0
+            copy.from_array([*_MASKED_ATTRIBUTES, *_KEPT_ATTRIBUTES], values)
             copy.user_data.update(data)
             yield copy
 
@@ -319,8 +332,8 @@ def _mask_tokens(model: Model[Any, Any]) -> Iterator[str]:
     readers = [getattr(shim.module, "reader", None) for shim in shims if shim.is_built]
     features = (node.attrs.get("features") for node in model.walk())
     readers += [feature.encoder.reader for feature in features if isinstance(feature, FrozenFeatures)]
-    for holder in (getattr(model, "tokenizer", None), *readers):
-        token = getattr(holder, "mask_token", None)
+    for owner in (getattr(model, "tokenizer", None), *readers):
+        token = getattr(owner, "mask_token", None)
         if token:
             yield token
 
@@ -331,11 +344,11 @@ def _log_odds(probabilities: Probabilities) -> Probabilities:
     return np.log(p) - np.log1p(-p)
 
 
-def _places_near(doc: Doc, entities: Iterable[tuple[int, int, str]], reach: int) -> list[int]:
+def _positions_near(doc: Doc, entities: Iterable[tuple[int, int, str]], reach: int) -> list[int]:
     """Return the tokens within reach of some entities. White space is left out: it says little, and no entity begins or
-    ends with it, which a mask in its place might."""
+    ends with it, which a mask in its position might."""
     near = np.zeros(len(doc), dtype=bool)
     for start, end, _ in entities:
         near[max(start - reach, 0) : end + reach] = True
     near &= doc.to_array(IS_SPACE) == 0
-    return [int(place) for place in np.flatnonzero(near)]
+    return [int(position) for position in np.flatnonzero(near)]

@@ -147,13 +147,13 @@ def _plain(value: Any) -> Any:
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
-def lexicon_words(vocabulary: LexiconVocabulary, view: DocView, window: Window, piece: Doc) -> list[LexiconWord]:
+def lexicon_words(vocabulary: LexiconVocabulary, view: DocView, window: Window, window_doc: Doc) -> list[LexiconWord]:
     """Return the words of the lexicon and of lists that begin in the core of a window, in the encoder's order.
 
-    piece (Doc): The window as a Doc.
+    window_doc (Doc): The window as a Doc.
     """
-    lists = vocabulary.lists.active([piece])
-    found = find_layered(vocabulary.lexicon, TokenBatch.of([piece]), lists, vocabulary.max_words)
+    lists = vocabulary.lists.active([window_doc])
+    found = find_layered(vocabulary.lexicon, TokenBatch.of([window_doc]), lists, vocabulary.max_words)
     match, is_of_lexicon = found.match, found.layers == 0
     lexicons = [vocabulary.lexicon, *(words.lexicon for words, _ in lists)]
     has_row = np.zeros(is_of_lexicon.size, dtype=bool)
