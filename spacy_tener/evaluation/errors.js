@@ -26,9 +26,9 @@
   function showScores() {
     const unknown = Object.entries(data.unknown);
     const messages = [];
-    if (!data.scores) messages.push(say("Nothing in these texts is annotated: there are no scores, and all that was found is shown."));
-    else if (!texts.length) messages.push(say("These are scores only. For texts and errors, name the pipeline and the corpus."));
-    else if (!pairs.some((pair) => pair.gold)) messages.push(say("No entity is annotated in these texts: all that was found counts as spurious."));
+    if (!data.scores) messages.push(say("These texts are not annotated. There are no scores, and all found entities are shown."));
+    else if (!texts.length) messages.push(say("This page has only scores. To see texts and errors, pass the pipeline and the corpus."));
+    else if (!pairs.some((pair) => pair.gold)) messages.push(say("These texts have no annotated entities, so all found entities count as spurious."));
     const missing = unknown.map(([label, n]) => `${label} (${n})`).join(say(", "));
     if (missing) messages.push(say("The pipeline does not have the labels {labels}: all of these entities are missed.", { labels: missing }));
     $("state").textContent = messages.join(" ");
@@ -224,7 +224,7 @@
     }
     list.show(found);
     $("none").hidden = found.length > 0;
-    $("none").textContent = pairs.some(isError) || pairs.length === 0 ? say("No text is like that.") : say("There are no errors.");
+    $("none").textContent = pairs.some(isError) || pairs.length === 0 ? say("No text matches.") : say("There are no errors.");
   }
 
   const kinds = new Set(pairs.map((pair) => pair.kind));
@@ -237,7 +237,7 @@
   $("label").replaceChildren(el("option", { value: "" }, say("all labels")), ...labels.map((label) => el("option", { value: label }, label)));
   if (!pairs.some((pair) => pair.probability !== null)) { $("order").value = "given"; $("order").parentElement.hidden = true; }
   $("legend").replaceChildren(...(pairs.some(isError) ? LEGEND.flatMap(([name, kind]) => [el("mark", { class: `ent ${kind}`, style: { "--h": 210 } }, say(name)), " "]) : []),
-    ...(pairs.some((pair) => pair.probability !== null) ? [say("%: how sure the pipeline is: that a found entity is one, or that a missed one is none")] : []));
+    ...(pairs.some((pair) => pair.probability !== null) ? [say("%: the probability of a found entity, or the probability that a missed entity is not one")] : []));
   $("texts").hidden = !texts.length;
   $("review").hidden = !data.review || !pairs.some(isError);
   $("review").lastElementChild.textContent = data.review;

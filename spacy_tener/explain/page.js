@@ -1,6 +1,6 @@
 (() => {
   const { $, el, data, say, gap, chip, count, percent, meter, offsetsOf, marked, listing, searching } = parts;
-  const NEAR = 32; // characters on each side of an entity, in which the words of the lexicon are shown
+  const NEAR = 32; // characters on each side of an entity for which the words of the lexicon are shown
   const state = { text: null, chars: [], entity: -1 };
 
   // --- helpers
@@ -43,8 +43,8 @@
   }
 
   /**
-   * Show the text that a link leads to, as `page.html#text-7`: its number among all, from 0. With start, end and label
-   * of an entity, as `#text-7-4-8-ORG`, that entity.
+   * Show the text of a link such as `page.html#text-7`, which contains the index of the text. A link such as
+   * `#text-7-4-8-ORG` also selects the entity with this start, end and label.
    */
   function showLinked() {
     const [, number = NaN, start, end, label = ""] = /^#text-(\d+)(?:-(\d+)-(\d+)-(.*))?$/.exec(location.hash) ?? [];
@@ -84,19 +84,19 @@
     $("gold").textContent = say(mistakes(text) ? "≠ found, not annotated" : "The same entities as annotated.");
     const choices = Math.exp(text.entropy);
     const equal = choices < 100 ? choices.toFixed(1) : choices < 10000 ? Math.round(choices) : say("more than 10,000");
-    $("doubt").textContent = choices < 1.05 ? say("One reading of the whole text has nearly all the probability.")
-      : say("Uncertainty about the whole text: as if {n} readings were equally likely.", { n: equal });
-    showReadings(text);
+    $("uncertainty").textContent = choices < 1.05 ? say("A single label sequence has nearly all the probability.")
+      : say("Uncertainty of the whole text: equivalent to {n} equally probable label sequences.", { n: equal });
+    showSequences(text);
     showEntity(targets().length ? 0 : -1);
   }
 
-  /** What can be selected: the entities found, then the possible ones, then the missed ones. */
+  /** All entities that can be selected: first the found entities, then the possible entities, then the missed entities. */
   const targets = () => (state.text ? [...state.text.entities, ...state.text.possible, ...state.text.missed] : []);
   const marks = () => [...document.querySelectorAll("#read .ent")];
-  /** The buttons of marks: of one within others, too, and one for each entity. */
+  /** The buttons of all marked entities, nested entities included. Each entity has one. */
   const buttons = () => [...document.querySelectorAll("#read .ent > small")];
 
-  /** Whether an entity is found, and not given by the pipeline as a whole. */
+  /** Whether the component finds an entity that is not in the output of the pipeline. */
   const withheld = (entity, index) => index < state.text.entities.length && !entity.is_in_output;
 
   function mark(entity, index, kind = "", children = [words(entity)]) {
@@ -110,15 +110,15 @@
       ...children, ...(kind.includes(" cut") ? [] : [button()]));
   }
 
-  function showReadings(text) {
+  function showSequences(text) {
     const best = text.entities;
-    $("readings").hidden = !text.k_best.length;
-    $("readings").lastElementChild.replaceChildren(
-      ...text.k_best.map((reading, i) => {
-        const added = reading.entities.filter((entity) => !isIn(best, entity)).map((entity) => el("span", {}, say("with"), gap, named(entity)));
-        const removed = best.filter((entity) => !isIn(reading.entities, entity)).map((entity) => el("span", {}, say("without"), gap, named(entity)));
+    $("sequences").hidden = !text.k_best.length;
+    $("sequences").lastElementChild.replaceChildren(
+      ...text.k_best.map((sequence, i) => {
+        const added = sequence.entities.filter((entity) => !isIn(best, entity)).map((entity) => el("span", {}, say("with"), gap, named(entity)));
+        const removed = best.filter((entity) => !isIn(sequence.entities, entity)).map((entity) => el("span", {}, say("without"), gap, named(entity)));
         const same = say(i ? "the same entities" : "as marked above");
-        return el("li", {}, say("{probability}: ", { probability: percent(reading.probability) }), ...(added.length + removed.length ? listed([...added, ...removed]) : [same]));
+        return el("li", {}, say("{probability}: ", { probability: percent(sequence.probability) }), ...(added.length + removed.length ? listed([...added, ...removed]) : [same]));
       }));
   }
 
@@ -131,18 +131,18 @@
     for (const node of buttons()) {
       const isSelected = Number(node.parentElement.dataset.entity) === index;
       node.setAttribute("aria-pressed", String(isSelected));
-      node.tabIndex = isSelected ? 0 : -1; // one stop of the Tab key; the arrow keys go on from there
+      node.tabIndex = isSelected ? 0 : -1; // Tab stops at one entity, and the arrow keys move between entities
     }
     $("entity").hidden = !entity;
     if (entity) {
       $("entity-title").replaceChildren(words(entity), " ", el("small", { class: "quiet" }, entity.label),
         ...(isMissed(entity) ? [" ", el("small", { class: "quiet" }, say("missed"))] : []),
         ...(entity.is_existing ? [" ", el("small", { class: "quiet" }, say("existing: set before the model was applied"))] : []),
-        ...(withheld(entity, index) ? [" ", el("small", { class: "quiet" }, say("✕ the pipeline does not give it"))] : []));
+        ...(withheld(entity, index) ? [" ", el("small", { class: "quiet" }, say("✕ not in the output of the pipeline"))] : []));
       $("sure").replaceChildren(el("strong", {}, percent(entity.probability)), meter(entity.probability));
       $("never").textContent = reason(entity);
       $("never").hidden = !reason(entity);
-      $("alternatives-title").textContent = say(isMissed(entity) ? "In its place" : "Alternatives");
+      $("alternatives-title").textContent = say(isMissed(entity) ? "Alternatives in its place" : "Alternatives");
       $("alternatives").replaceChildren(...alternativeRows(entity));
       showAttributions(entity);
     }
@@ -150,13 +150,13 @@
   }
 
   const isMissed = (entity) => state.text.missed.includes(entity);
-  /** Why a missed entity cannot be found, whatever the text. */
+  /** The reason why a missed entity has the probability 0, or an empty string. */
   function reason(entity) {
     if (!isMissed(entity) || entity.probability > 0) return "";
     if (!data.labels.includes(entity.label)) return say("The pipeline does not have this label.");
-    return say(entity.outside === null ? "It begins or ends within a token, and the pipeline reads whole ones." : "It cannot be found: a list or the text’s tokens decide here.");
+    return say(entity.outside === null ? "It begins or ends within a token, but the pipeline labels whole tokens." : "It cannot be found: an existing entity, a blocked word or a sentence boundary excludes it.");
   }
-  /** What was found in an entity's place. */
+  /** The found entities that overlap with an entity. */
   const foundIn = ({ start, end }) => state.text.entities.filter((entity) => entity.start < end && start < entity.end);
 
   function alternativeRows(entity) {
@@ -168,8 +168,8 @@
     return rows.length ? rows : [el("li", { class: "whole" }, say("No alternative has 1 % or more."))];
   }
 
-  /** What a unit with a drop below 0 does. */
-  const opposed = (entity) => say(!isMissed(entity) ? "speaks against it" : foundIn(entity).length ? "speaks for what was found" : "speaks for no entity");
+  /** The description of a unit with a negative drop. */
+  const opposed = (entity) => say(!isMissed(entity) ? "is evidence against it" : foundIn(entity).length ? "supports what was found" : "supports that there is no entity");
 
   function showAttributions(entity) {
     const attributions = entity.attributions.map(([start, end, drop]) => ({ start, end, drop }));
@@ -196,7 +196,7 @@
       ...(strong.length ? [] : [el("li", { class: "whole" }, say("No single unit has much influence."))]));
   }
 
-  /** What the probability becomes without a unit. */
+  /** The probability of an entity with and without a unit. The drop is a difference of log-odds. */
   function change(entity, unit) {
     const p = Math.min(1 - 1e-9, Math.max(1e-9, entity.probability));
     const without = 1 / (1 + Math.exp(unit.drop - Math.log(p / (1 - p))));
@@ -205,7 +205,7 @@
 
   // --- the lexicon's words
 
-  /** The words around an entity, or else around the first word. */
+  /** Show the words of the lexicon near an entity, or near the first word if no entity is selected. */
   function showLattice(entity) {
     const all = state.text?.words || [];
     const [first, last] = entity ? [entity.start, entity.end] : [all[0]?.start ?? 0, 0];
@@ -216,12 +216,12 @@
     const isInside = (offset) => entity && entity.start <= offset && offset < entity.end;
     const units = state.chars.slice(from, to).map((char, i) =>
       el("li", { class: isInside(from + i) ? "unit inside" : "unit", "aria-hidden": "true", style: { "grid-column": i + 1, "grid-row": 1 } }, char));
-    const ends = []; // of the words in each level
+    const ends = []; // end of the last word in each row of words
     const bars = near.map((word) => {
       let level = ends.findIndex((end) => end <= word.start);
       if (level < 0) level = ends.push(0) - 1;
       ends[level] = word.end;
-      const description = [word.text, word.tag, word.known ? "" : say("no row of its own")].filter(Boolean).join(", ");
+      const description = [word.text, word.tag, word.known ? "" : say("no embedding in the model")].filter(Boolean).join(", ");
       return el("li",
         { class: word.known ? "word" : "word strange", title: description,
           style: { "grid-column": `${word.start - from + 1} / ${word.end - from + 1}`, "grid-row": level + 2 } },
@@ -259,7 +259,7 @@
   $("order").addEventListener("change", listTexts);
   searching($("search"), listTexts);
 
-  // --- in an iframe: the outer page sends its theme and receives the height
+  // --- the page in an iframe of the service: the outer page sends the theme, and receives the height
 
   const inside = new ResizeObserver(() => parent.postMessage({ height: document.body.offsetHeight }, "*"));
   window.addEventListener("message", ({ data: message, source }) => {

@@ -81,7 +81,7 @@
       for await (const piece of readAll(found.textsOf(text))) {
         if (started !== turn) return;
         for (const entity of piece.entities) entities.push(entity);
-        if (piece.end < text.length) showWork(say("{share} % of the text is read.", { share: Math.floor((100 * piece.end) / text.length) }));
+        if (piece.end < text.length) showWork(say("{percentage} % of the text is processed.", { percentage: Math.floor((100 * piece.end) / text.length) }));
       }
     } catch (error) {
       problem = error.message;
@@ -135,7 +135,7 @@
       const results = texts.length ? await ask({ texts }) : [];
       for (const [index, entities] of results.entries()) add(texts[index], entities);
       [texts, length] = [[], 0];
-      $("progress").textContent = say("Texts that are read: {n}", { n: digits(records.length) });
+      $("progress").textContent = say("Texts processed: {n}", { n: digits(records.length) });
     }
     for await (const line of linesOf(file)) {
       const text = line.replace(/\r$/, "");
@@ -167,10 +167,10 @@
     try {
       await ready;
       const records = await recordsOf(file);
-      message = records ? say("Texts that are saved: {n}", { n: digits(records.length) }) : say("Stopped: nothing is saved.");
+      message = records ? say("Texts saved: {n}", { n: digits(records.length) }) : say("Stopped: nothing is saved.");
       if (records) download(`${file.name.replace(/\.\w+$/, "")}.jsonl`, new Blob(records), "application/jsonl");
     } catch (error) {
-      problem = error instanceof TypeError ? say("The file is no text in UTF-8. Save it as UTF-8 first.") : error.message;
+      problem = error instanceof TypeError ? say("The file is not a text file in UTF-8. Save it as UTF-8 first.") : error.message;
     }
     $("progress").textContent = message;
     showProblem("file-problem", problem);
@@ -192,7 +192,7 @@
     ];
     const written = rows.filter(([, value]) => value);
     $("origin").replaceChildren(...written.flatMap(([name, value]) => [el("dt", {}, say(name)), el("dd", {}, value)]));
-    $("pieces").textContent = say("A text of more than {n} characters is read in pieces, which end at ends of lines or sentences.", { n: digits(most) });
+    $("pieces").textContent = say("A text of more than {n} characters is split at the end of a line or sentence.", { n: digits(most) });
   }
 
   // A page in a sandbox has no storage.

@@ -53,7 +53,7 @@ function foundEntities({ drawn = () => {}, saved = () => ({}), reread = () => {}
     }
     list.show([...entities].sort(ORDERS[$("order").value]));
     const hidden = state.entities.length - entities.length;
-    $("nothing").textContent = say(hidden ? "All entities are hidden: show more labels, or a lower probability." : "No entities were found in this text.");
+    $("nothing").textContent = say(hidden ? "All entities are hidden. Show more labels, or lower the minimum probability." : "No entities were found in this text.");
     $("nothing").hidden = entities.length > 0 || !state.text.trim();
     $("hidden").textContent = hidden ? say(", {n} hidden", { n: digits(hidden) }) : "";
     // Without probabilities there is nothing to choose by.

@@ -133,7 +133,7 @@ const annotation = (() => {
   function keep(entry) {
     if (entry.now === entry.initial) saved.delete(entry.number);
     else saved.set(entry.number, entry.now);
-    if (!stored.set(STORAGE_KEY, Object.fromEntries(saved))) showState(say("This browser keeps nothing for this page: download the decisions before you close it."));
+    if (!stored.set(STORAGE_KEY, Object.fromEntries(saved))) showState(say("This browser cannot save your decisions: download them before you close this page."));
   }
   function showState(message) {
     $("state").textContent = message;
@@ -298,7 +298,7 @@ const annotation = (() => {
     if (selected) nodes.push(words(selected), ` – ${say("choose a label")}`);
     else if (byGold && index >= 0) nodes.push(say("annotated:"), gap, ...side(entry.questions[index].gold), "· ", say("model:"), gap, ...side(entry.questions[index].found));
     else if (at) nodes.push(...(at.all ? [words(entityAt(at)), ` ${say("no entity")}`] : describe(at)));
-    else nodes.push(entry ? say("No entity here. Select some text to make one; Enter where it is right.") : "");
+    else nodes.push(entry ? say("There is no entity here. Select some text to add one, or press Enter if the text is right.") : "");
     $("position").replaceChildren(...nodes);
     for (const key of ["a", "r"]) document.querySelector(`[data-key="${key}"]`).disabled = index < 0;
   }
@@ -403,8 +403,8 @@ const annotation = (() => {
   for (const name of ["open", "kind"]) $(name).addEventListener("change", show);
   searching($("search"), show);
   $("next").textContent = data.next;
-  const FRAMES = byGold ? [["open", "annotated, open"], ["spurious", "+ found by the model, missing or other"], ["right", "decided, or agreed"], ["gone", "removed"]]
-    : [["open", "found by the model, open"], ["right", "taken, or yours"], ["gone", "removed"]];
+  const FRAMES = byGold ? [["open", "annotated, open"], ["spurious", "+ found by the model, missing or different in the annotation"], ["right", "decided, or undisputed"], ["gone", "removed"]]
+    : [["open", "found by the model, open"], ["right", "accepted, or added by you"], ["gone", "removed"]];
   $("legend").replaceChildren(...FRAMES.flatMap(([kind, meaning]) => [el("mark", { class: `ent ${kind}`, style: { "--h": 210 } }, say(meaning)), " "]));
   $("help").open = innerWidth > 640;
   $("tools").hidden = !texts.length;

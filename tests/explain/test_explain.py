@@ -94,7 +94,7 @@ def test_a_shared_component_reads_the_masked_text(make_examples, sentences, enti
         [(0, 3, "PER")]
     )
     assert person.attributions[2].drop == pytest.approx(log_odds(person.probability) - log_odds(probability), abs=1e-3)
-    assert "A masked unit counts as a word that training never showed." in found.notes
+    assert "A masked unit is encoded as a word that did not occur in training." in found.notes
     assert any("no lexicon" in note for note in found.notes)
     translations = (Path(spacy_tener.__file__).parent / "pages" / "strings.js").read_text(encoding="utf8")
     assert all(f'"{note}": "' in translations for note in found.notes)

@@ -38,7 +38,7 @@ def test_a_transformer_reads_its_own_mask(transformer):
     nlp, reader = transformer
     mask = find_mask([nlp.get_pipe("tener_ner").model], one_character=False)
     assert mask.text == "[MASK]"
-    assert "A masked unit is read as the transformer’s own mask token." in mask.notes
+    assert "A masked unit is encoded as the transformer’s mask token." in mask.notes
     (masked,) = mask.copies(nlp.make_doc(TEXT), [2])
     expected = reader([nlp.make_doc(TEXT)]).ids.copy()
     expected[1 + 2] = mask_id(reader)
@@ -59,7 +59,7 @@ def test_a_shared_transformer_reads_its_own_mask_too(tmp_path):
     nlp.initialize()
     found = explain(nlp, TEXT)
     (text,) = found.texts
-    assert found.notes[0] == "A masked unit is read as the transformer’s own mask token."
+    assert found.notes[0] == "A masked unit is encoded as the transformer’s mask token."
     named = [*text.entities, *text.possible]
     assert named
     for entity in named:

@@ -96,7 +96,7 @@ def test_entities_are_one_stop_of_the_tab_key_and_the_arrow_keys_go_through_them
 def test_a_pipeline_without_a_lexicon_has_a_note_of_that_alone(page):
     browser = page("grn")
     assert not find(browser, "#lexicon")[0].is_displayed()
-    assert any("No words: this pipeline reads no lexicon" in text for text in shown(browser, "#notes li"))
+    assert any("No words: this pipeline has no lexicon" in text for text in shown(browser, "#notes li"))
 
 
 def test_texts_are_chosen_ordered_and_sought(page):
@@ -125,11 +125,11 @@ def test_texts_are_chosen_ordered_and_sought(page):
 
 def test_readings_are_written_by_what_they_change_and_probabilities_with_three_digits_at_most(page):
     browser = page("grn")
-    readings = browser.run("return [...document.querySelectorAll('#readings li')].map((item) => item.textContent)")
-    assert re.fullmatch(r"[<>\d. ]+ %: as marked above", readings[0])
-    changes = [len(re.findall("with", reading)) for reading in readings]
+    sequences = browser.run("return [...document.querySelectorAll('#sequences li')].map((item) => item.textContent)")
+    assert re.fullmatch(r"[<>\d. ]+ %: as marked above", sequences[0])
+    changes = [len(re.findall("with", sequence)) for sequence in sequences]
     assert max(changes) > 1
-    assert [reading.count(", ") for reading in readings] == [max(0, count - 1) for count in changes]
+    assert [sequence.count(", ") for sequence in sequences] == [max(0, count - 1) for count in changes]
     written = {
         0: "< 0.1 %",
         0.00049: "< 0.1 %",
@@ -163,7 +163,7 @@ def test_hostile_text_stays_text(page):
 @pytest.mark.parametrize(("name", "size"), [("some", DESKTOP), ("atssa", PHONE)])
 def test_axe_finds_nothing_that_keeps_people_from_using_the_page(page, name, size):
     browser = page(name, size)
-    browser.run("document.getElementById('readings').open = true")
+    browser.run("document.getElementById('sequences').open = true")
     assert browser.violations() == []
 
 
@@ -179,9 +179,9 @@ def test_a_link_leads_to_a_missed_entity_and_says_what_won_instead(page, pages):
     browser = page("atssa")
     browser.open(f"{pages['some']}#text-1-3-4-ORG")
     browser.wait(lambda: shown(browser, "#entity-title") == ["去 ORG missed"])
-    assert shown(browser, "#alternatives-title") == ["In its place"]
+    assert shown(browser, "#alternatives-title") == ["Alternatives in its place"]
     assert shown(browser, "#alternatives .name")[0] == "no entity"
-    assert shown(browser, "#against") == ["speaks for no entity"]
+    assert shown(browser, "#against") == ["supports that there is no entity"]
     assert shown(browser, "#strongest .value")
     browser.open(f"{pages['some']}#text-1-0-3-PER")
     browser.wait(lambda: shown(browser, "#entity-title") == ["王小明 PER"])

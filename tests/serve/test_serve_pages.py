@@ -178,7 +178,7 @@ def test_entities_are_put_in_order_and_filtered_by_label(page):
     button.click()
     assert len(page.entities()) == len(found)
     page.browser.run("document.querySelectorAll('#labels button').forEach((node) => node.click())")
-    assert page.find("nothing").text == "All entities are hidden: show more labels, or a lower probability."
+    assert page.find("nothing").text == "All entities are hidden. Show more labels, or lower the minimum probability."
 
 
 @pytest.mark.slow

@@ -75,7 +75,7 @@ async function explain() {
   const { text } = texts.findLast(({ start }) => start <= place) ?? texts[0];
   $("explanation").hidden = false;
   $("frame").hidden = true;
-  $("working").textContent = say("Reading the text again, with one character masked at a time …");
+  $("working").textContent = say("Predicting the text again, with one character masked at a time …");
   $("explanation").scrollIntoView({ block: "start" });
   $("explanation-title").focus({ preventScroll: true });
   try {
@@ -133,7 +133,7 @@ function choose() {
 
 async function begin() {
   const answer = await send("v1/models");
-  if (!answer.ok) throw new Error(say("The service answered {status}.", { status: answer.status }));
+  if (!answer.ok) throw new Error(say("The service returned the status {status}.", { status: answer.status }));
   const { models, limits } = await answer.json();
   Object.assign(state, { models, limits });
   $("model").replaceChildren(...models.map(({ name }) => el("option", { value: name }, name)));

@@ -18,16 +18,16 @@ export async function post(path, body, signal) {
   const answer = await send(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal });
   if (!answer.ok) {
     const content = await answer.json().catch(() => null);
-    throw new Error(content?.error?.message || say("The service answered {status}.", { status: answer.status }));
+    throw new Error(content?.error?.message || say("The service returned the status {status}.", { status: answer.status }));
   }
   return answer;
 }
 
-export const problemOf = (error) => (error instanceof TypeError ? say("The service does not answer. Is it still running?") : error.message);
+export const problemOf = (error) => (error instanceof TypeError ? say("The service does not respond. Is it still running?") : error.message);
 
 function askForKey() {
-  const field = el("input", { type: "password", id: "key", required: true, pattern: "[!-~]+", title: say("One word of ASCII"), autocomplete: "off" });
-  const message = say(key ? "This is not the API key of the service." : "The service asks for its API key.");
+  const field = el("input", { type: "password", id: "key", required: true, pattern: "[!-~]+", title: say("ASCII characters without spaces"), autocomplete: "off" });
+  const message = say(key ? "This is not the API key of the service." : "The service requires an API key.");
   const form = el("form", { method: "dialog" }, el("p", {}, message), el("label", {}, "API key ", field), " ",
     el("button", { class: "plain first" }, say("Send")));
   const dialog = document.body.appendChild(el("dialog", { "aria-label": "API key" }, form));
@@ -38,7 +38,7 @@ function askForKey() {
       try { sessionStorage.setItem(STORAGE_KEY, key); } catch { /* until the page is left */ }
       resolve();
     });
-    dialog.addEventListener("close", () => { dialog.remove(); reject(new Error(say("The service asks for its API key. Load the page again to give it."))); });
+    dialog.addEventListener("close", () => { dialog.remove(); reject(new Error(say("The service requires an API key. Reload the page to enter it."))); });
   });
 }
 
