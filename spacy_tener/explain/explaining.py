@@ -1,4 +1,10 @@
-"""`explain`: probabilities, alternatives, evidence by masking, and the lexicon's words."""
+"""Compute explanations: probabilities, alternative entities, attributions by occlusion, and words of the lexicon.
+
+Attribution by occlusion measures the influence of a unit (a token or a character) on an entity. The unit is replaced by
+a mask, the model predicts the text again, and the log-odds of the entity change:
+
+    drop = log_odds(p(entity | text)) - log_odds(p(entity | text with a masked unit))
+"""
 
 from __future__ import annotations
 
@@ -41,17 +47,21 @@ Span = tuple[int, int]
 TextOrExample = str | Doc | Example
 
 MIN_POSSIBLE = 0.02
-"""Least probability of an entity that is not found, but in another of the best readings, to be explained too."""
+"""Minimum probability of a possible entity: one that is not found, but is in another of the k best label sequences."""
 MIN_ALTERNATIVE = 0.01
-"""Least probability of what might be found in the place of a missed entity."""
+"""Minimum probability of an alternative to a missed entity."""
 UNKNOWN_CHARACTER = "\U0010fffd"
-"""The last code point for private use: a string that no table has a row for, and no lexicon a word with."""
+"""The mask for models without a mask token: the last private-use code point, which no table or lexicon contains."""
 REACH = 20
-"""In a Doc longer than a window, how many units on each side of an entity are masked, one at a time."""
+"""Number of units on each side of an entity that are masked if a Doc is longer than a window.
+
+Each masked unit takes a prediction, and distant units have little influence.
+"""
 _MIN_PROBABILITY = 1e-9
-"""Probabilities closer than this to 0 or 1 count as this, so that their log-odds are numbers."""
+"""Probabilities are clipped to this distance from 0 and 1, so that their log-odds are finite."""
 _MASKED_ATTRIBUTES, _KEPT_ATTRIBUTES = [NORM, LEMMA, POS, TAG, MORPH], [SENT_START, ENT_IOB, ENT_TYPE]
-"""Attributes that earlier components may have set and embedders may read. A masked token keeps the second ones."""
+"""Attributes that earlier components may set and embedders may use. A masked token keeps only those of the second list,
+because the attributes in the first list reveal the token's string."""
 
 
 def explain(
@@ -63,17 +73,17 @@ def explain(
     alternatives: int = 3,
     attribution: bool = True,
 ) -> Explanation:
-    """Explain each entity of some texts: its probability, its alternatives, and why it was found.
+    """Explain the entities in texts.
 
-    nlp (Language): A pipeline with `tener_ner`.
-    texts (Union[str, Doc, Example, Iterable[Union[str, Doc, Example]]]): One text or several. A Doc keeps its tokens
-        and its entities, which are existing and need no attributions. Of an Example, the entities of the reference are shown
-        beside what is found, and explained where they are missed.
-    name (Optional[str]): The component's name; the first `tener_ner` if there is none.
-    k_best (int): How many of the best readings of each text.
-    alternatives (int): How many alternatives of each entity, at most.
-    attribution (bool): Whether to mask units, one at a time: it takes as long as reading each text once per unit.
-    RETURNS (Explanation): The data, which writes itself as JSON or as a page.
+    nlp (Language): A pipeline with a `tener_ner`.
+    texts (Union[str, Doc, Example, Iterable[Union[str, Doc, Example]]]): One or more texts. If a text is a Doc, its
+        tokens and existing entities are kept. Existing entities have the probability 1 and no attributions. If a text
+        is an Example, the explanation contains its gold entities, and explains those that the model misses.
+    name (Optional[str]): Name of the component. By default, the first `tener_ner` is explained.
+    k_best (int): Number of label sequences to return for each text.
+    alternatives (int): Maximum number of alternatives to an entity.
+    attribution (bool): Whether to compute attributions, which takes a prediction of the text for each of its units.
+    RETURNS (Explanation): The explanations, which can be converted to JSON and to an HTML page.
     """
     sources: list[TextOrExample] = [texts] if isinstance(texts, str | Doc | Example) else list(texts)
     pipeline = PipelineNER.of(nlp, name)
@@ -84,17 +94,17 @@ def explain(
         explainer(decoding, _gold(text, pipeline.ner.overlap_key), k_best, alternatives)
         for text, decoding in zip(sources, decodings, strict=True)
     ]
-    # After all else, since it changes the Docs.
+    # The later components run last, because they change the Docs.
     output_entities = found_entities(nlp, pipeline.complete(decodings))
     explained = [_mark_output(text, entities) for text, entities in zip(explained, output_entities, strict=True)]
-    # Chinese text is cut into characters unless a pipeline has a segmenter.
+    # The tokens of spaCy's Chinese tokenizer are characters, unless the pipeline has a segmenter.
     by_character = pipeline.ner.settings.view == "characters" or getattr(nlp.tokenizer, "segmenter", "") == "char"
     about = {**pipeline.describe(), "units": "characters" if by_character else "tokens"}
     return Explanation(about, entity_labels(nlp), explainer.notes(), explained)
 
 
 def _mark_output(text: ExplainedText, entities: Iterable[FoundEntity]) -> ExplainedText:
-    """Say of each explained entity whether it is one of those that the pipeline gives."""
+    """Set `is_in_output` of each explained entity, given the entities in the output of the pipeline."""
     offsets = {entity.offsets for entity in entities}
     found, possible = (
         [replace(entity, is_in_output=entity.offsets in offsets) for entity in explained]
@@ -108,7 +118,11 @@ def _gold(text: TextOrExample, key: str | None) -> list[EntityOffsets] | None:
 
 
 class _Explainer:
-    """The parts of a pipeline that explanations of its Docs need."""
+    """Explains the Docs of a pipeline.
+
+    mask (CharacterMask | None): The mask for attributions. None if no attributions are computed.
+    lexicon (LexiconVocabulary | None): The model's lexicon, if it has one.
+    """
 
     def __init__(self, pipeline: PipelineNER, *, attribution: bool) -> None:
         models = pipeline.models
@@ -119,14 +133,19 @@ class _Explainer:
         self.lexicon = next((found for found in vocabularies if isinstance(found, LexiconVocabulary)), None)
 
     def notes(self) -> list[str]:
-        """Return notes on the mask, and on parts of an explanation that this pipeline lacks."""
+        """Return notes for the page: how masked units are encoded, and why an explanation has no words."""
         notes = [] if self.mask is None else list(self.mask.notes)
-        return notes if self.lexicon is not None else [*notes, "No words: this pipeline reads no lexicon."]
+        return notes if self.lexicon is not None else [*notes, "No words: this pipeline has no lexicon."]
 
     def __call__(
         self, decoding: Decoding, gold: list[EntityOffsets] | None, k: int, n_alternatives: int
     ) -> ExplainedText:
-        """Explain a text. gold: Its annotated entities, None if it is not annotated."""
+        """Explain one text.
+
+        gold (list[EntityOffsets] | None): The gold entities. None if the text is not annotated.
+        k (int): Number of label sequences.
+        n_alternatives (int): Maximum number of alternatives to an entity.
+        """
         view, found, k_best = decoding.view, decoding.entities, decoding.k_best(k)
         missed = _missed(decoding, gold or [])
         annotated = {entity.offsets for entity in missed}
@@ -141,7 +160,7 @@ class _Explainer:
             inside = {
                 index: (span[0] - window.start, span[1] - window.start, entities[index].label)
                 for index, span in enumerate(spans)
-                # Without a probability, as of a missed entity of an unknown label, nothing can be lost.
+                # If the probability is 0, for example because the model lacks the label, it cannot drop.
                 if span and entities[index].probability and entities[index].offsets not in existing
                 if window.core_start <= span[0] < window.core_end and span[1] <= window.end
             }
@@ -181,7 +200,8 @@ class _Explainer:
         )
 
     def _windows(self, view: DocView, entities: Sequence[Span]) -> list[Window]:
-        """Return the windows of a Doc. No core ends after a sentence end within an entity."""
+        """Return the windows of a Doc. The core of a window ends at a sentence end that isn't within an entity, so that
+        each entity lies in a single core."""
         ends = view.sentence_ends()
         for start, end in entities:
             ends[start : end - 1] = False
@@ -192,10 +212,10 @@ class _Explainer:
     def _attributions(
         self, view: DocView, window_doc: Doc, offset: int, entities: Sequence[tuple[int, int, str]]
     ) -> list[list[Attribution]]:
-        """Return, for each entity of a window_doc, the units near it with the drop of its log-odds where they are masked.
+        """Return the attributions of each entity in a window. All entities share the predictions of the masked Docs.
 
-        offset (int): The place of the window_doc's first unit in the view.
-        entities (Sequence[tuple[int, int, str]]): Start and end in units of the window_doc, and the label.
+        offset (int): Index in the view of the window's first unit.
+        entities (Sequence[tuple[int, int, str]]): Start and end in units of the window, and the label.
         """
         if self.mask is None or not entities:
             return [[] for _ in entities]
@@ -216,7 +236,8 @@ class _Explainer:
 
 
 def _possible(found: Sequence[FoundEntity], k_best: Sequence[Reading]) -> list[FoundEntity]:
-    """Return entities that only other readings have, with at least `MIN_POSSIBLE`, in the order of the text."""
+    """Return the entities that are in other label sequences than the best, with a probability of at least
+    `MIN_POSSIBLE`, sorted by their offsets."""
     offsets = {entity.offsets for entity in found}
     possible = {
         entity.offsets: entity
@@ -228,15 +249,16 @@ def _possible(found: Sequence[FoundEntity], k_best: Sequence[Reading]) -> list[F
 
 
 def _missed(decoding: Decoding, gold: Sequence[EntityOffsets]) -> list[FoundEntity]:
-    """Return the annotated entities that are not found, in the order of the text. The probability of one that the
-    model cannot find is 0."""
+    """Return the gold entities that the model misses, sorted by their offsets, with the model's probabilities. The
+    probability is 0 if the model cannot find an entity, because of its label or boundaries."""
     missed = sorted({*gold}.difference(entity.offsets for entity in decoding.entities))
     probabilities = decoding.probabilities(missed)
     return [FoundEntity(*offsets, p) for offsets, p in zip(missed, probabilities, strict=True)]
 
 
 def _found_instead(decoding: Decoding, missed: Sequence[FoundEntity], n: int) -> list[list[FoundEntity]]:
-    """Return for each missed entity what was found in its position, and the n likeliest others, likeliest first."""
+    """Return the alternatives to each missed entity: the overlapping entities that were found, and the n most probable
+    other overlapping entities. They are sorted by probability, the most probable first."""
     if not missed:
         return []
     found = decoding.entities
@@ -264,12 +286,12 @@ def _most_probable_first(entity: FoundEntity) -> float:
 
 
 def _outside(decoding: Decoding, entities: Sequence[FoundEntity]) -> list[float | None]:
-    """Return the probability that nothing is found in the place of each entity, at any depth; None where an entity is
-    not made of whole units."""
+    """Return the probability that no unit of an entity is in any predicted entity, at any nesting depth. The result is
+    None if an entity doesn't consist of whole units."""
     spans = [decoding.view.unit_span(entity.start, entity.end) for entity in entities]
     positions = np.array([span or (0, 1) for span in spans], dtype=np.int64).reshape(-1, 2)
     probabilities = decoding.batch.empty_probabilities(decoding.index, *positions.T)
-    # The CRF takes the place of an entity of a label that it lacks for outside.
+    # The CRF represents an existing entity with an unknown label by O, so its probability of outside is wrong.
     probabilities[[any(_overlap(entity, other) for other in decoding.certain) for entity in entities]] = 0.0
     return [p if span else None for p, span in zip(probabilities.tolist(), spans, strict=True)]
 
@@ -283,16 +305,20 @@ def _overlap(a: FoundEntity, b: FoundEntity) -> bool:
 
 @dataclass(frozen=True)
 class CharacterMask:
-    """The string that a masked unit is replaced by.
+    """The string that replaces a masked unit.
 
-    notes (tuple[str, ...]): How the embedders read it, in sentences that the page translates.
+    text (str): The string.
+    notes (tuple[str, ...]): Sentences on how the embedders encode the string. The page shows and translates them.
     """
 
     text: str
     notes: tuple[str, ...]
 
     def copies(self, doc: Doc, positions: Iterable[int]) -> Iterator[Doc]:
-        """Yield, for each position, a copy of a Doc of units in which the token there is masked."""
+        """Yield a copy of a Doc for each position, in which the token at this position is masked.
+
+        doc (Doc): A Doc whose tokens are units.
+        """
         words = [token.text for token in doc]
         spaces = [bool(token.whitespace_) for token in doc]
         attributes: Any = doc.to_array([*_MASKED_ATTRIBUTES, *_KEPT_ATTRIBUTES])
@@ -307,27 +333,27 @@ class CharacterMask:
 
 
 def find_mask(models: Sequence[Model[Any, Any]], *, one_character: bool) -> CharacterMask:
-    """Return the mask that fits the embedders of some models: a transformer's own, or a string that training never
-    showed.
+    """Return the mask for the embedders of some models: a transformer's mask token, or an unknown string.
 
-    one_character (bool): The mask must be a single character, since units are characters.
+    one_character (bool): Whether the mask must be a single character, because units are characters. Mask tokens of
+        transformers, such as `[MASK]`, are longer.
     """
     token = next((token for model in models for token in _mask_tokens(model)), None) if not one_character else None
     nodes = [node for model in models for node in model.walk()]
     notes = []
     if token is not None:
-        notes.append("A masked unit is read as the transformer’s own mask token.")
+        notes.append("A masked unit is encoded as the transformer’s mask token.")
     if any(isinstance(node.attrs.get("vocabulary"), Vocabulary) for node in nodes):
-        notes.append("A masked unit counts as an unknown word or character, as those that training hid at random.")
+        notes.append("A masked unit is encoded as an unknown word or character, as by word dropout in training.")
     if not notes or any(node.name == "hashembed" for node in nodes):
-        # spaCy's hashed tables have no row for unknown strings: the mask gets rows that no string of training has.
-        notes.append("A masked unit counts as a word that training never showed.")
+        # spaCy's HashEmbed has no row for unknown strings. The mask is hashed to rows like any string.
+        notes.append("A masked unit is encoded as a word that did not occur in training.")
     return CharacterMask(token or UNKNOWN_CHARACTER, tuple(notes))
 
 
 def _mask_tokens(model: Model[Any, Any]) -> Iterator[str]:
-    """Yield mask tokens of transformers' tokenizers: of this package's embedders, and of spacy-transformers' model."""
-    # Modules of other layers are not accessed, which would switch them from numpy to torch.
+    """Yield the mask tokens of all transformers: of this package's embedders, and of spacy-transformers."""
+    # Only the shims of transformers are accessed: `shim.module` switches a layer from NumPy to torch.
     shims = (torch_shim(node) for node in model.walk() if node.name == "transformer_embed")
     readers = [getattr(shim.module, "reader", None) for shim in shims if shim.is_built]
     features = (node.attrs.get("features") for node in model.walk())
@@ -339,14 +365,16 @@ def _mask_tokens(model: Model[Any, Any]) -> Iterator[str]:
 
 
 def _log_odds(probabilities: Probabilities) -> Probabilities:
-    """`log(p / (1 - p))`"""
+    """Return `log(p / (1 - p))`, with probabilities clipped to `_MIN_PROBABILITY`."""
     p = np.clip(probabilities, _MIN_PROBABILITY, 1.0 - _MIN_PROBABILITY)
     return np.log(p) - np.log1p(-p)
 
 
 def _positions_near(doc: Doc, entities: Iterable[tuple[int, int, str]], reach: int) -> list[int]:
-    """Return the tokens within reach of some entities. White space is left out: it says little, and no entity begins or
-    ends with it, which a mask in its position might."""
+    """Return the indices of tokens within a distance of `reach` from an entity, without white space.
+
+    No entity begins or ends with white space, but an entity could begin or end with a mask in its place.
+    """
     near = np.zeros(len(doc), dtype=bool)
     for start, end, _ in entities:
         near[max(start - reach, 0) : end + reach] = True

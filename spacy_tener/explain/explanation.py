@@ -1,4 +1,11 @@
-"""The data of an explanation, with the words of the lexicon in it, written as JSON or as one page."""
+"""Dataclasses of an explanation, which `explain` returns, and their conversion to JSON and HTML.
+
+Explanation
+    ExplainedText                one for each text
+        ExplainedEntity          found, possible and missed entities
+            Attribution          influence of each unit on the entity
+        LexiconWord              words of the lexicon that match in the text
+"""
 
 from __future__ import annotations
 
@@ -22,10 +29,11 @@ from ..pipeline.windows import Window
 
 @dataclass(frozen=True)
 class Attribution:
-    """A unit of the text that an entity rests on, or that speaks against it.
+    """The influence of one unit of the text on an entity.
 
-    start, end (int): Offsets in characters of the text.
-    drop (float): By how much the entity's log-odds fall where the unit is masked. Below 0, they rise.
+    start, end (int): Character offsets of the unit.
+    drop (float): Decrease of the entity's log-odds if the unit is masked. A positive drop means that the unit supports
+        the entity, and a negative drop means that it is evidence against the entity.
     """
 
     start: int
@@ -37,13 +45,14 @@ class Attribution:
 class ExplainedEntity(FoundEntity):
     """An entity that was found, that is possible, or that was missed.
 
-    alternatives (list[FoundEntity]): Other entities in its place, with other edges or another label, likeliest first.
-    attributions (list[Attribution]): The units that it rests on, in the order of the text. Empty where nothing was masked.
-    is_in_output (bool): Whether the pipeline gives it. It does not if the entity is below a threshold, or if another
-        component decided otherwise.
-    is_existing (bool): Whether the text had it before the model read it, from a list or another component: it has no
-        evidence.
-    outside (float | None): The probability that nothing is found in its place, of an entity that was not found.
+    alternatives (list[FoundEntity]): Overlapping entities with other boundaries or another label, most probable first.
+    attributions (list[Attribution]): The influence of each masked unit, in the order of the text. Empty if no
+        attributions were computed.
+    is_in_output (bool): Whether the entity is in the output of the pipeline. A found entity is not, if its probability
+        is below a threshold, or if a later component removes it.
+    is_existing (bool): Whether the entity was set before the component was called, for example by an entity list.
+        Existing entities have no attributions.
+    outside (float | None): Probability that no entity is found in this place. None for an entity that was found.
     """
 
     alternatives: list[FoundEntity] = field(default_factory=list)
@@ -55,12 +64,13 @@ class ExplainedEntity(FoundEntity):
 
 @dataclass(frozen=True)
 class LexiconWord:
-    """A word of the lexicon that was found in a text.
+    """A word of the lexicon that matches in a text.
 
-    start, end (int): Offsets in characters of the text.
-    tag (str): The lexicon's tag of the word, or nothing: a part of speech in jieba's dictionary.
-    known (bool): Whether the model has a row for this word, from training or from a file of vectors, or for words that
-        it is like, if it came after training. All others share one.
+    start, end (int): Character offsets of the match.
+    text (str): The word.
+    tag (str): The word's tag in the lexicon: a part of speech in jieba's dictionary. It may be empty.
+    known (bool): Whether the model has an embedding for the word: from training, from a file of vectors, or, for a
+        word that was added after training, from similar words. Unknown words share one embedding.
     """
 
     start: int
@@ -72,15 +82,18 @@ class LexiconWord:
 
 @dataclass(frozen=True)
 class ExplainedText:
-    """One text.
+    """The explanation of one text.
 
-    possible (list[ExplainedEntity]): Entities of other readings than the best, with what they would rest on.
-    entropy (float): Entropy of the distribution over all readings, in nats.
-    gold (list[tuple[int, int, str]] | None): Start, end and label of the annotated entities, where the text is
+    text (str): The text.
+    entities (list[ExplainedEntity]): The entities of the best label sequence.
+    possible (list[ExplainedEntity]): Entities that are only in other label sequences of `k_best`.
+    k_best (list[Reading]): The k most probable label sequences, best first.
+    entropy (float): Entropy of the distribution over all label sequences, in nats.
+    gold (list[tuple[int, int, str]] | None): Start, end and label of the gold entities. None if the text is not
         annotated.
-    missed (list[ExplainedEntity]): The annotated entities that were not found, with what was found in their place as
-        alternatives. Evidence below 0 speaks for that.
-    words (list[LexiconWord]): The words of the lexicon that were found in it, where the model reads them.
+    missed (list[ExplainedEntity]): The gold entities that were not found. Their alternatives include the entities that
+        were found in their place. A negative drop supports these.
+    words (list[LexiconWord]): The words of the lexicon that match in the text, if the model has a lexicon.
     """
 
     text: str
@@ -95,12 +108,13 @@ class ExplainedText:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Some texts, explained by one pipeline. All offsets are in characters of a text.
+    """Explanations of some texts by one pipeline. All offsets are in characters of a text.
 
-    pipeline (dict[str, str]): Its language, name and version, the component's name, the view that it has of a text, and
-        its units: characters, too, where each token is one.
-    labels (list[str]): The entity types that it can find.
-    notes (list[str]): Notes on the mask, and on parts of an explanation that the pipeline lacks.
+    pipeline (dict[str, str]): The pipeline's language, name and version, the name and the view of the component, and
+        `units`, which is "characters" if each token is a character, and otherwise "tokens".
+    labels (list[str]): The labels of the pipeline.
+    notes (list[str]): Notes for the page, such as how masked units are encoded.
+    texts (list[ExplainedText]): The explanations.
     """
 
     pipeline: dict[str, str]
@@ -109,37 +123,38 @@ class Explanation:
     texts: list[ExplainedText]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the data as lists, strings and numbers, rounded to six digits."""
+        """Return the explanation as JSON types. Numbers are rounded to six significant digits."""
         return cast("dict[str, Any]", _plain(self))
 
     def to_json(self) -> str:
+        """Return the explanation as one line of JSON."""
         return json.dumps(self.to_dict(), ensure_ascii=False) + "\n"
 
     def to_html(
         self, *, title: str = "Explained entities", links: Sequence[str] = (), values: Mapping[str, str] | None = None
     ) -> str:
-        """Return one page that needs neither network nor server.
+        """Return an HTML page that works without a network or a server.
 
-        title (str): The title.
-        links (Sequence[str]): For each text the address to link back to.
-        values (Optional[Mapping[str, str]]): What stands in the title for names in braces.
+        title (str): The title. It may contain names in braces.
+        links (Sequence[str]): A URL for each text, to which the page links back.
+        values (Optional[Mapping[str, str]]): The values of the names in the title.
         """
         data = {**self.to_dict(), "links": list(links)}
         for text in data["texts"]:
             for entity in (*text["entities"], *text["possible"], *text["missed"]):
-                # Without the names of fields, since the page of a long text has very many of these.
+                # Tuples instead of dicts, because the page of a long text contains very many attributions.
                 entity["attributions"] = [
                     (unit["start"], unit["end"], round(unit["drop"], 3)) for unit in entity["attributions"]
                 ]
         name = " ".join(filter(None, (self.pipeline["name"], self.pipeline["version"])))
         values = {**(values or {}), "pipeline": " · ".join(filter(None, (name, self.pipeline["component"])))}
-        about = f"{{pipeline}} · reads {self.pipeline['units']}"
+        about = f"{{pipeline}} · units: {self.pipeline['units']}"
         lang = self.pipeline["lang"] or "en"
         return make_page(__package__, "page", Heading(title, about, values), data, lang=lang)
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON types."""
+    """Convert dataclasses, sequences and numbers to JSON types."""
     if is_dataclass(value):
         return {part.name: _plain(getattr(value, part.name)) for part in fields(value)}
     if isinstance(value, list | tuple):
@@ -148,7 +163,9 @@ def _plain(value: Any) -> Any:
 
 
 def lexicon_words(vocabulary: LexiconVocabulary, view: DocView, window: Window, window_doc: Doc) -> list[LexiconWord]:
-    """Return the words of the lexicon and of lists that begin in the core of a window, in the encoder's order.
+    """Return the words of the lexicon and of word lists that match in a window and begin in its core.
+
+    The words are in the order of the encoder's input.
 
     window_doc (Doc): The window as a Doc.
     """
