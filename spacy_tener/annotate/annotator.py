@@ -95,9 +95,9 @@ class Annotator:
             return annotated_table(rows, settings, self.answers)
         annotated = []
         for row, answer in zip(rows, self.answers([row.get(settings.text) for row in rows]), strict=True):
-            taken = [name for name in settings.added if name in row]
-            if taken:
-                error = f"the record's own {', '.join(taken)} was overwritten: set a prefix for the added columns"
+            existing = [name for name in settings.added if name in row]
+            if existing:
+                error = f"the record's own {', '.join(existing)} was overwritten: set a prefix for the added columns"
                 answer = Answer(answer.text, answer.entities, error)
             annotated.append({**row, **answer.columns(settings)})
         return annotated

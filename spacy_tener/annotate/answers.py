@@ -52,14 +52,14 @@ class AnnotateSettings:
 
         others (str): Names of other added columns.
         """
-        several = [name for name, count in Counter(names).items() if count > 1]
-        if several:
+        duplicates = [name for name, count in Counter(names).items() if count > 1]
+        if duplicates:
             remedy = "Rename them, so that each column has its own name."
-            raise RemedyError(f"The records have several columns named {', '.join(several)}", remedy)
-        taken = [name for name in (*self.added, *others) if name in names]
-        if taken:
+            raise RemedyError(f"The records have several columns named {', '.join(duplicates)}", remedy)
+        existing = [name for name in (*self.added, *others) if name in names]
+        if existing:
             remedy = "Give the added columns a prefix, as in --prefix tener_."
-            raise RemedyError(f"The records have columns of their own named {', '.join(taken)}", remedy)
+            raise RemedyError(f"The records have columns of their own named {', '.join(existing)}", remedy)
 
 
 class Answer(NamedTuple):

@@ -59,19 +59,19 @@ def values_of(column: pa.ChunkedArray) -> list[Any]:
     return values
 
 
-def _without_nanoseconds(of: pa.DataType) -> pa.DataType:
+def _without_nanoseconds(data_type: pa.DataType) -> pa.DataType:
     inner = _without_nanoseconds
-    if pa.types.is_dictionary(of):
-        return inner(of.value_type) if inner(of.value_type) != of.value_type else of
-    if pa.types.is_list(of) or pa.types.is_large_list(of):
-        return (pa.list_ if pa.types.is_list(of) else pa.large_list)(inner(of.value_type))
-    if pa.types.is_struct(of):
-        return pa.struct([(field.name, inner(field.type)) for field in of])
-    if pa.types.is_map(of):
-        return pa.map_(of.key_type, inner(of.item_type))
-    if getattr(of, "unit", "") != "ns":
-        return of
-    return pa.int64() if pa.types.is_duration(of) else pa.string()
+    if pa.types.is_dictionary(data_type):
+        return inner(data_type.value_type) if inner(data_type.value_type) != data_type.value_type else data_type
+    if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
+        return (pa.list_ if pa.types.is_list(data_type) else pa.large_list)(inner(data_type.value_type))
+    if pa.types.is_struct(data_type):
+        return pa.struct([(field.name, inner(field.type)) for field in data_type])
+    if pa.types.is_map(data_type):
+        return pa.map_(data_type.key_type, inner(data_type.item_type))
+    if getattr(data_type, "unit", "") != "ns":
+        return data_type
+    return pa.int64() if pa.types.is_duration(data_type) else pa.string()
 
 
 def rows_of_table(table: pa.Table) -> list[Record]:
@@ -131,14 +131,14 @@ def _array(field: pa.Field, values: list[Any], rest: list[Record]) -> pa.Array:
             return array
     except (pa.ArrowException, OverflowError):
         pass
-    fitting = [value if _comes_back(value, field.type) else None for value in values]
+    fitting = [value if _round_trips(value, field.type) else None for value in values]
     for row, value, fits in zip(rest, values, fitting, strict=True):
         if fits is None and value is not None:
             row[field.name] = value
     return pa.array(fitting, type=field.type)
 
 
-def _comes_back(value: Any, type: pa.DataType) -> bool:
+def _round_trips(value: Any, type: pa.DataType) -> bool:
     if isinstance(value, str):
         return bool(pa.types.is_string(type))
     try:

@@ -42,20 +42,20 @@ def annotate_locally(job: AnnotationJob, on_part: OnPart) -> PartStats:
     """Annotate all records and write them in parts. The same call resumes a stopped job: it skips written parts."""
     total = PartStats()
 
-    def count(part: Part, stats: PartStats, before: bool) -> None:
+    def count(part: Part, stats: PartStats, resumed: bool) -> None:
         nonlocal total
         total += stats
-        on_part(part, stats, before)
+        on_part(part, stats, resumed)
 
     schema, parts = read_job(job)
     with open_output(job) as manifest:
-        for part, stats in _write(job, schema, _unfinished(job, parts, manifest, count)):
+        for part, stats in _write(job, schema, _unwritten(job, parts, manifest, count)):
             manifest.finish(part_name(job, part.number), asdict(stats))
             count(part, stats, False)
     return total
 
 
-def _unfinished(job: AnnotationJob, parts: Iterable[Part], manifest: Manifest, count: OnPart) -> Iterator[Part]:
+def _unwritten(job: AnnotationJob, parts: Iterable[Part], manifest: Manifest, count: OnPart) -> Iterator[Part]:
     for part in parts:
         stats = manifest.parts.get(part_name(job, part.number))
         if stats:
@@ -69,19 +69,19 @@ def _write(job: AnnotationJob, schema: pa.Schema | None, parts: Iterable[Part]) 
         for part in parts:
             yield part, write_part(job, part, schema)
         return
-    with _pool(job) if job.processes > 1 else _threads(job) as pool:
+    with _processes(job) if job.processes > 1 else _threads(job) as pool:
         write = _write_in_process if job.processes > 1 else partial(write_part, job)
         running: dict[Future[PartStats], Part] = {}
         for part in parts:
             future = pool.submit(write, part, schema)
             running[future] = Part(part.number, position=part.position)  # the writer has the records; this frees memory
             while len(running) >= _AHEAD * max(job.processes, _THREADS_ON_GPU):
-                yield from _finished(running)
+                yield from _completed(running)
         while running:
-            yield from _finished(running)
+            yield from _completed(running)
 
 
-def _finished(running: dict[Future[PartStats], Part]) -> Iterator[tuple[Part, PartStats]]:
+def _completed(running: dict[Future[PartStats], Part]) -> Iterator[tuple[Part, PartStats]]:
     ended, _ = wait(running, return_when=FIRST_COMPLETED)
     for future in sorted(ended, key=lambda future: running[future].number):
         yield running.pop(future), future.result()
@@ -98,7 +98,7 @@ def _threads(job: AnnotationJob) -> Iterator[Executor]:
 
 
 @contextmanager
-def _pool(job: AnnotationJob) -> Iterator[Executor]:
+def _processes(job: AnnotationJob) -> Iterator[Executor]:
     """Start processes with a copy of the pipeline each. They end when this process ends, even if it is killed.
 
     Each waits for the end of a pipe, which this process holds open while they work.
@@ -107,8 +107,8 @@ def _pool(job: AnnotationJob) -> Iterator[Executor]:
     threads = str(max(1, count_cores() // job.processes))
     os.environ.update({name: threads for name in THREAD_VARIABLES if name not in os.environ})
     context = multiprocessing.get_context("spawn")
-    watched, open_end = context.Pipe(duplex=False)
-    pool = ProcessPoolExecutor(job.processes, context, initializer=_start_process, initargs=(job, watched))
+    pipe_end, open_end = context.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(job.processes, context, initializer=_start_process, initargs=(job, pipe_end))
     try:
         yield pool
     except BrokenProcessPool as error:
@@ -120,7 +120,7 @@ def _pool(job: AnnotationJob) -> Iterator[Executor]:
     finally:
         pool.shutdown(cancel_futures=True)
         open_end.close()
-        watched.close()
+        pipe_end.close()
         for name in THREAD_VARIABLES:
             if name not in before:
                 os.environ.pop(name, None)
@@ -129,16 +129,16 @@ def _pool(job: AnnotationJob) -> Iterator[Executor]:
 _job: AnnotationJob
 
 
-def _start_process(job: AnnotationJob, watched: Connection) -> None:
+def _start_process(job: AnnotationJob, pipe_end: Connection) -> None:
     global _job
     _job = job
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the parent ends them
-    threading.Thread(target=_end_with_pipe, args=(watched,), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(pipe_end,), daemon=True).start()
 
 
-def _end_with_pipe(watched: Connection) -> None:
+def _exit_with_parent(pipe_end: Connection) -> None:
     with suppress(EOFError, OSError):
-        watched.recv()
+        pipe_end.recv()
     os._exit(1)
 
 
@@ -165,7 +165,7 @@ class Progress:
     def __exit__(self, *error: Any) -> None:
         self._bar.close()
 
-    def __call__(self, part: Part, stats: PartStats, before: bool) -> None:
+    def __call__(self, part: Part, stats: PartStats, resumed: bool) -> None:
         self._total += stats
         if self._bar.disable:
             if time.monotonic() - self._logged > _LINE_INTERVAL:
@@ -173,7 +173,7 @@ class Progress:
                 self._log(str(self._total))
             return
         step = max(0, part.position - self._bar.n)
-        if before:
+        if resumed:
             self._bar.initial += step  # keeps earlier parts out of the rate
         self._bar.set_postfix_str(str(self._total), refresh=False)
         self._bar.update(step)

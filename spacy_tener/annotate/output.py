@@ -53,7 +53,7 @@ class AnnotationJob:
                 raise RemedyError("Parquet needs pyarrow", remedy) from error
 
     @property
-    def made_of(self) -> dict[str, Any]:
+    def dependencies(self) -> dict[str, Any]:
         """Settings and inputs that the output depends on."""
         model = self.annotator.model
         weights = digest(get_package_path(model) if is_package(model) else Path(model))
@@ -92,7 +92,7 @@ def open_output(job: AnnotationJob) -> Iterator[Manifest]:
             for temporary in job.output.glob(".*.tmp"):
                 temporary.unlink(missing_ok=True)
         remedy = "Name another output, or delete this one to annotate everything again."
-        manifest = Manifest.resume(job.output, job.made_of, remedy=remedy)
+        manifest = Manifest.resume(job.output, job.dependencies, remedy=remedy)
         try:
             yield manifest
         finally:
@@ -123,11 +123,11 @@ def read_job(job: AnnotationJob) -> tuple[pa.Schema | None, Iterator[Part]]:
     if settings.text not in columns:
         remedy = f"Their columns are: {', '.join(columns) or 'none'}. Choose one by --text."
         raise RemedyError(f"The records have no column '{settings.text}'", remedy)
-    of_rows: Part | None = first
+    first_rows: Part | None = first
     if tables and not first.readable:  # tables, or errors of damaged ones: rows begin in another file
         rows = [source for source in job.sources if source not in tables]
-        of_rows = next(read_parts(rows, job.options, settings.text), None)
-    return _schema_of(job, of_rows) if of_rows else None, chain([first], parts)
+        first_rows = next(read_parts(rows, job.options, settings.text), None)
+    return _schema_of(job, first_rows) if first_rows else None, chain([first], parts)
 
 
 def _schema_of(job: AnnotationJob, part: Part) -> pa.Schema | None:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 PART_CHARACTERS = 1_000_000
 """Characters (bytes of tables) after which a part ends, whatever its number of texts."""
-_TABLE_ROWS, _TABLE_BYTES = 256, 1 << 18  # most rows and bytes of the pieces in which Parquet is read
+_MAX_TABLE_ROWS, _MAX_TABLE_BYTES = 256, 1 << 18  # most rows and bytes of the pieces in which Parquet is read
 
 
 @dataclass(frozen=True)
@@ -102,12 +102,12 @@ class ReadOptions:
             raise RemedyError(f"part_size = {self.part_size}", "Give 1 or more.")
 
 
-class _Piece(NamedTuple):
+class _Chunk(NamedTuple):
     """A record, or a small table of records, with its size in characters or bytes, and its file and line."""
 
     content: Record | pa.Table
     size: int
-    place: str
+    location: str
 
 
 @dataclass
@@ -126,8 +126,8 @@ class Part:
     @property
     def columns(self) -> list[str]:
         """The names of the columns of all records that could be read, or if none could, of all."""
-        of_rows = (str(name) for row in self.readable or self.rows for name in row)
-        return list(dict.fromkeys([*of_rows, *(name for table in self.tables for name in table.column_names)]))
+        row_columns = (str(name) for row in self.readable or self.rows for name in row)
+        return list(dict.fromkeys([*row_columns, *(name for table in self.tables for name in table.column_names)]))
 
     @property
     def readable(self) -> list[Record]:
@@ -159,13 +159,13 @@ def read_parts(sources: Sequence[Source], options: ReadOptions, text: str) -> It
     text (str): The name of the column of texts, also for files without columns.
     """
     part = Part(0)
-    for piece, position in _read_sources(sources, options, text):
-        rest = piece.content
+    for chunk, position in _read_sources(sources, options, text):
+        rest = chunk.content
         while rest is not None:
             if len(part) >= options.part_size or part.size >= PART_CHARACTERS or not part.fits(rest):
                 yield part
                 part = Part(part.number + 1)
-            rest = part.take(rest, piece.size, options.part_size)
+            rest = part.take(rest, chunk.size, options.part_size)
             part.position = position
     if len(part):
         yield part
@@ -176,8 +176,8 @@ def stream_records(addresses: Sequence[str]) -> Generator[Record]:
     for address in addresses:
         try:
             with nullcontext(sys.stdin.buffer) if address == STDIN else open(address, "rb") as file:
-                for piece in _read(address, file, ReadOptions(), TEXT_COLUMN):
-                    yield from _checked(piece)
+                for chunk in _read(address, file, ReadOptions(), TEXT_COLUMN):
+                    yield from _valid_records(chunk)
         except RemedyError:
             raise
         except Exception as error:  # formats have many kinds of errors
@@ -185,31 +185,31 @@ def stream_records(addresses: Sequence[str]) -> Generator[Record]:
             raise InputError(address, reason, "Check the path, and that the file is complete.") from error
 
 
-def _checked(piece: _Piece) -> Iterator[Record]:
-    if isinstance(piece.content, dict):
-        records = [piece.content]
+def _valid_records(chunk: _Chunk) -> Iterator[Record]:
+    if isinstance(chunk.content, dict):
+        records = [chunk.content]
     else:
         from .arrow import rows_of_table
 
-        records = rows_of_table(piece.content)
+        records = rows_of_table(chunk.content)
     for record in records:
         text = check_text(record.get(TEXT_COLUMN))
         if isinstance(text, DamagedText):
-            reason = text.reason if text.reason.startswith(piece.place) else f"{piece.place}: {text.reason}"
+            reason = text.reason if text.reason.startswith(chunk.location) else f"{chunk.location}: {text.reason}"
             remedy = f'Give text in UTF-8, as the field "{TEXT_COLUMN}" of a record.'
             raise RemedyError(reason, SAVE_AS_UTF8 if reason.endswith("is not UTF-8") else remedy)
         if text and not text.isspace():
             yield record
 
 
-def _read_sources(sources: Sequence[Source], options: ReadOptions, text: str) -> Iterator[tuple[_Piece, int]]:
+def _read_sources(sources: Sequence[Source], options: ReadOptions, text: str) -> Iterator[tuple[_Chunk, int]]:
     """Yield the records and small tables of all files, with the bytes of the input that are read so far."""
-    before = 0
+    offset = 0
     for source in sources:
         try:
             with open(source.address, "rb") as file:
-                for piece in _read(source.address, file, options, text):
-                    yield piece, before + min(_tell(file), source.size)
+                for chunk in _read(source.address, file, options, text):
+                    yield chunk, offset + min(_position(file), source.size)
         except RemedyError:
             raise
         except Exception as error:
@@ -219,11 +219,11 @@ def _read_sources(sources: Sequence[Source], options: ReadOptions, text: str) ->
                 raise InputError(source.address, reason, remedy) from error
             reason = f"{source.address}: the file is damaged from here on ({error})"
             record = {text: DamagedText("", reason), "source": source.address}
-            yield _Piece(record, 0, source.address), before + source.size
-        before += source.size
+            yield _Chunk(record, 0, source.address), offset + source.size
+        offset += source.size
 
 
-def _read(address: str, file: IO[bytes], options: ReadOptions, text: str) -> Iterator[_Piece]:
+def _read(address: str, file: IO[bytes], options: ReadOptions, text: str) -> Iterator[_Chunk]:
     format = format_of(address)
     if format == "parquet":
         yield from _read_parquet(address, file)
@@ -237,28 +237,30 @@ def _read(address: str, file: IO[bytes], options: ReadOptions, text: str) -> Ite
             yield from _read_jsonl(address, stream, text, options.encoding)
         elif options.whole_files:
             content = decode_whole(stream, options.encoding)
-            yield _Piece({text: _placed(content, address), "source": address}, len(content), address)
+            yield _Chunk({text: _with_location(content, address), "source": address}, len(content), address)
         else:
             for number, line in decode_lines(stream, options.encoding):
-                place = f"{address}:{number}"
-                yield _Piece({text: _placed(line, place), "source": address, "line": number}, len(line) + 1, place)
+                location = f"{address}:{number}"
+                yield _Chunk(
+                    {text: _with_location(line, location), "source": address, "line": number}, len(line) + 1, location
+                )
 
 
-def _read_jsonl(address: str, stream: IO[bytes], text: str, encoding: str) -> Iterator[_Piece]:
+def _read_jsonl(address: str, stream: IO[bytes], text: str, encoding: str) -> Iterator[_Chunk]:
     for number, line in decode_lines(stream, encoding):
         if line and not line.isspace():
-            record, place = parse_object(line), f"{address}:{number}"
+            record, location = parse_object(line), f"{address}:{number}"
             if isinstance(record, DamagedText):
-                record = {text: _placed(record, place)}
-            yield _Piece(record, len(line), place)
+                record = {text: _with_location(record, location)}
+            yield _Chunk(record, len(line), location)
 
 
-def _placed(text: str, place: str) -> str:
+def _with_location(text: str, location: str) -> str:
     """Return a text. If it is damaged, add its file and line to the reason."""
-    return DamagedText(text, f"{place}: {text.reason}") if isinstance(text, DamagedText) else text
+    return DamagedText(text, f"{location}: {text.reason}") if isinstance(text, DamagedText) else text
 
 
-def _read_csv(address: str, stream: IO[bytes], text: str, encoding: str) -> Iterator[_Piece]:
+def _read_csv(address: str, stream: IO[bytes], text: str, encoding: str) -> Iterator[_Chunk]:
     """Yield the rows of a CSV file, or of a TSV file if its name ends so. The first row names the columns.
 
     Values stay strings, since an identifier may begin with zeros. In TSV, quotes have no special meaning.
@@ -271,12 +273,12 @@ def _read_csv(address: str, stream: IO[bytes], text: str, encoding: str) -> Iter
             rows = csv.reader(file, strict=True)
         header: list[str] | None = None
         while True:
-            place = f"{address}:{rows.line_num + 1}"
+            location = f"{address}:{rows.line_num + 1}"
             try:
                 fields = next(rows, None)
             except csv.Error as error:
-                reason = f"{place}: the row that begins here is not CSV ({error})"
-                yield _Piece({text: DamagedText("", reason)}, 0, place)
+                reason = f"{location}: the row that begins here is not CSV ({error})"
+                yield _Chunk({text: DamagedText("", reason)}, 0, location)
                 continue
             if fields is None:
                 return
@@ -286,8 +288,8 @@ def _read_csv(address: str, stream: IO[bytes], text: str, encoding: str) -> Iter
                     raise InputError(address, names.reason, "Name its encoding, as gb18030.", line=rows.line_num)
                 header = _distinct(fields) if fields else None
             elif fields:
-                record = _csv_record(header, fields, place, text, encoding)
-                yield _Piece(record, sum(map(len, fields)), place)
+                record = _csv_record(header, fields, location, text, encoding)
+                yield _Chunk(record, sum(map(len, fields)), location)
 
 
 def _distinct(names: list[str]) -> list[str]:
@@ -300,17 +302,17 @@ def _distinct(names: list[str]) -> list[str]:
     return list(distinct)
 
 
-def _csv_record(header: list[str], fields: list[str], place: str, text: str, encoding: str) -> Record:
+def _csv_record(header: list[str], fields: list[str], location: str, text: str, encoding: str) -> Record:
     record: Record = dict(zip(header, fields, strict=False))
     if len(fields) != len(header):
-        reason = f"{place}: the row has {len(fields)} fields, and the header {len(header)}"
+        reason = f"{location}: the row has {len(fields)} fields, and the header {len(header)}"
         return {**record, text: DamagedText(",".join(fields), reason)}
     if text in record:
-        record[text] = _placed(check_decoded(record[text], encoding, "text"), place)
+        record[text] = _with_location(check_decoded(record[text], encoding, "text"), location)
     return record
 
 
-def _read_spacy(address: str, file: IO[bytes], text: str) -> Iterator[_Piece]:
+def _read_spacy(address: str, file: IO[bytes], text: str) -> Iterator[_Chunk]:
     """Yield the text of each Doc with the columns in its `user_data`. The file is read into memory.
 
     A column of the text's own name becomes `user_data.text`.
@@ -319,7 +321,7 @@ def _read_spacy(address: str, file: IO[bytes], text: str) -> Iterator[_Piece]:
         columns = {name: value for name, value in doc.user_data.items() if isinstance(name, str)}
         if text in columns:
             columns[f"user_data.{text}"] = columns.pop(text)
-        yield _Piece({text: doc.text, **columns}, len(doc.text), address)
+        yield _Chunk({text: doc.text, **columns}, len(doc.text), address)
 
 
 def parquet_columns(source: Source) -> list[str]:
@@ -334,29 +336,29 @@ def parquet_columns(source: Source) -> list[str]:
     return names
 
 
-def _read_parquet(address: str, file: IO[bytes]) -> Iterator[_Piece]:
+def _read_parquet(address: str, file: IO[bytes]) -> Iterator[_Chunk]:
     """Yield small tables, in order. Unlike records, tables keep the types of their columns."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     parquet = pq.ParquetFile(file)
     schema = parquet.schema_arrow.remove_metadata()
-    for batch in parquet.iter_batches(batch_size=_TABLE_ROWS):
-        for table in _halves(pa.Table.from_batches([batch.replace_schema_metadata()], schema)):
-            yield _Piece(table, table.nbytes, address)
+    for batch in parquet.iter_batches(batch_size=_MAX_TABLE_ROWS):
+        for table in _split_table(pa.Table.from_batches([batch.replace_schema_metadata()], schema)):
+            yield _Chunk(table, table.nbytes, address)
 
 
-def _halves(table: pa.Table) -> Iterator[pa.Table]:
-    """Yield a table in pieces of at most `_TABLE_BYTES`, or of one larger row."""
-    if len(table) <= 1 or table.nbytes <= _TABLE_BYTES:
+def _split_table(table: pa.Table) -> Iterator[pa.Table]:
+    """Yield a table in pieces of at most `_MAX_TABLE_BYTES`, or of one larger row."""
+    if len(table) <= 1 or table.nbytes <= _MAX_TABLE_BYTES:
         yield table
     else:
         middle = len(table) // 2
-        yield from _halves(table.slice(0, middle))
-        yield from _halves(table.slice(middle))
+        yield from _split_table(table.slice(0, middle))
+        yield from _split_table(table.slice(middle))
 
 
-def _tell(file: IO[bytes]) -> int:
+def _position(file: IO[bytes]) -> int:
     with suppress(OSError, ValueError):
         return file.tell()
     return 0
