@@ -138,7 +138,7 @@ def test_a_header_in_another_encoding_is_refused(tmp_path, written) -> None:
     path = tmp_path / f"a{FORMATS[written]}"
     path.write_bytes(written(["京"], "\n").replace("n", "编号", 1).encode("gb18030"))
     with pytest.raises(
-        InputError, match=rf"a{FORMATS[written]}:1: .*header is not UTF-8. Name its encoding, as gb18030"
+        InputError, match=rf"a{FORMATS[written]}:1: .*header is not UTF-8. Set the encoding, for example gb18030"
     ):
         annotated(path)
     assert annotated(path, "gb18030") == ["京"]

@@ -1,4 +1,4 @@
-"""`Annotator`, which adds the entities that a pipeline finds to a batch of records."""
+"""`Annotator` adds the entities that a pipeline finds to a batch of records."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class Annotator:
-    """Adds the entities that a pipeline finds in texts to their records.
+    """Adds the entities that a pipeline finds to records.
 
-    Call it with a list of dicts, or with a table or record batch of pyarrow. It returns the same records with further
-    columns: `entities` and `error`. A text that cannot be annotated gets an error instead of entities; all other texts
-    are annotated.
+    Call the annotator with a list of dicts, or with a pyarrow table or record batch. It returns the same records with
+    two more columns, `entities` and `error`. If a text cannot be annotated, its record gets an error instead of
+    entities, and the other records are not affected.
 
-    It can be pickled and sent to another process, which loads the pipeline at the first call. Threads may share it: a
-    lock lets one of them annotate at a time.
+    An annotator can be pickled and sent to another process, which loads the pipeline at the first call. Several threads
+    can share an annotator. A lock ensures that only one thread annotates at a time.
     """
 
     def __init__(
@@ -41,12 +41,13 @@ class Annotator:
         gpu_id: int = -1,
         code: str | Path | None = None,
     ) -> None:
-        """Set up an annotator; the pipeline is loaded at the first call.
+        """Create an annotator. The pipeline is loaded at the first call.
 
-        model (Union[str, Path]): A pipeline's package or its directory.
-        settings (Optional[AnnotateSettings]): The column to read, and the columns to add.
+        model (Union[str, Path]): The package or the directory of a pipeline.
+        settings (Optional[AnnotateSettings]): The names of the text column and of the added columns.
         gpu_id (int): The GPU, or -1 for the CPU.
-        code (Optional[Union[str, Path]]): A Python file with registered functions, to import before the pipeline.
+        code (Optional[Union[str, Path]]): A Python file with registered functions that is imported before the pipeline
+            is loaded.
         """
         self.model = str(model)
         self.settings = settings or AnnotateSettings()
@@ -64,7 +65,7 @@ class Annotator:
 
     @property
     def nlp(self) -> Language:
-        """The pipeline, loaded when it is first needed."""
+        """The pipeline, which is loaded at the first access."""
         if self._nlp is None:
             import_code(self.code)
             use_gpu(self.gpu_id)
@@ -72,12 +73,16 @@ class Annotator:
         return self._nlp
 
     def use(self, nlp: Language) -> None:
-        """Use a loaded pipeline. Refuse one without a component for what the settings ask."""
+        """Use a pipeline that is already loaded.
+
+        Raise an error if the pipeline has no component that finds entities, or if the settings require probabilities
+        and no component computes them.
+        """
         probability = self.settings.probability
         check_finders(nlp)
         if probability and not crf_pipes(nlp) and not span_finders(nlp):
-            reason = "The pipeline has no tener_ner and no spancat, so it has no probabilities"
-            raise RemedyError(reason, "Leave probability out.")
+            reason = "The pipeline computes no probabilities, because it has neither a tener_ner nor a spancat"
+            raise RemedyError(reason, "Annotate without probabilities.")
         self._nlp, self._task = nlp, entity_task(nlp, probability=probability)
 
     @overload
@@ -87,7 +92,10 @@ class Annotator:
     def __call__(self, rows: pa.Table | pa.RecordBatch) -> pa.Table: ...
 
     def __call__(self, rows: Any) -> Any:
-        """Annotate a batch of records. In a large one, more texts of similar length are predicted together."""
+        """Annotate a batch of records.
+
+        Texts of similar length are predicted together, so that large batches need less padding.
+        """
         settings = self.settings
         if hasattr(rows, "schema"):
             from .arrow import annotated_table
@@ -97,17 +105,19 @@ class Annotator:
         for row, answer in zip(rows, self.answers([row.get(settings.text) for row in rows]), strict=True):
             existing = [name for name in settings.added if name in row]
             if existing:
-                error = f"the record's own {', '.join(existing)} was overwritten: set a prefix for the added columns"
+                error = (
+                    f"the field {', '.join(existing)} of the record was overwritten: set a prefix for the added columns"
+                )
                 answer = Answer(answer.text, answer.entities, error)
             annotated.append({**row, **answer.columns(settings)})
         return annotated
 
     def answers(self, values: Sequence[Any]) -> list[Answer]:
-        """Return an answer for each text, in order. A value that is not a text gets an error."""
+        """Return the entities or the error of each text, in order. A value that is not a text gets an error."""
         texts = list(map(check_text, values))
         answers = [Answer(text, error=text.reason if isinstance(text, DamagedText) else None) for text in texts]
         readable = [index for index, text in enumerate(texts) if not isinstance(text, DamagedText)]
-        with self._lock:  # the end of a thread's memory zone would drop the strings of the others
+        with self._lock:  # the memory zone of one thread would remove strings of another thread from the vocabulary
             if self._task is None:
                 self.use(self.nlp)
             assert self._task is not None

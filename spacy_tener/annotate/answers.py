@@ -1,4 +1,4 @@
-"""Settings of annotation, records, and the values of the added columns."""
+"""Records, the settings of an `Annotator`, and the columns that it adds."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from ..errors import RemedyError
 from ..pipeline.entities import FoundEntity
 
 TEXT_COLUMN = "text"
-"""The name of the column of texts, where no other is named."""
+"""Default name of the text column."""
 ID_COLUMN = "id"
-"""The name of a column that stays with a text on its way through annotation tools and `silver`."""
+"""Name of the column that identifies a text. Annotation tools and `silver` keep its value."""
 
 Record = dict[str, Any]
-"""A text and its columns: a line of a file, a row of a table, or a Doc with its `user_data`."""
+"""A text and its other columns: a line of a file, a row of a table, or a Doc with its `user_data`."""
 
 
 @dataclass(frozen=True)
 class AnnotateSettings:
     """Settings of an `Annotator`.
 
-    text (str): The column with the text.
-    probability (bool): Add the probability of each entity, which a `tener_ner` or a `spancat` gives.
-    prefix (str): A prefix of the names of the added columns, for records that have columns of these names.
+    text (str): Name of the column with the text.
+    probability (bool): Whether to add the probability of each entity. The pipeline needs a `tener_ner` or a `spancat`.
+    prefix (str): Prefix of the names of the added columns, for records that already have columns with these names.
     """
 
     text: str = TEXT_COLUMN
@@ -34,43 +34,44 @@ class AnnotateSettings:
 
     @property
     def entities(self) -> str:
-        """Name of the column of entities."""
+        """Name of the added column with the entities."""
         return f"{self.prefix}entities"
 
     @property
     def error(self) -> str:
-        """Name of the column of errors; null in rows that were annotated."""
+        """Name of the added column with the error, which is null if the record was annotated."""
         return f"{self.prefix}error"
 
     @property
     def added(self) -> list[str]:
-        """Names of the added columns, in order."""
+        """Names of all added columns, in order."""
         return [self.entities, self.error]
 
     def check_columns(self, names: Sequence[str], *others: str) -> None:
-        """Refuse records with a column named like an added one, or with several columns of one name.
+        """Raise an error if the name of an added column is already in use, or if two columns have the same name.
 
-        others (str): Names of other added columns.
+        names (Sequence[str]): Names of the columns of the records.
+        others (str): Names of columns that will also be added.
         """
         duplicates = [name for name, count in Counter(names).items() if count > 1]
         if duplicates:
-            remedy = "Rename them, so that each column has its own name."
+            remedy = "Rename the columns, so that all names differ."
             raise RemedyError(f"The records have several columns named {', '.join(duplicates)}", remedy)
         existing = [name for name in (*self.added, *others) if name in names]
         if existing:
-            remedy = "Give the added columns a prefix, as in --prefix tener_."
-            raise RemedyError(f"The records have columns of their own named {', '.join(existing)}", remedy)
+            remedy = "Set a prefix for the added columns, for example --prefix tener_."
+            raise RemedyError(f"The records already have columns named {', '.join(existing)}", remedy)
 
 
 class Answer(NamedTuple):
-    """The entities of a text, or the error at it."""
+    """The entities of a text, or the error if it could not be annotated."""
 
     text: str
     entities: Sequence[FoundEntity] = ()
     error: str | None = None
 
     def columns(self, settings: AnnotateSettings) -> dict[str, Any]:
-        """Return the values of the added columns."""
+        """Return the added columns as a dict."""
         entities = []
         for entity in self.entities:
             text = self.text[entity.start : entity.end]

@@ -1,5 +1,9 @@
-"""Records as Arrow tables. Columns of tables keep their types. Columns of rows, such as those of JSONL, get the types
-that Arrow infers from the first rows; values that do not fit these types go to the column `rest`, as JSON."""
+"""Conversion between records and Arrow tables.
+
+Columns of input tables keep their types. For other input, such as JSONL, Arrow infers the types from the first rows. If
+a value in a later row does not fit its column's type, the column is null in this row, and the value is written as JSON
+to the column `rest`. Used by `output`, to write Parquet, and by `Annotator`, to annotate tables.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +19,11 @@ from .encoding import dump_json, encodable
 
 REST = "rest"
 _JSON = {"format": "json"}
-"""Metadata of a column of JSON: objects, and values that have no common type in Arrow."""
+"""Metadata of a column whose values are written as JSON: objects, and values without a common Arrow type."""
 
 
 def added_fields(settings: AnnotateSettings) -> list[pa.Field]:
-    """Return the fields of the added columns. Their types are the same for every batch."""
+    """Return the Arrow fields of the added columns, which are the same in all batches."""
     entity = [("start", pa.int32()), ("end", pa.int32()), ("label", pa.string()), ("text", pa.string())]
     if settings.probability:
         entity.append(("probability", pa.float64()))
@@ -29,7 +33,7 @@ def added_fields(settings: AnnotateSettings) -> list[pa.Field]:
 def annotated_table(
     rows: pa.Table | pa.RecordBatch, settings: AnnotateSettings, answers: Callable[[Sequence[Any]], list[Answer]]
 ) -> pa.Table:
-    """Return a table with the answers for its texts as further columns."""
+    """Return a table with the added columns. Columns of the input are unchanged."""
     table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
     settings.check_columns(table.column_names)
     texts = values_of(table[settings.text]) if settings.text in table.column_names else [None] * len(table)
@@ -40,9 +44,10 @@ def annotated_table(
 
 
 def values_of(column: pa.ChunkedArray) -> list[Any]:
-    """Return the values of a column. Bytes that are not UTF-8, which Arrow allows, become lone surrogates.
+    """Return the values of a column as Python objects.
 
-    Times in nanoseconds, which Python does not have, become strings, and such durations numbers.
+    Arrow allows strings with invalid UTF-8, whose invalid bytes become lone surrogates. Python has no times with
+    nanoseconds, so these become strings. Durations in nanoseconds become integers.
     """
     plain = _without_nanoseconds(column.type)
     if plain != column.type:
@@ -54,12 +59,13 @@ def values_of(column: pa.ChunkedArray) -> list[Any]:
             None if raw is None else raw.decode(errors="surrogateescape")
             for raw in column.cast(pa.large_string()).cast(pa.large_binary()).to_pylist()
         ]
-    except OverflowError:  # a date behind the year 9999
+    except OverflowError:  # a date after the year 9999, which Python cannot represent
         values = column.cast(pa.string()).to_pylist()
     return values
 
 
 def _without_nanoseconds(data_type: pa.DataType) -> pa.DataType:
+    """Return a data type with strings and integers in place of times and durations in nanoseconds, at any depth."""
     inner = _without_nanoseconds
     if pa.types.is_dictionary(data_type):
         return inner(data_type.value_type) if inner(data_type.value_type) != data_type.value_type else data_type
@@ -75,12 +81,13 @@ def _without_nanoseconds(data_type: pa.DataType) -> pa.DataType:
 
 
 def rows_of_table(table: pa.Table) -> list[Record]:
+    """Return the rows of a table as records."""
     columns = [values_of(table[name]) for name in table.column_names]
     return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def schema_of_rows(rows: Sequence[Record], settings: AnnotateSettings) -> pa.Schema:
-    """Infer the schema of rows that are not annotated yet from some of them."""
+    """Infer the schema of a file's records, without the added columns, from its first rows."""
     rows = [encodable(row) for row in rows]
     names = list(dict.fromkeys([*(name for row in rows for name in row), settings.text]))
     settings.check_columns(names, settings.prefix + REST)
@@ -89,7 +96,7 @@ def schema_of_rows(rows: Sequence[Record], settings: AnnotateSettings) -> pa.Sch
 
 
 def table_of_rows(rows: Sequence[Record], schema: pa.Schema, settings: AnnotateSettings) -> pa.Table:
-    """Return annotated rows as a table with the columns of a schema, the added ones, and `rest`."""
+    """Return annotated rows as a table with the columns of a schema, the added columns, and the column `rest`."""
     names = {*schema.names}
     records = [encodable({name: value for name, value in row.items() if name not in settings.added}) for row in rows]
     rest: list[Record] = [{name: value for name, value in row.items() if name not in names} for row in records]
@@ -97,19 +104,24 @@ def table_of_rows(rows: Sequence[Record], schema: pa.Schema, settings: AnnotateS
     added = added_fields(settings)
     for field in added:
         values = [row[field.name] for row in rows]
-        # An error may quote text that is not valid UTF-8; entities come from valid texts only.
+        # An error may quote invalid UTF-8. Entities only come from valid texts.
         arrays.append(pa.array(encodable(values) if field.name == settings.error else values, type=field.type))
     arrays.append(pa.array([dump_json(row) if row else None for row in rest], type=pa.string()))
     return pa.Table.from_arrays(arrays, schema=pa.schema([*schema, *added, (settings.prefix + REST, pa.string())]))
 
 
 def parquet_bytes(table: pa.Table) -> bytes:
+    """Return a table as the content of a Parquet file."""
     file = io.BytesIO()
     pq.write_table(table, file, compression="zstd")
     return file.getvalue()
 
 
 def _field(name: str, values: Sequence[Any]) -> pa.Field:
+    """Return the Arrow field for a column of values: JSON if they have no common type, or are objects.
+
+    A struct column would need the same keys in all later rows.
+    """
     try:
         inner = found = pa.array(values).type
     except (pa.ArrowException, OverflowError):
@@ -122,7 +134,7 @@ def _field(name: str, values: Sequence[Any]) -> pa.Field:
 
 
 def _array(field: pa.Field, values: list[Any], rest: list[Record]) -> pa.Array:
-    """Return a column. A value that does not fit its type is null there, and goes to the `rest` of its row."""
+    """Return a column. If a value does not fit the type of the column, add it to the row in `rest` and use null."""
     if field.metadata:
         return pa.array([None if value is None else dump_json(value) for value in values], type=field.type)
     try:
@@ -139,6 +151,7 @@ def _array(field: pa.Field, values: list[Any], rest: list[Record]) -> pa.Array:
 
 
 def _round_trips(value: Any, type: pa.DataType) -> bool:
+    """Return whether a value is unchanged after a conversion to an Arrow type and back."""
     if isinstance(value, str):
         return bool(pa.types.is_string(type))
     try:
@@ -148,6 +161,7 @@ def _round_trips(value: Any, type: pa.DataType) -> bool:
 
 
 def _equal(a: Any, b: Any) -> bool:
+    """Return whether two values are equal, where NaN equals NaN, and True does not equal 1."""
     if isinstance(a, list) and isinstance(b, (list, tuple)):
         return len(a) == len(b) and all(map(_equal, a, b))
     return isinstance(a, bool) == isinstance(b, bool) and bool(a == b or (a != a and b != b))

@@ -1,4 +1,8 @@
-"""Annotation of files on one machine, by processes or by threads on a GPU. A stopped job can be resumed."""
+"""Annotation of files on one machine, by several processes on a CPU or by two threads on a GPU.
+
+`annotate_locally` is called by the command `annotate`. The calling process reads the input and submits its parts to the
+workers, which annotate and write them. A stopped job can be resumed.
+"""
 
 from __future__ import annotations
 
@@ -29,17 +33,19 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-_AHEAD = 2  # parts read ahead for each process or thread
-_THREADS_ON_GPU = 2  # one annotates while the other writes; the calling thread reads
-_LINE_INTERVAL = 60.0  # seconds between lines of progress without a terminal
+_AHEAD = 2  # number of parts in the queue and in progress, for each worker
+_THREADS_ON_GPU = 2  # one thread predicts while the other writes a file and the calling thread reads
+_LINE_INTERVAL = 60.0  # seconds between lines of progress if there is no terminal
 _BAR = "{percentage:3.0f}% {bar} {elapsed}<{remaining}{postfix}"
 
 OnPart = Callable[[Part, PartStats, bool], object]
-"""Called with each written part, its counts, and whether an earlier call wrote it."""
+"""A callback for each written part. Its arguments are the part, its counts, and whether an earlier run wrote the
+part."""
 
 
 def annotate_locally(job: AnnotationJob, on_part: OnPart) -> PartStats:
-    """Annotate all records and write them in parts. The same call resumes a stopped job: it skips written parts."""
+    """Annotate all records of a job, and write them in parts. Parts that an earlier run of the job wrote are
+    skipped."""
     total = PartStats()
 
     def count(part: Part, stats: PartStats, resumed: bool) -> None:
@@ -56,6 +62,7 @@ def annotate_locally(job: AnnotationJob, on_part: OnPart) -> PartStats:
 
 
 def _unwritten(job: AnnotationJob, parts: Iterable[Part], manifest: Manifest, count: OnPart) -> Iterator[Part]:
+    """Yield the parts that must be annotated, and report the others to `count`."""
     for part in parts:
         stats = manifest.parts.get(part_name(job, part.number))
         if stats:
@@ -65,6 +72,7 @@ def _unwritten(job: AnnotationJob, parts: Iterable[Part], manifest: Manifest, co
 
 
 def _write(job: AnnotationJob, schema: pa.Schema | None, parts: Iterable[Part]) -> Iterator[tuple[Part, PartStats]]:
+    """Annotate and write parts by the workers that the job requests. Yield each written part, without its records."""
     if job.processes == 1 and job.annotator.gpu_id < 0:
         for part in parts:
             yield part, write_part(job, part, schema)
@@ -74,7 +82,7 @@ def _write(job: AnnotationJob, schema: pa.Schema | None, parts: Iterable[Part]) 
         running: dict[Future[PartStats], Part] = {}
         for part in parts:
             future = pool.submit(write, part, schema)
-            running[future] = Part(part.number, position=part.position)  # the writer has the records; this frees memory
+            running[future] = Part(part.number, position=part.position)  # without the records, to free memory
             while len(running) >= _AHEAD * max(job.processes, _THREADS_ON_GPU):
                 yield from _completed(running)
         while running:
@@ -82,6 +90,7 @@ def _write(job: AnnotationJob, schema: pa.Schema | None, parts: Iterable[Part]) 
 
 
 def _completed(running: dict[Future[PartStats], Part]) -> Iterator[tuple[Part, PartStats]]:
+    """Wait until at least one part is written. Yield the written parts, and remove them from `running`."""
     ended, _ = wait(running, return_when=FIRST_COMPLETED)
     for future in sorted(ended, key=lambda future: running[future].number):
         yield running.pop(future), future.result()
@@ -89,7 +98,7 @@ def _completed(running: dict[Future[PartStats], Part]) -> Iterator[tuple[Part, P
 
 @contextmanager
 def _threads(job: AnnotationJob) -> Iterator[Executor]:
-    """Start threads that share the pipeline: one predicts on the GPU while another writes a file."""
+    """Start threads that share the pipeline, so that one predicts on the GPU while the other writes a file."""
     pool = ThreadPoolExecutor(_THREADS_ON_GPU, initializer=use_gpu, initargs=(job.annotator.gpu_id,))
     try:
         yield pool
@@ -99,9 +108,9 @@ def _threads(job: AnnotationJob) -> Iterator[Executor]:
 
 @contextmanager
 def _processes(job: AnnotationJob) -> Iterator[Executor]:
-    """Start processes with a copy of the pipeline each. They end when this process ends, even if it is killed.
+    """Start processes, each with a copy of the pipeline. They exit when this process ends, even if it is killed.
 
-    Each waits for the end of a pipe, which this process holds open while they work.
+    Each process waits in a thread for data from a pipe. The system closes the pipe when this process ends.
     """
     before = dict(os.environ)
     threads = str(max(1, count_cores() // job.processes))
@@ -112,8 +121,8 @@ def _processes(job: AnnotationJob) -> Iterator[Executor]:
     try:
         yield pool
     except BrokenProcessPool as error:
-        reason = "A process was killed, which the system does when it runs out of memory"
-        raise RemedyError(reason, "Run the same command with fewer --processes: it resumes.") from error
+        reason = "A process was killed, probably because the system ran out of memory"
+        raise RemedyError(reason, "Resume by running the same command with fewer --processes.") from error
     except BaseException:
         open_end.close()
         raise
@@ -130,13 +139,16 @@ _job: AnnotationJob
 
 
 def _start_process(job: AnnotationJob, pipe_end: Connection) -> None:
+    """Initialize a worker process. The job is a global variable, so that it is pickled once and not for each task."""
     global _job
     _job = job
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the parent ends them
+    # Ctrl-C is sent to all processes of a terminal, and the parent process handles it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_exit_with_parent, args=(pipe_end,), daemon=True).start()
 
 
 def _exit_with_parent(pipe_end: Connection) -> None:
+    """Wait until the pipe is closed, and exit at once."""
     with suppress(EOFError, OSError):
         pipe_end.recv()
     os._exit(1)
@@ -147,9 +159,11 @@ def _write_in_process(part: Part, schema: pa.Schema | None) -> PartStats:
 
 
 class Progress:
-    """A progress bar with time left and counts; without a terminal, a line each minute. Call it with each part.
+    """A progress bar with the remaining time and the counts. Without a terminal, it prints a line each minute.
 
-    size (int): Bytes of the input, by which the time left is estimated.
+    An instance is an `OnPart` callback.
+
+    size (int): Size of the input in bytes, from which the remaining time is estimated.
     log (Callable[[str], object]): Prints a line.
     """
 
@@ -174,6 +188,6 @@ class Progress:
             return
         step = max(0, part.position - self._bar.n)
         if resumed:
-            self._bar.initial += step  # keeps earlier parts out of the rate
+            self._bar.initial += step  # exclude parts of earlier runs from the rate
         self._bar.set_postfix_str(str(self._total), refresh=False)
         self._bar.update(step)

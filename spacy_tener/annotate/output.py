@@ -1,4 +1,8 @@
-"""Output of annotation: parts as Parquet or JSONL files, in a directory."""
+"""Annotation jobs, and their output: a directory with a Parquet or JSONL file for each part of the input.
+
+OUTPUT/part-00000.parquet    annotated records
+OUTPUT/_manifest.json        inputs and settings of the job, and the counts of each written part
+"""
 
 from __future__ import annotations
 
@@ -27,11 +31,14 @@ _LOCK = ".lock"
 
 @dataclass(frozen=True)
 class AnnotationJob:
-    """An annotator, the files that it reads, and the output that it writes.
+    """The annotation of files by a pipeline.
 
-    output (Path): A directory.
-    format (str): The format of the output's parts: parquet or jsonl.
-    processes (int): The number of processes that annotate; 1 for the calling process alone.
+    annotator (Annotator): Adds the entities to records.
+    sources (Sequence[Source]): The files to annotate.
+    output (Path): The output directory.
+    options (ReadOptions): How to read the files.
+    format (str): Format of the output files: "parquet" or "jsonl".
+    processes (int): Number of processes. With 1, the calling process annotates.
     """
 
     annotator: Annotator
@@ -54,7 +61,7 @@ class AnnotationJob:
 
     @property
     def dependencies(self) -> dict[str, Any]:
-        """Settings and inputs that the output depends on."""
+        """Settings and inputs that determine the output. A job can only be resumed if they are unchanged."""
         model = self.annotator.model
         weights = digest(get_package_path(model) if is_package(model) else Path(model))
         return {
@@ -69,7 +76,7 @@ class AnnotationJob:
 
 @dataclass
 class PartStats:
-    """Counts of annotated records."""
+    """Numbers of annotated texts, characters, entities and errors."""
 
     texts: int = 0
     characters: int = 0
@@ -86,7 +93,10 @@ class PartStats:
 
 @contextmanager
 def open_output(job: AnnotationJob) -> Iterator[Manifest]:
-    """Begin or resume the output of a job: it is locked, and temporary files of a killed process are removed."""
+    """Start or resume writing the output of a job.
+
+    The output directory is locked. Temporary files of a killed process are removed.
+    """
     with locked(job.output / _LOCK):
         with writing(job.output):
             for temporary in job.output.glob(".*.tmp"):
@@ -100,14 +110,17 @@ def open_output(job: AnnotationJob) -> Iterator[Manifest]:
 
 
 def part_name(job: AnnotationJob, number: int) -> str:
+    """Return the file name of a part."""
     return f"part-{number:05}.{job.format}"
 
 
 def read_job(job: AnnotationJob) -> tuple[pa.Schema | None, Iterator[Part]]:
-    """Return the schema by which rows become tables, inferred from the first ones, and all parts of the input.
+    """Return the Arrow schema of the output and an iterator over all parts of the input.
 
-    Refuses Parquet files with columns of the names of the added ones, input without records, and first records without
-    a column of texts.
+    The schema is inferred from the first part. It is None if no Arrow table is needed, or if the input consists of
+    tables.
+
+    Raise an error if the input is empty, has no text column, or has columns with the names of the added columns.
     """
     settings = job.annotator.settings
     tables = [source for source in job.sources if source.format == "parquet"]
@@ -124,7 +137,7 @@ def read_job(job: AnnotationJob) -> tuple[pa.Schema | None, Iterator[Part]]:
         remedy = f"Their columns are: {', '.join(columns) or 'none'}. Choose one by --text."
         raise RemedyError(f"The records have no column '{settings.text}'", remedy)
     first_rows: Part | None = first
-    if tables and not first.readable:  # tables, or errors of damaged ones: rows begin in another file
+    if tables and not first.readable:  # the first part has tables, or errors of damaged tables, but no rows
         rows = [source for source in job.sources if source not in tables]
         first_rows = next(read_parts(rows, job.options, settings.text), None)
     return _schema_of(job, first_rows) if first_rows else None, chain([first], parts)
@@ -139,7 +152,10 @@ def _schema_of(job: AnnotationJob, part: Part) -> pa.Schema | None:
 
 
 def write_part(job: AnnotationJob, part: Part, schema: pa.Schema | None) -> PartStats:
-    """Annotate a part and write it. schema: The schema of rows that `read_job` returns."""
+    """Annotate a part and write it to the output.
+
+    schema (pa.Schema | None): The schema that `read_job` returns.
+    """
     settings, annotator = job.annotator.settings, job.annotator
     if job.format == PARQUET:
         import pyarrow as pa
@@ -147,7 +163,7 @@ def write_part(job: AnnotationJob, part: Part, schema: pa.Schema | None) -> Part
         from .arrow import parquet_bytes, table_of_rows, values_of
 
         if part.rows:
-            # Without a schema the input is tables, and these rows report damaged files.
+            # If there is no schema, the input consists of tables, and these rows contain the errors of damaged files.
             table = table_of_rows(annotator(part.rows), schema or _schema_of(job, part), settings)
         else:
             table = annotator(pa.concat_tables(part.tables))

@@ -1,4 +1,9 @@
-"""Records of files (text, JSONL, CSV, Parquet, `.spacy`) and of standard input: in parts, or one by one."""
+"""Read records from files (text, JSONL, CSV, Parquet, `.spacy`) and from standard input.
+
+`read_parts` reads files in parts, which `annotate` processes and writes. Damaged records are included, so that they are
+reported in the output. `stream_records` yields single records for `silver`, `suggest` and `explain`, and raises an
+error at a damaged record.
+"""
 
 from __future__ import annotations
 
@@ -43,13 +48,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PART_CHARACTERS = 1_000_000
-"""Characters (bytes of tables) after which a part ends, whatever its number of texts."""
-_MAX_TABLE_ROWS, _MAX_TABLE_BYTES = 256, 1 << 18  # most rows and bytes of the pieces in which Parquet is read
+"""Maximum size of a part in characters, or in bytes for tables. A part ends at the first record that exceeds it."""
+# Maximum size of the tables in which Parquet files are read.
+_MAX_TABLE_ROWS, _MAX_TABLE_BYTES = 256, 1 << 18
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file to read. size: in bytes, compressed if the file is. version: changes when the file does."""
+    """An input file.
+
+    address (str): Its path, or `-` for standard input.
+    size (int): Its size in bytes, before decompression.
+    version (str): A string that changes if the file is changed.
+    """
 
     address: str
     size: int
@@ -57,19 +68,19 @@ class Source:
 
     @property
     def format(self) -> str:
-        """The format, by the ending of the name."""
+        """The format of the file, determined by its extension."""
         return format_of(self.address)
 
 
 def find_texts(inputs: Sequence[str | Path], output: Path | None = None) -> tuple[list[str], list[str]]:
-    """Return the addresses of the files to read, in order, and of those in directories that are left out.
+    """Return the files to read, in order, and the files in directories that are ignored because of their extension.
 
-    A file that is named several times is read as often. Of directories, files with unknown endings are left out.
+    A file that is passed several times is read several times.
 
     inputs (Sequence[Union[str, Path]]): Files, directories, and `-` for standard input.
-    output (Optional[Path]): The directory of the output. Its files are skipped where it lies in a directory of inputs.
+    output (Optional[Path]): The output directory. If it is inside an input directory, its files are not read.
     """
-    remedy = f"Name the files themselves, or give them one of the endings {', '.join(FORMATS)}."
+    remedy = f"Pass the files themselves, or rename them to one of the extensions {', '.join(FORMATS)}."
     files, left_out = find_files(inputs, lambda path: suffix_of(path) in FORMATS, "text", remedy)
     if output:
         written = Path(output).resolve()
@@ -78,18 +89,18 @@ def find_texts(inputs: Sequence[str | Path], output: Path | None = None) -> tupl
 
 
 def find_sources(inputs: Sequence[str], output: Path | None = None) -> tuple[list[Source], list[str]]:
-    """Return what `find_texts` returns, with the sizes and versions of the files to read."""
+    """Return the files to read as sources, and the ignored files. See `find_texts`."""
     addresses, left_out = find_texts(inputs, output)
     return [Source(address, *size_and_version(address)) for address in addresses], left_out
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Options of reading.
+    """Options for reading files.
 
     encoding (str): The encoding of text files, JSONL and CSV.
-    whole_files (bool): Read a text file as one text, instead of one per line.
-    part_size (int): Most texts of a part.
+    whole_files (bool): Whether a text file is a single text. By default, each line is a text.
+    part_size (int): Maximum number of texts in a part.
     """
 
     encoding: str = "utf-8"
@@ -103,7 +114,11 @@ class ReadOptions:
 
 
 class _Chunk(NamedTuple):
-    """A record, or a small table of records, with its size in characters or bytes, and its file and line."""
+    """A record, or a small table of records.
+
+    size (int): Size of the record in characters, or of the table in bytes.
+    location (str): File and line, for messages.
+    """
 
     content: Record | pa.Table
     size: int
@@ -112,7 +127,14 @@ class _Chunk(NamedTuple):
 
 @dataclass
 class Part:
-    """Records that are annotated and written together. position: Bytes of the input read up to its last record."""
+    """Records that are annotated together and written to one file.
+
+    number (int): Index of the part.
+    rows (list[Record]): The records, if the input has no tables.
+    tables (list[pa.Table]): The records, if the input consists of tables. All tables have the same schema.
+    position (int): Number of bytes of the input up to the end of this part, for the progress bar.
+    size (int): Size of the records in characters, or of the tables in bytes.
+    """
 
     number: int
     rows: list[Record] = field(default_factory=list)
@@ -125,17 +147,21 @@ class Part:
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns of all records that could be read, or if none could, of all."""
+        """The names of all columns. Damaged records are ignored, unless all records are damaged."""
         row_columns = (str(name) for row in self.readable or self.rows for name in row)
         return list(dict.fromkeys([*row_columns, *(name for table in self.tables for name in table.column_names)]))
 
     @property
     def readable(self) -> list[Record]:
-        """The rows that are not damaged."""
+        """The rows without damaged values."""
         return [row for row in self.rows if not any(isinstance(value, DamagedText) for value in row.values())]
 
     def take(self, content: Record | pa.Table, size: int, limit: int) -> pa.Table | None:
-        """Add a record, or those of a table up to `limit` in the part. Return the rest of the table, if any."""
+        """Add a record or a table.
+
+        limit (int): Maximum number of records in the part.
+        RETURNS (pa.Table | None): The remaining rows of a table that does not fit.
+        """
         if isinstance(content, dict):
             self.rows.append(content)
             self.size += size
@@ -147,16 +173,19 @@ class Part:
         return content.slice(room) if len(content) > room else None
 
     def fits(self, content: Record | pa.Table) -> bool:
-        """Return whether the part can take this: a record beside records, a table beside tables of its columns."""
+        """Return whether a record or a table can be added. A part contains either records or tables with the same
+        schema."""
         if isinstance(content, dict):
             return not self.tables
         return not self.rows and (not self.tables or self.tables[0].schema.equals(content.schema))
 
 
 def read_parts(sources: Sequence[Source], options: ReadOptions, text: str) -> Iterator[Part]:
-    """Yield all records in parts, the same at each call. A damaged record has a `DamagedText`.
+    """Yield all records in parts. The parts are the same in each call, so that a stopped job can be resumed.
 
-    text (str): The name of the column of texts, also for files without columns.
+    The text of a damaged record is a `DamagedText`.
+
+    text (str): Name of the text column. Texts of files without columns get this name.
     """
     part = Part(0)
     for chunk, position in _read_sources(sources, options, text):
@@ -172,7 +201,7 @@ def read_parts(sources: Sequence[Source], options: ReadOptions, text: str) -> It
 
 
 def stream_records(addresses: Sequence[str]) -> Generator[Record]:
-    """Yield records with a text, as they are, and leave out blank ones. Refuses a damaged record."""
+    """Yield all records whose text is not blank. Raise an error at a damaged record."""
     for address in addresses:
         try:
             with nullcontext(sys.stdin.buffer) if address == STDIN else open(address, "rb") as file:
@@ -180,12 +209,13 @@ def stream_records(addresses: Sequence[str]) -> Generator[Record]:
                     yield from _valid_records(chunk)
         except RemedyError:
             raise
-        except Exception as error:  # formats have many kinds of errors
+        except Exception as error:  # the libraries of the formats raise many types of errors
             reason = f"cannot be read: {getattr(error, 'strerror', None) or error}"
             raise InputError(address, reason, "Check the path, and that the file is complete.") from error
 
 
 def _valid_records(chunk: _Chunk) -> Iterator[Record]:
+    """Yield the records of a chunk whose text is not blank. Raise an error if a text is damaged."""
     if isinstance(chunk.content, dict):
         records = [chunk.content]
     else:
@@ -196,14 +226,18 @@ def _valid_records(chunk: _Chunk) -> Iterator[Record]:
         text = check_text(record.get(TEXT_COLUMN))
         if isinstance(text, DamagedText):
             reason = text.reason if text.reason.startswith(chunk.location) else f"{chunk.location}: {text.reason}"
-            remedy = f'Give text in UTF-8, as the field "{TEXT_COLUMN}" of a record.'
+            remedy = f'Each record needs a field "{TEXT_COLUMN}" with a text in UTF-8.'
             raise RemedyError(reason, SAVE_AS_UTF8 if reason.endswith("is not UTF-8") else remedy)
         if text and not text.isspace():
             yield record
 
 
 def _read_sources(sources: Sequence[Source], options: ReadOptions, text: str) -> Iterator[tuple[_Chunk, int]]:
-    """Yield the records and small tables of all files, with the bytes of the input that are read so far."""
+    """Yield the chunks of all files, and the number of bytes read so far.
+
+    A file that is damaged, for example a truncated archive, ends with a record that reports the error. A file that
+    cannot be opened or read raises an error.
+    """
     offset = 0
     for source in sources:
         try:
@@ -215,7 +249,7 @@ def _read_sources(sources: Sequence[Source], options: ReadOptions, text: str) ->
         except Exception as error:
             if not _is_damage(error):
                 reason = f"cannot be read: {getattr(error, 'strerror', None) or error}"
-                remedy = "Check the path, then run the same command again: it resumes."
+                remedy = "Check the path, and run the same command again to resume."
                 raise InputError(source.address, reason, remedy) from error
             reason = f"{source.address}: the file is damaged from here on ({error})"
             record = {text: DamagedText("", reason), "source": source.address}
@@ -224,6 +258,7 @@ def _read_sources(sources: Sequence[Source], options: ReadOptions, text: str) ->
 
 
 def _read(address: str, file: IO[bytes], options: ReadOptions, text: str) -> Iterator[_Chunk]:
+    """Yield the chunks of a file. The extension determines the format."""
     format = format_of(address)
     if format == "parquet":
         yield from _read_parquet(address, file)
@@ -256,14 +291,15 @@ def _read_jsonl(address: str, stream: IO[bytes], text: str, encoding: str) -> It
 
 
 def _with_location(text: str, location: str) -> str:
-    """Return a text. If it is damaged, add its file and line to the reason."""
+    """Return a text. If it is damaged, add the file and line to its reason."""
     return DamagedText(text, f"{location}: {text.reason}") if isinstance(text, DamagedText) else text
 
 
 def _read_csv(address: str, stream: IO[bytes], text: str, encoding: str) -> Iterator[_Chunk]:
-    """Yield the rows of a CSV file, or of a TSV file if its name ends so. The first row names the columns.
+    """Yield the rows of a CSV or TSV file, whose first row contains the names of the columns.
 
-    Values stay strings, since an identifier may begin with zeros. In TSV, quotes have no special meaning.
+    Values are not converted to numbers, because an identifier may begin with zeros. Quotes have no special meaning in
+    TSV.
     """
     csv.field_size_limit(MAX_LINE_LENGTH)
     with open_text(stream, encoding) as file:
@@ -285,7 +321,9 @@ def _read_csv(address: str, stream: IO[bytes], text: str, encoding: str) -> Iter
             if header is None:
                 names = check_decoded(",".join(fields), encoding, "header")
                 if isinstance(names, DamagedText):
-                    raise InputError(address, names.reason, "Name its encoding, as gb18030.", line=rows.line_num)
+                    raise InputError(
+                        address, names.reason, "Set the encoding, for example gb18030.", line=rows.line_num
+                    )
                 header = _distinct(fields) if fields else None
             elif fields:
                 record = _csv_record(header, fields, location, text, encoding)
@@ -293,7 +331,7 @@ def _read_csv(address: str, stream: IO[bytes], text: str, encoding: str) -> Iter
 
 
 def _distinct(names: list[str]) -> list[str]:
-    """Return the names of columns, with repeated ones numbered as in pandas: `tag`, `tag.1`."""
+    """Return unique column names. Repeated names get a number as in pandas: `tag`, `tag.1`."""
     distinct: dict[str, None] = {}
     for name in names:
         numbered = (f"{name}.{number}" for number in itertools.count(1))
@@ -313,9 +351,9 @@ def _csv_record(header: list[str], fields: list[str], location: str, text: str, 
 
 
 def _read_spacy(address: str, file: IO[bytes], text: str) -> Iterator[_Chunk]:
-    """Yield the text of each Doc with the columns in its `user_data`. The file is read into memory.
+    """Yield the text of each Doc and the items of its `user_data` as columns. The file is read into memory.
 
-    A column of the text's own name becomes `user_data.text`.
+    If `user_data` has the name of the text column, the item becomes the column `user_data.text`.
     """
     for doc in DocBin().from_bytes(file.read()).get_docs(Vocab()):
         columns = {name: value for name, value in doc.user_data.items() if isinstance(name, str)}
@@ -325,7 +363,7 @@ def _read_spacy(address: str, file: IO[bytes], text: str) -> Iterator[_Chunk]:
 
 
 def parquet_columns(source: Source) -> list[str]:
-    """Return the names of the columns of a Parquet file; none if it is damaged, which reading it reports."""
+    """Return the column names of a Parquet file. The list is empty if the file is damaged, which is reported later."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -337,7 +375,7 @@ def parquet_columns(source: Source) -> list[str]:
 
 
 def _read_parquet(address: str, file: IO[bytes]) -> Iterator[_Chunk]:
-    """Yield small tables, in order. Unlike records, tables keep the types of their columns."""
+    """Yield a Parquet file as small tables, which preserve the types of columns."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -349,7 +387,7 @@ def _read_parquet(address: str, file: IO[bytes]) -> Iterator[_Chunk]:
 
 
 def _split_table(table: pa.Table) -> Iterator[pa.Table]:
-    """Yield a table in pieces of at most `_MAX_TABLE_BYTES`, or of one larger row."""
+    """Yield a table in slices of at most `_MAX_TABLE_BYTES`. A larger row is a slice by itself."""
     if len(table) <= 1 or table.nbytes <= _MAX_TABLE_BYTES:
         yield table
     else:
@@ -359,13 +397,17 @@ def _split_table(table: pa.Table) -> Iterator[pa.Table]:
 
 
 def _position(file: IO[bytes]) -> int:
+    """Return the number of bytes read from a file, or 0 if it is unknown, for example for a pipe."""
     with suppress(OSError, ValueError):
         return file.tell()
     return 0
 
 
 def _is_damage(error: Exception) -> bool:
-    """Return whether an error means a damaged file, rather than a file that cannot be reached."""
+    """Return whether an error means that a file is damaged. Other errors mean that the file cannot be accessed.
+
+    Operating system errors have an `errno`. Decompression libraries raise OSError without it for damaged data.
+    """
     if isinstance(error, OSError):
         return error.errno is None
     return isinstance(error, (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, ValueError, KeyError, TypeError))

@@ -50,7 +50,7 @@ def test_what_only_a_tener_ner_gives_is_refused_without_one() -> None:
     annotator = Annotator("rules")
     annotator.use(nlp)
     assert spans(annotator([{"text": "去上海"}])[0]) == [(1, 3, "GPE")]
-    with pytest.raises(RemedyError, match=r"The pipeline has no tener_ner .*Leave probability out\."):
+    with pytest.raises(RemedyError, match=r"The pipeline computes no probabilities.*Annotate without probabilities\."):
         Annotator("rules", AnnotateSettings(probability=True)).use(nlp)
     with pytest.raises(RemedyError, match="no component that finds entities"):
         Annotator("blank").use(spacy.blank("zh"))
@@ -111,9 +111,9 @@ def test_text_of_a_table_that_is_no_utf8_is_an_error_of_that_text(saved) -> None
 
 def test_columns_of_the_same_names_are_told_and_a_prefix_helps(saved) -> None:
     rows = [{"text": "京", "entities": "mine"}]
-    with pytest.raises(RemedyError, match=r"columns of their own named entities.*--prefix"):
+    with pytest.raises(RemedyError, match=r"already have columns named entities.*--prefix"):
         Annotator(saved["tener"])(pa.Table.from_pylist(rows))
-    assert "own entities was overwritten" in Annotator(saved["tener"])(rows)[0]["error"]
+    assert "the field entities of the record was overwritten" in Annotator(saved["tener"])(rows)[0]["error"]
     row = Annotator(saved["tener"], AnnotateSettings(prefix="tener_"))(rows)[0]
     assert list(row) == ["text", "entities", "tener_entities", "tener_error"]
 

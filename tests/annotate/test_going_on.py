@@ -282,7 +282,7 @@ def test_records_without_the_column_are_refused_at_once(tmp_path, archive, run) 
     with pytest.raises(RemedyError, match=r"no column 'body'\. Their columns are: key, text\. Choose one by --text"):
         run([archive], tmp_path / "out", text="body")
     archive.write_text('{"text": "x", "text_xentities": 1}\n')
-    with pytest.raises(RemedyError, match="columns of their own named text_x"):
+    with pytest.raises(RemedyError, match="already have columns named text_x"):
         run([archive], tmp_path / "other", prefix="text_x")
 
 

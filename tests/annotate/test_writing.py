@@ -229,7 +229,7 @@ def test_a_value_is_written_as_it_was_or_to_the_rest(first, later, written) -> N
 
 def test_a_column_named_rest_needs_a_prefix(tmp_path, run) -> None:
     (tmp_path / "in.jsonl").write_text('{"text": "x", "rest": 1}\n')
-    with pytest.raises(RemedyError, match=r"columns of their own named rest.*--prefix"):
+    with pytest.raises(RemedyError, match=r"already have columns named rest.*--prefix"):
         run([tmp_path / "in.jsonl"], tmp_path / "out", "parquet")
     run([tmp_path / "in.jsonl"], tmp_path / "out", "parquet", prefix="a_")
     (row,) = read_output(tmp_path / "out")
@@ -271,7 +271,7 @@ def test_a_later_record_with_a_column_of_an_added_name_is_an_error_of_that_recor
     (tmp_path / "in.jsonl").write_text(f"{json.dumps(first)}\n{json.dumps(later)}\n")
     assert run([tmp_path / "in.jsonl"], tmp_path / "out", format, part_size=1).errors == 1
     fine, overwritten = read_output(tmp_path / "out")
-    assert "own entities was overwritten" in overwritten["error"]
+    assert "the field entities of the record was overwritten" in overwritten["error"]
     assert (overwritten["text"], overwritten["entities"]) == (fine["text"], fine["entities"])
 
 
@@ -298,7 +298,7 @@ def test_tables_with_several_columns_of_one_name_are_refused(tmp_path, run) -> N
 def test_columns_of_all_tables_are_checked_before_anything_is_written(tmp_path, run) -> None:
     pq.write_table(pa.table({"text": ["x"]}), tmp_path / "1.parquet")
     pq.write_table(pa.table({"text": ["x"], "error": [1]}), tmp_path / "2.parquet")
-    with pytest.raises(RemedyError, match="columns of their own named error"):
+    with pytest.raises(RemedyError, match="already have columns named error"):
         run([tmp_path / "1.parquet", tmp_path / "2.parquet"], tmp_path / "out", "parquet", part_size=1)
     assert not (tmp_path / "out").exists()
     run([tmp_path / "1.parquet", tmp_path / "2.parquet"], tmp_path / "out", "parquet", part_size=1, prefix="a_")
