@@ -47,7 +47,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
     ]
 )
 
-SWITCH = 0.0005
+SWITCH_INTERVAL = 0.0005
 """Python's thread switch interval in seconds, so short that requests are read while another thread predicts."""
 
 
@@ -95,8 +95,8 @@ def make_app(
             allow_methods=["GET", "POST"],
             allow_headers=["authorization", "content-type"],
         )
-    for kind in (RequestValidationError, HTTPException):
-        app.add_exception_handler(kind, _error_response)
+    for error_type in (RequestValidationError, HTTPException):
+        app.add_exception_handler(error_type, _error_response)
     return app
 
 
@@ -262,5 +262,5 @@ def serve(app: FastAPI, sock: socket.socket, on_startup: Callable[[], None]) -> 
     """Serve until SIGTERM or Ctrl-C, then answer the accepted requests."""
     # uvicorn raises the signal again after its graceful shutdown, which would count as a failure.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    sys.setswitchinterval(SWITCH)
+    sys.setswitchinterval(SWITCH_INTERVAL)
     Server(app, on_startup).run([sock])

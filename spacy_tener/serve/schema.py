@@ -169,7 +169,7 @@ def invalid(errors: Sequence[Mapping[str, Any]]) -> ServiceError:
 
     The message quotes no values: they may be large, or invalid text.
     """
-    unknown, missing = (_fields(errors, kind) for kind in ("extra_forbidden", "missing"))
+    unknown, missing = (_fields(errors, error_type) for error_type in ("extra_forbidden", "missing"))
     if unknown:
         needed = f" Missing: {', '.join(missing)}." if missing else ""
         return ServiceError(422, "invalid", f"Unknown field: {', '.join(unknown)}.{needed}")
@@ -181,9 +181,9 @@ def invalid(errors: Sequence[Mapping[str, Any]]) -> ServiceError:
     return ServiceError(422, "invalid", f"{field}: {message}" if field else message)
 
 
-def _fields(errors: Sequence[Mapping[str, Any]], kind: str) -> list[str]:
-    """Return the fields with errors of one kind, at most three."""
-    fields = [_field(error) for error in errors if error["type"] == kind and _field(error)]
+def _fields(errors: Sequence[Mapping[str, Any]], error_type: str) -> list[str]:
+    """Return the fields with errors of one error_type, at most three."""
+    fields = [_field(error) for error in errors if error["type"] == error_type and _field(error)]
     return [*fields[:3], "..."] if len(fields) > 3 else fields
 
 

@@ -20,7 +20,7 @@ from .schema import Limits, ServiceError
 _LOG = logging.getLogger(__name__)
 
 MAX_GATHERED = 16_384  # characters taken from the queue at once
-LINGER = 0.002  # seconds that a batch waits for more texts, if the last batch had several
+WAIT = 0.002  # seconds that a batch waits for more texts, if the last batch had several
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class Worker:
         self._metrics = metrics
         self._done, self._busy = 0, 0.0
         self._queue: asyncio.PriorityQueue[tuple[int, int, QueuedText | None]] = asyncio.PriorityQueue()
-        self._numbers = count()
+        self._arrival_numbers = count()
         self._not_full = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         metrics.waiting_characters.labels(name).set_function(lambda: self.waiting)
@@ -125,7 +125,7 @@ class Worker:
             await self._not_full.wait()
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[priority] += cost
-        self._queue.put_nowait((priority, next(self._numbers), QueuedText(task, text, cost, priority, future)))
+        self._queue.put_nowait((priority, next(self._arrival_numbers), QueuedText(task, text, cost, priority, future)))
         return future
 
     async def answers(self, task: TextFunction, texts: Sequence[InputText]) -> list[Any]:
@@ -147,22 +147,22 @@ class Worker:
         return ServiceError(503, "overloaded", message, {"retry-after": str(seconds)})
 
     async def _run(self) -> None:
-        loop, lingers = asyncio.get_running_loop(), False
-        while gathered := await self._gather(lingers):
-            lingers = len(gathered) > 1
+        loop, waits_for_more = asyncio.get_running_loop(), False
+        while gathered := await self._gather(waits_for_more):
+            waits_for_more = len(gathered) > 1
             for batch in batches_by_task(gathered):
                 start = time.perf_counter()
-                wanted = [queued for queued in batch if not queued.future.cancelled()]
-                answers = await loop.run_in_executor(self._executor, _answers, wanted)
-                self._deliver(wanted, answers, time.perf_counter() - start)
+                active = [queued for queued in batch if not queued.future.cancelled()]
+                answers = await loop.run_in_executor(self._executor, _answers, active)
+                self._deliver(active, answers, time.perf_counter() - start)
                 self._waiting[batch[0].priority] -= sum(map(len, batch))
                 self._not_full.set()
 
-    async def _gather(self, lingers: bool) -> list[QueuedText]:
+    async def _gather(self, waits_for_more: bool) -> list[QueuedText]:
         """Take the next texts from the queue, by priority and then arrival; none at its end."""
         _, _, queued = await self._queue.get()
-        if lingers:
-            await asyncio.sleep(LINGER)
+        if waits_for_more:
+            await asyncio.sleep(WAIT)
         gathered: list[QueuedText] = []
         size = 0
         while queued is not None:
@@ -190,8 +190,8 @@ class Worker:
 
 def batches_by_task(queued: Sequence[QueuedText]) -> Iterator[list[QueuedText]]:
     """Batch texts of the same priority and task by similar cost, the cheapest first."""
-    in_order = sorted(queued, key=lambda entry: (entry.priority, id(entry.task)))
-    for _, group in groupby(in_order, key=lambda entry: (entry.priority, entry.task)):
+    ordered = sorted(queued, key=lambda entry: (entry.priority, id(entry.task)))
+    for _, group in groupby(ordered, key=lambda entry: (entry.priority, entry.task)):
         yield from batch_by_length(group)
 
 

@@ -7,16 +7,16 @@ const TAGS = { entities: "Entities", "Label Studio": "Label Studio", operation: 
 const schema = await (await fetch("openapi.json")).json();
 const resolve = (part) => (part?.$ref ? part.$ref.split("/").slice(1).reduce((value, key) => value[key], schema) : part);
 /** A sentence of the schema in the page's language. */
-const told = (text) => text && say(text.replace(/\s+/g, " "));
+const translated = (text) => text && say(text.replace(/\s+/g, " "));
 const code = (text) => el("code", {}, text);
 const table = (...rows) => el("table", {}, el("tbody", {}, ...rows));
 const row = (name, ...cells) => el("tr", {}, el("th", { scope: "row" }, code(name)), ...cells.map((cell) => el("td", {}, cell || "")));
 
-function kind(part) {
+function typeName(part) {
   const definition = resolve(part);
-  if (definition.anyOf) return definition.anyOf.map(kind).join(say(" or "));
+  if (definition.anyOf) return definition.anyOf.map(typeName).join(say(" or "));
   if (definition.enum) return definition.enum.map((value) => JSON.stringify(value)).join(say(" or "));
-  if (definition.type === "array") return say("list of {items}", { items: kind(definition.items) });
+  if (definition.type === "array") return say("list of {items}", { items: typeName(definition.items) });
   return (part.$ref ? definition.title : definition.type) || say("anything");
 }
 
@@ -31,19 +31,19 @@ function fields(definition, titles = []) {
   const rows = Object.entries(definition.properties || {}).map(([name, part]) => {
     const isOptional = part.default === undefined || part.default === null;
     const absence = isOptional ? say(" (optional)") : say(" (default {value})", { value: JSON.stringify(part.default) });
-    return row(name, kind(part) + (definition.required?.includes(name) ? "" : absence), told(part.description));
+    return row(name, typeName(part) + (definition.required?.includes(name) ? "" : absence), translated(part.description));
   });
   const nested = Object.values(definition.properties || {}).flatMap(objectsIn).filter((part) => !titles.includes(part.title));
   return [table(...rows), ...nested.flatMap((part) => [el("h4", {}, part.title), ...fields(part, [...titles, part.title])])];
 }
 
-const content = (holder) => {
-  const [type, { schema: part } = {}] = Object.entries(holder?.content || {})[0] || [];
+const content = (container) => {
+  const [type, { schema: part } = {}] = Object.entries(container?.content || {})[0] || [];
   return { type, definition: resolve(part) };
 };
 
-function body(title, holder) {
-  const { type, definition } = content(holder);
+function body(title, container) {
+  const { type, definition } = content(container);
   if (!type) return [];
   const value = example(definition);
   const lines = value && Object.keys(value).length ? [el("pre", { tabindex: "0", "aria-label": say(`Example of a ${title.toLowerCase()}`) }, JSON.stringify(value, null, 2))] : [];
@@ -106,16 +106,16 @@ function requestForm(path, method, route) {
 const idOf = (path) => path.slice(1).replaceAll("/", "-");
 
 function contents(groups) {
-  const items = (routes) => routes.map(([path, , route]) => el("li", {}, el("a", { href: `#${idOf(path)}` }, code(path)), ` ${told(route.summary)}`));
+  const items = (routes) => routes.map(([path, , route]) => el("li", {}, el("a", { href: `#${idOf(path)}` }, code(path)), ` ${translated(route.summary)}`));
   return el("nav", { id: "contents", class: "card", "aria-label": say("Contents") }, el("h2", {}, say("Contents")),
     ...groups.flatMap(([tag, routes]) => [el("h3", {}, say(TAGS[tag] ?? tag)), el("ul", {}, ...items(routes))]));
 }
 
 function draw([path, method, route]) {
-  const query = (route.parameters || []).map(({ name, schema: part, description }) => row(name, kind(part), told(part.description || description)));
+  const query = (route.parameters || []).map(({ name, schema: part, description }) => row(name, typeName(part), translated(part.description || description)));
   const { 200: success, ...failures } = route.responses;
-  const errors = Object.entries(failures).map(([status, { description }]) => row(status, told(description)));
-  const text = (route.description || "").split("\n\n").map((paragraph) => el("p", {}, told(paragraph)));
+  const errors = Object.entries(failures).map(([status, { description }]) => row(status, translated(description)));
+  const text = (route.description || "").split("\n\n").map((paragraph) => el("p", {}, translated(paragraph)));
   return el("section", { class: "route", "aria-label": path, id: idOf(path) },
     el("h3", {}, el("span", { class: `method ${method}` }, method.toUpperCase()), code(path)), ...text,
     el("details", {}, el("summary", {}, say("Try it")), requestForm(path, method, route)),
