@@ -1,4 +1,4 @@
-"""Access: the API key, the origins of CORS, and routes that check the key and limit the body."""
+"""Access control: the API key, allowed origins (CORS), and the size and duration of requests."""
 
 from __future__ import annotations
 
@@ -27,33 +27,36 @@ _ORIGIN = re.compile(r"\*|https?://[^/\s]+")
 
 
 def read_api_key(path: Path | None) -> str:
-    """Return the API key from a file, or else from the environment; an empty string if neither gives one."""
+    """Return the API key from a file or, without a file, from the environment. Return "" if no key is set."""
     key, source = os.environ.get(KEY_VARIABLE, ""), KEY_VARIABLE
     if path is not None:
         try:
             key, source = path.read_text(encoding="utf8"), str(path)
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "is not text"
-            raise RemedyError(f"{path}: {reason}", "Name a text file that holds only the API key.") from error
+            raise RemedyError(f"{path}: {reason}", "Pass a text file that contains only the API key.") from error
     key = key.strip()
     if (path is not None and not key) or not key.isascii() or not key.isprintable() or " " in key:
-        raise RemedyError(f"There is no API key in {source}", "A key is one word of ASCII letters, digits and signs.")
+        raise RemedyError(f"{source} contains no valid API key", "A key consists of ASCII characters without spaces.")
     return key
 
 
 def check_origins(origins: Iterable[str]) -> list[str]:
-    """Return the origins, or refuse one that no browser would send."""
+    """Return the origins. Raise an error if an origin cannot match the Origin header of a browser."""
     origins = list(origins)
     for origin in origins:
         if not _ORIGIN.fullmatch(origin):
             raise RemedyError(
-                f"'{origin}' is not an origin", "Write it as https://host or https://host:port, or * for all."
+                f"'{origin}' is not an origin", "Use https://host, https://host:port, or * for all origins."
             )
     return origins
 
 
 def has_key(headers: Mapping[str, str], key: str) -> bool:
-    """Check the Authorization header in constant time: `Bearer KEY`, or `Basic` with the key as the password."""
+    """Return whether the Authorization header contains the key: as `Bearer KEY`, or as the password in `Basic`.
+
+    The comparison takes constant time, so that response times reveal nothing about the key.
+    """
     scheme, _, credentials = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "basic":
         try:
@@ -66,17 +69,17 @@ def has_key(headers: Mapping[str, str], key: str) -> bool:
 
 
 class ServiceRoute(APIRoute):
-    """A route of the service, which checks the API key before it reads a body within the limits."""
+    """A route that checks the API key, and then receives the body of the request within the limits of the service."""
 
     def get_route_handler(self) -> Handler:
         return partial(self.answer, super().get_route_handler())
 
     async def answer(self, handler: Handler, request: Request) -> Response:
-        """Return the handler's response to a request that is let in."""
+        """Return the response of the handler. If the client disconnects, the handler is cancelled."""
         state = request.app.state
         if state.api_key and not has_key(request.headers, state.api_key):
             has_header = "authorization" in request.headers
-            reason = "This is not the API key of the service" if has_header else "The service asks for its API key"
+            reason = "This is not the API key of the service" if has_header else "The service requires an API key"
             message = f"{reason}. Send it in the header Authorization: Bearer KEY."
             raise ServiceError(401, "unauthorized", message, {"www-authenticate": "Bearer"})
         if not self.body_field:
@@ -99,7 +102,7 @@ class ServiceRoute(APIRoute):
 
 
 async def _read_body(request: Request, limit: int) -> bytes:
-    """Return a body of at most `limit` bytes."""
+    """Receive the body of a request. Raise an error if it has more than `limit` bytes."""
     too_large = ServiceError(
         413, "body_too_large", f"The body is larger than {limit:,} bytes. Send fewer texts at once."
     )
@@ -115,7 +118,7 @@ async def _read_body(request: Request, limit: int) -> bytes:
 
 
 async def unless_disconnected(work: Awaitable[Result], disconnect: Awaitable[object]) -> Result | None:
-    """Return the result of work for a client; None if the client disconnects first, which cancels the work."""
+    """Return the result of `work`, or cancel it and return None if the client disconnects first."""
     result, disconnected = asyncio.ensure_future(work), asyncio.ensure_future(disconnect)
     try:
         await asyncio.wait((result, disconnected), return_when=asyncio.FIRST_COMPLETED)
@@ -130,5 +133,5 @@ async def unless_disconnected(work: Awaitable[Result], disconnect: Awaitable[obj
 
 
 def _client_closed_request() -> Response:
-    """Return a response that nobody reads, with nginx' status for such requests."""
+    """Return a response for the log. It has the status code of nginx for requests whose client disconnected."""
     return Response(status_code=499)

@@ -1,4 +1,4 @@
-"""The ASGI application: routes, pages, and error responses; and the uvicorn server that runs it."""
+"""The ASGI application of the service, with its routes, pages and error responses, and the uvicorn server."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ from .service import Service, TheService
 
 STATIC = Path(__file__).parent / "static"
 PARTS = Path(page_parts.__file__).parent
-# The explanation's page, in an iframe, inherits this policy: its own style and script are allowed by their hashes.
+# The page of an explanation is shown in an iframe, which inherits this policy. `page_policy` allows its inline style
+# and script by their hashes.
 CONTENT_SECURITY_POLICY = "; ".join(
     [
         page_policy(explain.__name__, "page", also="'self' "),
@@ -48,7 +49,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
 )
 
 SWITCH_INTERVAL = 0.0005
-"""Python's thread switch interval in seconds, so short that requests are read while another thread predicts."""
+"""Python's thread switch interval in seconds. The default of 5 ms delays requests while another thread predicts."""
 
 
 def make_app(
@@ -59,11 +60,14 @@ def make_app(
     allow_origins: Sequence[str] = (),
     gpu_id: int = -1,
 ) -> FastAPI:
-    """Make an ASGI application that serves pipelines by their names.
+    """Create an ASGI application that serves pipelines.
 
-    api_key (str): The key that requests must send; an empty one lets everybody in.
-    allow_origins (Sequence[str]): Origins allowed by CORS, as `https://host`; `*` for all.
+    models (Mapping[str, Language]): The pipelines by name. The first is the default model.
+    limits (Optional[Limits]): The limits of requests.
+    api_key (str): The key that requests must contain. If it is empty, no key is required.
+    allow_origins (Sequence[str]): Origins allowed by CORS, such as `https://host`, or `*` for all.
     gpu_id (int): The GPU that the pipelines were loaded on, or -1 for the CPU.
+    RETURNS (FastAPI): The application.
     """
     service = Service(models, limits or schema.Limits(), gpu_id)
 
@@ -76,14 +80,14 @@ def make_app(
     app = FastAPI(title="spacy_tener", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.state.service = service
     app.state.api_key = api_key
-    # ServiceRoute checks the key; this declares it in the OpenAPI schema.
+    # ServiceRoute checks the key. This only declares it in the OpenAPI schema.
     protected = [Security(HTTPBearer(auto_error=False, description="The API key of the service."))] if api_key else []
     for router in (api, ml_backend.router, monitoring):
         app.include_router(router, dependencies=protected)
     for router in (health_checks, pages):
         app.include_router(router)
     for router in (ml_backend.router, health_checks):
-        # Label Studio identifies a backend by its URL, so each model has its own.
+        # Label Studio identifies a backend by its URL, so each model needs a URL of its own.
         named_model = [Depends(ml_backend.served_model)]
         app.include_router(router, prefix="/label-studio/{model}", dependencies=named_model, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=STATIC))
@@ -110,10 +114,10 @@ async def _error_response(request: Request, error: Exception) -> Response:
         need_header = schema.ServiceError(422, "invalid", "Send JSON with the header Content-Type: application/json.")
         error = need_header if in_body and not is_json else schema.invalid(error.errors())
     assert isinstance(error, HTTPException)
-    if error.status_code == 400:  # FastAPI's for a body that Python cannot decode
+    if error.status_code == 400:  # FastAPI's status for a body that cannot be decoded
         error = schema.ServiceError(422, "invalid", "The body is not JSON in UTF-8.")
     code = error.code if isinstance(error, schema.ServiceError) else HTTPStatus(error.status_code).name.lower()
-    # As ASCII, since the message may quote a lone surrogate of the request.
+    # json.dumps escapes non-ASCII characters. The message may quote a lone surrogate, which UTF-8 cannot encode.
     content = json.dumps({"error": {"code": code, "message": error.detail}})
     return Response(content, error.status_code, error.headers, media_type="application/json")
 
@@ -129,7 +133,7 @@ pages = APIRouter(include_in_schema=False)
 
 @api.post("/entities", responses=ERRORS)
 async def find_entities(request: schema.TextRequest, service: TheService) -> schema.TextResponse:
-    """Find the entities of one text, each with its probability."""
+    """Find the entities in one text, with their probabilities."""
     served = service.model(request.model)
     service.check(request.text)
     [entities] = await service.entities([request.text], request)
@@ -138,15 +142,15 @@ async def find_entities(request: schema.TextRequest, service: TheService) -> sch
 
 @api.post("/entities/batch", responses=ERRORS)
 async def find_entities_of_batch(request: schema.BatchRequest, service: TheService) -> schema.BatchResponse:
-    """Find the entities of several texts."""
+    """Find the entities in several texts."""
     served = service.model(request.model)
     return schema.BatchResponse(model=served.name, answers=await service.entities(request.texts, request))
 
 
 @api.post("/explanation", responses={**ERRORS, 200: {"content": {"text/html": {}, "application/json": {}}}})
 async def explain_text(request: schema.ExplanationRequest, service: TheService) -> Any:
-    """Explain the entities of a text: alternatives, the best readings, and the characters that support each entity.
-    The data is that of `spacy_tener.explain`, with offsets in characters."""
+    """Explain the entities in a text: alternatives, the best label sequences, and the characters that support each
+    entity. The response contains the data of `spacy_tener.explain`, with offsets in characters."""
     explanation = await service.explanation(request.text, request.model, request.words)
     if request.format == "html":
         return Response(await asyncio.to_thread(explanation.to_html), media_type="text/html")
@@ -155,19 +159,20 @@ async def explain_text(request: schema.ExplanationRequest, service: TheService) 
 
 @api.get("/models")
 async def list_models(service: TheService) -> schema.ModelsResponse:
-    """List the models, the default first, and the limits of a request."""
+    """List the models, beginning with the default model, and the limits of a request."""
     return schema.ModelsResponse(models=[served.info for served in service.models.values()], limits=service.limits)
 
 
 @health_checks.get("/health", responses={503: {"model": schema.HealthResponse}})
 async def health(service: TheService, response: Response) -> schema.HealthResponse:
-    """Check that the models' threads run. An overloaded service counts as healthy; `/ready` tells whether it is."""
+    """Check that the threads of all models are running. An overloaded service is healthy, but not ready (see
+    `/ready`)."""
     return _health(service, response, {"failed"})
 
 
 @health_checks.get("/ready", responses={503: {"model": schema.HealthResponse}})
 async def ready(service: TheService, response: Response) -> schema.HealthResponse:
-    """Check that the service accepts further texts."""
+    """Check that the service accepts more texts."""
     return _health(service, response, {"failed", "overloaded", "stopping"})
 
 
@@ -179,11 +184,11 @@ def _health(service: Service, response: Response, unavailable: set[str]) -> sche
 
 @monitoring.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 async def metrics(service: TheService) -> Any:
-    """Return metrics in Prometheus' text format."""
+    """Return metrics in the text format of Prometheus."""
     return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
-# --- the pages, which load nothing from elsewhere
+# --- the pages, which load nothing from other hosts
 
 
 @pages.get("/")
@@ -208,9 +213,9 @@ async def shared_parts(request: Request) -> Response:
 
 
 class Server(uvicorn.Server):
-    """A uvicorn server that answers the requests in progress before it stops.
+    """A uvicorn server that completes the requests in progress before it stops.
 
-    on_startup (Callable[[], None]): Called once requests are accepted.
+    on_startup (Callable[[], None]): A function that is called when the server accepts requests.
     """
 
     def __init__(self, app: FastAPI, on_startup: Callable[[], None]) -> None:
@@ -236,12 +241,15 @@ class Server(uvicorn.Server):
         self._service.stopping = True
         for server in self.servers:
             server.close()
-        await asyncio.sleep(0.1)  # lets requests that have arrived be read
+        await asyncio.sleep(0.1)  # let the event loop receive requests that have already arrived
         await super().shutdown(sockets)
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket bound to an address. It does not listen yet."""
+    """Return a socket that is bound to an address, but does not listen yet.
+
+    A port that is in use is reported before the pipelines are loaded.
+    """
     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -259,8 +267,8 @@ def address(sock: socket.socket) -> str:
 
 
 def serve(app: FastAPI, sock: socket.socket, on_startup: Callable[[], None]) -> None:
-    """Serve until SIGTERM or Ctrl-C, then answer the accepted requests."""
-    # uvicorn raises the signal again after its graceful shutdown, which would count as a failure.
+    """Serve requests until SIGTERM or Ctrl-C, and complete the accepted requests."""
+    # uvicorn raises the signal again after its graceful shutdown. It would end the process with an error status.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.setswitchinterval(SWITCH_INTERVAL)
     Server(app, on_startup).run([sock])

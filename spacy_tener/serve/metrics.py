@@ -1,4 +1,4 @@
-"""Prometheus metrics of a service, and the middleware that counts its requests."""
+"""Prometheus metrics of the service, and the middleware that counts and times requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Metrics:
-    """Metrics of one service, in their own registry."""
+    """The metrics of one service. They have a separate registry, so that a process can contain several services."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
@@ -27,14 +27,14 @@ class Metrics:
         self.batch_seconds = Histogram(
             "tener_batch_seconds", "Seconds of a batch", ["model"], buckets=_SECONDS, registry=registry
         )
-        self.characters = Counter("tener_characters", "Characters read", ["model"], registry=registry)
+        self.characters = Counter("tener_characters", "Characters predicted", ["model"], registry=registry)
         self.waiting_characters = Gauge(
             "tener_waiting_characters", "Characters in the queue", ["model"], registry=registry
         )
 
 
 class MetricsMiddleware:
-    """ASGI middleware that counts and times requests by the path of their route."""
+    """ASGI middleware that counts and times requests for each route."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self.app = app
@@ -53,7 +53,7 @@ class MetricsMiddleware:
         try:
             await self.app(scope, receive, send_and_note_status)
         finally:
-            # Unknown paths share one label, or clients could make any number of them.
+            # Unknown paths share one label. Otherwise clients could create any number of labels.
             path = getattr(scope.get("route"), "path", "other")
             self.metrics.requests.labels(path, str(status)).inc()
             self.metrics.latency.labels(path).observe(time.perf_counter() - start)

@@ -1,6 +1,14 @@
-"""An ML backend for Label Studio: predictions for its tasks, in the labels of its projects, with scores.
+"""A machine learning backend for Label Studio, which requests predictions for its tasks.
 
-Like Python, Label Studio counts offsets in code points. The backend keeps no state, so that a repeated request is safe.
+The labelling interface of a project (XML) specifies its labels and texts. `read_interface` maps the labels of the
+pipeline to the labels of the interface:
+
+    <View>
+      <Labels name="label" toName="text"><Label value="Person" predicted_values="PER"/></Labels>
+      <Text name="text" value="$text"/>
+    </View>
+
+Label Studio's offsets count code points, as Python's do. The backend has no state, so requests can be repeated.
 """
 
 from __future__ import annotations
@@ -28,7 +36,7 @@ _VARIABLE = re.compile(r"\$([\w.]+)")
 
 
 class LoggingRoute(ServiceRoute):
-    """A route that logs its errors: Label Studio shows their status only, and refers its users to the backend's log."""
+    """A route that logs its errors. Label Studio only shows the status of an error, and refers users to the log."""
 
     async def answer(self, handler: Handler, request: Request) -> Response:
         try:
@@ -39,7 +47,7 @@ class LoggingRoute(ServiceRoute):
 
 
 class SetupRequest(BaseModel):
-    """The project that connects the backend. Other fields, such as the access token, are ignored."""
+    """The request by which a project connects to the backend. Other fields, such as the access token, are ignored."""
 
     label_config: Text = Field(alias="schema")
 
@@ -82,13 +90,16 @@ class Region(BaseModel):
     to_name: str
     type: Literal["labels"] = "labels"
     value: RegionValue
-    score: float | None = Field(description="The probability of the entity; null if its component gives none.")
+    score: float | None = Field(
+        description="Probability of the entity, or null if its component computes no probabilities."
+    )
 
 
 class Prediction(BaseModel):
-    """The entities of a task's texts.
+    """The entities in all texts of a task.
 
-    score (float | None): That of the best reading of all texts, see `reading_score`; None without a `tener_ner`.
+    score (float | None): Score of the best label sequences of all texts, see `reading_score`. None if the pipeline has
+        no `tener_ner`.
     """
 
     model_config = ConfigDict(protected_namespaces=())
@@ -100,9 +111,9 @@ class Prediction(BaseModel):
 
 class PredictResponse(BaseModel):
     results: list[Prediction | list[Prediction]] = Field(
-        description="A prediction for each task; an empty list for a task without one."
+        description="A prediction for each task, or an empty list for a task without texts."
     )
-    errors: list[TaskError] = Field(description="The errors of texts without a prediction.")
+    errors: list[TaskError] = Field(description="Errors of the texts that were not predicted.")
 
 
 class WebhookRequest(BaseModel):
@@ -115,6 +126,7 @@ class WebhookResponse(BaseModel):
 
 
 async def served_model(request: Request, service: TheService) -> ServedModel:
+    """Return the model in the path of the request, or the default model. Used as a dependency of routes."""
     return service.model(request.path_params.get("model"))
 
 
@@ -124,7 +136,7 @@ router = APIRouter(tags=["Label Studio"], route_class=LoggingRoute)
 
 @router.post("/setup", responses=ERRORS)
 async def setup(request: SetupRequest, served: Served) -> SetupResponse:
-    """Check that the labelling interface of a project has texts, and labels that the model finds."""
+    """Check that the labelling interface of a project contains texts and labels of the model."""
     tags = read_interface(request.label_config, served.info.labels)
     for tag in tags:
         missing = sorted(set(served.info.labels) - tag.labels.keys())
@@ -135,15 +147,15 @@ async def setup(request: SetupRequest, served: Served) -> SetupResponse:
 
 @lru_cache(maxsize=256)
 def _log_once(message: str) -> None:
-    """Log a message once: Label Studio repeats its check before each prediction."""
+    """Log a message once. Label Studio calls `/setup` before each prediction."""
     _LOG.warning(message)
 
 
 @router.post("/predict", responses=ERRORS)
 async def predict(request: PredictRequest, served: Served, service: TheService) -> PredictResponse:
-    """Predict the entities of Label Studio's tasks, with a score for each entity and for each task.
+    """Predict the entities in Label Studio's tasks, with a score for each entity and for each task.
 
-    A text that is missing or too long is left out and reported in `errors`.
+    Texts that are missing or too long are reported in `errors`.
     """
     tags = read_interface(request.label_config, served.info.labels)
     parts: list[tuple[int, TextTag, str]] = []
@@ -176,15 +188,18 @@ async def predict(request: PredictRequest, served: Served, service: TheService) 
     "/webhook", responses={**ERRORS, 501: {"model": ErrorResponse, "description": "The service does not train."}}
 )
 async def webhook(request: WebhookRequest) -> WebhookResponse:
-    """Acknowledge an event of a Label Studio project, and ignore it: the service does not train."""
+    """Acknowledge an event of a Label Studio project without any effect, since the service does not train."""
     if request.action == "START_TRAINING":
         message = "The service does not train. Export the annotations, and run `spacy tener convert` and `spacy train`."
         raise ServiceError(501, "not_trained", message)
-    return WebhookResponse(status="ignored", message="The service learns nothing from events: train on an export.")
+    return WebhookResponse(status="ignored", message="Events have no effect. To train on annotations, export them.")
 
 
 class TaskText(NamedTuple):
-    """The entities of a text. readings: Its best reading as a whole; empty without a `tener_ner`."""
+    """The prediction for a text.
+
+    readings (Sequence[Reading]): The best label sequence; empty if the pipeline has no `tener_ner`.
+    """
 
     tag: TextTag
     text: str
@@ -221,9 +236,10 @@ def _region(number: int, text: TaskText, entity: FoundEntity) -> Region:
 class TextTag:
     """A `Text` tag of a labelling interface.
 
-    variable (str): The key of the text in a task's data, or a path of keys with dots between them.
-    labels (dict[str, tuple[str, str]]): Label of the pipeline -> name of the `Labels` tag over this text, and its label
-        there.
+    name (str): The name of the tag.
+    variable (str): The key of the text in a task's data, or a path of nested keys with dots between them.
+    labels (dict[str, tuple[str, str]]): Mapping of labels of the pipeline to the name of a `Labels` tag for this text
+        and the label in this tag.
     """
 
     name: str
@@ -231,6 +247,7 @@ class TextTag:
     labels: dict[str, tuple[str, str]]
 
     def text_of(self, data: dict[str, Any]) -> str:
+        """Return the text in the data of a task. Raise an error if there is none, or if it cannot be encoded."""
         value: Any = data.get(self.variable)
         if value is None:
             value = data
@@ -247,9 +264,10 @@ class TextTag:
 
 
 def read_interface(config: str, labels: Sequence[str]) -> list[TextTag]:
-    """Return the `Text` tags of a labelling interface in which entities of these labels can be marked.
+    """Return the `Text` tags of a labelling interface for which entities with some of the labels can be annotated.
 
-    Refuses an interface that does not fit, and a document type, which could define XML entities to fetch or expand.
+    Raise an error if there is none, or if the XML has a document type. A document type can define XML entities, which
+    make the parser fetch files or expand to any size.
     """
     if "<!DOCTYPE" in config:
         raise _unusable("has a document type (<!DOCTYPE>), which is not accepted", "Remove it.")
@@ -266,7 +284,7 @@ def read_interface(config: str, labels: Sequence[str]) -> list[TextTag]:
     texts = [attributes for _, name, attributes in tags if name == "text" and attributes.get("name")]
     if not texts or not controls:
         names = ", ".join(sorted({element.tag for element, *_ in tags if element is not root})) or "nothing"
-        raise _unusable(f"has no Labels for a Text, but {names}", "Add both: entities are found in plain text only.")
+        raise _unusable(f"needs a Labels tag and a Text tag, but has {names}", "Add both tags.")
     by_text: dict[str, dict[str, tuple[str, str]]] = {attributes["name"]: {} for attributes in texts}
     for control, to_names, matches in controls:
         for name in map(str.strip, to_names):
@@ -278,20 +296,21 @@ def read_interface(config: str, labels: Sequence[str]) -> list[TextTag]:
         if (choices := by_text[attributes["name"]])
     ]
     if not text_tags:
-        remedy = 'Name them in the interface, as in <Label value="Person" predicted_values="PER"/>.'
+        remedy = 'Add them to the interface, for example as <Label value="Person" predicted_values="PER"/>.'
         raise _unusable(
-            f"has, for its Text, none of the labels that the model finds: {', '.join(labels) or 'none'}", remedy
+            f"has no label of the model for its Text. The labels of the model are: {', '.join(labels) or 'none'}",
+            remedy,
         )
     return text_tags
 
 
 def _normalised(element: ElementTree.Element) -> tuple[str, dict[str, str]]:
-    """Return the name of a tag and its attributes in lower case, since Label Studio ignores case."""
+    """Return the name of a tag and its attributes, with lower-case names. Label Studio ignores the case."""
     return element.tag.lower(), {key.lower(): value for key, value in element.attrib.items()}
 
 
 def _variable_of(attributes: dict[str, str]) -> str:
-    """Return the variable that a `Text` shows."""
+    """Return the variable of a `Text` tag. Raise an error if its value is not a plain text of the task."""
     variable = _VARIABLE.fullmatch(attributes.get("value", ""))
     plain = attributes.get("valuetype", "text") == "text" and attributes.get("encoding", "none") == "none"
     if not variable or not plain:
@@ -301,8 +320,11 @@ def _variable_of(attributes: dict[str, str]) -> str:
 
 
 def _matches(control: ElementTree.Element, labels: Sequence[str]) -> dict[str, str]:
-    """Return label of the pipeline -> label in Label Studio: the one whose `predicted_values` names it, the same one,
-    or one that differs in case only."""
+    """Map labels of the pipeline to labels of a `Labels` tag.
+
+    A label is mapped to the label that lists it in `predicted_values`, otherwise to the same label, otherwise to a
+    label that differs only in case.
+    """
     by_prediction: dict[str, str] = {}
     by_name: dict[str, str] = {}
     for choice, attributes in _choices_of(control):
@@ -317,9 +339,9 @@ def _matches(control: ElementTree.Element, labels: Sequence[str]) -> dict[str, s
 
 
 def _choices_of(control: ElementTree.Element) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the labels of a `Labels` tag, by alias or value as in results, with their attributes.
+    """Yield the labels in a `Labels` tag and their attributes. Label Studio names a label by its alias or its value.
 
-    Labels in a nested `Labels` belong to that one alone.
+    Labels in a nested `Labels` tag are not included.
     """
     stack = control[::-1]
     while stack:

@@ -1,4 +1,4 @@
-"""JSON schemas of requests and responses, limits, and errors."""
+"""JSON schemas of requests and responses, limits, and errors. The page `/docs` shows their descriptions."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from pydantic_core import PydanticCustomError
 
 from ..pipeline.entity_lists import is_label
 
-# The constraint makes pydantic refuse lone surrogates, which JSON can spell.
+# With a constraint, pydantic validates the encoding and rejects lone surrogates, which JSON can contain.
 Text = Annotated[str, Field(min_length=0)]
-ModelName = Annotated[str | None, Field(description="Name of a model, as /v1/models lists them. Default: the first.")]
+ModelName = Annotated[
+    str | None, Field(description="Name of a model in the list of /v1/models. The default is the first model.")
+]
 Offsets = Annotated[
     Literal["characters", "utf16"],
-    Field(description="What offsets count: characters (Unicode code points), or UTF-16 units as JavaScript does."),
+    Field(description="Unit of offsets: characters (Unicode code points), or UTF-16 code units, as in JavaScript."),
 ]
 Minimum = Annotated[
     float,
-    Field(ge=0.0, le=1.0, description="Leave out entities less probable than this. Those without a probability stay."),
+    Field(ge=0.0, le=1.0, description="Minimum probability. Entities without a probability are always included."),
 ]
 
 
@@ -38,7 +40,7 @@ Words = Annotated[
     Field(
         default_factory=dict,
         max_length=1000,
-        description="Words that are entities wherever they occur in the text, each with its label.",
+        description="Words that are labelled as entities wherever they occur in the text, with their labels.",
         examples=[{"云海一号": "PRODUCT"}],
     ),
 ]
@@ -69,7 +71,9 @@ class ExplanationRequest(BaseModel):
     text: Text = Field(examples=["王小明去了上海。"])
     words: Words
     model: ModelName = None
-    format: Literal["json", "html"] = Field("json", description="Data, or a page that needs no network.")
+    format: Literal["json", "html"] = Field(
+        "json", description="JSON data, or an HTML page that works without a network."
+    )
 
 
 class EntityOut(BaseModel):
@@ -80,7 +84,7 @@ class EntityOut(BaseModel):
     label: str = Field(examples=["PER"])
     text: str = Field(examples=["王小明"])
     probability: float | None = Field(
-        description="Probability of this entity with this label. null if the component that found it gives none.",
+        description="Probability of the entity and its label, or null if its component computes no probabilities.",
         examples=[0.98],
     )
 
@@ -110,26 +114,28 @@ class ModelInfo(BaseModel):
     labels: list[str]
     version: str
     description: str
-    explained: bool = Field(description="Whether /v1/explanation explains its entities, which needs a tener_ner.")
+    explained: bool = Field(description="Whether /v1/explanation supports the model, which requires a tener_ner.")
 
 
 class Limits(BaseModel):
-    """Limits of a request and of a process. `/v1/models` tells clients the first four."""
+    """Limits of a request and of the process. The response of `/v1/models` contains the first four."""
 
     model_config = ConfigDict(frozen=True)
 
-    characters: int = Field(default=20_000, description="Most characters of a text.")
+    characters: int = Field(default=20_000, description="Maximum number of characters in a text.")
     explained: int = Field(
         default=2_000,
-        description="Most characters of a text to explain, which takes as long as predicting it many times.",
+        description="Maximum number of characters in a text to explain. An explanation takes many predictions.",
     )
-    texts: int = Field(default=256, description="Most texts of a batch.")
-    body: int = Field(default=2 * 2**20, description="Most bytes of a request's body.")
+    texts: int = Field(default=256, description="Maximum number of texts in a batch.")
+    body: int = Field(default=2 * 2**20, description="Maximum size of the body of a request in bytes.")
     timeout: float = Field(
-        default=30.0, exclude=True, description="Seconds for a request to arrive, and for a text to be answered."
+        default=30.0, exclude=True, description="Maximum number of seconds to receive a request, and to predict a text."
     )
-    queue: int = Field(default=1_000_000, exclude=True, description="Most characters in the queue of a model.")
-    connections: int = Field(default=512, exclude=True, description="Most connections.")
+    queue: int = Field(
+        default=1_000_000, exclude=True, description="Maximum number of characters in the queue of a model."
+    )
+    connections: int = Field(default=512, exclude=True, description="Maximum number of connections.")
 
 
 class ModelsResponse(BaseModel):
@@ -155,19 +161,19 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     for status, description in {
         401: "The API key is missing or wrong.",
         404: "There is no such model.",
-        408: "The request took too long to arrive.",
-        413: "A text, the number of texts or the body is over a limit.",
+        408: "The request was not received in time.",
+        413: "A text, the number of texts or the body exceeds a limit.",
         422: "The request does not match the schema.",
-        503: "Too many texts are waiting; Retry-After says how many seconds.",
+        503: "Too many texts are in the queue. Retry-After contains the number of seconds to wait.",
     }.items()
 }
-"""The errors of a route, for the schema."""
+"""The error responses of a route, for the OpenAPI schema."""
 
 
 def invalid(errors: Sequence[Mapping[str, Any]]) -> ServiceError:
-    """Return pydantic's errors as one: the unknown and missing fields, or else the first error.
+    """Combine the validation errors of pydantic into one: unknown and missing fields, or otherwise the first error.
 
-    The message quotes no values: they may be large, or invalid text.
+    The message does not quote values, which may be large or contain invalid text.
     """
     unknown, missing = (_fields(errors, error_type) for error_type in ("extra_forbidden", "missing"))
     if unknown:
@@ -182,7 +188,7 @@ def invalid(errors: Sequence[Mapping[str, Any]]) -> ServiceError:
 
 
 def _fields(errors: Sequence[Mapping[str, Any]], error_type: str) -> list[str]:
-    """Return the fields with errors of one error_type, at most three."""
+    """Return the fields with errors of one type. More than three fields are abbreviated."""
     fields = [_field(error) for error in errors if error["type"] == error_type and _field(error)]
     return [*fields[:3], "..."] if len(fields) > 3 else fields
 

@@ -1,4 +1,4 @@
-"""The models of a service, and their answers for all routes."""
+"""`Service` has the models, checks requests against the limits, and predicts and explains texts for all routes."""
 
 from __future__ import annotations
 
@@ -28,12 +28,15 @@ from .worker import Worker
 
 @dataclass(frozen=True)
 class ServedModel:
-    """A pipeline and the thread that runs it.
+    """A pipeline, the worker that runs it, and its tasks.
 
-    readings (TextFunction): The task that finds entities and the best reading by the first `tener_ner`, or no
-        reading without one.
-    model_version (str): The pipeline's name, version, and the digest of its files at loading.
-    explanations (TextFunction | None): The task that explains entities; None without a `tener_ner`.
+    nlp (Language): The pipeline.
+    worker (Worker): The queue of texts and the thread that predicts them.
+    entities (TextFunction): The task that finds entities.
+    readings (TextFunction): The task that finds entities and the best label sequence of the first `tener_ner`. If the
+        pipeline has no `tener_ner`, there is no label sequence.
+    model_version (str): Name and version of the pipeline, and a digest of its files when it was loaded.
+    explanations (TextFunction | None): The task that explains entities. None if the pipeline has no `tener_ner`.
     """
 
     nlp: Language
@@ -57,8 +60,10 @@ class ServedModel:
 
 
 class Service:
-    """Models by name. The first is the default of a request.
+    """The models and limits of a service.
 
+    models (Mapping[str, Language]): The pipelines by name. The first is the default model.
+    limits (Limits): The limits of requests.
     gpu_id (int): The GPU that the models were loaded on, or -1 for the CPU.
     """
 
@@ -66,8 +71,8 @@ class Service:
         self.limits = limits
         self.metrics = Metrics()
         self.stopping = False
-        # Pipelines that share a vocabulary share a thread, since the end of a batch drops its strings (memory zone).
-        # So do those on a GPU, which has one owner.
+        # Pipelines that share a vocabulary share a thread: the end of a batch's memory zone removes strings from the
+        # vocabulary. All pipelines on a GPU share a thread as well, because only one thread may use the GPU.
         shared = {name: gpu_id if gpu_id >= 0 else id(nlp.vocab) for name, nlp in models.items()}
         threads = {
             key: ThreadPoolExecutor(1, f"tener-{name}", initializer=use_gpu, initargs=(gpu_id,))
@@ -91,12 +96,12 @@ class Service:
             served.worker.start()
 
     async def close(self) -> None:
-        """Answer all accepted texts, and stop."""
+        """Predict all accepted texts, and stop all workers."""
         await asyncio.gather(*(served.worker.close() for served in self.models.values()))
 
     @property
     def waiting(self) -> dict[str, int]:
-        """The characters in the queue of each model."""
+        """Number of characters in the queue of each model."""
         return {name: served.worker.waiting for name, served in self.models.items()}
 
     @property
@@ -109,6 +114,7 @@ class Service:
         return "overloaded" if any(worker.is_full() for worker in workers) else "ok"
 
     def model(self, name: str | None) -> ServedModel:
+        """Return a model by name, or the default model."""
         if name is None:
             return next(iter(self.models.values()))
         if name not in self.models:
@@ -117,7 +123,7 @@ class Service:
         return self.models[name]
 
     async def entities(self, texts: Sequence[str], options: Options) -> list[list[EntityOut]]:
-        """Find the entities of texts."""
+        """Return the entities in texts, or raise an error if a text is invalid or cannot be predicted."""
         if len(texts) > self.limits.texts:
             message = f"There are {len(texts):,} texts, and the limit is {self.limits.texts:,}. Send fewer at once."
             raise ServiceError(413, "too_many_texts", message)
@@ -131,8 +137,11 @@ class Service:
         return [to_response(text, entities, options) for text, entities in zip(texts, answers, strict=True)]
 
     async def answers(self, served: ServedModel, task: TextFunction, texts: Sequence[InputText]) -> list[Any]:
-        """Return a task's answer or error for each text. The texts enter the queue in batches, one after another, so
-        that other requests wait less. All together have the time of one answer: a service that stops waits so long."""
+        """Return the result or the error of a task for each text.
+
+        The texts are added to the queue in batches, one after the other, so that other requests wait less. The timeout
+        applies to all texts together, because a service that stops waits for one timeout.
+        """
         if served.worker.is_full():
             raise served.worker.overloaded()
         answers: list[Any] = []
@@ -142,24 +151,28 @@ class Service:
                     answers += await served.worker.answers(task, part)
         except TimeoutError:
             seconds = f"{self.limits.timeout:g} seconds"
-            message = f"{len(answers):,} of {len(texts):,} texts were read in {seconds}. Send fewer at once."
+            message = f"{len(answers):,} of {len(texts):,} texts were predicted in {seconds}. Send fewer at once."
             raise ServiceError(503, "overloaded", message) if answers else served.worker.overloaded() from None
         return answers
 
     async def explanation(self, text: str, model: str | None, words: Mapping[str, str] | None = None) -> Explanation:
-        """Explain the entities of a text."""
+        """Return the explanation of a text."""
         served = self.model(model)
         if served.explanations is None:
             message = f"The model '{served.name}' has no tener_ner, which explanations need."
             raise ServiceError(422, "not_explained", message)
         self.check(text, limit=self.limits.explained)
-        # Each character is masked once, and its window predicted again.
+        # Each character is masked once, and the window that contains it is predicted again.
         cost = len(text) * min(len(text), find_crf_pipe(served.nlp).settings.reading_window)
         answer: Explanation = await served.worker.answer(served.explanations, _with_words(text, words), cost=cost)
         return answer
 
     def check(self, text: str, where: str = "The text", limit: int | None = None) -> None:
-        """Refuse a text that is longer than the limit."""
+        """Raise an error if a text is too long.
+
+        where (str): The position of the text in the request, for the message.
+        limit (int | None): Maximum number of characters, by default the limit of the service.
+        """
         limit = self.limits.characters if limit is None else limit
         if len(text) > limit:
             message = f"{where} has {len(text):,} characters, and the limit is {limit:,}. Split it."
@@ -186,12 +199,12 @@ def _with_words(text: str, words: Mapping[str, str] | None) -> InputText:
 def _explain_texts(name: str, nlp: Language, texts: Sequence[InputText]) -> list[Explanation]:
     with nlp.memory_zone():
         explanations = [explain(nlp, make_doc(nlp, text)) for text in texts]
-    # The name in the service takes the place of the path on this machine.
+    # Replace the path on this machine by the name in the service.
     return [replace(explained, pipeline={**explained.pipeline, "name": name}) for explained in explanations]
 
 
 def to_response(text: str, entities: Sequence[FoundEntity], options: Options) -> list[EntityOut]:
-    """Return the entities of at least the minimum probability, with offsets in the requested unit."""
+    """Return the entities whose probability is at least the minimum, with offsets in the requested unit."""
     offsets = utf16_offsets(text) if options.offsets == "utf16" else None
     return [
         EntityOut(
@@ -207,7 +220,7 @@ def to_response(text: str, entities: Sequence[FoundEntity], options: Options) ->
 
 
 def utf16_offsets(text: str) -> list[int] | None:
-    """Return the UTF-16 offset of each character and of the text's end; None if all equal Python's offsets."""
+    """Return the UTF-16 offsets of all characters and of the end of the text. Return None if they equal the indices."""
     if text.isascii() or max(text) <= "\uffff":
         return None
     return list(accumulate((1 + (char > "\uffff") for char in text), initial=0))

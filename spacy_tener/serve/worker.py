@@ -1,4 +1,9 @@
-"""Dynamic batching: texts of many requests are gathered into batches for a pipeline's single thread."""
+"""Dynamic batching: `Worker` collects the texts of many requests in batches, which one thread predicts.
+
+request ─┐
+request ─┼─ queue ── batches of texts with similar length ── thread of the pipeline
+request ─┘
+"""
 
 from __future__ import annotations
 
@@ -19,16 +24,19 @@ from .schema import Limits, ServiceError
 
 _LOG = logging.getLogger(__name__)
 
-MAX_GATHERED = 16_384  # characters taken from the queue at once
-WAIT = 0.002  # seconds that a batch waits for more texts, if the last batch had several
+MAX_GATHERED = 16_384  # maximum number of characters that are taken from the queue at once
+WAIT = 0.002  # seconds to wait for more texts, if the last batch contained several texts
 
 
 @dataclass(frozen=True, eq=False)
 class QueuedText:
-    """A text in the queue, its task, and the future of its answer.
+    """A text in the queue.
 
-    cost (int): The characters that the task predicts: those of the text, or a multiple for an explanation.
-    priority (int): 0 for texts that are predicted once; 1 for explanations, which wait for those.
+    task (TextFunction): The function to apply to the text.
+    text (str): The text.
+    cost (int): Number of characters to predict. An explanation predicts the characters of the text many times.
+    priority (int): 0 for predictions and 1 for explanations. Smaller numbers come first.
+    future (asyncio.Future[Any]): The future result.
     """
 
     task: TextFunction
@@ -42,16 +50,17 @@ class QueuedText:
 
 
 _QUEUE_END = (2, 0, None)
-"""The entry that ends a queue: no priority is lower."""
+"""The entry that stops a worker. It sorts after all texts."""
 
 
 class Worker:
-    """A queue of texts, and the asyncio task that runs their batches in an executor.
+    """A queue of texts, and an asyncio task that predicts them in batches.
 
-    An idle executor takes a text at once. Texts that arrive meanwhile form the next batch, so batches grow with the
-    load, and a single request does not wait.
+    If the executor is idle, a text is predicted at once. The texts that arrive during a prediction form the next batch.
+    So batches become larger under load, and a single request does not wait.
 
-    executor (Executor): An executor of one thread, shared by pipelines that share a vocabulary or a GPU.
+    name (str): The name of the model.
+    executor (Executor): An executor with one thread. Pipelines that share a vocabulary or a GPU share an executor.
     """
 
     def __init__(self, name: str, executor: Executor, limits: Limits, metrics: Metrics) -> None:
@@ -73,28 +82,31 @@ class Worker:
 
     @property
     def waiting(self) -> int:
-        """The total cost of the texts in the queue or in progress."""
+        """Total cost of the texts in the queue and of the texts in progress."""
         return sum(self._waiting)
 
     def is_full(self, priority: int = 0) -> bool:
-        """Return whether texts of this priority are refused: the queue up to this priority is full."""
+        """Return whether the queue is full for a priority. Explanations do not count for predictions."""
         return sum(self._waiting[: priority + 1]) >= self._limits.queue
 
     def start(self) -> None:
-        """Start answering in this event loop, unless started already."""
+        """Start the worker in the running event loop, if it is not running."""
         if self._task is None or self._task.cancelled():
             self._waiting, self._queue, self._not_full = [0, 0], asyncio.PriorityQueue(), asyncio.Event()
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """Answer all accepted texts, and stop."""
+        """Predict all accepted texts, and stop the worker."""
         if self._task is not None:
             self._queue.put_nowait(_QUEUE_END)
             await self._task
             self._task = None
 
     async def answer(self, task: TextFunction, text: InputText, *, cost: int | None = None) -> Any:
-        """Return the answer for a text. If it takes longer than the timeout, the text is cancelled."""
+        """Return the result of a task for a text. Raise an error after the timeout.
+
+        cost (int | None): See `submit`.
+        """
         future = await self.submit(task, text, cost=cost)
         try:
             async with asyncio.timeout(self._limits.timeout):
@@ -110,13 +122,13 @@ class Worker:
     async def submit(
         self, task: TextFunction, text: InputText, *, cost: int | None = None, block: bool = False
     ) -> asyncio.Future[Any]:
-        """Put a text into the queue.
+        """Add a text to the queue, and return the future result.
 
-        cost (int | None): The characters to predict, for a text that is predicted many times. It then waits for the
-            other texts.
-        block (bool): Wait while the queue is full, instead of raising.
+        cost (int | None): Number of characters to predict, if the task predicts the text several times. Such a text has
+            a lower priority. By default, the cost is the length of the text.
+        block (bool): Whether to wait while the queue is full. By default, an error is raised.
         """
-        self.start()  # the lifespan of an application that is mounted in another one does not run
+        self.start()  # the lifespan function of an application that is mounted in another application is not called
         cost, priority = (len(text), 0) if cost is None else (cost, 1)
         while self.is_full(priority):
             if not block:
@@ -129,8 +141,10 @@ class Worker:
         return future
 
     async def answers(self, task: TextFunction, texts: Sequence[InputText]) -> list[Any]:
-        """Return the answers or errors of texts, which wait while the queue is full. If nobody waits for the answers
-        any more, the texts are cancelled."""
+        """Return the results or errors of a task for several texts. Wait while the queue is full.
+
+        If this call is cancelled, the texts are cancelled.
+        """
         submitted: list[asyncio.Future[Any]] = []
         try:
             for text in texts:
@@ -141,7 +155,8 @@ class Worker:
                 future.cancel()
 
     def overloaded(self) -> ServiceError:
-        """Return the error of a full queue, with the seconds until it will be empty at the speed so far."""
+        """Return the error for a full queue. It contains the time until the queue will be empty, at the average
+        speed."""
         seconds = max(1, math.ceil(self.waiting * self._busy / max(1, self._done)))
         message = f"Too many texts are waiting. Try again in {seconds} seconds."
         return ServiceError(503, "overloaded", message, {"retry-after": str(seconds)})
@@ -159,7 +174,8 @@ class Worker:
                 self._not_full.set()
 
     async def _gather(self, waits_for_more: bool) -> list[QueuedText]:
-        """Take the next texts from the queue, by priority and then arrival; none at its end."""
+        """Return the next texts in the queue, sorted by priority and arrival. Return an empty list if the worker
+        stops."""
         _, _, queued = await self._queue.get()
         if waits_for_more:
             await asyncio.sleep(WAIT)
@@ -183,20 +199,22 @@ class Worker:
         self._metrics.batch_seconds.labels(self.name).observe(seconds)
         self._metrics.characters.labels(self.name).inc(size)
         for queued, answer in zip(batch, answers, strict=True):
-            # Also an error is a result: asyncio would report an exception that a client who left did not wait for.
+            # An error is passed as a result, because asyncio logs exceptions that nobody awaits, and the client may
+            # have left.
             if not queued.future.done():
                 queued.future.set_result(answer)
 
 
 def batches_by_task(queued: Sequence[QueuedText]) -> Iterator[list[QueuedText]]:
-    """Batch texts of the same priority and task by similar cost, the cheapest first."""
+    """Yield batches of texts with the same priority and task and with similar costs, in order of their costs."""
     ordered = sorted(queued, key=lambda entry: (entry.priority, id(entry.task)))
     for _, group in groupby(ordered, key=lambda entry: (entry.priority, entry.task)):
         yield from batch_by_length(group)
 
 
 def _answers(batch: Sequence[QueuedText]) -> list[Any]:
-    """Return an answer or an error for each text of one task. Runs in the executor's thread."""
+    """Return a result or a `ServiceError` for each text of one task. This function runs in the thread of the
+    executor."""
     answers = answer_each(batch[0].task, [queued.text for queued in batch]) if batch else []
     for index, answer in enumerate(answers):
         if isinstance(answer, Exception):

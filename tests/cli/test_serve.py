@@ -39,7 +39,7 @@ def test_what_cannot_be_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert "Can't find model 'x'" in printed("--port", port, "x")
     assert f"{tmp_path}/none: No such file" in printed("--api-key-file", tmp_path / "none", "x")
     (tmp_path / "key").write_text("two words\n")
-    assert f"There is no API key in {tmp_path}/key" in printed("--api-key-file", tmp_path / "key", "x")
+    assert f"{tmp_path}/key contains no valid API key" in printed("--api-key-file", tmp_path / "key", "x")
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     for name in [name for name in sys.modules if name.startswith("spacy_tener.serve")]:
         monkeypatch.delitem(sys.modules, name)

@@ -203,11 +203,11 @@ IMAGES = """<View>
         ("<View>&a;</View>", "is not XML: undefined entity"),
         (BOMB, "has a document type"),
         (EXTERNAL, "has a document type"),
-        ("<View/>", "has no Labels for a Text, but nothing"),
-        (IMAGES, "has no Labels for a Text, but Image, Label, RectangleLabels"),
-        (INTERFACE.replace("Text", "HyperText"), "has no Labels for a Text, but HyperText, Label, Labels"),
-        (INTERFACE.replace('toName="text"', 'toName="other"'), "none of the labels that the model finds"),
-        (INTERFACE.replace("value=", "background="), "none of the labels that the model finds: GPE, ORG"),
+        ("<View/>", "needs a Labels tag and a Text tag, but has nothing"),
+        (IMAGES, "needs a Labels tag and a Text tag, but has Image, Label, RectangleLabels"),
+        (INTERFACE.replace("Text", "HyperText"), "needs a Labels tag and a Text tag, but has HyperText, Label, Labels"),
+        (INTERFACE.replace('toName="text"', 'toName="other"'), "has no label of the model for its Text"),
+        (INTERFACE.replace("value=", "background="), "has no label of the model for its Text. The labels of the model are: GPE, ORG"),
         (
             INTERFACE.replace('value="$text"', 'value="$text" valueType="url"'),
             "value is not one plain text of the task",
@@ -217,7 +217,7 @@ IMAGES = """<View>
             INTERFACE.replace('value="$text"', 'value="$text" encoding="base64"'),
             "value is not one plain text of the task",
         ),
-        ("<View>" * 500 + "</View>" * 500, "has no Labels for a Text, but View"),
+        ("<View>" * 500 + "</View>" * 500, "needs a Labels tag and a Text tag, but has View"),
     ],
 )
 def test_interfaces_that_cannot_be_used_are_refused(served, interface, reason, caplog):

@@ -174,7 +174,7 @@ def test_all_texts_of_a_batch_have_the_time_of_one_answer(start):
     texts = ["a" * 4000] * 5  # each is a batch of its own
     with start({"slow": nlp}, Limits(timeout=0.5)) as service:
         message = refused(service.client.post("/v1/entities/batch", json={"texts": texts}), 503, "overloaded")
-        assert message in {f"{n} of 5 texts were read in 0.5 seconds. Send fewer at once." for n in (1, 2)}
+        assert message in {f"{n} of 5 texts were predicted in 0.5 seconds. Send fewer at once." for n in (1, 2)}
         assert service.client.post("/v1/entities/batch", json={"texts": texts[:1]}).status_code == 200
 
 

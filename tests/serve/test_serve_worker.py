@@ -74,7 +74,7 @@ def test_texts_of_like_length_are_read_together():
 
 
 def test_a_lone_text_waits_for_nobody(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("spacy_tener.serve.worker.LINGER", 5.0)
+    monkeypatch.setattr("spacy_tener.serve.worker.WAIT", 5.0)
     reader = Reader()
 
     async def ask(worker):

@@ -1,4 +1,4 @@
-// Draws the service's OpenAPI schema, with a form for each route.
+// Shows the OpenAPI schema of the service, with a form to try each route.
 import { asCurl, problemOf, send } from "./requests.js";
 
 const { $, el, say } = parts;
@@ -6,7 +6,7 @@ const MAX_SHOWN = 20000;
 const TAGS = { entities: "Entities", "Label Studio": "Label Studio", operation: "Operation" };
 const schema = await (await fetch("openapi.json")).json();
 const resolve = (part) => (part?.$ref ? part.$ref.split("/").slice(1).reduce((value, key) => value[key], schema) : part);
-/** A sentence of the schema in the page's language. */
+/** Translate a sentence of the schema to the language of the page. */
 const translated = (text) => text && say(text.replace(/\s+/g, " "));
 const code = (text) => el("code", {}, text);
 const table = (...rows) => el("table", {}, el("tbody", {}, ...rows));
@@ -20,7 +20,7 @@ function typeName(part) {
   return (part.$ref ? definition.title : definition.type) || say("anything");
 }
 
-// The objects that a field holds, however deep in lists.
+// The objects in a field, which may be nested in lists.
 function objectsIn(part) {
   if (part.anyOf) return part.anyOf.flatMap(objectsIn);
   if (part.items) return objectsIn(part.items);
@@ -50,7 +50,7 @@ function body(title, container) {
   return [el("h4", {}, say(title)), el("p", { class: "quiet" }, type), ...lines, ...(definition?.properties ? fields(definition) : [])];
 }
 
-/** The example of a schema: its own, or that of its parts. Parts without one are left out. */
+/** The example in a schema, or an example made of the fields that have examples. */
 function example(part) {
   const definition = resolve(part);
   if (definition?.examples) return definition.examples[0];
@@ -131,5 +131,5 @@ for (const [path, methods] of Object.entries(schema.paths))
     groups.set(tag, [...(groups.get(tag) || []), [path, method, route]]);
   }
 $("main").replaceChildren(contents([...groups]), ...[...groups].flatMap(([tag, routes]) => [el("h2", { class: "tag" }, say(TAGS[tag] ?? tag)), ...routes.map(draw)]));
-// The page was empty when the browser looked for the part that its address names.
+// The browser has already looked for the fragment of the URL, when the page was still empty.
 document.getElementById(location.hash.slice(1))?.scrollIntoView();

@@ -2,7 +2,7 @@ import { asCurl, post, problemOf, send } from "./requests.js";
 
 const { $, el, digits, language, say } = parts;
 const DEBOUNCE = 150;
-/** request: the one in progress, if any. explained: the text whose explanation is shown. */
+/** request: the AbortController of the request in progress. explained: the text whose explanation is shown. */
 const state = { models: [], limits: null, explained: null, request: null };
 const found = foundEntities({
   drawn: () => {
@@ -59,7 +59,7 @@ function askSoon() {
   timer = setTimeout(ask, DEBOUNCE);
 }
 
-/** Actions are for the text that was read, and wait while another one is written. */
+/** Enable the buttons if the shown entities are those of the current input. */
 function enable() {
   const isRead = Boolean(found.text.trim()) && found.text === input();
   for (const name of ["explain", "json", "csv", "copy"]) $(name).disabled = !isRead;
@@ -67,10 +67,10 @@ function enable() {
   if (!$("frame").hidden) $("working").textContent = isRead && found.text === state.explained ? "" : say("This explains the previous text.");
 }
 
-// --- the explanation, a page in an iframe: it reports its height, and receives the theme
+// --- the explanation: a page in an iframe, which sends its height and receives the theme
 
 async function explain() {
-  // Of several texts, the one with the chosen entity.
+  // If there are several texts, explain the text with the selected entity.
   const texts = found.textsOf(found.text), place = found.chosen?.start ?? 0;
   const { text } = texts.findLast(({ start }) => start <= place) ?? texts[0];
   $("explanation").hidden = false;
@@ -80,7 +80,7 @@ async function explain() {
   $("explanation-title").focus({ preventScroll: true });
   try {
     const answer = await post("v1/explanation", { text, model: model().name, format: "html" });
-    // A sandboxed frame has no storage to read the language from.
+    // A sandboxed frame has no access to the storage that contains the language.
     $("frame").srcdoc = (await answer.text()).replace("<html ", `<html data-language="${language}" `);
     state.explained = found.text;
     $("frame").hidden = false;
@@ -109,7 +109,7 @@ async function copy() {
     await navigator.clipboard.writeText(command);
     isCopied = true;
   } catch {
-    // Pages without TLS from another machine have no clipboard: then the selection is copied.
+    // Browsers offer no clipboard to pages without TLS from other machines. Select the command and copy the selection.
     $("command").hidden = false;
     getSelection().selectAllChildren($("command"));
     isCopied = document.execCommand("copy");
@@ -125,7 +125,7 @@ function choose() {
   const languageName = lang && new Intl.DisplayNames(language, { type: "language" }).of(lang);
   $("about").textContent = [description || name, languageName, version === "0.0.0" ? "" : version].filter(Boolean).join(" · ");
   found.offer(labels);
-  found.show("", []); // what another model found
+  found.show("", []); // remove the entities of the previous model
   state.explained = null;
   for (const part of ["input", "text", "list"]) $(part).lang = lang;
   askSoon();
@@ -159,6 +159,6 @@ $("close").addEventListener("click", () => {
   $("frame").removeAttribute("srcdoc");
   $("explain").focus();
 });
-// The page is loaded again in the other language, with the text.
+// A change of the language reloads the page. Keep the text.
 document.addEventListener("language", () => sessionStorage.setItem("spacy_tener.text", $("input").value));
 begin().catch((error) => showProblem(problemOf(error)));

@@ -1,8 +1,8 @@
-// Requests to the service, with its API key if it has one. The key is kept until the tab is closed.
+// Requests to the service. The user is asked for the API key if the service requires one, and the tab stores it.
 const { el, say } = parts;
 const STORAGE_KEY = "spacy_tener.key";
 let key = "", question = null;
-try { key = sessionStorage.getItem(STORAGE_KEY) || ""; } catch { /* a browser that keeps nothing for a page */ }
+try { key = sessionStorage.getItem(STORAGE_KEY) || ""; } catch { /* the browser denies access to the storage */ }
 
 export async function send(path, options = {}) {
   for (;;) {
@@ -13,7 +13,7 @@ export async function send(path, options = {}) {
   }
 }
 
-/** Send JSON; throw what the service says where it refuses. */
+/** Send JSON. Throw an error with the message of the service if it returns an error. */
 export async function post(path, body, signal) {
   const answer = await send(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal });
   if (!answer.ok) {
@@ -35,14 +35,14 @@ function askForKey() {
   return new Promise((resolve, reject) => {
     form.addEventListener("submit", () => {
       key = field.value;
-      try { sessionStorage.setItem(STORAGE_KEY, key); } catch { /* until the page is left */ }
+      try { sessionStorage.setItem(STORAGE_KEY, key); } catch { /* the key is only kept in memory */ }
       resolve();
     });
     dialog.addEventListener("close", () => { dialog.remove(); reject(new Error(say("The service requires an API key. Reload the page to enter it."))); });
   });
 }
 
-/** A request as a command for a shell. It names the key's variable, not the key. */
+/** A request as a shell command. It contains the environment variable of the API key instead of the key. */
 export function asCurl(path, type, body) {
   const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
   const url = new URL(path, location.href).href;
