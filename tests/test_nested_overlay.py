@@ -143,7 +143,9 @@ def test_explain_tells_rivals_from_entities_that_are_found(model: Path, folder: 
     assert sorted(map(list, explained.gold or [])) == NESTED
     assert sorted([*entity.offsets] for entity in explained.entities) == NESTED
     assert all(entity.is_in_output for entity in explained.entities)
-    assert not any([*alternative.offsets] in NESTED for entity in explained.entities for alternative in entity.alternatives)
+    assert not any(
+        [*alternative.offsets] in NESTED for entity in explained.entities for alternative in entity.alternatives
+    )
 
 
 @pytest.mark.parametrize(("tool", "n"), [("labelstudio", 3), ("doccano", 3), ("prodigy", 1), ("page", 3)])

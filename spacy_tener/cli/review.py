@@ -64,9 +64,9 @@ def review_cli(
 
     A suspected error is a difference between the model's best label sequence and the gold annotation. The errors are
     ranked by the probability of the model's entities and the improbability of the gold entities. If the model finds no
-    entity, the recall of the models takes the place of the probability. review.html shows the errors in a browser, where
-    you decide on them. review.jsonl contains them as data, and docs.jsonl contains the probability of each text's whole
-    gold annotation.
+    entity, the recall of the models takes the place of the probability. review.html shows the errors in a browser,
+    where you decide on them. review.jsonl contains them as data, and docs.jsonl contains the probability of each
+    text's whole gold annotation.
 
     review --apply decisions.json corpus.spacy --output mended.spacy writes the corpus with the decisions of the page,
     and changes nothing else. It lists the decisions that no longer fit a changed corpus.

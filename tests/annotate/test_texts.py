@@ -52,5 +52,7 @@ def test_a_text_file_in_another_encoding_is_refused_with_how_to_save_it(tmp_path
 
 def test_a_table_without_texts_is_refused_with_its_line(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "id,words\n1,王小明\n")
-    with pytest.raises(RemedyError, match=r'a\.csv:2: there is no text\. Each record needs a field "text" with a text in UTF-8'):
+    with pytest.raises(
+        RemedyError, match=r'a\.csv:2: there is no text\. Each record needs a field "text" with a text in UTF-8'
+    ):
         list(stream_records([str(path)]))

@@ -243,7 +243,9 @@ def test_a_file_of_lines_becomes_a_record_for_each(page: ModelPage, nlp: Languag
     assert len(long["entities"]) == 2 * (MOST // 6)
     assert all(long["text"][entity["start"] : entity["end"]] == entity["text"] for entity in long["entities"])
     page.choose("上海".encode("gb18030"))
-    page.browser.wait(lambda: page.text("file-problem") == "The file is not a text file in UTF-8. Save it as UTF-8 first.")
+    page.browser.wait(
+        lambda: page.text("file-problem") == "The file is not a text file in UTF-8. Save it as UTF-8 first."
+    )
     page.choose("王小明去了上海\n".encode() * 30_000)
     page.browser.wait(lambda: page.text("progress").startswith("Texts that are read: "))
     page.browser.driver.find_element("id", "stop").click()

@@ -111,7 +111,10 @@ def test_an_explanation_with_lists_that_cross_entities_and_have_no_rivals(
         lists.clear()
         del ner.cfg["temperature"]
     entities = explanation.texts[0].entities
-    assert {entity.label: entity.alternatives for entity in entities if entity.is_existing} == {"SCHOOL": [], "ROUTE": []}
+    assert {entity.label: entity.alternatives for entity in entities if entity.is_existing} == {
+        "SCHOOL": [],
+        "ROUTE": [],
+    }
     assert any(entity.alternatives for entity in entities)
     assert show(language, explanation.to_html(), "#text") >= len(entities)
     assert browser.run("return document.querySelectorAll('#text .ent > small').length") == len(entities)

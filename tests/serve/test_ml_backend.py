@@ -207,7 +207,10 @@ IMAGES = """<View>
         (IMAGES, "needs a Labels tag and a Text tag, but has Image, Label, RectangleLabels"),
         (INTERFACE.replace("Text", "HyperText"), "needs a Labels tag and a Text tag, but has HyperText, Label, Labels"),
         (INTERFACE.replace('toName="text"', 'toName="other"'), "has no label of the model for its Text"),
-        (INTERFACE.replace("value=", "background="), "has no label of the model for its Text. The labels of the model are: GPE, ORG"),
+        (
+            INTERFACE.replace("value=", "background="),
+            "has no label of the model for its Text. The labels of the model are: GPE, ORG",
+        ),
         (
             INTERFACE.replace('value="$text"', 'value="$text" valueType="url"'),
             "value is not one plain text of the task",

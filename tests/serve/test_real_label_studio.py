@@ -220,7 +220,7 @@ def test_from_tasks_to_a_model_that_has_learned_their_annotation(studio, annotat
     meant = [
         expected(nlp, text) | {(text.index(part), text.index(part) + len(part), label)} for text, label, part in MARKED
     ]
-    for error_type in ("JSON", "JSON_MIN"):
+    for kind in ("JSON", "JSON_MIN"):
         docs = converted(studio.export(project, kind, tmp_path / f"{kind}.json"))
         assert {doc.text: named(doc) for doc in docs} == dict(zip(tasks.values(), meant, strict=True))
 
