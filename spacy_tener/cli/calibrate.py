@@ -13,8 +13,8 @@ from ..errors import counted
 from ..evaluation.calibration import (
     Series,
     Threshold,
-    check_enough,
-    cross_validated,
+    check_sample_size,
+    cross_validate,
     errors,
     find_outcomes,
     fit_temperature,
@@ -57,7 +57,7 @@ def calibrate_cli(
     nlp = load_pipeline(model)
     pipe = find_crf_pipe(nlp, component)
     outcomes = find_outcomes(nlp, pipe.name, read_examples(nlp, data), data)
-    check_enough(outcomes, data)
+    check_sample_size(outcomes, data)
     tested = find_outcomes(nlp, pipe.name, read_examples(nlp, test), test) if test else None
     temperature = fit_temperature(outcomes)
     changes: dict[str, Any] = {"temperature": temperature}
@@ -66,7 +66,7 @@ def calibrate_cli(
     msg.text(f"Temperature {temperature:.2f}")
     # Probabilities of texts that the temperature was not fitted to.
     shown = tested or outcomes
-    after = tested.probabilities(temperature) if tested else cross_validated(outcomes)
+    after = tested.probabilities(temperature) if tested else cross_validate(outcomes)
     series: Series = {"before": (shown.probabilities(pipe.temperature), shown.right), "after": (after, shown.right)}
     _print_errors(series, f"{test}" if test else f"{data}, cross-validated")
     if precision is not None:
@@ -100,8 +100,8 @@ def _print_thresholds(
         (
             group.labels[0] if len(group.labels) == 1 else f"{len(group.labels)} others",
             "-" if group.value is None else f"{group.value:.3f}",
-            f"{group.kept} of {group.count}",
-            _share(group.right, group.kept),
+            f"{group.n_above} of {group.count}",
+            _share(group.right, group.n_above),
         )
         for group in fitted
     ]

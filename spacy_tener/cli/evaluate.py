@@ -17,7 +17,7 @@ from spacy.training import Example
 
 from ..corpora.docs import read_examples
 from ..errors import RemedyError, counted
-from ..evaluation.errors_page import Pair, errors_page, score_texts, surest_errors
+from ..evaluation.errors_page import Pair, errors_page, most_confident_errors, score_texts
 from ..evaluation.scores import CountingScorer, score_rows, scores_json
 from ..files import write_text
 from ..pages import Heading, displacy_options
@@ -130,7 +130,7 @@ def _write_errors(
     """Write the page of errors, and the page of explanations beside it if any are asked for."""
     name = "/".join(data.with_suffix("").parts[-2:])
     texts = [(example.reference, pairs) for example, pairs in compared]
-    numbers = surest_errors(texts, explained)
+    numbers = most_confident_errors(texts, explained)
     why = _page_of_explanations(page)
     if numbers:
         from ..explain import explain  # here, as it is slow to import
@@ -145,7 +145,7 @@ def _write_errors(
         None if scores.get("ents_f") is None else scores,
         texts,
         labels=known_labels(nlp),
-        numbered=entity_labels(nlp),
+        label_order=entity_labels(nlp),
         lang=str(nlp.lang),
         explained=(why.name, numbers),
         review=f"python -m spacy tener review {shlex.join([model, str(data)])} --output reviewed",

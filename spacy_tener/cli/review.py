@@ -122,9 +122,9 @@ def _apply_decisions(decisions: Path, data: Path, output: Path) -> None:
 
 
 def _write_review(
-    output: Path, reviewed: Sequence[ReviewedDoc], data: str, how: str, limit: int, numbered: Sequence[str] = ()
+    output: Path, reviewed: Sequence[ReviewedDoc], data: str, how: str, limit: int, label_order: Sequence[str] = ()
 ) -> None:
-    errors, shown = write_review(output, reviewed, data, limit=limit, numbered=numbered)
+    errors, shown = write_review(output, reviewed, data, limit=limit, label_order=label_order)
     entities = sum(len(doc.entities) for doc in reviewed)
     summary = (
         f"{counted(len(errors), 'suspected error')} about {counted(len(reviewed), 'text')} with "

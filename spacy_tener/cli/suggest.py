@@ -89,8 +89,10 @@ def suggest_cli(
     tasks = make_tasks(nlp, chosen, shown)
     if format == ANNOTATION_PAGE:
         sources = {"model": describe_model(nlp, model), "inputs": ", ".join(texts)}
-        numbered, overlapping = entity_labels(nlp), not overlap_groups(nlp).keys().isdisjoint(crf_pipes(nlp))
-        page = annotation_page(tasks, shown, **sources, numbered=numbered, lang=str(nlp.lang), overlapping=overlapping)
+        label_order, overlapping = entity_labels(nlp), not overlap_groups(nlp).keys().isdisjoint(crf_pipes(nlp))
+        page = annotation_page(
+            tasks, shown, **sources, label_order=label_order, lang=str(nlp.lang), overlapping=overlapping
+        )
         write_text(output, page)
         msg.good(f"{output.resolve()}: {counted(len(chosen), 'text')} to annotate in a browser")
     else:

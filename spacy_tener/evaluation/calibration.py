@@ -83,21 +83,21 @@ def find_outcomes(nlp: Language, name: str, examples: Sequence[Example], source:
     for number, (comparison, decoding) in enumerate(zip(compared, pipe.decode(docs), strict=True)):
         if decoding.index == 0:
             batches.append(decoding.batch)
-        certain = {entity.offsets for entity in decoding.certain}  # whatever the temperature
+        existing = {entity.offsets for entity in decoding.certain}  # whatever the temperature
         spans, _ = decoding.batch.best_by_text[decoding.index]
         for start, end, index in zip(*(column.tolist() for column in spans[1:]), strict=True):
             offsets = (*decoding.view.char_span(start, end), pipe.labels[index])
-            is_right = None if offsets in certain else comparison.is_right(comparison.key(offsets))
+            is_right = None if offsets in existing else comparison.is_right(comparison.key(offsets))
             rows.append((number, index, is_right))
     if not rows:
         raise RemedyError(f"{source}: the pipeline finds no entity", "Give texts with entities of its labels.")
-    text, label, verdicts = zip(*rows, strict=True)
-    counted = np.array([verdict is not None for verdict in verdicts])
-    right = np.array([verdict for verdict in verdicts if verdict is not None], dtype=bool)
+    text, label, comparisons = zip(*rows, strict=True)
+    counted = np.array([is_right is not None for is_right in comparisons])
+    right = np.array([is_right for is_right in comparisons if is_right is not None], dtype=bool)
     return Outcomes(batches, counted, np.array(label)[counted], right, np.array(text)[counted])
 
 
-def check_enough(outcomes: Outcomes, source: Path) -> None:
+def check_sample_size(outcomes: Outcomes, source: Path) -> None:
     """Refuse too few outcomes to fit a temperature to."""
     right = int(outcomes.right.sum())
     wrong = outcomes.right.size - right
@@ -149,7 +149,7 @@ def bins(probability: Probabilities, right: BoolArray, n_bins: int = BINS) -> li
     """Divide predictions into bins of equal size, the least probable first."""
     # Rounded, so that the noise of floats does not put equal probabilities into an order.
     order = np.argsort(probability.round(6), kind="stable")
-    parts = [part for part in np.array_split(order, n_bins) if part.size]
+    groups = [part for part in np.array_split(order, n_bins) if part.size]
     return [Bin(float(probability[part].mean()), float(right[part].mean()), part.size) for part in parts]
 
 
@@ -198,7 +198,7 @@ def fit_temperature(outcomes: Outcomes, chosen: BoolArray | None = None) -> floa
     )
 
 
-def cross_validated(outcomes: Outcomes) -> Probabilities:
+def cross_validate(outcomes: Outcomes) -> Probabilities:
     """Return the probability of each entity at a temperature fitted to the other folds of texts.
 
     *Shape:* (counted,)
@@ -208,11 +208,11 @@ def cross_validated(outcomes: Outcomes) -> Probabilities:
         raise RemedyError(
             "Cross-validation needs more than one text with entities", "Annotate more texts, or give others by --test."
         )
-    found = np.zeros(outcomes.right.size)
+    probabilities = np.zeros(outcomes.right.size)
     for fold in range(N_FOLDS):
-        out = rank % N_FOLDS == fold
-        found[out] = outcomes.probabilities(fit_temperature(outcomes, ~out))[out]
-    return found
+        held_out = rank % N_FOLDS == fold
+        probabilities[held_out] = outcomes.probabilities(fit_temperature(outcomes, ~held_out))[held_out]
+    return probabilities
 
 
 @dataclass(frozen=True)
@@ -221,14 +221,14 @@ class Threshold:
 
     value (float | None): The threshold, or None if none keeps the precision.
     count (int): Number of entities found.
-    kept (int): Of these, at or above the threshold.
+    n_above (int): Of these, at or above the threshold.
     right (int): Of these, right.
     """
 
     labels: list[str]
     value: float | None
     count: int
-    kept: int = 0
+    n_above: int = 0
     right: int = 0
 
 

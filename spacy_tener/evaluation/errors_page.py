@@ -70,15 +70,15 @@ def _overlaps(gold: Sequence[EntityOffsets], found: Sequence[EntityOffsets]) -> 
 class PredictedText(NamedTuple):
     """A text as a pipeline has annotated it, and the probabilities of its `tener_ner`.
 
-    of_found (dict[EntityOffsets, float | None]): The probability of each found entity, by its own offsets and by those
+    found_probabilities (dict[EntityOffsets, float | None]): The probability of each found entity, by its own offsets and by those
         that it has in `doc.ents`.
-    of_missed (dict[EntityOffsets, float]): The probability that each annotated entity is none, by the component that
+    missed_probabilities (dict[EntityOffsets, float]): The probability that each annotated entity is none, by the component that
         came closest to finding it.
     """
 
     doc: Doc
-    of_found: dict[EntityOffsets, float | None]
-    of_missed: dict[EntityOffsets, float]
+    found_probabilities: dict[EntityOffsets, float | None]
+    missed_probabilities: dict[EntityOffsets, float]
 
 
 def score_texts(nlp: Language, examples: Iterable[Example]) -> tuple[dict[str, Any], list[tuple[Example, list[Pair]]]]:
@@ -111,7 +111,7 @@ def _predict(nlp: Language, examples: Sequence[Example]) -> tuple[list[Predicted
         nlp.make_doc(example.reference.text)  # only for the time, as in nlp.evaluate
     docs = [example.predicted.copy() for example in examples]
     gold = [[offsets_of(ent) for ent in example.reference.ents] for example in examples]
-    of_missed: list[dict[EntityOffsets, float]] = [{} for _ in examples]
+    missed_probabilities: list[dict[EntityOffsets, float]] = [{} for _ in examples]
     for name, pipe in nlp.pipeline:
         if not isinstance(pipe, TenerNER):
             docs = run_components(nlp, docs, [name])
@@ -119,7 +119,7 @@ def _predict(nlp: Language, examples: Sequence[Example]) -> tuple[list[Predicted
         decodings = list(pipe.decode(docs))
         seconds += timer() - start
         # Probabilities of gold entities must be computed here, before later components merge tokens.
-        for entities, missed, decoding in zip(gold, of_missed, decodings, strict=True):
+        for entities, missed, decoding in zip(gold, missed_probabilities, decodings, strict=True):
             for offsets, p in zip(entities, decoding.probabilities(entities), strict=True):
                 missed[offsets] = min(missed.get(offsets, 1.0), 1.0 - p)
             _ = decoding.batch.best_probabilities  # computed once, and not counted in the time
@@ -127,7 +127,7 @@ def _predict(nlp: Language, examples: Sequence[Example]) -> tuple[list[Predicted
         pipe.annotate(decodings, spans_key=SCORES_KEY)
     seconds += timer() - start
     return [
-        PredictedText(doc, _probabilities(doc), missed) for doc, missed in zip(docs, of_missed, strict=True)
+        PredictedText(doc, _probabilities(doc), missed) for doc, missed in zip(docs, missed_probabilities, strict=True)
     ], seconds
 
 
@@ -140,17 +140,23 @@ def _probabilities(doc: Doc) -> dict[EntityOffsets, float | None]:
 
 def _pairs(example: Example, found: Sequence[Found], prediction: PredictedText) -> list[Pair]:
     """Return the pairs of an example in text order, and after them what was found where annotation is missing."""
-    of_found, of_missed = prediction.of_found, prediction.of_missed
+    found_probabilities, missed_probabilities = prediction.found_probabilities, prediction.missed_probabilities
     gold = [offsets_of(ent) for ent in example.reference.ents]
     annotated = [(entity, reference_span) for entity, reference_span in found if reference_span]
     gold_of = pair_entities(gold, [reference_span for _, reference_span in annotated])
     missed = sorted(set(range(len(gold))).difference(gold_of.values()))
-    pairs = [Pair(gold[i], None, probability=of_missed.get(gold[i])) for i in missed]
+    pairs = [Pair(gold[i], None, probability=missed_probabilities.get(gold[i])) for i in missed]
     for j, (entity, reference_span) in enumerate(annotated):
-        pairs.append(Pair(gold[gold_of[j]] if j in gold_of else None, reference_span, probability=of_found.get(entity)))
+        pairs.append(
+            Pair(
+                gold[gold_of[j]] if j in gold_of else None, reference_span, probability=found_probabilities.get(entity)
+            )
+        )
     pairs.sort(key=lambda pair: min(offsets for offsets in (pair.gold, pair.found) if offsets))
     unannotated = [entity for entity, reference_span in found if not reference_span]
-    return pairs + [Pair(None, entity, is_annotated=False, probability=of_found.get(entity)) for entity in unannotated]
+    return pairs + [
+        Pair(None, entity, is_annotated=False, probability=found_probabilities.get(entity)) for entity in unannotated
+    ]
 
 
 def errors_page(
@@ -159,7 +165,7 @@ def errors_page(
     texts: Sequence[tuple[Doc, Sequence[Pair]]] = (),
     *,
     labels: Iterable[str] | None = None,
-    numbered: Sequence[str] = (),
+    label_order: Sequence[str] = (),
     lang: str = "en",
     explained: tuple[str, Sequence[int]] = ("", ()),
     review: str = "",
@@ -171,7 +177,7 @@ def errors_page(
         only.
     labels (Iterable[str] | None): The labels of the pipeline, None if not known. The page lists those of the corpus
         that it lacks.
-    numbered (Sequence[str]): All labels of the pipeline, in the order in which they get colours.
+    label_order (Sequence[str]): All labels of the pipeline, in the order in which they get colours.
     explained (tuple[str, Sequence[int]]): The address of a page with explanations, and the numbers of its texts, in its
         order.
     review (str): The command that makes a page for reviewing the annotation.
@@ -182,7 +188,7 @@ def errors_page(
         "scores": None if scores is None else score_rows(scores),
         "texts": [[doc.text, [_plain(pair) for pair in pairs]] for doc, pairs in texts],
         "unknown": _unknown(texts, labels),
-        "numbered": [*numbered],
+        "label_order": [*label_order],
         "explained": {"page": address, "texts": {str(number): index for index, number in enumerate(numbers)}},
     }
     return make_page(__package__, "errors", heading, data, lang=lang)
@@ -203,7 +209,7 @@ def _unknown(texts: Sequence[tuple[Doc, Sequence[Pair]]], labels: Iterable[str] 
     return {label: count for label, count in sorted(counts.items()) if label not in labels}
 
 
-def surest_errors(texts: Sequence[tuple[Doc, Sequence[Pair]]], n: int) -> list[int]:
+def most_confident_errors(texts: Sequence[tuple[Doc, Sequence[Pair]]], n: int) -> list[int]:
     """Return the numbers of the n texts whose errors the pipeline is surest of, the surest first."""
 
     def sureness(number: int) -> float:

@@ -29,7 +29,7 @@ class Confusion(NamedTuple):
 
 
 Found = tuple[EntityOffsets, EntityOffsets | None]
-"""Where an entity was found, and by which place of the reference it is annotated; None where annotation is missing."""
+"""Where an entity was found, and by which reference_span of the reference it is annotated; None where annotation is missing."""
 
 
 class CountingScorer(Scorer):
@@ -68,20 +68,20 @@ def compare_tokens(example: Example) -> Iterator[Found]:
     to_reference = example.alignment.x2y
     for ent in example.predicted.ents:
         indices = to_reference[ent.start : ent.end]
-        place = None
+        reference_span = None
         if len(indices):
             span = example.reference[int(indices[0]) : int(indices[-1]) + 1]
             if all(token.ent_iob for token in span):
-                place = span.start_char, span.end_char, ent.label_
-        yield offsets_of(ent), place
+                reference_span = span.start_char, span.end_char, ent.label_
+        yield offsets_of(ent), reference_span
 
 
 def compare_characters(example: Example) -> Iterator[Found]:
     """Compare entities by the rules of `spacy_tener.char_ner_scorer.v1`: by the characters of the reference."""
     comparison = CharComparison(example.reference, example.predicted)
-    for place in sorted(predicted_offsets(example.predicted)):
-        key = comparison.key(place)
-        yield place, None if comparison.is_right(key) is None else comparison.gold_offsets(key)
+    for reference_span in sorted(predicted_offsets(example.predicted)):
+        key = comparison.key(reference_span)
+        yield reference_span, None if comparison.is_right(key) is None else comparison.gold_offsets(key)
 
 
 def count_entities(
@@ -92,11 +92,11 @@ def count_entities(
         return {}
     missed = set(map(offsets_of, example.reference.ents))
     found = list(compare(example))
-    counts = {label: [0, 0, 0] for *_, label in (*missed, *(place for place, _ in found))}
-    for _, place in found:
-        if place:
-            counts[place[2]][0 if place in missed else 1] += 1
-            missed.discard(place)
+    counts = {label: [0, 0, 0] for *_, label in (*missed, *(reference_span for reference_span, _ in found))}
+    for _, reference_span in found:
+        if reference_span:
+            counts[reference_span[2]][0 if reference_span in missed else 1] += 1
+            missed.discard(reference_span)
     for *_, label in missed:
         counts[label][2] += 1
     return {label: Confusion(*triple) for label, triple in counts.items()}

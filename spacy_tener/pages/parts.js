@@ -82,7 +82,7 @@ const parts = (() => {
     hues.clear();
     names.forEach(hue);
   }
-  setLabels([...(data?.numbered ?? []), ...(data?.labels ?? [])]);
+  setLabels([...(data?.label_order ?? []), ...(data?.labels ?? [])]);
   const chip = (label, ...children) =>
     el("span", { class: "chip", style: { "--h": hue(label) }, title: label }, el("b", {}, label || say("no label")), ...children);
   const digits = (n) => n.toLocaleString("en");

@@ -35,7 +35,7 @@ PAGE, ERRORS, DOCS = "review.html", "review.jsonl", "docs.jsonl"
 
 
 def write_review(
-    output: Path, reviewed: Sequence[ReviewedDoc], corpus: str, *, limit: int, numbered: Sequence[str] = ()
+    output: Path, reviewed: Sequence[ReviewedDoc], corpus: str, *, limit: int, label_order: Sequence[str] = ()
 ) -> tuple[list[SuspectedError], list[SuspectedError]]:
     """Write the page of a review and its data to a directory. Return all suspected errors, and those on the page.
 
@@ -46,19 +46,19 @@ def write_review(
     shown = most_suspicious(errors, limit)
     write_text(output / ERRORS, suspected_errors_jsonl(errors, by_number))
     write_text(output / DOCS, docs_jsonl(reviewed))
-    write_text(output / PAGE, review_page(shown, by_number, corpus=corpus, numbered=numbered))
+    write_text(output / PAGE, review_page(shown, by_number, corpus=corpus, label_order=label_order))
     return errors, shown
 
 
 def review_page(
-    errors: Sequence[SuspectedError], docs: Mapping[int, ReviewedDoc], *, corpus: str, numbered: Sequence[str] = ()
+    errors: Sequence[SuspectedError], docs: Mapping[int, ReviewedDoc], *, corpus: str, label_order: Sequence[str] = ()
 ) -> str:
     """Return a page with the texts of some errors, in the order of their most suspicious ones.
 
     errors (Sequence[SuspectedError]): The errors by suspicion.
     docs (Mapping[int, ReviewedDoc]): All Docs of the corpus by their number.
     corpus (str): The name of the corpus' file.
-    numbered (Sequence[str]): All labels of the pipeline, in the order in which they get colours.
+    label_order (Sequence[str]): All labels of the pipeline, in the order in which they get colours.
     """
     most_suspicious = {error.doc: error for error in reversed(errors)}
     numbers = dict.fromkeys(error.doc for error in errors)
@@ -75,7 +75,7 @@ def review_page(
     values = {"corpus": corpus, "shown": f"{len(texts):,}", "suspicious": f"{suspicious:,}"}
     about = "{shown} of {suspicious} texts with suspected errors, the most suspicious first"
     heading = Heading("Review of {corpus}", about, values)
-    in_order = [*numbered, *sorted(labels.difference(numbered))]
+    in_order = [*label_order, *sorted(labels.difference(label_order))]
     return _page(heading, texts, in_order, {"stands": "gold", "corpus": corpus, "next": apply}, lang="")
 
 
@@ -85,7 +85,7 @@ def annotation_page(
     *,
     model: str,
     inputs: str,
-    numbered: Sequence[str] = (),
+    label_order: Sequence[str] = (),
     lang: str = "en",
     overlapping: bool = False,
 ) -> str:
@@ -94,7 +94,7 @@ def annotation_page(
     tasks (Sequence[Task]): The texts.
     labels (Iterable[str]): In the order of number keys.
     model, inputs (str): By what and from what the texts were chosen.
-    numbered (Sequence[str]): All labels of the pipeline, in the order in which they get colours.
+    label_order (Sequence[str]): All labels of the pipeline, in the order in which they get colours.
     lang (str): The language of the texts.
     overlapping (bool): The page has entities within others, too.
     """
@@ -105,7 +105,7 @@ def annotation_page(
     convert = f"python -m spacy tener convert decisions.json --output annotated.spacy{' --overlap spans' * overlapping}"
     values = {"model": model, "inputs": inputs}
     heading = Heading("Texts to annotate", "Chosen by {model} from {inputs}", values)
-    content = {"numbered": [*numbered], "stands": "found", "corpus": "", "next": convert}
+    content = {"label_order": [*label_order], "stands": "found", "corpus": "", "next": convert}
     return _page(heading, texts, list(labels), content, lang=lang)
 
 

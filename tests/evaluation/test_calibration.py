@@ -15,8 +15,8 @@ from spacy_tener.errors import RemedyError
 from spacy_tener.evaluation.calibration import (
     Outcomes,
     bins,
-    check_enough,
-    cross_validated,
+    check_sample_size,
+    cross_validate,
     errors,
     find_outcomes,
     fit_temperature,
@@ -81,7 +81,7 @@ def test_the_temperature_is_the_likeliest_one():
 
 def test_cross_validation_shows_each_text_a_temperature_that_has_not_seen_it():
     outcomes = made(300)
-    found = cross_validated(outcomes)
+    found = cross_validate(outcomes)
     for fold in range(5):
         out = outcomes.text % 5 == fold
         np.testing.assert_array_equal(found[out], outcomes.probabilities(fit_temperature(outcomes, ~out))[out])
@@ -91,7 +91,7 @@ def test_cross_validation_shows_each_text_a_temperature_that_has_not_seen_it():
 def test_a_few_texts_are_cross_validated_whatever_their_places(texts):
     outcomes = made(120)
     outcomes.text = np.resize(np.array(texts), 120)
-    found = cross_validated(outcomes)
+    found = cross_validate(outcomes)
     for text in texts:
         out = outcomes.text == text
         np.testing.assert_array_equal(found[out], outcomes.probabilities(fit_temperature(outcomes, ~out))[out])
@@ -139,10 +139,10 @@ def test_labels_with_enough_have_their_own_and_the_others_one_together():
     right = np.where(label == 0, rng.random(520) < 0.3, rng.random(520) < 0.99)
     first, rest = fit_thresholds(probability, label, right, ["A", "B", "C", "D"], 0.9, 0.9)
     assert (first.labels, rest.labels) == (["A"], ["B", "C", "D"])
-    assert (first.value, first.kept, first.right) == (None, 0, 0)
+    assert (first.value, first.n_above, first.right) == (None, 0, 0)
     assert rest.value is not None
     assert rest.value < 0.2
-    assert (rest.count, rest.kept, rest.right) == (
+    assert (rest.count, rest.n_above, rest.right) == (
         120,
         int((probability[label > 0] >= rest.value).sum()),
         int(right[(label > 0) & (probability >= rest.value)].sum()),
@@ -151,14 +151,14 @@ def test_labels_with_enough_have_their_own_and_the_others_one_together():
 
 def test_of_equal_probabilities_all_are_kept():
     (found,) = fit_thresholds(np.full(300, 0.9), np.zeros(300, dtype=int), np.arange(300) % 50 > 0, ["A"], 0.9, 0.9)
-    assert (found.value, found.kept, found.right) == (0.9, 300, 294)
+    assert (found.value, found.n_above, found.right) == (0.9, 300, 294)
 
 
 def test_below_the_first_threshold_that_fails_none_is_tried():
     """Of 400 entities the first 80 are right, the next 60 wrong, and the others right: 85 % of all."""
     right = np.repeat([True, False, True], [80, 60, 260])
     (found,) = fit_thresholds(np.linspace(0.99, 0.1, 400), np.zeros(400, dtype=int), right, ["A"], 0.8, 0.9)
-    assert 80 <= found.kept < 140
+    assert 80 <= found.n_above < 140
 
 
 def test_a_label_of_a_hundred_entities_has_a_threshold_of_its_own():
@@ -184,7 +184,7 @@ def test_a_threshold_is_promised_by_the_binomial_test_and_by_no_entity_less():
 def test_the_first_threshold_lies_below_a_fifth_of_the_entities():
     probability = np.linspace(1.0, 0.0, 1000)
     (found,) = fit_thresholds(probability, np.zeros(1000, dtype=int), np.arange(1000) < 200, ["A"], 0.9, 0.9)
-    assert 200 <= found.kept < 250
+    assert 200 <= found.n_above < 250
     assert found.right == 200
 
 
@@ -239,7 +239,7 @@ def test_ten_of_each_are_enough(right, wrong, enough):
     mask = np.arange(right + wrong) < right
     outcomes = Outcomes([], mask, mask, mask, mask)
     if enough:
-        check_enough(outcomes, SOURCE)
+        check_sample_size(outcomes, SOURCE)
     else:
         with pytest.raises(RemedyError, match=rf"{right} right, {wrong} wrong"):
-            check_enough(outcomes, SOURCE)
+            check_sample_size(outcomes, SOURCE)

@@ -17,7 +17,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
 
-from spacy_tener.evaluation.errors_page import Pair, errors_page, pair_entities, score_texts, surest_errors
+from spacy_tener.evaluation.errors_page import Pair, errors_page, most_confident_errors, pair_entities, score_texts
 from spacy_tener.evaluation.scores import CountingScorer
 from spacy_tener.pages import Heading
 
@@ -127,8 +127,8 @@ def test_probabilities_are_of_the_component_that_finds_an_entity_before_later_on
     nlp.add_pipe("tener_ner", name="other", source=sourced)
     nlp.add_pipe("merge_entities")
     _, ((_, pairs),) = score_texts(nlp, [doc])
-    of_found = {pair.found[:2]: pair.probability for pair in pairs if pair.found}
-    assert {place: of_found[place] for place in alone} == pytest.approx(alone)
+    found_probabilities = {pair.found[:2]: pair.probability for pair in pairs if pair.found}
+    assert {place: found_probabilities[place] for place in alone} == pytest.approx(alone)
     (missed,) = (pair.probability for pair in pairs if pair.gold == gold[2])
     found = nlp.get_pipe("tener_ner")(nlp.make_doc(text))  # what is certain for the next component
     right = next(nlp.get_pipe("other").decode([found])).probabilities([gold[2]])[0]
@@ -139,7 +139,7 @@ def test_the_surest_errors_come_first() -> None:
     doc = Doc(spacy.blank("zh").vocab)
     pairs = [[Pair(PER, None, True, sure)] for sure in (0.2, None, 0.9)]
     texts = [(doc, [Pair(PER, PER, True, 1.0)]), *((doc, errors) for errors in pairs)]
-    assert surest_errors(texts, 2) == [3, 1]
+    assert most_confident_errors(texts, 2) == [3, 1]
 
 
 def show(browser: Browser, folder: Path, scores: dict[str, Any] | None, texts: Any = (), size: Any = DESKTOP) -> str:
