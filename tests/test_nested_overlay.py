@@ -87,7 +87,7 @@ def test_the_service_answers_entities_within_entities(model: Path) -> None:
     ("words", "message"),
     [
         (("silver", "{model}", "{texts}", "--output", "{out}/silver"), "tener_ner may overlap"),
-        (("calibrate", "{model}", "{flat}", "--output", "{out}/calibrated"), r"it has no doc.spans['sc']"),
+        (("calibrate", "{model}", "{flat}", "--output", "{out}/calibrated"), r"the Docs have no doc.spans['sc']"),
     ],
 )
 def test_what_is_only_for_flat_entities_says_so(

@@ -4,7 +4,7 @@
     errors: "all errors", label: "other label", edges: "other boundaries", both: "other label and boundaries", missed: "missed",
     spurious: "spurious", right: "right", unannotated: "not annotated", texts: "all texts",
   };
-  /** chosen: The number whose texts are shown: a key, a test of pairs, and what it counts as nodes. */
+  /** chosen: The selected number of a table: its description, a test for the counted pairs, and nodes that describe it. */
   const state = { chosen: null, open: new Set() };
   const isError = (pair) => !["right", "unannotated"].includes(pair.kind);
 
@@ -52,7 +52,8 @@
       el("tbody", {}, ...data.scores.map(row))));
   }
 
-  // --- the confusion matrix: rows are annotated labels, columns found ones; beside them other edges, missed, spurious
+  // --- the confusion matrix: rows are annotated labels, and columns are found labels. The last columns and the last row
+  // contain entities with other boundaries, missed entities and spurious entities
 
   const EDGES = "\u0000edges", NONE = "\u0000none";
   const cellOf = (pair) => [pair.gold ? pair.gold[2] : NONE, pair.kind === "edges" ? EDGES : pair.found ? pair.found[2] : NONE];
@@ -87,7 +88,7 @@
       el("tbody", {}, ...rows.map((gold) => el("tr", {}, el("th", { scope: "row" }, name(gold, "spurious")), ...columns.map((found) => cell(gold, found)))))));
   }
 
-  // --- a number of either table shows what it counts
+  // --- a click on a number shows the texts with the counted pairs
 
   function number(n, description, test, nodes) {
     const button = el("button", { type: "button", class: "plain", "data-describes": description, "aria-pressed": "false", "aria-label": `${n}: ${description}` }, digits(n));
@@ -117,7 +118,7 @@
     return [...(gold ? [span(gold, "missed", `− ${gold[2]}${found ? "" : probability}`)] : []), ...(found ? [span(found, "spurious", `+ ${found[2]}${probability}`)] : [])];
   }
 
-  /** Group spans that overlap. */
+  /** Group spans that overlap, directly or through other spans. */
   function groupSpans(spans) {
     const groups = [];
     for (const span of [...spans].sort((a, b) => a.start - b.start || b.end - a.end)) {
@@ -128,7 +129,7 @@
     return groups;
   }
 
-  /** Nodes of a text between two offsets. Of spans that overlap, annotated ones are above the text, found ones below. */
+  /** Nodes of a text between two offsets. If spans overlap, gold entities are above the text, and found entities below. */
   function marked(text, spans, from, to) {
     const nodes = [];
     let offset = from;
@@ -140,11 +141,11 @@
     return [...nodes, text.slice(offset, to)];
   }
   const cut = (span, start, end) => `${start > span.start ? " begun" : ""}${end < span.end ? " cut" : ""}`;
-  const SHORT = 10; // an entity of so many characters stays on one line, also of a phone
+  const SHORT = 10; // an entity of at most this many characters is not wrapped, even on a phone
   const single = (text, span, start, end) =>
     el("mark", { class: `ent ${span.kind}${cut(span, start, end)}${span.end - span.start <= SHORT ? " short" : ""}`, style: { "--h": hue(span.label) } }, text.slice(start, end), ...(end < span.end ? [] : [el("small", {}, span.name)]));
 
-  /** A long group is in several pieces, so that lines can end between them. */
+  /** Nodes of a long group, which is split so that lines can be wrapped. */
   function stacks(text, spans, start, end, most = 12) {
     const nodes = [];
     for (let from = start; from < end;) {
@@ -160,7 +161,7 @@
   function stack(text, spans, from, to, isFirst) {
     const edges = [...new Set([from, to, ...spans.flatMap((span) => [span.start, span.end])])].filter((edge) => from <= edge && edge <= to).sort((a, b) => a - b);
     const column = (edge) => edges.indexOf(edge) + 1;
-    const ends = []; // of the rows below the text
+    const ends = []; // end of the last span in each row below the text
     const bars = spans.map((span) => {
       const [start, end] = [Math.max(span.start, from), Math.min(span.end, to)];
       let row = 1;
@@ -179,7 +180,7 @@
   }
   const LEGEND = [["− annotated, not found", "missed"], ["+ found, not annotated", "spurious"], ["annotated → found", "spurious"]];
 
-  /** A link to the explanation of an error: of what was missed, where something was. */
+  /** A link to the explanation of an error: of the gold entity, or of a spurious entity. */
   function whyLink({ text }, unit, explained, { gold, found }) {
     const [start, end, label] = gold || found;
     const words = [...text.slice(unit(start), unit(end))], shown = words.length > 20 ? `${words.slice(0, 20).join("")}…` : words.join("");
@@ -211,7 +212,7 @@
     if (state.chosen && !state.chosen.test(pair)) return false;
     return label === "" || (pair.gold && pair.gold[2] === label) || (pair.found && pair.found[2] === label);
   }
-  /** Whether a pair is one of those that were asked for, among the others of its text. */
+  /** Whether a pair matches the filters, so that it is highlighted among the other pairs of its text. */
   const isChosen = (pair) => Boolean(state.chosen || $("label").value || !["errors", "texts"].includes($("kind").value)) && matches(pair);
   function show() {
     const wanted = $("search").value.trim().toLowerCase(), order = $("order").value;
@@ -244,7 +245,7 @@
   for (const name of ["kind", "label", "order"]) $(name).addEventListener("change", show);
   $("cell").addEventListener("click", () => choose(null));
   searching($("search"), show);
-  /** Show the text that a link leads to, as `errors.html#text-7`: its number among all, from 0. */
+  /** Show the text of a link such as `errors.html#text-7`, which contains the index of the text. */
   function showLinked() {
     const entry = texts[Number(/^#text-(\d+)$/.exec(location.hash)?.[1] ?? NaN)];
     if (!entry) return;

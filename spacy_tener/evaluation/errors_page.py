@@ -1,4 +1,10 @@
-"""The page of a pipeline's errors on a corpus: scores, a confusion matrix, and each text with its differences."""
+"""The HTML page with a pipeline's errors on a corpus: scores, a confusion matrix, and texts with marked errors.
+
+    scores, texts = score_texts(nlp, examples)
+    html = errors_page(Heading("Errors"), scores, [(example.reference, pairs) for example, pairs in texts])
+
+Used by `evaluate --page`.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +30,13 @@ BATCH = 256
 
 
 class Pair(NamedTuple):
-    """An annotated entity and the found entity that overlaps with it; one of them may be None.
+    """A gold entity and the overlapping found entity. If an entity is missed or spurious, the other one is None.
 
-    is_annotated (bool): Whether the place is annotated. If annotation is missing there, only `found` is set.
-    probability (float | None): The probability of the found entity, or one minus that of a missed entity; None if it is
-        not known.
+    gold (EntityOffsets | None): The gold entity.
+    found (EntityOffsets | None): The found entity, in character offsets of the reference.
+    is_annotated (bool): Whether the tokens are annotated. If annotation is missing, only `found` is set.
+    probability (float | None): Probability of the found entity, or the probability that a missed entity is not an
+        entity. None if it is unknown.
     """
 
     gold: EntityOffsets | None
@@ -38,14 +46,16 @@ class Pair(NamedTuple):
 
     @property
     def is_error(self) -> bool:
+        """Whether both entities differ."""
         return self.is_annotated and self.gold != self.found
 
 
 def pair_entities(gold: Sequence[EntityOffsets], found: Sequence[EntityOffsets]) -> dict[int, int]:
-    """Return the pairs of a found and an annotated entity, by their indices: equal ones first, then those that share
-    the most characters.
+    """Pair found entities with overlapping gold entities. Return indices of found entities with those of gold entities.
 
-    gold (Sequence[EntityOffsets]): Start, end and label, in text order and without overlaps.
+    Equal entities are paired first, then entities that share the most characters.
+
+    gold (Sequence[EntityOffsets]): Gold entities, sorted by their offsets and without overlaps.
     """
     pairs: dict[int, int] = {}
     taken = set[int]()
@@ -57,7 +67,8 @@ def pair_entities(gold: Sequence[EntityOffsets], found: Sequence[EntityOffsets])
 
 
 def _overlaps(gold: Sequence[EntityOffsets], found: Sequence[EntityOffsets]) -> Iterator[tuple[bool, int, int, int]]:
-    """Yield overlapping entities: whether they differ, the negative number of shared characters, and both indices."""
+    """Yield overlapping entities as sort keys: whether they differ, the negative number of shared characters, and the
+    indices of the gold and the found entity."""
     ends = [end for _, end, _ in gold]
     for j, entity in enumerate(found):
         for i in range(bisect_right(ends, entity[0]), len(gold)):
@@ -68,12 +79,13 @@ def _overlaps(gold: Sequence[EntityOffsets], found: Sequence[EntityOffsets]) -> 
 
 
 class PredictedText(NamedTuple):
-    """A text as a pipeline has annotated it, and the probabilities of its `tener_ner`.
+    """A text that a pipeline has annotated.
 
-    found_probabilities (dict[EntityOffsets, float | None]): The probability of each found entity, by its own offsets and by those
-        that it has in `doc.ents`.
-    missed_probabilities (dict[EntityOffsets, float]): The probability that each annotated entity is none, by the component that
-        came closest to finding it.
+    doc (Doc): The annotated Doc.
+    found_probabilities (dict[EntityOffsets, float | None]): Probability of each found entity. If an entity is aligned
+        to tokens in `doc.ents`, both its exact and its aligned offsets are keys.
+    missed_probabilities (dict[EntityOffsets, float]): Probability that each gold entity is not an entity: the minimum
+        over all components with a CRF.
     """
 
     doc: Doc
@@ -82,10 +94,12 @@ class PredictedText(NamedTuple):
 
 
 def score_texts(nlp: Language, examples: Iterable[Example]) -> tuple[dict[str, Any], list[tuple[Example, list[Pair]]]]:
-    """Score a pipeline as `nlp.evaluate` does, and compare both sides of each example. A model reads each text once.
+    """Score a pipeline like `nlp.evaluate`, and compare the found entities with the gold entities of each example.
 
-    RETURNS (Tuple[Dict[str, Any], List[Tuple[Example, List[Pair]]]]): The scores of `CountingScorer`, and the pairs of
-        each example.
+    Each text is predicted only once.
+
+    RETURNS (Tuple[Dict[str, Any], List[Tuple[Example, List[Pair]]]]): The scores of `CountingScorer`, and each example
+        with its pairs of entities.
     """
     examples, predictions, seconds = list(examples), list[PredictedText](), 0.0
     for batch in minibatch(examples, BATCH):
@@ -105,10 +119,13 @@ def score_texts(nlp: Language, examples: Iterable[Example]) -> tuple[dict[str, A
 
 
 def _predict(nlp: Language, examples: Sequence[Example]) -> tuple[list[PredictedText], float]:
-    """Run the pipeline over a batch, and return the seconds that this took without the probabilities."""
+    """Annotate a batch of texts, and return the annotated texts and the time in seconds.
+
+    The time does not include the probabilities, which `nlp.pipe` would not compute.
+    """
     start, seconds = timer(), 0.0
     for example in examples:
-        nlp.make_doc(example.reference.text)  # only for the time, as in nlp.evaluate
+        nlp.make_doc(example.reference.text)  # only to measure its time, as nlp.evaluate does
     docs = [example.predicted.copy() for example in examples]
     gold = [[offsets_of(ent) for ent in example.reference.ents] for example in examples]
     missed_probabilities: list[dict[EntityOffsets, float]] = [{} for _ in examples]
@@ -122,7 +139,7 @@ def _predict(nlp: Language, examples: Sequence[Example]) -> tuple[list[Predicted
         for entities, missed, decoding in zip(gold, missed_probabilities, decodings, strict=True):
             for offsets, p in zip(entities, decoding.probabilities(entities), strict=True):
                 missed[offsets] = min(missed.get(offsets, 1.0), 1.0 - p)
-            _ = decoding.batch.best_probabilities  # computed once, and not counted in the time
+            _ = decoding.batch.best_probabilities  # cached, so that `annotate` below does not compute them
         start = timer()
         pipe.annotate(decodings, spans_key=SCORES_KEY)
     seconds += timer() - start
@@ -132,14 +149,15 @@ def _predict(nlp: Language, examples: Sequence[Example]) -> tuple[list[Predicted
 
 
 def _probabilities(doc: Doc) -> dict[EntityOffsets, float | None]:
-    """Return the probability of each entity, by its own offsets and by those that it has in `doc.ents`."""
+    """Return the probability of each entity, by its exact offsets and by the offsets of its tokens in `doc.ents`."""
     entities = read_entities(doc)
     by_ent = {entity.ent: entity.probability for entity in entities if entity.ent is not None}
     return by_ent | {entity.offsets: entity.probability for entity in entities}
 
 
 def _pairs(example: Example, found: Sequence[Found], prediction: PredictedText) -> list[Pair]:
-    """Return the pairs of an example in text order, and after them what was found where annotation is missing."""
+    """Return the pairs of an example in the order of the text, followed by entities found where annotation is
+    missing."""
     found_probabilities, missed_probabilities = prediction.found_probabilities, prediction.missed_probabilities
     gold = [offsets_of(ent) for ent in example.reference.ents]
     annotated = [(entity, reference_span) for entity, reference_span in found if reference_span]
@@ -170,17 +188,18 @@ def errors_page(
     explained: tuple[str, Sequence[int]] = ("", ()),
     review: str = "",
 ) -> str:
-    """Return the page.
+    """Return the page of errors.
 
-    scores (Mapping[str, Any] | None): Those of `score_texts`, or of `nlp.evaluate`; None if nothing is annotated.
-    texts (Sequence[tuple[Doc, Sequence[Pair]]]): Docs with the pairs of `score_texts`; none for a page with scores
-        only.
-    labels (Iterable[str] | None): The labels of the pipeline, None if not known. The page lists those of the corpus
-        that it lacks.
+    heading (Heading): The title of the page.
+    scores (Mapping[str, Any] | None): Scores of `score_texts` or of `nlp.evaluate`. None if the texts are not
+        annotated.
+    texts (Sequence[tuple[Doc, Sequence[Pair]]]): Docs with their pairs of entities. Empty for a page with scores only.
+    labels (Iterable[str] | None): The labels of the pipeline, if they are known. The page lists labels of the corpus
+        that the pipeline lacks.
     label_order (Sequence[str]): All labels of the pipeline, in the order in which they get colours.
-    explained (tuple[str, Sequence[int]]): The address of a page with explanations, and the numbers of its texts, in its
-        order.
-    review (str): The command that makes a page for reviewing the annotation.
+    lang (str): The language of the texts.
+    explained (tuple[str, Sequence[int]]): The URL of a page with explanations, and the indices of its texts.
+    review (str): The command that creates a page to review the annotation.
     """
     address, numbers = explained
     data = {
@@ -195,13 +214,13 @@ def errors_page(
 
 
 def _plain(pair: Pair) -> list[Any]:
-    """Return a pair as [gold, found, probability]. Missing annotation is 0 in place of gold."""
+    """Return a pair as [gold, found, probability]. If annotation is missing, `gold` is 0."""
     probability = None if pair.probability is None else float(f"{pair.probability:.5f}")
     return [pair.gold if pair.is_annotated else 0, pair.found, probability]
 
 
 def _unknown(texts: Sequence[tuple[Doc, Sequence[Pair]]], labels: Iterable[str] | None) -> dict[str, int]:
-    """Return label -> number of annotated entities, for labels that the pipeline does not have."""
+    """Return the number of gold entities with each label that the pipeline does not have."""
     if labels is None:
         return {}
     labels = set(labels)
@@ -210,10 +229,10 @@ def _unknown(texts: Sequence[tuple[Doc, Sequence[Pair]]], labels: Iterable[str] 
 
 
 def most_confident_errors(texts: Sequence[tuple[Doc, Sequence[Pair]]], n: int) -> list[int]:
-    """Return the numbers of the n texts whose errors the pipeline is surest of, the surest first."""
+    """Return the indices of the n texts with the most probable errors, the most probable first."""
 
-    def sureness(number: int) -> float:
+    def confidence(number: int) -> float:
         return max(pair.probability or 0.0 for pair in texts[number][1] if pair.is_error)
 
     wrong = [number for number, (_, pairs) in enumerate(texts) if any(pair.is_error for pair in pairs)]
-    return sorted(wrong, key=sureness, reverse=True)[:n]
+    return sorted(wrong, key=confidence, reverse=True)[:n]

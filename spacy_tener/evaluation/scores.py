@@ -1,4 +1,4 @@
-"""Counts of right, wrong and missed entities, by which a pipeline is scored as spaCy scores it."""
+"""Counts of true positives, false positives and false negatives, with the rules of spaCy's scorer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COUNTS_KEY, DOCS_KEY = "ents_counts", "ents_counts_per_doc"
 
 
 class Confusion(NamedTuple):
-    """Counts of entities: found and right (`tp`), found and wrong (`fp`), and missed (`fn`)."""
+    """Counts of true positives (`tp`), false positives (`fp`) and false negatives (`fn`)."""
 
     tp: int
     fp: int
@@ -29,14 +29,17 @@ class Confusion(NamedTuple):
 
 
 Found = tuple[EntityOffsets, EntityOffsets | None]
-"""Where an entity was found, and by which reference_span of the reference it is annotated; None where annotation is missing."""
+"""A found entity, and the same entity in character offsets of the reference. The latter is None if annotation is
+missing."""
 
 
 class CountingScorer(Scorer):
-    """spaCy's scorer, with additional scores: `ents_counts`, label -> tp, fp, fn, and `ents_counts_per_doc`, the list
-    [tp, fp, fn] of each document.
+    """spaCy's scorer with two additional scores.
 
-    examples (Sequence[Example]): The examples scored last, with the pipeline's entities.
+    `ents_counts` contains the counts tp, fp and fn for each label, and `ents_counts_per_doc` the list [tp, fp, fn] for
+    each Doc.
+
+    examples (Sequence[Example]): The examples of the last call of `score`, with the entities of the pipeline.
     """
 
     examples: Sequence[Example] = ()
@@ -52,7 +55,10 @@ class CountingScorer(Scorer):
 
 
 def comparison_of(nlp: Language) -> Callable[[Example], Iterator[Found]]:
-    """Return how the scorer of a pipeline's entities compares them: that of the last component that scores them."""
+    """Return the function that compares entities like the scorer of a pipeline.
+
+    If several components score entities, spaCy keeps the scores of the last one.
+    """
     pipes = [nlp.get_pipe(name) for name in nlp.pipe_names if "ents_f" in nlp.get_pipe_meta(name).scores]
     for pipe in reversed(pipes):
         scorer = pipe.active_scorer if isinstance(pipe, TenerNER) else getattr(pipe, "scorer", None)
@@ -64,7 +70,7 @@ def comparison_of(nlp: Language) -> Callable[[Example], Iterator[Found]]:
 
 
 def compare_tokens(example: Example) -> Iterator[Found]:
-    """Compare entities by the rules of `spacy.scorer.get_ner_prf`: by the tokens of the reference."""
+    """Compare entities by tokens of the reference, like `spacy.scorer.get_ner_prf`."""
     to_reference = example.alignment.x2y
     for ent in example.predicted.ents:
         indices = to_reference[ent.start : ent.end]
@@ -77,17 +83,17 @@ def compare_tokens(example: Example) -> Iterator[Found]:
 
 
 def compare_characters(example: Example) -> Iterator[Found]:
-    """Compare entities by the rules of `spacy_tener.char_ner_scorer.v1`: by the characters of the reference."""
+    """Compare entities by characters of the reference, like `spacy_tener.char_ner_scorer.v1`."""
     comparison = CharComparison(example.reference, example.predicted)
-    for reference_span in sorted(predicted_offsets(example.predicted)):
-        key = comparison.key(reference_span)
-        yield reference_span, None if comparison.is_right(key) is None else comparison.gold_offsets(key)
+    for found in sorted(predicted_offsets(example.predicted)):
+        key = comparison.key(found)
+        yield found, None if comparison.is_right(key) is None else comparison.gold_offsets(key)
 
 
 def count_entities(
     example: Example, compare: Callable[[Example], Iterator[Found]] = compare_tokens
 ) -> dict[str, Confusion]:
-    """Count entities by label. One found where annotation is missing is neither right nor wrong."""
+    """Count entities by label. Entities found where annotation is missing are ignored."""
     if not example.reference.has_annotation("ENT_IOB"):
         return {}
     missed = set(map(offsets_of, example.reference.ents))
@@ -103,12 +109,12 @@ def count_entities(
 
 
 def total(counts: Iterable[Confusion]) -> Confusion:
-    """Add up the counts of several labels or documents, for micro-averaged scores."""
+    """Return the sum of counts, for micro-averaged scores."""
     return Confusion(*map(sum, zip((0, 0, 0), *counts, strict=True)))
 
 
 def score_rows(scores: Mapping[str, Any]) -> list[list[Any]]:
-    """Return rows of label, precision, recall, F1 and counts (tp, fp, fn), first those of all labels."""
+    """Return rows with label, precision, recall, F1 and counts (tp, fp, fn). The first row is the micro average."""
     counts = {label: list(count.values()) for label, count in scores.get(COUNTS_KEY, {}).items()}
     total = [sum(column) for column in zip(*counts.values(), strict=True)]
     rows = [["All", *(scores[f"ents_{part}"] for part in "prf"), total or None]]
@@ -118,18 +124,21 @@ def score_rows(scores: Mapping[str, Any]) -> list[list[Any]]:
 
 
 def scores_json(scores: Mapping[str, Any]) -> str:
-    """Return scores as JSON, one on each line: indented JSON would put each count by document on a line of its own."""
+    """Return scores as JSON with one score on each line. Indented JSON would have a line for each count of each Doc."""
     lines = [f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in scores.items()]
     return "{\n  " + ",\n  ".join(lines) + "\n}\n"
 
 
 def read_json(path: Path, remedy: str = "Write it again, or remove the run.") -> dict[str, Any]:
-    """Read a JSON file that holds an object. remedy: For the error about one that does not."""
+    """Read a JSON file that contains an object.
+
+    remedy (str): How to fix an invalid file, for the error message.
+    """
     try:
         data = json.loads(path.read_text(encoding="utf8"))
     except OSError as error:
         raise RemedyError(f"{path}: cannot be read: {error.strerror or error}", remedy) from error
-    except ValueError as error:  # bytes that are not UTF-8 too
+    except ValueError as error:  # UnicodeDecodeError is a ValueError
         raise RemedyError(f"{path}: not valid JSON: {error}", remedy) from error
     if not isinstance(data, dict):
         raise RemedyError(f"{path}: expected a JSON object, but got: {type(data).__name__}", remedy)
