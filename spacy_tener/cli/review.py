@@ -16,7 +16,7 @@ from ..files import check_folder, locked, write_bytes
 from ..nn.run import check_gpu
 from ..pipeline.finding import entity_labels
 from ..processes import interrupted_by_signals
-from ..review.page import PAGE, mend_corpus, write_review
+from ..review.page import PAGE, apply_to_corpus, write_review
 from ..review.suspected_errors import ReviewedDoc, cross_train, cross_validation, describe_model, find_suspected_errors
 from ..training.config_files import BASES, names_in
 from . import options
@@ -115,9 +115,9 @@ def review_cli(
 
 
 def _apply_decisions(decisions: Path, data: Path, output: Path) -> None:
-    corpus, applied = mend_corpus(data, decisions)
+    corpus, applied = apply_to_corpus(data, decisions)
     write_bytes(output, corpus)
-    msg.warn_list("Decisions that do not fit the corpus, left out", applied.misfits)
+    msg.warn_list("Decisions that do not fit the corpus, left out", applied.rejected)
     msg.good(f"{output}: {counted(applied.changed, 'decision')} applied, {applied.unchanged:,} agreed already")
 
 

@@ -31,7 +31,7 @@ WIDTH = 1024
 ORDERS = (2, 3)
 """Lengths of the character n-grams that are counted."""
 _VARIETY = 4
-_ADDRESS = re.compile(r"https?://\S+")
+_URL = re.compile(r"https?://\S+")
 _REPEATED = re.compile(r"(.{1,8}?)\1+", re.DOTALL)
 _PRIMES = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], dtype=np.uint64)
 
@@ -69,7 +69,7 @@ def suggest(
     """
     pool = most_uncertain(nlp, records, POOL * n, excluded={text_key(text) for text in annotated})
     vectors = profiles([suggestion.text for suggestion in pool])
-    chosen = spread([suggestion.uncertainty for suggestion in pool], vectors, n, annotated)
+    chosen = select_diverse([suggestion.uncertainty for suggestion in pool], vectors, n, annotated)
     return [pool[index] for index in chosen]
 
 
@@ -79,18 +79,18 @@ def make_tasks(nlp: Language, chosen: Sequence[Suggestion], labels: Sequence[str
 
     Scores are those of the best reading by the first `tener_ner`.
     """
-    fresh = [nlp.tokenizer(suggestion.text) for suggestion in chosen]  # later components may merge tokens
+    docs = [nlp.tokenizer(suggestion.text) for suggestion in chosen]  # later components may merge tokens
     columns = [(suggestion.uncertainty, suggestion.record.get(ID_COLUMN)) for suggestion in chosen]
     if not crf_pipes(nlp):
         return [
-            Task(doc, (), 0.0, uncertainty, 0.0, name) for doc, (uncertainty, name) in zip(fresh, columns, strict=True)
+            Task(doc, (), 0.0, uncertainty, 0.0, name) for doc, (uncertainty, name) in zip(docs, columns, strict=True)
         ]
     pipeline = PipelineNER.of(nlp)
     decodings = list(pipeline.ner.decode(pipeline.prepare(suggestion.text for suggestion in chosen)))
     readings = [decoding.k_best(1)[0] for decoding in decodings]
     found = found_entities(nlp, pipeline.complete(decodings), with_spancat=False)
     tasks = []
-    rows = zip(fresh, readings, found, columns, strict=True)
+    rows = zip(docs, readings, found, columns, strict=True)
     for doc, reading, entities, (uncertainty, record_id) in rows:
         labelled = [entity for entity in entities if entity.label in labels]
         score = reading_score(reading.log_probability, len(doc.text))
@@ -103,7 +103,7 @@ def most_uncertain(
 ) -> list[Suggestion]:
     """Return the n most uncertain texts, most uncertain first, ties in input order.
 
-    Of near-duplicates (see `near_key`) it keeps the first. Uncertainty is multiplied by the text's `variety`.
+    Of near-duplicates (see `near_duplicate_key`) it keeps the first. Uncertainty is multiplied by the text's `variety`.
 
     excluded (Set[str]): The keys of texts to leave out.
     """
@@ -111,21 +111,21 @@ def most_uncertain(
     keys: set[str] = set()
     for number, (record, uncertainty) in enumerate(_measure(nlp, records)):
         text = record[TEXT_COLUMN]
-        key = near_key(text)
+        key = near_duplicate_key(text)
         if key in keys or text_key(text) in excluded or (len(heap) == n and uncertainty <= heap[0][0]):
             continue
         keys.add(key)
         heapq.heappush(heap, (uncertainty, -number, record))
         if len(heap) > n:
-            keys.discard(near_key(heapq.heappop(heap)[2][TEXT_COLUMN]))
+            keys.discard(near_duplicate_key(heapq.heappop(heap)[2][TEXT_COLUMN]))
     # As in the heap, numbers decide between equal uncertainties: records are not compared.
     return [Suggestion(record, uncertainty) for uncertainty, _, record in sorted(heap, reverse=True)]
 
 
-def near_key(text: str) -> str:
+def near_duplicate_key(text: str) -> str:
     """Return a key that near-duplicates share: the text's letters and digits in lower case, digits as 0, repeated
     strings once, and no URLs. A text without letters and digits keeps its other characters."""
-    plain = text_key(_ADDRESS.sub("", text.casefold()))
+    plain = text_key(_URL.sub("", text.casefold()))
     letters = "".join("0" if char.isdigit() else char for char in plain if char.isalnum())
     return _REPEATED.sub(r"\1", letters or plain)
 
@@ -183,7 +183,7 @@ def _buckets(text: str) -> NDArray[np.int64]:
     return buckets
 
 
-def spread(weights: Sequence[float], vectors: Profiles, n: int, annotated: Iterable[str] = ()) -> list[int]:
+def select_diverse(weights: Sequence[float], vectors: Profiles, n: int, annotated: Iterable[str] = ()) -> list[int]:
     """Choose n texts greedily: next is the one with the largest product of weight and distance to the nearest chosen.
 
     weights (Sequence[float]): The weight of each text, 0 or more.

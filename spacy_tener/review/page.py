@@ -29,7 +29,7 @@ from ..pages import Heading, make_page
 from ..pipeline.entities import FoundEntity, offsets_of, outermost
 from ..types import EntityOffsets
 from .annotation_tools import RECORD_ID, Task
-from .suspected_errors import Question, ReviewedDoc, SuspectedError, most_suspicious, rank_suspected_errors
+from .suspected_errors import EntityPair, ReviewedDoc, SuspectedError, most_suspicious, rank_suspected_errors
 
 PAGE, ERRORS, DOCS = "review.html", "review.jsonl", "docs.jsonl"
 
@@ -65,7 +65,7 @@ def review_page(
     texts = []
     for number in numbers:
         reviewed, first = docs[number], most_suspicious[number]
-        text = _text(number, reviewed.doc, _questions(reviewed), nested=reviewed.group is not None)
+        text = _text(number, reviewed.doc, _entity_pairs(reviewed), nested=reviewed.group is not None)
         sides = [(error.gold, error.found) for error in reviewed.suspected_errors]
         texts.append({**text, "first": sides.index((first.gold, first.found))})
     labels = {ent.label_ for reviewed in docs.values() for ent in reviewed.entities}
@@ -118,7 +118,7 @@ def _page(
     return make_page(__package__, "review", heading, data, lang=lang)
 
 
-def _questions(reviewed: ReviewedDoc) -> list[Question]:
+def _entity_pairs(reviewed: ReviewedDoc) -> list[EntityPair]:
     """Return the suspected errors in a text, and its other entities, each as a pair of equal sides."""
     disputed = {
         (entity.start, entity.end, entity.label) for error in reviewed.suspected_errors for entity in error.gold
@@ -131,7 +131,7 @@ def _questions(reviewed: ReviewedDoc) -> list[Question]:
 
 
 def _text(
-    number: int, doc: Doc, questions: Sequence[Question], record_id: Any = None, *, nested: bool
+    number: int, doc: Doc, questions: Sequence[EntityPair], record_id: Any = None, *, nested: bool
 ) -> dict[str, Any]:
     """Return the data of a text. Without `tokens`, entities may begin and end at any character."""
     tokens = [(token.idx, token.idx + len(token)) for token in doc]
@@ -191,12 +191,12 @@ class Applied:
 
     changed (int): The number of decisions that changed the annotation.
     unchanged (int): The number of decisions that it agreed with already.
-    misfits (list[str]): The decisions that could not be applied, each with the reason.
+    rejected (list[str]): The decisions that could not be applied, each with the reason.
     """
 
     changed: int = 0
     unchanged: int = 0
-    misfits: list[str] = field(default_factory=list)
+    rejected: list[str] = field(default_factory=list)
 
 
 def read_decisions(path: Path) -> list[dict[str, Any]]:
@@ -218,16 +218,16 @@ def read_decisions(path: Path) -> list[dict[str, Any]]:
     return list(records)
 
 
-def mend_corpus(data: Path, decisions: Path) -> tuple[bytes, Applied]:
+def apply_to_corpus(data: Path, decisions: Path) -> tuple[bytes, Applied]:
     """Return a .spacy file with decisions applied to it, and what they changed. Refuse it if none of them fits."""
     records = read_decisions(decisions)
     corpus = open_docbin(data)
     docs = list(corpus.get_docs(Vocab()))
     applied = apply_decisions(docs, records)
-    if applied.misfits and not applied.changed + applied.unchanged:
+    if applied.rejected and not applied.changed + applied.unchanged:
         about = {str(record.get("corpus") or "texts to annotate") for record in records}
         raise RemedyError(
-            f"{decisions}: no decision fits {data}: {applied.misfits[0]}",
+            f"{decisions}: no decision fits {data}: {applied.rejected[0]}",
             f"They are about: {', '.join(sorted(about))}.",
         )
     return repacked(corpus, docs), applied
@@ -248,7 +248,7 @@ def apply_decisions(docs: Sequence[Doc], records: Iterable[Mapping[str, Any]]) -
         numbers = by_text.get(text, [])
         if number not in numbers and len(numbers) != 1:
             reason = f"the corpus has {'no such text' if not numbers else f'this text {len(numbers)} times'}"
-            applied.misfits += [f"'{text[:40]}': {reason}" for _ in record["decisions"]]
+            applied.rejected += [f"'{text[:40]}': {reason}" for _ in record["decisions"]]
         else:
             _apply(docs[number if number in numbers else numbers[0]], record, applied)
     return applied
@@ -266,11 +266,11 @@ def _apply(doc: Doc, record: Mapping[str, Any], applied: Applied) -> None:
         is_applied = set(decided) <= before.keys() and not any(exclude(a, b) for a in rest for b in gold)
         if nested and DEFAULT_SPANS_KEY not in doc.spans:
             reason = f"it has no doc.spans['{DEFAULT_SPANS_KEY}']: convert the corpus with `--overlap spans`"
-            applied.misfits.append(_misfit(doc, gold or decided, reason))
+            applied.rejected.append(_describe_rejected(doc, gold or decided, reason))
         elif is_applied or set(gold) <= before.keys():
             fitting.append((gold, decided, is_applied))
         else:
-            applied.misfits.append(_misfit(doc, gold or decided, "the annotation has changed"))
+            applied.rejected.append(_describe_rejected(doc, gold or decided, "the annotation has changed"))
     # Remove entities first, since a new one may overlap another decision's, or be the same once more.
     removed = {entity for gold, _, _ in fitting for entity in gold}
     after = {entity: ent for entity, ent in before.items() if entity not in removed}
@@ -278,38 +278,38 @@ def _apply(doc: Doc, record: Mapping[str, Any], applied: Applied) -> None:
         aligned = [before.get(entity) or doc.char_span(*entity) for entity in decided]
         spans = [span for span in aligned if span is not None]
         others = () if nested else [ent for entity, ent in after.items() if entity not in decided]
-        taken = _tokens(others)
+        occupied = _tokens(others)
         reason = "it does not align with tokens" if None in aligned else ""
-        if not reason and any(i in taken for span in spans for i in range(span.start, span.end)):
+        if not reason and any(i in occupied for span in spans for i in range(span.start, span.end)):
             reason = "another entity is there"
         if reason:
             gold_spans = [before[entity] for entity in gold if entity in before]
-            spans = [span for span in gold_spans if taken.isdisjoint(range(span.start, span.end))]
-            applied.misfits.append(_misfit(doc, decided or gold, reason))
+            spans = [span for span in gold_spans if occupied.isdisjoint(range(span.start, span.end))]
+            applied.rejected.append(_describe_rejected(doc, decided or gold, reason))
         else:
             applied.changed += not is_applied
             applied.unchanged += is_applied
         after |= {offsets_of(span): span for span in spans}
     if after.keys() != before.keys():
-        _set_entities(doc, before, after)
+        _write_entities(doc, before, after)
 
 
-def _set_entities(doc: Doc, before: Mapping[EntityOffsets, Span], after: Mapping[EntityOffsets, Span]) -> None:
+def _write_entities(doc: Doc, before: Mapping[EntityOffsets, Span], after: Mapping[EntityOffsets, Span]) -> None:
     """Set the changed entities, of which `doc.ents` has the longest. Other tokens keep their annotation, also if it is
     missing. It is missing, as `convert` leaves it, where an entity crosses a longer one."""
     added, removed = after.keys() - before.keys(), before.keys() - after.keys()
-    old, new, taken = set(map(offsets_of, doc.ents)), set[EntityOffsets](), set[int]()
+    old, new, occupied = set(map(offsets_of, doc.ents)), set[EntityOffsets](), set[int]()
     for entity in sorted(after, key=lambda entity: (entity[0] - entity[1], entity[0], entity not in old)):
         tokens = _tokens([after[entity]])
-        if taken.isdisjoint(tokens):
+        if occupied.isdisjoint(tokens):
             new.add(entity)
-            taken |= tokens
+            occupied |= tokens
     spans, covered = {**before, **after}, _tokens(after.values())
     changed = _tokens(spans[entity] for entity in added | removed | (old - new))
     doc.set_ents(
         [after[entity] for entity in new - old],
         outside=[doc[i : i + 1] for i in changed - covered],
-        missing=[doc[i : i + 1] for i in changed & covered - taken],
+        missing=[doc[i : i + 1] for i in changed & covered - occupied],
         default="unmodified",
     )
     # The groups that `convert` writes: all entities, which may overlap, and spans known to be incorrect.
@@ -332,6 +332,6 @@ def _entities(written: Any) -> list[EntityOffsets]:
     return [(int(start), int(end), str(label)) for start, end, label in written]
 
 
-def _misfit(doc: Doc, entities: Sequence[EntityOffsets], reason: str) -> str:
+def _describe_rejected(doc: Doc, entities: Sequence[EntityOffsets], reason: str) -> str:
     shown = ", ".join(f"{doc.text[start:end]} {label}" for start, end, label in entities)
     return f"'{doc.text[:40]}': {shown}: {reason}"

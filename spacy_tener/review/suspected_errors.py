@@ -36,7 +36,7 @@ from ..types import EntityOffsets
 
 FOLDS, DATA = "folds", "train.spacy"
 BATCH = 256
-Question = tuple[Sequence[FoundEntity], Sequence[FoundEntity]]
+EntityPair = tuple[Sequence[FoundEntity], Sequence[FoundEntity]]
 """The entities at one position of a text: those of the annotation, and those that the model found."""
 
 
@@ -146,19 +146,21 @@ def _review_batch(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[R
         for doc, (_, gold) in zip(docs, batch, strict=True)
     ]
     decodings = list(ner.decode(docs))
-    shares = likelihoods(decodings, [example.reference for example in examples])
-    for (number, doc), example, decoding, likelihood in zip(batch, examples, decodings, shares, strict=True):
+    gold_probabilities = likelihoods(decodings, [example.reference for example in examples])
+    for (number, doc), example, decoding, likelihood in zip(
+        batch, examples, decodings, gold_probabilities, strict=True
+    ):
         # Without the group, a text says nothing of entities within others.
         group = ner.overlap_key if ner.overlap_key in doc.spans else None
         offsets = [offsets_of(span) for span in all_entities(doc, group)]
         scored = zip(offsets, decoding.probabilities(offsets), strict=True)
         gold = [FoundEntity(*entity, probability) for entity, probability in scored]
         found = decoding.entities if group is not None else outermost(decoding.entities)
-        reviewed = _where_annotated(example.reference, found, {*offsets})
+        annotated = _annotated_only(example.reference, found, {*offsets})
         unknown = {entity for entity in gold if entity.label not in ner.labels}
-        errors = disagreements(number, gold, reviewed, nested=group is not None)
-        judgeable = tuple(error for error in errors if unknown.isdisjoint(error.gold))
-        yield ReviewedDoc(number, doc, likelihood, judgeable, len(unknown), group)
+        errors = disagreements(number, gold, annotated, nested=group is not None)
+        known_errors = tuple(error for error in errors if unknown.isdisjoint(error.gold))
+        yield ReviewedDoc(number, doc, likelihood, known_errors, len(unknown), group)
 
 
 def _without_annotation(nlp: Language, doc: Doc) -> Doc:
@@ -185,7 +187,7 @@ def _with_known_labels(doc: Doc, labels: Sequence[str], group: str | None) -> Do
     return changed
 
 
-def _where_annotated(doc: Doc, found: Iterable[FoundEntity], gold: Set[EntityOffsets]) -> list[FoundEntity]:
+def _annotated_only(doc: Doc, found: Iterable[FoundEntity], gold: Set[EntityOffsets]) -> list[FoundEntity]:
     """Return the found entities that are gold, or where no annotation is missing."""
     missing = [(token.idx, token.idx + len(token)) for token in doc if not token.ent_iob_]
     return [
@@ -210,7 +212,7 @@ def disagreements(
     return sorted(errors, key=lambda error: error.start)
 
 
-def _overlapping(gold: Sequence[FoundEntity], found: Sequence[FoundEntity]) -> Sequence[Question]:
+def _overlapping(gold: Sequence[FoundEntity], found: Sequence[FoundEntity]) -> Sequence[EntityPair]:
     groups: list[tuple[list[FoundEntity], list[FoundEntity]]] = []
     end = 0
     for entity, side in sorted([*((e, 0) for e in gold), *((e, 1) for e in found)], key=lambda pair: pair[0].start):
@@ -221,19 +223,19 @@ def _overlapping(gold: Sequence[FoundEntity], found: Sequence[FoundEntity]) -> S
     return groups
 
 
-def _similar(gold: Sequence[FoundEntity], found: Sequence[FoundEntity]) -> Sequence[Question]:
+def _similar(gold: Sequence[FoundEntity], found: Sequence[FoundEntity]) -> Sequence[EntityPair]:
     """Pair the entities that share most, each once. All others are alone."""
-    pairs = [(a, b) for a in gold for b in found if _share(a, b) > 0.5]
-    groups, taken = list[Question](), set[FoundEntity]()
-    for pair in sorted(pairs, key=lambda pair: (-_share(*pair), pair[0].label != pair[1].label)):
-        if taken.isdisjoint(pair):
-            taken.update(pair)
+    pairs = [(a, b) for a in gold for b in found if _overlap_ratio(a, b) > 0.5]
+    groups, occupied = list[EntityPair](), set[FoundEntity]()
+    for pair in sorted(pairs, key=lambda pair: (-_overlap_ratio(*pair), pair[0].label != pair[1].label)):
+        if occupied.isdisjoint(pair):
+            occupied.update(pair)
             groups.append(([pair[0]], [pair[1]]))
-    groups += [([entity], []) for entity in gold if entity not in taken]
-    return groups + [([], [entity]) for entity in found if entity not in taken]
+    groups += [([entity], []) for entity in gold if entity not in occupied]
+    return groups + [([], [entity]) for entity in found if entity not in occupied]
 
 
-def _share(a: FoundEntity, b: FoundEntity) -> float:
+def _overlap_ratio(a: FoundEntity, b: FoundEntity) -> float:
     """Return how many of the characters of two entities both have, from 0 to 1."""
     shared = min(a.end, b.end) - max(a.start, b.start)
     return shared / (a.end - a.start + b.end - b.start - shared)

@@ -27,7 +27,7 @@ def decide(
 ) -> tuple[int, int, list[str]]:
     decisions = [{"gold": gold, "entities": entities} for gold, entities in places]
     applied = apply_decisions([doc], [{"text": text, "doc": number, "decisions": decisions, **keys}])
-    return applied.changed, applied.unchanged, applied.misfits
+    return applied.changed, applied.unchanged, applied.rejected
 
 
 def entities(doc: Doc) -> list[tuple[str, str, str]]:
@@ -117,8 +117,8 @@ def test_what_stood_already_is_told_where_another_decision_takes_it_away(doc: Do
 )
 def test_what_fits_no_more_is_told_and_left(doc: Doc, place: Any, reason: str) -> None:
     before = doc.to_json()
-    changed, _, misfits = decide(doc, place)
-    assert (changed, misfits) == (0, [f"'{TEXT}': {reason}"])
+    changed, _, rejected = decide(doc, place)
+    assert (changed, rejected) == (0, [f"'{TEXT}': {reason}"])
     assert doc.to_json() == before
 
 
@@ -133,4 +133,4 @@ def test_edges_inside_of_tokens_do_not_fit() -> None:
 def test_a_text_is_found_where_it_stands_now_unless_it_stands_twice(doc: Doc) -> None:
     assert decide(doc, ([[0, 3, "PER"]], []), number=7) == (1, 0, [])
     record = {"text": TEXT, "doc": 7, "decisions": [{"gold": [], "entities": []}]}
-    assert apply_decisions([doc, doc.copy()], [record]).misfits == [f"'{TEXT}': the corpus has this text 2 times"]
+    assert apply_decisions([doc, doc.copy()], [record]).rejected == [f"'{TEXT}': the corpus has this text 2 times"]

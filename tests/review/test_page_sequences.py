@@ -142,7 +142,7 @@ def test_a_corpus_is_what_the_page_of_its_review_shows(
     for state in all_states:
         mended = doc.copy()
         applied = apply_decisions([mended], [state["record"]])
-        assert applied.misfits == [], state
+        assert applied.rejected == [], state
         assert entities_of(mended) == sorted(map(tuple, state["entities"])), state
         longest = filter_spans(list(mended.spans.get("sc", mended.ents)))
         assert sum(map(len, mended.ents)) == sum(map(len, longest)), state

@@ -168,7 +168,7 @@ def test_places_are_decided_by_keyboard_and_put_into_the_corpus(reviewing: Open)
     assert all(record["answer"] == "accept" and not record["_is_binary"] for record in records)
     before = [doc.to_json() for doc in docs]
     applied = apply_decisions(docs, records)
-    assert (applied.changed, applied.unchanged, applied.misfits) == (4, 1, [])
+    assert (applied.changed, applied.unchanged, applied.rejected) == (4, 1, [])
     assert [entities_of(doc) for doc in docs] == [
         [(0, 2, "LOC")],
         [(0, 3, "PER"), (4, 6, "PER")],
@@ -206,7 +206,7 @@ def test_entities_within_others_are_decided_and_the_doc_has_the_outermost(review
     assert review.lines()[0] == "在北京GPE大GPE学ORG医学院ORG"
     review.keys("3")
     applied = apply_decisions(docs, review.decisions())
-    assert (applied.changed, applied.unchanged, applied.misfits) == (3, 1, [])
+    assert (applied.changed, applied.unchanged, applied.rejected) == (3, 1, [])
     assert [entities_of(doc) for doc in docs] == [
         [(1, 3, "GPE"), (1, 4, "PER"), (1, 5, "ORG"), (1, 8, "ORG")],
         [(0, 2, "PER"), (0, 4, "ORG")],

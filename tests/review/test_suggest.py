@@ -21,9 +21,9 @@ from spacy_tener.review import active_learning as module
 from spacy_tener.review.active_learning import (
     WIDTH,
     most_uncertain,
-    near_key,
+    near_duplicate_key,
     profiles,
-    spread,
+    select_diverse,
     suggest,
     variety,
 )
@@ -89,7 +89,7 @@ def test_so_many_uncertain_texts_are_compared_for_each_one_to_choose(
     assert {suggestion.text for suggestion in suggest(nlp, records(TEXTS), 2, annotated=TEXTS[:0])} <= set(TEXTS[:4])
     assert len(suggest(nlp, records(TEXTS), 1)) == 1
     assert len(suggest(nlp, records(TEXTS), 7)) == 7
-    monkeypatch.setattr(module, "spread", lambda weights, *_: range(len(weights)))
+    monkeypatch.setattr(module, "select_diverse", lambda weights, *_: range(len(weights)))
     assert [suggestion.text for suggestion in suggest(nlp, records(TEXTS), 3)] == TEXTS[:6]
 
 
@@ -136,7 +136,7 @@ def test_each_next_text_is_the_best_by_weight_and_distance() -> None:
     random = np.random.default_rng(0)
     vectors = profiles(["".join(random.choice(list("甲乙丙丁戊己"), 6)) for _ in range(12)])
     weights = random.random(12).tolist()
-    chosen = spread(weights, vectors, 5)
+    chosen = select_diverse(weights, vectors, 5)
     for count in range(5):
         before, rest = chosen[:count], [i for i in range(12) if i not in chosen[:count]]
         gains = [weights[i] * (1.0 - max([float(vectors[i] @ vectors[j]) for j in before] or [0.0])) for i in rest]
@@ -145,14 +145,16 @@ def test_each_next_text_is_the_best_by_weight_and_distance() -> None:
 
 def test_what_is_known_counts_as_chosen() -> None:
     texts = ["王小明去了上海", "今天天气很好"]
-    assert spread([1.0, 0.9], profiles(texts), 1) == [0]
-    assert spread([1.0, 0.9], profiles(texts), 1, ["王小明去了上海市"]) == [1]
+    assert select_diverse([1.0, 0.9], profiles(texts), 1) == [0]
+    assert select_diverse([1.0, 0.9], profiles(texts), 1, ["王小明去了上海市"]) == [1]
 
 
 def test_what_is_known_takes_the_same_memory_however_much_it_is() -> None:
     vectors = profiles(["王小明去了上海", "今天天气很好"])
 
-    peaks = [peak(lambda n=n: spread([1.0, 0.9], vectors, 1, numbered_texts(n))) for n in (2 * WIDTH, 8 * WIDTH)]
+    peaks = [
+        peak(lambda n=n: select_diverse([1.0, 0.9], vectors, 1, numbered_texts(n))) for n in (2 * WIDTH, 8 * WIDTH)
+    ]
     assert peaks[1] < 1.5 * peaks[0]
 
 
@@ -182,7 +184,7 @@ def test_a_profile_counts_every_pair_and_triple_with_the_blanks_around() -> None
     ],
 )
 def test_texts_nearly_repeat_each_other(text: str, repeat: str, is_near: bool) -> None:
-    assert (near_key(text) == near_key(repeat)) == is_near
+    assert (near_duplicate_key(text) == near_duplicate_key(repeat)) == is_near
 
 
 def test_variety_is_the_share_of_different_strings() -> None:
