@@ -1,8 +1,11 @@
-"""HTML pages in one file that need no network, with a colour for each label.
+"""HTML pages that consist of one file, work without a network, and have a consistent colour for each label.
 
-A page is page.html with style, script and data filled in, and a policy (CSP) that allows nothing else. The body, style
-and script of a page called `name` are the files `name.html`, `name.css` and `name.js` of a package. page.css,
-strings.js and parts.js come before them on every page, and on some found.css and found.js.
+    html = make_page("spacy_tener.review", "review", Heading("Review"), {"texts": [...]}, lang="zh")
+
+The body, style and script of the page are `review.html`, `review.css` and `review.js` in the package. They are inserted
+into `page.html`, together with the data (JSON) and a Content-Security-Policy that allows nothing else. All pages share
+`page.css`, `strings.js` (translations) and `parts.js`, and some share `found.css` and `found.js`. Used for the pages of
+`evaluate`, `explain`, `review`, `suggest` and `export`.
 """
 
 from __future__ import annotations
@@ -19,19 +22,19 @@ from importlib.resources import files
 from typing import Any
 
 SCRIPTS = ("strings.js", "parts.js")
-"""Scripts of every page."""
+"""Scripts that all pages contain."""
 FIRST_HUES = 8
-"""Hues that are 45 degrees apart, of which each label prefers one."""
+"""Number of hues for the first labels, which are 45 degrees apart."""
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
 @dataclass(frozen=True)
 class Heading:
-    """What stands at the top of a page. strings.js may translate it, but not its values.
+    """The heading of a page. `strings.js` can contain translations of the title and the line, but not of the values.
 
-    title (str): The title.
-    about (str): The line below it.
-    values (Mapping[str, str]): What stands in the title and the line for names in braces.
+    title (str): The title, which may contain names in braces.
+    about (str): The line below the title, which may contain names in braces.
+    values (Mapping[str, str]): The values of the names.
     """
 
     title: str
@@ -39,7 +42,7 @@ class Heading:
     values: Mapping[str, str] = field(default_factory=dict)
 
     def to_html(self) -> dict[str, str]:
-        """Return the title and the line with their values."""
+        """Return the title and the line as HTML, with values in place of the names."""
         return {"title": html.escape(self._filled(self.title)), "about": html.escape(self._filled(self.about))}
 
     def _filled(self, template: str) -> str:
@@ -56,13 +59,14 @@ def make_page(
     parts: Sequence[str] = (),
     workers: bool = False,
 ) -> str:
-    """Return a page that needs neither network nor server.
+    """Return a page that works without a network or a server.
 
-    package, name (str): Where the body, style and script of the page are, see above.
-    data (Mapping[str, Any]): Values that JSON can hold; `parts.data` in the script.
-    lang (str): The language of the texts, `{{lang}}` in the body.
-    parts (Sequence[str]): Parts of this package that the page shares with some others, such as `found`.
-    workers (bool): Whether the script may start workers, and these compute WebAssembly.
+    package, name (str): The package with the page's body, style and script, and the stem of their file names.
+    heading (Heading): The title of the page.
+    data (Mapping[str, Any]): Data that can be converted to JSON. The script accesses it as `parts.data`.
+    lang (str): The language of the texts, which replaces `{{lang}}` in the body.
+    parts (Sequence[str]): Additional shared styles and scripts of this package, such as `found`.
+    workers (bool): Whether the script may start workers that run WebAssembly.
     """
     style, script = _sources(package, name, tuple(parts))
     data = {**data, "heading": asdict(heading)}
@@ -72,20 +76,20 @@ def make_page(
         "policy": page_policy(package, name, parts=parts, workers=workers),
         "style": style,
         "script": script,
-        # Escaped, so that no `</script>` in the data ends the element.
+        # `<` is escaped, so that `</script>` in the data cannot end the element.
         "data": json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
     }
     shell = _read(__package__, "page.html").replace("{{body}}", _read(package, f"{name}.html"))
-    # In one pass, so that placeholders in the data are not replaced.
+    # All placeholders are replaced in one pass, so that placeholders in the data are kept.
     return _PLACEHOLDER.sub(lambda match: filling[match[1]], shell)
 
 
 def page_policy(package: str, name: str, also: str = "", *, parts: Sequence[str] = (), workers: bool = False) -> str:
-    """Return the Content-Security-Policy of a page, which allows only its own script and style.
+    """Return the Content-Security-Policy of a page, which allows only the script and the style of the page, by their
+    hashes.
 
-    also (str): Further sources of both, each with a space behind it, such as "'self' ".
-    parts (Sequence[str]): As for `make_page`.
-    workers (bool): As for `make_page`.
+    also (str): Additional sources of scripts and styles, each followed by a space, such as "'self' ".
+    parts, workers: See `make_page`.
     """
     style, script = (f"'sha256-{_digest(text)}'" for text in _sources(package, name, tuple(parts)))
     compute, start = (" 'wasm-unsafe-eval'", "; worker-src blob:") if workers else ("", "")
@@ -97,7 +101,7 @@ def page_policy(package: str, name: str, also: str = "", *, parts: Sequence[str]
 
 @lru_cache
 def _sources(package: str, name: str, parts: tuple[str, ...]) -> tuple[str, str]:
-    """Return the style and the script of a page, the shared ones first."""
+    """Return the style and the script of a page, beginning with the shared parts."""
     style, script = _read(__package__, "page.css"), "".join(_read(__package__, shared) for shared in SCRIPTS)
     for package_of_part, part in (*((__package__, part) for part in parts), (package, name)):
         style += _read(package_of_part, f"{part}.css")
@@ -114,12 +118,13 @@ def _read(package: str, name: str) -> str:
 
 
 def label_hues(labels: Iterable[str]) -> dict[str, float]:
-    """Return the hue of each label in degrees: the one that its name prefers, or the next that no label before it has.
+    """Return the hue of each label in degrees.
 
-    A label that is added behind the others changes none of their hues. If all are taken, those halfway between follow.
-    `hue` of parts.js computes the same.
+    A hash of the label determines the preferred hue. If an earlier label has this hue, the next free hue is used. So a
+    label usually has the same colour in all pipelines, and additional labels do not change the hues of earlier labels.
+    If all hues are in use, the hues halfway between them are added. `hue` in parts.js is the same function.
 
-    labels (Iterable[str]): All labels of a pipeline, in its order.
+    labels (Iterable[str]): All labels of a pipeline, in order.
     """
     hues: dict[str, float] = {}
     for label in dict.fromkeys(labels):
@@ -131,18 +136,18 @@ def label_hues(labels: Iterable[str]) -> dict[str, float]:
 
 
 def _preferred(label: str, n: int) -> list[float]:
-    """Return n hues that are as far apart as possible, that which a label prefers first."""
+    """Return n equidistant hues, beginning with the preferred hue of a label."""
     number = 0
     for char in label:
-        # With these numbers, few of the usual sets of labels have two that prefer the same of 8 hues.
+        # With these constants, the labels in most common label sets prefer different hues.
         number = (number * 258 + ord(char)) % 65521
     return [(number + i) % n * 360 / n for i in range(n)]
 
 
 def displacy_options(labels: Iterable[str]) -> dict[str, Any]:
-    """Return options of `displacy.render(..., style="ent")` that give labels the colours of this package's pages.
+    """Return options for `displacy.render(..., style="ent")` with the colours that labels have on this package's pages.
 
-    labels (Iterable[str]): All labels of the pipeline. displacy looks colours up by upper-case label, so that labels
-        which differ only in case share the colour of the last one.
+    labels (Iterable[str]): All labels of the pipeline. displacy looks up colours by the upper-case label, so that
+        labels that differ only in case share a colour.
     """
     return {"colors": {label.upper(): f"hsl({hue:g}, 75%, 86%)" for label, hue in label_hues(labels).items()}}

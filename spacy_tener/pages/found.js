@@ -1,12 +1,12 @@
 "use strict";
-/** An example of a text, by its language. */
+/** An example text for each language. */
 const SAMPLES = {
   zh: "王小明昨天去了上海，在中国银行工作的吴重阳也在。",
   en: "Angela Merkel met Tim Cook of Apple in Berlin on Monday.",
 };
-/** Characters of a part of a long text. */
+/** Approximate number of characters in a block of a long text. */
 const BLOCK = 5000;
-/** The entities that were found in a text: marked in it and listed, filtered by label and by probability, and saved. */
+/** The entities in a text: they are marked in the text and listed, can be filtered by label and probability, and saved. */
 function foundEntities({ drawn = () => {}, saved = () => ({}), reread = () => {} } = {}) {
   const { $, el, chip, digits, download, hue, listing, marked, meter, offsetsOf, percent, say, setLabels, stored } = parts;
   const state = { text: "", entities: [], hidden: new Set() };
@@ -30,7 +30,7 @@ function foundEntities({ drawn = () => {}, saved = () => ({}), reread = () => {}
     chosen: (entity) => light("chosen", entity),
   });
 
-  /** Yield the bounds of parts of a text, at ends of lines where it has some: a browser lays out those in view alone. */
+  /** Yield the bounds of blocks of a text, preferably at the ends of lines. The browser only renders visible blocks. */
   function* blocksOf(text, entities) {
     for (let from = 0, to; from < text.length; from = to) {
       const line = text.indexOf("\n", from + BLOCK) + 1;
@@ -47,7 +47,7 @@ function foundEntities({ drawn = () => {}, saved = () => ({}), reread = () => {}
     $("text").replaceChildren();
     for (const [from, to] of blocksOf(state.text, entities)) {
       const block = to - from < state.text.length ? el("div", { class: "block" }) : $("text");
-      // One by one: a call has no room for the arguments of a long text.
+      // The nodes are appended one by one, because the number of arguments of a call is limited.
       for (const node of marked(state.text, entities, mark, from, to)) block.append(node);
       if (block !== $("text")) $("text").append(block);
     }
@@ -56,7 +56,7 @@ function foundEntities({ drawn = () => {}, saved = () => ({}), reread = () => {}
     $("nothing").textContent = say(hidden ? "All entities are hidden. Show more labels, or lower the minimum probability." : "No entities were found in this text.");
     $("nothing").hidden = entities.length > 0 || !state.text.trim();
     $("hidden").textContent = hidden ? say(", {n} hidden", { n: digits(hidden) }) : "";
-    // Without probabilities there is nothing to choose by.
+    // Hide the controls for probabilities if no entity has a probability.
     const hasProbabilities = !state.entities.length || state.entities.some(({ probability }) => probability !== null);
     for (const node of document.querySelectorAll("[data-by-probability]")) node.hidden = !hasProbabilities;
     $("least").textContent = `${$("minimum").value} %`;
@@ -71,13 +71,13 @@ function foundEntities({ drawn = () => {}, saved = () => ({}), reread = () => {}
     return el("mark", attributes, ...children, ...name);
   }
 
-  /** Mark an entity in the text and in the list: the one pointed at, or the one chosen. */
+  /** Highlight an entity in the text and in the list. kind: `pointed` (under the mouse) or `chosen`. */
   function light(kind, entity) {
     for (const node of document.querySelectorAll(`.${kind}`)) node.classList.remove(kind);
     if (!entity) return;
     const nodes = $("text").querySelectorAll(`[data-entity="${state.numbers.get(entity)}"]`);
     for (const node of [...nodes, rowOf(entity)]) node?.classList.add(kind);
-    // Moving through the list scrolls the text, unless the focus is in the input.
+    // Scroll the text if the user moves through the list.
     if (kind === "chosen" && $("list").contains(document.activeElement)) nodes[0]?.scrollIntoView({ block: "nearest" });
   }
   const rowOf = (entity) => $("list").querySelector(`[data-index="${list.items.indexOf(entity)}"]`);
@@ -86,13 +86,13 @@ function foundEntities({ drawn = () => {}, saved = () => ({}), reread = () => {}
     return node ? state.entities[node.dataset.entity] : row && list.items[row.dataset.index];
   };
 
-  /** Show a text with its entities, whose offsets are those of JavaScript. */
+  /** Show a text and its entities, whose offsets are in UTF-16 code units. */
   function show(text, entities) {
     Object.assign(state, { text, entities });
     draw();
   }
 
-  /** Set the labels of a pipeline, each with a button that hides its entities. */
+  /** Set the labels of a pipeline, and create a button for each label that hides its entities. */
   function offer(labels) {
     setLabels(labels);
     state.hidden.clear();
@@ -108,7 +108,7 @@ function foundEntities({ drawn = () => {}, saved = () => ({}), reread = () => {}
     $("labels").replaceChildren(el("span", { class: "quiet" }, say("Show")), ...filters);
   }
 
-  /** The texts of what was written, each with its start: all as one, or the lines. */
+  /** The texts in the input, with their start: the whole input, or each line. */
   function textsOf(written) {
     if (!$("lines").value) return written.trim() ? [{ start: 0, text: written }] : [];
     let start = 0;
@@ -120,14 +120,14 @@ function foundEntities({ drawn = () => {}, saved = () => ({}), reread = () => {}
   const quoted = (value) => (/[",\r\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value);
   const asCsv = (rows) => rows.map((row) => `${row.map((value) => quoted(String(value ?? ""))).join(",")}\r\n`).join("");
 
-  /** Entities of a text, with offsets in characters. */
+  /** Convert the offsets of entities to characters. */
   function inCharacters(text, entities) {
     const { character } = offsetsOf(text);
     return entities.map((entity) => ({ ...entity, start: character(entity.start), end: character(entity.end) }));
   }
   const savedEntities = () => inCharacters(state.text, shownEntities());
 
-  // Languages change by loading the page again.
+  // A change of the language reloads the page.
   $("lines").value = stored.get("lines") ? "lines" : "";
   $("lines").addEventListener("change", () => {
     stored.set("lines", Boolean($("lines").value));
@@ -146,7 +146,7 @@ function foundEntities({ drawn = () => {}, saved = () => ({}), reread = () => {}
     rowOf(entity).scrollIntoView({ block: "nearest" });
   });
   $("json").addEventListener("click", () => download("entities.json", `${JSON.stringify({ text: state.text, ...saved(), entities: savedEntities() }, null, 2)}\n`));
-  // A byte order mark: spreadsheets read UTF-8 by it.
+  // Spreadsheet programs need a byte order mark to detect UTF-8.
   $("csv").addEventListener("click", () => download("entities.csv", `\ufeff${asCsv([FIELDS, ...savedEntities().map((entity) => FIELDS.map((name) => entity[name]))])}`, "text/csv"));
 
   return { show, offer, minimum, inCharacters, textsOf, moved, get text() { return state.text; }, get chosen() { return list.item; } };

@@ -1,5 +1,5 @@
 "use strict";
-/** What all pages share. Nothing of the data is ever read as markup: text goes into text nodes and attributes. */
+/** Functions for all pages. Data is only inserted as text nodes and attributes, and never interpreted as HTML. */
 const parts = (() => {
   const $ = (id) => document.getElementById(id);
   const data = $("data") && JSON.parse($("data").textContent);
@@ -14,26 +14,26 @@ const parts = (() => {
     return node;
   }
 
-  // --- local storage, which some browsers do not have for a page
+  // --- local storage, to which a browser may deny access
 
   const stored = {
     get(key) { try { return JSON.parse(localStorage.getItem(`spacy_tener.${key}`)); } catch { return null; } },
     set(key, value) { try { localStorage.setItem(`spacy_tener.${key}`, JSON.stringify(value)); return true; } catch { return false; } },
   };
 
-  // --- the language of titles and controls: the browser's, until the reader chooses
+  // --- the language of titles and controls: the language of the browser, unless the user selects another one
 
   const browserLanguage = navigator.language.startsWith("zh") ? "zh" : "en";
-  // Where nothing can be stored, as in private windows, the tab's own history has it.
+  // If the local storage is not available, for example in private windows, the language is stored in the tab's history.
   const chosen = stored.get("language") || history.state?.language;
   const language = document.documentElement.dataset.language || chosen || browserLanguage;
   /** A string in the page's language, with values in place of their names in braces. */
   const say = (text, values = {}) =>
     (STRINGS[language]?.[text] ?? text).replace(/\{(\w+)\}/g, (braces, name) => values[name] ?? braces);
-  /** What stands between two strings of a sentence: Chinese has no spaces. */
+  /** The separator of two strings in a sentence. Chinese has no spaces between words. */
   const gap = language === "zh" ? "" : " ";
 
-  /** Translate the strings of page.html, which are English, but none of the data. */
+  /** Translate the English strings of the page's HTML. Data is not translated. */
   function translatePage() {
     document.documentElement.lang = language;
     $("language")?.setAttribute("lang", "en");
@@ -44,7 +44,7 @@ const parts = (() => {
       const { parentElement } = walker.currentNode;
       if (parentElement.closest("script, style")) continue;
       const { data: english } = walker.currentNode, translated = translate(english);
-      // In a sentence, no space is left around what is within it.
+      // In a Chinese sentence, remove the spaces around nested elements.
       walker.currentNode.data = translated !== english && !gap && parentElement.closest("p") ? translated.trim() : translated;
     }
     for (const name of ["title", "aria-label", "placeholder"])
@@ -65,7 +65,7 @@ const parts = (() => {
   // --- labels and numbers
 
   const hues = new Map();
-  /** The hue of a label in degrees: the one that its name prefers, or the next that is free. `label_hues` in Python computes the same. */
+  /** The hue of a label in degrees: the preferred hue of the label, or the next free hue. `label_hues` in Python is the same function. */
   function hue(label) {
     if (hues.has(label)) return hues.get(label);
     let number = 0;
@@ -77,7 +77,7 @@ const parts = (() => {
         if (!taken.has(free)) return hues.set(label, free) && free;
       }
   }
-  /** Give the labels of a pipeline their hues, in its order. */
+  /** Assign hues to all labels of a pipeline, in order. */
   function setLabels(names) {
     hues.clear();
     names.forEach(hue);
@@ -95,9 +95,9 @@ const parts = (() => {
   const meter = (share, kind = "") =>
     el("span", { class: `meter ${kind}`, "aria-hidden": "true" }, el("i", { style: { width: `${100 * Math.min(1, Math.max(0, share))}%` } }));
 
-  // --- offsets in texts: data counts characters, JavaScript UTF-16 units
+  // --- offsets: the data has offsets in characters (code points), and JavaScript uses UTF-16 code units
 
-  /** Two functions for a text: from offsets in characters to offsets in units, and back. */
+  /** Return two functions for a text, which convert offsets in characters to code units, and code units to characters. */
   function offsetsOf(text) {
     if (!/[\ud800-\udbff]/.test(text)) return { unit: (offset) => offset, character: (offset) => offset };
     const units = [0];
@@ -106,10 +106,10 @@ const parts = (() => {
     return { unit: (character) => units[character], character: (unit) => characters.get(unit) ?? characters.get(unit - 1) };
   }
 
-  /** The parts of a text that are shown around some spans: all of a short one. Offsets are in units. */
+  /** The excerpts of a text around some spans, as pairs of offsets in code units. A short text has a single excerpt. */
   function excerpts(text, spans, around = 80, short = 600) {
     if (text.length <= short) return [[0, text.length]];
-    // A surrogate pair is not cut in two.
+    // Do not split a surrogate pair.
     const align = (offset) => (offset > 0 && /[\udc00-\udfff]/.test(text[offset] || "") ? offset - 1 : offset);
     const parts = [];
     for (const { start, end } of [...spans].sort((a, b) => a.start - b.start)) {
@@ -121,9 +121,9 @@ const parts = (() => {
   }
 
   /**
-   * Nodes of a text between two offsets, with its spans as elements inside of each other. Of spans that cross, the one
-   * that begins later is cut in two. mark(span, children, kind): the element of a span, or of a part of it: then kind is
-   * `begun`, `cut` or both.
+   * Nodes of a text between two offsets, with nested elements for nested spans. If two spans cross, the later span is
+   * split. mark(span, children, kind) returns the element of a span or of a part of a span. The kind of a part that does
+   * not begin the span contains `begun`, and the kind of a part that does not end the span contains `cut`.
    */
   function marked(text, spans, mark, from = 0, to = text.length) {
     const stack = spans.filter((span) => span.start < to && span.end > from && span.start < span.end)
@@ -156,8 +156,9 @@ const parts = (() => {
   // --- a list with pages
 
   /**
-   * ids: `list` (an ol), `pager` (a nav), `shown` (a status). draw(item): the content of its li. noun, plural: of items.
-   * Arrow keys, Home and End go through the items, PageUp and PageDown through pages.
+   * A list with pages. The HTML needs elements with the ids `list` (ol), `pager` (nav) and `shown` (status). draw(item)
+   * returns the content of an item. noun and plural describe the items. The arrow keys, Home and End select an item,
+   * and PageUp and PageDown select a page.
    */
   function listing({ draw, noun, plural, size = 50, chosen = () => {} }) {
     let items = [], first = 0, current = -1;
@@ -183,7 +184,7 @@ const parts = (() => {
       $("shown").textContent = count(items.length, noun, plural);
       chosen(items[current]);
     }
-    /** Make an item the current one, on its page. */
+    /** Show and select an item. */
     function go(index, focus = true) {
       if (index < 0 || index >= items.length) return;
       if (index < first || index >= first + size) turn(Math.floor(index / size) * size, index);
@@ -208,7 +209,7 @@ const parts = (() => {
     });
     return {
       show: (found) => { items = found; turn(0); },
-      /** Draw an item again, the current one if none is named. */
+      /** Redraw an item, by default the selected item. */
       redraw(item = items[current]) {
         const index = items.indexOf(item), old = list.children[index - first];
         if (!old) return;
@@ -223,7 +224,7 @@ const parts = (() => {
     };
   }
 
-  /** Call a function when someone has stopped typing in a field. `/` goes to the field from anywhere, Escape empties it. */
+  /** Call a function when the user stops typing in a field. The key `/` focuses the field, and Escape clears it. */
   function searching(field, changed) {
     let timer = 0;
     field.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(changed, 120); });
@@ -243,7 +244,7 @@ const parts = (() => {
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   }
 
-  // --- light and dark: the system's setting, until the reader chooses
+  // --- light and dark colours: the setting of the system, unless the user selects another one
 
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const isDark = () => (document.documentElement.dataset.theme || (dark.matches ? "dark" : "light")) === "dark";

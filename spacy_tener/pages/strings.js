@@ -1,5 +1,5 @@
 /**
- * The strings of titles and controls in other languages, by their English ones. Names in braces are values.
+ * Translations of the strings on pages, by language and English string. Names in braces are replaced by values.
  */
 const STRINGS = {
   zh: {

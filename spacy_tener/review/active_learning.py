@@ -1,4 +1,9 @@
-"""Choice of the texts to annotate next from a stream: uncertain texts that differ from each other."""
+"""Active learning: choose the texts to annotate next, which are uncertain and differ from each other.
+
+    raw texts ── uncertainty ── pool of the 20 n most uncertain texts ── greedy diverse selection ── n texts
+
+Used by the command `suggest`.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +28,13 @@ from .annotation_tools import Task
 
 BATCH = 256
 POOL = 20
-"""Candidates, the most uncertain texts, for each text to choose."""
+"""Size of the pool of the most uncertain texts, as a multiple of the number of texts to choose."""
 
 Profiles = NDArray[np.float32]
 WIDTH = 1024
-"""Length of a profile."""
+"""Number of dimensions of a profile."""
 ORDERS = (2, 3)
-"""Lengths of the character n-grams that are counted."""
+"""Lengths of the character n-grams in profiles."""
 _VARIETY = 4
 _URL = re.compile(r"https?://\S+")
 _REPEATED = re.compile(r"(.{1,8}?)\1+", re.DOTALL)
@@ -38,20 +43,23 @@ _PRIMES = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9],
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A record and the pipeline's uncertainty about its text, 0 or more."""
+    """A chosen record, and the uncertainty of the pipeline about its text, which is 0 or more."""
 
     record: Record
     uncertainty: float
 
     @property
     def text(self) -> str:
+        """The text of the record."""
         return str(self.record[TEXT_COLUMN])
 
 
 def uncertainties(ner: TenerNER, docs: Sequence[Doc]) -> list[float]:
-    """Return the entropy over all readings, in nats, divided by the square root of the number of tokens.
+    """Return the entropy of the distribution over all label sequences of each text, in nats, divided by the square root
+    of the number of tokens.
 
-    Entropy grows with length, and would rank the longest texts first; entropy per token would rank the shortest first.
+    The entropy grows with the length of a text, so that the entropy alone would rank long texts first. The entropy per
+    token would rank short texts first.
     """
     return [decoding.entropy / math.sqrt(max(1, len(decoding.doc))) for decoding in ner.decode(docs)]
 
@@ -59,13 +67,14 @@ def uncertainties(ner: TenerNER, docs: Sequence[Doc]) -> list[float]:
 def suggest(
     nlp: Language | None, records: Iterable[Record], n: int, *, annotated: Sequence[str] = ()
 ) -> list[Suggestion]:
-    """Choose the n texts to annotate next: uncertain ones that differ from each other and do not repeat themselves.
+    """Choose the n texts to annotate next. The texts are uncertain, differ from each other, and are not repetitive.
 
-    nlp (Optional[Language]): The pipeline, or None without a model: then the uncertainty of a text is its `variety`.
-    records (Iterable[Record]): Any number. Only the `POOL * n` most uncertain are held in memory.
-    n (int): How many texts to choose.
-    annotated (Sequence[str]): Texts that are annotated already. They are left out, and similar texts come later.
-    RETURNS (List[Suggestion]): The chosen texts, the best first.
+    nlp (Optional[Language]): The pipeline. Without a pipeline, the uncertainty of a text is its `variety`.
+    records (Iterable[Record]): A stream of records. Only the `POOL * n` most uncertain records are kept in memory.
+    n (int): Number of texts to choose.
+    annotated (Sequence[str]): Texts that are already annotated. They are not chosen, and similar texts are ranked
+        lower.
+    RETURNS (List[Suggestion]): The chosen texts, best first.
     """
     pool = most_uncertain(nlp, records, POOL * n, excluded={text_key(text) for text in annotated})
     vectors = profiles([suggestion.text for suggestion in pool])
@@ -74,10 +83,12 @@ def suggest(
 
 
 def make_tasks(nlp: Language, chosen: Sequence[Suggestion], labels: Sequence[str]) -> list[Task]:
-    """Return texts with the entities that the pipeline finds and that have one of the labels; with no entities if the
-    pipeline has no `tener_ner`.
+    """Return the chosen texts with the entities that the pipeline finds.
 
-    Scores are those of the best reading by the first `tener_ner`.
+    The probability and the score of a text belong to the best label sequence of the first `tener_ner`. If the pipeline
+    has no `tener_ner`, texts have no entities.
+
+    labels (Sequence[str]): Labels of the entities to return.
     """
     docs = [nlp.tokenizer(suggestion.text) for suggestion in chosen]  # later components may merge tokens
     columns = [(suggestion.uncertainty, suggestion.record.get(ID_COLUMN)) for suggestion in chosen]
@@ -101,11 +112,12 @@ def make_tasks(nlp: Language, chosen: Sequence[Suggestion], labels: Sequence[str
 def most_uncertain(
     nlp: Language | None, records: Iterable[Record], n: int, *, excluded: Set[str] = frozenset()
 ) -> list[Suggestion]:
-    """Return the n most uncertain texts, most uncertain first, ties in input order.
+    """Return the n most uncertain texts, most uncertain first. Ties keep the order of the input.
 
-    Of near-duplicates (see `near_duplicate_key`) it keeps the first. Uncertainty is multiplied by the text's `variety`.
+    The uncertainty is multiplied by the text's `variety`. Only the first of near-duplicates is kept, see
+    `near_duplicate_key`.
 
-    excluded (Set[str]): The keys of texts to leave out.
+    excluded (Set[str]): The `text_key` of each text to exclude.
     """
     heap: list[tuple[float, int, Record]] = []
     keys: set[str] = set()
@@ -118,23 +130,26 @@ def most_uncertain(
         heapq.heappush(heap, (uncertainty, -number, record))
         if len(heap) > n:
             keys.discard(near_duplicate_key(heapq.heappop(heap)[2][TEXT_COLUMN]))
-    # As in the heap, numbers decide between equal uncertainties: records are not compared.
+    # Ties are resolved by the numbers, which are unique. Records cannot be compared.
     return [Suggestion(record, uncertainty) for uncertainty, _, record in sorted(heap, reverse=True)]
 
 
 def near_duplicate_key(text: str) -> str:
-    """Return a key that near-duplicates share: the text's letters and digits in lower case, digits as 0, repeated
-    strings once, and no URLs. A text without letters and digits keeps its other characters."""
+    """Return a key that is the same for near-duplicates.
+
+    The key contains the letters and digits in lower case, without URLs and repetitions. All digits become 0. The key of
+    a text without letters and digits contains its other characters.
+    """
     plain = text_key(_URL.sub("", text.casefold()))
     letters = "".join("0" if char.isdigit() else char for char in plain if char.isalnum())
     return _REPEATED.sub(r"\1", letters or plain)
 
 
 def variety(text: str) -> float:
-    """Return the number of distinct 4-grams of characters over the number of all, above 0 and at most 1.
+    """Return the number of distinct character 4-grams divided by the number of all 4-grams.
 
-    A repetitive text has a large entropy, since one uncertain decision occurs many times, but annotating it answers
-    only that one.
+    A repetitive text has a high entropy, because the same uncertain decision occurs many times. But its annotation only
+    resolves this decision.
     """
     size = len(text) - _VARIETY + 1
     return len({text[start : start + _VARIETY] for start in range(size)}) / size if size > 0 else 1.0
@@ -154,11 +169,12 @@ def _measure(nlp: Language | None, records: Iterable[Record]) -> Iterator[tuple[
 
 
 def profiles(texts: Sequence[str]) -> Profiles:
-    """Return hashed counts of each text's character bigrams and trigrams, as vectors of norm 1.
+    """Return the profile of each text: hashed counts of character bigrams and trigrams, with the L2 norm 1.
 
-    Square roots of counts reduce the weight of repeated strings. The same on every machine.
+    The square roots of counts are used, to reduce the weight of repeated strings. The hash function does not depend on
+    the machine, so that the choice of texts can be reproduced.
 
-    RETURNS (Profiles): *Shape:* (texts, WIDTH)
+    RETURNS (Profiles): The profiles. *Shape:* (texts, WIDTH)
     """
     counted = np.empty((len(texts), WIDTH), dtype=np.float32)
     for row, text in zip(counted, texts, strict=True):
@@ -169,7 +185,11 @@ def profiles(texts: Sequence[str]) -> Profiles:
 
 
 def _buckets(text: str) -> NDArray[np.int64]:
-    """Return the index in a profile of each n-gram. Texts are padded with spaces, so that the shortest has some."""
+    """Return the dimension of each n-gram in a text. The text is padded with spaces, so that a short text has n-grams.
+
+    An n-gram is hashed by the sum of its code points times fixed primes. The last steps mix the bits, and keep the ten
+    highest bits (WIDTH is 2 ** 10).
+    """
     codes = np.frombuffer(f" {text.casefold()} ".encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
     codes = codes.astype(np.uint64)
     hashed = [
@@ -184,17 +204,20 @@ def _buckets(text: str) -> NDArray[np.int64]:
 
 
 def select_diverse(weights: Sequence[float], vectors: Profiles, n: int, annotated: Iterable[str] = ()) -> list[int]:
-    """Choose n texts greedily: next is the one with the largest product of weight and distance to the nearest chosen.
+    """Choose n diverse texts by a greedy algorithm.
 
-    weights (Sequence[float]): The weight of each text, 0 or more.
+    The next text maximizes the product of its weight and its cosine distance to the nearest text that is already
+    chosen.
+
+    weights (Sequence[float]): The weight of each text, which must be 0 or more.
     vectors (Profiles): The profiles of the texts. *Shape:* (texts, WIDTH)
-    n (int): How many texts to choose.
-    annotated (Iterable[str]): Texts that count as chosen already.
-    RETURNS (List[int]): The indices of the chosen texts, in order; of ties the first.
+    n (int): Number of texts to choose.
+    annotated (Iterable[str]): Annotated texts, which are treated like chosen texts.
+    RETURNS (List[int]): The indices of the chosen texts, in order. In case of ties, the first text is chosen.
     """
     weight = np.asarray(weights, dtype=np.float64)
     nearest = np.zeros(len(weight))
-    for part in minibatch(annotated, WIDTH):  # a profile takes 4 KB: there may be many texts
+    for part in minibatch(annotated, WIDTH):  # in batches, since each profile takes 4 KB of memory
         np.maximum(nearest, (vectors @ profiles(part).T).max(axis=1), out=nearest)
     chosen: list[int] = []
     free = np.ones(len(weight), dtype=bool)

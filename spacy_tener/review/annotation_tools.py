@@ -1,6 +1,7 @@
-"""Import formats of annotation tools (doccano, Label Studio, Prodigy), for texts with the entities of a model.
+"""Write texts with the entities of a model in the import formats of doccano, Label Studio and Prodigy.
 
-`tener convert` reads the tools' exports. All tools count offsets in code points.
+All tools count offsets in code points, like Python. Used by the command `suggest`. `tener convert` reads the exports of
+the tools.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ RECORD_ID = "record_id"
 
 @dataclass(frozen=True)
 class Task:
-    """A text with entities that models found.
+    """A text to annotate, with the entities that a model finds.
 
-    probability (float | None): The probability of the reading that these entities are from, if it was computed.
-    uncertainty (float | None): The uncertainty by which the text was chosen, if it was.
-    score (float | None): The score of the best reading, see `reading_score`, if it was computed.
-    record_id (Any): The id of the record that the text is from, if it has one.
+    doc (Doc): The text and its tokens.
+    entities (Sequence[FoundEntity]): The entities.
+    probability (float | None): Probability of the best label sequence, if it was computed.
+    uncertainty (float | None): Uncertainty by which the text was chosen, if it was computed.
+    score (float | None): Score of the best label sequence, if it was computed. See `reading_score`.
+    record_id (Any): The `id` of the input record, if it has one.
     """
 
     doc: Doc
@@ -43,9 +46,9 @@ class Task:
 class Tool:
     """The import format of an annotation tool.
 
-    write (Callable[[Sequence[Task]], str]): Returns the content of a file.
-    interface (Callable[[Sequence[str]], str] | None): Returns the configuration that the tool needs for some labels, if
-        it needs one.
+    write (Callable[[Sequence[Task]], str]): Function that returns the content of the import file.
+    interface (Callable[[Sequence[str]], str] | None): Function that returns the tool's configuration for some labels.
+        None if the tool needs no configuration.
     """
 
     write: Callable[[Sequence[Task]], str]
@@ -53,7 +56,7 @@ class Tool:
 
 
 def doccano(tasks: Sequence[Task]) -> str:
-    """Return JSONL for sequence labelling. doccano keeps fields beside the text and its labels as metadata."""
+    """Return tasks as JSONL for sequence labelling. doccano keeps additional fields as metadata."""
 
     def record(task: Task) -> dict[str, Any]:
         return {
@@ -68,7 +71,7 @@ def doccano(tasks: Sequence[Task]) -> str:
 
 
 def label_studio(tasks: Sequence[Task]) -> str:
-    """Return a JSON list of tasks with predictions, for the interface of `labelling_interface`."""
+    """Return tasks with predictions as a JSON list. The names of tags are those in `labelling_interface`."""
     return json.dumps([_label_studio_task(task) for task in tasks], ensure_ascii=False, indent=1) + "\n"
 
 
@@ -85,26 +88,26 @@ def _label_studio_task(task: Task) -> dict[str, Any]:
         }
         for number, e in enumerate(task.entities)
     ]
-    # Label Studio takes scores from 0 to 1, and can show the lowest first.
+    # Label Studio can sort tasks by their scores, which are between 0 and 1.
     score = {} if task.score is None else {"score": _rounded(task.score)}
     prediction = {"model_version": "tener_ner", **score, "result": regions}
     return {"data": {"text": text, **_metadata(task)}, "predictions": [prediction]}
 
 
 def labelling_interface(labels: Sequence[str]) -> str:
-    """Return Label Studio's labelling interface for these labels."""
+    """Return the labelling interface (XML) of Label Studio for some labels."""
     choices = "\n".join(f"    <Label value={quoteattr(label)}/>" for label in labels)
     text = '  <Text name="text" value="$text"/>'
     return f'<View>\n  <Labels name="label" toName="text">\n{choices}\n  </Labels>\n{text}\n</View>\n'
 
 
 def prodigy(tasks: Sequence[Task]) -> str:
-    """Return JSONL for `ner.manual`, with the tokens that its interface needs."""
+    """Return tasks as JSONL for Prodigy's recipe `ner.manual`."""
     return dump_jsonl({**prodigy_record(task), SUGGESTED: True} for task in tasks)
 
 
 def prodigy_record(task: Task) -> dict[str, Any]:
-    """Return a Prodigy task with the outermost entities, and the tokens that its interface needs."""
+    """Return a Prodigy task with its tokens, which the interface requires, and the outermost entities."""
     tokens = _tokens(task)
     starts = {token["start"]: token["id"] for token in tokens}
     ends = {token["end"]: token["id"] for token in tokens}
@@ -140,11 +143,11 @@ TOOLS = {
     "labelstudio": Tool(label_studio, labelling_interface),
     "prodigy": Tool(prodigy),
 }
-"""Name -> format that `suggest` can write."""
+"""The formats that `suggest` can write, by their names."""
 
 
 def _metadata(task: Task) -> dict[str, Any]:
-    # Not "id": the tools give their tasks ids of their own.
+    # The name `id` is not used, because the tools assign ids to their tasks.
     numbers = {"uncertainty": task.uncertainty, "probability": task.probability}
     metadata = {RECORD_ID: task.record_id, **{name: _rounded(value) for name, value in numbers.items()}}
     return {name: value for name, value in metadata.items() if value is not None}

@@ -1,7 +1,12 @@
-"""Pages to review or annotate texts, which need no network, and the same data as JSONL.
+"""HTML pages to review gold annotation or to annotate texts, and the application of decisions to a corpus.
 
-A page shows the suspected errors of a review, or a model's entities in texts that are not annotated yet. It saves
-decisions to a file, which `apply_decisions` applies to the corpus, and which `tener convert` reads.
+A page shows the suspected errors of a review, or the entities that a model finds in texts without annotation. The
+annotator's decisions are downloaded as a file:
+
+    [{"doc": 3, "text": "...", "decisions": [{"gold": [[0, 3, "ORG"]], "entities": [[0, 3, "PER"]]}]}]
+
+`apply_decisions` applies the decisions of a review to the corpus. `tener convert` converts all decisions to `.spacy`
+files. Used by the commands `review` and `suggest --format page`.
 """
 
 from __future__ import annotations
@@ -37,9 +42,13 @@ PAGE, ERRORS, DOCS = "review.html", "review.jsonl", "docs.jsonl"
 def write_review(
     output: Path, reviewed: Sequence[ReviewedDoc], corpus: str, *, limit: int, label_order: Sequence[str] = ()
 ) -> tuple[list[SuspectedError], list[SuspectedError]]:
-    """Write the page of a review and its data to a directory. Return all suspected errors, and those on the page.
+    """Write the page and the data of a review to a directory. Return all suspected errors, and those on the page.
 
+    output (Path): The directory.
+    reviewed (Sequence[ReviewedDoc]): All Docs of the corpus.
+    corpus (str): The file name of the corpus.
     limit (int): Maximum number of texts on the page.
+    label_order (Sequence[str]): All labels of the pipeline, in the order in which they get colours.
     """
     by_number = {doc.number: doc for doc in reviewed}
     errors = rank_suspected_errors(reviewed)
@@ -53,13 +62,14 @@ def write_review(
 def review_page(
     errors: Sequence[SuspectedError], docs: Mapping[int, ReviewedDoc], *, corpus: str, label_order: Sequence[str] = ()
 ) -> str:
-    """Return a page with the texts of some errors, in the order of their most suspicious ones.
+    """Return a page with the texts that contain suspected errors, sorted by their most suspicious error.
 
-    errors (Sequence[SuspectedError]): The errors by suspicion.
-    docs (Mapping[int, ReviewedDoc]): All Docs of the corpus by their number.
-    corpus (str): The name of the corpus' file.
+    errors (Sequence[SuspectedError]): The errors to show, ranked by suspicion.
+    docs (Mapping[int, ReviewedDoc]): All Docs of the corpus, by their indices.
+    corpus (str): The file name of the corpus.
     label_order (Sequence[str]): All labels of the pipeline, in the order in which they get colours.
     """
+    # Reversed, so that the most suspicious error of each text is the last one that is stored.
     most_suspicious = {error.doc: error for error in reversed(errors)}
     numbers = dict.fromkeys(error.doc for error in errors)
     texts = []
@@ -89,14 +99,14 @@ def annotation_page(
     lang: str = "en",
     overlapping: bool = False,
 ) -> str:
-    """Return a page with texts to annotate and the model's entities in them.
+    """Return a page with texts to annotate and the entities that a model finds in them.
 
     tasks (Sequence[Task]): The texts.
-    labels (Iterable[str]): In the order of number keys.
-    model, inputs (str): By what and from what the texts were chosen.
+    labels (Iterable[str]): The labels to annotate. The first nine get the keys 1 to 9.
+    model, inputs (str): The model that chose the texts, and the files with the raw texts, for the title.
     label_order (Sequence[str]): All labels of the pipeline, in the order in which they get colours.
     lang (str): The language of the texts.
-    overlapping (bool): The page has entities within others, too.
+    overlapping (bool): Whether the page shows nested entities as well.
     """
     texts = []
     for number, task in enumerate(tasks):
@@ -112,14 +122,14 @@ def annotation_page(
 def _page(
     heading: Heading, texts: list[dict[str, Any]], labels: list[str], content: Mapping[str, Any], *, lang: str
 ) -> str:
-    # The browser stores decisions under this digest of texts and questions.
+    # The browser stores the decisions under this digest, so that a page with other texts does not load them.
     digest = hashlib.blake2b(json.dumps(texts).encode("ascii"), digest_size=16).hexdigest()
     data = {"texts": texts, "labels": labels, "digest": digest, **content}
     return make_page(__package__, "review", heading, data, lang=lang)
 
 
 def _entity_pairs(reviewed: ReviewedDoc) -> list[EntityPair]:
-    """Return the suspected errors in a text, and its other entities, each as a pair of equal sides."""
+    """Return a pair of gold and found entities for each suspected error and for each undisputed gold entity."""
     disputed = {
         (entity.start, entity.end, entity.label) for error in reviewed.suspected_errors for entity in error.gold
     }
@@ -133,7 +143,11 @@ def _entity_pairs(reviewed: ReviewedDoc) -> list[EntityPair]:
 def _text(
     number: int, doc: Doc, questions: Sequence[EntityPair], record_id: Any = None, *, nested: bool
 ) -> dict[str, Any]:
-    """Return the data of a text. Without `tokens`, entities may begin and end at any character."""
+    """Return the data of a text for the page.
+
+    `tokens` is None if entities may begin and end at any character: if the tokens are characters, or if an entity is
+    not aligned with tokens.
+    """
     tokens = [(token.idx, token.idx + len(token)) for token in doc]
     edges = {edge for token in tokens for edge in token}
     entities = [entity for sides in questions for side in sides for entity in side]
@@ -149,12 +163,13 @@ def _text(
 
 
 def _plain(entity: FoundEntity) -> tuple[int, int, str, float | None]:
+    """Return an entity as JSON types. The probability is rounded to five significant digits."""
     probability = None if entity.probability is None else float(f"{entity.probability:.5f}")
     return entity.start, entity.end, entity.label, probability
 
 
 def suspected_errors_jsonl(errors: Sequence[SuspectedError], docs: Mapping[int, ReviewedDoc]) -> str:
-    """Return a line of JSON for each error, in their order."""
+    """Return the suspected errors as JSONL."""
     return dump_jsonl(_record(error, docs[error.doc].doc.text) for error in errors)
 
 
@@ -173,7 +188,7 @@ def _record(error: SuspectedError, text: str) -> dict[str, Any]:
 
 
 def docs_jsonl(docs: Sequence[ReviewedDoc]) -> str:
-    """Return a line of JSON for each Doc, the least probable gold annotation first."""
+    """Return the probability of each Doc's gold annotation as JSONL, sorted by probability."""
     return dump_jsonl(
         {"doc": reviewed.number, "probability": reviewed.probability, "text": reviewed.doc.text}
         for reviewed in sorted(docs, key=lambda reviewed: reviewed.probability)
@@ -181,17 +196,20 @@ def docs_jsonl(docs: Sequence[ReviewedDoc]) -> str:
 
 
 NESTED = "nested"
-"""Key of a text whose entities may lie within others, and of its record in a file of decisions."""
-_REMEDY = "Name the file that a review's page downloads; `spacy tener convert` reads that of `suggest --format page`."
+"""Key that marks a text with nested entities, in the data of a page and in a file of decisions."""
+_REMEDY = (
+    "Pass the file that was downloaded from the page of a review. The file of `suggest --format page` is converted by "
+    "`spacy tener convert`."
+)
 
 
 @dataclass
 class Applied:
-    """The result of applying decisions.
+    """The result of applying decisions to a corpus.
 
-    changed (int): The number of decisions that changed the annotation.
-    unchanged (int): The number of decisions that it agreed with already.
-    rejected (list[str]): The decisions that could not be applied, each with the reason.
+    changed (int): Number of decisions that changed the annotation.
+    unchanged (int): Number of decisions that were equal to the annotation.
+    rejected (list[str]): Messages on the decisions that could not be applied.
     """
 
     changed: int = 0
@@ -200,7 +218,7 @@ class Applied:
 
 
 def read_decisions(path: Path) -> list[dict[str, Any]]:
-    """Read a file of decisions: a list of texts, each with its decisions."""
+    """Return the records of a file of decisions. Each record contains a text and the decisions about its entities."""
     try:
         records = json.loads(path.read_text(encoding="utf8"))
         for record in records:
@@ -219,7 +237,13 @@ def read_decisions(path: Path) -> list[dict[str, Any]]:
 
 
 def apply_to_corpus(data: Path, decisions: Path) -> tuple[bytes, Applied]:
-    """Return a .spacy file with decisions applied to it, and what they changed. Refuse it if none of them fits."""
+    """Apply decisions to a .spacy file. Return its new content, and the numbers of applied decisions.
+
+    Raise an error if no decision can be applied.
+
+    data (Path): The .spacy file.
+    decisions (Path): The file of decisions.
+    """
     records = read_decisions(decisions)
     corpus = open_docbin(data)
     docs = list(corpus.get_docs(Vocab()))
@@ -228,16 +252,16 @@ def apply_to_corpus(data: Path, decisions: Path) -> tuple[bytes, Applied]:
         about = {str(record.get("corpus") or "texts to annotate") for record in records}
         raise RemedyError(
             f"{decisions}: no decision fits {data}: {applied.rejected[0]}",
-            f"They are about: {', '.join(sorted(about))}.",
+            f"The decisions are about another corpus: {', '.join(sorted(about))}.",
         )
     return repacked(corpus, docs), applied
 
 
 def apply_decisions(docs: Sequence[Doc], records: Iterable[Mapping[str, Any]]) -> Applied:
-    """Change the entities of Docs that decisions are about, and nothing else.
+    """Apply decisions to Docs. All other annotation is unchanged.
 
-    A record belongs to the Doc with its number, or, if that one has another text, to the only Doc with its text. A
-    decision fits if the Doc still has the annotation that was decided on.
+    A record belongs to the Doc with its index. If this Doc has another text, for example because the order has changed,
+    the record belongs to the only Doc with the same text. A decision is applied if its gold entities are unchanged.
     """
     applied = Applied()
     by_text: dict[str, list[int]] = defaultdict(list)
@@ -255,6 +279,7 @@ def apply_decisions(docs: Sequence[Doc], records: Iterable[Mapping[str, Any]]) -
 
 
 def _apply(doc: Doc, record: Mapping[str, Any], applied: Applied) -> None:
+    """Apply the decisions of a record to a Doc, and count them in `applied`."""
     nested = bool(record.get(NESTED))
     group = doc.spans.get(DEFAULT_SPANS_KEY, ()) if nested else ()
     before = {offsets_of(span): span for span in (*group, *doc.ents)}
@@ -271,7 +296,8 @@ def _apply(doc: Doc, record: Mapping[str, Any], applied: Applied) -> None:
             fitting.append((gold, decided, is_applied))
         else:
             applied.rejected.append(_describe_rejected(doc, gold or decided, "the annotation has changed"))
-    # Remove entities first, since a new one may overlap another decision's, or be the same once more.
+    # Remove all replaced entities first, because a new entity may overlap or equal a replaced entity of another
+    # decision.
     removed = {entity for gold, _, _ in fitting for entity in gold}
     after = {entity: ent for entity, ent in before.items() if entity not in removed}
     for gold, decided, is_applied in fitting:
@@ -295,8 +321,11 @@ def _apply(doc: Doc, record: Mapping[str, Any], applied: Applied) -> None:
 
 
 def _write_entities(doc: Doc, before: Mapping[EntityOffsets, Span], after: Mapping[EntityOffsets, Span]) -> None:
-    """Set the changed entities, of which `doc.ents` has the longest. Other tokens keep their annotation, also if it is
-    missing. It is missing, as `convert` leaves it, where an entity crosses a longer one."""
+    """Write the changed entities to `doc.ents` and to the span groups.
+
+    `doc.ents` gets the longest of overlapping entities. If an entity crosses a longer entity, the annotation of its
+    other tokens is missing, as in the output of `convert`. The annotation of unchanged tokens is kept.
+    """
     added, removed = after.keys() - before.keys(), before.keys() - after.keys()
     old, new, occupied = set(map(offsets_of, doc.ents)), set[EntityOffsets](), set[int]()
     for entity in sorted(after, key=lambda entity: (entity[0] - entity[1], entity[0], entity not in old)):
@@ -312,7 +341,7 @@ def _write_entities(doc: Doc, before: Mapping[EntityOffsets, Span], after: Mappi
         missing=[doc[i : i + 1] for i in changed & covered - occupied],
         default="unmodified",
     )
-    # The groups that `convert` writes: all entities, which may overlap, and spans known to be incorrect.
+    # `convert` writes two groups: all entities, which may be nested, and incorrect spans (negative examples).
     if DEFAULT_SPANS_KEY in doc.spans:
         rest = [span for span in doc.spans[DEFAULT_SPANS_KEY] if offsets_of(span) not in removed | added]
         doc.spans[DEFAULT_SPANS_KEY] = sorted([*rest, *(after[entity] for entity in added)])
@@ -321,6 +350,7 @@ def _write_entities(doc: Doc, before: Mapping[EntityOffsets, Span], after: Mappi
 
 
 def _tokens(spans: Iterable[Span]) -> set[int]:
+    """Return the indices of all tokens in spans."""
     return {token for span in spans for token in range(span.start, span.end)}
 
 

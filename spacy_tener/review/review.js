@@ -1,16 +1,17 @@
 /**
- * The annotation of a text and the decisions about it. A change makes a new state, so that undo is the state before, and
- * the decisions are the difference between the entities as loaded and as they are. Offsets are UTF-16 units.
- * Entities of a nested text may overlap, and an entity belongs to the question that it was first an answer to.
+ * The annotation of a text and the decisions about it. Each change creates a new state, and undo restores the previous
+ * state. The decisions are the difference between the loaded and the present entities. Offsets are UTF-16 code units.
+ * A question is a position where the annotation and the model may differ. In a text with nested entities, entities may
+ * overlap, and an entity belongs to the first question that it answered.
  */
 const annotation = (() => {
   const same = (a, b) => a.start === b.start && a.end === b.end && a.label === b.label;
   const subtract = (entities, removed) => entities.filter((entity) => !removed.some((other) => same(entity, other)));
   const inOrder = (a, b) => a.start - b.start || b.end - a.end;
   const overlap = (a, b) => a.start < b.end && b.start < a.end;
-  /** Whether an entity excludes one of some others: it overlaps with it; in a nested text it is the same or answers the same question. */
+  /** Whether an entity excludes one of the others: it overlaps, or, among nested entities, is equal or answers the same question. */
   const touches = ({ nested }, entity, entities) => entities.some((other) => (nested ? same(entity, other) || (entity.asked >= 0 && entity.asked === other.asked) : overlap(entity, other)));
-  /** Groups of what overlaps, with those that overlap with them in turn. */
+  /** Groups of spans that overlap, directly or through other spans. */
   function joinOverlaps(spans) {
     const groups = [];
     for (const span of [...spans].sort(inOrder)) {
@@ -21,14 +22,14 @@ const annotation = (() => {
     return groups;
   }
 
-  /** A question is what the annotation and the model have at one position; it is settled where they agree. */
+  /** A question has the gold entities and the found entities at one position. It is settled if they are equal. */
   function makeQuestion(gold, found) {
     const all = [...gold, ...subtract(found, gold)];
     const settled = !subtract(found, gold).length && !subtract(gold, found).length;
     return { gold, found, all, settled, start: Math.min(...all.map(({ start }) => start)), end: Math.max(...all.map(({ end }) => end)) };
   }
 
-  /** The annotation of a text of the page's data. side: the entities to begin with, those of `gold` or those `found`. */
+  /** Load a text of the page's data. side: the initial entities, `gold` or `found`. */
   function load({ doc, record_id, text, tokens, questions, first = null, nested = false }, side) {
     const { unit, character } = parts.offsetsOf(text);
     const toEntity = ([start, end, label, probability = null], index) => ({ start: unit(start), end: unit(end), label, probability, ...(nested && { asked: index }) });
@@ -46,7 +47,7 @@ const annotation = (() => {
     return entry.now.done || (asked && entry.questions.every((_, index) => !isOpen(entry, index)));
   }
 
-  /** Remove the entities of `out`, add those of `put` in place of any that they overlap, and answer questions. */
+  /** Remove the entities in `out` and all that `put` excludes, add the entities in `put`, and mark questions as answered. */
   function change(entry, { out = [], put = [], answered = [], done = entry.now.done }) {
     const before = entry.now.entities, remaining = before.filter((entity) => !out.includes(entity) && !touches(entry, entity, put));
     const entities = [...remaining, ...put].sort(inOrder);
@@ -55,7 +56,7 @@ const annotation = (() => {
     entry.past.push(entry.now);
     entry.now = { entities, answered: [...new Set([...entry.now.answered, ...answered, ...affected])], done };
   }
-  /** Answer a question by the entities of one side, `gold` or `found`. */
+  /** Answer a question with the entities of one side, `gold` or `found`. */
   function answer(entry, index, side) {
     const { all, [side]: put } = entry.questions[index];
     change(entry, { out: entry.now.entities.filter((entity) => touches(entry, entity, all)), put, answered: [index] });
@@ -64,8 +65,8 @@ const annotation = (() => {
 
   const undo = (entry) => { entry.now = entry.past.pop() || entry.now; };
 
-  /** Move the start or end of an entity to the next edge of a token or character; null if there is none.
-   * White space is skipped, since `convert` would trim it, and so is where another entity of a nested text is the same. */
+  /** Move the start or end of an entity to the next token or character boundary. Return null if there is none.
+   * White space is skipped, because `convert` would trim it. So is a boundary that makes two nested entities equal. */
   function moveEdge(entry, entity, side, direction) {
     const all = entry.tokens ? entry.tokens.map((token) => token[side === "end" ? 1 : 0]) : entry.offsets.edges;
     const isFree = (edge) => !entry.now.entities.some((other) => same(other, { ...entity, [side]: edge }));
@@ -75,7 +76,8 @@ const annotation = (() => {
     return to === undefined || changed.start >= changed.end ? null : changed;
   }
 
-  /** A text as `tener convert` reads it: all of it where it is done, else single decisions; and a review's for `--apply`. */
+  /** The record of a text for `tener convert`, with all entities if the text is done, otherwise with single decisions.
+   * The record of a review also contains the decisions for `review --apply`. */
   function record(entry) {
     const { entities, answered } = entry.now, questions = answered.map((index) => entry.questions[index]);
     const toOffsets = ({ start, end, label }) => [entry.offsets.character(start), entry.offsets.character(end), label];
@@ -91,13 +93,14 @@ const annotation = (() => {
       ...(entry.side === "gold" ? { decisions: decisions(entry, questions).map((decision) => ({ gold: decision.gold.map(toOffsets), entities: decision.entities.map(toOffsets) })) } : {}),
     };
   }
-  /** Whether all is decided that overlaps with an entity: to `convert`, one that is accepted says also what lies around and in it. */
+  /** Whether everything that overlaps with an entity is decided. For `convert`, an accepted entity also determines the
+   * annotation of the text around and inside the entity. */
   function isGroupDecided(entry, entity, isDecided) {
     const open = entry.questions.flatMap(({ all }, index) => (isOpen(entry, index) ? all : []));
     const { spans } = joinOverlaps([...entry.now.entities, ...open]).find((group) => group.spans.includes(entity));
     return spans.some(isDecided) && !spans.some((span) => open.some((other) => same(span, other)));
   }
-  /** What replaces what, for each group of changes that overlap; and the questions that were answered by what was there. */
+  /** The old and new entities of each group of overlapping changes, and the questions whose answer changed nothing. */
   function decisions(entry, questions) {
     const { loaded, now } = entry, out = subtract(loaded, now.entities), put = subtract(now.entities, loaded);
     const groups = joinOverlaps([...out, ...put]).map(({ spans }) => ({ gold: spans.filter((span) => out.includes(span)), entities: spans.filter((span) => put.includes(span)) }));
@@ -113,9 +116,9 @@ const annotation = (() => {
   const { inOrder, overlap, touches, isOpen, isDone } = annotation;
   const KINDS = { label: "other label", edges: "other boundaries", missing: "missing", extra: "extra" };
   const STORAGE_KEY = `review.${data.digest}`;
-  const byGold = data.stands === "gold"; // a review of annotation, or a model's entities to correct
+  const byGold = data.stands === "gold"; // whether the page is a review of annotation, or has texts to annotate
   const noun = byGold ? "suspected error" : "suggestion";
-  /** at: the entity that is chosen, or the question at whose position there is none. changed: texts by change, with what was chosen. */
+  /** at: the selected entity, or the question at a position without entities. changed: the changed text of each change, and the selection before. */
   const state = { text: null, at: null, selected: null, changed: [], open: new Set() };
 
   function kindOf({ gold, found }) {
@@ -126,7 +129,7 @@ const annotation = (() => {
   }
   const texts = data.texts.map((text, number) => ({ number, ...annotation.load(text, data.stands) }));
 
-  // --- what the browser keeps: the state of each text that someone has touched
+  // --- the local storage, with the state of each text that was changed
 
   const saved = new Map(Object.entries(stored.get(STORAGE_KEY) || {}).map(([number, now]) => [Number(number), now]));
   for (const [number, now] of saved) texts[number].now = now;
@@ -140,11 +143,11 @@ const annotation = (() => {
     $("state").hidden = !message;
   }
 
-  // --- entities of a text, and questions at whose position there is none, one after another
+  // --- the stops of a text: its entities, and the questions at positions without entities
 
   const isVacant = (entry, question) => !entry.now.entities.some((entity) => touches(entry, entity, question.all));
   const stops = (entry) => [...entry.now.entities, ...entry.questions.filter((question) => isVacant(entry, question))].sort(inOrder);
-  /** The index of the question that an entity is about, the open one of several; -1 if there is none. */
+  /** The index of the question that an entity belongs to, preferably of an open question. -1 if there is none. */
   function questionOf(entry, at) {
     if (entry.questions.includes(at)) return entry.questions.indexOf(at);
     const indices = entry.questions.flatMap((question, index) => (touches(entry, at, question.all) ? [index] : []));
@@ -157,7 +160,7 @@ const annotation = (() => {
     for (const node of document.querySelectorAll("#list .ent")) node.classList.toggle("now", isHere(shownAs.get(node)));
     showPosition();
   }
-  const shownAs = new WeakMap(); // elements to what is chosen by a click on them
+  const shownAs = new WeakMap(); // the entity or question that a click on an element selects
   const isHere = (at) => at !== null && at === state.at;
 
   // --- decisions
@@ -206,7 +209,7 @@ const annotation = (() => {
     const entry = list.item, { at } = state, entity = at && !at.all && annotation.moveEdge(entry, at, side, direction);
     if (entity) change(entry, () => annotation.change(entry, { out: [at], put: [entity] }), entity);
   }
-  /** An entity of the next token that is in none; or, within the chosen entity of a nested text, of its first token that is none. */
+  /** Add an entity: the next token that is not in an entity, or the first token within the selected entity that is not an entity. */
   function add(within = false) {
     const entry = list.item, { start: first, end: last } = state.at ? entityAt(state.at) : { end: 0 };
     if (within && !(entry?.nested && first >= 0)) return;
@@ -247,7 +250,7 @@ const annotation = (() => {
 
   // --- drawing
 
-  const SHORT = 24; // an entity of so many characters, with its label, stays on one line
+  const SHORT = 24; // an entity of at most this many characters, including its label, is not wrapped
   function mark(span, children, kind) {
     const short = span.end - span.start + span.name.length <= SHORT ? " short" : "";
     const node = el("mark", { class: `ent ${span.state}${short}${isHere(span.at) ? " now" : ""}${kind}`, style: { "--h": hue(span.label) } },
@@ -255,7 +258,7 @@ const annotation = (() => {
     shownAs.set(node, span.at);
     return node;
   }
-  /** What is drawn: the entities; in open suspected errors what the model found; and what was where there is nothing now. */
+  /** The spans to draw: the entities, the found entities of open questions, and the removed entities. */
   function spansOf(entry) {
     const probability = (entity) => (entity.probability === null ? "" : ` ${percent(entity.probability)}`);
     const spans = entry.now.entities.map((entity) => (isAsked(entry, entity)
@@ -285,7 +288,7 @@ const annotation = (() => {
     if (!entry || entry === state.text) return;
     const all = stops(entry);
     state.text = entry;
-    // Begin on the suspected error that ranked the text.
+    // Select the suspected error that determined the rank of the text.
     select(all.find((at) => entry.first !== null && isAsked(entry, at) && questionOf(entry, at) === entry.first) || all.find((at) => isAsked(entry, at)) || all[0]);
   } });
 
@@ -333,9 +336,9 @@ const annotation = (() => {
     download("decisions.json", `[\n${records.join(",\n")}\n]\n`);
   });
 
-  // --- what a reader does
+  // --- actions
 
-  /** The position of a point in a text's units, of which labels are no part. */
+  /** The offset of a point in its text, without the labels that the page inserts. */
   function unitOf(node, offset) {
     const piece = (node.nodeType === Node.TEXT_NODE ? node.parentElement : node).closest("[data-from]");
     if (!piece) return null;
@@ -346,7 +349,7 @@ const annotation = (() => {
     for (const label of copy.querySelectorAll("small")) label.remove();
     return { entry: texts[Number(piece.parentElement.dataset.text)], unit: Number(piece.dataset.from) + copy.textContent.length };
   }
-  let pressing = false; // on a button, which may end the selection that it is about
+  let pressing = false; // whether a button is pressed, which may clear the selection
   function readSelection() {
     const selection = getSelection();
     if (pressing || document.activeElement === $("label") || !selection.rangeCount || (selection.isCollapsed && !state.selected)) return;
@@ -409,7 +412,7 @@ const annotation = (() => {
   $("help").open = innerWidth > 640;
   $("tools").hidden = !texts.length;
   if (!texts.length) showState(say(byGold ? "There is nothing to decide: the model agrees with the annotation everywhere." : "There are no texts to annotate."));
-  // Labels that someone typed when the page was open before.
+  // Labels that were added in an earlier session.
   const used = texts.flatMap((entry) => entry.now.entities.map((entity) => entity.label));
   data.labels = [...new Set([...data.labels, ...used])];
   showLabels();

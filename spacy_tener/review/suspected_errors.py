@@ -1,11 +1,12 @@
-"""Reviews of gold annotation: ranks suspected errors, where a model's best reading differs from it.
+"""Find suspected errors in gold annotation: differences between the gold entities and the entities that a model finds.
 
-In cross-validation, each fold of a corpus is reviewed by a model trained on the other folds:
+A model overfits to the errors in its training data. In cross-validation, the corpus is therefore divided into folds,
+and each fold is predicted by a model that is trained on the other folds:
 
-    OUTPUT/folds/1/train.spacy    all Docs but those of the first fold
-    OUTPUT/folds/1/model-best     trained on them
+    OUTPUT/folds/1/train.spacy    all Docs except those in the first fold
+    OUTPUT/folds/1/model-best     the model that is trained on these Docs
 
-The same call resumes a stopped one.
+Used by the command `review`. `cross_train` resumes a stopped review.
 """
 
 from __future__ import annotations
@@ -37,17 +38,17 @@ from ..types import EntityOffsets
 FOLDS, DATA = "folds", "train.spacy"
 BATCH = 256
 EntityPair = tuple[Sequence[FoundEntity], Sequence[FoundEntity]]
-"""The entities at one position of a text: those of the annotation, and those that the model found."""
+"""The gold entities and the found entities at one position of a text."""
 
 
 @dataclass(frozen=True)
 class SuspectedError:
-    """Where the gold annotation and the model's best reading differ.
+    """A difference between the gold annotation and the model's best label sequence.
 
-    doc (int): The number of the Doc in its corpus, from 0.
-    gold (tuple[FoundEntity, ...]): Gold entities that the model does not find, with its probabilities for them.
-    found (tuple[FoundEntity, ...]): Entities that it finds instead.
-    suspicion (float): The score from 0 to 1 by which errors are ranked; see `rank_suspected_errors`.
+    doc (int): Index of the Doc in its corpus.
+    gold (tuple[FoundEntity, ...]): Gold entities that the model does not find, with the model's probabilities.
+    found (tuple[FoundEntity, ...]): Entities that the model finds in their place.
+    suspicion (float): Score from 0 to 1 by which the errors are ranked. See `rank_suspected_errors`.
     """
 
     doc: int
@@ -57,15 +58,18 @@ class SuspectedError:
 
     @property
     def start(self) -> int:
+        """Start of the first entity in characters."""
         return min(entity.start for entity in (*self.gold, *self.found))
 
     @property
     def end(self) -> int:
+        """End of the last entity in characters."""
         return max(entity.end for entity in (*self.gold, *self.found))
 
     @property
     def kind(self) -> str:
-        """The error of gold if the model is right: "missing", "extra", "label" or "edges"."""
+        """Error type in the gold annotation if the model is right: "missing", "extra", "label", or "edges" for
+        boundaries."""
         if not self.gold:
             return "missing"
         if not self.found:
@@ -76,12 +80,14 @@ class SuspectedError:
 
 @dataclass(frozen=True)
 class ReviewedDoc:
-    """A Doc of gold annotation with a model's suspected errors about it.
+    """A Doc with gold annotation, and the suspected errors in it.
 
-    probability (float): The probability of the gold annotation as a whole, summed over all tags where annotation is
-        missing.
-    unknown (int): The number of entities with labels that the model does not know, which are not reviewed.
-    group (str | None): The group of `doc.spans` with entities within others; None if the outermost are reviewed.
+    number (int): Index of the Doc in its corpus.
+    doc (Doc): The Doc.
+    probability (float): Probability of the whole gold annotation. Tokens with missing annotation may have any tag.
+    suspected_errors (tuple[SuspectedError, ...]): The suspected errors, in the order of the text.
+    unknown (int): Number of gold entities with labels that the model does not have. They are not reviewed.
+    group (str | None): Key of `doc.spans` with nested entities. None if only outermost entities are reviewed.
     """
 
     number: int
@@ -93,15 +99,16 @@ class ReviewedDoc:
 
     @property
     def entities(self) -> list[Span]:
-        """The gold entities, also those with labels that the model does not know."""
+        """All gold entities, including those with labels that the model does not have."""
         return all_entities(self.doc, self.group)
 
 
 def rank_suspected_errors(reviewed_docs: Iterable[ReviewedDoc]) -> list[SuspectedError]:
     """Return all suspected errors, the most suspicious first.
 
-    If the model finds an entity, suspicion = p(found) * (1 - p(gold)). If it finds none, suspicion = (1 - p(gold)) *
-    recall, with the recall of the models on gold: models that miss many entities prove little by finding none.
+    If the model finds an entity, the suspicion is p(found) * (1 - p(gold)). If it finds no entity, the suspicion is
+    recall * (1 - p(gold)), with the models' recall of the gold entities. If models miss many entities, a missed entity
+    is little evidence of an error.
     """
     docs = list(reviewed_docs)
     entities = sum(len(reviewed.entities) - reviewed.unknown for reviewed in docs)
@@ -119,18 +126,21 @@ def _suspicion(error: SuspectedError, recall: float) -> float:
 
 
 def most_suspicious(errors: Sequence[SuspectedError], limit: int) -> list[SuspectedError]:
-    """Return the suspected errors about as many texts as `limit`, those with the most suspicious ones.
+    """Return the suspected errors in the `limit` texts with the most suspicious errors.
 
-    errors (Sequence[SuspectedError]): All errors, from `rank_suspected_errors`.
+    errors (Sequence[SuspectedError]): The ranked errors.
     """
     numbers = {*list(dict.fromkeys(error.doc for error in errors))[:limit]}
     return [error for error in errors if error.doc in numbers]
 
 
 def find_suspected_errors(nlp: Language, docs: Iterable[tuple[int, Doc]]) -> Iterator[ReviewedDoc]:
-    """Judge numbered Docs with gold annotation by a pipeline.
+    """Compare gold annotation with the predictions of a pipeline.
 
-    The pipeline's tokenizer splits the texts, unless it was evaluated on gold tokens in training (gold_preproc).
+    The texts are tokenized by the pipeline. If the pipeline was evaluated on gold tokens in training (`gold_preproc`),
+    the tokens of the Docs are used.
+
+    docs (Iterable[tuple[int, Doc]]): Docs with gold annotation, and their indices in the corpus.
     """
     for batch in minibatch(docs, BATCH):
         yield from _review_batch(nlp, batch)
@@ -150,7 +160,7 @@ def _review_batch(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[R
     for (number, doc), example, decoding, likelihood in zip(
         batch, examples, decodings, gold_probabilities, strict=True
     ):
-        # Without the group, a text says nothing of entities within others.
+        # If a Doc does not have the group, its nested entities are not annotated.
         group = ner.overlap_key if ner.overlap_key in doc.spans else None
         offsets = [offsets_of(span) for span in all_entities(doc, group)]
         scored = zip(offsets, decoding.probabilities(offsets), strict=True)
@@ -164,16 +174,16 @@ def _review_batch(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[R
 
 
 def _without_annotation(nlp: Language, doc: Doc) -> Doc:
-    """Return a Doc in the pipeline's vocabulary with the same tokens and sentences, and no other annotation."""
+    """Return a Doc with the same tokens and sentences and without other annotation, in the vocabulary of a pipeline."""
     starts: list[bool | int | None] = [token.is_sent_start for token in doc]
     words, spaces = [token.text for token in doc], [bool(token.whitespace_) for token in doc]
     return Doc(nlp.vocab, words=words, spaces=spaces, sent_starts=starts)
 
 
 def _with_known_labels(doc: Doc, labels: Sequence[str], group: str | None) -> Doc:
-    """Return the Doc with missing annotation in place of entities of other labels, and without others in these.
+    """Return a Doc with missing annotation in place of entities whose label the model does not have.
 
-    group (str | None): The group of `doc.spans` with entities within others, if the model finds any.
+    group (str | None): Key of `doc.spans` with nested entities, if the model finds nested entities.
     """
     unknown = [span for span in all_entities(doc, group) if span.label_ not in labels]
     if not unknown:
@@ -188,7 +198,7 @@ def _with_known_labels(doc: Doc, labels: Sequence[str], group: str | None) -> Do
 
 
 def _annotated_only(doc: Doc, found: Iterable[FoundEntity], gold: Set[EntityOffsets]) -> list[FoundEntity]:
-    """Return the found entities that are gold, or where no annotation is missing."""
+    """Return the found entities without missing annotation, and those that are equal to a gold entity."""
     missing = [(token.idx, token.idx + len(token)) for token in doc if not token.ent_iob_]
     return [
         entity
@@ -200,10 +210,10 @@ def _annotated_only(doc: Doc, found: Iterable[FoundEntity], gold: Set[EntityOffs
 def disagreements(
     number: int, gold: Sequence[FoundEntity], found: Sequence[FoundEntity], *, nested: bool = False
 ) -> list[SuspectedError]:
-    """Return the entities of only one side, grouped where they share characters.
+    """Return the suspected errors in a Doc: groups of overlapping entities that are only gold or only found.
 
-    nested (bool): Entities may lie within others. Then two are one error only if they share more than half of their
-        characters: all others may both be right.
+    nested (bool): Whether entities may be nested. Then two overlapping entities can both be right, so that a gold
+        entity and a found entity are grouped only if they share more than half of their characters.
     """
     agreed = {entity.offsets for entity in gold} & {entity.offsets for entity in found}
     sides = [[entity for entity in entities if entity.offsets not in agreed] for entities in (gold, found)]
@@ -213,6 +223,7 @@ def disagreements(
 
 
 def _overlapping(gold: Sequence[FoundEntity], found: Sequence[FoundEntity]) -> Sequence[EntityPair]:
+    """Group entities that overlap, directly or through other entities."""
     groups: list[tuple[list[FoundEntity], list[FoundEntity]]] = []
     end = 0
     for entity, side in sorted([*((e, 0) for e in gold), *((e, 1) for e in found)], key=lambda pair: pair[0].start):
@@ -224,7 +235,7 @@ def _overlapping(gold: Sequence[FoundEntity], found: Sequence[FoundEntity]) -> S
 
 
 def _similar(gold: Sequence[FoundEntity], found: Sequence[FoundEntity]) -> Sequence[EntityPair]:
-    """Pair the entities that share most, each once. All others are alone."""
+    """Pair each gold entity with the found entity of the largest overlap. Other entities form groups of their own."""
     pairs = [(a, b) for a in gold for b in found if _overlap_ratio(a, b) > 0.5]
     groups, occupied = list[EntityPair](), set[FoundEntity]()
     for pair in sorted(pairs, key=lambda pair: (-_overlap_ratio(*pair), pair[0].label != pair[1].label)):
@@ -236,16 +247,20 @@ def _similar(gold: Sequence[FoundEntity], found: Sequence[FoundEntity]) -> Seque
 
 
 def _overlap_ratio(a: FoundEntity, b: FoundEntity) -> float:
-    """Return how many of the characters of two entities both have, from 0 to 1."""
+    """Return the number of shared characters of two entities, divided by the number of characters in either of them."""
     shared = min(a.end, b.end) - max(a.start, b.start)
     return shared / (a.end - a.start + b.end - b.start - shared)
 
 
 @dataclass(frozen=True)
 class CrossValidation:
-    """A corpus that is reviewed in folds, each by a model trained on the others.
+    """The review of a corpus by cross-validation.
 
-    config (Config): A complete config, whose training data is replaced.
+    config (Config): A complete training config. The path of its training data is replaced.
+    docs (Sequence[Doc]): The corpus.
+    output (Path): The directory of the models.
+    folds (int): Number of folds.
+    gpu_id (int): The GPU, or -1 for the CPU.
     code (Path | None): A Python file with registered functions to import.
     """
 
@@ -257,6 +272,7 @@ class CrossValidation:
     code: Path | None = None
 
     def folder(self, fold: int) -> Path:
+        """Return the directory of a fold, by its index."""
         return self.output / FOLDS / str(fold + 1)
 
 
@@ -271,34 +287,39 @@ def cross_validation(
     gpu_id: int,
     code: Path | None,
 ) -> CrossValidation:
-    """Return the cross-validation of a corpus. Refuse a config without a `tener_ner`, or without texts to choose
-    models by.
+    """Return the cross-validation of a corpus.
 
-    config (str): A config's name in the package, or its path.
-    dev (Path | None): Texts to choose models by; None for those of the config.
-    settings (Sequence[str]): Settings that override the config.
+    Raise an error if the config has no `tener_ner`, or if there are no texts to select the best model on.
+
+    config (str): The path of a config, or the name of a config in this package.
+    dev (Path | None): Texts to select the best model on. By default, the config's `paths.dev`.
+    settings (Sequence[str]): Settings such as `training.max_steps=100` that override the config.
     """
     composed = compose(config, settings=settings)
-    # A component without a factory is sourced, perhaps from a pipeline with a tener_ner.
+    # A component without a factory has a source, which may be a pipeline with a tener_ner.
     if not any(component.get("factory") in ("tener_ner", None) for component in composed["components"].values()):
         reason = f"{config}: there is no tener_ner in its pipeline, which is {', '.join(composed['nlp']['pipeline'])}"
-        raise ConfigError(reason, "Name a config with one: its probabilities are what judges the annotation.")
+        raise ConfigError(reason, "Use a config with a tener_ner, whose probabilities rank the suspected errors.")
     if dev is not None:
         composed["paths"]["dev"] = str(dev)
     path = composed["paths"].get("dev")
     if path is None or not Path(path).exists():
-        raise ConfigError(f"paths.dev is {path}, which is not a file to choose models by", "Name one: --dev dev.spacy")
+        raise ConfigError(
+            f"paths.dev is {path}, which does not exist", "Pass texts to select the best model: --dev dev.spacy"
+        )
     return CrossValidation(composed, docs, output, folds, gpu_id, code)
 
 
 def cross_train(
     validation: CrossValidation, jobs: int = 1, *, echo: Echo | None = None, begun: Callable[[int, bool], object]
 ) -> Iterator[ReviewedDoc]:
-    """Train the models of all folds that have none, then judge each fold by its model. An exception ends trainings.
+    """Train the missing models of all folds, and yield the reviewed Docs of each fold.
 
-    jobs (int): The number of trainings at once, which share the cores.
-    echo (Echo | None): Called with the lines that a training prints, unless there are several at once.
-    begun (Callable[[int, bool], object]): Called with each fold, and whether its model is trained already.
+    An exception stops the running training processes.
+
+    jobs (int): Number of parallel training runs. They share the cores.
+    echo (Echo | None): Called with the lines that a training run prints, if there is a single job.
+    begun (Callable[[int, bool], object]): Called with each fold and whether its model is already trained.
     """
     folds = assign_folds(validation.docs, validation.folds)
     processes = Processes(jobs, echo if jobs == 1 else None)
@@ -309,14 +330,14 @@ def cross_train(
         trained = is_trained(run)
         begun(fold, trained)
         if not trained and (failure := train(run, processes)):
-            raise RemedyError(f"{run.folder}: {failure}", "See its output.log.")
+            raise RemedyError(f"{run.folder}: {failure}", "See output.log in this directory.")
 
     with ThreadPoolExecutor(jobs) as pool:
         try:
             for trained in as_completed([pool.submit(train_fold, fold) for fold in range(validation.folds)]):
                 trained.result()
         except BaseException:
-            # First, so that no queued training starts when a running one is ended.
+            # The pool is shut down first, so that no queued training run starts when a running one is stopped.
             pool.shutdown(wait=False, cancel_futures=True)
             processes.stop()
             raise
@@ -326,18 +347,24 @@ def cross_train(
 
 
 def fold_run(validation: CrossValidation, fold: int, docs: Sequence[Doc]) -> TrainingRun:
-    """Return a training run on some Docs, and write these to its directory."""
+    """Return the training run of a fold, and write its training data.
+
+    docs (Sequence[Doc]): The training data.
+    """
     folder = validation.folder(fold)
     write_docs(folder / DATA, docs)
     config = validation.config.copy()
     config["paths"]["train"] = str(folder / DATA)
     if corpus_reader(config).get("path") != config["paths"]["train"]:
         remedy = "Set path = ${paths.train} in [corpora.train]."
-        raise ConfigError("The config reads its training data from another path", remedy)
+        raise ConfigError("The training corpus of the config has another path", remedy)
     return TrainingRun(folder.name, folder, config, gpu_id=validation.gpu_id, code=validation.code)
 
 
 def describe_model(nlp: Language, model: str) -> str:
-    """Return the name of a pipeline, and of the component whose probabilities count if it has several."""
+    """Return the name of a pipeline. If it has several components with a CRF, include the name of the first one.
+
+    model (str): The name of the pipeline on the command line.
+    """
     names = list(crf_pipes(nlp))
     return f"{names[0]}, the first tener_ner of {model}" if len(names) > 1 else model

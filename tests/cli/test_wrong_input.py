@@ -122,7 +122,7 @@ WRONG_INPUT = [
     ("serve blank", "blank has no component that finds entities Name one with a trained tener_ner."),
     ("annotate blank text.txt -o {new} -f jsonl", "has no component that finds entities"),
     ("review nope gold.spacy -o {new}", "Can't find model 'nope'"),
-    ("review sample gold.spacy -o {new}", "which is not a file to choose models by Name one: --dev dev.spacy"),
+    ("review sample gold.spacy -o {new}", "which does not exist Pass texts to select the best model: --dev dev.spacy"),
     ("review --apply nope.json gold.spacy -o {new}.spacy", "nope.json: cannot be read: No such file or directory"),
     ("evaluate model nope.spacy", "nope.spacy: cannot be read: No such file or directory"),
     ("calibrate model nope.spacy -o {new}", "nope.spacy: cannot be read: No such file or directory"),
