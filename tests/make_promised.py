@@ -110,7 +110,7 @@ def with_tokenizer(nlp: Language, tokenizer: str = "CharTokenizer") -> Language:
 
 def halve(nlp: Language) -> None:
     model = nlp.get_pipe("tener_ner").model
-    trimming.FEW = 0  # tables as small as these stay whole otherwise
+    trimming.MIN_TABLE_ROWS = 0  # tables as small as these stay whole otherwise
     counts = trimming.count_rows(model, [TokenBatch.of([nlp.make_doc(text) for text, _ in TEXTS])])
     trimming.trim_tables(model, counts, min_count=1, half=True)
 

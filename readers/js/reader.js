@@ -1,22 +1,22 @@
 /**
- * Named entities in a text, by a file that `tener export` wrote. It needs nothing but ONNX Runtime: onnxruntime-node in
- * Node, onnxruntime-web in a browser. reader.d.ts has the types, docs/elsewhere.md the contract of the file.
+ * Find named entities with a file that `tener export` wrote. This module only requires ONNX Runtime: onnxruntime-node in
+ * Node, or onnxruntime-web in a browser. reader.d.ts contains the types, and docs/elsewhere.md describes the file format.
  */
 
-/** The version of the contract that this reader reads. */
+/** The latest version of the file format that this reader supports. */
 const FORMAT = 1;
 const REMEDY = "Write it by `python -m spacy tener export`";
-/** Errors only. */
+/** Log only errors. */
 const LOG = { logSeverityLevel: 3 };
-/** One thread takes half the time of two: steps are short. Memory patterns cost time where batches differ in size. */
+/** One thread is twice as fast as two, because the operations are short. Memory patterns are slower if batch sizes vary. */
 const OPTIONS = { ...LOG, intraOpNumThreads: 1, enableMemPattern: false };
 
 /**
  * Load an exported file.
  *
- * source: Its bytes, or where it is: a URL; in Node a path, too.
- * ort: ONNX Runtime, where it is not to be found by its name, as without a bundler.
- * options: Options of its session, such as intraOpNumThreads.
+ * source: The content of the file, its URL, or, in Node, its path.
+ * ort: The module of ONNX Runtime, if it cannot be imported by its name, for example without a bundler.
+ * options: Options of the session, such as intraOpNumThreads.
  */
 export async function load(source, ort, options) {
   ort ??= await import("#onnxruntime");
@@ -31,8 +31,8 @@ export async function load(source, ort, options) {
   }
   if (!about) throw new Error(`${name}: a model, but no export of spacy_tener. ${REMEDY}.`);
   if (about.format > FORMAT) {
-    const versions = `its format is ${about.format}, and this reader knows ${FORMAT}`;
-    throw new Error(`${name}: written by a newer version of spacy_tener: ${versions}. Take the reader of that version.`);
+    const versions = `its format is ${about.format}, and this reader supports ${FORMAT}`;
+    throw new Error(`${name}: written by a newer version of spacy_tener: ${versions}. Use the reader of that version.`);
   }
   return new Reader(ort, session, about);
 }
@@ -41,23 +41,23 @@ class Reader {
   #ort;
   #session;
   #tags;
-  /** The run in progress: a session computes one at a time. */
+  /** The promise of the last run. A session can only compute one run at a time. */
   #run = Promise.resolve();
 
   constructor(ort, session, about) {
     this.#ort = ort;
     this.#session = session;
     this.about = about;
-    // A label may have a hyphen in it.
+    // The label begins after the first hyphen, and may contain hyphens.
     this.#tags = about.tags.map((tag) => ({ prefix: tag.slice(0, 1), label: tag.slice(2) }));
   }
 
-  /** Find the entities of a text, in its order, those around others first. Offsets count as those of `String.slice`. */
+  /** Return the entities in a text, in order. An outer entity precedes its inner entities. Offsets count UTF-16 code units. */
   async entities(text) {
     return (await this.batch([text]))[0];
   }
 
-  /** Find the entities of several texts together, which is faster for short ones. */
+  /** Return the entities in each of several texts. This is faster than single calls if the texts are short. */
   async batch(texts) {
     if (!Array.isArray(texts)) throw new TypeError(`Texts must be an array of strings, and are ${describe(texts)}.`);
     const units = texts.map((text, index) => {
@@ -66,7 +66,7 @@ class Reader {
     });
     const codes = units.map((unit) => unit.codes);
     const run = this.#run.then(() => compute(this.#ort, this.#session, codes, ["tags", "probabilities"]));
-    this.#run = run.catch(() => {}); // the next run does not fail by the error of this one
+    this.#run = run.catch(() => {}); // an error of this run must not reject the next run
     const outputs = await run;
     let first = 0;
     return texts.map((text, index) => {
@@ -76,12 +76,12 @@ class Reader {
     });
   }
 
-  /** Read the entities of a text from the outputs, where its characters begin at `first`. */
+  /** Return the entities of a text. first: Index of its first character in the outputs. */
   #found(text, starts, { tags, probabilities }, first) {
     const { probabilities: hasProbabilities, thresholds } = this.about;
     const [depth, size] = tags.dims;
     const found = new Map();
-    // Entities within others have a path of their own. Two paths may have the same entity.
+    // Each path contains the entities of one nesting depth. Two paths may contain the same entity.
     for (let path = 0; path < depth; path++) {
       let begin = 0;
       for (let at = 0; at + 1 < starts.length; at++) {
@@ -102,14 +102,14 @@ class Reader {
 
 const isPlace = (source) => typeof source === "string" || source instanceof URL;
 
-/** Return what ONNX Runtime opens: bytes, or in Node a path. */
+/** Return an argument for ONNX Runtime: the content of a file or, in Node, a path. */
 async function open(source, name) {
   if (!isPlace(source)) {
     if (source instanceof Uint8Array || source instanceof ArrayBuffer) return source;
     throw new TypeError(`A model is a URL, a path or bytes (Uint8Array, ArrayBuffer), not ${describe(source)}.`);
   }
   if (globalThis.process?.versions?.node && !/^https?:/.test(name)) {
-    // The path of file:///C:/ner.onnx begins behind its first stroke.
+    // Remove the first slash of a Windows path such as /C:/ner.onnx.
     return name.startsWith("file:") ? decodeURIComponent(new URL(name).pathname).replace(/^\/(?=[A-Za-z]:)/, "") : name;
   }
   const answer = await fetch(source).catch((cause) => {
@@ -120,8 +120,8 @@ async function open(source, name) {
 }
 
 /**
- * Read what the file says of itself, if it is an export. It is an output, too: ONNX Runtime shows no metadata in
- * JavaScript.
+ * Return the metadata of the file, or null if it was not written by `tener export`. ONNX Runtime has no access to metadata
+ * in JavaScript, so the metadata is also an output of the graph.
  */
 async function readAbout(ort, session) {
   if (!session.outputNames.includes("about")) return null;
@@ -140,7 +140,7 @@ function compute(ort, session, texts, outputs) {
   return session.run({ codes: tensor(codes), lengths: tensor(lengths) }, outputs, LOG);
 }
 
-/** Return the code points of a text, and where each starts in it; a lone surrogate is one. */
+/** Return the code points of a text and their offsets. A lone surrogate is a code point. */
 function codePoints(text) {
   const [codes, starts] = [new Int32Array(text.length), new Uint32Array(text.length + 1)];
   let count = 0;

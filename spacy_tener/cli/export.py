@@ -90,12 +90,12 @@ def _save(path: Path, content: bytes) -> None:
 def _print(comparison: Comparison, source: str) -> None:
     """Print what was compared, and warn of a difference."""
     compared = f"{counted(comparison.n_texts, 'text')} of {counted(comparison.n_characters, 'character')} ({source})"
-    same = counted(comparison.n_same, "entity", "entities")
-    if not comparison.differing and comparison.difference <= _SAME:
+    same = counted(comparison.n_equal, "entity", "entities")
+    if not comparison.different_texts and comparison.max_difference <= _SAME:
         msg.info(f"Checked on {compared}: {same}, all as the pipeline finds them, with the same probabilities")
         return
     msg.warn(
         f"Checked on {compared}: {same} as the pipeline finds them, with probabilities that differ by up to "
-        f"{comparison.difference:.4f}"
+        f"{comparison.max_difference:.4f}"
     )
-    msg.warn_list("Texts with other entities", comparison.differing)
+    msg.warn_list("Texts with other entities", comparison.different_texts)

@@ -1,9 +1,15 @@
-"""Best paths and probabilities of a CRF in a graph, over whole texts, as `crf.decode` and `crf.forward` compute them.
+"""Write the CRF to an ONNX graph: the Viterbi algorithm, and the probabilities of entities on the best path.
 
-Two numbers for each unit t suffice for the entities of the best path y. With forward sums alpha, backward sums beta,
-log Z, and S_t the score of the best path up to t, they are a_t = alpha_t(y_t) - S_t and
-b_t = beta_t(y_t) + S_t - log Z. An entity from i to j has the probability exp(a_i + b_j). Where entities lie within
-others, each depth has a best path; a and b of each path by the sums of each depth give the probability at any depth.
+The probability of an entity from unit i to unit j is the sum over all paths that agree with the best path y from i to
+j, divided by Z. With the forward scores alpha, the backward scores beta, the log-partition function log Z, and the
+score S_t of the best path up to unit t, it factorizes into two numbers for each unit:
+
+    a_t = alpha_t(y_t) - S_t
+    b_t = beta_t(y_t) + S_t - log Z
+    p(entity from i to j) = exp(a_i + b_j)
+
+If entities can be nested, each depth has a best path. The probability of an entity at any depth is computed from a and
+b of its path with the forward and backward scores of each depth. `crf.decode` and `crf.forward` are the same in NumPy.
 """
 
 from __future__ import annotations
@@ -19,12 +25,12 @@ from ..types import AnyFloats
 def write_viterbi(
     graph: Graph, scores: Value, lengths: Value, start: AnyFloats, end: AnyFloats, table: AnyFloats
 ) -> Value:
-    """Write Viterbi's algorithm for a batch of texts. *Shape:* (longest, texts), the tags
+    """Write the Viterbi algorithm for a batch of texts. Return the tags of the best paths. *Shape:* (longest, texts)
 
-    scores (Value): Emissions, -inf for tags that are not allowed. *Shape:* (longest, texts, tags)
-    lengths (Value): Units of each text. *Shape:* (texts,)
+    scores (Value): Emissions, which are -inf for tags that are not allowed. *Shape:* (longest, texts, tags)
+    lengths (Value): Number of units in each text. *Shape:* (texts,)
     start, end (AnyFloats): Scores of the first and the last tag, in float64. *Shape:* (tags,) each
-    table (AnyFloats): Scores `[from, to]` of pairs of tags. *Shape:* (tags, tags)
+    table (AnyFloats): Scores of transitions, `table[from, to]`. *Shape:* (tags, tags)
     """
     into = graph.value(np.ascontiguousarray(table.T))
 
@@ -45,13 +51,15 @@ def write_viterbi(
 def write_forward_backward(
     graph: Graph, scores: Value, paths: Value, lengths: Value, transitions: Transitions
 ) -> tuple[Value, Value]:
-    """Write the forward-backward algorithm, both directions at once. Returns a and b of paths.
+    """Write the forward-backward algorithm. Return a and b of each path (see above).
 
+    Both directions are computed in the same loop, with the reversed sequences for the backward direction.
     *Shape:* (longest, sequences, paths) each
 
-    scores (Value): As for `write_viterbi`, divided by the temperature. *Shape:* (longest, sequences, tags)
-    paths (Value): The tags of some paths of each sequence. *Shape:* (longest, sequences, paths)
-    transitions (Transitions): Those of the CRF, divided by the temperature, in float64.
+    scores (Value): Emissions as in `write_viterbi`, divided by the temperature. *Shape:* (longest, sequences, tags)
+    paths (Value): The tags of one or more paths for each sequence. *Shape:* (longest, sequences, paths)
+    lengths (Value): Number of units in each sequence. *Shape:* (sequences,)
+    transitions (Transitions): Transition scores of the CRF, divided by the temperature, in float64.
     """
     start, end, table = transitions.start, transitions.end, transitions.table
     factors = np.exp(np.stack([table, table.T]))
@@ -74,12 +82,14 @@ def write_forward_backward(
 
 
 def write_probabilities(graph: Graph, tags: Value, a: Value, b: Value, layout: TagLayout, depth: int) -> Value:
-    """Write the probability of the entity that ends at each unit of a path: that it is one at any depth.
+    """Write the probability of each entity on the best paths, which is the probability that it is found at any depth.
 
-    *Shape:* (depth, units), 0 where none ends
+    The probability is stored at the last unit of the entity. It is 0 at all other units. *Shape:* (depth, units)
 
     tags (Value): The best path of each depth. *Shape:* (depth, units)
-    a, b (Value): Of each path, by the sums of each depth. *Shape:* (units, depth * depth)
+    a, b (Value): a and b of each path, with the scores of each depth. *Shape:* (units, depth * depth)
+    layout (TagLayout): The tags.
+    depth (int): The maximum nesting depth.
     """
     opens, closes = np.zeros((2, layout.n_tags), dtype=bool)
     opens[layout.begin] = opens[layout.single] = closes[layout.single] = closes[layout.end] = True
@@ -87,7 +97,7 @@ def write_probabilities(graph: Graph, tags: Value, a: Value, b: Value, layout: T
     a, b = (graph.Transpose(graph.Reshape(part, [-1, depth, depth]), perm=[1, 0, 2]) for part in (a, b))
     a, b = (graph.Reshape(part, [-1, depth]) for part in (a, b))
     is_open = graph.value(opens)[joined]
-    # Before the first entity, the number is -1: any unit will do.
+    # Units before the first entity get the index -1, whose values are not used.
     begins = graph.Concat(graph.where_true(is_open), [0], axis=0)
     first = begins[graph.CumSum(is_open.to(np.int64), 0) - 1]
     at_no_depth = graph.ReduceProd(graph.Sub(1.0, graph.Exp(graph.Min(a[first] + b, 0.0))), axes=[1], keepdims=0)

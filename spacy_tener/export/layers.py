@@ -1,6 +1,7 @@
-"""A model's layers in a graph: embedders here, others by their NumPy forms, which write themselves.
+"""Write the layers of a model to an ONNX graph.
 
-Rows are padded: *Shape:* (windows, longest, width)
+`LayerWriter` writes embedders. The NumPy predictors of encoders and taggers have a method `write`. All layers compute
+padded batches with the *shape* (windows, longest, width).
 """
 
 from __future__ import annotations
@@ -25,22 +26,26 @@ from ..types import AnyFloats
 from .code_points import UnitValues, number_strings, pair_number, write_numbers
 from .window_batches import WindowBatch, core_rows, cut_evenly, make_batch
 
-WAY_OUT = "Train a student that reads characters, by the overlay `taught` (docs/raw-text.md), and export that."
-_LONGEST_NAME = 40
+DISTIL_FIX = "Distil it to a character-level model by the overlay `taught` (docs/raw-text.md), and export that model."
+_MAX_NAME_LENGTH = 40
 
 
 class LayerWriter:
-    """Writes a model's layers for batches of windows.
+    """Writes the layers of a model to a graph.
 
-    codes (Value): Code points of all texts, joined. *Shape:* (characters,)
-    half (bool): Store rows of tables in float16.
+    graph (Graph): The graph.
+    codes (Value): Code points of all texts, concatenated. *Shape:* (characters,)
+    units (UnitValues): The units of the texts.
+    nlp (Language): The pipeline that contains the model.
+    half (bool): Whether to store embedding tables in float16.
     """
 
     def __init__(self, graph: Graph, codes: Value, units: UnitValues, nlp: Language, *, half: bool) -> None:
         self.graph, self.codes, self.units, self.nlp, self.half = graph, codes, units, nlp, half
 
     def prepare(self, layer: Model[Any, Any]) -> Callable[[WindowBatch], Value]:
-        """Return a function that writes a layer over Docs. What all batches share is written at once."""
+        """Return a function that writes a layer for a batch of windows. Values that do not depend on the batch are
+        written now, outside of the loop over batches."""
         if isinstance(layer, Chain):
             embed, encode = self.prepare(layer.layers[0]), layer.layers[1]
             if not isinstance(encode, RaggedLayer):
@@ -56,7 +61,7 @@ class LayerWriter:
         raise _not_exported(layer)
 
     def _prepare_characters(self, layer: TableEmbedder) -> Callable[[WindowBatch], Value]:
-        """Return a function that writes the rows of characters, and of pairs."""
+        """Return a function that writes the embeddings of characters and of character bigrams."""
         graph, vocabulary = self.graph, cast(CharVocabulary, layer.vocabulary)
         keys, number_of_text, row_of_pair = number_strings(vocabulary, self.nlp)
         numbers = write_numbers(graph, self.codes, self.units, number_of_text, vocabulary.normaliser)
@@ -65,12 +70,12 @@ class LayerWriter:
         rows = [0, *vocabulary.tables[UNIGRAM].rows(keys)]
 
         def write(batch: WindowBatch) -> Value:
-            firsts = numbers[batch.slots]
-            parts = [self._take(tables[UNIGRAM][rows], firsts)]
+            first_numbers = numbers[batch.slots]
+            parts = [self._take(tables[UNIGRAM][rows], first_numbers)]
             if BIGRAM in tables:
                 is_last = graph.Equal(graph.Range(0, batch.longest, 1), graph.Unsqueeze(batch.lengths - 1, [1]))
-                nexts = graph.Pad(graph.slice(firsts, 1, axis=1), [0, 0, 0, 1], 0)
-                pairs = pair_number(firsts, graph.Where(is_last, keys.size + 1, nexts), keys.size)
+                next_numbers = graph.Pad(graph.slice(first_numbers, 1, axis=1), [0, 0, 0, 1], 0)
+                pairs = pair_number(first_numbers, graph.Where(is_last, keys.size + 1, next_numbers), keys.size)
                 table = tables[BIGRAM][: len(vocabulary.tables[BIGRAM])]
                 parts.append(self._take(table, graph.lookup(pairs, row_of_pair, 0)))
             return graph.Concat(*parts, axis=2)
@@ -78,21 +83,24 @@ class LayerWriter:
         return write
 
     def _take(self, table: AnyFloats, rows: Value) -> Value:
-        """Return rows of a table."""
+        """Return the rows of an embedding table in float32."""
         if self.half or table.dtype == np.float16:
             return self.graph.value(table.astype(np.float16))[rows].to(np.float32)
         return self.graph.value(table.astype(np.float32))[rows]
 
     def _prepare_features(self, encoder: Encoder) -> Callable[[WindowBatch], Value]:
-        """Return a function that writes the features of an encoder. A unit of several characters has their mean."""
+        """Return a function that writes the features of a pretrained encoder. The features of a unit with several
+        characters are averaged."""
         graph, units = self.graph, self.units
         write_encoder = prepare_encoder(graph, encoder, self.codes)
 
         def write(batch: WindowBatch) -> Value:
             begins, ends = units.firsts[batch.windows.begins], units.ends[batch.windows.ends - 1]
-            pieces = make_batch(graph, cut_evenly(graph, begins, ends, size=encoder.window, overlap=encoder.overlap))
-            rows, characters = core_rows(graph, pieces, write_encoder(pieces))
-            # The slot of each character's unit, in the joined windows.
+            # The windows of the encoder are within the windows of the model, and may be shorter.
+            encoder_windows = cut_evenly(graph, begins, ends, size=encoder.window, overlap=encoder.overlap)
+            encoder_batch = make_batch(graph, encoder_windows)
+            rows, characters = core_rows(graph, encoder_batch, write_encoder(encoder_batch))
+            # Add the features of each character to the position of its unit in the padded batch.
             windows = graph.owners(graph.starts(ends - begins), graph.size(characters))
             owners = units.owners[characters]
             slots = windows * batch.longest + owners - batch.windows.begins[windows]
@@ -106,7 +114,7 @@ class LayerWriter:
         return write
 
     def encode(self, layer: RaggedLayer, x: Value, batch: WindowBatch) -> Value:
-        """Write a layer from rows to rows, by its NumPy form."""
+        """Write an encoder or a tagger by its NumPy predictor."""
         write = getattr(layer.shim.predictor(), "write", None)
         if write is None:
             raise _not_exported(layer)
@@ -114,16 +122,17 @@ class LayerWriter:
 
 
 def prepare_encoder(graph: Graph, encoder: Encoder, codes: Value) -> Callable[[WindowBatch], Value]:
-    """Return a function that writes the features of an encoder of characters.
+    """Return a function that writes a pretrained encoder of characters for a batch of windows.
 
-    codes (Value): Code points of all texts, joined. *Shape:* (characters,)
+    codes (Value): Code points of all texts, concatenated. *Shape:* (characters,)
     """
     from onnx.version_converter import convert_version
 
     vocabulary = encoder.vocabulary
     if not isinstance(vocabulary, Characters) or encoder.batching != "padded":
         raise RemedyError(
-            f"{encoder.source} reads pieces of words, or no batches with padding, and cannot be exported", WAY_OUT
+            f"{encoder.source} cannot be exported, because it needs subword tokens or batches without padding",
+            DISTIL_FIX,
         )
     model = read_graph(encoder.graph)
     if model.opset_import[0].version != OPSET:
@@ -143,8 +152,8 @@ def prepare_encoder(graph: Graph, encoder: Encoder, codes: Value) -> Callable[[W
 
 
 def _not_exported(layer: Model[Any, Any]) -> RemedyError:
-    name = layer.name if len(layer.name) <= _LONGEST_NAME else f"{layer.name[:_LONGEST_NAME]}..."
+    name = layer.name if len(layer.name) <= _MAX_NAME_LENGTH else f"{layer.name[:_MAX_NAME_LENGTH]}..."
     return RemedyError(
-        f"The layer '{name}' cannot be exported: only TENER, GRN, rows of characters and of their pairs, and LAC can",
-        WAY_OUT,
+        f"The layer '{name}' cannot be exported. Only TENER, GRN, LAC and embeddings of characters can be exported",
+        DISTIL_FIX,
     )

@@ -1,4 +1,15 @@
-"""A trained pipeline as one ONNX file, from the code points of texts to entities and their probabilities."""
+"""Export a trained pipeline as one ONNX file.
+
+    model = export_model(nlp)              # a ModelProto
+    Path("ner.onnx").write_bytes(model.SerializeToString())
+
+The graph contains all steps, from the code points of texts to tags and probabilities:
+
+    codes, lengths ── units ── windows ── embedder, encoder, tagger ── CRF ── tags, probabilities
+                        └────────── listed words (penalties of tags) ──┘
+
+Used by the command `export`.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +39,7 @@ from ..tagging import TagLayout
 from ..types import IntArray
 from .code_points import joined_letters, read_kinds, read_units, sentence_ends, word_neighbours
 from .crf_graph import write_forward_backward, write_probabilities, write_viterbi
-from .layers import WAY_OUT, LayerWriter, prepare_encoder
+from .layers import DISTIL_FIX, LayerWriter, prepare_encoder
 from .lists_graph import NO_WORD, fix_tags, write_listed
 from .window_batches import WindowBatch, Windows, compute_in_batches, cut_at_sentences, cut_evenly
 
@@ -38,17 +49,18 @@ if TYPE_CHECKING:
 Exportable = TenerNER | Lac
 METADATA_KEY = "tener"
 FORMAT = 1
-"""Version of the inputs, outputs and metadata. A reader refuses a larger one."""
+"""Version of the inputs, outputs and metadata. Readers raise an error at a later version."""
 _LIBRARIES = "onnx", "onnxruntime"
-_FIRST_UNKNOWN = "2"
-"""The first version of onnx that may have other functions."""
+_FIRST_UNTESTED = "2"
+"""The first major version of onnx that is not tested."""
 
 
 def export_model(nlp: Language, name: str | None = None, *, half: bool = False) -> ModelProto:
-    """Return a component of a pipeline as an ONNX file; docs/elsewhere.md describes its inputs and outputs.
+    """Convert a component of a pipeline to an ONNX model. docs/elsewhere.md describes its inputs and outputs.
 
-    name (Optional[str]): The component's name; None for the only one that can be exported.
-    half (bool): Store rows of tables in float16.
+    name (Optional[str]): Name of the component. By default, the only component that can be exported.
+    half (bool): Whether to store embedding tables in float16.
+    RETURNS (ModelProto): The model.
     """
     check_libraries()
     pipe = find_tagger(nlp, name)
@@ -74,12 +86,12 @@ def export_model(nlp: Language, name: str | None = None, *, half: bool = False) 
 def write_tagger(
     graph: Graph, codes: Value, lengths: Value, nlp: Language, pipe: TenerNER, *, half: bool
 ) -> tuple[Value, Value]:
-    """Write a `tener_ner`. Returns the tags of each path, and the probability of the entity that ends at a character.
+    """Write a `tener_ner`. Return the tags of the best path at each nesting depth, and the probabilities of entities.
 
-    *Shape:* (depth, characters) each
+    The probability of an entity is stored at its last character. *Shape:* (depth, characters) each
 
-    codes (Value): Code points of all texts, joined. *Shape:* (characters,)
-    lengths (Value): Characters of each text. *Shape:* (texts,)
+    codes (Value): Code points of all texts, concatenated. *Shape:* (characters,)
+    lengths (Value): Number of characters in each text. *Shape:* (texts,)
     """
     settings, labels, depth = pipe.settings, pipe.label_index, pipe.depth
     units = read_units(graph, codes, lengths, settings.view)
@@ -94,7 +106,7 @@ def write_tagger(
     weights = [weight.astype(np.float64) for weight in crf_scorer(pipe.model).weights]
     transitions, scaled = Transitions.of(*weights), Transitions.of(*(weight / pipe.temperature for weight in weights))
     neighbours = word_neighbours(graph, units)
-    of_kinds, of_neighbours = (
+    kind_penalties, neighbour_penalties = (
         graph.value(np.where(possible, 0.0, -np.inf)) for possible in (labels.possible, labels.whole_words)
     )
 
@@ -105,11 +117,12 @@ def write_tagger(
         fix = fix_tags(graph, fixed, is_gap, labels.layout, layout, depth)
 
     def decode(batch: WindowBatch) -> Value:
-        """Write the tags of each path, and a and b of each path by each depth's probabilities."""
-        penalties = of_kinds[units.kinds[batch.slots]] + of_neighbours[neighbours[batch.slots]]
+        """Write the CRF for a batch: the tags of each path, and a and b of each path at each depth (see
+        `crf_graph`)."""
+        penalties = kind_penalties[units.kinds[batch.slots]] + neighbour_penalties[neighbours[batch.slots]]
         penalties = fix(batch.slots, penalties) if fix else graph.Unsqueeze(penalties, [2])
         scores = graph.Reshape(emissions[batch.slots].to(np.float64), [0, 0, depth, -1])
-        # A sequence for each depth: those of all texts at the first depth come first.
+        # Each depth is a sequence of the CRF. The sequences of all texts at the first depth come first.
         scores = graph.Transpose(scores + penalties, perm=[1, 2, 0, 3])
         scores = graph.Reshape(scores, [0, -1, labels.layout.n_tags])
         lengths = graph.Concat(*[batch.lengths] * depth, axis=0)
@@ -127,7 +140,7 @@ def write_tagger(
     tags, a, b = graph.add("Split", columns, sizes, axis=1, outputs=3)
     tags = graph.Transpose(tags.to(np.int64))
     probabilities = write_probabilities(graph, tags, a, b, labels.layout, depth)
-    if fixed:  # The first path has the words of the list, which are certain.
+    if fixed:  # The first path contains the listed words, whose probability is 1.
         tags, is_fixed = graph.value(labels.layout.within(layout))[tags], fixed > NO_WORD
         outer = graph.Where(is_fixed, fixed, tags[:1]), graph.Where(is_fixed, 1.0, probabilities[:1])
         tags, probabilities = (
@@ -138,14 +151,14 @@ def write_tagger(
 
 
 def _inner_tags(layout: TagLayout) -> IntArray:
-    """Return the tag of a character behind the first one of a unit, by the unit's tag. *Shape:* (tags,)"""
+    """Return the tag of all characters but the first in a unit, for each tag of the unit. *Shape:* (tags,)"""
     tags = np.full(layout.n_tags, layout.outside, dtype=np.int64)
     tags[layout.begin] = tags[layout.inside] = range(layout.inside.start, layout.inside.stop)
     return tags
 
 
 def describe(nlp: Language, pipe: Exportable) -> dict[str, Any]:
-    """Return what the file says of itself, as JSON values. No path of this machine is in it."""
+    """Return the metadata of the file as JSON values. They do not contain paths of this machine."""
     labels, pipeline = file_labels(nlp, pipe), describe_component(nlp, pipe.name, pipe.settings.view)
     content = pipe.model.to_bytes() if isinstance(pipe, TenerNER) else pipe.to_bytes()
     entries = listed_words(nlp, pipe).entries
@@ -155,7 +168,7 @@ def describe(nlp: Language, pipe: Exportable) -> dict[str, Any]:
         "format": FORMAT,
         "tags": TagLayout(len(labels)).names(labels),
         "labels": list(labels),
-        # Listed words are certain: labels that they alone have need no threshold.
+        # The probability of listed words is 1, so that labels that only listed words have need no threshold.
         "thresholds": dict(zip(pipe.labels, pipe.settings.thresholds(pipe.labels), strict=True)),
         "probabilities": isinstance(pipe, TenerNER),
         "depth": pipe.depth if isinstance(pipe, TenerNER) else 1,
@@ -168,22 +181,25 @@ def describe(nlp: Language, pipe: Exportable) -> dict[str, Any]:
 
 
 def listed_words(nlp: Language, pipe: object) -> WordList:
-    """Return the words that are entities in all texts, or none, of the `entity_lists` before a component."""
+    """Return the unnamed list of the first `entity_lists` before a component. It applies to all texts."""
     lists = entity_lists(nlp)
     found = [lists[name].lists.lists.get("") for name in components_before(nlp, pipe) if name in lists]
     return next((words for words in found if words and words.entries), WordList())
 
 
 def file_labels(nlp: Language, pipe: Exportable) -> tuple[str, ...]:
-    """Return a component's labels, and behind them those that listed words have beside these."""
+    """Return the labels of a component, followed by the additional labels of listed words."""
     listed = {entry.tag for entry in listed_words(nlp, pipe).entries.values() if entry.tag}
     return (*pipe.labels, *sorted(listed.difference(pipe.labels)))
 
 
 def find_tagger(nlp: Language, name: str | None = None) -> Exportable:
-    """Return the component to export; raise if there is none, more than one, or one that reads more than characters.
+    """Return the component to export.
 
-    name (Optional[str]): The component's name; None for the only one.
+    Raise an error if there is none or more than one, or if the component depends on something that cannot be exported,
+    such as word tokens or entities of other components.
+
+    name (Optional[str]): Name of the component. By default, the only one.
     """
     found = {name: pipe for name, pipe in nlp.pipeline if isinstance(pipe, Exportable)}
     if name is None and found:
@@ -194,7 +210,7 @@ def find_tagger(nlp: Language, name: str | None = None) -> Exportable:
     pipe = found[name] if name is not None and name in found else find_crf_pipe(nlp, name)
     bounds = {"doc.ents"}
     if isinstance(pipe, TenerNER):
-        _check_reading(nlp, pipe)
+        _check_input(nlp, pipe)
         bounds |= {"doc.sents", "token.is_sent_start"}
     _check_lists(nlp, pipe)
     for other in components_before(nlp, pipe):
@@ -202,69 +218,74 @@ def find_tagger(nlp: Language, name: str | None = None) -> Exportable:
             continue
         assigned = bounds & set(nlp.get_pipe_meta(other).assigns)
         if assigned:
-            what = "entities" if "doc.ents" in assigned else "sentences"
+            annotation = "entities" if "doc.ents" in assigned else "sentences"
             raise RemedyError(
-                f"'{pipe.name}' keeps to the {what} of '{other}', which cannot be exported",
-                f"Remove that component, by nlp.remove_pipe('{other}'), and save the pipeline.",
+                f"'{pipe.name}' depends on the {annotation} of '{other}', which cannot be exported",
+                f"Remove this component with nlp.remove_pipe('{other}'), and save the pipeline.",
             )
     return pipe
 
 
 def _check_lists(nlp: Language, pipe: Exportable) -> None:
-    """Raise if a list has words of all texts that a file cannot hold. None asks for the words of a list by its name."""
+    """Raise an error if there are listed words that cannot be exported.
+
+    Named lists are ignored. They only apply to Docs that opt in, which is not possible in the exported file.
+    """
     lists = {name: found.lists.lists.get("", WordList()).entries for name, found in entity_lists(nlp).items()}
     full = [name for name, entries in lists.items() if entries]
     for name in full:
         if isinstance(pipe, Lac):
-            reason, remedy = f"a file of '{pipe.name}' cannot hold", "Empty it"
-        elif not _reads_characters(nlp):
-            reason, remedy = "a file finds only where each character is a token", "Empty it"
+            reason, remedy = f"cannot be exported with '{pipe.name}'", "Empty the list"
+        elif not _has_character_tokens(nlp):
+            reason, remedy = "can only be exported if each character is a token", "Empty the list"
         elif name != full[0] or name not in components_before(nlp, pipe):
-            reason, remedy = f"a file finds only in one list before '{pipe.name}'", "Move them there. Or empty it"
+            reason = f"can only be exported from one list before '{pipe.name}'"
+            remedy = "Move the words there, or empty the list"
         else:
             continue
-        remedy += f", by nlp.get_pipe('{name}').clear(), and save the pipeline."
+        remedy += f" with nlp.get_pipe('{name}').clear(), and save the pipeline."
         raise RemedyError(f"'{name}' has words, which {reason}", remedy)
     if isinstance(pipe, Lac) and any(words.entries for words in pipe.words.lists.lists.values()):
         raise RemedyError(
-            f"'{pipe.name}' has lists of words, which cannot be exported",
-            f"Empty them, by nlp.get_pipe('{pipe.name}').lexicon.clear(), and save the pipeline.",
+            f"'{pipe.name}' has a lexicon, which cannot be exported",
+            f"Empty the lexicon with nlp.get_pipe('{pipe.name}').lexicon.clear(), and save the pipeline.",
         )
 
 
-def _check_reading(nlp: Language, pipe: TenerNER) -> None:
-    """Raise if a component is not trained, or reads words."""
+def _check_input(nlp: Language, pipe: TenerNER) -> None:
+    """Raise an error if a component has no labels, or if its tokens are words."""
     if not pipe.labels:
         raise RemedyError(f"'{pipe.name}' has no labels", "Train it first.")
-    if pipe.settings.view == "tokens" and not _reads_characters(nlp):
-        raise RemedyError(f"'{pipe.name}' reads words of spaCy's tokenizer, which cannot be exported", WAY_OUT)
+    if pipe.settings.view == "tokens" and not _has_character_tokens(nlp):
+        raise RemedyError(f"The tokens of '{pipe.name}' are words, whose tokenizer cannot be exported", DISTIL_FIX)
 
 
-def _reads_characters(nlp: Language) -> bool:
-    """Return whether each character is a token."""
+def _has_character_tokens(nlp: Language) -> bool:
+    """Return whether the tokens of the pipeline are characters."""
     return isinstance(nlp.tokenizer, ChineseTokenizer) and nlp.tokenizer.segmenter == Segmenter.char
 
 
 def check_libraries() -> None:
-    """Raise if a package that an export needs is missing, or newer than this one knows."""
+    """Raise an error if a required package is missing, or if its version is not supported."""
     for package in _LIBRARIES:
         check_package(package, "To export a pipeline takes", f"Install it by `{install(*_LIBRARIES)}`.")
     import onnx
 
-    if Version(onnx.__version__) >= Version(_FIRST_UNKNOWN):
+    if Version(onnx.__version__) >= Version(_FIRST_UNTESTED):
         raise RemedyError(
-            f"onnx {onnx.__version__} is newer than this package knows",
-            f"Install an older one by `pip install 'onnx<{_FIRST_UNKNOWN}'`.",
+            f"onnx {onnx.__version__} is not supported",
+            f"Install an older version with `pip install 'onnx<{_FIRST_UNTESTED}'`.",
         )
 
 
 def write_lac(graph: Graph, codes: Value, lengths: Value, tagger: LacTagger, labels: Sequence[str]) -> Value:
-    """Write a `lac`, as `LacTagger.divide` and `trim_words` compute it. Returns the tag of each character.
+    """Write a `lac`, with the results of `LacTagger.divide` and `trim_words`. Return the tag of each character.
 
     *Shape:* (characters,)
 
-    codes (Value): Code points of all texts, joined. *Shape:* (characters,)
-    lengths (Value): Characters of each text. *Shape:* (texts,)
+    codes (Value): Code points of all texts, concatenated. *Shape:* (characters,)
+    lengths (Value): Number of characters in each text. *Shape:* (texts,)
+    labels (Sequence[str]): The labels of the component, which are some of LAC's labels.
     """
     size = graph.size(codes)
     is_break = graph.lookup(codes, dict.fromkeys(BREAKS.tolist(), 1), 0) > 0
@@ -272,22 +293,22 @@ def write_lac(graph: Graph, codes: Value, lengths: Value, tagger: LacTagger, lab
     begins = graph.where_true(opens)
     stops = graph.Concat(begins, graph.shape(size), axis=0)[1:]
     ends = stops - is_break[stops - 1].to(np.int64)
-    # No word begins within a Latin word. A text may begin behind one of another text.
+    # No word begins within a Latin word. A text may follow a Latin word at the end of another text.
     joined = joined_letters(graph, codes) & ~opens
     tags = _tags_of_lines(graph, codes, Windows(begins, ends, begins, ends), joined.to(np.int64), tagger)
-    # A word begins where LAC says so, and at the edges of lines. It has the label of its first character.
+    # A word begins at a B tag of LAC and at the boundaries of lines. Its label is the label of its first character.
     is_first = opens | is_break | graph.Equal(graph.Mod(tags, 2), 0)
     words = graph.CumSum(is_first.to(np.int64), 0) - 1
     n_labels = len(labels)
     label_of_tag = [labels.index(label) if label in labels else n_labels for label in tagger.labels for _ in "BI"]
     found = graph.Where(is_break, n_labels, graph.value(np.array(label_of_tag))[tags])
     found = found[graph.where_true(is_first)][words]
-    # Its edges are characters of text.
+    # The white space at the boundaries of words is removed: only characters of text begin and end an entity.
     inner = graph.where_true(graph.Equal(read_kinds(graph, codes), TEXT))
-    owners = words[inner]
-    neighbours = graph.shifted(owners, -1), graph.Concat(owners[1:], [-1], axis=0)
+    word_of_inner = words[inner]
+    neighbours = graph.shifted(word_of_inner, -1), graph.Concat(word_of_inner[1:], [-1], axis=0)
     first, last = (
-        graph.marks(inner[graph.where_true(~graph.Equal(owners, neighbour))], size) for neighbour in neighbours
+        graph.marks(inner[graph.where_true(~graph.Equal(word_of_inner, neighbour))], size) for neighbour in neighbours
     )
     is_within = graph.CumSum(first, 0) - graph.CumSum(last, 0) + last > 0
     tag_of = _tags_by_position(TagLayout(n_labels))
@@ -296,9 +317,10 @@ def write_lac(graph: Graph, codes: Value, lengths: Value, tagger: LacTagger, lab
 
 
 def _tags_of_lines(graph: Graph, codes: Value, lines: Windows, joined: Value, tagger: LacTagger) -> Value:
-    """Return LAC's tag of each character, B or I of a label. *Shape:* (characters,)
+    """Return LAC's tag of each character, which is B or I of a label. *Shape:* (characters,)
 
-    joined (Value): 1 where no word begins. *Shape:* (characters,)
+    lines (Windows): The start and end of each line.
+    joined (Value): 1 if no word may begin at a character, otherwise 0. *Shape:* (characters,)
     """
     encoder, transitions = tagger.encoder, tagger.transitions.astype(np.float64)
     n_tags, size = len(transitions), graph.size(codes)
@@ -322,6 +344,9 @@ def _tags_of_lines(graph: Graph, codes: Value, lines: Windows, joined: Value, ta
 
 
 def _tags_by_position(layout: TagLayout) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """Return tags by position (inside, first, last, both) and label; O for no label. *Shape:* (4, labels + 1)"""
+    """Return the tag for each position in a word (inside, first, last, single) and each label. The last column is O.
+
+    *Shape:* (4, labels + 1)
+    """
     blocks = (layout.inside, layout.begin, layout.end, layout.single)
     return np.array([[*range(block.start, block.stop), layout.outside] for block in blocks])

@@ -1,13 +1,13 @@
 (() => {
   const { $, data, digits, download, el, say } = parts;
-  const { about, most, runtime } = data;
+  const { about, max_characters: maxCharacters, runtime } = data;
   const DEBOUNCE = 150;
-  /** Characters of lines that are read together. */
-  const FEW = 4000;
+  /** Maximum number of characters in a batch of lines. */
+  const BATCH_CHARACTERS = 4000;
   const TEXT = "spacy_tener.text";
   const found = foundEntities({ drawn: enable, saved: () => ({ model: about.pipeline.name }), reread: () => update() });
 
-  // --- the worker, which has the model and answers in turn
+  // --- the worker, which has the model and processes requests one after the other
 
   const requests = [];
   const worker = new Worker(URL.createObjectURL(new Blob([data.worker], { type: "text/javascript" })));
@@ -26,37 +26,37 @@
       worker.postMessage(message);
     });
   const ready = ask({ files: { wasm: data.wasm, model: data.model }, texts: [] });
-  // The worker has them now.
+  // Free the memory of the data that was sent to the worker.
   $("data").remove();
   for (const name of ["worker", "wasm", "model"]) delete data[name];
 
-  /** Return where the first piece of a text ends: behind a line, or else a sentence, in its second half. */
-  function endOfPiece(text) {
-    if (text.length <= most) return text.length;
-    const begin = Math.floor(most / 2), half = text.slice(begin, most);
+  /** Return the end of the first segment of a text: the last end of a line, or otherwise of a sentence, in its second half. */
+  function endOfSegment(text) {
+    if (text.length <= maxCharacters) return text.length;
+    const begin = Math.floor(maxCharacters / 2), half = text.slice(begin, maxCharacters);
     const [upTo] = half.match(/^[^]*\n/) ?? half.match(/^[^]*[。！？!?；;…]/) ?? half.match(/^[^]*[.\s]/) ?? [half];
     const end = begin + upTo.length;
     return /^[\ud800-\udbff][\udc00-\udfff]$/.test(text.slice(end - 1, end + 1)) ? end - 1 : end;
   }
 
-  /** Yield the entities of a text piece by piece, and where the piece ends. */
+  /** Yield the entities and the end of each segment of a text. */
   async function* read(text) {
     for (let start = 0, end; start < text.length; start = end) {
-      end = start + endOfPiece(text.slice(start, start + most + 1));
+      end = start + endOfSegment(text.slice(start, start + maxCharacters + 1));
       const [entities] = await ask({ texts: [text.slice(start, end)] });
       yield { end, entities: entities.map((entity) => ({ ...entity, start: start + entity.start, end: start + entity.end })) };
     }
   }
 
-  /** Yield the same of several texts. Short ones are read together. */
+  /** Yield the entities and the end of each segment or batch of several texts. Short texts are predicted in batches. */
   async function* readAll(texts) {
     for (let first = 0, last; first < texts.length; first = last) {
       const { start, text } = texts[first];
       last = first + 1;
-      if (text.length > FEW)
+      if (text.length > BATCH_CHARACTERS)
         for await (const { end, entities } of read(text)) yield { end: start + end, entities: found.moved(entities, start) };
       else {
-        while (last < texts.length && texts[last].start + texts[last].text.length <= start + FEW) last++;
+        while (last < texts.length && texts[last].start + texts[last].text.length <= start + BATCH_CHARACTERS) last++;
         const part = texts.slice(first, last), results = await ask({ texts: part.map((line) => line.text) });
         yield { end: part.at(-1).start + part.at(-1).text.length, entities: results.flatMap((entities, index) => found.moved(entities, part[index].start)) };
       }
@@ -78,10 +78,10 @@
     let problem = "";
     try {
       await ready;
-      for await (const piece of readAll(found.textsOf(text))) {
+      for await (const segment of readAll(found.textsOf(text))) {
         if (started !== turn) return;
-        for (const entity of piece.entities) entities.push(entity);
-        if (piece.end < text.length) showWork(say("{percentage} % of the text is processed.", { percentage: Math.floor((100 * piece.end) / text.length) }));
+        for (const entity of segment.entities) entities.push(entity);
+        if (segment.end < text.length) showWork(say("{percentage} % of the text is processed.", { percentage: Math.floor((100 * segment.end) / text.length) }));
       }
     } catch (error) {
       problem = error.message;
@@ -97,7 +97,7 @@
     for (const id of ["shown", "hidden"]) $(id).hidden = Boolean(message);
   }
 
-  /** What is shown can be saved, while it is what was written. */
+  /** Enable the buttons if the shown entities are those of the current input. */
   function enable() {
     const isRead = Boolean(found.text.trim()) && found.text === input();
     for (const name of ["json", "csv"]) $(name).disabled = !isRead;
@@ -126,7 +126,7 @@
     if (rest) yield rest;
   }
 
-  /** Return a record for each line of a file; null if someone stopped it. Short lines are read together. */
+  /** Return a record for each line of a file, or null if the user stops it. Short lines are predicted in batches. */
   async function recordsOf(file) {
     const records = [];
     let texts = [], length = 0;
@@ -139,15 +139,15 @@
     }
     for await (const line of linesOf(file)) {
       const text = line.replace(/\r$/, "");
-      if (length + text.length > FEW) await readTogether();
-      if (text.length <= most) {
+      if (length + text.length > BATCH_CHARACTERS) await readTogether();
+      if (text.length <= maxCharacters) {
         texts.push(text);
         length += text.length;
       } else {
         const entities = [];
-        for await (const piece of read(text)) {
+        for await (const segment of read(text)) {
           if (isStopped) return null;
-          for (const entity of piece.entities) entities.push(entity);
+          for (const entity of segment.entities) entities.push(entity);
         }
         add(text, entities);
       }
@@ -183,7 +183,7 @@
 
   function showOrigin() {
     const { pipeline, license, author, encoders, sources } = about;
-    // spaCy's sources have a license and a url, encoders a licence and an origin.
+    // spaCy's sources have the fields license and url, and encoders have the fields licence and origin.
     const describe = ({ name, license: terms, licence, url, origin }) => [name, terms ?? licence, url ?? origin].filter(Boolean).join(", ");
     const rows = [
       ["Model", [pipeline.name, pipeline.version].filter(Boolean).join(" ")], ["Licence", license], ["Author", author],
@@ -192,10 +192,10 @@
     ];
     const written = rows.filter(([, value]) => value);
     $("origin").replaceChildren(...written.flatMap(([name, value]) => [el("dt", {}, say(name)), el("dd", {}, value)]));
-    $("pieces").textContent = say("A text of more than {n} characters is split at the end of a line or sentence.", { n: digits(most) });
+    $("pieces").textContent = say("A text of more than {n} characters is split at the end of a line or sentence.", { n: digits(maxCharacters) });
   }
 
-  // A page in a sandbox has no storage.
+  // A sandboxed page has no access to the storage.
   const storage = (() => { try { return sessionStorage; } catch { return {}; } })();
   const sample = SAMPLES[about.pipeline.lang] || "";
   $("input").value ||= storage[TEXT] ?? sample;
@@ -211,6 +211,6 @@
   });
   $("file").addEventListener("change", readFile);
   $("stop").addEventListener("click", () => { isStopped = true; });
-  // The page is loaded again in the other language, with the text.
+  // A change of the language reloads the page. Keep the text.
   document.addEventListener("language", () => { storage[TEXT] = $("input").value; });
 })();

@@ -1,4 +1,8 @@
-"""Trained pipelines with a transformer, converted to run without torch, and what they find beside the old ones."""
+"""Convert the transformer of a trained pipeline to ONNX, so that the pipeline runs without torch.
+
+`to_onnx` replaces each `TransformerEmbed` in a pipeline by an `OnnxEmbed` with the same features. `changed_entities`
+compares the entities of both pipelines. Used by `trim --onnx`.
+"""
 
 from __future__ import annotations
 
@@ -27,24 +31,27 @@ from ..pipeline.doc_entities import found_entities
 from ..requirements import TRANSFORMER, add_requirements
 
 _SHARED = "transformer", "curated_transformer"
-"""Factories of components whose transformer others share."""
+"""Factories of components whose transformer is shared by other components."""
 Precision = Literal["float32", "int8"]
 _SETTINGS = "pooling", "window", "overlap"
-"""Settings that both embedders have."""
+"""Settings that both embedders have in common."""
 EXPORTERS = {"torch": "2.13", "transformers": "4.53", "onnx": "1.23"}
-"""The versions that the conversion is tested with."""
+"""The tested versions of packages for the conversion."""
 _OPSET = 17
 _FEATURES = "features"
-_CLOSE = 1e-3
-"""The most by which features may differ from torch's, as a share of the largest one."""
+_TOLERANCE = 1e-3
+"""Tolerance of the features, relative to the largest absolute value of torch's features."""
 
 
 def to_onnx(nlp: Language, precision: Precision) -> None:
-    """Let ONNX Runtime compute all of a pipeline's transformers, in place, of disabled components too."""
+    """Replace all transformers of a pipeline by ONNX models, in place. Disabled components are included.
+
+    precision (str): Precision of the weights: "float32" or "int8".
+    """
     shared = [name for name in nlp.component_names if nlp.get_pipe_meta(name).factory in _SHARED]
     if shared:
         raise RemedyError(
-            f"The transformer of '{shared[0]}', which components share, cannot be converted",
+            f"'{shared[0]}' is a shared transformer, which cannot be converted",
             "Train with the overlay transformer or transformer-frozen instead of transformer-shared.",
         )
     pipes: dict[str, Any] = {
@@ -52,9 +59,11 @@ def to_onnx(nlp: Language, precision: Precision) -> None:
     }
     found = [(pipe, node) for pipe in pipes.values() for node in pipe.model.walk() if node.name == "transformer_embed"]
     if not found:
-        raise RemedyError("The pipeline has no transformer", "There is nothing to convert: it needs no torch.")
+        raise RemedyError(
+            "The pipeline has no transformer", "There is nothing to convert. The pipeline runs without torch."
+        )
     for name in (*EXPORTERS, "onnxruntime"):
-        remedy = f"Install what it takes by `pip install onnx '{REQUIREMENT}'`."
+        remedy = f"Install the packages with `pip install onnx '{REQUIREMENT}'`."
         check_package(name, "To convert a transformer takes", remedy)
     for pipe, node in found:
         embed = to_onnx_embed(node, precision)
@@ -67,7 +76,7 @@ def to_onnx(nlp: Language, precision: Precision) -> None:
 
 
 def _converted(section: Any) -> Any:
-    """Return a section of a config with each embedder of a transformer replaced."""
+    """Return a section of a config in which each `TransformerEmbed` is replaced by an `OnnxEmbed`."""
     if not isinstance(section, Mapping):
         return section
     if section.get("@architectures") == "spacy_tener.TransformerEmbed.v1":
@@ -77,7 +86,7 @@ def _converted(section: Any) -> Any:
 
 
 def to_onnx_embed(model: EmbedModel, precision: Precision) -> EmbedModel:
-    """Return an `OnnxEmbed` with the features of a `TransformerEmbed`."""
+    """Return an `OnnxEmbed` with the same features as a `TransformerEmbed`."""
     module: PretrainedTransformer = torch_shim(model).module
     settings = {name: getattr(module.config, name) for name in _SETTINGS}
     embedder = build_onnx_embed(onnx_encoder(**settings), width=None)
@@ -87,7 +96,10 @@ def to_onnx_embed(model: EmbedModel, precision: Precision) -> EmbedModel:
 
 
 class _Features(nn.Module):
-    """The mean of some of a transformer's layers. *Shape:* (texts, pieces) twice, to (texts, pieces, width)"""
+    """The part of a transformer to export: the mean of the hidden states of some layers.
+
+    *Shape:* ids and mask (texts, subwords); output (texts, subwords, width)
+    """
 
     def __init__(self, transformer: Any, layers: int | Sequence[int]) -> None:
         super().__init__()
@@ -100,10 +112,10 @@ class _Features(nn.Module):
 
 def _encoder_of(module: PretrainedTransformer, parts: dict[str, Any], precision: Precision) -> Encoder:
     reader, config = module.reader, module.config
-    kind = json.loads(parts["transformer"])["model_type"]
+    model_type = json.loads(parts["transformer"])["model_type"]
     features = _Features(module.transformer, config.layers).eval()
-    data = _export(features, kind)
-    longest = reader.size + len(reader.before) + len(reader.after)
+    data = _export(features, model_type)
+    max_length = reader.size + len(reader.before) + len(reader.after)
 
     def encoder(graph: bytes) -> Encoder:
         return make_encoder(
@@ -112,27 +124,28 @@ def _encoder_of(module: PretrainedTransformer, parts: dict[str, Any], precision:
             inputs={IDS: IDS, MASK: MASK},
             outputs=[_FEATURES],
             about={
-                "name": f"{kind}, {precision}",
+                "name": f"{model_type}, {precision}",
                 "origin": parts.get("origin") or "the transformer of a trained pipeline",
                 "licence": parts.get("licence") or "unknown",
             },
-            window=longest,
+            window=max_length,
             overlap=reader.overlap,
             pooling=config.pooling,
-            source=f"The {kind} in ONNX",
+            source=f"The {model_type} in ONNX",
         )
 
-    _compare(encoder(data), features, longest)
+    _check_output(encoder(data), features, max_length)
     return encoder(to_int8(data) if precision == "int8" else data)
 
 
-def _export(features: _Features, kind: str) -> bytes:
+def _export(features: _Features, model_type: str) -> bytes:
     file, ids = BytesIO(), torch.arange(10).view(2, 5)
     mask = torch.ones_like(ids)
     mask[0, 3:] = 0
     try:
         with warnings.catch_warnings(), torch.no_grad():
-            # Of a way of exporting that torch calls old, and of constants, which are compared below.
+            # torch warns that this exporter is deprecated, and that values are traced as constants. `_check_output`
+            # finds wrong constants.
             warnings.simplefilter("ignore")
             torch.onnx.export(
                 features,
@@ -144,15 +157,18 @@ def _export(features: _Features, kind: str) -> bytes:
                 output_names=[_FEATURES],
                 dynamic_axes={name: {0: "texts", 1: "pieces"} for name in (IDS, MASK, _FEATURES)},
             )
-    except Exception as error:  # The exporter raises all kinds of errors.
-        raise _refusal(kind, (str(error).strip() or type(error).__name__).splitlines()[0]) from error
+    except Exception as error:  # the exporter raises many types of errors
+        raise _conversion_error(model_type, (str(error).strip() or type(error).__name__).splitlines()[0]) from error
     return file.getvalue()
 
 
-def _compare(encoder: Encoder, features: _Features, longest: int) -> None:
-    """Compare the graph with the module, for other lengths than that of the sample: the exporter may keep a length."""
+def _check_output(encoder: Encoder, features: _Features, max_length: int) -> None:
+    """Raise an error if the features of the graph differ from the module's.
+
+    The lengths differ from the length of the traced example, because the exporter may trace a length as a constant.
+    """
     rng, n_rows = np.random.default_rng(0), features.transformer.get_input_embeddings().num_embeddings
-    for lengths in ([3, 1], [longest], [longest // 2 + 1, 7]):
+    for lengths in ([3, 1], [max_length], [max_length // 2 + 1, 7]):
         ids = [rng.integers(0, n_rows, length) for length in lengths]
         mask = np.arange(max(lengths)) < np.array(lengths)[:, None]
         padded = np.zeros(mask.shape, dtype=np.int64)
@@ -160,25 +176,29 @@ def _compare(encoder: Encoder, features: _Features, longest: int) -> None:
         with torch.no_grad():
             expected = features(torch.from_numpy(padded), torch.from_numpy(mask).long()).numpy()[mask]
         rows = encoder.rows(np.concatenate(ids), np.array(lengths))
-        if np.abs(rows - expected).max() > _CLOSE * np.abs(expected).max():
-            raise _refusal(encoder.source, f"for {max(lengths)} pieces its features are not those of torch")
+        if np.abs(rows - expected).max() > _TOLERANCE * np.abs(expected).max():
+            raise _conversion_error(encoder.source, f"its features for {max(lengths)} subword tokens differ from torch")
 
 
-def _refusal(what: str, reason: str) -> RemedyError:
+def _conversion_error(source: str, reason: str) -> RemedyError:
     tested = ", ".join(f"{name} {release}" for name, release in EXPORTERS.items())
     installed = ", ".join(f"{name} {version(name)}" for name in EXPORTERS)
     return RemedyError(
-        f"{what} cannot be converted by {installed}: {reason}",
-        f"Try the versions that it is tested with: {tested}. Otherwise this transformer needs torch.",
+        f"{source} cannot be converted by {installed}: {reason}",
+        f"Try the tested versions: {tested}. Otherwise use this transformer with torch.",
     )
 
 
 def changed_entities(old: Language, new: Language, texts: Sequence[str]) -> tuple[int, list[tuple[str, str, str]]]:
-    """Return how many entities of texts two pipelines both find, and the others: which one finds it, label, text."""
+    """Compare the entities that two pipelines find in texts.
+
+    RETURNS (Tuple[int, List[Tuple[str, str, str]]]): The number of entities that both pipelines find, and all other
+        entities: "old" or "new", the label, and the text of the entity.
+    """
     same, changed = 0, []
     found = (found_entities(nlp, nlp.pipe(map(nlp.tokenizer, texts))) for nlp in (old, new))
-    for text, *sides in zip(texts, *found, strict=True):
-        before, after = ({(entity.start, entity.end, entity.label) for entity in side} for side in sides)
+    for text, *pair in zip(texts, *found, strict=True):
+        before, after = ({(entity.start, entity.end, entity.label) for entity in entities} for entities in pair)
         same += len(before & after)
         for start, end, label in sorted(before ^ after):
             changed.append(("old" if (start, end, label) in before else "new", label, text[start:end]))

@@ -1,4 +1,7 @@
-"""Smaller pipelines: the rows of their tables that raw texts have no string of are removed."""
+"""Make pipelines smaller: remove the embedding rows of strings that are rare in given texts.
+
+Used by the command `trim`.
+"""
 
 from __future__ import annotations
 
@@ -20,24 +23,28 @@ from ..pipeline.units import View, view_of
 from ..pipeline.windows import tokens_of_views
 from ..types import IntArray
 
-_TEXTS_AT_ONCE = 256
-FEW = 1000
-"""Tables of at most this many rows are not trimmed, such as those of tags, of a segmenter's words, and of radicals."""
+_BATCH_SIZE = 256
+MIN_TABLE_ROWS = 1000
+"""Smaller tables are not trimmed, such as the tables of tags and radicals."""
 
 RowCounts = list[dict[str, IntArray]]
-"""The frequency of each row's string, for each embedder, for each of its tables. *Shape:* (rows,) each"""
+"""Frequency of the string of each row, for each table of each embedder. *Shape:* (rows,) each"""
 
 
 def trim_rows(nlp: Language, texts: Iterable[str], *, min_count: int, half: bool, component: str | None = None) -> None:
-    """Remove the rows of strings that texts have less than `min_count` times, from the tables of one component."""
+    """Remove the embedding rows of strings that occur less than `min_count` times in texts.
+
+    half (bool): Whether to store the remaining rows in float16.
+    component (str | None): The component to trim, by default the first `tener_ner`.
+    """
     name = component or find_crf_pipe(nlp).name
     model = model_with_rows(nlp, name)
-    counts = count_rows(model, inputs_of(nlp, name, texts))
+    counts = count_rows(model, model_inputs(nlp, name, texts))
     trim_tables(model, counts, min_count=min_count, half=half)
 
 
 def model_with_rows(nlp: Language, name: str) -> Model[Any, Any]:
-    """Return the model of a component, which must have embedding tables."""
+    """Return the model of a component. Raise an error if it has no embedding tables."""
     models: dict[str, Model[Any, Any]] = {
         name: pipe.model for name, pipe in nlp.pipeline if isinstance(pipe, TrainablePipe)
     }
@@ -48,24 +55,24 @@ def model_with_rows(nlp: Language, name: str) -> Model[Any, Any]:
     with_tables = [name for name, model in models.items() if table_embedders(model)]
     remedy = "There is nothing to trim."
     if with_tables:
-        remedy = f"Choose one that has, by --component: {', '.join(with_tables)}."
+        remedy = f"Choose a component with embedding tables: --component {', '.join(with_tables)}."
     if any(node.name == "transformer_embed" for node in models[name].walk()):
-        remedy = "It has a transformer: convert that by --onnx int8."
-    raise RemedyError(f"'{name}' has no embedding tables of its own", remedy)
+        remedy = "Convert its transformer by --onnx int8."
+    raise RemedyError(f"'{name}' has no embedding tables", remedy)
 
 
-def inputs_of(nlp: Language, name: str, texts: Iterable[str]) -> Iterator[TokenBatch]:
+def model_inputs(nlp: Language, name: str, texts: Iterable[str]) -> Iterator[TokenBatch]:
     """Yield the input of the component's model in batches: texts, annotated by the earlier components."""
     pipe = nlp.get_pipe(name)
     view: View = pipe.settings.view if isinstance(pipe, TenerNER) else "tokens"
     with nlp.select_pipes(disable=nlp.pipe_names[nlp.pipe_names.index(name) :]):
         views = (view_of(doc, view) for doc in nlp.pipe(map(nlp.tokenizer, texts)))
-        for batch in minibatch(filter(len, views), _TEXTS_AT_ONCE):
+        for batch in minibatch(filter(len, views), _BATCH_SIZE):
             yield tokens_of_views(batch)
 
 
 def count_rows(model: Model[Any, Any], batches: Iterable[TokenBatch]) -> RowCounts:
-    """Count the strings of texts."""
+    """Return the frequency of each row's string in batches of texts."""
     embedders = table_embedders(model)
     counts: RowCounts = [
         {name: np.zeros(len(table), dtype=np.int64) for name, table in embedder.vocabulary.tables.items()}
@@ -80,14 +87,15 @@ def count_rows(model: Model[Any, Any], batches: Iterable[TokenBatch]) -> RowCoun
 
 
 def trim_tables(model: Model[Any, Any], counts: RowCounts, *, min_count: int, half: bool) -> None:
-    """Remove the rows of strings that occur less than `min_count` times: they share the unknown row.
+    """Remove the rows of strings that occur less than `min_count` times. These strings share the unknown row.
 
-    half (bool): Store rows in float16. Predictions compute in float32 nevertheless.
+    half (bool): Whether to store the remaining rows in float16. Predictions are computed in float32.
     """
     for embedder, table_counts in zip(table_embedders(model), counts, strict=True):
-        kept = {}
+        kept_rows = {}
         for name, frequencies in table_counts.items():
-            # The unknown row comes first, and stays.
+            # The first row is the row of unknown strings, which is always kept.
             is_first = np.arange(frequencies.size) == 0
-            kept[name] = np.flatnonzero((frequencies >= min_count) | is_first | (frequencies.size <= FEW))
-        embedder.keep_rows(kept, half=half)
+            is_kept = (frequencies >= min_count) | is_first | (frequencies.size <= MIN_TABLE_ROWS)
+            kept_rows[name] = np.flatnonzero(is_kept)
+        embedder.keep_rows(kept_rows, half=half)

@@ -1,4 +1,4 @@
-/** What the worker of the page does: it opens the model, and answers requests. `ort` and `reader` stand before it. */
+/** The worker of the page, which loads the model and finds entities. `ort` and `reader` are defined before this script. */
 let opening;
 
 async function unpack(packed) {
@@ -13,7 +13,7 @@ async function open({ wasm, model }) {
   return reader.load(await unpack(model), ort);
 }
 
-/** Requests are answered in turn. */
+/** The promise of the last request. Requests are processed one after the other. */
 let turn = Promise.resolve();
 
 async function answer({ files, texts }) {

@@ -24,7 +24,7 @@ def found(model):
 
 
 def test_a_pipeline_gets_smaller_and_finds_the_same(saved, tmp_path, monkeypatch):
-    monkeypatch.setattr(trimming, "FEW", 0)
+    monkeypatch.setattr(trimming, "MIN_TABLE_ROWS", 0)
     (tmp_path / "raw.txt").write_text(f"{TEXT}\n\n", encoding="utf8")
     for view, model in saved.items():
         code, output = run(model, tmp_path / "raw.txt", "--output", tmp_path / view, "--half")
@@ -35,7 +35,7 @@ def test_a_pipeline_gets_smaller_and_finds_the_same(saved, tmp_path, monkeypatch
 
 
 def test_the_size_before_is_said_where_the_pipeline_takes_its_own_place(saved, tmp_path, monkeypatch):
-    monkeypatch.setattr(trimming, "FEW", 0)
+    monkeypatch.setattr(trimming, "MIN_TABLE_ROWS", 0)
     # Megabytes of so small a pipeline have no digits to tell them apart.
     monkeypatch.setattr(trim_module, "size_mb", lambda folder: 1e6 * size_mb(folder))
     shutil.copytree(saved["tener"], tmp_path / "model")
@@ -48,7 +48,7 @@ def test_the_size_before_is_said_where_the_pipeline_takes_its_own_place(saved, t
 
 
 def test_a_shared_component_gets_smaller_and_its_listener_finds_the_same(tmp_path, monkeypatch, train, sentences):
-    monkeypatch.setattr(trimming, "FEW", 0)
+    monkeypatch.setattr(trimming, "MIN_TABLE_ROWS", 0)
     embed = {"@architectures": "spacy_tener.CharEmbed.v1", "width": 16, "bigram_width": 8}
     listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 24, "upstream": "*"}
     nlp = spacy.blank("zh")
@@ -59,7 +59,8 @@ def test_a_shared_component_gets_smaller_and_its_listener_finds_the_same(tmp_pat
     (tmp_path / "raw.txt").write_text(sentences[0][0], encoding="utf8")
     code, output = run(tmp_path / "whole", tmp_path / "raw.txt", "--output", tmp_path / "out")
     assert code
-    assert "'tener_ner' has no embedding tables of its own Choose one that has, by --component: tok2vec." in output
+    assert "'tener_ner' has no embedding tables" in output
+    assert "Choose a component with embedding tables: --component tok2vec." in output
     code, output = run(tmp_path / "whole", tmp_path / "raw.txt", "--output", tmp_path / "out", "--component", "tok2vec")
     assert code == 0, output
     before, after = (spacy.load(tmp_path / name) for name in ("whole", "out"))

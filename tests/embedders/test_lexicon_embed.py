@@ -66,7 +66,7 @@ def test_initializing_again_forgets_which_words_were_known():
 
 
 def test_trimming_and_training_on_forget_which_words_were_known(monkeypatch):
-    monkeypatch.setattr(trimming, "FEW", 0)
+    monkeypatch.setattr(trimming, "MIN_TABLE_ROWS", 0)
     model = embedder(["上海", "北京", "天津"])
     model.initialize()
     observe(model, [tokens_of("上海", "北京")])
@@ -88,7 +88,7 @@ def test_a_copy_reads_listed_words_alike(tag_width):
 
 def test_trimming_keeps_the_rows_by_which_listed_words_of_the_texts_are_read(monkeypatch):
     """As often as these occur, though the texts have none of the words that the rows belong to."""
-    monkeypatch.setattr(trimming, "FEW", 0)
+    monkeypatch.setattr(trimming, "MIN_TABLE_ROWS", 0)
     model = trained(["上海", "北京", "天津", "山东"])
     add(model, "北方", "天下")
     texts = ["北方", "北方", "天下"]
@@ -100,7 +100,7 @@ def test_trimming_keeps_the_rows_by_which_listed_words_of_the_texts_are_read(mon
 
 
 def test_trimming_keeps_the_words_that_hidden_ones_make_room_for(monkeypatch):
-    monkeypatch.setattr(trimming, "FEW", 0)
+    monkeypatch.setattr(trimming, "MIN_TABLE_ROWS", 0)
     model = trained(["上海", "上海市"], max_words=1)
     model.attrs["vocabulary"].lists.put("", WordList({"上海市": ListedWord(hidden=True)}))
     before = row_of(model, "上海市")

@@ -19,7 +19,7 @@ from spacy.language import Language
 
 from spacy_tener.errors import RemedyError
 from spacy_tener.export.onnx_model import describe, find_tagger
-from spacy_tener.export.page import MOST, make_model_page, read_runtime
+from spacy_tener.export.page import MAX_CHARACTERS, make_model_page, read_runtime
 from spacy_tener.pipeline.finding import SCORES_KEY, ask_probabilities
 
 pytestmark = pytest.mark.integration
@@ -192,7 +192,7 @@ def test_the_page_is_in_chinese_too_and_keeps_the_text(page: ModelPage) -> None:
 def test_a_long_text_is_read_in_pieces_with_progress(page: ModelPage) -> None:
     page.open()
     line = "𠮷王小明去了上海。\n"
-    text = line * (2 * MOST // len(line)) + "今天天气很好" * (MOST // 5)
+    text = line * (2 * MAX_CHARACTERS // len(line)) + "今天天气很好" * (MAX_CHARACTERS // 5)
     page.browser.run(
         """window.shares = []; new MutationObserver(() => shares.push(document.getElementById("working").textContent))
             .observe(document.getElementById("working"), { childList: true })"""
@@ -226,7 +226,7 @@ def test_lines_may_be_read_each_as_a_text(page: ModelPage) -> None:
 
 @pytest.mark.slow
 def test_a_file_of_lines_becomes_a_record_for_each(page: ModelPage, nlp: Language) -> None:
-    texts = ["王小明去了上海", "", "𠮷北京大学😀", "王小明去了上海。" * (MOST // 6), *["京"] * 3000]
+    texts = ["王小明去了上海", "", "𠮷北京大学😀", "王小明去了上海。" * (MAX_CHARACTERS // 6), *["京"] * 3000]
     page.open()
     page.browser.run(CATCH)
     page.choose(("\ufeff" + "\r\n".join(texts)).encode())
@@ -240,7 +240,7 @@ def test_a_file_of_lines_becomes_a_record_for_each(page: ModelPage, nlp: Languag
             for entity in find_entities(nlp, record["text"])
         ]
     long = records[3]
-    assert len(long["entities"]) == 2 * (MOST // 6)
+    assert len(long["entities"]) == 2 * (MAX_CHARACTERS // 6)
     assert all(long["text"][entity["start"] : entity["end"]] == entity["text"] for entity in long["entities"])
     page.choose("上海".encode("gb18030"))
     page.browser.wait(

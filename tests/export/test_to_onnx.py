@@ -205,7 +205,7 @@ def refused(nlp, *parts, error=RemedyError):
 def test_a_transformer_that_components_share_is_refused_with_a_remedy():
     nlp = spacy.blank("zh")
     nlp.add_pipe("transformer")
-    refused(nlp, "'transformer', which components share", "overlay transformer")
+    refused(nlp, "'transformer' is a shared transformer", "overlay transformer")
 
 
 def test_packages_that_are_missing_are_told(tiny, monkeypatch):

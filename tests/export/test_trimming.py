@@ -17,7 +17,7 @@ FEW, MORE = [text for text, _ in TEXTS[:4]], [text for text, _ in TEXTS[4:]]
 
 @pytest.fixture(autouse=True)
 def _all_tables_are_large(monkeypatch):
-    monkeypatch.setattr(trimming, "FEW", 0)
+    monkeypatch.setattr(trimming, "MIN_TABLE_ROWS", 0)
 
 
 @pytest.fixture(params=["TENER", "FLAT", "MECT", "GRN"])
@@ -95,6 +95,6 @@ def test_what_was_trimmed_goes_on_learning(nlp):
 @pytest.mark.parametrize("fewer", [0, 1])
 def test_tables_of_at_most_so_many_rows_stay_whole(nlp, monkeypatch, fewer):
     before = heights(nlp)["unigram"]
-    monkeypatch.setattr(trimming, "FEW", before - fewer)
+    monkeypatch.setattr(trimming, "MIN_TABLE_ROWS", before - fewer)
     trim(nlp, FEW)
     assert (heights(nlp)["unigram"] == before) == (fewer == 0)

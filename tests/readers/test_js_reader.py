@@ -181,8 +181,8 @@ WRITE = "Write it by `python -m spacy tener export`"
             "newer",
             [],
             [
-                r"newer\.onnx: written by a newer version of spacy_tener: its format is 9, and this reader knows 1\.",
-                r"Take the reader of that version\.",
+                r"newer\.onnx: written by a newer version of spacy_tener: its format is 9, and this reader supports 1",
+                r"Use the reader of that version\.",
             ],
         ),
         (5, [], [r"TypeError: A model is a URL, a path or bytes \(Uint8Array, ArrayBuffer\), not of type number\."]),

@@ -93,7 +93,10 @@ def edited(**changes: Any) -> bytes:
         (lambda: b"<html>404</html>", "the model: not readable as a model: "),
         (lambda: exported("tener").read_bytes()[:30_000], "the model: not readable as a model: "),
         (edited, "the model: a model, but no export of spacy_tener. Write it by "),
-        (lambda: edited(format=2), "by a newer version of spacy_tener: its format is 2, and this reader knows 1. Take"),
+        (
+            lambda: edited(format=2),
+            "by a newer version of spacy_tener: its format is 2, and this reader supports 1. Use",
+        ),
     ],
 )
 def test_a_file_that_is_no_export_is_refused(make: Callable[[], Path | bytes], message: str) -> None:
