@@ -50,7 +50,7 @@ METHODS: dict[type, tuple[str, ...]] = {
         "entities",
         "probabilities",
         "k_best",
-        "rivals",
+        "alternatives",
         "marginals",
         "entropy",
         "likelihood",

@@ -54,7 +54,7 @@ def explain_cli(
     """
     Explain the entities that a pipeline finds.
 
-    Writes one HTML page that needs no network. For each entity it shows the probability, rivals, the characters that
+    Writes one HTML page that needs no network. For each entity it shows the probability, alternatives, the characters that
     support it, and matching words of the lexicon; and differences from the annotation of a .spacy file. Without
     --output, prints the data as JSON.
     """

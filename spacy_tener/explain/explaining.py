@@ -170,7 +170,7 @@ class _Explainer:
             words += lexicon_words(self.lexicon, view, window, window_doc) if self.lexicon else []
         alternatives = [
             [] if entity.offsets in existing else alternatives
-            for entity, alternatives in zip(found, decoding.rivals(n_alternatives), strict=True)
+            for entity, alternatives in zip(found, decoding.alternatives(n_alternatives), strict=True)
         ]
         alternatives += [
             [alternative for alternative in (*found, *possible) if _overlap(entity, alternative)] for entity in possible

@@ -162,7 +162,7 @@ class Decoding:
             for ranked in self.batch.k_best(k)[self.index]
         ]
 
-    def rivals(self, n: int = 3, minimum: float = 0.01) -> list[list[FoundEntity]]:
+    def alternatives(self, n: int = 3, minimum: float = 0.01) -> list[list[FoundEntity]]:
         """Return alternatives to each entity: probable spans that overlap with it but are not found, because they have
         other boundaries or another label.
 
@@ -170,18 +170,18 @@ class Decoding:
         minimum (float): Minimum probability of an alternative. It must be above 0.
         RETURNS (List[List[FoundEntity]]): For each of `entities`, the alternatives, most probable first.
         """
-        _check_minimum(minimum, "a rival")
+        _check_minimum(minimum, "an alternative")
         found = self.entities
         known = {entity.offsets for entity in found}
         candidates = self._found(*self.batch.candidates(minimum)[self.index])
         others = [entity for entity in candidates if entity.offsets not in known]
         starts, ends, probabilities = np.array([(e.start, e.end, e.probability) for e in others]).reshape(-1, 3).T
-        rivals = []
+        alternatives = []
         for entity in found:
             overlapping = np.flatnonzero((starts < entity.end) & (ends > entity.start))
             chosen = overlapping[np.argsort(-probabilities[overlapping], kind="stable")[:n]]
-            rivals.append([others[i] for i in chosen.tolist()])
-        return rivals
+            alternatives.append([others[i] for i in chosen.tolist()])
+        return alternatives
 
     def marginals(self, minimum: float = 0.05) -> Marginals:
         """Return the probabilities of all possible entities, and the probability that a character is outside of them.

@@ -352,7 +352,7 @@ class TenerNER(TrainablePipe):
 
     def decode(self, docs: Iterable[Doc]) -> Iterator[Decoding]:
         """Run the model once, and yield what it says of each text: entities, probabilities of spans, k best readings,
-        rivals, marginals, entropy, and the likelihood of an annotation.
+        alternatives, marginals, entropy, and the likelihood of an annotation.
 
         docs (Iterable[Doc]): The Docs, which stay as they are. Entities that they have are certain: give it Docs that
             the component has not processed. Where the model listens to a shared component, that one has.

@@ -38,7 +38,7 @@ def test_it_says_what_the_component_says(learned):
     decoding = next(ner.decode([doc]))
     assert [(e.start, e.end, e.label) for e in text.entities] == [(0, 3, "PER"), (4, 8, "ORG")]
     assert [e.probability for e in text.entities] == [e.probability for e in decoding.entities]
-    assert [e.alternatives for e in text.entities] == decoding.rivals(2)
+    assert [e.alternatives for e in text.entities] == decoding.alternatives(2)
     assert text.k_best == decoding.k_best(3)
     assert text.entropy == decoding.entropy
     found = {(e.start, e.end, e.label) for e in text.entities}

@@ -70,7 +70,7 @@ def test_probabilities_of_any_spans_agree_with_all_readings(pipe_of, view):
 
 
 @pytest.mark.parametrize("minimum", [0.0, -1.0, 1.5, float("nan")])
-@pytest.mark.parametrize("method", ["rivals", "marginals"])
+@pytest.mark.parametrize("method", ["alternatives", "marginals"])
 def test_a_minimum_probability_is_checked(pipe_of, method, minimum):
     pipe = pipe_of()
     with pytest.raises(ValueError, match="above 0"):
@@ -106,7 +106,7 @@ def test_entities_of_the_doc_are_certain_of_whatever_label_and_the_pipeline_give
     assert all(FoundEntity(1, 5, label, 1.0) in reading.entities for reading in decoding.k_best(20))
     assert FoundEntity(1, 5, label, 1.0) in decoding.marginals(0.5).entities
     assert decoding.marginals().outside[1:5].tolist() == [0.0] * 4
-    assert decoding.rivals()[[e.offsets for e in decoding.entities].index((1, 5, label))] == []
+    assert decoding.alternatives()[[e.offsets for e in decoding.entities].index((1, 5, label))] == []
     assert doc.to_bytes() == before
     annotated = pipe(doc.copy())
     assert keys(e for e in decoding.entities if e.probability == 1.0) == [
@@ -227,7 +227,7 @@ def test_docs_in_a_batch_do_not_change_each_other(pipe_of):
         assert decoding.entropy == pytest.approx(expected.entropy, abs=1e-4)
         readings = [reading.probability for reading in decoding.k_best(3)]
         assert readings == sorted(readings, reverse=True)
-        assert len(decoding.rivals()) == len(expected.entities)
+        assert len(decoding.alternatives()) == len(expected.entities)
         assert keys(decoding.marginals().entities) == keys(expected.marginals().entities)
 
 
@@ -237,7 +237,11 @@ def test_nothing_has_answers_too(pipe_of, blank):
         empty = Doc(pipe.vocab)
         decoding, _ = pipe.decode([empty, empty])
         assert (
-            decoding.entities == decoding.rivals() == decoding.probabilities([]) == decoding.marginals().entities == []
+            decoding.entities
+            == decoding.alternatives()
+            == decoding.probabilities([])
+            == decoding.marginals().entities
+            == []
         )
         assert decoding.entropy == 0.0
         assert decoding.likelihood(empty) == 1.0

@@ -83,16 +83,18 @@ def test_rivals_are_all_other_spans_that_touch_an_entity_and_are_probable_enough
     decoding, _ = decoding_of(crf, temperature=temperature)
     best, every = decoding.best, every_span(LENGTHS)
     probability = decoding.probabilities(every)
-    found = [rivals for text in texts_of(decoding) for rivals in text.rivals(3, minimum)]
-    for (text, start, end, label), rivals in zip(rows(best), found, strict=True):
+    found = [alternatives for text in texts_of(decoding) for alternatives in text.alternatives(3, minimum)]
+    for (text, start, end, label), alternatives in zip(rows(best), found, strict=True):
         wanted = [
             (*row, p)
             for row, p in zip(rows(every), probability.tolist(), strict=True)
             if row[0] == text and row[1] < end and row[2] > start and row != (text, start, end, label) and p >= minimum
         ]
-        wanted = sorted(wanted, key=lambda rival: -rival[-1])[:3]
-        assert [(text, rival.start, rival.end, int(rival.label)) for rival in rivals] == [row[:-1] for row in wanted]
-        assert [rival.probability for rival in rivals] == pytest.approx([row[-1] for row in wanted])
+        wanted = sorted(wanted, key=lambda alternative: -alternative[-1])[:3]
+        assert [(text, alternative.start, alternative.end, int(alternative.label)) for alternative in alternatives] == [
+            row[:-1] for row in wanted
+        ]
+        assert [alternative.probability for alternative in alternatives] == pytest.approx([row[-1] for row in wanted])
     assert sum(map(len, found)) > 3
 
 
@@ -101,11 +103,11 @@ def test_a_long_text_has_its_rivals_without_comparing_all_spans(crf, temperature
     """Two thousand units have four million spans, and at a high temperature each tag of each unit is possible."""
     decoding, _ = decoding_of(crf, [2000], temperature=temperature)
     (text,) = texts_of(decoding)
-    rivals = text.rivals(3, 0.01)
-    assert len(rivals) > 300
-    assert {len(row) for row in rivals} <= {0, 1, 2, 3}
+    alternatives = text.alternatives(3, 0.01)
+    assert len(alternatives) > 300
+    assert {len(row) for row in alternatives} <= {0, 1, 2, 3}
     assert decoding.candidates(0.01)[0][1].size < 2000 * 100
-    assert min(rival.probability for row in rivals for rival in row) >= 0.01
+    assert min(alternative.probability for row in alternatives for alternative in row) >= 0.01
 
 
 def test_one_set_of_entities_occurs_once_among_the_k_best_of_two_depths(crf):
