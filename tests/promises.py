@@ -55,7 +55,7 @@ METHODS: dict[type, tuple[str, ...]] = {
         "entropy",
         "likelihood",
         "allowed",
-        "certain",
+        "existing",
     ),
     PipelineWords: ("add", "clear", "names", "read", "remove", "words"),
     EntityLists: ("add", "block", "blocked", "clear", "labels", "names", "read", "remove", "words"),

@@ -54,9 +54,9 @@ def explain_cli(
     """
     Explain the entities that a pipeline finds.
 
-    Writes one HTML page that needs no network. For each entity it shows the probability, alternatives, the characters that
-    support it, and matching words of the lexicon; and differences from the annotation of a .spacy file. Without
-    --output, prints the data as JSON.
+    Write an HTML page that works without a network. For each entity, the page shows the probability, alternatives, the
+    characters that support the entity, and matching words of the lexicon. For a .spacy file, it also shows differences
+    from the annotation. Without --output, print the data as JSON.
     """
     from ..explain import explain  # here, as it is slow to import
 

@@ -95,7 +95,7 @@ def find_outcomes(nlp: Language, name: str, examples: Sequence[Example], source:
     for number, (comparison, decoding) in enumerate(zip(compared, pipe.decode(docs), strict=True)):
         if decoding.index == 0:
             batches.append(decoding.batch)
-        existing = {entity.offsets for entity in decoding.certain}  # their probability is always 1
+        existing = {entity.offsets for entity in decoding.existing}  # their probability is always 1
         spans, _ = decoding.batch.best_by_text[decoding.index]
         for start, end, index in zip(*(column.tolist() for column in spans[1:]), strict=True):
             offsets = (*decoding.view.char_span(start, end), pipe.labels[index])

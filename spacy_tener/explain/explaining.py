@@ -151,7 +151,7 @@ class _Explainer:
         annotated = {entity.offsets for entity in missed}
         possible = [entity for entity in _possible(found, k_best) if entity.offsets not in annotated]
         entities = [*found, *possible, *missed]
-        existing = {entity.offsets for entity in decoding.certain}
+        existing = {entity.offsets for entity in decoding.existing}
         spans = [view.unit_span(entity.start, entity.end) for entity in entities]
         attributions: dict[int, list[Attribution]] = {}
         words: list[LexiconWord] = []
@@ -292,7 +292,7 @@ def _outside(decoding: Decoding, entities: Sequence[FoundEntity]) -> list[float 
     positions = np.array([span or (0, 1) for span in spans], dtype=np.int64).reshape(-1, 2)
     probabilities = decoding.batch.empty_probabilities(decoding.index, *positions.T)
     # The CRF represents an existing entity with an unknown label by O, so its probability of outside is wrong.
-    probabilities[[any(_overlap(entity, other) for other in decoding.certain) for entity in entities]] = 0.0
+    probabilities[[any(_overlap(entity, other) for other in decoding.existing) for entity in entities]] = 0.0
     return [p if span else None for p, span in zip(probabilities.tolist(), spans, strict=True)]
 
 

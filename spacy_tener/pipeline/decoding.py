@@ -71,7 +71,7 @@ class Decoding:
     batch (BatchDecoding): The results for the batch that contains this text.
     index (int): Index of this text in the batch.
     spans_key (str | None): Key of `doc.spans` with the nested entities of an annotation.
-    certain (tuple[FoundEntity, ...]): Existing entities: those that the Doc already had, such as matches of a list.
+    existing (tuple[FoundEntity, ...]): Existing entities: those that the Doc already had, such as matches of a list.
     """
 
     view: DocView
@@ -79,7 +79,7 @@ class Decoding:
     batch: BatchDecoding
     index: int
     spans_key: str | None = None
-    certain: tuple[FoundEntity, ...] = ()
+    existing: tuple[FoundEntity, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Decoding of {self.doc.text[:40]!r} in {len(self.view)} units, labels {', '.join(self.labels[:10])}>"
@@ -142,8 +142,8 @@ class Decoding:
         probabilities = np.zeros(len(offsets))
         columns = np.array(list(rows.values()), dtype=np.int64).reshape(-1, 4).T
         probabilities[list(rows)] = self.batch.probabilities(EntitySpans(*columns))
-        certain = {entity.offsets for entity in self.certain}
-        return [1.0 if span in certain else p for span, p in zip(offsets, probabilities.tolist(), strict=True)]
+        existing = {entity.offsets for entity in self.existing}
+        return [1.0 if span in existing else p for span, p in zip(offsets, probabilities.tolist(), strict=True)]
 
     def k_best(self, k: int = 5) -> list[Reading]:
         """Return the k best sets of entities of the whole text, best first; fewer if there are fewer.
@@ -191,9 +191,9 @@ class Decoding:
         """
         _check_minimum(minimum, "an entity")
         outside = self.batch.outside[self.index]
-        if self.certain:
+        if self.existing:
             outside = outside.copy()
-            for entity in self.certain:
+            for entity in self.existing:
                 start, end = self._units_of(entity)
                 outside[start:end, 0] = outside[start + 1 : end, 1] = 0.0
         found = self._found(*self.batch.candidates(minimum)[self.index])
@@ -215,20 +215,20 @@ class Decoding:
         *Shape:* (depth * units, tags)
         """
         outer, *inner = split_reference(reference, self.spans_key, self.batch.depth)
-        outer, is_contradicted = self._without_certain(outer)
+        outer, is_contradicted = self._without_existing(outer)
         labels = index_labels(self.labels)
         targets = [make_target(Example(self.doc, part), self.view, labels, None) for part in (outer, *inner)]
         tags = np.concatenate([target.tags for target in targets])
         return agreeing_tags(tags, None, self.batch.crf.layout) & self.allowed & (not is_contradicted)
 
-    def _without_certain(self, reference: Doc) -> tuple[Doc, bool]:
+    def _without_existing(self, reference: Doc) -> tuple[Doc, bool]:
         """Return a gold annotation with missing annotation in place of existing entities, and whether it contradicts
         these."""
-        if not self.certain:
+        if not self.existing:
             return reference, False
         annotated = set(map(offsets_of, reference.ents))
         reference, is_contradicted = reference.copy(), False
-        for entity in self.certain:
+        for entity in self.existing:
             span = reference.char_span(entity.start, entity.end, alignment_mode="expand")
             is_missing = span is None or all(token.ent_iob == MISSING for token in span)
             is_contradicted |= not is_missing and entity.offsets not in annotated
@@ -246,9 +246,9 @@ class Decoding:
             FoundEntity(*self.view.char_span(start, end), self.labels[label], probability)
             for start, end, label, probability in zip(*columns, strict=True)
         ]
-        if not self.certain:
+        if not self.existing:
             return found
-        entities = {entity.offsets: entity for entity in (*found, *self.certain)}
+        entities = {entity.offsets: entity for entity in (*found, *self.existing)}
         return sorted(entities.values(), key=lambda entity: (entity.start, -entity.end, entity.label))
 
 

@@ -354,17 +354,17 @@ class TenerNER(TrainablePipe):
         """Run the model once, and yield what it says of each text: entities, probabilities of spans, k best readings,
         alternatives, marginals, entropy, and the likelihood of an annotation.
 
-        docs (Iterable[Doc]): The Docs, which stay as they are. Entities that they have are certain: give it Docs that
-            the component has not processed. Where the model listens to a shared component, that one has.
-        YIELDS (Decoding): What the model says of each Doc, in order.
+        docs (Iterable[Doc]): The Docs, which are not changed. Their entities count as existing entities, so pass Docs
+            that the component has not processed. A shared component that the model listens to must have processed them.
+        YIELDS (Decoding): The predictions for each Doc, in order.
         """
         docs = list(docs)
         check_shared(self.model, docs)
         settings = self.settings
         for views, batch in self._decode_batches(docs, settings):
-            certain = [existing_entities(view) for view in views]
+            existing = [existing_entities(view) for view in views]
             for index, view in enumerate(views):
-                yield Decoding(view, self.labels, batch, index, settings.spans_key, certain[index])
+                yield Decoding(view, self.labels, batch, index, settings.spans_key, existing[index])
 
     def annotate(self, decodings: Iterable[Decoding], *, spans_key: str | None = None) -> None:
         """Write to each Doc what `nlp.pipe` would, without running the model again.

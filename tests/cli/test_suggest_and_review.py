@@ -207,7 +207,7 @@ def test_a_page_says_how_many_doubts_it_shows(tmp_path: Path, model: Path) -> No
 def test_a_config_that_trains_on_other_data_is_refused(tmp_path: Path, config: Path, trained: list[str]) -> None:
     command = ["review", config, tmp_path / "train.spacy", "-o", tmp_path / "out", "--folds", "2"]
     code, text = call(*command, "--set", f"corpora.train.path={tmp_path / 'train.spacy'}")
-    assert (code, "reads its training data from another path" in text, trained) == (1, True, []), text
+    assert (code, "The training corpus of the config has another path" in text, trained) == (1, True, []), text
 
 
 def test_parts_are_even_repeatable_and_keep_equal_texts_together() -> None:

@@ -57,7 +57,7 @@ def test_a_listed_word_is_an_entity_whole_with_its_label_before_every_system(kin
     ner: Any = nlp.get_pipe("tener_ner")
     (decoding,) = ner.decode([lists(nlp.make_doc(TEXT))])
     assert decoding.probabilities([(7, 9, label), (10, 14, label), (10, 13, label)]) == [1.0, 1.0, 0.0]
-    assert [entity.offsets for entity in decoding.certain] == [(7, 9, label), (10, 14, label)]
+    assert [entity.offsets for entity in decoding.existing] == [(7, 9, label), (10, 14, label)]
 
 
 @pytest.mark.parametrize("label", ["ORG", PRODUCT])

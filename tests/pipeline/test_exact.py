@@ -186,7 +186,7 @@ def check_text(decoding: Decoding, rules: Rules, levels: list[list[tuple[float, 
     def offsets(entity: tuple[int, int, int]) -> tuple[int, int, str]:
         return rules.units[entity[0]][0], rules.units[entity[1] - 1][1], LABELS[entity[2]]
 
-    certain = {(rules.units[start][0], rules.units[end - 1][1], label) for start, end, label in rules.preset}
+    existing = {(rules.units[start][0], rules.units[end - 1][1], label) for start, end, label in rules.preset}
     combinations = [
         (sum(score for score, _ in chosen), frozenset(map(offsets, itertools.chain(*(found for _, found in chosen)))))
         for chosen in itertools.product(*levels)
@@ -194,7 +194,7 @@ def check_text(decoding: Decoding, rules: Rules, levels: list[list[tuple[float, 
     scores = np.array([score for score, _ in combinations])
     probabilities = np.exp(scores - scores.max())
     probabilities /= probabilities.sum()
-    expected = [(p, entities | certain) for p, (_, entities) in zip(probabilities.tolist(), combinations, strict=True)]
+    expected = [(p, entities | existing) for p, (_, entities) in zip(probabilities.tolist(), combinations, strict=True)]
     # With a depth above 1, several label sequences may have the same set of entities.
     sequences_of: dict[frozenset[tuple[int, int, str]], list[float]] = defaultdict(list)
     for p, entities in expected:
@@ -222,17 +222,17 @@ def check_text(decoding: Decoding, rules: Rules, levels: list[list[tuple[float, 
     given_by_model = decoding.probabilities(spans)
     assert given_by_model == pytest.approx(sums, abs=1e-9)
     assert max(given_by_model, default=0.0) <= 1.0
-    assert all(p == 1.0 for p, span in zip(given_by_model, spans, strict=True) if span in certain)
+    assert all(p == 1.0 for p, span in zip(given_by_model, spans, strict=True) if span in existing)
     marginals = decoding.marginals(1e-3)
     assert {e.offsets for e in marginals.entities} == {
         s for s, p in zip(spans, given_by_model, strict=True) if p >= 1e-3
     }
     free = [sum(p for p, found in expected if not any(s <= i < e for s, e, _ in found)) for i in range(size)]
     assert marginals.outside == pytest.approx(free, abs=1e-9)
-    assert all(marginals.outside[i] == 0.0 for start, end, _ in certain for i in range(start, end))
+    assert all(marginals.outside[i] == 0.0 for start, end, _ in existing for i in range(start, end))
     assert decoding.entropy == pytest.approx(-sum(p * np.log(p) for p in best if p), abs=1e-9)
     for entity in (*decoding.entities, *readings[0].entities, *marginals.entities):
-        assert entity.offsets not in certain or entity.probability == 1.0
+        assert entity.offsets not in existing or entity.probability == 1.0
     if len(levels) == 1 and len(rules.units) == len(decoding.doc):
         gold = decoding.doc.copy()
         gold.set_ents([gold.char_span(*span[:2], label=span[2]) for span in found[0]], default="outside")

@@ -193,8 +193,8 @@ def test_an_entity_lies_in_the_word_of_a_preset_one_with_its_label(trained):
         group = doc.spans["tener_ner_chars"]
         found = [(*offsets, span.label_) for offsets, span in zip(group.attrs["char_offsets"], group, strict=True)]
         assert sorted(found) == NESTED
-        certain = [entity for entity, score in zip(found, group.attrs["char_scores"], strict=True) if score == 1]
-        assert certain == [(2, 9, "ORG")]
+        existing = [entity for entity, score in zip(found, group.attrs["char_scores"], strict=True) if score == 1]
+        assert existing == [(2, 9, "ORG")]
         spans = doc.spans["sc"]
         scores = zip(spans, spans.attrs["scores"], strict=True)
         assert [(span.start, span.end, span.label_) for span, score in scores if score == 1] == [(1, 2, "ORG")]

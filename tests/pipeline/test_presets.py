@@ -27,7 +27,7 @@ def rough():
 
 @pytest.fixture
 def nlp(rough, blank, make_examples, torch_parameters):
-    """A pipeline of random weights: no reading is certain, so that every constraint matters."""
+    """A pipeline of random weights: no label sequence is certain, so that every constraint matters."""
     if "nlp" not in rough:
         rough["nlp"] = blank()
         rough["nlp"].initialize(lambda: make_examples(rough["nlp"]))
