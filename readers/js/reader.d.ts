@@ -4,7 +4,7 @@ export interface Entity {
   end: number;
   label: string;
   text: string;
-  /** Over all readings of the whole text; null where the model has no probabilities. */
+  /** Probability over all label sequences of the text, or null if the model computes no probabilities. */
   probability: number | null;
 }
 

@@ -25,7 +25,7 @@ from ..embedders.onnx_embed import FrozenFeatures
 from ..embedders.tables import Vocabulary
 from ..nn.shim import torch_shim
 from ..pipeline.batch_decoding import Probabilities
-from ..pipeline.decoding import Decoding, Reading
+from ..pipeline.decoding import Decoding, LabelSequence
 from ..pipeline.doc_entities import found_entities
 from ..pipeline.entities import FoundEntity, offsets_of, without_entities
 from ..pipeline.finding import PipelineNER, entity_labels
@@ -235,14 +235,14 @@ class _Explainer:
         ]
 
 
-def _possible(found: Sequence[FoundEntity], k_best: Sequence[Reading]) -> list[FoundEntity]:
+def _possible(found: Sequence[FoundEntity], k_best: Sequence[LabelSequence]) -> list[FoundEntity]:
     """Return the entities that are in other label sequences than the best, with a probability of at least
     `MIN_POSSIBLE`, sorted by their offsets."""
     offsets = {entity.offsets for entity in found}
     possible = {
         entity.offsets: entity
-        for reading in k_best
-        for entity in reading.entities
+        for sequence in k_best
+        for entity in sequence.entities
         if (entity.probability or 0.0) >= MIN_POSSIBLE
     }
     return [possible[entity] for entity in sorted(possible.keys() - offsets)]

@@ -21,7 +21,7 @@ from ..embedders.lexicon_embed import WORD, LexiconVocabulary
 from ..features.tokens import TokenBatch
 from ..features.word_lists import find_layered
 from ..pages import Heading, make_page
-from ..pipeline.decoding import Reading
+from ..pipeline.decoding import LabelSequence
 from ..pipeline.entities import FoundEntity
 from ..pipeline.units import DocView
 from ..pipeline.windows import Window
@@ -87,7 +87,7 @@ class ExplainedText:
     text (str): The text.
     entities (list[ExplainedEntity]): The entities of the best label sequence.
     possible (list[ExplainedEntity]): Entities that are only in other label sequences of `k_best`.
-    k_best (list[Reading]): The k most probable label sequences, best first.
+    k_best (list[LabelSequence]): The k most probable label sequences, best first.
     entropy (float): Entropy of the distribution over all label sequences, in nats.
     gold (list[tuple[int, int, str]] | None): Start, end and label of the gold entities. None if the text is not
         annotated.
@@ -99,7 +99,7 @@ class ExplainedText:
     text: str
     entities: list[ExplainedEntity]
     possible: list[ExplainedEntity]
-    k_best: list[Reading]
+    k_best: list[LabelSequence]
     entropy: float = 0.0
     gold: list[tuple[int, int, str]] | None = None
     missed: list[ExplainedEntity] = field(default_factory=list)

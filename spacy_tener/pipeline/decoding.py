@@ -1,4 +1,4 @@
-"""What a `tener_ner` computes for one text: best entities, k best readings, and exact probabilities.
+"""What a `tener_ner` computes for one text: best entities, k best label sequences, and exact probabilities.
 
 `pipe.decode(docs)` yields a `Decoding` for each Doc:
 
@@ -31,7 +31,7 @@ from .units import MISSING, DocView
 
 
 @dataclass(frozen=True)
-class Reading:
+class LabelSequence:
     """One possible set of entities of a whole text.
 
     probability (float): Probability of the set. If the model finds nested entities, it is a lower bound: see
@@ -145,16 +145,16 @@ class Decoding:
         existing = {entity.offsets for entity in self.existing}
         return [1.0 if span in existing else p for span, p in zip(offsets, probabilities.tolist(), strict=True)]
 
-    def k_best(self, k: int = 5) -> list[Reading]:
+    def k_best(self, k: int = 5) -> list[LabelSequence]:
         """Return the k best sets of entities of the whole text, best first; fewer if there are fewer.
 
         They are ranked by their best label sequence, so the first one has the same entities as `entities`.
 
         k (int): Maximum number of sets.
-        RETURNS (List[Reading]): The sets of entities. An empty text has one, without entities.
+        RETURNS (List[LabelSequence]): The sets of entities. An empty text has one, without entities.
         """
         return [
-            Reading(
+            LabelSequence(
                 float(np.exp(ranked.log_probability)),
                 self._found(ranked.spans, ranked.probabilities),
                 ranked.log_probability,

@@ -10,7 +10,7 @@ from typing import Any
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from .decoding import Reading
+from .decoding import LabelSequence
 from .entities import FoundEntity, read_entities
 from .finding import InputText, PipelineNER, ask_probabilities, crf_pipes, make_doc, span_finders
 from .windows import ItemT, batch_by_size
@@ -31,9 +31,12 @@ def found_entities(nlp: Language, docs: Iterable[Doc], *, with_spancat: bool = T
     return [[FoundEntity(*entity[:4]) for entity in read_entities(doc, keys)] for doc in docs]
 
 
-def reading_score(log_probability: float, characters: int) -> float:
-    """Return the score of a task of annotation: the probability of its best reading, to the power of
-    1 / sqrt(characters), so that tasks sorted by score are not sorted by length."""
+def sequence_score(log_probability: float, characters: int) -> float:
+    """Return the score of an annotation task: p ** (1 / sqrt(characters)), with the probability p of its best label
+    sequence.
+
+    The exponent compensates for the length, so that tasks which are sorted by score are not sorted by length.
+    """
     return math.exp(log_probability / math.sqrt(max(1, characters)))
 
 
@@ -66,9 +69,11 @@ def entity_task(nlp: Language, *, probability: bool = True) -> TextFunction:
     return partial(_entities, nlp, probability)
 
 
-def reading_task(nlp: Language, k: int) -> TextFunction:
-    """Return a task that finds a pair for each text: its entities, and its k best readings by the first tener_ner, or
-    none without one."""
+def k_best_task(nlp: Language, k: int) -> TextFunction:
+    """Return a task that finds the entities and the k best label sequences of each text.
+
+    The label sequences are those of the first `tener_ner`. If the pipeline has none, the list is empty.
+    """
     return partial(_k_best, nlp, k)
 
 
@@ -78,12 +83,12 @@ def _entities(nlp: Language, probability: bool, texts: Sequence[InputText]) -> l
         return found_entities(nlp, nlp.pipe(docs, component_cfg=ask_probabilities(nlp) if probability else {}))
 
 
-def _k_best(nlp: Language, k: int, texts: Sequence[InputText]) -> list[tuple[list[FoundEntity], list[Reading]]]:
+def _k_best(nlp: Language, k: int, texts: Sequence[InputText]) -> list[tuple[list[FoundEntity], list[LabelSequence]]]:
     if not crf_pipes(nlp):
         return [(entities, []) for entities in _entities(nlp, True, texts)]
     with nlp.memory_zone():
         pipeline = PipelineNER.of(nlp)
         decodings = list(pipeline.ner.decode(pipeline.prepare(texts)))
-        readings = [decoding.k_best(k) for decoding in decodings]
+        sequences = [decoding.k_best(k) for decoding in decodings]
         found = found_entities(nlp, pipeline.complete(decodings))
-        return list(zip(found, readings, strict=True))
+        return list(zip(found, sequences, strict=True))

@@ -21,7 +21,7 @@ from spacy.util import minibatch
 
 from ..annotate.answers import ID_COLUMN, TEXT_COLUMN, Record
 from ..corpora.folds import text_key
-from ..pipeline.doc_entities import found_entities, reading_score
+from ..pipeline.doc_entities import found_entities, sequence_score
 from ..pipeline.finding import PipelineNER, crf_pipes
 from ..pipeline.tener_ner import TenerNER
 from .annotation_tools import Task
@@ -98,14 +98,14 @@ def make_tasks(nlp: Language, chosen: Sequence[Suggestion], labels: Sequence[str
         ]
     pipeline = PipelineNER.of(nlp)
     decodings = list(pipeline.ner.decode(pipeline.prepare(suggestion.text for suggestion in chosen)))
-    readings = [decoding.k_best(1)[0] for decoding in decodings]
+    sequences = [decoding.k_best(1)[0] for decoding in decodings]
     found = found_entities(nlp, pipeline.complete(decodings), with_spancat=False)
     tasks = []
-    rows = zip(docs, readings, found, columns, strict=True)
-    for doc, reading, entities, (uncertainty, record_id) in rows:
+    rows = zip(docs, sequences, found, columns, strict=True)
+    for doc, sequence, entities, (uncertainty, record_id) in rows:
         labelled = [entity for entity in entities if entity.label in labels]
-        score = reading_score(reading.log_probability, len(doc.text))
-        tasks.append(Task(doc, labelled, reading.probability, uncertainty, score, record_id))
+        score = sequence_score(sequence.log_probability, len(doc.text))
+        tasks.append(Task(doc, labelled, sequence.probability, uncertainty, score, record_id))
     return tasks
 
 

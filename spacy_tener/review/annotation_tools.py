@@ -30,7 +30,7 @@ class Task:
     entities (Sequence[FoundEntity]): The entities.
     probability (float | None): Probability of the best label sequence, if it was computed.
     uncertainty (float | None): Uncertainty by which the text was chosen, if it was computed.
-    score (float | None): Score of the best label sequence, if it was computed. See `reading_score`.
+    score (float | None): Score of the best label sequence, if it was computed. See `sequence_score`.
     record_id (Any): The `id` of the input record, if it has one.
     """
 

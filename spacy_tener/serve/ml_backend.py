@@ -24,8 +24,8 @@ from xml.etree import ElementTree
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..pipeline.decoding import Reading
-from ..pipeline.doc_entities import reading_score
+from ..pipeline.decoding import LabelSequence
+from ..pipeline.doc_entities import sequence_score
 from ..pipeline.entities import FoundEntity
 from .access import Handler, ServiceRoute
 from .schema import ERRORS, ErrorResponse, ServiceError, Text
@@ -98,7 +98,7 @@ class Region(BaseModel):
 class Prediction(BaseModel):
     """The entities in all texts of a task.
 
-    score (float | None): Score of the best label sequences of all texts, see `reading_score`. None if the pipeline has
+    score (float | None): Score of the best label sequences of all texts, see `sequence_score`. None if the pipeline has
         no `tener_ner`.
     """
 
@@ -174,7 +174,7 @@ async def predict(request: PredictRequest, served: Served, service: TheService) 
                 parts.append((number, tag, text))
             except ServiceError as error:
                 refuse(number, error)
-    answers = await service.answers(served, served.readings, [text for _, _, text in parts])
+    answers = await service.answers(served, served.sequences, [text for _, _, text in parts])
     predicted: list[list[TaskText]] = [[] for _ in request.tasks]
     for (number, tag, text), answer in zip(parts, answers, strict=True):
         if isinstance(answer, ServiceError):
@@ -198,13 +198,13 @@ async def webhook(request: WebhookRequest) -> WebhookResponse:
 class TaskText(NamedTuple):
     """The prediction for a text.
 
-    readings (Sequence[Reading]): The best label sequence; empty if the pipeline has no `tener_ner`.
+    sequences (Sequence[LabelSequence]): The best label sequence; empty if the pipeline has no `tener_ner`.
     """
 
     tag: TextTag
     text: str
     entities: Sequence[FoundEntity]
-    readings: Sequence[Reading]
+    sequences: Sequence[LabelSequence]
 
 
 def _prediction(texts: Sequence[TaskText], model_version: str) -> Prediction | list[Prediction]:
@@ -212,10 +212,10 @@ def _prediction(texts: Sequence[TaskText], model_version: str) -> Prediction | l
         return []
     labelled = [(text, entity) for text in texts for entity in text.entities if entity.label in text.tag.labels]
     characters = sum(len(text.text) for text in texts)
-    log_probabilities = [reading.log_probability for text in texts for reading in text.readings]
+    log_probabilities = [sequence.log_probability for text in texts for sequence in text.sequences]
     return Prediction(
         result=[_region(number, text, entity) for number, (text, entity) in enumerate(labelled)],
-        score=reading_score(sum(log_probabilities), characters) if log_probabilities else None,
+        score=sequence_score(sum(log_probabilities), characters) if log_probabilities else None,
         model_version=model_version,
     )
 

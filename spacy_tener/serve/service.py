@@ -17,7 +17,7 @@ from spacy.language import Language
 from ..explain import Explanation, explain
 from ..files import digest
 from ..nn.run import use_gpu
-from ..pipeline.doc_entities import BATCH_CHARACTERS, TextFunction, entity_task, reading_task
+from ..pipeline.doc_entities import BATCH_CHARACTERS, TextFunction, entity_task, k_best_task
 from ..pipeline.entities import FoundEntity
 from ..pipeline.finding import InputText, TextWithWords, crf_pipes, entity_labels, find_crf_pipe, make_doc
 from ..pipeline.windows import batch_by_size
@@ -33,7 +33,7 @@ class ServedModel:
     nlp (Language): The pipeline.
     worker (Worker): The queue of texts and the thread that predicts them.
     entities (TextFunction): The task that finds entities.
-    readings (TextFunction): The task that finds entities and the best label sequence of the first `tener_ner`. If the
+    sequences (TextFunction): The task that finds entities and the best label sequence of the first `tener_ner`. If the
         pipeline has no `tener_ner`, there is no label sequence.
     model_version (str): Name and version of the pipeline, and a digest of its files when it was loaded.
     explanations (TextFunction | None): The task that explains entities. None if the pipeline has no `tener_ner`.
@@ -42,7 +42,7 @@ class ServedModel:
     nlp: Language
     worker: Worker
     entities: TextFunction
-    readings: TextFunction
+    sequences: TextFunction
     model_version: str
     explanations: TextFunction | None
 
@@ -83,7 +83,7 @@ class Service:
                 nlp,
                 Worker(name, threads[shared[name]], limits, self.metrics),
                 entity_task(nlp),
-                reading_task(nlp, 1),
+                k_best_task(nlp, 1),
                 _model_version(name, nlp),
                 partial(_explain_texts, name, nlp) if crf_pipes(nlp) else None,
             )

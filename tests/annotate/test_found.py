@@ -11,7 +11,7 @@ from small_corpora import ruled
 from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
 
-from spacy_tener.pipeline.doc_entities import entity_task, reading_task
+from spacy_tener.pipeline.doc_entities import entity_task, k_best_task
 from spacy_tener.pipeline.entities import RECORD_KEY, FoundEntity, UnitEntity, add_entities, read_entities
 from spacy_tener.pipeline.finding import PipelineNER, entity_labels
 from spacy_tener.pipeline.settings import NERSettings
@@ -27,20 +27,20 @@ def plain(entities: Sequence[FoundEntity]) -> list[tuple[int, int, str, float | 
 @pytest.mark.parametrize("name", ["tener", "characters"])
 def test_merged_tokens_change_nothing(saved: dict[str, Path], name: str) -> None:
     nlp = spacy.load(saved[name])
-    entities, answers = entity_task(nlp)(TEXTS), reading_task(nlp, 3)(TEXTS)
+    entities, answers = entity_task(nlp)(TEXTS), k_best_task(nlp, 3)(TEXTS)
     assert [len(readings) for _, readings in answers] == [3, 3]
     assert all(entity.probability is not None for found in entities for entity in found)
     nlp.add_pipe("merge_entities")
-    assert (entity_task(nlp)(TEXTS), reading_task(nlp, 3)(TEXTS)) == (entities, answers)
+    assert (entity_task(nlp)(TEXTS), k_best_task(nlp, 3)(TEXTS)) == (entities, answers)
 
 
 def test_a_pipeline_reads_as_before_when_another_sources_its_component_under_another_name(
     saved: dict[str, Path],
 ) -> None:
     nlp, sourcing = spacy.load(saved["tener"]), spacy.blank("zh")
-    before = reading_task(nlp, 2)(TEXTS)
+    before = k_best_task(nlp, 2)(TEXTS)
     sourcing.add_pipe("tener_ner", name="names", source=nlp)
-    assert reading_task(nlp, 2)(TEXTS) == reading_task(sourcing, 2)(TEXTS) == before
+    assert k_best_task(nlp, 2)(TEXTS) == k_best_task(sourcing, 2)(TEXTS) == before
     assert PipelineNER.of(nlp).before == ()
 
 

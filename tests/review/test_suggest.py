@@ -44,12 +44,12 @@ def nlp(saved: dict[str, Path]) -> Language:
 
 
 def by_hand(nlp: Language, texts: Sequence[str]) -> dict[str, float]:
-    """From all readings of each text."""
+    """From all sequences of each text."""
     found = {}
     pipeline = PipelineNER.of(nlp)
     for doc in pipeline.prepare(texts):
-        readings = next(pipeline.ner.decode([doc])).k_best(5_000)
-        shares = np.array([reading.probability for reading in readings])
+        sequences = next(pipeline.ner.decode([doc])).k_best(5_000)
+        shares = np.array([sequence.probability for sequence in sequences])
         entropy = -(shares * np.log(np.maximum(shares, 1e-300))).sum() / len(doc) ** 0.5
         found[doc.text] = float(entropy)
     return found
