@@ -351,8 +351,8 @@ class TenerNER(TrainablePipe):
                 on_error(self.name, self, docs, error)
 
     def decode(self, docs: Iterable[Doc]) -> Iterator[Decoding]:
-        """Run the model once, and yield the predictions for each text: entities, probabilities of spans, k best label sequences,
-        alternatives, marginals, entropy, and the likelihood of an annotation.
+        """Run the model once, and yield the predictions for each text: entities, probabilities of spans, k best label
+        sequences, alternatives, marginals, entropy, and the likelihood of an annotation.
 
         docs (Iterable[Doc]): The Docs, which are not changed. Their entities count as existing entities, so pass Docs
             that the component has not processed. A shared component that the model listens to must have processed them.
