@@ -196,7 +196,7 @@ def test_a_pipeline_judges_all_and_its_weakness_is_told(tmp_path: Path, model: P
     assert f"Predicted by other, the first tener_ner of {tmp_path / 'two'}" in text
 
 
-def test_a_page_says_how_many_doubts_it_shows(tmp_path: Path, model: Path) -> None:
+def test_limit_is_reported(tmp_path: Path, model: Path) -> None:
     save_corpus(tmp_path / "gold.spacy", [("王小明去了上海", [(0, 3, "ORG")])] * 2)
     code, text = call("review", model, tmp_path / "gold.spacy", "-o", tmp_path / "out", "--limit", "1")
     expected = "The 2 suspected errors about the most suspicious texts, of 4 suspected errors about 2 texts"

@@ -68,7 +68,7 @@ RULES: dict[bool, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("exact", RULES)
-def test_counts_give_the_scores_of_the_scorer(exact: bool) -> None:
+def test_counts_reproduce_scores(exact: bool) -> None:
     compare, scorer = RULES[exact]
     everything = Confusion(0, 0, 0)
     for seed in range(200):
@@ -89,13 +89,13 @@ def test_counts_give_the_scores_of_the_scorer(exact: bool) -> None:
     assert min(everything) > 30
 
 
-def test_a_reference_without_annotation_does_not_count() -> None:
+def test_missing_annotation_is_not_counted() -> None:
     predicted, reference = Doc(VOCAB, words=["a"]), Doc(VOCAB, words=["a"])
     predicted.ents = [Span(predicted, 0, 1, "PER")]
     assert count_entities(Example(predicted, reference)) == {}
 
 
-def test_the_scorer_adds_counts_to_what_a_pipeline_is_scored_by() -> None:
+def test_scorer_adds_counts() -> None:
     nlp = spacy.blank("zh")
     nlp.add_pipe("entity_ruler").add_patterns([{"label": "PER", "pattern": "王"}])
     text = "王王李"

@@ -39,7 +39,7 @@ PER, ORG = (0, 2, "PER"), (4, 8, "ORG")
         ([], [], {}),
     ],
 )
-def test_entities_are_paired_by_what_they_share(gold: Any, found: Any, pairs: Any) -> None:
+def test_pairs_share_most_characters(gold: Any, found: Any, pairs: Any) -> None:
     assert pair_entities(gold, found) == pairs
 
 
@@ -77,7 +77,7 @@ def write(nlp: Language, path: Path, examples: list[Example], **options: Any) ->
     return path.as_uri()
 
 
-def test_texts_are_compared_as_they_are_scored(nlp: Language) -> None:
+def test_pairs_agree_with_scores(nlp: Language) -> None:
     examples = examples_of(nlp, TEXTS)
     scores, of_examples = score_texts(nlp, examples)
     assert {**scores, "speed": 0} == {**nlp.evaluate(examples, scorer=CountingScorer(nlp)), "speed": 0}
@@ -92,9 +92,7 @@ def test_texts_are_compared_as_they_are_scored(nlp: Language) -> None:
         assert counts["fp"] == sum(pair.found is not None and pair.found[2] == label for pair in pairs) - right
 
 
-def test_each_text_is_read_once_for_scores_and_for_probabilities_of_what_is_found_and_of_what_is_missed(
-    saved: dict[str, Path], groups_read: list[list[str]]
-) -> None:
+def test_each_text_is_predicted_once(saved: dict[str, Path], groups_read: list[list[str]]) -> None:
     nlp = spacy.load(saved["tener"])
     ner: Any = nlp.get_pipe("tener_ner")
     ner.cfg["max_units"] = 200
@@ -115,7 +113,7 @@ def test_each_text_is_read_once_for_scores_and_for_probabilities_of_what_is_foun
     assert {pair.found is None for pairs in compared for pair in pairs} == {False, True}
 
 
-def test_probabilities_are_of_the_component_that_finds_an_entity_before_later_ones_merge_tokens(
+def test_probabilities_before_tokens_are_merged(
     saved: dict[str, Path],
 ) -> None:
     nlp, sourced = (spacy.load(saved["tener"]) for _ in range(2))
@@ -135,7 +133,7 @@ def test_probabilities_are_of_the_component_that_finds_an_entity_before_later_on
     assert missed == pytest.approx(1.0 - right)
 
 
-def test_the_surest_errors_come_first() -> None:
+def test_most_confident_errors_are_first() -> None:
     doc = Doc(spacy.blank("zh").vocab)
     pairs = [[Pair(PER, None, True, sure)] for sure in (0.2, None, 0.9)]
     texts = [(doc, [Pair(PER, PER, True, 1.0)]), *((doc, errors) for errors in pairs)]
@@ -159,9 +157,7 @@ def choose(browser: Browser, name: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])
-def test_errors_are_filtered_by_kind_label_cell_and_text(
-    browser: Browser, nlp: Language, tmp_path: Path, size: tuple[int, int]
-) -> None:
+def test_filters(browser: Browser, nlp: Language, tmp_path: Path, size: tuple[int, int]) -> None:
     browser.open(write(nlp, tmp_path / "errors.html", examples_of(nlp, TEXTS)), size)
     assert lines(browser) == [
         "张三PER见了李四− PER。",
@@ -195,9 +191,7 @@ def test_errors_are_filtered_by_kind_label_cell_and_text(
     assert (browser.violations(), browser.said(), browser.fetched()) == ([], [], [])
 
 
-def test_each_error_links_to_its_explanation_that_of_a_missed_entity_to_what_was_missed(
-    browser: Browser, nlp: Language, tmp_path: Path
-) -> None:
+def test_errors_link_to_explanations(browser: Browser, nlp: Language, tmp_path: Path) -> None:
     examples = examples_of(nlp, [*TEXTS[:2], ("😀张三和李四", [(4, 6, "A-/#")])])
     browser.open(write(nlp, tmp_path / "errors.html", examples, explained=("why.html", [2, 0, 1])))
     links = "return [...document.querySelectorAll('#list a')].map((a) => [a.textContent, a.getAttribute('href')])"
@@ -209,9 +203,7 @@ def test_each_error_links_to_its_explanation_that_of_a_missed_entity_to_what_was
     ]
 
 
-def test_crossing_entities_are_above_and_below_the_text_and_long_ones_in_pieces(
-    browser: Browser, nlp: Language, tmp_path: Path
-) -> None:
+def test_overlapping_entities_are_stacked(browser: Browser, nlp: Language, tmp_path: Path) -> None:
     text = "一二三四五六七八九十" * 4
     crossing = [Pair((2, 6, "PER"), (4, 8, "PER")), Pair((6, 36, "ORG"), (10, 33, "LOC"))]
     show(browser, tmp_path, None, [(nlp.make_doc(text), crossing)], PHONE)
@@ -226,7 +218,7 @@ def test_crossing_entities_are_above_and_below_the_text_and_long_ones_in_pieces(
     assert (browser.violations(), browser.said()) == ([], [])
 
 
-def test_a_link_leads_to_a_text(browser: Browser, nlp: Language, tmp_path: Path) -> None:
+def test_link_to_a_text(browser: Browser, nlp: Language, tmp_path: Path) -> None:
     address = write(nlp, tmp_path / "errors.html", examples_of(nlp, TEXTS))
     for number, shown in ((2, "北京GPE → LOC张三PER"), (5, "好")):
         browser.open(f"{address}#text-{number}")
@@ -243,7 +235,7 @@ def test_a_link_leads_to_a_text(browser: Browser, nlp: Language, tmp_path: Path)
         (None, "These are scores only."),
     ],
 )
-def test_a_page_says_what_it_lacks(browser: Browser, nlp: Language, tmp_path: Path, texts: Any, message: str) -> None:
+def test_messages_on_missing_data(browser: Browser, nlp: Language, tmp_path: Path, texts: Any, message: str) -> None:
     if texts is None:
         scores = {"ents_p": 0.5, "ents_r": 0.5, "ents_f": 0.5, "ents_per_type": {"PER": {"p": 1, "r": 1, "f": 1}}}
         show(browser, tmp_path, scores)
@@ -255,7 +247,7 @@ def test_a_page_says_what_it_lacks(browser: Browser, nlp: Language, tmp_path: Pa
     assert (browser.violations(), browser.said()) == ([], [])
 
 
-def test_any_text_and_label_is_shown_as_it_is(browser: Browser, nlp: Language, tmp_path: Path) -> None:
+def test_arbitrary_texts_and_labels(browser: Browser, nlp: Language, tmp_path: Path) -> None:
     hostile = "</script><img src=x onerror=document.title='taken'>\u202e😀𠮷e\u0301 שלום 张三"
     place = hostile.index("张三")
     found, long = Pair((place, place + 2, "<b>'\""), (place, place + 2, "PER")), Pair((99_998, 100_000, "PER"), None)
@@ -270,7 +262,7 @@ def test_any_text_and_label_is_shown_as_it_is(browser: Browser, nlp: Language, t
     assert len(lines(browser)[1]) == 100_000 + len("− PER")
 
 
-def test_the_keyboard_goes_from_text_to_text_over_pages(browser: Browser, nlp: Language, tmp_path: Path) -> None:
+def test_keyboard_navigation(browser: Browser, nlp: Language, tmp_path: Path) -> None:
     texts = [(f"张三{number}", []) for number in range(120)]
     browser.open(write(nlp, tmp_path / "errors.html", examples_of(nlp, texts)))
     assert len(lines(browser)) == 50

@@ -25,13 +25,13 @@ def log_odds(p):
     return math.log(p / (1 - p))
 
 
-def test_a_text_may_be_longer_than_spacys_limit(learned, monkeypatch):
+def test_text_longer_than_max_length(learned, monkeypatch):
     nlp = learned()
     monkeypatch.setattr(nlp, "max_length", 5)
     assert len(explain(nlp, TEXT, attribution=False).texts[0].entities) == 2
 
 
-def test_it_says_what_the_component_says(learned):
+def test_data_equals_decoding(learned):
     nlp = learned()
     ner, doc = nlp.get_pipe("tener_ner"), nlp.make_doc(TEXT)
     (text,) = explain(nlp, TEXT, alternatives=2, k_best=3).texts
@@ -47,7 +47,7 @@ def test_it_says_what_the_component_says(learned):
     assert {(e.start, e.end, e.label) for e in text.possible} == {(e.start, e.end, e.label) for e in possible} - found
 
 
-def test_rivals_of_a_possible_entity_share_characters_with_it(train):
+def test_possible_entity_has_overlapping_alternatives(train):
     nlp = train(steps=20)
     nlp.get_pipe("tener_ner").cfg["temperature"] = 8.0
     (text,) = explain(nlp, TEXT, k_best=50, attribution=False).texts
@@ -82,7 +82,7 @@ def test_attribution_is_the_drop_of_the_log_odds(view, words, train):
     assert text.text[strongest.start] in "上海"
 
 
-def test_a_shared_component_reads_the_masked_text(make_examples, sentences, entities_of):
+def test_shared_component_encodes_masked_text(make_examples, sentences, entities_of):
     nlp = pipeline({"@architectures": "spacy.Tok2VecListener.v1", "width": 16, "upstream": "*"})
     nlp.add_pipe("tok2vec", config={"model": spacy_s_cnn()}, first=True)
     learn(nlp, make_examples(nlp), steps=30)
@@ -100,13 +100,13 @@ def test_a_shared_component_reads_the_masked_text(make_examples, sentences, enti
     assert all(f'"{note}": "' in translations for note in found.notes)
 
 
-def test_words_of_the_lexicon_are_shown_with_what_is_known_of_them(learned):
+def test_lexicon_words_have_tag_and_known(learned):
     (text,) = explain(learned("MECT"), "吴重阳去上海银行", attribution=False).texts
     assert [(word.text, word.start, word.end) for word in text.words] == [("上海", 4, 6), ("银行", 6, 8)]
     assert all(word.known for word in text.words)
 
 
-def test_words_of_lists_are_shown_as_the_encoder_reads_them(learned):
+def test_words_of_word_lists_are_included(learned):
     nlp = learned("MECT")
     words = nlp.get_pipe("tener_ner").lexicon
     words.remove(["上海"])
@@ -121,7 +121,7 @@ def test_words_of_lists_are_shown_as_the_encoder_reads_them(learned):
         words.clear()
 
 
-def test_of_a_long_text_each_entity_is_explained_where_it_stands(learned):
+def test_long_text_masks_units_near_entities(learned):
     """Twelve sentences in windows of 40 characters: what is masked lies near, and nothing is far from its place."""
     (text,) = explain(learned(), TEXT * 12).texts
     assert len(text.entities) > 12
@@ -135,7 +135,7 @@ def test_of_a_long_text_each_entity_is_explained_where_it_stands(learned):
         assert entity.start - 1 <= strongest.start <= entity.end
 
 
-def test_words_of_a_long_text_are_those_of_each_sentence(learned):
+def test_lexicon_words_of_long_text(learned):
     """Twelve sentences in windows of 40 characters, with 10 of context on each side, whose words count once."""
     (sentence,) = explain(learned("FLAT"), TEXT, attribution=False).texts
     (text,) = explain(learned("FLAT"), TEXT * 12, attribution=False).texts
@@ -148,7 +148,7 @@ def test_words_of_a_long_text_are_those_of_each_sentence(learned):
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\n", "京"])
-def test_short_and_empty_texts_are_explained(text, learned):
+def test_short_and_empty_texts(text, learned):
     (explained,) = explain(learned(), text).texts
     assert explained.text == text
     assert '<p id="text" class="line" lang="zh">' in explain(learned(), text).to_html()
@@ -156,7 +156,7 @@ def test_short_and_empty_texts_are_explained(text, learned):
 
 @pytest.mark.parametrize("view", ["tokens", "characters"])
 @pytest.mark.parametrize("label", ["GPE", "STRANGE"])
-def test_entities_of_a_doc_are_certain_and_rest_on_nothing(learned, view, label):
+def test_existing_entities_have_no_attributions(learned, view, label):
     nlp = spacy.blank("zh", config=learned().config).from_bytes(learned().to_bytes())
     nlp.get_pipe("tener_ner").cfg["view"] = view
     doc = Doc(nlp.vocab, words=[TEXT[:2], *TEXT[2:]], spaces=[False] * (len(TEXT) - 1))
@@ -170,14 +170,14 @@ def test_entities_of_a_doc_are_certain_and_rest_on_nothing(learned, view, label)
     assert [ent.label_ for ent in doc.ents] == [label]
 
 
-def test_entities_of_what_an_example_predicts_are_left_out(learned):
+def test_predicted_entities_of_example_are_ignored(learned):
     nlp = learned()
     doc = nlp.make_doc(TEXT)
     doc.ents = [doc.char_span(4, 6, label="GPE")]
     assert explain(nlp, Example(doc, doc)).texts[0].entities == explain(nlp, TEXT).texts[0].entities
 
 
-def test_annotation_is_shown_beside_what_is_found(learned):
+def test_example_adds_gold_entities(learned):
     nlp = learned()
     example = Example.from_dict(nlp.make_doc(TEXT), {"entities": [(4, 6, "GPE")]})
     (text,) = explain(nlp, example, attribution=False).texts
@@ -185,7 +185,7 @@ def test_annotation_is_shown_beside_what_is_found(learned):
     assert explain(nlp, TEXT, attribution=False).texts[0].gold is None
 
 
-def test_the_data_are_json(learned):
+def test_to_dict_and_json(learned):
     found = explain(learned("MECT"), [TEXT, "王小明去了上海"])
     data = json.loads(found.to_json())
     assert data == found.to_dict()
@@ -205,7 +205,7 @@ def test_the_data_are_json(learned):
     assert data["texts"][0]["words"][0]["text"] == "中国"
 
 
-def test_a_pipeline_without_the_component_is_refused(learned):
+def test_pipeline_without_tener_ner_is_refused(learned):
     with pytest.raises(RemedyError, match=r"no tener_ner.*components are: none"):
         explain(spacy.blank("zh"), TEXT)
     with pytest.raises(RemedyError, match="no tener_ner named 'other'"):
@@ -213,7 +213,7 @@ def test_a_pipeline_without_the_component_is_refused(learned):
 
 
 @pytest.mark.parametrize("view", ["tokens", "characters"])
-def test_entities_that_the_pipeline_does_not_give_are_marked(learned, view):
+def test_entities_not_in_output_are_marked(learned, view):
     """By a threshold, or by a rule after the component. One before it, and the entities of a Doc, are given."""
     nlp = spacy.blank("zh", config=learned().config).from_bytes(learned().to_bytes())
     cfg = nlp.get_pipe("tener_ner").cfg
@@ -242,7 +242,7 @@ def test_entities_that_the_pipeline_does_not_give_are_marked(learned, view):
     check(TEXT, False, True)
 
 
-def test_a_missed_entity_is_explained_by_its_probability_by_what_was_found_and_by_what_speaks_for_that(learned):
+def test_missed_entity_is_explained(learned):
     nlp = learned()
     ner, text = nlp.get_pipe("tener_ner"), "王小明去了上海银行"
     reference = nlp.make_doc(text)
@@ -271,7 +271,7 @@ def test_a_missed_entity_is_explained_by_its_probability_by_what_was_found_and_b
         assert entity.outside is None
 
 
-def test_a_missed_entity_that_a_list_rules_out_says_what_the_list_decides(train):
+def test_missed_entity_excluded_by_entity_list(train):
     nlp = train(steps=20)
     nlp.add_pipe("entity_lists", before="tener_ner").add({"王小明": "HERO"})
     reference = nlp.make_doc("王小明去了上海")
@@ -282,7 +282,7 @@ def test_a_missed_entity_that_a_list_rules_out_says_what_the_list_decides(train)
     assert (missed.alternatives[0].offsets, missed.alternatives[0].probability) == ((0, 3, "HERO"), 1.0)
 
 
-def test_a_missed_entity_within_a_token_cannot_be_found(train):
+def test_missed_entity_within_token_has_probability_zero(train):
     nlp = train(steps=20)
     doc = Doc(nlp.vocab, words=["王小明", "去了", "上海"], spaces=[False] * 3)
     reference = nlp.make_doc(doc.text)

@@ -34,7 +34,7 @@ def mask_id(reader):
     return ids[0]
 
 
-def test_a_transformer_reads_its_own_mask(transformer):
+def test_transformer_uses_its_mask_token(transformer):
     nlp, reader = transformer
     mask = find_mask([nlp.get_pipe("tener_ner").model], one_character=False)
     assert mask.text == "[MASK]"
@@ -45,7 +45,7 @@ def test_a_transformer_reads_its_own_mask(transformer):
     np.testing.assert_array_equal(reader([masked]).ids, expected)
 
 
-def test_a_shared_transformer_reads_its_own_mask_too(tmp_path):
+def test_shared_transformer_uses_its_mask_token(tmp_path):
     nlp = spacy.blank("zh")
     spans = {"@span_getters": "spacy-transformers.strided_spans.v1", "window": 20, "stride": 15}
     shared = {"@architectures": "spacy-transformers.TransformerModel.v3", "get_spans": spans}
@@ -73,12 +73,12 @@ def test_a_shared_transformer_reads_its_own_mask_too(tmp_path):
         assert entity.attributions[1].drop == pytest.approx(expected, abs=1e-3)
 
 
-def test_where_units_are_characters_the_mask_is_one(transformer):
+def test_mask_is_one_character_for_character_units(transformer):
     nlp, _ = transformer
     assert find_mask([nlp.get_pipe("tener_ner").model], one_character=True).text == UNKNOWN_CHARACTER
 
 
-def test_a_mask_leaves_the_other_tokens_as_they_were(learned):
+def test_other_tokens_are_unchanged(learned):
     nlp = learned()
     doc = nlp.make_doc("吴重阳在银行")
     for token in doc:
@@ -95,7 +95,7 @@ def test_a_mask_leaves_the_other_tokens_as_they_were(learned):
     assert [token.i for token in copy if token.is_sent_start] == [0, 2]
 
 
-def test_masked_texts_read_the_words_of_the_lists_that_their_doc_asks_for(learned):
+def test_masked_doc_keeps_named_lists(learned):
     nlp = learned("MECT")
     words, drops = nlp.get_pipe("tener_ner").lexicon, []
     for name in ("", "named"):
@@ -110,14 +110,14 @@ def test_masked_texts_read_the_words_of_the_lists_that_their_doc_asks_for(learne
     assert drops[0] == pytest.approx(drops[1])
 
 
-def test_a_masked_doc_keeps_the_data_of_its_doc_but_not_that_of_tokens(learned):
+def test_masked_doc_keeps_user_data_of_doc(learned):
     doc = learned().make_doc("吴重阳")
     doc.user_data |= {"plain": 0, ("._.", "of_doc", None, None): 1, ("._.", "of_token", 1, 2): 2}
     (copy,) = CharacterMask("[MASK]", "").copies(doc, [0])
     assert copy.user_data == {"plain": 0, ("._.", "of_doc", None, None): 1}
 
 
-def test_no_table_has_a_row_for_the_mask(learned):
+def test_mask_has_no_embedding(learned):
     nlp = learned("TENER")
     vocabulary = nlp.get_pipe("tener_ner").model.get_ref("tok2vec").layers[0].attrs["vocabulary"]
     keys = vocabulary.read(TokenBatch.of([nlp.make_doc(UNKNOWN_CHARACTER), nlp.make_doc("吴")])).keys["unigram"]

@@ -123,7 +123,7 @@ def test_texts_are_chosen_ordered_and_sought(page):
     assert not any(section.is_displayed() for section in find(browser, "#read, #entity, #lexicon"))
 
 
-def test_readings_are_written_by_what_they_change_and_probabilities_with_three_digits_at_most(page):
+def test_label_sequences_show_their_changes(page):
     browser = page("grn")
     sequences = browser.run("return [...document.querySelectorAll('#sequences li')].map((item) => item.textContent)")
     assert re.fullmatch(r"[<>\d. ]+ %: as marked above", sequences[0])

@@ -44,16 +44,14 @@ SHORT, GPE = entity(0, 2, "PER", 0.03), entity(5, 7, "GPE", 0.8)
         ([SHORT, entity(2, 3, "GPE", 0.2)], [PER], "edges"),
     ],
 )
-def test_entities_of_one_place_make_one_doubt_of_a_kind(
-    gold: list[FoundEntity], found: list[FoundEntity], kind: str
-) -> None:
+def test_overlapping_entities_form_one_error(gold: list[FoundEntity], found: list[FoundEntity], kind: str) -> None:
     (error,) = disagreements(3, gold, found)
     assert (error.doc, error.kind, error.suspicion) == (3, kind, 0.0), "not ranked yet"
     assert (list(error.gold), list(error.found)) == (gold, found)
     assert (error.start, error.end) == ((5, 7) if found == [GPE] else (0, 3))
 
 
-def test_entities_that_models_overlook_are_less_suspicious_the_more_they_overlook() -> None:
+def test_low_recall_lowers_suspicion_of_extra_entities() -> None:
     docs = [gold((0, 3, "PER"), (5, 7, "GPE")), gold((0, 3, "PER"), (5, 7, "GPE"))]
     errors = [SuspectedError(0, (ORG,), (PER,)), SuspectedError(0, (), (GPE,)), SuspectedError(1, (ORG,), ())]
     of_docs = [ReviewedDoc(n, doc, 0.5, tuple(d for d in errors if d.doc == n), 0) for n, doc in enumerate(docs)]
@@ -84,7 +82,7 @@ def test_entities_that_models_overlook_are_less_suspicious_the_more_they_overloo
         ([(0, 4, "A")], [(2, 7, "A")], [((0, 4, "A"), ()), ((), (2, 7, "A"))]),
     ],
 )
-def test_nested_entities_are_one_doubt_only_if_they_can_stand_for_each_other(
+def test_nested_entities_are_paired_by_overlap(
     gold: list[Span], found: list[Span], errors: list[tuple[Any, Any]]
 ) -> None:
     sides = [[entity(*span, 0.5) for span in side] for side in (gold, found)]
@@ -95,7 +93,7 @@ def test_nested_entities_are_one_doubt_only_if_they_can_stand_for_each_other(
     assert made == set(errors)
 
 
-def test_what_both_have_is_no_doubt_and_what_touches_only_is_two() -> None:
+def test_equal_and_adjacent_entities() -> None:
     agreed = entity(0, 3, "PER", 0.2)
     assert list(disagreements(0, [agreed], [PER])) == []
     annotated, found = entity(3, 5, "X", 0.1), entity(5, 7, "X", 0.9)
@@ -120,7 +118,7 @@ def reviewed(nlp: Language, doc: Doc) -> ReviewedDoc:
     return answer
 
 
-def test_wrong_gold_is_found_and_right_gold_is_not(nlp: Language) -> None:
+def test_wrong_gold_entities_are_found(nlp: Language) -> None:
     right = reviewed(nlp, gold((0, 3, "PER"), (5, 7, "GPE")))
     assert right.suspected_errors == ()
     assert right.probability > 0.9
@@ -133,7 +131,7 @@ def test_wrong_gold_is_found_and_right_gold_is_not(nlp: Language) -> None:
     assert min(error.suspicion for error in rank_suspected_errors([right, wrong])) > 0.8
 
 
-def test_each_text_is_read_once_and_judged_by_itself(
+def test_results_do_not_depend_on_the_batch(
     nlp: Language, groups_read: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(nlp.get_pipe("tener_ner").cfg, "max_units", 200)
@@ -155,7 +153,7 @@ def probabilities(doc: ReviewedDoc) -> list[float]:
     return [doc.probability, *(entity.probability or 0.0 for entity in entities)]
 
 
-def test_tokens_without_annotation_raise_no_doubt(nlp: Language) -> None:
+def test_missing_annotation_is_not_an_error(nlp: Language) -> None:
     partial = reviewed(nlp, gold((0, 3, "PER"), missing=(5, 7)))
     assert partial.suspected_errors == ()
     assert partial.probability > 0.9
@@ -166,19 +164,19 @@ def test_tokens_without_annotation_raise_no_doubt(nlp: Language) -> None:
     ]
 
 
-def test_labels_that_the_model_does_not_know_are_counted_and_left_out(nlp: Language) -> None:
+def test_unknown_labels_are_counted(nlp: Language) -> None:
     hero = reviewed(nlp, gold((0, 3, "HERO"), (5, 7, "GPE")))
     assert (hero.suspected_errors, hero.unknown) == ((), 1)
 
 
-def test_tokens_and_gold_of_the_corpus_stay_as_they_are(nlp: Language) -> None:
+def test_corpus_is_unchanged(nlp: Language) -> None:
     doc = Doc(nlp.vocab, words=["王小明", "去了", "上海"], spaces=[False] * 3, ents=["B-PER", "O", "B-GPE"])
     before = doc.to_bytes()
     reviewed(nlp, doc)
     assert doc.to_bytes() == before
 
 
-def test_texts_are_read_with_the_tokens_of_the_pipeline_unless_it_was_chosen_on_gold_s(nlp: Language) -> None:
+def test_gold_tokens_are_used_with_gold_preproc(nlp: Language) -> None:
     characters = gold((0, 3, "PER"), (5, 7, "GPE"))
     words = Doc(nlp.vocab, words=["王小明", "去了", "上海"], spaces=[False] * 3, ents=["B-PER", "O", "B-GPE"])
     by_words, by_characters = reviewed(nlp, words), reviewed(nlp, characters)
@@ -191,7 +189,7 @@ def test_texts_are_read_with_the_tokens_of_the_pipeline_unless_it_was_chosen_on_
         nlp.config["corpora"]["dev"]["gold_preproc"] = False
 
 
-def test_the_json_has_a_line_for_each_place_with_the_entities_of_both_sides() -> None:
+def test_jsonl_has_one_line_per_error() -> None:
     errors = [SuspectedError(0, (SHORT,), (PER,)), SuspectedError(0, (), (GPE,))]
     doc = ReviewedDoc(0, gold((0, 2, "PER")), 0.25, tuple(errors), 0)
     records = [json.loads(line) for line in suspected_errors_jsonl(errors, {0: doc}).splitlines()]

@@ -216,7 +216,7 @@ def test_entities_within_others_are_decided_and_the_doc_has_the_outermost(review
     assert (review.browser.said(), "sc" in docs[2].spans) == ([], False)
 
 
-def test_a_text_begins_on_the_doubt_that_ranked_it(browser: Browser, tmp_path: Path) -> None:
+def test_text_opens_at_its_most_suspicious_error(browser: Browser, tmp_path: Path) -> None:
     """So that the first key does not decide on another one, about which the model may be wrong."""
     doc = annotated("王小明去了上海", [(0, 3, "PER"), (5, 7, "ORG")])
     gold = [FoundEntity(0, 3, "PER", 0.6), FoundEntity(5, 7, "ORG", 0.01)]
