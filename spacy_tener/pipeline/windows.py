@@ -36,7 +36,7 @@ from .units import CharacterView, DocView
 @dataclass(frozen=True)
 class Window:
     """A window over a document: the model's input are the units from `start` to `end`; its predictions are kept from
-    `core_start` to `core_end`.
+    `keep_start` to `keep_end`.
 
     The kept parts of a document's windows cover it without gap or overlap. The units around a kept part are its
     context.
@@ -44,16 +44,16 @@ class Window:
 
     start: int
     end: int
-    core_start: int
-    core_end: int
+    keep_start: int
+    keep_end: int
 
     def __len__(self) -> int:
         return self.end - self.start
 
     @property
-    def core(self) -> slice:
+    def kept_slice(self) -> slice:
         """The part whose predictions are kept, relative to the window's start."""
-        return slice(self.core_start - self.start, self.core_end - self.start)
+        return slice(self.keep_start - self.start, self.keep_end - self.start)
 
 
 def cut_windows(
@@ -204,8 +204,8 @@ class WindowBatcher:
             rows = predict(model, tokens_of_windows(batch), self.shims)
             end = 0
             for part in batch:
-                core = part.window.core
-                parts.append(rows[end + core.start : end + core.stop])
+                kept = part.window.kept_slice
+                parts.append(rows[end + kept.start : end + kept.stop])
                 end += len(part)
         return concatenate_rows(parts or [np.empty((0, model.get_dim("nO")), np.float32)])
 

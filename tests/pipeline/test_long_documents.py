@@ -74,7 +74,7 @@ def test_an_entity_across_a_cut_is_neither_split_nor_doubled(knows, entities_of)
         view = view_of(small.make_doc(text), "tokens")
         pipe = small.get_pipe("tener_ner")
         [split] = WindowBatcher.of(pipe.model, pipe.settings).split([view])
-        cuts |= {(window.core_end - shift) % 7 for window in split.windows[:-1]}
+        cuts |= {(window.keep_end - shift) % 7 for window in split.windows[:-1]}
     # In front of, inside and behind both entities.
     assert cuts == set(range(7))
 
@@ -90,8 +90,8 @@ def test_each_score_comes_from_the_window_in_whose_core_it_lies(learned):
     for batch in batcher.batches(docs):
         for window in (part.window for part in batch):
             [alone] = pipe.model.predict([nlp.make_doc(doc[window.start : window.end].text)])
-            expected = alone[window.core]
-            np.testing.assert_allclose(scores[window.core_start : window.core_end], expected, rtol=1e-4, atol=1e-4)
+            expected = alone[window.kept_slice]
+            np.testing.assert_allclose(scores[window.keep_start : window.keep_end], expected, rtol=1e-4, atol=1e-4)
 
 
 def test_no_window_is_longer_than_the_setting_and_no_batch_holds_more(learned, recorded):

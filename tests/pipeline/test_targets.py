@@ -39,7 +39,7 @@ class TestWithin:
     @pytest.mark.parametrize(
         ("entities", "missing", "window", "tags"),
         [
-            # What runs out of the core is taught whole where it starts.
+            # An entity that crosses the end of the kept part has all tags in the window where it starts.
             ([(3, 6)], [], Window(0, 7, 0, 4), "O O O B I E -"),
             ([(3, 6)], [], Window(2, 9, 4, 9), "- - - - O O O"),
             # What runs out of the window is left open, what ends with it is taught.

@@ -24,19 +24,19 @@ def test_cores_cover_everything_once_and_windows_keep_their_bounds(length, overl
     marks = no_ends(length)
     marks[[end for end in ends if end < length]] = True
     windows = cut_windows(length, marks, size=size, overlap=overlap, sentences=sentences)
-    covered = [i for window in windows for i in range(window.core_start, window.core_end)]
+    covered = [i for window in windows for i in range(window.keep_start, window.keep_end)]
     assert covered == list(range(length))
     behind_ends = {0, length, *(np.flatnonzero(marks) + 1).tolist()}
     for window in windows:
         assert len(window) <= size
         # Context is read where a sentence is cut, and nowhere else.
-        assert window.core_start - window.start == overlap * (window.core_start not in behind_ends)
-        assert window.end - window.core_end == overlap * (window.core_end not in behind_ends)
+        assert window.keep_start - window.start == overlap * (window.keep_start not in behind_ends)
+        assert window.end - window.keep_end == overlap * (window.keep_end not in behind_ends)
         if sentences and length > size:
-            assert marks[window.core_start : window.core_end - 1].sum() < sentences
+            assert marks[window.keep_start : window.keep_end - 1].sum() < sentences
         # A sentence that would fit is not cut.
-        if window.core_end not in behind_ends:
-            assert not {*range(window.core_start + 1, window.start + size + 1)} & behind_ends
+        if window.keep_end not in behind_ends:
+            assert not {*range(window.keep_start + 1, window.start + size + 1)} & behind_ends
 
 
 def test_a_window_has_as_many_whole_sentences_as_fit():
@@ -66,7 +66,7 @@ def test_a_short_sentence_before_a_long_one_is_a_window():
 
 
 def test_the_core_is_counted_from_the_windows_start():
-    assert Window(40, 90, 45, 85).core == slice(5, 45)
+    assert Window(40, 90, 45, 85).kept_slice == slice(5, 45)
 
 
 def test_nothing_has_no_windows():

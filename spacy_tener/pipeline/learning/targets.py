@@ -94,23 +94,23 @@ class Target:
         return agreeing
 
     def within(self, window: Window) -> Target:
-        """Return the annotation of a window's core, so that the windows of a document hold each tag once.
+        """Return the annotation of a window's kept part, so that the windows of a document hold each tag once.
 
-        An entity belongs to the window in whose core it starts. If it ends outside that window, its tags are unknown.
+        An entity belongs to the window in whose kept part it starts. If it ends outside that window, its tags are unknown.
         """
         if len(window) == len(self.tags):
             return self
         position = np.arange(window.start, window.end)
         starts = np.where(self.units.iob == INSIDE, 0, np.arange(len(self.tags)))
         owner = np.maximum.accumulate(starts)[window.start : window.end]
-        is_taught = (owner >= window.core_start) & (owner < window.core_end)
+        is_taught = (owner >= window.keep_start) & (owner < window.keep_end)
         if window.end < len(self.tags) and self.units.iob[window.end] == INSIDE:
             is_taught &= owner != owner[-1]
         tags = np.where(is_taught, self.tags[position], UNKNOWN)
         shifted = [
             IncorrectSpan(span.start - window.start, span.end - window.start, span.label)
             for span in self.incorrect
-            if window.core_start <= span.start < window.core_end and span.end <= window.end
+            if window.keep_start <= span.start < window.keep_end and span.end <= window.end
         ]
         units = Units(*(column[position] for column in vars(self.units).values()))
         possible = None if self.possible is None else self.possible[window.start : window.end]
