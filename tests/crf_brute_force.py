@@ -155,16 +155,18 @@ def k_best(crf: CRF, emissions: Tensor, lengths: Lengths, k: int, allowed: Tenso
     return scorer_of(crf).k_best(array(emissions), lengths, k, array(allowed))
 
 
-def passes(crf: CRF, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None, **options) -> ForwardBackward:
-    return scorer_of(crf).passes(array(emissions), lengths, array(allowed), **options)
+def forward_backward(
+    crf: CRF, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None, **options
+) -> ForwardBackward:
+    return scorer_of(crf).forward_backward(array(emissions), lengths, array(allowed), **options)
 
 
 def found_marginals(crf: CRF, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> Tensor:
-    return torch.from_numpy(passes(crf, emissions, lengths, allowed).marginals()).to(emissions.dtype)
+    return torch.from_numpy(forward_backward(crf, emissions, lengths, allowed).marginals()).to(emissions.dtype)
 
 
 def found_spans(
     crf: CRF, emissions: Tensor, lengths: Lengths, spans: EntitySpans, allowed: Tensor | None = None
 ) -> Tensor:
-    found = span_marginals(passes(crf, emissions, lengths, allowed), spans)
+    found = span_marginals(forward_backward(crf, emissions, lengths, allowed), spans)
     return torch.from_numpy(found).to(emissions.dtype)

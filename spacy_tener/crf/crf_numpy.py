@@ -5,7 +5,7 @@
     scorer = PathScorer((start, end, outside, inside))
     tags = scorer.decode(emissions, lengths)                # the best tag sequence of each text, concatenated
     candidates = scorer.k_best(emissions, lengths, k=5)     # the k best with their scores, for each text
-    marginals = scorer.passes(emissions, lengths).marginals()
+    marginals = scorer.forward_backward(emissions, lengths).marginals()
 
 As in `crf_torch`, the emissions of all sequences are concatenated, without padding. `allowed` is a mask of the tags
 that each token may have; None allows all. *Shape:* (tokens, tags)
@@ -58,7 +58,7 @@ class PathScorer:
         packing = packing_of(self.layout, emissions.shape, lengths)
         return list_viterbi(*self._decodable(emissions, packing, allowed), packing, k)
 
-    def passes(
+    def forward_backward(
         self, emissions: AnyFloats, lengths: Lengths, allowed: BoolArray | None = None, *, temperature: float = 1.0
     ) -> ForwardBackward:
         """Run the forward-backward algorithm, from whose scores `crf.marginals` computes probabilities and entropy.

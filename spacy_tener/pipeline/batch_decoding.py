@@ -112,9 +112,9 @@ class BatchDecoding:
         return None if self.allowed is None else self.allowed.reshape(-1, self.crf.layout.n_tags)
 
     @cached_property
-    def passes(self) -> ForwardBackward:
+    def forward_backward(self) -> ForwardBackward:
         """Forward and backward scores of the CRF's sequences."""
-        return self.crf.passes(
+        return self.crf.forward_backward(
             self._sequence_emissions, self._sequence_lengths, self._sequence_allowed, temperature=self.temperature
         )
 
@@ -145,7 +145,9 @@ class BatchDecoding:
         """Return the marginal probability that each span is an entity at any depth. *Shape:* (spans,)"""
         probabilities = np.zeros(spans.label.size)
         for sequences in self.sequences:
-            at_depth = span_marginals(self.passes, spans._replace(sequence=sequences[spans.sequence])).clip(0.0, 1.0)
+            at_depth = span_marginals(self.forward_backward, spans._replace(sequence=sequences[spans.sequence])).clip(
+                0.0, 1.0
+            )
             # The probability that one of two independent events happens.
             probabilities += (1.0 - probabilities) * at_depth
         return probabilities
@@ -162,14 +164,14 @@ class BatchDecoding:
         if not starts.size:
             return probabilities
         for sequence in self.sequences[:, text]:
-            probabilities *= outside_marginals(self.passes, np.full(starts.size, sequence), starts, ends)
+            probabilities *= outside_marginals(self.forward_backward, np.full(starts.size, sequence), starts, ends)
         return probabilities
 
     def candidates(self, minimum: float) -> list[ScoredSpans]:
         """Return all spans of each text whose probability is at least `minimum`, in no particular order."""
         if minimum not in self._candidates:
             # A span with this probability has at least 1 / depth of it at one of the depths.
-            spans, probabilities = probable_spans(self.passes, minimum / self.depth)
+            spans, probabilities = probable_spans(self.forward_backward, minimum / self.depth)
             if self.depth > 1:
                 _, text = np.unravel_index(spans.sequence, self.sequences.shape)
                 spans = sort_unique(spans._replace(sequence=text))
@@ -244,7 +246,7 @@ class BatchDecoding:
 
         *Shape:* (units, 2) for each text
         """
-        layout, marginals = self.crf.layout, self.passes.marginals().astype(np.float64)
+        layout, marginals = self.crf.layout, self.forward_backward.marginals().astype(np.float64)
         is_outside = marginals[:, layout.outside]
         is_boundary = (1.0 - marginals[:, layout.continuers].sum(axis=1)).clip(0.0, 1.0)
         by_depth = np.stack([is_outside, is_boundary], axis=1).reshape(self.depth, -1, 2)
@@ -253,12 +255,12 @@ class BatchDecoding:
     @cached_property
     def entropies(self) -> list[float]:
         """The entropy of the distribution over all label sequences of each text, in nats."""
-        return self._sum_depths(entropy(self.passes))
+        return self._sum_depths(entropy(self.forward_backward))
 
     @cached_property
     def log_partitions(self) -> list[float]:
         """The log-partition function of each text."""
-        return self._sum_depths(self.passes.log_partition())
+        return self._sum_depths(self.forward_backward.log_partition())
 
     def _sum_depths(self, values: AnyFloats) -> list[float]:
         """Sum the values of the CRF's sequences for each text. *Shape:* (depth * texts,) to (texts,)"""

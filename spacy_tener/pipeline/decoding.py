@@ -262,8 +262,8 @@ def likelihoods(decodings: Sequence[Decoding], references: Sequence[Doc]) -> lis
         emissions = np.concatenate([decoding.emissions for decoding, _ in texts])
         lengths = [len(decoding.view) for decoding, _ in texts for _ in range(batch.depth)]
         partitions = np.array([batch.log_partitions[decoding.index] for decoding, _ in texts])
-        passes = batch.crf.passes(emissions, lengths, agreeing, temperature=batch.temperature)
-        agreeing_partitions = passes.log_partition().reshape(len(texts), batch.depth).sum(axis=1)
+        forward_backward = batch.crf.forward_backward(emissions, lengths, agreeing, temperature=batch.temperature)
+        agreeing_partitions = forward_backward.log_partition().reshape(len(texts), batch.depth).sum(axis=1)
         found += np.nan_to_num(np.exp(agreeing_partitions - partitions)).clip(0.0, 1.0).tolist()
     return found
 

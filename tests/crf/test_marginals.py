@@ -87,7 +87,7 @@ def test_the_probability_of_no_entity_equals_brute_force_for_every_span(n_labels
         readings[i][1].softmax(0) @ torch.tensor((readings[i][0][:, a:b] == crf.layout.outside).all(1)).double()
         for i, a, b in zip(sequence, start, end, strict=True)
     ]
-    found = outside_marginals(brute.passes(crf, emissions, LENGTHS, allowed), sequence, start, end)
+    found = outside_marginals(brute.forward_backward(crf, emissions, LENGTHS, allowed), sequence, start, end)
     assert_close(torch.from_numpy(found), torch.stack(expected).detach())
 
 
@@ -158,7 +158,7 @@ def test_every_span_as_probable_as_the_minimum_is_found_once(masked, minimum):
     if masked:
         allowed = torch.from_numpy(np.random.default_rng(2).random(tuple(emissions.shape)) < 0.5)
         allowed[:, crf.layout.outside] = True
-    forward_backward = brute.passes(crf, emissions, LONGER_LENGTHS, allowed)
+    forward_backward = brute.forward_backward(crf, emissions, LONGER_LENGTHS, allowed)
     every = all_spans(crf, LONGER_LENGTHS)
     weights = span_marginals(forward_backward, every)
     wanted = {row: p for row, p in zip(zip(*every, strict=True), weights, strict=True) if p >= minimum}
@@ -177,7 +177,7 @@ def test_probable_spans_are_few_however_undecided_the_crf_is(scale):
         for weight in crf.parameters():
             weight *= scale / 12.0
     emissions = brute.random_emissions(crf, [2000], scale=scale)
-    spans, probability = probable_spans(brute.passes(crf, emissions, [2000]), 0.01)
+    spans, probability = probable_spans(brute.forward_backward(crf, emissions, [2000]), 0.01)
     covered = np.zeros(2001)
     np.add.at(covered, spans.start, probability)
     np.add.at(covered, spans.end, -probability)
@@ -188,7 +188,7 @@ def test_probable_spans_are_few_however_undecided_the_crf_is(scale):
 
 def test_nothing_is_probable_in_texts_without_tokens():
     crf = brute.random_crf(2)
-    spans, probability = probable_spans(brute.passes(crf, brute.random_emissions(crf, [0, 0]), [0, 0]), 0.1)
+    spans, probability = probable_spans(brute.forward_backward(crf, brute.random_emissions(crf, [0, 0]), [0, 0]), 0.1)
     assert spans.label.size == probability.size == 0
 
 
@@ -205,7 +205,7 @@ def test_entropy_equals_brute_force(n_labels, masked, scale, temperature):
     crf = brute.random_crf(n_labels, scale=scale)
     emissions = brute.random_emissions(crf, LENGTHS)
     allowed = brute.random_mask(crf, LENGTHS) if masked else None
-    found = entropy(brute.passes(crf, emissions, LENGTHS, allowed, temperature=temperature))
+    found = entropy(brute.forward_backward(crf, emissions, LENGTHS, allowed, temperature=temperature))
     assert_close(
         torch.from_numpy(found),
         entropy_of_all_paths(crf, emissions, LENGTHS, allowed, temperature),
@@ -220,6 +220,6 @@ def test_entropy_of_a_long_text_is_the_sum_of_its_independent_parts():
     part = brute.random_emissions(crf, [6])
     part[-1] = -torch.inf
     part[-1, crf.layout.outside] = 0.0
-    alone, long = entropy(brute.passes(crf, torch.cat([part, part.repeat(1000, 1)]), [6, 6000])).tolist()
+    alone, long = entropy(brute.forward_backward(crf, torch.cat([part, part.repeat(1000, 1)]), [6, 6000])).tolist()
     assert alone > 1.0
     assert long == pytest.approx(1000 * alone, rel=1e-9)
