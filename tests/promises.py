@@ -24,7 +24,7 @@ from spacy_tener.pipeline.decoding import Decoding
 from spacy_tener.pipeline.entities import FoundEntity
 from spacy_tener.pipeline.entity_lists import EntityLists
 from spacy_tener.pipeline.tener_ner import TenerNER
-from spacy_tener.pipeline.words import PipelineWords
+from spacy_tener.pipeline.words import LexiconEditor
 from spacy_tener.serve import make_app
 
 ROOT = Path(__file__).parents[1]
@@ -57,7 +57,7 @@ METHODS: dict[type, tuple[str, ...]] = {
         "allowed",
         "existing",
     ),
-    PipelineWords: ("add", "clear", "names", "read", "remove", "words"),
+    LexiconEditor: ("add", "clear", "names", "read", "remove", "words"),
     EntityLists: ("add", "block", "blocked", "clear", "labels", "names", "read", "remove", "words"),
 }
 """The methods and properties that are promised, beside those of spaCy's TrainablePipe."""

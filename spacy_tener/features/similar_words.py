@@ -11,7 +11,7 @@ import numpy as np
 from ..types import IntArray
 from .keys import Keys, simplify
 from .lexicon import Lexicon
-from .word_lists import LayeredMatch, ListedWord, WordList
+from .word_lists import LayeredMatch, WordList, WordListEntry
 
 _FEW = 3
 """With fewer similar words of its tag, a listed word has the rows of all words of the tag."""
@@ -54,13 +54,13 @@ class WordIndex:
             by_edge[word[-1], False].append(row)
         self._by_edge = by_edge
 
-    def tag(self, word: str, entry: ListedWord) -> str:
+    def tag(self, word: str, entry: WordListEntry) -> str:
         """Return the tag that its list gives to a word if the lexicon has this tag, otherwise that of the lexicon."""
         if entry.tag in self._tag_index:
             return entry.tag
         return self._names[int(self._tags[self._rows.get(simplify(word), 0)])]
 
-    def rows(self, word: str, entry: ListedWord) -> IntArray:
+    def rows(self, word: str, entry: WordListEntry) -> IntArray:
         """Return the rows of words similar to a listed one.
 
         That is the word itself, if it has a row and its tag in the lexicon is the same. Otherwise they are words of its
@@ -68,7 +68,7 @@ class WordIndex:
         unknown words.
         """
         word = simplify(word)
-        if word in self._rows and self.tag(word, ListedWord()) == self.tag(word, entry):
+        if word in self._rows and self.tag(word, WordListEntry()) == self.tag(word, entry):
             return np.array([self._rows[word]])
         edges = self._by_edge.get((word[0], True), []) + self._by_edge.get((word[-1], False), [])
         similar = np.unique(np.array(edges, dtype=int))

@@ -34,7 +34,7 @@ if not Doc.has_extension(ATTRIBUTE):  # so that Docs can name lists before there
     Doc.set_extension(ATTRIBUTE, default=None)
 
 
-class ListedWord(NamedTuple):
+class WordListEntry(NamedTuple):
     """An entry of a list of words.
 
     tag (str): A tag that the pipeline was trained with; the empty string if unknown. In `entity_lists` the label.
@@ -46,7 +46,7 @@ class ListedWord(NamedTuple):
 
 
 # One object for equal entries: of a million words, this saves 70 MB and the garbage collector's time.
-make_entry = lru_cache(maxsize=4096)(ListedWord)
+make_entry = lru_cache(maxsize=4096)(WordListEntry)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ class WordList:
     saved (bool): Whether it is saved with the pipeline.
     """
 
-    entries: Mapping[str, ListedWord] = field(default_factory=dict)
+    entries: Mapping[str, WordListEntry] = field(default_factory=dict)
     saved: bool = True
 
     @cached_property
@@ -70,7 +70,7 @@ class WordList:
         return WordTrie({simplify(word): index for index, word in enumerate(self.entries)})
 
     @cached_property
-    def listed(self) -> list[ListedWord]:
+    def listed(self) -> list[WordListEntry]:
         return list(self.entries.values())
 
     @cached_property
@@ -197,7 +197,7 @@ class LayeredMatch:
     match: Match
     layers: IntArray
 
-    def listed(self, lists: Sequence[WordList]) -> tuple[list[tuple[str, ListedWord]], IntArray]:
+    def listed(self, lists: Sequence[WordList]) -> tuple[list[tuple[str, WordListEntry]], IntArray]:
         """Return the distinct words of lists, and the index among them of each match with a layer above 0.
 
         *Shape:* (words with a layer above 0,)

@@ -19,7 +19,7 @@ from ..errors import InputError, RemedyError
 from ..features.keys import simplify
 from ..features.lexicon_sources import read_list
 from ..features.tokens import join_texts
-from ..features.word_lists import ATTRIBUTE, LOCK, ListedWord, WordList, WordLists, find_listed, make_entry, words_of
+from ..features.word_lists import ATTRIBUTE, LOCK, WordList, WordListEntry, WordLists, find_listed, make_entry, words_of
 from ..sequences import starts
 from ..types import IntArray
 from .batch_pipe import BatchPipe
@@ -27,13 +27,13 @@ from .entities import add_listed_entities
 from .masks import NO_ENTITIES
 from .units import BEGIN, INSIDE
 from .windows import batch_by_size
-from .words import HasLists, NamedLists, bounded, check_name, fit_words, listed, stripped
+from .words import WordListEditor, WordListOwner, bounded, check_name, fit_words, listed, stripped
 
 _BLOCKED = ""
 """The tag of words that are no entities, in place of a label."""
 _SEARCHED = 65_536
 """Tokens of Docs that are searched together at most, unless one Doc has more."""
-SomeLists = Sequence[tuple[WordList, IntArray]]
+ActiveLists = Sequence[tuple[WordList, IntArray]]
 """Lists, each with the indices of the Docs that it applies to."""
 
 
@@ -50,7 +50,7 @@ def make_entity_lists(nlp: Language, name: str, scorer: Callable[..., Any] | Non
     return EntityLists(nlp.vocab, name, scorer=scorer)
 
 
-class ListedSpan(NamedTuple):
+class ListMatch(NamedTuple):
     """A word of a list that occurs in a Doc.
 
     start, end (int): In tokens.
@@ -62,7 +62,7 @@ class ListedSpan(NamedTuple):
     label: str
 
 
-class EntityLists(NamedLists, BatchPipe):
+class EntityLists(WordListEditor, BatchPipe):
     """Lists of words that are entities wherever they occur, and of words that are none.
 
     The list without a name applies to all Docs. A named list applies to Docs whose `doc._.tener_words` is its name, or
@@ -77,7 +77,7 @@ class EntityLists(NamedLists, BatchPipe):
         self._warned = set[str]()
 
     @property
-    def holders(self) -> Sequence[HasLists]:
+    def list_owners(self) -> Sequence[WordListOwner]:
         return [self]
 
     @property
@@ -173,7 +173,7 @@ class EntityLists(NamedLists, BatchPipe):
                     if spans:
                         self._set(doc, spans)
 
-    def _find(self, docs: Sequence[Doc], lists: SomeLists) -> list[list[ListedSpan]]:
+    def _find(self, docs: Sequence[Doc], lists: ActiveLists) -> list[list[ListMatch]]:
         """Return the listed words in each Doc that consist of whole tokens, those with the highest priority first.
 
         Longer words have priority over shorter ones, then words of later lists over those of earlier ones, then the
@@ -198,7 +198,7 @@ class EntityLists(NamedLists, BatchPipe):
                 found[i][start, end] = negative_length, -rank, entry, start, end
         return [
             [
-                ListedSpan(start, end, lists[-negative_rank][0].listed[entry].tag)
+                ListMatch(start, end, lists[-negative_rank][0].listed[entry].tag)
                 for _, negative_rank, entry, start, end in sorted(spans.values())
             ]
             for spans in found
@@ -211,10 +211,10 @@ class EntityLists(NamedLists, BatchPipe):
             'spacy.blank("zh") each character is a token.',
         )
 
-    def _set(self, doc: Doc, spans: Sequence[ListedSpan]) -> None:
+    def _set(self, doc: Doc, spans: Sequence[ListMatch]) -> None:
         """Set the words that overlap with no earlier one, nor with what the Doc has.
 
-        spans (Sequence[ListedSpan]): The first ones have priority.
+        spans (Sequence[ListMatch]): The first ones have priority.
         """
         taken, inside = set[int](), set[int]()
         if doc.has_annotation(ENT_IOB):
@@ -238,7 +238,7 @@ class EntityLists(NamedLists, BatchPipe):
         if gaps:
             doc.spans[NO_ENTITIES] = [*doc.spans.get(NO_ENTITIES, ()), *gaps]
 
-    def _compare(self, doc: Doc, spans: Sequence[ListedSpan], taken: set[int]) -> None:
+    def _compare(self, doc: Doc, spans: Sequence[ListMatch], taken: set[int]) -> None:
         """Warn once that what a Doc has, which stays, overlaps with another word of a list."""
         present = {(ent.start, ent.end, ent.label_) for ent in doc.ents}
         for span in spans:
@@ -266,12 +266,12 @@ class EntityLists(NamedLists, BatchPipe):
 
 def _label_words(
     pairs: Iterable[tuple[object, object]], path: str | Path = "", lines: Sequence[int] | None = None
-) -> dict[str, ListedWord]:
+) -> dict[str, WordListEntry]:
     """Return entries of words with labels. Refuse a second label of a word, in whatever script.
 
     lines (Sequence[int]): Where the words stand in the file `path`.
     """
-    entries, label_of = dict[str, ListedWord](), dict[str, str]()
+    entries, label_of = dict[str, WordListEntry](), dict[str, str]()
     for number, (given_word, given_label) in enumerate(pairs):
         word, label, reason = stripped(given_word, given_label), str(given_label), ""
         first = label_of.setdefault(simplify(word), label)
@@ -289,9 +289,9 @@ def _label_words(
     return entries
 
 
-def _lists_of_docs(docs: Sequence[Doc]) -> SomeLists:
+def _lists_of_docs(docs: Sequence[Doc]) -> ActiveLists:
     """Return the words that Docs have of their own, each list with the indices of its Docs."""
-    docs_of: dict[tuple[tuple[str, ListedWord], ...], list[int]] = {}
+    docs_of: dict[tuple[tuple[str, WordListEntry], ...], list[int]] = {}
     for index, doc in enumerate(docs):
         words = words_of(doc)
         if words:
@@ -300,7 +300,7 @@ def _lists_of_docs(docs: Sequence[Doc]) -> SomeLists:
 
 
 @lru_cache(maxsize=64)
-def _list_of_doc(entries: tuple[tuple[str, ListedWord], ...]) -> WordList:
+def _list_of_doc(entries: tuple[tuple[str, WordListEntry], ...]) -> WordList:
     return WordList(fit_words(dict(entries), f"doc._.{ATTRIBUTE}"))
 
 

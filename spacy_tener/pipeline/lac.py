@@ -28,7 +28,7 @@ from .batch_pipe import BatchPipe
 from .entities import UnitEntity, add_entities, existing_entities
 from .settings import NERSettings
 from .units import Alignment, DocView, continues_word, is_ornament, is_space, view_of
-from .words import PipelineWords
+from .words import LexiconEditor
 
 LABELS = ("PER", "LOC", "ORG", "TIME")
 
@@ -121,10 +121,10 @@ class Lac(BatchPipe):
         return self._words
 
     @property
-    def lexicon(self) -> PipelineWords:
+    def lexicon(self) -> LexiconEditor:
         """Lists of words that override LAC's, for all Docs or for some: with the tag PER, LOC, ORG or TIME they are
         entities."""
-        return PipelineWords([self.words], self.name)
+        return LexiconEditor([self.words], self.name)
 
     @property
     def labels(self) -> tuple[str, ...]:

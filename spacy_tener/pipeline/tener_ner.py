@@ -41,7 +41,7 @@ from .tags import LabelIndex, index_labels
 from .tokenizer import MultilingualTokenizer
 from .units import LINE_BREAK, ORNAMENT, DocView, view_of
 from .windows import WindowBatcher, check_shared, tokens_of_views, tokens_of_windows
-from .words import PipelineWords
+from .words import LexiconEditor
 
 _CHANGED_BY_UPDATES = {"labels", "labels_over_lines", "labels_with_ornaments", "latin_edges"}
 """Keys of `cfg` that change in training and are no settings."""
@@ -155,9 +155,9 @@ class TenerNER(TrainablePipe):
         )
 
     @property
-    def lexicon(self) -> PipelineWords:
+    def lexicon(self) -> LexiconEditor:
         """Lists of words that can be changed after training, for all Docs or for some."""
-        return PipelineWords((node.attrs.get("vocabulary") for node in self.model.walk()), self.name)
+        return LexiconEditor((node.attrs.get("vocabulary") for node in self.model.walk()), self.name)
 
     @property
     def label_data(self) -> list[str]:

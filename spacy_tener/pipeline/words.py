@@ -15,32 +15,32 @@ from ..errors import InputError, RemedyError, check_choice
 from ..features.keys import simplify
 from ..features.lexicon import is_fit
 from ..features.lexicon_sources import read_list
-from ..features.word_lists import LOCK, ListedWord, WordList, WordLists, make_entry
+from ..features.word_lists import LOCK, WordList, WordListEntry, WordLists, make_entry
 
 MOST_WORDS, MOST_LISTS, LONGEST = 1_000_000, 10_000, 40
 """Words of a list, named lists, and characters of a word. A change beyond is refused; longer words are left out."""
 _Item = TypeVar("_Item")
 
 
-class HasLists(Protocol):
+class WordListOwner(Protocol):
     """What holds lists of words."""
 
     @property
     def lists(self) -> WordLists: ...
 
 
-class NamedLists(ABC):
+class WordListEditor(ABC):
     """Lists of words by name. Base of the lists of a component, and of `entity_lists`."""
 
     @property
     @abstractmethod
-    def holders(self) -> Sequence[HasLists]:
+    def list_owners(self) -> Sequence[WordListOwner]:
         """What holds the lists: several embedders of one model, or a component. All of them have the same lists."""
 
     @property
     def names(self) -> list[str]:
         """The names of the lists."""
-        return list(dict.fromkeys(name for holder in self.holders for name in holder.lists.lists if name))
+        return list(dict.fromkeys(name for owner in self.list_owners for name in owner.lists.lists if name))
 
     def remove(self, words: Iterable[str], *, name: str = "") -> None:
         """Remove words from a list.
@@ -57,32 +57,32 @@ class NamedLists(ABC):
         name (str): The list; the one that counts for every Doc without a name.
         """
         with LOCK:
-            for holder in self.holders:
-                holder.lists.put(name, None)
+            for owner in self.list_owners:
+                owner.lists.put(name, None)
 
-    def _entries(self, name: str) -> Mapping[str, ListedWord]:
+    def _entries(self, name: str) -> Mapping[str, WordListEntry]:
         """Return the entries of a list. Raise if there is none of the name."""
         if name:
             check_choice("list of words", name, self.names)
-        return next((holder.lists.lists.get(name, WordList()).entries for holder in self.holders), {})
+        return next((owner.lists.lists.get(name, WordList()).entries for owner in self.list_owners), {})
 
-    def _hides(self, holder: HasLists, word: str) -> bool:
+    def _hides(self, owner: WordListOwner, word: str) -> bool:
         """Return whether a removed word has to be hidden, since this one has it elsewhere too."""
         return False
 
     def _change(
         self,
         name: str,
-        entries: Mapping[str, ListedWord],
+        entries: Mapping[str, WordListEntry],
         *,
         gone: Sequence[str] = (),
-        keeps: Callable[[ListedWord], bool] = lambda entry: True,
+        keeps: Callable[[WordListEntry], bool] = lambda entry: True,
         saved: bool | None = None,
     ) -> None:
         """Change the lists of this name in all that hold them, or in none.
 
         gone (Sequence[str]): Words to be taken out, or hidden.
-        keeps (Callable[[ListedWord], bool]): Whether an entry that the list had stays.
+        keeps (Callable[[WordListEntry], bool]): Whether an entry that the list had stays.
         """
         fit = fit_words(entries, name)
         # A word in another script or width is the same word.
@@ -91,21 +91,21 @@ class NamedLists(ABC):
             if name and name not in self.names and len(self.names) >= MOST_LISTS:
                 raise RemedyError(f"There are {len(self.names):,} lists of words already", "Remove some.")
             changed = []
-            for holder in self.holders:
-                old = holder.lists.lists.get(name, WordList())
+            for owner in self.list_owners:
+                old = owner.lists.lists.get(name, WordList())
                 words = {
                     word: entry for word, entry in old.entries.items() if simplify(word) not in forms and keeps(entry)
                 }
-                words |= {word: ListedWord(hidden=True) for word in gone if self._hides(holder, word)}
+                words |= {word: WordListEntry(hidden=True) for word in gone if self._hides(owner, word)}
                 changed.append(WordList(words | fit, old.saved if saved is None else saved))
                 bounded(changed[-1].entries, name)
             if gone and not any(word_list.entries for word_list in changed):
                 self._entries(name)  # refuses a name that no list has
-            for holder, word_list in zip(self.holders, changed, strict=True):
-                holder.lists.put(name, word_list)
+            for owner, word_list in zip(self.list_owners, changed, strict=True):
+                owner.lists.put(name, word_list)
 
 
-def fit_words(entries: Mapping[str, ListedWord], name: str) -> dict[str, ListedWord]:
+def fit_words(entries: Mapping[str, WordListEntry], name: str) -> dict[str, WordListEntry]:
     """Return the words that a list takes. A warning tells of all others.
 
     name (str): The list, or a description of it.
@@ -153,7 +153,7 @@ def stripped(word: object, tag: object = "") -> str:
     return word.strip()
 
 
-class HasWords(HasLists, Protocol):
+class TaggedWordListOwner(WordListOwner, Protocol):
     """An embedder, or a tagger, that reads words of lists.
 
     tag_names: The tags of words in messages.
@@ -165,7 +165,7 @@ class HasWords(HasLists, Protocol):
     def knows_tag(self, tag: str) -> bool: ...
 
 
-class PipelineWords(NamedLists):
+class LexiconEditor(WordListEditor):
     """Lists of words that a trained component uses beside its lexicon, as evidence.
 
     The list without a name applies to all Docs. A named list applies to Docs whose `doc._.tener_words` is its name, or
@@ -174,12 +174,14 @@ class PipelineWords(NamedLists):
 
     def __init__(self, vocabularies: Iterable[Any], component: str) -> None:
         """vocabularies (Iterable[Any]): Of the model's embedders, some of which have words."""
-        self._readers: list[HasWords] = [vocabulary for vocabulary in vocabularies if hasattr(vocabulary, "lists")]
+        self._tagged_owners: list[TaggedWordListOwner] = [
+            vocabulary for vocabulary in vocabularies if hasattr(vocabulary, "lists")
+        ]
         self._component = component
 
     @property
-    def holders(self) -> Sequence[HasLists]:
-        return self._readers
+    def list_owners(self) -> Sequence[WordListOwner]:
+        return self._tagged_owners
 
     def words(self, name: str = "") -> dict[str, str]:
         """Return the words of a list, with their tags.
@@ -227,7 +229,7 @@ class PipelineWords(NamedLists):
         saved (Optional[bool]): Whether the list is saved with the pipeline; as it was, or true for a new list, if None.
         """
         self._check(name)
-        checked, entries = set[str](), dict[str, ListedWord]()
+        checked, entries = set[str](), dict[str, WordListEntry]()
         for line in bounded(read_list(Path(path), tag, has_tags=True, may_be_jiebas=True), name):
             if line.tag not in checked:
                 self._check_tag(line.tag, path, line.line)
@@ -236,13 +238,13 @@ class PipelineWords(NamedLists):
                 entries[line.word] = make_entry(line.tag, False)
         self._change(name, entries, keeps=lambda entry: False, saved=saved)
 
-    def _hides(self, holder: HasLists, word: str) -> bool:
-        return isinstance(holder, LexiconVocabulary) and word in holder.lexicon
+    def _hides(self, owner: WordListOwner, word: str) -> bool:
+        return isinstance(owner, LexiconVocabulary) and word in owner.lexicon
 
     def _check(self, name: str) -> None:
         """Raise if there can be no such list, or if the model reads no words."""
         check_name(name)
-        if not self._readers:
+        if not self._tagged_owners:
             raise RemedyError(
                 f"The model of '{self._component}' does not use words",
                 "Train one that does, with one of the overlays segment, flat, flat-atssa and mect. Or make words "
@@ -250,9 +252,9 @@ class PipelineWords(NamedLists):
             )
 
     def _check_tag(self, tag: str, path: str | Path = "", line: int | None = None) -> None:
-        if not tag or any(reader.knows_tag(tag) for reader in self._readers):
+        if not tag or any(owner.knows_tag(tag) for owner in self._tagged_owners):
             return
-        names = dict.fromkeys(name for reader in self._readers for name in reader.tag_names)
+        names = dict.fromkeys(name for owner in self._tagged_owners for name in owner.tag_names)
         reason = f"Unknown tag of words {tag[:60]!r}"
         remedy = f"Use one that the model was trained with: {', '.join(names)}." if names else "Give none."
         raise InputError(str(path), reason, remedy, line=line) if path else RemedyError(reason, remedy)

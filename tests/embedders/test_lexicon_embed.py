@@ -12,7 +12,7 @@ from spacy_tener.embedders.tables import observe
 from spacy_tener.export import trimming
 from spacy_tener.features.lexicon import Lexicon
 from spacy_tener.features.tokens import TokenBatch
-from spacy_tener.features.word_lists import ListedWord, WordList
+from spacy_tener.features.word_lists import WordList, WordListEntry
 from spacy_tener.nn.backend_torch import TorchBackend
 from spacy_tener.nn.run import predict
 from spacy_tener.nn.shim import torch_shim
@@ -42,7 +42,7 @@ def row_of(model, word):
 
 
 def add(model, *words, **tagged):
-    entries = {**dict.fromkeys(words, ListedWord()), **{word: ListedWord(tag) for word, tag in tagged.items()}}
+    entries = {**dict.fromkeys(words, WordListEntry()), **{word: WordListEntry(tag) for word, tag in tagged.items()}}
     model.attrs["vocabulary"].lists.put("", WordList(entries))
 
 
@@ -102,7 +102,7 @@ def test_trimming_keeps_the_rows_by_which_listed_words_of_the_texts_are_read(mon
 def test_trimming_keeps_the_words_that_hidden_ones_make_room_for(monkeypatch):
     monkeypatch.setattr(trimming, "MIN_TABLE_ROWS", 0)
     model = trained(["上海", "上海市"], max_words=1)
-    model.attrs["vocabulary"].lists.put("", WordList({"上海市": ListedWord(hidden=True)}))
+    model.attrs["vocabulary"].lists.put("", WordList({"上海市": WordListEntry(hidden=True)}))
     before = row_of(model, "上海市")
     trimming.trim_tables(model, trimming.count_rows(model, [tokens_of("上海市")]), min_count=1, half=False)
     np.testing.assert_array_equal(row_of(model, "上海市"), before)

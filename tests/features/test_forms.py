@@ -16,7 +16,7 @@ from spacy_tener.features.keys import simplify, simplify_codes
 from spacy_tener.features.lexicon import Lexicon
 from spacy_tener.features.segmenter import divide, with_listed_words
 from spacy_tener.features.tokens import join_texts
-from spacy_tener.features.word_lists import ListedWord, WordList
+from spacy_tener.features.word_lists import WordList, WordListEntry
 
 SIMPLIFIED, TRADITIONAL = "吴重阳在中国台湾银行里工作，ＩＢＭ", "吳重陽在中國臺灣銀行裡工作，IBM"
 
@@ -76,7 +76,7 @@ def test_a_segmenter_divides_texts_in_any_script_alike() -> None:
 
 
 def test_a_listed_word_overrides_the_segmenter_in_any_script() -> None:
-    words = WordList({"重陽在": ListedWord(), "ＢＭ": ListedWord()})
+    words = WordList({"重陽在": WordListEntry(), "ＢＭ": WordListEntry()})
     for text in (SIMPLIFIED, TRADITIONAL):
         joined = join_texts([doc_of(text)])
         division, _ = with_listed_words(joined, divide(joined), [(words, np.array([0]))])

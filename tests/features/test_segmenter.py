@@ -15,7 +15,7 @@ from spacy.vocab import Vocab
 
 from spacy_tener.features.segmenter import Division, divide, token_keys, with_listed_words
 from spacy_tener.features.tokens import join_texts
-from spacy_tener.features.word_lists import ListedWord, WordList
+from spacy_tener.features.word_lists import WordList, WordListEntry
 
 VOCAB = Vocab()
 
@@ -97,7 +97,7 @@ def test_words_of_lists_stand_over_those_of_the_segmenter(data):
     words = st.dictionaries(st.text("甲乙丙aZ9", min_size=2, max_size=4), st.sampled_from(["", "x", "y"]), max_size=5)
     lists = data.draw(st.lists(st.tuples(words, st.sets(st.integers(0, len(texts) - 1), min_size=1)), max_size=2))
     word_lists = [
-        (WordList({word: ListedWord(tag) for word, tag in words.items()}), np.array(sorted(indices)))
+        (WordList({word: WordListEntry(tag) for word, tag in words.items()}), np.array(sorted(indices)))
         for words, indices in lists
         if words
     ]
@@ -114,7 +114,7 @@ def test_words_of_lists_stand_over_those_of_the_segmenter(data):
 
 def test_words_side_by_side_are_found_beside_one_that_is_cut():
     doc = Doc(VOCAB, words=list("大甲乙丙丁aZ9"), spaces=[False] * 8)
-    lists = [(WordList(dict.fromkeys(["甲乙", "丙丁", "aZ"], ListedWord())), np.array([0]))]
+    lists = [(WordList(dict.fromkeys(["甲乙", "丙丁", "aZ"], WordListEntry())), np.array([0]))]
     division = Division(np.array([8, 1]), np.array([1, 0], dtype=np.uint64))
     found, _ = with_listed_words(join_texts([doc]), division, lists)
     assert found.lengths.tolist() == [1, 2, 2, 3, 1]

@@ -24,8 +24,8 @@ from spacy_tener.features.tokens import TokenBatch
 from spacy_tener.features.word_lists import (
     ATTRIBUTE,
     LOCK,
-    ListedWord,
     WordList,
+    WordListEntry,
     WordLists,
     find_layered,
     names_of,
@@ -43,7 +43,7 @@ def doc_of(text: str, names: object = None) -> Doc:
 
 
 def listed(*words: str, hidden: Sequence[str] = ()) -> WordList:
-    return WordList({**dict.fromkeys(words, ListedWord()), **dict.fromkeys(hidden, ListedWord(hidden=True))})
+    return WordList({**dict.fromkeys(words, WordListEntry()), **dict.fromkeys(hidden, WordListEntry(hidden=True))})
 
 
 def expected(lexicon: Lexicon, doc: Doc, lists: list[WordList], max_words: int | None) -> Found:
@@ -92,7 +92,7 @@ def test_the_distinct_words_of_lists_are_returned_once() -> None:
     docs = [doc_of("甲乙丙丁"), doc_of("乙丙乙丙"), doc_of("")]
     found = find_layered(lexicon, TokenBatch.of(docs), [(lists[0], np.array([0, 1])), (lists[1], np.array([1]))], None)
     distinct, which = found.listed(lists)
-    assert distinct == [("乙丙", ListedWord()), ("丙丁", ListedWord()), ("乙丙", ListedWord())]
+    assert distinct == [("乙丙", WordListEntry()), ("丙丁", WordListEntry()), ("乙丙", WordListEntry())]
     assert which.tolist() == [0, 1, 2, 2]
     assert found.layers.tolist() == [0, 1, 1, 2, 2]
 
@@ -121,14 +121,14 @@ def test_an_attribute_that_holds_no_names_is_refused(names: object) -> None:
 def test_lists_are_saved_but_those_that_are_not_to_be() -> None:
     lists = WordLists()
     lists.put("", WordList())
-    lists.put("domain", WordList({"甲乙": ListedWord("ns"), "乙丙": ListedWord(hidden=True)}))
+    lists.put("domain", WordList({"甲乙": WordListEntry("ns"), "乙丙": WordListEntry(hidden=True)}))
     lists.put("bare", WordList())
-    lists.put("passing", WordList({"甲乙": ListedWord()}, saved=False))
+    lists.put("passing", WordList({"甲乙": WordListEntry()}, saved=False))
     message = lists.to_message()
     assert list(message) == ["domain", "bare"]
     loaded = WordLists()
     loaded.put("old", listed("丁戊"))
-    loaded.put("unsaved", WordList({"丁戊": ListedWord()}, saved=False))
+    loaded.put("unsaved", WordList({"丁戊": WordListEntry()}, saved=False))
     loaded.from_message(message)
     assert list(loaded.lists) == ["unsaved", "domain", "bare"]
     assert loaded.lists["domain"].entries == lists.lists["domain"].entries
