@@ -156,7 +156,7 @@ class LexiconVocabulary(Vocabulary):
         """The tags of the lexicon's words."""
         return [name for name in self.lexicon.tag_names if name]
 
-    def knows_tag(self, tag: str) -> bool:
+    def has_tag(self, tag: str) -> bool:
         return tag in self.tag_names
 
     def to_parts(self) -> dict[str, Any]:

@@ -80,9 +80,9 @@ class SegmentVocabulary(Vocabulary):
     @property
     def tag_names(self) -> list[str]:
         """The common parts of speech that were seen in training."""
-        return [tag for tag in _PARTS_OF_SPEECH.split() if self.knows_tag(tag)]
+        return [tag for tag in _PARTS_OF_SPEECH.split() if self.has_tag(tag)]
 
-    def knows_tag(self, tag: str) -> bool:
+    def has_tag(self, tag: str) -> bool:
         return bool(self.tables[SEGMENT].rows(keys_of_tag(tag)).any())
 
     def to_parts(self) -> dict[str, Any]:

@@ -27,11 +27,11 @@ from .entities import add_listed_entities
 from .masks import NO_ENTITIES
 from .units import BEGIN, INSIDE
 from .windows import batch_by_size
-from .words import WordListEditor, WordListOwner, bounded, check_name, fit_words, listed, stripped
+from .words import WordListEditor, WordListOwner, check_list_name, limit_words, pair_with_tags, strip_word, valid_words
 
 _BLOCKED = ""
 """The tag of words that are no entities, in place of a label."""
-_SEARCHED = 65_536
+_BATCH_TOKENS = 65_536
 """Tokens of Docs that are searched together at most, unless one Doc has more."""
 ActiveLists = Sequence[tuple[WordList, IntArray]]
 """Lists, each with the indices of the Docs that it applies to."""
@@ -110,8 +110,8 @@ class EntityLists(WordListEditor, BatchPipe):
         name (str): The list; the one that counts for every Doc without a name.
         saved (Optional[bool]): Whether the list is saved with the pipeline; as it was, or true for a new list, if None.
         """
-        check_name(name)
-        self._change(name, _label_words(bounded(listed(words, label), name)), saved=saved)
+        check_list_name(name)
+        self._change(name, _labelled_entries(limit_words(pair_with_tags(words, label), name)), saved=saved)
 
     def block(self, words: Iterable[str], *, name: str = "", saved: bool | None = None) -> None:
         """Let words be no entities, nor parts of entities that a later component finds. A longer word of a list may
@@ -121,10 +121,12 @@ class EntityLists(WordListEditor, BatchPipe):
         name (str): The list; the one that counts for every Doc without a name.
         saved (Optional[bool]): Whether the list is saved with the pipeline; as it was, or true for a new list, if None.
         """
-        check_name(name)
+        check_list_name(name)
         if isinstance(words, Mapping):
             raise ValueError("Blocked words have no labels: give a list of words.")
-        entries = {stripped(word): make_entry(_BLOCKED, False) for word, _ in bounded(listed(words), name)}
+        entries = {
+            strip_word(word): make_entry(_BLOCKED, False) for word, _ in limit_words(pair_with_tags(words), name)
+        }
         self._change(name, entries, saved=saved)
 
     def read(
@@ -138,14 +140,14 @@ class EntityLists(WordListEditor, BatchPipe):
         min_frequency (int): Words with a smaller frequency are left out.
         saved (Optional[bool]): Whether the list is saved with the pipeline; as it was, or true for a new list, if None.
         """
-        check_name(name)
+        check_list_name(name)
         lines = [
             line
-            for line in bounded(read_list(Path(path), label, has_tags=True), name)
+            for line in limit_words(read_list(Path(path), label, has_tags=True), name)
             if line.frequency is None or line.frequency >= min_frequency
         ]
-        entries = _label_words(((line.word, line.tag) for line in lines), path, [line.line for line in lines])
-        self._change(name, entries, keeps=lambda entry: not entry.tag, saved=saved)
+        entries = _labelled_entries(((line.word, line.tag) for line in lines), path, [line.line for line in lines])
+        self._change(name, entries, keep_entry=lambda entry: not entry.tag, saved=saved)
 
     def rename(self, labels: Mapping[str, str]) -> None:
         """Give labels other names in all lists.
@@ -166,12 +168,12 @@ class EntityLists(WordListEditor, BatchPipe):
 
     def set_annotations(self, docs: Sequence[Doc]) -> None:
         """Set the listed words of Docs as entities and as blocked tokens. Entities that a Doc has stay."""
-        for group in batch_by_size(docs, _SEARCHED):
-            lists = [*self.lists.active(group), *_lists_of_docs(group)]
+        for group in batch_by_size(docs, _BATCH_TOKENS):
+            lists = [*self.lists.active(group), *_lists_in_docs(group)]
             if lists:
                 for doc, spans in zip(group, self._find(group, lists), strict=True):
                     if spans:
-                        self._set(doc, spans)
+                        self._set_entities(doc, spans)
 
     def _find(self, docs: Sequence[Doc], lists: ActiveLists) -> list[list[ListMatch]]:
         """Return the listed words in each Doc that consist of whole tokens, those with the highest priority first.
@@ -211,38 +213,38 @@ class EntityLists(WordListEditor, BatchPipe):
             'spacy.blank("zh") each character is a token.',
         )
 
-    def _set(self, doc: Doc, spans: Sequence[ListMatch]) -> None:
+    def _set_entities(self, doc: Doc, spans: Sequence[ListMatch]) -> None:
         """Set the words that overlap with no earlier one, nor with what the Doc has.
 
         spans (Sequence[ListMatch]): The first ones have priority.
         """
-        taken, inside = set[int](), set[int]()
+        occupied, within_entities = set[int](), set[int]()
         if doc.has_annotation(ENT_IOB):
             iob = doc.to_array(ENT_IOB)
-            taken = {*np.flatnonzero((iob == BEGIN) | (iob == INSIDE)).tolist()}
-            inside = {i for ent in doc.ents for i in range(ent.start, ent.end)}
-            self._compare(doc, spans, taken)
-        entities, blocked, gaps = list[Span](), list[Span](), list[Span]()
+            occupied = {*np.flatnonzero((iob == BEGIN) | (iob == INSIDE)).tolist()}
+            within_entities = {i for ent in doc.ents for i in range(ent.start, ent.end)}
+            self._warn_of_overlaps(doc, spans, occupied)
+        entities, blocked, blocked_within = list[Span](), list[Span](), list[Span]()
         for start, end, label in spans:
             tokens = range(start, end)
-            if taken.isdisjoint(tokens):
-                taken.update(tokens)
-                inside.update(tokens if label else ())
+            if occupied.isdisjoint(tokens):
+                occupied.update(tokens)
+                within_entities.update(tokens if label else ())
                 (entities if label else blocked).append(Span(doc, start, end, label=label))
-            elif not label and inside.issuperset(tokens):
-                gaps.append(Span(doc, start, end))
+            elif not label and within_entities.issuperset(tokens):
+                blocked_within.append(Span(doc, start, end))
         if entities or blocked:
             doc.set_ents(entities, blocked=blocked, default="unmodified")
             if entities:
                 add_listed_entities(doc, entities)
-        if gaps:
-            doc.spans[NO_ENTITIES] = [*doc.spans.get(NO_ENTITIES, ()), *gaps]
+        if blocked_within:
+            doc.spans[NO_ENTITIES] = [*doc.spans.get(NO_ENTITIES, ()), *blocked_within]
 
-    def _compare(self, doc: Doc, spans: Sequence[ListMatch], taken: set[int]) -> None:
+    def _warn_of_overlaps(self, doc: Doc, spans: Sequence[ListMatch], occupied: set[int]) -> None:
         """Warn once that what a Doc has, which stays, overlaps with another word of a list."""
         present = {(ent.start, ent.end, ent.label_) for ent in doc.ents}
         for span in spans:
-            if span.label and span not in present and not taken.isdisjoint(range(span.start, span.end)):
+            if span.label and span not in present and not occupied.isdisjoint(range(span.start, span.end)):
                 self._warn(
                     "overlaps",
                     f"A word of '{self.name}' overlaps with an entity that the Doc has: the Doc's entity stays, as it "
@@ -264,7 +266,7 @@ class EntityLists(WordListEditor, BatchPipe):
         self.lists.from_message(srsly.msgpack_loads(data))
 
 
-def _label_words(
+def _labelled_entries(
     pairs: Iterable[tuple[object, object]], path: str | Path = "", lines: Sequence[int] | None = None
 ) -> dict[str, WordListEntry]:
     """Return entries of words with labels. Refuse a second label of a word, in whatever script.
@@ -273,7 +275,7 @@ def _label_words(
     """
     entries, label_of = dict[str, WordListEntry](), dict[str, str]()
     for number, (given_word, given_label) in enumerate(pairs):
-        word, label, reason = stripped(given_word, given_label), str(given_label), ""
+        word, label, reason = strip_word(given_word, given_label), str(given_label), ""
         first = label_of.setdefault(simplify(word), label)
         if first != label:
             reason = f"{word[:60]!r} has two labels, {first} and {label}"
@@ -289,19 +291,19 @@ def _label_words(
     return entries
 
 
-def _lists_of_docs(docs: Sequence[Doc]) -> ActiveLists:
+def _lists_in_docs(docs: Sequence[Doc]) -> ActiveLists:
     """Return the words that Docs have of their own, each list with the indices of its Docs."""
     docs_of: dict[tuple[tuple[str, WordListEntry], ...], list[int]] = {}
     for index, doc in enumerate(docs):
         words = words_of(doc)
         if words:
-            docs_of.setdefault(tuple(_label_words(bounded(words, ATTRIBUTE)).items()), []).append(index)
-    return [(_list_of_doc(words), np.array(indices)) for words, indices in docs_of.items()]
+            docs_of.setdefault(tuple(_labelled_entries(limit_words(words, ATTRIBUTE)).items()), []).append(index)
+    return [(_list_from_entries(words), np.array(indices)) for words, indices in docs_of.items()]
 
 
 @lru_cache(maxsize=64)
-def _list_of_doc(entries: tuple[tuple[str, WordListEntry], ...]) -> WordList:
-    return WordList(fit_words(dict(entries), f"doc._.{ATTRIBUTE}"))
+def _list_from_entries(entries: tuple[tuple[str, WordListEntry], ...]) -> WordList:
+    return WordList(valid_words(dict(entries), f"doc._.{ATTRIBUTE}"))
 
 
 def is_label(label: object) -> bool:

@@ -71,7 +71,7 @@ class LacWords:
     def __init__(self, tags: Sequence[str]) -> None:
         self.lists, self.tag_names = WordLists(), list(tags)
 
-    def knows_tag(self, tag: str) -> bool:
+    def has_tag(self, tag: str) -> bool:
         return tag in self.tag_names
 
 

@@ -17,7 +17,7 @@ from ..features.lexicon import is_fit
 from ..features.lexicon_sources import read_list
 from ..features.word_lists import LOCK, WordList, WordListEntry, WordLists, make_entry
 
-MOST_WORDS, MOST_LISTS, LONGEST = 1_000_000, 10_000, 40
+MAX_WORDS, MAX_LISTS, MAX_WORD_LENGTH = 1_000_000, 10_000, 40
 """Words of a list, named lists, and characters of a word. A change beyond is refused; longer words are left out."""
 _Item = TypeVar("_Item")
 
@@ -48,8 +48,8 @@ class WordListEditor(ABC):
         words (Iterable[str]): The words.
         name (str): The list; the one that counts for every Doc without a name.
         """
-        check_name(name)
-        self._change(name, {}, gone=[stripped(word) for word, _ in bounded(listed(words), name)])
+        check_list_name(name)
+        self._change(name, {}, removed=[strip_word(word) for word, _ in limit_words(pair_with_tags(words), name)])
 
     def clear(self, name: str = "") -> None:
         """Remove a list: its words are no longer found, and words that it hid or blocked are found again.
@@ -66,7 +66,7 @@ class WordListEditor(ABC):
             check_choice("list of words", name, self.names)
         return next((owner.lists.lists.get(name, WordList()).entries for owner in self.list_owners), {})
 
-    def _hides(self, owner: WordListOwner, word: str) -> bool:
+    def _must_hide(self, owner: WordListOwner, word: str) -> bool:
         """Return whether a removed word has to be hidden, since this one has it elsewhere too."""
         return False
 
@@ -75,78 +75,80 @@ class WordListEditor(ABC):
         name: str,
         entries: Mapping[str, WordListEntry],
         *,
-        gone: Sequence[str] = (),
-        keeps: Callable[[WordListEntry], bool] = lambda entry: True,
+        removed: Sequence[str] = (),
+        keep_entry: Callable[[WordListEntry], bool] = lambda entry: True,
         saved: bool | None = None,
     ) -> None:
         """Change the lists of this name in all that hold them, or in none.
 
-        gone (Sequence[str]): Words to be taken out, or hidden.
-        keeps (Callable[[WordListEntry], bool]): Whether an entry that the list had stays.
+        removed (Sequence[str]): Words to be taken out, or hidden.
+        keep_entry (Callable[[WordListEntry], bool]): Whether an entry that the list had stays.
         """
-        fit = fit_words(entries, name)
+        valid = valid_words(entries, name)
         # A word in another script or width is the same word.
-        forms = set(map(simplify, [*gone, *fit]))
+        changed_keys = set(map(simplify, [*removed, *valid]))
         with LOCK:
-            if name and name not in self.names and len(self.names) >= MOST_LISTS:
+            if name and name not in self.names and len(self.names) >= MAX_LISTS:
                 raise RemedyError(f"There are {len(self.names):,} lists of words already", "Remove some.")
             changed = []
             for owner in self.list_owners:
                 old = owner.lists.lists.get(name, WordList())
                 words = {
-                    word: entry for word, entry in old.entries.items() if simplify(word) not in forms and keeps(entry)
+                    word: entry
+                    for word, entry in old.entries.items()
+                    if simplify(word) not in changed_keys and keep_entry(entry)
                 }
-                words |= {word: WordListEntry(hidden=True) for word in gone if self._hides(owner, word)}
-                changed.append(WordList(words | fit, old.saved if saved is None else saved))
-                bounded(changed[-1].entries, name)
-            if gone and not any(word_list.entries for word_list in changed):
+                words |= {word: WordListEntry(hidden=True) for word in removed if self._must_hide(owner, word)}
+                changed.append(WordList(words | valid, old.saved if saved is None else saved))
+                limit_words(changed[-1].entries, name)
+            if removed and not any(word_list.entries for word_list in changed):
                 self._entries(name)  # refuses a name that no list has
             for owner, word_list in zip(self.list_owners, changed, strict=True):
                 owner.lists.put(name, word_list)
 
 
-def fit_words(entries: Mapping[str, WordListEntry], name: str) -> dict[str, WordListEntry]:
+def valid_words(entries: Mapping[str, WordListEntry], name: str) -> dict[str, WordListEntry]:
     """Return the words that a list takes. A warning tells of all others.
 
     name (str): The list, or a description of it.
     """
-    fit = {word: entry for word, entry in entries.items() if is_fit(word) and len(word) <= LONGEST}
-    unfit = [word[:LONGEST] for word in entries if word not in fit]
-    if unfit:
+    valid = {word: entry for word, entry in entries.items() if is_fit(word) and len(word) <= MAX_WORD_LENGTH}
+    invalid = [word[:MAX_WORD_LENGTH] for word in entries if word not in valid]
+    if invalid:
         which = f"the list {name!r}" if name else "the list"
         warnings.warn(
-            f"{len(unfit)} of the words for {which} were left out, such as {unfit[:3]}: words have "
-            f"2 to {LONGEST} characters, not only white space, and no NUL.",
+            f"{len(invalid)} of the words for {which} were left out, such as {invalid[:3]}: words have "
+            f"2 to {MAX_WORD_LENGTH} characters, not only white space, and no NUL.",
             stacklevel=4,
         )
-    return fit
+    return valid
 
 
-def bounded(items: Iterable[_Item], name: str) -> list[_Item]:
+def limit_words(items: Iterable[_Item], name: str) -> list[_Item]:
     """Return the items as a list; raise if there are too many, without reading the rest."""
-    found = list(islice(items, MOST_WORDS + 1))
-    if len(found) > MOST_WORDS:
+    found = list(islice(items, MAX_WORDS + 1))
+    if len(found) > MAX_WORDS:
         raise RemedyError(
-            f"The list of words {name!r} would have more than {MOST_WORDS:,}",
+            f"The list of words {name!r} would have more than {MAX_WORDS:,}",
             "Nothing was changed. Give fewer words, those that your texts are about.",
         )
     return found
 
 
-def check_name(name: object) -> None:
+def check_list_name(name: object) -> None:
     """Raise if a list's name could not be saved."""
     if not isinstance(name, str) or any("\ud800" <= char <= "\udfff" for char in name):
         raise ValueError(f"The name of a list of words must be a string that UTF-8 can hold, but got {name!r}.")
 
 
-def listed(words: Iterable[str] | Mapping[str, str], tag: str = "") -> Iterable[tuple[str, str]]:
+def pair_with_tags(words: Iterable[str] | Mapping[str, str], tag: str = "") -> Iterable[tuple[str, str]]:
     """Return words with their tags. tag: That of words which have none of their own."""
     if isinstance(words, str):
         raise ValueError(f"The words must be a list of words, not the string {words!r}: [{words!r}].")
     return words.items() if isinstance(words, Mapping) else ((word, tag) for word in words)
 
 
-def stripped(word: object, tag: object = "") -> str:
+def strip_word(word: object, tag: object = "") -> str:
     """Return a word without white space around it. Raise unless it and its tag are strings."""
     if not (isinstance(word, str) and isinstance(tag, str)):
         raise ValueError(f"Words and their tags must be strings, but got {word!r} with the tag {tag!r}.")
@@ -162,7 +164,7 @@ class TaggedWordListOwner(WordListOwner, Protocol):
     @property
     def tag_names(self) -> list[str]: ...
 
-    def knows_tag(self, tag: str) -> bool: ...
+    def has_tag(self, tag: str) -> bool: ...
 
 
 class LexiconEditor(WordListEditor):
@@ -202,7 +204,9 @@ class LexiconEditor(WordListEditor):
         saved (Optional[bool]): Whether the list is saved with the pipeline; as it was, or true for a new list, if None.
         """
         self._check(name)
-        entries = {stripped(word, tag): make_entry(tag, False) for word, tag in bounded(listed(words, tag), name)}
+        entries = {
+            strip_word(word, tag): make_entry(tag, False) for word, tag in limit_words(pair_with_tags(words, tag), name)
+        }
         for entry in sorted(set(entries.values())):
             self._check_tag(entry.tag)
         self._change(name, entries, saved=saved)
@@ -229,21 +233,21 @@ class LexiconEditor(WordListEditor):
         saved (Optional[bool]): Whether the list is saved with the pipeline; as it was, or true for a new list, if None.
         """
         self._check(name)
-        checked, entries = set[str](), dict[str, WordListEntry]()
-        for line in bounded(read_list(Path(path), tag, has_tags=True, may_be_jiebas=True), name):
-            if line.tag not in checked:
+        known_tags, entries = set[str](), dict[str, WordListEntry]()
+        for line in limit_words(read_list(Path(path), tag, has_tags=True, may_be_jiebas=True), name):
+            if line.tag not in known_tags:
                 self._check_tag(line.tag, path, line.line)
-                checked.add(line.tag)
+                known_tags.add(line.tag)
             if line.frequency is None or line.frequency >= min_frequency:
                 entries[line.word] = make_entry(line.tag, False)
-        self._change(name, entries, keeps=lambda entry: False, saved=saved)
+        self._change(name, entries, keep_entry=lambda entry: False, saved=saved)
 
-    def _hides(self, owner: WordListOwner, word: str) -> bool:
+    def _must_hide(self, owner: WordListOwner, word: str) -> bool:
         return isinstance(owner, LexiconVocabulary) and word in owner.lexicon
 
     def _check(self, name: str) -> None:
         """Raise if there can be no such list, or if the model reads no words."""
-        check_name(name)
+        check_list_name(name)
         if not self._tagged_owners:
             raise RemedyError(
                 f"The model of '{self._component}' does not use words",
@@ -252,7 +256,7 @@ class LexiconEditor(WordListEditor):
             )
 
     def _check_tag(self, tag: str, path: str | Path = "", line: int | None = None) -> None:
-        if not tag or any(owner.knows_tag(tag) for owner in self._tagged_owners):
+        if not tag or any(owner.has_tag(tag) for owner in self._tagged_owners):
             return
         names = dict.fromkeys(name for owner in self._tagged_owners for name in owner.tag_names)
         reason = f"Unknown tag of words {tag[:60]!r}"

@@ -184,7 +184,7 @@ def lac() -> Any:
 
 @pytest.fixture
 def few_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline_words, "MOST_WORDS", 4)
+    monkeypatch.setattr(pipeline_words, "MAX_WORDS", 4)
 
 
 def fill(words: Any) -> list[Any]:

@@ -241,7 +241,7 @@ def test_words_of_a_file_are_saved_as_others_are(nlp, place, tmp_path):
 @pytest.mark.parametrize("kind", ["words", "segmenter"], indirect=True)
 def test_a_file_that_is_wrong_is_named_and_leaves_its_list(nlp, place, tmp_path, content, reason, monkeypatch):
     words, path = words_of(nlp), tmp_path / "names.txt"
-    monkeypatch.setattr(module, "MOST_WORDS", 9)
+    monkeypatch.setattr(module, "MAX_WORDS", 9)
     words.add([NEW], place, name="people")
     if content is not None:
         path.write_bytes(content)
@@ -284,7 +284,7 @@ def test_wrong_arguments_are_told(nlp):
 @pytest.mark.parametrize("kind", ["words"], indirect=True)
 def test_hostile_lists_are_refused_or_bounded_with_a_message(nlp, place, monkeypatch):
     words = words_of(nlp)
-    for name, limit in (("MOST_WORDS", 100), ("LONGEST", 10), ("MOST_LISTS", 2)):
+    for name, limit in (("MAX_WORDS", 100), ("MAX_WORD_LENGTH", 10), ("MAX_LISTS", 2)):
         monkeypatch.setattr(module, name, limit)
 
     def endless():
@@ -412,7 +412,7 @@ def test_a_change_that_one_of_several_embedders_refuses_is_made_in_none(word_lis
     words = words_of(nlp)
     words.add([NEW, "和田"], "place")
     words.remove(["北京"])
-    monkeypatch.setattr(module, "MOST_WORDS", 3)
+    monkeypatch.setattr(module, "MAX_WORDS", 3)
     with pytest.raises(ValueError, match=r"more than 3\. Nothing was changed"):
         words.remove([NEW, "上海", "天津"])
     embedders = table_embedders(nlp.get_pipe("tener_ner").model)
