@@ -18,11 +18,11 @@ from test_spancat import NESTED, TEXT, TEXTS, answers, folder, rows
 from test_without_torch import run
 from tiny_transformer import save_tiny_transformer
 
+from spacy_tener.annotate.tasks import entity_task
 from spacy_tener.corpora.docs import read_docs
 from spacy_tener.errors import RemedyError
 from spacy_tener.evaluation.calibration import find_outcomes
 from spacy_tener.explain import explain
-from spacy_tener.pipeline.doc_entities import entity_task
 from spacy_tener.training.overlays import compose
 
 pytestmark = pytest.mark.integration

@@ -16,7 +16,7 @@ from small_corpora import add_rules
 from spacy.cli.train import train
 from spacy.language import Language
 
-from spacy_tener.pipeline.doc_entities import entity_task
+from spacy_tener.annotate.tasks import entity_task
 from spacy_tener.serve import make_app
 from spacy_tener.training.overlays import compose
 

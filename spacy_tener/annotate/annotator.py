@@ -14,9 +14,9 @@ from spacy.language import Language
 from ..errors import RemedyError
 from ..inputs import DamagedText, check_text
 from ..nn.run import use_gpu
-from ..pipeline.doc_entities import TextFunction, answer_each, batch_by_length, entity_task
 from ..pipeline.finding import check_finders, crf_pipes, span_finders
 from .answers import AnnotateSettings, Answer, Record
+from .tasks import TextFunction, answer_each, batch_by_length, entity_task
 
 if TYPE_CHECKING:
     import pyarrow as pa

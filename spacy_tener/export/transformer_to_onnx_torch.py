@@ -27,7 +27,7 @@ from ..nn.shim import EmbedModel, torch_shim
 from ..onnx.edits import to_int8
 from ..onnx.encoder import IDS, MASK, REQUIREMENT, Encoder
 from ..onnx.sources import make_encoder, onnx_encoder
-from ..pipeline.doc_entities import found_entities
+from ..pipeline.finding import found_entities
 from ..requirements import TRANSFORMER, add_requirements
 
 _SHARED = "transformer", "curated_transformer"

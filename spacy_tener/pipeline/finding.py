@@ -19,6 +19,7 @@ from ..errors import RemedyError
 from ..features.word_lists import ATTRIBUTE
 from .batch_decoding import Probabilities
 from .decoding import Decoding
+from .entities import FoundEntity, read_entities
 from .entity_lists import EntityLists
 from .tener_ner import TenerNER
 from .units import BEGIN, INSIDE, CharacterView, DocView
@@ -143,6 +144,15 @@ def run_components(nlp: Language, docs: list[Doc], names: Sequence[str]) -> list
     # The whole batch at once, since a listener of a shared component keeps the last batch only.
     size, arguments = max(len(docs), 1), ask_probabilities(nlp)
     return list(nlp.pipe(docs, batch_size=size, disable=disabled, component_cfg=arguments))
+
+
+def found_entities(nlp: Language, docs: Iterable[Doc], *, with_spancat: bool = True) -> list[list[FoundEntity]]:
+    """Return the entities of Docs that a pipeline has processed, nested entities included.
+
+    with_spancat (bool): Include the spans of each `spancat`, which may overlap.
+    """
+    keys = [pipe.key for pipe in span_finders(nlp).values()] if with_spancat else []
+    return [[FoundEntity(*entity[:4]) for entity in read_entities(doc, keys)] for doc in docs]
 
 
 def describe_component(nlp: Language, component: str, view: str) -> dict[str, str]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import count, groupby
 from typing import Any
 
-from ..pipeline.doc_entities import TextFunction, answer_each, batch_by_length
+from ..annotate.tasks import TextFunction, answer_each, batch_by_length
 from ..pipeline.finding import InputText
 from .metrics import Metrics
 from .schema import Limits, ServiceError

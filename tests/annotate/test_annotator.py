@@ -11,8 +11,8 @@ from small_corpora import ruled
 from spacy.language import Language
 
 from spacy_tener.annotate import AnnotateSettings, Annotator
+from spacy_tener.annotate.tasks import BATCH_CHARACTERS, answer_each, batch_by_length
 from spacy_tener.errors import InputError, RemedyError
-from spacy_tener.pipeline.doc_entities import BATCH_CHARACTERS, answer_each, batch_by_length
 
 LONG = "吴重阳在中国银行工作。今天天气很好，王小明去了上海。" * 60
 TEXTS = ["王小明去了上海", "", "今天天气很好", LONG, "吴重阳在中国银行工作。", " \n", "京"]

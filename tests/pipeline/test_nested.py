@@ -13,10 +13,10 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 from thinc.api import Adam
 
+from spacy_tener.annotate.tasks import entity_task
 from spacy_tener.architectures.tagger import crf, resize_output, split_depths
 from spacy_tener.errors import RemedyError
 from spacy_tener.evaluation.scores import CountingScorer
-from spacy_tener.pipeline.doc_entities import entity_task
 from spacy_tener.pipeline.learning.targets import make_targets
 from spacy_tener.pipeline.learning.teaching import Teacher
 from spacy_tener.pipeline.nesting import nesting_depths, nesting_levels

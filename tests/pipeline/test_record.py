@@ -6,8 +6,8 @@ import pytest
 import spacy
 from spacy.tokens import Doc, DocBin, Span
 
+from spacy_tener.annotate.tasks import entity_task
 from spacy_tener.explain import explain
-from spacy_tener.pipeline.doc_entities import entity_task
 from spacy_tener.pipeline.entities import RECORD_KEY, UnitEntity, add_entities, read_entities, without_entities
 from spacy_tener.pipeline.entity_lists import EntityLists
 from spacy_tener.pipeline.settings import NERSettings

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from spacy_tener.pipeline.doc_entities import BATCH_CHARACTERS
+from spacy_tener.annotate.tasks import BATCH_CHARACTERS
 from spacy_tener.serve.metrics import Metrics
 from spacy_tener.serve.schema import Limits, ServiceError
 from spacy_tener.serve.worker import MAX_GATHERED, QueuedText, Worker, batches_by_task

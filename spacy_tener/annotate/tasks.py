@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from spacy.language import Language
-from spacy.tokens import Doc
 
 from .decoding import LabelSequence
 from .entities import FoundEntity, read_entities
