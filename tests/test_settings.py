@@ -25,7 +25,7 @@ from spacy_tener.errors import RemedyError
 from spacy_tener.onnx.e5 import e5
 from spacy_tener.onnx.sources import onnx_encoder
 from spacy_tener.optim.optimizers import triangular
-from spacy_tener.pipeline.learning.teaching import load_teacher
+from spacy_tener.pipeline.learning.distillation import load_teacher
 
 POSITIVE = "must be greater than 0"
 NOT_NEGATIVE = "must be greater than or equal to 0"

@@ -12,7 +12,7 @@ from spacy.tokens import DocBin
 from spacy.training import Example
 
 from spacy_tener.architectures.tagger import crf
-from spacy_tener.pipeline.learning.teaching import SoftTarget
+from spacy_tener.pipeline.learning.distillation import SoftTarget
 from spacy_tener.pipeline.tener_ner import TenerNER
 from spacy_tener.pipeline.units import DocView
 

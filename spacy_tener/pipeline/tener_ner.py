@@ -31,8 +31,8 @@ from ..requirements import add_requirements
 from .batch_decoding import BatchDecoding
 from .decoding import Decoding
 from .entities import UnitEntity, add_entities, existing_entities
+from .learning.distillation import Teacher
 from .learning.targets import Target, count_latin_edges, exceptional_labels, make_targets
-from .learning.teaching import Teacher
 from .nesting import all_entities, check_annotation
 from .predicting import TokenLengths, decode_batches, select_entities, word_lengths
 from .scoring import score_char_entities, score_nested_entities

@@ -11,9 +11,9 @@ from spacy.training import Example
 
 from spacy_tener.crf.crf_torch import CRF
 from spacy_tener.errors import RemedyError
-from spacy_tener.pipeline.learning.learn_torch import batch_loss, completing_loss
+from spacy_tener.pipeline.learning.distillation import load_teacher
+from spacy_tener.pipeline.learning.learn_torch import batch_loss, completion_loss
 from spacy_tener.pipeline.learning.targets import ANNOTATED_LABELS, make_targets
-from spacy_tener.pipeline.learning.teaching import load_teacher
 from spacy_tener.pipeline.windows import Window
 from spacy_tener.tagging import TagLayout
 
@@ -78,11 +78,11 @@ def test_a_teacher_completes_annotation_by_its_distribution_under_it(partly):
     log_total = scores_of(student, emissions, all_paths(BOTH, LENGTH)).logsumexp(0)
     expected = log_total - (share * scores_of(student, emissions, completed)).sum()
     part = partly("NEW")
-    loss = completing_loss(student, teacher, emissions, [taught.numpy()], [part])
+    loss = completion_loss(student, teacher, emissions, [taught.numpy()], [part])
     assert float(loss.detach()) == pytest.approx(float(expected), rel=1e-4)
     full = partly()
     gold = float(batch_loss(student, emissions, [full]).detach())
-    both = completing_loss(student, teacher, torch.cat([emissions] * 2), [taught.numpy()] * 2, [part, full])
+    both = completion_loss(student, teacher, torch.cat([emissions] * 2), [taught.numpy()] * 2, [part, full])
     assert float(both.detach()) == pytest.approx(float(expected) + gold, rel=1e-4)
 
 

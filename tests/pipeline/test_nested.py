@@ -17,8 +17,8 @@ from spacy_tener.annotate.tasks import entity_task
 from spacy_tener.architectures.tagger import crf, resize_output, split_depths
 from spacy_tener.errors import RemedyError
 from spacy_tener.evaluation.scores import CountingScorer
+from spacy_tener.pipeline.learning.distillation import Teacher
 from spacy_tener.pipeline.learning.targets import make_targets
-from spacy_tener.pipeline.learning.teaching import Teacher
 from spacy_tener.pipeline.nesting import nesting_depths, nesting_levels
 from spacy_tener.pipeline.settings import NERSettings
 from spacy_tener.pipeline.tags import UNKNOWN, index_labels

@@ -19,8 +19,8 @@ from ...errors import InputError, RemedyError
 from ...requirements import add_requirements
 from ...validation import validated
 from ..entity_lists import EntityLists
+from .distillation import load_teacher
 from .targets import WEIGHT
-from .teaching import load_teacher
 
 
 @validated("spacy_tener.Extension.v1")

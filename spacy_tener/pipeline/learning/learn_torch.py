@@ -24,8 +24,8 @@ from ..settings import NERSettings
 from ..tags import UNKNOWN, Mask
 from ..units import DocView
 from ..windows import DocWindow, WindowBatcher, tokens_of_views, tokens_of_windows
+from .distillation import SoftTarget, Teacher
 from .targets import IncorrectSpan, Target
-from .teaching import SoftTarget, Teacher
 
 
 def by_depth(targets: Sequence[Sequence[Target]]) -> list[Target]:
@@ -99,7 +99,7 @@ def _clamped(allowed: Mask, span: IncorrectSpan, crf: CRF) -> Mask:
     return clamped
 
 
-def teaching_loss(
+def distillation_loss(
     student: CRF, teacher: CRF, emissions: Tensor, soft_targets: Sequence[SoftTarget], masks: Sequence[Mask | None]
 ) -> Tensor:
     """Return the cross-entropy between the teacher's and the student's distributions over paths, summed over texts.
@@ -115,7 +115,7 @@ def teaching_loss(
     return cross_entropy(teacher, scores, student, split_depths(emissions, depth), lengths, tensor(possible))
 
 
-def completing_loss(
+def completion_loss(
     student: CRF, teacher: CRF, emissions: Tensor, soft_targets: Sequence[SoftTarget], targets: Sequence[Target]
 ) -> Tensor:
     """Return the loss of annotation that a teacher completes by the labels that the text is not annotated for.
@@ -184,9 +184,9 @@ def learn(
             return batch_loss(layer, emissions, parts)
         scores = [soft_targets[part.index][part.window.start : part.window.end] for part in batch]
         if teacher.completes:
-            return completing_loss(layer, teacher.crf, emissions, scores, parts)
+            return completion_loss(layer, teacher.crf, emissions, scores, parts)
         masks = [part.possible for part in parts]
-        loss = teacher.share * teaching_loss(layer, teacher.crf, emissions, scores, masks)
+        loss = teacher.share * distillation_loss(layer, teacher.crf, emissions, scores, masks)
         if teacher.share < 1.0 and any(part.has_loss for part in parts):
             loss = loss + (1.0 - teacher.share) * batch_loss(layer, emissions, parts)
         return loss

@@ -9,8 +9,8 @@ from test_loss import LENGTH, PATHS, random_scores, weights_of
 
 from spacy_tener.crf.crf_torch import CRF
 from spacy_tener.errors import RemedyError
-from spacy_tener.pipeline.learning.learn_torch import teaching_loss
-from spacy_tener.pipeline.learning.teaching import load_teacher
+from spacy_tener.pipeline.learning.distillation import load_teacher
+from spacy_tener.pipeline.learning.learn_torch import distillation_loss
 from spacy_tener.pipeline.units import view_of
 
 
@@ -29,7 +29,7 @@ def test_the_loss_is_the_cross_entropy_of_all_readings(crfs):
     wanted = weights_of(teacher, soft, PATHS).detach().softmax(0)
     expected = -(wanted * weights_of(student, scores, PATHS).detach().log_softmax(0)).sum()
     for texts in (1, 2):
-        loss = teaching_loss(student, teacher, torch.cat([scores] * texts), [soft.numpy()] * texts, [None] * texts)
+        loss = distillation_loss(student, teacher, torch.cat([scores] * texts), [soft.numpy()] * texts, [None] * texts)
         assert float(loss.detach()) == pytest.approx(texts * float(expected), rel=1e-4)
 
 
