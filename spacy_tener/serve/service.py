@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends, Request
 from spacy.language import Language
 
-from ..annotate.tasks import BATCH_CHARACTERS, TextFunction, entity_task, reading_task
+from ..annotate.tasks import BATCH_CHARACTERS, TextFunction, entity_task, k_best_task
 from ..explain import Explanation, explain
 from ..files import digest
 from ..nn.run import use_gpu
