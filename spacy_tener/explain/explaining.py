@@ -206,7 +206,7 @@ class _Explainer:
         for start, end in entities:
             ends[start : end - 1] = False
         settings = self.pipeline.ner.settings
-        size, sentences = settings.reading_window, settings.reading_sentences
+        size, sentences = settings.prediction_window, settings.prediction_sentences
         return cut_windows(len(view), ends, size=size, overlap=settings.context, sentences=sentences)
 
     def _attributions(

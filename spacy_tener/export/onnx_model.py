@@ -97,7 +97,7 @@ def write_tagger(
     units = read_units(graph, codes, lengths, settings.view)
     starts = graph.starts(units.lengths)
     texts = starts, starts + units.lengths
-    size, sentences = settings.reading_window, settings.reading_sentences
+    size, sentences = settings.prediction_window, settings.prediction_sentences
     is_end = sentence_ends(graph, units)
     windows = cut_at_sentences(graph, *texts, is_end, size=size, overlap=settings.context, sentences=sentences)
     write = LayerWriter(graph, codes, units, nlp, half=half).prepare(pipe.model)

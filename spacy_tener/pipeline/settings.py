@@ -144,7 +144,7 @@ class NERSettings:
         return self.window or LONGEST_WINDOW
 
     @property
-    def reading_window(self) -> int:
+    def prediction_window(self) -> int:
         """Maximum number of units that the model gets at once in prediction. If it is not set, it is the usual length
         of the training texts, within limits."""
         if self.window is not None or self.training_texts.units is None:
@@ -153,7 +153,7 @@ class NERSettings:
         return min(max(self.training_texts.units, shortest), LONGEST_WINDOW)
 
     @property
-    def reading_sentences(self) -> int | None:
+    def prediction_sentences(self) -> int | None:
         """Maximum number of sentences in a window of a long text. None if only the number of units is limited."""
         return self.training_texts.sentences if self.window is None else None
 

@@ -158,8 +158,8 @@ class WindowBatcher:
         """
         nodes = list(model.walk())
         shims = [shim for node in nodes for shim in node.shims if isinstance(shim, TorchShim)]
-        size = settings.training_window if training else settings.reading_window
-        sentences = None if training else settings.reading_sentences
+        size = settings.training_window if training else settings.prediction_window
+        sentences = None if training else settings.prediction_sentences
         return cls(settings, size, sentences, any(hasattr(node, "upstream_name") for node in nodes), shims)
 
     def split(self, views: Sequence[DocView]) -> list[SplitDoc]:

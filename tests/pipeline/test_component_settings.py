@@ -72,8 +72,8 @@ def test_cfg_has_labels_settings_and_learned_values_side_by_side():
     settings, learned = NERSettings.from_cfg(cfg), LearnedValues.from_cfg(cfg)
     assert settings.to_cfg() == NERSettings(spans_key="sc", threshold={"PER": 0.5}).to_cfg()
     assert learned.to_cfg() == LEARNED
-    assert settings.reading_window == 57
-    assert settings.reading_sentences == 7
+    assert settings.prediction_window == 57
+    assert settings.prediction_sentences == 7
     assert learned.labels_within_words == ["PER"]
 
 

@@ -174,11 +174,11 @@ def test_long_documents_are_read_in_windows_as_long_as_most_training_texts(blank
     nlp = blank()
     learn(nlp, make_examples(nlp, [(SENTENCE * n, repeated(n)) for n in (1, 2, 3, 4, 5, 6, 9)]), steps=2)
     pipe = nlp.get_pipe("tener_ner")
-    assert (pipe.settings.training_window, pipe.settings.reading_window) == (200, 57)
+    assert (pipe.settings.training_window, pipe.settings.prediction_window) == (200, 57)
     view = view_of(nlp.make_doc(SENTENCE * 30), "tokens")
     [split] = WindowBatcher.of(pipe.model, pipe.settings).split([view])
     assert list(map(len, split.windows)) == [56] * 4 + [16]
-    assert pipe.settings.reading_sentences == 7
+    assert pipe.settings.prediction_sentences == 7
     # Where training texts are single sentences, long ones among them, long Docs are read sentence by sentence.
     pipe.cfg["text_sentences"] = 1
     [split] = WindowBatcher.of(pipe.model, pipe.settings).split([view])
@@ -188,8 +188,8 @@ def test_long_documents_are_read_in_windows_as_long_as_most_training_texts(blank
     # With more context a window is longer, so that it has a core.
     for overlap, window in ((8, 57), (20, 80), (40, 160), (99, 200)):
         copy.cfg["overlap"] = overlap
-        assert copy.settings.reading_window == window > 2 * overlap
+        assert copy.settings.prediction_window == window > 2 * overlap
     # A pipeline that has windows of its own keeps them, in training too.
     copy.cfg.update(window=20, overlap=6)
-    assert (copy.settings.training_window, copy.settings.reading_window, copy.settings.context) == (20, 20, 6)
-    assert copy.settings.reading_sentences is None
+    assert (copy.settings.training_window, copy.settings.prediction_window, copy.settings.context) == (20, 20, 6)
+    assert copy.settings.prediction_sentences is None
