@@ -26,7 +26,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
 
 from spacy_tener.export.onnx_model import export_model
-from spacy_tener.pipeline.finding import SCORES_KEY, ask_probabilities
+from spacy_tener.pipeline.finding import SCORES_KEY, probability_config
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="exported-")
 SYSTEMS = [
@@ -164,7 +164,7 @@ def add_places(doc: Doc) -> None:
 def find_entities(nlp: Language, texts: Sequence[str]) -> list[list[dict[str, Any]]]:
     """Return the entities of texts that a pipeline finds, as readers return them."""
     rows = []
-    for doc in nlp.pipe(texts, component_cfg=ask_probabilities(nlp)):
+    for doc in nlp.pipe(texts, component_cfg=probability_config(nlp)):
         group = doc.spans.get(NESTED_KEY, doc.spans.get(SCORES_KEY, doc.ents))
         scores = group.attrs["scores"].tolist() if isinstance(group, SpanGroup) else [None] * len(group)
         columns = ("start", "end", "label", "text", "probability")

@@ -20,7 +20,7 @@ from speed import call_each, pipe_all, read_texts
 from start import WITHOUT_TRANSFORMERS
 
 from spacy_tener.export.onnx_model import export_model
-from spacy_tener.pipeline.finding import SCORES_KEY, ask_probabilities
+from spacy_tener.pipeline.finding import SCORES_KEY, probability_config
 
 READER = _report.ROOT / "readers" / "python"
 SHORT = "吴重阳在中国银行工作，王小明去了上海。"
@@ -110,7 +110,7 @@ def read_batches(reader: Any, texts: Sequence[str], size: int) -> list[Any]:
 def compare(nlp: Language, file: Path, texts: Sequence[str], size: int) -> list[str]:
     """Return how many entities are the pipeline's, in how many texts others are found, and how probabilities differ."""
     reader, n_same, differing, difference = load_reader(file), 0, 0, 0.0
-    docs, key = nlp.pipe(texts, component_cfg=ask_probabilities(nlp)), nlp.get_pipe("tener_ner").settings.spans_key
+    docs, key = nlp.pipe(texts, component_cfg=probability_config(nlp)), nlp.get_pipe("tener_ner").settings.spans_key
     for doc, together, alone in zip(docs, read_batches(reader, texts, size), map(reader.entities, texts), strict=True):
         group = doc.spans[key or SCORES_KEY]
         expected = dict(zip(((e.start_char, e.end_char, e.label_) for e in group), group.attrs["scores"], strict=True))

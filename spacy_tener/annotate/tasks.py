@@ -79,7 +79,7 @@ def k_best_task(nlp: Language, k: int) -> TextFunction:
 def _entities(nlp: Language, probability: bool, texts: Sequence[InputText]) -> list[list[FoundEntity]]:
     with nlp.memory_zone():  # drops the strings that the texts add to the vocabulary
         docs = [make_doc(nlp, text) for text in texts]
-        return found_entities(nlp, nlp.pipe(docs, component_cfg=ask_probabilities(nlp) if probability else {}))
+        return found_entities(nlp, nlp.pipe(docs, component_cfg=probability_config(nlp) if probability else {}))
 
 
 def _k_best(nlp: Language, k: int, texts: Sequence[InputText]) -> list[tuple[list[FoundEntity], list[LabelSequence]]]:

@@ -131,7 +131,7 @@ def components_before(nlp: Language, pipe: object) -> tuple[str, ...]:
     return tuple(itertools.takewhile(lambda name: nlp.get_pipe(name) is not pipe, nlp.pipe_names))
 
 
-def ask_probabilities(nlp: Language) -> dict[str, dict[str, Any]]:
+def probability_config(nlp: Language) -> dict[str, dict[str, Any]]:
     """Return the arguments of components that write probabilities: those without a `spans_key` get one."""
     return {name: {"spans_key": SCORES_KEY} for name in crf_pipes(nlp)}
 
@@ -142,7 +142,7 @@ def run_components(nlp: Language, docs: list[Doc], names: Sequence[str]) -> list
         return docs
     disabled = [name for name in nlp.pipe_names if name not in names]
     # The whole batch at once, since a listener of a shared component keeps the last batch only.
-    size, arguments = max(len(docs), 1), ask_probabilities(nlp)
+    size, arguments = max(len(docs), 1), probability_config(nlp)
     return list(nlp.pipe(docs, batch_size=size, disable=disabled, component_cfg=arguments))
 
 
@@ -207,7 +207,7 @@ class PipelineNER:
 
         Ask the decodings before: later components may merge tokens.
         """
-        name, arguments = self.nlp.pipe_names[len(self.before)], ask_probabilities(self.nlp)
+        name, arguments = self.nlp.pipe_names[len(self.before)], probability_config(self.nlp)
         self.ner.annotate(decodings, **arguments.get(name, {}))
         after = self.nlp.pipe_names[len(self.before) + 1 :]
         return run_components(self.nlp, [decoding.doc for decoding in decodings], after)

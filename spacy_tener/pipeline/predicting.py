@@ -52,7 +52,7 @@ def select_entities(batch: BatchDecoding, labels: Sequence[str], settings: NERSe
     """Return the best entities of each text that reach the thresholds."""
     best = batch.best
     columns = best.start.tolist(), best.end.tolist(), best.label.tolist()
-    if not settings.asks_probabilities:
+    if not settings.needs_probabilities:
         found = [UnitEntity(start, end, labels[i]) for start, end, i in zip(*columns, strict=True)]
         return [found[part] for part in batch.slices(best)]
     thresholds, rows = settings.thresholds(labels), list(zip(*columns, batch.best_probabilities.tolist(), strict=True))

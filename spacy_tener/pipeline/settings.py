@@ -163,7 +163,7 @@ class NERSettings:
         return USUAL_CONTEXT if self.overlap is None else self.overlap
 
     @property
-    def asks_probabilities(self) -> bool:
+    def needs_probabilities(self) -> bool:
         """True if the component needs probabilities to process a Doc."""
         return bool(self.spans_key or self.threshold)
 

@@ -86,7 +86,7 @@ class ModelPage:
 
 
 def find_entities(nlp: Language, text: str) -> list[dict[str, Any]]:
-    [doc] = nlp.pipe([text], component_cfg=ask_probabilities(nlp))
+    [doc] = nlp.pipe([text], component_cfg=probability_config(nlp))
     spans = doc.spans[SCORES_KEY]
     return [
         {"start": s.start_char, "end": s.end_char, "label": s.label_, "text": s.text, "probability": probability}
