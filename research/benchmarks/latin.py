@@ -75,7 +75,7 @@ def lac_table(posts: list[str]) -> str:
     nlp.add_pipe("lac")
 
     def read(texts: list[str], *, keeps_words: bool) -> list[Doc]:
-        with nullcontext() if keeps_words else patch.object(lac, "continues_word", np.zeros_like):
+        with nullcontext() if keeps_words else patch.object(lac, "word_continuations", np.zeros_like):
             return list(nlp.pipe(texts))
 
     tasks = {keeps_words: partial(read, posts[:TIMED], keeps_words=keeps_words) for keeps_words in (False, True)}

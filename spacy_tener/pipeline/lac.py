@@ -27,7 +27,7 @@ from ..types import IntArray
 from .batch_pipe import BatchPipe
 from .entities import UnitEntity, add_entities, existing_entities
 from .settings import NERSettings
-from .units import Alignment, DocView, continues_word, is_ornament, is_space, view_of
+from .units import Alignment, DocView, is_ornament, is_space, view_of, word_continuations
 from .words import LexiconEditor
 
 LABELS = ("PER", "LOC", "ORG", "TIME")
@@ -140,8 +140,8 @@ class Lac(BatchPipe):
             for begin, view in zip(text_starts.tolist(), views, strict=False)
             for entity in existing_entities(view)
         ]
-        joined = continues_word(text.codes)
-        division = trim_words(text, self.tagger.divide(text, preset, joined if joined.any() else None))
+        continues = word_continuations(text.codes)
+        division = trim_words(text, self.tagger.divide(text, preset, continues if continues.any() else None))
         entity_tags = np.array([self.vocab.strings.add(label) for label in LABELS], dtype=np.uint64)
         lists = self.words.lists.active(docs)
         if lists:

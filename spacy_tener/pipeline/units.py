@@ -127,7 +127,7 @@ def is_latin_letter(codes: CodePoints) -> BoolArray:
     return _is_within(codes, _LATIN)
 
 
-def continues_word(codes: CodePoints) -> BoolArray:
+def word_continuations(codes: CodePoints) -> BoolArray:
     """Mark each letter of a Latin word but its first one. *Shape:* (characters,)"""
     is_letter = is_latin_letter(codes)
     is_letter[1:] &= is_letter[:-1]
@@ -192,7 +192,7 @@ class TokenView(_View):
         return orths
 
     @property
-    def joined(self) -> BoolArray | None:
+    def word_continuations(self) -> BoolArray | None:
         """True for each letter of a Latin word but its first one, where letters are tokens; None without letters.
 
         *Shape:* (units,)
@@ -201,10 +201,10 @@ class TokenView(_View):
         if letters.isdisjoint(orths):
             return None
         is_letter = np.fromiter(map(letters.__contains__, orths), dtype=bool, count=len(orths))
-        joined = is_letter.copy()
-        joined[:1] = False
-        joined[1:] &= is_letter[:-1] & (self.columns[:-1, 1] == 0)
-        return joined
+        continues = is_letter.copy()
+        continues[:1] = False
+        continues[1:] &= is_letter[:-1] & (self.columns[:-1, 1] == 0)
+        return continues
 
     def units(self) -> Units:
         space, iob, label, sentence_start = self.doc.to_array([IS_SPACE, ENT_IOB, ENT_TYPE, SENT_START]).T
@@ -290,9 +290,9 @@ class CharacterView(_View):
         return self.spread(TokenView(self.doc).units())
 
     @property
-    def joined(self) -> BoolArray | None:
+    def word_continuations(self) -> BoolArray | None:
         """True for each letter of a Latin word but its first one. *Shape:* (units,)"""
-        return continues_word(self._codes)
+        return word_continuations(self._codes)
 
     def spread(self, tokens: Units) -> Units:
         """Convert attributes of the Doc's tokens to attributes of its characters."""
@@ -378,15 +378,15 @@ def letter_neighbours(views: Sequence[DocView]) -> IntArray | None:
     *Shape:* (units,)
     """
     # Narrower than the rule of lists (`find_listed`): a model may learn that a name ends before a digit.
-    parts = [view.joined for view in views]
+    parts = [view.word_continuations for view in views]
     if all(part is None for part in parts):
         return None
-    joined = np.concatenate(
+    continues = np.concatenate(
         [np.zeros(len(view), dtype=bool) if part is None else part for view, part in zip(views, parts, strict=True)]
     )
-    neighbours = joined.astype(np.int64)
-    neighbours[:-1] += 2 * joined[1:]
-    return neighbours if joined.any() else None
+    neighbours = continues.astype(np.int64)
+    neighbours[:-1] += 2 * continues[1:]
+    return neighbours if continues.any() else None
 
 
 def view_of(doc: Doc, view: View) -> DocView:

@@ -204,11 +204,11 @@ def test_letters_of_a_latin_word_are_joined_in_both_views(vocab):
     expected = [bool(re.fullmatch("[A-Za-zＡｂé]{2}", text[max(i - 1, 0) : i + 1])) for i in range(len(text))]
     assert sum(expected) == 11
     characters = spacy.blank("zh").make_doc(text)
-    assert CharacterView(characters).joined.tolist() == expected
-    tokens = TokenView(characters).joined
+    assert CharacterView(characters).word_continuations.tolist() == expected
+    tokens = TokenView(characters).word_continuations
     assert [expected[token.idx] for token in characters] == tokens.tolist()
     words = Doc(vocab, words=["Apple", "Store"], spaces=[False, False])
-    assert TokenView(words).joined is None
+    assert TokenView(words).word_continuations is None
     views = [TokenView(words), CharacterView(words), TokenView(Doc(vocab))]
     assert letter_neighbours(views).tolist() == [0, 0, 2, *[3] * 8, 1]
     assert letter_neighbours([TokenView(spacy.blank("zh").make_doc("T恤 T T"))]) is None
