@@ -12,7 +12,7 @@ from spacy.language import Language
 from ..embedders.char_embed import BIGRAM, UNIGRAM, CharVocabulary
 from ..features.keys import END_MARK, Keys, Normaliser, StringTable, mix, search, unigram_key_array, unmix
 from ..nn.graph import Graph, Value
-from ..pipeline.units import LINE_BREAK, SENTENCE_ENDS, SPACE, TEXT, View, is_latin_letter, kinds_of
+from ..pipeline.units import LINE_BREAK, SENTENCE_ENDS, SPACE, TEXT, View, is_latin_letter, unit_types_of
 from ..types import BoolArray, IntArray
 
 _KINDS_UP_TO = 0x20000
@@ -96,7 +96,7 @@ def read_kinds(graph: Graph, codes: Value) -> Value:
 
 @lru_cache(maxsize=1)
 def _kinds() -> dict[int, int]:
-    kinds = kinds_of(np.arange(_KINDS_UP_TO, dtype=np.uint32))
+    kinds = unit_types_of(np.arange(_KINDS_UP_TO, dtype=np.uint32))
     return {code: int(kinds[code]) for code in np.flatnonzero(kinds != TEXT).tolist()}
 
 

@@ -64,7 +64,7 @@ def possible_tags(units: Units, labels: LabelIndex) -> Mask | None:
 
     *Shape:* (units, tags), or None if every tag is allowed.
     """
-    return labels.possible[units.kind] if units.kind.any() else None
+    return labels.possible[units.unit_type] if units.unit_type.any() else None
 
 
 def tags_within_sentences(units: Units, labels: LabelIndex) -> Mask | None:

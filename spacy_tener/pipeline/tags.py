@@ -13,7 +13,7 @@ from spacy.strings import get_string_id
 from ..processes import cached_property
 from ..tagging import TagLayout
 from ..types import BoolArray, IntArray
-from .units import BEGIN, INSIDE, LINE_BREAK, MISSING, N_KINDS, ORNAMENT, OUTSIDE, SPACE, Units
+from .units import BEGIN, INSIDE, LINE_BREAK, MISSING, N_UNIT_TYPES, ORNAMENT, OUTSIDE, SPACE, Units
 
 Mask = BoolArray
 UNKNOWN = -1
@@ -48,9 +48,9 @@ class LabelIndex:
 
     @cached_property
     def possible(self) -> Mask:
-        """The tags that each kind of unit may have. *Shape:* (kinds, tags)"""
+        """The tags that each type of unit may have. *Shape:* (types, tags)"""
         layout = self.layout
-        possible = np.ones((N_KINDS, layout.n_tags), dtype=bool)
+        possible = np.ones((N_UNIT_TYPES, layout.n_tags), dtype=bool)
         for block in (layout.begin, layout.single, layout.end):
             possible[[SPACE, LINE_BREAK, ORNAMENT], block] = False
             possible[ORNAMENT, [block.start + label for label in self.with_ornaments]] = True

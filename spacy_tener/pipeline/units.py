@@ -31,8 +31,8 @@ Alignment = Literal["expand", "contract", "strict"]
 MISSING, INSIDE, OUTSIDE, BEGIN = 0, 1, 2, 3
 """The values of spaCy's `ent_iob`."""
 
-N_KINDS = 4
-TEXT, SPACE, LINE_BREAK, ORNAMENT = range(N_KINDS)
+N_UNIT_TYPES = 4
+TEXT, SPACE, LINE_BREAK, ORNAMENT = range(N_UNIT_TYPES)
 """Kinds of units. An ornament is an emoji, a control character or an invisible one."""
 
 _LINE_BREAKS = np.array([ord(character) for character in LINE_BREAKS], dtype=np.uint32)
@@ -62,13 +62,13 @@ _EMBEDDABLE = [IDS[name] for name in _EMBEDDED]
 class Units:
     """Attributes of units. *Shape:* (units,) each
 
-    kind (IntArray): `TEXT`, `SPACE`, `LINE_BREAK` or `ORNAMENT`.
+    unit_type (IntArray): `TEXT`, `SPACE`, `LINE_BREAK` or `ORNAMENT`.
     iob (IntArray): spaCy's `ent_iob`.
     label (NDArray[np.uint64]): Hash of the entity type; 0 for none.
     sentence_start (BoolArray): True for a known sentence start.
     """
 
-    kind: IntArray
+    unit_type: IntArray
     iob: IntArray
     label: NDArray[np.uint64]
     sentence_start: BoolArray
@@ -76,7 +76,7 @@ class Units:
     @property
     def space(self) -> BoolArray:
         """True for white space. *Shape:* (units,)"""
-        is_white: BoolArray = (self.kind == SPACE) | (self.kind == LINE_BREAK)
+        is_white: BoolArray = (self.unit_type == SPACE) | (self.unit_type == LINE_BREAK)
         return is_white
 
     @property
@@ -114,8 +114,8 @@ def is_ornament(codes: CodePoints) -> BoolArray:
     return _is_within(codes, _ORNAMENTS)
 
 
-def kinds_of(codes: CodePoints) -> IntArray:
-    """Return the kind of each character. *Shape:* (characters,)"""
+def unit_types_of(codes: CodePoints) -> IntArray:
+    """Return the type of each character. *Shape:* (characters,)"""
     kinds = np.where(is_ornament(codes), ORNAMENT, TEXT)
     kinds[is_space(codes)] = SPACE
     kinds[np.isin(codes, _LINE_BREAKS)] = LINE_BREAK
@@ -208,12 +208,12 @@ class TokenView(_View):
 
     def units(self) -> Units:
         space, iob, label, sentence_start = self.doc.to_array([IS_SPACE, ENT_IOB, ENT_TYPE, SENT_START]).T
-        kind, ornaments = np.full(len(self), TEXT, dtype=np.int64), _hashes_where(is_ornament)
+        unit_type, ornaments = np.full(len(self), TEXT, dtype=np.int64), _hashes_where(is_ornament)
         if not ornaments.isdisjoint(self._orths):
-            kind[[orth in ornaments for orth in self._orths]] = ORNAMENT
+            unit_type[[orth in ornaments for orth in self._orths]] = ORNAMENT
         for i in np.flatnonzero(space).tolist():
-            kind[i] = LINE_BREAK if _HAS_BREAK(self.doc[i].text) else SPACE
-        return Units(kind, iob.astype(np.int64), label, sentence_start == 1)
+            unit_type[i] = LINE_BREAK if _HAS_BREAK(self.doc[i].text) else SPACE
+        return Units(unit_type, iob.astype(np.int64), label, sentence_start == 1)
 
     def slice_doc(self, start: int, end: int) -> Doc:
         """Return the units from `start` to `end` as a Doc with one token each, for layers that need Docs."""
@@ -310,7 +310,7 @@ class CharacterView(_View):
         goes_on = np.append(tokens.iob[1:], OUTSIDE)[owner] == INSIDE
         outside = np.where(tokens.iob[owner] == MISSING, MISSING, OUTSIDE)
         return Units(
-            kind=kinds_of(self._codes),
+            unit_type=unit_types_of(self._codes),
             iob=np.where(gap, np.where(goes_on, INSIDE, outside), iob),
             label=np.where(gap & ~goes_on, np.uint64(0), label),
             sentence_start=first & tokens.sentence_start[owner],

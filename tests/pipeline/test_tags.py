@@ -22,7 +22,7 @@ def make_units(iob, labels=None, *, space="", starts=()):
     names = {"A": A, "B": B, "?": STRANGER, ".": 0}
     label = [names[name] for name in labels] if labels else [A if held else 0 for held in inside]
     return Units(
-        kind=np.array([SPACE if mark == " " else TEXT for mark in (space or "." * len(iob))]),
+        unit_type=np.array([SPACE if mark == " " else TEXT for mark in (space or "." * len(iob))]),
         iob=values,
         label=np.array(label, dtype=np.uint64),
         sentence_start=np.isin(np.arange(len(iob)), list(starts)),

@@ -174,14 +174,14 @@ def _open_labels(reference: Doc, labels: LabelIndex) -> BoolArray | None:
     return open_labels if open_labels.any() else None
 
 
-def exceptional_labels(targets: Iterable[Target], labels: LabelIndex, kind: int) -> list[int]:
-    """Return the labels, by their indices, of entities that break a rule for units of this kind: that have a line break
+def exceptional_labels(targets: Iterable[Target], labels: LabelIndex, unit_type: int) -> list[int]:
+    """Return the labels, by their indices, of entities that break a rule for units of this type: that have a line break
     in them, or an ornament at an edge."""
     layout, found = labels.layout, set[int]()
     for target in targets:
-        rows = np.flatnonzero((target.units.kind == kind) & (target.tags != UNKNOWN))
+        rows = np.flatnonzero((target.units.unit_type == unit_type) & (target.tags != UNKNOWN))
         tags = target.tags[rows]
-        tags = tags[~labels.possible[kind, tags]]
+        tags = tags[~labels.possible[unit_type, tags]]
         found.update(((tags - (tags > layout.outside)) % max(layout.n_labels, 1)).tolist())
     return sorted(found)
 
@@ -235,7 +235,7 @@ def _aligned_units(example: Example) -> Units:
     strings = example.predicted.vocab.strings
     predicted = TokenView(example.predicted).units()
     return Units(
-        kind=predicted.kind,
+        unit_type=predicted.unit_type,
         iob=np.array([_IOB[tag[0]] for tag in aligned], dtype=np.int64),
         label=np.array([strings.add(tag[2:]) if tag[2:] else 0 for tag in aligned], dtype=np.uint64),
         sentence_start=predicted.sentence_start,
