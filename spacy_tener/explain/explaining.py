@@ -30,7 +30,7 @@ from ..pipeline.doc_entities import found_entities
 from ..pipeline.entities import FoundEntity, offsets_of, without_entities
 from ..pipeline.finding import PipelineNER, entity_labels, found_entities
 from ..pipeline.nesting import all_entities
-from ..pipeline.units import DocView, data_of
+from ..pipeline.units import DocView, user_data_of
 from ..pipeline.windows import Window, cut_windows
 from ..types import EntityOffsets
 from .explanation import (

@@ -37,7 +37,7 @@ def allowed_tags(views: Sequence[DocView], labels: LabelIndex, depth: int) -> Ma
     outer = preset_tags(units, labels, limit)
     if depth == 1:
         return outer[None]
-    inner = tags_within_preset(units, inner_gaps(views), labels)
+    inner = tags_within_preset(units, blocked_within_preset(views), labels)
     return np.stack([outer, *[inner if limit is None else inner & limit] * (depth - 1)])
 
 
@@ -64,7 +64,7 @@ def possible_tags(units: Units, labels: LabelIndex) -> Mask | None:
 
     *Shape:* (units, tags), or None if every tag is allowed.
     """
-    return labels.possible[units.unit_type] if units.unit_type.any() else None
+    return labels.tags_by_unit_type[units.unit_type] if units.unit_type.any() else None
 
 
 def tags_within_sentences(units: Units, labels: LabelIndex) -> Mask | None:
@@ -78,7 +78,7 @@ def tags_of_whole_words(views: Sequence[DocView], labels: LabelIndex) -> Mask | 
     *Shape:* (units, tags), or None if every tag is allowed.
     """
     neighbours = letter_neighbours(views)
-    return None if neighbours is None else labels.whole_words[neighbours]
+    return None if neighbours is None else labels.tags_by_neighbours[neighbours]
 
 
 def preset_tags(units: Units, labels: LabelIndex, possible: Mask | None) -> Mask:
@@ -92,25 +92,25 @@ def preset_tags(units: Units, labels: LabelIndex, possible: Mask | None) -> Mask
     return agreeing_tags(tags, possible, labels.layout)
 
 
-def tags_within_preset(units: Units, gaps: BoolArray, labels: LabelIndex) -> Mask:
+def tags_within_preset(units: Units, blocked_units: BoolArray, labels: LabelIndex) -> Mask:
     """Entities within others may lie in one that the Doc has, but cross no edge of it, and hold no blocked token.
 
-    gaps (BoolArray): Units of preset entities that are in no other. *Shape:* (units,)
+    blocked_units (BoolArray): Units of preset entities that are in no other. *Shape:* (units,)
     RETURNS (Mask): *Shape:* (units, tags)
     """
     mask = _new_segments((units.iob != INSIDE) & (units.preset | np.append(False, units.preset[:-1])), labels.layout)
-    mask[gaps | (units.preset & (units.label == 0))] = np.arange(labels.layout.n_tags) == labels.layout.outside
+    mask[blocked_units | (units.preset & (units.label == 0))] = np.arange(labels.layout.n_tags) == labels.layout.outside
     return mask
 
 
-def inner_gaps(views: Sequence[DocView]) -> BoolArray:
+def blocked_within_preset(views: Sequence[DocView]) -> BoolArray:
     """Mark the units in the groups `NO_ENTITIES` of Docs. *Shape:* (units,)"""
-    gaps = [np.zeros(len(view), dtype=bool) for view in views]
-    for view, is_gap in zip(views, gaps, strict=True):
+    blocked_units = [np.zeros(len(view), dtype=bool) for view in views]
+    for view, is_blocked in zip(views, blocked_units, strict=True):
         for span in view.doc.spans.get(NO_ENTITIES, ()):
             start, end = view.unit_span(span.start_char, span.end_char) or (0, 0)
-            is_gap[start:end] = True
-    return np.concatenate(gaps)
+            is_blocked[start:end] = True
+    return np.concatenate(blocked_units)
 
 
 def _new_segments(boundary: BoolArray, layout: TagLayout) -> Mask:

@@ -27,13 +27,13 @@ class LabelIndex:
     hashes (Sequence[int]): Hashes of the labels, in the order of the model's.
     over_lines (Sequence[int]): Indices of the labels whose entities may span lines.
     with_ornaments (Sequence[int]): Indices of the labels whose entities may begin or end with an ornament.
-    with_parts (Sequence[int]): Indices of the labels whose entities may begin or end within a Latin word.
+    within_words (Sequence[int]): Indices of the labels whose entities may begin or end within a Latin word.
     """
 
     hashes: Sequence[int]
     over_lines: Sequence[int] = ()
     with_ornaments: Sequence[int] = ()
-    with_parts: Sequence[int] = ()
+    within_words: Sequence[int] = ()
 
     @property
     def layout(self) -> TagLayout:
@@ -47,26 +47,26 @@ class LabelIndex:
         return indices
 
     @cached_property
-    def possible(self) -> Mask:
+    def tags_by_unit_type(self) -> Mask:
         """The tags that each type of unit may have. *Shape:* (types, tags)"""
         layout = self.layout
-        possible = np.ones((N_UNIT_TYPES, layout.n_tags), dtype=bool)
+        tags_by_unit_type = np.ones((N_UNIT_TYPES, layout.n_tags), dtype=bool)
         for block in (layout.begin, layout.single, layout.end):
-            possible[[SPACE, LINE_BREAK, ORNAMENT], block] = False
-            possible[ORNAMENT, [block.start + label for label in self.with_ornaments]] = True
-        possible[LINE_BREAK, layout.inside] = False
-        possible[LINE_BREAK, [layout.inside.start + label for label in self.over_lines]] = True
-        return possible
+            tags_by_unit_type[[SPACE, LINE_BREAK, ORNAMENT], block] = False
+            tags_by_unit_type[ORNAMENT, [block.start + label for label in self.with_ornaments]] = True
+        tags_by_unit_type[LINE_BREAK, layout.inside] = False
+        tags_by_unit_type[LINE_BREAK, [layout.inside.start + label for label in self.over_lines]] = True
+        return tags_by_unit_type
 
     @cached_property
-    def whole_words(self) -> Mask:
+    def tags_by_neighbours(self) -> Mask:
         """The tags that leave Latin words whole, by `units.letter_neighbours`. *Shape:* (4, tags)"""
         layout = self.layout
         whole = np.ones((4, layout.n_tags), dtype=bool)
         for rows, blocks in (([1, 3], (layout.begin, layout.single)), ([2, 3], (layout.end, layout.single))):
             for row, block in product(rows, blocks):
                 whole[row, block] = False
-                whole[row, [block.start + label for label in self.with_parts]] = True
+                whole[row, [block.start + label for label in self.within_words]] = True
         return whole
 
 
@@ -82,11 +82,11 @@ def encode_units(units: Units, labels: LabelIndex) -> IntArray:
     """
     layout, index = labels.layout, labels.indices(units.label)
     begins, inside = ((units.iob == value) & (index >= 0) for value in (BEGIN, INSIDE))
-    goes_on = np.append(inside[1:], False)
+    continues = np.append(inside[1:], False)
     tags = np.where(units.iob == MISSING, UNKNOWN, layout.outside)
-    for which, blocks in ((begins, (layout.single, layout.begin)), (inside, (layout.end, layout.inside))):
-        rows = np.flatnonzero(which)
-        tags[rows] = index[rows] + np.where(goes_on[rows], blocks[1].start, blocks[0].start)
+    for is_tag, blocks in ((begins, (layout.single, layout.begin)), (inside, (layout.end, layout.inside))):
+        rows = np.flatnonzero(is_tag)
+        tags[rows] = index[rows] + np.where(continues[rows], blocks[1].start, blocks[0].start)
     return tags
 
 

@@ -32,7 +32,7 @@ from .batch_decoding import BatchDecoding
 from .decoding import Decoding
 from .entities import UnitEntity, add_entities, existing_entities
 from .learning.distillation import Teacher
-from .learning.targets import Target, count_latin_edges, exceptional_labels, make_targets
+from .learning.targets import Target, count_latin_edges, labels_with_exceptions, make_targets
 from .nesting import all_entities, check_annotation
 from .predicting import TokenLengths, decode_batches, select_entities, word_lengths
 from .scoring import score_char_entities, score_nested_entities
@@ -151,7 +151,7 @@ class TenerNER(TrainablePipe):
             index_labels(self.labels).hashes,
             over_lines=indices(learned.labels_over_lines),
             with_ornaments=indices(learned.labels_with_ornaments),
-            with_parts=indices(learned.labels_within_words),
+            within_words=indices(learned.labels_within_words),
         )
 
     @property
@@ -434,7 +434,7 @@ class TenerNER(TrainablePipe):
         settings = self.settings
         labels = self.label_index
         targets = make_targets(examples, labels, settings, self.depth)
-        self._learn_exceptions(targets, labels)
+        self._update_learned_values(targets, labels)
         set_dropout_rate(self.model, drop)
         require_torch()
         from .learning.learn_torch import learn
@@ -444,12 +444,12 @@ class TenerNER(TrainablePipe):
             self.finish_update(sgd)
         return losses
 
-    def _learn_exceptions(self, targets: Sequence[Sequence[Target]], labels: LabelIndex) -> None:
+    def _update_learned_values(self, targets: Sequence[Sequence[Target]], labels: LabelIndex) -> None:
         """Add what the annotated entities show to the learned values: which labels may have a line break or an
         ornament, and how many boundaries lie inside Latin words."""
 
-        def exceptions(kind: int) -> list[str]:
-            return [self.labels[i] for i in exceptional_labels(itertools.chain(*targets), labels, kind)]
+        def exceptions(unit_type: int) -> list[str]:
+            return [self.labels[i] for i in labels_with_exceptions(itertools.chain(*targets), labels, unit_type)]
 
         learned = self.learned
         edges = dict(learned.latin_edges)

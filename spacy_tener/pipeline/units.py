@@ -93,7 +93,7 @@ class Units:
         return list(zip(first.tolist(), ends.tolist(), self.label[first].tolist(), strict=True))
 
 
-def data_of(doc: Doc) -> dict[Any, Any]:
+def user_data_of(doc: Doc) -> dict[Any, Any]:
     """Return the `user_data` of a Doc itself, without the extension attributes of its tokens and spans."""
     data: Any = doc.user_data
     return {
@@ -143,9 +143,9 @@ def _is_within(codes: CodePoints, ranges: tuple[tuple[int, int], ...]) -> BoolAr
 
 
 @cache
-def _hashes_where(is_such: Callable[[CodePoints], BoolArray]) -> frozenset[int]:
+def _hashes_of_characters(predicate: Callable[[CodePoints], BoolArray]) -> frozenset[int]:
     """The hashes of strings of one such character."""
-    codes = np.flatnonzero(is_such(np.arange(0x20000, dtype=np.uint32))).tolist()
+    codes = np.flatnonzero(predicate(np.arange(0x20000, dtype=np.uint32))).tolist()
     return frozenset(get_string_id(chr(code)) for code in codes)
 
 
@@ -157,7 +157,7 @@ class _View:
 
     @cached_property
     def _data(self) -> dict[Any, Any]:
-        return data_of(self.doc)
+        return user_data_of(self.doc)
 
 
 class TokenView(_View):
@@ -180,11 +180,11 @@ class TokenView(_View):
         return table
 
     @property
-    def is_plain(self) -> bool:
+    def is_unrestricted(self) -> bool:
         """True only if nothing restricts the tags: no white space, ornament, annotation or known sentence start."""
         if any(map(self.doc.has_annotation, (IS_SPACE, ENT_IOB, SENT_START))):
             return False
-        return _hashes_where(is_ornament).isdisjoint(self._orths)
+        return _hashes_of_characters(is_ornament).isdisjoint(self._orths)
 
     @cached_property
     def _orths(self) -> list[int]:
@@ -197,7 +197,7 @@ class TokenView(_View):
 
         *Shape:* (units,)
         """
-        letters, orths = _hashes_where(is_latin_letter), self._orths
+        letters, orths = _hashes_of_characters(is_latin_letter), self._orths
         if letters.isdisjoint(orths):
             return None
         is_letter = np.fromiter(map(letters.__contains__, orths), dtype=bool, count=len(orths))
@@ -208,7 +208,7 @@ class TokenView(_View):
 
     def units(self) -> Units:
         space, iob, label, sentence_start = self.doc.to_array([IS_SPACE, ENT_IOB, ENT_TYPE, SENT_START]).T
-        unit_type, ornaments = np.full(len(self), TEXT, dtype=np.int64), _hashes_where(is_ornament)
+        unit_type, ornaments = np.full(len(self), TEXT, dtype=np.int64), _hashes_of_characters(is_ornament)
         if not ornaments.isdisjoint(self._orths):
             unit_type[[orth in ornaments for orth in self._orths]] = ORNAMENT
         for i in np.flatnonzero(space).tolist():
@@ -283,37 +283,37 @@ class CharacterView(_View):
         return columns
 
     @property
-    def is_plain(self) -> bool:
+    def is_unrestricted(self) -> bool:
         return False
 
     def units(self) -> Units:
-        return self.spread(TokenView(self.doc).units())
+        return self.to_characters(TokenView(self.doc).units())
 
     @property
     def word_continuations(self) -> BoolArray | None:
         """True for each letter of a Latin word but its first one. *Shape:* (units,)"""
         return word_continuations(self._codes)
 
-    def spread(self, tokens: Units) -> Units:
+    def to_characters(self, tokens: Units) -> Units:
         """Convert attributes of the Doc's tokens to attributes of its characters."""
         position = np.arange(len(self))
-        owner = np.searchsorted(self._starts, position, side="right") - 1
+        token = np.searchsorted(self._starts, position, side="right") - 1
         first = np.zeros(len(self), dtype=bool)
         first[self._starts] = True
-        gap = position >= self._ends[owner]
-        label = tokens.label[owner]
+        gap = position >= self._ends[token]
+        label = tokens.label[token]
         # A token's first character has its tag; the others are inside its entity. A blocked token (B without a type)
         # blocks all its characters.
-        iob = np.where(~first & (label != 0), INSIDE, tokens.iob[owner])
+        iob = np.where(~first & (label != 0), INSIDE, tokens.iob[token])
         # The space after a token is inside an entity if the next token is. Otherwise it is outside, or missing if the
         # token's annotation is.
-        goes_on = np.append(tokens.iob[1:], OUTSIDE)[owner] == INSIDE
-        outside = np.where(tokens.iob[owner] == MISSING, MISSING, OUTSIDE)
+        continues = np.append(tokens.iob[1:], OUTSIDE)[token] == INSIDE
+        outside = np.where(tokens.iob[token] == MISSING, MISSING, OUTSIDE)
         return Units(
             unit_type=unit_types_of(self._codes),
-            iob=np.where(gap, np.where(goes_on, INSIDE, outside), iob),
-            label=np.where(gap & ~goes_on, np.uint64(0), label),
-            sentence_start=first & tokens.sentence_start[owner],
+            iob=np.where(gap, np.where(continues, INSIDE, outside), iob),
+            label=np.where(gap & ~continues, np.uint64(0), label),
+            sentence_start=first & tokens.sentence_start[token],
         )
 
     def slice_doc(self, start: int, end: int) -> Doc:
@@ -358,15 +358,17 @@ DocView = TokenView | CharacterView
 
 
 def join_units(views: Sequence[DocView]) -> Units | None:
-    """Return the units of all texts, joined; None if each of them `is_plain`."""
-    plain = [view.is_plain for view in views]
-    if all(plain):
+    """Return the units of all texts, joined; None if each of them `is_unrestricted`."""
+    is_skipped = [view.is_unrestricted for view in views]
+    if all(is_skipped):
         return None
-    parts = [_plain_units(len(view)) if skip else view.units() for view, skip in zip(views, plain, strict=True)]
+    parts = [
+        _unrestricted_units(len(view)) if skip else view.units() for view, skip in zip(views, is_skipped, strict=True)
+    ]
     return Units(*(np.concatenate(columns) for columns in zip(*(vars(part).values() for part in parts), strict=True)))
 
 
-def _plain_units(length: int) -> Units:
+def _unrestricted_units(length: int) -> Units:
     zeros = np.zeros(length, dtype=np.int64)
     return Units(zeros, zeros, zeros.astype(np.uint64), zeros.astype(bool))
 

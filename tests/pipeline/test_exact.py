@@ -112,7 +112,7 @@ class Rules:
             return False
         if "\n" in texts and label not in self.index.over_lines:
             return False
-        if (self._are_joined(start) or self._are_joined(end)) and label not in self.index.with_parts:
+        if (self._are_joined(start) or self._are_joined(end)) and label not in self.index.within_words:
             return False
         if any(self.units[i][0] in self.sentences for i in range(start + 1, end)):
             return False

@@ -76,7 +76,7 @@ def test_latin_words_stay_whole_in_prediction():
     assert names_allowed(inner) == {"I-A", "I-B", "O"}
     assert names_allowed(last) == {"E-A", "E-B", "I-A", "I-B", "O"}
     assert np.all(others)
-    exempt = tags_of_whole_words(views, LabelIndex(LABELS.hashes, with_parts=[1]))
+    exempt = tags_of_whole_words(views, LabelIndex(LABELS.hashes, within_words=[1]))
     assert names_allowed(exempt[1]) == {"B-B", "I-A", "I-B", "S-B", "E-B", "O"}
     assert tags_of_whole_words(views[1:], LABELS) is None
 

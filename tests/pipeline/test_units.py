@@ -83,14 +83,14 @@ def test_a_doc_whose_tokens_are_its_characters_is_its_own_view():
 @pytest.mark.parametrize("view", ["tokens", "characters"])
 def test_a_doc_is_plain_only_if_there_is_nothing_that_decoding_goes_by(vocab, view):
     def plain(*words, **annotation):
-        return view_of(Doc(vocab, words=words, spaces=[False] * len(words), **annotation), view).is_plain
+        return view_of(Doc(vocab, words=words, spaces=[False] * len(words), **annotation), view).is_unrestricted
 
     assert plain("你", "好")
     assert not plain("你", "\n", "好")
     assert not plain("你", "好", ents=["B-X", "O"])
     assert not plain("你", "好", ents=["O", "O"])
     assert not plain("你", "好", sent_starts=[True, True])
-    assert view_of(Doc(vocab, words=["你", "好"], spaces=[True, False]), view).is_plain == (view == "tokens")
+    assert view_of(Doc(vocab, words=["你", "好"], spaces=[True, False]), view).is_unrestricted == (view == "tokens")
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\n"])

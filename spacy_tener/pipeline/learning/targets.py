@@ -96,7 +96,7 @@ class Target:
     def within(self, window: Window) -> Target:
         """Return the annotation of a window's kept part, so that the windows of a document hold each tag once.
 
-        An entity belongs to the window in whose kept part it starts. If it ends outside that window, its tags are unknown.
+        An entity belongs to the window in whose kept part it starts. Its tags are unknown if it ends outside that window
         """
         if len(window) == len(self.tags):
             return self
@@ -174,14 +174,14 @@ def _open_labels(reference: Doc, labels: LabelIndex) -> BoolArray | None:
     return open_labels if open_labels.any() else None
 
 
-def exceptional_labels(targets: Iterable[Target], labels: LabelIndex, unit_type: int) -> list[int]:
+def labels_with_exceptions(targets: Iterable[Target], labels: LabelIndex, unit_type: int) -> list[int]:
     """Return the labels, by their indices, of entities that break a rule for units of this type: that have a line break
     in them, or an ornament at an edge."""
     layout, found = labels.layout, set[int]()
     for target in targets:
         rows = np.flatnonzero((target.units.unit_type == unit_type) & (target.tags != UNKNOWN))
         tags = target.tags[rows]
-        tags = tags[~labels.possible[unit_type, tags]]
+        tags = tags[~labels.tags_by_unit_type[unit_type, tags]]
         found.update(((tags - (tags > layout.outside)) % max(layout.n_labels, 1)).tolist())
     return sorted(found)
 
@@ -216,7 +216,7 @@ def _gold_units(example: Example, view: DocView) -> Units:
         if example.reference.text == view.text:
             # By characters: entities that do not align with predicted tokens are kept.
             return CharacterView(example.reference).units()
-        return view.spread(_aligned_units(example))
+        return view.to_characters(_aligned_units(example))
     if _same_tokens(example):
         return TokenView(example.reference).units()
     return _aligned_units(example)
