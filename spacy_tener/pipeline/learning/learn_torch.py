@@ -28,7 +28,7 @@ from .distillation import SoftTarget, Teacher
 from .targets import IncorrectSpan, Target
 
 
-def by_depth(targets: Sequence[Sequence[Target]]) -> list[Target]:
+def concatenate_by_depth(targets: Sequence[Sequence[Target]]) -> list[Target]:
     """Join the targets of texts: those of all texts at the first depth come first, as in `split_depths`."""
     return list(itertools.chain(*zip(*targets, strict=True)))
 
@@ -77,18 +77,18 @@ def _incorrect_span_loss(crf: CRF, emissions: Tensor, allowed: Mask, targets: Se
         for span in target.incorrect:
             positions = np.arange(end - len(target.tags), end)
             rows.append(positions)
-            masks.append(_clamped(allowed[positions], span, crf))
+            masks.append(_clamp_tags(allowed[positions], span, crf))
             lengths.append(len(positions))
             weights.append(target.weight)
     index = np.concatenate(rows)
     repeated = emissions[on_device(index, emissions.device)]
     mask, free = tensor(np.concatenate(masks)), tensor(allowed[index])
-    log_share = crf.log_partition(repeated, lengths, mask) - crf.log_partition(repeated, lengths, free)
+    log_probability = crf.log_partition(repeated, lengths, mask) - crf.log_partition(repeated, lengths, free)
     # A probability of 1 has an infinite loss. Slightly below 1, loss and gradient are finite, and large.
-    return -torch.log1p(-torch.exp(log_share) * (1.0 - 1e-6)) @ torch.tensor(weights, dtype=log_share.dtype)
+    return -torch.log1p(-torch.exp(log_probability) * (1.0 - 1e-6)) @ torch.tensor(weights, dtype=log_probability.dtype)
 
 
-def _clamped(allowed: Mask, span: IncorrectSpan, crf: CRF) -> Mask:
+def _clamp_tags(allowed: Mask, span: IncorrectSpan, crf: CRF) -> Mask:
     layout = crf.layout
     tags = layout.encode(np.array([span.start]), np.array([span.end]), np.array([span.label]), len(allowed))
     clamped = allowed.copy()
@@ -128,8 +128,11 @@ def completion_loss(
     """
     lengths, layout = [len(target.tags) for target in targets], student.layout
     rows = emissions.split(lengths)
-    n_taught = teacher.layout.n_labels
-    is_open = [target.open_labels is not None and bool(target.open_labels[:n_taught].any()) for target in targets]
+    n_teacher_labels = teacher.layout.n_labels
+    is_open = [
+        target.unannotated_labels is not None and bool(target.unannotated_labels[:n_teacher_labels].any())
+        for target in targets
+    ]
     loss = emissions.new_zeros(())
     complete = [i for i, adds in enumerate(is_open) if not adds and targets[i].has_loss]
     if complete:
@@ -140,9 +143,9 @@ def completion_loss(
         possible = join_masks([part.possible for part in parts], sizes, layout.n_tags)
         allowed = _allowed_tags(parts, possible, layout)
         scores = torch.from_numpy(np.concatenate([soft_targets[i] for i in completed]))
-        joined = torch.cat([rows[i] for i in completed])
+        concatenated = torch.cat([rows[i] for i in completed])
         loss = loss + cross_entropy(
-            teacher, scores, student, joined, sizes, tensor(possible), under_annotation=tensor(allowed)
+            teacher, scores, student, concatenated, sizes, tensor(possible), under_annotation=tensor(allowed)
         )
     return loss
 
@@ -164,22 +167,24 @@ def learn(
     targets (Sequence[Sequence[Target]]): Those of each example, one for each depth.
     """
     batcher = WindowBatcher.of(model, settings, training=True)
-    learned = [
+    counted = [
         any(target.has_loss for target in parts) or (teacher is not None and len(parts[0].view) > 0)
         for parts in targets
     ]
     if not batcher.listens:
-        targets = [parts for parts, has_loss in zip(targets, learned, strict=True) if has_loss]
-        learned = [True] * len(targets)
+        targets = [parts for parts, is_counted in zip(targets, counted, strict=True) if is_counted]
+        counted = [True] * len(targets)
     views = [parts[0].view for parts in targets]
-    if not any(learned):
+    if not any(counted):
         _backprop_zeros(model, views)
         return 0.0
     layer = crf(model)
     soft_targets = teacher.soft_targets(views) if teacher else []
 
     def loss_of(batch: Sequence[DocWindow], tokens: TokenBatch, emissions: Tensor) -> Tensor:
-        parts = by_depth([[target.within(part.window) for target in targets[part.index]] for part in batch])
+        parts = concatenate_by_depth(
+            [[target.in_window(part.window) for target in targets[part.index]] for part in batch]
+        )
         if teacher is None:
             return batch_loss(layer, emissions, parts)
         scores = [soft_targets[part.index][part.window.start : part.window.end] for part in batch]
@@ -191,7 +196,7 @@ def learn(
             loss = loss + (1.0 - teacher.share) * batch_loss(layer, emissions, parts)
         return loss
 
-    return _accumulate(model, batcher, views, learned, loss_of, name=name)
+    return _accumulate(model, batcher, views, counted, loss_of, name=name)
 
 
 def rehearse(
@@ -206,8 +211,8 @@ def rehearse(
         lengths = tokens.lengths.tolist() * depth
         return cross_entropy(crf(teacher), earlier, crf(model), split_depths(emissions, depth), lengths)
 
-    learned = [len(view) > 0 for view in views]
-    return _accumulate(model, WindowBatcher.of(model, settings, training=True), views, learned, loss_of, name=name)
+    counted = [len(view) > 0 for view in views]
+    return _accumulate(model, WindowBatcher.of(model, settings, training=True), views, counted, loss_of, name=name)
 
 
 def _backprop_zeros(model: TaggerModel, views: Sequence[DocView]) -> None:
@@ -227,14 +232,14 @@ def _accumulate(
     model: TaggerModel,
     batcher: WindowBatcher,
     views: Sequence[DocView],
-    learned: Sequence[bool],
+    counted: Sequence[bool],
     loss_of: WindowLoss,
     *,
     name: str,
 ) -> float:
-    """Accumulate the gradients of a loss over all batches. learned: True for views that count in the mean."""
+    """Accumulate the gradients of a loss over all batches. counted: True for views that count in the mean."""
     batches = list(batcher.batches(batcher.split(views)))
-    counts = [sum(learned[part.index] for part in batch) for batch in batches]
+    counts = [sum(counted[part.index] for part in batch) for batch in batches]
     scale = 1.0 / sum(counts)
     terms = penalties(batcher.shims)
     total = 0.0

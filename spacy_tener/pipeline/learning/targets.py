@@ -58,9 +58,9 @@ class Target:
     tags (IntArray): Gold tags; `UNKNOWN` for missing ones. *Shape:* (units,)
     weight (float): Weight of the loss.
     possible (Mask | None): The tags that the text allows, and the gold ones; None for all. *Shape:* (units, tags)
-    open_labels (BoolArray | None): The labels that the text is not annotated for; None if there are none.
+    unannotated_labels (BoolArray | None): The labels that the text is not annotated for; None if there are none.
         *Shape:* (labels,)
-    maybe (BoolArray | None): With open labels, the units that have no entity of the others. Their tags are `UNKNOWN`.
+    open_units (BoolArray | None): With open labels, the units that have no entity of the others. Their tags are `UNKNOWN`.
         *Shape:* (units,)
     """
 
@@ -70,13 +70,15 @@ class Target:
     incorrect: list[IncorrectSpan]
     weight: float = 1.0
     possible: Mask | None = None
-    open_labels: BoolArray | None = None
-    maybe: BoolArray | None = None
+    unannotated_labels: BoolArray | None = None
+    open_units: BoolArray | None = None
 
     @property
     def has_loss(self) -> bool:
         """True if the target adds to the loss: its weight is not 0, and some tag or incorrect span is known."""
-        is_annotated = bool((self.tags != UNKNOWN).any()) or (self.maybe is not None and bool(self.maybe.any()))
+        is_annotated = bool((self.tags != UNKNOWN).any()) or (
+            self.open_units is not None and bool(self.open_units.any())
+        )
         return self.weight > 0.0 and (bool(self.incorrect) or is_annotated)
 
     def agreeing(self, layout: TagLayout) -> Mask | None:
@@ -84,38 +86,38 @@ class Target:
 
         *Shape:* (units, tags)
         """
-        if self.open_labels is None or self.maybe is None:
+        if self.unannotated_labels is None or self.open_units is None:
             return None
-        fits = np.ones(layout.n_tags, dtype=bool)
+        is_allowed = np.ones(layout.n_tags, dtype=bool)
         for block in (layout.begin, layout.single, layout.end, layout.inside):
-            fits[block] = self.open_labels
+            is_allowed[block] = self.unannotated_labels
         agreeing = np.ones((len(self.tags), layout.n_tags), dtype=bool)
-        agreeing[self.maybe] = fits
+        agreeing[self.open_units] = is_allowed
         return agreeing
 
-    def within(self, window: Window) -> Target:
+    def in_window(self, window: Window) -> Target:
         """Return the annotation of a window's kept part, so that the windows of a document hold each tag once.
 
-        An entity belongs to the window in whose kept part it starts. Its tags are unknown if it ends outside that window
+        An entity belongs to the window in whose kept part it starts. Its tags are unknown if it ends outside.
         """
         if len(window) == len(self.tags):
             return self
         position = np.arange(window.start, window.end)
         starts = np.where(self.units.iob == INSIDE, 0, np.arange(len(self.tags)))
-        owner = np.maximum.accumulate(starts)[window.start : window.end]
-        is_taught = (owner >= window.keep_start) & (owner < window.keep_end)
+        entity_start = np.maximum.accumulate(starts)[window.start : window.end]
+        is_kept = (entity_start >= window.keep_start) & (entity_start < window.keep_end)
         if window.end < len(self.tags) and self.units.iob[window.end] == INSIDE:
-            is_taught &= owner != owner[-1]
-        tags = np.where(is_taught, self.tags[position], UNKNOWN)
-        shifted = [
+            is_kept &= entity_start != entity_start[-1]
+        tags = np.where(is_kept, self.tags[position], UNKNOWN)
+        incorrect = [
             IncorrectSpan(span.start - window.start, span.end - window.start, span.label)
             for span in self.incorrect
             if window.keep_start <= span.start < window.keep_end and span.end <= window.end
         ]
         units = Units(*(column[position] for column in vars(self.units).values()))
         possible = None if self.possible is None else self.possible[window.start : window.end]
-        maybe = None if self.maybe is None else self.maybe[position] & is_taught
-        return Target(self.view, units, tags, shifted, self.weight, possible, self.open_labels, maybe)
+        open_units = None if self.open_units is None else self.open_units[position] & is_kept
+        return Target(self.view, units, tags, incorrect, self.weight, possible, self.unannotated_labels, open_units)
 
 
 def make_targets(
@@ -146,10 +148,10 @@ def make_target(example: Example, view: DocView, labels: LabelIndex, incorrect_s
     if possible is not None:
         annotated = np.flatnonzero(tags != UNKNOWN)
         possible[annotated, tags[annotated]] = True
-    open_labels, maybe = _open_labels(example.reference, labels), None
-    if open_labels is not None:
-        maybe = tags == labels.layout.outside
-        tags = np.where(maybe, UNKNOWN, tags)
+    unannotated_labels, open_units = _unannotated_labels(example.reference, labels), None
+    if unannotated_labels is not None:
+        open_units = tags == labels.layout.outside
+        tags = np.where(open_units, UNKNOWN, tags)
     return Target(
         view=view,
         units=units,
@@ -157,12 +159,12 @@ def make_target(example: Example, view: DocView, labels: LabelIndex, incorrect_s
         incorrect=_align_incorrect(example, view, incorrect, labels),
         weight=_weight(example.reference),
         possible=possible,
-        open_labels=open_labels,
-        maybe=maybe,
+        unannotated_labels=unannotated_labels,
+        open_units=open_units,
     )
 
 
-def _open_labels(reference: Doc, labels: LabelIndex) -> BoolArray | None:
+def _unannotated_labels(reference: Doc, labels: LabelIndex) -> BoolArray | None:
     """Return a mask of the labels that a Doc is not annotated for; None if there are none."""
     names = reference.user_data.get(ANNOTATED_LABELS)
     if names is None:
@@ -170,8 +172,8 @@ def _open_labels(reference: Doc, labels: LabelIndex) -> BoolArray | None:
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"doc.user_data[{ANNOTATED_LABELS!r}] must be a list of labels, but is {names!r}.")
     annotated = {get_string_id(name) for name in names}
-    open_labels = np.array([label not in annotated for label in labels.hashes], dtype=bool)
-    return open_labels if open_labels.any() else None
+    unannotated_labels = np.array([label not in annotated for label in labels.hashes], dtype=bool)
+    return unannotated_labels if unannotated_labels.any() else None
 
 
 def labels_with_exceptions(targets: Iterable[Target], labels: LabelIndex, unit_type: int) -> list[int]:
