@@ -155,7 +155,7 @@ def beam_scores(
             (scores,) = pipe.scored_ents(pipe.beam_parse([bare], beam, beam_density=1e-4))
             comparison = CharComparison(example.reference, doc)
             for ent in doc.ents:
-                right = comparison.is_right(comparison.key(offsets_of(ent)))
+                right = comparison.is_correct(comparison.key(offsets_of(ent)))
                 if right is not None:
                     rows.append((scores.get((ent.start, ent.end, ent.label_), 0.0), right, labels.index(ent.label_)))
     probability, right, label = zip(*rows, strict=True)

@@ -22,7 +22,7 @@ from ..evaluation.scores import CountingScorer, score_rows, scores_json
 from ..files import write_text
 from ..pages import Heading, displacy_options
 from ..pipeline.finding import entity_finders, entity_labels, find_crf_pipe, known_labels, overlap_groups, span_finders
-from ..pipeline.scoring import rows_within
+from ..pipeline.scoring import nested_score_rows
 from . import options
 from ._common import CommandLineError, check_file, command, load_pipeline, msg, refuse_options, setup_gpu
 
@@ -113,7 +113,7 @@ def _page_of_explanations(page: Path) -> Path:
 
 def _print_scores(scores: Mapping[str, Any]) -> None:
     shown = [(label, score, tp + fn) for label, *score, (tp, _, fn) in score_rows(scores)]
-    shown += rows_within(scores)
+    shown += nested_score_rows(scores)
     rows = [(label, *(f"{100 * part:.2f}" for part in score), str(count)) for label, score, count in shown]
     msg.table(rows, header=("", "P", "R", "F1", "Entities"), aligns=("l", *"rrrr"), divider=True)
 

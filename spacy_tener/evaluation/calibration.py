@@ -99,7 +99,7 @@ def find_outcomes(nlp: Language, name: str, examples: Sequence[Example], source:
         spans, _ = decoding.batch.best_by_text[decoding.index]
         for start, end, index in zip(*(column.tolist() for column in spans[1:]), strict=True):
             offsets = (*decoding.view.char_span(start, end), pipe.labels[index])
-            is_right = None if offsets in existing else comparison.is_right(comparison.key(offsets))
+            is_right = None if offsets in existing else comparison.is_correct(comparison.key(offsets))
             rows.append((number, index, is_right))
     if not rows:
         raise RemedyError(f"{source}: the pipeline finds no entity", "Use texts with entities of its labels.")

@@ -36,11 +36,11 @@ def score_char_entities(examples: Iterable[Example], **kwargs: Any) -> dict[str,
     for example in examples:
         # As in spaCy's scorer: Docs without annotation are skipped, as are wrong predictions on tokens without it.
         if example.reference.has_annotation("ENT_IOB"):
-            _count(example, per_type)
-    return _totals(per_type, "ents")
+            _count_matches(example, per_type)
+    return _summarize(per_type, "ents")
 
 
-def _totals(per_type: Mapping[str, PRFScore], prefix: str) -> dict[str, Any]:
+def _summarize(per_type: Mapping[str, PRFScore], prefix: str) -> dict[str, Any]:
     """Return precision, recall and F1, overall and per type; None for each if there is no entity."""
     total = PRFScore()
     for score in per_type.values():
@@ -71,7 +71,7 @@ def score_nested_entities(examples: Iterable[Example], *, spans_key: str) -> dic
         compared = CharComparison(example.reference, example.predicted, spans_key)
         predicted = read_entities(example.predicted, [spans_key])
         keys = dict.fromkeys(compared.key(entity.offsets) for entity in predicted)
-        found, gold = [key for key in keys if compared.is_right(key) is not None], list(compared.gold)
+        found, gold = [key for key in keys if compared.is_correct(key) is not None], list(compared.gold)
         for side, others, right in ((found, compared.gold, 0), (gold, set(found), 2)):
             for key, depth in zip(side, nesting_depths(side), strict=True):
                 per_depth[depth][right] += key in others
@@ -83,10 +83,10 @@ def score_nested_entities(examples: Iterable[Example], *, spans_key: str) -> dic
             score.fn += key not in keys
     depths = [_depth_score(*per_depth[depth]) for depth in sorted(per_depth)]
     prefix = f"spans_{spans_key}"
-    return {**_totals(per_type, prefix), f"{prefix}_per_depth": depths or None}
+    return {**_summarize(per_type, prefix), f"{prefix}_per_depth": depths or None}
 
 
-def rows_within(scores: Mapping[str, Any]) -> list[tuple[str, list[float], int]]:
+def nested_score_rows(scores: Mapping[str, Any]) -> list[tuple[str, list[float], int]]:
     """Return rows of what `score_nested_entities` returned, if `scores` have it: a title, precision, recall and F1, and
     the number of annotated entities, of all entities and of each depth."""
     rows: list[tuple[str, list[float], int]] = []
@@ -105,16 +105,16 @@ def _depth_score(right: int, found: int, recalled: int, gold: int) -> dict[str, 
     return {"p": p, "r": r, "f": 2 * p * r / max(p + r, 1e-9), "gold": gold}
 
 
-def _count(example: Example, per_type: dict[str, PRFScore]) -> None:
+def _count_matches(example: Example, per_type: dict[str, PRFScore]) -> None:
     compared = CharComparison(example.reference, example.predicted)
     missed = set(compared.gold)
     for entity in predicted_offsets(example.predicted):
         key, score = compared.key(entity), per_type[entity[2]]
-        is_right = compared.is_right(key)
-        if is_right:
+        is_correct = compared.is_correct(key)
+        if is_correct:
             score.tp += 1
             missed.discard(key)
-        elif is_right is not None:
+        elif is_correct is not None:
             score.fp += 1
     for *_, label in missed:
         per_type[label].fn += 1
@@ -129,8 +129,8 @@ class CharComparison:
 
     def __init__(self, reference: Doc, predicted: Doc, spans_key: str | None = None) -> None:
         """Compare. spans_key: The group of the reference with entities within those of `doc.ents`, if these count."""
-        before = _marks_before(reference)
-        self._before = _marks_before(predicted)
+        before = _visible_before(reference)
+        self._before = _visible_before(predicted)
         gold = map(offsets_of, all_entities(reference, spans_key))
         self.gold = {(int(before[start]), int(before[end]), label): (start, end, label) for start, end, label in gold}
         self._unknown = np.zeros(int(before[-1]), dtype=bool)
@@ -144,7 +144,7 @@ class CharComparison:
         start, end, label = entity
         return int(self._before[start]), int(self._before[end]), label
 
-    def is_right(self, key: EntityOffsets) -> bool | None:
+    def is_correct(self, key: EntityOffsets) -> bool | None:
         """Return whether an entity is annotated; None where annotation is missing, and for white space alone."""
         if key in self.gold:
             return True
@@ -158,7 +158,7 @@ class CharComparison:
         return self.gold.get(key, (first, last + 1, label))
 
 
-def _marks_before(doc: Doc) -> IntArray:
+def _visible_before(doc: Doc) -> IntArray:
     """Return the number of characters before each offset of the text that are no white space."""
     text = doc.text
     marks = np.fromiter((not character.isspace() for character in text), dtype=np.int64, count=len(text))
