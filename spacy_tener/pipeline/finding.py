@@ -46,11 +46,11 @@ def overlap_groups(nlp: Language) -> dict[str, str]:
     return groups | {name: pipe.overlap_key or SCORES_KEY for name, pipe in crf_pipes(nlp).items() if pipe.depth > 1}
 
 
-def check_finders(nlp: Language, what: str = "The pipeline") -> None:
+def check_finders(nlp: Language, pipeline_name: str = "The pipeline") -> None:
     """Refuse a pipeline without a component that finds entities. what: Its name in the message."""
     if not entity_finders(nlp) and not span_finders(nlp):
-        remedy = _enable_one(nlp) or "Name one with a trained tener_ner."
-        raise RemedyError(f"{what} has no component that finds entities", remedy)
+        remedy = _suggest_enabling(nlp) or "Name one with a trained tener_ner."
+        raise RemedyError(f"{pipeline_name} has no component that finds entities", remedy)
 
 
 def known_labels(nlp: Language) -> set[str] | None:
@@ -78,7 +78,7 @@ def crf_pipes(nlp: Language) -> dict[str, TenerNER]:
     return {name: pipe for name, pipe in nlp.pipeline if isinstance(pipe, TenerNER)}
 
 
-def find_crf_pipe(nlp: Language, name: str | None = None, *, what: str = "The pipeline") -> TenerNER:
+def find_crf_pipe(nlp: Language, name: str | None = None, *, pipeline_name: str = "The pipeline") -> TenerNER:
     """Return a `tener_ner`. name: The component's; None for the first. what: The pipeline's name in a message."""
     found = crf_pipes(nlp)
     if found and name is None:
@@ -87,11 +87,11 @@ def find_crf_pipe(nlp: Language, name: str | None = None, *, what: str = "The pi
         return found[name]
     wanted = "tener_ner" if name is None else f"tener_ner named '{name}'"
     has = ", ".join(nlp.pipe_names) or "none"
-    remedy = f"Name {' or '.join(found)}." if found else _enable_one(nlp) or "Name a pipeline trained with one."
-    raise RemedyError(f"{what} has no {wanted}", f"Its components are: {has}. {remedy}")
+    remedy = f"Name {' or '.join(found)}." if found else _suggest_enabling(nlp) or "Name a pipeline trained with one."
+    raise RemedyError(f"{pipeline_name} has no {wanted}", f"Its components are: {has}. {remedy}")
 
 
-def _enable_one(nlp: Language) -> str:
+def _suggest_enabling(nlp: Language) -> str:
     """Return the remedy for a pipeline whose `tener_ner` is disabled; an empty one if it has none."""
     names = [name for name, pipe in nlp.components if isinstance(pipe, TenerNER) and name in nlp.disabled]
     return f"Enable {' or '.join(names)}, which is disabled, and save the pipeline." if names else ""
@@ -212,29 +212,29 @@ class PipelineNER:
         after = self.nlp.pipe_names[len(self.before) + 1 :]
         return run_components(self.nlp, [decoding.doc for decoding in decodings], after)
 
-    def piece(self, view: DocView, window: Window) -> Doc:
+    def window_doc(self, view: DocView, window: Window) -> Doc:
         """Return a window of a Doc with its units as tokens, ready for the model, and the entities that the Doc has."""
-        piece = view.slice_doc(window.start, window.end)
-        if piece is view.doc:
-            return piece
+        doc = view.slice_doc(window.start, window.end)
+        if doc is view.doc:
+            return doc
         if isinstance(view, CharacterView) and view.doc.has_annotation(ENT_IOB):
             units = view.units()
             iob, labels = units.iob[window.start : window.end], units.label[window.start : window.end]
             iob[0] = BEGIN if iob[0] == INSIDE else iob[0]
             annotation: Any = np.stack((iob.astype(np.uint64), labels), axis=1)
-            piece.from_array([ENT_IOB, ENT_TYPE], annotation)
-        return run_components(self.nlp, [piece], self.shared)[0]
+            doc.from_array([ENT_IOB, ENT_TYPE], annotation)
+        return run_components(self.nlp, [doc], self.shared)[0]
 
-    def probabilities(self, pieces: Iterable[Doc], spans: Sequence[tuple[int, int, str]]) -> Probabilities:
+    def probabilities(self, docs: Iterable[Doc], spans: Sequence[tuple[int, int, str]]) -> Probabilities:
         """Return the probabilities of the same spans of tokens in each of some Docs whose tokens are units.
 
-        *Shape:* (pieces, spans)
+        *Shape:* (docs, spans)
         """
         labels = self.ner.labels
         rows = np.array([(start, end, labels.index(label)) for start, end, label in spans], dtype=np.int64)
         columns = rows.reshape(-1, 3).T
         probabilities = [np.empty((0, len(spans)))]
-        decodings = self.ner.decode(run_components(self.nlp, list(pieces), self.shared))
+        decodings = self.ner.decode(run_components(self.nlp, list(docs), self.shared))
         for batch, group in itertools.groupby(decodings, lambda decoding: decoding.batch):
             n_texts = len(list(group))
             texts = np.repeat(np.arange(n_texts), len(spans))

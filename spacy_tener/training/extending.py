@@ -169,7 +169,7 @@ def plan_extension(
     labels (Sequence[str]): Labels that the texts are annotated for; by default those that the pipeline lacks.
     old (Iterable[Doc]): The texts that it was trained on, if they are learned too.
     """
-    pipe = find_crf_pipe(nlp, component, what=model)
+    pipe = find_crf_pipe(nlp, component, pipeline_name=model)
     if pipe.name in overlap_groups(nlp):
         raise RemedyError(
             f"{model} finds entities within entities, and cannot be extended", "Train it again with all labels."

@@ -27,7 +27,7 @@ def test_one_that_is_not_there_is_missed_with_what_there_is(nlp):
     ):
         find_crf_pipe(nlp, "ner")
     with pytest.raises(RemedyError, match=r"^X has no tener_ner\. Its components are: none\. Name a pipeline"):
-        find_crf_pipe(spacy.blank("zh"), what="X")
+        find_crf_pipe(spacy.blank("zh"), pipeline_name="X")
 
 
 @pytest.mark.parametrize("look", [find_crf_pipe, check_finders])
