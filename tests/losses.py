@@ -12,7 +12,7 @@ from thinc.types import Floats2d
 from spacy_tener.architectures.tagger import crf
 from spacy_tener.crf.crf_torch import CRF
 from spacy_tener.nn.backend_torch import join_tensors, split_tensor
-from spacy_tener.pipeline.learning.learn_torch import batch_loss, by_depth
+from spacy_tener.pipeline.learning.learn_torch import batch_loss, concatenate_by_depth
 from spacy_tener.pipeline.learning.targets import Target, make_targets
 from spacy_tener.pipeline.tener_ner import TenerNER
 
@@ -33,6 +33,6 @@ def loss_of_scores(
     ops = get_array_ops(scores[0])
     device = crf.start.device if ops.name == "cupy" else torch.device("cpu")
     emissions = join_tensors(ops, scores, device).requires_grad_(True)
-    loss = batch_loss(crf, emissions, by_depth(targets)) / len(targets)
+    loss = batch_loss(crf, emissions, concatenate_by_depth(targets)) / len(targets)
     [gradient] = torch.autograd.grad(loss, [emissions])
     return float(loss.detach()), split_tensor(ops, gradient, [len(part) for part in scores])

@@ -150,14 +150,14 @@ class Lac(BatchPipe):
         names = {self.vocab.strings.add(label): label for label in ("", *self.tagger.labels)}
         lengths, tags = division.lengths, division.tags
         starts = starts_of(lengths)
-        firsts, lasts = text.starting[starts], text.ending[starts + lengths - 1]
+        first_tokens, last_tokens = text.starting[starts], text.ending[starts + lengths - 1]
         # The separator after each text is a word of its own.
         word_starts = np.searchsorted(starts, text_starts)
         for i, doc in enumerate(docs):
             words = np.arange(word_starts[i], word_starts[i + 1] - 1)
             if self.words_key:
-                aligned = words[(firsts[words] >= 0) & (lasts[words] >= 0)]
-                tokens = firsts[aligned] - token_starts[i], lasts[aligned] - token_starts[i] + 1
+                aligned = words[(first_tokens[words] >= 0) & (last_tokens[words] >= 0)]
+                tokens = first_tokens[aligned] - token_starts[i], last_tokens[aligned] - token_starts[i] + 1
                 spans = [Span(doc, first, end, names[tag]) for first, end, tag in _rows(*tokens, tags[aligned])]
                 doc.spans[self.words_key] = spans
             words = words[np.isin(tags[words], entity_tags)]
@@ -208,13 +208,13 @@ def trim_words(text: JoinedText, division: Division) -> Division:
     if not is_edge.any():
         return division
     inner = np.flatnonzero(~is_edge)
-    owners = np.repeat(np.arange(division.lengths.size), division.lengths)[inner]
-    is_first = np.diff(owners, prepend=-1) != 0
-    firsts, ends = inner[is_first], inner[np.append(is_first[1:], True)[: inner.size]] + 1
-    begins = np.zeros(len(text) + 1, dtype=bool)
-    begins[starts_of(division.lengths)] = begins[firsts] = begins[ends] = True
-    starts = np.flatnonzero(begins[:-1])
-    is_trimmed = np.isin(starts, firsts)
+    word_of_unit = np.repeat(np.arange(division.lengths.size), division.lengths)[inner]
+    is_first = np.diff(word_of_unit, prepend=-1) != 0
+    begins, ends = inner[is_first], inner[np.append(is_first[1:], True)[: inner.size]] + 1
+    is_start = np.zeros(len(text) + 1, dtype=bool)
+    is_start[starts_of(division.lengths)] = is_start[begins] = is_start[ends] = True
+    starts = np.flatnonzero(is_start[:-1])
+    is_trimmed = np.isin(starts, begins)
     tags = np.repeat(division.tags, division.lengths)[starts]
     return Division(np.diff(starts, append=len(text)), np.where(is_trimmed, tags, np.uint64(0)))
 
@@ -225,14 +225,14 @@ def override_words(
     """Put the words of lists in place of those that they overlap with. An entity that a listed word cuts is none any
     more: its remains have no tag, and neither has a listed word without one that covers a part of it."""
     is_entity = np.isin(division.tags, entity_tags)
-    bare = Division(division.lengths, np.where(is_entity, np.uint64(0), division.tags))
-    overridden, _ = with_listed_words(text, bare, lists)
+    without_entities = Division(division.lengths, np.where(is_entity, np.uint64(0), division.tags))
+    overridden, _ = with_listed_words(text, without_entities, lists)
     starts = starts_of(overridden.lengths)
     entity_starts = starts_of(division.lengths)
-    same = np.minimum(np.searchsorted(entity_starts, starts), entity_starts.size - 1)
-    is_whole = (entity_starts[same] == starts) & (division.lengths[same] == overridden.lengths)
-    is_whole &= is_entity[same] & (overridden.tags == 0)
-    return Division(overridden.lengths, np.where(is_whole, division.tags[same], overridden.tags))
+    candidate = np.minimum(np.searchsorted(entity_starts, starts), entity_starts.size - 1)
+    is_whole = (entity_starts[candidate] == starts) & (division.lengths[candidate] == overridden.lengths)
+    is_whole &= is_entity[candidate] & (overridden.tags == 0)
+    return Division(overridden.lengths, np.where(is_whole, division.tags[candidate], overridden.tags))
 
 
 def _rows(*columns: NDArray[Any]) -> Iterator[tuple[Any, ...]]:

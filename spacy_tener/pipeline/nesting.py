@@ -16,7 +16,7 @@ def nesting_depths(entities: Sequence[EntityOffsets]) -> list[int]:
     The longest come first, and of equal ones those of the first label in the alphabet. Each lies at the first depth
     where it overlaps none before it.
     """
-    return _spread(entities, sorted(range(len(entities)), key=lambda i: _by_length(entities[i])))
+    return _assign_levels(entities, sorted(range(len(entities)), key=lambda i: _by_length(entities[i])))
 
 
 def nesting_levels(entities: Sequence[EntityOffsets]) -> list[int]:
@@ -29,7 +29,7 @@ def nesting_levels(entities: Sequence[EntityOffsets]) -> list[int]:
     depths = nesting_depths(entities)
     inner = [i for i, depth in enumerate(depths) if depth]
     order = sorted(range(len(inner)), key=lambda i: _by_length(entities[inner[i]]), reverse=True)
-    levels = dict(zip(inner, _spread([entities[i] for i in inner], order), strict=True))
+    levels = dict(zip(inner, _assign_levels([entities[i] for i in inner], order), strict=True))
     return [levels[i] + 1 if depth else 0 for i, depth in enumerate(depths)]
 
 
@@ -38,7 +38,7 @@ def _by_length(entity: EntityOffsets) -> tuple[int, int, str]:
     return start - end, start, label
 
 
-def _spread(entities: Sequence[EntityOffsets], order: Iterable[int]) -> list[int]:
+def _assign_levels(entities: Sequence[EntityOffsets], order: Iterable[int]) -> list[int]:
     """Assign entities to levels so that those of one level do not overlap. Return the level of each entity.
 
     order (Iterable[int]): The indices of the entities. In this order, each gets the lowest level that is free.

@@ -19,9 +19,9 @@ from .tags import LabelIndex
 from .units import DocView
 from .windows import WindowBatcher
 
-_COMPARED = 50
+_MIN_TOKENS = 50
 """Tokens after which their length is compared with that of training."""
-_WORD_LENGTH = 1.2
+_MAX_CHARACTER_TOKEN_LENGTH = 1.2
 """Mean length of tokens that are not single characters."""
 
 
@@ -88,12 +88,12 @@ class TokenLengths:
             lengths = word_lengths(view.doc)
             self._tokens += lengths.size
             self._characters += int(lengths.sum())
-        if self._tokens < _COMPARED:
+        if self._tokens < _MIN_TOKENS:
             return
         self._is_compared, length = True, self._characters / self._tokens
-        if (trained > _WORD_LENGTH) != (length > _WORD_LENGTH):
+        if (trained > _MAX_CHARACTER_TOKEN_LENGTH) != (length > _MAX_CHARACTER_TOKEN_LENGTH):
             advice = "Use the tokenizer that it was trained with."
-            if trained <= _WORD_LENGTH:
+            if trained <= _MAX_CHARACTER_TOKEN_LENGTH:
                 advice = f"To read their characters: nlp.get_pipe('{name}').cfg['view'] = 'characters'"
             warnings.warn(
                 f"'{name}' was trained on tokens of {trained:.1f} characters, and these Docs have tokens of "

@@ -45,8 +45,8 @@ from .words import LexiconEditor
 
 _CHANGED_BY_UPDATES = {"labels", "labels_over_lines", "labels_with_ornaments", "latin_edges"}
 """Keys of `cfg` that change in training and are no settings."""
-_SAMPLE = 10
-_OBSERVED_AT_ONCE = 256
+_SAMPLE_SIZE = 10
+_OBSERVE_BATCH_SIZE = 256
 
 
 class TenerNER(TrainablePipe):
@@ -178,10 +178,10 @@ class TenerNER(TrainablePipe):
         _check_label(label)
         if label in self.cfg["labels"]:
             return 0
-        self._set_labels([*self.cfg["labels"], label])
+        self._set_checked_labels([*self.cfg["labels"], label])
         return 1
 
-    def _set_labels(self, labels: list[str]) -> None:
+    def _set_checked_labels(self, labels: list[str]) -> None:
         """Set the labels of a component, which have been checked."""
         # First what can fail: torch may be missing, or the model be another one.
         set_labels(self.model, len(labels))
@@ -198,7 +198,7 @@ class TenerNER(TrainablePipe):
         teacher (Optional[Teacher]): This component as it was before. See `spacy_tener.Extension.v1`.
         rename (Optional[Mapping[str, str]]): Other names of labels that it has.
         """
-        names, labels = dict(rename or {}), _listed_labels(labels, self.name)
+        names, labels = dict(rename or {}), _checked_labels(labels, self.name)
         for label in names:
             check_choice("label to rename", label, self.labels)
         for label in names.values():
@@ -206,7 +206,7 @@ class TenerNER(TrainablePipe):
         renamed = [names.get(label, label) for label in self.labels]
         if len(set(renamed)) < len(renamed):
             raise RemedyError(f"Two labels of '{self.name}' would have one name", "Rename to labels that it lacks.")
-        self._set_labels(list(dict.fromkeys([*renamed, *labels])))
+        self._set_checked_labels(list(dict.fromkeys([*renamed, *labels])))
         self._set_learned(self.learned.rename(names))
         if isinstance(self.cfg["threshold"], dict):
             self.cfg["threshold"] = {names.get(label, label): value for label, value in self.cfg["threshold"].items()}
@@ -233,19 +233,19 @@ class TenerNER(TrainablePipe):
         if labels is None:
             spans = (span for example in get_examples() for span in all_entities(example.reference, self.overlap_key))
             labels = sorted({span.label_ for span in spans} - {""})
-        labels = _listed_labels(labels, self.name)
+        labels = _checked_labels(labels, self.name)
         self._check_nesting(get_examples, teacher)
         self._teacher = teacher
         # The teacher's labels come first, as its distributions need.
-        self._set_labels(list(dict.fromkeys([*(teacher.labels if teacher else ()), *self.labels, *labels])))
+        self._set_checked_labels(list(dict.fromkeys([*(teacher.labels if teacher else ()), *self.labels, *labels])))
         sample = self._sample(get_examples())
         lengths = [length for doc in sample for length in word_lengths(doc).tolist()]
         # If the tokenizer splits only some scripts into characters, the length of tokens says more about the language.
-        is_telling = bool(lengths) and not (nlp and isinstance(nlp.tokenizer, MultilingualTokenizer))
-        text_length, text_sentences = self._usual_text(get_examples())
+        is_comparable = bool(lengths) and not (nlp and isinstance(nlp.tokenizer, MultilingualTokenizer))
+        text_length, text_sentences = self._usual_sizes(get_examples())
         self._set_learned(
             LearnedValues(
-                token_length=sum(lengths) / len(lengths) if is_telling else None,
+                token_length=sum(lengths) / len(lengths) if is_comparable else None,
                 text_length=text_length,
                 text_sentences=text_sentences,
             )
@@ -275,12 +275,12 @@ class TenerNER(TrainablePipe):
     def _sample(self, examples: Iterable[Example]) -> list[Doc]:
         """Return the first Docs as input of the model, long ones in windows."""
         settings = self.settings
-        views = [view_of(example.predicted, settings.view) for example in itertools.islice(examples, _SAMPLE)]
+        views = [view_of(example.predicted, settings.view) for example in itertools.islice(examples, _SAMPLE_SIZE)]
         batcher = WindowBatcher.of(self.model, settings, training=True)
         batch = next(batcher.batches(batcher.split(views)), [])
         return [doc for doc in tokens_of_windows(batch).docs if len(doc)]
 
-    def _usual_text(self, examples: Iterable[Example]) -> tuple[int, int] | tuple[None, None]:
+    def _usual_sizes(self, examples: Iterable[Example]) -> tuple[int, int] | tuple[None, None]:
         """Return the units and the sentences of which nine of ten texts do not have more; None without texts."""
         # One at a time: the corpus may be larger than memory.
         views = (view_of(example.predicted, self.settings.view) for example in examples)
@@ -294,7 +294,7 @@ class TenerNER(TrainablePipe):
         """Yield the units of the Docs, as input of the model."""
         settings = self.settings
         views = (view_of(example.predicted, settings.view) for example in examples)
-        for batch in minibatch(filter(len, views), _OBSERVED_AT_ONCE):
+        for batch in minibatch(filter(len, views), _OBSERVE_BATCH_SIZE):
             yield tokens_of_views(batch)
 
     def predict(self, docs: Iterable[Doc]) -> list[list[UnitEntity]]:
@@ -559,7 +559,7 @@ def _check_label(label: object) -> None:
         raise ValueError(f"Cannot add the label {label!r}: an entity type needs a name that UTF-8 can hold.")
 
 
-def _listed_labels(labels: Iterable[str], component: str) -> list[str]:
+def _checked_labels(labels: Iterable[str], component: str) -> list[str]:
     """Return labels for a component as a list, checked."""
     if isinstance(labels, str):
         raise ValueError(f"The labels of '{component}' must be a list, not the string {labels!r}: [{labels!r}].")

@@ -34,7 +34,7 @@ _SCRIPTS: dict[Script, str] = {
     "tibetan": r"\u0f00-\u0f1f\u0f2a-\u0fbc",
 }
 """Characters of each script, as in a regular expression; no digits, which stay together."""
-_BESIDE = r"\u3001-\u3003\u3008-\u3020\u3030\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
+_PUNCTUATION = r"\u3001-\u3003\u3008-\u3020\u3030\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
 """Punctuation of East Asia: its characters are tokens beside those of a script, with or without spaces."""
 _COMBINING = r"\u3099\u309a\ufe00-\ufe0f\U000e0100-\U000e01ef"
 """Voiced sound marks, and selectors of a character's variant, which belong to the character before them."""
@@ -86,23 +86,23 @@ class MultilingualTokenizer(Tokenizer):  # type: ignore[misc]
     scripts: tuple[Script, ...] = ("han", "kana")
 
     def __call__(self, text: str) -> Doc:
-        parts = _parts_of(self.scripts)
-        if parts.search(text) is None:
+        pattern = _split_pattern(self.scripts)
+        if pattern.search(text) is None:
             whole: Doc = super().__call__(text)
             return whole
         words: list[str] = []
         spaces: list[bool] = []
         norms: dict[int, str] = {}
         # Of the pieces, each second one is a character.
-        for index, piece in enumerate(parts.split(text)):
+        for index, segment in enumerate(pattern.split(text)):
             if index % 2:
-                words.append(piece)
+                words.append(segment)
                 spaces.append(False)
                 continue
-            if words and piece.startswith(" "):
-                spaces[-1], piece = True, piece[1:]
-            if piece:
-                for token in super().__call__(piece):
+            if words and segment.startswith(" "):
+                spaces[-1], segment = True, segment[1:]
+            if segment:
+                for token in super().__call__(segment):
                     if token.norm != token.lex.norm:  # as exceptions say: "n't" is "not"
                         norms[len(words)] = token.norm_
                     words.append(token.text)
@@ -113,8 +113,8 @@ class MultilingualTokenizer(Tokenizer):  # type: ignore[misc]
         return doc
 
     def __reduce__(self) -> tuple[Any, ...]:
-        made, arguments, *_ = super().__reduce__()
-        return made, arguments, {"scripts": self.scripts}
+        rebuild, arguments, *_ = super().__reduce__()
+        return rebuild, arguments, {"scripts": self.scripts}
 
 
 @validated("spacy_tener.MultilingualTokenizer.v1")
@@ -148,9 +148,9 @@ def make_multilingual_tokenizer(
 
 
 @cache
-def _parts_of(scripts: tuple[Script, ...]) -> re.Pattern[str]:
+def _split_pattern(scripts: tuple[Script, ...]) -> re.Pattern[str]:
     characters = "".join(_SCRIPTS[script] for script in scripts)
-    return re.compile(f"([{characters}{_BESIDE}][{_COMBINING}]*)")
+    return re.compile(f"([{characters}{_PUNCTUATION}][{_COMBINING}]*)")
 
 
 def characters_and_spaces(text: str) -> tuple[list[str], list[bool]]:

@@ -97,7 +97,7 @@ def test_a_text_annotated_for_all_labels_has_none_open(partly):
 
 def test_windows_hold_each_unit_once(partly):
     target = partly("NEW", text="甲乙丙丁戊己", entities=((2, 4, "NEW"),))
-    parts = [target.within(window) for window in (Window(0, 4, 0, 3), Window(2, 6, 3, 6))]
+    parts = [target.in_window(window) for window in (Window(0, 4, 0, 3), Window(2, 6, 3, 6))]
     # The entity begins in the kept part of the first window, so that the second window has nothing to say of its end.
     assert [part.open_units.tolist() for part in parts] == [[True, True, False, False], [False, False, True, True]]
     assert parts[1].agreeing(BOTH)[:2].all()

@@ -54,13 +54,13 @@ class TestWithin:
         ],
     )
     def test_a_window_teaches_the_entities_that_start_in_its_core(self, entities, missing, window, tags):
-        assert names_of(target_of(entities, 9, missing).within(window).tags) == tags
+        assert names_of(target_of(entities, 9, missing).in_window(window).tags) == tags
 
     def test_spans_that_are_no_entity_are_taught_where_they_start_if_they_fit(self):
         wrong = [IncorrectSpan(1, 2, 0), IncorrectSpan(3, 6, 0), IncorrectSpan(3, 7, 0), IncorrectSpan(5, 7, 0)]
         target = target_of([], 8, incorrect=wrong)
-        assert target.within(Window(0, 6, 0, 4)).incorrect == [IncorrectSpan(1, 2, 0), IncorrectSpan(3, 6, 0)]
-        assert target.within(Window(2, 8, 4, 8)).incorrect == [IncorrectSpan(3, 5, 0)]
+        assert target.in_window(Window(0, 6, 0, 4)).incorrect == [IncorrectSpan(1, 2, 0), IncorrectSpan(3, 6, 0)]
+        assert target.in_window(Window(2, 8, 4, 8)).incorrect == [IncorrectSpan(3, 5, 0)]
 
     @given(
         cuts=st.lists(st.integers(0, 60), max_size=30, unique=True).map(sorted),
@@ -80,7 +80,7 @@ class TestWithin:
         marks[[end for end in ends if not any(start <= end < stop - 1 for start, stop in entities)]] = True
         counts = np.zeros(60, dtype=np.int64)
         for window in cut_windows(60, marks, size=2 * overlap + extra, overlap=overlap):
-            tags = target.within(window).tags
+            tags = target.in_window(window).tags
             units = np.flatnonzero(tags != UNKNOWN)
             np.testing.assert_array_equal(tags[units], target.tags[window.start + units])
             counts[window.start + units] += 1
@@ -213,7 +213,7 @@ def test_the_weight_of_a_reference_stays_with_its_windows():
     reference = spacy.blank("zh")("王小明")
     reference.user_data[WEIGHT] = 0.25
     target = make_target(Example(reference.copy(), reference), view_of(reference, "tokens"), LABELS, None)
-    assert target.weight == target.within(Window(0, 2, 0, 1)).weight == 0.25
+    assert target.weight == target.in_window(Window(0, 2, 0, 1)).weight == 0.25
     reference.user_data[WEIGHT] = 0
     assert not make_target(Example(reference.copy(), reference), view_of(reference, "tokens"), LABELS, None).has_loss
     reference.user_data[WEIGHT] = "much"

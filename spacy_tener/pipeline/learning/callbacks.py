@@ -60,7 +60,7 @@ def extension(
 ReadExamples = Callable[[Language], Iterator[Example]]
 
 _MIXED = "spacy_tener.MixedCorpus.v1"
-_OWN_WEIGHTS = (f"tener_own_weight_{number}" for number in itertools.count())
+_WEIGHT_KEYS = (f"tener_own_weight_{number}" for number in itertools.count())
 """Keys in a Doc's `user_data` of its own weight, before that of its reader. Each corpus has one: it may hold others."""
 
 
@@ -83,7 +83,7 @@ def mixed_corpus(
     # `Any`: spaCy validates the section's values before it creates the readers.
     readers, weights, repeat = dict(readers), dict(weights or {}), dict(repeat or {})
     _check_mixed(readers, weights, repeat)
-    own_weight = next(_OWN_WEIGHTS)
+    weight_key = next(_WEIGHT_KEYS)
 
     def read(nlp: Language) -> Iterator[Example]:
         for name, reader in readers.items():
@@ -93,7 +93,7 @@ def mixed_corpus(
                 for example in reader(nlp):
                     data = example.reference.user_data
                     # A reader may give the same example again, and two readers may share it.
-                    data[WEIGHT] = weight * data.setdefault(own_weight, data.get(WEIGHT, 1.0))
+                    data[WEIGHT] = weight * data.setdefault(weight_key, data.get(WEIGHT, 1.0))
                     yield example
                 if example is None:
                     remedy = "Check its path, or take it out of the config."

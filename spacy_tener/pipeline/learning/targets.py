@@ -60,7 +60,7 @@ class Target:
     possible (Mask | None): The tags that the text allows, and the gold ones; None for all. *Shape:* (units, tags)
     unannotated_labels (BoolArray | None): The labels that the text is not annotated for; None if there are none.
         *Shape:* (labels,)
-    open_units (BoolArray | None): With open labels, the units that have no entity of the others. Their tags are `UNKNOWN`.
+    open_units (BoolArray | None): With unannotated labels, the units without an annotated entity.
         *Shape:* (units,)
     """
 
