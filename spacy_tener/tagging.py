@@ -1,17 +1,18 @@
-"""BIOES tags: their ids, and conversion from and to spans.
+"""BIOES tags: tag ids, and conversion between tags and spans.
 
-A CRF over `T` entity types has `4 T + 1` tags. Their ids are in five blocks,
+The CRF, the masks of allowed tags and the training targets use the ids. For `T` entity types there are `4 T + 1` tags.
+Their ids are ordered in five blocks,
 
     B-1 .. B-T | O | S-1 .. S-T | E-1 .. E-T | I-1 .. I-T
 
-so that every set of tags that the CRF needs is one slice:
+so that every group of tags that the CRF needs is one slice:
 
-* `TagLayout.openers`, the tags that may follow a finished segment: B, O, S;
-* `TagLayout.closers`, the tags that finish a segment: O, S, E;
-* `TagLayout.continuers`, the tags that go on inside an entity: E, I.
+- `TagLayout.openers` (B, O, S): the tags that may follow O or the end of an entity.
+- `TagLayout.closers` (O, S, E): O, and the tags that end an entity.
+- `TagLayout.continuers` (E, I): the tags that continue an entity.
 
-Allowed transitions are then two small rectangles instead of one large masked matrix: any closer may be followed by any
-opener, and `B-X` or `I-X` by `E-X` or `I-X` of the same type. All others are forbidden.
+With this order, the allowed transitions are two small dense matrices instead of a large masked one: from any closer to
+any opener, and from `B-X` or `I-X` to `E-X` or `I-X` of the same type. All other transitions are forbidden.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from .types import IntArray
 
 @dataclass(frozen=True)
 class TagLayout:
-    """Ids of the tags of `n_labels` entity types."""
+    """The tag ids for `n_labels` entity types."""
 
     n_labels: int
 
@@ -36,12 +37,12 @@ class TagLayout:
 
     @property
     def n_open(self) -> int:
-        """Size of the block of openers, and of the block of closers: O, and two tags per type."""
+        """The number of openers, which is also the number of closers: O, and two tags for each type."""
         return 2 * self.n_labels + 1
 
     @property
     def outside(self) -> int:
-        """The id of O."""
+        """The id of the tag O."""
         return self.n_labels
 
     @property
@@ -73,7 +74,10 @@ class TagLayout:
         return slice(self.end.start, self.inside.stop)
 
     def within(self, larger: TagLayout) -> IntArray:
-        """Return the id of each of these tags in a larger layout, whose first entity types are these."""
+        """Return the id of each tag in a larger layout that begins with the same entity types.
+
+        This is used when a model gets more labels. *Shape:* (tags,)
+        """
         if larger.n_labels < self.n_labels:
             raise ValueError(f"a layout of {self.n_labels} entity types does not fit into one of {larger.n_labels}")
         types = np.arange(self.n_labels)
@@ -82,16 +86,23 @@ class TagLayout:
         return np.concatenate([blocks[0], [larger.outside], *blocks[1:]])
 
     def names(self, labels: tuple[str, ...]) -> list[str]:
-        """Return the name of every tag, by id."""
+        """Return the names of all tags in the order of their ids, for example `B-PER`."""
         blocks = [[f"{prefix}-{label}" for label in labels] for prefix in "BSEI"]
         return [*blocks[0], "O", *blocks[1], *blocks[2], *blocks[3]]
 
     def encode(self, starts: IntArray, ends: IntArray, labels: IntArray, length: int) -> IntArray:
-        """Return the tags of a sequence with the entities `[start, end)` of given label indices, without overlaps."""
+        """Return the tag ids of a sequence.
+
+        starts, ends (IntArray): Boundaries `[start, end)` of entities that do not overlap. *Shape:* (entities,)
+        labels (IntArray): Label index of each entity. *Shape:* (entities,)
+        length (int): Number of units in the sequence.
+        RETURNS (IntArray): *Shape:* (units,)
+        """
         tags = np.full(length, self.outside, dtype=np.int64)
         sizes = ends - starts
         inner = np.repeat(labels + self.inside.start, sizes)
         first = np.cumsum(sizes) - sizes
+        # All units of an entity first get I. Then the first and the last get B and E, or a single one gets S.
         tags[np.repeat(starts - first, sizes) + np.arange(inner.size)] = inner
         tags[starts] = labels + self.begin.start
         tags[ends - 1] = labels + self.end.start
@@ -100,7 +111,10 @@ class TagLayout:
         return tags
 
     def decode(self, tags: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-        """Return starts, ends and label indices of the entities of a well-formed tag sequence, or of several joined."""
+        """Return the starts, ends and label indices of the entities in a valid tag sequence. *Shape:* (entities,) each
+
+        Several sequences may be concatenated, since no valid sequence ends within an entity.
+        """
         single = (tags >= self.single.start) & (tags < self.single.stop)
         starts = np.flatnonzero((tags < self.begin.stop) | single)
         ends = np.flatnonzero(((tags >= self.end.start) & (tags < self.end.stop)) | single) + 1

@@ -1,4 +1,4 @@
-"""Types that several modules use: of arrays, and of the offsets of entities."""
+"""Types that modules in all layers use: arrays, and the offsets of entities."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float32]
+# float32, or float64 for sums over long texts.
 AnyFloats = NDArray[np.floating]
-"""float32, or float64 where sums are long."""
 
+# The start and end of an entity in characters of the text, and its label.
 EntityOffsets = tuple[int, int, str]
-"""Start and end of an entity in characters of the text, and its label."""
