@@ -1,4 +1,7 @@
-"""The factory `nlp.add_pipe("tener_ner")`, with all settings of the component."""
+"""The factory of the component `tener_ner`, with the default config.
+
+The docstring of `make_tener_ner` is the reference in docs/component.md, which `scripts/make_reference.py` generates.
+"""
 
 from __future__ import annotations
 
@@ -49,31 +52,31 @@ def make_tener_ner(
     threshold: float | dict[str, float],
     scorer: Callable[..., Any] | None,
 ) -> TenerNER:
-    """Create a named entity recogniser with a CRF on top.
+    """Create a component for named entity recognition with a conditional random field (CRF).
 
-    model (Model[List[Doc], List[Floats2d]]): `spacy_tener.CRFTagger.v1` over any token-to-vector model.
-    view (str): The model's input: the `tokens` or the `characters` of each Doc.
-    alignment_mode (str): How entities of the view `characters` that do not align with tokens get into `doc.ents`:
-        `expand` to all tokens that they overlap, `contract` to those within them, or `strict`, not at all. Of two
-        entities that share a token, the longer one is kept.
-    window (Optional[int]): Maximum number of tokens or characters that the model reads at once. Longer Docs are cut at
-        sentence ends into windows of about that length, and decoded as a whole. None, as trained: 200 in training, then
-        the length of which nine of ten training texts were not longer.
-    overlap (Optional[int]): Tokens or characters of context on both sides of a place where a sentence that is longer
-        than a window is cut; None for 8.
-    max_units (int): Maximum number of tokens or characters in a batch of windows, to limit memory.
-    incorrect_spans_key (Optional[str]): Key of the reference's `doc.spans` for spans that are known not to be entities
-        of their label.
-    chars_key (Optional[str]): Key of `doc.spans` for all entities of the Doc in the view `characters`: spans of tokens,
-        and their exact start and end in `doc.spans[chars_key].attrs["char_offsets"]`; with a `spans_key` also their
-        probabilities in `"char_scores"`. Nothing is written if it is None.
-    spans_key (Optional[str]): Key of `doc.spans` for the entities of `doc.ents` with their probabilities, which are in
-        `doc.spans[spans_key].attrs["scores"]`; also for those within them, if the model has a `depth` above 1. Nothing
-        is computed or written if it is None.
-    threshold (Union[float, Dict[str, float]]): Minimum probability of an entity, or of an entity of each label. Less
-        probable entities are left out: their tokens are outside. 0 keeps all.
-    scorer (Optional[Callable]): The scoring method. In the view `characters`, `spacy_tener.char_ner_scorer.v1` replaces
-        the default, `spacy.ner_scorer.v1`.
+    model (Model[List[Doc], List[Floats2d]]): The model: `spacy_tener.CRFTagger.v1` with any token-to-vector model.
+    view (str): The units that are tagged: the `tokens` or the `characters` of a Doc.
+    alignment_mode (str): How entities are aligned to tokens in `doc.ents` if `view = "characters"`, as in
+        `Doc.char_span`: `expand` to all tokens that an entity overlaps, `contract` to the tokens inside the entity, or
+        `strict`, which leaves out entities that do not align. If two entities share a token, the longer one is used.
+    window (Optional[int]): Maximum number of units that the model processes at once. Longer Docs are split at sentence
+        ends into windows of about this length, and decoded as a whole. By default, training uses windows of up to 200
+        units, and prediction uses the 90th percentile of the lengths of the training texts.
+    overlap (Optional[int]): Number of units of context on both sides of the split if a sentence is longer than a
+        window. The default is 8.
+    max_units (int): Maximum number of units in a batch of windows. Lower it to save memory.
+    incorrect_spans_key (Optional[str]): Key of `doc.spans` in the reference for spans that are known to be incorrect.
+        They are used as negative examples in training.
+    chars_key (Optional[str]): Key of `doc.spans` for all entities if `view = "characters"`. The spans consist of the
+        tokens that an entity overlaps. The exact character offsets are in `doc.spans[chars_key].attrs["char_offsets"]`,
+        and with `spans_key` the probabilities are in `attrs["char_scores"]`. If it is None, this group is not written.
+    spans_key (Optional[str]): Key of `doc.spans` for the entities with their probabilities in
+        `doc.spans[spans_key].attrs["scores"]`. If the model has a `depth` above 1, the group also contains the nested
+        entities. If it is None, probabilities are neither computed nor written.
+    threshold (Union[float, Dict[str, float]]): Minimum probability of an entity, for all labels or for each label.
+        Entities with a lower probability are left out. With the default of 0, all entities are kept.
+    scorer (Optional[Callable]): The scoring method. If `view = "characters"`, the default `spacy.ner_scorer.v1` is
+        replaced by `spacy_tener.char_ner_scorer.v1`.
     """
     with name_errors("tener_ner"):
         settings = NERSettings(

@@ -1,4 +1,11 @@
-"""The component: `nlp.add_pipe("tener_ner")`."""
+"""The component `tener_ner`, which `nlp.add_pipe("tener_ner")` adds to a pipeline. `factory.py` documents its config.
+
+`TenerNER` implements spaCy's interface of a trainable component. The steps are in other modules:
+
+- prediction: `predicting.py` and `windows.py` run the model, `batch_decoding.py` decodes its output, and `entities.py`
+  writes the entities to a Doc.
+- training: `learning/targets.py` converts gold annotation, and `learning/learn_torch.py` computes losses and gradients.
+"""
 
 import itertools
 import os
@@ -43,16 +50,25 @@ from .units import LINE_BREAK, ORNAMENT, DocView, view_of
 from .windows import WindowBatcher, check_shared, tokens_of_views, tokens_of_windows
 from .words import LexiconEditor
 
+# Keys of `cfg` that `update` changes. They are not settings, so the settings need not be checked again.
 _CHANGED_BY_UPDATES = {"labels", "labels_over_lines", "labels_with_ornaments", "latin_edges"}
-"""Keys of `cfg` that change in training and are no settings."""
+# Number of Docs from which Thinc infers the dimensions of the model.
 _SAMPLE_SIZE = 10
+# Number of Docs in a batch when embedders collect the strings of the training data.
 _OBSERVE_BATCH_SIZE = 256
 
 
 class TenerNER(TrainablePipe):
-    """Named entity recognition by a CRF over any token-to-vector model.
+    """A trainable component for named entity recognition: a conditional random field (CRF) on any token-to-vector
+    model.
 
-    Behaves like spaCy's `ner` in all that both do (https://spacy.io/api/entityrecognizer).
+    It can replace spaCy's `ner` and has the same methods, see https://spacy.io/api/entityrecognizer. In addition,
+    `decode` returns probabilities and alternatives.
+
+    cfg (dict[str, Any]): Labels, settings and learned values, as described in `settings.py`.
+    _process (int): Id of the process that created the component.
+    _checked (tuple[dict[str, Any], NERSettings] | None): The settings in `cfg` when they were last checked, and the
+        result.
     """
 
     vocab: Vocab
@@ -60,9 +76,7 @@ class TenerNER(TrainablePipe):
     name: str
     cfg: dict[str, Any]
     _process: int
-    """The process that made the component."""
     _checked: tuple[dict[str, Any], NERSettings] | None = None
-    """The part of `cfg` that was checked last, and the settings made of it."""
 
     def __init__(
         self,
@@ -76,9 +90,9 @@ class TenerNER(TrainablePipe):
         """Initialize the component.
 
         vocab (Vocab): The shared vocabulary.
-        model (Model[List[Doc], List[Floats2d]]): The tagger.
-        name (str): The component's name in the pipeline.
-        settings (Optional[NERSettings]): Settings of reading Docs and writing entities.
+        model (Model[List[Doc], List[Floats2d]]): The tagger, for example `spacy_tener.CRFTagger.v1`.
+        name (str): The name of the component in the pipeline.
+        settings (Optional[NERSettings]): The settings. `make_tener_ner` describes them.
         scorer (Optional[Callable]): The scoring method.
         """
         self.vocab = vocab
@@ -96,8 +110,11 @@ class TenerNER(TrainablePipe):
 
     @property
     def settings(self) -> NERSettings:
-        """The checked settings in `cfg`. Users change them in `cfg`, so they are compared on every call, and checked
-        again only after a change."""
+        """The settings in `cfg`.
+
+        Users change settings in `cfg`. So every call compares them with the ones that were checked last, and checks
+        them again after a change.
+        """
         settings = {name: value for name, value in self.cfg.items() if name not in _CHANGED_BY_UPDATES}
         if self._checked is None or self._checked[0] != settings:
             self._checked = deepcopy(settings), NERSettings.from_cfg(settings)
@@ -105,7 +122,7 @@ class TenerNER(TrainablePipe):
 
     @property
     def learned(self) -> LearnedValues:
-        """The values in `cfg` that training and calibration found out."""
+        """The values in `cfg` that were found in training and calibration."""
         return LearnedValues.from_cfg(self.cfg)
 
     def _set_learned(self, learned: LearnedValues) -> None:
@@ -120,17 +137,18 @@ class TenerNER(TrainablePipe):
 
     @property
     def depth(self) -> int:
-        """How deep the entities that it finds may be nested: 1 if none lies within another."""
+        """The number of nesting levels that the model can predict. It is 1 if entities cannot be nested."""
         return depth_of(self.model)
 
     @property
     def overlap_key(self) -> str | None:
-        """The group of `doc.spans` with entities within others; None if the component finds none of these."""
+        """The key of `doc.spans` for nested entities, or None if the model does not predict nested entities."""
         return self.settings.spans_key if self.depth > 1 else None
 
     @property
     def temperature(self) -> float:
-        """Divisor of all scores of the CRF where probabilities are computed; 1 unless the component is calibrated."""
+        """The divisor of all scores of the CRF when probabilities are computed. It is 1 unless the component is
+        calibrated."""
         temperature = self.learned.temperature
         if not (isinstance(temperature, (int, float)) and 0.0 < temperature < np.inf):
             raise ValueError(
@@ -141,7 +159,7 @@ class TenerNER(TrainablePipe):
 
     @property
     def label_index(self) -> LabelIndex:
-        """The labels, and the rules that their entities may break."""
+        """The labels, with the rules for boundaries that do not apply to some of them."""
 
         def indices(labels: Iterable[str]) -> list[int]:
             return [self.labels.index(label) for label in labels]
@@ -156,12 +174,13 @@ class TenerNER(TrainablePipe):
 
     @property
     def lexicon(self) -> LexiconEditor:
-        """Lists of words that can be changed after training, for all Docs or for some."""
+        """Lists of words for the model's lexicon features. They can be changed after training, for all Docs or for
+        some."""
         return LexiconEditor((node.attrs.get("vocabulary") for node in self.model.walk()), self.name)
 
     @property
     def label_data(self) -> list[str]:
-        """Labels as `spacy init labels` writes them, for `initialize(labels=...)` to read."""
+        """The labels in the format of `spacy init labels`, which `initialize(labels=...)` accepts."""
         return list(self.cfg["labels"])
 
     @property
@@ -170,10 +189,10 @@ class TenerNER(TrainablePipe):
         return key
 
     def add_label(self, label: str) -> int:
-        """Add an entity type, before or after training. The weights of other types are kept.
+        """Add an entity type, before or after training. The weights of the other types are kept.
 
         label (str): The entity type.
-        RETURNS (int): 0 if the component had it already, otherwise 1.
+        RETURNS (int): 1 if the label was added, 0 if the component already had it.
         """
         _check_label(label)
         if label in self.cfg["labels"]:
@@ -182,8 +201,9 @@ class TenerNER(TrainablePipe):
         return 1
 
     def _set_checked_labels(self, labels: list[str]) -> None:
-        """Set the labels of a component, which have been checked."""
-        # First what can fail: torch may be missing, or the model be another one.
+        """Set the labels and resize the output layer. The labels must have been checked."""
+        # Resize the model first. This fails if torch is not installed or if the model cannot be resized, and then `cfg`
+        # must not change.
         set_labels(self.model, len(labels))
         self.cfg["labels"] = labels
         for label in labels:
@@ -192,11 +212,12 @@ class TenerNER(TrainablePipe):
     def extend(
         self, labels: Iterable[str], teacher: Teacher | None = None, rename: Mapping[str, str] | None = None
     ) -> None:
-        """Add labels to a trained component. What it learns from now on, a teacher may complete.
+        """Add labels to a trained component, and optionally rename labels.
 
         labels (Iterable[str]): Labels to add.
-        teacher (Optional[Teacher]): This component as it was before. See `spacy_tener.Extension.v1`.
-        rename (Optional[Mapping[str, str]]): Other names of labels that it has.
+        teacher (Optional[Teacher]): The component before the extension. In later training, it supplies soft targets for
+            labels that a text is not annotated for. See `spacy_tener.Extension.v1`.
+        rename (Optional[Mapping[str, str]]): New names of existing labels, by their present names.
         """
         names, labels = dict(rename or {}), _checked_labels(labels, self.name)
         for label in names:
@@ -220,14 +241,15 @@ class TenerNER(TrainablePipe):
         labels: Iterable[str] | None = None,
         teacher: Teacher | None = None,
     ) -> None:
-        """Set the labels, initialize the weights, and add an embedding for every string of the training data.
+        """Initialize the component for training: set the labels, initialize the weights, and create embeddings for the
+        strings in the training data.
 
-        get_examples (Callable[[], Iterable[Example]]): Returns the training data, or a sample of it.
+        get_examples (Callable[[], Iterable[Example]]): Function that returns the training data, or a sample of it.
         nlp (Optional[Language]): The pipeline.
-        labels (Optional[Iterable[str]]): The entity types, as `spacy init labels` writes them. Without it they are
-            read from the data.
-        teacher (Optional[Teacher]): `spacy_tener.Teacher.v1`: a trained pipeline to learn from, beside the annotation.
-            The component gets the teacher's labels.
+        labels (Optional[Iterable[str]]): The entity types, as in the file of `spacy init labels`. By default they are
+            collected from the training data.
+        teacher (Optional[Teacher]): A trained pipeline for knowledge distillation, see `spacy_tener.Teacher.v1`. The
+            component gets the teacher's labels as well.
         """
         validate_get_examples(get_examples, "TenerNER.initialize")
         if labels is None:
@@ -236,11 +258,12 @@ class TenerNER(TrainablePipe):
         labels = _checked_labels(labels, self.name)
         self._check_nesting(get_examples, teacher)
         self._teacher = teacher
-        # The teacher's labels come first, as its distributions need.
+        # The teacher's labels come first, because the tag ids in its soft targets refer to them.
         self._set_checked_labels(list(dict.fromkeys([*(teacher.labels if teacher else ()), *self.labels, *labels])))
         sample = self._sample(get_examples())
         lengths = [length for doc in sample for length in word_lengths(doc).tolist()]
-        # If the tokenizer splits only some scripts into characters, the length of tokens says more about the language.
+        # `TokenLengths` compares token lengths to detect a different tokenizer. If only some scripts are split into
+        # characters, the mean length depends on the languages in the text instead.
         is_comparable = bool(lengths) and not (nlp and isinstance(nlp.tokenizer, MultilingualTokenizer))
         text_length, text_sentences = self._usual_sizes(get_examples())
         self._set_learned(
@@ -261,7 +284,8 @@ class TenerNER(TrainablePipe):
             add_requirements(nlp)
 
     def _check_nesting(self, get_examples: Callable[[], Iterable[Example]], teacher: Teacher | None) -> None:
-        """Raise if a component for entities within entities finds none of them in its data, or has another teacher."""
+        """Raise an error if the settings, the training data or the teacher do not fit the nesting depth of the
+        model."""
         depth, key = self.depth, self.settings.spans_key
         if depth > 1 and key is None:
             remedy = f'Set spans_key = "sc" in the section of {self.name}: the group of doc.spans with all entities.'
@@ -273,7 +297,7 @@ class TenerNER(TrainablePipe):
             raise RemedyError(f"'{self.name}' has a depth of {depth}, its teacher another one", remedy)
 
     def _sample(self, examples: Iterable[Example]) -> list[Doc]:
-        """Return the first Docs as input of the model, long ones in windows."""
+        """Return the first Docs as input of the model. Long Docs are split into windows."""
         settings = self.settings
         views = [view_of(example.predicted, settings.view) for example in itertools.islice(examples, _SAMPLE_SIZE)]
         batcher = WindowBatcher.of(self.model, settings, training=True)
@@ -281,8 +305,9 @@ class TenerNER(TrainablePipe):
         return [doc for doc in tokens_of_windows(batch).docs if len(doc)]
 
     def _usual_sizes(self, examples: Iterable[Example]) -> tuple[int, int] | tuple[None, None]:
-        """Return the units and the sentences of which nine of ten texts do not have more; None without texts."""
-        # One at a time: the corpus may be larger than memory.
+        """Return the 90th percentile of the numbers of units and of sentences in a text, or None for both without
+        texts."""
+        # A generator, because the corpus may not fit into memory.
         views = (view_of(example.predicted, self.settings.view) for example in examples)
         sizes = [(len(view), 1 + view.sentence_ends()[:-1].sum()) for view in views if len(view)]
         if not sizes:
@@ -291,22 +316,23 @@ class TenerNER(TrainablePipe):
         return int(units), int(sentences)
 
     def _token_batches(self, examples: Iterable[Example]) -> Iterator[TokenBatch]:
-        """Yield the units of the Docs, as input of the model."""
+        """Yield the units of all Docs as input of the model, in batches."""
         settings = self.settings
         views = (view_of(example.predicted, settings.view) for example in examples)
         for batch in minibatch(filter(len, views), _OBSERVE_BATCH_SIZE):
             yield tokens_of_views(batch)
 
     def predict(self, docs: Iterable[Doc]) -> list[list[UnitEntity]]:
-        """Find the entities of a batch of Docs without changing them.
+        """Predict the entities of a batch of Docs, without changing the Docs.
 
         docs (Iterable[Doc]): The Docs.
-        RETURNS (List[List[UnitEntity]]): The entities of each Doc, in units of the view: tokens or characters.
+        RETURNS (List[List[UnitEntity]]): The entities of each Doc. Their boundaries are counted in units: tokens, or
+            characters with `view = "characters"`.
         """
         return [entities for _, entities in self._find(docs, self.settings)]
 
     def _find(self, docs: Iterable[Doc], settings: NERSettings) -> list[tuple[DocView, list[UnitEntity]]]:
-        """Return the view of each Doc, and the entities in its units."""
+        """Return the view of each Doc, and its entities in units of the view."""
         found: list[tuple[DocView, list[UnitEntity]]] = []
         for views, batch in self._decode_batches(docs, settings):
             if settings.view == "tokens":
@@ -322,23 +348,23 @@ class TenerNER(TrainablePipe):
         return decode_batches(self.model, views, self.label_index, settings, self.temperature)
 
     def set_annotations(self, docs: Iterable[Doc], scores: Sequence[Sequence[UnitEntity]]) -> None:
-        """Add entities to those that the Docs already have.
+        """Add predicted entities to the entities of the Docs. Existing entities are kept.
 
         docs (Iterable[Doc]): The Docs.
-        scores (Sequence[Sequence[UnitEntity]]): What `predict` returned for them.
+        scores (Sequence[Sequence[UnitEntity]]): The entities that `predict` returned.
         """
         settings = self.settings
         for doc, entities in zip(docs, scores, strict=True):
             add_entities(view_of(doc, settings.view), entities, settings, nested=self.depth > 1)
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128, spans_key: str | None = None) -> Iterator[Doc]:
-        """Add entities to a stream of Docs.
+        """Predict and set the entities of a stream of Docs.
 
         stream (Iterable[Doc]): The Docs.
-        batch_size (int): The number of Docs to process at once.
-        spans_key (Optional[str]): The group of probabilities for this call, if the settings have none; as in
-            `nlp.pipe(texts, component_cfg={"tener_ner": {"spans_key": "sc"}})`.
-        YIELDS (Doc): The Docs, in order.
+        batch_size (int): The number of Docs in a batch.
+        spans_key (Optional[str]): Key of `doc.spans` for entities with probabilities, used for this call if the setting
+            `spans_key` is None. In `nlp.pipe`, pass `component_cfg={"tener_ner": {"spans_key": "sc"}}`.
+        YIELDS (Doc): The Docs in order.
         """
         settings, on_error = self.settings, self.get_error_handler()
         settings = replace(settings, spans_key=settings.spans_key or spans_key)
@@ -351,12 +377,13 @@ class TenerNER(TrainablePipe):
                 on_error(self.name, self, docs, error)
 
     def decode(self, docs: Iterable[Doc]) -> Iterator[Decoding]:
-        """Run the model once, and yield the predictions for each text: entities, probabilities of spans, k best label
-        sequences, alternatives, marginals, entropy, and the likelihood of an annotation.
+        """Run the model once, and return an object for each Doc that computes entities, probabilities, alternatives and
+        marginals.
 
-        docs (Iterable[Doc]): The Docs, which are not changed. Their entities count as existing entities, so pass Docs
-            that the component has not processed. A shared component that the model listens to must have processed them.
-        YIELDS (Decoding): The predictions for each Doc, in order.
+        docs (Iterable[Doc]): The Docs. They are not changed. Existing entities are taken as given, so pass Docs that
+            the component has not processed yet. If the model has a listener, the shared component must have processed
+            the Docs.
+        YIELDS (Decoding): The decoding of each Doc in order.
         """
         docs = list(docs)
         check_shared(self.model, docs)
@@ -367,10 +394,11 @@ class TenerNER(TrainablePipe):
                 yield Decoding(view, self.labels, batch, index, settings.spans_key, existing[index])
 
     def annotate(self, decodings: Iterable[Decoding], *, spans_key: str | None = None) -> None:
-        """Write to each Doc what `nlp.pipe` would, without running the model again.
+        """Set the entities of Docs that were decoded, as `nlp.pipe` does, without running the model again.
 
-        decodings (Iterable[Decoding]): What `decode` yielded.
-        spans_key (Optional[str]): The group of probabilities, if the settings have none.
+        decodings (Iterable[Decoding]): The decodings that `decode` returned.
+        spans_key (Optional[str]): Key of `doc.spans` for entities with probabilities, used if the setting `spans_key`
+            is None.
         """
         settings = self.settings
         settings = replace(settings, spans_key=settings.spans_key or spans_key)
@@ -380,6 +408,7 @@ class TenerNER(TrainablePipe):
                 add_entities(decoding.view, found[decoding.index], settings, nested=self.depth > 1)
 
     def _check_process(self) -> None:
+        """Raise an error in a forked process if the model is on a GPU, because CUDA does not work there."""
         if self.model.ops.name == "cupy" and os.getpid() != self._process:
             raise RuntimeError(
                 f"The component '{self.name}' is on a GPU, which a forked process cannot use. Use n_process=1 with a "
@@ -388,18 +417,21 @@ class TenerNER(TrainablePipe):
 
     @property
     def active_scorer(self) -> Callable[..., Any] | None:
-        """The scoring method that `score` uses: spaCy's own counts tokens, so the view `characters` has another."""
+        """The scoring method of `score`. With `view = "characters"`, the default is replaced by a scorer that compares
+        character offsets, since entities need not align with tokens."""
         if self.scorer is ner_score and self.settings.view == "characters":
             return score_char_entities
         return self.scorer
 
     def score(self, examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
-        """Score a batch of examples by the scoring method.
+        """Score a batch of examples.
 
         examples (Iterable[Example]): The examples.
-        RETURNS (Dict[str, Any]): The scores.
+        RETURNS (Dict[str, Any]): The scores of the scoring method. If the model predicts nested entities, the scores of
+            nested entities are included.
         """
-        examples = list(examples)  # both scorers iterate over them, and a generator would be empty for the second
+        # A generator would be exhausted after the first of the two scorers.
+        examples = list(examples)
         scorer = self.active_scorer
         if scorer is None:
             return {}
@@ -416,15 +448,17 @@ class TenerNER(TrainablePipe):
         sgd: Optimizer | None = None,
         losses: dict[str, float] | None = None,
     ) -> dict[str, float]:
-        """Learn from a batch of examples. The loss is the negative log-likelihood of all tag sequences that agree with
-        the annotation: tokens without annotation may have any tag.
+        """Compute the loss and the gradients of a batch of examples, and update the weights.
+
+        The loss is the negative log-likelihood of the annotation. For tokens without annotation, it sums over all
+        possible tags.
 
         examples (Iterable[Example]): The examples.
-        drop (float): Dropout of layers that take it from the training loop, such as spaCy's; the layers of this package
-            take theirs from the config.
-        sgd (Optional[Optimizer]): The optimizer. Without it, gradients are accumulated for a later step.
-        losses (Optional[Dict[str, float]]): Dictionary to which the loss is added by the component's name. It is a mean
-            over texts, of which one longer than `window` counts as several.
+        drop (float): Dropout of layers that get it from the training loop, such as spaCy's layers. The layers of this
+            package have their own dropout in the config.
+        sgd (Optional[Optimizer]): The optimizer. If it is None, gradients are accumulated for a later step.
+        losses (Optional[Dict[str, float]]): Dictionary to which the loss is added, with the name of the component as
+            key. The loss is a mean over windows: a text longer than the setting `window` counts several times.
         RETURNS (Dict[str, float]): The updated dictionary.
         """
         losses = {} if losses is None else losses
@@ -445,8 +479,11 @@ class TenerNER(TrainablePipe):
         return losses
 
     def _update_learned_values(self, targets: Sequence[Sequence[Target]], labels: LabelIndex) -> None:
-        """Add what the annotated entities show to the learned values: which labels may have a line break or an
-        ornament, and how many boundaries lie inside Latin words."""
+        """Count the boundaries of gold entities that decoding usually forbids, for each label.
+
+        These are line breaks within entities, ornaments at boundaries, and boundaries within Latin words. Decoding
+        allows them for the labels that have them in the training data.
+        """
 
         def exceptions(unit_type: int) -> list[str]:
             return [self.labels[i] for i in labels_with_exceptions(itertools.chain(*targets), labels, unit_type)]
@@ -475,12 +512,15 @@ class TenerNER(TrainablePipe):
         losses: dict[str, float] | None = None,
         **config: Any,
     ) -> dict[str, float]:
-        """Learn to keep the predictions that the model made when `nlp.resume_training()` was called: its probabilities
-        of all tag sequences. Annotation is not used.
+        """Train the model to keep its earlier predictions, so that it does not forget them.
+
+        The loss is the cross-entropy to the distribution over tag sequences that the model had when
+        `nlp.resume_training()` was called. The annotation of the examples is not used.
 
         examples (Iterable[Example]): The examples.
-        sgd (Optional[Optimizer]): The optimizer.
-        losses (Optional[Dict[str, float]]): Dictionary to which the loss is added by the component's name.
+        sgd (Optional[Optimizer]): The optimizer. If it is None, gradients are accumulated for a later step.
+        losses (Optional[Dict[str, float]]): Dictionary to which the loss is added, with the name of the component as
+            key.
         RETURNS (Dict[str, float]): The updated dictionary.
         """
         losses = {} if losses is None else losses
@@ -501,7 +541,7 @@ class TenerNER(TrainablePipe):
         return losses
 
     def finish_update(self, sgd: Optimizer) -> None:
-        """Update the weights by their gradients. The learning rate warms up even if no schedule is stepped.
+        """Update the weights with the accumulated gradients. The learning rate is warmed up even without a schedule.
 
         sgd (Optimizer): The optimizer.
         """
@@ -512,8 +552,8 @@ class TenerNER(TrainablePipe):
         """Load the component from a directory.
 
         path (Union[str, Path]): The directory.
-        exclude (Iterable[str]): Names of parts to leave out: `vocab`, `model`, or `cfg` to keep the component's present
-            settings. Labels are always loaded, since the weights depend on them.
+        exclude (Iterable[str]): Data that is not loaded: `vocab`, `model` or `cfg`. With `cfg`, the component keeps its
+            present settings. The labels are always loaded, because the weights depend on them.
         RETURNS (TenerNER): The component.
         """
         self._load(partial(super().from_disk, path), str(path), exclude)
@@ -522,8 +562,8 @@ class TenerNER(TrainablePipe):
     def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "TenerNER":
         """Load the component from bytes.
 
-        bytes_data (bytes): What `to_bytes` returned.
-        exclude (Iterable[str]): Names of parts to leave out, as for `from_disk`.
+        bytes_data (bytes): The bytes that `to_bytes` returned.
+        exclude (Iterable[str]): Data that is not loaded, as in `from_disk`.
         RETURNS (TenerNER): The component.
         """
         self._load(partial(super().from_bytes, bytes_data), "the given bytes", exclude)
@@ -533,15 +573,18 @@ class TenerNER(TrainablePipe):
         exclude = set(exclude)
         present = self.settings.to_cfg() if "cfg" in exclude else {}
         with wrap_load_errors(self.name, source):
-            self._set_learned(LearnedValues())  # the loaded cfg need not have all of them
+            # spaCy merges the loaded `cfg` into the present one, which would keep old values that the new one lacks.
+            self._set_learned(LearnedValues())
             load(exclude=exclude - {"cfg"})
             self._token_lengths = TokenLengths()
             self.cfg.update(present)
-            _ = self.settings, self.learned, self.temperature  # checks them
+            # These properties raise an error if a value is not valid.
+            _ = self.settings, self.learned, self.temperature
             check_loaded(self.model)
             self._check_size()
 
     def _check_size(self) -> None:
+        """Raise an error if the loaded weights and the loaded labels do not belong together."""
         output = self.model.get_ref("output_layer") if self.model.has_ref("output_layer") else None
         if output is not None and output.has_dim("nO"):
             n_tags, expected = output.get_dim("nO"), self.depth * self.label_index.layout.n_tags
@@ -553,6 +596,7 @@ class TenerNER(TrainablePipe):
 
 
 def _check_label(label: object) -> None:
+    """Raise an error unless a label is a non-empty string that can be saved."""
     if not isinstance(label, str):
         raise ValueError(Errors.E187)
     if not label.strip() or any("\ud800" <= character <= "\udfff" for character in label):
@@ -560,7 +604,10 @@ def _check_label(label: object) -> None:
 
 
 def _checked_labels(labels: Iterable[str], component: str) -> list[str]:
-    """Return labels for a component as a list, checked."""
+    """Return labels as a list. Raise an error if one of them is not valid.
+
+    component (str): Name of the component in the error message.
+    """
     if isinstance(labels, str):
         raise ValueError(f"The labels of '{component}' must be a list, not the string {labels!r}: [{labels!r}].")
     labels = list(labels)
@@ -572,7 +619,7 @@ def _checked_labels(labels: Iterable[str], component: str) -> list[str]:
 def _rebuild(
     vocab: Vocab, model: TaggerModel, name: str, scorer: Callable[..., Any] | None, cfg: dict[str, Any]
 ) -> TenerNER:
-    """Unpickle a component."""
+    """Create the component when it is unpickled."""
     pipe = TenerNER(vocab, model, name, scorer=scorer)
     pipe.cfg.update(cfg)
     return pipe
