@@ -1,4 +1,8 @@
-"""Entities within entities: how deep each lies, and the annotation of each path of the CRF."""
+"""Nested entities: nesting depths, and the gold annotation for each depth of the model.
+
+A model with `depth = n` predicts n tag sequences for a text. The entities in one sequence do not overlap, and the first
+sequence contains the outermost entities, so it is the same as the output of a model without nesting.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +15,21 @@ from ..types import EntityOffsets
 
 
 def nesting_depths(entities: Sequence[EntityOffsets]) -> list[int]:
-    """Return the depth of each entity: 0 if it overlaps no longer one.
+    """Return the nesting depth of each entity, 0 for an entity that overlaps with no longer one.
 
-    The longest come first, and of equal ones those of the first label in the alphabet. Each lies at the first depth
-    where it overlaps none before it.
+    Entities are processed from the longest to the shortest. An entity gets the lowest depth at which it overlaps with
+    no entity before it. If two have the same length, the earlier start and then the alphabetical order of the labels
+    decide.
     """
     return _assign_levels(entities, sorted(range(len(entities)), key=lambda i: _by_length(entities[i])))
 
 
 def nesting_levels(entities: Sequence[EntityOffsets]) -> list[int]:
-    """Return the level of each entity, which has its own path of the CRF: 0 for the outermost, as in `nesting_depths`;
-    for the others from 1 on, the innermost first.
+    """Return the index of the tag sequence for each entity: 0 for outermost entities, and 1, 2, ... for inner entities,
+    from the innermost outwards.
 
-    Counted from inside, the level of a city in the name of an institute is the same whether the name of a university is
-    around it or not.
+    Inner entities are numbered from the inside, so that similar entities get the same index. For example, the city in
+    the name of an institute has the level 1, whether or not the institute's name is part of the name of a university.
     """
     depths = nesting_depths(entities)
     inner = [i for i, depth in enumerate(depths) if depth]
@@ -34,18 +39,20 @@ def nesting_levels(entities: Sequence[EntityOffsets]) -> list[int]:
 
 
 def _by_length(entity: EntityOffsets) -> tuple[int, int, str]:
+    """Return a sort key: longer entities first, then by start and label."""
     start, end, label = entity
     return start - end, start, label
 
 
 def _assign_levels(entities: Sequence[EntityOffsets], order: Iterable[int]) -> list[int]:
-    """Assign entities to levels so that those of one level do not overlap. Return the level of each entity.
+    """Assign entities to levels so that the entities of one level do not overlap. Return the level of each entity.
 
-    order (Iterable[int]): The indices of the entities. In this order, each gets the lowest level that is free.
+    order (Iterable[int]): Indices of the entities. In this order, each entity gets the lowest level with enough room.
     """
     size = max((end for _, end, _ in entities), default=0)
     levels = [0] * len(entities)
-    occupied: list[bytearray] = []  # For each level, 1 for the positions of its entities. Searched at the speed of C.
+    # One byte for each position of each level, since bytearray.find is much faster than comparing Python sets.
+    occupied: list[bytearray] = []
     for index in order:
         start, end, _ = entities[index]
         level = next((i for i, positions in enumerate(occupied) if positions.find(1, start, end) < 0), len(occupied))
@@ -57,13 +64,13 @@ def _assign_levels(entities: Sequence[EntityOffsets], order: Iterable[int]) -> l
 
 
 def all_entities(doc: Doc, key: str | None) -> list[Span]:
-    """Return the entities of `doc.ents` and of the group `key` of `doc.spans`, each once."""
+    """Return the entities in `doc.ents` and in the span group `key`, without duplicates."""
     group = doc.spans.get(key, ())
     return list({(span.start, span.end, span.label): span for span in (*doc.ents, *group)}.values())
 
 
 def check_annotation(docs: Iterable[Doc], key: str | None, depth: int) -> None:
-    """Raise if no Doc has entities within others annotated, or if these are nested deeper than a model can find."""
+    """Raise an error if no Doc has annotation of nested entities, or if entities are nested deeper than `depth`."""
     is_annotated, deepest, text = False, 0, ""
     for doc in docs:
         is_annotated |= key in doc.spans
@@ -91,9 +98,11 @@ def _check_depth(text: str, annotated: int, depth: int) -> None:
 
 
 def split_reference(reference: Doc, key: str | None, depth: int) -> list[Doc]:
-    """Return the annotation of each level as a Doc with these entities in `doc.ents`.
+    """Split a gold annotation by nesting level. Return a Doc for each level, with the entities of the level in
+    `doc.ents`.
 
-    Where annotation is missing in `doc.ents`, it is at each level. Without the group, it is missing within entities.
+    Tokens without annotation in `doc.ents` have no annotation at any level. If the Doc does not have the span group,
+    the annotation of all inner levels is missing.
     """
     if depth == 1:
         return [reference]

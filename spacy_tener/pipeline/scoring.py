@@ -1,4 +1,8 @@
-"""Precision, recall and F1 of entities by their character offsets, for any tokens in prediction and reference."""
+"""Scorers that compare entities by character offsets, so that predicted and gold tokens may differ.
+
+`score_char_entities` replaces spaCy's scorer if `view = "characters"`, and `score_nested_entities` scores nested
+entities. `CharComparison` is also used by the page of errors and by calibration.
+"""
 
 from __future__ import annotations
 
@@ -17,31 +21,32 @@ from .nesting import all_entities, nesting_depths
 
 
 def make_char_ner_scorer() -> Callable[..., dict[str, Any]]:
-    """Score entities by their offsets in the text.
+    """Create a scorer that compares entities by character offsets.
 
-    Registered as `spacy_tener.char_ner_scorer.v1`. The scores and their names are those of `spacy.ner_scorer.v1`, but
-    an entity is correct if its character offsets and label are. Tokens are ignored, so that gold entities that do not
-    align with predicted tokens count.
+    Registered as `spacy_tener.char_ner_scorer.v1`. It returns the same scores as `spacy.ner_scorer.v1`, but an entity
+    is correct if its label and its character offsets are correct. So gold entities that do not align with predicted
+    tokens are counted as well.
     """
     return score_char_entities
 
 
 def score_char_entities(examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
-    """Compute precision, recall and F1 of the outermost entities, overall and per type.
+    """Compute precision, recall and F1 of outermost entities, in total and for each type.
 
     examples (Iterable[Example]): The examples.
     RETURNS (Dict[str, Any]): `ents_p`, `ents_r`, `ents_f` and `ents_per_type`.
     """
     per_type: dict[str, PRFScore] = defaultdict(PRFScore)
     for example in examples:
-        # As in spaCy's scorer: Docs without annotation are skipped, as are wrong predictions on tokens without it.
+        # As in spaCy's scorer, Docs without annotation are skipped, and predictions that overlap with tokens without
+        # annotation are not counted as wrong.
         if example.reference.has_annotation("ENT_IOB"):
             _count_matches(example, per_type)
     return _summarize(per_type, "ents")
 
 
 def _summarize(per_type: Mapping[str, PRFScore], prefix: str) -> dict[str, Any]:
-    """Return precision, recall and F1, overall and per type; None for each if there is no entity."""
+    """Return precision, recall and F1, in total and for each type. All are None if there is no entity."""
     total = PRFScore()
     for score in per_type.values():
         total += score
@@ -53,15 +58,15 @@ def _summarize(per_type: Mapping[str, PRFScore], prefix: str) -> dict[str, Any]:
 
 
 def score_nested_entities(examples: Iterable[Example], *, spans_key: str) -> dict[str, Any]:
-    """Compute precision, recall and F1 of nested entities: overall, per type, and per nesting depth.
+    """Compute precision, recall and F1 of nested entities: in total, for each type, and for each nesting depth.
 
-    An entity is correct if its offsets and label are, at whatever depth it was found.
+    An entity is correct if its offsets and its label are correct, even if it was predicted at another depth.
 
-    examples (Iterable[Example]): The examples. Examples whose reference lacks the group are skipped.
-    spans_key (str): The group of `doc.spans` with all entities of the reference. A group of the prediction with this
-        key that another component wrote, for example a `spancat`, is scored as well.
-    RETURNS (Dict[str, Any]): `spans_<key>_p`, `_r`, `_f`, `_per_type`, and `_per_depth`, a list of `p`, `r`, `f` and
-        the number of annotated entities, `gold`, the outermost first.
+    examples (Iterable[Example]): The examples. Examples whose reference does not have the span group are skipped.
+    spans_key (str): Key of `doc.spans` for all entities of the reference. A group of the prediction with this key that
+        another component wrote, for example a `spancat`, is scored as well.
+    RETURNS (Dict[str, Any]): `spans_<key>_p`, `_r`, `_f`, `_per_type` and `_per_depth`. The last one is a list with
+        `p`, `r`, `f` and the number of gold entities, `gold`, for each depth from the outermost on.
     """
     per_type: dict[str, PRFScore] = defaultdict(PRFScore)
     per_depth: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
@@ -87,8 +92,11 @@ def score_nested_entities(examples: Iterable[Example], *, spans_key: str) -> dic
 
 
 def nested_score_rows(scores: Mapping[str, Any]) -> list[tuple[str, list[float], int]]:
-    """Return rows of what `score_nested_entities` returned, if `scores` have it: a title, precision, recall and F1, and
-    the number of annotated entities, of all entities and of each depth."""
+    """Return the scores of nested entities as rows of a table: one for all entities, and one for each depth.
+
+    scores (Mapping[str, Any]): Scores that may include the result of `score_nested_entities`.
+    RETURNS (list[tuple[str, list[float], int]]): Title, `[precision, recall, F1]`, and number of gold entities.
+    """
     rows: list[tuple[str, list[float], int]] = []
     for name, depths in scores.items():
         if name.endswith("_per_depth") and depths:
@@ -100,12 +108,18 @@ def nested_score_rows(scores: Mapping[str, Any]) -> list[tuple[str, list[float],
 
 
 def _depth_score(right: int, found: int, recalled: int, gold: int) -> dict[str, float]:
-    """Return precision of the entities found at a depth, recall of those annotated there, and F1."""
+    """Return the scores for one depth: precision of the entities predicted there, recall of the gold entities there,
+    and F1.
+
+    right, found (int): Number of correct predictions, and of predictions.
+    recalled, gold (int): Number of gold entities that were found, and of gold entities.
+    """
     p, r = right / max(found, 1), recalled / max(gold, 1)
     return {"p": p, "r": r, "f": 2 * p * r / max(p + r, 1e-9), "gold": gold}
 
 
 def _count_matches(example: Example, per_type: dict[str, PRFScore]) -> None:
+    """Add the true positives, false positives and false negatives of an example to the scores of their types."""
     compared = CharComparison(example.reference, example.predicted)
     missed = set(compared.gold)
     for entity in predicted_offsets(example.predicted):
@@ -121,14 +135,18 @@ def _count_matches(example: Example, per_type: dict[str, PRFScore]) -> None:
 
 
 class CharComparison:
-    """Comparison of two Docs of one text, whose tokens and white space may differ, by their other characters.
+    """Comparison of the entities in two Docs of the same text, whose tokens and white space may differ.
 
-    gold: The key of each entity of the reference, which is start, end and label in characters that are no white space,
-        and its offsets there.
+    Offsets are converted to *keys*, which count only the characters that are not white space.
+
+    gold (dict[EntityOffsets, EntityOffsets]): The key of each gold entity, and its character offsets in the reference.
     """
 
     def __init__(self, reference: Doc, predicted: Doc, spans_key: str | None = None) -> None:
-        """Compare. spans_key: The group of the reference with entities within those of `doc.ents`, if these count."""
+        """Prepare the comparison.
+
+        spans_key (str | None): Key of `doc.spans` in the reference for nested entities, if they are compared too.
+        """
         before = _visible_before(reference)
         self._before = _visible_before(predicted)
         gold = map(offsets_of, all_entities(reference, spans_key))
@@ -140,31 +158,33 @@ class CharComparison:
         self._ends = before[1:]
 
     def key(self, entity: EntityOffsets) -> EntityOffsets:
-        """Return the key of an entity of the predicted Doc."""
+        """Return the key of an entity in the predicted Doc."""
         start, end, label = entity
         return int(self._before[start]), int(self._before[end]), label
 
     def is_correct(self, key: EntityOffsets) -> bool | None:
-        """Return whether an entity is annotated; None where annotation is missing, and for white space alone."""
+        """Return whether the reference contains an entity. Return None if the annotation is missing there, or if the
+        entity consists of white space."""
         if key in self.gold:
             return True
         start, end, _ = key
         return None if start >= end or self._unknown[start:end].any() else False
 
     def gold_offsets(self, key: EntityOffsets) -> EntityOffsets:
-        """Return the offsets of a key in the reference: of an entity there, or of the characters."""
+        """Return the character offsets in the reference that belong to a key."""
         start, end, label = key
         first, last = np.searchsorted(self._ends, (start + 1, end)).tolist()
         return self.gold.get(key, (first, last + 1, label))
 
 
 def _visible_before(doc: Doc) -> IntArray:
-    """Return the number of characters before each offset of the text that are no white space."""
+    """Return for each offset in the text how many characters before it are not white space. *Shape:* (characters
+    + 1,)"""
     text = doc.text
     marks = np.fromiter((not character.isspace() for character in text), dtype=np.int64, count=len(text))
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(marks)])
 
 
 def predicted_offsets(doc: Doc) -> set[EntityOffsets]:
-    """Return the offsets and labels of the outermost entities of a Doc, also of those that share a token."""
+    """Return the offsets and labels of the outermost entities in a Doc, including entities that share a token."""
     return {entity.offsets for entity in read_entities(doc) if entity.depth == 0}

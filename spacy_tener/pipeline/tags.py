@@ -1,4 +1,4 @@
-"""Conversion of spaCy's annotation to tags."""
+"""Conversion of entity annotation to tag ids of the CRF, and the tags that each type of unit may have."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ..types import BoolArray, IntArray
 from .units import BEGIN, INSIDE, LINE_BREAK, MISSING, N_UNIT_TYPES, ORNAMENT, OUTSIDE, SPACE, Units
 
 Mask = BoolArray
+# Tag id of a unit whose annotation is missing.
 UNKNOWN = -1
-"""Tag of a unit whose annotation is missing."""
 
 
 @dataclass(frozen=True)
 class LabelIndex:
-    """Index of entity types by hash, and what their entities may hold.
+    """The entity types of a component, and the labels that are exempt from rules about boundaries.
 
-    hashes (Sequence[int]): Hashes of the labels, in the order of the model's.
-    over_lines (Sequence[int]): Indices of the labels whose entities may span lines.
+    hashes (Sequence[int]): Hashes of the labels. Their order defines the label indices.
+    over_lines (Sequence[int]): Indices of the labels whose entities may contain line breaks.
     with_ornaments (Sequence[int]): Indices of the labels whose entities may begin or end with an ornament.
     within_words (Sequence[int]): Indices of the labels whose entities may begin or end within a Latin word.
     """
@@ -40,7 +40,7 @@ class LabelIndex:
         return TagLayout(len(self.hashes))
 
     def indices(self, labels: NDArray[np.uint64]) -> IntArray:
-        """Return the index of each hash; -1 if it is not a label. *Shape:* (units,)"""
+        """Return the label index for each hash, or -1 if the hash belongs to no label. *Shape:* (units,)"""
         indices = np.full(labels.shape, -1, dtype=np.int64)
         labelled, index = np.flatnonzero(labels), {label: i for i, label in enumerate(self.hashes)}
         indices[labelled] = [index.get(label, -1) for label in labels[labelled].tolist()]
@@ -48,7 +48,7 @@ class LabelIndex:
 
     @cached_property
     def tags_by_unit_type(self) -> Mask:
-        """The tags that each type of unit may have. *Shape:* (types, tags)"""
+        """Mask of the tags that are allowed for each type of unit. *Shape:* (unit types, tags)"""
         layout = self.layout
         tags_by_unit_type = np.ones((N_UNIT_TYPES, layout.n_tags), dtype=bool)
         for block in (layout.begin, layout.single, layout.end):
@@ -60,9 +60,10 @@ class LabelIndex:
 
     @cached_property
     def tags_by_neighbours(self) -> Mask:
-        """The tags that leave Latin words whole, by `units.letter_neighbours`. *Shape:* (4, tags)"""
+        """Mask of the tags that do not split a Latin word, for each value of `letter_neighbours`. *Shape:* (4, tags)"""
         layout = self.layout
         whole = np.ones((4, layout.n_tags), dtype=bool)
+        # After a letter (1 and 3) no entity may begin, and before a letter (2 and 3) no entity may end.
         for rows, blocks in (([1, 3], (layout.begin, layout.single)), ([2, 3], (layout.end, layout.single))):
             for row, block in product(rows, blocks):
                 whole[row, block] = False
@@ -71,17 +72,19 @@ class LabelIndex:
 
 
 def index_labels(labels: Iterable[str]) -> LabelIndex:
-    """Return the index of entity types by their names."""
+    """Return the index for a list of label names, without exemptions."""
     return LabelIndex([get_string_id(label) for label in labels])
 
 
 def encode_units(units: Units, labels: LabelIndex) -> IntArray:
-    """Return the tag of each unit: `UNKNOWN` without annotation, outside for a label that is not in `labels`.
+    """Return the tag of each unit. It is `UNKNOWN` if the annotation is missing, and O if `labels` does not contain the
+    label.
 
     *Shape:* (units,)
     """
     layout, index = labels.layout, labels.indices(units.label)
     begins, inside = ((units.iob == value) & (index >= 0) for value in (BEGIN, INSIDE))
+    # A unit ends its entity, as E or S, unless the next unit continues it.
     continues = np.append(inside[1:], False)
     tags = np.where(units.iob == MISSING, UNKNOWN, layout.outside)
     for is_tag, blocks in ((begins, (layout.single, layout.begin)), (inside, (layout.end, layout.inside))):
@@ -91,7 +94,8 @@ def encode_units(units: Units, labels: LabelIndex) -> IntArray:
 
 
 def trim_space(units: Units) -> Units:
-    """Remove white space from the edges of entities, since predicted entities have none there."""
+    """Remove white space from both ends of annotated entities, because predicted entities never begin or end
+    with it."""
     if not (units.space.any() and (units.space & (units.iob != MISSING) & (units.label != 0)).any()):
         return units
     iob, label = units.iob.copy(), units.label.copy()
