@@ -130,7 +130,7 @@ def test_all_that_is_known_of_a_label_goes_on_under_its_new_name(learned):
     pipe.extend([], rename={label: "NAME"})
     assert pipe.labels == ("NAME", *others)
     assert (pipe.cfg["threshold"], pipe.cfg["latin_edges"]) == ({"NAME": 0.5}, {"NAME": [9, 1]})
-    assert (pipe.label_index.possible == before.possible).all()
+    assert (pipe.label_index.tags_by_unit_type == before.tags_by_unit_type).all()
 
 
 def test_what_cannot_be_renamed_is_refused(learned):
