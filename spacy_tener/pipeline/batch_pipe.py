@@ -1,4 +1,5 @@
-"""What components without a model of Thinc have in common: they annotate Docs in batches, and are saved as one file."""
+"""The base class of `lac` and `entity_lists`, the components without a Thinc model. They process Docs in batches, and
+are saved as a single file."""
 
 from __future__ import annotations
 
@@ -18,9 +19,9 @@ from ..requirements import save_requirements
 
 
 class BatchPipe(Pipe):
-    """Base of `lac` and `entity_lists`.
+    """Base class of components that process Docs in batches.
 
-    file: The name of the file that it is saved as.
+    file (str): Name of the file when the component is saved.
     """
 
     file = ""
@@ -30,22 +31,22 @@ class BatchPipe(Pipe):
 
     @abstractmethod
     def set_annotations(self, docs: Sequence[Doc]) -> None:
-        """Write to Docs what the component finds."""
+        """Write the annotation of a batch of Docs."""
 
     @abstractmethod
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """Return all that is saved."""
+        """Return the data of the component as bytes."""
 
     @abstractmethod
     def load(self, data: bytes) -> None:
-        """Load what `to_bytes` returned."""
+        """Load the bytes that `to_bytes` returned."""
 
     def __call__(self, doc: Doc) -> Doc:
         self.set_annotations([doc])
         return doc
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
-        """Annotate Docs in batches."""
+        """Process a stream of Docs in batches."""
         on_error = self.get_error_handler()
         for docs in minibatch(stream, size=batch_size):
             try:
@@ -55,18 +56,18 @@ class BatchPipe(Pipe):
                 on_error(self.name, self, docs, error)
 
     def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> Self:
-        """Load what `to_bytes` returned."""
+        """Load the bytes that `to_bytes` returned. Errors name the component."""
         with wrap_load_errors(self.name, "bytes"):
             self.load(data)
         return self
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
-        """Write what `to_bytes` returns to a directory."""
+        """Save the component to a file in a directory."""
         write_bytes(Path(path) / self.file, self.to_bytes())
         save_requirements(Path(path), [self])
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Self:
-        """Load what `to_disk` wrote."""
+        """Load the component from a directory that `to_disk` wrote."""
         with wrap_load_errors(self.name, str(path)):
             self.load((Path(path) / self.file).read_bytes())
         return self

@@ -1,4 +1,8 @@
-"""Finding a pipeline's `tener_ner`, and other components that find entities."""
+"""Access to the components of a pipeline that find entities, and ways to run a part of the pipeline.
+
+Commands, the service and the tools for annotation and explanation use these functions to find the `tener_ner` of any
+pipeline (`find_crf_pipe`, `PipelineNER`) and to read the entities of all components (`found_entities`).
+"""
 
 from __future__ import annotations
 
@@ -25,36 +29,44 @@ from .tener_ner import TenerNER
 from .units import BEGIN, INSIDE, CharacterView, DocView
 from .windows import Window
 
+# Key of `doc.spans` for entities with probabilities, if a caller needs probabilities but the component has no
+# `spans_key`.
 SCORES_KEY = "tener_found"
-"""Group of `doc.spans` for the probabilities of components without a `spans_key`, where these are asked for."""
 
 
 def entity_finders(nlp: Language) -> list[str]:
-    """Return the names of all components that assign `doc.ents`."""
+    """Return the names of all components that set `doc.ents`."""
     return [name for name in nlp.pipe_names if "doc.ents" in nlp.get_pipe_meta(name).assigns]
 
 
 def span_finders(nlp: Language) -> dict[str, SpanCategorizer]:
-    """Return all `spancat` components by name. Their entities are in `doc.spans`, and may overlap."""
+    """Return all `spancat` components by name. Their entities are in `doc.spans` and may overlap."""
     return {name: pipe for name, pipe in nlp.pipeline if isinstance(pipe, SpanCategorizer)}
 
 
 def overlap_groups(nlp: Language) -> dict[str, str]:
-    """Return the components whose entities may overlap, each with the group of `doc.spans` that has all of them: each
-    `spancat`, and each `tener_ner` that finds entities within entities."""
+    """Return the components whose entities may overlap, with the key of the span group that contains all their
+    entities.
+
+    These are all `spancat` components, and all `tener_ner` components for nested entities.
+    """
     groups = {name: pipe.key for name, pipe in span_finders(nlp).items()}
     return groups | {name: pipe.overlap_key or SCORES_KEY for name, pipe in crf_pipes(nlp).items() if pipe.depth > 1}
 
 
 def check_finders(nlp: Language, pipeline_name: str = "The pipeline") -> None:
-    """Refuse a pipeline without a component that finds entities. what: Its name in the message."""
+    """Raise an error if no component finds entities.
+
+    pipeline_name (str): How the message names the pipeline.
+    """
     if not entity_finders(nlp) and not span_finders(nlp):
         remedy = _suggest_enabling(nlp) or "Name one with a trained tener_ner."
         raise RemedyError(f"{pipeline_name} has no component that finds entities", remedy)
 
 
 def known_labels(nlp: Language) -> set[str] | None:
-    """Return the labels that a pipeline can find; None if a component that assigns `doc.ents` lists no labels."""
+    """Return the labels that a pipeline can predict, or None if a component that sets `doc.ents` does not list its
+    labels."""
     finders, labels = entity_finders(nlp), nlp.pipe_labels
     if not finders or any(name not in labels for name in finders):
         return None
@@ -62,8 +74,10 @@ def known_labels(nlp: Language) -> set[str] | None:
 
 
 def entity_labels(nlp: Language) -> list[str]:
-    """Return the labels of all components that find entities: first those of each `tener_ner`, in its order. In this
-    order, labels get their colours on pages."""
+    """Return the labels of all components that find entities, beginning with the labels of the `tener_ner` components.
+
+    HTML pages assign colours to labels in this order.
+    """
     finders = dict.fromkeys((*crf_pipes(nlp), *entity_finders(nlp), *span_finders(nlp)))
     return list(dict.fromkeys(label for name in finders for label in nlp.pipe_labels.get(name, ())))
 
@@ -79,7 +93,11 @@ def crf_pipes(nlp: Language) -> dict[str, TenerNER]:
 
 
 def find_crf_pipe(nlp: Language, name: str | None = None, *, pipeline_name: str = "The pipeline") -> TenerNER:
-    """Return a `tener_ner`. name: The component's; None for the first. what: The pipeline's name in a message."""
+    """Return a `tener_ner` of a pipeline. Raise an error if there is none.
+
+    name (str | None): The name of the component, or None for the first one.
+    pipeline_name (str): How the message names the pipeline.
+    """
     found = crf_pipes(nlp)
     if found and name is None:
         return next(iter(found.values()))
@@ -92,16 +110,16 @@ def find_crf_pipe(nlp: Language, name: str | None = None, *, pipeline_name: str 
 
 
 def _suggest_enabling(nlp: Language) -> str:
-    """Return the remedy for a pipeline whose `tener_ner` is disabled; an empty one if it has none."""
+    """Return a suggestion to enable the disabled `tener_ner` of a pipeline, or an empty string if there is none."""
     names = [name for name, pipe in nlp.components if isinstance(pipe, TenerNER) and name in nlp.disabled]
     return f"Enable {' or '.join(names)}, which is disabled, and save the pipeline." if names else ""
 
 
 @dataclass(frozen=True)
 class TextWithWords:
-    """A text with a list of words that applies to this text alone.
+    """A text with a list of words that applies to this text only.
 
-    words (Mapping[str, str]): The words that are entities in the text, with their labels.
+    words (Mapping[str, str]): Words that are entities in this text, with their labels.
     """
 
     text: str
@@ -115,9 +133,10 @@ InputText = str | TextWithWords
 
 
 def make_doc(nlp: Language, text: InputText) -> Doc:
-    """Tokenize a text of any length. `nlp.make_doc` refuses texts of more than `nlp.max_length` characters.
+    """Tokenize a text of any length, whereas `nlp.make_doc` raises an error above `nlp.max_length` characters.
 
-    If the text has words of its own, they are matched by the pipeline's `entity_lists`, or here if it has none.
+    If the text comes with words, the `entity_lists` components of the pipeline match them later. If there is none, they
+    are matched here.
     """
     if isinstance(text, str):
         return nlp.tokenizer(text)
@@ -127,38 +146,40 @@ def make_doc(nlp: Language, text: InputText) -> Doc:
 
 
 def components_before(nlp: Language, pipe: object) -> tuple[str, ...]:
-    """Return the names of the components before one, whose own name is another once another pipeline sources it."""
+    """Return the names of the components before `pipe`. The component is compared by identity, because its own `name`
+    may differ from its name in this pipeline if it is sourced."""
     return tuple(itertools.takewhile(lambda name: nlp.get_pipe(name) is not pipe, nlp.pipe_names))
 
 
 def probability_config(nlp: Language) -> dict[str, dict[str, Any]]:
-    """Return the arguments of components that write probabilities: those without a `spans_key` get one."""
+    """Return the `component_cfg` of `nlp.pipe` with which all `tener_ner` components write probabilities."""
     return {name: {"spans_key": SCORES_KEY} for name in crf_pipes(nlp)}
 
 
 def run_components(nlp: Language, docs: list[Doc], names: Sequence[str]) -> list[Doc]:
-    """Run some components of a pipeline over Docs, as one batch."""
+    """Run some components of a pipeline on Docs, as one batch."""
     if not names:
         return docs
     disabled = [name for name in nlp.pipe_names if name not in names]
-    # The whole batch at once, since a listener of a shared component keeps the last batch only.
+    # A listener stores the output of the shared component for its last batch only, so the Docs may not be split.
     size, arguments = max(len(docs), 1), probability_config(nlp)
     return list(nlp.pipe(docs, batch_size=size, disable=disabled, component_cfg=arguments))
 
 
 def found_entities(nlp: Language, docs: Iterable[Doc], *, with_spancat: bool = True) -> list[list[FoundEntity]]:
-    """Return the entities of Docs that a pipeline has processed, nested entities included.
+    """Return the entities in Docs that a pipeline has processed, including nested entities.
 
-    with_spancat (bool): Include the spans of each `spancat`, which may overlap.
+    with_spancat (bool): Include the spans of `spancat` components, which may overlap.
     """
     keys = [pipe.key for pipe in span_finders(nlp).values()] if with_spancat else []
     return [[FoundEntity(*entity[:4]) for entity in read_entities(doc, keys)] for doc in docs]
 
 
 def describe_component(nlp: Language, component: str, view: str) -> dict[str, str]:
-    """Return the pipeline's language, name and version, the component and its view.
+    """Return the language, name and version of a pipeline, and the name and view of a component.
 
-    spaCy calls a pipeline that was never packaged `pipeline 0.0.0`: its name is where it was loaded from.
+    spaCy gives unpackaged pipelines the name "pipeline" and the version "0.0.0". For these, the path is returned as
+    name.
     """
     meta = {name: str(nlp.meta.get(name) or "") for name in ("lang", "name", "version")}
     if (meta["name"], meta["version"]) == ("pipeline", "0.0.0"):
@@ -168,10 +189,12 @@ def describe_component(nlp: Language, component: str, view: str) -> dict[str, st
 
 @dataclass(frozen=True)
 class PipelineNER:
-    """A `tener_ner` in its pipeline, with the components that texts and single windows pass before it.
+    """A `tener_ner` in a pipeline, with the components that must run before it.
 
-    before (tuple[str, ...]): The names of the components that come before it.
-    shared (tuple[str, ...]): Those of them whose vectors it listens to.
+    nlp (Language): The pipeline.
+    ner (TenerNER): The component.
+    before (tuple[str, ...]): Names of all components before it.
+    shared (tuple[str, ...]): Names of the shared components whose output it uses through a listener.
     """
 
     nlp: Language
@@ -181,7 +204,10 @@ class PipelineNER:
 
     @classmethod
     def of(cls, nlp: Language, name: str | None = None) -> PipelineNER:
-        """Find the component. name: Its name; None for the first `tener_ner` of the pipeline."""
+        """Find the component in a pipeline.
+
+        name (str | None): The name of the component, or None for the first `tener_ner`.
+        """
         ner = find_crf_pipe(nlp, name)
         before = components_before(nlp, ner)
         upstream = {node.upstream_name for node in ner.model.walk() if hasattr(node, "upstream_name")}
@@ -190,22 +216,23 @@ class PipelineNER:
 
     @property
     def models(self) -> list[Model[Any, Any]]:
-        """Models that the entities come from."""
+        """The models that compute the entities: the model of the component, and of shared components."""
         pipes: list[Any] = [self.ner, *map(self.nlp.get_pipe, self.shared)]
         return [pipe.model for pipe in pipes]
 
     def describe(self) -> dict[str, str]:
+        """Return a description of the pipeline and the component, see `describe_component`."""
         return describe_component(self.nlp, self.ner.name, self.ner.settings.view)
 
     def prepare(self, texts: Iterable[InputText | Doc]) -> list[Doc]:
-        """Return texts as Docs that the components before have processed. Docs keep their tokens and are copied."""
+        """Convert texts to Docs, and run the components before `tener_ner`. Docs are copied and keep their tokens."""
         docs = [text.copy() if isinstance(text, Doc) else make_doc(self.nlp, text) for text in texts]
         return run_components(self.nlp, docs, self.before)
 
     def complete(self, decodings: Sequence[Decoding]) -> list[Doc]:
-        """Write to the Docs of decodings what the component and those after it find, without running its model again.
+        """Write the entities of decodings to their Docs, and run the remaining components. The model is not run again.
 
-        Ask the decodings before: later components may merge tokens.
+        Use the decodings before calling this method, because later components may merge tokens.
         """
         name, arguments = self.nlp.pipe_names[len(self.before)], probability_config(self.nlp)
         self.ner.annotate(decodings, **arguments.get(name, {}))
@@ -213,7 +240,8 @@ class PipelineNER:
         return run_components(self.nlp, [decoding.doc for decoding in decodings], after)
 
     def window_doc(self, view: DocView, window: Window) -> Doc:
-        """Return a window of a Doc with its units as tokens, ready for the model, and the entities that the Doc has."""
+        """Return a window of a Doc as a Doc with one token for each unit, including existing entities, as input of
+        `decode`."""
         doc = view.slice_doc(window.start, window.end)
         if doc is view.doc:
             return doc
@@ -226,9 +254,10 @@ class PipelineNER:
         return run_components(self.nlp, [doc], self.shared)[0]
 
     def probabilities(self, docs: Iterable[Doc], spans: Sequence[tuple[int, int, str]]) -> Probabilities:
-        """Return the probabilities of the same spans of tokens in each of some Docs whose tokens are units.
+        """Return the probabilities of the same spans in several Docs, whose tokens are units.
 
-        *Shape:* (docs, spans)
+        spans (Sequence[tuple[int, int, str]]): Start and end in tokens, and label.
+        RETURNS (Probabilities): *Shape:* (docs, spans)
         """
         labels = self.ner.labels
         rows = np.array([(start, end, labels.index(label)) for start, end, label in spans], dtype=np.int64)

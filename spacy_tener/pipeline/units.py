@@ -1,7 +1,12 @@
-"""Views of a Doc as a sequence of units: of its tokens, or of its characters.
+"""Views of a Doc as a sequence of units. A unit is a token, or a character with `view = "characters"`.
 
-Both views have the same methods: they return attributes of the units (`Units`), the units as input of a model, and
-convert spans of units to spans of tokens.
+`TokenView` and `CharacterView` have the same methods. They return the attributes of units (`Units`), the units as input
+of a model, and convert spans of units to spans of tokens. All other modules of the component use views, so that they
+work with both types of units:
+
+    text                       张三 在北京
+    TokenView                  张三 | 在 | 北京              the tokens of any tokenizer
+    CharacterView              张 | 三 | ␠ | 在 | 北 | 京    all characters, including spaces
 """
 
 from __future__ import annotations
@@ -28,15 +33,16 @@ from .tokenizer import doc_of_characters
 View = Literal["tokens", "characters"]
 Alignment = Literal["expand", "contract", "strict"]
 
+# The values of `Token.ent_iob`.
 MISSING, INSIDE, OUTSIDE, BEGIN = 0, 1, 2, 3
-"""The values of spaCy's `ent_iob`."""
 
+# Types of units. An ornament is an emoji, a control character or an invisible character.
 N_UNIT_TYPES = 4
 TEXT, SPACE, LINE_BREAK, ORNAMENT = range(N_UNIT_TYPES)
-"""Kinds of units. An ornament is an emoji, a control character or an invisible one."""
 
 _LINE_BREAKS = np.array([ord(character) for character in LINE_BREAKS], dtype=np.uint32)
 _HAS_BREAK = re.compile(f"[{LINE_BREAKS}]").search
+# First and last code points of ranges with emoji, control characters and invisible characters, in order.
 _ORNAMENTS = (
     *((0x00, 0x1F), (0x7F, 0x9F), (0xAD, 0xAD), (0x34F, 0x34F), (0x61C, 0x61C), (0x115F, 0x1160), (0x180E, 0x180E)),
     *((0x200B, 0x200F), (0x202A, 0x202E), (0x2060, 0x206F), (0x20E3, 0x20E3), (0x2300, 0x23FF), (0x25AA, 0x25AB)),
@@ -44,28 +50,29 @@ _ORNAMENTS = (
     *((0x303D, 0x303D), (0x3164, 0x3164), (0x3297, 0x3297), (0x3299, 0x3299), (0xFE0E, 0xFE0F), (0xFEFF, 0xFEFF)),
     *((0xFFA0, 0xFFA0), (0xFFF9, 0xFFFC), (0x1F000, 0x1FAFF)),
 )
-"""First and last code points of emoji, control characters, and invisible ones."""
+# First and last code points of ranges with letters of Latin scripts and their combining accents, in order.
 _LATIN = (
     *((0x41, 0x5A), (0x61, 0x7A), (0xC0, 0xD6), (0xD8, 0xF6), (0xF8, 0x24F), (0x300, 0x36F)),
     *((0x1E00, 0x1EFF), (0xFF21, 0xFF3A), (0xFF41, 0xFF5A)),
 )
-"""First and last code points of letters of Latin scripts, and of the accents that combine with them."""
+# Characters that may end a sentence, used to split long documents.
 SENTENCE_ENDS = "。！？!?；;…\n."
 _SENTENCE_END_CODES = np.array(sorted(map(ord, SENTENCE_ENDS)), dtype=np.uint64)
 _SENTENCE_END_ORTHS = np.array(sorted(map(get_string_id, SENTENCE_ENDS)), dtype=np.uint64)
 _EMBEDDED = ("ENT_IOB", "NORM", "LEMMA", "POS", "TAG", "MORPH", "DEP", "ENT_TYPE", "ENT_ID", "ENT_KB_ID", "SENT_START")
+# Ids of token attributes that earlier components set and a model may embed. HEAD is left out, because the head of a
+# token may be outside the window.
 _EMBEDDABLE = [IDS[name] for name in _EMBEDDED]
-"""Attributes of a token that earlier components set and a model may embed. Not HEAD: it may lie outside of a window."""
 
 
 @dataclass(frozen=True)
 class Units:
-    """Attributes of units. *Shape:* (units,) each
+    """Attributes of the units of one or more texts. *Shape:* (units,) each
 
     unit_type (IntArray): `TEXT`, `SPACE`, `LINE_BREAK` or `ORNAMENT`.
-    iob (IntArray): spaCy's `ent_iob`.
-    label (NDArray[np.uint64]): Hash of the entity type; 0 for none.
-    sentence_start (BoolArray): True for a known sentence start.
+    iob (IntArray): The value of `Token.ent_iob`.
+    label (NDArray[np.uint64]): Hash of the entity type, or 0.
+    sentence_start (BoolArray): True if the unit is known to start a sentence.
     """
 
     unit_type: IntArray
@@ -75,18 +82,18 @@ class Units:
 
     @property
     def space(self) -> BoolArray:
-        """True for white space. *Shape:* (units,)"""
+        """Mask of units that are white space. *Shape:* (units,)"""
         is_white: BoolArray = (self.unit_type == SPACE) | (self.unit_type == LINE_BREAK)
         return is_white
 
     @property
     def preset(self) -> BoolArray:
-        """True in entities that the Doc has, and for its blocked tokens. *Shape:* (units,)"""
+        """Mask of units in existing entities and of blocked units. *Shape:* (units,)"""
         is_preset: BoolArray = (self.iob == BEGIN) | (self.iob == INSIDE)
         return is_preset
 
     def entities(self) -> list[tuple[int, int, int]]:
-        """Return start, end and the label's hash of the Doc's entities."""
+        """Return the start, end and label hash of all entities."""
         first = np.flatnonzero((self.iob == BEGIN) & (self.label != 0))
         stops = np.append(np.flatnonzero(self.iob != INSIDE), len(self.iob))
         ends = stops[np.searchsorted(stops, first, side="right")]
@@ -94,7 +101,8 @@ class Units:
 
 
 def user_data_of(doc: Doc) -> dict[Any, Any]:
-    """Return the `user_data` of a Doc itself, without the extension attributes of its tokens and spans."""
+    """Return the `user_data` of a Doc without the extension attributes of tokens and spans, whose offsets would be
+    wrong in a window."""
     data: Any = doc.user_data
     return {
         key: value
@@ -104,18 +112,19 @@ def user_data_of(doc: Doc) -> dict[Any, Any]:
 
 
 def is_space(codes: CodePoints) -> BoolArray:
-    """Mark white space. *Shape:* (characters,)"""
+    """Return a mask of white space. *Shape:* (characters,)"""
     distinct, indices = np.unique(codes, return_inverse=True)
     return np.array([chr(code).isspace() for code in distinct.tolist()], dtype=bool)[indices]
 
 
 def is_ornament(codes: CodePoints) -> BoolArray:
-    """Mark characters that belong to no name: emoji, control characters and invisible ones. *Shape:* (characters,)"""
+    """Return a mask of emoji, control characters and invisible characters, which are never part of a name. *Shape:*
+    (characters,)"""
     return _is_within(codes, _ORNAMENTS)
 
 
 def unit_types_of(codes: CodePoints) -> IntArray:
-    """Return the type of each character. *Shape:* (characters,)"""
+    """Return the unit type of each character. *Shape:* (characters,)"""
     kinds = np.where(is_ornament(codes), ORNAMENT, TEXT)
     kinds[is_space(codes)] = SPACE
     kinds[np.isin(codes, _LINE_BREAKS)] = LINE_BREAK
@@ -123,12 +132,12 @@ def unit_types_of(codes: CodePoints) -> IntArray:
 
 
 def is_latin_letter(codes: CodePoints) -> BoolArray:
-    """Mark letters of Latin scripts, and the accents that combine with them. *Shape:* (characters,)"""
+    """Return a mask of letters of Latin scripts and their combining accents. *Shape:* (characters,)"""
     return _is_within(codes, _LATIN)
 
 
 def word_continuations(codes: CodePoints) -> BoolArray:
-    """Mark each letter of a Latin word but its first one. *Shape:* (characters,)"""
+    """Return a mask of all letters in Latin words except the first letter of each word. *Shape:* (characters,)"""
     is_letter = is_latin_letter(codes)
     is_letter[1:] &= is_letter[:-1]
     is_letter[:1] = False
@@ -136,21 +145,26 @@ def word_continuations(codes: CodePoints) -> BoolArray:
 
 
 def _is_within(codes: CodePoints, ranges: tuple[tuple[int, int], ...]) -> BoolArray:
-    """Mark code points in ranges, which are in order. *Shape:* (characters,)"""
+    """Return a mask of code points that are in one of the ranges. *Shape:* (characters,)
+
+    ranges (tuple[tuple[int, int], ...]): First and last code points, sorted.
+    """
     bounds = np.array(ranges, dtype=np.uint32) + np.array([0, 1], dtype=np.uint32)
+    # The bounds are start, end + 1, start, end + 1, ... So a code point lies in a range if an odd number of bounds is
+    # less than or equal to it.
     is_within: BoolArray = np.searchsorted(bounds.reshape(-1), codes, side="right") % 2 == 1
     return is_within
 
 
 @cache
 def _hashes_of_characters(predicate: Callable[[CodePoints], BoolArray]) -> frozenset[int]:
-    """The hashes of strings of one such character."""
+    """Return spaCy's hashes of all characters for which a function returns True."""
     codes = np.flatnonzero(predicate(np.arange(0x20000, dtype=np.uint32))).tolist()
     return frozenset(get_string_id(chr(code)) for code in codes)
 
 
 class _View:
-    """Base of the views."""
+    """Base class of the views."""
 
     def __init__(self, doc: Doc) -> None:
         self.doc = doc
@@ -168,20 +182,24 @@ class TokenView(_View):
 
     @cached_property
     def columns(self) -> TokenColumns:
-        """The units as input of a model: their strings, and whether a space follows. *Shape:* (units, 2)"""
+        """The units as input of a model: hash of the string, and whether a space follows. *Shape:* (units, 2)"""
         return columns_of(self.doc)
 
     @cached_property
     def _attributes(self) -> NDArray[np.uint64]:
-        """The attributes that a Doc of a window has. *Shape:* (tokens, attributes)"""
-        # Of all tokens at once: Span.to_array() takes ten times as long for each token.
+        """The attributes in `_EMBEDDABLE` of each token. *Shape:* (units, attributes)"""
+        # Get the attributes of all tokens at once, because Span.to_array() takes ten times as long for each token.
         attributes: Any = self.doc.to_array(_EMBEDDABLE)
         table: NDArray[np.uint64] = attributes
         return table
 
     @property
     def is_unrestricted(self) -> bool:
-        """True only if nothing restricts the tags: no white space, ornament, annotation or known sentence start."""
+        """Whether all tags are allowed for all units, because there is no white space, ornament, existing entity or
+        known sentence start.
+
+        `join_units` skips texts for which this is true, which saves time.
+        """
         if any(map(self.doc.has_annotation, (IS_SPACE, ENT_IOB, SENT_START))):
             return False
         return _hashes_of_characters(is_ornament).isdisjoint(self._orths)
@@ -193,7 +211,7 @@ class TokenView(_View):
 
     @property
     def word_continuations(self) -> BoolArray | None:
-        """True for each letter of a Latin word but its first one, where letters are tokens; None without letters.
+        """Mask of letters that continue a Latin word, if letters are tokens. None if no token is a Latin letter.
 
         *Shape:* (units,)
         """
@@ -207,6 +225,7 @@ class TokenView(_View):
         return continues
 
     def units(self) -> Units:
+        """Return the attributes of the units."""
         space, iob, label, sentence_start = self.doc.to_array([IS_SPACE, ENT_IOB, ENT_TYPE, SENT_START]).T
         unit_type, ornaments = np.full(len(self), TEXT, dtype=np.int64), _hashes_of_characters(is_ornament)
         if not ornaments.isdisjoint(self._orths):
@@ -216,15 +235,17 @@ class TokenView(_View):
         return Units(unit_type, iob.astype(np.int64), label, sentence_start == 1)
 
     def slice_doc(self, start: int, end: int) -> Doc:
-        """Return the units from `start` to `end` as a Doc with one token each, for layers that need Docs."""
+        """Return the units from `start` to `end` as a Doc with one token for each unit. Only layers that need Docs call
+        this method."""
         if end - start == len(self.doc):
             return self.doc
-        # Span.as_doc() would convert the whole Doc for each window of it. Hashes of words are faster than strings.
+        # Span.as_doc() is slow, because it converts the whole Doc for each window. Hashes of words are faster than
+        # strings.
         words: list[Any] = self.columns[start:end, 0].tolist()
         spaces: list[bool] = (self.columns[start:end, 1] == 1).tolist()
         part = Doc(self.doc.vocab, words=words, spaces=spaces)
         attributes: Any = self._attributes[start:end].copy()
-        # As in Span.as_doc(), the rest of an entity that starts before the window becomes an entity.
+        # As in Span.as_doc(), the part of a cut entity that is in the window becomes an entity of its own.
         attributes[0, 0] = BEGIN if attributes[0, 0] == INSIDE else attributes[0, 0]
         part.from_array(_EMBEDDABLE, attributes)
         part.tensor = self.doc.tensor[start:end]
@@ -232,10 +253,11 @@ class TokenView(_View):
         return part
 
     def sentence_ends(self) -> BoolArray:
-        """Return a mask of the units that look like the end of a sentence. *Shape:* (units,)"""
+        """Return a mask of the units that may end a sentence. *Shape:* (units,)"""
         _, ends = search(_SENTENCE_END_ORTHS, self.columns[:, 0])
         if self.doc.has_annotation(IS_SPACE):
-            # White space that contains a line break is one token: an empty line, or the indentation of the next line.
+            # White space with a line break is a single token, for example an empty line or the indentation of the next
+            # line.
             lengths, is_space = self.doc.to_array([LENGTH, IS_SPACE]).T
             for i in np.flatnonzero((lengths > 1) & (is_space == 1)).tolist():
                 ends[i] = _HAS_BREAK(self.doc[i].text) is not None
@@ -248,21 +270,21 @@ class TokenView(_View):
         return self.doc[start].idx, self.doc[end - 1].idx + len(self.doc[end - 1])
 
     def char_extents(self) -> IntArray:
-        """Return start and length in characters of each unit. *Shape:* (units, 2)"""
+        """Return the start and the length of each unit in characters. *Shape:* (units, 2)"""
         return self.doc.to_array([IDX, LENGTH]).astype(np.int64).reshape(-1, 2)
 
     def unit_span(self, start: int, end: int) -> tuple[int, int] | None:
-        """Return the units of the characters from `start` to `end`; None if these are not whole units."""
+        """Return the units for character offsets, or None if the offsets are not at boundaries of units."""
         span = self.doc.char_span(start, end)
         return (span.start, span.end) if span is not None else None
 
     def token_span(self, start: int, end: int, alignment: Alignment) -> tuple[int, int]:
-        """Return the tokens of the units from `start` to `end`; an empty range if `alignment` finds none."""
+        """Return the tokens for a span of units. The range is empty if `alignment` leaves out the span."""
         return start, end
 
 
 class CharacterView(_View):
-    """A Doc as the sequence of its characters, white space included."""
+    """A Doc as the sequence of its characters, including white space."""
 
     def __init__(self, doc: Doc) -> None:
         super().__init__(doc)
@@ -276,9 +298,10 @@ class CharacterView(_View):
 
     @cached_property
     def columns(self) -> TokenColumns:
-        """The units as input of a model: their strings, and 0, since a space is a unit. *Shape:* (units, 2)"""
+        """The units as input of a model: hash of the string, and 0, because spaces are units themselves. *Shape:*
+        (units, 2)"""
         columns = np.zeros((len(self), 2), dtype=np.uint64)
-        # The store must have each character, since embedders request the strings of hashes.
+        # Add the characters to the string store, because embedders look up the strings of hashes.
         columns[:, 0] = np.fromiter(map(self.doc.vocab.strings.add, self.text), dtype=np.uint64, count=len(self))
         return columns
 
@@ -291,22 +314,22 @@ class CharacterView(_View):
 
     @property
     def word_continuations(self) -> BoolArray | None:
-        """True for each letter of a Latin word but its first one. *Shape:* (units,)"""
+        """Mask of letters that continue a Latin word. *Shape:* (units,)"""
         return word_continuations(self._codes)
 
     def to_characters(self, tokens: Units) -> Units:
-        """Convert attributes of the Doc's tokens to attributes of its characters."""
+        """Convert attributes of tokens to attributes of characters."""
         position = np.arange(len(self))
         token = np.searchsorted(self._starts, position, side="right") - 1
         first = np.zeros(len(self), dtype=bool)
         first[self._starts] = True
         gap = position >= self._ends[token]
         label = tokens.label[token]
-        # A token's first character has its tag; the others are inside its entity. A blocked token (B without a type)
-        # blocks all its characters.
+        # The first character has the tag of its token, and all others are inside the entity. All characters of a
+        # blocked token (B without a type) are blocked.
         iob = np.where(~first & (label != 0), INSIDE, tokens.iob[token])
-        # The space after a token is inside an entity if the next token is. Otherwise it is outside, or missing if the
-        # token's annotation is.
+        # A space between two tokens is inside an entity if the next token continues the entity. Otherwise the space is
+        # outside, or its annotation is missing if the annotation of the token before is missing.
         continues = np.append(tokens.iob[1:], OUTSIDE)[token] == INSIDE
         outside = np.where(tokens.iob[token] == MISSING, MISSING, OUTSIDE)
         return Units(
@@ -338,10 +361,10 @@ class CharacterView(_View):
         return start, end
 
     def token_span(self, start: int, end: int, alignment: Alignment) -> tuple[int, int]:
-        """Return the tokens of a character span; an empty range if `alignment` finds none.
+        """Return the tokens for a span of characters. The range is empty if `alignment` leaves out the span.
 
-        expand: all tokens that overlap the span. contract: all tokens within the span but white space at its edges.
-        strict: the tokens that align with the span exactly.
+        `expand` returns all tokens that overlap with the span, `contract` all tokens inside the span, without white
+        space at the ends, and `strict` the tokens that align with the span exactly.
         """
         if alignment == "contract":
             first = int(np.searchsorted(self._starts, start, side="left"))
@@ -358,7 +381,8 @@ DocView = TokenView | CharacterView
 
 
 def join_units(views: Sequence[DocView]) -> Units | None:
-    """Return the units of all texts, joined; None if each of them `is_unrestricted`."""
+    """Concatenate the units of all texts. Return None if all texts are unrestricted, see
+    `TokenView.is_unrestricted`."""
     is_skipped = [view.is_unrestricted for view in views]
     if all(is_skipped):
         return None
@@ -374,12 +398,13 @@ def _unrestricted_units(length: int) -> Units:
 
 
 def letter_neighbours(views: Sequence[DocView]) -> IntArray | None:
-    """Return the letters of the same Latin word beside each unit of texts, joined: 1 for one before it, 2 for one
-    behind it, 3 for both. None without such letters.
+    """Return for each unit which of its neighbours are letters of the same Latin word: 1 for the unit before, 2 for the
+    unit after, and 3 for both. Return None if no Latin word has several units.
 
-    *Shape:* (units,)
+    The units of all texts are concatenated. *Shape:* (units,)
     """
-    # Narrower than the rule of lists (`find_listed`): a model may learn that a name ends before a digit.
+    # Word lists have a stricter rule (`find_listed`), which includes digits and other scripts. A model can learn from
+    # context that a name ends before a digit.
     parts = [view.word_continuations for view in views]
     if all(part is None for part in parts):
         return None
@@ -392,7 +417,10 @@ def letter_neighbours(views: Sequence[DocView]) -> IntArray | None:
 
 
 def view_of(doc: Doc, view: View) -> DocView:
-    """Return the view of a Doc: a `TokenView` for characters, too, if each token is one character."""
+    """Return the view of a Doc.
+
+    If every token is a single character, the result is a `TokenView` even for characters, since it is faster.
+    """
     if view == "tokens" or len(doc) == 0:
         return TokenView(doc)
     last = doc[-1]
