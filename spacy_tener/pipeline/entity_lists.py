@@ -1,4 +1,5 @@
-"""The component `nlp.add_pipe("entity_lists")`: words that are entities wherever they occur, or that never are."""
+"""The component `entity_lists`, which `nlp.add_pipe("entity_lists")` adds to a pipeline: words that are always labelled
+as entities, and blocked words that are never labelled."""
 
 from __future__ import annotations
 
@@ -29,12 +30,12 @@ from .units import BEGIN, INSIDE
 from .windows import batch_by_size
 from .words import WordListEditor, WordListOwner, check_list_name, limit_words, pair_with_tags, strip_word, valid_words
 
+# The tag of blocked words, in place of a label.
 _BLOCKED = ""
-"""The tag of words that are no entities, in place of a label."""
+# Maximum number of tokens in Docs that are searched together. A longer Doc is searched alone.
 _BATCH_TOKENS = 65_536
-"""Tokens of Docs that are searched together at most, unless one Doc has more."""
+# Word lists, with the indices of the Docs to which they apply.
 ActiveLists = Sequence[tuple[WordList, IntArray]]
-"""Lists, each with the indices of the Docs that it applies to."""
 
 
 @Language.factory(
@@ -43,7 +44,8 @@ ActiveLists = Sequence[tuple[WordList, IntArray]]
     default_config={"scorer": {"@scorers": "spacy.ner_scorer.v1"}},
 )
 def make_entity_lists(nlp: Language, name: str, scorer: Callable[..., Any] | None) -> EntityLists:
-    """Create a finder of listed words, before `tener_ner`, `lac` or `ner`, which keep the entities that a Doc has.
+    """Create a component that labels listed words. Add it before `tener_ner`, `lac` or `ner`, which keep existing
+    entities.
 
     scorer (Optional[Callable]): The scoring method.
     """
@@ -51,10 +53,10 @@ def make_entity_lists(nlp: Language, name: str, scorer: Callable[..., Any] | Non
 
 
 class ListMatch(NamedTuple):
-    """A word of a list that occurs in a Doc.
+    """An occurrence of a listed word in a Doc.
 
-    start, end (int): In tokens.
-    label (str): The empty string if the word is no entity.
+    start, end (int): Boundaries in tokens.
+    label (str): The label, or an empty string for a blocked word.
     """
 
     start: int
@@ -63,10 +65,13 @@ class ListMatch(NamedTuple):
 
 
 class EntityLists(WordListEditor, BatchPipe):
-    """Lists of words that are entities wherever they occur, and of words that are none.
+    """Lists of words that are always labelled as entities, and of blocked words.
 
-    The list without a name applies to all Docs. A named list applies to Docs whose `doc._.tener_words` is its name, or
-    a list of names that contains it. A dictionary there has words of this Doc alone, each with its label.
+    The list without a name applies to all Docs. A named list applies to the Docs that opt in to it with
+    `doc._.tener_words = "name"` or a list of names. If the value is a dictionary, it contains words with labels for
+    this Doc only.
+
+    file (str): Name of the file when the component is saved.
     """
 
     file = "lists"
@@ -82,44 +87,48 @@ class EntityLists(WordListEditor, BatchPipe):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels of all lists."""
+        """The labels in all lists, sorted."""
         tags = {entry.tag for words in self.lists.lists.values() for entry in words.entries.values()}
         return tuple(sorted(tags - {_BLOCKED}))
 
     def words(self, name: str = "") -> dict[str, str]:
         """Return the words of a list that are entities, with their labels.
 
-        name (str): The list; the one that counts for every Doc without a name.
+        name (str): The list. By default, the list that applies to all Docs.
         """
         return {word: entry.tag for word, entry in self._entries(name).items() if entry.tag}
 
     def blocked(self, name: str = "") -> list[str]:
-        """Return the words of a list that are no entities.
+        """Return the blocked words of a list.
 
-        name (str): The list; the one that counts for every Doc without a name.
+        name (str): The list. By default, the list that applies to all Docs.
         """
         return [word for word, entry in self._entries(name).items() if not entry.tag]
 
     def add(
         self, words: Iterable[str] | Mapping[str, str], label: str = "", *, name: str = "", saved: bool | None = None
     ) -> None:
-        """Add words to a list. They are entities from the next text on.
+        """Add words to a list. The change takes effect immediately.
 
-        words (Union[Iterable[str], Mapping[str, str]]): The words, or the label of each word.
-        label (str): Any label, whether a model of the pipeline has it or not.
-        name (str): The list; the one that counts for every Doc without a name.
-        saved (Optional[bool]): Whether the list is saved with the pipeline; as it was, or true for a new list, if None.
+        words (Union[Iterable[str], Mapping[str, str]]): The words, or a dictionary of words and their labels.
+        label (str): The label of all words if `words` is not a dictionary. It need not be a label of a model in the
+            pipeline.
+        name (str): The list. By default, the list that applies to all Docs.
+        saved (Optional[bool]): Whether the list is saved with the pipeline. By default, new lists are saved, and the
+            value for an existing list is not changed.
         """
         check_list_name(name)
         self._change(name, _labelled_entries(limit_words(pair_with_tags(words, label), name)), saved=saved)
 
     def block(self, words: Iterable[str], *, name: str = "", saved: bool | None = None) -> None:
-        """Let words be no entities, nor parts of entities that a later component finds. A longer word of a list may
-        contain them.
+        """Block words: they are not entities, and later components do not label any of their tokens.
+
+        A blocked word has no effect inside a longer word of a list.
 
         words (Iterable[str]): The words.
-        name (str): The list; the one that counts for every Doc without a name.
-        saved (Optional[bool]): Whether the list is saved with the pipeline; as it was, or true for a new list, if None.
+        name (str): The list. By default, the list that applies to all Docs.
+        saved (Optional[bool]): Whether the list is saved with the pipeline. By default, new lists are saved, and the
+            value for an existing list is not changed.
         """
         check_list_name(name)
         if isinstance(words, Mapping):
@@ -132,13 +141,14 @@ class EntityLists(WordListEditor, BatchPipe):
     def read(
         self, path: str | Path, label: str = "", *, name: str = "", min_frequency: int = 0, saved: bool | None = None
     ) -> None:
-        """Replace the entities of a list by the words in a file. If it cannot be read, the list stays as it was.
+        """Replace the entities of a list by the words in a file. If the file is not valid, the list is not changed.
 
-        path (Union[str, Path]): `word`, `word<TAB>frequency` or `word<TAB>label`, on each line, in UTF-8.
-        label (str): The label of words without one.
-        name (str): The list.
-        min_frequency (int): Words with a smaller frequency are left out.
-        saved (Optional[bool]): Whether the list is saved with the pipeline; as it was, or true for a new list, if None.
+        path (Union[str, Path]): A file in UTF-8 with `word`, `word<TAB>frequency` or `word<TAB>label` on each line.
+        label (str): The label of words without a label in the file.
+        name (str): The list. By default, the list that applies to all Docs.
+        min_frequency (int): Minimum frequency. Words with a lower frequency are left out.
+        saved (Optional[bool]): Whether the list is saved with the pipeline. By default, new lists are saved, and the
+            value for an existing list is not changed.
         """
         check_list_name(name)
         lines = [
@@ -150,9 +160,9 @@ class EntityLists(WordListEditor, BatchPipe):
         self._change(name, entries, keep_entry=lambda entry: not entry.tag, saved=saved)
 
     def rename(self, labels: Mapping[str, str]) -> None:
-        """Give labels other names in all lists.
+        """Rename labels in all lists.
 
-        labels (Mapping[str, str]): Other names of labels. Those that no list has are left out.
+        labels (Mapping[str, str]): New names by present names. Labels that no list contains are ignored.
         """
         for label in labels.values():
             if not is_label(label):
@@ -160,14 +170,15 @@ class EntityLists(WordListEditor, BatchPipe):
         with LOCK:
             for name, words in self.lists.lists.items():
                 entries = {
-                    # Words that are no entities have no label to be renamed.
+                    # Blocked words have no label that could be renamed.
                     word: make_entry(labels.get(entry.tag, entry.tag) if entry.tag else _BLOCKED, False)
                     for word, entry in words.entries.items()
                 }
                 self.lists.put(name, WordList(entries, words.saved))
 
     def set_annotations(self, docs: Sequence[Doc]) -> None:
-        """Set the listed words of Docs as entities and as blocked tokens. Entities that a Doc has stay."""
+        """Label the listed words in Docs as entities, and block the tokens of blocked words. Existing entities are
+        kept."""
         for group in batch_by_size(docs, _BATCH_TOKENS):
             lists = [*self.lists.active(group), *_lists_in_docs(group)]
             if lists:
@@ -176,15 +187,15 @@ class EntityLists(WordListEditor, BatchPipe):
                         self._set_entities(doc, spans)
 
     def _find(self, docs: Sequence[Doc], lists: ActiveLists) -> list[list[ListMatch]]:
-        """Return the listed words in each Doc that consist of whole tokens, those with the highest priority first.
+        """Return the listed words in each Doc that align with tokens, in the order of their priority.
 
-        Longer words have priority over shorter ones, then words of later lists over those of earlier ones, then the
-        order in the list decides. If several lists contain a word, the entry of the last list is used.
+        Longer words take precedence over shorter ones, then later lists over earlier ones, then the order in the list
+        decides. If several lists contain the same word, the entry of the last list is used.
         """
         text = join_texts(docs)
         first_tokens = starts(text.lengths)
-        # The words of each Doc by their spans of tokens, as tuples that sort by priority: negative length in
-        # characters, negative rank of the list, index in the list, and the span.
+        # For each Doc, the matches by their spans of tokens. The values are tuples that sort by priority: negative
+        # length in characters, negative rank of the list, index in the list, and the span.
         found: list[dict[tuple[int, int], tuple[int, int, int, int, int]]] = [{} for _ in docs]
         for rank, (words, indices) in enumerate(lists):
             begins, stops, entries = find_listed(words, text, indices)
@@ -214,9 +225,9 @@ class EntityLists(WordListEditor, BatchPipe):
         )
 
     def _set_entities(self, doc: Doc, spans: Sequence[ListMatch]) -> None:
-        """Set the words that overlap with no earlier one, nor with what the Doc has.
+        """Set the matches that overlap with no existing entity and no match of higher priority.
 
-        spans (Sequence[ListMatch]): The first ones have priority.
+        spans (Sequence[ListMatch]): The matches, those with the highest priority first.
         """
         occupied, within_entities = set[int](), set[int]()
         if doc.has_annotation(ENT_IOB):
@@ -241,7 +252,10 @@ class EntityLists(WordListEditor, BatchPipe):
             doc.spans[NO_ENTITIES] = [*doc.spans.get(NO_ENTITIES, ()), *blocked_within]
 
     def _warn_of_overlaps(self, doc: Doc, spans: Sequence[ListMatch], occupied: set[int]) -> None:
-        """Warn once that what a Doc has, which stays, overlaps with another word of a list."""
+        """Warn once that a match overlaps with an existing entity, which takes precedence.
+
+        occupied (set[int]): Tokens of existing entities, and blocked tokens.
+        """
         present = {(ent.start, ent.end, ent.label_) for ent in doc.ents}
         for span in spans:
             if span.label and span not in present and not occupied.isdisjoint(range(span.start, span.end)):
@@ -253,13 +267,13 @@ class EntityLists(WordListEditor, BatchPipe):
                 return
 
     def _warn(self, kind: str, message: str) -> None:
-        """Warn of something once."""
+        """Issue a warning if there was no warning with this key before."""
         if kind not in self._warned:
             self._warned.add(kind)
             warnings.warn(message, stacklevel=2)
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """Return the lists."""
+        """Return the lists as bytes."""
         return cast(bytes, srsly.msgpack_dumps(self.lists.to_message()))
 
     def load(self, data: bytes) -> None:
@@ -269,9 +283,12 @@ class EntityLists(WordListEditor, BatchPipe):
 def _labelled_entries(
     pairs: Iterable[tuple[object, object]], path: str | Path = "", lines: Sequence[int] | None = None
 ) -> dict[str, WordListEntry]:
-    """Return entries of words with labels. Refuse a second label of a word, in whatever script.
+    """Return entries for words with labels. Raise an error if a label is not valid, or if a word has two labels.
 
-    lines (Sequence[int]): Where the words stand in the file `path`.
+    Spellings of a word in traditional and simplified characters are the same word.
+
+    path (str | Path): The file that contains the words, for the error message.
+    lines (Sequence[int] | None): Line number of each word in the file.
     """
     entries, label_of = dict[str, WordListEntry](), dict[str, str]()
     for number, (given_word, given_label) in enumerate(pairs):
@@ -292,7 +309,7 @@ def _labelled_entries(
 
 
 def _lists_in_docs(docs: Sequence[Doc]) -> ActiveLists:
-    """Return the words that Docs have of their own, each list with the indices of its Docs."""
+    """Return the word lists in the extension attributes of Docs, with the indices of the Docs."""
     docs_of: dict[tuple[tuple[str, WordListEntry], ...], list[int]] = {}
     for index, doc in enumerate(docs):
         words = words_of(doc)
@@ -307,5 +324,5 @@ def _list_from_entries(entries: tuple[tuple[str, WordListEntry], ...]) -> WordLi
 
 
 def is_label(label: object) -> bool:
-    """Return True for a name that an entity type may have."""
+    """Return whether a value can be a label: a non-empty string that can be encoded in UTF-8."""
     return isinstance(label, str) and bool(label.strip()) and not any("\ud800" <= char <= "\udfff" for char in label)

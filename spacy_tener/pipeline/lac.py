@@ -216,7 +216,7 @@ def trim_words(text: JoinedText, division: Division) -> Division:
     if not is_edge.any():
         return division
     inner = np.flatnonzero(~is_edge)
-    # Inner characters are all others. The first and last ones of each word are the new boundaries of the word.
+    # The first and the last character of a word that are not removed are the new boundaries of the word.
     word_of_unit = np.repeat(np.arange(division.lengths.size), division.lengths)[inner]
     is_first = np.diff(word_of_unit, prepend=-1) != 0
     begins, ends = inner[is_first], inner[np.append(is_first[1:], True)[: inner.size]] + 1

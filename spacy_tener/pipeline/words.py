@@ -1,5 +1,8 @@
-"""Lists of words by name, and their changes: those of `entity_lists`, and words given to a trained component,
-`nlp.get_pipe("tener_ner").lexicon`."""
+"""Editing of word lists: the base class of `entity_lists`, and the lists of a trained component's lexicon,
+`nlp.get_pipe("tener_ner").lexicon`.
+
+The words themselves are stored and matched in `features/word_lists.py`.
+"""
 
 from __future__ import annotations
 
@@ -17,57 +20,60 @@ from ..features.lexicon import is_fit
 from ..features.lexicon_sources import read_list
 from ..features.word_lists import LOCK, WordList, WordListEntry, WordLists, make_entry
 
+# Maximum number of words in a list, of named lists, and of characters in a word. Exceeding the first two is an error,
+# and longer words are left out with a warning.
 MAX_WORDS, MAX_LISTS, MAX_WORD_LENGTH = 1_000_000, 10_000, 40
-"""Words of a list, named lists, and characters of a word. A change beyond is refused; longer words are left out."""
 _Item = TypeVar("_Item")
 
 
 class WordListOwner(Protocol):
-    """What holds lists of words."""
+    """An object that contains word lists: an embedder's vocabulary, or a component."""
 
     @property
     def lists(self) -> WordLists: ...
 
 
 class WordListEditor(ABC):
-    """Lists of words by name. Base of the lists of a component, and of `entity_lists`."""
+    """Base class for editing word lists by name."""
 
     @property
     @abstractmethod
     def list_owners(self) -> Sequence[WordListOwner]:
-        """What holds the lists: several embedders of one model, or a component. All of them have the same lists."""
+        """The objects that contain the lists: one component, or several embedders of a model, which all get the same
+        lists."""
 
     @property
     def names(self) -> list[str]:
-        """The names of the lists."""
+        """The names of all named lists."""
         return list(dict.fromkeys(name for owner in self.list_owners for name in owner.lists.lists if name))
 
     def remove(self, words: Iterable[str], *, name: str = "") -> None:
         """Remove words from a list.
 
         words (Iterable[str]): The words.
-        name (str): The list; the one that counts for every Doc without a name.
+        name (str): The list. By default, the list that applies to all Docs.
         """
         check_list_name(name)
         self._change(name, {}, removed=[strip_word(word) for word, _ in limit_words(pair_with_tags(words), name)])
 
     def clear(self, name: str = "") -> None:
-        """Remove a list: its words are no longer found, and words that it hid or blocked are found again.
+        """Remove a list. Words that were hidden or blocked by the list are found again.
 
-        name (str): The list; the one that counts for every Doc without a name.
+        name (str): The list. By default, the list that applies to all Docs.
         """
         with LOCK:
             for owner in self.list_owners:
                 owner.lists.put(name, None)
 
     def _entries(self, name: str) -> Mapping[str, WordListEntry]:
-        """Return the entries of a list. Raise if there is none of the name."""
+        """Return the entries of a list. Raise an error if no list has this name."""
         if name:
             check_choice("list of words", name, self.names)
         return next((owner.lists.lists.get(name, WordList()).entries for owner in self.list_owners), {})
 
     def _must_hide(self, owner: WordListOwner, word: str) -> bool:
-        """Return whether a removed word has to be hidden, since this one has it elsewhere too."""
+        """Return whether a removed word must be hidden, because its owner also has the word in a lexicon that cannot be
+        changed."""
         return False
 
     def _change(
@@ -79,13 +85,15 @@ class WordListEditor(ABC):
         keep_entry: Callable[[WordListEntry], bool] = lambda entry: True,
         saved: bool | None = None,
     ) -> None:
-        """Change the lists of this name in all that hold them, or in none.
+        """Change the list with this name in all owners. If anything is not valid, no list is changed.
 
-        removed (Sequence[str]): Words to be taken out, or hidden.
-        keep_entry (Callable[[WordListEntry], bool]): Whether an entry that the list had stays.
+        entries (Mapping[str, WordListEntry]): Entries to add.
+        removed (Sequence[str]): Words to remove or hide.
+        keep_entry (Callable[[WordListEntry], bool]): Returns whether an existing entry is kept.
+        saved (bool | None): Whether the list is saved with the pipeline. None does not change it.
         """
         valid = valid_words(entries, name)
-        # A word in another script or width is the same word.
+        # Words are compared in simplified characters and half width, so that all spellings of a word are changed.
         changed_keys = set(map(simplify, [*removed, *valid]))
         with LOCK:
             if name and name not in self.names and len(self.names) >= MAX_LISTS:
@@ -101,16 +109,17 @@ class WordListEditor(ABC):
                 words |= {word: WordListEntry(hidden=True) for word in removed if self._must_hide(owner, word)}
                 changed.append(WordList(words | valid, old.saved if saved is None else saved))
                 limit_words(changed[-1].entries, name)
+            # Raise an error if words are to be removed from a list that does not exist.
             if removed and not any(word_list.entries for word_list in changed):
-                self._entries(name)  # refuses a name that no list has
+                self._entries(name)
             for owner, word_list in zip(self.list_owners, changed, strict=True):
                 owner.lists.put(name, word_list)
 
 
 def valid_words(entries: Mapping[str, WordListEntry], name: str) -> dict[str, WordListEntry]:
-    """Return the words that a list takes. A warning tells of all others.
+    """Return the entries whose words are valid. Warn about other words.
 
-    name (str): The list, or a description of it.
+    name (str): Name or description of the list, for the warning.
     """
     valid = {word: entry for word, entry in entries.items() if is_fit(word) and len(word) <= MAX_WORD_LENGTH}
     invalid = [word[:MAX_WORD_LENGTH] for word in entries if word not in valid]
@@ -125,7 +134,10 @@ def valid_words(entries: Mapping[str, WordListEntry], name: str) -> dict[str, Wo
 
 
 def limit_words(items: Iterable[_Item], name: str) -> list[_Item]:
-    """Return the items as a list; raise if there are too many, without reading the rest."""
+    """Return words as a list. Raise an error if there are too many, without consuming the rest of the iterator.
+
+    name (str): Name of the list, for the error message.
+    """
     found = list(islice(items, MAX_WORDS + 1))
     if len(found) > MAX_WORDS:
         raise RemedyError(
@@ -136,29 +148,32 @@ def limit_words(items: Iterable[_Item], name: str) -> list[_Item]:
 
 
 def check_list_name(name: object) -> None:
-    """Raise if a list's name could not be saved."""
+    """Raise an error unless the name of a list can be saved."""
     if not isinstance(name, str) or any("\ud800" <= char <= "\udfff" for char in name):
         raise ValueError(f"The name of a list of words must be a string that UTF-8 can hold, but got {name!r}.")
 
 
 def pair_with_tags(words: Iterable[str] | Mapping[str, str], tag: str = "") -> Iterable[tuple[str, str]]:
-    """Return words with their tags. tag: That of words which have none of their own."""
+    """Return words with their tags.
+
+    tag (str): The tag of words that have no tag of their own.
+    """
     if isinstance(words, str):
         raise ValueError(f"The words must be a list of words, not the string {words!r}: [{words!r}].")
     return words.items() if isinstance(words, Mapping) else ((word, tag) for word in words)
 
 
 def strip_word(word: object, tag: object = "") -> str:
-    """Return a word without white space around it. Raise unless it and its tag are strings."""
+    """Return a word without white space at its ends. Raise an error unless the word and its tag are strings."""
     if not (isinstance(word, str) and isinstance(tag, str)):
         raise ValueError(f"Words and their tags must be strings, but got {word!r} with the tag {tag!r}.")
     return word.strip()
 
 
 class TaggedWordListOwner(WordListOwner, Protocol):
-    """An embedder, or a tagger, that reads words of lists.
+    """An embedder or tagger that uses the tags of listed words.
 
-    tag_names: The tags of words in messages.
+    tag_names (list[str]): The known tags, for error messages.
     """
 
     @property
@@ -168,14 +183,18 @@ class TaggedWordListOwner(WordListOwner, Protocol):
 
 
 class LexiconEditor(WordListEditor):
-    """Lists of words that a trained component uses beside its lexicon, as evidence.
+    """Lists of words that a trained component uses as features, in addition to its lexicon.
 
-    The list without a name applies to all Docs. A named list applies to Docs whose `doc._.tener_words` is its name, or
-    a list of names that contains it.
+    The list without a name applies to all Docs. A named list applies to the Docs that opt in to it with
+    `doc._.tener_words = "name"` or a list of names.
     """
 
     def __init__(self, vocabularies: Iterable[Any], component: str) -> None:
-        """vocabularies (Iterable[Any]): Of the model's embedders, some of which have words."""
+        """Create the editor.
+
+        vocabularies (Iterable[Any]): The vocabularies of the model's embedders. Some of them have word lists.
+        component (str): Name of the component, for error messages.
+        """
         self._tagged_owners: list[TaggedWordListOwner] = [
             vocabulary for vocabulary in vocabularies if hasattr(vocabulary, "lists")
         ]
@@ -188,20 +207,21 @@ class LexiconEditor(WordListEditor):
     def words(self, name: str = "") -> dict[str, str]:
         """Return the words of a list, with their tags.
 
-        name (str): The list; the one that counts for every Doc without a name.
+        name (str): The list. By default, the list that applies to all Docs.
         """
         return {word: entry.tag for word, entry in self._entries(name).items() if not entry.hidden}
 
     def add(
         self, words: Iterable[str] | Mapping[str, str], tag: str = "", *, name: str = "", saved: bool | None = None
     ) -> None:
-        """Add words to a list. They are found from the next text on.
+        """Add words to a list. The change takes effect immediately.
 
-        words (Union[Iterable[str], Mapping[str, str]]): The words, or the tag of each word.
-        tag (str): What the words are, by a tag that the model was trained with: by jieba's, `nr` is a person, `ns` a
-            place, `nt` an organisation.
-        name (str): The list; the one that counts for every Doc without a name.
-        saved (Optional[bool]): Whether the list is saved with the pipeline; as it was, or true for a new list, if None.
+        words (Union[Iterable[str], Mapping[str, str]]): The words, or a dictionary of words and their tags.
+        tag (str): The tag of all words if `words` is not a dictionary. It must be a tag that the model was trained
+            with. In jieba's tag set, `nr` is a person, `ns` a place, and `nt` an organization.
+        name (str): The list. By default, the list that applies to all Docs.
+        saved (Optional[bool]): Whether the list is saved with the pipeline. By default, new lists are saved, and the
+            value for an existing list is not changed.
         """
         self._check(name)
         entries = {
@@ -212,10 +232,10 @@ class LexiconEditor(WordListEditor):
         self._change(name, entries, saved=saved)
 
     def remove(self, words: Iterable[str], *, name: str = "") -> None:
-        """Remove words from a list, and hide those that are in the model's lexicon.
+        """Remove words from a list, and hide them if they are in the model's lexicon.
 
         words (Iterable[str]): The words.
-        name (str): The list; the one that counts for every Doc without a name.
+        name (str): The list. By default, the list that applies to all Docs.
         """
         self._check(name)
         super().remove(words, name=name)
@@ -223,14 +243,15 @@ class LexiconEditor(WordListEditor):
     def read(
         self, path: str | Path, tag: str = "", *, name: str = "", min_frequency: int = 0, saved: bool | None = None
     ) -> None:
-        """Replace a list by the words in a file. If it cannot be read, the list stays as it was.
+        """Replace a list by the words in a file. If the file is not valid, the list is not changed.
 
-        path (Union[str, Path]): `word`, `word<TAB>frequency`, `word<TAB>tag`, or jieba's `word frequency tag`, on each
-            line, in UTF-8.
-        tag (str): The tag of words without one.
-        name (str): The list.
-        min_frequency (int): Words with a smaller frequency are left out.
-        saved (Optional[bool]): Whether the list is saved with the pipeline; as it was, or true for a new list, if None.
+        path (Union[str, Path]): A file in UTF-8 with `word`, `word<TAB>frequency`, `word<TAB>tag` or jieba's `word
+            frequency tag` on each line.
+        tag (str): The tag of words without a tag in the file.
+        name (str): The list. By default, the list that applies to all Docs.
+        min_frequency (int): Minimum frequency. Words with a lower frequency are left out.
+        saved (Optional[bool]): Whether the list is saved with the pipeline. By default, new lists are saved, and the
+            value for an existing list is not changed.
         """
         self._check(name)
         known_tags, entries = set[str](), dict[str, WordListEntry]()
@@ -246,7 +267,7 @@ class LexiconEditor(WordListEditor):
         return isinstance(owner, LexiconVocabulary) and word in owner.lexicon
 
     def _check(self, name: str) -> None:
-        """Raise if there can be no such list, or if the model reads no words."""
+        """Raise an error if the name is not valid, or if the model does not use words as features."""
         check_list_name(name)
         if not self._tagged_owners:
             raise RemedyError(
@@ -256,6 +277,7 @@ class LexiconEditor(WordListEditor):
             )
 
     def _check_tag(self, tag: str, path: str | Path = "", line: int | None = None) -> None:
+        """Raise an error if the model was not trained with a tag."""
         if not tag or any(owner.has_tag(tag) for owner in self._tagged_owners):
             return
         names = dict.fromkeys(name for owner in self._tagged_owners for name in owner.tag_names)
