@@ -1,1 +1,1 @@
-"""Training of the component: targets from annotation, distributions of a teacher, losses."""
+"""Training of `tener_ner`: targets from gold annotation, losses, and knowledge distillation."""

@@ -1,5 +1,5 @@
-"""What the config of a training calls: more labels for a component, which learns them without forgetting its own;
-several corpora as one; a log as JSON lines, which another process reads while it grows."""
+"""Registered functions for the config of a training run: a callback that adds labels to a trained component, a reader
+that combines corpora, and a logger that writes JSON lines."""
 
 from __future__ import annotations
 
@@ -31,20 +31,25 @@ def extension(
     rename: Mapping[str, str] | None = None,
     cache_mb: NonNegativeInt = 1000,
 ) -> Callable[[Language], Language]:
-    """Add labels to a sourced `tener_ner`, and let its earlier self teach the labels that a text is not annotated for.
+    """Add labels to a sourced `tener_ner`, so that the trained component learns them without forgetting its other
+    labels.
 
-    Registered as `spacy_tener.Extension.v1`, for `[initialize.after_init]`; `spacy tener extend` writes the config. A
-    text says which labels it is annotated for in `doc.user_data["spacy_tener.labels"]`.
+    The component before the extension is the teacher in training. It supplies soft targets for the labels that a text
+    is not annotated for. The labels that a text is annotated for are in `doc.user_data["spacy_tener.labels"]`.
+
+    Registered as `spacy_tener.Extension.v1`, for `[initialize.after_init]`. The command `spacy tener extend` writes the
+    config.
 
     labels (Sequence[str]): The labels to add.
-    path (Optional[Union[str, Path]]): The trained pipeline, which is the teacher.
-    component (str): Name of the `tener_ner`, in both pipelines.
-    rename (Optional[Mapping[str, str]]): Other names of labels that it has.
-    cache_mb (int): Maximum memory for the teacher's cached distributions, in MB.
+    path (Optional[Union[str, Path]]): The trained pipeline.
+    component (str): Name of the `tener_ner` in both pipelines.
+    rename (Optional[Mapping[str, str]]): New names of existing labels, by their present names.
+    cache_mb (int): Maximum memory for the teacher's cached soft targets, in MB.
     """
 
     def extend(nlp: Language) -> Language:
-        if component not in nlp.component_names:  # what is sourced is disabled at that time
+        # Not `nlp.pipe_names`, because sourced components are disabled during initialization.
+        if component not in nlp.component_names:
             raise RemedyError(f"spacy_tener.Extension.v1: there is no '{component}'", "Set `component` to a tener_ner.")
         pipe: Any = nlp.get_pipe(component)
         pipe.extend(labels, load_teacher(path, component, cache_mb=cache_mb, completes=True), rename)
@@ -60,8 +65,9 @@ def extension(
 ReadExamples = Callable[[Language], Iterator[Example]]
 
 _MIXED = "spacy_tener.MixedCorpus.v1"
+# Keys in `user_data` for the weight that a Doc had before its corpus multiplied it. Each corpus has its own key,
+# because it may contain other mixed corpora.
 _WEIGHT_KEYS = (f"tener_own_weight_{number}" for number in itertools.count())
-"""Keys in a Doc's `user_data` of its own weight, before that of its reader. Each corpus has one: it may hold others."""
 
 
 def mixed_corpus(
@@ -69,18 +75,18 @@ def mixed_corpus(
     weights: dict[str, float] | None = None,
     repeat: dict[str, int] | None = None,
 ) -> ReadExamples:
-    """Read the examples of several readers, one reader after the other; spaCy shuffles them on each epoch.
+    """Combine the examples of several readers, one reader after the other. spaCy shuffles them in each epoch.
 
-    For example little gold and much silver annotation, each with its weight in the loss.
+    For example, combine little gold data with much silver-standard data, with a lower weight in the loss.
 
     Registered as `spacy_tener.MixedCorpus.v1`.
 
     readers (Dict[str, Callable[[Language], Iterator[Example]]]): The readers, by names of your choice.
-    weights (Optional[Dict[str, float]]): The weight of a reader's examples in the loss of `tener_ner`, by the reader's
-        name; default 1. It multiplies a Doc's own weight. Other components ignore weights.
-    repeat (Optional[Dict[str, int]]): How often each reader is read, by its name; default 1.
+    weights (Optional[Dict[str, float]]): The weight of a reader's examples in the loss of `tener_ner`, by the name of
+        the reader. The default is 1. If a Doc has a weight, both are multiplied. Other components ignore weights.
+    repeat (Optional[Dict[str, int]]): How often a reader is repeated, by its name. The default is 1.
     """
-    # `Any`: spaCy validates the section's values before it creates the readers.
+    # The annotation of `readers` is `Any`, because spaCy validates the section before it creates the readers.
     readers, weights, repeat = dict(readers), dict(weights or {}), dict(repeat or {})
     _check_mixed(readers, weights, repeat)
     weight_key = next(_WEIGHT_KEYS)
@@ -92,7 +98,8 @@ def mixed_corpus(
                 example = None
                 for example in reader(nlp):
                     data = example.reference.user_data
-                    # A reader may give the same example again, and two readers may share it.
+                    # Compute the weight from the original one, since a reader may return the same example again, or two
+                    # readers may share it.
                     data[WEIGHT] = weight * data.setdefault(weight_key, data.get(WEIGHT, 1.0))
                     yield example
                 if example is None:
@@ -103,6 +110,7 @@ def mixed_corpus(
 
 
 def _check_mixed(readers: Mapping[str, ReadExamples], weights: Mapping[str, float], repeat: Mapping[str, int]) -> None:
+    """Raise an error if weights or repetitions do not fit the readers."""
     unknown = sorted({*weights, *repeat} - set(readers))
     if unknown:
         raise InputError(_MIXED, f"no reader is named {unknown[0]!r}", f"The readers are: {', '.join(readers)}.")
@@ -118,19 +126,20 @@ Log = Callable[[dict[str, Any] | None], None]
 
 
 def json_lines_logger(output_file: str) -> Callable[[Language, IO[str], IO[str]], tuple[Log, Callable[[], None]]]:
-    """Make a logger that prints spaCy's table, and appends a line to a file at each evaluation.
+    """Create a logger that prints spaCy's table, and appends a line to a JSONL file after each evaluation.
 
-    spaCy's own logger writes such a file some thirty lines at a time. This one also ends the training with the process
-    that began it: a new process then has the directory for itself.
+    spaCy's own logger buffers about thirty lines before it writes them. This logger writes each line at once, so that
+    another process can follow the training run. It also stops training if the parent process has ended, so that a new
+    process can use the output directory.
 
     Registered as `spacy_tener.JsonLinesLogger.v1`, for `[training.logger]`.
 
-    output_file (str): The file: steps, losses and scores, as those of `spacy.ConsoleLogger.v3`.
+    output_file (str): The file. The lines contain steps, losses and scores, as in `spacy.ConsoleLogger.v3`.
     """
 
     def set_up(nlp: Language, stdout: IO[str], stderr: IO[str]) -> tuple[Log, Callable[[], None]]:
         print_row, finish = console_logger_v3()(nlp, stdout, stderr)
-        # Before the first step, so that a wrong path costs no training.
+        # Create the directory before training, so that a wrong path is reported at once.
         Path(output_file).parent.mkdir(parents=True, exist_ok=True)
         parent = os.getppid()
         weights = nlp.config["training"]["score_weights"]

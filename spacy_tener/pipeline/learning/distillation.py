@@ -1,5 +1,8 @@
-"""Distillation: a trained pipeline as a teacher, whose distribution over tag sequences is learned beside the
-annotation, or instead of it on texts without any."""
+"""Knowledge distillation: a trained pipeline is the teacher of the component in training.
+
+The student learns the teacher's distribution over tag sequences, in addition to gold annotation, or instead of it for
+texts without annotation. `learn_torch.py` computes the losses from the teacher's `SoftTarget` arrays.
+"""
 
 from __future__ import annotations
 
@@ -27,20 +30,21 @@ if TYPE_CHECKING:
 
 _MIB = 1 << 20
 
+# The teacher's emissions for the units of a text, divided by the temperature. *Shape:* (units, tags of the teacher)
 SoftTarget = NDArray[np.float32]
-"""The teacher's emissions of the student's units. *Shape:* (units, tags of the teacher)"""
 
 
 class Teacher:
-    """A trained pipeline that another `tener_ner` learns from. See `load_teacher`.
+    """A trained pipeline as the teacher of a `tener_ner`. `load_teacher` describes the options.
 
-    component (str): Name of the `tener_ner` in it.
-    share (float): The teacher's share of the loss.
-    temperature (float): Divisor of all scores of the teacher's CRF, beside its calibrated temperature.
-    limit (int): Maximum memory for cached distributions, in bytes.
-    completes (bool): It teaches only what a text is not annotated for, under its annotation.
+    component (str): Name of the `tener_ner` in the pipeline.
+    share (float): Weight of the distillation loss. The loss of the annotation has the weight `1 - share`.
+    temperature (float): Divisor of all scores of the teacher's CRF. If the teacher is calibrated, its temperature is
+        multiplied.
+    limit (int): Maximum memory for cached soft targets in bytes.
+    completes (bool): Use the teacher only for labels that a text is not annotated for.
 
-    Not a dataclass, which spaCy's validation of `initialize` would turn into a dictionary.
+    This is not a dataclass, because spaCy's validation of `initialize` would convert it to a dictionary.
     """
 
     def __init__(
@@ -59,7 +63,7 @@ class Teacher:
 
     @cached_property
     def crf(self) -> CRF:
-        """The teacher's CRF, with its scores divided by the temperature."""
+        """A copy of the teacher's CRF with all scores divided by the temperature."""
         import torch
 
         layer = crf(self.model)
@@ -70,13 +74,14 @@ class Teacher:
         return scaled
 
     def soft_targets(self, views: Sequence[DocView]) -> list[SoftTarget]:
-        """Return the teacher's distributions over tags of the student's units. Each text is read once."""
+        """Return the teacher's emissions for the units of the student. The teacher predicts each text once, if the
+        cache is large enough."""
         keys = [key_of(view.doc) for view in views]
         return list(self._cache(keys, views, self._predict, training=True))
 
     def _predict(self, views: Sequence[DocView]) -> list[SoftTarget]:
         later = self.nlp.pipe_names[self.nlp.pipe_names.index(self.component) :]
-        # Docs, since spaCy raises an error for texts of more than a million characters.
+        # Tokenize the texts here, because `nlp.pipe` raises an error for texts of more than a million characters.
         docs = self.nlp.pipe((self.nlp.tokenizer(view.doc.text) for view in views), disable=later)
         teacher_views = [view_of(doc, self.settings.view) for doc in docs]
         for teacher_view, view in zip(teacher_views, views, strict=True):
@@ -102,21 +107,22 @@ def load_teacher(
     cache_mb: NonNegativeInt = 1000,
     completes: bool = False,
 ) -> Teacher:
-    """Load a trained pipeline as a teacher of another in training (distillation). The teacher is not saved.
+    """Load a trained pipeline as teacher for knowledge distillation. The teacher is not saved with the student.
 
     Registered as `spacy_tener.Teacher.v1`, for `[initialize.components.tener_ner.teacher]`. The student gets the
-    teacher's labels, and learns the exact distribution over all tag sequences. Both must split texts into the same
-    units, tokens or characters. Each text is read once, and cached.
+    teacher's labels, and learns its exact distribution over all tag sequences. Both pipelines must split texts into the
+    same units. The teacher's output is cached for each text.
 
     path (Optional[Union[str, Path]]): The pipeline: a directory, or the name of an installed package.
-    component (str): Name of the `tener_ner` in it.
-    share (float): The teacher's share of the loss; the rest is the annotation's. Without
-        annotation, the loss is the teacher's part alone.
-    temperature (float): Divisor of the teacher's scores, beside its calibrated temperature. Above 1, less probable tag
-        sequences weigh more.
-    cache_mb (int): Maximum memory for cached distributions, in MB; other texts are read again in each epoch.
-    completes (bool): Teach only labels that a text is not annotated for (`doc.user_data["spacy_tener.labels"]`), by the
-        distribution under its annotation. Then `share` is not used.
+    component (str): Name of the `tener_ner` in the pipeline.
+    share (float): Weight of the distillation loss. The loss of the gold annotation has the weight `1 - share`. For
+        texts without annotation, only the distillation loss is used.
+    temperature (float): Divisor of the teacher's scores, in addition to its calibrated temperature. A value above 1
+        gives more weight to less probable tag sequences.
+    cache_mb (int): Maximum memory for the cache, in MB. If it is full, the remaining texts are predicted again in each
+        epoch.
+    completes (bool): Use the teacher only for labels that a text is not annotated for, given its annotation. The
+        annotated labels are in `doc.user_data["spacy_tener.labels"]`. `share` is not used.
     """
     if not path:
         remedy = "Set `path` in this section of the config to a trained pipeline, such as by --paths.teacher."

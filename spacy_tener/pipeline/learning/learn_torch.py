@@ -1,4 +1,4 @@
-"""Losses of a tagger and their gradients, in batches of windows, to limit memory."""
+"""Losses and gradients. Windows are processed in batches, and the gradients are accumulated, which limits memory."""
 
 from __future__ import annotations
 
@@ -29,18 +29,19 @@ from .targets import IncorrectSpan, Target
 
 
 def concatenate_by_depth(targets: Sequence[Sequence[Target]]) -> list[Target]:
-    """Join the targets of texts: those of all texts at the first depth come first, as in `split_depths`."""
+    """Concatenate the targets of several texts, first the targets of all texts at depth 0, then at depth 1, and so on,
+    as in `split_depths`."""
     return list(itertools.chain(*zip(*targets, strict=True)))
 
 
 def batch_loss(crf: CRF, emissions: Tensor, targets: Sequence[Target]) -> Tensor:
-    """Return the weighted sum of the targets' negative log-likelihoods.
+    """Return the weighted sum of the negative log-likelihoods of targets.
 
-    A target's likelihood is that of one path if no tag is missing, otherwise that of all paths that agree with the
-    known tags. An incorrect span adds `-log(1 - P(span | the known tags))`.
+    The likelihood of a target is the sum over all tag sequences that agree with the annotation. If all tags are known,
+    this is a single sequence. A negative example adds `-log(1 - P(span | known tags))`.
 
-    emissions (Tensor): Of the targets' units, joined; or of the texts' units with all depths.
-        *Shape:* (units, tags)
+    emissions (Tensor): Emissions of the targets' units, concatenated. If the model has several depths, rows contain the
+        emissions of all depths. *Shape:* (units, tags) or (units of texts, depth * tags)
     """
     emissions = split_depths(emissions, emissions.shape[1] // crf.layout.n_tags)
     lengths = [len(target.tags) for target in targets]
@@ -59,18 +60,23 @@ def batch_loss(crf: CRF, emissions: Tensor, targets: Sequence[Target]) -> Tensor
 
 
 def _allowed_tags(targets: Sequence[Target], possible: Mask | None, layout: TagLayout) -> Mask:
-    """Return the tags that agree with the annotation of texts. *Shape:* (units, tags)"""
+    """Return the tags that agree with the annotation of all texts, concatenated. *Shape:* (units, tags)"""
     lengths, tags = [len(target.tags) for target in targets], np.concatenate([target.tags for target in targets])
     agreeing = join_masks([target.agreeing(layout) for target in targets], lengths, layout.n_tags)
     return agreeing_tags(tags, possible, layout, agreeing)
 
 
 def tensor(mask: Mask | None) -> Tensor | None:
+    """Convert a mask to a tensor."""
     return None if mask is None else torch.from_numpy(mask)
 
 
 def _incorrect_span_loss(crf: CRF, emissions: Tensor, allowed: Mask, targets: Sequence[Target]) -> Tensor:
-    """Sum `-log(1 - P(span))` over incorrect spans, each on a copy of its text with the tags clamped to the span."""
+    """Return the sum of `-log(1 - P(span))` over all negative examples.
+
+    P(span) is a ratio of two partition functions. The first one sums only over tag sequences that contain the span,
+    computed on a copy of the text for each span.
+    """
     ends = np.cumsum([len(target.tags) for target in targets])
     rows, masks, lengths, weights = [], [], [], []
     for target, end in zip(targets, ends, strict=True):
@@ -84,11 +90,13 @@ def _incorrect_span_loss(crf: CRF, emissions: Tensor, allowed: Mask, targets: Se
     repeated = emissions[on_device(index, emissions.device)]
     mask, free = tensor(np.concatenate(masks)), tensor(allowed[index])
     log_probability = crf.log_partition(repeated, lengths, mask) - crf.log_partition(repeated, lengths, free)
-    # A probability of 1 has an infinite loss. Slightly below 1, loss and gradient are finite, and large.
+    # If the probability is 1, the loss is infinite. A factor slightly below 1 makes loss and gradient finite, but
+    # large.
     return -torch.log1p(-torch.exp(log_probability) * (1.0 - 1e-6)) @ torch.tensor(weights, dtype=log_probability.dtype)
 
 
 def _clamp_tags(allowed: Mask, span: IncorrectSpan, crf: CRF) -> Mask:
+    """Return a mask of the allowed tags, restricted to the tags of an entity in the span."""
     layout = crf.layout
     tags = layout.encode(np.array([span.start]), np.array([span.end]), np.array([span.label]), len(allowed))
     clamped = allowed.copy()
@@ -102,11 +110,13 @@ def _clamp_tags(allowed: Mask, span: IncorrectSpan, crf: CRF) -> Mask:
 def distillation_loss(
     student: CRF, teacher: CRF, emissions: Tensor, soft_targets: Sequence[SoftTarget], masks: Sequence[Mask | None]
 ) -> Tensor:
-    """Return the cross-entropy between the teacher's and the student's distributions over paths, summed over texts.
+    """Return the cross-entropy between the distributions of teacher and student over tag sequences, summed over texts.
 
-    teacher (CRF): Its labels are the student's first ones.
-    masks (Sequence[Mask | None]): The tags that each text allows, at each depth.
-    emissions (Tensor): The student's, of the units of all texts joined. *Shape:* (units, depth * tags)
+    student (CRF): The CRF of the student.
+    teacher (CRF): The CRF of the teacher. Its labels are the first labels of the student.
+    emissions (Tensor): The student's emissions of all texts, concatenated. *Shape:* (units, depth * tags)
+    soft_targets (Sequence[SoftTarget]): The teacher's emissions of each text.
+    masks (Sequence[Mask | None]): The tags that the texts allow, first for all texts at depth 0.
     """
     depth = emissions.shape[1] // student.layout.n_tags
     lengths = [len(scores) for scores in soft_targets] * depth
@@ -118,13 +128,14 @@ def distillation_loss(
 def completion_loss(
     student: CRF, teacher: CRF, emissions: Tensor, soft_targets: Sequence[SoftTarget], targets: Sequence[Target]
 ) -> Tensor:
-    """Return the loss of annotation that a teacher completes by the labels that the text is not annotated for.
+    """Return the loss for texts that are annotated for some labels only, completed by the teacher for the other labels.
 
-    The teacher's distribution is the one under the annotation: it is 0 for paths that contradict it. Where the teacher
-    has nothing to add, the loss is that of the annotation.
+    For these texts, it is the cross-entropy to the teacher's distribution given the annotation, which is 0 for tag
+    sequences that contradict the annotation. For other texts, it is `batch_loss`.
 
-    teacher (CRF): Its labels are the student's first ones.
-    emissions (Tensor): The student's, of the units of all texts joined. *Shape:* (units, tags)
+    student (CRF): The CRF of the student.
+    teacher (CRF): The CRF of the teacher. Its labels are the first labels of the student.
+    emissions (Tensor): The student's emissions of all texts, concatenated. *Shape:* (units, tags)
     """
     lengths, layout = [len(target.tags) for target in targets], student.layout
     rows = emissions.split(lengths)
@@ -150,8 +161,8 @@ def completion_loss(
     return loss
 
 
+# Function that returns the loss of a batch of windows, given the windows, their units and their emissions.
 WindowLoss = Callable[[Sequence[DocWindow], TokenBatch, Tensor], Tensor]
-"""Computes the loss of a batch of windows from the windows, their units and their emissions."""
 
 
 def learn(
@@ -162,9 +173,12 @@ def learn(
     name: str,
     teacher: Teacher | None = None,
 ) -> float:
-    """Accumulate the gradients of the targets. Return the mean loss of windows with annotation or a teacher.
+    """Compute the loss of all targets, and accumulate its gradients.
 
-    targets (Sequence[Sequence[Target]]): Those of each example, one for each depth.
+    targets (Sequence[Sequence[Target]]): Targets of each example, one for each depth.
+    name (str): Name of the component, for error messages.
+    teacher (Teacher | None): The teacher for knowledge distillation.
+    RETURNS (float): The mean loss of all windows with annotation or with a teacher.
     """
     batcher = WindowBatcher.of(model, settings, training=True)
     counted = [
@@ -202,8 +216,12 @@ def learn(
 def rehearse(
     model: TaggerModel, teacher: TaggerModel, views: Sequence[DocView], settings: NERSettings, *, name: str
 ) -> float:
-    """Accumulate the gradients of the cross-entropy between an earlier model's distribution over paths and the present
-    one. Return its mean over windows."""
+    """Compute the cross-entropy to the distribution of an earlier model over tag sequences, and accumulate its
+    gradients.
+
+    teacher (TaggerModel): The earlier model.
+    RETURNS (float): The mean loss of all windows.
+    """
 
     def loss_of(batch: Sequence[DocWindow], tokens: TokenBatch, emissions: Tensor) -> Tensor:
         depth = depth_of(model)
@@ -216,10 +234,10 @@ def rehearse(
 
 
 def _backprop_zeros(model: TaggerModel, views: Sequence[DocView]) -> None:
-    """Run the backprop of listeners with a gradient of zero.
+    """Run the backpropagation of listeners with gradients of zero, for a batch without loss.
 
-    The shared component adds up the gradients of all its listeners, and the backprop of the last listener passes on the
-    sum. If that one did not call it, the gradients of the others would be lost.
+    The shared component sums up the gradients of all its listeners, and the backpropagation of its last listener starts
+    its own. If the last listener skipped it, the gradients of all other listeners would be lost.
     """
     if any(len(view) for view in views):
         tok2vec, tokens = model.get_ref("tok2vec"), tokens_of_views(views)
@@ -237,7 +255,11 @@ def _accumulate(
     *,
     name: str,
 ) -> float:
-    """Accumulate the gradients of a loss over all batches. counted: True for views that count in the mean."""
+    """Compute a loss in batches of windows, and accumulate its gradients. Return the mean loss.
+
+    counted (Sequence[bool]): Which Docs count in the mean.
+    loss_of (WindowLoss): Computes the loss of a batch.
+    """
     batches = list(batcher.batches(batcher.split(views)))
     counts = [sum(counted[part.index] for part in batch) for batch in batches]
     scale = 1.0 / sum(counts)

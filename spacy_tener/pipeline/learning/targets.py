@@ -1,4 +1,4 @@
-"""Gold annotation over the units of a view: tags, and spans known to be incorrect."""
+"""Targets for training: gold annotation, converted to tags for the units of the predicted Doc."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from ..units import (
 )
 from ..windows import Window
 
+# Key in the `user_data` of a reference Doc: weight of the Doc in the loss. The default is 1.
 WEIGHT = "spacy_tener.weight"
-"""Key in the `user_data` of a reference Doc: the weight of its loss; 1 by default."""
 
+# Key in the `user_data` of a reference Doc: list of the labels that the Doc is annotated for. By default, it is
+# annotated for all labels. Tokens without an annotated entity may still belong to an entity with another label.
 ANNOTATED_LABELS = "spacy_tener.labels"
-"""Key in the `user_data` of a reference Doc: the labels that it is annotated for, a list; by default all. Where it has
-no entity, there may still be one of another label."""
 
 _IOB = {"B": BEGIN, "I": INSIDE, "L": INSIDE, "U": BEGIN, "O": OUTSIDE, "-": MISSING}
 
 
 @dataclass(frozen=True)
 class IncorrectSpan:
-    """Units known not to be an entity of this label."""
+    """A span in units that is known not to be an entity with this label."""
 
     start: int
     end: int
@@ -53,15 +53,19 @@ class IncorrectSpan:
 
 @dataclass(frozen=True)
 class Target:
-    """The gold annotation of one example, in units of its predicted Doc.
+    """The gold annotation of a text at one nesting depth, in units of the predicted Doc.
 
-    tags (IntArray): Gold tags; `UNKNOWN` for missing ones. *Shape:* (units,)
-    weight (float): Weight of the loss.
-    possible (Mask | None): The tags that the text allows, and the gold ones; None for all. *Shape:* (units, tags)
-    unannotated_labels (BoolArray | None): The labels that the text is not annotated for; None if there are none.
-        *Shape:* (labels,)
-    open_units (BoolArray | None): With unannotated labels, the units without an annotated entity.
-        *Shape:* (units,)
+    view (DocView): The predicted Doc.
+    units (Units): The attributes of the units, with gold entities.
+    tags (IntArray): Gold tags, or `UNKNOWN` if the annotation is missing. *Shape:* (units,)
+    incorrect (list[IncorrectSpan]): Negative examples.
+    weight (float): Weight in the loss.
+    possible (Mask | None): The tags that the text allows, and the gold tags. None if all tags are allowed. *Shape:*
+        (units, tags)
+    unannotated_labels (BoolArray | None): Mask of the labels that the text is not annotated for. None if it is
+        annotated for all. *Shape:* (labels,)
+    open_units (BoolArray | None): If there are unannotated labels, mask of the units outside annotated entities. They
+        may belong to entities with unannotated labels, so their tags are `UNKNOWN`. *Shape:* (units,)
     """
 
     view: DocView
@@ -75,14 +79,15 @@ class Target:
 
     @property
     def has_loss(self) -> bool:
-        """True if the target adds to the loss: its weight is not 0, and some tag or incorrect span is known."""
+        """Whether the target contributes to the loss: its weight is not 0, and some tag or incorrect span is known."""
         is_annotated = bool((self.tags != UNKNOWN).any()) or (
             self.open_units is not None and bool(self.open_units.any())
         )
         return self.weight > 0.0 and (bool(self.incorrect) or is_annotated)
 
     def agreeing(self, layout: TagLayout) -> Mask | None:
-        """Return a mask of the tags that agree with the labels annotated; None if all labels are.
+        """Return a mask of the tags that agree with partial annotation: O or unannotated labels in open units. Return
+        None if the text is annotated for all labels.
 
         *Shape:* (units, tags)
         """
@@ -96,16 +101,20 @@ class Target:
         return agreeing
 
     def in_window(self, window: Window) -> Target:
-        """Return the annotation of a window's kept part, so that the windows of a document hold each tag once.
+        """Return the target for a window of a document. Tags outside its kept part become unknown, so that every tag is
+        used in one window only.
 
-        An entity belongs to the window in whose kept part it starts. Its tags are unknown if it ends outside.
+        An entity belongs to the window in whose kept part it starts. If it ends outside the window, its tags are
+        unknown.
         """
         if len(window) == len(self.tags):
             return self
         position = np.arange(window.start, window.end)
+        # For units inside an entity, the position where the entity starts. For other units, their own position.
         starts = np.where(self.units.iob == INSIDE, 0, np.arange(len(self.tags)))
         entity_start = np.maximum.accumulate(starts)[window.start : window.end]
         is_kept = (entity_start >= window.keep_start) & (entity_start < window.keep_end)
+        # The last entity ends outside the window.
         if window.end < len(self.tags) and self.units.iob[window.end] == INSIDE:
             is_kept &= entity_start != entity_start[-1]
         tags = np.where(is_kept, self.tags[position], UNKNOWN)
@@ -123,7 +132,7 @@ class Target:
 def make_targets(
     examples: Sequence[Example], labels: LabelIndex, settings: NERSettings, depth: int = 1
 ) -> list[list[Target]]:
-    """Return the targets of each example: one for each depth of entities within entities."""
+    """Return the targets of examples, one target for each depth of the model."""
     targets = []
     for example in examples:
         view = view_of(example.predicted, settings.view)
@@ -136,9 +145,10 @@ def make_targets(
 
 
 def make_target(example: Example, view: DocView, labels: LabelIndex, incorrect_spans_key: str | None) -> Target:
-    """Return the target of an example. Raise if it has a label that the component does not have.
+    """Return the target of an example. Raise an error if it has a label that the component does not have.
 
-    view (DocView): That of the example's predicted Doc.
+    view (DocView): View of the example's predicted Doc.
+    incorrect_spans_key (str | None): Key of `doc.spans` for negative examples.
     """
     units = trim_space(_gold_units(example, view))
     _check_labels(example, units, labels)
@@ -165,7 +175,8 @@ def make_target(example: Example, view: DocView, labels: LabelIndex, incorrect_s
 
 
 def _unannotated_labels(reference: Doc, labels: LabelIndex) -> BoolArray | None:
-    """Return a mask of the labels that a Doc is not annotated for; None if there are none."""
+    """Return a mask of the labels that a Doc is not annotated for, or None if it is annotated for all. *Shape:*
+    (labels,)"""
     names = reference.user_data.get(ANNOTATED_LABELS)
     if names is None:
         return None
@@ -177,27 +188,34 @@ def _unannotated_labels(reference: Doc, labels: LabelIndex) -> BoolArray | None:
 
 
 def labels_with_exceptions(targets: Iterable[Target], labels: LabelIndex, unit_type: int) -> list[int]:
-    """Return the labels, by their indices, of entities that break a rule for units of this type: that have a line break
-    in them, or an ornament at an edge."""
+    """Return the indices of labels whose gold entities break a rule about units of this type.
+
+    unit_type (int): `LINE_BREAK` for entities with a line break inside, `ORNAMENT` for entities that begin or end with
+        an ornament.
+    """
     layout, found = labels.layout, set[int]()
     for target in targets:
         rows = np.flatnonzero((target.units.unit_type == unit_type) & (target.tags != UNKNOWN))
         tags = target.tags[rows]
         tags = tags[~labels.tags_by_unit_type[unit_type, tags]]
+        # Tag ids are in blocks of one tag for each label, and O is between the first two blocks.
         found.update(((tags - (tags > layout.outside)) % max(layout.n_labels, 1)).tolist())
     return sorted(found)
 
 
 def count_latin_edges(targets: Iterable[Target], layout: TagLayout) -> IntArray:
-    """Count the edges of each label's entities that are within a Latin word, and those at the edge of one.
+    """Count the boundaries of gold entities that lie within a Latin word, and the boundaries at the edge of a Latin
+    word.
 
-    *Shape:* (labels, 2)
+    RETURNS (IntArray): Both counts for each label. *Shape:* (labels, 2)
     """
     counts = np.zeros((layout.n_labels, 2), dtype=np.int64)
     for target in targets:
         neighbours = letter_neighbours([target.view])
         if neighbours is None:
             continue
+        # The bit 1 of `letter_neighbours` is a letter before the unit, where an entity begins. The bit 2 is a letter
+        # after the unit, where an entity ends.
         for side, blocks in ((1, (layout.begin, layout.single)), (2, (layout.end, layout.single))):
             for block in blocks:
                 rows = np.flatnonzero((target.tags >= block.start) & (target.tags < block.stop) & (neighbours > 0))
@@ -206,6 +224,7 @@ def count_latin_edges(targets: Iterable[Target], layout: TagLayout) -> IntArray:
 
 
 def _weight(reference: Doc) -> float:
+    """Return the weight of a Doc in the loss. Raise an error if it is not valid."""
     weight = reference.user_data.get(WEIGHT, 1.0)
     if not isinstance(weight, (int, float)) or not 0.0 <= weight < np.inf:
         raise ValueError(f"doc.user_data[{WEIGHT!r}] must be a number of 0 or more, but is {weight!r}.")
@@ -213,10 +232,10 @@ def _weight(reference: Doc) -> float:
 
 
 def _gold_units(example: Example, view: DocView) -> Units:
-    """Return the reference's entities in units of the predicted Doc's view."""
+    """Return the attributes of the predicted Doc's units, with gold entities."""
     if isinstance(view, CharacterView):
         if example.reference.text == view.text:
-            # By characters: entities that do not align with predicted tokens are kept.
+            # Entities that do not align with predicted tokens are kept.
             return CharacterView(example.reference).units()
         return view.to_characters(_aligned_units(example))
     if _same_tokens(example):
@@ -225,6 +244,7 @@ def _gold_units(example: Example, view: DocView) -> Units:
 
 
 def _same_tokens(example: Example) -> bool:
+    """Return whether both Docs of an example have the same tokens and spaces."""
     predicted, reference = example.predicted, example.reference
     return len(predicted) == len(reference) and np.array_equal(
         predicted.to_array([ORTH, SPACY]), reference.to_array([ORTH, SPACY])
@@ -232,7 +252,8 @@ def _same_tokens(example: Example) -> bool:
 
 
 def _aligned_units(example: Example) -> Units:
-    """Align the entities as spaCy does: if one does not align with predicted tokens, their annotation is missing."""
+    """Align gold entities to predicted tokens, as spaCy does. Entities that do not align are treated as missing
+    annotation."""
     aligned = [tag or "-" for tag in example.get_aligned_ner()]
     strings = example.predicted.vocab.strings
     predicted = TokenView(example.predicted).units()
@@ -245,6 +266,7 @@ def _aligned_units(example: Example) -> Units:
 
 
 def _check_labels(example: Example, units: Units, labels: LabelIndex) -> None:
+    """Raise an error if the annotation contains a label that the component does not have."""
     unknown = set(units.label.tolist()).difference(labels.hashes, [0])
     if unknown:
         names = ", ".join(sorted(repr(example.reference.vocab.strings[label]) for label in unknown))
@@ -256,6 +278,7 @@ def _check_labels(example: Example, units: Units, labels: LabelIndex) -> None:
 
 
 def _align_incorrect(example: Example, view: DocView, spans: list[Span], labels: LabelIndex) -> list[IncorrectSpan]:
+    """Align negative examples to units of the predicted Doc. Raise an error if one is also a gold entity."""
     if not spans:
         return []
     gold = {(span.start_char, span.end_char, span.label) for span in example.reference.ents}
