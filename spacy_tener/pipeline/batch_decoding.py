@@ -1,10 +1,11 @@
-"""Entities and their probabilities for a batch of texts, computed by the CRF from the texts' emissions.
+"""Entities and probabilities for a batch of texts, computed by the CRF from the emissions of the texts.
 
-The classes here know numbers only: texts, units and labels are indices. `decoding.py` presents the results for one Doc.
+The classes in this module represent texts, units and labels as indices. `decoding.py` converts the results for a single
+Doc to entities with offsets and labels.
 
-A model with a `depth` above 1 finds nested entities. It has separate emissions for each depth, and the entities of one
-depth do not overlap. Given the emissions, the depths are independent, so their probabilities can be multiplied. The CRF
-gets one sequence for each depth and text, in the order of the array `(depth, texts)`.
+A model with a `depth` above 1 predicts nested entities. It has separate emissions for each depth, and the entities of
+one depth do not overlap. Given the emissions, the depths are independent, so their probabilities can be multiplied. The
+CRF gets one sequence for each depth and text, in the order of the array `(depth, texts)`.
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ from ..types import AnyFloats, IntArray
 from .tags import Mask
 
 Probabilities = NDArray[np.float64]
+# Spans and their probabilities. *Shape:* (spans,)
 ScoredSpans = tuple[EntitySpans, Probabilities]
-"""Spans and their probabilities. *Shape:* (spans,)"""
 NO_SPANS = EntitySpans(*np.empty((4, 0), dtype=np.int64))
+# If the depth is above 1, several label sequences may result in the same set of entities. To find k different sets, k
+# times these numbers of sequences are enumerated, one after the other, until there are enough.
 _SEQUENCES_PER_SET = (1, 4, 16)
-"""With a depth above 1, the number of label sequences that are tried for each set of entities that is asked for."""
 
 
 class RankedEntities(NamedTuple):
@@ -50,16 +52,19 @@ class RankedEntities(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BatchDecoding:
-    """The CRF's results for a batch of texts. Each is computed for all texts together when it is first needed.
+    """The results of the CRF for a batch of texts. Each result is computed for all texts together when it is first
+    needed.
 
     In all results, `EntitySpans.sequence` is the index of the text.
 
     crf (PathScorer): The CRF.
     emissions (AnyFloats): Emissions of all texts, concatenated. *Shape:* (depth, units, tags)
-    lengths (list[int]): The number of units of each text.
-    allowed (Mask | None): The tags that the CRF may choose; None for all. *Shape:* (depth, units, tags)
-    temperature (float): Divisor of all scores of the CRF where probabilities are computed. The best label sequence does
+    lengths (list[int]): The number of units in each text.
+    allowed (Mask | None): The tags that the CRF may choose, or None for all tags. *Shape:* (depth, units, tags)
+    temperature (float): Divisor of all scores of the CRF when probabilities are computed. The best label sequence does
         not depend on it.
+    _k_best (dict[int, list[list[RankedEntities]]]): Cached results of `k_best` by k.
+    _candidates (dict[float, list[ScoredSpans]]): Cached results of `candidates` by minimum probability.
     """
 
     crf: PathScorer
@@ -68,9 +73,7 @@ class BatchDecoding:
     allowed: Mask | None
     temperature: float = 1.0
     _k_best: dict[int, list[list[RankedEntities]]] = field(default_factory=dict, init=False)
-    """Results of `k_best` by k."""
     _candidates: dict[float, list[ScoredSpans]] = field(default_factory=dict, init=False)
-    """Results of `candidates` by the minimum probability."""
 
     def __repr__(self) -> str:
         return f"<BatchDecoding of {self.n_texts} texts, {sum(self.lengths)} units, depth {self.depth}>"
@@ -148,7 +151,7 @@ class BatchDecoding:
             at_depth = span_marginals(self.forward_backward, spans._replace(sequence=sequences[spans.sequence])).clip(
                 0.0, 1.0
             )
-            # The probability that one of two independent events happens.
+            # Depths are independent: P(A or B) = P(A) + (1 - P(A)) P(B).
             probabilities += (1.0 - probabilities) * at_depth
         return probabilities
 
@@ -170,7 +173,8 @@ class BatchDecoding:
     def candidates(self, minimum: float) -> list[ScoredSpans]:
         """Return all spans of each text whose probability is at least `minimum`, in no particular order."""
         if minimum not in self._candidates:
-            # A span with this probability has at least 1 / depth of it at one of the depths.
+            # A span whose probability is at least `minimum` has at least the probability `minimum / depth` at one of
+            # the depths.
             spans, probabilities = probable_spans(self.forward_backward, minimum / self.depth)
             if self.depth > 1:
                 _, text = np.unravel_index(spans.sequence, self.sequences.shape)
@@ -184,13 +188,13 @@ class BatchDecoding:
         return self._candidates[minimum]
 
     def k_best(self, k: int) -> list[list[RankedEntities]]:
-        """Return the k best sets of entities of each text; fewer if there are fewer.
+        """Return the k best sets of entities of each text, or fewer if there are fewer.
 
-        The sets are ranked by their most probable label sequence, so the first one is always `best`. With a depth of 1,
-        a set has exactly one label sequence. With a higher depth it may have several, since an entity may be at one
-        depth or another. The probability of a set is then the sum over those of its label sequences that were
-        enumerated: a lower bound, which may be larger than that of a set ranked before. To find k different sets, up to
-        `16 * k` label sequences are enumerated.
+        The sets are ranked by their most probable label sequence, so the first set is always `best`. With a depth of 1,
+        each set has exactly one label sequence. With a higher depth, a set may have several label sequences, since an
+        entity may be predicted at different depths. The probability of a set is then the sum over the label sequences
+        that were enumerated. This is a lower bound, and it may be larger than the probability of a set with a better
+        rank. To find k different sets, up to `16 * k` label sequences are enumerated.
         """
         if k not in self._k_best:
             ranked = self._best_sets(k)
@@ -222,11 +226,11 @@ class BatchDecoding:
     def _merge_by_set(
         self, text: int, combinations: Sequence[tuple[float, tuple[IntArray, ...]]]
     ) -> list[tuple[EntitySpans, float]]:
-        """Return the different sets of entities of label sequences, in the order of the best label sequence of each,
-        with the logarithm of the summed probabilities.
+        """Merge label sequences with the same set of entities. Return the sets with the logarithm of their summed
+        probabilities, in the order of their best label sequences.
 
-        combinations (Sequence[tuple[float, tuple[IntArray, ...]]]): The score of each label sequence, and its tags at
-            each depth.
+        combinations (Sequence[tuple[float, tuple[IntArray, ...]]]): Score of each label sequence, and its tags at each
+            depth.
         """
         sets: dict[tuple[bytes, ...], tuple[EntitySpans, float]] = {}
         for score, tags_by_depth in combinations:
@@ -305,7 +309,7 @@ def sort_unique(spans: EntitySpans) -> EntitySpans:
 
 
 def decode_nothing(n_labels: int, n_texts: int, depth: int = 1) -> BatchDecoding:
-    """Return the decoding of empty texts by a CRF whose weights are all 0, so that the model need not be trained."""
+    """Return the decoding of empty texts. It uses a CRF whose weights are 0, so the model need not be initialized."""
     n_open = 2 * n_labels + 1
     shapes = (n_open, n_open, (n_open, n_open), (2, 2 * n_labels))
     start, end, outside, inside = (np.zeros(shape, dtype=np.float32) for shape in shapes)
@@ -314,7 +318,7 @@ def decode_nothing(n_labels: int, n_texts: int, depth: int = 1) -> BatchDecoding
 
 
 def select_spans(spans: EntitySpans, rows: slice | IntArray | Mask) -> EntitySpans:
-    """Return some of the spans."""
+    """Select spans by index or mask."""
     return EntitySpans(*(column[rows] for column in spans))
 
 

@@ -34,14 +34,14 @@ from .nesting import nesting_depths
 from .settings import NERSettings
 from .units import BEGIN, DocView
 
+# Key of `doc.spans` for the group that contains the record, as an attribute of the same name. The group has no spans.
 RECORD_KEY = "tener_entities"
-"""Key of `doc.spans` for the group whose attribute of the same name is the record. The group contains no spans."""
 
+# Attribute of a span group: probability of each span, as `spancat` writes it.
 SCORES = "scores"
-"""Attribute of a span group: the probability of each span, as `spancat` writes it."""
 
+# Attribute that marks the groups written from the record, to distinguish them from groups of other components.
 _WRITTEN_FROM = "written_from"
-"""Attribute of the groups that are written from the record, which tells them from the groups of other components."""
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,13 @@
-"""What the `cfg` of a `tener_ner` contains: its labels, its settings, and the values that it learned.
+"""The contents of a component's `cfg`: its labels, its settings, and the values that it learned.
 
-spaCy saves `cfg` as one flat dictionary, and users change settings there: `pipe.cfg["threshold"] = 0.5`. The classes of
-this module are checked views of it:
+spaCy saves `cfg` as a flat dictionary, and users change settings there: `pipe.cfg["threshold"] = 0.5`. The classes in
+this module are checked views of `cfg`:
 
-- `NERSettings` has the settings. The config sets them, and the factory in `factory.py` documents them.
-- `LearnedValues` has what training and calibration found out. These values belong to the weights: they are reset when
+- `NERSettings` contains the settings. The config sets them, and the factory in `factory.py` documents them.
+- `LearnedValues` contains values from training and calibration. These values belong to the weights: they are reset when
   the model is initialized, and replaced when another model is loaded.
-- `labels` is the only other key. It grows by `TenerNER.add_label`.
+
+The only other key is `labels`, which `TenerNER.add_label` extends.
 """
 
 from __future__ import annotations
@@ -24,20 +25,21 @@ from .units import Alignment, View
 
 CHARS_KEY = "tener_ner_chars"
 
+# Maximum number of units in a window if the setting `window` is None.
 LONGEST_WINDOW = 200
-"""Maximum number of units of a window if the setting `window` is None."""
+# Number of context units on both sides of a split within a sentence if the setting `overlap` is None.
 USUAL_CONTEXT = 8
-"""Units of context on both sides of a cut within a sentence if the setting `overlap` is None."""
+# Minimum length of a window in multiples of the context, so that at least half of a window is not context.
 _SHORTEST_WINDOW = 4
-"""Minimum length of a window in multiples of the context, so that at least half of it is not context."""
+# If a smaller fraction of a label's boundaries lie inside Latin words, these are treated as annotation errors.
 _MISTAKES = 0.1
-"""If a smaller fraction of a label's boundaries lie inside Latin words, they are treated as annotation errors."""
 
 
 @dataclass(frozen=True, config=STRICT)
 class TextSizes:
-    """The usual size of the training texts. If the setting `window` is None, new texts are split into windows of about
-    this size. Both values are None before training.
+    """The typical size of the training texts, or None before training.
+
+    If the setting `window` is None, new texts are split into windows of about this size.
 
     units (int | None): 90th percentile of the number of units.
     sentences (int | None): 90th percentile of the number of sentences.
@@ -49,17 +51,17 @@ class TextSizes:
 
 @dataclass(frozen=True, config=STRICT)
 class LearnedValues:
-    """Values that training and calibration find out.
+    """Values from training and calibration.
 
-    token_length (float | None): Mean length in characters of the training tokens. None before training, or if the
-        length depends on the tokenizer more than on the language.
+    token_length (float | None): Mean length of the training tokens in characters. None before training, or if the
+        length depends on the languages in the text more than on the tokenizer.
     text_length (int | None): `TextSizes.units`
     text_sentences (int | None): `TextSizes.sentences`
     labels_over_lines (list[str]): Labels of training entities that contain a line break.
     labels_with_ornaments (list[str]): Labels of training entities that begin or end with an ornament, such as an emoji.
-    latin_edges (dict[str, list[int]]): For each label, the number of boundaries of training entities that lie inside a
-        Latin word, and the number of those at the edge of one.
-    temperature (Any): Divisor of all scores of the CRF where probabilities are computed. `spacy tener calibrate` fits
+    latin_edges (dict[str, list[int]]): For each label, the number of boundaries of training entities inside a Latin
+        word, and the number of boundaries at the edge of a Latin word.
+    temperature (Any): Divisor of all scores of the CRF when probabilities are computed. `spacy tener calibrate` fits
         it, and `TenerNER.temperature` checks it.
     """
 
@@ -101,15 +103,15 @@ class LearnedValues:
 
 
 _UNTRAINED = LearnedValues()
+# The keys of `cfg` with learned values.
 LEARNED = [value.name for value in fields(LearnedValues)]
-"""The keys of a component's `cfg` with learned values."""
 
 
 @dataclass(frozen=True, config=STRICT)
 class NERSettings:
-    """Checked settings of the component. `make_tener_ner` describes them.
+    """The checked settings of a component. `make_tener_ner` documents them.
 
-    training_texts (TextSizes): Not a setting, but learned. The length of windows depends on it.
+    training_texts (TextSizes): A learned value, not a setting. The length of windows depends on it.
     """
 
     view: View = "tokens"
@@ -140,13 +142,13 @@ class NERSettings:
 
     @property
     def training_window(self) -> int:
-        """Maximum number of units that the model gets at once in training."""
+        """Maximum number of units that the model processes at once in training."""
         return self.window or LONGEST_WINDOW
 
     @property
     def prediction_window(self) -> int:
-        """Maximum number of units that the model gets at once in prediction. If it is not set, it is the usual length
-        of the training texts, within limits."""
+        """Maximum number of units that the model processes at once in prediction. By default, this is the typical
+        length of the training texts, within limits."""
         if self.window is not None or self.training_texts.units is None:
             return self.training_window
         shortest = _SHORTEST_WINDOW * max(self.context, USUAL_CONTEXT)
@@ -159,12 +161,12 @@ class NERSettings:
 
     @property
     def context(self) -> int:
-        """Units of context on both sides of a cut within a sentence."""
+        """Number of context units on both sides of a split within a sentence."""
         return USUAL_CONTEXT if self.overlap is None else self.overlap
 
     @property
     def needs_probabilities(self) -> bool:
-        """True if the component needs probabilities to process a Doc."""
+        """Whether the component needs probabilities to set the entities of a Doc."""
         return bool(self.spans_key or self.threshold)
 
     def thresholds(self, labels: Sequence[str]) -> list[float]:
@@ -188,5 +190,5 @@ class NERSettings:
             raise SettingError(f"threshold must be from 0 to 1, alone or for each label; got {self.threshold}")
 
 
+# The keys of `cfg` with settings.
 SETTINGS = [setting.name for setting in fields(NERSettings) if setting.name != "training_texts"]
-"""The keys of a component's `cfg` with settings."""

@@ -1,14 +1,15 @@
-"""Windows of Docs of any length, in batches of bounded size.
+"""Windows of Docs of any length, in batches of limited size.
 
-A document in windows of at most 8 units with an overlap of 2. Predictions are kept for the part in brackets:
+This is how a document is split into windows of at most 8 units with an overlap of 2. The predictions for the part in
+brackets are kept:
 
-     a b c d e . f g h i j k l m n o p    the document; a sentence ends behind e
+     a b c d e . f g h i j k l m n o p    the document; a sentence ends after e
     [a b c d e .]                         window 1: whole sentences, as in training
-                [f g h i j k]l m          window 2: no sentence ends within its size, so it has 2 units of context
-                         j k[l m n o p]   window 3: it has 2 units of context before the part that is kept
+                [f g h i j k]l m          window 2: the sentence is longer, so 2 units of context follow
+                         j k[l m n o p]   window 3: 2 units of context come before the part that is kept
 
 A window is a slice of the arrays that embedders take as input (`TokenBatch`), not a Doc. Only layers of other libraries
-and encoders of texts get a Doc of each window.
+and encoders of texts get a Doc for each window.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ from .units import CharacterView, DocView
 
 @dataclass(frozen=True)
 class Window:
-    """A window over a document: the model's input are the units from `start` to `end`; its predictions are kept from
-    `keep_start` to `keep_end`.
+    """A window over a document: the model's input are the units from `start` to `end`, and its predictions are kept
+    from `keep_start` to `keep_end`.
 
-    The kept parts of a document's windows cover it without gap or overlap. The units around a kept part are its
+    The kept parts of a document's windows cover it without gaps or overlaps. The units around a kept part are its
     context.
     """
 
@@ -52,7 +53,7 @@ class Window:
 
     @property
     def kept_slice(self) -> slice:
-        """The part whose predictions are kept, relative to the window's start."""
+        """The part of the window whose predictions are kept, relative to the start of the window."""
         return slice(self.keep_start - self.start, self.keep_end - self.start)
 
 
@@ -74,7 +75,7 @@ def cut_windows(
     start = before = 0
     while start < length:
         limit = start + size - before
-        # The last end of a sentence, or of the document, that fits.
+        # The last sentence end within the limit, or the end of the document.
         last = int(np.searchsorted(behind_ends, limit, side="right")) - 1
         if sentences is not None:
             last = min(last, int(np.searchsorted(behind_ends, start, side="right")) - 1 + sentences)
@@ -109,8 +110,9 @@ def batch_by_size(items: Iterable[ItemT], limit: int, size: Callable[[Any], int]
 class DocWindow:
     """A window over one of several Docs.
 
-    index (int): The position of the Doc among them.
+    index (int): Index of the Doc.
     view (DocView): The Doc.
+    window (Window): The window.
     """
 
     index: int
@@ -123,7 +125,8 @@ class DocWindow:
 
 @dataclass(frozen=True)
 class SplitDoc:
-    """A Doc and its windows. Its length is the number of units in the windows, with those that two windows share."""
+    """A Doc and its windows. Its length is the sum of the lengths of its windows, so units that two windows share count
+    twice."""
 
     view: DocView
     windows: list[Window]
@@ -134,21 +137,23 @@ class SplitDoc:
 
 @dataclass(frozen=True)
 class WindowBatcher:
-    """Splits Docs into windows, and groups these into batches.
+    """Splits Docs into windows, and groups windows into batches.
 
-    A listener has the shared component's vectors for whole Docs and whole batches only. With one, Docs are not split
-    and batches are not changed; the shared component limits their length.
+    If the model has a listener, Docs are not split and batches are not changed, because a listener has the vectors of
+    the shared component for whole Docs and whole batches only. The shared component limits their length.
+
+    settings (NERSettings): The settings of the component.
+    size (int): Maximum number of units in a window.
+    sentences (int | None): Maximum number of sentences in a window, for texts of more than `size` units.
+    listens (bool): Whether the model has a listener.
+    shims (list[TorchShim]): The model's shims. They are stored here, because walking a model takes long.
     """
 
     settings: NERSettings
     size: int
-    """Maximum number of units in a window."""
     sentences: int | None
-    """Maximum number of sentences in a window of a text with more than `size` units."""
     listens: bool
-    """Whether the model has a listener."""
     shims: list[TorchShim]
-    """The model's shims, kept here because walking a model takes long."""
 
     @classmethod
     def of(cls, model: Model[Any, Any], settings: NERSettings, *, training: bool = False) -> WindowBatcher:
@@ -176,7 +181,8 @@ class WindowBatcher:
         if self.listens:
             return [whole(view)]
         length = len(view)
-        if length <= self.size:  # as most texts: it takes longer to find the sentence ends than to do all the rest
+        # Most texts fit into a window. Finding sentence ends would take longer than all other steps.
+        if length <= self.size:
             return [whole(view)] if length else []
         ends, context = view.sentence_ends(), self.settings.context
         return cut_windows(length, ends, size=self.size, overlap=context, sentences=self.sentences)
@@ -195,7 +201,8 @@ class WindowBatcher:
         return iter([docs]) if self.listens else batch_by_size(docs, self.settings.max_units)
 
     def emissions(self, model: TaggerModel, docs: Sequence[SplitDoc]) -> Rows:
-        """Return the emissions of every unit of every Doc, each from the window that keeps its predictions.
+        """Return the emissions of all units in all Docs. Each unit's emissions come from the window that keeps its
+        predictions.
 
         *Shape:* (units, tags)
         """
