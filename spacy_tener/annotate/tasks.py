@@ -1,4 +1,4 @@
-"""The entities that a pipeline finds in texts and Docs, with their exact offsets and probabilities."""
+"""Tasks that run a pipeline on a batch of texts, with one result for each text. `annotate` and `serve` call them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .entities import FoundEntity, read_entities
 from .finding import InputText, PipelineNER, ask_probabilities, crf_pipes, make_doc, span_finders
 from .windows import ItemT, batch_by_size
 
+# A function that returns a result for each text.
 TextFunction = Callable[[Sequence[InputText]], Sequence[Any]]
-"""A function that returns one answer for each text."""
 
+# Maximum number of characters in a batch. A longer text is a batch of its own.
 BATCH_CHARACTERS = 4_096
-"""Most characters of a batch; a longer text is a batch of its own."""
 
 
 def found_entities(nlp: Language, docs: Iterable[Doc], *, with_spancat: bool = True) -> list[list[FoundEntity]]:
@@ -40,12 +40,16 @@ def sequence_score(log_probability: float, characters: int) -> float:
 
 
 def batch_by_length(items: Iterable[ItemT], length: Callable[[Any], int] = len) -> Iterator[list[ItemT]]:
-    """Yield batches of items of similar length, the shortest first, so that no short text waits for a long one."""
+    """Yield batches of items with similar lengths, the shortest first, so that short texts do not wait for long
+    ones."""
     return batch_by_size(sorted(items, key=length), BATCH_CHARACTERS, length)
 
 
 def answer_each(task: TextFunction, texts: Sequence[InputText]) -> list[Any]:
-    """Return the answer for each text, or the exception that it raises. A batch that fails is halved and retried."""
+    """Run a task on texts. Return the result or the exception for each text.
+
+    If a batch fails, it is split in half and both halves are run again, until the texts that cause the error are found.
+    """
     if not texts:
         return []
     try:
@@ -61,9 +65,9 @@ def answer_each(task: TextFunction, texts: Sequence[InputText]) -> list[Any]:
 
 
 def entity_task(nlp: Language, *, probability: bool = True) -> TextFunction:
-    """Return a task that finds entities: a list of `FoundEntity` for each text.
+    """Return a task whose result for a text is a list of `FoundEntity`.
 
-    probability (bool): Let components without a `spans_key` write probabilities too, for these texts only.
+    probability (bool): Include probabilities, even if the components have no `spans_key`.
     """
     return partial(_entities, nlp, probability)
 
@@ -77,7 +81,8 @@ def k_best_task(nlp: Language, k: int) -> TextFunction:
 
 
 def _entities(nlp: Language, probability: bool, texts: Sequence[InputText]) -> list[list[FoundEntity]]:
-    with nlp.memory_zone():  # drops the strings that the texts add to the vocabulary
+    # A memory zone drops the strings that the texts add to the vocabulary.
+    with nlp.memory_zone():
         docs = [make_doc(nlp, text) for text in texts]
         return found_entities(nlp, nlp.pipe(docs, component_cfg=probability_config(nlp) if probability else {}))
 
