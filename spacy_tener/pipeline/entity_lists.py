@@ -26,6 +26,7 @@ from ..types import IntArray
 from .batch_pipe import BatchPipe
 from .entities import add_listed_entities
 from .masks import NO_ENTITIES
+from .tags import is_label
 from .units import BEGIN, INSIDE
 from .windows import batch_by_size
 from .words import WordListEditor, WordListOwner, check_list_name, limit_words, pair_with_tags, strip_word, valid_words
@@ -132,7 +133,7 @@ class EntityLists(WordListEditor, BatchPipe):
         """
         check_list_name(name)
         if isinstance(words, Mapping):
-            raise ValueError("Blocked words have no labels: give a list of words.")
+            raise ValueError("Blocked words have no labels. Pass a list of words instead of a dictionary.")
         entries = {
             strip_word(word): make_entry(_BLOCKED, False) for word, _ in limit_words(pair_with_tags(words), name)
         }
@@ -166,7 +167,9 @@ class EntityLists(WordListEditor, BatchPipe):
         """
         for label in labels.values():
             if not is_label(label):
-                raise RemedyError(f"{str(label)[:60]!r} is no label", "Give a name to each, as {'GPE': 'PLACE'}.")
+                raise RemedyError(
+                    f"{str(label)[:60]!r} is not a valid label", "Map labels to new names, as in {'GPE': 'PLACE'}."
+                )
         with LOCK:
             for name, words in self.lists.lists.items():
                 entries = {
@@ -220,7 +223,7 @@ class EntityLists(WordListEditor, BatchPipe):
     def _warn_of_tokens(self, word: str) -> None:
         self._warn(
             "is not made",
-            f"'{self.name}' leaves out {word!r} and other words that are not made of whole tokens. In "
+            f"'{self.name}' leaves out {word!r} and other words that do not align with tokens. In "
             'spacy.blank("zh") each character is a token.',
         )
 
@@ -261,8 +264,8 @@ class EntityLists(WordListEditor, BatchPipe):
             if span.label and span not in present and not occupied.isdisjoint(range(span.start, span.end)):
                 self._warn(
                     "overlaps",
-                    f"A word of '{self.name}' overlaps with an entity that the Doc has: the Doc's entity stays, as it "
-                    f"does in all others. The text begins with {doc.text[:40]!r}.",
+                    f"A word of '{self.name}' overlaps with an existing entity of the Doc, which is "
+                    f"kept. There may be more overlaps. The text begins with {doc.text[:40]!r}.",
                 )
                 return
 
@@ -296,12 +299,15 @@ def _labelled_entries(
         first = label_of.setdefault(simplify(word), label)
         if first != label:
             reason = f"{word[:60]!r} has two labels, {first} and {label}"
-            remedy = "Give it one, and those of some Docs in a list with a name."
+            remedy = "Give the word one label. Put labels for some Docs only into a named list."
         elif not label and lines:
             reason = f"{word[:60]!r} has no label"
-            remedy = "Name one as `label`, for words without one, or write a tab and the label behind the word."
+            remedy = "Pass `label` for words without a label, or write a tab and the label after the word."
         elif not is_label(label):
-            reason, remedy = f"{label[:60]!r} is no label", "Give a label to each word, as {'云海一号': 'PRODUCT'}."
+            reason, remedy = (
+                f"{label[:60]!r} is not a valid label",
+                "Give a label to each word, as {'云海一号': 'PRODUCT'}.",
+            )
         if reason:
             raise InputError(str(path), reason, remedy, line=lines[number]) if lines else RemedyError(reason, remedy)
         entries[word] = make_entry(label, False)
@@ -321,8 +327,3 @@ def _lists_in_docs(docs: Sequence[Doc]) -> ActiveLists:
 @lru_cache(maxsize=64)
 def _list_from_entries(entries: tuple[tuple[str, WordListEntry], ...]) -> WordList:
     return WordList(valid_words(dict(entries), f"doc._.{ATTRIBUTE}"))
-
-
-def is_label(label: object) -> bool:
-    """Return whether a value can be a label: a non-empty string that can be encoded in UTF-8."""
-    return isinstance(label, str) and bool(label.strip()) and not any("\ud800" <= char <= "\udfff" for char in label)

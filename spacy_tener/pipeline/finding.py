@@ -60,7 +60,7 @@ def check_finders(nlp: Language, pipeline_name: str = "The pipeline") -> None:
     pipeline_name (str): How the message names the pipeline.
     """
     if not entity_finders(nlp) and not span_finders(nlp):
-        remedy = _suggest_enabling(nlp) or "Name one with a trained tener_ner."
+        remedy = _suggest_enabling(nlp) or "Use a pipeline with a trained tener_ner."
         raise RemedyError(f"{pipeline_name} has no component that finds entities", remedy)
 
 
@@ -105,7 +105,9 @@ def find_crf_pipe(nlp: Language, name: str | None = None, *, pipeline_name: str 
         return found[name]
     wanted = "tener_ner" if name is None else f"tener_ner named '{name}'"
     has = ", ".join(nlp.pipe_names) or "none"
-    remedy = f"Name {' or '.join(found)}." if found else _suggest_enabling(nlp) or "Name a pipeline trained with one."
+    remedy = _suggest_enabling(nlp) or "Use a pipeline with a trained tener_ner."
+    if found:
+        remedy = f"Use the name {' or '.join(found)}."
     raise RemedyError(f"{pipeline_name} has no {wanted}", f"Its components are: {has}. {remedy}")
 
 

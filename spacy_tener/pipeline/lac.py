@@ -181,8 +181,8 @@ class Lac(BatchPipe):
             if first == last:
                 self._has_warned = True
                 warnings.warn(
-                    f"'{self.name}' finds {view.doc.text[start:end]!r}, which is not made of whole tokens. "
-                    f"alignment_mode = '{self.settings.alignment_mode}' says what becomes of such entities. In "
+                    f"'{self.name}' finds {view.doc.text[start:end]!r}, which does not align with tokens. "
+                    f"alignment_mode = '{self.settings.alignment_mode}' controls how such entities are aligned. In "
                     'spacy.blank("zh") each character is a token.',
                     stacklevel=2,
                 )

@@ -81,7 +81,7 @@ def check_annotation(docs: Iterable[Doc], key: str | None, depth: int) -> None:
     if not is_annotated:
         raise RemedyError(
             f"No text of the training data has doc.spans['{key}']",
-            "Convert it with `--overlap spans`, or set spans_key to the group that it has.",
+            "Convert it with `--overlap spans`, or set spans_key to the key of the group with nested entities.",
         )
 
 

@@ -98,9 +98,9 @@ class TokenLengths:
         if (trained > _MAX_CHARACTER_TOKEN_LENGTH) != (length > _MAX_CHARACTER_TOKEN_LENGTH):
             advice = "Use the tokenizer that it was trained with."
             if trained <= _MAX_CHARACTER_TOKEN_LENGTH:
-                advice = f"To read their characters: nlp.get_pipe('{name}').cfg['view'] = 'characters'"
+                advice = f"To process characters, set nlp.get_pipe('{name}').cfg['view'] = 'characters'"
             warnings.warn(
                 f"'{name}' was trained on tokens of {trained:.1f} characters, and these Docs have tokens of "
-                f"{length:.1f}: it will hardly find entities. {advice}",
+                f"{length:.1f} characters. It will probably find few entities. {advice}",
                 stacklevel=2,
             )

@@ -76,6 +76,11 @@ def index_labels(labels: Iterable[str]) -> LabelIndex:
     return LabelIndex([get_string_id(label) for label in labels])
 
 
+def is_label(label: object) -> bool:
+    """Return whether a value can be a label: a non-empty string that can be encoded in UTF-8."""
+    return isinstance(label, str) and bool(label.strip()) and not any("\ud800" <= char <= "\udfff" for char in label)
+
+
 def encode_units(units: Units, labels: LabelIndex) -> IntArray:
     """Return the tag of each unit. It is `UNKNOWN` if the annotation is missing, and O if `labels` does not contain the
     label.

@@ -44,7 +44,7 @@ from .nesting import all_entities, check_annotation
 from .predicting import TokenLengths, decode_batches, select_entities, word_lengths
 from .scoring import score_char_entities, score_nested_entities
 from .settings import LEARNED, LearnedValues, NERSettings
-from .tags import LabelIndex, index_labels
+from .tags import LabelIndex, index_labels, is_label
 from .tokenizer import MultilingualTokenizer
 from .units import LINE_BREAK, ORNAMENT, DocView, view_of
 from .windows import WindowBatcher, check_shared, tokens_of_views, tokens_of_windows
@@ -226,7 +226,9 @@ class TenerNER(TrainablePipe):
             _check_label(label)
         renamed = [names.get(label, label) for label in self.labels]
         if len(set(renamed)) < len(renamed):
-            raise RemedyError(f"Two labels of '{self.name}' would have one name", "Rename to labels that it lacks.")
+            raise RemedyError(
+                f"Two labels of '{self.name}' would have the same name", "Choose names that are not labels yet."
+            )
         self._set_checked_labels(list(dict.fromkeys([*renamed, *labels])))
         self._set_learned(self.learned.rename(names))
         if isinstance(self.cfg["threshold"], dict):
@@ -293,8 +295,8 @@ class TenerNER(TrainablePipe):
         if depth > 1:
             check_annotation((example.reference for example in get_examples()), key, depth)
         if teacher is not None and depth_of(teacher.model) != depth:
-            remedy = f"Set depth = {depth_of(teacher.model)} in the section of CRFTagger, as the teacher has it."
-            raise RemedyError(f"'{self.name}' has a depth of {depth}, its teacher another one", remedy)
+            remedy = f"Set depth = {depth_of(teacher.model)} in the section of CRFTagger, like the teacher."
+            raise RemedyError(f"'{self.name}' has a depth of {depth}, but its teacher has another depth", remedy)
 
     def _sample(self, examples: Iterable[Example]) -> list[Doc]:
         """Return the first Docs as input of the model. Long Docs are split into windows."""
@@ -412,7 +414,7 @@ class TenerNER(TrainablePipe):
         if self.model.ops.name == "cupy" and os.getpid() != self._process:
             raise RuntimeError(
                 f"The component '{self.name}' is on a GPU, which a forked process cannot use. Use n_process=1 with a "
-                "larger batch_size, or load the pipeline on the CPU, by spacy.require_cpu() before spacy.load()."
+                "larger batch_size, or call spacy.require_cpu() before spacy.load() to load the pipeline on the CPU."
             )
 
     @property
@@ -599,8 +601,10 @@ def _check_label(label: object) -> None:
     """Raise an error unless a label is a non-empty string that can be saved."""
     if not isinstance(label, str):
         raise ValueError(Errors.E187)
-    if not label.strip() or any("\ud800" <= character <= "\udfff" for character in label):
-        raise ValueError(f"Cannot add the label {label!r}: an entity type needs a name that UTF-8 can hold.")
+    if not is_label(label):
+        raise ValueError(
+            f"Cannot add the label {label!r}: a label must be a non-empty string that can be encoded in UTF-8."
+        )
 
 
 def _checked_labels(labels: Iterable[str], component: str) -> list[str]:

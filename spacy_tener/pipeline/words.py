@@ -97,7 +97,7 @@ class WordListEditor(ABC):
         changed_keys = set(map(simplify, [*removed, *valid]))
         with LOCK:
             if name and name not in self.names and len(self.names) >= MAX_LISTS:
-                raise RemedyError(f"There are {len(self.names):,} lists of words already", "Remove some.")
+                raise RemedyError(f"There are {len(self.names):,} lists of words already", "Remove some of them.")
             changed = []
             for owner in self.list_owners:
                 old = owner.lists.lists.get(name, WordList())
@@ -126,8 +126,8 @@ def valid_words(entries: Mapping[str, WordListEntry], name: str) -> dict[str, Wo
     if invalid:
         which = f"the list {name!r}" if name else "the list"
         warnings.warn(
-            f"{len(invalid)} of the words for {which} were left out, such as {invalid[:3]}: words have "
-            f"2 to {MAX_WORD_LENGTH} characters, not only white space, and no NUL.",
+            f"{len(invalid)} of the words for {which} were left out, such as {invalid[:3]}: a word must "
+            f"have 2 to {MAX_WORD_LENGTH} characters, not only white space, and no NUL.",
             stacklevel=4,
         )
     return valid
@@ -142,7 +142,7 @@ def limit_words(items: Iterable[_Item], name: str) -> list[_Item]:
     if len(found) > MAX_WORDS:
         raise RemedyError(
             f"The list of words {name!r} would have more than {MAX_WORDS:,}",
-            "Nothing was changed. Give fewer words, those that your texts are about.",
+            "Nothing was changed. Add fewer words, for example only the words that occur in your texts.",
         )
     return found
 
@@ -150,7 +150,9 @@ def limit_words(items: Iterable[_Item], name: str) -> list[_Item]:
 def check_list_name(name: object) -> None:
     """Raise an error unless the name of a list can be saved."""
     if not isinstance(name, str) or any("\ud800" <= char <= "\udfff" for char in name):
-        raise ValueError(f"The name of a list of words must be a string that UTF-8 can hold, but got {name!r}.")
+        raise ValueError(
+            f"The name of a list of words must be a string that can be encoded in UTF-8, but got {name!r}."
+        )
 
 
 def pair_with_tags(words: Iterable[str] | Mapping[str, str], tag: str = "") -> Iterable[tuple[str, str]]:
@@ -282,5 +284,5 @@ class LexiconEditor(WordListEditor):
             return
         names = dict.fromkeys(name for owner in self._tagged_owners for name in owner.tag_names)
         reason = f"Unknown tag of words {tag[:60]!r}"
-        remedy = f"Use one that the model was trained with: {', '.join(names)}." if names else "Give none."
+        remedy = f"Use one that the model was trained with: {', '.join(names)}." if names else "Leave out the tag."
         raise InputError(str(path), reason, remedy, line=line) if path else RemedyError(reason, remedy)

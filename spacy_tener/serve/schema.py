@@ -9,7 +9,7 @@ from fastapi import HTTPException
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from ..pipeline.entity_lists import is_label
+from ..pipeline.tags import is_label
 
 # With a constraint, pydantic validates the encoding and rejects lone surrogates, which JSON can contain.
 Text = Annotated[str, Field(min_length=0)]

@@ -181,7 +181,7 @@ def plan_extension(
     if unknown:
         raise RemedyError(f"{model} has no label {', '.join(unknown)} to rename", f"It has: {', '.join(pipe.labels)}.")
     if len({rename.get(label, label) for label in pipe.labels}) < len(pipe.labels):
-        raise RemedyError(f"two labels of {model} would have one name", "Rename to labels that it lacks.")
+        raise RemedyError(f"two labels of {model} would have the same name", "Choose names that are not labels yet.")
     wanted = list(labels) or sorted(annotated - (set(pipe.labels) - set(rename)))
     if not wanted:
         remedy = "Train on them by `spacy train`, or name labels by --labels."

@@ -102,7 +102,7 @@ WRONG_INPUT = [
     ("export model -o text.txt", "text.txt: exists already Choose another name, or overwrite it by --force."),
     (
         "export blank -o {new}",
-        "The pipeline has no tener_ner Its components are: none. Name a pipeline trained with one",
+        "The pipeline has no tener_ner Its components are: none. Use a pipeline with a trained tener_ner",
     ),
     ("export model -o {new} --component ner", "has no tener_ner named 'ner' Its components are: tener_ner."),
     ("export model -o {new} --texts missing.txt", "missing.txt: cannot be read: No such file"),
@@ -119,7 +119,7 @@ WRONG_INPUT = [
     ("review blank gold.spacy -o {new}", "The pipeline has no tener_ner"),
     ("calibrate blank gold.spacy -o {new}", "The pipeline has no tener_ner"),
     ("trim blank text.txt -o {new}", "The pipeline has no tener_ner"),
-    ("serve blank", "blank has no component that finds entities Name one with a trained tener_ner."),
+    ("serve blank", "blank has no component that finds entities Use a pipeline with a trained tener_ner."),
     ("annotate blank text.txt -o {new} -f jsonl", "has no component that finds entities"),
     ("review nope gold.spacy -o {new}", "Can't find model 'nope'"),
     ("review sample gold.spacy -o {new}", "which does not exist Pass texts to select the best model: --dev dev.spacy"),

@@ -49,7 +49,7 @@ def corpus(path: Path, *, gold_words: list[str]) -> Path:
     return path
 
 
-@pytest.mark.filterwarnings("ignore:.*will hardly find entities")
+@pytest.mark.filterwarnings("ignore:.*will probably find few entities")
 @pytest.mark.parametrize("gold_words", [[], WORDS], ids=["gold of characters", "gold of words"])
 @pytest.mark.parametrize("gold_preproc", [False, True], ids=["own tokens", "gold tokens"])
 @pytest.mark.parametrize("words", [[], WORDS], ids=["characters", "words"])

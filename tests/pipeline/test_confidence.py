@@ -133,7 +133,7 @@ def test_what_the_pipeline_gives_has_a_likelihood_and_so_has_what_contradicts_it
     assert decoding.likelihood(other) == 0.0
     unheard = given.copy()
     unheard.ents = [Span(unheard, 6, 7, label="unheard of")]
-    with pytest.raises(ValueError, match="holds the entity label 'unheard of'"):
+    with pytest.raises(ValueError, match="contains the entity label 'unheard of'"):
         decoding.likelihood(unheard)
 
 

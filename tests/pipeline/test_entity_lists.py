@@ -117,7 +117,7 @@ def test_the_entities_of_a_doc_stay_and_one_warning_says_so(blank: Language, lis
     doc, again = blank.make_doc(TEXT), blank.make_doc(TEXT)
     for text in (doc, again):
         text.set_ents([text.char_span(4, 6, label="GPE")], default="missing")  # type: ignore[list-item]
-    with pytest.warns(UserWarning, match=r"overlaps with an entity that the Doc has: the Doc's entity stays") as caught:
+    with pytest.warns(UserWarning, match=r"overlaps with an existing entity of the Doc, which is") as caught:
         found = [entities(doc) for doc in blank.pipe([doc, again])]
     assert len(caught) == 1
     assert found == [[("上海", "GPE"), (COMPANY, PRODUCT)]] * 2
@@ -175,8 +175,8 @@ def test_lists_for_some_docs_and_words_of_one_doc(blank: Language, lists: Any) -
     [
         ({COMPANY: 3}, r"must be strings, but got '云海一号' with the tag 3"),
         ({COMPANY: ["PRODUCT"]}, r"must be strings, but got '云海一号' with the tag \['PRODUCT'\]"),
-        ({COMPANY: " "}, r"' ' is no label\. Give a label to each word"),
-        ({"云海": PRODUCT, "雲海": "SHIP"}, r"'雲海' has two labels, PRODUCT and SHIP\. Give it one"),
+        ({COMPANY: " "}, r"' ' is not a valid label\. Give a label to each word"),
+        ({"云海": PRODUCT, "雲海": "SHIP"}, r"'雲海' has two labels, PRODUCT and SHIP\. Give the word one"),
     ],
 )
 def test_words_of_a_doc_are_checked_as_those_of_lists_are(
@@ -241,14 +241,14 @@ def test_a_file_of_words_replaces_the_entities_of_a_list(lists: Any, tmp_path: A
     assert lists.words() == {COMPANY: PRODUCT, "和田": "GPE"}
     assert lists.blocked() == ["上海"]
     path.write_text(f"{COMPANY}\t{PRODUCT}\n{COMPANY}\tSHIP\n", encoding="utf8")
-    with pytest.raises(ValueError, match=r"names.txt:2: '云海一号' has two labels, PRODUCT and SHIP\. Give it one"):
+    with pytest.raises(
+        ValueError, match=r"names.txt:2: '云海一号' has two labels, PRODUCT and SHIP\. Give the word one"
+    ):
         lists.read(path)
     for line in (COMPANY, "iphone 15 pro", "galaxy 20 s", "和田\t3"):
         path.write_text(f"南京\tGPE\n{line}\n", encoding="utf8")
         word = line.partition("\t")[0]
-        with pytest.raises(
-            ValueError, match=rf"names.txt:2: '{word}' has no label\. Name one as `label`, .* write a tab"
-        ):
+        with pytest.raises(ValueError, match=rf"names.txt:2: '{word}' has no label\. Pass `label` for .* write a tab"):
             lists.read(path)
     assert lists.words() == {COMPANY: PRODUCT, "和田": "GPE"}
     path.write_text("iphone 15 pro\ngalaxy 20 s\n北京 3 ns\n华为\t5G\n", encoding="utf8")
@@ -257,11 +257,13 @@ def test_a_file_of_words_replaces_the_entities_of_a_list(lists: Any, tmp_path: A
 
 
 def test_bad_words_and_labels_are_refused_or_left_out_with_a_message(lists: Any) -> None:
-    with pytest.warns(UserWarning, match=r"2 of the words .* were left out, such as \['', '甲'\]: words have 2 to 40"):
+    with pytest.warns(
+        UserWarning, match=r"2 of the words .* were left out, such as \['', '甲'\]: a word must have 2 to 40"
+    ):
         lists.add({"": PRODUCT, "甲": PRODUCT, COMPANY: PRODUCT})
     assert lists.words() == {COMPANY: PRODUCT}
     for label in ("", " ", "\ud800"):
-        with pytest.raises(RemedyError, match="is no label"):
+        with pytest.raises(RemedyError, match="is not a valid label"):
             lists.add([COMPANY], label)
     with pytest.raises(RemedyError, match="has two labels, PRODUCT and SHIP"):
         lists.add({COMPANY: PRODUCT, f"{COMPANY} ": "SHIP"})
@@ -292,7 +294,7 @@ def test_words_that_are_evidence_and_words_that_are_entities_are_asked_for_by_on
 def test_words_that_are_not_whole_tokens_are_left_out_with_one_warning(blank: Language, lists: Any) -> None:
     lists.add({"海银": PRODUCT, "银行": "ORG"})
     docs = [Doc(blank.vocab, words=["上海", "银行"], spaces=[False] * 2) for _ in range(2)]
-    with pytest.warns(UserWarning, match=r"leaves out '海银' and other words that are not made of whole") as caught:
+    with pytest.warns(UserWarning, match=r"leaves out '海银' and other words that do not align with") as caught:
         assert [entities(doc) for doc in blank.pipe(docs)] == [[("银行", "ORG")]] * 2
     assert len(caught) == 1
 

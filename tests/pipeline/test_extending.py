@@ -138,5 +138,5 @@ def test_what_cannot_be_renamed_is_refused(learned):
     first, second = pipe.labels[:2]
     with pytest.raises(RemedyError, match="label to rename"):
         pipe.extend([], rename={"NONE": "A"})
-    with pytest.raises(RemedyError, match="Two labels of 'tener_ner' would have one name"):
+    with pytest.raises(RemedyError, match="Two labels of 'tener_ner' would have the same name"):
         pipe.extend([], rename={first: second})

@@ -23,10 +23,10 @@ def test_they_come_by_name_in_the_order_of_the_pipeline(nlp):
 
 def test_one_that_is_not_there_is_missed_with_what_there_is(nlp):
     with pytest.raises(
-        RemedyError, match=r"no tener_ner named 'ner'\. Its components are: .*second\. Name first or second"
+        RemedyError, match=r"no tener_ner named 'ner'\. Its components are: .*second\. Use the name first or second"
     ):
         find_crf_pipe(nlp, "ner")
-    with pytest.raises(RemedyError, match=r"^X has no tener_ner\. Its components are: none\. Name a pipeline"):
+    with pytest.raises(RemedyError, match=r"^X has no tener_ner\. Its components are: none\. Use a pipeline"):
         find_crf_pipe(spacy.blank("zh"), pipeline_name="X")
 
 

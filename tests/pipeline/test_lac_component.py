@@ -97,7 +97,7 @@ def test_entities_that_are_not_whole_tokens_are_left_out_or_expanded_with_a_warn
     lac = spacy.blank("zh").add_pipe("lac", config=config)
     words = ["张", "三在", "北京", "市", "工作", "，", "2019年5月加入", "中国银行", "。"]
     docs = [Doc(shared.vocab, words=words, spaces=[False] * len(words)) for _ in range(2)]
-    with pytest.warns(UserWarning, match="'lac' finds '张三', which is not made of whole tokens"):
+    with pytest.warns(UserWarning, match="'lac' finds '张三', which does not align with tokens"):
         assert [ent.text for ent in lac(docs[0]).ents] == expected
     with warnings.catch_warnings(action="error"):
         assert [ent.text for ent in lac(docs[1]).ents] == expected

@@ -147,7 +147,7 @@ def json_lines_logger(output_file: str) -> Callable[[Language, IO[str], IO[str]]
 
         def log(info: dict[str, Any] | None) -> None:
             if os.getppid() != parent:
-                raise SystemExit("The process that began this training has ended.")
+                raise SystemExit("The parent process of this training run has ended.")
             print_row(info)
             if info is not None:
                 scores = {name: 100 * float(info["other_scores"].get(name, 0.0)) for name in columns}

@@ -87,7 +87,7 @@ class Teacher:
         for teacher_view, view in zip(teacher_views, views, strict=True):
             if not np.array_equal(teacher_view.char_extents(), view.char_extents()):
                 raise RemedyError(
-                    f"spacy_tener.Teacher.v1: the teacher splits a text into other units: {view.doc.text[:60]!r}",
+                    f"spacy_tener.Teacher.v1: teacher and student split a text differently: {view.doc.text[:60]!r}",
                     "Give teacher and student the same tokenizer, or view = 'characters' to both.",
                 )
         batcher, soft_targets = WindowBatcher.of(self.model, self.settings, training=True), list[SoftTarget]()
@@ -125,12 +125,12 @@ def load_teacher(
         annotated labels are in `doc.user_data["spacy_tener.labels"]`. `share` is not used.
     """
     if not path:
-        remedy = "Set `path` in this section of the config to a trained pipeline, such as by --paths.teacher."
+        remedy = "Set `path` in this section of the config to a trained pipeline, for example with --paths.teacher."
         raise RemedyError("spacy_tener.Teacher.v1: path is not set", remedy)
     nlp = spacy.load(path)
     names = [name for name in nlp.pipe_names if nlp.get_pipe_meta(name).factory == "tener_ner"]
     if component not in names:
-        remedy = f"Set `component` to {' or '.join(names)}." if names else "Use a pipeline trained with one."
+        remedy = f"Set `component` to {' or '.join(names)}." if names else "Use a pipeline with a trained tener_ner."
         raise RemedyError(f"spacy_tener.Teacher.v1: {path} has no tener_ner named '{component}'", remedy)
     limit = cache_mb * _MIB
     teacher = Teacher(nlp, component, share=share, temperature=temperature, limit=limit, completes=completes)

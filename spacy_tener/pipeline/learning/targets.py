@@ -271,8 +271,8 @@ def _check_labels(example: Example, units: Units, labels: LabelIndex) -> None:
     if unknown:
         names = ", ".join(sorted(repr(example.reference.vocab.strings[label]) for label in unknown))
         raise ValueError(
-            f"The training data holds the entity label {names}, which the component does not have. Call add_label() "
-            "for it before training, or nlp.initialize() with data (or a labels file) that holds every label. "
+            f"The training data contains the entity label {names}, which the component does not have. Call add_label() "
+            "for it before training, or nlp.initialize() with data (or a labels file) that contains every label. "
             f"Text: {example.reference.text[:60]!r}"
         )
 
