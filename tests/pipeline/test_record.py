@@ -61,7 +61,7 @@ def test_entities_with_different_labels_in_one_word_are_all_returned(one_word):
     (task,) = make_tasks(nlp, [Suggestion({"text": TEXT}, 1.0)], ["PER", "ORG"])
     assert [entity.offsets for entity in task.entities] == FOUND
     (explained,) = explain(nlp, TEXT).texts
-    assert [(*entity.offsets, entity.is_given) for entity in explained.entities] == [(*e, True) for e in FOUND]
+    assert [(*entity.offsets, entity.is_in_output) for entity in explained.entities] == [(*e, True) for e in FOUND]
 
 
 def test_a_second_component_keeps_the_character_offsets_of_the_first(one_word):
