@@ -9,25 +9,16 @@ from typing import Any
 
 from spacy.language import Language
 
-from .decoding import LabelSequence
-from .entities import FoundEntity, read_entities
-from .finding import InputText, PipelineNER, ask_probabilities, crf_pipes, make_doc, span_finders
-from .windows import ItemT, batch_by_size
+from ..pipeline.decoding import LabelSequence
+from ..pipeline.entities import FoundEntity
+from ..pipeline.finding import InputText, PipelineNER, crf_pipes, found_entities, make_doc, probability_config
+from ..pipeline.windows import ItemT, batch_by_size
 
 # A function that returns a result for each text.
 TextFunction = Callable[[Sequence[InputText]], Sequence[Any]]
 
 # Maximum number of characters in a batch. A longer text is a batch of its own.
 BATCH_CHARACTERS = 4_096
-
-
-def found_entities(nlp: Language, docs: Iterable[Doc], *, with_spancat: bool = True) -> list[list[FoundEntity]]:
-    """Return the entities of Docs that a pipeline has processed, nested entities included.
-
-    with_spancat (bool): Include the spans of each `spancat`, which may overlap.
-    """
-    keys = [pipe.key for pipe in span_finders(nlp).values()] if with_spancat else []
-    return [[FoundEntity(*entity[:4]) for entity in read_entities(doc, keys)] for doc in docs]
 
 
 def sequence_score(log_probability: float, characters: int) -> float:

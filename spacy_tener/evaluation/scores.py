@@ -87,7 +87,7 @@ def compare_characters(example: Example) -> Iterator[Found]:
     comparison = CharComparison(example.reference, example.predicted)
     for found in sorted(predicted_offsets(example.predicted)):
         key = comparison.key(found)
-        yield found, None if comparison.is_right(key) is None else comparison.gold_offsets(key)
+        yield found, None if comparison.is_correct(key) is None else comparison.gold_offsets(key)
 
 
 def count_entities(

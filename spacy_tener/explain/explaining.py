@@ -26,7 +26,6 @@ from ..embedders.tables import Vocabulary
 from ..nn.shim import torch_shim
 from ..pipeline.batch_decoding import Probabilities
 from ..pipeline.decoding import Decoding, LabelSequence
-from ..pipeline.doc_entities import found_entities
 from ..pipeline.entities import FoundEntity, offsets_of, without_entities
 from ..pipeline.finding import PipelineNER, entity_labels, found_entities
 from ..pipeline.nesting import all_entities
@@ -156,13 +155,13 @@ class _Explainer:
         attributions: dict[int, list[Attribution]] = {}
         words: list[LexiconWord] = []
         for window in self._windows(view, cast(list[Span], spans[: len(found)])):
-            window_doc = self.pipeline.piece(view, window)
+            window_doc = self.pipeline.window_doc(view, window)
             inside = {
                 index: (span[0] - window.start, span[1] - window.start, entities[index].label)
                 for index, span in enumerate(spans)
                 # If the probability is 0, for example because the model lacks the label, it cannot drop.
                 if span and entities[index].probability and entities[index].offsets not in existing
-                if window.core_start <= span[0] < window.core_end and span[1] <= window.end
+                if window.keep_start <= span[0] < window.keep_end and span[1] <= window.end
             }
             attributions.update(
                 zip(inside, self._attributions(view, window_doc, window.start, list(inside.values())), strict=True)
@@ -322,7 +321,7 @@ class CharacterMask:
         words = [token.text for token in doc]
         spaces = [bool(token.whitespace_) for token in doc]
         attributes: Any = doc.to_array([*_MASKED_ATTRIBUTES, *_KEPT_ATTRIBUTES])
-        data = data_of(doc)
+        data = user_data_of(doc)
         for position in positions:
             copy = Doc(doc.vocab, words=[*words[:position], self.text, *words[position + 1 :]], spaces=spaces)
             values = attributes.copy()

@@ -190,5 +190,5 @@ def lexicon_words(vocabulary: LexiconVocabulary, view: DocView, window: Window, 
         )
         for layer, word, head, tail, row in zip(*(column.tolist() for column in columns), strict=True)
         for lexicon in [lexicons[layer]]
-        if window.core.start <= head < window.core.stop
+        if window.kept_slice.start <= head < window.kept_slice.stop
     ]

@@ -107,7 +107,8 @@ def write_tagger(
     transitions, scaled = Transitions.of(*weights), Transitions.of(*(weight / pipe.temperature for weight in weights))
     neighbours = word_neighbours(graph, units)
     kind_penalties, neighbour_penalties = (
-        graph.value(np.where(possible, 0.0, -np.inf)) for possible in (labels.possible, labels.whole_words)
+        graph.value(np.where(possible, 0.0, -np.inf))
+        for possible in (labels.tags_by_unit_type, labels.tags_by_neighbours)
     )
 
     words, all_labels = listed_words(nlp, pipe), file_labels(nlp, pipe)

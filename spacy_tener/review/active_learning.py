@@ -20,10 +20,9 @@ from spacy.tokens import Doc
 from spacy.util import minibatch
 
 from ..annotate.answers import ID_COLUMN, TEXT_COLUMN, Record
-from ..annotate.tasks import prediction_score
+from ..annotate.tasks import sequence_score
 from ..corpora.folds import text_key
-from ..pipeline.doc_entities import found_entities, sequence_score
-from ..pipeline.finding import PipelineNER, crf_pipes
+from ..pipeline.finding import PipelineNER, crf_pipes, found_entities
 from ..pipeline.tener_ner import TenerNER
 from .annotation_tools import Task
 

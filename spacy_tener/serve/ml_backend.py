@@ -24,8 +24,8 @@ from xml.etree import ElementTree
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..annotate.tasks import sequence_score
 from ..pipeline.decoding import LabelSequence
-from ..pipeline.doc_entities import sequence_score
 from ..pipeline.entities import FoundEntity
 from .access import Handler, ServiceRoute
 from .schema import ERRORS, ErrorResponse, ServiceError, Text

@@ -18,7 +18,6 @@ from ..annotate.tasks import BATCH_CHARACTERS, TextFunction, entity_task, k_best
 from ..explain import Explanation, explain
 from ..files import digest
 from ..nn.run import use_gpu
-from ..pipeline.doc_entities import BATCH_CHARACTERS, TextFunction, entity_task, k_best_task
 from ..pipeline.entities import FoundEntity
 from ..pipeline.finding import InputText, TextWithWords, crf_pipes, entity_labels, find_crf_pipe, make_doc
 from ..pipeline.windows import batch_by_size
@@ -164,7 +163,7 @@ class Service:
             raise ServiceError(422, "not_explained", message)
         self.check(text, limit=self.limits.explained)
         # Each character is masked once, and the window that contains it is predicted again.
-        cost = len(text) * min(len(text), find_crf_pipe(served.nlp).settings.reading_window)
+        cost = len(text) * min(len(text), find_crf_pipe(served.nlp).settings.prediction_window)
         answer: Explanation = await served.worker.answer(served.explanations, _with_words(text, words), cost=cost)
         return answer
 

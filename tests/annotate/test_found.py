@@ -11,7 +11,7 @@ from small_corpora import ruled
 from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
 
-from spacy_tener.pipeline.doc_entities import entity_task, k_best_task
+from spacy_tener.annotate.tasks import entity_task, k_best_task
 from spacy_tener.pipeline.entities import RECORD_KEY, FoundEntity, UnitEntity, add_entities, read_entities
 from spacy_tener.pipeline.finding import PipelineNER, entity_labels
 from spacy_tener.pipeline.settings import NERSettings

@@ -20,7 +20,7 @@ from spacy.language import Language
 from spacy_tener.errors import RemedyError
 from spacy_tener.export.onnx_model import describe, find_tagger
 from spacy_tener.export.page import MAX_CHARACTERS, make_model_page, read_runtime
-from spacy_tener.pipeline.finding import SCORES_KEY, ask_probabilities
+from spacy_tener.pipeline.finding import SCORES_KEY, probability_config
 
 pytestmark = pytest.mark.integration
 
