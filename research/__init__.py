@@ -1,1 +1,2 @@
-"""What reproduces the papers: grids of trainings, searches, tables and figures of their runs, and benchmarks."""
+"""Commands and benchmarks to reproduce the papers: grids of training runs, random search, tables and figures of
+results."""

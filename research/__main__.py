@@ -1,4 +1,5 @@
-"""`python -m research COMMAND`: grid, search, table, plot, speed, radicals, attention, languages, vectors."""
+"""The entry point of `python -m research COMMAND`: grid, search, table, plot, speed, radicals, attention, languages,
+vectors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What an encoder looked at in a text, as in figures of the papers: FLAT-ATSSA's Figure 9, MECT's and GRN's Figure 4.
+"""Draw attention maps of a trained pipeline, as in Figure 9 of FLAT-ATSSA's paper and Figure 4 of MECT's and GRN's.
 
-The modules of a trained pipeline read the text once in torch; hooks take what their layers get, and the maps are
-computed from that.
+The pipeline predicts one text with torch. Forward hooks record the inputs of every module, and `maps_of` computes the
+attention weights from these inputs. `python -m research attention` uses this file.
 """
 
 from __future__ import annotations
@@ -34,16 +34,18 @@ from spacy_tener.pipeline.units import view_of
 
 from .canvas import figure
 
+# Maximum number of tokens or characters in a text. More do not fit into a figure, and up to this number all units are
+# in a single group of queries (`SpanLayer`).
 MOST_UNITS = 48
-"""Maximum number of tokens or characters of a text: a figure has room for them, and they are one group of queries."""
 
 
 @dataclass(frozen=True, eq=False)
 class HeatMap:
-    """What each unit looked at.
+    """Attention weights of one layer for a text.
 
-    title (str): What it is.
-    weights (NDArray): *Shape:* (heads, units, units + words); of GRN, one head and the units alone
+    title (str): Name of the weights, such as "selected attention".
+    weights (NDArray): Weight of each unit and word for each query. *Shape:* (heads, units, units + words). GRN has a
+        single head and no words: (1, units, units)
     """
 
     title: str
@@ -52,7 +54,14 @@ class HeatMap:
 
 @dataclass(frozen=True)
 class Look:
-    """A text, its units, the words over them, and the maps of the last layer that has some."""
+    """The attention maps of a text, computed by `look`.
+
+    doc (Doc): The text with the predicted entities.
+    units (list[str]): The tokens or characters, depending on the component's view.
+    words (list[str]): The matched lexicon words of the lattice, or an empty list.
+    is_entity (NDArray): Whether each unit is part of an entity. *Shape:* (units,)
+    maps (list[HeatMap]): The maps of the last layer for which `maps_of` is implemented.
+    """
 
     doc: Doc
     units: list[str]
@@ -63,7 +72,7 @@ class Look:
 
 @singledispatch
 def maps_of(module: nn.Module, *inputs: Any) -> list[HeatMap]:
-    """Return the maps of a layer for its inputs, which are those of one text."""
+    """Return the attention maps of a layer for its inputs, which contain a single text. Other modules have no maps."""
     return []
 
 
@@ -86,16 +95,16 @@ def _streams(module: SpanLayer, *inputs: Any) -> list[HeatMap]:
 
 @maps_of.register
 def _relations(module: Relation, x: Tensor, lengths: Sequence[int]) -> list[HeatMap]:
-    pairs = module.left(x)[:, None] + module.right(x)[None]  # r_ij (eq. 4)
+    pairs = module.left(x)[:, None] + module.right(x)[None]  # r_ij, equation 4 of GRN's paper
     norms = pairs.norm(dim=2)
     smallest, largest = norms.aminmax()
     return [HeatMap("relation", ((norms - smallest) / (largest - smallest).clamp(min=1e-9))[None].numpy())]
 
 
 def look(nlp: Language, text: str, name: str | None = None) -> Look:
-    """Return what a pipeline's encoder looks at in a text that it reads in one window, on the CPU.
+    """Predict a text on the CPU and return the attention maps of the encoder. The text has to fit into one window.
 
-    name (Optional[str]): The component's name; the first `tener_ner` if there is none.
+    name (Optional[str]): Name of the component. By default, the first `tener_ner` in the pipeline.
     """
     component = PipelineNER.of(nlp, name)
     calls: list[tuple[nn.Module, tuple[Any, ...]]] = []
@@ -106,7 +115,7 @@ def look(nlp: Language, text: str, name: str | None = None) -> Look:
         lattices.extend(part for part in inputs if isinstance(part, Lattice))
 
     with ExitStack() as stack:
-        # The form in NumPy has no hooks.
+        # Hooks need torch modules; the NumPy predictor would bypass them.
         stack.enter_context(mock.patch.object(TorchShim, "predicts_with_numpy", return_value=False))
         for model in component.models:
             for module in (part for shim in torch_shims(model) for part in shim.module.modules()):
@@ -133,10 +142,10 @@ def look(nlp: Language, text: str, name: str | None = None) -> Look:
 
 
 def panels(found: Look, head: int | None = None) -> Iterator[tuple[str, NDArray[np.float32], list[str], list[str]]]:
-    """Yield the title, the numbers, the names of rows and those of columns of each panel.
+    """Yield the title, the values, the row labels and the column labels of each panel.
 
-    head (Optional[int]): The head to show, from 1. Without it, of a selection the one in which characters of entities
-        look most at each other, as in the paper; of MECT's modules the mean.
+    head (Optional[int]): Number of the head, starting from 1. By default, the head of a selection is the one with the
+        largest attention between characters of entities, as in the paper. For MECT, the heads are averaged.
     """
     for heat_map in found.maps:
         weights, rows = heat_map.weights, found.units
@@ -161,7 +170,7 @@ def panels(found: Look, head: int | None = None) -> Iterator[tuple[str, NDArray[
 
 
 def draw_attention(nlp: Language, text: str, path: Path, *, head: int | None = None, name: str | None = None) -> Look:
-    """Draw what a pipeline's encoder looks at in a text; return it. The fonts should have its characters."""
+    """Draw the attention maps of a text to a file, and return them. Characters without a font are drawn as boxes."""
     found = look(nlp, text, name)
     shown = list(panels(found, head))
     height = max(0.25 * len(shown[0][2]) + 1.2, 2.4)

@@ -1,8 +1,8 @@
-"""Two baselines of TENER's Table 5 in plain torch: ID-CNN over words, and a BiLSTM over the characters of words.
+"""Two baselines of TENER's Table 5 in plain torch: an ID-CNN over words and a BiLSTM over the characters of each word.
 
     python -m research grid RUNS --systems chars-bilstm+encoder-idcnn --code research/baselines.py ...
 
-Thinc's wrapper of torch does not read averaged weights, so their overlays train without averages.
+Both are wrapped with Thinc's `PyTorchWrapper`, which ignores averaged weights, so their overlays disable averaging.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 TorchModel = Model[Any, Any]
 
+# All characters from this code point on share one embedding row.
 CODE_POINTS = 0x3000
-"""Characters from here on share a row."""
 
 
 class IDCNN(nn.Module):
-    """Iterated dilated convolutions (Strubell et al., 2017): one convolution, then a block that is applied repeatedly.
+    """Iterated dilated convolutions (Strubell et al., 2017): one convolution, followed by a block that is applied
+    repeatedly with the same weights.
 
-    As in the released code, ReLU follows each convolution, and the block is initialised as the identity. Unlike there,
-    the only loss is that of the output, and there is no dropout penalty.
+    As in the released code, each convolution is followed by ReLU, and the block is initialized as the identity. In
+    contrast to the released code, the loss is computed on the last output only, and there is no dropout penalty.
     """
 
     def __init__(self, width: int, window: int, dilations: Sequence[int], iterations: int, dropout: float) -> None:
@@ -49,11 +50,11 @@ class IDCNN(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Encode padded texts.
+        """Encode a padded batch of texts.
 
-        x (Tensor): The words' vectors. *Shape:* (texts, words, width)
-        mask (Tensor): 1 for a word, 0 for padding. *Shape:* (texts, words, 1)
-        RETURNS (Tensor): *Shape:* (texts, words, width)
+        x (Tensor): Word embeddings. *Shape:* (texts, words, width)
+        mask (Tensor): 1 for words, 0 for padding. *Shape:* (texts, words, 1)
+        RETURNS (Tensor): Hidden states. *Shape:* (texts, words, width)
         """
         if not x.size(1):
             return x
@@ -67,7 +68,7 @@ class IDCNN(nn.Module):
 
 
 class CharBiLSTM(nn.Module):
-    """A bidirectional LSTM over the characters of each word, ReLU, the maximum over them, and a linear layer."""
+    """A bidirectional LSTM over the characters of each word, followed by ReLU, max pooling and a linear layer."""
 
     def __init__(self, hidden: int, char_width: int, width: int, dropout: float) -> None:
         super().__init__()
@@ -77,17 +78,18 @@ class CharBiLSTM(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, characters: Tensor, lengths: Tensor) -> Tensor:
-        """Encode words.
+        """Encode a batch of words.
 
-        characters (Tensor): Code points of each word. *Shape:* (words, characters)
-        lengths (Tensor): Characters of each word, on the host. *Shape:* (words,)
-        RETURNS (Tensor): *Shape:* (words, width)
+        characters (Tensor): Padded code points of the words. *Shape:* (words, characters)
+        lengths (Tensor): Number of characters in each word, on the CPU. *Shape:* (words,)
+        RETURNS (Tensor): Word embeddings. *Shape:* (words, width)
         """
         if not len(characters):
             return self.out.weight.new_zeros(0, self.out.out_features)
         rows = self.dropout(self.rows(characters))
         packed, _ = self.lstm(pack_padded_sequence(rows, lengths, batch_first=True, enforce_sorted=False))
-        hidden, _ = pad_packed_sequence(packed, batch_first=True)  # padding is 0, as the least that ReLU returns
+        # Padding is 0, the minimum of ReLU, so it does not change the maximum.
+        hidden, _ = pad_packed_sequence(packed, batch_first=True)
         encoded: Tensor = self.dropout(self.out(F.relu(hidden).amax(dim=1)))
         return encoded
 
@@ -95,7 +97,7 @@ class CharBiLSTM(nn.Module):
 def build_idcnn_encoder(
     width: int = 300, window: int = 3, dilations: Sequence[int] = (1, 2, 1), iterations: int = 3, dropout: float = 0.15
 ) -> Model[list[Floats2d], list[Floats2d]]:
-    """An ID-CNN as wide as its input. The defaults are the released code's."""
+    """Build an ID-CNN whose output width equals its input width. The defaults are taken from the released code."""
     module = IDCNN(width, window, dilations, iterations, dropout)
     model = PyTorchWrapper(module, convert_inputs=pad_texts, convert_outputs=unpad_texts)
     model.set_dim("nO", width)
@@ -105,7 +107,7 @@ def build_idcnn_encoder(
 def build_char_bilstm(
     hidden: int = 50, char_width: int = 30, width: int = 30, dropout: float = 0.3
 ) -> Model[list[Doc], list[Floats2d]]:
-    """A BiLSTM over the characters of each token. The defaults are the TENER paper's."""
+    """Build a BiLSTM over the characters of each token. The defaults are taken from TENER's paper."""
     module = CharBiLSTM(hidden, char_width, width, dropout)
     model = PyTorchWrapper(module, convert_inputs=spell_docs, convert_outputs=split_docs)
     model.set_dim("nO", width)
@@ -113,7 +115,7 @@ def build_char_bilstm(
 
 
 def pad_texts(model: TorchModel, texts: list[Floats2d], is_train: bool) -> tuple[ArgsKwargs, Callable[..., Any]]:
-    """Return an ID-CNN's arguments for the words' vectors of texts."""
+    """Convert the inputs of an ID-CNN: pad the word embeddings, and build the mask."""
     ops: Any = model.ops
     lengths = [len(text) for text in texts]
     mask = ops.pad([ops.alloc2f(length, 1) + 1.0 for length in lengths])
@@ -124,7 +126,7 @@ def pad_texts(model: TorchModel, texts: list[Floats2d], is_train: bool) -> tuple
 def unpad_texts(
     model: TorchModel, outputs: tuple[list[Floats2d], Tensor], is_train: bool
 ) -> tuple[list[Floats2d], Callable[..., ArgsKwargs]]:
-    """Return the vectors of each text, and the arguments of torch's backward pass for their gradients."""
+    """Convert the outputs of an ID-CNN: remove the padding. The returned callback pads the gradients."""
     ops: Any = model.ops
     texts, encoded = outputs
 
@@ -135,7 +137,7 @@ def unpad_texts(
 
 
 def spell_docs(model: TorchModel, docs: list[Doc], is_train: bool) -> tuple[ArgsKwargs, Callable[..., Any]]:
-    """Return the arguments of a BiLSTM over characters for the tokens of Docs."""
+    """Convert the inputs of a BiLSTM over characters: encode the tokens of all Docs as padded code points."""
     ops: Any = model.ops
     words = [token.text for token in chain.from_iterable(docs)]
     lengths = [len(word) for word in words]
@@ -148,7 +150,8 @@ def spell_docs(model: TorchModel, docs: list[Doc], is_train: bool) -> tuple[Args
 def split_docs(
     model: TorchModel, outputs: tuple[list[Doc], Tensor], is_train: bool
 ) -> tuple[list[Floats2d], Callable[..., ArgsKwargs]]:
-    """Return the vectors of each Doc, and the arguments of torch's backward pass for their gradients."""
+    """Convert the outputs of a BiLSTM over characters: split the embeddings by Doc. The returned callback concatenates
+    the gradients."""
     ops: Any = model.ops
     docs, encoded = outputs
 

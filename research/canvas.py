@@ -1,6 +1,6 @@
-"""Panels, colours, legend and file of all figures, whatever they show.
+"""Shared parts of all figures: the grid of panels, colours, the legend, and saving to a file.
 
-matplotlib is an optional dependency, so it is imported when a figure is made.
+matplotlib is an optional dependency, so it is imported only when a figure is drawn.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ENDINGS = (".png", ".webp", ".svg")
-# The palette of Okabe and Ito, safe for colour blindness, without its yellow, which is too pale for lines.
+# The palette of Okabe and Ito, which is safe for colour-blind readers. Its yellow is left out, since it is too pale for
+# lines.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _LINES = ("-", "--", ":", "-.")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-# Fonts with Chinese characters, used if the machine has one of them.
+# Fonts with Chinese characters. The installed fonts among them are used.
 _CHINESE = (
     "Noto Sans CJK SC",
     "Noto Sans CJK JP",
@@ -52,7 +53,7 @@ _MAX_COLUMNS = 3
 
 @dataclass(frozen=True)
 class Style:
-    """Colour, line and marker of one series, the same in all panels."""
+    """Colour, line style and marker of one series, the same in all panels."""
 
     color: str
     linestyle: str
@@ -60,7 +61,7 @@ class Style:
 
 
 def styles(names: Iterable[str]) -> dict[str, Style]:
-    """Return a style for each name, in order of first occurrence. After the last colour, line styles change."""
+    """Return a style for each name, in order of first occurrence. When all colours are used, the line style changes."""
     return {
         name: Style(
             color=COLOURS[place % len(COLOURS)],
@@ -73,11 +74,12 @@ def styles(names: Iterable[str]) -> dict[str, Style]:
 
 @contextmanager
 def figure(path: Path, titles: Iterable[str], *, height: float) -> Iterator[Figure]:
-    """Make a figure with panels in a grid, to be drawn in the block. Afterwards, add one legend below them and save the
-    figure in the format of the path's ending, reproducibly.
+    """Make a figure with one panel for each title, and yield it for drawing. When the block ends, add a legend below
+    the panels and save the figure. The output is reproducible.
 
-    titles: The title of each panel, in the order of `figure.axes`.
-    height: The height of a panel in inches.
+    path: File to write. Its suffix controls the format.
+    titles: Titles of the panels, in the order of `figure.axes`.
+    height: Height of a panel in inches.
     """
     check_ending(path)
     titles = list(titles)
@@ -100,35 +102,35 @@ def figure(path: Path, titles: Iterable[str], *, height: float) -> Iterator[Figu
             axis.set_title(title, fontsize="medium")
         yield drawn
         _add_legend(drawn)
-        # Without the date, the file is reproducible.
+        # matplotlib writes the current date into SVG files unless it is set to None.
         kind = path.suffix.removeprefix(".")
         metadata = {"Date": None} if kind == "svg" else None
         write_file(path, lambda file: drawn.savefig(file, format=kind, metadata=metadata))
 
 
 def _chinese_fonts(*, anew: bool = False) -> list[str]:
-    """Return the fonts with Chinese characters that matplotlib knows.
+    """Return the fonts with Chinese characters that are available to matplotlib.
 
-    anew: Look for fonts that were installed after matplotlib cached its list.
+    anew: Also search for fonts that were installed after matplotlib cached its list.
     """
     from matplotlib import font_manager
 
     manager = font_manager.fontManager
     for path in set(font_manager.findSystemFonts()) - {font.fname for font in manager.ttflist} if anew else ():
-        with suppress(OSError, RuntimeError):  # not a font, or of a kind that matplotlib does not read
+        with suppress(OSError, RuntimeError):  # not a font, or an unsupported font format
             manager.addfont(path)
     installed = {font.name for font in manager.ttflist}
     return [name for name in _CHINESE if name in installed]
 
 
 def check_ending(path: Path) -> None:
-    """Refuse a path that does not end in a figure format."""
+    """Raise an error if a path does not end in a supported figure format."""
     if path.suffix not in ENDINGS:
         raise RemedyError(f"{path}: figures are {', '.join(ENDINGS)}", "Choose another ending.")
 
 
 def _add_legend(figure: Figure) -> None:
-    """Put one legend below all panels, each name once."""
+    """Add one legend below all panels. Labels that occur in several panels are listed once."""
     named: dict[str, Any] = {}
     for axis in figure.axes:
         handles, labels = axis.get_legend_handles_labels()

@@ -1,18 +1,21 @@
-"""OntoNotes in the columns of CoNLL-2012 (`*_gold_conll`), as words and tags that `tener convert` reads.
+"""Convert OntoNotes in the column format of CoNLL-2012 (`*_gold_conll`) to words and tags for `spacy tener convert`.
 
     #begin document (nw/wsj/24/wsj_2401); part 000
-    nw/wsj/24/wsj_2401  0  0  Eli  NNP  (TOP(S(NP*  -  -  -  -  (PERSON*  *  -
-    nw/wsj/24/wsj_2401  0  1  Broad  NNP  *)  -  -  -  -  *)  *  -
+    nw/wsj/24/wsj_2401  0  0  Eli    NNP  (TOP(S(NP*  -  -  -  -  (PERSON*  *  -
+    nw/wsj/24/wsj_2401  0  1  Broad  NNP           *)  -  -  -  -        *)  *  -
+
     #end document
 
-Column 4 is the word, column 11 the names in brackets. After the names there is a column for each predicate of the
-sentence, so sentences differ in width. Blank lines end a sentence. Each part of a document counts as a document.
+Column 4 contains the word, and column 11 the entities as brackets. A sentence has one further column for each
+predicate, so the number of columns differs between sentences. Blank lines separate sentences. Each part of a document
+becomes a document.
 
-Documents of the New Testament, whose ids begin with `pt/`, are left out, as in the papers: nobody annotated names in
-them. Names within names, which the format allows and OntoNotes does not have, are left out too.
+As in the papers, documents of the New Testament (with ids that begin with `pt/`) are excluded, since they have no
+entity annotation. For nested brackets, which the format allows but OntoNotes does not contain, only the outermost
+entity is converted.
 
-Words become plain text: the Treebank writes brackets as `-LRB-`, and transcripts write punctuation as `/.`, which other
-text and pretrained vectors do not have.
+Words are converted from Treebank notation to plain text, which pretrained vectors expect: `-LRB-` becomes an opening
+bracket, and the punctuation `/.` of transcripts becomes a full stop.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from spacy_tener.inputs import read_lines
 
 BEGIN, END = "#begin document", "#end document"
 ENDINGS = (".gold_conll", ".v4_gold_conll", ".v9_gold_conll")
-DOCUMENT, WORD, NAMES = 0, 3, 10  # columns, counted from 0
+DOCUMENT, WORD, NAMES = 0, 3, 10  # column indices, starting from 0
 MIN_COLUMNS = 12
 PLACEHOLDER = "[WORD]"
 NEW_TESTAMENT = "pt/"
@@ -41,16 +44,17 @@ PLAIN = {
 
 
 def write_columns(folder: Path, output: Path) -> None:
-    """Write the words and tags of all files below a directory into one file."""
+    """Convert all CoNLL-2012 files below a directory, and write them to a single file."""
     with output.open("w", encoding="utf8", newline="\n") as stream:
         for path in sorted(path for path in folder.rglob("*") if path.suffix in ENDINGS):
             stream.writelines(f"{line}\n" for line in read_columns(path))
 
 
 def read_columns(path: Path) -> Iterator[str]:
-    """Yield a line `word TAB tag` for each word of a file, in IOB2, with blank lines and document starts between."""
+    """Yield the lines `word TAB tag` of a file in IOB2, with blank lines between sentences and a document start marker
+    before each document."""
     document, number = "", 0
-    labels: list[str] = []  # of the names that are open, the outermost first
+    labels: list[str] = []  # labels of the open brackets, outermost first
     for number, line in read_lines(path):
         if line.strip() and not line.startswith((BEGIN, END)):
             if not document:
@@ -74,7 +78,7 @@ def read_columns(path: Path) -> Iterator[str]:
 
 
 def split_columns(path: Path, line: str, number: int) -> list[str]:
-    """Return the columns of a line. A skeleton without words is refused."""
+    """Split a line into columns. Raise an error if the file is a skeleton without words."""
     columns = SPACES.split(line.strip(" \t"))
     if len(columns) < MIN_COLUMNS:
         remedy = "CoNLL-2012 has the word in column 4, its names in column 11 and coreference in the last."
@@ -88,7 +92,7 @@ def split_columns(path: Path, line: str, number: int) -> list[str]:
 
 
 def read_tag(path: Path, cell: str, labels: list[str], number: int) -> str:
-    """Return the tag of a word by its cell of names, and update the labels of the open names."""
+    """Return the IOB2 tag of a word from its entity column. Updates `labels`, the labels of the open brackets."""
     if BRACKETS.fullmatch(cell) is None:
         raise malformed(path, f"'{cell[:60]}' in column 11 is not a name in brackets", number)
     is_inside = bool(labels)
@@ -102,12 +106,12 @@ def read_tag(path: Path, cell: str, labels: list[str], number: int) -> str:
 
 
 def plain_word(word: str) -> str:
-    """Return a word in Treebank notation as plain text."""
+    """Convert a word from Treebank notation to plain text."""
     return PLAIN.get(word) or word.replace("\\/", "/").replace("\\*", "*")
 
 
 def check_end(path: Path, document: str, number: int) -> None:
-    """Refuse a document without its last line."""
+    """Raise an error if a document is still open, that is, if its last line is missing."""
     if document:
         remedy = f"Check that the file is complete: each document ends with a line `{END}`."
         raise InputError(str(path), f"there is no end of the document {document}", remedy, line=number)

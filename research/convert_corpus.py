@@ -1,10 +1,10 @@
 """Convert a corpus of project.yml from its files below assets/ to project/corpus/NAME/{train,dev,test}.spacy.
 
-Universal NER has a file for each language. The parts join them, and languages/ has the test part of each, and `pud`,
-on which nothing is trained.
+Universal NER has one file per language. The languages are concatenated in train, dev and test. The test set of each
+language is also written to languages/, together with the PUD test sets, which have no training set.
 
-Where a corpus has no development part, the last tenth of its training part becomes that. It is not drawn at random:
-neighbours are often of one article, which then would be in both parts.
+If a corpus has no development set, the last tenth of its training set is used. A random sample would be easier than the
+test set, because adjacent sentences often come from the same article.
 """
 
 from __future__ import annotations
@@ -22,20 +22,26 @@ from spacy.tokens import Doc, DocBin
 from spacy.vocab import Vocab
 from wasabi import msg
 
-import spacy_tener.cli  # noqa: F401 (puts `tener` into spaCy's command line)
+import spacy_tener.cli  # noqa: F401 (adds the command group `tener` to spaCy's command line)
 from spacy_tener.corpora.docs import read_docs
 
-sys.path.append(str(Path(__file__).parents[1]))  # `python research/convert_corpus.py` has only research/ there
+sys.path.append(str(Path(__file__).parents[1]))  # `python research/convert_corpus.py` only has research/ in its path
 from research.conll2012 import write_columns
 
+# The labels that all languages have. Croatian has further labels.
 UNER_LABELS = frozenset({"PER", "LOC", "ORG"})
-"""Those of all languages: Croatian has others, too."""
 ASSETS, CORPORA_DIR, HELD_OUT = Path("assets"), Path("project", "corpus"), 0.1
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Where the parts of a corpus lie below assets/ (files, or for OntoNotes 5 directories), and its language."""
+    """Location of a corpus below assets/, and its language.
+
+    lang (str): Language code of spaCy.
+    train, dev, test (str): File of each set, or a directory for OntoNotes 5 and Universal NER. `dev` is None if the
+        corpus has no development set.
+    licensed (bool): Whether users need to provide their own copy.
+    """
 
     lang: str
     train: str
@@ -93,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def convert_languages(parts: Mapping[str, Path], output: Path) -> None:
-    """Convert directories with a file for each language, and join their Docs."""
+    """Convert directories with one file per language, and concatenate the Docs of all languages."""
     pud = {"pud": ASSETS / "uner" / "pud"} if (ASSETS / "uner" / "pud").exists() else {}
     for part, place in {**parts, **pud}.items():
         with TemporaryDirectory() as folder:
@@ -113,7 +119,7 @@ def convert_languages(parts: Mapping[str, Path], output: Path) -> None:
 
 
 def keep_labels(docs: Sequence[Doc], labels: Collection[str]) -> None:
-    """Take entities of other labels out of Docs that are annotated completely."""
+    """Remove entities with other labels. All remaining tokens are annotated as outside of entities."""
     for doc in docs:
         doc.set_ents([entity for entity in doc.ents if entity.label_ in labels], default="outside")
 
@@ -126,7 +132,8 @@ def write_docs(docs: Sequence[Doc], path: Path) -> None:
 
 @contextmanager
 def as_file(place: Path) -> Iterator[Path]:
-    """Return the file of a part. A directory is OntoNotes in the columns of CoNLL-2012, which become one file."""
+    """Yield the file of a data set. A directory contains OntoNotes in the format of CoNLL-2012, and is converted to a
+    temporary file."""
     if not place.is_dir():
         yield place
         return
@@ -137,7 +144,7 @@ def as_file(place: Path) -> Iterator[Path]:
 
 
 def hold_out(train: Path, dev: Path, share: float = HELD_OUT) -> None:
-    """Move the last Docs of a part that was just converted to another."""
+    """Move the last Docs of a converted training set to a development set."""
     binary = DocBin().from_disk(train)
     docs = list(binary.get_docs(Vocab()))
     first = len(docs) - max(1, int(share * len(docs)))

@@ -1,4 +1,4 @@
-"""Tasks that train, several at once, as processes on this machine."""
+"""Run several training processes in parallel on this machine. `grid` uses it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from spacy_tener.errors import RemedyError
 from spacy_tener.training.runs import Echo, Processes
 
 Key = TypeVar("Key")
+# A training run, as `partial(train, run)`. It starts its processes with the argument, and returns an error message or
+# an empty string.
 Task = Callable[[Processes], str]
-"""A training, as `partial(train, run)`, which returns why it failed. Its argument starts processes."""
 
 
 class Engine:
-    """Processes on this machine, made by `on_this_machine`.
+    """A pool of worker threads that start training processes on this machine. Create it with `on_this_machine`.
 
-    at_once: The number of tasks to submit at once.
-    shares_cores: Whether tasks that run at once slow each other down.
+    at_once: Maximum number of tasks that run in parallel.
+    shares_cores: Whether parallel tasks compete for the same cores, which makes speed measurements unreliable.
     """
 
     def __init__(self, pool: ThreadPoolExecutor, processes: Processes, jobs: int) -> None:
@@ -28,15 +29,16 @@ class Engine:
         self.at_once, self.shares_cores = jobs, jobs > 1
 
     def submit(self, task: Task) -> Future[str]:
-        """Run a task, as soon as there is room for it."""
+        """Submit a task. The future's result is an error message, or an empty string on success."""
         return self._pool.submit(_run_task, task, self._processes)
 
 
 def run_tasks(engine: Engine, tasks: Iterable[tuple[Key, Task]]) -> Iterator[tuple[Key, str]]:
-    """Run tasks, and yield the key of each as it ends, with why it failed, or an empty text.
+    """Run tasks in parallel. As soon as a task ends, yield its key with an error message, or with an empty string on
+    success.
 
-    A task is taken from the iterable when there is room for it. A RemedyError or an OSError in a task becomes its
-    message; the others continue.
+    Tasks are taken from the iterable only when a worker is free. If a task raises a RemedyError or an OSError, the
+    error message is yielded, and the other tasks continue.
     """
     running: dict[Future[str], Key] = {}
     pending = iter(tasks)
@@ -51,17 +53,18 @@ def run_tasks(engine: Engine, tasks: Iterable[tuple[Key, Task]]) -> Iterator[tup
 
 @contextmanager
 def on_this_machine(jobs: int = 1, echo: Echo | None = None) -> Iterator[Engine]:
-    """Yield an engine for this machine. An exception in the block ends its processes.
+    """Yield an engine for this machine. If the block raises an exception, all processes are stopped.
 
-    jobs: The number of trainings at once, which share the cores.
-    echo: Called with the lines that a process prints. Not called with several jobs, whose lines would be mixed.
+    jobs: Number of parallel training runs, which share the cores.
+    echo: Callback for the output of processes, line by line. Ignored with several jobs, since their lines would be
+        interleaved.
     """
     processes = Processes(jobs, echo if jobs == 1 else None)
     with ThreadPoolExecutor(jobs) as pool:
         try:
             yield Engine(pool, processes, jobs)
         except BaseException:
-            # First, so that no queued task starts when a running one is ended.
+            # Cancel queued tasks before stopping processes; otherwise, a freed worker would start the next task.
             pool.shutdown(wait=False, cancel_futures=True)
             processes.stop()
             raise

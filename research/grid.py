@@ -1,7 +1,8 @@
-"""Grids of runs: systems x corpora x seeds. Finished runs are kept, the others are trained and scored.
+"""Train and score a grid of systems x corpora x seeds. Finished runs are skipped. Used by `python -m research grid`.
 
-A run is the directory OUTPUT/CORPUS/SYSTEM/SEED, as `runs` reads it. Its config is CORPUS.cfg with the overlays
-models/NAME.cfg that the system names, joined by `+`, and the settings of an ablation (`systems`).
+Each run has a directory OUTPUT/CORPUS/SYSTEM/SEED, in the format that `runs` describes. The config of a run is
+CORPUS.cfg with the overlays models/NAME.cfg, which the name of the system lists separated by `+`, and the settings of
+an ablation (see `systems`).
 """
 
 from __future__ import annotations
@@ -47,11 +48,14 @@ PARTS = ("train", "dev", "test")
 class Grid:
     """The corpora, systems and seeds of a grid.
 
-    data: The directory of CORPUS/{train,dev,test}.spacy.
-    configs: A directory of CORPUS.cfg and models/OVERLAY.cfg, which go before those of the same names here.
-    settings: Settings that override all files, as `section.key=value`.
-    gpu_id: The GPU, or -1 for the CPU.
-    code: A Python file with registered functions to import.
+    output: Directory for the runs.
+    corpora, systems, seeds: The values to combine.
+    data: Directory that contains CORPUS/{train,dev,test}.spacy.
+    configs: Directory with additional CORPUS.cfg and models/OVERLAY.cfg. They take precedence over the package's
+        configs with the same names.
+    settings: Settings as `section.key=value`, which override all files.
+    gpu_id: The GPU id, or -1 for the CPU.
+    code: Python file with registered functions to import.
     """
 
     output: Path
@@ -67,11 +71,11 @@ class Grid:
 
 @dataclass(frozen=True, kw_only=True)
 class GridRun(TrainingRun):
-    """A training whose pipeline is scored by `spacy tener evaluate`. Its manifest then has METRICS_TEST, with a digest
-    of the test data.
+    """A training run whose pipeline is scored by `spacy tener evaluate`. The scores are recorded in the manifest as
+    METRICS_TEST, with a digest of the test set.
 
-    test: A file of annotation that the pipeline is scored on.
-    gold_preproc: Whether it is scored on the file's own tokens.
+    test: The test set as a .spacy file.
+    gold_preproc: Whether the pipeline is scored with the gold tokenization of the test set.
     """
 
     test: Path
@@ -82,7 +86,9 @@ class GridRun(TrainingRun):
 class Todo:
     """The action that a run needs.
 
-    changes: The differences from a finished run in its directory, a line for each.
+    run: The run.
+    action: Train (and score), only score, or nothing.
+    changes: Differences from the finished run in the same directory, one line each.
     """
 
     run: GridRun
@@ -91,7 +97,8 @@ class Todo:
 
 
 def plan(grid: Grid) -> list[GridRun]:
-    """Return all runs, by corpus, system and seed. Raises one error that lists everything wrong or missing."""
+    """Return all runs of a grid, sorted by corpus, system and seed. Raises a single ConfigError that lists all
+    problems."""
     runs: list[GridRun] = []
     problems: list[str] = []
     for corpus, part in product(grid.corpora, PARTS):
@@ -114,7 +121,7 @@ def plan(grid: Grid) -> list[GridRun]:
 
 
 def find_todo(run: GridRun) -> Todo:
-    """Return the action that a run needs. A finished run needs none, even if its pipeline was deleted."""
+    """Return the action that a run needs. Finished runs need no action, even if the pipeline was deleted."""
     now, before = run.manifest(), Manifest.read(run.folder)
     scored, trained = (run.folder / METRICS_TEST).is_file(), (run.folder / MODEL).is_dir()
     if before is None or MODEL not in before.parts:
@@ -133,7 +140,7 @@ def find_todo(run: GridRun) -> Todo:
 
 
 def check_unchanged(todos: Sequence[Todo]) -> None:
-    """Refuse to overwrite finished runs of another config or other data."""
+    """Raise an error if finished runs with another config or other data would be overwritten."""
     changed = [todo for todo in todos if todo.changes]
     if changed:
         runs = "1 finished run has" if len(changed) == 1 else f"{len(changed)} finished runs have"
@@ -146,10 +153,10 @@ def check_unchanged(todos: Sequence[Todo]) -> None:
 def run_grid(
     todos: Sequence[Todo], engine: Engine, *, begun: Callable[[Todo], None], ended: Callable[[Todo, str], None]
 ) -> dict[str, str]:
-    """Train and score. Returns the failures by the names of their runs.
+    """Train and score runs. Returns error messages by the names of the failed runs.
 
-    begun: Called with each run when it is submitted.
-    ended: Called with each run and its failure, or an empty string.
+    begun: Callback for each run when it is submitted.
+    ended: Callback for each run when it ends, with an error message or an empty string.
     """
     failures: dict[str, str] = {}
 
@@ -167,7 +174,8 @@ def run_grid(
         if failure or not engine.shares_cores:
             note(todo, failure)
     if engine.shares_cores:
-        # Scored one by one at the end: scoring also measures speed, which trainings on the same cores would change.
+        # Score sequentially after all training runs. Scoring also measures speed, which parallel training runs would
+        # distort.
         for todo in (todo for todo in todos if todo.run.name not in failures):
             for _, failure in run_tasks(engine, [(todo, partial(evaluate, todo.run))]):
                 note(todo, failure)
@@ -175,7 +183,7 @@ def run_grid(
 
 
 def evaluate(run: GridRun, processes: Processes) -> str:
-    """Score a trained pipeline on the test data. Returns why that failed, or an empty string."""
+    """Score a trained pipeline on the test set. Returns an error message, or an empty string on success."""
     folder, data = run.folder, digest(run.test)
     command = ["tener", "evaluate", str(folder / MODEL), str(run.test), "--output", str(folder / METRICS_TEST)]
     options = ["--gold-preproc"] * run.gold_preproc

@@ -1,4 +1,4 @@
-"""Scores of one pipeline by language: a corpus for each, in one table."""
+"""Score a multilingual pipeline by language, with one corpus each. Used by `python -m research languages`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .scores import Confusion, total
 
 
 def score_languages(nlp: Language, files: Iterable[Path]) -> dict[str, dict[str, Confusion]]:
-    """Return the counts of each label in each file, by the file's name."""
+    """Return the true and false positives and false negatives for each label, by file name (without suffix)."""
     found = {}
     for path in files:
         scores = nlp.evaluate(read_examples(nlp, path), scorer=CountingScorer(nlp))
@@ -23,7 +23,7 @@ def score_languages(nlp: Language, files: Iterable[Path]) -> dict[str, dict[str,
 
 
 def language_table(counts: dict[str, dict[str, Confusion]]) -> str:
-    """Return a table in Markdown: of each language precision, recall and F1, and F1 of each label."""
+    """Return a Markdown table with precision, recall and F1 of each language, and F1 of each label."""
     labels = sorted({label for language in counts.values() for label in language})
     lines = [["Language", "Entities", "P", "R", "F1", *labels], ["---"] * (5 + len(labels))]
     for name, language in counts.items():

@@ -1,4 +1,4 @@
-"""Commands that show what trained pipelines do: speed, radicals, languages."""
+"""Commands that analyse trained pipelines: speed, radicals, languages."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ def speed_cli(
     limit: Annotated[int | None, options.limit("from the first on; default: all")] = None,
 ) -> None:
     """
-    Draw the speeds of trained pipelines in batches, as times the first one.
+    Compare the speed of trained pipelines with different batch sizes in a bar chart.
 
-    Measures `nlp.pipe` from raw text by the process's CPU time, in turns; medians over rounds. The measure is the first
-    pipeline with the first batch size. FLAT-ATSSA's Figure 4 and MECT's Figure 6.
+    Measures the CPU time of `nlp.pipe` on raw texts. The pipelines take turns, and the result is the median over
+    rounds. Speeds are relative to the first pipeline with the first batch size. See FLAT-ATSSA's Figure 4 and MECT's
+    Figure 6.
     """
     wrong = [model for model in models if not all(model.partition("="))]
     if wrong:
@@ -61,10 +62,11 @@ def radicals_cli(
     middle: Annotated[str, typer.Option(help="Character whose nearest are named")] = "华",
 ) -> None:
     """
-    Draw the plane of characters by their radicals, before and after training.
+    Plot radical embeddings of characters before and after training.
 
-    Grey dots are characters all of whose radicals training has shown, in the two directions in which they differ most.
-    Needs a pipeline that reads radicals, as mect. MECT's Figure 5.
+    Shows the first two principal components of the embeddings. Grey dots are all characters whose radicals occur in the
+    training set. The nearest neighbours of --middle are labelled. Needs a pipeline with radical embeddings, such as
+    mect. See MECT's Figure 5.
     """
     check_ending(output)
     check_file(output, force=True)
@@ -80,9 +82,9 @@ def languages_cli(
     output: Annotated[Path | None, options.output("a file in Markdown (default: print)")] = None,
 ) -> tuple[str, int]:
     """
-    Score a trained pipeline on several languages, each in a file of its own.
+    Score a trained pipeline on several languages, with one file for each language.
 
-    Prints precision, recall and F1 of each file, and F1 of each label, by the pipeline's scorer.
+    Prints precision, recall and F1 for each file, and F1 for each label, as computed by the pipeline's scorer.
     """
     check_file(output, force=True)
     found = [sorted(path.glob("*.spacy"), key=lambda file: file.stem) if path.is_dir() else [path] for path in data]

@@ -1,4 +1,7 @@
-"""The figures of the papers: convergence, relative speed, scores, and a score against a setting."""
+"""Draw the figures of the papers from training runs: convergence, speed, scores, and scores by setting (sweep).
+
+`python -m research plot` uses this file.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 
 _PANEL_HEIGHT = 3.8
 _BAR_HEIGHT = 0.34
-# By what a printed system started from.
+# Marker of a published result, by the pretrained embeddings of the system.
 _SIGNS = {
     "pretrained vectors": "D",
     "pretrained vectors and BERT": "s",
@@ -42,10 +45,11 @@ _REMEDY = (
 def draw_convergence(
     runs: Iterable[Run], path: Path, *, x: str = "step", metric: str = "f", y_min: float | None = None
 ) -> Figure:
-    """Draw scores on dev during training: for each system the mean, a band of one standard deviation, and how seeds
-    that trained longer went on.
+    """Plot scores on the development set during training: for each system the mean, a band of one standard deviation,
+    and thin lines for seeds that trained longer than the others.
 
-    y_min: Where the y-axis begins, to see the end of training closely.
+    x: Unit of the x-axis, "step" or "epoch".
+    y_min: Lower limit of the y-axis, to enlarge the end of training.
     """
     check_choice("metric", metric, METRICS)
     curves = {
@@ -67,7 +71,7 @@ def _draw_curve(axis: Axes, line: Curve, name: str, style: Style) -> None:
     at, means = list(line.mean), [score.mean for score in line.mean.values()]
     low = [max(score.mean - (score.sd or 0.0), 0.0) for score in line.mean.values()]
     high = [min(score.mean + (score.sd or 0.0), 100.0) for score in line.mean.values()]
-    # A single evaluation is a point, which a line does not show.
+    # A line through a single point is invisible without a marker.
     marker = style.marker if len(at) == 1 else None
     axis.plot(at, means, color=style.color, linestyle=style.linestyle, marker=marker, label=name)
     axis.fill_between(at, low, high, color=style.color, alpha=0.18, linewidth=0)
@@ -76,7 +80,7 @@ def _draw_curve(axis: Axes, line: Curve, name: str, style: Style) -> None:
 
 
 def draw_speed(runs: Iterable[Run], path: Path, *, baseline: str | None = None) -> Figure:
-    """Draw a bar for each system: its tokens per second, or times the baseline's."""
+    """Draw a bar chart of prediction speed: tokens per second, or relative to a baseline."""
     speeds: dict[str, dict[str, Summary]] = {}
     for corpus, groups in _by_corpus(run for run in runs if run.test.speed is not None).items():
         measured = {system: [run.test.speed or 0.0 for run in group.runs] for system, group in groups.items()}
@@ -108,8 +112,8 @@ def draw_speed(runs: Iterable[Run], path: Path, *, baseline: str | None = None) 
 
 
 def draw_scores(runs: Iterable[Run], path: Path, *, metric: str = "f", published: bool = True) -> Figure:
-    """Draw each system's score on test: every seed, their mean and standard deviation, and what the papers printed, as
-    hollow signs: one for each condition, since most of them are not that of our runs."""
+    """Plot the test scores of each system: all seeds, mean and standard deviation, and published results as hollow
+    markers. The marker shows the pretrained embeddings of a published system, since they often differ from ours."""
     check_choice("metric", metric, METRICS)
     by_corpus = _by_corpus(runs)
     style, room = styles(chain(*by_corpus.values())), max(map(len, by_corpus.values()), default=0)
@@ -132,9 +136,9 @@ def draw_scores(runs: Iterable[Run], path: Path, *, metric: str = "f", published
 
 
 def draw_sweep(runs: Iterable[Run], path: Path, *, x: str, metric: str = "f") -> Figure:
-    """Draw the score on test against a setting: numbers at their places, other values evenly spread.
+    """Plot the test score against a setting. Other values than numbers are evenly spaced on the x-axis.
 
-    x: The setting's path, or the end of it, as `k`.
+    x: Path of the setting in the config, or the end of its path, such as `k`.
     """
     check_choice("metric", metric, METRICS)
     lines: dict[str, dict[Any, Summary]] = {}
@@ -155,7 +159,7 @@ def draw_sweep(runs: Iterable[Run], path: Path, *, x: str, metric: str = "f") ->
 
 
 def _by_corpus(runs: Iterable[Run]) -> dict[str, dict[str, SeedGroup]]:
-    """Return the groups of seeds by corpus and system."""
+    """Return the runs grouped by corpus and system, with all seeds of a system in one group."""
     corpora: dict[str, dict[str, SeedGroup]] = {}
     for group in group_runs(runs):
         corpora.setdefault(group.value("corpus"), {})[group.value("system")] = group
@@ -163,7 +167,8 @@ def _by_corpus(runs: Iterable[Run]) -> dict[str, dict[str, SeedGroup]]:
 
 
 def _name_bars(axis: Axes, names: Sequence[str], room: int) -> None:
-    """Name the bars, the first one on top, all as high as if there were `room` of them in every panel."""
+    """Label the bars from top to bottom. `room` is the maximum number of bars in a panel, so that bars have the same
+    height in all panels."""
     axis.set_yticks(range(len(names)), names)
     axis.set_ylim(room - 0.4, -0.6)
     axis.grid(True, axis="x")
@@ -171,10 +176,10 @@ def _name_bars(axis: Axes, names: Sequence[str], room: int) -> None:
 
 @dataclass(frozen=True)
 class Curve:
-    """One system's scores on dev, in percent.
+    """Scores of one system on the development set during training, in percent.
 
-    mean: Over all seeds, by the step (or epoch) at which all were evaluated.
-    tails: What each seed that trained longer did from there on.
+    mean: Mean over all seeds, by step (or epoch). Contains only steps at which all seeds were evaluated.
+    tails: For each seed that trained longer, its own scores from the end of `mean` on.
     """
 
     mean: Mapping[int, Summary]
@@ -182,7 +187,8 @@ class Curve:
 
 
 def curve(group: SeedGroup, *, x: str, metric: str) -> Curve:
-    """Return the curve of a group's seeds. It ends where the first of them stopped: a mean over fewer would jump."""
+    """Return the mean curve of a group of seeds. It ends when the first seed stops, since a mean over fewer seeds would
+    jump."""
     logs = [read_log(run, x=x, metric=metric) for run in group.runs]
     common = sorted(set.intersection(*(set(points) for points in logs)))
     if not common:
@@ -194,12 +200,12 @@ def curve(group: SeedGroup, *, x: str, metric: str) -> Curve:
 
 
 def has_log(run: Run) -> bool:
-    """Return whether there is a log of the training."""
+    """Return whether the run has a training log."""
     return (run.folder / LOG).is_file()
 
 
 def read_log(run: Run, *, x: str, metric: str) -> dict[int, float]:
-    """Read the scores of a run's log, in percent. Of several evaluations in an epoch the last one counts."""
+    """Read the scores in the training log of a run, in percent. The last evaluation of an epoch is used."""
     check_choice("axis", x, AXES)
     path = run.folder / LOG
     if not has_log(run):
@@ -219,8 +225,8 @@ def read_log(run: Run, *, x: str, metric: str) -> dict[int, float]:
 
 
 def _score(point: Mapping[str, Any], metric: str) -> float:
-    """Return the score of a line of a log, in percent. spaCy's logger writes percent; one that writes only the final
-    score wrote F1, as a fraction."""
+    """Return the score in a line of the log, in percent. The `scores` of spaCy's logger are in percent. Loggers that
+    write only the final `score` write a fraction of F1."""
     scores = point.get("scores") or {}
     if metric == "f" and not scores and point.get("score") is not None:
         return 100 * float(point["score"])

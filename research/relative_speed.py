@@ -1,6 +1,7 @@
-"""How fast trained pipelines predict in batches of several sizes, as times one of them one by one.
+"""Measure how fast trained pipelines predict with several batch sizes, relative to one pipeline and batch size.
 
-FLAT-ATSSA's Figure 4 and MECT's Figure 6: what a batch gains, beside what an architecture costs.
+Reproduces FLAT-ATSSA's Figure 4 and MECT's Figure 6, which compare the cost of architectures and the speedup of
+batches. `python -m research speed` uses this file.
 """
 
 from __future__ import annotations
@@ -18,17 +19,16 @@ from .canvas import COLOURS, figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# Characters per second, by pipeline and batch size.
 Speeds = Mapping[str, Mapping[int, float]]
-"""Characters a second by pipeline and batch size."""
 
 
 def measure_speeds(
     pipelines: Mapping[str, Language], texts: Sequence[str], batch_sizes: Sequence[int], *, rounds: int
 ) -> Speeds:
-    """Measure `nlp.pipe` from raw text: medians over rounds in which all take turns, after one that does not count.
-
-    Time is CPU time, which leaves out waiting on a busy machine.
-    """
+    """Measure `nlp.pipe` on raw texts, and return the median speed over several rounds. All pipelines run once in each
+    round, and the first round is a warm-up. CPU time is measured instead of wall time, so that other processes do not
+    distort the result."""
     seconds: dict[tuple[str, int], list[float]] = {(name, size): [] for name in pipelines for size in batch_sizes}
     for turn in range(rounds + 1):
         for (name, size), measured in seconds.items():
@@ -42,7 +42,7 @@ def measure_speeds(
 
 
 def draw_relative_speeds(speeds: Speeds, path: Path) -> Figure:
-    """Draw a bar for each pipeline and batch size, as times the first pipeline with the first batch size."""
+    """Draw a bar for each pipeline and batch size. The unit is the first pipeline with the first batch size."""
     (baseline, first), sizes = next(iter(speeds.items())), list(next(iter(speeds.values())))
     height = 0.8 / len(sizes)
     with figure(path, ["Prediction"], height=1.6 + 0.3 * len(sizes) * len(speeds)) as drawn:

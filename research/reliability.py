@@ -1,4 +1,4 @@
-"""The reliability diagram of calibrated probabilities."""
+"""Draw reliability diagrams of calibrated probabilities. `research/benchmarks/calibration.py` uses this file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 def draw_reliability(path: Path, panels: Mapping[str, Series]) -> Figure:
-    """Draw one panel for each set of texts. Calibrated probabilities lie on the diagonal."""
+    """Draw one panel for each set of texts. The closer a curve is to the diagonal, the better its probabilities are
+    calibrated."""
     looks = styles(name for series in panels.values() for name in series)
     with figure(path, panels, height=4.6) as drawn:
         for axis, series in zip(drawn.axes, panels.values(), strict=True):

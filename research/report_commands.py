@@ -1,4 +1,4 @@
-"""Commands that compare runs and draw: table, plot, attention."""
+"""Commands that compare training runs in tables and figures: table, plot, attention."""
 
 from __future__ import annotations
 
@@ -51,18 +51,19 @@ def table_cli(
     output: Annotated[Path | None, options.output("a file (default: print)")] = None,
 ) -> tuple[str, int]:
     """
-    Make a table of runs: mean and deviation over seeds.
+    Make a table of training runs: mean and standard deviation over seeds.
 
-    A run is a directory CORPUS/SYSTEM/SEED, SEED a whole number. It holds `metrics.json`, the scores on test as `spacy
-    tener evaluate --output` or `spacy evaluate --output` writes them, and `model-best`, which `spacy train --output`
-    writes: its size, config.cfg and scores on dev are read (those of `metrics-dev.json`, if it exists). A run without
-    metrics.json is listed as unfinished.
+    A run is a directory CORPUS/SYSTEM/SEED, where SEED is an integer. It contains `metrics.json`, the test scores as
+    written by `spacy tener evaluate --output` or `spacy evaluate --output`, and `model-best`, as written by `spacy
+    train --output`, which is used for the size, the config and the scores on the development set (unless there is a
+    `metrics-dev.json`). Runs without metrics.json are listed as unfinished.
 
-    --baseline adds each system's difference from the baseline, and its two-sided p-value: by a paired bootstrap over
-    test documents and seeds together, or, for runs without the counts per document that `spacy tener evaluate` writes,
-    by Welch's t-test over seeds, which needs scipy. --named-nominal needs these
-    counts too. --by takes the end of a setting's path (k for components.tener_ner.model.tok2vec.k); rows of papers are
-    by corpus and system only. Runs that differ in more than seed and paths are not grouped.
+    --baseline adds the difference between each system and the baseline, and its two-sided p-value. The p-value is
+    computed by a paired bootstrap over test documents and seeds. If runs lack the counts per document that `spacy tener
+    evaluate` writes, Welch's t-test over seeds is used instead, which needs scipy. --named-nominal needs these counts
+    too. You can pass the end of a setting's path to --by (k for components.tener_ner.model.tok2vec.k). Published
+    results are only shown for runs grouped by corpus and system. Runs that differ in more than seed and paths are not
+    grouped.
     """
     if format == "auto":
         format = output.suffix.removeprefix(".") if output else "terminal"
@@ -91,14 +92,14 @@ def table_cli(
 
 
 def warn_left_out(found: FoundRuns) -> None:
-    """Name directories that look like runs but are not, and the runs that are not finished."""
+    """Print warnings about directories that resemble runs but have a different path, and about unfinished runs."""
     msg.warn_list("Not runs, since they are not at CORPUS/SYSTEM/SEED", found.left_out)
     unfinished = [f"{run.name}: {run.reason}" for run in found.unfinished]
     msg.warn_list("Unfinished runs", unfinished, most=len(unfinished))
 
 
 def warn_table(found: FoundRuns, table: ScoreTable) -> None:
-    """Print the warnings about a table."""
+    """Print the warnings of a table."""
     warn_left_out(found)
     for warning in table.warnings:
         msg.warn(warning)
@@ -122,15 +123,15 @@ def plot_cli(
     system: Systems = "",
 ) -> None:
     """
-    Draw the scores of many runs in one figure.
+    Draw the scores of many training runs in one figure.
 
     `python -m research table --help` describes runs. Needs matplotlib.
 
-    convergence: scores on dev during training, from each run's training.jsonl; the mean over seeds with a band of one
-    standard deviation as far as all seeds trained, thin lines beyond. speed: tokens per second on test, or with
-    --baseline how many times that of one system. scores: each seed's score on test, mean and standard deviation, and
-    printed rows. sweep: the score on test against a setting: its path, as in components.tener_ner.model.tok2vec.k, or
-    the end of it, as in k.
+    convergence: scores on the development set during training, from the training.jsonl of each run. Shows the mean over
+        seeds with a band of one standard deviation, and thin lines for seeds that trained longer. speed: tokens per
+        second on the test set, or relative to --baseline. scores: the test score of each seed, mean and standard
+        deviation, and published results. sweep: the test score by a setting, given as its path
+        (components.tener_ner.model.tok2vec.k) or the end of the path (k).
     """
     values: dict[str, Any] = {"x": x, "metric": metric, "baseline": baseline}
     values |= {"published": published, "y_min": y_min}
@@ -151,7 +152,7 @@ def plot_cli(
 
 
 def _drawable(kind: str, found: FoundRuns) -> list[Run]:
-    """Return the finished runs that have what the figure is drawn from; name the others."""
+    """Return the finished runs that have the data for a figure, and print a warning about the others."""
     if kind == "convergence":
         needed, drawn = "training.jsonl", [run for run in found.runs if has_log(run)]
     elif kind == "speed":
@@ -177,12 +178,13 @@ def attention_cli(
     code: options.Code = None,
 ) -> None:
     """
-    Draw what a pipeline's encoder looks at in a sentence, as figures of the papers do.
+    Draw attention maps of a sentence, as in the papers.
 
-    FLAT-ATSSA: the selected attention of the head in which characters of entities look most at each other (Figure 9).
-    MECT: the attention of its two modules from characters to characters and, behind a line, to words, the mean of the
-    heads (Figure 4); of FLAT and of one stream, that of the one. GRN: the lengths of r_ij in rows of the words of
-    entities, from 0 to 1 (Figure 4). It is of the last layer. Needs matplotlib and a font that has the characters.
+    Uses the last layer of the encoder. FLAT-ATSSA: the selected attention of the head with the largest attention
+    between characters of entities (Figure 9). MECT: the attention of both streams from characters to characters and,
+    right of a line, to words, averaged over heads (Figure 4). FLAT has a single stream. GRN: the norms of r_ij for the
+    words of entities, scaled to the range from 0 to 1 (Figure 4). Needs matplotlib and a font with the characters of
+    the sentence.
     """
     from .attention import draw_attention
 

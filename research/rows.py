@@ -1,9 +1,9 @@
-"""Rows of a score table: scores of each group of runs, beside scores printed in papers for the same corpora, and scores
-of the papers' released code on one CPU core.
+"""Collect the rows of a score table: scores of our training runs, next to published scores on the same corpora.
 
-published.csv has the latter two, in percent, as printed. A system is named as for `grid`. A paper's baseline, or a
-number quoted from another paper, is listed under the system that it measures. FLAT-ATSSA was printed with BERT only:
-its rows are listed for it with and without BERT, and say so.
+`published.csv` contains scores from the papers, and scores that we measured with the papers' released code on one CPU
+core, in percent. Systems have the same names as in `grid`. Baselines of a paper and results quoted from other papers
+are listed under the system that was measured. FLAT-ATSSA was published with BERT only, so its rows are also shown for
+the system without BERT, with a note.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _NO_COUNTS = "Score the run with `python -m spacy tener evaluate`; `spacy evalua
 
 @dataclass(frozen=True)
 class Comparison:
-    """The difference of one system from another.
+    """The difference between the scores of two systems.
 
-    difference: The difference of the mean scores.
-    p: The two-sided p-value; None with too few runs.
-    test: `bootstrap` over test documents and seeds; `welch`, a t-test over seeds, if runs lack counts per document.
+    difference: Difference of the mean scores.
+    p: Two-sided p-value. None if there are too few runs.
+    test: `bootstrap` over test documents and seeds; or `welch`, a t-test over seeds, if runs lack counts per document.
     """
 
     difference: float
@@ -44,11 +44,14 @@ class Comparison:
 
 @dataclass(frozen=True)
 class PrintedScores:
-    """One row of one table for one corpus, printed in a paper.
+    """A published result: one row of a table in a paper, for one corpus.
 
-    model: The paper's name of the system.
-    condition: The pretraining that the model starts from.
-    named, nominal: The F1 of Weibo's names only, and of its nominal mentions only.
+    corpus, system: Names as in `grid`.
+    model: Name of the system in the paper.
+    source: The paper and its table, or "released code".
+    condition: The pretrained embeddings that the model uses.
+    f, sd, p, r, dev_f: Scores on the test set, and F1 on the development set.
+    named, nominal: F1 on Weibo's named entities only, and on its nominal mentions only.
     """
 
     corpus: str
@@ -66,19 +69,21 @@ class PrintedScores:
 
     @property
     def kind(self) -> str:
-        """The name in a legend: the source, and the pretraining."""
+        """The text in a legend: the source and the pretrained embeddings."""
         return f"{'released code' if self.source == 'released code' else 'printed'}: {self.condition}"
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table. Scores are in percent.
+    """One row of a table. All scores are in percent.
 
-    key: The values by which the runs are grouped.
-    label: The label, or `named` or `nominal`, or an empty string for all together.
-    source: The source of the numbers, if they are not from these runs.
-    seeds: The seeds with such scores.
-    gold: The number of such entities in the test part.
+    key: Values by which the runs are grouped.
+    label: The entity label, `named` or `nominal`, or an empty string for all labels.
+    source: Description of a published result. Empty for our own runs.
+    seeds: Seeds of the runs.
+    gold: Number of gold entities in the test set.
+    p, r, f, dev_f, speed, megabytes: Mean and standard deviation over seeds.
+    versus: Comparison with the baseline.
     """
 
     key: tuple[Any, ...]
@@ -97,11 +102,12 @@ class Row:
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """Result rows, unfinished runs, and warnings.
+    """The rows of a score table, unfinished runs, and warnings.
 
-    by: The names by which runs are grouped: corpus, system, settings of the config.
-    metric: The score that systems are compared by: p, r or f.
-    baseline: The system that the others are compared with.
+    by: Names by which runs are grouped: corpus, system, or settings of the config.
+    metric: The score that is compared: p, r or f.
+    baseline: The system that all other systems are compared with.
+    overall, labels, mentions: Rows for all labels together, by label, and for named and nominal mentions.
     """
 
     by: tuple[str, ...]
@@ -124,11 +130,11 @@ def make_table(
     named_nominal: bool = False,
     printed: bool = True,
 ) -> ScoreTable:
-    """Gather runs into the rows of a table.
+    """Collect training runs into the rows of a table.
 
     per_label: Add a row for each label.
-    named_nominal: Add rows for names (X.NAM) and nominal mentions (X.NOM).
-    printed: Add the rows printed in papers. They exist only for runs grouped by corpus and system.
+    named_nominal: Add rows for named entities (X.NAM) and nominal mentions (X.NOM).
+    printed: Add published results. They are only available for runs grouped by corpus and system.
     """
     check_choice("metric", metric, METRICS)
     groups = group_runs(found.runs, by)
@@ -174,7 +180,7 @@ def _overall(group: SeedGroup, versus: Comparison | None) -> Row:
 
 
 def _versus(group: SeedGroup, groups: Sequence[SeedGroup], metric: str, baseline: str | None) -> Comparison | None:
-    """Compare this group with the one that differs from it in its system only."""
+    """Compare a group with the runs of the baseline that have the same other values."""
     if baseline is None or group.value("system") == baseline:
         return None
     wanted = tuple(baseline if name == "system" else value for name, value in zip(group.by, group.key, strict=True))
@@ -183,7 +189,8 @@ def _versus(group: SeedGroup, groups: Sequence[SeedGroup], metric: str, baseline
 
 
 def compare(group: SeedGroup, baseline: SeedGroup, metric: str) -> Comparison:
-    """Test the difference by documents if all runs were scored on the same ones, and otherwise by seeds only."""
+    """Test the difference with a bootstrap over documents if all runs were scored on the same documents. Otherwise, use
+    a t-test over seeds."""
     scores, baseline_scores = group.scores(metric), baseline.scores(metric)
     difference = float(np.mean(scores) - np.mean(baseline_scores))
     counted = [run.test.docs for run in (*group.runs, *baseline.runs)]
@@ -207,7 +214,8 @@ def _labels(group: SeedGroup) -> Iterator[Row]:
 
 
 def _mentions(group: SeedGroup, papers: Iterable[PrintedScores]) -> Iterator[Row]:
-    """Yield the micro-averaged scores of all labels of a kind, from counts, since they do not follow from scores."""
+    """Yield micro-averaged scores of named and nominal mentions. They are computed from counts, since scores of several
+    labels cannot be averaged."""
     for run in group.runs:
         if run.test.counts is None:
             raise RemedyError(f"{run.folder}: metrics.json has no counts, which groups of labels need", _NO_COUNTS)
@@ -245,7 +253,8 @@ def _percent(scores: Iterable[Score]) -> dict[str, Any]:
 
 
 def _different_data(runs: Sequence[Run]) -> Iterator[str]:
-    """Yield a warning for runs of one corpus with unequal numbers of gold entities, so not scored on the same data."""
+    """Yield a warning if the runs of a corpus have different numbers of gold entities, and so were scored on different
+    data."""
     first: dict[str, tuple[Run, int]] = {}
     for run in runs:
         gold = _gold(run)
@@ -258,7 +267,7 @@ def _different_data(runs: Sequence[Run]) -> Iterator[str]:
 
 @cache
 def all_printed() -> tuple[PrintedScores, ...]:
-    """Return all printed rows."""
+    """Return all published results."""
     with Path(__file__).with_name("published.csv").open(encoding="utf8", newline="") as lines:
         header, *rows = csv.reader(lines)
     scores = [{name: float(cell) for name, cell in zip(header[5:], row[5:], strict=True) if cell} for row in rows]
@@ -266,7 +275,7 @@ def all_printed() -> tuple[PrintedScores, ...]:
 
 
 def printed_scores(corpus: str, system: str) -> list[PrintedScores]:
-    """Return the printed rows for the corpus and the system of a run."""
+    """Return the published results for a corpus and a system."""
     wanted = (_plain(corpus), parts_of(_plain(system)))
     return [row for row in all_printed() if (row.corpus, parts_of(row.system)) == wanted]
 

@@ -1,14 +1,14 @@
-"""Runs on disk, the settings of their configs, and groups of runs that differ only in their seed.
+"""Find training runs on disk, read their scores and configs, and group runs that differ only in their seed.
 
-A run is a directory CORPUS/SYSTEM/SEED, anywhere; SEED is a whole number. These files in it are read:
+A run is a directory CORPUS/SYSTEM/SEED, where SEED is an integer. These files are used:
 
-    metrics.json      the scores on test, from `--output` of `spacy tener evaluate` or `spacy evaluate`
-    metrics-dev.json  the scores on dev; without this file, those in model-best/meta.json
-    model-best/       the pipeline that `spacy train` chose: its size, its config.cfg, its meta.json
+    metrics.json      test scores, written by `spacy tener evaluate --output` or `spacy evaluate --output`
+    metrics-dev.json  scores on the development set; model-best/meta.json is used if this file does not exist
+    model-best/       the best pipeline, written by `spacy train`: its size, config.cfg and meta.json
     config.cfg        the config, if there is no model-best
-    training.jsonl    the log of the training: `output_file` of spacy.ConsoleLogger.v3
+    training.jsonl    the training log: `output_file` of spacy.ConsoleLogger.v3
 
-A run without metrics.json is not finished.
+A run without metrics.json is unfinished.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _MARKS = frozenset({*_MODELS, METRICS_TEST, METRICS_DEV, LOG, CONFIG})
 _SHAPE = "A run is a directory CORPUS/SYSTEM/SEED, SEED a whole number, with model-best and metrics.json in it."
 DEFAULT_BY = ("corpus", "system")
 _PLACE = ("corpus", "system", "seed")
-# Sections, and last parts of settings' names, that may differ between the runs of a group.
+# Settings that may differ between runs of a group: these sections, and settings whose paths end in these names.
 _FREE_SECTIONS, _FREE_NAMES = ("paths.", "system."), ("seed", "path", "output_file")
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A run's directory and the parts of its name."""
+    """The directory of a run, and the parts of its name."""
 
     corpus: str
     system: str
@@ -56,9 +56,9 @@ class RunFolder:
 class Run(RunFolder):
     """A finished run.
 
-    test: The scores on test.
-    dev: The scores on dev.
-    megabytes: The size of the trained pipeline on disk, if it is still there.
+    test: Scores on the test set.
+    dev: Scores on the development set.
+    megabytes: Size of the trained pipeline on disk. None if the pipeline was deleted.
     """
 
     test: Scores
@@ -68,16 +68,18 @@ class Run(RunFolder):
 
 @dataclass(frozen=True)
 class UnfinishedRun(RunFolder):
-    """A run without scores on test, and the reason."""
+    """A run without test scores, and the reason why they are missing."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class FoundRuns:
-    """The runs in some directories, sorted by corpus, system and seed.
+    """All runs in some directories, sorted by corpus, system and seed.
 
-    left_out: Directories that hold a pipeline or scores, but are not at CORPUS/SYSTEM/SEED.
+    runs: The finished runs.
+    unfinished: The unfinished runs.
+    left_out: Directories that contain a pipeline or scores, but whose paths do not have the form CORPUS/SYSTEM/SEED.
     """
 
     runs: tuple[Run, ...]
@@ -85,7 +87,7 @@ class FoundRuns:
     left_out: tuple[Path, ...]
 
     def only(self, *, corpora: Collection[str] = (), systems: Collection[str] = ()) -> FoundRuns:
-        """Return the runs of some corpora and systems; an empty collection stands for all."""
+        """Return the runs of some corpora and systems. An empty collection selects all of them."""
         all_runs = (*self.runs, *self.unfinished)
         for kind, names, existing in (
             ("corpus", corpora, {run.corpus for run in all_runs}),
@@ -106,7 +108,7 @@ class FoundRuns:
 
 
 def find_runs(roots: Sequence[Path]) -> FoundRuns:
-    """Read the runs in and below some directories."""
+    """Find all runs in some directories and their subdirectories."""
     places: dict[str, RunFolder] = {}
     left_out: list[Path] = []
     for folder in _marked_folders(roots):
@@ -129,7 +131,7 @@ def find_runs(roots: Sequence[Path]) -> FoundRuns:
 
 
 def _marked_folders(roots: Iterable[Path]) -> Iterator[Path]:
-    """Yield each directory that holds files of a run, once."""
+    """Yield each directory that contains files of a run. Directories that are found twice are yielded once."""
     visited: set[Path] = set()
     for root in roots:
         if not root.is_dir():
@@ -137,7 +139,7 @@ def _marked_folders(roots: Iterable[Path]) -> Iterator[Path]:
         for folder, folders, files in os.walk(root):
             path = Path(folder)
             marked = not _MARKS.isdisjoint([*folders, *files])
-            # There are no runs in a pipeline or in another run.
+            # Do not search for runs inside pipelines or other runs.
             folders[:] = [] if marked and _run_folder(path) else sorted(set(folders) - set(_MODELS))
             if marked and path.resolve() not in visited:
                 visited.add(path.resolve())
@@ -168,28 +170,34 @@ def _read(place: RunFolder) -> Run | UnfinishedRun:
 
 @dataclass(frozen=True)
 class SeedGroup:
-    """The runs with the same values of the names that they are grouped by, one for each seed."""
+    """Runs with the same values of some settings, one for each seed.
+
+    by: Names of the settings by which the runs are grouped.
+    key: Values of these settings.
+    runs: The runs, sorted by seed.
+    """
 
     by: tuple[str, ...]
     key: tuple[Any, ...]
     runs: tuple[Run, ...]
 
     def value(self, name: str) -> Any:
-        """Return the value of all runs of this group for one of the names they are grouped by."""
+        """Return the value of a setting by which the runs are grouped."""
         return self.key[self.by.index(name)]
 
     def summary(self, measure: Callable[[Run], float | None]) -> Summary | None:
-        """Return mean and standard deviation over the runs for which the measure is not None."""
+        """Return the mean and standard deviation of a measure. Runs for which it is None are ignored."""
         values = [value for run in self.runs if (value := measure(run)) is not None]
         return summarize(values) if values else None
 
     def scores(self, metric: str) -> list[float]:
-        """Return each seed's score on test, in percent."""
+        """Return the test score of each seed, in percent."""
         return [100 * getattr(run.test.overall, metric) for run in self.runs]
 
 
 def group_runs(runs: Iterable[Run], by: Sequence[str] = DEFAULT_BY) -> list[SeedGroup]:
-    """Group runs, sorted by key. A group may have each seed once, and its configs must be equal."""
+    """Group runs, and sort the groups by their keys. Raises an error if a group contains a seed twice, or different
+    configs."""
     members: dict[tuple[Any, ...], dict[int, Run]] = {}
     for run in runs:
         values = [setting(run, name) for name in by]
@@ -210,10 +218,10 @@ def group_runs(runs: Iterable[Run], by: Sequence[str] = DEFAULT_BY) -> list[Seed
 
 
 def setting(run: RunFolder, name: str) -> Any:
-    """Return a value of a run by name.
+    """Return the value of a setting in a run.
 
-    name: `corpus`, `system`, `seed`, a setting of the config as in `components.tener_ner.model.tok2vec.k`, or the end
-        of its path, as in `k` or `tok2vec.k`, if that is unique.
+    name: `corpus`, `system`, `seed`, the path of a setting in the config (`components.tener_ner.model.tok2vec.k`), or
+        the end of its path (`k` or `tok2vec.k`) if only one setting ends in it.
     """
     found = _matches(run, name)
     if not found:
@@ -225,7 +233,7 @@ def setting(run: RunFolder, name: str) -> Any:
 
 
 def _matches(run: RunFolder, name: str) -> dict[str, Any]:
-    """Return the settings of a run with this path, or else those whose paths end in it."""
+    """Return the setting with this path, or else all settings whose paths end in it."""
     if name in _PLACE:
         return {name: getattr(run, name)}
     settings = _settings(run.folder)
@@ -235,7 +243,7 @@ def _matches(run: RunFolder, name: str) -> dict[str, Any]:
 
 
 def order_of(value: Any) -> tuple[bool, float, str]:
-    """Return a key that sorts numbers by value, and all else as text after them."""
+    """Return a sort key: numbers are sorted by value, and all other values alphabetically after them."""
     number = is_number(value)
     return (not number, value if number else 0.0, str(value))
 
@@ -245,10 +253,10 @@ def is_number(value: Any) -> bool:
 
 
 def _differences(run: Run, reference: Run) -> Iterator[str]:
-    """Yield the settings of both runs whose values differ, except seeds and paths."""
+    """Yield settings with different values in two runs, except seeds and paths."""
     if run is reference or not (_config_file(run.folder) and _config_file(reference.folder)):
         return
-    # Without interpolation, so that references to paths and seeds are equal.
+    # The configs are compared without interpolation, so that references to paths and seeds are equal.
     settings, reference_settings = (_settings(run.folder, interpolate=False) for run in (run, reference))
     for path, value in settings.items():
         free = path.startswith(_FREE_SECTIONS) or path.rpartition(".")[2] in _FREE_NAMES
@@ -262,7 +270,7 @@ def _config_file(folder: Path) -> Path | None:
 
 @cache
 def _settings(folder: Path, *, interpolate: bool = True) -> Mapping[str, Any]:
-    """Return every setting of a run's config by its dotted path."""
+    """Return all settings of a run's config by their dotted paths."""
     path = _config_file(folder)
     if path is None:
         raise RemedyError(f"{folder}: there is neither {MODEL}/{CONFIG} nor {CONFIG}", "Train the run again.")

@@ -1,8 +1,7 @@
-"""Precision, recall and F1 of entities: from counts, in metrics.json, over seeds, and compared between systems.
+"""Read precision, recall and F1 from metrics.json, and compute them from counts of true and false positives.
 
-All scores are between 0 and 1. Scores of a group of labels do not follow from those of its labels: F1 of the group is
-not their mean, and a precision of 0 does not tell how many entities were found. They follow from counts, and counts of
-each document allow to compare two systems.
+Scores are fractions between 0 and 1. Scores of several labels can only be combined by adding up counts: the F1 of a
+group of labels is not the mean of its F1 scores. Comparisons of two systems need the counts of each document.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Score:
-    """Precision, recall and F1."""
+    """Precision, recall and F1, as fractions."""
 
     p: float
     r: float
@@ -32,7 +31,7 @@ class Score:
 
 
 class Confusion(NamedTuple):
-    """Counts of entities: found and right (`tp`), found and wrong (`fp`), and missed (`fn`)."""
+    """Counts of predicted entities: true positives (`tp`), false positives (`fp`) and false negatives (`fn`)."""
 
     tp: int
     fp: int
@@ -49,11 +48,13 @@ class Confusion(NamedTuple):
 
 @dataclass(frozen=True)
 class Scores:
-    """The scores of one run on one part of a corpus. `spacy evaluate` writes no counts, `spacy tener evaluate` does.
+    """The scores of one run on one data set. Counts are only available from `spacy tener evaluate`; `spacy evaluate`
+    writes none.
 
-    labels (Mapping[str, Score]): The scores by label.
-    counts (Mapping[str, Confusion] | None): The counts by label.
-    docs (tuple[Confusion, ...] | None): The counts of each document.
+    overall (Score): Scores over all labels.
+    labels (Mapping[str, Score]): Scores by label.
+    counts (Mapping[str, Confusion] | None): Counts by label.
+    docs (tuple[Confusion, ...] | None): Counts by document.
     speed (float | None): Tokens per second.
     """
 
@@ -65,19 +66,19 @@ class Scores:
 
 
 def total(counts: Iterable[Confusion]) -> Confusion:
-    """Add up the counts of several labels or documents, for micro-averaged scores."""
+    """Add up the counts of several labels or documents, to compute micro-averaged scores."""
     return Confusion(*map(sum, zip((0, 0, 0), *counts, strict=True)))
 
 
 def read_scores(path: Path) -> Scores:
-    """Read the output of `spacy evaluate` or `spacy tener evaluate`."""
+    """Read the output file of `spacy evaluate` or `spacy tener evaluate`."""
     return parse_scores(read_json(path), path)
 
 
 def parse_scores(data: Mapping[str, Any], source: Path) -> Scores:
-    """Return the scores of entities among those that spaCy reports.
+    """Extract the entity scores from the scores that spaCy reports.
 
-    source (Path): The file, for errors.
+    source (Path): The file of the scores, for error messages.
     """
     try:
         counts, docs = data.get(COUNTS_KEY), data.get(DOCS_KEY)
@@ -96,7 +97,8 @@ def parse_scores(data: Mapping[str, Any], source: Path) -> Scores:
 
 
 def dev_scores(meta: Path, metrics: Path | None = None) -> Scores | None:
-    """Return the scores on dev: those in the file `metrics` if it exists, or else in a pipeline's meta.json."""
+    """Return the scores on the development set: from the file `metrics` if it exists, otherwise from a pipeline's
+    meta.json."""
     if metrics is not None and metrics.is_file():
         return read_scores(metrics)
     performance = read_json(meta).get("performance", {}) if meta.is_file() else {}
@@ -104,9 +106,10 @@ def dev_scores(meta: Path, metrics: Path | None = None) -> Scores | None:
 
 
 def score_counts(counts: NDArray[np.int64] | Floats, metric: str) -> Floats:
-    """Return precision, recall or F1 of counts of right, wrong and missed entities.
+    """Compute precision, recall or F1 from counts of true positives, false positives and false negatives.
 
-    *Shape:* (..., 3) to (...)
+    counts: *Shape:* (..., 3)
+    RETURNS: *Shape:* (...)
     """
     tp, fp, fn = np.moveaxis(counts, -1, 0)
     below = {"p": tp + fp, "r": tp + fn, "f": tp + (fp + fn) / 2}[metric]

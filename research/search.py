@@ -1,12 +1,13 @@
-"""Random search: trainings with settings drawn from a space, of which dev chooses the best. Test is never read.
+"""Random search for settings: train with random settings, and select the best pipeline on the development set.
 
-A space is a Python file with a function `settings`, which asks an optuna trial for values and returns settings of the
-config by their dotted names. Those of the papers are in `spaces`. optuna's storage, a file or a database, holds the
-trials: any number of processes may share it, and each may be killed at any time. A search is a directory:
+`python -m research search` uses this file. A search space is a Python file with a function `settings(trial)`, which
+samples values with an optuna trial and returns settings of the config by their dotted names. `spaces` contains the
+search spaces of the papers. Trials are stored by optuna in a file or a database. Any number of processes can share it,
+and all of them can be killed at any time. The directory of a search contains:
 
-    DIR/study.db                                  the storage, which optuna's own tools read
-    DIR/0007/config.cfg, training.jsonl, output.log   a trial: config, scores, and output of `spacy train`
-    DIR/0007/model-best/, DIR/best.cfg            the best trial's pipeline and config
+    DIR/study.db                                      optuna's storage, for example for optuna-dashboard
+    DIR/0007/config.cfg, training.jsonl, output.log   a trial: config, scores, and the output of `spacy train`
+    DIR/0007/model-best/, DIR/best.cfg                pipeline and config of the best trial
 """
 
 from __future__ import annotations
@@ -38,25 +39,27 @@ Space = Callable[["Trial"], Mapping[str, Any]]
 
 SPACES = Path(__file__).with_name("spaces")
 STORAGE, BEST = "study.db", "best.cfg"
+# Attributes that are stored with a trial (the error message and the settings) and with the study (config, space and
+# seed).
 REASON, SETTINGS, PLAN = "reason", "settings", "plan"
-"""What is noted with a trial: why its training failed, and its settings; with a study: what is searched."""
+# Seconds between heartbeats. optuna uses them to detect killed trials.
 HEARTBEAT = 20
-"""Seconds from one sign of life of a running trial to the next."""
 _STUDY = "search"
-_MAKING = 2  # seconds for the tables of a new database
+_MAKING = 2  # seconds to wait while another process creates the tables of a new database
 
 
 class TrainingFailedError(RemedyError):
-    """A training that failed. The search goes on."""
+    """A failed training run. The search continues with the next trial."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """What is searched, where, and by which seed.
+    """A random search.
 
-    run: The training without any setting of the space; its folder is that of the search.
-    space: A Python file.
-    storage: The address of a database as optuna has it; None for a file in the folder.
+    run: The training run without settings of the search space. Its folder is the directory of the search.
+    space: Python file with the search space.
+    seed: Seed for sampling settings.
+    storage: URL of a database for optuna. By default, a file in the directory of the search.
     """
 
     run: TrainingRun
@@ -65,7 +68,7 @@ class Search:
     storage: str | None = None
 
     def read_space(self) -> Space:
-        """Return the function of the space."""
+        """Return the function `settings` of the search space."""
         if not self.space.is_file():
             known = ", ".join(sorted(path.stem for path in SPACES.glob("*.py")))
             raise ConfigError(f"There is no search space {self.space}", f"Name a Python file, or one of: {known}.")
@@ -75,12 +78,12 @@ class Search:
         return found
 
     def study(self) -> Study:
-        """Open the study, new or begun. Refuses one of another config, space or seed."""
+        """Open the study, or create it. Raises an error if it was created with another config, space or seed."""
         from sqlalchemy.exc import SQLAlchemyError
 
         try:
             study = self._open()
-        except SQLAlchemyError:  # another process makes the tables at this moment
+        except SQLAlchemyError:  # another process is creating the tables at this moment
             time.sleep(_MAKING)
             study = self._open()
         plan = {
@@ -104,7 +107,7 @@ class Search:
         self.run.folder.mkdir(parents=True, exist_ok=True)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            # A trial without a sign of life is drawn again by whoever begins the next one.
+            # A trial without heartbeats is enqueued again by the next process that starts a trial.
             storage = RDBStorage(
                 self.storage or f"sqlite:///{self.run.folder / STORAGE}",
                 heartbeat_interval=HEARTBEAT,
@@ -114,9 +117,10 @@ class Search:
         return optuna.create_study(storage=storage, study_name=_STUDY, direction="maximize", load_if_exists=True)
 
     def carry_on(self, trials: int, processes: Processes, note: Callable[[FrozenTrial], None]) -> Study:
-        """Train until so many trials have ended, those of all processes together. Each process ends what it has begun.
+        """Train until this number of trials has ended, counting the trials of all processes. Trials in progress are
+        completed.
 
-        note: Called with each trial of this process that has ended.
+        note: Callback for each trial of this process that has ended.
         """
         settings, study = self.read_space(), self.study()
 
@@ -142,10 +146,10 @@ class Search:
         return with_settings(self.run.config, lines)
 
     def _score(self, trial: Trial, space: Space, processes: Processes) -> float:
-        """Draw settings and train. Returns F1 on dev, 0 to 1."""
+        """Sample settings and train. Returns F1 on the development set, as a fraction."""
         from optuna.samplers import RandomSampler
 
-        # By the number of the trial, so that processes that share a search do not draw the same.
+        # The seed depends on the number of the trial, so that parallel processes sample different settings.
         seed = int(np.random.SeedSequence([self.seed, trial.number]).generate_state(1)[0])
         trial.study.sampler = RandomSampler(seed=seed)
         settings = space(trial)
@@ -163,7 +167,7 @@ class Search:
         return score
 
     def _keep_best(self, study: Study) -> None:
-        """Write the best trial's config, and delete the pipelines of the other finished ones."""
+        """Write the config of the best trial, and delete the pipelines of all other finished trials."""
         best = find_best(study)
         if best is None:
             return
@@ -176,18 +180,19 @@ class Search:
 
 
 def find_space(name: str) -> Path:
-    """Return the file of a space, by its path, or by its name in `spaces`."""
+    """Return the file of a search space, given its path or its name in `spaces`."""
     return Path(name) if name.endswith(".py") else SPACES / f"{name}.py"
 
 
 def count_ended(study: Study) -> int:
-    """Return the number of trials that were trained to their end, or failed. Interrupted ones do not count."""
+    """Return the number of completed and failed trials, without interrupted ones."""
     trials = study.get_trials(deepcopy=False)
     return sum(trial.values is not None or REASON in trial.user_attrs for trial in trials)
 
 
 def table(study: Study) -> tuple[list[str], list[list[str]]]:
-    """Return a header and a row for each trial: its state, F1 on dev in percent, seconds, and what was drawn."""
+    """Return a header, and a row for each trial: state, F1 on the development set in percent, seconds, and sampled
+    values."""
     trials = study.get_trials(deepcopy=False)
     drawn = list(dict.fromkeys(name for trial in trials for name in trial.params))
     header = ["trial", "state", "F1 on dev", "seconds", *(name.replace("_", " ") for name in drawn)]
@@ -222,6 +227,6 @@ def _shown(params: Mapping[str, Any], name: str) -> str:
 
 
 def find_best(study: Study) -> FrozenTrial | None:
-    """Return the trial with the highest F1 on dev."""
+    """Return the trial with the highest F1 on the development set."""
     scored = [trial for trial in study.get_trials(deepcopy=False) if trial.values is not None]
     return max(scored, key=lambda trial: trial.values[0], default=None)

@@ -1,7 +1,8 @@
-"""Systems by name: overlays joined by `+`, the package's or those of `overlays`, and what ablations.cfg names.
+"""Look up systems by name. `grid` and `search` use this file.
 
-`flat-atssa-k-4` is the overlay `flat-atssa` with another k, and so is `flat-atssa+flat-atssa-k-4`; `tener`
-is a corpus' config as it is.
+The name of a system lists overlays separated by `+`: overlays of the package, files in `overlays`, and ablations
+defined in ablations.cfg. `flat-atssa-k-4` is the overlay `flat-atssa` with another k; `flat-atssa+flat-atssa-k-4` is
+the same system. `tener` is the config of a corpus without changes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _TOK2VEC = "components.tener_ner.model.tok2vec"
 
 @dataclass(frozen=True)
 class System:
-    """The overlays of a system, and the settings that it changes over them, as `compose` takes both."""
+    """The overlays of a system, and the settings that are applied after them, as arguments for `compose`."""
 
     overlays: tuple[str, ...]
     settings: tuple[str, ...]
@@ -31,7 +32,7 @@ class System:
 
 @cache
 def ablations() -> Mapping[str, System]:
-    """Return the systems of ablations.cfg by their names."""
+    """Return the systems in ablations.cfg by name."""
     found: dict[str, System] = {}
     for over, named in read_config(Path(__file__).with_name("ablations.cfg")).items():
         for name, settings in named.items():
@@ -45,9 +46,9 @@ def _whole(setting: str) -> str:
 
 
 def system_of(name: str, own_overlays: Sequence[str] = ()) -> System:
-    """Return a system by its name. Overlays that are named twice count once.
+    """Return a system by its name. Repeated overlays are applied once.
 
-    own_overlays: Names of overlays that are not looked up in ablations.cfg.
+    own_overlays: Names of the user's overlays, which take precedence over ablations with the same names.
     """
     systems = {part: system for part, system in ablations().items() if part not in own_overlays}
     parts = [systems.get(part, System((part,), ())) for part in name.split("+")]
@@ -56,9 +57,10 @@ def system_of(name: str, own_overlays: Sequence[str] = ()) -> System:
 
 
 def find_system(name: str, own_folder: Path | None = None) -> tuple[list[Path], tuple[str, ...]]:
-    """Return the files of a system's overlays, and its settings. Raises a ConfigError for an unknown part.
+    """Return the overlay files and the settings of a system. Raises a ConfigError for unknown names.
 
-    own_folder: A directory of overlays, which go before those of the same names here.
+    own_folder: Directory with the user's overlays, which take precedence over the package's overlays with the same
+        names.
     """
     folders = FOLDERS if own_folder is None else (*FOLDERS, own_folder)
     overlay_folders = {overlay: folder for folder in folders for overlay in names_in(folder)}
@@ -72,8 +74,8 @@ def find_system(name: str, own_folder: Path | None = None) -> tuple[list[Path], 
 
 
 def parts_of(name: str) -> frozenset[str]:
-    """Return what makes a system, whatever its parts are called: `mect+mect-no-cross` is `mect-no-cross`, and overlays
-    that every English config contains, or that only change its size, change nothing."""
+    """Return a canonical form of a system's name, for comparison with published results. `mect+mect-no-cross` equals
+    `mect-no-cross`. Overlays that all English configs include, or that only change the size, are ignored."""
     system = system_of(name)
     plain = {"tener", "paper-size", "chars-adapted", "encoder-adapted"}
     return frozenset({*system.overlays, *system.settings} - plain)

@@ -1,4 +1,4 @@
-"""A table of scores as text: for the terminal, as Markdown, CSV or JSON."""
+"""Format a score table for the terminal, as Markdown, CSV or JSON."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ NOTE_WELCH = (
     "Marked * are rows of runs without counts per document, which `spacy tener evaluate` writes: their p is by Welch's "
     "two-sided t-test over seeds."
 )
-# A header, and the cell of each row below it.
+# The header of a column, and a function that returns its cell for a row.
 Column = tuple[str, Callable[[Row], str]]
 
 
 def to_terminal(table: ScoreTable) -> str:
-    """Return aligned columns."""
+    """Format a table as aligned columns."""
     parts = []
     for title, header, rows in _sections(table):
         longest = max(len(cell) for row in rows for cell in row)
@@ -46,7 +46,7 @@ def to_terminal(table: ScoreTable) -> str:
 
 
 def to_markdown(table: ScoreTable) -> str:
-    """Return a section for each table, without a heading over all, so that it fits under one."""
+    """Format a table as Markdown sections, without a main heading."""
     parts = [f"## {title}\n\n{markdown_table(header, rows)}" for title, header, rows in _sections(table)]
     parts += _notes(table)
     if table.unfinished:
@@ -55,7 +55,7 @@ def to_markdown(table: ScoreTable) -> str:
 
 
 def to_csv(table: ScoreTable) -> str:
-    """Return one table of everything, told apart by its first column, with all digits."""
+    """Format all rows as one CSV table with unrounded numbers. The first column contains the kind of row."""
     records = [{"kind": kind, **_flat(record)} for kind, record in _records(table)]
     output = io.StringIO()
     writer = csv.DictWriter(output, list(dict.fromkeys(name for record in records for name in record)))
@@ -65,7 +65,7 @@ def to_csv(table: ScoreTable) -> str:
 
 
 def to_json(table: ScoreTable) -> str:
-    """Return everything, with all digits."""
+    """Format all rows as JSON with unrounded numbers."""
     data: dict[str, Any] = {name: getattr(table, name) for name in ("by", "metric", "baseline")}
     data |= {kind: [] for kind in ("overall", "labels", "mentions", "unfinished")}
     for kind, record in _records(table):
@@ -77,13 +77,13 @@ FORMATS = {"terminal": to_terminal, "md": to_markdown, "csv": to_csv, "json": to
 
 
 def format_table(table: ScoreTable, format: str) -> str:
-    """Return a table as text in one of `FORMATS`."""
+    """Format a table as text in one of `FORMATS`."""
     check_choice("format", format, FORMATS)
     return FORMATS[format](table)
 
 
 def _sections(table: ScoreTable) -> Iterator[tuple[str, list[str], list[list[str]]]]:
-    """Yield title, header and rows of each part that has rows. Columns without a single entry are left out."""
+    """Yield the title, the header and the rows of each section that is not empty. Empty columns are removed."""
     by = [_key_column(name, place) for place, name in enumerate(table.by)]
     seeds: Column = ("seeds", lambda row: str(len(row.seeds) or ""))
     scores: list[Column] = [
@@ -148,7 +148,7 @@ def _notes(table: ScoreTable) -> list[str]:
 
 
 def _records(table: ScoreTable) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every row by its kind, and the unfinished runs."""
+    """Yield each row as a dictionary, and the unfinished runs, with its kind."""
     for kind in ("overall", "labels", "mentions"):
         for row in getattr(table, kind):
             fields = asdict(row)
@@ -158,7 +158,7 @@ def _records(table: ScoreTable) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _flat(record: dict[str, Any]) -> dict[str, Any]:
-    """Return a record with one value to a cell: f_mean, f_sd, ..."""
+    """Flatten a record to one value per cell: f_mean, f_sd, ..."""
     flat: dict[str, Any] = {}
     for name, value in record.items():
         if isinstance(value, dict):
@@ -171,7 +171,7 @@ def _flat(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table in Markdown."""
+    """Format a table as Markdown."""
     lines = []
     for row in [header, ["---"] * len(header), *rows]:
         cells = [" ".join(cell.split()).replace("|", "\\|") for cell in row]

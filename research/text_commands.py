@@ -1,4 +1,4 @@
-"""Command that trains word2vec on raw text: vectors."""
+"""Command that trains word vectors on raw texts: vectors."""
 
 from __future__ import annotations
 
@@ -42,13 +42,15 @@ def vectors_cli(
     seed: Annotated[int, typer.Option(help="Random seed", min=0, max=2**32 - 1)] = 1,
 ) -> None:
     """
-    Train character, bigram and word vectors on raw text.
+    Train character, bigram and word vectors on raw texts with word2vec.
 
-    Reads text with a paragraph per line (.txt, or any other name), JSONL with a "text", and .spacy files; plain, .gz,
-    .bz2 or .xz. A file that is named several times counts as often. Writes chars.vec, bigrams.vec and words.vec
-    (word2vec's text format) for a config's paths. jieba segments Chinese text into words.
+    Supported formats are text with one paragraph per line (.txt or any other suffix), JSONL with a "text", and .spacy
+    files, uncompressed or as .gz, .bz2 or .xz. A file that is listed several times is used several times. Writes
+    chars.vec, bigrams.vec and words.vec in word2vec's text format, for the paths of a config. Chinese text is segmented
+    into words with jieba.
 
-    Digits and case must be read as by the config's embedders: by default digits are read as 0, and case is kept.
+    Digits and case must be normalized in the same way as by the embedders in the config: by default, digits are
+    replaced by 0, and case is kept.
     """
     if WORDS not in names(kinds):
         why = "only for words, which get no vectors here"

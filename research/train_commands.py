@@ -1,4 +1,4 @@
-"""The commands that train: grid, search."""
+"""Commands that train: grid, search."""
 
 from __future__ import annotations
 
@@ -53,15 +53,16 @@ def grid_cli(
     """
     Train and score systems on corpora with several seeds.
 
-    The config of a run is CORPUS.cfg with the overlays models/NAME.cfg named by the system; `tener` is the corpus'
-    config as it is. Each run has its own processes: `spacy train`, which chooses the model on dev,
-    and `spacy tener evaluate`, which scores it on test. They share the cores (OMP_NUM_THREADS, unless it is set). With
-    several jobs, runs are scored one after another when all are trained, so that speeds are comparable. The run's
-    output.log has its output, which is also printed with one job. At the end, the table of all runs is printed.
+    The config of a run is CORPUS.cfg with the overlays models/NAME.cfg that the system lists; `tener` is the config of
+    the corpus without changes. Each run has its own processes: `spacy train`, which selects the model on the
+    development set, and `spacy tener evaluate`, which scores it on the test set. They share the cores (OMP_NUM_THREADS,
+    unless it is set). With several jobs, runs are scored sequentially after all training runs, so that speeds are
+    comparable. The output is written to output.log in the directory of the run, and also printed if there is one job.
+    At the end, the table of all runs is printed.
 
     The same command resumes after any interruption: it skips finished runs, even if their model-best was deleted, and
-    trains the interrupted run again. If the config or data of a finished run changed, the command prints the difference
-    and trains nothing, unless --retrain is given. If a run fails, the others continue, and the exit status is 1.
+    restarts the interrupted run. If the config or data of a finished run changed, the command prints the difference and
+    trains nothing, unless --retrain is given. If a run fails, the others continue, and the exit status is 1.
     """
     check_gpu(gpu_id)
     grid = Grid(
@@ -109,7 +110,7 @@ def _run_ended(todo: Todo, failure: str) -> None:
 
 
 def numbers(option: str, text: str) -> list[int]:
-    """Split whole numbers at the commas between them."""
+    """Parse a list of integers separated by commas."""
     if not names(text) or not all(name.isdecimal() for name in names(text)):
         raise CommandLineError(f"{option} {text}: not whole numbers with commas between them", f"Write {option} 1,2,3.")
     return [int(name) for name in names(text)]
@@ -135,17 +136,18 @@ def search_cli(
     code: options.Code = None,
 ) -> tuple[str, int]:
     """
-    Search at random for the settings that score best on dev.
+    Search at random for the settings that score best on the development set.
 
-    Draws settings from a search space, trains by `spacy train`, and keeps the best pipeline and its config, best.cfg.
-    Corpus and system are those of `grid`. Dev chooses, and test is not read. The spaces of the papers are tener,
-    tener-english, bilstm, idcnn, flat-atssa, mect; another is a Python file like these.
+    Samples settings from a search space, trains with `spacy train`, and keeps the best pipeline and its config,
+    best.cfg. Corpora and systems have the same names as for `grid`. The best trial is selected on the development set;
+    the test set is not used. The search spaces of the papers are tener, tener-english, bilstm, idcnn, flat-atssa and
+    mect. You can also write your own as a Python file.
 
-    The same command resumes after any interruption: an interrupted trial is drawn again, at once after Ctrl-C, a minute
-    after kill -9. Run the command several times at once to share a search between processes, which together train this
-    number of trials; each ends the one that it has begun. Machines that share no files need a --storage that they
-    reach, and keep their own pipelines. More --trials extend a search. A failed training is noted with its reason, and
-    the search goes on. Needs optuna.
+    The same command resumes after any interruption: an interrupted trial is enqueued again, immediately after Ctrl-C,
+    or a minute after kill -9. To share a search between processes, run the command several times at once. Together they
+    train this number of trials; trials in progress are completed. Machines without a shared directory need a --storage
+    that they can all access, and keep their own pipelines. Pass a larger number of --trials to extend a search. If a
+    training run fails, the reason is recorded, and the search continues. Needs optuna.
     """
     check_gpu(gpu_id)
     try:

@@ -1,8 +1,9 @@
-"""Variants that the papers compare with their architectures, in torch alone: each takes the place of one part.
+"""Variants of the architectures that the papers compare in ablations, as torch modules.
 
     python -m research grid RUNS --systems flat-atssa-fixed-threshold --code research/variants.py ...
 
-A setting of the architecture names the variant: `relation` of GRN, `selection` of FLAT-ATSSA, `streams` of MECT.
+Each variant is registered, and replaces one part of an architecture: `relation` of GRN, `selection` of FLAT-ATSSA, or
+`streams` of MECT.
 """
 
 from __future__ import annotations
@@ -25,56 +26,59 @@ from spacy_tener.nn.ragged_torch import Segments
 
 
 def split_texts(lengths: Sequence[int], *arrays: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Yield the rows of each text. *Shape:* (tokens, width) each"""
+    """Split arrays of concatenated texts, and yield the rows of each text. *Shape:* (tokens, width)"""
     return zip(*(array.split(list(lengths)) for array in arrays), strict=True)
 
 
 class DirectFusion(Relation):
-    """DFN: the mean of r_ij, without gates. `r_ij = a_i + b_j`, so it is `a_i` and the mean of `b_j`."""
+    """GRN's ablation DFN: the mean of r_ij without gates.
+
+    Since `r_ij = a_i + b_j`, the mean over j is `a_i` plus the mean of all `b_j`.
+    """
 
     def forward(self, x: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Relate the tokens of each sequence. *Shape:* (tokens, width) to (tokens, width)"""
+        """Encode the tokens of each text in relation to all its tokens. *Shape:* (tokens, width) to (tokens, width)"""
         texts = split_texts(lengths, self.left(x), self.right(x))
-        return torch.tanh(torch.cat([a + b.mean(0) for a, b in texts]))  # eq. 5 and 8
+        return torch.tanh(torch.cat([a + b.mean(0) for a, b in texts]))  # equations 5 and 8
 
 
 class GatedAttention(nn.Module):
-    """GAttN: one gate for each pair of tokens, not one for each of its channels.
+    """GRN's ablation GAttN: a scalar gate for each pair of tokens, instead of one gate per channel.
 
-    width (int): d, of input and output.
+    width (int): Input and output width, d in the paper.
     """
 
     def __init__(self, *, width: int) -> None:
         super().__init__()
         self.left = nn.Linear(width, 1)
         self.right = nn.Linear(width, 1, bias=False)
-        # As in GRN's relation layer.
+        # The same initialization as in GRN's relation layer.
         bound = math.sqrt(6.0 / (2 * width))
         for half in (self.left, self.right):
             nn.init.uniform_(half.weight, -bound, bound)
         nn.init.zeros_(self.left.bias)
 
     def forward(self, x: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Relate the tokens of each sequence. *Shape:* (tokens, width) to (tokens, width)"""
+        """Encode the tokens of each text in relation to all its tokens. *Shape:* (tokens, width) to (tokens, width)"""
         texts = split_texts(lengths, self.left(x), self.right(x), x)
-        fused = [torch.sigmoid(a + b.T) @ rows / max(len(rows), 1) for a, b, rows in texts]  # eq. 7
-        return torch.tanh(torch.cat(fused))  # eq. 8
+        fused = [torch.sigmoid(a + b.T) @ rows / max(len(rows), 1) for a, b, rows in texts]  # equation 7
+        return torch.tanh(torch.cat(fused))  # equation 8
 
 
 class FixedThreshold(SelectiveAttention):
-    """FLAT-ATSSA's "- DT": the threshold 0 for every query of every head."""
+    """FLAT-ATSSA's ablation "- DT": the threshold is 0 for all queries and heads."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         del self.threshold
 
     def thresholds(self, x: Tensor, sentences: Segments) -> Tensor:
-        """Return T. *Shape:* (tokens, width) to (tokens, heads)"""
+        """Return the threshold T for each query and head. *Shape:* (tokens, width) to (tokens, heads)"""
         return x.new_zeros(len(x), self.n_heads)
 
 
 class LargestKeys(FixedThreshold):
-    """The explicit sparse transformer (Zhao et al., 2019): the k largest keys alone, and nothing is drawn."""
+    """The explicit sparse transformer (Zhao et al., 2019): attention to the k largest keys only, without sampling."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -82,8 +86,9 @@ class LargestKeys(FixedThreshold):
             raise RemedyError("k must be at least 1 where the k largest keys are kept", "Set k = 3.")
 
     def thresholds(self, x: Tensor, sentences: Segments) -> Tensor:
-        """Return T, above all scores: the smaller of it and the k-th largest score counts (eq. 8)."""
-        # Not infinity, which padding would multiply by 0.
+        """Return thresholds above all scores. Equation 8 applies the minimum of T and the k-th largest score, which is
+        then always the k-th largest score."""
+        # The largest finite number, since padding multiplies thresholds by 0, and infinity would result in NaN.
         return x.new_full((len(x), self.n_heads), torch.finfo(x.dtype).max)
 
     def weighting(self, *, sampled: bool) -> Weighting:
@@ -91,25 +96,26 @@ class LargestKeys(FixedThreshold):
 
 
 class SingleStream(SpanEncoder):
-    """MECT's experiment A: one stream of characters joined with their radicals, which asks itself."""
+    """MECT's experiment A: one self-attention stream over the concatenated embeddings of characters and radicals."""
 
     def __init__(self, config: MectConfig, characters: int, radicals: int, words: int) -> None:
         super().__init__(config, characters + radicals, words)
 
     def forward(self, characters: Tensor, radicals: Tensor, *words: Any) -> Tensor:
-        """Encode characters. *Shape:* (characters, width) and (characters, radical width), to (characters, width)"""
+        """Encode characters and radicals. *Shape:* (characters, width) and (characters, radical width) to (characters,
+        width)"""
         return super().forward(torch.cat((characters, radicals), dim=1), *words)
 
 
 class ParallelLayer(SpanLayer):
-    """A layer of two streams, each of which asks itself."""
+    """A layer of two streams with self-attention, instead of cross-attention between the streams."""
 
     def heads(self, queries: Sequence[Tensor], *inputs: Any) -> list[SpanHeads]:
         return super().heads(queries[::-1], *inputs)
 
 
 class ParallelStreams(SpanEncoder):
-    """MECT's experiment B: two streams, each of which asks itself, and their fusion."""
+    """MECT's experiment B: two streams with self-attention, which are fused at the end."""
 
     def __init__(self, config: MectConfig, *widths: int) -> None:
         super().__init__(config, *widths)
@@ -117,32 +123,32 @@ class ParallelStreams(SpanEncoder):
 
 
 def direct_fusion() -> type[nn.Module]:
-    """Equation 5 of GRN's paper, as GRN's `relation`."""
+    """Use equation 5 of GRN's paper as `relation` of GRN."""
     return DirectFusion
 
 
 def gated_attention() -> type[nn.Module]:
-    """Equation 7 of GRN's paper, as GRN's `relation`."""
+    """Use equation 7 of GRN's paper as `relation` of GRN."""
     return GatedAttention
 
 
 def fixed_threshold() -> type[nn.Module]:
-    """The threshold 0, as FLAT-ATSSA's `selection`."""
+    """Use a threshold of 0 as `selection` of FLAT-ATSSA."""
     return FixedThreshold
 
 
 def largest_keys() -> type[nn.Module]:
-    """The k largest keys alone, as FLAT-ATSSA's `selection`."""
+    """Attend to the k largest keys only as `selection` of FLAT-ATSSA."""
     return LargestKeys
 
 
 def single_stream() -> type[nn.Module]:
-    """Experiment A, as MECT's `streams`."""
+    """Use the single stream of experiment A as `streams` of MECT."""
     return SingleStream
 
 
 def parallel_streams() -> type[nn.Module]:
-    """Experiment B, as MECT's `streams`."""
+    """Use the parallel streams of experiment B as `streams` of MECT."""
     return ParallelStreams
 
 
