@@ -1,4 +1,9 @@
-"""Clients of the service: `python _clients.py PORT CLIENTS BATCH`, with a list of texts as JSON on standard input."""
+"""Clients that send requests to the HTTP service, for `serve.py`.
+
+    python _clients.py PORT CLIENTS BATCH < texts.json
+
+The input is a JSON list of texts. Prints the latency of each request in seconds, followed by the total time.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,8 @@ from collections.abc import Iterator, Sequence
 
 
 async def run_clients(port: int, n: int, batch: int, texts: Sequence[str]) -> list[float]:
-    """Seconds of each request, and behind them those of all together."""
+    """Send all texts with `n` concurrent clients. Return the latency of each request, followed by the total time, in
+    seconds."""
     if batch == 1:
         bodies = iter([("entities", {"text": text}) for text in texts])
     else:

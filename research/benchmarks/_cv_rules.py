@@ -1,6 +1,7 @@
-"""Rules that find the eight kinds of entities of Resume NER in CVs of managers: the teacher of `first_model.py`.
+"""Rules that find the eight entity types of Resume NER in CVs of managers, the teacher in `first_model.py`.
 
-Written from general knowledge, with the training part's texts, without annotation, and the annotated dev part in view.
+The rules were written from general knowledge, with access to the unannotated training texts and the annotated
+development set.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ VERBS = (
     "参加工作|从事|工作|毕业|学习|任教|等职?务?(?=$|[，。；])|获得?|授予|同时|现[为在]?|曾|以及|(?:^|(?<=[，。；年0-9]))为|"
     "(?<![主责历前离担兼出现曾首继信委专常])任(?![务教职何命期免])|(?<![内存现所])在(?!职研|线|读)|(?<![属等关基由对])于"
 )
-# `and` separates what is complete before it: some companies have it in their names.
+# A conjunction separates two phrases only after a complete phrase, since some company names contain conjunctions.
 AND = "兼(?!职)|(?<=[司团学院所行会局厅部厂事理长任师书员管裁记席问家])(?:和|及|与)(?![计信])"
 
 _SURNAME = f"(?:{COMPOUND}|[{SURNAMES}])"
@@ -67,7 +68,7 @@ _MAJOR = re.compile("[一-龥]{2,12}专业")
 
 
 def find_entities(text: str) -> list[Found]:
-    """Return what the rules find in a text, in order, none overlapping another."""
+    """Return the entities that the rules find in a text, sorted and without overlaps."""
     found: list[Found] = []
     for label, rule in _FIXED.items():
         _add(found, ((match.start(), match.end(), label) for match in re.finditer(rule, text)))
@@ -83,7 +84,7 @@ def _add(found: list[Found], matches: Iterator[Found]) -> None:
 
 
 def _pieces(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the parts of a text between punctuation, dates and verbs. A short parenthesis is part of a name."""
+    """Yield the segments of a text between punctuation, dates and verbs. Short parentheses are part of a name."""
     masked = _PARENTHESIS.sub(lambda match: ("_" if len(match[0]) <= 8 else "，") * len(match[0]), text)
     start = 0
     for match in _SPLIT.finditer(masked):
@@ -93,7 +94,7 @@ def _pieces(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _in_piece(piece: str) -> Iterator[Found]:
-    """Yield the entities of a part: an organisation, then a field with a degree, or a title."""
+    """Yield the entities of a segment: an organisation, followed by a field with a degree, or by a title."""
     organisation = _ORGANISATION.match(piece)
     at = organisation.end() if organisation else 0
     rest, end = piece[at:], len(piece)

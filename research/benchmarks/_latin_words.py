@@ -1,4 +1,4 @@
-"""A tokenizer for `latin.py`: characters, and each Latin word as one token."""
+"""A tokenizer for `latin.py` that splits a text into characters, but does not split Latin words."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def make_tokenizer() -> Callable[[Language], Callable[[str], Doc]]:
 
 
 class LatinWords:
-    """Tokenizer to characters, with each Latin word as one token."""
+    """A tokenizer that returns each Latin word, and each other character, as a token."""
 
     def __init__(self, nlp: Language) -> None:
         self.vocab = nlp.vocab

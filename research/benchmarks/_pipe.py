@@ -1,4 +1,4 @@
-"""What users write themselves: JSONL through `nlp.pipe`, for `annotate.py`. Broken lines are left out."""
+"""A simple script that annotates JSONL with `nlp.pipe`, the baseline of `annotate.py`. Malformed lines are skipped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What every benchmark page has in common: a header that says when, where and with what it was measured, and tables."""
+"""Shared functions of all benchmarks: command line parsers, timing, running commands, and writing pages of results.
+
+Each page has a header with the date, the machine, the versions and the command.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,11 @@ from spacy.scorer import PRFScore
 from spacy_tener.manifest import installed_versions
 
 Task = TypeVar("Task", bound=Hashable)
+# Index of the text, start and end in characters, and label.
 Entity = tuple[int, int, int, str]
-"""The number of its text, its start and end there, and its label."""
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "research" / "results"
-sys.path.append(str(ROOT))  # research is not installed, and scripts are run from any directory
+sys.path.append(str(ROOT))  # research/ is not installed, and scripts are run from any directory
 
 
 def today() -> str:
@@ -32,7 +35,7 @@ def today() -> str:
 
 
 def machine() -> str:
-    """Cores, memory and accelerator: enough to judge the numbers by, and nothing that names the machine."""
+    """Describe the cores, the memory and the GPU of this machine, without a host name."""
     return ", ".join([f"{os.cpu_count()} cores ({cpu_model()})", f"{memory_gb():.0f} GB RAM", gpu_model()])
 
 
@@ -57,7 +60,7 @@ def gpu_model() -> str:
 
 
 def command() -> str:
-    """The command line as someone else would type it: no directory of this machine survives in it."""
+    """Return the command line in a portable form, without directories of this machine."""
     return " ".join(["python", *(shlex.quote(_portable(argument)) for argument in sys.argv)])
 
 
@@ -75,20 +78,20 @@ def _lines_of(path: Path) -> list[str]:
 
 
 def one_thread() -> dict[str, str]:
-    """The environment of a child process that computes on one thread only."""
+    """Return environment variables for a child process that computes on a single thread."""
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS")
     return {**os.environ, **dict.fromkeys(names, "1")}
 
 
 def pin(cpu: int) -> None:
-    """Keep this process and its children on one core (a negative number: wherever the scheduler puts them)."""
+    """Pin this process and its children to a core. With a negative number, they are not pinned."""
     if cpu >= 0 and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {cpu})
 
 
 def single_thread(cpu: int) -> None:
-    """Start this script again on one thread and one core, unless that has been done: libraries read their limits at
-    import."""
+    """Restart this script with a single thread, and pin it to a core. The restart is necessary because libraries read
+    the number of threads when they are imported."""
     environment = one_thread()
     if dict(os.environ) != environment:
         os.execve(sys.executable, [sys.executable, *sys.argv], environment)
@@ -96,7 +99,8 @@ def single_thread(cpu: int) -> None:
 
 
 def pipelines_parser(description: str) -> argparse.ArgumentParser:
-    """A parser of what scripts take that compare pipelines on the test part of a corpus. Parse by `parse_pipelines`."""
+    """Create a parser for scripts that compare pipelines on the test set of a corpus. Parse its arguments with
+    `parse_pipelines`."""
     parser = argparse.ArgumentParser(description=description.split("\n")[0])
     parser.add_argument("pipelines", nargs="+", help="NAME=DIRECTORY of a trained pipeline; the first is the measure")
     parser.add_argument("--corpus", required=True, help="directory under --data, and part of the default file name")
@@ -109,7 +113,10 @@ def pipelines_parser(description: str) -> argparse.ArgumentParser:
 
 
 def parse_pipelines(parser: argparse.ArgumentParser, page: str) -> argparse.Namespace:
-    """Parse the arguments, on one thread. page: The name of the page before that of the corpus."""
+    """Parse the arguments, and restart the script on a single thread.
+
+    page: File name of the page, without the name of the corpus and the suffix.
+    """
     args = parser.parse_args()
     args.out = args.out or RESULTS / f"{page}-{args.corpus}.md"
     single_thread(args.cpu)
@@ -117,7 +124,10 @@ def parse_pipelines(parser: argparse.ArgumentParser, page: str) -> argparse.Name
 
 
 def training_parser(description: str, data: str) -> argparse.ArgumentParser:
-    """A parser of what scripts take that train pipelines, and go on where they were stopped. data: What it holds."""
+    """Create a parser for scripts that train pipelines, and that resume after an interruption.
+
+    data: Description of the files in --data.
+    """
     parser = argparse.ArgumentParser(description=description.split("\n")[0])
     parser.add_argument("--data", type=Path, required=True, help=f"holds {data}")
     parser.add_argument("--work", type=Path, required=True, help="where pipelines are kept")
@@ -125,7 +135,7 @@ def training_parser(description: str, data: str) -> argparse.ArgumentParser:
 
 
 def named_paths(arguments: Sequence[str]) -> dict[str, Path]:
-    """`NAME=PATH` arguments, in their order."""
+    """Parse `NAME=DIRECTORY` arguments. The order is preserved."""
     pairs = [argument.partition("=") for argument in arguments]
     wrong = [argument for argument, (_, _, path) in zip(arguments, pairs, strict=True) if not Path(path).is_dir()]
     if wrong:
@@ -140,10 +150,11 @@ def take_turns(
     warm_up: int = 1,
     clock: Callable[[], float] = time.process_time,
 ) -> dict[Task, list[float]]:
-    """Seconds of each task in each round, in which all take turns, after some rounds that do not count.
+    """Measure the seconds of each task in each round. All tasks run once in every round, after some warm-up rounds.
 
-    rounds: Of all tasks, or of each.
-    clock: By default CPU time: on an idle machine the time on the clock, and on a busy one that without waiting.
+    rounds: Number of rounds, for all tasks or for each task.
+    clock: Function that returns the time in seconds. The default measures CPU time, which does not include time spent
+        waiting for other processes.
     """
     seconds: dict[Task, list[float]] = {name: [] for name in tasks}
     of_task = dict.fromkeys(tasks, rounds) if isinstance(rounds, int) else rounds
@@ -163,23 +174,26 @@ def median_seconds(
     warm_up: int = 1,
     clock: Callable[[], float] = time.process_time,
 ) -> dict[Task, float]:
-    """The medians of `take_turns`."""
+    """Return the medians of `take_turns`."""
     seconds = take_turns(tasks, rounds, warm_up=warm_up, clock=clock)
     return {name: statistics.median(times) for name, times in seconds.items()}
 
 
 def tener(*arguments: object, stdout: int | None = None) -> str:
-    """Run a command of `spacy tener`. stdout: As of `subprocess.run`; with `PIPE`, what it prints is returned."""
+    """Run a command of `spacy tener`.
+
+    stdout: As in `subprocess.run`. With `subprocess.PIPE`, the output is returned.
+    """
     return spacy_command("tener", *arguments, stdout=stdout)
 
 
 def spacy_command(*arguments: object, stdout: int | None = None) -> str:
-    """Run a command of `spacy`. stdout: As for `tener`."""
+    """Run a command of `spacy`. `stdout` is the same as in `tener`."""
     return _run(["spacy", *map(str, arguments)], stdout)
 
 
 def research(*arguments: object, stdout: int | None = None) -> str:
-    """Run a command of `python -m research`. stdout: As for `tener`."""
+    """Run a command of `python -m research`. `stdout` is the same as in `tener`."""
     return _run(["research", *map(str, arguments)], stdout)
 
 
@@ -191,7 +205,8 @@ def _run(arguments: Sequence[str], stdout: int | None) -> str:
 
 
 def scores(runs: Sequence[Path], baseline: str | None, *options: object) -> tuple[str, str]:
-    """What `research table` says of systems, beside one or alone: the table, and how it is to be read."""
+    """Return the table of `research table` for some runs, and its explanatory note. With a baseline, the table contains
+    differences and p-values."""
     beside = ("--baseline", baseline) if baseline else ()
     form = (*beside, "--no-published", "--format", "md")
     said = research("table", *runs, *form, *options, stdout=subprocess.PIPE)
@@ -200,7 +215,10 @@ def scores(runs: Sequence[Path], baseline: str | None, *options: object) -> tupl
 
 
 def overrides(*settings: str, steps: int | None = None) -> list[str]:
-    """Settings as options of `research grid`. steps: How long to train."""
+    """Convert settings to `--set` options of `research grid`.
+
+    steps: Number of training steps, if it should be changed.
+    """
     if steps is not None:
         settings = (*settings, f"training.max_steps={steps}")
     return [part for setting in settings for part in ("--set", setting)]
@@ -213,7 +231,7 @@ def mean_sd(values: Sequence[float], digits: int = 1) -> str:
 
 
 def prf(gold: set[Entity], found: set[Entity]) -> list[float]:
-    """Precision, recall and F1 in percent."""
+    """Return precision, recall and F1 in percent."""
     scores = PRFScore()
     scores.score_set(found, gold)
     return [100 * value for value in (scores.precision, scores.recall, scores.fscore)]
@@ -225,12 +243,15 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def write_tables(path: Path, title: str, *parts: tuple[str, Sequence[str], Sequence[Sequence[str]]]) -> None:
-    """A page of tables: the note before each, its header and its rows."""
+    """Write a page of tables.
+
+    parts: For each table, a note, the header and the rows.
+    """
     write(path, title, *(part for note, header, rows in parts for part in (note, table(header, rows))))
 
 
 def write(path: Path, title: str, *parts: str) -> None:
-    """A page: the title, the header, then the parts, each a paragraph or a table."""
+    """Write a page: the title, the header, and some paragraphs or tables."""
     versions = ", ".join(f"{package} {version}" for package, version in installed_versions().items())
     header = f"{today()}. {machine()}. {versions}.\n\n    {command()}"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What `research/benchmarks/trials.py` tries and the package does not have: for `--code`."""
+"""Registered functions for `trials.py` that the package does not provide. They are imported with `--code`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from spacy_tener.pipeline.units import DocView
 
 @spacy.registry.augmenters("trials.MentionReplacement.v1")
 def mention_replacement(path: str | None, share: float) -> Callable[[Language, Example], Iterator[Example]]:
-    """After a text, with this probability, the same one with other entities of the same labels."""
+    """Create an augmenter that yields a copy of a sentence with some probability, in which all entities are replaced by
+    random entities with the same labels."""
     mentions: dict[str, list[str]] = defaultdict(list)
     rng = random.Random(0)
     docs = DocBin().from_disk(path).get_docs(spacy.blank("xx").vocab) if path else ()
@@ -47,7 +48,8 @@ def _replaced(nlp: Language, example: Example, mentions: dict[str, list[str]], r
 
 @spacy.registry.callbacks("trials.RDrop.v1")
 def r_drop(share: float) -> Callable[[Language], Language]:
-    """Each batch is read twice with other dropout, and the one reading teaches the other."""
+    """Create a callback that adds R-Drop: in each step, the model predicts the batch a second time with a different
+    dropout mask, and the predictions are used as soft targets."""
 
     def after_init(nlp: Language) -> Language:
         pipe = nlp.get_pipe("tener_ner")
@@ -58,7 +60,7 @@ def r_drop(share: float) -> Callable[[Language], Language]:
 
 
 class Itself:
-    """A teacher, as a component asks it: what it thinks itself, at this step, with other dropout."""
+    """A teacher that returns the predictions of the component itself, with a different dropout mask."""
 
     def __init__(self, pipe: TenerNER, share: float) -> None:
         self.pipe, self.share = pipe, share

@@ -1,6 +1,7 @@
-"""`tener annotate` on an archive made of raw text: speed and memory beside `nlp.pipe`, kills, and a full disk.
+"""Benchmark `tener annotate` on a large archive: speed and memory compared with `nlp.pipe`, kill -9, and a full disk.
 
-The machine should have nothing else to do. Needs Linux, whose `/proc` says what memory processes have.
+The archive is generated from raw texts. Run the benchmark on an idle machine. It needs Linux, since memory is measured
+with `/proc`.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ import _report
 from spacy_tener.annotate.records import find_texts, stream_records
 
 HERE = Path(__file__).parent
-LONG = 100_000  # characters of the longest texts
-LOOK = 0.5  # seconds between two looks at the memory
+LONG = 100_000  # length of the longest texts in characters
+LOOK = 0.5  # seconds between two measurements of the memory
 TENTHS = 10
 NOTE = (
     "`{model}`. {texts:,} texts made of raw ones, {characters:,} characters: nine of ten a paragraph, the others some "
@@ -49,7 +50,12 @@ HEADER = ("", "seconds", "characters/s", "of two ideal cores", "highest MB", *_T
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command took. memory: megabytes, looked at again and again."""
+    """The cost of a command.
+
+    seconds: Wall time.
+    memory: Repeated measurements of the memory, in megabytes.
+    status: Exit status.
+    """
 
     seconds: float
     memory: list[float]
@@ -57,7 +63,7 @@ class Ran:
 
     @property
     def tenths(self) -> list[float]:
-        """The highest memory in each tenth of the time."""
+        """The maximum memory in each tenth of the run time."""
         edges = [len(self.memory) * n // TENTHS for n in range(TENTHS + 1)]
         return [max(self.memory[a : max(b, a + 1)], default=0.0) for a, b in itertools.pairwise(edges)]
 
@@ -95,7 +101,8 @@ def parse_args() -> argparse.Namespace:
 
 
 def write_archive(path: Path, args: argparse.Namespace) -> list[int]:
-    """Write the texts, the same for the same seed. Returns how many characters each has, none where it is broken."""
+    """Write the texts, which depend only on the seed. Return the number of characters of each text, or 0 for malformed
+    texts."""
     rng, characters = random.Random(args.seed), [0] * args.texts
     sources, _ = find_texts(args.raw)
     paragraphs = [record["text"] for record in stream_records(sources)]
@@ -185,7 +192,7 @@ def speeds(args: argparse.Namespace, archive: Path, characters: Sequence[int]) -
 
 
 def run(words: Sequence[str], within: float = float("inf")) -> Ran:
-    """Run a command, and look at its memory meanwhile. It is killed where it takes longer than it may."""
+    """Run a command and measure its memory at intervals. Commands that run longer than `within` seconds are killed."""
     memory: list[float] = []
     start = time.perf_counter()
     with subprocess.Popen(
@@ -203,7 +210,7 @@ def run(words: Sequence[str], within: float = float("inf")) -> Ran:
 
 
 def family(pid: int) -> Iterator[int]:
-    """A process and all that it has started."""
+    """Yield the ids of a process and all its descendants."""
     yield pid
     with suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -227,11 +234,13 @@ def parts(folder: Path) -> dict[str, str]:
 
 
 def killed(args: argparse.Namespace, archive: Path) -> str:
-    """Kill the command at random moments, let it go on, and compare."""
+    """Kill the command at random times, resume it, and compare the final output with the output of an uninterrupted
+    run."""
     rng, output, complete = random.Random(args.seed), args.work / "killed", parts(args.work / "one")
     shutil.rmtree(output, ignore_errors=True)
     start = time.perf_counter()
-    run(command(args, archive, args.work / "two", 2))  # all is there: what starting and reading take
+    # all parts exist, so this run measures only the time for loading and reading
+    run(command(args, archive, args.work / "two", 2))
     startup = time.perf_counter() - start
     stopped, torn = 0, 0
     for number in range(args.kills):
@@ -246,7 +255,7 @@ def killed(args: argparse.Namespace, archive: Path) -> str:
 
 
 def full_disk(args: argparse.Namespace, archive: Path) -> str:
-    """Write to a file system of half of the size needed, then make it larger, and let the command go on."""
+    """Write to a file system that is half as large as the output, then enlarge it and resume the command."""
     disk, complete = args.work / "disk", args.work / "one"
     size = sum(path.stat().st_size for path in complete.glob("part-*"))
     disk.mkdir(exist_ok=True)

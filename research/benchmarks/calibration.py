@@ -1,7 +1,7 @@
-"""How far probabilities are to be believed, before and after they are calibrated on dev: of `tener_ner`, and of spaCy's
-`ner` by the scores of a beam.
+"""Measure how well probabilities are calibrated, before and after `tener calibrate`.
 
-Reads runs as `research grid` leaves them, whichever are finished, so it can be run again when there are more.
+Compares the CRF of `tener_ner` with spaCy's `ner`, whose probabilities are computed by a beam. All finished runs of
+`research grid` are included, so the script can be repeated when more runs are finished.
 """
 
 from __future__ import annotations
@@ -49,7 +49,12 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Found:
-    """What one pipeline found on dev or test. raw, calibrated: Probabilities. *Shape:* (entities,)"""
+    """Predictions of a pipeline on the development or test set.
+
+    raw, calibrated: Probabilities of the predicted entities. *Shape:* (entities,)
+    right: Whether the entities are correct. *Shape:* (entities,)
+    label: Indices of their labels. *Shape:* (entities,)
+    """
 
     raw: Probabilities
     calibrated: Probabilities
@@ -103,7 +108,7 @@ def parse_args() -> argparse.Namespace:
 def chosen(
     series: Mapping[str, tuple[Probabilities, BoolArray]], system: str
 ) -> dict[str, tuple[Probabilities, BoolArray]]:
-    """Of one system, under the names that all panels share."""
+    """Return the series of a system, with the names that are the same in all panels."""
     return {"before": series[system], "after": series[f"{system}, calibrated"]}
 
 
@@ -133,7 +138,7 @@ def of_beam(nlp: Language, dev: Sequence[Example], test: Sequence[Example], beam
         beam_scores(nlp, part, labels, beam) for part in (dev, test)
     )
     dev_odds, test_odds = (logit(np.clip(raw, 1e-6, 1.0 - 1e-6)) for raw in (dev_raw, test_raw))
-    # Logistic regression (Platt 1999).
+    # Platt scaling (Platt 1999): logistic regression on the log-odds.
     line = minimize(lambda weights: losses(expit(weights[0] * dev_odds + weights[1]), dev_right).sum(), [1.0, 0.0]).x
     lined = [expit(line[0] * odds + line[1]) for odds in (dev_odds, test_odds)]
     return Result(
@@ -144,7 +149,7 @@ def of_beam(nlp: Language, dev: Sequence[Example], test: Sequence[Example], beam
 def beam_scores(
     nlp: Language, examples: Sequence[Example], labels: Sequence[str], beam: int
 ) -> tuple[Probabilities, BoolArray, IntArray]:
-    """The scores in a beam of the entities that `ner` finds greedily, as it does in `nlp.pipe`."""
+    """Return the beam scores of the entities that `ner` predicts greedily, as in `nlp.pipe`."""
     pipe, rows = nlp.get_pipe("ner"), []
     docs = list(nlp.pipe(example.predicted.copy() for example in examples))
     for doc, example in zip(docs, examples, strict=True):
@@ -181,7 +186,8 @@ def cells(results: Sequence[Result]) -> list[str]:
 
 
 def above(result: Result) -> BoolArray:
-    """Which entities of test lie above the thresholds that dev promises the precision for."""
+    """Return which test entities exceed the thresholds that were fitted for the target precision on the development
+    set."""
     dev, test = result.dev, result.test
     thresholds = fit_thresholds(dev.calibrated, dev.label, dev.right, result.labels, PRECISION, CONFIDENCE)
     minimum = {label: 2.0 if fit.value is None else fit.value for fit in thresholds for label in fit.labels}

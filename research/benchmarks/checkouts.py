@@ -1,13 +1,13 @@
-"""Speed of the same trained pipelines in two checkouts of this package, such as those before and after a change.
+r"""Compare the speed of the same trained pipelines in two checkouts of this package, such as before and after a change.
 
-    python research/benchmarks/checkouts.py before=../before after=. ner=RUNS/resume/ner/1/model-best \\
+    python research/benchmarks/checkouts.py before=../before after=. ner=RUNS/resume/ner/1/model-best \
         tener=RUNS/resume/tener/1/model-best --texts DATA/resume/test.spacy --out page.md
 
-Each checkout has a process with its own environment, `.venv`. They take turns with each pipeline, a few seconds at a
-time, so that what else the machine does meets both alike.
+Each checkout has a process with its own environment, `.venv`. The processes alternate every few seconds with each
+pipeline, so that other work on the machine affects both equally.
 
-A checkout without a `.venv`, such as a git worktree, is run by the Python interpreter of this script. Run
-`python setup.py -q egg_info` in that checkout first, so that spaCy finds its registered functions.
+A checkout without a `.venv`, such as a git worktree, uses the Python interpreter of this script. Run `python setup.py
+-q egg_info` in that checkout first, so that spaCy finds its registered functions.
 
 To compare the speed on long texts, use `--join 20`: each text then has 20 texts of the file, one per line.
 """
@@ -52,7 +52,8 @@ def main() -> None:
     first, second = workers.values()
     rows = []
     for name in pipelines:
-        rounds = [(first.ask(name), second.ask(name)) for _ in range(args.rounds + 1)][1:]  # one to warm up
+        # the first round is a warm-up
+        rounds = [(first.ask(name), second.ask(name)) for _ in range(args.rounds + 1)][1:]
         ratios = [after.seconds / before.seconds for before, after in rounds]
         speeds = [
             sum(map(len, texts)) / statistics.median(side.seconds for side in sides)
@@ -68,7 +69,7 @@ def main() -> None:
 
 
 def read_texts(path: Path, limit: int, n_joined: int) -> list[str]:
-    """Return the texts of the first Docs of a file, each `n_joined` of them joined to one text of so many lines."""
+    """Return the texts of the first Docs in a file. Each `n_joined` texts are joined with line breaks."""
     docs = list(DocBin().from_disk(path).get_docs(spacy.blank("xx").vocab))
     texts = [doc.text for doc in docs[:limit]]
     return ["\n".join(texts[start : start + n_joined]) for start in range(0, len(texts), n_joined)]
@@ -76,14 +77,18 @@ def read_texts(path: Path, limit: int, n_joined: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Turn:
-    """The result of one turn: the CPU time of `nlp.pipe`, and the entities."""
+    """The result of one turn.
+
+    seconds: CPU time of `nlp.pipe`.
+    entities: The predicted entities.
+    """
 
     seconds: float
     entities: frozenset[_report.Entity]
 
 
 class Worker:
-    """A process that runs the code of a checkout and has loaded the pipelines."""
+    """A process that runs the code of a checkout, with all pipelines loaded."""
 
     def __init__(self, checkout: Path, pipelines: dict[str, Path], texts: Sequence[str]) -> None:
         paths = {name: str(path.resolve()) for name, path in pipelines.items()}
@@ -117,7 +122,7 @@ class Worker:
 
 
 def find_python(checkout: Path) -> str:
-    """Return the interpreter of the checkout's own environment, or that of this script if the checkout has none."""
+    """Return the interpreter of the checkout's environment, or the interpreter of this script if there is none."""
     own = checkout.resolve() / ".venv" / "bin" / "python"
     return str(own) if own.exists() else sys.executable
 

@@ -1,7 +1,7 @@
-"""The cost of the CRF alone beside pytorch-crf: the loss with its gradient, and decoding, in turns, one thread.
+"""Compare the speed of the CRF with pytorch-crf: the loss with its gradient, and decoding, on a single thread.
 
-Both see the same emissions, the same annotation and the same number of tags, 4 for each entity type and one more. All
-sequences of a batch have one length, so that nothing is lost on the other side by padding.
+Both CRFs use the same emissions, the same annotation and the same number of tags (4 for each label, and O). All
+sequences of a batch have the same length, so that pytorch-crf does not spend time on padding.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ HEADER = (
 
 @dataclass(frozen=True)
 class Size:
-    """One batch."""
+    """The size of a batch: number of labels, number of sequences, and their length."""
 
     n_labels: int
     n_sequences: int
@@ -88,7 +88,7 @@ def row(size: Size, n_rounds: int) -> list[str]:
 
 
 def tasks(size: Size) -> dict[str, Callable[[], object]]:
-    """What is measured, by name: ours and the peer's on the same emissions."""
+    """Return the functions to measure, by name. "peer" is pytorch-crf."""
     torch.manual_seed(0)
     crf, lengths = CRF(size.n_labels), [size.length] * size.n_sequences
     n_tags = crf.layout.n_tags

@@ -1,4 +1,4 @@
-"""Forms of multilingual E5: size, speed, and how near its numbers are to float32; and its pieces beside the reference.
+"""Compare multilingual E5 in different precisions: size, speed, similarity to float32, and differences in tokenization.
 
     python research/benchmarks/e5_forms.py --corpus corpus/weibo/train.spacy --texts LINES.txt
 
@@ -80,7 +80,7 @@ def main() -> None:
 
 
 def count_differences(vocabulary: WordPieces, lines: list[str]) -> int:
-    """Number of lines that the reference splits otherwise."""
+    """Count the lines that our tokenizer and the reference tokenizer split differently."""
     folder = Path(find_spec("semantra_multilingual").origin).parent
     contents = [(folder / "assets/multilingual-e5-small/tokenizer.json").read_bytes(), vocabulary.json]
     reference, ours = map(Tokenizer.from_buffer, contents)
@@ -93,7 +93,7 @@ def count_differences(vocabulary: WordPieces, lines: list[str]) -> int:
 
 
 def seconds(encoder: Encoder, ids: np.ndarray, lengths: np.ndarray, alone: bool) -> float:
-    """Seconds of the process to compute all windows, the least of three runs."""
+    """Return the minimum CPU time of three runs over all texts, in seconds."""
     encoder.batching = "single" if alone else "equal"
     times = []
     for _ in range(3):

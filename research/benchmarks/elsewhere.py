@@ -1,4 +1,5 @@
-"""Exported files in Python without spaCy beside their pipelines: the same entities, speed, start and memory."""
+"""Compare exported ONNX files, used without spaCy in Python, with their pipelines: entities, speed, start-up and
+memory."""
 
 from __future__ import annotations
 
@@ -108,7 +109,8 @@ def read_batches(reader: Any, texts: Sequence[str], size: int) -> list[Any]:
 
 
 def compare(nlp: Language, file: Path, texts: Sequence[str], size: int) -> list[str]:
-    """Return how many entities are the pipeline's, in how many texts others are found, and how probabilities differ."""
+    """Compare the entities of the reader and the pipeline. Return the number of common entities, the number of texts
+    with differences, and the maximum difference between probabilities."""
     reader, n_same, differing, difference = load_reader(file), 0, 0, 0.0
     docs, key = nlp.pipe(texts, component_cfg=probability_config(nlp)), nlp.get_pipe("tener_ner").settings.spans_key
     for doc, together, alone in zip(docs, read_batches(reader, texts, size), map(reader.entities, texts), strict=True):
@@ -150,7 +152,8 @@ def measure_speed(nlp: Language, file: Path, texts: Sequence[str], args: argpars
 
 
 def measure_costs(sources: Sequence[Path], text: str, args: argparse.Namespace) -> list[str]:
-    """Return start, memory and time of a long text, of the pipeline and of the reader each."""
+    """Return the start-up time, the memory, and the time for a long text, first for the pipeline and then for the
+    reader."""
     measured: list[list[list[float]]] = [[], []]
     for _ in range(args.repeats):
         for source, rounds in zip(sources, measured, strict=True):

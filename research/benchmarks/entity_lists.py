@@ -1,9 +1,9 @@
-"""Lists of entities: whether all words are found, what a list costs beside an `entity_ruler`, and what it does to F1.
+r"""Benchmark entity lists: recall of the list's words, speed compared with an `entity_ruler`, and the effect on F1.
 
-    python research/benchmarks/entity_lists.py --texts assets/raw/zh-weibo-posts.txt.xz --lists assets/lexicons \\
+    python research/benchmarks/entity_lists.py --texts assets/raw/zh-weibo-posts.txt.xz --lists assets/lexicons \
         --corpus weibo --data corpus --runs training --system tener+segment
 
-Texts have one text on each line; lists are those of THUOCL.
+The file of texts contains one text per line. The lists are those of THUOCL.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def listed_words(folder: Path) -> list[str]:
 
 
 def plain_search(text: str, rank: Mapping[str, int], longest: int) -> set[tuple[int, int]]:
-    """Every listed word of a text, by each of its substrings."""
+    """Find the words of a list by looking up all substrings of a text, as a reference for the component."""
     spans = [
         (start, end)
         for start in range(len(text))
@@ -122,7 +122,7 @@ def plain_search(text: str, rank: Mapping[str, int], longest: int) -> set[tuple[
 
 
 def cuts(text: str, edge: int) -> bool:
-    """Whether an edge lies within a word of letters or a number."""
+    """Return whether a boundary lies inside a Latin word or a number."""
     before, after = text[max(edge - 2, 0) : edge], text[edge : edge + 2]
     if not before or not after:
         return False
@@ -150,7 +150,7 @@ def recall_table(nlp: Language, texts: Sequence[str], words: Sequence[str]) -> s
 
 
 def made_up(texts: Sequence[str], n: int) -> list[str]:
-    """Return n names of 2 to 4 of the texts' Chinese characters, each as often as it is in them."""
+    """Return n made-up names of 2 to 4 Chinese characters, sampled by their frequencies in the texts."""
     characters = [char for text in texts for char in text if "\u4e00" <= char <= "\u9fff"]
     random, names = Random(0), dict[str, None]()
     while len(names) < n:
@@ -174,7 +174,7 @@ def speed_table(
         if component == "entity_ruler" and name != "THUOCL":
             continue
         added = add_words(nlp, component, words)
-        turns = [(timed(nlp, [added]), timed(nlp, [])) for _ in range(rounds + 1)][1:]  # the first turn warms up
+        turns = [(timed(nlp, [added]), timed(nlp, [])) for _ in range(rounds + 1)][1:]  # the first round is a warm-up
         nlp.remove_pipe(added)
         seconds = [[turn[side][0] for turn in turns] for side in (0, 1)]
         speeds = [f"{characters / statistics.median(column):,.0f}" for column in seconds]
@@ -197,7 +197,7 @@ def speed_table(
 
 
 def add_words(nlp: Language, component: str, words: Sequence[str]) -> str:
-    """Add a component with a list to the front of a pipeline, and return its name."""
+    """Insert a component with a list of words at the start of a pipeline, and return its name."""
     pipe: Any = nlp.add_pipe(component, first=True)
     if component == "entity_lists":
         pipe.add(words, LABEL)
@@ -207,7 +207,7 @@ def add_words(nlp: Language, component: str, words: Sequence[str]) -> str:
 
 
 def organisations(docs: Sequence[Doc]) -> dict[str, str]:
-    """The strings that are annotated as organisations, each with its most frequent label."""
+    """Return the strings that are annotated as organisations, with their most frequent labels."""
     labels: dict[str, Counter[str]] = {}
     for doc in docs:
         for ent in doc.ents:
@@ -232,7 +232,7 @@ def score_table(pipelines: Sequence[Language], test: Sequence[Doc], names: Mappi
             ner: Any = nlp.get_pipe(nlp.pipe_names[-1])
             try:
                 change(lists, ner.lexicon)
-            except RemedyError:  # a system that reads no words
+            except RemedyError:  # the system has no lexicon
                 break
             finally:
                 docs = list(nlp.pipe(doc.text for doc in test))
@@ -246,7 +246,7 @@ def score_table(pipelines: Sequence[Language], test: Sequence[Doc], names: Mappi
 
 
 def scores(gold: Sequence[Doc], found: Sequence[Doc], kind: str) -> tuple[float, float, float]:
-    """Precision, recall and F1 of entities whose label begins so."""
+    """Return precision, recall and F1 of entities whose label starts with `kind`."""
     right = n_gold = n_found = 0
     for expected, doc in zip(gold, found, strict=True):
         sides = [

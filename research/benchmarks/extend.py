@@ -1,9 +1,9 @@
-"""A new label for a trained pipeline: `tener extend` beside `nlp.update`, with and without `rehearse`.
+"""Compare ways to add a label to a trained pipeline: `tener extend`, and `nlp.update` with and without `rehearse`.
 
     python research/benchmarks/extend.py --data corpus/resume --work training/extend
 
-A label is left out of Resume's training part, and TENER is trained without it. The new texts have nothing but that
-label. What is finished is not done again.
+One label is removed from the training set of Resume, and TENER is trained without it. The new texts are annotated with
+this label only. Finished training runs are skipped.
 """
 
 from __future__ import annotations
@@ -74,14 +74,17 @@ def read(work: Path, label: str, seed: str) -> dict[str, dict[str, float]]:
 
 
 def learn(data: Path, work: Path, label: str, seed: str, number: int) -> None:
-    """Train in all ways, and write their scores. number: That of the seed, from 0."""
+    """Train with all methods, and write their scores.
+
+    number: Index of the seed.
+    """
     folder, base, scores = work / seed / label, work / "base" / label, read(work, label, seed)
     nlp = spacy.blank("zh")
     train, dev, test = (list(DocBin().from_disk(data / f"{part}.spacy").get_docs(nlp.vocab)) for part in PARTS)
     random.Random(0).shuffle(train)
     with_label = {id(doc) for doc in train if any(ent.label_ == label for ent in doc.ents)}
     is_rare = len(with_label) < max(SIZES)
-    if is_rare:  # 100 texts drawn at random have LOC once
+    if is_rare:  # a random sample of 100 texts contains LOC only once
         train.sort(key=lambda doc: id(doc) not in with_label)
     others = {ent.label_ for doc in train for ent in doc.ents} - {label}
     pool, rest = train[: max(SIZES)], train[max(SIZES) :]
@@ -147,7 +150,10 @@ def extend(base: Path, new: Path, output: Path, seed: str, old: Path | None) -> 
 
 
 def update(base: Path, new: Path, label: str, seed: str, rehearsed: Path | None) -> Language:
-    """Go on with the new texts, as with any component of spaCy. rehearsed: Texts that it keeps its predictions on."""
+    """Continue training on the new texts with `nlp.update`, as with any spaCy component.
+
+    rehearsed: Texts for `nlp.rehearse`.
+    """
     spacy.util.fix_random_seed(int(seed))
     nlp = spacy.load(base)
     docs = list(DocBin().from_disk(new).get_docs(nlp.vocab))
@@ -168,7 +174,7 @@ def update(base: Path, new: Path, label: str, seed: str, rehearsed: Path | None)
 
 
 def score(nlp: Language, test: Sequence[Doc], label: str) -> dict[str, float]:
-    """Return F1 of the old labels together, and of the new one."""
+    """Return F1 of all old labels together, and of the new label."""
     found = list(nlp.pipe([nlp.make_doc(doc.text) for doc in test]))
     scores = {}
     for name, keep in (("old", lambda ent: ent.label_ != label), ("new", lambda ent: ent.label_ == label)):

@@ -1,10 +1,11 @@
-"""Few annotated sentences, and raw text: `ner`, TENER, self-training, and TENER taught by a larger model.
+"""Compare systems trained on few annotated sentences: `ner`, TENER, self-training, and distillation from a larger
+model.
 
     python research/benchmarks/few_labels.py --data corpus --work training/few --transformer DIRECTORY
 
-Gold are the first sentences of a corpus' training part, in an order drawn at random; the others are the raw text. All
-models are trained for the same number of steps and chosen on dev; `ner` for more, whose batches begin small.
-What is finished is not done again.
+A random sample of the training set is used with its annotation, and the remaining sentences as raw text. All models are
+trained for the same number of steps and selected on the development set. `ner` is trained for more steps, since its
+batches start small. Finished training runs are skipped.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ import _report
 import spacy
 from spacy.tokens import DocBin
 
+# With NER_STEPS_ALONE, `ner` processes as many words as the other systems in STEPS, since its batches start small.
 STEPS, NER_STEPS, NER_STEPS_ALONE = 800, 2000, 1300
-"""The last reads as many words as the first, in batches that begin small."""
 SCHEDULE = _report.overrides("training.eval_frequency=100", steps=STEPS)
 TEACHERS = {"resume": "mect+segment", "wnut17": "transformer-crf"}
 SELF, TAUGHT = "tener+silver", "tener+silver+taught"
@@ -62,7 +63,7 @@ def main() -> None:
 
 
 def prepare(source: Path, target: Path, size: int) -> None:
-    """The parts of a corpus, with a training part of some sentences, and the texts of the others."""
+    """Write a corpus with a smaller training set, and the remaining training texts as raw text."""
     target.mkdir(parents=True, exist_ok=True)
     nlp = spacy.blank("xx")
     docs = [doc for doc in DocBin().from_disk(source / "train.spacy").get_docs(nlp.vocab) if doc.text.strip()]
@@ -92,7 +93,7 @@ def learn(work: Path, corpus: str, args: argparse.Namespace) -> None:
 
 
 def learn_alone(work: Path, corpus: str, system: str, args: argparse.Namespace) -> None:
-    """Train a system on the gold sentences, without raw text."""
+    """Train a system on the annotated sentences only, without raw text."""
     schedule = [f"--set=training.max_steps={NER_STEPS_ALONE}"] if system == "ner" else SCHEDULE
     settings = [f"paths.static_vectors={args.static_vectors}"] if "static" in system.split("+") else []
     train(work, corpus, [f"--jobs={args.jobs}"], system, *settings, schedule=schedule)

@@ -1,11 +1,11 @@
-"""From nothing to a first model: rules for a teacher, silver annotation, a student, fifty texts corrected.
+"""Train a first model without annotation: rules annotate raw text, a student is trained, and 50 texts are corrected.
 
     python research/benchmarks/first_model.py --data corpus --work training/first --cpu 0
 
-The texts of Resume's training part, each once, are the raw text. Rules (`_cv_rules.py`) annotate it, and a student
-learns that. Fifty texts are corrected, which is to say that they get the corpus' own annotation: those that
-`tener suggest` chooses by the student, or random ones. New models learn them beside the silver annotation. What is
-finished is not done again.
+The raw text consists of the distinct texts in Resume's training set. The rules in `_cv_rules.py` annotate them as
+silver-standard data, on which a student is trained. To simulate the correction of 50 texts, they are replaced with the
+annotation of the corpus. The texts are selected by `tener suggest` with the student, or at random. New models are
+trained on the corrected texts and the silver-standard data. Finished training runs are skipped.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SMALL = [
     "components.tener_ner.model.tok2vec.layers=1",
     "components.tener_ner.model.tok2vec.ff_width=256",
 ]
-FULL = 93.62  # results/together-resume.md: TENER, annotation alone
+FULL = 93.62  # TENER trained on the whole training set, from results/together-resume.md
 NOTE = (
     f"F1; mean ± standard deviation of seeds {', '.join(map(str, SEEDS))}, each with random texts of its own and those "
     "that its student suggests. TENER, one layer of width 128, {steps:,} steps, the weights of the last step: no "
@@ -86,7 +86,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def read_pool(path: Path) -> dict[str, Doc]:
-    """The annotated texts, each once."""
+    """Return the annotated texts without duplicates."""
     docs = DocBin().from_disk(path).get_docs(spacy.blank("zh").vocab)
     return {text_key(doc.text): doc for doc in docs}
 
@@ -100,7 +100,7 @@ def make_rules() -> Language:
 def first_models(
     args: argparse.Namespace, pool: dict[str, Doc], silver: Path, seed: int
 ) -> Iterator[tuple[str, Language]]:
-    """The models of a seed, with their names in the table."""
+    """Yield the models of a seed, with their names in the table."""
     work = args.work / str(seed)
     drawn = random.Random(seed).sample(sorted(pool), FIFTY)
     at_random = annotated(work / "random.spacy", [pool[key] for key in drawn])
@@ -124,10 +124,10 @@ def trained(
     args: argparse.Namespace, folder: Path, seed: int, *settings: str, overlays: Sequence[str] = ()
 ) -> Language:
     finished = folder / "done"
-    if not finished.is_file():  # a training that was stopped leaves an earlier model
+    if not finished.is_file():  # an interrupted training run leaves an earlier model behind
         folder.mkdir(parents=True, exist_ok=True)
         steps = (f"training.max_steps={args.steps}", f"training.eval_frequency={args.steps}")
-        # Nothing is chosen by the dev part: the last weights are taken.
+        # The last weights are used, so the development set is not needed for model selection.
         dev = (f"paths.dev={args.data / CORPUS / 'dev.spacy'}", "corpora.dev.limit=20")
         config = compose(CORPUS, overlays, [f"system.seed={seed}", *SMALL, *steps, *dev, *settings])
         train(init_nlp(config), folder, stdout=StringIO(), stderr=StringIO())
@@ -136,7 +136,7 @@ def trained(
 
 
 def evaluate(nlp: Language, data: Path) -> tuple[float, ...]:
-    """F1 on dev and on test."""
+    """Return F1 on the development set and on the test set."""
     return tuple(100 * ner_f1(nlp, data / CORPUS / f"{part}.spacy") for part in PARTS)
 
 

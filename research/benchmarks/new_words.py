@@ -1,9 +1,10 @@
-"""Words after training: names that training never showed, before and after they are given to the trained pipeline.
+"""Measure the effect of new words on a trained pipeline: names that were not in the training set are added to the
+lexicon.
 
     python research/benchmarks/new_words.py --corpus weibo --data corpus --runs training --systems tener+segment,flat
 
-New are all names of the test part that are neither in the training text nor in jieba's dictionary. They are added to
-each trained pipeline, with their tags, and in a second round wrong words with them.
+New names are names in the test set that occur neither in the training texts nor in jieba's dictionary. They are added
+to each trained pipeline with their tags, and in a second round together with wrong words.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ HEADER = ("system", "words added", "new names: recall", "precision", "other enti
 
 @dataclass(frozen=True)
 class Counts:
-    """Of gold entities and predictions."""
+    """Counts of correct predictions, of predicted entities and of gold entities."""
 
     right: int
     predicted: int
@@ -96,7 +97,7 @@ def entities(doc: Doc) -> list[Entity]:
 
 
 def new_names(docs: Iterable[Doc], training_text: str) -> dict[str, str]:
-    """The names with the tags of their labels, the most frequent of several."""
+    """Return the new names with the tags of their most frequent labels."""
     dictionary = read_jieba()
     found: dict[str, Counter[str]] = {}
     for doc in docs:
@@ -108,7 +109,7 @@ def new_names(docs: Iterable[Doc], training_text: str) -> dict[str, str]:
 
 
 def wrong_words(docs: Sequence[Doc], names: Names) -> dict[str, str]:
-    """So many that they are a fifth of a list with the names."""
+    """Sample wrong words, so that they are a fifth of a list that also contains the names."""
     chance = random.Random(0)
     wanted = round(len(names) * WRONG_SHARE / (1 - WRONG_SHARE))
     words: dict[str, str] = {}
@@ -126,7 +127,7 @@ def wrong_words(docs: Sequence[Doc], names: Names) -> dict[str, str]:
 def system_rows(
     args: argparse.Namespace, system: str, lists: Mapping[str, Names], docs: Sequence[Doc], names: Names
 ) -> list[list[str]]:
-    """One for each list of words, or a single one where the model reads no words."""
+    """Return the rows of a system: one row for each list of words, or a single row if the model has no lexicon."""
     scored: dict[str, list[tuple[Counts, Counts]]] = {name: [] for name in lists}
     for seed in args.seeds.split(","):
         nlp = spacy.load(args.runs / args.corpus / system / seed / "model-best")
@@ -142,7 +143,7 @@ def system_rows(
 
 
 def score(nlp: Language, docs: Sequence[Doc], names: Names) -> tuple[Counts, Counts]:
-    """Of new names, and of other entities."""
+    """Return the counts for new names, and for all other entities."""
     new, other_counts = [], []
     for gold, predicted in zip(docs, nlp.pipe(doc.text for doc in docs), strict=True):
         wanted, found = set(entities(gold)), set(entities(predicted))

@@ -1,6 +1,6 @@
-"""The way of a Doc: what `nlp.pipe` and a training step call, and the CPU time that they take, with TENER or FLAT.
+"""Count the functions of the package that `nlp.pipe` and a training step call, and measure their CPU time.
 
-Run it with PYTHONPATH set to one version of the package, then to another one.
+Run the script with PYTHONPATH set to one version of the package, then to another version. It uses TENER or FLAT.
 """
 
 from __future__ import annotations
@@ -72,14 +72,15 @@ def make_examples(nlp: Language, count: int) -> list[Example]:
 
 
 def cpu_time(action: Callable[[], Any]) -> float:
-    """Return the milliseconds of the CPU that an action takes."""
+    """Return the CPU time of an action in milliseconds."""
     start = time.process_time()
     action()
     return 1000 * (time.process_time() - start)
 
 
 def print_calls(title: str, action: Callable[[], Any]) -> None:
-    """Print how many functions and files of the package an action calls, and how often some functions."""
+    """Print the number of functions and files of the package that an action calls, and how often it calls those in
+    COUNTED."""
     calls, counts = set[tuple[str, str]](), Counter[str]()
 
     def note(frame: FrameType, event: str, argument: object) -> None:

@@ -1,11 +1,10 @@
-"""Names within names: `tener_ner` with the overlay `nested` and spaCy's `spancat` on three encoders, beside a
-`tener_ner` that gives each character one label.
+"""Compare systems for nested entities: `tener_ner` with the overlay `nested`, spaCy's `spancat`, and flat `tener_ner`.
 
     python research/benchmarks/overlapping.py --data corpus --places THUOCL_diming.txt --work training/overlapping
 
-Resume NER with what stands at the beginning of its organisations: the longest place (深圳市 in 深圳市政府, of a list of
-places, the most frequent first), and the longest organisation that is annotated elsewhere (清华大学 in
-清华大学经济管理学院). What is finished is not trained again.
+The corpus is Resume NER with added inner entities, which are prefixes of its organisations: the longest place (深圳市
+in 深圳市政府) from a list of places sorted by frequency, and the longest organisation that is annotated elsewhere
+(清华大学 in 清华大学经济管理学院). Finished training runs are skipped.
 """
 
 from __future__ import annotations
@@ -27,13 +26,15 @@ from spacy.util import filter_spans
 
 KEY = "sc"
 PARTS = ("train", "dev", "test")
+# Number of places at the start of the list that are used as they are. The remaining places have to be administrative
+# units, or be named like one.
 FREQUENT = 100
-"""So many places of the list are taken as they are. Others must be units of administration, or named like one."""
 UNITS = ("省", "市", "县", "区", "州")
+# Minimum number of characters of an inner organisation. Shorter strings are common nouns (公司, 集团).
 SHORTEST = 4
-"""Characters of an organisation within another: fewer are common nouns (公司, 集团)."""
+# Minimum probability of a span. A `nested` model is also evaluated with all spans above it, not only with its best
+# label sequences.
 MINIMUM = 0.25
-"""Probability from which all spans of a `nested` model are measured too, beside those of its best reading."""
 CNN = """[components.tener_ner.model.tok2vec]
 @architectures = "spacy.HashEmbedCNN.v2"
 width = 96
@@ -46,8 +47,9 @@ pretrained_vectors = null
 """
 CNN_OVERLAY = "cnn.cfg"
 SPANCAT = str(_report.ROOT / "research" / "overlays" / "spancat.cfg")
+# Fraction of the entities whose lengths are covered by the suggester of `spancat`. Longer spans are rare, and each
+# additional length makes it slower.
 SHARE = 0.99
-"""The share of entities whose lengths a `spancat` looks at: the longest are rare, and each length costs time."""
 SYSTEMS = {
     "`tener_ner` on TENER with LAC": ("lac",),
     "`tener_ner`, `nested`, on TENER with LAC": ("lac", "nested"),
@@ -106,8 +108,8 @@ def read_places(path: Path) -> set[str]:
 
 
 def prepare(source: Path, target: Path, places: set[str]) -> dict[str, tuple[int, int]]:
-    """Write the parts of the corpus with names within names in `doc.spans`. Return how many entities each has, and how
-    many of them are within others."""
+    """Write the corpus with nested entities in `doc.spans`. Return the number of all entities and of inner entities in
+    each data set."""
     vocab = spacy.blank("zh").vocab
     docs = {part: list(DocBin().from_disk(source / f"{part}.spacy").get_docs(vocab)) for part in PARTS}
     of_corpus = {ent.text for part in PARTS for doc in docs[part] for ent in doc.ents if ent.label_ == "ORG"}
@@ -131,14 +133,14 @@ def prepare(source: Path, target: Path, places: set[str]) -> dict[str, tuple[int
 
 
 def longest_prefix(ent: Span, names: set[str], label: str) -> list[Span]:
-    """The longest of some names that an entity begins with and that is shorter than it, if there is one."""
+    """Return the longest proper prefix of an entity that is one of the names, or an empty list."""
     ends = range(ent.end - 1, ent.start, -1)
     prefixes = (Span(ent.doc, ent.start, end, label=label) for end in ends)
     return next(([span] for span in prefixes if span.text in names), [])
 
 
 def train(work: Path, name: str, steps: int, seed: str, corpus: str = "resume") -> Path:
-    """The pipeline of a system, trained unless it is there."""
+    """Return the path of a trained pipeline. The system is trained if it does not exist."""
     (work / CNN_OVERLAY).write_text(CNN, encoding="utf8")
     overlays = [str(work / overlay) if overlay == CNN_OVERLAY else overlay for overlay in SYSTEMS[name]]
     run = work / "-".join([*(Path(overlay).stem for overlay in SYSTEMS[name]), str(steps), seed])
@@ -157,7 +159,7 @@ def train(work: Path, name: str, steps: int, seed: str, corpus: str = "resume") 
 
 
 def span_lengths(path: Path) -> list[str]:
-    """Settings of the lengths of spans that a `spancat` looks at."""
+    """Return the settings of the span lengths for the suggester of a `spancat`."""
     docs = DocBin().from_disk(path).get_docs(spacy.blank("zh").vocab)
     lengths = sorted(len(span) for doc in docs for span in doc.spans[KEY])
     sizes = {"min_size": lengths[0], "max_size": lengths[math.ceil(SHARE * len(lengths)) - 1]}
@@ -165,12 +167,12 @@ def span_lengths(path: Path) -> list[str]:
 
 
 def run_pipeline(nlp: Language, texts: list[str]) -> list[Doc]:
-    """What a pipeline writes."""
+    """Return the predictions of a pipeline."""
     return list(nlp.pipe(texts))
 
 
 def run_probable(nlp: Language, texts: list[str]) -> list[Doc]:
-    """All spans with a probability of `MINIMUM` or more, of which some exclude each other."""
+    """Return all spans with a probability of at least `MINIMUM`. Some of them may contradict each other."""
     decodings = list(nlp.get_pipe("tener_ner").decode(map(nlp.make_doc, texts)))
     for decoding in decodings:
         spans = [decoding.doc.char_span(*entity.offsets) for entity in decoding.marginals(MINIMUM).entities]
@@ -179,7 +181,7 @@ def run_probable(nlp: Language, texts: list[str]) -> list[Doc]:
 
 
 def measure(nlp: Language, path: Path, find: Callable[[Language, list[str]], list[Doc]]) -> tuple[float, ...]:
-    """Scores of a pipeline in percent, and how many characters it reads in a second."""
+    """Return the scores of a pipeline in percent, followed by its speed in characters per second."""
     gold = list(DocBin().from_disk(path).get_docs(nlp.vocab))
     texts = [doc.text for doc in gold]
     found: list[Doc] = []
@@ -196,7 +198,7 @@ def measure(nlp: Language, path: Path, find: Callable[[Language, list[str]], lis
 
 
 def spans_of(doc: Doc) -> Iterable[Span]:
-    """What a `spancat` found, or the entities of a pipeline without one."""
+    """Return the predictions of a `spancat`, or the entities if the pipeline has none."""
     return doc.spans.get(KEY, doc.ents)
 
 

@@ -1,8 +1,8 @@
-"""What an early end of trainings would have cost: the best dev F1 by that step, from the logs of whole trainings.
+"""Estimate the effect of early stopping from the logs of complete training runs, without training again.
 
     python research/benchmarks/patience.py project/training --out research/results/patience.md
 
-A training with patience does until its end what one without it does, so nothing is trained again.
+Until it stops, a training run with `patience` is identical to one without, so its best score follows from the log.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def main() -> None:
 
 
 def stopped(points: Sequence[tuple[int, float]], share: float) -> tuple[float, float]:
-    """Return the best score until a training ends, and the share of the steps until then.
+    """Return the best score until training stops, and the fraction of all steps until then.
 
-    points (Sequence[Tuple[int, float]]): The step and the score of each evaluation.
-    share (float): The patience, as a share of all steps.
+    points (Sequence[Tuple[int, float]]): Step and score of each evaluation.
+    share (float): The patience, as a fraction of all steps.
     """
     last = points[-1][0]
     best_step, best = points[0]

@@ -1,13 +1,13 @@
-"""What else finds entities: packages with nothing trained on Chinese test parts, what others publish, and systems that
-are trained on the same sentences.
+r"""Compare with other packages for Chinese NER: without training, by published scores, and trained on the same
+sentences.
 
     python research/benchmarks/peers.py uner=training/pipelines/multilingual-int8-1 --data project/corpus \
         --packages peers --ner training/weibo/ner/1/model-best --cpu 1
     python research/benchmarks/peers.py --data project/corpus --spancat training/spancat
 
-`--packages` is a directory with peers that are not installed: `pip install --target peers --no-deps monpa jiagu six`.
-A peer that cannot be imported or run is left out, and the page says why. The other two tables are data of this script:
-published figures, and rows of other pages.
+`--packages` is a directory with packages that are not installed: `pip install --target peers --no-deps monpa jiagu
+six`. Packages that cannot be imported or run are skipped, and the page gives the reason. The other two tables are
+constants in this script: published scores, and rows from other pages.
 """
 
 from __future__ import annotations
@@ -36,18 +36,19 @@ from spacy.training import iob_to_biluo, tags_to_entities
 import spacy_tener
 
 Offsets = tuple[int, int, str]
+# Function that predicts the entities of texts.
 Find = Callable[[Sequence[str]], list[list[Offsets]]]
-"""Reads texts, and returns the entities of each."""
 
+# File and labels of each test set. The labels are those that have the same meaning in the corpus and in the other
+# packages.
 PARTS = {
     "Weibo, names": ("weibo/test.spacy", ("PER", "LOC", "ORG")),
     "Resume": ("resume/test.spacy", ("PER", "ORG")),
     "Universal NER": ("multilingual/languages/zh.spacy", ("PER", "LOC", "ORG")),
     "Universal NER, PUD": ("multilingual/languages/zh-pud.spacy", ("PER", "LOC", "ORG")),
 }
-"""The file of each test part, and the labels that mean there what they mean to the peers."""
+# Packages that were trained on the training set of a corpus.
 TRAINED_ON = {"uner": "Universal NER"}
-"""The part whose training sentences a peer has learned from."""
 MEASURE = "`ner`"
 SPANCAT = "`spancat` on spaCy's HashEmbedCNN"
 STEPS = 1200
@@ -141,6 +142,8 @@ SPANCAT_NOTE = (
     "spaCy's `spancat` on its HashEmbedCNN, which looks at spans as long as 99 of 100 entities of the training part. "
     "{steps} steps of 16 sentences, the checkpoint chosen on dev, scores on test, all labels."
 )
+# Rows from other pages: the system, F1 on Weibo, Resume and WNUT, and the remaining columns of `SAME_HEADER`. A test
+# checks that each number occurs on the pages in the last column.
 SAME = (
     (
         "`ner`",
@@ -260,8 +263,6 @@ SAME = (
         "e5-scores installs",
     ),
 )
-"""Rows of other pages: what each system is, F1 on Weibo, Resume and WNUT, and the columns of `SAME_HEADER`. A test
-looks for each number on the pages that the last column names."""
 SAME_HEADER = (
     "system",
     "Weibo",
@@ -275,8 +276,8 @@ SAME_HEADER = (
     "probabilities: ECE",
     "from",
 )
+# Systems with BERT in `published.csv`.
 BERT = ("flat+bert", "mect+bert", "flat-atssa+bert")
-"""The papers' systems with BERT, in `published.csv`."""
 NOT_TRAINED = (
     "`spancat` also finds [names within names](overlapping.md), of which Weibo has none. Not here are "
     "SpanMarker 1.8.1 and flair 0.15.1. Both accept the installed torch and transformers. flair brings 32 more "
@@ -287,11 +288,13 @@ NOT_TRAINED = (
 
 @dataclass(frozen=True)
 class Peer:
-    """A package that finds entities as it is installed.
+    """A package that finds entities without training.
 
-    requirements: What pip installs.
-    licence: Of the weights, where code and weights differ.
-    directory: Holds the weights that are in no package.
+    requirements: Requirements for pip.
+    licence: Licence of the weights, if it differs from the licence of the code.
+    probabilities: Description of its probabilities.
+    load: Function that imports the package, and returns its prediction function.
+    directory: Directory of the weights, if they are not part of a package.
     """
 
     requirements: Sequence[str]
@@ -322,9 +325,9 @@ def load_jieba() -> Find:
 
 
 def load_monpa() -> Find:
-    with contextlib.redirect_stdout(io.StringIO()):  # it greets
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints a greeting
         monpa = importlib.import_module("monpa")
-        parts = importlib.import_module("monpa.utils").short_sentence  # it reads 200 characters, and drops the others
+        parts = importlib.import_module("monpa.utils").short_sentence  # monpa ignores everything after 200 characters
     labels = {label: label for label in lac_alone.LABELS}
     return lambda texts: [
         place(text, (word for part in parts(text) if part for word in monpa.pseg(part)), labels) for text in texts
@@ -354,7 +357,8 @@ PEERS = {
 
 
 def place(text: str, words: Iterable[tuple[str, str]], labels: Mapping[str, str]) -> list[Offsets]:
-    """The words that are entities, where they stand in the text. A word that is not there is passed over."""
+    """Return the words that are entities, with their offsets in the text. Words that do not occur in the text are
+    skipped."""
     found, end = [], 0
     for word, tag in words:
         start = text.find(word, end)
@@ -367,12 +371,12 @@ def place(text: str, words: Iterable[tuple[str, str]], labels: Mapping[str, str]
 
 
 def spans_of_tags(tags: Sequence[str]) -> list[Offsets]:
-    """The spans of B- and I- tags. A tag I- that continues nothing begins a span."""
+    """Convert B- and I- tags to spans. An I- tag without a preceding entity starts a new span."""
     return [(start, last + 1, label) for label, start, last in tags_to_entities(iob_to_biluo(tags))]
 
 
 def load(peers: Mapping[str, Peer]) -> tuple[dict[str, Find], list[str]]:
-    """The peers that can be run, and a line for each that cannot."""
+    """Return the packages that can be run, and an error message for each of the others."""
     found, left_out = {}, []
     for name, peer in peers.items():
         try:
@@ -385,7 +389,7 @@ def load(peers: Mapping[str, Peer]) -> tuple[dict[str, Find], list[str]]:
 
 
 def score(find: Find, path: Path, labels: Sequence[str]) -> list[str]:
-    """P, R and F1 over all of some labels, and F1 of each that a test part has."""
+    """Return cells for a test set: the number of gold entities, P, R and F1 over some labels, and F1 of each label."""
     gold_docs = list(DocBin().from_disk(path).get_docs(spacy.blank("xx").vocab))
     gold = {entity for entity in lac_alone.entities(gold_docs) if entity[-1] in labels}
     found = {
@@ -399,13 +403,13 @@ def score(find: Find, path: Path, labels: Sequence[str]) -> list[str]:
 
 
 def bold_best(rows: Sequence[list[str]], column: int) -> list[list[str]]:
-    """Rows, of which that with the highest number of a column has it in bold."""
+    """Return the rows with the highest number of a column in bold."""
     best = max(rows, key=lambda row: float(row[column]))
     return [[f"**{cell}**" if row is best and i == column else cell for i, cell in enumerate(row)] for row in rows]
 
 
 def needed(requirements: Iterable[str]) -> set[str]:
-    """The names of the installed packages that some need, themselves among them."""
+    """Return the names of the installed packages that some requirements depend on, including the requirements."""
     names: set[str] = set()
     waiting = list(map(Requirement, requirements))
     while waiting:
@@ -427,15 +431,16 @@ def megabytes(files: Iterable[Path]) -> float:
 
 
 def size_of(package: str) -> float:
-    """Megabytes of the files of an installed package."""
+    """Return the size of an installed package in megabytes."""
     files = [Path(str(file.locate())) for file in distribution(package).files or []]
     if package == "spacy_tener":
-        files += Path(spacy_tener.__file__).parent.rglob("*.py")  # an editable install lists none of them
+        files += Path(spacy_tener.__file__).parent.rglob("*.py")  # an editable install does not list its modules
     return megabytes(files)
 
 
 def facts(peer: Peer) -> list[str]:
-    """Megabytes of a peer and with all that it needs, its licence, whether it needs torch, and its probabilities."""
+    """Return the sizes without and with dependencies in megabytes, the licence, whether torch is required, and the
+    probabilities."""
     packages = needed(peer.requirements)
     held = megabytes(peer.directory.rglob("*")) if peer.directory else 0
     first = Requirement(peer.requirements[0]).name
@@ -445,7 +450,7 @@ def facts(peer: Peer) -> list[str]:
 
 
 def speeds(found: Mapping[str, Find], path: Path, rounds: int) -> dict[str, float]:
-    """Characters a second of each on the texts of a part."""
+    """Return the speed of each package on the texts of a file, in characters per second."""
     texts = [doc.text for doc in DocBin().from_disk(path).get_docs(spacy.blank("xx").vocab)]
     tasks = {name: functools.partial(find, texts) for name, find in found.items()}
     seconds = _report.median_seconds(tasks, rounds, warm_up=0)
@@ -453,7 +458,7 @@ def speeds(found: Mapping[str, Find], path: Path, rounds: int) -> dict[str, floa
 
 
 def write_spancat(data: Path, work: Path, seeds: Sequence[str]) -> None:
-    """Train spaCy's `spancat` on Weibo, unless it is there, and write a page of its scores."""
+    """Train spaCy's `spancat` on Weibo, unless this was already done, and write a page with its scores."""
     work.mkdir(parents=True, exist_ok=True)
     vocab = spacy.blank("zh").vocab
     for part in overlapping.PARTS:
@@ -479,7 +484,7 @@ def write_spancat(data: Path, work: Path, seeds: Sequence[str]) -> None:
 
 
 def same_sentences() -> list[Sequence[str]]:
-    """The rows of other pages, and those of the papers with BERT."""
+    """Return the rows from other pages, and the rows of the papers' systems with BERT."""
     rows: list[Sequence[str]] = [[*row[:-1], linked(row[-1])] for row in SAME]
     with PUBLISHED.open(encoding="utf8") as file:
         papers = [row for row in csv.DictReader(file) if row["system"] in BERT]
@@ -547,13 +552,13 @@ def main() -> None:
 
 
 def trained_peer(path: Path) -> Peer:
-    """A pipeline of this package that was trained before."""
+    """Return a `Peer` for a trained pipeline of this package."""
     nlp = spacy.load(path)
     return Peer(nlp.meta["requirements"], "CC BY-SA 4.0", "exact", lambda: pipeline(nlp), path)
 
 
 def marked(peer: str, part: str) -> str:
-    """The name of a peer, in italics where it has learned from the part's training sentences."""
+    """Return the name of a package, in italics if it was trained on the training set of the corpus."""
     return f"*{peer}*" if TRAINED_ON.get(peer) == part else peer
 
 

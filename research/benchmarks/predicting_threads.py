@@ -1,4 +1,4 @@
-"""Predictions with NumPy's choice of threads and with one, in turns, beside busy processes.
+"""Compare predictions with NumPy's default number of threads and with one thread, while other processes are busy.
 
 env -u OMP_NUM_THREADS -u OPENBLAS_NUM_THREADS python research/benchmarks/predicting_threads.py
 """
@@ -14,7 +14,7 @@ import _report
 from spacy.language import Language
 from threads import make_parser, make_pipeline
 
-os.environ.pop("OMP_NUM_THREADS")  # that importing `threads` sets
+os.environ.pop("OMP_NUM_THREADS")  # importing `threads` sets it
 
 SIZES = ((128, 1), (256, 2))
 TEXTS = ((64, 32), (2, 1000), (1, 32))
@@ -58,14 +58,16 @@ def compute_forever() -> None:
 
 
 def time_turns(nlp: Language, texts: list[str], rounds: int) -> tuple[list[str], list[str]]:
-    """Return medians of wall and CPU milliseconds: with NumPy's choice of threads, and with one."""
+    """Return the median wall time and CPU time in milliseconds, with NumPy's default number of threads and with one
+    thread."""
     wall: tuple[list[float], list[float]] = ([], [])
     cpu: tuple[list[float], list[float]] = ([], [])
     list(nlp.pipe(texts))
     for _ in range(rounds):
         for i in range(2):
             if i == 0:
-                os.environ["OMP_NUM_THREADS"] = str(os.cpu_count())  # a user's number is left alone
+                # the package does not change a number of threads that was set by the user
+                os.environ["OMP_NUM_THREADS"] = str(os.cpu_count())
             start = time.perf_counter(), time.process_time()
             list(nlp.pipe(texts))
             wall[i].append(time.perf_counter() - start[0])

@@ -1,7 +1,9 @@
-"""Whether characters that share radicals lie closer than others (MECT, section 5.4): cosines of their embeddings
-before and after training, over pipelines trained with several seeds, and MECT's Figure 5 of the first of them.
+"""Test whether characters with shared radicals have similar embeddings (MECT, section 5.4).
 
     python research/benchmarks/radicals.py 1=RUNS/weibo/mect/1/model-best 2=RUNS/weibo/mect/2/model-best
+
+Compares the cosine similarities of embeddings before and after training, over pipelines with several seeds, and draws
+MECT's Figure 5 for the first pipeline.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ def main() -> None:
 
 
 def measure(characters: Characters, vectors: Floats) -> list[float]:
-    """The rows of a table for one pipeline, before or after its training."""
+    """Return the values of one pipeline for all rows of a table."""
     units = unit_length(vectors)
     cosines = units @ units.T
     means = [float(cosines[pairs].mean()) for pairs in characters.pairs.values()]
@@ -60,7 +62,7 @@ def measure(characters: Characters, vectors: Floats) -> list[float]:
 
 
 def table(read: Sequence[Characters], change: Callable[[Floats], Floats]) -> str:
-    """A row for each measure, a column for each side of training, over all pipelines."""
+    """Return a table with a row for each measure, and columns for before and after training."""
     sides = list(read[0].vectors)
     measured = {side: [measure(characters, change(characters.vectors[side])) for characters in read] for side in sides}
     names = {name: f"{pairs.sum() // 2:,}" for name, pairs in read[0].pairs.items()}

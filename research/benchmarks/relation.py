@@ -1,6 +1,7 @@
-"""GRN's relation layer in the streaming form against the paper's, and GRN against CNN-BiLSTM-CRF; in turns, one thread.
+"""Compare GRN's relation layer with the naive implementation of the paper, and GRN with CNN-BiLSTM-CRF, on one thread.
 
-The first table is the layer alone, the second a whole `tener_ner` with either encoder, the same embedder and CRF.
+The first table measures the layer alone, the second a whole `tener_ner` with either encoder and the same embedder and
+CRF.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def layer_rows(length: int, args: argparse.Namespace) -> Iterator[list[str]]:
-    """The lines of the first table for sentences of one length."""
+    """Yield the rows of the first table for sentences of one length."""
     for work in ("forward", "forward + backward"):
         tasks = {form: partial(run_layer, form, length, work) for form in ("paper", "streaming")}
         rounds = {"paper": args.rounds if length < 100 else min(args.rounds, 3), "streaming": args.rounds}
@@ -129,14 +130,15 @@ def run_layer(form: str, length: int, work: str) -> Tensor:
 
 
 def paper_form(layer: Relation, x: Tensor, lengths: list[int]) -> Tensor:
-    """Eq. 4, 6 and 8 as the paper writes them: all pairs of a sentence's tokens at once. *Shape:* (units, width)"""
+    """Compute equations 4, 6 and 8 as in the paper, for all pairs of tokens in a sentence at once. *Shape:* (units,
+    width)"""
     weight = torch.cat((layer.left.weight, layer.right.weight), dim=1)
     fused = []
     for rows in x.split(lengths):
         shape = (len(rows), len(rows), -1)
         pairs = torch.cat((rows[:, None].expand(shape), rows[None].expand(shape)), dim=-1)
-        gates = torch.sigmoid(torch.nn.functional.linear(pairs, weight, layer.left.bias))  # eq. 4
-        fused.append(torch.tanh((gates * rows).mean(1)))  # eq. 6, 8
+        gates = torch.sigmoid(torch.nn.functional.linear(pairs, weight, layer.left.bias))  # equation 4
+        fused.append(torch.tanh((gates * rows).mean(1)))  # equations 6 and 8
     return torch.cat(fused)
 
 
@@ -147,7 +149,7 @@ def in_a_process_of_its_own(form: str, length: int, work: str, cpu: int) -> floa
 
 
 def peak_megabytes(form: str, length: str, work: str) -> float:
-    """What one call takes at its peak, after a small one that loads what torch loads late."""
+    """Return the peak memory of a call in megabytes. A smaller call loads torch's libraries first."""
     run_layer(form, 2, work)
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     before = resident_kb("VmRSS")
@@ -156,7 +158,7 @@ def peak_megabytes(form: str, length: str, work: str) -> float:
 
 
 def whole(args: argparse.Namespace) -> list[str]:
-    """The second part of the page: whole pipelines."""
+    """Return the second part of the page, which compares whole pipelines."""
     if args.data is None:
         return []
     folder = args.data / args.corpus
@@ -183,13 +185,14 @@ def whole(args: argparse.Namespace) -> list[str]:
 
 
 def cells(seconds: Mapping[str, float], n_tokens: int) -> dict[str, list[str]]:
-    """Speed, and the ratio to the first."""
+    """Return the speed of each model, and its ratio to the first model."""
     first = next(iter(seconds.values()))
     return {name: [f"{n_tokens / duration:,.0f}", f"{first / duration:.2f}"] for name, duration in seconds.items()}
 
 
 class Pipeline:
-    """A `tener_ner` that trains on the first sentences of a corpus and recognises in the first of its test part."""
+    """A `tener_ner` that is trained on the first sentences of a training set, and predicts the first sentences of the
+    test set."""
 
     def __init__(self, tok2vec: Mapping[str, Any], folder: Path, n_sentences: int) -> None:
         self.nlp = spacy.blank("en")
@@ -211,7 +214,7 @@ class Pipeline:
 
 
 def read(nlp: Language, path: Path, limit: int) -> Sequence[Example]:
-    """The first examples of a corpus, with its own tokens."""
+    """Return the first examples of a corpus with gold tokenization."""
     return list(Corpus(path, gold_preproc=True, limit=limit)(nlp))
 
 

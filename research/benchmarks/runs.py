@@ -1,4 +1,4 @@
-"""A page of benchmarks from finished runs: what `research table` says of them, with date, machine and versions."""
+"""Write a page with the output of `research table` for finished runs, with date, machine and versions."""
 
 from __future__ import annotations
 

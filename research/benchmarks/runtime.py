@@ -1,6 +1,6 @@
-"""Prediction by numpy beside the same pipelines by torch, and beside spaCy's `ner`: A B A B rounds from raw text.
+"""Compare the speed of prediction with NumPy and with torch, and with spaCy's `ner`, on raw texts.
 
-Also says on how many texts the entities differ.
+The pipelines alternate in rounds. Also counts the texts on which NumPy and torch predict different entities.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def turns(work: dict[tuple[str, str], Callable[[], object]], rounds: int) -> dict[tuple[str, str], float]:
-    """The median seconds of each, after one round to warm up."""
+    """Return the median seconds of each task, after a warm-up round."""
     seconds: dict[tuple[str, str], list[float]] = {key: [] for key in work}
     for i in range(rounds + 1):
         for key, run in work.items():
@@ -83,7 +83,7 @@ def pipe(nlp: Language, texts: list[str], by: str) -> list[list[tuple[int, int, 
 
 
 def by_torch() -> AbstractContextManager[Any]:
-    """Let every layer predict by its torch module."""
+    """Disable the NumPy implementation, so that all layers predict with their torch modules."""
     return patch.object(TorchShim, "predicts_with_numpy", lambda shim, ops: False)
 
 

@@ -1,6 +1,7 @@
-"""A page of a search: its trials as optuna's storage has them, with date, machine and versions.
+r"""Write a page with the trials of a random search, with date, machine and versions.
 
-python research/benchmarks/search.py RUNS/search --title "Eight trials on Weibo" --out research/results/search-weibo.md
+    python research/benchmarks/search.py RUNS/search --title "Eight trials on Weibo" \
+        --out research/results/search-weibo.md
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The service beside `nlp.pipe`: latency, throughput and memory of pipelines, with 1 to 64 clients and a corpus' test
-part.
+"""Compare the HTTP service with `nlp.pipe`: latency, throughput and memory, with 1 to 64 clients.
 
-Each pipeline has a service of its own. Each client sends one text at a time and waits for its answer, over a connection
-of its own. The services run on one core and one thread, and the clients on another core; `nlp.pipe` and `nlp(text)`
-have the services' core. In each round all take turns.
+Each pipeline has its own service. Each client has one connection, and sends a text when it has received the previous
+response. The services run on one core and one thread, and the clients on another core; `nlp.pipe` and `nlp(text)` run
+on the core of the services. All of them alternate in rounds.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from spacy_tener.files import size_mb
 
 HERE = Path(__file__).parent
 PIPED = "`nlp.pipe`"
-# Clients, and texts of a request.
+# Number of clients, and number of texts in a request.
 KINDS = {f"{n} client{'s' * (n > 1)}": (n, 1) for n in (1, 4, 16, 64)} | {"1 client, batches of 64 texts": (1, 64)}
 HEADER = ("pipeline", "asked by", "texts/s", "chars/s", "of nlp.pipe", "p50 ms", "p99 ms")
 MEMORY_HEADER = ("pipeline", "MB on disk", "MB when it listens", "MB after the last round", "MB at most")
@@ -82,7 +81,7 @@ def parse_args() -> argparse.Namespace:
 
 @contextmanager
 def service(model: Path) -> Iterator[tuple[int, int]]:
-    """The service's port and process."""
+    """Start a service, and yield its port and process id."""
     command = [sys.executable, "-um", "spacy", "tener", "serve", str(model), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -110,7 +109,7 @@ def measure(
             found = latencies.setdefault((name, asked_by), [])
             tasks[name, asked_by] = partial(clients, args, ports[name], kind, texts, found)
     seconds = _report.median_seconds(tasks, args.rounds, clock=time.perf_counter)
-    # Starting the clients' process is none of the service's time: they say themselves how long they took.
+    # The clients measure their time themselves, so that starting their process is not included.
     seconds |= {row: statistics.median(took[-1] for took in of[1:]) for row, of in latencies.items()}
     chars = sum(map(len, texts))
     return [
@@ -130,7 +129,7 @@ def resident(field: str, process: int) -> str:
 
 
 def quantiles(rounds: Sequence[Sequence[float]]) -> list[str]:
-    """The median and the 99th percentile, in milliseconds, each as the median of the rounds."""
+    """Return the median and the 99th percentile of latencies in milliseconds, each as the median over rounds."""
     cut = [statistics.quantiles(latencies[:-1], n=100, method="inclusive") for latencies in rounds]
     return [f"{1000 * statistics.median(cuts[at] for cuts in cut):.1f}" for at in (49, 98)]
 

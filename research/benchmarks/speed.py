@@ -1,7 +1,7 @@
-"""Speed of trained pipelines side by side in one process: A B A B rounds, medians, one thread, raw text in.
+"""Compare the speed of trained pipelines in one process, on raw texts and a single thread.
 
-Measured are `nlp.pipe` (tokenizer included), single calls `nlp(text)`, and `nlp.update` on batches that are the same
-for every pipeline. The first pipeline named is what the others are compared with.
+Measures `nlp.pipe` (including the tokenizer), single calls `nlp(text)`, and `nlp.update` on the same batches for all
+pipelines. The pipelines alternate in rounds, and medians are reported relative to the first pipeline.
 """
 
 from __future__ import annotations
@@ -35,14 +35,19 @@ HEADER_TRAINING = ("training chars/s", "ratio")
 
 @dataclass(frozen=True)
 class Measure:
-    """One kind of work, done by every pipeline in turn: seconds of each round, and what they are shown as."""
+    """The measurements of one task.
+
+    seconds: Seconds in each round, by pipeline.
+    show: Function that converts seconds to the unit of the table.
+    digits: Number of decimal places.
+    """
 
     seconds: Mapping[str, Sequence[float]]
     show: Callable[[float], float]
     digits: int
 
     def cells(self, name: str, first: str) -> list[str]:
-        """The median with the slowest and fastest round, and how many times as fast as the first pipeline."""
+        """Return the median with its range over rounds, and the speed relative to the first pipeline."""
         shown = sorted(self.show(seconds) for seconds in self.seconds[name])
         low, middle, high = (f"{value:,.{self.digits}f}" for value in (shown[0], statistics.median(shown), shown[-1]))
         ratio = statistics.median(self.seconds[first]) / statistics.median(self.seconds[name])
@@ -96,7 +101,7 @@ def measure(args: argparse.Namespace, paths: Mapping[str, Path], texts: Sequence
 
 
 def measure_pipe(pipelines: Mapping[str, Language], texts: Sequence[str], batch_size: int, n_rounds: int) -> Measure:
-    """Characters a second of `nlp.pipe`, from raw text."""
+    """Measure `nlp.pipe` on raw texts, in characters per second."""
     chars = sum(map(len, texts))
     piped = {name: partial(pipe_all, nlp, texts, batch_size) for name, nlp in pipelines.items()}
     return Measure(turns(piped, n_rounds), lambda seconds: chars / seconds, 0)
@@ -113,7 +118,7 @@ def call_each(nlp: Language, texts: Sequence[str]) -> None:
 
 
 class Training:
-    """A pipeline that can be trained further, on the first sentences of the corpus."""
+    """A pipeline that continues training on the first sentences of the corpus when it is called."""
 
     def __init__(self, path: Path, args: argparse.Namespace) -> None:
         self.nlp = spacy.load(path)

@@ -1,6 +1,7 @@
-"""What it costs to start: to import, load and read a first text in a fresh process, with torch and without.
+"""Measure the start-up time of pipelines: import, load and predict a first text in a new process, with and without
+torch.
 
-Every pipeline takes its turn in each round. Without torch means that importing it fails, as where it is not installed.
+All pipelines alternate in rounds. To simulate an environment without torch, importing it raises an error.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ NOTE = (
     "fails, as where it is not installed."
 )
 HEADER = ("pipeline", "torch", "start, s", "ratio", "memory, MB", "ratio")
+# Code that hides the entry points of spacy-transformers from spaCy, since they import torch.
 WITHOUT_TRANSFORMERS = """
 import importlib.metadata
 import catalogue
@@ -31,7 +33,6 @@ catalogue.AVAILABLE_ENTRY_POINTS = importlib.metadata.EntryPoints(
     if not point.value.startswith("spacy_transformers")
 )
 """
-"""Lets spaCy look up no entry points of spacy-transformers, which would import torch."""
 CODE = f"""
 import sys, time
 begin = time.perf_counter()
@@ -77,7 +78,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def start(path: Path, torch: str) -> tuple[float, float]:
-    """Seconds and megabytes of one fresh process."""
+    """Return the seconds and megabytes of a new process."""
     command = [sys.executable, "-c", CODE, str(path), torch, TEXT]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     seconds, memory = json.loads(result.stdout)

@@ -1,11 +1,10 @@
-"""What to annotate next, by simulation: F1 against the number of annotated sentences, in the order of `tener suggest`
-and in random order.
+"""Simulate active learning: F1 by the number of annotated sentences, with `tener suggest` and in random order.
 
     python research/benchmarks/suggest.py --data corpus --work training/suggest
 
-The training part of a corpus is the raw text, each sentence once. The first sentences to be annotated are drawn at
-random. From there on, those are added that the pipeline trained last suggests, or random ones. Each pipeline is trained
-from scratch, all for 1,000 steps. What is finished already is not trained again.
+The raw text consists of the distinct sentences in the training set of a corpus. The first sentences are sampled at
+random. Then the sentences that the last pipeline suggests are added, or random sentences. Each pipeline is trained from
+scratch for 1,000 steps. Finished training runs are skipped.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ def parse_args() -> argparse.Namespace:
 
 
 class Point:
-    """A number of sentences in an order, and the pipeline trained on them."""
+    """A number of annotated sentences, selected in some order, and the pipeline that is trained on them."""
 
     def __init__(self, args: argparse.Namespace, corpus: str, order: str, seed: int, size: int) -> None:
         self.args, self.corpus, self.order, self.seed, self.size = args, corpus, order, seed, size
@@ -87,7 +86,7 @@ class Point:
         self.before = None if first else Point(args, corpus, order, seed, SIZES[corpus][SIZES[corpus].index(size) - 1])
 
     def score(self) -> float:
-        """F1 on the split."""
+        """Return F1 on the data set `--split`."""
         path = self.folder / f"{self.args.split}.json"
         if not path.is_file():
             nlp = self.trained()
@@ -100,7 +99,7 @@ class Point:
 
     def trained(self) -> Language:
         model, finished = self.folder / "model-best", self.folder / "done"
-        if not finished.is_file():  # a training that was stopped leaves an earlier model-best
+        if not finished.is_file():  # an interrupted training run leaves an earlier model-best behind
             self.folder.mkdir(parents=True, exist_ok=True)
             DocBin(docs=self.chosen()).to_disk(self.folder / "train.spacy")
             settings = [
@@ -110,7 +109,7 @@ class Point:
                 f"paths.dev={self.data('dev')}",
                 f"training.max_steps={STEPS}",
                 f"training.eval_frequency={STEPS}",
-                "corpora.dev.limit=20",  # nothing is chosen by it: the last weights are taken
+                "corpora.dev.limit=20",  # not used for model selection, since the last weights are used
             ]
             nlp = init_nlp(compose(find_base(self.corpus), settings=settings))
             train(nlp, self.folder, stdout=StringIO(), stderr=StringIO())
@@ -118,7 +117,7 @@ class Point:
         return spacy.load(model)
 
     def chosen(self) -> list[Doc]:
-        """The annotated sentences, each text once."""
+        """Return the annotated sentences, without duplicate texts."""
         blank = spacy.blank("zh")
         docs = DocBin().from_disk(self.data("train")).get_docs(blank.vocab)
         pool = {text_key(doc.text): doc for doc in docs}
@@ -156,7 +155,7 @@ def _needed(size: int, score: float, need: float | None) -> list[str]:
 
 
 def sentences_for(score: float, sizes: Sequence[int], curve: Sequence[float]) -> float | None:
-    """Where a curve first reaches a score, by straight lines between its points."""
+    """Return the number of sentences at which a curve first reaches a score, by linear interpolation, or None."""
     for (smaller, low), (larger, high) in pairwise(zip(sizes, curve, strict=True)):
         if low < score <= high:
             return smaller + (larger - smaller) * (score - low) / (high - low)

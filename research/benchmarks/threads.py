@@ -1,4 +1,4 @@
-"""A step of training with 1, 2 and 16 threads: TENER of several sizes on batches of several sizes, in turns.
+"""Compare the time of a training step with 1, 2 and 16 threads, for TENER of several sizes and several batch sizes.
 
 python research/benchmarks/threads.py
 """
@@ -11,7 +11,7 @@ import statistics
 import time
 from pathlib import Path
 
-# A user's own number is left alone, so that each row has the threads that it names.
+# The package does not change a number of threads that is set here, so that each row has the number in its heading.
 os.environ["OMP_NUM_THREADS"] = str(os.cpu_count())
 
 import _report
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def make_parser(description: str, *, rounds: int, page: str) -> argparse.ArgumentParser:
-    """Make a parser of what scripts take that let numbers of threads take turns."""
+    """Create a parser for scripts that compare numbers of threads."""
     parser = argparse.ArgumentParser(description=description.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--data", type=Path, default=_report.ROOT / "corpus" / "train.spacy")
@@ -60,7 +60,7 @@ def make_parser(description: str, *, rounds: int, page: str) -> argparse.Argumen
 
 
 def make_pipeline(data: Path, width: int, layers: int) -> tuple[Language, list[Example], int]:
-    """Return an initialized pipeline, its training examples, and its number of dense weights."""
+    """Return an initialized pipeline, its training examples, and the number of its weights without embedding tables."""
     nlp = spacy.blank("zh")
     tok2vec = {"@architectures": "spacy_tener.TENER.v1", "width": width, "layers": layers}
     model = {"@architectures": "spacy_tener.CRFTagger.v1", "tok2vec": tok2vec}
@@ -73,7 +73,7 @@ def make_pipeline(data: Path, width: int, layers: int) -> tuple[Language, list[E
 
 
 def time_steps(nlp: Language, examples: list[Example], rounds: int) -> list[tuple[list[float], list[float]]]:
-    """Return wall and CPU seconds of steps, for each number of threads."""
+    """Return wall time and CPU time of training steps in seconds, for each number of threads."""
     optimizer = Adam(0.001)
     seconds: list[tuple[list[float], list[float]]] = [([], []) for _ in THREADS]
     for number in range(rounds + 1):

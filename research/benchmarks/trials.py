@@ -1,8 +1,9 @@
-"""What did not help on a small corpus, or did: each with its numbers, beside the config as it is.
+"""Compare techniques that may improve accuracy on a small corpus with the unchanged config.
 
     python research/benchmarks/trials.py --data corpus --work trials --posts zh-weibo-posts.txt.xz --laws zh-laws.txt.xz
 
-All are the shipped config of Weibo, TENER over random rows, with one thing changed. What is finished is not done again.
+All systems use the package's config for Weibo (TENER with randomly initialized embeddings), with one change each.
+Finished training runs are skipped.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def write_configs(folder: Path) -> Path:
-    """Those of the package, and the overlays of what is tried."""
+    """Write the configs of the package, and the overlays of the techniques."""
     shutil.copytree(BASES, folder, dirs_exist_ok=True)
     for name, overlay in OVERLAYS.items():
         (folder / "models" / f"{name}.cfg").write_text(overlay, encoding="utf8")
@@ -92,7 +93,7 @@ def write_configs(folder: Path) -> Path:
 
 
 def as_overlay(configs: Path, overlay: str, name: str) -> Path:
-    """The configs, with an overlay under another name: a grid has one run for each name."""
+    """Copy an overlay to another name, since a grid has one run for each name. Returns the directory of configs."""
     if overlay != name:
         shutil.copy(configs / "models" / f"{overlay}.cfg", configs / "models" / f"{name}.cfg")
     return configs
@@ -106,7 +107,7 @@ def grid(args: argparse.Namespace, configs: Path, system: str, *settings: str, s
 
 
 def ensemble(args: argparse.Namespace, runs: Path) -> str:
-    """The three models as one, their emissions and the weights of their CRFs averaged."""
+    """Evaluate an ensemble of the three models, with averaged emissions and averaged CRF weights."""
     pipeline, *pipelines = [spacy.load(runs / CORPUS / BASE / str(seed) / "model-best") for seed in (1, *SEEDS)]
     model, *models = [find_crf_pipe(nlp).model for nlp in (pipeline, *pipelines)]
     layer, *layers = [torch_shim(model.get_ref("output_layer")) for model in (model, *models)]

@@ -1,7 +1,7 @@
-"""Pipelines made smaller by `tener trim`: their size and their scores, with the rows that some texts need.
+r"""Measure the size and scores of pipelines after `tener trim`, which keeps the embeddings that some texts need.
 
-python research/benchmarks/trim.py weibo training --systems tener+vectors,flat+vectors --data corpus \
-    --raw zh-weibo-posts.txt.xz
+    python research/benchmarks/trim.py weibo training --systems tener+vectors,flat+vectors --data corpus \
+        --raw zh-weibo-posts.txt.xz
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def row(args: argparse.Namespace, system: str, strings: str, *options: str) -> l
 
 
 def scored(args: argparse.Namespace, system: str, seed: str, options: tuple[str, ...]) -> list[float]:
-    """MB, and F1 on dev and on test, in percent."""
+    """Return the size in megabytes, and F1 on the development and test set in percent."""
     model, data = args.runs / args.corpus / system / seed / "model-best", args.data / args.corpus
     scores = args.work / "metrics.json"
     if options:

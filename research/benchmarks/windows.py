@@ -1,4 +1,5 @@
-"""What the length of windows does to accuracy: sentences of the dev part joined to long Docs, read in windows."""
+"""Measure the effect of the window length on accuracy, on long Docs that are joined from sentences of the development
+set."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def main() -> None:
 
 
 def join(docs: Sequence[Doc], size: int) -> Iterator[Doc]:
-    """Docs of so many sentences each."""
+    """Yield Docs that are joined from `size` sentences each."""
     for start in range(0, len(docs), size):
         yield Doc.from_docs(docs[start : start + size], ensure_whitespace=False)
 
@@ -59,7 +60,7 @@ def score(nlp: Language, docs: Iterable[Doc], window: int, overlap: int) -> floa
 
 
 def bare(doc: Doc) -> Doc:
-    """The Doc's tokens without its entities."""
+    """Return a copy of a Doc without its entities."""
     copy = doc.copy()
     copy.set_ents(list[Span](), default="missing")
     return copy

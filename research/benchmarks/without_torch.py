@@ -1,6 +1,6 @@
-"""Pipelines with a transformer, and what `tener trim --onnx` makes of them: speed in turns, scores, start and memory.
+"""Compare transformer pipelines with the ONNX versions of `tener trim --onnx`: speed, scores, start-up time and memory.
 
-`--base` adds one with random weights of BERT base's sizes, which says nothing by its scores.
+`--base` adds a randomly initialized model with the size of BERT base, whose scores are meaningless.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ def read(path: Path) -> list[spacy.tokens.Doc]:
 
 
 def random_base(folder: Path, like: Path) -> Path:
-    """Write a pipeline whose transformer has BERT base's sizes and the tokenizer of another pipeline's."""
+    """Write a pipeline with a randomly initialized transformer of the size of BERT base, and the tokenizer of another
+    pipeline."""
     from tokenizers import Tokenizer
     from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
