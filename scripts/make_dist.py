@@ -1,7 +1,7 @@
-"""Build sdist and wheel of the last commit into dist/: the same bytes whenever and wherever that is done.
+"""Build a reproducible sdist and wheel of the last commit in dist/.
 
-Both are built by the installed setuptools, which constraints.txt pins, of the files that git has. The wheel is built
-of the sdist.
+Only files in git are included. The installed setuptools, which constraints.txt pins, builds the sdist, and then the
+wheel from the sdist. The output does not depend on the time or the machine.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def make_dist(output: Path) -> list[Path]:
-    """Write sdist and wheel into a directory, which is emptied first, and return their paths."""
+    """Write the sdist and the wheel to a directory, and return their paths. The directory is emptied first."""
     commit_time = _git("log", "-1", "--format=%ct").decode().strip()
     os.environ.update(SOURCE_DATE_EPOCH=commit_time, PYTHONHASHSEED="0")
     os.umask(0o022)
@@ -37,7 +37,7 @@ def make_dist(output: Path) -> list[Path]:
 
 
 def normalize_sdist(path: Path, time: int) -> None:
-    """Write a .tar.gz again in the order of its names, with one time, and without owners."""
+    """Rewrite a .tar.gz with sorted names, a constant time and no owners, so that it is reproducible."""
     with tarfile.open(path) as archive:
         members = [(member, archive.extractfile(member)) for member in archive.getmembers()]
         packed = io.BytesIO()

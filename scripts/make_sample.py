@@ -1,14 +1,14 @@
-"""Write the bundled sample corpora from the hand-made lists and patterns in assets/sample/grammar.
+"""Generate the sample corpora in assets/sample from the grammar in assets/sample/grammar.
 
-A grammar file has sections of alternatives, one a line or several joined by `|`. The mark before a section's name says
-who may use them:
+A grammar file has sections of alternatives, one per line or several per line separated by `|`. A character before the
+name of a section marks its type:
 
-    [given]      disjoint: each alternative belongs to train, dev or test alone, so that names in dev and test are new
-    [=surname]   shared: every part uses all of them
-    [#news]      sentences of one register: most patterns are shared, some belong to dev or test alone
+    [given]      split: each alternative is used in train, dev or test only, so that names in dev and test are unknown
+    [=surname]   shared: all alternatives are used in all data sets
+    [#news]      sentence patterns of a register: most are shared, some are used in dev or test only
 
-`{given}` stands for any alternative of that section. A section with an upper-case name is an entity type: `{PER}` is an
-entity labelled PER, and what it is made of has no labels of its own. `{city/ORG}` labels any section at the spot.
+`{given}` is replaced by an alternative of that section. Sections with upper-case names are labels: `{PER}` is an entity
+labelled PER, whose parts have no labels. `{city/ORG}` labels an alternative of any section.
 
 Chinese is written as `character TAG` with BMES tags, English as `token TAG` with IOB2 tags.
 """
@@ -26,10 +26,10 @@ from wasabi import msg
 
 PARTS = {"train": 600, "dev": 150, "test": 150}
 SEED = 7
-# How often dev and test take a name that train may use too: real test data repeats some names, but not most.
+# Fraction of the names in dev and test that may also occur in train. Real test sets repeat some names, but not most.
 KNOWN_NAME = 0.15
 TWO_SENTENCES = 0.15
-# The register whose sentences begin in lower case.
+# The register in which sentences start in lower case.
 CASUAL = "social"
 SLOT = re.compile(r"\{(\w+)(?:/([A-Z]+))?\}")
 HEADER = re.compile(r"\[([=#]?)(\w+)\]")
@@ -39,7 +39,7 @@ Sentence = list[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Section:
-    """The alternatives of a section, and the mark before its name."""
+    """The alternatives of a section, and the character before its name."""
 
     mark: str
     alternatives: list[str]
@@ -47,7 +47,12 @@ class Section:
 
 @dataclass(frozen=True)
 class Scheme:
-    """How a language is cut into tokens and written: the names of its tags, and the end of its file names."""
+    """The tokenization and tagging scheme of a language.
+
+    suffix: Suffix of file names.
+    characters: Whether tokens are characters, instead of words separated by spaces.
+    begin, inside, last, single: Prefixes of tags.
+    """
 
     suffix: str
     characters: bool
@@ -87,8 +92,8 @@ def read_grammar(path: Path) -> dict[str, Section]:
 
 
 def deal(alternatives: list[str], train_share: int, rng: random.Random) -> dict[str, list[str]]:
-    """Deal the alternatives out, none to two parts: train gets `train_share` for each that dev and test get."""
-    # Dev and test first: a short list must not leave them with nothing.
+    """Split alternatives between data sets. Train gets `train_share` alternatives for each one in dev and in test."""
+    # Dev and test come before the other train entries, so that short lists do not leave them empty.
     owners = ["train", "dev", "test", *["train"] * (train_share - 1)]
     hands: dict[str, list[str]] = {part: [] for part in PARTS}
     for index, alternative in enumerate(rng.sample(alternatives, len(alternatives))):
@@ -97,12 +102,12 @@ def deal(alternatives: list[str], train_share: int, rng: random.Random) -> dict[
 
 
 class Writer:
-    """Makes the sentences of one part of one language."""
+    """Generates the sentences of one data set in one language."""
 
     def __init__(self, sections: dict[str, Section], part: str, scheme: Scheme, seed: int) -> None:
         self.scheme = scheme
         self.rng = random.Random(f"{seed} {part}")
-        # The same source for all parts, so that they agree on who owns what.
+        # All data sets use the same seed here, so that they split the alternatives in the same way.
         dealing = random.Random(seed)
         self.own: dict[str, list[str]] = {}
         self.known: dict[str, list[str]] = {}
@@ -116,7 +121,11 @@ class Writer:
             self.known[name] = hands.get("train", section.alternatives)
 
     def sentences(self, count: int, taken: set[str]) -> list[Sentence]:
-        """So many sentences that are not `taken`, which they then are: every pattern is used about equally often."""
+        """Generate new sentences. All patterns are used about equally often.
+
+        count: Number of sentences.
+        taken: Texts that must not be generated again. New texts are added.
+        """
         sentences: list[Sentence] = []
         while len(sentences) < count:
             for register, pattern in self._round():
@@ -132,7 +141,7 @@ class Writer:
         return self.rng.sample(pairs, len(pairs))
 
     def _sentence(self, register: str, pattern: str) -> Sentence:
-        """One pattern filled in, or now and then two of the same register, one after the other."""
+        """Expand a pattern. With probability TWO_SENTENCES, a second pattern of the same register is appended."""
         patterns = [pattern]
         if self.rng.random() < TWO_SENTENCES:
             patterns.append(self.rng.choice(self.registers[register]))
@@ -149,7 +158,7 @@ class Writer:
             yield from zip(tokens, self.scheme.tags(len(tokens), label), strict=True)
 
     def _pieces(self, pattern: str) -> Iterator[tuple[str, str]]:
-        """The pattern's texts, each with its label, or with "" where it is no entity."""
+        """Yield the parts of a pattern with their labels. The label is "" outside of entities."""
         position = 0
         for slot in SLOT.finditer(pattern):
             yield pattern[position : slot.start()], ""
@@ -167,7 +176,7 @@ class Writer:
 
 
 def patterns_of(alternatives: list[str], part: str, rng: random.Random) -> list[str]:
-    """A part's patterns: one with nothing to fill in belongs to one part; of the others most are for all."""
+    """Return the patterns of a data set. Most patterns with placeholders are shared; patterns without any are split."""
     fixed = deal([text for text in alternatives if not SLOT.search(text)], 3, rng)
     filled = deal([text for text in alternatives if SLOT.search(text)], 8, rng)
     held_out = [] if part == "train" else filled[part]
@@ -175,7 +184,7 @@ def patterns_of(alternatives: list[str], part: str, rng: random.Random) -> list[
 
 
 def entities(sentences: list[Sentence]) -> list[tuple[str, str]]:
-    """The text and label of every entity, in order."""
+    """Return the text and label of every entity, in order."""
     found: list[tuple[list[str], str]] = []
     for sentence in sentences:
         for token, tag in sentence:

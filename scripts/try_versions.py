@@ -1,8 +1,9 @@
-"""Run the test suite with other versions of Python and of packages, each set in an environment of its own.
+"""Run the test suite with other versions of Python and of the dependencies, each in a separate environment.
 
-`tested` are the versions of constraints.txt, `oldest` the oldest that pyproject.toml accepts, with everything below
-them at its newest, and `newest` the newest of all. What is tried is the last commit. Each run is a row of
-research/results/versions.md, in place of the one before with the same Python and set.
+The set `tested` contains the versions in constraints.txt. `oldest` contains the minimum versions in pyproject.toml,
+with the newest versions of indirect dependencies. `newest` contains the newest versions of all packages. The tests run
+on the last commit. The result is written as a row in research/results/versions.md, and replaces the row with the same
+Python and set.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ def main() -> None:
 
 
 def try_versions(python: str, versions: str, workers: str, without: str) -> tuple[str, bool]:
-    """Run the suite on a Python with a set of versions; return the row of the table, and whether all tests passed."""
+    """Run the test suite with a Python interpreter and a set of versions. Return the table row, and whether all tests
+    passed."""
     with TemporaryDirectory() as folder:
         source, interpreter = Path(folder) / "source", Path(folder) / "env" / "bin" / "python"
         source.mkdir()
@@ -84,7 +86,7 @@ def try_versions(python: str, versions: str, workers: str, without: str) -> tupl
 
 
 def add_row(page: str, row: str) -> str:
-    """Return the page with a row, in place of the one with the same Python and set."""
+    """Insert a row into the page, or replace the row with the same Python and set."""
     first = [cell.strip() for cell in row.split("|")[1:3]]
     match = TABLE.search(page)
     if not match:

@@ -1,4 +1,4 @@
-"""Archives to annotate, and their records once they are."""
+"""Write archives of texts, and read annotated archives."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def write_jsonl(path: Path, texts: Iterable[str]) -> Path:
 
 
 def read_output(folder: Path) -> list[dict[str, Any]]:
-    """All records of an output, in order, whatever its format."""
+    """Read all records of an output directory, in order. Works with all formats."""
     rows: list[dict[str, Any]] = []
     for path in sorted(folder.glob("part-*")):
         if path.suffix == ".parquet":

@@ -1,4 +1,4 @@
-"""A real browser, in which tests look at pages: headless Chromium, driven by selenium."""
+"""Headless Chromium, controlled by selenium, for tests of HTML pages."""
 
 from __future__ import annotations
 
@@ -21,48 +21,48 @@ PHONE, DESKTOP = (390, 844), (1280, 900)
 
 
 class Browser:
-    """The one window of a browser.
+    """A browser with one window.
 
-    driver: selenium's, for whatever is not here.
+    driver: The selenium driver, for everything without a method here.
     """
 
     def __init__(self, driver: webdriver.Chrome) -> None:
         self.driver = driver
 
     def open(self, url: str, size: tuple[int, int] = DESKTOP) -> float:
-        """Load a page in a window of this size. Returns how many seconds it took until its scripts had run."""
+        """Load a page in a window of the given size. Return the seconds until its scripts have run."""
         width, height = size
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": size == PHONE}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         self.driver.get_log("browser")
         started = time.perf_counter()
         self.driver.get(url)
-        # On a busy machine a driver that sees nothing load yet takes the page before for the new one.
+        # On a busy machine, the driver may return while the previous page is still displayed.
         arrived = "return location.href === arguments[0] && document.readyState === 'complete'"
         self.wait(lambda: self.run(arrived, url))
         return time.perf_counter() - started
 
     def run(self, script: str, *arguments: Any) -> Any:
-        """What a script returns, as the body of a function."""
+        """Run a script as the body of a function, and return its result."""
         return self.driver.execute_script(script, *arguments)
 
     def said(self) -> list[Any]:
-        """What is in the console since the page was opened."""
+        """Return the messages in the console since the page was opened."""
         found: list[Any] = self.driver.get_log("browser")
         return found
 
     def fetched(self) -> list[str]:
-        """The addresses of all that the page asked for beside itself."""
+        """Return the URLs of all resources that the page requested."""
         return self.run("return performance.getEntriesByType('resource').map((entry) => entry.name)")
 
     def prefer(self, scheme: str) -> None:
-        """Let the system prefer the colours `light` or `dark`."""
+        """Set the preferred colour scheme, `light` or `dark`."""
         media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
 
     @contextlib.contextmanager
     def speaking(self, language: str) -> Iterator[None]:
-        """Let the browser prefer a language, `en` or `zh`, for pages that are opened meanwhile."""
+        """Set the preferred language, `en` or `zh`, for pages that are opened in this block."""
         agent = self.run("return navigator.userAgent")
         command, names = "Network.setUserAgentOverride", {"en": "en-US", "zh": "zh-CN"}
         self.driver.execute_cdp_cmd(command, {"userAgent": agent, "acceptLanguage": names[language]})
@@ -72,7 +72,7 @@ class Browser:
             self.driver.execute_cdp_cmd(command, {"userAgent": agent, "acceptLanguage": "en-US"})
 
     def violations(self) -> list[str]:
-        """What axe-core finds that keeps people from using the page, in the colours of light and of dark."""
+        """Return the serious accessibility problems that axe-core finds, in light and dark colours."""
         from axe_core_python.selenium import Axe
 
         found = []
@@ -81,13 +81,13 @@ class Browser:
             self.prefer(scheme)
             result = Axe().run(self.driver)
             failed = [rule for rule in result["violations"] if rule["impact"] in ("serious", "critical")]
-            # A rule that axe itself cannot run has nodes of nothing: the colours, where it cannot read one.
+            # axe reports rules that it cannot run as incomplete without nodes, for example if it cannot parse a colour.
             failed += [rule for rule in result["incomplete"] if not rule["nodes"]]
             found += [f"{scheme}: {rule['id']}: {[node['html'] for node in rule['nodes']]}" for rule in failed]
         return found
 
     def wait(self, condition: Callable[[], Any], seconds: float = 30.0) -> Any:
-        """What a condition returns once it is true."""
+        """Wait until a condition is true, and return its value."""
         end = time.monotonic() + seconds
         while not (met := condition()):
             assert time.monotonic() < end, "the page did not come to be as expected"
@@ -103,7 +103,8 @@ def started() -> Iterator[Browser]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         for option in (*OPTIONS.split(), f"--user-data-dir={profile}"):
             options.add_argument(option)
-        # Selenium takes this for what it asks the driver: without it, a browser that never answers would be waited for.
+        # Selenium uses this timeout for requests to the driver. Without it, a test would wait forever for a browser
+        # that hangs.
         before = socket.getdefaulttimeout()
         socket.setdefaulttimeout(280)
         try:

@@ -1,4 +1,4 @@
-"""Commands of `python -m spacy`, run in this process."""
+"""Run commands of `python -m spacy` in this process."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from typer.testing import CliRunner
 
 from spacy_tener import cli
 
-# The commands are built once: that takes longer than most of them.
+# Build the commands once, since this takes longer than most of them.
 for name in cli.COMMANDS:
     import_module(f"spacy_tener.cli.{name.replace('-', '_')}")
 cli.get_command = typer.testing._get_command = cache(typer.main.get_command)  # type: ignore[attr-defined]
 
 
 class Ran:
-    """The end of a command.
+    """The result of a command.
 
-    code: Its exit status.
-    stdout: Its standard output as it is.
-    stderr: Its standard error on one line.
-    text: Both on one line.
-    lines: The lines of both, words apart by one blank.
+    code: Exit status.
+    stdout: Standard output, unchanged.
+    stderr: Standard error, joined to one line.
+    text: Standard output and standard error, joined to one line.
+    lines: Lines of both, with single spaces between words.
     """
 
     def __init__(self, *words: object, stdin: str | None = None, app: typer.Typer = app) -> None:
@@ -41,7 +41,7 @@ class Ran:
 
 
 def without(*packages: str) -> dict[str, str]:
-    """The environment in which another process starts as if packages were not installed."""
+    """Return environment variables for a process in which some packages cannot be imported."""
     return {"PYTHONPATH": str(Path(__file__).with_name("left_out")), "LEFT_OUT": " ".join(packages)}
 
 

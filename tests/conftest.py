@@ -1,4 +1,4 @@
-"""Texts that models of characters read in tests, a transformer, and the texts that a model has read."""
+"""Fixtures for tests of layers: texts, a small transformer, and the batches that a model encodes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def tiny(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def still(tmp_path_factory):
-    """A transformer without dropout of its own: the same in training as in prediction."""
+    """A transformer without dropout, whose output is the same in training and prediction."""
     from tiny_transformer import save_tiny_transformer
 
     path = tmp_path_factory.mktemp("still")
@@ -36,7 +36,7 @@ def still(tmp_path_factory):
 
 @pytest.fixture
 def groups_read(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The texts of each group that a model has read."""
+    """The texts of each batch of Docs for which a model computed emissions."""
     read: list[list[str]] = []
     original = WindowBatcher.emissions
 

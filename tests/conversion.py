@@ -1,4 +1,4 @@
-"""Corpora converted as by `spacy tener convert`."""
+"""Convert corpora as `spacy tener convert` does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every path of a small CRF, one by one: what the tests of the recursions compare with."""
+"""A reference implementation of the CRF that enumerates all tag sequences, for short sequences and few labels."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from spacy_tener.sequences import Lengths, Packing
 from spacy_tener.tagging import TagLayout
 from spacy_tener.types import IntArray
 
+# Lengths of the sequences in a batch, some of which are empty.
 LENGTHS = [3, 0, 1, 4, 2, 2, 0]
-"""A batch of mixed lengths, with sequences of no tokens."""
 
 
 def random_crf(n_labels: int, seed: int = 0, scale: float = 1.0) -> CRF:
@@ -40,7 +40,7 @@ def random_emissions(crf: CRF, lengths: list[int], seed: int = 1, scale: float =
 
 
 def random_mask(crf: CRF, lengths: list[int], seed: int = 2) -> Tensor:
-    """Half of all tags, and the tags of one path of each sequence, so that there is a path."""
+    """Return a random mask that allows half of all tags, and at least one valid tag sequence for each sequence."""
     rng = np.random.default_rng(seed)
     mask = rng.random((sum(lengths), crf.layout.n_tags)) < 0.5
     mask[np.arange(len(mask)), random_tags(crf, lengths, seed).numpy()] = True
@@ -55,7 +55,7 @@ def random_tags(crf: CRF, lengths: list[int], seed: int = 3) -> Tensor:
 
 @lru_cache(maxsize=64)
 def all_paths(layout: TagLayout, length: int) -> IntArray:
-    """Every list of entities over `length` tokens, as tags. *Shape* [n_paths, length]"""
+    """Return all valid tag sequences of this length. *Shape:* (paths, length)"""
     if length == 0:
         return np.empty((1, 0), np.int64)
     follows = allowed_transitions(layout)
@@ -68,7 +68,7 @@ def all_paths(layout: TagLayout, length: int) -> IntArray:
 
 
 def scores_of(crf: CRF, emissions: Tensor, paths: IntArray) -> Tensor:
-    """Each path's score, term by term from the CRF's weights, differentiable. *Shape* [n_paths]"""
+    """Return the score of each tag sequence, as a differentiable sum of the CRF's weights. *Shape:* (paths,)"""
     layout = crf.layout
     index = torch.from_numpy(paths)
     total = emissions.new_zeros(len(paths))
@@ -104,7 +104,7 @@ def permitted(paths: IntArray, allowed: Tensor | None) -> IntArray:
 def each(
     crf: CRF, emissions: Tensor, lengths: list[int], allowed: Tensor | None = None
 ) -> list[tuple[IntArray, Tensor]]:
-    """Allowed paths of each sequence, with their scores."""
+    """Return the allowed tag sequences and their scores, for each sequence in a batch."""
     masks = [None] * len(lengths) if allowed is None else allowed.split(lengths)
     found = []
     for part, mask, length in zip(emissions.split(lengths), masks, lengths, strict=True):
@@ -142,12 +142,12 @@ def scorer_of(crf: CRF) -> PathScorer:
 
 
 def path_score(crf: CRF, emissions: Tensor, lengths: Lengths, tags: Tensor) -> Tensor:
-    """The score of one path of each sequence, in float64."""
+    """Return the score of one tag sequence for each sequence, in float64."""
     return crf_module.path_score(emissions, crf.weights, Packing.of(lengths, len(emissions)), tags)
 
 
 def decode(crf: CRF, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> IntArray:
-    """The path that the package finds, from tensors."""
+    """Decode with the package's implementation, given tensors."""
     return scorer_of(crf).decode(array(emissions), lengths, array(allowed))
 
 

@@ -1,4 +1,4 @@
-"""Ways in which files are damaged, and bounds for what reads them."""
+"""Functions that damage the content of files, and limits of time and memory for reading them."""
 
 import resource
 import signal
@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 SECONDS = 30
+# Maximum additional memory in bytes for reading a damaged file. The files have at most about 100 kB.
 SPARE = 1 << 30
-"""Bytes that reading one of these files, of some 100 kB at most, may take."""
 
 
 def two_places(data, rng):
@@ -30,7 +30,7 @@ def zeroed(data, rng):
 
 
 def swapped(data, rng):
-    """Two neighbouring blocks in each other's place."""
+    """Swap two adjacent blocks of random size."""
     first, middle, last = sorted(rng.choices(range(len(data) + 1), k=3))
     return data[:first] + data[middle:last] + data[first:middle] + data[last:]
 
@@ -45,7 +45,7 @@ DAMAGES = [flipped, cut, zeroed, swapped, grown]
 
 @contextmanager
 def bounded():
-    """Lets what is inside have so many seconds of a core, and so much more memory, and no more."""
+    """Limit the CPU time and the additional memory in a block."""
 
     def stop(*_):
         raise AssertionError("reading hangs")

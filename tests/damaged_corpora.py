@@ -1,4 +1,4 @@
-"""Damaged corpora, converted, and what is then checked."""
+"""Convert damaged corpora, and check the result."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FRAGMENTS = [
     ),
     *(b'"text": 1,', b'"label": [], ', b"0 1;3 4", b"T1\t"),
 ]
-# What leaves entities or records out, and is told.
+# Events that remove entities or records, and that are reported.
 TOLD = [Event.BLANK, Event.DUPLICATE, Event.MISALIGNED]
 LEFT_OUT = [Event.LEFT_OUT, Event.SEVERAL, Event.OVERLAP]
 
@@ -51,7 +51,7 @@ def inserted(data: bytes, rng: random.Random) -> bytes:
 
 
 def by_lines(data: bytes, rng: random.Random) -> bytes:
-    """A line lost, given twice, in the place of its neighbour or with its halves in each other's."""
+    """Delete a line, duplicate it, swap it with the next line, or swap its halves."""
     lines = data.split(b"\n")
     place = rng.randrange(len(lines))
     line = lines[place]
@@ -71,13 +71,13 @@ def damaged(data: bytes, seed: int) -> bytes:
 
 
 def outcome(path: Path, out: Path, reading: CorpusOptions) -> ConversionReport | RemedyError:
-    """What conversion reports, of an output that says the same, or the error."""
+    """Convert a file, and return the report or the error. Checks that the output agrees with the report."""
     try:
         with bounded():
             (report,) = convert([path], out, reading=reading, lang="zh")
     except RemedyError as error:
         message = str(error)
-        message.encode("utf8")  # so that it can be printed
+        message.encode("utf8")  # raises an error if the message cannot be printed
         assert path.stem in message
         assert len(message) < 4000, message[:4000]
         assert not out.exists()
@@ -103,7 +103,7 @@ def check_counts(report: ConversionReport, expected: Counted) -> None:
 
 
 def count(name: str, text: str, report: ConversionReport) -> Counted:
-    """What a plain reading finds, in the format that the file was taken for."""
+    """Count the entities with a simple parser for the format that was detected."""
     if report.format in ("columns", "weibo"):
         return written.count_columns(text, report.notes.counts[Event.COMMENT])
     return written.count_json(text)

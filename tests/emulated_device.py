@@ -1,9 +1,10 @@
-"""A GPU that needs none: arrays and tensors that live apart from the host's.
+"""An emulated GPU: tensors and arrays whose memory is separate from the host's, on machines without a GPU.
 
-Tensors of the device `meta` keep their numbers in host memory but count as the GPU's. Whatever torch is asked to do
-with them is done there. What would fail on a GPU fails here: an operation that mixes its memory with the host's.
-Thinc's arrays are either the device's too, as CuPy's, which refuse to be read as numpy arrays; or numpy's, as on
-Apple's GPU.
+Tensors on the emulated GPU have the device `meta`, with values in host memory. All operations are computed on the host.
+Operations that mix memory of the GPU and the host raise an error, as on a real GPU.
+
+Thinc's arrays are either on the emulated GPU, like CuPy arrays, which raise an error when they are converted to NumPy
+implicitly; or they are NumPy arrays, as on Apple's GPUs.
 """
 
 from __future__ import annotations
@@ -27,18 +28,19 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-# Imported before their functions are replaced.
+# Imported before the emulation replaces their functions.
 from spacy_tener.nn import backend_torch  # noqa: F401
 from spacy_tener.optim import updates_torch  # noqa: F401
 
 DEVICE = torch.device("meta")
 
-# Views that mark a tensor as conjugated or negated, which is not read below the level where the emulation stands.
+# Views that mark a tensor as conjugated or negated. At the level of the emulation the marks are ignored, so the result
+# is computed instead.
 MARKED = {torch.ops.aten._conj.default: torch.conj_physical, torch.ops.aten._neg_view.default: torch.neg}
 
 
 class DeviceTensor(Tensor):
-    """A tensor on the device. Its numbers are a tensor on the host, `held`, which only the emulation touches."""
+    """A tensor on the emulated GPU. Only the emulation accesses its values, the host tensor `held`."""
 
     held: Tensor
 
@@ -69,14 +71,15 @@ class DeviceTensor(Tensor):
 
 
 class _Operations(TorchDispatchMode):
-    """Sees what is made on the device as well, which has no tensor of it among its arguments."""
+    """Intercepts all operations, including those that create tensors on the emulated GPU and have no tensor as an
+    argument."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return _run(func, args, kwargs or {})
 
 
 def _constructor(construct: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """`torch.tensor` of device `meta` would forget its numbers before `_Operations` sees them."""
+    """Wrap `torch.tensor`, which would discard the values of `meta` tensors before `_Operations` is called."""
 
     def constructed(data: Any, *, device: Any = None, **kwargs: Any) -> Tensor:
         tensor = construct(data, **kwargs)
@@ -86,7 +89,7 @@ def _constructor(construct: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """Do on the host what an operation would do on the device."""
+    """Compute an operation of the emulated GPU on the host."""
     name = func._schema.name.split("::")[1]
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
     on_device = [tensor for tensor in tensors if isinstance(tensor, DeviceTensor)]
@@ -106,7 +109,7 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     result = MARKED.get(func, func)(*tree_map(_held, args), **tree_map(_held, kwargs))
     if to_host or not isinstance(result, Tensor | tuple | list):
         return result
-    # What works in place returns the very tensor that it was given.
+    # Operations that work in place return the same tensor object that they received.
     return tree_map(lambda x: _wrapped(x, wrappers), result)
 
 
@@ -121,7 +124,7 @@ def _held(x: Any) -> Any:
 
 
 class DeviceArray(NDArrayOperatorsMixin):
-    """An array on the device, as CuPy's: nothing takes it for a numpy array, and numpy arrays do not mix with it."""
+    """An array on the emulated GPU. Like CuPy arrays, it cannot be mixed with NumPy arrays or converted implicitly."""
 
     def __init__(self, values: np.ndarray[Any, Any]) -> None:
         self.held = values
@@ -148,7 +151,7 @@ class DeviceArray(NDArrayOperatorsMixin):
         if any(isinstance(part, DeviceArray) for part in tree_leaves(index)):
             return _computing(self.held.__getitem__)(index)
         _refuse_numpy(index)
-        # A single number is an array without dimensions, as in CuPy.
+        # As in CuPy, scalars are arrays without dimensions.
         return DeviceArray(np.asarray(self.held[index]))
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -170,7 +173,7 @@ def _refuse_numpy(arguments: Any) -> None:
 
 
 def _computing(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of numpy's as CuPy has it."""
+    """Wrap a NumPy function so that it takes and returns arrays on the emulated GPU."""
 
     def compute(*args: Any, **kwargs: Any) -> Any:
         _refuse_numpy((args, kwargs))
@@ -187,7 +190,7 @@ def _on_device(x: Any) -> Any:
 
 
 class _ArrayModule:
-    """What `cupy` is to Thinc: numpy's functions for arrays on the device."""
+    """A replacement for the module `cupy` in Thinc: NumPy's functions for arrays on the emulated GPU."""
 
     ndarray = DeviceArray
     linalg = SimpleNamespace(norm=_computing(np.linalg.norm))
@@ -200,7 +203,7 @@ class _ArrayModule:
 
     @staticmethod
     def array(data: Any, dtype: Any = None) -> DeviceArray:
-        """A copy from the host, or on the device."""
+        """Copy an array from the host or on the emulated GPU."""
         return DeviceArray(np.array(_held(data), dtype=dtype))
 
     @staticmethod
@@ -214,7 +217,7 @@ XP = _ArrayModule()
 
 
 class DeviceOps(Ops):
-    """Thinc's operations on the device's arrays."""
+    """Thinc's operations for arrays on the emulated GPU."""
 
     name = "cupy"
     xp = XP
@@ -234,7 +237,7 @@ class DeviceOps(Ops):
         return arrays
 
     def clip_gradient(self, gradient: Any, threshold: float) -> Any:
-        """Without asking the host whether the gradient is too long, as in CuPy's form."""
+        """Clip a gradient without copying its norm to the host, as in CupyOps."""
         norm = self.xp.maximum(self.xp.linalg.norm(gradient), 1e-12)
         gradient *= self.xp.minimum(threshold, norm) / norm
         return gradient
@@ -254,10 +257,10 @@ def _xp2torch(array: Any, requires_grad: bool = False, device: torch.device | No
 
 
 def _require_gpu(gpu_id: int = 0) -> bool:
-    """Compute on the device in this thread, as Thinc and CuPy have one for each."""
+    """Use the emulated GPU in this thread. In Thinc and CuPy, the current device is local to a thread."""
     if not isinstance(get_current_ops(), DeviceOps | MPSOps):
         set_current_ops(DeviceOps())
-        # The main thread has it already, and would have it after the emulation.
+        # The main thread already has this mode, and would keep it after the emulation ends.
         if threading.current_thread() is not threading.main_thread():
             _Operations().__enter__()
     return True
@@ -270,9 +273,9 @@ def _default_device() -> torch.device:
 
 @contextlib.contextmanager
 def emulated_device(*, host_arrays: bool = False) -> Iterator[None]:
-    """Whatever is made inside by Thinc's and our modules is made on the device, as after `spacy.require_gpu()`.
+    """Use the emulated GPU in this block, as after `spacy.require_gpu()`.
 
-    host_arrays: torch's tensors alone are on the device, as on Apple's GPU.
+    host_arrays: Whether Thinc's arrays stay on the host, as on Apple's GPUs.
     """
     substitutes: dict[Any, Any] = {
         thinc.util.get_torch_default_device: _default_device,
@@ -292,7 +295,7 @@ def emulated_device(*, host_arrays: bool = False) -> Iterator[None]:
             (torch, "autocast", _autocast),
             (torch, "tensor", _constructor(torch.tensor)),
             (torch, "as_tensor", _constructor(torch.as_tensor)),
-            # Views of wrapped tensors cannot be made in inference mode.
+            # Views of tensor subclasses cannot be created in inference mode.
             (torch, "inference_mode", lambda mode=True: torch.set_grad_enabled(torch.is_grad_enabled() and not mode)),
         ]:
             stack.callback(setattr, module, name, getattr(module, name))
@@ -305,13 +308,13 @@ _real_autocast = torch.autocast
 
 
 def _autocast(device_type: str, *args: Any, **kwargs: Any) -> Any:
-    """Torch knows of no mixed precision on `meta`."""
+    """torch does not support mixed precision on the device `meta`."""
     return contextlib.nullcontext() if device_type == DEVICE.type else _real_autocast(device_type, *args, **kwargs)
 
 
 @contextlib.contextmanager
 def _replaced(substitutes: dict[Any, Any]) -> Iterator[None]:
-    """Put something else wherever Thinc's and our modules have these objects by a name."""
+    """Replace objects in all modules of Thinc, spaCy and this package that import them by name."""
     modules = [
         module
         for name, module in list(sys.modules.items())

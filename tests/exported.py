@@ -1,11 +1,11 @@
-"""Exported pipelines, and the cases that readers of them are tested on: texts with the entities of the pipelines.
+"""Exported pipelines, and test cases for the readers: texts with the entities that the pipelines predict.
 
-`exported_cases()` returns a folder with a file for each system, and `cases.json`:
+`exported_cases()` returns a directory with an ONNX file for each system, and `cases.json`:
 
     {system: {"file": "tener.onnx", "cases": [{"text": "...", "entities": [
         {"start": 0, "end": 3, "label": "PER", "text": "...", "probability": 0.98}, ...]}, ...]}, ...}
 
-Offsets are those of code points. A probability is null where the file has none.
+Offsets count code points. Probabilities are null if the exported model does not compute them.
 """
 
 from __future__ import annotations
@@ -37,19 +37,20 @@ SYSTEMS = [
 ]
 LISTED = {"北京大": "GPE", "大学": "FAC", "京大学": "GPE", "王小明": "B-ORG", "明去了": "ROUTE", "去了上": "ROUTE"}
 LISTED |= {"哈哈": "PER", "哈哈哈": "FAC", "中國銀": "B-ORG", "ＡI": "PRODUCT", "iPhone 15": "PRODUCT", "3.5": "NUM"}
+# Words of entity lists with their labels. Some of the labels do not exist in any model.
 LISTED |= {"5G": "PRODUCT", "né": "PER", "上 \t海": "GPE", "京\n北": "GPE", "😀\u200b😀": "EMOJI", "𠮷野": "PER"}
-"""Words of lists with labels, some of which no model has."""
 BLOCKED = ["上海", "北京", "中国银行工", "明天", "哈哈哈哈哈"]
+# Texts with words of entity lists: parts of words and numbers, overlaps, white space, traditional and full-width
+# characters.
 WITH_LISTED = [
     *("他在北京大学读书", "京大学生在北京大楼", "王小明去了上海", "王小明明天去了上海", "哈哈哈哈哈哈哈哈", "哈" * 41),
     *("中國銀行和中国银行工作", "AI MAIL ＡＩ云AI云", "iPhone 15和iPhone 150", "13.5 3.5 3.50 3.5.2 ３．５", "5G与15G"),
     *("René né ne\u0301 né", "上 \t海上 海上\t海", "京\n北京北", "😀\u200b😀北京", "𠮷野家𠮷野", "大学大学大学"),
 ]
-"""Texts with words of lists: cut words and numbers, overlapping ones, white space, scripts, widths."""
 NESTED_KEY = "sc"
 WINDOW = {"window": 24, "overlap": 5}
+# Training texts in which a label contains a hyphen, like the separator in tags.
 LEARNT = [(text, [(start, end, label.replace("ORG", "B-ORG")) for start, end, label in found]) for text, found in TEXTS]
-"""With a label that has a hyphen, as tags have."""
 SPECIAL = [
     *("\n", "\r\n", "\t", " ", "  ", " \n ", "   ", "\u3000", "\xa0", "\u2028", "\x85", "\x1f", "\0"),
     *("\u200b", "\u200d", "\ufeff", "\ufe0f", "👨\u200d👩\u200d👧", "👍🏽", "❤️", "🇨🇳", "☀"),
@@ -58,6 +59,7 @@ SPECIAL = [
     *("Apple", "Stoŕe", "A B", "iＰhone15", "é"),
     *("。", "！", "？", "；", "…", ".", "!", "?", ";", "，", "0", "12", "٣", "²", "A", "ａ", "İ", "ß", "<b>", "&amp;"),
 ]
+# Texts that are part of all test cases.
 FIXED = [
     *("", " ", "\n", "\0", "京", "😀", "\U0010ffff", "\u0301", UNSEEN, *(text for text, _ in TEXTS)),
     *("王小明 去了 上海 ", " 王小明去了\n上海", "王小\n明", "王小 明", "王小😀明", "北京\u200b大学", "王\u0301小明"),
@@ -71,11 +73,10 @@ FIXED = [
     ),
     *("。" * 60, " " * 60, "北京大学" * 30, "王小明去了上海。\n" * 20),
 ]
-"""Texts that are always among the cases."""
 
 
 def generate_texts(count: int, seed: int = 0, longest: int = 120) -> Iterator[str]:
-    """Yield texts of what pipelines have learnt, of parts of it, and of special characters, of any length."""
+    """Yield random texts that consist of training texts, parts of them, and special characters."""
     generator = random.Random(seed)
     known = [text for text, _ in TEXTS]
     for _ in range(count):
@@ -90,9 +91,9 @@ def generate_texts(count: int, seed: int = 0, longest: int = 120) -> Iterator[st
 
 
 def make_systems(folder: Path) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
-    """Return the model of each system that is exported, and its settings of the component.
+    """Return the model config of each exported system, and its settings of the component.
 
-    folder (Path): For encoders.
+    folder (Path): Directory for the files of ONNX encoders.
     """
     parts = small_tok2vecs(folder)
     tener, grn, characters = parts["TENER"], parts["GRN"], parts["TENER"]["embed"]
@@ -129,7 +130,7 @@ def make_systems(folder: Path) -> dict[str, tuple[dict[str, Any], dict[str, Any]
 
 
 def make_pipeline(tok2vec: dict[str, Any], settings: dict[str, Any]) -> Language:
-    """Train a pipeline so briefly that it doubts, and give it a temperature."""
+    """Train a pipeline briefly, so that its probabilities are not all close to 1, and set a temperature."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         nlp = pipeline(tok2vec, **settings)
@@ -139,12 +140,12 @@ def make_pipeline(tok2vec: dict[str, Any], settings: dict[str, Any]) -> Language
                 add_places(example.reference)
         learn(nlp, examples, steps=100, enough=1.0)
     nlp.get_pipe("tener_ner").cfg["temperature"] = 1.3
-    # Without features that training keeps in 16 bits.
+    # Save and load the pipeline, since training keeps cached features in float16.
     return spacy.blank(nlp.lang, config=nlp.config).from_bytes(nlp.to_bytes())
 
 
 def with_lists(nlp: Language) -> Language:
-    """Return a copy of a pipeline with words that are entities, or none."""
+    """Return a copy of a pipeline with entity lists and blocked words."""
     nlp = spacy.blank(nlp.lang, config=nlp.config).from_bytes(nlp.to_bytes())
     lists: Any = nlp.add_pipe("entity_lists", before="tener_ner")
     lists.add(LISTED)
@@ -154,7 +155,7 @@ def with_lists(nlp: Language) -> Language:
 
 
 def add_places(doc: Doc) -> None:
-    """Annotate the place at the start of each organisation, and the first character of both."""
+    """Add inner entities to organisations: the place at the start, and its first character."""
     inner = [
         Span(doc, ent.start, ent.start + size, label="GPE") for ent in doc.ents if len(ent) == 4 for size in (2, 1)
     ]
@@ -162,7 +163,7 @@ def add_places(doc: Doc) -> None:
 
 
 def find_entities(nlp: Language, texts: Sequence[str]) -> list[list[dict[str, Any]]]:
-    """Return the entities of texts that a pipeline finds, as readers return them."""
+    """Return the entities that a pipeline predicts, in the format of the readers."""
     rows = []
     for doc in nlp.pipe(texts, component_cfg=probability_config(nlp)):
         group = doc.spans.get(NESTED_KEY, doc.spans.get(SCORES_KEY, doc.ents))
@@ -193,7 +194,7 @@ def _pipeline(system: str) -> Language:
 
 @cache
 def exported(system: str) -> Path:
-    """Export the pipeline of a system, once in a process. Returns its file."""
+    """Export the pipeline of a system, once per process. Return the path of the file."""
     path = Path(_FOLDER.name, f"{system}.onnx")
     path.write_bytes(export_model(_pipeline(system)).SerializeToString())
     return path
@@ -201,7 +202,10 @@ def exported(system: str) -> Path:
 
 @cache
 def find_cases(system: str, n_generated: int = 60) -> list[dict[str, Any]]:
-    """Return the cases of a system. n_generated (int): The number of generated texts."""
+    """Return the test cases of a system.
+
+    n_generated (int): Number of random texts.
+    """
     texts = [*FIXED, *WITH_LISTED, *generate_texts(n_generated)]
     texts.append("".join(generate_texts(n_generated // 5, seed=1))[:10_000])
     found = find_entities(_pipeline(system), texts)
@@ -209,7 +213,7 @@ def find_cases(system: str, n_generated: int = 60) -> list[dict[str, Any]]:
 
 
 def exported_cases() -> Path:
-    """Write the files and the cases of all systems. Returns their folder."""
+    """Write the exported files and test cases of all systems, and return their directory."""
     rows = {system: {"file": exported(system).name, "cases": find_cases(system)} for system in SYSTEMS}
     (folder := exported(SYSTEMS[0]).parent).joinpath("cases.json").write_text(json.dumps(rows), encoding="utf8")
     return folder

@@ -1,8 +1,8 @@
-"""Stands for spaCy in the processes of grids and searches: `python -m fake_spacy train` trains in no time.
+"""A replacement for spaCy in the processes of grids and searches: `python -m fake_spacy train` returns immediately.
 
-A training's F1 on dev is a tenth of the number of heads in its config. It fails with six heads. While there is a file
-FAKE_HOLD, a training into a directory of which that file names a part waits; there it says its process id in the file
-`pid`.
+The F1 score on the development set is a tenth of the number of heads in the config. With six heads, training fails. If
+the environment variable FAKE_HOLD is the path of a file, training runs whose output directory contains the content of
+this file wait until it is deleted. Meanwhile, the file `pid` contains their process id.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def write(path: Path, data: object) -> None:
 def train(config: str, output: Path) -> None:
     found = re.search(r"^heads = (\d+)$", config, re.MULTILINE)
     heads, parent = int(found[1]) if found else 0, os.getppid()
-    with (output / "training.jsonl").open("x", encoding="utf8") as log:  # A training begins with no log.
+    with (output / "training.jsonl").open("x", encoding="utf8") as log:  # fails if there already is a log
         for step, f in ((0, 0.0), (10, heads / 10)):
             print(f"  0  {step}  {f:.2f}", flush=True)
             row = {"epoch": 0, "step": step, "losses": {}, "scores": {"ents_f": 100 * f}, "score": f}
@@ -40,7 +40,7 @@ def train(config: str, output: Path) -> None:
         (output / "pid.new").write_text(str(os.getpid()))
         (output / "pid.new").rename(output / "pid")
         while hold.exists():
-            if os.getppid() != parent:  # as the logger
+            if os.getppid() != parent:  # as spaCy's logger does in our training runs
                 raise SystemExit(1)
             time.sleep(0.05)
     for model in ("model-best", "model-last"):

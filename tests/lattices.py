@@ -1,4 +1,4 @@
-"""Lattices for tests: of given words, and random ones."""
+"""Create lattices for tests, from given words or at random."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Words = list[tuple[int, int]]
 
 
 def lattice_of(*sentences: tuple[int, Words]) -> Lattice:
-    """From the number of characters of each sentence, and the head and tail of each of its words."""
+    """Create a lattice from the length of each sentence, and the first and last character of its words."""
     words = [word for _, of_sentence in sentences for word in of_sentence]
     lengths, counts = [length for length, _ in sentences], [len(of_sentence) for _, of_sentence in sentences]
     heads, tails = [head for head, _ in words], [tail for _, tail in words]
@@ -19,7 +19,8 @@ def lattice_of(*sentences: tuple[int, Words]) -> Lattice:
 
 
 def random_sentence(length: int, rng: np.random.Generator, density: float = 0.31) -> tuple[int, Words]:
-    """A sentence with as many words per character as a dictionary finds, most of two characters."""
+    """Return a random sentence with about as many words per character as a dictionary matches, most of them two
+    characters long."""
     found = set()
     for _ in range(round(density * length)):
         size = min(int(rng.choice([2, 3, 4, 5, 7], p=[0.65, 0.2, 0.1, 0.03, 0.02])), length)
@@ -34,7 +35,8 @@ def random_lattice(lengths: list[int], seed: int = 0, density: float = 0.31) -> 
 
 
 def sentences_of(lattice: Lattice) -> list[np.ndarray]:
-    """Head and tail of each sentence's characters, then words. *Shape: [L, 2]* each"""
+    """Return the first and last character of the characters and words of each sentence. *Shape:* (characters + words,
+    2)"""
     ends = np.cumsum(lattice.counts)
     spans = []
     for length, begin, end in zip(lattice.lengths, ends - lattice.counts, ends, strict=True):
@@ -46,7 +48,7 @@ def sentences_of(lattice: Lattice) -> list[np.ndarray]:
 
 @st.composite
 def any_sentence(draw: st.DrawFn) -> tuple[int, Words]:
-    """Any words at all in any order: single characters, the whole sentence, the same word twice."""
+    """Sentences with arbitrary words in arbitrary order: single characters, the whole sentence, duplicates."""
     length = draw(st.integers(0, 14))
     word = st.tuples(st.integers(0, max(length - 1, 0)), st.integers(0, max(length - 1, 0))).map(sorted).map(tuple)
     return length, draw(st.lists(word, max_size=8 if length else 0))

@@ -1,4 +1,4 @@
-"""The loss of a component for the scores of its model, which trains nothing."""
+"""Compute the loss of a component for given scores, without a training step."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from spacy_tener.pipeline.tener_ner import TenerNER
 
 
 def get_loss(pipe: TenerNER, examples: Sequence[Example], scores: list[Floats2d]) -> tuple[float, list[Floats2d]]:
-    """Return the mean loss of examples, and its gradient for the scores of their units."""
+    """Return the mean loss of examples, and its gradient with respect to the scores."""
     return loss_of_scores(crf(pipe.model), scores, make_targets(examples, pipe.label_index, pipe.settings, pipe.depth))
 
 
 def loss_of_scores(
     crf: CRF, scores: list[Floats2d], targets: Sequence[Sequence[Target]]
 ) -> tuple[float, list[Floats2d]]:
-    """Return the mean loss of examples' targets, and its gradient for the scores of their units.
+    """Return the mean loss of targets, and its gradient with respect to the scores.
 
-    *Shape:* (units, depth * tags) for each example
+    scores: Scores of each example. *Shape:* (units, depth * tags)
     """
-    # On their device: the CRF's for CuPy arrays, else the CPU, also on Apple's GPU.
+    # Compute on the device of the CRF for CuPy arrays. NumPy arrays are computed on the CPU, even on Apple's GPUs.
     ops = get_array_ops(scores[0])
     device = crf.start.device if ops.name == "cupy" else torch.device("cpu")
     emissions = join_tensors(ops, scores, device).requires_grad_(True)

@@ -1,4 +1,4 @@
-"""Run directories with made-up numbers, as training and evaluation leave them."""
+"""Create directories of training runs with made-up scores."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-# Right, wrong and missed entities by label.
+# True positives, false positives and false negatives by label.
 Counted = Mapping[str, tuple[int, int, int]]
 
 
 def prf(tp: int, fp: int, fn: int) -> dict[str, float]:
-    """Precision, recall and F1 as they are defined."""
+    """Return precision, recall and F1 by their definitions."""
     p = tp / (tp + fp) if tp + fp else 0.0
     r = tp / (tp + fn) if tp + fn else 0.0
     return {"p": p, "r": r, "f": 2 * p * r / (p + r) if p + r else 0.0}
 
 
 def metrics(counts: Counted, *, speed: float | None = 1000.0, with_counts: bool = True) -> dict[str, Any]:
-    """What is in metrics.json."""
+    """Return the content of metrics.json."""
     overall = prf(*(sum(confusion) for confusion in zip(*counts.values(), strict=True)))
     data: dict[str, Any] = {f"ents_{part}": score for part, score in overall.items()}
     data["ents_per_type"] = {label: prf(*confusion) for label, confusion in counts.items()}
@@ -48,11 +48,11 @@ def make_run(
     config: str = "",
     log: Sequence[tuple[int, int, float]] = (),
 ) -> Path:
-    """A run CORPUS/SYSTEM/SEED.
+    """Create a run CORPUS/SYSTEM/SEED. It is unfinished unless `counts`, `f` or `docs` is given.
 
-    counts: What it found on test; or else
-    f: its precision, recall and F1 on test, all the same; or else
-    docs: what it found in each document. Without any of these it is not finished.
+    counts: Counts on the test set, by label.
+    f: Precision, recall and F1 on the test set, which are all equal.
+    docs: Counts on the test set, by document.
     log: Epoch, step and F1 (in percent) of each evaluation.
     """
     run = root / name

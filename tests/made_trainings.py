@@ -1,4 +1,4 @@
-"""Tiny trainings: corpora of some sentences, pipelines that learn in milliseconds, processes that train nothing."""
+"""Tiny training runs: corpora of a few sentences, models that train in milliseconds, and fake training processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spacy_tener.training import runs
 NAMES = ("王小明", "李雷", "吴重阳", "韩梅", "张三丰")
 PLACES = ("上海", "北京", "南京", "长沙")
 VERBS = ("去了", "住在", "喜欢")
-# With dropout everywhere, so that every step draws random numbers.
+# Dropout is used everywhere, so that every step consumes random numbers.
 TENER = {
     "@architectures": "spacy_tener.TENER.v1",
     "width": 16,
@@ -101,7 +101,7 @@ def sentences() -> Iterator[tuple[str, list[tuple[int, int, str]]]]:
 
 
 def write_corpus(path: Path, wanted: int | None = None, lang: str = "zh") -> Path:
-    """A .spacy file with some made-up sentences."""
+    """Write a .spacy file with made-up sentences."""
     nlp = spacy.blank(lang)
     docs = DocBin()
     for text, entities in list(sentences())[:wanted]:
@@ -114,9 +114,9 @@ def write_corpus(path: Path, wanted: int | None = None, lang: str = "zh") -> Pat
 
 
 def make_config(folder: Path, components: dict[str, Any], **training: Any) -> Config:
-    """A config of a tiny training, whose corpora lie in the folder.
+    """Return a config for a tiny training run, with its corpora in `folder`.
 
-    training: Values and sections for [training], with `optimizer__L2` for `optimizer.L2`.
+    training: Settings of [training]. Use two underscores for sections, such as `optimizer__L2` for `optimizer.L2`.
     """
     config = load_config_from_str(BASE, interpolate=False)
     config["paths"].update({name: str(folder / f"{name}.spacy") for name in ("train", "dev")})
@@ -132,7 +132,7 @@ def make_config(folder: Path, components: dict[str, Any], **training: Any) -> Co
 
 
 def make_grid(folder: Path, corpora: Sequence[str], overlays: Mapping[str, str]) -> None:
-    """What `python -m research grid` reads in a folder: corpora, their configs, and overlays."""
+    """Write the files for `python -m research grid` to a directory: corpora, configs and overlays."""
     config = make_config(folder, tener(), max_steps=4, eval_frequency=2)
     config["paths"] = {"train": None, "dev": None}
     (folder / "configs" / "models").mkdir(parents=True)
@@ -144,8 +144,8 @@ def make_grid(folder: Path, corpora: Sequence[str], overlays: Mapping[str, str])
         (folder / "configs" / "models" / f"{name}.cfg").write_text(overlay, encoding="utf8")
 
 
+# An overlay with which `fake_spacy` fails.
 FAILS = "[components.tener_ner.model.tok2vec]\nwidth = 24\nheads = 6\n[components.tener_ner]\nwindow = 99\n"
-"""An overlay with which `fake_spacy` fails."""
 
 
 def tener(**settings: Any) -> dict[str, Any]:
@@ -153,14 +153,14 @@ def tener(**settings: Any) -> dict[str, Any]:
 
 
 def train_nothing(monkeypatch: pytest.MonkeyPatch, hold: Path) -> None:
-    """Let processes run `fake_spacy`, and wait while there is a file `hold`."""
+    """Run `fake_spacy` instead of spaCy in other processes. Training runs wait while the file `hold` exists."""
     monkeypatch.setattr(runs, "MODULE", "fake_spacy")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
     monkeypatch.setenv("FAKE_HOLD", str(hold))
 
 
 def begin(function: Callable[..., object], *arguments: object) -> BaseProcess:
-    """Call a function in another process, which begins at once with all that is imported here."""
+    """Call a function in a forked process, which starts immediately because it shares the imported modules."""
     process = get_context("fork").Process(target=function, args=arguments)
     process.start()
     return process
@@ -171,12 +171,13 @@ def is_alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    status = Path(f"/proc/{pid}/status")  # Dead, but nobody has asked about it: where there is no other parent left.
+    # A dead process remains as a zombie if its parent has not collected its exit status.
+    status = Path(f"/proc/{pid}/status")
     return not status.exists() or "\nState:\tZ" not in status.read_text()
 
 
 def needs_code(folder: Path) -> list[str]:
-    """Options for a training with something that `--code` alone has."""
+    """Return options for a training run that needs a function from `--code`."""
     lines = ["import spacy", "", "spacy.registry.callbacks.register('mine.v1', func=lambda: lambda nlp, info: None)"]
     (folder / "mine.py").write_text("\n".join(lines) + "\n", encoding="utf8")
     return ["--code", str(folder / "mine.py"), "--set", 'training.before_update={"@callbacks": "mine.v1"}']

@@ -1,9 +1,9 @@
-"""Train a small pipeline of every kind, and pack all with what they find into tests/data/promised-VERSION.zip.
+"""Train a small pipeline of every kind, and save them with their predictions to tests/data/promised-VERSION.zip.
 
     python tests/make_promised.py
 
-That is done once for each minor version, before it is released. What is packed stays for ever: every later version of
-the same major one loads it and finds the same (`tests/test_promised.py`).
+Run this once before the release of each minor version. The archives are kept. `tests/test_promised.py` checks that
+later versions with the same major version load them and predict the same entities.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ Trained = tuple[Language, list[str]]
 
 
 def make_pipelines() -> dict[str, Trained]:
-    """Return a trained pipeline of each kind, with texts to try it on. What they are made of is written here."""
+    """Return a trained pipeline of each kind, with texts for predictions. Source files are written to the current
+    directory."""
     systems = {name: {**tok2vec, "width": 8} for name, tok2vec in small_tok2vecs(Path()).items()}
     systems["MECT"] |= {"random_attention": 30, "radicals": {**systems["MECT"]["radicals"], "radical_width": 8}}
     characters = {**systems["TENER"]["embed"], "width": 8, "bigram_width": 4}
@@ -110,7 +111,7 @@ def with_tokenizer(nlp: Language, tokenizer: str = "CharTokenizer") -> Language:
 
 def halve(nlp: Language) -> None:
     model = nlp.get_pipe("tener_ner").model
-    trimming.MIN_TABLE_ROWS = 0  # tables as small as these stay whole otherwise
+    trimming.FEW = 0  # by default, tables as small as these are not trimmed
     counts = trimming.count_rows(model, [TokenBatch.of([nlp.make_doc(text) for text, _ in TEXTS])])
     trimming.trim_tables(model, counts, min_count=1, half=True)
 
@@ -129,17 +130,17 @@ def train(
     unseen: list[str] = UNSEEN,
     after: Callable[[Language], None] = lambda nlp: None,
 ) -> Trained:
-    """Return a pipeline that knows its texts by heart, and these with others."""
+    """Return a pipeline that was overfitted to its training texts, and these texts with some unseen ones."""
     examples = [Example.from_dict(nlp.make_doc(text), {"entities": entities}) for text, entities in texts]
     learn(nlp, examples, steps=200, enough=0.05)
-    # Where words and rows were read from lies on this machine.
+    # Remove the paths of word lists and vectors, which only exist on this machine.
     nlp.config["initialize"] = {}
     after(nlp)
     return nlp, [*(text for text, _ in texts), *unseen]
 
 
 def predictions(nlp: Language, texts: list[str]) -> dict[str, Any]:
-    """Return the entities of the Docs, and all that the component finds with their probabilities."""
+    """Return the entities of Docs, and all entities that the component decodes, with their probabilities."""
     pipe: Any = nlp.get_pipe("tener_ner")
     ents = [[[ent.start_char, ent.end_char, ent.label_] for ent in doc.ents] for doc in nlp.pipe(texts)]
     with nlp.select_pipes(disable=["tener_ner"]):

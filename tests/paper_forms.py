@@ -1,4 +1,4 @@
-"""The papers' equations as they are printed, pair by pair: what the fast forms of the layers are tested with."""
+"""The equations of the papers, implemented as simply as possible, as references for the optimized layers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from spacy_tener.tagging import TagLayout
 
 
 def allowed_transitions(layout: TagLayout) -> NDArray[np.bool_]:
-    """Which tag may follow which: closer to opener, B and I to E and I of one type. `[from, to]` *Shape: [K, K]*"""
+    """Return which tag may follow which. *Shape:* (from, to)
+
+    O, E and S may be followed by O, B and S. B and I may be followed by E and I of the same label.
+    """
     allowed = np.zeros((layout.n_tags, layout.n_tags), dtype=bool)
     allowed[layout.closers, layout.openers] = True
     same_type = np.eye(layout.n_labels, dtype=bool)
@@ -31,20 +34,21 @@ def allowed_transitions(layout: TagLayout) -> NDArray[np.bool_]:
 
 
 def reference_attention(attention: AdaptedAttention, x: Tensor) -> Tensor:
-    """Eq. 16 to 19 as the paper writes them, for one sequence and without dropout.
+    """Compute TENER's equations 16 to 19 for one sequence, without dropout.
 
-    x: *Shape: [L, d]*. Returns *Shape: [L, d]*
+    x: Embeddings. *Shape:* (length, width)
+    RETURNS: *Shape:* (length, width)
     """
-    weights = torch.softmax(reference_scores(attention, x), dim=-1)  # eq. 19
+    weights = torch.softmax(reference_scores(attention, x), dim=-1)  # equation 19
     values = attention.project(x)[2]
     return torch.einsum("htj,jhd->thd", weights, values).flatten(1)
 
 
 def reference_scores(attention: AdaptedAttention, x: Tensor) -> Tensor:
-    """The scores of eq. 18 as the paper writes them. x: *Shape: [L, d]*. Returns *Shape: [h, L, L]*"""
+    """Compute the scores of TENER's equation 18. *Shape:* (length, width) to (heads, length, length)"""
     q, k, _ = (rows.transpose(0, 1) for rows in attention.project(x))
     r = _relative(len(x), q.shape[-1], x)
-    scores = torch.einsum("htd,hjd->htj", q, k) + torch.einsum("htd,tjd->htj", q, r)  # eq. 18, first two terms
+    scores = torch.einsum("htd,hjd->htj", q, k) + torch.einsum("htd,tjd->htj", q, r)  # equation 18, first two terms
     scores = scores + torch.einsum("hd,hjd->hj", attention.u, k)[:, None]
     scores = scores + torch.einsum("hd,tjd->htj", attention.v, r)
     return scores * attention.scale
@@ -53,10 +57,12 @@ def reference_scores(attention: AdaptedAttention, x: Tensor) -> Tensor:
 def reference_selection(
     attention: SelectiveAttention, x: Tensor, noise: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """FLAT-ATSSA's eq. 7, 8, 9 and 17 as the paper writes them, query by query, for one sentence without dropout.
+    """Compute FLAT-ATSSA's equations 7, 8, 9 and 17, query by query, for one sentence and without dropout.
 
-    x: *Shape: [L, d]*. noise: for training; without it what is kept at prediction. *Shape: [h, L, L]*
-    Returns the output, the map and z.
+    x: Hidden states. *Shape:* (length, width)
+    noise: Gumbel noise for training. Without it, the selection for prediction is computed. *Shape:* (heads, length,
+        length)
+    RETURNS: The output, the attention map, and the selection z.
     """
     scores, choice, mean = reference_scores(attention, x), attention.selection, x.mean(0)
     rows = []
@@ -79,7 +85,7 @@ def reference_selection(
 
 
 def _relative(length: int, head_width: int, like: Tensor) -> Tensor:
-    """`r_{t-j}` (eq. 17). *Shape: [L, L, d_k]*"""
+    """Return the relative positions `r_{t-j}` (TENER's equation 17). *Shape:* (length, length, head width)"""
     position = torch.arange(length, dtype=torch.float64, device=like.device)
     i = torch.arange(0, head_width, 2, dtype=torch.float64, device=like.device)
     angles = (position[:, None] - position)[..., None] / 10000.0 ** (i / head_width)
@@ -87,55 +93,53 @@ def _relative(length: int, head_width: int, like: Tensor) -> Tensor:
 
 
 def reference_convolution(convolution: Convolution, x: Tensor) -> Tensor:
-    """torch's convolution of one sequence with zeros around it. x: *Shape: [L, d]*"""
+    """Compute a zero-padded convolution of one sequence with torch. *Shape:* (length, width) to (length, filters)"""
     filters = convolution.product
     if not len(x):
         return x.new_zeros(0, len(filters.weight))
-    # From neighbour after neighbour to torch's channel after channel.
+    # The package's weights are ordered by neighbour and then channel, torch's by channel and then neighbour.
     kernel = filters.weight.view(len(filters.weight), convolution.size, -1).transpose(1, 2)
     return F.conv1d(x.T[None], kernel, filters.bias, padding=convolution.size // 2)[0].T
 
 
 def reference_relation(relation: Relation, x: Tensor, lengths: Sequence[int]) -> Tensor:
-    """Eq. 4, 6 and 8 as the paper writes them, pair by pair.
-
-    x: *Shape: [N, d]*. Returns *Shape: [N, d]*
-    """
+    """Compute GRN's equations 4, 6 and 8, pair by pair. *Shape:* (units, width) to (units, width)"""
     weight = torch.cat((relation.left.weight, relation.right.weight), dim=1)
     fused = [x.new_zeros(0, x.shape[1])]
     for rows in x.split(list(lengths)):
         shape = (len(rows), len(rows), -1)
         pairs = torch.cat((rows[:, None].expand(shape), rows[None].expand(shape)), dim=-1)
-        scores = F.linear(pairs, weight, relation.left.bias)  # eq. 4
+        scores = F.linear(pairs, weight, relation.left.bias)  # equation 4
         terms = torch.sigmoid(scores) * rows
-        fused.append(torch.tanh(terms.sum(1) / max(len(rows), 1)))  # eq. 6, 8
+        fused.append(torch.tanh(terms.sum(1) / max(len(rows), 1)))  # equations 6 and 8
     return torch.cat(fused)
 
 
 def reference_span_positions(positions: SpanPositions, spans: Tensor) -> Tensor:
-    """`R_ij` (eq. 1 to 3) as the papers write it, for every pair of one sentence.
+    """Compute the relative positions `R_ij` (FLAT's equations 1 to 3) for all pairs of spans in one sentence.
 
-    spans: head and tail of each span. *Shape: [L, 2]*. Returns *Shape: [L, L, d]*
+    spans: First and last character of each span. *Shape:* (spans, 2)
+    RETURNS: *Shape:* (spans, spans, width)
     """
     head, tail = spans.unbind(1)
     weight = positions.fuse.weight
     width = weight.shape[1]
-    distances = torch.stack([a[:, None] - b for a in (head, tail) for b in (head, tail)], dim=-1)  # eq. 1
+    distances = torch.stack([a[:, None] - b for a in (head, tail) for b in (head, tail)], dim=-1)  # equation 1
     i = torch.arange(0, width, 2, dtype=torch.float64, device=weight.device)
     angles = distances[..., positions.kinds, None] / 10000.0 ** (i / width)
-    p = torch.stack((angles.sin(), angles.cos()), dim=-1).to(weight.dtype)  # eq. 3
-    return torch.relu(p.flatten(2) @ torch.cat(weight.split(width), dim=1).T)  # eq. 2
+    p = torch.stack((angles.sin(), angles.cos()), dim=-1).to(weight.dtype)  # equation 3
+    return torch.relu(p.flatten(2) @ torch.cat(weight.split(width), dim=1).T)  # equation 2
 
 
 def reference_span_attention(
     attention: SpanAttention, positions: SpanPositions, x: Tensor, query_input: Tensor, places: Tensor
 ) -> Tensor:
-    """Eq. 1 to 6 as the papers write them, for one sentence and without dropout.
+    """Compute FLAT's equations 1 to 6 for one sentence, without dropout.
 
-    x: the spans that are read. *Shape: [L, d]*
-    query_input: what the queries are made from; the same as `x`, but for MECT. *Shape: [L, d]*
-    places: head and tail of each span. *Shape: [L, 2]*
-    Returns *Shape: [L, d]*
+    x: Embeddings of spans, for keys and values. *Shape:* (spans, width)
+    query_input: Embeddings of spans, for queries. Differs from `x` in MECT only. *Shape:* (spans, width)
+    places: First and last character of each span. *Shape:* (spans, 2)
+    RETURNS: *Shape:* (spans, width)
     """
     q, k, v = (
         split_heads(part(of), attention.n_heads)
@@ -143,16 +147,19 @@ def reference_span_attention(
     )
     r = split_heads(attention.position(reference_span_positions(positions, places).flatten(0, 1)), attention.n_heads)
     r = r.unflatten(0, (len(x), len(x)))
-    scores = torch.einsum("ihd,jhd->hij", q + attention.u, k)  # eq. 5
+    scores = torch.einsum("ihd,jhd->hij", q + attention.u, k)  # equation 5
     scores = scores + torch.einsum("ihd,ijhd->hij", q + attention.v, r)
     if attention.random is not None:
-        bias = attention.random(len(x), len(x)).transpose(0, 1)  # eq. 12
+        bias = attention.random(len(x), len(x)).transpose(0, 1)  # MECT's equation 12
         scores = scores + F.pad(bias, (0, len(x) - bias.shape[2], 0, len(x) - bias.shape[1]))
-    return torch.einsum("hij,jhd->ihd", torch.softmax(scores, dim=-1), v).flatten(1)  # eq. 4
+    return torch.einsum("hij,jhd->ihd", torch.softmax(scores, dim=-1), v).flatten(1)  # equation 4
 
 
 def reference_layer(layer: TransformerLayer, x: Tensor, mixed: Tensor) -> Tensor:
-    """Residuals, norms and the feed-forward around an attention. mixed: its output. *Shape: [L, d]* all"""
+    """Compute the residuals, norms and the feed-forward block after attention. *Shape:* (length, width)
+
+    mixed: Output of the attention. *Shape:* (length, width)
+    """
 
     def norm(norm: nn.LayerNorm, x: Tensor) -> Tensor:
         return F.layer_norm(x, x.shape[-1:], norm.weight, norm.bias)
@@ -163,7 +170,8 @@ def reference_layer(layer: TransformerLayer, x: Tensor, mixed: Tensor) -> Tensor
 
 
 def backward_gradients(loss: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
-    """Return the gradients that `backward` gives, zeros for an unused input: what is recomputed has no other ones."""
+    """Return the gradients computed by `backward`, with zeros for unused inputs. Checkpointed modules do not support
+    `torch.autograd.grad`."""
     for leaf in inputs:
         leaf.grad = None
     loss.backward()
@@ -171,18 +179,18 @@ def backward_gradients(loss: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
 
 
 def assert_same(got: Tensor, expected: Tensor, leaves: Sequence[Tensor], within: float = 1e-10) -> None:
-    """Compare two outputs, and their gradients along a random direction."""
+    """Compare two outputs, and their gradients for a random output gradient."""
     assert got.shape == expected.shape
     assert torch.allclose(got, expected, rtol=0.0, atol=within)
     weight = torch.randn_like(expected)
     wanted = backward_gradients((expected * weight).sum(), leaves)
     for a, b in zip(backward_gradients((got * weight).sum(), leaves), wanted, strict=True):
-        # The gradient of random attention is sparse.
+        # Random attention has a sparse gradient.
         assert torch.allclose(a.to_dense(), b.to_dense(), atol=within)
 
 
 def assert_slopes(function: Callable[..., Tensor], *inputs: Tensor) -> None:
-    """Compare the gradient of a function with its differences along a random direction."""
+    """Compare the gradient of a function with finite differences in a random direction."""
     inputs = tuple(x.detach().requires_grad_() for x in inputs)
     directions = [torch.randn_like(x) * 1e-5 for x in inputs]
     output = function(*inputs)

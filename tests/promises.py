@@ -1,9 +1,9 @@
-"""List what 1.x keeps: names, settings, methods, options, records and the service's API, one to a line.
+"""List the public interface of 1.x: names, settings, methods, options, records and the HTTP API, one per line.
 
     python tests/promises.py > tests/data/promised-1.0.txt
 
-docs/promises.md says it on one page. tests/test_promised.py compares the list with those of the versions before, in
-tests/data: a line may come, and none may go before the next major version.
+docs/promises.md describes the interface. tests/test_promised.py compares it with the lists of earlier versions in
+tests/data: lines may be added, but not removed before the next major version.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ from spacy_tener.serve import make_app
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = ROOT / "pyproject.toml"
+# The commands with a stable interface. All other commands are provisional.
 COMMANDS = ("convert", "config", "evaluate", "annotate", "serve")
-"""The commands that are promised. Others are provisional."""
+# Prefixes of the stable HTTP endpoints.
 ADDRESSES = ("/v1/", "/health", "/ready", "/metrics")
-"""How the promised addresses of the service begin."""
 PROVISIONAL = {"POST /v1/explanation"}
+# Registered names that are used in the configs and overlays of this directory are stable. All others are provisional.
 CONFIGS = ROOT / "spacy_tener" / "training" / "configs"
-"""Registered names that stand in a config or an overlay there are promised. Others are provisional."""
 
 
+# The stable methods and properties, in addition to those of spaCy's TrainablePipe.
 METHODS: dict[type, tuple[str, ...]] = {
     TenerNER: (
         "decode",
@@ -60,11 +61,10 @@ METHODS: dict[type, tuple[str, ...]] = {
     LexiconEditor: ("add", "clear", "names", "read", "remove", "words"),
     EntityLists: ("add", "block", "blocked", "clear", "labels", "names", "read", "remove", "words"),
 }
-"""The methods and properties that are promised, beside those of spaCy's TrainablePipe."""
 
 
 def promises() -> list[str]:
-    """Return the lines of the list."""
+    """Return the sorted lines of the list."""
     return sorted({*_names(), *_python(), *_commands(), *_service(), *_records()})
 
 
@@ -76,7 +76,7 @@ def _names() -> Iterator[str]:
             if group not in ("spacy_factories", "spacy_cli") and f'"{name}"' not in shipped:
                 continue
             yield f"{group} {name}"
-            if group == "spacy_cli":  # its options are a part of their own
+            if group == "spacy_cli":  # options of commands are listed separately
                 continue
             module, _, attribute = target.partition(":")
             for argument, default in _arguments(getattr(importlib.import_module(module), attribute), name):
@@ -142,14 +142,14 @@ def _service() -> Iterator[str]:
                 yield from (f"{place} request {media}{line}" for line in _fields(body.get("schema", {}), parts))
             for status, response in operation["responses"].items():
                 yield f"{place} {status}"
-                # All errors have the same body.
+                # All errors have the same response body.
                 answer = f"{place} {status}" if status < "400" else "error"
                 for media, body in response.get("content", {}).items():
                     yield from (f"{answer} {media}{line}" for line in _fields(body.get("schema", {}), parts))
 
 
 def _fields(schema: dict[str, Any], parts: dict[str, Any]) -> Iterator[str]:
-    """Yield the fields of a schema, with those below them, and their kinds."""
+    """Yield the fields of a schema with their types, recursively."""
     if "$ref" in schema:
         schema = parts[schema["$ref"].rpartition("/")[2]]
     if "items" in schema:

@@ -1,4 +1,4 @@
-"""Small encoders as ONNX files, made by the package onnx, in which padding shows if it is read."""
+"""Small ONNX encoders whose output would change if padding were not masked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def constant(name: str, *values: int) -> Any:
 
 
 def model(nodes: Sequence[Any], tensors: Sequence[Any], inputs: dict[str, int], opset: int = 17) -> Any:
-    """A model whose inputs have so many dimensions, and whose output is `states`."""
+    """Create a model with the output `states`.
+
+    inputs: Number of dimensions of each input.
+    """
     graph = helper.make_graph(
         list(nodes),
         "encoder",
@@ -42,7 +45,8 @@ def model(nodes: Sequence[Any], tensors: Sequence[Any], inputs: dict[str, int], 
 
 
 def mean_encoder(rows: int = len(VOCABULARY)) -> Any:
-    """Each row of the table, and the mean of those that the mask shows; the inputs are a BERT's."""
+    """Create an encoder with the inputs of BERT. Its output is a projection of each embedding plus the mean over the
+    mask."""
     nodes = [
         helper.make_node("Gather", ["table", "input_ids"], ["rows"]),
         helper.make_node("Unsqueeze", ["attention_mask", "last"], ["mask3"]),
@@ -62,7 +66,7 @@ def mean_encoder(rows: int = len(VOCABULARY)) -> Any:
 
 
 def recurrent_encoder(rows: int = len(VOCABULARY)) -> Any:
-    """A bidirectional GRU that has the lengths as an input and does not use them, as LAC's file."""
+    """Create a bidirectional GRU. Like LAC's model, it has the lengths as an unused input."""
     nodes = [
         helper.make_node("Gather", ["table", "ids"], ["rows"]),
         helper.make_node("Transpose", ["rows"], ["steps"], perm=[1, 0, 2]),
@@ -75,7 +79,7 @@ def recurrent_encoder(rows: int = len(VOCABULARY)) -> Any:
 
 
 def save(folder: Path, model: Any, vocabulary: Sequence[str] = VOCABULARY) -> Path:
-    """Write a model, and the vocabulary beside it."""
+    """Write a model and its vocabulary to a directory."""
     folder.mkdir(parents=True, exist_ok=True)
     onnx.save(model, folder / "encoder.onnx")
     (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf8")
@@ -83,7 +87,7 @@ def save(folder: Path, model: Any, vocabulary: Sequence[str] = VOCABULARY) -> Pa
 
 
 def save_tokenizer(folder: Path) -> None:
-    """Write a tokenizer with special pieces, whose words may be several pieces."""
+    """Write a tokenizer with special tokens, which splits words into subword tokens."""
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "new", "york", "##er", "##s", "in"]
     tokenizer = Tokenizer(models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.Lowercase()

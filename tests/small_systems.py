@@ -1,5 +1,4 @@
-"""Small pipelines: texts, a model of each architecture without dropout, the one loop that tests train by, and trained
-pipelines on disk, which each process trains for itself."""
+"""Small pipelines: texts, a model of each architecture, a training loop, and trained pipelines on disk."""
 
 from __future__ import annotations
 
@@ -52,7 +51,10 @@ PARTS = "吴\t口 天\n银\t钅 艮\n海\t氵 每\n明\t日 月\n好\t女 子\n"
 
 
 def small_tok2vecs(folder: Path) -> dict[str, dict[str, Any]]:
-    """The config of each architecture. folder: for the sources of words and radicals."""
+    """Return a small config of each architecture, without dropout.
+
+    folder: Directory for the files of words and radicals.
+    """
     (folder / "words.txt").write_text("\n".join(WORDS) + "\n", encoding="utf8")
     (folder / "parts.txt").write_text(PARTS, encoding="utf8")
     characters = {
@@ -123,9 +125,10 @@ def learn(
     optimizer: Optimizer | None = None,
     enough: float = 0.0,
 ) -> Optimizer:
-    """Let a pipeline learn examples, with new weights, or with an optimizer, from those that it has.
+    """Train a pipeline on examples. Without an optimizer, the weights are initialized first.
 
-    enough: The loss below which it stops.
+    enough: Stop when the loss is smaller.
+    RETURNS: The optimizer, to continue training.
     """
     if optimizer is None:
         optimizer = nlp.initialize(lambda: examples)
@@ -138,7 +141,7 @@ def learn(
 
 @cache
 def trained(kind: str) -> Path:
-    """Train a small pipeline until it knows its texts by heart, and return its directory."""
+    """Overfit a small pipeline to its texts, and return its directory. It is trained once per process."""
     folder = Path(_FOLDER.name)
     view = {"view": "characters", "window": 60, "overlap": 10} if kind == "characters" else {}
     with torch.random.fork_rng():

@@ -1,4 +1,4 @@
-"""Parts of spaCy, small, that tests put beside ours or around them."""
+"""Small configs of spaCy's own models, to compare or combine them with ours."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def spacy_s_ner(tok2vec: dict[str, Any]) -> dict[str, Any]:
-    """The model of spaCy's `ner`."""
+    """Return the model config of spaCy's `ner`."""
     return {
         "@architectures": "spacy.TransitionBasedParser.v2",
         "state_type": "ner",
@@ -19,7 +19,7 @@ def spacy_s_ner(tok2vec: dict[str, Any]) -> dict[str, Any]:
 
 
 def spacy_s_cnn():
-    """The config of spaCy's CNN over hashed strings, a tok2vec by itself."""
+    """Return the config of spaCy's HashEmbedCNN."""
     return {
         "@architectures": "spacy.HashEmbedCNN.v2",
         "pretrained_vectors": None,

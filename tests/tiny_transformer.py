@@ -1,4 +1,4 @@
-"""A BERT of two layers with random weights and a vocabulary of its own, as a directory: nothing is downloaded."""
+"""A BERT of two layers with random weights and a small vocabulary, so that tests do not download a model."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ VOCABULARY = [*SPECIAL, *dict.fromkeys([*CHARACTERS, *WORDS])]
 
 
 def characters(text: str) -> Doc:
-    """A text in Chinese whose tokens are its characters."""
+    """Return a Chinese Doc with one token per character."""
     return Doc(VOCAB, words=list(text), spaces=[False] * len(text))
 
 
 def save_tiny_transformer(path: Path, *, seed: int = 0, **settings: object) -> Path:
-    """Write model and tokenizer to a directory, as `save_pretrained` of the library transformers does."""
+    """Write the model and its tokenizer to a directory, as `save_pretrained` of transformers does."""
     from transformers import BertConfig, BertModel, BertTokenizerFast
 
     path.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,7 @@ def save_tiny_transformer(path: Path, *, seed: int = 0, **settings: object) -> P
     torch.manual_seed(seed)
     model = BertModel(BertConfig(**{**sizes, **settings}))
     for parameter in model.parameters():
-        # The library's initial weights are so small that all pieces would look alike.
+        # With the library's initialization, the embeddings of all subword tokens would be almost equal.
         if parameter.ndim > 1:
             torch.nn.init.normal_(parameter, std=0.3)
     model.save_pretrained(path)

@@ -1,4 +1,4 @@
-"""For what happens in another thread or process."""
+"""Wait for other threads and processes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    """Wait for a condition; fail where it does not become true."""
+    """Wait until a condition is true. Raises an AssertionError after some seconds."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end

@@ -1,4 +1,4 @@
-"""The same sentences in every format that `tener convert` reads, and plain counts of what files hold."""
+"""Write the same sentences in all formats that `tener convert` supports, and count entities with simple parsers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-_BETWEEN = re.compile(r"[\s,]*")  # the records of a file of JSON
+_BETWEEN = re.compile(r"[\s,]*")  # between the records of a JSON file
 
+# Tokens, and entities as the indices of their first token and of the token after their last one.
 Sentence = tuple[list[str], list[tuple[int, int, str]]]
-"""Tokens, and entities as places of their first token and of the one behind their last."""
 
 SENTENCES: list[Sentence] = [
     (list("高勇，男，中国国籍"), [(0, 2, "PER"), (5, 7, "LOC")]),
@@ -29,7 +29,7 @@ SENTENCES: list[Sentence] = [
 
 @dataclass(frozen=True)
 class Counted:
-    """What a file holds, by the plainest reading of it."""
+    """The expected content of a file, counted by a simple parser."""
 
     sentences: int
     tokens: int
@@ -46,7 +46,7 @@ def tags_of(sentence: Sentence) -> list[str]:
 
 
 def text_of(sentence: Sentence) -> tuple[str, list[tuple[int, int, str, str]]]:
-    """The text, and the offsets, label and characters of its entities."""
+    """Return the text, and its entities with offsets, label and text."""
     tokens, spans = sentence
     offsets = list(accumulate(map(len, tokens), initial=0))
     named = ((start, end, label, "".join(tokens[start:end])) for start, end, label in spans)
@@ -81,7 +81,7 @@ def weibo(sentences: Sequence[Sentence]) -> str:
 
 
 def conlleval_count(tags: Sequence[str]) -> int:
-    """How many entities conlleval counts, in any of the schemes."""
+    """Return the number of entities that conlleval counts, with any tagging scheme."""
     count, previous = 0, ("O", "")
     for tag in tags:
         letter, _, label = (tag, "", "") if tag in ("O", "-") else (tag[0], tag[1], tag[2:])
@@ -158,7 +158,7 @@ def hugging_face(sentences: Sequence[Sentence]) -> str:
 
 
 def values_of(text: str) -> list[Any]:
-    """The records of a file of JSON."""
+    """Return the records of a JSON or JSONL file."""
     values, place = [], 0
     text = text.removeprefix("\ufeff").strip()
     if text.startswith("[") and text.endswith("]") and not text.startswith('["'):
@@ -175,7 +175,7 @@ def count_json(text: str) -> Counted:
 
 
 def _spans_in(value: Any) -> int:
-    """How many entities stand anywhere in a value."""
+    """Return the number of entities anywhere in a JSON value."""
     if isinstance(value, dict):
         if isinstance(value.get("tokens"), list):
             return conlleval_count(value["ner_tags"])

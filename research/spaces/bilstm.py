@@ -1,6 +1,6 @@
-"""BiLSTM (Yan et al., 2019), Table 6, English: over the overlay encoder-bilstm, with `sgd` for the paper's optimizer.
+"""Search space of a BiLSTM for English (Yan et al., 2019, Table 6). Use it with the overlays encoder-bilstm and sgd.
 
-The table's hidden size is that of each direction.
+`hidden` is the size of each direction, as in the table.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ MODEL = "components.tener_ner.model.tok2vec"
 
 
 def settings(trial: Trial) -> dict[str, Any]:
-    """Draw the settings of a trial."""
+    """Sample the settings of a trial."""
     width = 2 * trial.suggest_categorical("hidden", [200, 400, 600, 800, 1200])
     return {
         f"{MODEL}.encode.depth": trial.suggest_categorical("layers", [1, 2]),

@@ -1,10 +1,11 @@
-r"""FLAT-ATSSA (Hu et al., 2022), Table 2: over the overlay flat-atssa, with `sgd` for the paper's optimizer.
+r"""Search space of FLAT-ATSSA (Hu et al., 2022, Table 2). Use it with the overlays flat-atssa and sgd.
 
     python -m research search RUNS --corpus weibo --system flat-atssa+sgd --space flat-atssa --trials 60 \
         --set training.batcher.size=8
 
-The paper warms up for 1, 5 or 10 epochs. Here these are parts of 100 epochs, which sgd has; the paper names no number.
-The decay of 0.05 is not drawn: `spacy_tener.triangular.v1` goes down to 0.
+In the paper, the learning rate is warmed up for 1, 5 or 10 epochs. We express these as fractions of the 100 epochs of
+the overlay sgd, since the paper does not mention the number of epochs. The learning rate decay of 0.05 is not used:
+`spacy_tener.triangular.v1` decreases to 0.
 """
 
 from typing import Any
@@ -16,7 +17,7 @@ RATE = "training.optimizer.learn_rate"
 
 
 def settings(trial: Trial) -> dict[str, Any]:
-    """Draw the settings of a trial."""
+    """Sample the settings of a trial."""
     heads = trial.suggest_categorical("heads", [4, 8, 12])
     width = heads * trial.suggest_categorical("head_width", [8, 10, 12])
     return {

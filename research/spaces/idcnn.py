@@ -1,7 +1,7 @@
-"""ID-CNN (Yan et al., 2019), Table 7, English: over the overlay encoder-idcnn, with `--code research/baselines.py`.
+"""Search space of an ID-CNN for English (Yan et al., 2019, Table 7). Use it with the overlay encoder-idcnn.
 
-The table's number of layers is taken as how often the block of convolutions is applied; the paper does not say. The
-kernel's size is fixed, and the overlay has it.
+Needs `--code research/baselines.py`. The paper does not define the number of layers; here it is the number of
+iterations of the convolution block. The kernel size is fixed, and is set in the overlay.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ MODEL = "components.tener_ner.model.tok2vec"
 
 
 def settings(trial: Trial) -> dict[str, Any]:
-    """Draw the settings of a trial."""
+    """Sample the settings of a trial."""
     width = trial.suggest_categorical("kernels", [200, 400, 600, 800])
     return {
         f"{MODEL}.encode.iterations": trial.suggest_categorical("layers", [2, 3, 4, 5, 6]),

@@ -1,10 +1,10 @@
-r"""MECT (Wu et al., 2021), Table 9: over the overlays mect and sgd, which has a momentum and rates of parameters.
+r"""Search space of MECT (Wu et al., 2021, Table 9). Use it with the overlays mect and sgd.
 
     python -m research search RUNS --corpus weibo --system mect+sgd --space mect --trials 60 \
         --set training.batcher.size=10
 
-Where the table has two numbers for a rate or the momentum, they are taken as the ends of a range. There are always 8
-heads, so that the model's width follows from theirs. The paper drew by SMAC.
+Where the table lists two values of a learning rate or the momentum, they are the limits of a range. The number of heads
+is always 8, so the width of the heads determines the width of the model. The paper used SMAC instead of random search.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ OPTIMIZER = "training.optimizer"
 
 
 def settings(trial: Trial) -> dict[str, Any]:
-    """Draw the settings of a trial."""
+    """Sample the settings of a trial."""
     lattice = trial.suggest_categorical("lattice_dropout", [0.1, 0.2, 0.3])
     rate = trial.suggest_float("rate", 0.001, 0.0025, log=True)
     return {

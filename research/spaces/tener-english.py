@@ -1,4 +1,4 @@
-"""TENER (Yan et al., 2019), Table 8, English: over an English corpus' config. See tener.py."""
+"""Search space of TENER for English (Yan et al., 2019, Table 8). Use it with the config of an English corpus."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ MODEL = "components.tener_ner.model.tok2vec.encode"
 
 
 def settings(trial: Trial) -> dict[str, Any]:
-    """Draw the settings of a trial."""
+    """Sample the settings of a trial."""
     heads = trial.suggest_categorical("heads", [8, 10, 12, 14])
     width = heads * trial.suggest_categorical("head_width", [64, 80, 96, 112, 128])
     return {

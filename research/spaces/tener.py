@@ -1,9 +1,9 @@
-"""TENER (Yan et al., 2019), Table 8, Chinese: over the config of a Chinese corpus, with `sgd` as the paper.
+"""Search space of TENER for Chinese (Yan et al., 2019, Table 8). Use it with the config of a Chinese corpus and sgd.
 
     python -m research search RUNS --corpus weibo --system tener+sgd --space tener --trials 60
 
-Both dropouts are fixed in the table, and the configs have them. The feed-forward is twice as wide as the model, as in
-the released code.
+Both dropout rates are fixed in the table, and are set in the configs. As in the released code, the feed-forward layer
+is twice as wide as the model.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ MODEL = "components.tener_ner.model.tok2vec"
 
 
 def settings(trial: Trial) -> dict[str, Any]:
-    """Draw the settings of a trial."""
+    """Sample the settings of a trial."""
     heads = trial.suggest_categorical("heads", [4, 6, 8, 10])
     width = heads * trial.suggest_categorical("head_width", [32, 48, 64, 80, 96])
     return {

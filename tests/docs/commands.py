@@ -1,4 +1,4 @@
-"""Lines of a shell block: what they run, whether that exists, and running it in this process."""
+"""Parse shell blocks, check that their commands and options exist, and run them in this process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ import research.__main__ as research
 
 
 def commands(code: str) -> Iterator[list[str]]:
-    """The words of each command, without comments, joined where a line ends in a backslash."""
+    """Yield the words of each command, without comments. Lines that end in a backslash are joined."""
     for line in code.replace("\\\n", " ").splitlines():
         words = shlex.split(line, comments=True)
         if words:
@@ -33,7 +33,7 @@ def commands(code: str) -> Iterator[list[str]]:
 
 
 def check(words: list[str]) -> None:
-    """Fail where a command, or an option of it, does not exist."""
+    """Raise an error if a command or one of its options does not exist."""
     if words[:2] == ["python", "-m"] and words[2] in GROUPS:
         command, rest = named_command(words[2], words[3:])
         if hasattr(command, "commands"):
@@ -61,7 +61,7 @@ def check(words: list[str]) -> None:
 
 
 def named_command(module: str, words: list[str]) -> tuple[Any, list[str]]:
-    """The command, or group of commands, that words name, and the words behind its name."""
+    """Look up a command or a group of commands. Return it with the remaining words."""
     command = GROUPS[module]()
     while hasattr(command, "commands") and words:
         found = command.get_command(None, words[0])
@@ -85,7 +85,7 @@ GROUPS = {"spacy": root_command, "research": research_command}
 
 
 def check_script(path: Path, words: list[str]) -> None:
-    """Fail where a script does not exist, or does not name an option."""
+    """Raise an error if a script does not exist, or does not define one of the options."""
     source = path.read_text(encoding="utf8")
     shared = [path.parent / f"{name}.py" for name in re.findall(r"^(?:from|import) (_[a-z]\w+)", source, flags=re.M)]
     source += "".join(module.read_text(encoding="utf8") for module in shared)
@@ -95,7 +95,7 @@ def check_script(path: Path, words: list[str]) -> None:
 
 
 def run(words: list[str], added: str) -> str:
-    """Run a command in this process, in the current directory; what it printed."""
+    """Run a command in this process and in the current directory, and return its output."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         if words[:2] == ["python", "-m"] and words[2] in GROUPS:
@@ -114,7 +114,7 @@ def run(words: list[str], added: str) -> str:
 
 def _run_command(module: str, words: list[str]) -> None:
     argv, status = sys.argv, None
-    sys.argv = [module, *words]  # spaCy's own commands read their overrides here
+    sys.argv = [module, *words]  # spaCy's commands read config overrides from sys.argv
     try:
         status = GROUPS[module]()(words, standalone_mode=False, prog_name=f"python -m {module}")
     except SystemExit as ended:

@@ -1,4 +1,4 @@
-"""Trained pipelines of every architecture, in small windows."""
+"""Trained pipelines of all architectures, with small windows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spacy.language import Language
 
 @pytest.fixture(scope="session")
 def learned():
-    """Loads a pipeline of an architecture, once for all tests, which leave it as it is."""
+    """Load a trained pipeline of an architecture. Tests share it and must not change it."""
 
     @cache
     def load(name: str = "FLAT_ATSSA") -> Language:

@@ -1,5 +1,4 @@
-"""The device of the tests in this folder: a real GPU under `make test-gpu`, otherwise emulated ones, whose memory may
-not mix with the host's."""
+"""The device for the tests in this folder: a real GPU with `make test-gpu`, and emulated GPUs otherwise."""
 
 import pytest
 import torch
@@ -10,7 +9,7 @@ from thinc.util import has_cupy_gpu
 
 @pytest.fixture(params=["emulated", "Apple", pytest.param("cuda", marks=pytest.mark.gpu)])
 def device(request):
-    """Where everything is made that Thinc and our modules make."""
+    """The device on which Thinc and our modules create arrays and tensors."""
     if request.param == "cpu":
         yield torch.device("cpu")
     elif request.param in ("emulated", "Apple"):

@@ -1,4 +1,7 @@
-"""Python runs this when it starts with this folder in PYTHONPATH: packages in LEFT_OUT are then as if not installed."""
+"""Prevent the import of the packages in the environment variable LEFT_OUT.
+
+Python runs this file at startup if its directory is in PYTHONPATH.
+"""
 
 import os
 import sys
@@ -6,8 +9,8 @@ import sys
 import catalogue
 
 for name in os.environ["LEFT_OUT"].split():
-    sys.modules[name] = None  # type: ignore[assignment] # importing it fails
-# So does a package that needs all of them. spaCy loads whatever registers a factory, and this takes the longest.
+    sys.modules[name] = None  # type: ignore[assignment] # raises an ImportError when it is imported
+# Remove the factories of spacy-transformers as well. It needs torch and transformers, and spaCy would import it.
 points = catalogue.AVAILABLE_ENTRY_POINTS
 catalogue.AVAILABLE_ENTRY_POINTS = {
     group: [point for point in points.select(group=group) if not point.value.startswith("spacy_transformers")]

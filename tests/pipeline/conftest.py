@@ -1,4 +1,4 @@
-"""Pipelines with a small recogniser: spaCy's `ner` and `tener_ner`, untrained or knowing the sentences by heart."""
+"""Small pipelines with spaCy's `ner` or `tener_ner`, untrained or overfitted to a few sentences."""
 
 import pytest
 import small_systems
@@ -11,8 +11,8 @@ from spacy_tener.nn.shim import TorchShim
 
 TINY_HASH_EMBED = spacy_s_cnn()
 TINY_NER = spacy_s_ner(TINY_HASH_EMBED)
+# Trained pipelines by factory, as bytes. They are trained once, and each test gets a copy.
 LEARNED: dict[str, bytes] = {}
-"""Trained pipelines by factory: training is done once, and every test gets a copy of its own."""
 
 
 @pytest.fixture
@@ -27,13 +27,13 @@ def tiny_ner():
 
 @pytest.fixture(params=["ner", "tener_ner"])
 def factory(request):
-    """A test that asks for this runs twice on the same input: with spaCy's component, and with ours."""
+    """Runs a test twice with the same input, for spaCy's component and for ours."""
     return request.param
 
 
 @pytest.fixture
 def blank(tiny_model):
-    """Makes an untrained pipeline of one component."""
+    """Create an untrained pipeline with one component."""
 
     def make(factory="tener_ner", *, lang="zh", **config):
         nlp = spacy.blank(lang)
@@ -50,7 +50,7 @@ def learn():
 
 @pytest.fixture
 def learned(blank, learn, make_examples):
-    """Makes a pipeline of one component that knows the sentences by heart."""
+    """Create a pipeline with one component that was overfitted to the sentences."""
 
     def make(factory="tener_ner", **config):
         if factory not in LEARNED:
@@ -66,7 +66,7 @@ def learned(blank, learn, make_examples):
 
 @pytest.fixture
 def char_entities_of():
-    """The exact entities that the view of characters keeps beside doc.ents."""
+    """Return the character offsets of entities in a span group, which are exact with `view = "characters"`."""
 
     def entities(doc, key="tener_ner_chars"):
         group = doc.spans[key]
@@ -77,7 +77,7 @@ def char_entities_of():
 
 @pytest.fixture
 def annotated():
-    """Makes a Doc of single characters with annotation."""
+    """Create an annotated Doc of single characters."""
 
     def make(nlp, text, entities=(), *, sentence_starts=(0,), **set_ents):
         starts = [i in sentence_starts for i in range(len(text))] if tuple(sentence_starts) != (0,) else None
@@ -92,7 +92,7 @@ def annotated():
 
 @pytest.fixture
 def jieba_nlp():
-    """Makes a pipeline whose tokens are words."""
+    """Create a pipeline whose tokens are words."""
 
     def make():
         return Chinese.from_config({"nlp": {"tokenizer": {"segmenter": "jieba"}}})
@@ -102,7 +102,7 @@ def jieba_nlp():
 
 @pytest.fixture
 def torch_parameters():
-    """The torch parameters inside a component, by a name of their own."""
+    """Return the torch parameters of a component, with unique names."""
 
     def parameters(pipe):
         shims = [shim for node in pipe.model.walk() for shim in node.shims if isinstance(shim, TorchShim)]
@@ -113,7 +113,7 @@ def torch_parameters():
 
 @pytest.fixture
 def gradients(torch_parameters):
-    """The gradients that a component holds, dense, by the names of their parameters."""
+    """Return the dense gradients of a component by parameter name."""
 
     def held(pipe):
         grads = {name: value.grad for name, value in torch_parameters(pipe).items() if value.grad is not None}

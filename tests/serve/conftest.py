@@ -1,4 +1,4 @@
-"""Services on the loopback, in threads of this process."""
+"""HTTP services in threads of this process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Start = Callable[..., AbstractContextManager["Running"]]
 
 @dataclass(frozen=True)
 class Running:
-    """A service that listens, and a client of it."""
+    """A running service, and an HTTP client for it."""
 
     client: httpx.Client
     service: Service
@@ -60,7 +60,7 @@ def running(
 
 @pytest.fixture(scope="session")
 def served(saved: Mapping[str, Path]) -> Iterator[Running]:
-    """Two pipelines, with small limits."""
+    """A service with two pipelines and small limits."""
     models = {name: spacy.load(path) for name, path in saved.items()}
     with running(models, Limits(characters=500, explained=100, texts=8, body=20_000, timeout=10.0)) as service:
         yield service
