@@ -1,4 +1,4 @@
-"""Small pipelines that many tests share."""
+"""Settings of pytest, and fixtures that all tests share: small models, trained pipelines, and training functions."""
 
 import gc
 import os
@@ -15,34 +15,34 @@ from confection import Config
 from hypothesis import settings
 from srsly.msgpack import msgpack_decoders, msgpack_encoders
 
-# spaCy and torch are imported where they are used: the process that only hands out tests does without them.
-# Nor is garbage looked for until all is imported.
+# spaCy and torch are imported inside functions, since the controller process of pytest-xdist does not need them.
+# Garbage collection is disabled until all imports are done, because it slows them down.
 gc.disable()
 
-# The same examples in every run, however slow the machine.
+# Use the same examples in every run, without a time limit for slow machines.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
-# Nothing is fetched from anywhere. Libraries read this once, when they are imported.
+# Prevent downloads. Libraries read this variable when they are imported.
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-# transformers would import it, with pandas and SciPy, for what no test needs.
+# transformers would import scikit-learn, with pandas and SciPy, for functions that the tests do not use.
 sys.modules["sklearn"] = None  # type: ignore[assignment]
 
-# Messages without colours. wasabi reads it when a printer is made.
+# Print messages without colours. wasabi reads this variable when a printer is created.
 os.environ["WASABI_LOG_FRIENDLY"] = "1"
 
-# Registries search the entry points of all packages for each name that is looked up: thousands of times in a test run.
-# In groups they are found at once.
+# For each name, catalogue searches the entry points of all packages, thousands of times in a test run. In a dictionary
+# by group, they are found immediately.
 catalogue.AVAILABLE_ENTRY_POINTS = {
     group: catalogue.AVAILABLE_ENTRY_POINTS.select(group=group) for group in catalogue.AVAILABLE_ENTRY_POINTS.groups
 }
 
-# Whatever is packed or unpacked asks for all of its coders, for which all registries are gone through.
+# srsly looks up all its encoders or decoders in the registry for each call.
 msgpack_encoders.get_all = cache(msgpack_encoders.get_all)
 msgpack_decoders.get_all = cache(msgpack_decoders.get_all)
 
-# Pipelines are made of the same few configs, and each time their text would be parsed again.
+# Most pipelines are created from a few configs. Cache the parsed configs, since parsing takes longer than copying.
 from_str = Config.from_str
 
 
@@ -62,7 +62,7 @@ def from_parsed(self: Config, text: str, *, interpolate: bool = True, **options:
 
 Config.from_str = from_parsed  # type: ignore[method-assign]
 
-# Whoever is started in the background by a shell ignores Ctrl-C, which some tests are about.
+# A shell starts background processes with SIGINT ignored, but some tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TINY_TENER = {
@@ -85,16 +85,16 @@ TINY_MODEL = {"@architectures": "spacy_tener.CRFTagger.v1", "dropout": 0.0, "tok
 def pytest_collection_finish() -> None:
     import torch
 
-    # The tests' tensors are tiny: more threads would spend their time waiting for each other.
+    # The tensors in tests are tiny, so additional threads would only wait for each other.
     torch.set_num_threads(1)
-    # What is imported stays: later searches for garbage leave it out.
+    # Exclude all imported objects from later garbage collections.
     gc.freeze()
     gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The tests of research are for integration: the package does without it."""
+    """Mark the tests of research as integration tests, since the package does not depend on research."""
     for item in items:
         if config.rootpath / "research" in item.path.parents:
             item.add_marker("integration")
@@ -102,7 +102,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def saved() -> dict[str, Path]:
-    """Trained pipelines on disk, one of each view."""
+    """Trained pipelines on disk, one for tokens and one with `view = "characters"`."""
     from small_systems import trained
 
     return {name: trained(name) for name in ("tener", "characters")}
@@ -110,7 +110,7 @@ def saved() -> dict[str, Path]:
 
 @pytest.fixture(scope="session")
 def tok2vecs(tmp_path_factory):
-    """The config of a small model of each architecture."""
+    """Small configs of all architectures."""
     from small_systems import small_tok2vecs
 
     return small_tok2vecs(tmp_path_factory.mktemp("sources"))
@@ -118,7 +118,7 @@ def tok2vecs(tmp_path_factory):
 
 @pytest.fixture
 def three_threads():
-    """Let torch compute on three threads, in place of the one of all tests."""
+    """Run torch on three threads, instead of one as in other tests."""
     import torch
 
     before = torch.get_num_threads()
@@ -129,7 +129,7 @@ def three_threads():
 
 @pytest.fixture(autouse=True)
 def seeded():
-    """Every test starts from the same random state."""
+    """Set the same seed before every test."""
     import spacy
     import torch
 
@@ -139,7 +139,7 @@ def seeded():
 
 @pytest.fixture
 def without_torch(monkeypatch):
-    """Let other processes start as if torch were not installed: that takes a third of the time."""
+    """Hide torch and transformers from other processes, which then start in a third of the time."""
     from command_line import without
 
     for name, value in without("torch", "transformers").items():
@@ -148,7 +148,7 @@ def without_torch(monkeypatch):
 
 @pytest.fixture(scope="session")
 def browser():
-    """A browser that all tests of a process share; see tests/browser.py."""
+    """A browser that all tests in a process share, see tests/browser.py."""
     from browser import started
 
     with started() as window:
@@ -179,7 +179,7 @@ def make_examples(sentences):
 
 @pytest.fixture
 def train(sentences, make_examples):
-    """Make a pipeline with a tiny recogniser and let it learn its sentences by heart."""
+    """Create a pipeline with a tiny model, and overfit it to some sentences."""
     import spacy
     from small_systems import learn
 

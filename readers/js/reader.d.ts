@@ -1,14 +1,14 @@
-/** An entity: `text.slice(start, end)` is its text. */
+/** An entity. Its text is `text.slice(start, end)`. */
 export interface Entity {
   start: number;
   end: number;
   label: string;
   text: string;
-  /** Probability over all label sequences of the text, or null if the model computes no probabilities. */
+  /** The probability of the entity over all label sequences, or null if the model does not compute probabilities. */
   probability: number | null;
 }
 
-/** What an exported file says of itself. */
+/** The metadata of an exported file. */
 export interface About {
   format: number;
   tags: string[];
@@ -23,17 +23,20 @@ export interface About {
 
 export interface Reader {
   readonly about: About;
-  /** Find the entities of a text, in its order, those around others first. Offsets count as those of `String.slice`. */
+  /**
+   * Return the entities of a text, sorted by their start. Outer entities precede their nested entities. Offsets are
+   * those of `String.slice`.
+   */
   entities(text: string): Promise<Entity[]>;
-  /** Find the entities of several texts together, which is faster for short ones. */
+  /** Return the entities of several texts. For short texts, this is faster than single calls. */
   batch(texts: readonly string[]): Promise<Entity[][]>;
 }
 
 /**
  * Load an exported file.
  *
- * @param source Its bytes, or where it is: a URL; in Node a path, too.
- * @param ort ONNX Runtime, where it is not to be found by its name, as without a bundler.
- * @param options Options of its session, such as `intraOpNumThreads`: by default it computes on one thread.
+ * @param source A URL, the content of the file as bytes, or (in Node) a path.
+ * @param ort The module of ONNX Runtime. Pass it if it cannot be imported by its name, for example without a bundler.
+ * @param options Options of the inference session, such as `intraOpNumThreads`. The default is one thread.
  */
 export function load(source: string | URL | Uint8Array | ArrayBuffer, ort?: unknown, options?: object): Promise<Reader>;

@@ -1,22 +1,30 @@
 /**
- * Find named entities with a file that `tener export` wrote. This module only requires ONNX Runtime: onnxruntime-node in
- * Node, or onnxruntime-web in a browser. reader.d.ts contains the types, and docs/elsewhere.md describes the file format.
+ * Named entity recognition with an ONNX file that `spacy tener export` wrote, in Node or in a browser.
+ *
+ *     const ner = await load("ner.onnx");
+ *     const entities = await ner.entities("王小明去了上海");
+ *
+ * This module only requires ONNX Runtime: onnxruntime-node in Node, onnxruntime-web in a browser. reader.d.ts contains
+ * the types, and docs/elsewhere.md describes the format of the file.
  */
 
-/** The latest version of the file format that this reader supports. */
+/** The version of the file format that this reader supports. */
 const FORMAT = 1;
 const REMEDY = "Write it by `python -m spacy tener export`";
-/** Log only errors. */
+/** Log errors only. */
 const LOG = { logSeverityLevel: 3 };
-/** One thread is twice as fast as two, because the operations are short. Memory patterns are slower if batch sizes vary. */
+/**
+ * With two threads, a run takes twice as long, since its operations are too short to be divided. Memory patterns make
+ * batches of different sizes slower.
+ */
 const OPTIONS = { ...LOG, intraOpNumThreads: 1, enableMemPattern: false };
 
 /**
  * Load an exported file.
  *
- * source: The content of the file, its URL, or, in Node, its path.
- * ort: The module of ONNX Runtime, if it cannot be imported by its name, for example without a bundler.
- * options: Options of the session, such as intraOpNumThreads.
+ * source: A URL, the content of the file as bytes, or (in Node) a path.
+ * ort: The module of ONNX Runtime. Pass it if it cannot be imported by its name, for example without a bundler.
+ * options: Options of the inference session, such as intraOpNumThreads. The default is one thread.
  */
 export async function load(source, ort, options) {
   ort ??= await import("#onnxruntime");
@@ -41,23 +49,26 @@ class Reader {
   #ort;
   #session;
   #tags;
-  /** The promise of the last run. A session can only compute one run at a time. */
+  /** The last run. Runs are executed one after another, since a session does not support concurrent runs. */
   #run = Promise.resolve();
 
   constructor(ort, session, about) {
     this.#ort = ort;
     this.#session = session;
     this.about = about;
-    // The label begins after the first hyphen, and may contain hyphens.
+    // The separator is the first hyphen, since labels can contain hyphens as well.
     this.#tags = about.tags.map((tag) => ({ prefix: tag.slice(0, 1), label: tag.slice(2) }));
   }
 
-  /** Return the entities in a text, in order. An outer entity precedes its inner entities. Offsets count UTF-16 code units. */
+  /**
+   * Return the entities of a text, sorted by their start. Outer entities precede their nested entities. Offsets are
+   * those of `String.slice`.
+   */
   async entities(text) {
     return (await this.batch([text]))[0];
   }
 
-  /** Return the entities in each of several texts. This is faster than single calls if the texts are short. */
+  /** Return the entities of several texts. For short texts, this is faster than single calls. */
   async batch(texts) {
     if (!Array.isArray(texts)) throw new TypeError(`Texts must be an array of strings, and are ${describe(texts)}.`);
     const units = texts.map((text, index) => {
@@ -66,7 +77,7 @@ class Reader {
     });
     const codes = units.map((unit) => unit.codes);
     const run = this.#run.then(() => compute(this.#ort, this.#session, codes, ["tags", "probabilities"]));
-    this.#run = run.catch(() => {}); // an error of this run must not reject the next run
+    this.#run = run.catch(() => {}); // an error in this run must not reject the next run
     const outputs = await run;
     let first = 0;
     return texts.map((text, index) => {
@@ -76,12 +87,17 @@ class Reader {
     });
   }
 
-  /** Return the entities of a text. first: Index of its first character in the outputs. */
+  /**
+   * Convert the outputs of the model to the entities of one text.
+   *
+   * starts: The offset of each code point in the string.
+   * first: The index of its first code point in the outputs.
+   */
   #found(text, starts, { tags, probabilities }, first) {
     const { probabilities: hasProbabilities, thresholds } = this.about;
     const [depth, size] = tags.dims;
     const found = new Map();
-    // Each path contains the entities of one nesting depth. Two paths may contain the same entity.
+    // There is one tag sequence for each nesting depth. Two sequences can contain the same entity.
     for (let path = 0; path < depth; path++) {
       let begin = 0;
       for (let at = 0; at + 1 < starts.length; at++) {
@@ -102,14 +118,14 @@ class Reader {
 
 const isPlace = (source) => typeof source === "string" || source instanceof URL;
 
-/** Return an argument for ONNX Runtime: the content of a file or, in Node, a path. */
+/** Convert the source to an argument for ONNX Runtime: bytes, or a path in Node. */
 async function open(source, name) {
   if (!isPlace(source)) {
     if (source instanceof Uint8Array || source instanceof ArrayBuffer) return source;
     throw new TypeError(`A model is a URL, a path or bytes (Uint8Array, ArrayBuffer), not ${describe(source)}.`);
   }
   if (globalThis.process?.versions?.node && !/^https?:/.test(name)) {
-    // Remove the first slash of a Windows path such as /C:/ner.onnx.
+    // The pathname of file:///C:/ner.onnx is /C:/ner.onnx, so remove the first slash.
     return name.startsWith("file:") ? decodeURIComponent(new URL(name).pathname).replace(/^\/(?=[A-Za-z]:)/, "") : name;
   }
   const answer = await fetch(source).catch((cause) => {
@@ -120,8 +136,8 @@ async function open(source, name) {
 }
 
 /**
- * Return the metadata of the file, or null if it was not written by `tener export`. ONNX Runtime has no access to metadata
- * in JavaScript, so the metadata is also an output of the graph.
+ * Return the metadata of an exported file, or null for other models. The metadata is also an output of the model, since
+ * ONNX Runtime's JavaScript API does not provide access to the metadata of a file.
  */
 async function readAbout(ort, session) {
   if (!session.outputNames.includes("about")) return null;
@@ -140,7 +156,7 @@ function compute(ort, session, texts, outputs) {
   return session.run({ codes: tensor(codes), lengths: tensor(lengths) }, outputs, LOG);
 }
 
-/** Return the code points of a text and their offsets. A lone surrogate is a code point. */
+/** Return the code points of a text, and their offsets in the string. A lone surrogate counts as a code point. */
 function codePoints(text) {
   const [codes, starts] = [new Int32Array(text.length), new Uint32Array(text.length + 1)];
   let count = 0;

@@ -1,9 +1,10 @@
-"""Find named entities with a file that `tener export` wrote. This module only requires numpy and onnxruntime.
+"""Named entity recognition with an ONNX file that `spacy tener export` wrote.
 
     ner = tener_reader.load("ner.onnx")
     ner.entities("王小明去了上海")
 
-Copy this module as `tener_reader.py` to use it without this package. docs/elsewhere.md describes the file format.
+This module only requires numpy and onnxruntime, so you can copy it to your project. docs/elsewhere.md describes the
+format of the file.
 """
 
 from __future__ import annotations
@@ -16,16 +17,17 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 
+# The version of the file format that this reader supports.
 FORMAT = 1
-"""The latest version of the file format that this reader supports."""
 REMEDY = "Write it by `python -m spacy tener export`"
 
 
 def load(model: str | os.PathLike[str] | bytes, *, threads: int = 0) -> Reader:
     """Load an exported file.
 
-    model (str | PathLike | bytes): The path or the content of the file.
-    threads (int): Number of threads. With 0, all cores are used.
+    model (str | PathLike | bytes): Path of the file, or its content.
+    threads (int): Number of threads. By default (0), one thread per core is used.
+    RETURNS (Reader): The reader, whose method `entities` finds the entities of a text.
     """
     name = "the model" if isinstance(model, bytes) else os.fspath(model)
     options = ort.SessionOptions()
@@ -50,42 +52,46 @@ def load(model: str | os.PathLike[str] | bytes, *, threads: int = 0) -> Reader:
 
 
 class Reader:
-    """A loaded model.
+    """A loaded model. Create it with `load`.
 
-    about (dict): The metadata of the file.
+    about (dict): Metadata of the model: labels, thresholds, licence and more.
     """
 
     def __init__(self, session: ort.InferenceSession, about: dict[str, Any]) -> None:
         self.about = about
         self._session = session
-        # Only the first hyphen is a separator, because a label may contain hyphens.
+        # The separator is the first hyphen, since labels can contain hyphens as well.
         names = [tag.partition("-") for tag in about["tags"]]
         self._labels = [label for _, _, label in names]
         self._opens = np.array([prefix in ("B", "S") for prefix, _, _ in names])
         self._closes = np.array([prefix in ("E", "S") for prefix, _, _ in names])
 
     def entities(self, text: str) -> list[dict[str, Any]]:
-        """Return the entities in a text, in order. An outer entity precedes its inner entities. Offsets count code
-        points."""
+        """Return the entities of a text, sorted by their start. Outer entities precede their nested entities.
+
+        RETURNS (list[dict]): The keys are `start`, `end`, `label`, `text` and `probability`. Offsets count code points.
+            The probability is None if the model does not compute probabilities.
+        """
         return self.batch([text])[0]
 
     def batch(self, texts: Sequence[str]) -> list[list[dict[str, Any]]]:
-        """Return the entities in each of several texts. This is faster than single calls if the texts are short."""
+        """Return the entities of several texts. For short texts, this is faster than single calls."""
         if isinstance(texts, str):
             raise TypeError("Texts must be a list of strings, and are of type str.")
         for index, text in enumerate(texts):
             if not isinstance(text, str):
                 raise TypeError(f"A text must be a string: number {index} is of type {type(text).__name__}.")
-        # A lone surrogate is encoded as a code point.
+        # The encoding "utf-32-le" yields one integer per code point. "surrogatepass" also allows lone surrogates.
         codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype="<i4").astype(np.int32)
         lengths = np.array([len(text) for text in texts], dtype=np.int32)
         tags, probabilities = self._session.run(["tags", "probabilities"], {"codes": codes, "lengths": lengths})
-        # Each row contains the path of one nesting depth. The tags of a path are well-formed.
+        # Each row contains a tag sequence. If the model predicts nested entities, there is one row for each nesting
+        # depth. All sequences are valid, so the n-th start of an entity belongs to its n-th end.
         (rows, begins), (_, ends) = np.nonzero(self._opens[tags]), np.nonzero(self._closes[tags])
         owners = np.searchsorted(np.cumsum(lengths), begins, side="right")
         offsets = (np.cumsum(lengths) - lengths)[owners]
         columns = owners, begins - offsets, ends + 1 - offsets, tags[rows, begins], probabilities[rows, ends]
-        # Two paths may contain the same entity.
+        # Two rows can contain the same entity.
         entities = {
             (owner, start, -end, self._labels[tag]): probability
             for owner, start, end, tag, probability in zip(*map(np.ndarray.tolist, columns), strict=True)
