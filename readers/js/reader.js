@@ -10,14 +10,14 @@
 
 /** The version of the file format that this reader supports. */
 const FORMAT = 1;
-const REMEDY = "Write it by `python -m spacy tener export`";
+const FIX = "Export the pipeline with `python -m spacy tener export`";
 /** Log errors only. */
-const LOG = { logSeverityLevel: 3 };
+const LOGGING = { logSeverityLevel: 3 };
 /**
  * With two threads, a run takes twice as long, since its operations are too short to be divided. Memory patterns make
  * batches of different sizes slower.
  */
-const OPTIONS = { ...LOG, intraOpNumThreads: 1, enableMemPattern: false };
+const OPTIONS = { ...LOGGING, intraOpNumThreads: 1, enableMemPattern: false };
 
 /**
  * Load an exported file.
@@ -28,19 +28,19 @@ const OPTIONS = { ...LOG, intraOpNumThreads: 1, enableMemPattern: false };
  */
 export async function load(source, ort, options) {
   ort ??= await import("#onnxruntime");
-  const name = isPlace(source) ? String(source) : "the model";
-  const opened = await open(source, name);
+  const name = isAddress(source) ? String(source) : "the model";
+  const model = await fetchModel(source, name);
   let session, about;
   try {
-    session = await ort.InferenceSession.create(opened, { ...OPTIONS, ...options });
+    session = await ort.InferenceSession.create(model, { ...OPTIONS, ...options });
     about = await readAbout(ort, session);
   } catch (cause) {
-    throw new Error(`${name}: not readable as a model: ${reason(cause)}. ${REMEDY} again.`, { cause });
+    throw new Error(`${name}: cannot be loaded as an ONNX model: ${reason(cause)}. ${FIX} again.`, { cause });
   }
-  if (!about) throw new Error(`${name}: a model, but no export of spacy_tener. ${REMEDY}.`);
+  if (!about) throw new Error(`${name}: this ONNX model was not exported by spacy_tener. ${FIX}.`);
   if (about.format > FORMAT) {
-    const versions = `its format is ${about.format}, and this reader supports ${FORMAT}`;
-    throw new Error(`${name}: written by a newer version of spacy_tener: ${versions}. Use the reader of that version.`);
+    const formats = `its format is ${about.format}, but this reader supports ${FORMAT}`;
+    throw new Error(`${name}: exported by a newer version of spacy_tener: ${formats}. Use the reader of that version.`);
   }
   return new Reader(ort, session, about);
 }
@@ -50,7 +50,7 @@ class Reader {
   #session;
   #tags;
   /** The last run. Runs are executed one after another, since a session does not support concurrent runs. */
-  #run = Promise.resolve();
+  #lastRun = Promise.resolve();
 
   constructor(ort, session, about) {
     this.#ort = ort;
@@ -70,20 +70,22 @@ class Reader {
 
   /** Return the entities of several texts. For short texts, this is faster than single calls. */
   async batch(texts) {
-    if (!Array.isArray(texts)) throw new TypeError(`Texts must be an array of strings, and are ${describe(texts)}.`);
-    const units = texts.map((text, index) => {
-      if (typeof text !== "string") throw new TypeError(`A text must be a string: number ${index} is ${describe(text)}.`);
+    if (!Array.isArray(texts)) throw new TypeError(`Texts must be an array of strings, but got ${describe(texts)}.`);
+    const encoded = texts.map((text, index) => {
+      if (typeof text !== "string") {
+        throw new TypeError(`A text must be a string, but got ${describe(text)} at index ${index}.`);
+      }
       return codePoints(text);
     });
-    const codes = units.map((unit) => unit.codes);
-    const run = this.#run.then(() => compute(this.#ort, this.#session, codes, ["tags", "probabilities"]));
-    this.#run = run.catch(() => {}); // an error in this run must not reject the next run
+    const codes = encoded.map((text) => text.codes);
+    const run = this.#lastRun.then(() => runModel(this.#ort, this.#session, codes, ["tags", "probabilities"]));
+    this.#lastRun = run.catch(() => {}); // an error in this run must not reject the next run
     const outputs = await run;
     let first = 0;
     return texts.map((text, index) => {
-      const found = this.#found(text, units[index].starts, outputs, first);
+      const entities = this.#toEntities(text, encoded[index].starts, outputs, first);
       first += codes[index].length;
-      return found;
+      return entities;
     });
   }
 
@@ -93,46 +95,48 @@ class Reader {
    * starts: The offset of each code point in the string.
    * first: The index of its first code point in the outputs.
    */
-  #found(text, starts, { tags, probabilities }, first) {
+  #toEntities(text, starts, { tags, probabilities }, first) {
     const { probabilities: hasProbabilities, thresholds } = this.about;
     const [depth, size] = tags.dims;
-    const found = new Map();
+    const entities = new Map();
     // There is one tag sequence for each nesting depth. Two sequences can contain the same entity.
-    for (let path = 0; path < depth; path++) {
+    for (let level = 0; level < depth; level++) {
       let begin = 0;
-      for (let at = 0; at + 1 < starts.length; at++) {
-        const index = path * size + first + at;
+      for (let unit = 0; unit + 1 < starts.length; unit++) {
+        const index = level * size + first + unit;
         const { prefix, label } = this.#tags[tags.data[index]];
-        if (prefix === "B" || prefix === "S") begin = at;
+        if (prefix === "B" || prefix === "S") begin = unit;
         if (prefix !== "E" && prefix !== "S") continue;
         const probability = hasProbabilities ? probabilities.data[index] : null;
         if (probability !== null && probability < (thresholds[label] ?? 0)) continue;
-        const [start, end] = [starts[begin], starts[at + 1]];
-        found.set(`${start} ${end} ${label}`, { start, end, label, text: text.slice(start, end), probability });
+        const [start, end] = [starts[begin], starts[unit + 1]];
+        entities.set(`${start} ${end} ${label}`, { start, end, label, text: text.slice(start, end), probability });
       }
     }
-    const entities = [...found.values()];
-    return depth > 1 ? entities.sort((a, b) => a.start - b.start || b.end - a.end || (a.label < b.label ? -1 : 1)) : entities;
+    const compare = (a, b) => a.start - b.start || b.end - a.end || (a.label < b.label ? -1 : 1);
+    // The entities of a single tag sequence are already sorted.
+    return depth > 1 ? [...entities.values()].sort(compare) : [...entities.values()];
   }
 }
 
-const isPlace = (source) => typeof source === "string" || source instanceof URL;
+const isAddress = (source) => typeof source === "string" || source instanceof URL;
 
 /** Convert the source to an argument for ONNX Runtime: bytes, or a path in Node. */
-async function open(source, name) {
-  if (!isPlace(source)) {
+async function fetchModel(source, name) {
+  if (!isAddress(source)) {
     if (source instanceof Uint8Array || source instanceof ArrayBuffer) return source;
-    throw new TypeError(`A model is a URL, a path or bytes (Uint8Array, ArrayBuffer), not ${describe(source)}.`);
+    const accepted = "a URL, a path or bytes (Uint8Array, ArrayBuffer)";
+    throw new TypeError(`A model must be ${accepted}, but got ${describe(source)}.`);
   }
   if (globalThis.process?.versions?.node && !/^https?:/.test(name)) {
     // The pathname of file:///C:/ner.onnx is /C:/ner.onnx, so remove the first slash.
     return name.startsWith("file:") ? decodeURIComponent(new URL(name).pathname).replace(/^\/(?=[A-Za-z]:)/, "") : name;
   }
-  const answer = await fetch(source).catch((cause) => {
-    throw new Error(`${name}: ${reason(cause)}. Check the address.`, { cause });
+  const response = await fetch(source).catch((cause) => {
+    throw new Error(`${name}: ${reason(cause)}. Check the URL.`, { cause });
   });
-  if (!answer.ok) throw new Error(`${name}: the server answered ${answer.status}. Check the address.`);
-  return new Uint8Array(await answer.arrayBuffer());
+  if (!response.ok) throw new Error(`${name}: the server responded with status ${response.status}. Check the URL.`);
+  return new Uint8Array(await response.arrayBuffer());
 }
 
 /**
@@ -141,10 +145,10 @@ async function open(source, name) {
  */
 async function readAbout(ort, session) {
   if (!session.outputNames.includes("about")) return null;
-  return JSON.parse((await compute(ort, session, [], ["about"])).about.data[0]);
+  return JSON.parse((await runModel(ort, session, [], ["about"])).about.data[0]);
 }
 
-function compute(ort, session, texts, outputs) {
+function runModel(ort, session, texts, outputs) {
   const lengths = Int32Array.from(texts, (codes) => codes.length);
   const codes = new Int32Array(lengths.reduce((sum, length) => sum + length, 0));
   let first = 0;
@@ -153,7 +157,7 @@ function compute(ort, session, texts, outputs) {
     first += text.length;
   }
   const tensor = (values) => new ort.Tensor("int32", values, [values.length]);
-  return session.run({ codes: tensor(codes), lengths: tensor(lengths) }, outputs, LOG);
+  return session.run({ codes: tensor(codes), lengths: tensor(lengths) }, outputs, LOGGING);
 }
 
 /** Return the code points of a text, and their offsets in the string. A lone surrogate counts as a code point. */
@@ -170,4 +174,9 @@ function codePoints(text) {
 }
 
 const reason = (error) => String(error?.message ?? error).replace(/\.+$/, "");
-const describe = (value) => (value === null ? "null" : Array.isArray(value) ? "an array" : `of type ${typeof value}`);
+
+/** Describe the type of a value for an error message. */
+function describe(value) {
+  if (value === null) return "null";
+  return Array.isArray(value) ? "an array" : `a value of type ${typeof value}`;
+}

@@ -19,7 +19,7 @@ import onnxruntime as ort
 
 # The version of the file format that this reader supports.
 FORMAT = 1
-REMEDY = "Write it by `python -m spacy tener export`"
+FIX = "Export the pipeline with `python -m spacy tener export`"
 
 
 def load(model: str | os.PathLike[str] | bytes, *, threads: int = 0) -> Reader:
@@ -34,19 +34,19 @@ def load(model: str | os.PathLike[str] | bytes, *, threads: int = 0) -> Reader:
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
     try:
-        opened = model if isinstance(model, bytes) else os.fspath(model)
-        session = ort.InferenceSession(opened, options, providers=["CPUExecutionProvider"])
+        source = model if isinstance(model, bytes) else os.fspath(model)
+        session = ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
         metadata = session.get_modelmeta().custom_metadata_map
         about = json.loads(metadata.get("tener", "null"))
     except Exception as error:
         reason = str(error).rstrip(".")
-        raise ValueError(f"{name}: not readable as a model: {reason}. {REMEDY} again.") from error
+        raise ValueError(f"{name}: cannot be loaded as an ONNX model: {reason}. {FIX} again.") from error
     if about is None:
-        raise ValueError(f"{name}: a model, but no export of spacy_tener. {REMEDY}.")
+        raise ValueError(f"{name}: this ONNX model was not exported by spacy_tener. {FIX}.")
     if about["format"] > FORMAT:
-        versions = f"its format is {about['format']}, and this reader supports {FORMAT}"
+        formats = f"its format is {about['format']}, but this reader supports {FORMAT}"
         raise ValueError(
-            f"{name}: written by a newer version of spacy_tener: {versions}. Use the reader of that version."
+            f"{name}: exported by a newer version of spacy_tener: {formats}. Use the reader of that version."
         )
     return Reader(session, about)
 
@@ -61,10 +61,10 @@ class Reader:
         self.about = about
         self._session = session
         # The separator is the first hyphen, since labels can contain hyphens as well.
-        names = [tag.partition("-") for tag in about["tags"]]
-        self._labels = [label for _, _, label in names]
-        self._opens = np.array([prefix in ("B", "S") for prefix, _, _ in names])
-        self._closes = np.array([prefix in ("E", "S") for prefix, _, _ in names])
+        tags = [tag.partition("-") for tag in about["tags"]]
+        self._labels = [label for _, _, label in tags]
+        self._starts_entity = np.array([prefix in ("B", "S") for prefix, _, _ in tags])
+        self._ends_entity = np.array([prefix in ("E", "S") for prefix, _, _ in tags])
 
     def entities(self, text: str) -> list[dict[str, Any]]:
         """Return the entities of a text, sorted by their start. Outer entities precede their nested entities.
@@ -77,29 +77,30 @@ class Reader:
     def batch(self, texts: Sequence[str]) -> list[list[dict[str, Any]]]:
         """Return the entities of several texts. For short texts, this is faster than single calls."""
         if isinstance(texts, str):
-            raise TypeError("Texts must be a list of strings, and are of type str.")
+            raise TypeError("Texts must be a list of strings, but got a single string.")
         for index, text in enumerate(texts):
             if not isinstance(text, str):
-                raise TypeError(f"A text must be a string: number {index} is of type {type(text).__name__}.")
+                raise TypeError(f"A text must be a string, but got {type(text).__name__} at index {index}.")
         # The encoding "utf-32-le" yields one integer per code point. "surrogatepass" also allows lone surrogates.
         codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype="<i4").astype(np.int32)
         lengths = np.array([len(text) for text in texts], dtype=np.int32)
         tags, probabilities = self._session.run(["tags", "probabilities"], {"codes": codes, "lengths": lengths})
         # Each row contains a tag sequence. If the model predicts nested entities, there is one row for each nesting
         # depth. All sequences are valid, so the n-th start of an entity belongs to its n-th end.
-        (rows, begins), (_, ends) = np.nonzero(self._opens[tags]), np.nonzero(self._closes[tags])
-        owners = np.searchsorted(np.cumsum(lengths), begins, side="right")
-        offsets = (np.cumsum(lengths) - lengths)[owners]
-        columns = owners, begins - offsets, ends + 1 - offsets, tags[rows, begins], probabilities[rows, ends]
-        # Two rows can contain the same entity.
+        (rows, begins), (_, ends) = np.nonzero(self._starts_entity[tags]), np.nonzero(self._ends_entity[tags])
+        text_index = np.searchsorted(np.cumsum(lengths), begins, side="right")
+        offsets = (np.cumsum(lengths) - lengths)[text_index]
+        columns = text_index, begins - offsets, ends + 1 - offsets, tags[rows, begins], probabilities[rows, ends]
+        # Two rows can contain the same entity. The keys contain the negative end, so that outer entities are sorted
+        # before their nested entities.
         entities = {
-            (owner, start, -end, self._labels[tag]): probability
-            for owner, start, end, tag, probability in zip(*map(np.ndarray.tolist, columns), strict=True)
+            (index, start, -end, self._labels[tag]): probability
+            for index, start, end, tag, probability in zip(*map(np.ndarray.tolist, columns), strict=True)
         }
         has_probabilities, thresholds = self.about["probabilities"], self.about["thresholds"]
         found: list[list[dict[str, Any]]] = [[] for _ in texts]
-        for (owner, start, end, label), probability in sorted(entities.items()):
+        for (index, start, end, label), probability in sorted(entities.items()):
             if not has_probabilities or probability >= thresholds.get(label, 0.0):
-                entity = {"start": start, "end": -end, "label": label, "text": texts[owner][start:-end]}
-                found[owner].append({**entity, "probability": probability if has_probabilities else None})
+                entity = {"start": start, "end": -end, "label": label, "text": texts[index][start:-end]}
+                found[index].append({**entity, "probability": probability if has_probabilities else None})
         return found

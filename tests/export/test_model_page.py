@@ -259,7 +259,7 @@ def test_a_page_with_a_damaged_model_says_so(page: ModelPage, folder: Path, nlp:
     html = make_model_page(b"no model", describe(nlp, find_tagger(nlp)), read_runtime(WASM))
     (folder / "damaged.html").write_text(html, encoding="utf8")
     page.open((folder / "damaged.html").as_uri())
-    page.browser.wait(lambda: "the model: not readable as a model" in page.text("problem"))
+    page.browser.wait(lambda: "the model: cannot be loaded as an ONNX model" in page.text("problem"))
     assert page.entities() == []
 
 

@@ -166,30 +166,42 @@ def folder() -> Path:
     return folder
 
 
-WRITE = "Write it by `python -m spacy tener export`"
+FIX = "Export the pipeline with `python -m spacy tener export`"
 
 
 @pytest.mark.parametrize(
     ("model", "texts", "messages"),
     [
-        ("missing", [], [r"missing\.onnx: .*(not readable as a model: .*Write it|the server answered 404)"]),
-        ("cut", [], [r"cut\.onnx: not readable as a model: .*", f"{WRITE} again."]),
-        ("text", [], [r"text\.onnx: not readable as a model: .*", f"{WRITE} again."]),
-        ("empty", [], [r"empty\.onnx: not readable as a model: .*", f"{WRITE} again."]),
-        ("other", [], [r"other\.onnx: a model, but no export of spacy_tener\.", f"{WRITE}."]),
+        (
+            "missing",
+            [],
+            [r"missing\.onnx: .*(cannot be loaded as an ONNX model: .*Export|the server responded with status 404)"],
+        ),
+        ("cut", [], [r"cut\.onnx: cannot be loaded as an ONNX model: .*", f"{FIX} again."]),
+        ("text", [], [r"text\.onnx: cannot be loaded as an ONNX model: .*", f"{FIX} again."]),
+        ("empty", [], [r"empty\.onnx: cannot be loaded as an ONNX model: .*", f"{FIX} again."]),
+        ("other", [], [r"other\.onnx: this ONNX model was not exported by spacy_tener\.", f"{FIX}."]),
         (
             "newer",
             [],
             [
-                r"newer\.onnx: written by a newer version of spacy_tener: its format is 9, and this reader supports 1",
+                r"newer\.onnx: exported by a newer version of spacy_tener:",
+                r"its format is 9, but this reader supports 1\.",
                 r"Use the reader of that version\.",
             ],
         ),
-        (5, [], [r"TypeError: A model is a URL, a path or bytes \(Uint8Array, ArrayBuffer\), not of type number\."]),
-        ("tener", "京", ["TypeError: Texts must be an array of strings, and are of type string"]),
-        ("tener", ["京", 5], ["TypeError: A text must be a string: number 1 is of type number"]),
-        ("tener", [None], ["TypeError: A text must be a string: number 0 is null"]),
-        ("tener", [["京"]], ["TypeError: A text must be a string: number 0 is an array"]),
+        (
+            5,
+            [],
+            [
+                r"TypeError: A model must be a URL, a path or bytes \(Uint8Array, ArrayBuffer\),",
+                r"but got a value of type number\.",
+            ],
+        ),
+        ("tener", "京", ["TypeError: Texts must be an array of strings, but got a value of type string"]),
+        ("tener", ["京", 5], ["TypeError: A text must be a string, but got a value of type number at index 1"]),
+        ("tener", [None], ["TypeError: A text must be a string, but got null at index 0"]),
+        ("tener", [["京"]], ["TypeError: A text must be a string, but got an array at index 0"]),
     ],
 )
 def test_wrong_input_is_refused_by_one_message_with_a_remedy(
