@@ -1,4 +1,4 @@
-"""Commands of `python -m research`, run in this process."""
+"""Run commands of `python -m research` in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of what encoders looked at show what their layers mixed, as the papers' figures do."""
+"""Tests of attention maps: they contain the weights that the layers apply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Baselines in plain torch: texts do not mix in a batch, and a config saves and loads them."""
+"""Tests of the baselines in plain torch: texts of a batch are independent, and the models can be saved and loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scripts that measure, which import research though it is not installed."""
+"""Tests of the benchmark scripts, which import research although it is not installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chinese corpora' configs with the overlays of the lexicon's architectures: each makes a model that trains."""
+"""Tests of the configs of Chinese corpora with the overlays of lexicon architectures: all combinations can be trained."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STACKS = {
     ("mect-no-random-attention",): {"random_attention": 0},
 }
 BASES = ("weibo", "resume", "msra", "ontonotes4")
-# Points of the paper's figures, each with one number of its own.
+# Points in figures of FLAT-ATSSA's paper, each of which changes one setting.
 SWEEPS = {
     **{(f"flat-atssa-k-{k}",): {"k": k, "alpha": 50.0} for k in (1, 2, 4, 5)},
     **{(f"flat-atssa-alpha-{alpha}",): {"k": 3, "alpha": alpha} for alpha in (10, 25, 75, 100)},
@@ -56,7 +56,7 @@ def composed(base: str, overlays: tuple[str, ...]) -> Config:
 
 
 def settings(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every setting by its dotted path."""
+    """Yield all settings with their dotted paths."""
     for name, value in section.items():
         if isinstance(value, Mapping):
             yield from settings(value, f"{prefix}{name}.")
@@ -141,7 +141,7 @@ def test_every_overlay_of_the_lexicon_is_in_a_stack() -> None:
 
 
 def write_vectors(folder: Path, width: int = 50) -> None:
-    """What `spacy project run vectors` makes, with a vector for each string of the text."""
+    """Write vectors as `spacy project run vectors` does, with a vector for each string in the text."""
     folder.mkdir()
     strings = {"chars": list(TEXT), "bigrams": [*map("".join, pairwise(TEXT)), "。<eos>"], "words": ["中国", "银行"]}
     for kind, found in strings.items():

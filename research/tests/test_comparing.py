@@ -1,4 +1,4 @@
-"""Scores over seeds, and whether two systems differ."""
+"""Tests of means over seeds and of significance tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def draw_counts(rng: np.random.Generator, *, seeds: int, docs: int, skill: float, spread: float = 0.0) -> np.ndarray:
-    """Confusion of a system on documents of 0 to 5 entities; seeds differ in skill. *Shape:* (seeds, documents, 3)"""
+    """Return random counts of a system on documents of 0 to 5 entities. Seeds differ in skill. *Shape:* (seeds,
+    documents, 3)"""
     gold = np.random.default_rng(docs).integers(6, size=docs)
     found = [rng.binomial(gold, np.clip(skill + spread * rng.normal(), 0, 1)) for _ in range(seeds)]
     wrong = rng.binomial(2, 0.3, size=(seeds, docs))
@@ -34,7 +35,7 @@ def test_summary_has_mean_and_deviation() -> None:
 
 @pytest.mark.parametrize("seeds", [(1, 1), (2, 3)])
 def test_the_bootstrap_is_that_of_a_loop(seeds: tuple[int, int]) -> None:
-    """A plain form: documents and seeds drawn one by one, and scored by their sums."""
+    """Compare with a simple loop that draws documents and seeds one by one."""
     rng = np.random.default_rng(0)
     systems = [
         draw_counts(rng, seeds=n, docs=12, skill=skill, spread=0.1) for n, skill in zip(seeds, (0.6, 0.5), strict=True)
@@ -85,7 +86,8 @@ def test_a_plain_difference_is_seen_and_its_sign_is_of_no_matter() -> None:
 
 
 def test_welchs_test_is_that_of_unequal_variances() -> None:
-    # t = -2 / sqrt(1/3 + 4/3) with 2.94 degrees of freedom; with the 4 of equal variances it were 0.1963.
+    # t = -2 / sqrt(1/3 + 4/3) with 2.94 degrees of freedom. With equal variances (4 degrees of freedom), p would be
+    # 0.1963.
     first, second = [1.0, 2.0, 3.0], [2.0, 4.0, 6.0]
     assert welch_p(first, second) == pytest.approx(0.2209, abs=1e-4)
     assert welch_p(second, first) == welch_p(first, second)

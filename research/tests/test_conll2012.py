@@ -1,4 +1,4 @@
-"""OntoNotes in the columns of CoNLL-2012, as words and tags."""
+"""Tests of the conversion of OntoNotes in the format of CoNLL-2012."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from research.conll2012 import read_columns, write_columns
 from spacy_tener.errors import InputError
 
-# The shape of the real files: aligned by spaces, columns of predicates that come and go, coreference last.
+# The format of the real files: aligned with spaces, a variable number of predicate columns, and coreference at the end.
 NEWS = """#begin document (nw/xyz/24/xyz_2401); part 000
 nw/xyz/24/xyz_2401   0   0     Ann    NNP  (TOP(S(NP*    -    -   -   -  (PERSON*   (ARG0*  (7
 nw/xyz/24/xyz_2401   0   1     Lee    NNP          *)    -    -   -   -         *)        *)  7)
@@ -38,7 +38,7 @@ def row(number: int, word: str, names: str = "*") -> str:
 
 
 def document(*names: str, words: tuple[str, ...] = ()) -> str:
-    """One document of one sentence."""
+    """Return a document with one sentence."""
     words = words or ("w",) * len(names)
     rows = [row(index, word, cell) for index, (word, cell) in enumerate(zip(words, names, strict=True))]
     return "\n".join(["#begin document (wb/a/00/a_0000); part 000", *rows, "", "#end document", ""])
@@ -51,7 +51,7 @@ def read(folder: Path, text: str) -> str:
 
 
 def sentences(columns: str) -> list[str]:
-    """Sentences as word/tag, without starts of documents."""
+    """Return the sentences as "word/tag", without document start markers."""
     blocks = [block.strip("\n") for block in columns.split("\n\n")]
     return [" ".join(block.replace("\t", "/").split("\n")) for block in blocks if block and "DOCSTART" not in block]
 

@@ -1,4 +1,4 @@
-"""The project's corpora, from their own files to .spacy files."""
+"""Tests of the conversion of corpora to .spacy files for project.yml."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CONTENTS = {
 
 
 def put(corpus: str, text: str) -> None:
-    """The corpus' files at their places."""
+    """Write the files of a corpus to their locations in assets/."""
     for place in CORPORA[corpus].parts.values():
         name = "en.iob2" if corpus == "multilingual" else "annotations/nw/a.gold_conll"
         path = place if place.suffix else place / name

@@ -1,4 +1,4 @@
-"""Tasks on this machine: so many at once, each with its result, and all ended by an exception."""
+"""Tests of parallel tasks: their number is limited, all results are returned, and an exception stops all of them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_an_exception_ends_what_runs_and_nothing_else_begins(tmp_path: Path) -> 
         begun.append(number)
         if number:
             raise KeyboardInterrupt
-        while True:  # ends by a StoppedError
+        while True:  # ends with a StoppedError
             processes.run(["--help"], tmp_path / "log")
 
     with pytest.raises(KeyboardInterrupt), on_this_machine(2) as engine:

@@ -1,4 +1,4 @@
-"""Systems x corpora x seeds: their configs, and what of them is left to do."""
+"""Tests of grids: the configs of runs, and which runs need training or scoring."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OVERLAP = "[components.tener_ner]\nwindow = 160\noverlap = 5\n"
 
 @pytest.fixture
 def work_dir(tmp_path: Path) -> Path:
-    """Two corpora with their configs, and two overlays."""
+    """A directory with two corpora, their configs, and two overlays."""
     for corpus in ("red", "blue"):
         for part in ("train", "dev", "test"):
             write_corpus(tmp_path / "data" / corpus / f"{part}.spacy", 6)
@@ -150,7 +150,7 @@ def test_silver_annotation_beside_the_gold_is_read_by_the_package_s_own_overlay(
 
 
 def write_finished_run(work_dir: Path) -> GridRun:
-    """A run that was trained and scored."""
+    """Return a run that was trained and scored."""
     (run,) = plan(grid(work_dir))
     (run.folder / "model-best").mkdir(parents=True)
     (run.folder / "metrics.json").write_text("{}", encoding="utf8")
@@ -222,6 +222,6 @@ def test_the_overlay_ner_trains_as_spacys_own_config(base: str) -> None:
     for section in ("training", "components", "initialize"):
         assert overlay_config[section] == spacys[section], section
     assert {**overlay_config["nlp"], "tokenizer": None} == {**spacys["nlp"], "tokenizer": None}
-    # The corpus is read as the corpus' config has it.
+    # The corpus reader and the tokenizer are the same as in the config of the corpus.
     assert overlay_config["nlp"]["tokenizer"] == corpus["nlp"]["tokenizer"]
     assert overlay_config["corpora"] == corpus["corpora"]

@@ -1,4 +1,4 @@
-"""`python -m research grid`: every run in processes of its own, whatever becomes of the others."""
+"""Tests of `python -m research grid`: each run has its own processes, and failures do not affect other runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FILES = {
 
 @pytest.fixture
 def work_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two corpora, their configs, and overlays; nothing is trained in earnest."""
+    """A directory with two corpora, their configs, and overlays. Training is replaced by `fake_spacy`."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
@@ -51,7 +51,7 @@ def wanted(corpora: str = "red", systems: str = "tener", seeds: str = "1") -> Se
 
 
 def times(folder: Path) -> dict[Path, int]:
-    """When each file was written."""
+    """Return the modification times of all files."""
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
 
 
@@ -81,18 +81,18 @@ def test_a_run_is_trained_and_scored_in_processes_of_its_own(work_dir: Path, mod
         ["python", "-m", module, "train"],
         ["python", "-m", module, "tener"],
     ]
-    # One training at a time is shown as it goes on.
+    # The output of a single training job is printed while it runs.
     for line in printed:
         assert line.startswith("$ ") or " ".join(line.split()) in messages
     assert [line.split()[:3] for line in table.splitlines() if line.startswith("red")] == [["red", "tener", "1"]]
-    # And again.
+    # The second call skips the finished run.
     before = times(folder)
     code, again, messages = grid(*arguments)
     assert (code, again) == (0, table)
     assert "Finished already: 1 of 1 red/tener/3" in messages
     assert "There is nothing to do" in messages
     assert times(folder) == before
-    # What the code says is a part of what was trained.
+    # A change of the imported code is reported.
     (work_dir / "mine.py").write_text((work_dir / "mine.py").read_text() + "# another\n")
     code, _, messages = grid(*arguments)
     assert code == 1
@@ -132,7 +132,7 @@ def test_finished_runs_are_kept_when_something_has_changed_unless_they_are_to_be
 
 def test_a_run_that_fails_does_not_end_the_others(work_dir: Path) -> None:
     (work_dir / "out" / "blue").mkdir(parents=True)
-    (work_dir / "out" / "blue" / "four").touch()  # Where the run's directory should be made.
+    (work_dir / "out" / "blue" / "four").touch()  # prevents the creation of the run's directory
     code, table, messages = grid(*wanted("red,blue", systems="bad,four"))
     assert code == 1
     failure = "training ended with exit status 1: ValueError: [E910] Encountered NaN loss value"
@@ -170,13 +170,13 @@ def test_nothing_else_is_trained_or_scored_while_a_speed_is_measured(
         return 0 if "red" in log.parts else 3
 
     monkeypatch.setattr(Processes, "run", run)
-    for folder in ("red", "blue"):  # What is read when a process fails.
+    for folder in ("red", "blue"):  # the directories must exist when a process fails
         for seed in "12":
             (work_dir / "out" / folder / "tener" / seed).mkdir(parents=True)
     monkeypatch.setattr("spacy_tener.training.runs.exit_reason", lambda status, folder: str(status))
     monkeypatch.setattr("research.grid.exit_reason", lambda status, folder: str(status))
     grid(*wanted("red,blue", seeds="1,2"), "--jobs", str(jobs))
-    assert still_running == [set()] * 2  # Blue failed, so it has no scores.
+    assert still_running == [set()] * 2  # the runs on "blue" failed and are not scored
     assert most == {"train": jobs, "tener": 1}
 
 
@@ -187,7 +187,7 @@ def test_a_grid_that_is_killed_goes_on_by_the_same_command_and_leaves_finished_r
     wait_until((out / "2" / "pid").exists)
     finished = times(out / "1")
     assert {path.name for path in (out / "1").iterdir()} == FILES
-    # Meanwhile nobody else works there.
+    # Another process cannot use the same directory at the same time.
     code, _, messages = grid(*wanted(seeds="1,2,3"))
     assert (code, "another process works in this directory" in messages) == (1, True)
     killed.kill()

@@ -1,4 +1,4 @@
-"""English corpora' configs with every overlay that goes on them: TENER's Table 5, GRN's ablations, baselines."""
+"""Tests of the configs of English corpora with all their overlays: TENER's Table 5, GRN's ablations, and baselines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CELLS = [(f"chars-{chars}", f"encoder-{encoder}") for chars, encoder in product(
 SYSTEMS = [("cnn-bilstm-crf",), ("cnn-bilstm-att-crf",), ("grn",), *((f"grn-{name}",) for name in ABLATIONS)]
 SHAPED = [("chars-shape",), ("cnn-bilstm-crf", "chars-shape"), ("grn", "chars-shape")]
 STACKS = [(), *CELLS, *SYSTEMS, *SHAPED]
-# Each character encoder and each encoder over words, with every other kind of system: what is trained here.
+# To save time, each character encoder and each word encoder is trained in a single combination only.
 TRAINED = [(), *CELLS[:: len(ENCODERS) + 1], ("chars-adapted", "encoder-bilstm"), *SYSTEMS, *SHAPED[::2]]
 SENTENCES = [
     ("John Smith joined Acme in New York .", [(0, 10, "PER"), (18, 22, "ORG"), (26, 34, "LOC")]),
@@ -51,7 +51,7 @@ def pipeline(config: Config) -> tuple[Language, list[Example]]:
 
 
 def parameters(nlp: Language) -> list[torch.Tensor]:
-    """The weights of all torch modules of the recogniser, copied."""
+    """Return copies of the weights of all torch modules in the component."""
     modules = [shim._model for node in nlp.get_pipe("tener_ner").model.walk() for shim in node.shims]
     return [parameter.detach().clone() for module in modules for parameter in module.parameters()]
 
@@ -60,6 +60,7 @@ def names(stack: tuple[str, ...]) -> str:
     return "+".join(stack) or "base"
 
 
+# The number of sentences in each training set.
 SENTENCES_OF = {
     "weibo": 1350,
     "resume": 3821,
@@ -69,7 +70,6 @@ SENTENCES_OF = {
     "ontonotes5": 59_924,
     "wnut17": 3_394,
 }
-"""The size of each corpus' training part."""
 
 
 @pytest.mark.parametrize(("base", "sentences"), SENTENCES_OF.items())
@@ -95,7 +95,7 @@ def test_every_system_takes_a_training_step(stack: tuple[str, ...]) -> None:
     nlp.update(examples, sgd=optimizer, losses=losses)
     assert 0 < losses["tener_ner"] < math.inf
     after = parameters(nlp)
-    # Every matrix moves. Biases need not: those of a gate that the tags do not yet read, or of a filter below ReLU.
+    # All weight matrices change. Biases may be constant, for example below a gate without effect or a ReLU.
     still = [tuple(old.shape) for old, new in zip(before, after, strict=True) if old.ndim > 1 and torch.equal(old, new)]
     assert still == []
     with nlp.use_params(optimizer.averages or {}):

@@ -1,4 +1,4 @@
-"""The list of the papers' tables and figures names systems, spaces, commands and options that there are."""
+"""Check that the systems, search spaces, commands and options in papers.md exist."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from research.systems import find_system
 LIST = (Path(__file__).parents[1] / "papers.md").read_text(encoding="utf8").partition("## Every table and figure")[2]
 CODE = re.compile(r"`([^`]+)`")
 SEARCHES = re.findall(r"`search --system (\S+) --space ([\w-]+)", LIST)
-# Words that stand before the commands of a row, and what they stand for.
+# Abbreviations of commands in the table.
 WHOLE = {"search": "python -m research search", "research": "python -m research", "spacy": "python -m spacy"}
 COMMANDS = {code for line in LIST.splitlines() if line.startswith("|") for code in CODE.findall(line)}
 

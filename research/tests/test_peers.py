@@ -1,5 +1,4 @@
-"""The page of other packages: how they are scored, what is said of those that are not there, and the rows of other
-pages."""
+"""Tests of the comparison with other packages: scoring, missing packages, and rows from other pages."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
 @pytest.fixture(scope="module")
 def peers() -> Iterator[ModuleType]:
-    """The script, which is no package: it and what it imports beside it are found by their directory."""
+    """The script `peers.py`. Its directory has to be in the path, since it imports other scripts."""
     sys.path.insert(0, str(ROOT / "research" / "benchmarks"))
     import peers
 

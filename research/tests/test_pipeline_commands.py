@@ -1,4 +1,4 @@
-"""`python -m research speed` and `radicals`: trained pipelines in, figures out."""
+"""Tests of `python -m research speed` and `radicals`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_every_pipeline_reads_all_texts_in_batches_of_every_size_in_every_round(
             return iter(texts)
 
     speeds = measure_speeds({"a": Pipeline(), "b": Pipeline()}, ["好", "好的"], [1, 16], rounds=2)  # type: ignore[dict-item]
-    assert read == [(2, 1), (2, 16)] * 2 * 3  # One round does not count.
+    assert read == [(2, 1), (2, 16)] * 2 * 3  # including a warm-up round
     assert {name: list(by_size) for name, by_size in speeds.items()} == {"a": [1, 16], "b": [1, 16]}
 
 

@@ -1,4 +1,4 @@
-"""`python -m research plot`: directories in, a figure out."""
+"""Tests of `python -m research plot`."""
 
 from __future__ import annotations
 

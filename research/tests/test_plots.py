@@ -1,4 +1,4 @@
-"""Figures: what is in them, and the logs that curves are drawn from."""
+"""Tests of the content of figures, and of reading training logs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SYSTEMS = ("flat-atssa-without-amplification", "ner", "tener")
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
-    """Two corpora, three systems, two seeds. The second seed trains longer."""
+    """Runs of two corpora, three systems and two seeds. The second seed trains longer."""
     folder = tmp_path_factory.mktemp("runs")
     for corpus in CORPORA:
         for place, system in enumerate(SYSTEMS):
@@ -68,7 +68,7 @@ def assert_nothing_is_clipped(figure: Figure) -> None:
 
 @pytest.fixture(scope="module")
 def figures(runs: list[Run], tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Figure, Path]]:
-    """One of each kind, of all runs, and where it was written."""
+    """One figure of each kind with all runs, and its path."""
     folder = tmp_path_factory.mktemp("figures") / "new"
     draws: dict[str, tuple[Any, dict[str, Any]]] = {
         "convergence": (plots.draw_convergence, {}),
@@ -96,7 +96,7 @@ def test_curves_are_means_with_a_band_and_tails(figures: Any) -> None:
     axis = figure.axes[0]
     lines = {str(line.get_label()): line for line in axis.lines if not str(line.get_label()).startswith("_")}
     assert set(lines) == set(SYSTEMS) == set(legend(figure))
-    # Seeds 1 and 2 of the second system: 10 + step / 100 + seed, as far as the first went.
+    # The mean of seeds 1 and 2 of the second system (10 + step / 100 + seed), up to the last step of the first seed.
     assert list(lines["ner"].get_xdata()) == [0, 100, 200, 300]
     assert list(lines["ner"].get_ydata()) == pytest.approx([11.5, 12.5, 13.5, 14.5])
     tails = [line for line in axis.lines if str(line.get_label()).startswith("_")]
@@ -121,7 +121,7 @@ def test_speed_is_times_the_baseline_the_first_system_on_top(figures: Any) -> No
 def test_scores_show_every_seed_the_mean_and_what_was_printed(figures: Any, weibo: list[Run], tmp_path: Path) -> None:
     figure, _ = figures["scores"]
     drawn = [list(line.get_xdata()) for line in figure.axes[1].lines]
-    # TENER has 71 and 72 percent; the paper 58.17.
+    # The scores of TENER are 71 % and 72 %. The published score is 58.17 %.
     assert any(values == pytest.approx([71.0, 72.0]) for values in drawn)
     assert any(values == pytest.approx([71.5]) for values in drawn)
     assert [58.17] in drawn
@@ -139,7 +139,7 @@ def test_scores_show_every_seed_the_mean_and_what_was_printed(figures: Any, weib
 def test_a_sweep_is_a_score_against_a_setting(
     weibo: list[Run], tmp_path: Path, x: str, places: list[int], means: list[float] | None
 ) -> None:
-    """Systems are sorted by their k; values that are no numbers stand side by side."""
+    """Numbers are sorted and drawn at their values; other values are evenly spaced."""
     (axis,) = plots.draw_sweep(weibo, tmp_path / "a.webp", x=x).axes
     (drawn,) = axis.containers
     assert list(drawn.lines[0].get_xdata()) == places

@@ -1,4 +1,4 @@
-"""`spacy pretrain` by the overlay: what an architecture learned from raw text is where its training begins."""
+"""Tests of `spacy pretrain` with the overlay: training starts with the pretrained weights."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def layer(nlp: Language) -> Model[Any, Any]:
 
 
 def weights(model: Model[Any, Any]) -> list[torch.Tensor]:
-    """Those of all but the embedders."""
+    """Return copies of all weights, except those of embedders."""
     modules = [shim.module for node in model.walk() if "vocabulary" not in node.attrs for shim in node.shims]
     return [parameter.detach().clone() for module in modules for parameter in module.parameters()]
 
@@ -69,7 +69,7 @@ def test_training_begins_where_pretraining_ended(tmp_path: Path, base: str, syst
     began = weights(layer(nlp))
     assert all(map(torch.equal, began, weights(fresh.copy().from_disk(learned))))
     assert moved(began, weights(fresh))
-    # What was in the raw text has a row; what training alone has gets one.
+    # Strings in the raw text have embedding rows, and strings that only occur in the training set get new rows.
     vocabulary = next(node.attrs["vocabulary"] for node in layer(nlp).walk() if "vocabulary" in node.attrs)
     heights = vocabulary.heights()
     doc = nlp.make_doc("从未有过 alpha beta gamma delta")

@@ -1,4 +1,4 @@
-"""project.yml: its steps fit together, finished ones are skipped, and the sample's need no network."""
+"""Tests of project.yml: its steps fit together, finished steps are skipped, and the sample corpora need no network."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ TEXT = (ROOT / "project.yml").read_text(encoding="utf8")
 PROJECT = srsly.read_yaml(ROOT / "project.yml")
 FILLED = substitute_project_variables(srsly.read_yaml(ROOT / "project.yml"))
 COMMANDS = {command["name"]: command for command in FILLED["commands"]}
-# What must be there before a workflow: trainings, or a user's own text.
+# What workflows require: workflows that must run before, and files that users provide.
 BEFORE = {"package": ["all"]}
 BROUGHT = {"vectors": {"assets/raw"}}
 
 
 def has(paths: set[str], path: str) -> bool:
-    """Return whether a path, or something below it, is among the paths."""
+    """Return whether the paths contain a path or something below it."""
     return path in paths or any(entry.startswith(f"{path}/") for entry in paths)
 
 
@@ -108,7 +108,8 @@ def test_every_ablation_is_made_and_every_point_of_the_sweeps() -> None:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The project in a place of its own, whose commands only make their outputs. It lists what ran in `ran`."""
+    """A copy of the project in a temporary directory. Commands only create their outputs, and are recorded in the file
+    `ran`."""
     for path in {path for command in COMMANDS.values() for path in command.get("deps", [])}:
         if (ROOT / path).is_dir():
             (tmp_path / path).mkdir(parents=True, exist_ok=True)
@@ -127,7 +128,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             make(tmp_path / path, "made")
 
     monkeypatch.setattr(weasel, "run_commands", pretend)
-    # Reading project.yml anew for each step takes longer than everything else here.
+    # Use the loaded project.yml, since parsing it for each step would be slow.
     monkeypatch.setattr(weasel, "load_project_config", lambda *_, **__: FILLED)
     return tmp_path
 

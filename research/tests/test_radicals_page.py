@@ -1,4 +1,4 @@
-"""benchmarks/radicals.py: pipelines in, a page and MECT's Figure 5 out."""
+"""Tests of benchmarks/radicals.py, which writes a page and MECT's Figure 5."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def radicals(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Path:
-    """One that has learned from two texts, and knows of 湖, of which training has shown one radical only."""
+    """A pipeline trained on two texts. Only one radical of 湖 occurs in them."""
     (tmp_path / "parts.txt").write_text(PARTS, encoding="utf8")
     source = {"@misc": "spacy_tener.RadicalsFile.v1", "path": str(tmp_path / "parts.txt")}
     embed = {"@architectures": "spacy_tener.RadicalEmbed.v1", "width": 8, "source": source}
@@ -39,7 +39,7 @@ def pipeline(tmp_path: Path) -> Path:
     return tmp_path / "model"
 
 
-# The machine may have no font with Chinese characters.
+# The machine may not have a font with Chinese characters.
 @pytest.mark.filterwarnings("ignore:Glyph")
 def test_a_page_and_its_picture_are_written(radicals, pipeline, tmp_path, monkeypatch) -> None:
     page = tmp_path / "page.md"
@@ -48,7 +48,7 @@ def test_a_page_and_its_picture_are_written(radicals, pipeline, tmp_path, monkey
     )
     radicals.main()
     rows = [line for line in page.read_text(encoding="utf8").splitlines() if line.startswith("| pairs that")]
-    # 55 pairs in each table; 江河, 钢银 and 林村 share the radical, and five characters are radicals of others.
+    # There are 55 pairs in each table: 江河, 钢银 and 林村 share a radical, and five characters are radicals of others.
     assert [row.split(" | ")[1] for row in rows] == ["8", "3", "47"] * 2
     assert page.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
 

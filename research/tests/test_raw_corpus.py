@@ -1,4 +1,4 @@
-"""Raw text as Docs for `spacy pretrain`."""
+"""Tests of the corpus reader for raw texts."""
 
 from __future__ import annotations
 

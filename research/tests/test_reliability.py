@@ -1,4 +1,4 @@
-"""The reliability diagram."""
+"""Tests of reliability diagrams."""
 
 from __future__ import annotations
 

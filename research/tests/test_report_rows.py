@@ -1,4 +1,4 @@
-"""The rows of a table, against sums made by hand, and printed ones."""
+"""Tests of the rows of a score table, with manually computed sums and published rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from research.rows import Row, ScoreTable, all_printed, make_table, printed_scor
 from research.runs import find_runs
 from spacy_tener.errors import RemedyError
 
-# Two seeds of Weibo. The label GPE.NOM shows what its scores cannot: nothing right in both, wrong ones in the second.
+# Two seeds of Weibo. GPE.NOM shows why counts are necessary: both seeds have an F1 of 0, but only the second one has
+# false positives.
 FIRST: Counted = {"PER.NAM": (6, 2, 4), "ORG.NAM": (1, 0, 9), "PER.NOM": (5, 5, 5), "GPE.NOM": (0, 0, 2)}
 SECOND: Counted = {"PER.NAM": (8, 2, 2), "ORG.NAM": (1, 3, 9), "PER.NOM": (5, 5, 5), "GPE.NOM": (0, 5, 2)}
 
@@ -35,7 +36,7 @@ def weibo(tmp_path: Path) -> Path:
 
 def test_scores_are_means_over_seeds_in_percent(weibo: Path) -> None:
     (row,) = report(weibo).overall
-    # First: 12 right, 7 wrong, 20 missed; second: 14 right, 15 wrong, 18 missed.
+    # First seed: 12 true positives, 7 false positives, 20 false negatives. Second seed: 14, 15 and 18.
     p, r, f = (12 / 19, 14 / 29), (12 / 32, 14 / 32), (24 / 51, 28 / 61)
     for summary, (first, second) in ((row.p, p), (row.r, r), (row.f, f)):
         assert summary is not None
@@ -53,7 +54,7 @@ def test_each_label_has_a_row(weibo: Path) -> None:
     rows = {row.label: row for row in report(weibo, per_label=True).labels}
     assert list(rows) == ["GPE.NOM", "ORG.NAM", "PER.NAM", "PER.NOM"]
     per = rows["PER.NAM"]
-    # P 6/8 and 8/10, R 6/10 and 8/10.
+    # Precision 6/8 and 8/10, recall 6/10 and 8/10.
     assert per.p is not None
     assert per.p.mean == pytest.approx(77.5)
     assert per.r is not None
@@ -74,12 +75,13 @@ def test_a_label_that_one_seed_never_saw_is_a_mean_over_the_other(weibo: Path) -
 def test_named_and_nominal_entities_are_micro_averaged_from_counts(weibo: Path) -> None:
     named, nominal = report(weibo, named_nominal=True).mentions
     assert (named.label, nominal.label) == ("named", "nominal")
-    # Named: 7 right, 2 wrong, 13 missed; 9 right, 5 wrong, 11 missed.
+    # Named: 7 true positives, 2 false positives, 13 false negatives; and 9, 5 and 11.
     assert named.f.mean == pytest.approx(50 * (14 / 29 + 18 / 34))
     assert named.p is not None
     assert named.p.mean == pytest.approx(50 * (7 / 9 + 9 / 14))
     assert named.gold == 20
-    # Nominal: 5 right, 5 wrong, 7 missed; 5 right, 10 wrong, 7 missed. By label the scores are the same in both.
+    # Nominal: 5 true positives, 5 false positives, 7 false negatives; and 5, 10 and 7. The scores by label are the same
+    # in both seeds.
     assert nominal.f.mean == pytest.approx(50 * (10 / 22 + 10 / 27))
     assert nominal.f.sd == pytest.approx(100 * (10 / 22 - 10 / 27) / math.sqrt(2))
     assert nominal.gold == 12
@@ -202,7 +204,7 @@ def test_rows_of_the_papers_are_found(corpus: str, system: str, f: float) -> Non
 def test_what_was_printed_with_bert_says_so() -> None:
     assert scores("weibo", "flat+bert", BERT) == [68.55]
     assert scores("weibo", "mect+bert", BERT) == [70.43]
-    # FLAT-ATSSA was printed with BERT only; its rows stand beside ours with and without.
+    # FLAT-ATSSA was published with BERT only. Its rows are shown next to our systems with and without BERT.
     assert scores("weibo", "flat-atssa", BERT) == scores("weibo", "flat-atssa+bert", BERT) == [72.53]
     assert scores("weibo", "flat-atssa") == []
 
@@ -213,12 +215,12 @@ def test_what_was_printed_with_bert_says_so() -> None:
         ("weibo", "FLAT_ATSSA", "flat-atssa"),
         ("Weibo", "Flat Atssa", "flat-atssa"),
         ("conll2003", "chars-cnn+encoder-idcnn", "encoder-idcnn+chars-cnn"),
-        # What the configs start from needs no name.
+        # Overlays that all configs include are ignored.
         ("conll2003", "tener", "chars-adapted+encoder-adapted"),
         ("conll2003", "tener", "paper-size"),
         ("conll2003", "chars-cnn", "chars-cnn+encoder-adapted"),
         ("conll2003", "encoder-bilstm", "chars-adapted+encoder-bilstm"),
-        # Nor does what an ablation is laid on.
+        # The base overlay of an ablation is ignored.
         ("weibo", "mect+mect-no-random-attention", "mect-no-random-attention"),
         ("weibo", "flat-atssa+flat-atssa-no-top-k", "flat-atssa-no-top-k"),
     ],

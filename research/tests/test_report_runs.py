@@ -1,4 +1,4 @@
-"""Runs on disk, the settings of their configs, and groups of seeds."""
+"""Tests of finding runs, reading their configs, and grouping their seeds."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_an_end_of_several_paths_is_an_error_that_lists_them(runs: list[Run]) ->
 def test_a_setting_that_is_not_there_is_an_error(runs: list[Run]) -> None:
     with pytest.raises(RemedyError, match="weibo/a/1: its config has no setting 'alpha'"):
         setting(runs[0], "alpha")
-    with pytest.raises(RemedyError, match=r"no setting 'c\.k'"):  # The end of a path begins at a dot.
+    with pytest.raises(RemedyError, match=r"no setting 'c\.k'"):  # the end of a path has to start after a dot
         setting(runs[0], "c.k")
 
 

@@ -1,4 +1,4 @@
-"""A report as text."""
+"""Tests of score tables as text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from research.tables import FORMATS, format_table
 
 @pytest.fixture
 def report(tmp_path: Path) -> ScoreTable:
-    """Two systems, two seeds of each, one unfinished run; labels of both kinds."""
+    """A table of two systems with two seeds, an unfinished run, and labels of named and nominal mentions."""
     for seed, right in ((1, 10), (2, 14)):
         counts = {"PER.NAM": (right, 6, 20 - right), "PER.NOM": (5, 5, 5)}
         make_run(
@@ -39,7 +39,7 @@ def cells(line: str) -> list[str]:
 
 
 def markdown_tables(text: str) -> dict[str, list[list[str]]]:
-    """Each table's lines under its heading."""
+    """Return the cells of each table by its heading."""
     tables: dict[str, list[list[str]]] = {}
     for part in text.split("## ")[1:]:
         title, _, rest = part.partition("\n")
@@ -54,7 +54,7 @@ def test_markdown_has_a_table_for_each_part(report: ScoreTable) -> None:
     scores = ["corpus", "system", "seeds", "entities", "P", "R", "F1", "dev F1", "tokens/s", "MB"]
     assert header == [*scores, "F1 - ner", "p"]
     assert dashes == ["---"] * len(header)
-    # Right 15 of 26 found and 30 there, 19 of 30 found and 30 there.
+    # 15 true positives, 26 predicted and 30 gold entities; and 19, 30 and 30.
     assert mect[:4] == ["weibo", "mect", "2", "30"]
     assert mect[4:7] == ["60.51 ± 3.99", "56.67 ± 9.43", "58.45 ± 6.90"]
     assert mect[7:10] == ["50.00 ± 0.00", "1500 ± 0", "0.0"]

@@ -1,4 +1,4 @@
-"""Scores of counts, and metrics.json."""
+"""Tests of scores computed from counts, and of reading metrics.json."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m research search`: drawn, trained, kept, taken up again. `fake_spacy` trains instead of spaCy."""
+"""Tests of `python -m research search`: sampling, training, and resuming. Training is replaced by `fake_spacy`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def settings(trial):
 
 @pytest.fixture(autouse=True)
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A corpus, its config and a space. Trainings with six heads fail; F1 on dev is a tenth of the number of heads."""
+    """A directory with a corpus, its config and a search space. With six heads, training fails; F1 is a tenth of the
+    heads."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     train_nothing(monkeypatch, tmp_path / "hold")
@@ -88,7 +89,7 @@ def test_the_same_seed_draws_the_same_at_one_go_or_several_and_another_seed_some
 
 
 def test_a_killed_search_is_resumed_and_its_trial_drawn_again(files: Path) -> None:
-    (files / "space.py").write_text(SPACE.replace("6, ", ""))  # No training fails.
+    (files / "space.py").write_text(SPACE.replace("6, ", ""))  # without six heads, no training run fails
     (files / "hold").write_text("0001")
     process = begin(run, 3)
     waiting = files / "found" / "0001" / "pid"
@@ -100,7 +101,7 @@ def test_a_killed_search_is_resumed_and_its_trial_drawn_again(files: Path) -> No
     (files / "hold").unlink()
     killed = trials()[1]
     assert killed.state.name == "RUNNING"
-    # That there is no sign of life is noticed when the next trial begins.
+    # Missing heartbeats are detected when the next trial starts.
     with closing(sqlite3.connect("found/study.db")) as database, database:
         database.execute("UPDATE trial_heartbeats SET heartbeat = '2026-01-01 00:00:00.000000'")
     assert run(3)[0] == 0
@@ -131,7 +132,7 @@ def test_a_trial_that_ctrl_c_interrupted_is_trained_by_the_next_call(
 
 
 def test_processes_share_a_search(files: Path) -> None:
-    """Each ends what it has begun, so that there may be a trial too many."""
+    """Each process completes its trial, so there may be one more trial than requested."""
     both = [begin(run, 5) for _ in range(2)]
     for process in both:
         process.join()
@@ -174,7 +175,7 @@ def test_without_optuna_its_requirements_are_named(monkeypatch: pytest.MonkeyPat
     assert "pip install -r research/requirements.txt" in messages
 
 
-# What a space of the papers is laid on, and settings of its table, each with all its values.
+# Search space -> corpus, overlays, and all possible values of some settings in the paper's table.
 PAPERS: dict[str, tuple[str, str, Mapping[str, set[Any]]]] = {
     "tener": ("weibo", "sgd", {"width": {heads * width for heads in (4, 6, 8, 10) for width in (32, 48, 64, 80, 96)}}),
     "tener-english": ("conll2003", "sgd", {"encode.heads": {8, 10, 12, 14}, "encode.layers": {1, 2}}),
@@ -191,7 +192,7 @@ def test_every_space_is_a_table_of_a_paper() -> None:
 
 @pytest.mark.parametrize("name", PAPERS)
 def test_a_papers_space_fits_its_systems_config(name: str) -> None:
-    assert baselines.IDCNN  # Its architecture is registered.
+    assert baselines.IDCNN  # importing it registers the architecture
     corpus, system, ranges = PAPERS[name]
     config = compose(corpus, *find_system(system))
     space = search.Search(None, search.find_space(name)).read_space()  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""`python -m research table`: directories in, one table out."""
+"""Tests of `python -m research table`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_everything_at_once(runs: Path, tmp_path: Path) -> None:
         rows = list(csv.DictReader(lines))
     assert {row["kind"] for row in rows} == {"overall", "labels", "mentions"}
     tener = next(row for row in rows if row["system"] == "tener" and not row["source"])
-    # Of 20 entities one more is right in each seed.
+    # One more of 20 entities is correct in each seed.
     assert float(tener["versus_difference"]) == pytest.approx(5.0)
 
 

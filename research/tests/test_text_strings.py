@@ -1,4 +1,4 @@
-"""Characters, bigrams and words of a text: the very strings that the embedders look up."""
+"""Tests of the characters, bigrams and words of a text, which have to be the strings that the embedders look up."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def jieba_words() -> JiebaSplitter:
 def test_characters_are_normalised_one_by_one() -> None:
     normalise = Normaliser(digits=True, lower=True)
     assert characters("A１٣b7𠮷", normalise) == ["a", "0", "0", "b", "0", "𠮷"]
-    # Not the lower case of the whole text, which has another sigma at the end of a word.
+    # Characters are converted one by one. The lower case of the whole text would have another sigma at the end of the
+    # word.
     assert characters("ΟΣ", normalise) == ["ο", "σ"]
 
 

@@ -1,4 +1,4 @@
-"""Variants that the papers compare: each is its equation, pair by pair, and saves, loads and evaluates like others."""
+"""Tests of the variants in variants.py: they implement their equations, and can be trained, saved and loaded."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from spacy_tener.nn.shim import torch_shims
 LENGTHS = [7, 1, 0, 12]
 WIDTH, HEADS = 12, 3
 CODE = Path(__file__).parents[1] / "variants.py"
-# Architecture -> its setting, and the variants that take its place.
+# Architecture -> the argument for variants, and the names of the variants.
 VARIANTS = {
     "GRN": ("relation", ["DFN", "GAttN"]),
     "FLAT_ATSSA": ("selection", ["FixedThreshold", "LargestKeys"]),
@@ -55,19 +55,20 @@ def rows(width: int = WIDTH, lengths: list[int] = LENGTHS) -> Tensor:
 
 
 def pair_scores(relation: Any, x: Tensor) -> Tensor:
-    """r_ij (eq. 4), or what is within eq. 7's sigmoid, of one text. *Shape:* (T, T, d or 1)"""
+    """Return r_ij (equation 4), or the argument of the sigmoid in equation 7, for one text. *Shape:* (tokens, tokens, d
+    or 1)"""
     weight = torch.cat((relation.left.weight, relation.right.weight), dim=1)
     pairs = [F.linear(torch.cat((x_i, x_j)), weight, relation.left.bias) for x_i in x for x_j in x]
     return torch.stack(pairs).view(len(x), len(x), -1)
 
 
 def direct_fusion(relation: DirectFusion, x: Tensor) -> Tensor:
-    return torch.tanh(pair_scores(relation, x).sum(1) / len(x))  # eq. 5, 8
+    return torch.tanh(pair_scores(relation, x).sum(1) / len(x))  # equations 5 and 8
 
 
 def gated_attention(relation: GatedAttention, x: Tensor) -> Tensor:
     alpha = torch.sigmoid(pair_scores(relation, x))
-    return torch.tanh(torch.stack([(alpha[i] * x).sum(0) for i in range(len(x))]) / len(x))  # eq. 7, 8
+    return torch.tanh(torch.stack([(alpha[i] * x).sum(0) for i in range(len(x))]) / len(x))  # equations 7 and 8
 
 
 @pytest.mark.parametrize(("variant", "plain"), [(DirectFusion, direct_fusion), (GatedAttention, gated_attention)])
@@ -102,7 +103,10 @@ def attend(module: SelectiveAttention, x: Tensor, lengths: list[int]) -> Tensor:
 
 
 def fixed_threshold(module: SelectiveAttention, scores: Tensor, *, trains: bool) -> Tensor:
-    """z of a query for the threshold 0 (eq. 8, 9). scores: *Shape:* (keys,)"""
+    """Return z of a query for a threshold of 0 (equations 8 and 9).
+
+    scores: *Shape:* (keys,)
+    """
     k = module.selection.k
     largest = scores.sort(descending=True).values
     bound = torch.zeros(()).double()
@@ -112,14 +116,14 @@ def fixed_threshold(module: SelectiveAttention, scores: Tensor, *, trains: bool)
 
 
 def largest_keys(module: SelectiveAttention, scores: Tensor, *, trains: bool) -> Tensor:
-    """z of a query: 1 for the k largest of its keys."""
+    """Return z of a query: 1 for the k keys with the largest scores."""
     z = torch.zeros_like(scores)
     z[scores.argsort(descending=True)[: module.selection.k]] = 1.0
     return z
 
 
 def selected(module: SelectiveAttention, x: Tensor, z_of: Callable[..., Tensor], *, trains: bool) -> Tensor:
-    """Eq. 11 and 12 of one text, query by query."""
+    """Compute equations 11 and 12 for one text, query by query."""
     scores, values = reference_scores(module, x), module.project(x)[2]
     mixed = torch.zeros(HEADS, len(x), WIDTH // HEADS).double()
     for head, query in np.ndindex(scores.shape[:2]):
@@ -146,7 +150,7 @@ def test_a_selection_is_the_papers_query_by_query(
     trains: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In training for noise of 0."""
+    """In training, the noise is set to 0."""
     monkeypatch.setattr(selection_torch, "logistic_noise", torch.zeros_like)
     module, x = attention(variant, **options).train(trains), rows()
     texts = [selected(module, text, z_of, trains=trains) for text in x.split(LENGTHS) if len(text)]
@@ -172,7 +176,7 @@ def linear(layer: Any, x: Tensor) -> Tensor:
 
 
 def self_attention(encoder: Any, stream: int, x: Tensor, places: Tensor) -> Tensor:
-    """One stream of one text through all layers: every layer's queries are computed from the stream itself."""
+    """Compute all layers of one stream for one text. The queries of each layer are computed from the stream itself."""
     for layer in encoder.layers:
         part = layer.streams[stream]
         mixed = reference_span_attention(part.attention, encoder.positions[stream], x, x, places)
@@ -181,19 +185,19 @@ def self_attention(encoder: Any, stream: int, x: Tensor, places: Tensor) -> Tens
 
 
 def single_stream(encoder: Any, characters: Tensor, radicals: Tensor, words: Tensor, places: Tensor) -> Tensor:
-    """Experiment A: characters joined with their radicals, and words."""
+    """Compute experiment A: concatenated characters and radicals, followed by words."""
     joined = torch.cat((characters, radicals), dim=1)
     spans = torch.cat((linear(encoder.inputs[0], joined), linear(encoder.word_input, words)))
     return self_attention(encoder, 0, spans, places)[: len(characters)]
 
 
 def parallel_streams(encoder: Any, characters: Tensor, radicals: Tensor, words: Tensor, places: Tensor) -> Tensor:
-    """Experiment B: two sets of self-attention, and the fusion of MECT."""
+    """Compute experiment B: two streams with self-attention, and MECT's fusion."""
     of_words = linear(encoder.word_input, words)
     lattice = torch.cat((linear(encoder.inputs[0], characters), of_words))
     glyphs = torch.cat((linear(encoder.inputs[1], radicals), torch.zeros_like(of_words)))
     outputs = [self_attention(encoder, i, x, places)[: len(characters)] for i, x in enumerate((lattice, glyphs))]
-    return linear(encoder.fusion, torch.cat(outputs, dim=1))  # eq. 14
+    return linear(encoder.fusion, torch.cat(outputs, dim=1))  # equation 14
 
 
 @pytest.mark.parametrize(("variant", "plain"), [(SingleStream, single_stream), (ParallelStreams, parallel_streams)])

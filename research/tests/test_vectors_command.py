@@ -1,4 +1,4 @@
-"""`python -m research vectors`: arguments in, files and a report out."""
+"""Tests of `python -m research vectors`."""
 
 from __future__ import annotations
 

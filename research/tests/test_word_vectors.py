@@ -1,4 +1,4 @@
-"""word2vec on a file of strings, and whole runs from text to files of vectors."""
+"""Tests of word2vec training, from a file of strings to files of vectors."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_white_space_of_other_scripts_is_a_string_like_any_other(tmp_path: Path)
     assert set(start) == {"\u3000", "\u00a0", "a", "b", "c"}
     _, once = train_vectors(file, TrainingSettings(width=4, epochs=1), name="chars")
     _, often = train_vectors(file, TrainingSettings(width=4, epochs=9), name="chars")
-    # Trained rows move away from where the same seed let them start.
+    # Training moves the vectors away from their initial values, which depend only on the seed.
     assert (np.abs(once - often).max(axis=1) > 1e-3).all()
 
 
@@ -162,7 +162,8 @@ def test_files_serve_the_embedder_with_every_token_of_their_text(text: Path, tmp
 @pytest.mark.skipif(sys.platform != "linux", reason="names of files are UTF-8 there")
 def test_vectors_are_the_same_in_a_directory_whose_name_is_not_utf_8(text: Path, tmp_path: Path) -> None:
     elsewhere = Path(os.fsdecode(os.fsencode(tmp_path) + "/向量".encode("gb18030")))
-    making = threading.Thread(target=make, args=(text, elsewhere, CHARS), daemon=True)  # gensim may wait forever
+    # without a fix, gensim would wait forever
+    making = threading.Thread(target=make, args=(text, elsewhere, CHARS), daemon=True)
     making.start()
     making.join(60)
     make(text, tmp_path / "vectors", CHARS)

@@ -1,4 +1,4 @@
-"""What is wrong with a command line is said before anything is done."""
+"""Check that invalid command lines are rejected before anything is written."""
 
 from __future__ import annotations
 

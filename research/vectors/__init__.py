@@ -1,1 +1,1 @@
-"""Vectors of characters, bigrams and words, trained on raw text by word2vec."""
+"""Train vectors of characters, bigrams and words on raw texts with word2vec. Used by `python -m research vectors`."""

@@ -1,4 +1,4 @@
-"""Strings that vectors are trained for: characters, bigrams and words of a text, as the embedders know them."""
+"""Split texts into the strings that get vectors: characters, bigrams and words, normalized as in the embedders."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from spacy_tener.features.keys import END_MARK, Normaliser
 
 CHARS, BIGRAMS, WORDS = KINDS = ("chars", "bigrams", "words")
 
-# The tokens of spaCy's Chinese tokenizer by characters: a space between them is no token, a stretch of wider white
-# space is one. White space that separates strings for the trainer cannot be a part of one.
+# The tokens of spaCy's Chinese tokenizer with characters: a single space between tokens is skipped, and other white
+# space is a token. ASCII white space, which separates strings in the training file, cannot be part of a string.
 _UNIT = re.compile(r"\S|[^\S \t\n\v\f\r]+")
 _CACHE_LIMIT = 1_000_000
 
 
 @dataclass(frozen=True)
 class TextSettings:
-    """Settings of how text is split into strings.
+    """Settings for splitting texts into strings. They should agree with the embedder that uses the vectors.
 
-    lang: The language: words are found by jieba in Chinese, by spaCy's tokenizer in others.
-    digits, lower: Read every digit as 0; read upper case as lower case. As the embedder that the vectors are for.
+    lang: Language code. Chinese words are segmented with jieba, words of other languages with spaCy's tokenizer.
+    digits: Replace all digits by 0.
+    lower: Convert to lower case.
     """
 
     lang: str = "zh"
@@ -39,24 +40,26 @@ class TextSettings:
 
 
 def remembered(normalise: Callable[[str], str]) -> Callable[[str], str]:
-    """Return a function that normalises each string once, among the last million distinct ones."""
+    """Return a function that caches the results of `normalise` for the last million distinct strings."""
     return lru_cache(_CACHE_LIMIT)(normalise)
 
 
 def characters(text: str, normalise: Callable[[str], str]) -> list[str]:
-    """Return a text's characters as `CharEmbed` reads them: lower case is that of a character by itself."""
+    """Return the normalized characters of a text, as in `CharEmbed`. Characters are converted to lower case
+    individually."""
     return [*map(normalise, _UNIT.findall(text))]
 
 
 def bigrams(characters: list[str]) -> list[str]:
-    """Return each character with the next one, the last with `END_MARK`: what `bigram_key_array` reads back."""
+    """Return each character with its successor. `END_MARK` follows the last character, as in `bigram_key_array`."""
     return [*map(add, characters, [*characters[1:], END_MARK])]
 
 
 class JiebaSplitter:
-    """The words that jieba finds, which are not only those of its dictionary.
+    """Segments texts into words with jieba, which also finds words that are not in its dictionary.
 
-    A word of the dictionary stays as it is written, because a lexicon is matched as written; any other is normalised.
+    Words of the dictionary are not normalized, because lexicons match the original text. All other words are
+    normalized.
     """
 
     def __init__(self, normaliser: Normaliser) -> None:
@@ -68,20 +71,20 @@ class JiebaSplitter:
 
 
 class TokenSplitter:
-    """The words that spaCy's tokenizer for a language finds."""
+    """Splits texts into words with spaCy's tokenizer for a language."""
 
     def __init__(self, normaliser: Normaliser, lang: str) -> None:
         self._nlp = blank_pipeline(lang)
         self._normalise = remembered(normaliser)
 
     def __call__(self, text: str) -> list[str]:
-        # In a memory zone, so that spaCy does not keep every string of the text.
+        # With a memory zone, spaCy does not keep all strings of the texts in memory.
         with self._nlp.memory_zone():
             return [self._normalise(token.text) for token in self._nlp.tokenizer(text) if not token.is_space]
 
 
 class TextSplitter:
-    """Splits a text into all that vectors are wanted for.
+    """Splits texts into strings of several kinds.
 
     kinds: Some of `KINDS`.
     """
@@ -105,13 +108,13 @@ class TextSplitter:
 
 @cache
 def _jieba_and_words() -> tuple[Any, frozenset[str]]:
-    """Return jieba's tokenizer, and the words of two characters and more in its dictionary."""
+    """Return jieba's tokenizer, and the words in its dictionary with at least two characters."""
     try:
         import jieba
     except ImportError as error:
         raise RemedyError("Chinese words need jieba", install("jieba")) from error
     jieba.setLogLevel("WARNING")
-    # Our own instance, so that words that somebody added to the global one change nothing.
+    # A separate instance, so that words that were added to jieba's global tokenizer have no effect.
     tokenizer = jieba.Tokenizer()
     tokenizer.initialize()
     # Entries with frequency 0 are prefixes of words, not words.

@@ -1,7 +1,8 @@
-"""Vectors from raw text by word2vec, in files that the embedders read: `chars.vec`, `bigrams.vec` and `words.vec`.
+"""Train vectors on raw texts with gensim's word2vec, and write `chars.vec`, `bigrams.vec` and `words.vec`.
 
-gensim does the training. Given a file of strings and their counts, it never sees a line in Python, which doubles its
-speed, and nobody holds the corpus: memory goes with the number of distinct strings.
+The texts are first split into strings and written to disk with their counts. gensim reads this file in C, which is
+twice as fast as iterating over sentences in Python. Memory usage depends on the number of distinct strings, not on the
+size of the corpus.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from spacy_tener.types import FloatArray
 from ..raw_corpus import read_paragraphs
 from .strings import BIGRAMS, CHARS, KINDS, WORDS, TextSettings, TextSplitter
 
+# The default minimum frequency of a string.
 MIN_COUNTS = {CHARS: 1, BIGRAMS: 2, WORDS: 2}
-"""How often a string must occur to get a vector, by default."""
+# Maximum number of distinct strings that are counted. Beyond it, the rarest strings are removed.
 MAX_STRINGS = 5_000_000
-"""Most distinct strings that are counted at once. Beyond it, the rarest are dropped."""
 
 _BLOCK = 1 << 14
 
@@ -36,10 +37,10 @@ _BLOCK = 1 << 14
 class TrainingSettings:
     """Settings of word2vec (CBOW with negative sampling).
 
-    width: Length of a vector.
-    epochs: Passes over the text.
-    min_count: How often a string must occur to get a vector.
-    seed: Start of the random numbers. The same seed gives the same vectors.
+    width: Number of dimensions.
+    epochs: Number of passes over the texts.
+    min_count: Minimum frequency of a string.
+    seed: Random seed. Vectors are reproducible.
     """
 
     width: int = 50
@@ -49,7 +50,7 @@ class TrainingSettings:
 
 
 class StringFile:
-    """Strings of text on disk, separated by spaces, a line for each paragraph, and how often each occurs."""
+    """A text file of strings with their counts: one line per paragraph, strings separated by spaces."""
 
     def __init__(self, path: Path, *, max_strings: int = MAX_STRINGS) -> None:
         self.path = path
@@ -66,7 +67,7 @@ class StringFile:
         self._stream.close()
 
     def add(self, strings: list[str]) -> None:
-        """Write one paragraph."""
+        """Write the strings of one paragraph."""
         if strings:
             self._stream.write(" ".join(strings) + "\n")
             self.counts.update(strings)
@@ -77,31 +78,30 @@ class StringFile:
 
     def _forget_rarest(self) -> None:
         min_count = 1
-        while len(self.counts) > self._max_strings // 2:  # down to half, so that it is not needed again soon
+        while len(self.counts) > self._max_strings // 2:  # Reduce to half, so that it is not necessary again soon.
             min_count += 1
             self.counts = Counter({string: count for string, count in self.counts.items() if count >= min_count})
 
 
 def train_vectors(file: StringFile, settings: TrainingSettings, *, name: str) -> tuple[list[str], FloatArray]:
-    """Return the strings of a file that occur often enough, the most frequent first, and their vectors.
+    """Train vectors, and return the strings that are frequent enough, sorted by frequency, with their vectors.
 
-    name: what the strings are, for messages.
-
-    RETURNS: Strings, and their vectors. *Shape:* (strings, width)
+    name: Kind of the strings, for error messages.
+    RETURNS: Strings and vectors. *Shape:* (strings, width)
     """
     if not any(count >= settings.min_count for count in file.counts.values()):
         reason = f"None of the {len(file.counts):,} distinct {name} occurs {settings.min_count} times"
         raise RemedyError(reason, "Give more text, or a smaller --min-count.")
-    # With one thread, as with more no two runs are the same.
+    # Use a single thread, since training with several threads is not reproducible.
     model = word2vec()(vector_size=settings.width, min_count=settings.min_count, seed=settings.seed, workers=1)
     model.build_vocab_from_freq(file.counts, corpus_count=file.lines)
-    path = os.fsencode(file.path)  # for a path that is not UTF-8, as a string, gensim waits forever
+    path = os.fsencode(file.path)  # gensim waits forever for a path given as a string that is not valid UTF-8
     model.train(corpus_file=path, total_examples=file.lines, total_words=file.tokens, epochs=settings.epochs)
     return list(model.wv.index_to_key), model.wv.vectors
 
 
 def write_vectors(path: Path, strings: list[str], table: FloatArray) -> None:
-    """Write word2vec's text format: a first line `rows width`, then a line for each string."""
+    """Write vectors in word2vec's text format: a first line `rows width`, followed by one line per string."""
     line = " ".join(["%s", *["%.5g"] * table.shape[1]]) + "\n"
     with path.open("w", encoding="utf8", newline="\n") as stream:
         stream.write(f"{len(strings)} {table.shape[1]}\n")
@@ -112,7 +112,7 @@ def write_vectors(path: Path, strings: list[str], table: FloatArray) -> None:
 
 
 def word2vec() -> Any:
-    """Import gensim's class, or raise an error with the command that installs it."""
+    """Import gensim's class. If gensim is missing, the error contains the command to install it."""
     try:
         from gensim.models import Word2Vec
     except ImportError as error:
@@ -124,7 +124,11 @@ def word2vec() -> Any:
 class KindReport:
     """The vectors of one kind of strings.
 
-    file: its name. strings: with a vector; distinct: before `min_count`; tokens: their occurrences in the text.
+    kind: The kind, from `KINDS`.
+    file: Name of the file.
+    strings: Number of strings with vectors.
+    distinct: Number of distinct strings in the texts.
+    tokens: Number of their occurrences in the texts.
     """
 
     kind: str
@@ -141,13 +145,14 @@ def make_vectors(
     *,
     reading: TextSettings | None = None,
 ) -> list[KindReport]:
-    """Train vectors for the strings of some texts, and write them below `output`.
+    """Train vectors on texts, and write them to the directory `output`.
 
-    The text is read once, and is on disk beside the output as long as this takes, split into strings. Files appear when
-    everything is done, each at once: a run that fails leaves what was there.
+    The texts are read once. While the command runs, their strings are stored next to the output. The files are replaced
+    only when all vectors are finished, so a failed run does not change existing files.
 
-    sources: Files, and `-` for standard input. See `find_texts`.
-    training: How to train each kind of `KINDS` that is wanted.
+    sources: Files, or `-` for standard input. See `find_texts`.
+    training: Settings for each kind of strings that should get vectors.
+    reading: Settings for splitting texts into strings.
     """
     output = Path(output)
     unknown = sorted(set(training) - set(KINDS))
@@ -173,7 +178,7 @@ def make_vectors(
 
 
 def _split_texts(sources: Sequence[str], split: TextSplitter, work: Path) -> dict[str, StringFile]:
-    """Write the strings of all texts, each kind to a file."""
+    """Write the strings of all texts to one file for each kind."""
     with ExitStack() as stack:
         files = {kind: stack.enter_context(StringFile(work / f"{kind}.txt")) for kind in split.kinds}
         for source in sources:
