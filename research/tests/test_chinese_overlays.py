@@ -1,4 +1,4 @@
-"""Tests of the configs of Chinese corpora with the overlays of lexicon architectures: any combination can be trained."""
+"""Tests of the configs of Chinese corpora with overlays of lexicon architectures: all combinations can be trained."""
 
 from __future__ import annotations
 
