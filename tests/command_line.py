@@ -42,7 +42,7 @@ class Ran:
 
 def without(*packages: str) -> dict[str, str]:
     """Return environment variables for a process in which some packages cannot be imported."""
-    return {"PYTHONPATH": str(Path(__file__).with_name("left_out")), "LEFT_OUT": " ".join(packages)}
+    return {"PYTHONPATH": str(Path(__file__).with_name("hidden_packages")), "HIDDEN_PACKAGES": " ".join(packages)}
 
 
 def run_tener(*words: object, stdin: str | None = None) -> Ran:

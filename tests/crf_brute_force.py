@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from paper_forms import allowed_transitions
+from paper_equations import allowed_transitions
 from torch import Tensor
 
 from spacy_tener.crf import crf_torch as crf_module

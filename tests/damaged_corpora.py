@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import corpus_formats
 import spacy
-import written
 from conversion import convert
+from corpus_formats import COLUMNS, JSON, Counted, Sentence
 from damage import DAMAGES, bounded
 from spacy.tokens import DocBin
-from written import COLUMNS, JSON, Counted, Sentence
 
 from spacy_tener.corpora.annotation import Event
 from spacy_tener.corpora.convert import ConversionReport
@@ -105,8 +105,8 @@ def check_counts(report: ConversionReport, expected: Counted) -> None:
 def count(name: str, text: str, report: ConversionReport) -> Counted:
     """Count the entities with a simple parser for the format that was detected."""
     if report.format in ("columns", "weibo"):
-        return written.count_columns(text, report.notes.counts[Event.COMMENT])
-    return written.count_json(text)
+        return corpus_formats.count_columns(text, report.notes.counts[Event.COMMENT])
+    return corpus_formats.count_json(text)
 
 
 def check(folder: Path, name: str, data: bytes, reading: CorpusOptions) -> ConversionReport | RemedyError:

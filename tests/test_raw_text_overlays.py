@@ -1,7 +1,7 @@
 """The overlays that learn from what other pipelines say: what they bring into a corpus' config."""
 
 import pytest
-from made_trainings import make_config, tener
+from tiny_trainings import make_config, tener
 
 from spacy_tener.training.config_files import corpus_reader
 from spacy_tener.training.overlays import compose

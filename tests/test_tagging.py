@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from paper_forms import allowed_transitions
+from paper_equations import allowed_transitions
 
 from spacy_tener.tagging import TagLayout
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_trainings import make_config, tener, write_corpus
 from spacy.cli.init_config import init_config
 from spacy.util import load_config
 from thinc.api import Config
+from tiny_trainings import make_config, tener, write_corpus
 
 from research.grid import Grid, GridRun, Todo, check_unchanged, find_todo, plan
 from spacy_tener.files import digest

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 import srsly
-from made_runs import metrics, write_json
-from made_trainings import FAILS, begin, is_alive, make_grid, needs_code, train_nothing, write_corpus
 from research_commands import run_research
+from run_directories import metrics, write_json
+from tiny_trainings import FAILS, begin, is_alive, make_grid, needs_code, train_nothing, write_corpus
 from waiting import wait_until
 
 from spacy_tener.training.runs import Processes

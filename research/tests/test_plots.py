@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_runs import make_run
 from matplotlib import font_manager
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from run_directories import make_run
 from spacy.training.loggers import console_logger_v3
 
 from research import canvas, plots

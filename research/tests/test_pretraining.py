@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from made_trainings import sentences, write_corpus
 from spacy.cli._util import app
 from spacy.language import Language
 from spacy.training import Example
 from spacy.training.initialize import init_nlp
 from thinc.api import Config, Model
+from tiny_trainings import sentences, write_corpus
 from typer.testing import CliRunner
 
 from spacy_tener.training.overlays import compose

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 import pytest
-from made_runs import Counted, make_run
+from run_directories import Counted, make_run
 
 from research.comparing import Summary, welch_p
 from research.rows import Row, ScoreTable, all_printed, make_table, printed_scores

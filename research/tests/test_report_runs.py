@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from made_runs import Counted, make_run, metrics, write_json
+from run_directories import Counted, make_run, metrics, write_json
 
 from research.runs import Run, find_runs, group_runs, order_of, setting
 from spacy_tener.errors import RemedyError

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
-from made_runs import make_run
+from run_directories import make_run
 
 from research.rows import Comparison, Row, ScoreTable, make_table
 from research.runs import find_runs

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_runs import metrics, prf, write_json
+from run_directories import metrics, prf, write_json
 
 from research.scores import METRICS, Confusion, Score, read_scores, score_counts, total
 from spacy_tener.errors import RemedyError

@@ -12,9 +12,9 @@ from typing import Any
 
 import optuna
 import pytest
-from made_trainings import begin, is_alive, make_grid, train_nothing
 from optuna.samplers import RandomSampler
 from research_commands import run_research
+from tiny_trainings import begin, is_alive, make_grid, train_nothing
 from waiting import wait_until
 
 from research import baselines, search

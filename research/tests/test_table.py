@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from made_runs import make_run
 from research_commands import run_research
+from run_directories import make_run
 
 COUNTS = {"PER.NAM": (6, 2, 4), "PER.NOM": (5, 5, 5)}
 

@@ -12,7 +12,7 @@ import spacy
 import torch
 import torch.nn.functional as F
 from lattices import random_lattice, sentences_of
-from paper_forms import assert_same, reference_layer, reference_scores, reference_span_attention
+from paper_equations import assert_same, reference_layer, reference_scores, reference_span_attention
 from small_systems import examples_of, pipeline
 from spacy.cli._util import import_code
 from thinc.api import get_current_ops

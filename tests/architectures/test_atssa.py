@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 from lattices import random_lattice
-from paper_forms import reference_attention, reference_layer, reference_selection
+from paper_equations import reference_attention, reference_layer, reference_selection
 from torch import Tensor
 
 from spacy_tener.architectures.flat.atssa_torch import AtssaEncoder, CoverSegments

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from paper_forms import assert_same, assert_slopes, reference_attention
+from paper_equations import assert_same, assert_slopes, reference_attention
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves

@@ -8,9 +8,9 @@ import pickle
 import numpy as np
 import pytest
 import spacy
+from model_checks import assert_dropout_in_training_only, learn
 from spacy.tokens import Doc
 from spacy.util import registry
-from teaching import assert_dropout_in_training_only, learn
 from thinc.api import Adam, Model
 
 from spacy_tener.architectures.tagger import build_crf_tagger, crf, resize_output, set_labels

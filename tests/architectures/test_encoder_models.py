@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 import spacy
 import torch
-from small_systems import learn as learn_examples
-from spacy.training import Example
-from spacy.util import registry
-from teaching import (
+from model_checks import (
     HASH_EMBED,
     assert_each_is_alike_alone_and_among_others,
     assert_saying_the_same,
     embedder,
     losses_of_steps,
 )
+from small_systems import learn as learn_examples
+from spacy.training import Example
+from spacy.util import registry
 from thinc.api import Adam
 
 from spacy_tener.architectures.flat.flat import build_flat, build_flat_atssa, build_mect

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 import torch
-from paper_forms import assert_same, backward_gradients, reference_relation
+from paper_equations import assert_same, backward_gradients, reference_relation
 from torch import Tensor, nn
 
 from spacy_tener.architectures.grn import grn_torch as relation

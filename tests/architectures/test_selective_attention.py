@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from paper_forms import assert_same, assert_slopes, reference_selection
+from paper_equations import assert_same, assert_slopes, reference_selection
 from torch import Tensor
 
 from spacy_tener.architectures.flat import selection_torch as selection

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from lattices import lattice_of, random_lattice, sentences_of
-from paper_forms import assert_same, reference_span_attention
+from paper_equations import assert_same, reference_span_attention
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 

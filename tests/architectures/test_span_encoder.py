@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from lattices import random_lattice, sentences_of
-from paper_forms import assert_same, reference_layer, reference_span_attention
+from paper_equations import assert_same, reference_layer, reference_span_attention
 from torch import Tensor
 
 from spacy_tener.architectures.flat.flat_config import FlatConfig, MectConfig

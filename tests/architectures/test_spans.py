@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 from lattices import random_lattice, sentences_of
-from paper_forms import assert_same, reference_span_positions
+from paper_equations import assert_same, reference_span_positions
 from torch import Tensor
 
 from spacy_tener.architectures.flat.flat_config import DISTANCES

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from paper_forms import reference_attention, reference_layer
+from paper_equations import reference_attention, reference_layer
 from torch import Tensor
 
 from spacy_tener.architectures.tener.tener_config import TransformerConfig

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from lattices import Words, lattice_of
-from paper_forms import assert_same
+from paper_equations import assert_same
 from torch import Tensor
 
 from spacy_tener.architectures.flat.atssa_torch import CoverSegments, WordFusion

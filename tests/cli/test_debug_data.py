@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from command_line import Ran
-from made_trainings import make_config, tener
 from small_corpora import annotated, save_corpus, save_docs
+from tiny_trainings import make_config, tener
 
 from spacy_tener.training.overlays import fill
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import spacy
 from command_line import run_tener
-from made_trainings import make_config, needs_code, tener, write_corpus
 from small_corpora import save_corpus
 from spacy.cli.train import train as spacy_train
 from spacy.language import Language
+from tiny_trainings import make_config, needs_code, tener, write_corpus
 
 from spacy_tener.corpora.docs import read_docs
 from spacy_tener.corpora.folds import assign_folds, text_key

@@ -13,7 +13,7 @@ import spacy
 import thinc.compat
 import thinc.util
 from command_line import run_tener
-from made_runs import make_run
+from run_directories import make_run
 from small_corpora import save_corpus, save_docs
 
 TEXT = "王小明去了上海"

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import corpus_formats
 import pytest
-import written
+from corpus_formats import PACKED, SENTENCES
 from damaged_corpora import FORMATS, TEXTS, check, check_counts, damaged, outcome
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from written import PACKED, SENTENCES
 
 from spacy_tener import files
 from spacy_tener.corpora import convert as conversion
@@ -63,9 +63,9 @@ def test_damage_is_told_or_read_as_it_stands(
 @given(seed=st.integers(0, 1 << 32))
 def test_damaged_archives(tmp_path_factory: pytest.TempPathFactory, suffix: str, seed: int) -> None:
     folder = tmp_path_factory.getbasetemp()
-    text = written.columns(SENTENCES)
+    text = corpus_formats.columns(SENTENCES)
     path = folder / f"packed.txt{suffix}"
     path.write_bytes(damaged(PACKED[suffix](text.encode()), seed))
     result = outcome(path, folder / "out.spacy", CorpusOptions())
     if isinstance(result, ConversionReport):
-        check_counts(result, written.count_columns(text, 0))
+        check_counts(result, corpus_formats.count_columns(text, 0))

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import corpus_formats
 import pytest
-import written
 from conversion import convert
-from written import SENTENCES, Sentence
+from corpus_formats import SENTENCES, Sentence
 
 from spacy_tener.corpora.docs import read_docs
 from spacy_tener.corpora.reader import CorpusOptions, CorpusReader
@@ -26,11 +26,17 @@ EDGES: list[Sentence] = [
 CORPUS = [*SENTENCES, *EDGES]
 WITH_OFFSETS: dict[str, Callable[..., str]] = {
     write.__name__: write
-    for write in (written.doccano, written.prodigy, written.spacy2, written.label_studio, written.cluener)
+    for write in (
+        corpus_formats.doccano,
+        corpus_formats.prodigy,
+        corpus_formats.spacy2,
+        corpus_formats.label_studio,
+        corpus_formats.cluener,
+    )
 }
 WITHOUT_OFFSETS: dict[str, Callable[..., str]] = {
-    **written.COLUMNS,
-    **{write.__name__: write for write in (written.hugging_face,)},
+    **corpus_formats.COLUMNS,
+    **{write.__name__: write for write in (corpus_formats.hugging_face,)},
 }
 FORMATS = {"conll2003": "columns", "numbered": "columns", "doccano": "jsonl", "prodigy": "jsonl", "spacy2": "jsonl"}
 FORMATS |= {"label_studio": "labelstudio", "hugging_face": "tokens"}
@@ -65,7 +71,7 @@ def write(folder: Path, name: str, change: Callable[[bytes], bytes], corpus: lis
 
 
 EXPECTED: Texts = [
-    (text, [(entity, label) for *_, label, entity in spans]) for text, spans in map(written.text_of, CORPUS)
+    (text, [(entity, label) for *_, label, entity in spans]) for text, spans in map(corpus_formats.text_of, CORPUS)
 ]
 
 
@@ -151,7 +157,7 @@ def test_overlapping_annotation_is_kept_as_spans(tmp_path: Path, name: str) -> N
     assert (report.entities, report.overlapping, report.notes.counts) == (3, 2, {})
 
 
-@pytest.mark.parametrize("name", written.COLUMNS)
+@pytest.mark.parametrize("name", corpus_formats.COLUMNS)
 def test_columns_have_their_entities_as_spans_too(tmp_path: Path, name: str) -> None:
     convert([write(tmp_path, name, same)], tmp_path / "out.spacy", reading=CorpusOptions(overlap="spans"))
     docs = list(read_docs(tmp_path / "out.spacy"))

@@ -6,7 +6,7 @@ import crf_brute_force as brute
 import numpy as np
 import pytest
 import torch
-from paper_forms import allowed_transitions
+from paper_equations import allowed_transitions
 from torch.testing import assert_close
 
 from spacy_tener.crf.transitions import MAX_EXPONENT, Transitions, mirrored_tags, weight_gradients

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import spacy
+from model_checks import learn
 from spacy.strings import get_string_id
-from teaching import learn
 from thinc.api import Model, chain
 
 from spacy_tener.embedders.char_embed import BIGRAM, UNIGRAM, build_char_embed

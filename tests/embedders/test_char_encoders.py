@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import spacy
+from model_checks import learn
 from spacy.tokens import Doc
-from teaching import learn
 from thinc.api import SGD
 
 from spacy_tener.architectures.tener.tener import build_char_transformer

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 import torch
 import torch.nn.functional as F
-from paper_forms import assert_same, reference_convolution
+from paper_equations import assert_same, reference_convolution
 from torch import Tensor
 
 from spacy_tener.architectures.tener.tener import make_char_transformer

@@ -9,14 +9,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import spacy
-from spacy.tokens import Doc
-from teaching import (
+from model_checks import (
     assert_dropout_in_training_only,
     assert_each_is_alike_alone_and_among_others,
     assert_saying_the_same,
     learn,
     losses_of_steps,
 )
+from spacy.tokens import Doc
 from thinc.api import SGD, Adam
 
 from spacy_tener.architectures.tener.tener import build_char_transformer

@@ -6,10 +6,10 @@ import importlib
 
 import numpy as np
 import pytest
+from model_checks import learn
 from spacy.lang.zh import Chinese
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
-from teaching import learn
 
 from spacy_tener.embedders import spelling_numpy as characters
 from spacy_tener.embedders.char_embed import build_join_embed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from paper_forms import reference_convolution
+from paper_equations import reference_convolution
 from torch import nn
 
 from spacy_tener.embedders.spelling_torch import CharacterFeatures, RadicalEncoder, char_cnn

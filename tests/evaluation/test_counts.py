@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import spacy
-from made_runs import prf
+from run_directories import prf
 from spacy.scorer import get_ner_prf
 from spacy.tokens import Doc, Span
 from spacy.training import Example

@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from paper_forms import assert_same, reference_convolution, reference_relation
+from paper_equations import assert_same, reference_convolution, reference_relation
 from torch import Tensor
 
 from spacy_tener.architectures.grn.grn_config import GRNConfig

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from model_checks import learn
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
-from teaching import learn
 from thinc.api import SGD, Adam, chain
 from torch import nn
 

@@ -5,7 +5,7 @@ import pytest
 import spacy
 from hypothesis import given
 from hypothesis import strategies as st
-from paper_forms import allowed_transitions
+from paper_equations import allowed_transitions
 from spacy.tokens import Doc, Span
 from test_tags import LABELS, NAMES, make_units
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import spacy
-from made_trainings import is_alive
+from tiny_trainings import is_alive
 from waiting import wait_until
 
 from spacy_tener.pipeline.learning.callbacks import json_lines_logger

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from made_trainings import make_config, tener, train_nothing
 from thinc.api import Config
+from tiny_trainings import make_config, tener, train_nothing
 
 from spacy_tener.errors import RemedyError
 from spacy_tener.training import runs
