@@ -67,7 +67,7 @@ def all_paths(layout: TagLayout, length: int) -> IntArray:
     return np.array([path for path in paths if not names[path[-1]].startswith(("B", "I"))], np.int64)
 
 
-def scores_of(crf: CRF, emissions: Tensor, paths: IntArray) -> Tensor:
+def path_scores(crf: CRF, emissions: Tensor, paths: IntArray) -> Tensor:
     """Return the score of each tag sequence, as a differentiable sum of the CRF's weights. *Shape:* (paths,)"""
     layout = crf.layout
     index = torch.from_numpy(paths)
@@ -78,11 +78,11 @@ def scores_of(crf: CRF, emissions: Tensor, paths: IntArray) -> Tensor:
     for position in range(index.size(1)):
         total = total + emissions[position, index[:, position]]
         if position:
-            total = total + _moves(crf, index[:, position - 1], index[:, position])
+            total = total + _transition_scores(crf, index[:, position - 1], index[:, position])
     return total
 
 
-def _moves(crf: CRF, source: Tensor, target: Tensor) -> Tensor:
+def _transition_scores(crf: CRF, source: Tensor, target: Tensor) -> Tensor:
     layout = crf.layout
     opens = target < layout.openers.stop
     closer = (source - layout.closers.start).clamp(0, layout.n_open - 1)
@@ -94,33 +94,33 @@ def _moves(crf: CRF, source: Tensor, target: Tensor) -> Tensor:
     return torch.where(opens, outside, continued)
 
 
-def permitted(paths: IntArray, allowed: Tensor | None) -> IntArray:
+def allowed_paths(paths: IntArray, allowed: Tensor | None) -> IntArray:
     if allowed is None:
         return paths
     mask = allowed.numpy()
     return paths[mask[np.arange(paths.shape[1]), paths].all(1)]
 
 
-def each(
+def paths_and_scores(
     crf: CRF, emissions: Tensor, lengths: list[int], allowed: Tensor | None = None
 ) -> list[tuple[IntArray, Tensor]]:
     """Return the allowed tag sequences and their scores, for each sequence in a batch."""
     masks = [None] * len(lengths) if allowed is None else allowed.split(lengths)
     found = []
     for part, mask, length in zip(emissions.split(lengths), masks, lengths, strict=True):
-        paths = permitted(all_paths(crf.layout, length), mask)
-        found.append((paths, scores_of(crf, part, paths)))
+        paths = allowed_paths(all_paths(crf.layout, length), mask)
+        found.append((paths, path_scores(crf, part, paths)))
     return found
 
 
 def log_partition(crf: CRF, emissions: Tensor, lengths: list[int], allowed: Tensor | None = None) -> Tensor:
-    return torch.stack([scores.logsumexp(0) for _, scores in each(crf, emissions, lengths, allowed)])
+    return torch.stack([scores.logsumexp(0) for _, scores in paths_and_scores(crf, emissions, lengths, allowed)])
 
 
 def token_marginals(crf: CRF, emissions: Tensor, lengths: list[int], allowed: Tensor | None = None) -> Tensor:
     marginals = torch.zeros_like(emissions)
     begin = 0
-    for length, (paths, scores) in zip(lengths, each(crf, emissions, lengths, allowed), strict=True):
+    for length, (paths, scores) in zip(lengths, paths_and_scores(crf, emissions, lengths, allowed), strict=True):
         for path, probability in zip(paths, scores.softmax(0), strict=True):
             marginals[torch.arange(begin, begin + length), torch.from_numpy(path)] += probability
         begin += length
@@ -158,14 +158,14 @@ def k_best(crf: CRF, emissions: Tensor, lengths: Lengths, k: int, allowed: Tenso
 def forward_backward(
     crf: CRF, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None, **options
 ) -> ForwardBackward:
-    return scorer_of(crf).forward_backward(array(emissions), lengths, array(allowed), **options)
+    return scorer_of(crf).passes(array(emissions), lengths, array(allowed), **options)
 
 
-def found_marginals(crf: CRF, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> Tensor:
+def computed_marginals(crf: CRF, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> Tensor:
     return torch.from_numpy(forward_backward(crf, emissions, lengths, allowed).marginals()).to(emissions.dtype)
 
 
-def found_spans(
+def computed_span_marginals(
     crf: CRF, emissions: Tensor, lengths: Lengths, spans: EntitySpans, allowed: Tensor | None = None
 ) -> Tensor:
     found = span_marginals(forward_backward(crf, emissions, lengths, allowed), spans)

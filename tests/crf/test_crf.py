@@ -42,7 +42,7 @@ def test_path_score_is_the_sum_of_its_terms(n_labels):
     tags = brute.random_tags(crf, LENGTHS)
     found = brute.path_score(crf, emissions, LENGTHS, tags)
     parts = zip(emissions.split(LENGTHS), tags.split(LENGTHS), strict=True)
-    reference = torch.cat([brute.scores_of(crf, part, path[None].numpy()) for part, path in parts])
+    reference = torch.cat([brute.path_scores(crf, part, path[None].numpy()) for part, path in parts])
     assert_close(found, reference)
     assert_same_gradients(found.sum(), reference.sum(), crf, emissions)
 
@@ -300,9 +300,9 @@ def test_cross_entropy_equals_brute_force_over_all_paths(student_types, restrict
         wider[:, tags] = possible
     found = cross_entropy(teacher, teacher_emissions, student, emissions, LENGTHS, wider)
     reference = brute.log_partition(student, emissions, LENGTHS, wider).sum()
-    readings = brute.each(teacher, teacher_emissions, LENGTHS, possible)
+    readings = brute.paths_and_scores(teacher, teacher_emissions, LENGTHS, possible)
     for (paths, scores), part in zip(readings, emissions.split(LENGTHS), strict=True):
-        reference = reference - scores.softmax(0).detach() @ brute.scores_of(student, part, tags.numpy()[paths])
+        reference = reference - scores.softmax(0).detach() @ brute.path_scores(student, part, tags.numpy()[paths])
     assert_close(found, reference)
     assert_same_gradients(found, reference, student, emissions)
 
@@ -312,8 +312,8 @@ def test_gradient_of_cross_entropy_is_the_student_s_marginals_less_the_teacher_s
     teacher_emissions = brute.random_emissions(teacher, LENGTHS, seed=7)
     emissions = brute.random_emissions(student, LENGTHS, seed=8).requires_grad_()
     cross_entropy(teacher, teacher_emissions, student, emissions, LENGTHS).backward()
-    teacher_marginals = brute.found_marginals(teacher, teacher_emissions, LENGTHS)
-    assert_close(emissions.grad, brute.found_marginals(student, emissions, LENGTHS) - teacher_marginals)
+    teacher_marginals = brute.computed_marginals(teacher, teacher_emissions, LENGTHS)
+    assert_close(emissions.grad, brute.computed_marginals(student, emissions, LENGTHS) - teacher_marginals)
     assert all(weight.grad is None for weight in teacher.parameters())
 
 

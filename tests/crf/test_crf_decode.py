@@ -15,7 +15,7 @@ LENGTHS = brute.LENGTHS
 
 
 def best_paths(crf, emissions, lengths, allowed=None):
-    readings = brute.each(crf, emissions, lengths, allowed)
+    readings = brute.paths_and_scores(crf, emissions, lengths, allowed)
     return np.concatenate([paths[int(scores.argmax())] for paths, scores in readings])
 
 
@@ -95,7 +95,7 @@ def test_extreme_emissions_are_decoded_exactly(scale):
     crf = brute.random_crf(2)
     emissions = brute.random_emissions(crf, LENGTHS).sign() * scale
     tags = torch.from_numpy(brute.decode(crf, emissions, LENGTHS))
-    best = torch.stack([scores.max() for _, scores in brute.each(crf, emissions, LENGTHS)])
+    best = torch.stack([scores.max() for _, scores in brute.paths_and_scores(crf, emissions, LENGTHS)])
     torch.testing.assert_close(brute.path_score(crf, emissions, LENGTHS, tags), best)
 
 

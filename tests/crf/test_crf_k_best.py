@@ -20,7 +20,7 @@ def test_k_best_are_the_first_of_all_paths_sorted_by_score(n_labels, masked, k):
     allowed = brute.random_mask(crf, LENGTHS) if masked else None
     readings = brute.k_best(crf, emissions, LENGTHS, k, allowed)
     assert len(readings) == len(LENGTHS)
-    for found, (paths, scores) in zip(readings, brute.each(crf, emissions, LENGTHS, allowed), strict=True):
+    for found, (paths, scores) in zip(readings, brute.paths_and_scores(crf, emissions, LENGTHS, allowed), strict=True):
         order = scores.argsort(descending=True)[:k]
         assert [tags.tolist() for _, tags in found] == paths[order.numpy()].tolist()
         assert [score for score, _ in found] == pytest.approx(scores[order].tolist())

@@ -28,7 +28,7 @@ def all_spans(crf, lengths):
 
 
 def span_probabilities(crf, emissions, lengths, spans, allowed=None):
-    readings = brute.each(crf, emissions, lengths, allowed)
+    readings = brute.paths_and_scores(crf, emissions, lengths, allowed)
     entities = [
         [set(zip(*(c.tolist() for c in crf.layout.decode(path)), strict=True)) for path in p] for p, _ in readings
     ]
@@ -48,7 +48,7 @@ def test_token_marginals_equal_brute_force(n_labels, masked, scale):
     allowed = brute.random_mask(crf, LENGTHS) if masked else None
     with torch.no_grad():
         expected = brute.token_marginals(crf, emissions, LENGTHS, allowed)
-    assert_close(brute.found_marginals(crf, emissions, LENGTHS, allowed), expected)
+    assert_close(brute.computed_marginals(crf, emissions, LENGTHS, allowed), expected)
 
 
 @pytest.mark.parametrize("scale", [1.0, 100.0, 1e4])
@@ -56,7 +56,7 @@ def test_token_marginals_sum_to_one_at_every_token(scale):
     crf = brute.random_crf(3).float()
     lengths = [300, 1, 0, 40]
     emissions = brute.random_emissions(crf, lengths, scale=scale).float()
-    marginals = brute.found_marginals(crf, emissions, lengths)
+    marginals = brute.computed_marginals(crf, emissions, lengths)
     assert marginals.dtype == torch.float32
     assert_close(marginals.sum(1), torch.ones(341))
     assert ((marginals >= 0) & (marginals <= 1)).all()
@@ -70,7 +70,7 @@ def test_span_marginals_equal_brute_force_for_every_span(n_labels, masked, scale
     emissions = brute.random_emissions(crf, LENGTHS)
     allowed = brute.random_mask(crf, LENGTHS) if masked else None
     spans = all_spans(crf, LENGTHS)
-    found = brute.found_spans(crf, emissions, LENGTHS, spans, allowed)
+    found = brute.computed_span_marginals(crf, emissions, LENGTHS, spans, allowed)
     assert_close(found, span_probabilities(crf, emissions, LENGTHS, spans, allowed))
 
 
@@ -82,7 +82,7 @@ def test_the_probability_of_no_entity_equals_brute_force_for_every_span(n_labels
     emissions = brute.random_emissions(crf, LENGTHS)
     allowed = brute.random_mask(crf, LENGTHS) if masked else None
     sequence, start, end, _ = all_spans(CRF(1), LENGTHS)
-    readings = brute.each(crf, emissions, LENGTHS, allowed)
+    readings = brute.paths_and_scores(crf, emissions, LENGTHS, allowed)
     expected = [
         readings[i][1].softmax(0) @ torch.tensor((readings[i][0][:, a:b] == crf.layout.outside).all(1)).double()
         for i, a, b in zip(sequence, start, end, strict=True)
@@ -99,22 +99,22 @@ def test_probabilities_stay_exact_over_a_long_text():
     before = torch.zeros(3996, crf.layout.n_tags)
     before[:, crf.layout.outside] = 100.0
     spans = EntitySpans(*np.array([[0, 1, 3, 0], [1, 3997, 3999, 0]]).T)
-    alone, after = brute.found_spans(crf, torch.cat([short, before, short]), lengths, spans).tolist()
+    alone, after = brute.computed_span_marginals(crf, torch.cat([short, before, short]), lengths, spans).tolist()
     assert alone == pytest.approx(after, rel=1e-5)
     assert alone > 1e-4
 
 
 def test_no_span_has_no_probability():
     spans = EntitySpans(*np.empty((4, 0), dtype=np.int64))
-    assert brute.found_spans(CRF(1), torch.zeros(2, 5), [2], spans).shape == (0,)
+    assert brute.computed_span_marginals(CRF(1), torch.zeros(2, 5), [2], spans).shape == (0,)
 
 
 @pytest.mark.parametrize("lengths", [[], [0, 0]])
 def test_marginals_of_a_batch_without_tokens_are_empty(lengths):
     crf = CRF(1)
-    assert brute.found_marginals(crf, torch.zeros(0, 5), lengths).shape == (0, 5)
+    assert brute.computed_marginals(crf, torch.zeros(0, 5), lengths).shape == (0, 5)
     with pytest.raises(ValueError, match="span 0"):
-        brute.found_spans(crf, torch.zeros(0, 5), lengths, EntitySpans(*np.array([[0, 0, 1, 0]]).T))
+        brute.computed_span_marginals(crf, torch.zeros(0, 5), lengths, EntitySpans(*np.array([[0, 0, 1, 0]]).T))
 
 
 @pytest.mark.parametrize(
@@ -126,12 +126,12 @@ def test_a_span_that_is_not_in_its_sequence_is_named(span):
     spans = EntitySpans(*np.array([(1, 0, 1, 0), span]).T)
     values = ", ".join(str(value) for value in span)
     with pytest.raises(ValueError, match=rf"span 1 .*\({values}\)"):
-        brute.found_spans(CRF(1), torch.zeros(5, 5), [2, 3], spans)
+        brute.computed_span_marginals(CRF(1), torch.zeros(5, 5), [2, 3], spans)
 
 
 def test_a_span_outside_a_batch_of_one_sequence_is_named():
     with pytest.raises(ValueError, match=r"span 0 .*\(1, 0, 1, 0\)"):
-        brute.found_spans(CRF(1), torch.zeros(5, 5), [5], EntitySpans(*np.array([(1, 0, 1, 0)]).T))
+        brute.computed_span_marginals(CRF(1), torch.zeros(5, 5), [5], EntitySpans(*np.array([(1, 0, 1, 0)]).T))
 
 
 def test_a_path_that_falls_far_behind_and_is_the_best_in_the_end_keeps_its_probability():
@@ -141,7 +141,7 @@ def test_a_path_that_falls_far_behind_and_is_the_best_in_the_end_keeps_its_proba
     emissions[1:9, crf.layout.inside] = -200.0
     emissions[9, crf.layout.end] = 1605.0
     emissions[1:, crf.layout.begin] = -torch.inf
-    (found,) = brute.found_spans(crf, emissions, [10], EntitySpans(*np.array([[0, 0, 10, 0]]).T))
+    (found,) = brute.computed_span_marginals(crf, emissions, [10], EntitySpans(*np.array([[0, 0, 10, 0]]).T))
     # Others have an entity of one token or none at each token, or begin with one of two tokens.
     assert found.item() == pytest.approx(math.exp(5) / (math.exp(5) + 2**10 + 2**8), rel=1e-6)
 
@@ -193,7 +193,9 @@ def test_nothing_is_probable_in_texts_without_tokens():
 
 
 def entropy_of_all_paths(crf, emissions, lengths, allowed=None, temperature=1.0):
-    found = [(scores / temperature).log_softmax(0) for _, scores in brute.each(crf, emissions, lengths, allowed)]
+    found = [
+        (scores / temperature).log_softmax(0) for _, scores in brute.paths_and_scores(crf, emissions, lengths, allowed)
+    ]
     return torch.stack([-(weights.exp() * weights).sum() for weights in found]).detach()
 
 

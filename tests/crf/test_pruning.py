@@ -26,7 +26,7 @@ def test_tokens_are_known_to_be_outside_only_if_every_best_path_says_so(seed, ma
     emissions = brute.random_emissions(crf, LENGTHS, seed=seed, scale=3.0)
     emissions[:, crf.layout.outside] += 4.0 + seed % 4
     allowed = brute.random_mask(crf, LENGTHS, seed=seed) if masked else None
-    best = [paths[int(scores.argmax())] for paths, scores in brute.each(crf, emissions, LENGTHS, allowed)]
+    best = [paths[int(scores.argmax())] for paths, scores in brute.paths_and_scores(crf, emissions, LENGTHS, allowed)]
     surely = known(crf, emissions, LENGTHS, allowed)
     assert (np.concatenate(best)[surely] == crf.layout.outside).all()
     assert brute.decode(crf, emissions, LENGTHS, allowed).tolist() == np.concatenate(best).tolist()

@@ -68,7 +68,7 @@ def test_paths_and_probabilities_are_those_of_a_cpu(crf, emissions, masks, devic
         pairs = ((moved_crf, moved), (crf, emissions))
         path, expected = (brute.decode(*pair, LENGTHS, allowed) for pair in pairs)
         assert path.tolist() == expected.tolist()
-        found, expected = (brute.found_marginals(*pair, LENGTHS, allowed) for pair in pairs)
+        found, expected = (brute.computed_marginals(*pair, LENGTHS, allowed) for pair in pairs)
         torch.testing.assert_close(found, expected)
 
 

@@ -261,7 +261,7 @@ def test_a_listener_weighs_what_the_shared_component_made(tiny_hash_embed, make_
     assert [keys(found) for found in scored] == [[(0, 3, "PER"), (4, 8, "ORG")], [], [(0, 1, "GPE")]]
     scores = join_tensors(pipe.model.ops, pipe.model.predict(docs), torch.device("cpu"))
     spans = EntitySpans(*np.array([(0, 0, 3, pipe.labels.index("PER"))]).T)
-    expected = brute.found_spans(crf(pipe.model), scores, [len(doc) for doc in docs], spans)
+    expected = brute.computed_span_marginals(crf(pipe.model), scores, [len(doc) for doc in docs], spans)
     assert scored[0][0].probability == pytest.approx(expected.item(), abs=1e-6)
     with pytest.raises(ValueError, match="shared component"):
         decode(pipe, nlp.make_doc(TEXT))
