@@ -10,41 +10,41 @@ SECONDS = 30
 SPARE = 1 << 30
 
 
-def two_places(data, rng):
+def random_range(data, rng):
     start = rng.randrange(len(data))
     return start, min(len(data), start + rng.choice((1, 8, 100, 5000)))
 
 
-def flipped(data, rng):
-    place = rng.randrange(len(data))
-    return data[:place] + bytes([data[place] ^ (1 << rng.randrange(8))]) + data[place + 1 :]
+def flip_bit(data, rng):
+    position = rng.randrange(len(data))
+    return data[:position] + bytes([data[position] ^ (1 << rng.randrange(8))]) + data[position + 1 :]
 
 
-def cut(data, rng):
+def truncate(data, rng):
     return data[: rng.randrange(len(data))]
 
 
-def zeroed(data, rng):
-    start, end = two_places(data, rng)
+def overwrite_with_zeros(data, rng):
+    start, end = random_range(data, rng)
     return data[:start] + bytes(end - start) + data[end:]
 
 
-def swapped(data, rng):
+def swap_blocks(data, rng):
     """Swap two adjacent blocks of random size."""
     first, middle, last = sorted(rng.choices(range(len(data) + 1), k=3))
     return data[:first] + data[middle:last] + data[first:middle] + data[last:]
 
 
-def grown(data, rng):
-    place = rng.choice((rng.randrange(len(data)), len(data)))
-    return data[:place] + rng.randbytes(rng.choice((1, 8, 100, 5000))) + data[place:]
+def insert_bytes(data, rng):
+    position = rng.choice((rng.randrange(len(data)), len(data)))
+    return data[:position] + rng.randbytes(rng.choice((1, 8, 100, 5000))) + data[position:]
 
 
-DAMAGES = [flipped, cut, zeroed, swapped, grown]
+DAMAGES = [flip_bit, truncate, overwrite_with_zeros, swap_blocks, insert_bytes]
 
 
 @contextmanager
-def bounded():
+def limited_resources():
     """Limit the CPU time and the additional memory in a block."""
 
     def stop(*_):

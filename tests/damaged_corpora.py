@@ -11,7 +11,7 @@ import corpus_formats
 import spacy
 from conversion import convert
 from corpus_formats import COLUMNS, JSON, Counted, Sentence
-from damage import DAMAGES, bounded
+from damage import DAMAGES, limited_resources
 from spacy.tokens import DocBin
 
 from spacy_tener.corpora.annotation import Event
@@ -41,39 +41,41 @@ FRAGMENTS = [
     *(b'"text": 1,', b'"label": [], ', b"0 1;3 4", b"T1\t"),
 ]
 # Events that remove entities or records, and that are reported.
-TOLD = [Event.BLANK, Event.DUPLICATE, Event.MISALIGNED]
+REPORTED = [Event.BLANK, Event.DUPLICATE, Event.MISALIGNED]
 LEFT_OUT = [Event.LEFT_OUT, Event.SEVERAL, Event.OVERLAP]
 
 
-def inserted(data: bytes, rng: random.Random) -> bytes:
-    place = rng.randrange(len(data) + 1)
-    return data[:place] + rng.choice(FRAGMENTS) + data[place + rng.choice((0, 0, 1, 5)) :]
+def insert_fragment(data: bytes, rng: random.Random) -> bytes:
+    position = rng.randrange(len(data) + 1)
+    return data[:position] + rng.choice(FRAGMENTS) + data[position + rng.choice((0, 0, 1, 5)) :]
 
 
-def by_lines(data: bytes, rng: random.Random) -> bytes:
+def damage_lines(data: bytes, rng: random.Random) -> bytes:
     """Delete a line, duplicate it, swap it with the next line, or swap its halves."""
     lines = data.split(b"\n")
-    place = rng.randrange(len(lines))
-    line = lines[place]
+    position = rng.randrange(len(lines))
+    line = lines[position]
     half = len(line) // 2
-    instead = rng.choice(([], [line, line], [*lines[place + 1 : place + 2], line], [line[half:] + line[:half]], [b""]))
-    return b"\n".join([*lines[:place], *instead, *lines[place + len(instead or [line]) :]])
+    instead = rng.choice(
+        ([], [line, line], [*lines[position + 1 : position + 2], line], [line[half:] + line[:half]], [b""])
+    )
+    return b"\n".join([*lines[:position], *instead, *lines[position + len(instead or [line]) :]])
 
 
-KINDS = [*DAMAGES, inserted, by_lines]
+DAMAGE_FUNCTIONS = [*DAMAGES, insert_fragment, damage_lines]
 
 
-def damaged(data: bytes, seed: int) -> bytes:
+def apply_damage(data: bytes, seed: int) -> bytes:
     rng = random.Random(seed)
     for _ in range(rng.choice((1, 1, 1, 2, 5))):
-        data = rng.choice(KINDS)(data, rng) if data else data
+        data = rng.choice(DAMAGE_FUNCTIONS)(data, rng) if data else data
     return data
 
 
-def outcome(path: Path, out: Path, reading: CorpusOptions) -> ConversionReport | RemedyError:
+def convert_damaged(path: Path, out: Path, reading: CorpusOptions) -> ConversionReport | RemedyError:
     """Convert a file, and return the report or the error. Checks that the output agrees with the report."""
     try:
-        with bounded():
+        with limited_resources():
             (report,) = convert([path], out, reading=reading, lang="zh")
     except RemedyError as error:
         message = str(error)
@@ -96,7 +98,7 @@ def check_counts(report: ConversionReport, expected: Counted) -> None:
     if any(counts[event] for event in LEFT_OUT):
         return
     assert report.docs == expected.sentences
-    assert report.entities + sum(counts[event] for event in TOLD) == expected.entities
+    assert report.entities + sum(counts[event] for event in REPORTED) == expected.entities
     if expected.tokens:
         assert report.tokens == expected.tokens
         assert report.missing == expected.missing
@@ -112,10 +114,10 @@ def count(name: str, text: str, report: ConversionReport) -> Counted:
 def check(folder: Path, name: str, data: bytes, reading: CorpusOptions) -> ConversionReport | RemedyError:
     path = folder / f"{name}.txt"
     path.write_bytes(data)
-    result = outcome(path, folder / "out.spacy", reading)
+    result = convert_damaged(path, folder / "out.spacy", reading)
     if isinstance(result, ConversionReport):
         check_counts(result, count(name, data.decode(reading.encoding), result))
     else:
-        whole = "there is no annotated sentence" in str(result)
-        assert whole or re.search(rf"{re.escape(path.name)}:\d+: ", str(result)), str(result)
+        is_empty = "there is no annotated sentence" in str(result)
+        assert is_empty or re.search(rf"{re.escape(path.name)}:\d+: ", str(result)), str(result)
     return result

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import spacy
 import srsly
-from damage import DAMAGES, bounded
+from damage import DAMAGES, limited_resources
 from small_systems import KINDS, SYSTEMS, TEXTS, UNSEEN, trained
 
 TIMES = [3, pytest.param(1000, marks=pytest.mark.slow)]
@@ -44,7 +44,7 @@ def saved(tmp_path_factory):
 
 def outcome(model, data):
     """The message of loading these bytes, or None where everything is as it was."""
-    with bounded():
+    with limited_resources():
         try:
             pipe = model.load(data)
         except (ValueError, OSError) as error:

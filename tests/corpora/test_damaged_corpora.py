@@ -10,7 +10,7 @@ from pathlib import Path
 import corpus_formats
 import pytest
 from corpus_formats import PACKED, SENTENCES
-from damaged_corpora import FORMATS, TEXTS, check, check_counts, damaged, outcome
+from damaged_corpora import FORMATS, TEXTS, apply_damage, check, check_counts, convert_damaged
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -55,7 +55,7 @@ def test_damage_is_told_or_read_as_it_stands(
 ) -> None:
     folder = tmp_path_factory.getbasetemp()
     reading = CorpusOptions() if auto else CorpusOptions(format=FORMATS.get(name, name))
-    check(folder, name, damaged(TEXTS[name](SENTENCES).encode(), seed), reading)
+    check(folder, name, apply_damage(TEXTS[name](SENTENCES).encode(), seed), reading)
 
 
 @pytest.mark.parametrize("suffix", PACKED)
@@ -65,7 +65,7 @@ def test_damaged_archives(tmp_path_factory: pytest.TempPathFactory, suffix: str,
     folder = tmp_path_factory.getbasetemp()
     text = corpus_formats.columns(SENTENCES)
     path = folder / f"packed.txt{suffix}"
-    path.write_bytes(damaged(PACKED[suffix](text.encode()), seed))
-    result = outcome(path, folder / "out.spacy", CorpusOptions())
+    path.write_bytes(apply_damage(PACKED[suffix](text.encode()), seed))
+    result = convert_damaged(path, folder / "out.spacy", CorpusOptions())
     if isinstance(result, ConversionReport):
         check_counts(result, corpus_formats.count_columns(text, 0))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import spacy
 from conversion import convert
-from damaged_corpora import FORMATS, TEXTS, check, damaged
+from damaged_corpora import FORMATS, TEXTS, apply_damage, check
 from spacy.training import Corpus
 
 from spacy_tener.corpora.annotation import Event, Sentence
@@ -71,7 +71,9 @@ def test_spacy_reads_every_entity_back(expected: Expected, tmp_path: Path) -> No
 def test_damage_is_told_or_read_as_it_stands(expected: Expected, tmp_path: Path) -> None:
     content = (DATA / expected.path).read_bytes()
     for seed in range(DAMAGES):
-        check(tmp_path, "damaged", damaged(content, seed), CorpusOptions(format=("auto", expected.format)[seed % 2]))
+        check(
+            tmp_path, "damaged", apply_damage(content, seed), CorpusOptions(format=("auto", expected.format)[seed % 2])
+        )
 
 
 @pytest.mark.corpora
@@ -84,4 +86,9 @@ def test_damage_is_told_or_read_as_it_stands_in_other_formats(name: str, tmp_pat
     ]
     content = TEXTS[name](sentences).encode()
     for seed in range(10 * DAMAGES):
-        check(tmp_path, name, damaged(content, seed), CorpusOptions(format=("auto", FORMATS.get(name, name))[seed % 2]))
+        check(
+            tmp_path,
+            name,
+            apply_damage(content, seed),
+            CorpusOptions(format=("auto", FORMATS.get(name, name))[seed % 2]),
+        )
