@@ -149,9 +149,9 @@ def without_torch(monkeypatch):
 @pytest.fixture(scope="session")
 def browser():
     """A browser that all tests in a process share, see tests/browser.py."""
-    from browser import started
+    from browser import open_browser
 
-    with started() as window:
+    with open_browser() as window:
         yield window
 
 

@@ -38,30 +38,30 @@ class Browser:
         started = time.perf_counter()
         self.driver.get(url)
         # On a busy machine, the driver may return while the previous page is still displayed.
-        arrived = "return location.href === arguments[0] && document.readyState === 'complete'"
-        self.wait(lambda: self.run(arrived, url))
+        is_loaded = "return location.href === arguments[0] && document.readyState === 'complete'"
+        self.wait(lambda: self.run(is_loaded, url))
         return time.perf_counter() - started
 
     def run(self, script: str, *arguments: Any) -> Any:
         """Run a script as the body of a function, and return its result."""
         return self.driver.execute_script(script, *arguments)
 
-    def said(self) -> list[Any]:
+    def console_messages(self) -> list[Any]:
         """Return the messages in the console since the page was opened."""
-        found: list[Any] = self.driver.get_log("browser")
-        return found
+        messages: list[Any] = self.driver.get_log("browser")
+        return messages
 
-    def fetched(self) -> list[str]:
+    def requested_urls(self) -> list[str]:
         """Return the URLs of all resources that the page requested."""
         return self.run("return performance.getEntriesByType('resource').map((entry) => entry.name)")
 
-    def prefer(self, scheme: str) -> None:
+    def set_color_scheme(self, scheme: str) -> None:
         """Set the preferred colour scheme, `light` or `dark`."""
         media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
 
     @contextlib.contextmanager
-    def speaking(self, language: str) -> Iterator[None]:
+    def with_language(self, language: str) -> Iterator[None]:
         """Set the preferred language, `en` or `zh`, for pages that are opened in this block."""
         agent = self.run("return navigator.userAgent")
         command, names = "Network.setUserAgentOverride", {"en": "en-US", "zh": "zh-CN"}
@@ -75,28 +75,28 @@ class Browser:
         """Return the serious accessibility problems that axe-core finds, in light and dark colours."""
         from axe_core_python.selenium import Axe
 
-        found = []
+        problems = []
         self.run("delete document.documentElement.dataset.theme")
         for scheme in ("dark", "light"):
-            self.prefer(scheme)
+            self.set_color_scheme(scheme)
             result = Axe().run(self.driver)
             failed = [rule for rule in result["violations"] if rule["impact"] in ("serious", "critical")]
             # axe reports rules that it cannot run as incomplete without nodes, for example if it cannot parse a colour.
             failed += [rule for rule in result["incomplete"] if not rule["nodes"]]
-            found += [f"{scheme}: {rule['id']}: {[node['html'] for node in rule['nodes']]}" for rule in failed]
-        return found
+            problems += [f"{scheme}: {rule['id']}: {[node['html'] for node in rule['nodes']]}" for rule in failed]
+        return problems
 
     def wait(self, condition: Callable[[], Any], seconds: float = 30.0) -> Any:
         """Wait until a condition is true, and return its value."""
         end = time.monotonic() + seconds
-        while not (met := condition()):
-            assert time.monotonic() < end, "the page did not come to be as expected"
+        while not (result := condition()):
+            assert time.monotonic() < end, "the condition did not become true"
             time.sleep(0.02)
-        return met
+        return result
 
 
 @contextlib.contextmanager
-def started() -> Iterator[Browser]:
+def open_browser() -> Iterator[Browser]:
     options = webdriver.ChromeOptions()
     options.binary_location = CHROMIUM
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})

@@ -27,7 +27,7 @@ from spacy_tener.export.page import make_model_page, read_runtime
 
 sys.path.append(str(_report.ROOT / "tests"))
 
-from browser import Browser, started
+from browser import Browser, open_browser
 
 READERS = _report.ROOT / "readers" / "js"
 RUNTIME = READERS / "node_modules" / "onnxruntime-web"
@@ -140,7 +140,7 @@ def measure_speed(
         with running(words) as node:
             firsts.append(json.loads(node()))
     starts, memory = (statistics.median(column) for column in zip(*firsts, strict=True))
-    with running(words) as node, started() as browser, host(folder) as url:
+    with running(words) as node, open_browser() as browser, host(folder) as url:
         node()
         browser.driver.get(f"{url}/nothing")
         browser.driver.set_script_timeout(600)
@@ -166,7 +166,7 @@ def measure_page(page: Path, args: argparse.Namespace) -> list[str]:
     """Return the seconds until the first entities are shown, in a new browser (cold) and after reloading (warm)."""
     rounds = []
     for _ in range(args.repeats):
-        with started() as browser:
+        with open_browser() as browser:
             times = []
             for _ in ("cold", "warm"):
                 begin = time.perf_counter()
@@ -180,7 +180,7 @@ def measure_page(page: Path, args: argparse.Namespace) -> list[str]:
 def measure_long_text(page: Path, texts: Sequence[str], size: int) -> list[str]:
     """Return the cells for a text of `size` characters that is pasted into the page."""
     joined = "\n".join(texts) + "\n"
-    with started() as browser:
+    with open_browser() as browser:
         driver = browser.driver.service.process.pid
         browser.open(page.as_uri())
         browser.wait(lambda: browser.run(SHOWN), seconds=120)

@@ -61,4 +61,4 @@ def test_the_site_is_searched_as_files_without_a_server(query: str, page: str, s
     links = browser.wait(lambda: browser.run(FOUND))
     assert any(re.search(page, link) for link in links)
     # A query of which only some letters have come, as on a busy machine, is a warning of the theme's.
-    assert [entry for entry in browser.said() if "Invalid query" not in entry["message"]] == []
+    assert [entry for entry in browser.console_messages() if "Invalid query" not in entry["message"]] == []

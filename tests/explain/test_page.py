@@ -53,8 +53,8 @@ def page(browser, pages):
 
     yield load
     browser.run("localStorage.clear()")
-    assert browser.said() == []
-    assert browser.fetched() == []
+    assert browser.console_messages() == []
+    assert browser.requested_urls() == []
 
 
 def find(browser, selector):

@@ -80,7 +80,7 @@ class ModelPage:
 
     def is_well(self) -> None:
         """Nothing is in the console, nothing was fetched, and nothing is wider than the window."""
-        assert (self.browser.said(), self.browser.fetched()) == ([], [])
+        assert (self.browser.console_messages(), self.browser.requested_urls()) == ([], [])
         width = self.browser.run("return [document.documentElement.scrollWidth, innerWidth]")
         assert width[0] <= width[1]
 

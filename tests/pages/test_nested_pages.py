@@ -73,12 +73,12 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Callable[[str, str, str],
 
     def check(language: str, html: str, selector: str) -> int:
         (tmp_path / "page.html").write_text(html, encoding="utf8")
-        with browser.speaking(language):
+        with browser.with_language(language):
             browser.open((tmp_path / "page.html").as_uri())
         assert browser.run("return document.documentElement.lang") == language
         shown, marks = browser.run(MARKED, selector)
         assert shown == [TEXT]
-        assert browser.said() == []
+        assert browser.console_messages() == []
         return int(marks)
 
     yield check
@@ -160,7 +160,7 @@ ENTER = """
 def test_a_model_in_a_page(browser: Browser, nlp: Language, tmp_path: Path, language: str) -> None:
     out = ("--output", tmp_path / "ner.onnx", "--page", tmp_path / "page", "--wasm", WASM)
     assert run_tener("export", nlp.path, *out).code == 0
-    with browser.speaking(language):
+    with browser.with_language(language):
         browser.open((tmp_path / "page" / "index.html").as_uri())
     browser.run(ENTER, TEXT)
     browser.wait(lambda: browser.run(FOUND) == len(NESTED))

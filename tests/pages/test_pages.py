@@ -84,7 +84,7 @@ def test_pages_are_in_the_language_of_the_browser_or_in_the_one_chosen(
         browser.run("document.getElementById('language').click()")
         browser.wait(lambda: browser.run("return document.querySelector('h1').textContent") == "Errors on <b>Texts</b>")
         assert browser.driver.find_element("id", "language").text == "中文"
-        assert browser.said() == []
+        assert browser.console_messages() == []
     finally:
         browser.run("localStorage.clear()")
         browser.driver.execute_cdp_cmd("Network.setUserAgentOverride", {"userAgent": agent, "acceptLanguage": "en-US"})
@@ -120,10 +120,10 @@ def test_titles_and_data_stay_text_and_nothing_else_is_run(browser: Browser, bla
     browser.open(blank)
     assert browser.driver.title == HOSTILE
     assert browser.run("return document.querySelectorAll('img').length") == 0
-    assert (browser.said(), browser.fetched()) == ([], [])
+    assert (browser.console_messages(), browser.requested_urls()) == ([], [])
     injected = "const s = document.createElement('script'); s.textContent = 'window.ran = 1'; document.body.append(s)"
     assert browser.run(f"{injected}; return window.ran") is None
-    assert "Content Security Policy" in browser.said()[0]["message"]
+    assert "Content Security Policy" in browser.console_messages()[0]["message"]
 
 
 def test_data_that_is_no_json_is_refused_in_python() -> None:
@@ -179,7 +179,7 @@ def test_places_count_characters_where_scripts_count_units(browser: Browser, bla
 
 
 def test_the_theme_button_remembers(browser: Browser, blank: str) -> None:
-    browser.prefer("light")
+    browser.set_color_scheme("light")
     browser.open(blank)
     ground = "return getComputedStyle(document.body).backgroundColor"
     light = browser.run(ground)

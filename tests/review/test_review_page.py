@@ -177,7 +177,7 @@ def test_places_are_decided_by_keyboard_and_put_into_the_corpus(reviewing: Open)
         [(0, 1, "PER")],
     ]
     assert docs[4].to_json() == before[4]
-    assert (review.browser.said(), review.browser.fetched()) == ([], [])
+    assert (review.browser.console_messages(), review.browser.requested_urls()) == ([], [])
 
 
 def test_entities_within_others_are_decided_and_the_doc_has_the_outermost(reviewing: Open) -> None:
@@ -213,7 +213,7 @@ def test_entities_within_others_are_decided_and_the_doc_has_the_outermost(review
         [(1, 5, "GPE")],
     ]
     assert [list(map(str, doc.ents)) for doc in docs] == [["北京大学医学院"], ["上海大学"], ["上海大学"]]
-    assert (review.browser.said(), "sc" in docs[2].spans) == ([], False)
+    assert (review.browser.console_messages(), "sc" in docs[2].spans) == ([], False)
 
 
 def test_text_opens_at_its_most_suspicious_error(browser: Browser, tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ def test_entities_are_made_by_selecting_text_and_read_by_convert(annotating: Ope
     assert all(token.ent_iob_ for token in docs[0])
     assert [token.ent_iob_ for token in docs[1]] == ["B", ""]
     assert review.browser.run("return document.querySelectorAll('img').length") == 0
-    assert (review.browser.driver.title, review.browser.said()) == ("Texts to annotate", [])
+    assert (review.browser.driver.title, review.browser.console_messages()) == ("Texts to annotate", [])
 
 
 def test_selections_and_edges_keep_to_tokens(annotating: Open) -> None:
@@ -350,7 +350,7 @@ def test_nothing_to_decide_is_said(reviewing: Open, annotating: Open, kind: str)
         review = reviewing([annotated("王", [(0, 1, "PER")])], [[(0, 1, "PER")]])
         assert "the model agrees with the annotation everywhere" in review.text("state")
     assert not review.browser.driver.find_element("id", "tools").is_displayed()
-    assert (review.browser.violations(), review.browser.said()) == ([], [])
+    assert (review.browser.violations(), review.browser.console_messages()) == ([], [])
 
 
 def test_an_empty_text_and_one_of_100000_characters(annotating: Open) -> None:

@@ -24,7 +24,7 @@ def test_a_text_is_shown_once_and_so_in_its_explanation(browser, start, tmp_path
     doc.set_ents([doc.char_span(*entity) for entity in NESTED[:2]], default="outside")
     learn(nlp, [Example(nlp.make_doc(TEXT), doc)], steps=200, enough=0.05)
     try:
-        with start({"nested": nlp}) as service, browser.speaking(language):
+        with start({"nested": nlp}) as service, browser.with_language(language):
             browser.open(service.url + "/")
             assert browser.driver.title == title
             browser.run(
@@ -40,7 +40,7 @@ def test_a_text_is_shown_once_and_so_in_its_explanation(browser, start, tmp_path
             browser.wait(lambda: browser.run(PLAIN) == [TEXT, len(NESTED)])
             assert browser.run("return document.documentElement.lang") == language
             browser.driver.switch_to.default_content()
-            assert browser.said() == []
+            assert browser.console_messages() == []
     finally:
         browser.driver.switch_to.default_content()
         browser.run("localStorage.clear()")

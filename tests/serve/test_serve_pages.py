@@ -90,8 +90,8 @@ class Page:
 
     def is_well(self) -> None:
         """Nothing in the console, nothing from elsewhere, nothing wider than the window."""
-        assert self.browser.said() == []
-        assert all(name.startswith(self.served.url) for name in self.browser.fetched())
+        assert self.browser.console_messages() == []
+        assert all(name.startswith(self.served.url) for name in self.browser.requested_urls())
         width = self.browser.run("return [document.documentElement.scrollWidth, innerWidth]")
         assert width[0] <= width[1]
 
@@ -235,7 +235,7 @@ def test_models_are_chosen_and_errors_told(page):
     page.shows("京")
     assert page.find("problem").text == ""
     # The answer that was refused is all that the console tells.
-    assert ["413" in said["message"] for said in page.browser.said()] == [True]
+    assert ["413" in said["message"] for said in page.browser.console_messages()] == [True]
 
 
 @BOTH
@@ -397,7 +397,7 @@ def test_lines_may_be_read_each_as_a_text(page):
 
 
 def test_the_api_is_described_in_chinese_too(page):
-    with page.browser.speaking("zh"):
+    with page.browser.with_language("zh"):
         page.open("/docs")
         page.browser.wait(lambda: page.browser.run("return document.querySelectorAll('.route').length") > 5)
     told = "'.route > p:not(.quiet), .route td:nth-child(3), #contents li'"
