@@ -140,9 +140,9 @@ def seeded():
 @pytest.fixture
 def without_torch(monkeypatch):
     """Hide torch and transformers from other processes, which then start in a third of the time."""
-    from command_line import without
+    from command_line import hide_packages
 
-    for name, value in without("torch", "transformers").items():
+    for name, value in hide_packages("torch", "transformers").items():
         monkeypatch.setenv(name, value)
 
 

@@ -19,7 +19,7 @@ for name in cli.COMMANDS:
 cli.get_command = typer.testing._get_command = cache(typer.main.get_command)  # type: ignore[attr-defined]
 
 
-class Ran:
+class CommandResult:
     """The result of a command.
 
     code: Exit status.
@@ -40,11 +40,11 @@ class Ran:
         self.lines = [" ".join(line.split()) for line in result.output.splitlines()]
 
 
-def without(*packages: str) -> dict[str, str]:
+def hide_packages(*packages: str) -> dict[str, str]:
     """Return environment variables for a process in which some packages cannot be imported."""
     return {"PYTHONPATH": str(Path(__file__).with_name("hidden_packages")), "HIDDEN_PACKAGES": " ".join(packages)}
 
 
-def run_tener(*words: object, stdin: str | None = None) -> Ran:
+def run_tener(*words: object, stdin: str | None = None) -> CommandResult:
     """Run a command of `tener`."""
-    return Ran("tener", *words, stdin=stdin)
+    return CommandResult("tener", *words, stdin=stdin)

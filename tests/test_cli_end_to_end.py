@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import spacy
 import srsly
-from command_line import without
+from command_line import hide_packages
 from spacy.cli._util import app
 from spacy.util import load_config
 
@@ -51,7 +51,7 @@ class Workspace:
         """Run a command in a process of its own."""
         plain = {"WASABI_LOG_FRIENDLY": "1", "NO_COLOR": "1", "COLUMNS": "200", "OMP_NUM_THREADS": "1"}
         # No other PYTHONPATH: what is installed is what is tested.
-        environment = {**os.environ, **without("transformers")}
+        environment = {**os.environ, **hide_packages("transformers")}
         result = subprocess.run(
             [sys.executable, "-m", "spacy", *command],
             cwd=self.path,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import spacy
-from command_line import Ran, run_tener
+from command_line import CommandResult, run_tener
 from spacy.cli.train import train
 from spacy.tokens import DocBin, Span
 from spacy.training import Example
@@ -58,7 +58,7 @@ def test_evaluate_scores_all_entities_and_each_depth(model: Path, folder: Path, 
     written = json.loads(scores.read_text())
     assert written["ents_f"] == written["spans_sc_f"] == 1.0
     assert [depth["gold"] for depth in written["spans_sc_per_depth"]] == [3, 2, 1]
-    assert Ran("evaluate", model, data, "--spans-key", "sc", "--output", tmp_path / "spacy.json").code == 0
+    assert CommandResult("evaluate", model, data, "--spans-key", "sc", "--output", tmp_path / "spacy.json").code == 0
 
 
 def test_annotate_writes_entities_within_entities(model: Path, folder: Path, tmp_path: Path) -> None:

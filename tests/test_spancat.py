@@ -11,7 +11,7 @@ import httpx
 import pyarrow.parquet as pq
 import pytest
 import spacy
-from command_line import Ran, run_tener
+from command_line import CommandResult, run_tener
 from small_corpora import add_rules
 from spacy.cli.train import train
 from spacy.language import Language
@@ -133,7 +133,7 @@ def test_spacy_evaluate_scores_it(model: Path, folder: Path, tmp_path: Path) -> 
     ran = run_tener("evaluate", model, data)
     assert ran.code == 1
     assert "--spans-key sc" in ran.text
-    assert Ran("evaluate", model, data, "--spans-key", "sc", "--output", scores).code == 0
+    assert CommandResult("evaluate", model, data, "--spans-key", "sc", "--output", scores).code == 0
     assert json.loads(scores.read_text())["spans_sc_f"] == 1.0
 
 

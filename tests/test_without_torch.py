@@ -9,7 +9,7 @@ import sys
 
 import pytest
 import spacy
-from command_line import without
+from command_line import hide_packages
 from small_systems import KINDS, TEXTS, UNSEEN, trained
 
 from spacy_tener.nn.shim import TorchShim
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.integration
 
 def run(code, *arguments, torch=False):
     command = [sys.executable, "-c", f"import json, sys, spacy\n{code}", *map(str, arguments)]
-    environment = {**os.environ, **without("transformers", *(() if torch else ("torch",)))}
+    environment = {**os.environ, **hide_packages("transformers", *(() if torch else ("torch",)))}
     result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert result.returncode == 0, result.stderr
     return result.stdout

@@ -145,21 +145,21 @@ def make_grid(folder: Path, corpora: Sequence[str], overlays: Mapping[str, str])
 
 
 # An overlay with which `fake_spacy` fails.
-FAILS = "[components.tener_ner.model.tok2vec]\nwidth = 24\nheads = 6\n[components.tener_ner]\nwindow = 99\n"
+FAILING_OVERLAY = "[components.tener_ner.model.tok2vec]\nwidth = 24\nheads = 6\n[components.tener_ner]\nwindow = 99\n"
 
 
 def tener(**settings: Any) -> dict[str, Any]:
     return {"tener_ner": {"factory": "tener_ner", "model": MODEL, **settings}}
 
 
-def train_nothing(monkeypatch: pytest.MonkeyPatch, hold: Path) -> None:
+def fake_training(monkeypatch: pytest.MonkeyPatch, hold: Path) -> None:
     """Run `fake_spacy` instead of spaCy in other processes. Training runs wait while the file `hold` exists."""
     monkeypatch.setattr(runs, "MODULE", "fake_spacy")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
     monkeypatch.setenv("FAKE_HOLD", str(hold))
 
 
-def begin(function: Callable[..., object], *arguments: object) -> BaseProcess:
+def start_process(function: Callable[..., object], *arguments: object) -> BaseProcess:
     """Call a function in a forked process, which starts immediately because it shares the imported modules."""
     process = get_context("fork").Process(target=function, args=arguments)
     process.start()
@@ -176,7 +176,7 @@ def is_alive(pid: int) -> bool:
     return not status.exists() or "\nState:\tZ" not in status.read_text()
 
 
-def needs_code(folder: Path) -> list[str]:
+def code_options(folder: Path) -> list[str]:
     """Return options for a training run that needs a function from `--code`."""
     lines = ["import spacy", "", "spacy.registry.callbacks.register('mine.v1', func=lambda: lambda nlp, info: None)"]
     (folder / "mine.py").write_text("\n".join(lines) + "\n", encoding="utf8")

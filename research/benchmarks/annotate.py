@@ -49,7 +49,7 @@ HEADER = ("", "seconds", "characters/s", "of two ideal cores", "highest MB", *_T
 
 
 @dataclass(frozen=True)
-class Ran:
+class Measurement:
     """The cost of a command.
 
     seconds: Wall time.
@@ -165,7 +165,7 @@ def speeds(args: argparse.Namespace, archive: Path, characters: Sequence[int]) -
         pipe: [sys.executable, *map(str, piped)],
     }
     read = {name: sum(characters[: few if name == pipe else None]) for name in commands}
-    ran: dict[str, list[Ran]] = {name: [] for name in commands}
+    ran: dict[str, list[Measurement]] = {name: [] for name in commands}
     for _ in range(args.rounds):
         for name, words in commands.items():
             for output in (single, double):
@@ -191,7 +191,7 @@ def speeds(args: argparse.Namespace, archive: Path, characters: Sequence[int]) -
     return f"{_report.table(HEADER, rows)}\n\nThe output of two processes is {same} that of one, byte by byte.\n"
 
 
-def run(words: Sequence[str], within: float = float("inf")) -> Ran:
+def run(words: Sequence[str], within: float = float("inf")) -> Measurement:
     """Run a command and measure its memory at intervals. Commands that run longer than `within` seconds are killed."""
     memory: list[float] = []
     start = time.perf_counter()
@@ -206,7 +206,7 @@ def run(words: Sequence[str], within: float = float("inf")) -> Ran:
                 memory.append(sum(map(megabytes, family(process.pid))))
             with suppress(subprocess.TimeoutExpired):
                 process.wait(min(LOOK, max(0.001, remaining)))
-    return Ran(time.perf_counter() - start, memory, process.returncode)
+    return Measurement(time.perf_counter() - start, memory, process.returncode)
 
 
 def family(pid: int) -> Iterator[int]:

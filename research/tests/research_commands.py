@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from command_line import Ran
+from command_line import CommandResult
 
 from research.__main__ import app
 
 
-def run_research(*words: object, stdin: bytes | str | None = None) -> Ran:
+def run_research(*words: object, stdin: bytes | str | None = None) -> CommandResult:
     """Run a command of `research`."""
-    return Ran(*words, stdin=stdin, app=app)
+    return CommandResult(*words, stdin=stdin, app=app)

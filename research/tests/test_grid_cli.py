@@ -13,7 +13,15 @@ import pytest
 import srsly
 from research_commands import run_research
 from run_directories import metrics, write_json
-from tiny_trainings import FAILS, begin, is_alive, make_grid, needs_code, train_nothing, write_corpus
+from tiny_trainings import (
+    FAILING_OVERLAY,
+    code_options,
+    fake_training,
+    is_alive,
+    make_grid,
+    start_process,
+    write_corpus,
+)
 from waiting import wait_until
 
 from spacy_tener.training.runs import Processes
@@ -35,9 +43,9 @@ def work_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    train_nothing(monkeypatch, tmp_path / "hold")
+    fake_training(monkeypatch, tmp_path / "hold")
     four = "[components.tener_ner.model.tok2vec]\nheads = 4\n"
-    make_grid(tmp_path, ["red", "blue"], {"four": four, "bad": FAILS})
+    make_grid(tmp_path, ["red", "blue"], {"four": four, "bad": FAILING_OVERLAY})
     return tmp_path
 
 
@@ -64,7 +72,7 @@ def commands(run: str) -> list[str]:
     ("module", "steps"), [("fake_spacy", [0, 10]), pytest.param("spacy", [0, 2, 4], marks=pytest.mark.slow)]
 )
 def test_a_run_is_trained_and_scored_in_processes_of_its_own(work_dir: Path, module: str, steps: list[int]) -> None:
-    arguments = (*wanted(seeds="3"), *needs_code(work_dir))
+    arguments = (*wanted(seeds="3"), *code_options(work_dir))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("spacy_tener.training.runs.MODULE", module)
         code, table, messages = grid(*arguments)
@@ -182,7 +190,7 @@ def test_nothing_else_is_trained_or_scored_while_a_speed_is_measured(
 
 def test_a_grid_that_is_killed_goes_on_by_the_same_command_and_leaves_finished_runs_alone(work_dir: Path) -> None:
     (work_dir / "hold").write_text("2")
-    killed = begin(grid, *wanted(seeds="1,2,3"))
+    killed = start_process(grid, *wanted(seeds="1,2,3"))
     out = work_dir / "out" / "red" / "tener"
     wait_until((out / "2" / "pid").exists)
     finished = times(out / "1")

@@ -14,7 +14,7 @@ import optuna
 import pytest
 from optuna.samplers import RandomSampler
 from research_commands import run_research
-from tiny_trainings import begin, is_alive, make_grid, train_nothing
+from tiny_trainings import fake_training, is_alive, make_grid, start_process
 from waiting import wait_until
 
 from research import baselines, search
@@ -38,7 +38,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     heads."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    train_nothing(monkeypatch, tmp_path / "hold")
+    fake_training(monkeypatch, tmp_path / "hold")
     make_grid(tmp_path, ["red"], {})
     (tmp_path / "space.py").write_text(SPACE, encoding="utf8")
     return tmp_path
@@ -91,7 +91,7 @@ def test_the_same_seed_draws_the_same_at_one_go_or_several_and_another_seed_some
 def test_a_killed_search_is_resumed_and_its_trial_drawn_again(files: Path) -> None:
     (files / "space.py").write_text(SPACE.replace("6, ", ""))  # without six heads, no training run fails
     (files / "hold").write_text("0001")
-    process = begin(run, 3)
+    process = start_process(run, 3)
     waiting = files / "found" / "0001" / "pid"
     wait_until(waiting.exists)
     assert process.pid is not None
@@ -133,7 +133,7 @@ def test_a_trial_that_ctrl_c_interrupted_is_trained_by_the_next_call(
 
 def test_processes_share_a_search(files: Path) -> None:
     """Each process completes its trial, so there may be one more trial than requested."""
-    both = [begin(run, 5) for _ in range(2)]
+    both = [start_process(run, 5) for _ in range(2)]
     for process in both:
         process.join()
     assert [process.exitcode for process in both] == [0, 0]

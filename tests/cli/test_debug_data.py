@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from command_line import Ran
+from command_line import CommandResult
 from small_corpora import annotated, save_corpus, save_docs
 from tiny_trainings import make_config, tener
 
@@ -40,7 +40,7 @@ def config(path: Path, pipe: str) -> Path:
 
 def report(*arguments: str | Path, status: int = 1) -> str:
     """Return what the command prints. spaCy ends with 1, as three documents are too few."""
-    ran = Ran(*arguments)
+    ran = CommandResult(*arguments)
     assert ran.code == status, ran.text
     return ran.stdout
 

@@ -15,7 +15,7 @@ from command_line import run_tener
 from small_corpora import save_corpus
 from spacy.cli.train import train as spacy_train
 from spacy.language import Language
-from tiny_trainings import make_config, needs_code, tener, write_corpus
+from tiny_trainings import code_options, make_config, tener, write_corpus
 
 from spacy_tener.corpora.docs import read_docs
 from spacy_tener.corpora.folds import assign_folds, text_key
@@ -151,7 +151,7 @@ def records(path: Path) -> list[dict[str, Any]]:
 
 def test_each_text_is_judged_by_a_model_that_has_not_seen_it(tmp_path: Path, config: Path, trained: list[str]) -> None:
     out = tmp_path / "out"
-    code, text = call("review", config, tmp_path / "train.spacy", "-o", out, "--folds", "2", *needs_code(tmp_path))
+    code, text = call("review", config, tmp_path / "train.spacy", "-o", out, "--folds", "2", *code_options(tmp_path))
     assert (code, sorted(trained)) == (0, ["1", "2"]), text
     parts = [{doc.text for doc in read_docs(out / "folds" / fold / "train.spacy")} for fold in ("1", "2")]
     docs = records(out / "docs.jsonl")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from thinc.api import Config
-from tiny_trainings import make_config, tener, train_nothing
+from tiny_trainings import fake_training, make_config, tener
 
 from spacy_tener.errors import RemedyError
 from spacy_tener.training import runs
@@ -24,7 +24,7 @@ def config(tmp_path: Path) -> Config:
 
 @pytest.fixture
 def trained(tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch) -> Train:
-    train_nothing(monkeypatch, tmp_path / "hold")
+    fake_training(monkeypatch, tmp_path / "hold")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
 
     def run(code: str | None = None, echo: Echo | None = None) -> str:
