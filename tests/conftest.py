@@ -26,16 +26,16 @@ def tiny(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def still(tmp_path_factory):
+def deterministic_transformer(tmp_path_factory):
     """A transformer without dropout, whose output is the same in training and prediction."""
     from tiny_transformer import save_tiny_transformer
 
-    path = tmp_path_factory.mktemp("still")
+    path = tmp_path_factory.mktemp("deterministic_transformer")
     return save_tiny_transformer(path, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 
 
 @pytest.fixture
-def groups_read(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+def encoded_batches(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The texts of each batch of Docs for which a model computed emissions."""
     read: list[list[str]] = []
     original = WindowBatcher.emissions

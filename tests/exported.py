@@ -35,14 +35,28 @@ SYSTEMS = [
     *("encoders", "encoders-tokens", "lac", "lac-characters", "lac-alone", "nested"),
     *("tener-lists", "characters-lists", "nested-lists"),
 ]
-LISTED = {"北京大": "GPE", "大学": "FAC", "京大学": "GPE", "王小明": "B-ORG", "明去了": "ROUTE", "去了上": "ROUTE"}
-LISTED |= {"哈哈": "PER", "哈哈哈": "FAC", "中國銀": "B-ORG", "ＡI": "PRODUCT", "iPhone 15": "PRODUCT", "3.5": "NUM"}
+LISTED_WORDS = {
+    "北京大": "GPE",
+    "大学": "FAC",
+    "京大学": "GPE",
+    "王小明": "B-ORG",
+    "明去了": "ROUTE",
+    "去了上": "ROUTE",
+}
+LISTED_WORDS |= {
+    "哈哈": "PER",
+    "哈哈哈": "FAC",
+    "中國銀": "B-ORG",
+    "ＡI": "PRODUCT",
+    "iPhone 15": "PRODUCT",
+    "3.5": "NUM",
+}
 # Words of entity lists with their labels. Some of the labels do not exist in any model.
-LISTED |= {"5G": "PRODUCT", "né": "PER", "上 \t海": "GPE", "京\n北": "GPE", "😀\u200b😀": "EMOJI", "𠮷野": "PER"}
-BLOCKED = ["上海", "北京", "中国银行工", "明天", "哈哈哈哈哈"]
+LISTED_WORDS |= {"5G": "PRODUCT", "né": "PER", "上 \t海": "GPE", "京\n北": "GPE", "😀\u200b😀": "EMOJI", "𠮷野": "PER"}
+BLOCKED_WORDS = ["上海", "北京", "中国银行工", "明天", "哈哈哈哈哈"]
 # Texts with words of entity lists: parts of words and numbers, overlaps, white space, traditional and full-width
 # characters.
-WITH_LISTED = [
+ENTITY_LIST_TEXTS = [
     *("他在北京大学读书", "京大学生在北京大楼", "王小明去了上海", "王小明明天去了上海", "哈哈哈哈哈哈哈哈", "哈" * 41),
     *("中國銀行和中国银行工作", "AI MAIL ＡＩ云AI云", "iPhone 15和iPhone 150", "13.5 3.5 3.50 3.5.2 ３．５", "5G与15G"),
     *("René né ne\u0301 né", "上 \t海上 海上\t海", "京\n北京北", "😀\u200b😀北京", "𠮷野家𠮷野", "大学大学大学"),
@@ -50,8 +64,10 @@ WITH_LISTED = [
 NESTED_KEY = "sc"
 WINDOW = {"window": 24, "overlap": 5}
 # Training texts in which a label contains a hyphen, like the separator in tags.
-LEARNT = [(text, [(start, end, label.replace("ORG", "B-ORG")) for start, end, label in found]) for text, found in TEXTS]
-SPECIAL = [
+TRAINING_TEXTS = [
+    (text, [(start, end, label.replace("ORG", "B-ORG")) for start, end, label in found]) for text, found in TEXTS
+]
+SPECIAL_CHARACTERS = [
     *("\n", "\r\n", "\t", " ", "  ", " \n ", "   ", "\u3000", "\xa0", "\u2028", "\x85", "\x1f", "\0"),
     *("\u200b", "\u200d", "\ufeff", "\ufe0f", "👨\u200d👩\u200d👧", "👍🏽", "❤️", "🇨🇳", "☀"),
     *("𠮷", "𠀀", "\U0001d504", "\U0010ffff", "\ufffe", "\ue000", "e\u0301", "\u0301", "नि", "אב"),
@@ -60,7 +76,7 @@ SPECIAL = [
     *("。", "！", "？", "；", "…", ".", "!", "?", ";", "，", "0", "12", "٣", "²", "A", "ａ", "İ", "ß", "<b>", "&amp;"),
 ]
 # Texts that are part of all test cases.
-FIXED = [
+FIXED_TEXTS = [
     *("", " ", "\n", "\0", "京", "😀", "\U0010ffff", "\u0301", UNSEEN, *(text for text, _ in TEXTS)),
     *("王小明 去了 上海 ", " 王小明去了\n上海", "王小\n明", "王小 明", "王小😀明", "北京\u200b大学", "王\u0301小明"),
     *(
@@ -78,16 +94,16 @@ FIXED = [
 def generate_texts(count: int, seed: int = 0, longest: int = 120) -> Iterator[str]:
     """Yield random texts that consist of training texts, parts of them, and special characters."""
     generator = random.Random(seed)
-    known = [text for text, _ in TEXTS]
+    training_texts = [text for text, _ in TEXTS]
     for _ in range(count):
         size = generator.choice([1, 2, 5, 23, 24, 25, 29, 30, 48, longest])
-        pieces: list[str] = []
-        while sum(map(len, pieces)) < size:
-            text = generator.choice(known)
+        parts: list[str] = []
+        while sum(map(len, parts)) < size:
+            text = generator.choice(training_texts)
             start = generator.randrange(len(text))
             part = text[start : start + generator.randint(1, 4)]
-            pieces.append(generator.choice([text, text, part, part, generator.choice(SPECIAL)]))
-        yield "".join(pieces)[:size]
+            parts.append(generator.choice([text, text, part, part, generator.choice(SPECIAL_CHARACTERS)]))
+        yield "".join(parts)[:size]
 
 
 def make_systems(folder: Path) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
@@ -134,10 +150,10 @@ def make_pipeline(tok2vec: dict[str, Any], settings: dict[str, Any]) -> Language
     with torch.random.fork_rng():
         torch.manual_seed(0)
         nlp = pipeline(tok2vec, **settings)
-        examples = examples_of(nlp, LEARNT)
+        examples = examples_of(nlp, TRAINING_TEXTS)
         if "depth" in settings:
             for example in examples:
-                add_places(example.reference)
+                add_inner_entities(example.reference)
         learn(nlp, examples, steps=100, enough=1.0)
     nlp.get_pipe("tener_ner").cfg["temperature"] = 1.3
     # Save and load the pipeline, since training keeps cached features in float16.
@@ -148,13 +164,13 @@ def with_lists(nlp: Language) -> Language:
     """Return a copy of a pipeline with entity lists and blocked words."""
     nlp = spacy.blank(nlp.lang, config=nlp.config).from_bytes(nlp.to_bytes())
     lists: Any = nlp.add_pipe("entity_lists", before="tener_ner")
-    lists.add(LISTED)
-    lists.block(BLOCKED)
+    lists.add(LISTED_WORDS)
+    lists.block(BLOCKED_WORDS)
     lists.add({"王小": "PER"}, name="unnamed by texts")
     return nlp
 
 
-def add_places(doc: Doc) -> None:
+def add_inner_entities(doc: Doc) -> None:
     """Add inner entities to organisations: the place at the start, and its first character."""
     inner = [
         Span(doc, ent.start, ent.start + size, label="GPE") for ent in doc.ents if len(ent) == 4 for size in (2, 1)
@@ -206,7 +222,7 @@ def find_cases(system: str, n_generated: int = 60) -> list[dict[str, Any]]:
 
     n_generated (int): Number of random texts.
     """
-    texts = [*FIXED, *WITH_LISTED, *generate_texts(n_generated)]
+    texts = [*FIXED_TEXTS, *ENTITY_LIST_TEXTS, *generate_texts(n_generated)]
     texts.append("".join(generate_texts(n_generated // 5, seed=1))[:10_000])
     found = find_entities(_pipeline(system), texts)
     return [{"text": text, "entities": entities} for text, entities in zip(texts, found, strict=True)]

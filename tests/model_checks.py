@@ -32,7 +32,7 @@ def learn(model, docs, optimizer=None, steps=1):
     return model
 
 
-def losses_of_steps(model, docs, n_steps: int, within: Callable = np.asarray, optimizer=None) -> list[float]:
+def training_losses(model, docs, n_steps: int, within: Callable = np.asarray, optimizer=None) -> list[float]:
     """Train a model to predict one random vector per token, and return the loss of each step.
 
     within: Function that maps random numbers to the range of the model's output.
@@ -49,12 +49,12 @@ def losses_of_steps(model, docs, n_steps: int, within: Callable = np.asarray, op
     return losses
 
 
-def assert_each_is_alike_alone_and_among_others(model, docs) -> None:
+def assert_independent_of_batch(model, docs) -> None:
     for doc, together in zip(docs, model.predict(docs), strict=True):
         np.testing.assert_allclose(model.predict([doc])[0], together, rtol=1e-4, atol=1e-5)
 
 
-def assert_saying_the_same(model, loaded, docs) -> None:
+def assert_same_predictions(model, loaded, docs) -> None:
     for y, expected in zip(loaded.predict(docs), model.predict(docs), strict=True):
         np.testing.assert_array_equal(y, expected)
 

@@ -39,7 +39,7 @@ def save_corpus(path: Path, texts: Sequence[tuple[str, Entities]]) -> Path:
     return save_docs(path, *(annotated(text, entities) for text, entities in texts))
 
 
-def ruled(lang: str = "zh", **patterns: str) -> Language:
+def rule_pipeline(lang: str = "zh", **patterns: str) -> Language:
     """Return a pipeline with one rule for each label."""
     nlp = spacy.blank(lang)
     add_rules(nlp, **patterns)

@@ -8,7 +8,7 @@ import pytest
 import spacy
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from research_commands import run_research
-from small_corpora import ruled
+from small_corpora import rule_pipeline
 from spacy.tokens import DocBin, Span
 
 from research.relative_speed import draw_relative_speeds, measure_speeds
@@ -16,7 +16,7 @@ from research.relative_speed import draw_relative_speeds, measure_speeds
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    ruled(GPE="上海").to_disk(tmp_path / "model")
+    rule_pipeline(GPE="上海").to_disk(tmp_path / "model")
     return tmp_path / "model"
 
 

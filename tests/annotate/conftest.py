@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import spacy
-from small_corpora import ruled
+from small_corpora import rule_pipeline
 
 from spacy_tener.annotate import AnnotateSettings, Annotator
 from spacy_tener.annotate.local import annotate_locally
@@ -24,7 +24,7 @@ def nlp(saved: dict[str, Path]) -> spacy.Language:
 @pytest.fixture(scope="session")
 def ruler(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A rule-based pipeline, which other processes load faster than a trained one."""
-    ruled(GPE="上海").to_disk(path := tmp_path_factory.mktemp("ruler") / "model")
+    rule_pipeline(GPE="上海").to_disk(path := tmp_path_factory.mktemp("ruler") / "model")
     return path
 
 

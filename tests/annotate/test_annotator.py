@@ -7,7 +7,7 @@ import pickle
 import pyarrow as pa
 import pytest
 import spacy
-from small_corpora import ruled
+from small_corpora import rule_pipeline
 from spacy.language import Language
 
 from spacy_tener.annotate import AnnotateSettings, Annotator
@@ -46,7 +46,7 @@ def test_probabilities_are_the_components_own(saved) -> None:
 
 
 def test_what_only_a_tener_ner_gives_is_refused_without_one() -> None:
-    nlp = ruled(GPE="上海")
+    nlp = rule_pipeline(GPE="上海")
     annotator = Annotator("rules")
     annotator.use(nlp)
     assert spans(annotator([{"text": "去上海"}])[0]) == [(1, 3, "GPE")]

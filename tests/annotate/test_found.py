@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import spacy
-from small_corpora import ruled
+from small_corpora import rule_pipeline
 from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
 
@@ -101,6 +101,6 @@ def test_components_may_have_no_labels() -> None:
     def component(doc: Doc) -> Doc:
         return doc
 
-    nlp = ruled(GPE="上海")
+    nlp = rule_pipeline(GPE="上海")
     nlp.add_pipe("finds_something")
     assert entity_labels(nlp) == ["GPE"]

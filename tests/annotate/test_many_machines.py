@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from small_corpora import ruled
+from small_corpora import rule_pipeline
 
 from spacy_tener.annotate import AnnotateSettings, Annotator
 
@@ -25,7 +25,7 @@ LIMIT = 1800
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    ruled(GPE="上海").to_disk(tmp_path / "model")
+    rule_pipeline(GPE="上海").to_disk(tmp_path / "model")
     return tmp_path / "model"
 
 

@@ -90,7 +90,7 @@ def read(content: bytes, format: str) -> tuple[list[Row], dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def ruled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, spacy.Language]:
-    nlp = small_corpora.ruled(GPE="上海")
+    nlp = small_corpora.rule_pipeline(GPE="上海")
     nlp.to_disk(path := tmp_path_factory.mktemp("ruled") / "model")
     return path, nlp
 

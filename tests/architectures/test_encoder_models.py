@@ -12,10 +12,10 @@ import spacy
 import torch
 from model_checks import (
     HASH_EMBED,
-    assert_each_is_alike_alone_and_among_others,
-    assert_saying_the_same,
+    assert_independent_of_batch,
+    assert_same_predictions,
     embedder,
-    losses_of_steps,
+    training_losses,
 )
 from small_systems import learn as learn_examples
 from spacy.training import Example
@@ -82,7 +82,7 @@ def encoder_node(model):
 
 
 def learn(name, model, docs, n_steps, **options):
-    return losses_of_steps(model, docs, n_steps, SYSTEMS[name].within, **options)
+    return training_losses(model, docs, n_steps, SYSTEMS[name].within, **options)
 
 
 def weights_of(node):
@@ -109,8 +109,8 @@ def test_a_text_is_encoded_alike_alone_and_among_others_and_after_saving(name, d
     settings = {"branches": [3]} if name == "GRN" else {"layers": 2}
     model = SYSTEMS[name].build(**settings).initialize(docs)
     learn(name, model, docs, 2)
-    assert_each_is_alike_alone_and_among_others(model, docs)
-    assert_saying_the_same(model, SYSTEMS[name].build(**settings).from_bytes(model.to_bytes()), docs)
+    assert_independent_of_batch(model, docs)
+    assert_same_predictions(model, SYSTEMS[name].build(**settings).from_bytes(model.to_bytes()), docs)
 
 
 @each_system

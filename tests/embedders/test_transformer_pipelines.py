@@ -71,9 +71,9 @@ def known(entities_of, nlp, texts):
     ("architecture", "frozen"), [("TENER", True), *((architecture, False) for architecture in ARCHITECTURES)]
 )
 def test_every_architecture_learns_with_it_and_is_saved_without_its_directory(
-    architecture, frozen, still, tok2vecs, tmp_path, make_examples, sentences
+    architecture, frozen, deterministic_transformer, tok2vecs, tmp_path, make_examples, sentences
 ):
-    name = shutil.copytree(still, tmp_path / "bert")
+    name = shutil.copytree(deterministic_transformer, tmp_path / "bert")
     # What training keeps of a frozen one differs in its last digits from what a loaded pipeline computes.
     nlp = pipeline({**tok2vecs[architecture], "embed": joined(name, frozen=frozen, cache=0)})
     examples, optimizer = make_examples(nlp), Adam(0.01, use_averages=False, rates={"transformer.*": 0.1})
@@ -89,18 +89,18 @@ def test_every_architecture_learns_with_it_and_is_saved_without_its_directory(
         np.testing.assert_array_equal(rows, expected)
 
 
-def test_alone_it_is_a_whole_tok2vec(still, make_examples, sentences, entities_of):
-    nlp = pipeline(transformer(still))
+def test_alone_it_is_a_whole_tok2vec(deterministic_transformer, make_examples, sentences, entities_of):
+    nlp = pipeline(transformer(deterministic_transformer))
     teach(nlp, make_examples(nlp), optimizer=Adam(0.02, use_averages=False, rates={"transformer.*": 0.5}))
     assert known(entities_of, nlp, [text for text, _ in sentences]) == [entities for _, entities in sentences]
 
 
 @pytest.mark.parametrize("make", [Adam, SGD])
-def test_its_rate_is_its_own(make, still, tok2vecs, make_examples):
+def test_its_rate_is_its_own(make, deterministic_transformer, tok2vecs, make_examples):
     steps = {}
     for factor in (0.0, 0.01, 1.0):
         spacy.util.fix_random_seed(0)
-        nlp = pipeline({**tok2vecs["TENER"], "embed": joined(still)})
+        nlp = pipeline({**tok2vecs["TENER"], "embed": joined(deterministic_transformer)})
         examples = make_examples(nlp)
         nlp.initialize(lambda examples=examples: examples)
         before = parameters(nlp)
@@ -115,8 +115,8 @@ def test_its_rate_is_its_own(make, still, tok2vecs, make_examples):
         torch.testing.assert_close(steps[0.01][name], scale * step, rtol=0.1, atol=1e-6)
 
 
-def test_characters_of_words_are_read_where_the_view_says_so(still, entities_of):
-    nlp = pipeline(transformer(still), view="characters")
+def test_characters_of_words_are_read_where_the_view_says_so(deterministic_transformer, entities_of):
+    nlp = pipeline(transformer(deterministic_transformer), view="characters")
     words = Doc(nlp.vocab, words=["吴重阳", "在", "中国银行", "工作", "2023", "。"], spaces=[False] * 6)
     examples = [Example.from_dict(words.copy(), {"entities": [(0, 3, "PER"), (4, 8, "ORG")]})]
     teach(nlp, examples, optimizer=Adam(0.01, use_averages=False, rates={"transformer.*": 0.1}), steps=25)
@@ -125,8 +125,8 @@ def test_characters_of_words_are_read_where_the_view_says_so(still, entities_of)
     assert component.predict([words]) == component.predict([nlp.make_doc(words.text)])
 
 
-def test_long_documents_are_read_in_the_components_windows_and_each_window_once(still, monkeypatch):
-    nlp = pipeline(transformer(still, overlap=4), window=44, overlap=10)
+def test_long_documents_are_read_in_the_components_windows_and_each_window_once(deterministic_transformer, monkeypatch):
+    nlp = pipeline(transformer(deterministic_transformer, overlap=4), window=44, overlap=10)
     nlp.initialize(lambda: [Example.from_dict(nlp.make_doc(TEXT), {"entities": [(0, 3, "PER")]})])
     module = nlp.get_pipe("tener_ner").model.get_ref("tok2vec").shims[0].module
     read, units = [], []
@@ -145,9 +145,12 @@ def test_long_documents_are_read_in_the_components_windows_and_each_window_once(
     assert read == [unit + 2 for unit in units]
 
 
-def test_spacys_own_components_sit_on_it(still):
+def test_spacys_own_components_sit_on_it(deterministic_transformer):
     nlp = spacy.blank("zh")
-    nlp.add_pipe("tagger", config={"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": transformer(still)}})
+    nlp.add_pipe(
+        "tagger",
+        config={"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": transformer(deterministic_transformer)}},
+    )
     examples = [Example.from_dict(nlp.make_doc("去上海"), {"tags": ["V", "N", "N"]})]
     optimizer = nlp.initialize(lambda: examples)
     optimizer.learn_rate = 0.01
@@ -159,18 +162,22 @@ def test_spacys_own_components_sit_on_it(still):
 @pytest.mark.gpu
 @pytest.mark.parametrize("mixed_precision", [False, True])
 def test_it_learns_on_a_gpu_as_overlays_have_it(
-    mixed_precision, still, tok2vecs, make_examples, sentences, entities_of
+    mixed_precision, deterministic_transformer, tok2vecs, make_examples, sentences, entities_of
 ):
     set_active_gpu(0)
     with use_ops("cupy"):
-        nlp = pipeline({**tok2vecs["TENER"], "embed": joined(still, mixed_precision=mixed_precision)})
+        nlp = pipeline(
+            {**tok2vecs["TENER"], "embed": joined(deterministic_transformer, mixed_precision=mixed_precision)}
+        )
         teach(nlp, make_examples(nlp), optimizer=Adam(0.01, use_averages=False, rates={"transformer.*": 0.1}))
         assert {value.device.type for value in parameters(nlp).values()} == {"cuda"}
         assert known(entities_of, nlp, [text for text, _ in sentences]) == [entities for _, entities in sentences]
 
 
-def test_what_a_pipeline_was_trained_with_is_the_frozen_encoder_of_another_one(still, tmp_path, make_examples):
-    nlp = pipeline(transformer(still))
+def test_what_a_pipeline_was_trained_with_is_the_frozen_encoder_of_another_one(
+    deterministic_transformer, tmp_path, make_examples
+):
+    nlp = pipeline(transformer(deterministic_transformer))
     teach(nlp, make_examples(nlp), optimizer=Adam(0.01, use_averages=False), steps=3)
     nlp.meta.update(name="names", license="CC BY-SA 4.0")
     nlp.to_disk(tmp_path / "names")
@@ -178,15 +185,18 @@ def test_what_a_pipeline_was_trained_with_is_the_frozen_encoder_of_another_one(s
     trained = np.concatenate(nlp.get_pipe("tener_ner").model.get_ref("tok2vec").predict(docs))
     encoder = e5(tmp_path / "names", layers=[2], precision="float32")()
     np.testing.assert_allclose(encoder(docs), trained, atol=1e-4)
-    assert np.abs(e5(still, layers=[2], precision="float32")()(docs) - trained).max() > 0.1
+    assert np.abs(e5(deterministic_transformer, layers=[2], precision="float32")()(docs) - trained).max() > 0.1
     about = encoder.description
     assert (about["name"], about["licence"]) == ("zh_names", "CC BY-SA 4.0")
     assert about["origin"].endswith("trained further in the pipeline zh_names")
 
 
-def test_a_pipeline_without_one_encoder_of_its_own_is_refused(still, tmp_path, make_examples):
+def test_a_pipeline_without_one_encoder_of_its_own_is_refused(deterministic_transformer, tmp_path, make_examples):
     first = {"@architectures": "spacy_tener.CharEmbed.v1"}
-    for embed, reason in ((first, "it has 0 embedders"), (joined(still) | {"first": transformer(still)}, "it has 2")):
+    for embed, reason in (
+        (first, "it has 0 embedders"),
+        (joined(deterministic_transformer) | {"first": transformer(deterministic_transformer)}, "it has 2"),
+    ):
         nlp = pipeline(embed)
         nlp.initialize(lambda nlp=nlp: make_examples(nlp))
         nlp.to_disk(tmp_path / "pipeline")

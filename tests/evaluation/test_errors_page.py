@@ -11,7 +11,7 @@ import spacy
 from browser import DESKTOP, PHONE, Browser
 from selenium.webdriver import Keys
 from selenium.webdriver.support.select import Select
-from small_corpora import ruled
+from small_corpora import rule_pipeline
 from small_systems import UNSEEN
 from spacy.language import Language
 from spacy.tokens import Doc
@@ -46,7 +46,7 @@ def test_pairs_share_most_characters(gold: Any, found: Any, pairs: Any) -> None:
 @pytest.fixture(scope="module")
 def nlp() -> Language:
     """Finds 张三 as PER and 北京 as LOC."""
-    return ruled(PER="张三", LOC="北京")
+    return rule_pipeline(PER="张三", LOC="北京")
 
 
 def examples_of(nlp: Language, texts: Any) -> list[Example]:
@@ -92,7 +92,9 @@ def test_pairs_agree_with_scores(nlp: Language) -> None:
         assert counts["fp"] == sum(pair.found is not None and pair.found[2] == label for pair in pairs) - right
 
 
-def test_each_text_is_predicted_once(saved: dict[str, Path], groups_read: list[list[str]]) -> None:
+def test_each_text_is_read_once_for_scores_and_for_probabilities_of_what_is_found_and_of_what_is_missed(
+    saved: dict[str, Path], encoded_batches: list[list[str]]
+) -> None:
     nlp = spacy.load(saved["tener"])
     ner: Any = nlp.get_pipe("tener_ner")
     ner.cfg["max_units"] = 200
@@ -101,8 +103,8 @@ def test_each_text_is_predicted_once(saved: dict[str, Path], groups_read: list[l
     docs = [example.predicted for example in examples]
     scores, of_examples = score_texts(nlp, examples)
     compared = [pairs for _, pairs in of_examples]
-    assert len(groups_read) > 10
-    assert [text for group in groups_read for text in group] == [doc.text for doc in docs]
+    assert len(encoded_batches) > 10
+    assert [text for group in encoded_batches for text in group] == [doc.text for doc in docs]
     assert {**scores, "speed": 0} == {**nlp.evaluate(examples, scorer=CountingScorer(nlp)), "speed": 0}
     assert scores["speed"] > 0
     for decoding, pairs in zip(ner.decode(docs), compared, strict=True):

@@ -12,7 +12,7 @@ import onnx
 import pytest
 import spacy
 import tener_reader
-from exported import FIXED, SYSTEMS, exported, generate_texts, make_pipeline, make_systems
+from exported import FIXED_TEXTS, SYSTEMS, exported, generate_texts, make_pipeline, make_systems
 from small_encoders import mean_encoder, save, save_tokenizer
 from small_systems import UNSEEN, examples_of, pipeline, small_tok2vecs
 from spacy.language import Language
@@ -343,7 +343,7 @@ def test_listed_words_of_lac_are_refused() -> None:
 def test_a_nested_tagger_finds_entities_within_others_and_the_longest_are_those_of_the_doc(folder: Path) -> None:
     nlp = make_pipeline(*make_systems(folder)["nested"])
     graph = export_model(nlp).SerializeToString()
-    texts = [UNSEEN, *FIXED, *generate_texts(60, seed=3)]
+    texts = [UNSEEN, *FIXED_TEXTS, *generate_texts(60, seed=3)]
     compared = compare(nlp, "tener_ner", graph, texts)
     assert (compared.different_texts, compared.max_difference < 1e-5) == ([], True)
     reader = tener_reader.load(graph)

@@ -9,7 +9,7 @@ import pytest
 import spacy
 import torch
 from command_line import run_tener
-from small_corpora import ruled
+from small_corpora import rule_pipeline
 from small_systems import TEXTS, examples_of, pipeline, small_tok2vecs, trained
 from tiny_transformer import save_tiny_transformer
 
@@ -141,7 +141,7 @@ def test_a_disabled_component_is_converted_too(tiny):
 
 
 def test_changed_entities_are_counted_and_shown():
-    old, new = (ruled(PER="李华", ORG=organisation) for organisation in ("大学", "北京大学"))
+    old, new = (rule_pipeline(PER="李华", ORG=organisation) for organisation in ("大学", "北京大学"))
     same, changed = changed_entities(old, new, ["李华在北京大学", "李华"])
     assert same == 2
     assert changed == [("new", "ORG", "北京大学"), ("old", "ORG", "大学")]

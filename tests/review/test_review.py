@@ -131,16 +131,16 @@ def test_wrong_gold_entities_are_found(nlp: Language) -> None:
     assert min(error.suspicion for error in rank_suspected_errors([right, wrong])) > 0.8
 
 
-def test_results_do_not_depend_on_the_batch(
-    nlp: Language, groups_read: list[list[str]], monkeypatch: pytest.MonkeyPatch
+def test_each_text_is_read_once_and_judged_by_itself(
+    nlp: Language, encoded_batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(nlp.get_pipe("tener_ner").cfg, "max_units", 200)
     docs = [gold((0, 3, "ORG")), gold((0, 3, "PER"), (5, 7, "GPE")), gold(missing=(3, 5)), Doc(nlp.vocab), gold()]
-    alone = [reviewed(nlp, doc) for doc in docs]
-    groups_read.clear()
-    together = list(find_suspected_errors(nlp, [(7, doc) for doc in docs * 60]))
-    assert len(groups_read) > 5
-    assert [text for group in groups_read for text in group] == [doc.text for doc in docs * 60]
+    alone = [judged(nlp, doc) for doc in docs]
+    encoded_batches.clear()
+    together = list(judge(nlp, [(7, doc) for doc in docs * 60]))
+    assert len(encoded_batches) > 5
+    assert [text for group in encoded_batches for text in group] == [doc.text for doc in docs * 60]
     for found, expected in zip(together, alone * 60, strict=True):
         assert [(error.kind, error.start, error.end) for error in found.suspected_errors] == [
             (error.kind, error.start, error.end) for error in expected.suspected_errors

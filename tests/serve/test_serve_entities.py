@@ -54,7 +54,7 @@ UNITS = {"characters": "utf-32-le", "utf16": "utf-16-le"}
 
 @pytest.fixture(scope="module")
 def ruled(start):
-    with start({"ruled": small_corpora.ruled(GPE="上海")}) as service:
+    with start({"ruled": small_corpora.rule_pipeline(GPE="上海")}) as service:
         yield service.client
 
 

@@ -11,7 +11,7 @@ import pytest
 import spacy
 from browser import DESKTOP, PHONE
 from selenium.webdriver import Keys
-from small_corpora import ruled
+from small_corpora import rule_pipeline
 
 pytestmark = pytest.mark.integration
 
@@ -318,7 +318,7 @@ def test_the_pages_ask_for_the_key(browser, start):
 
 
 def test_entities_without_a_probability_have_no_bar_slider_or_explanation(browser, start):
-    with start({"rules": ruled(GPE="上海")}) as service:
+    with start({"rules": rule_pipeline(GPE="上海")}) as service:
         browser.open(f"{service.url}/")
         browser.wait(lambda: browser.run("return document.querySelectorAll('#list li').length") == 1)
         assert browser.driver.find_element("css selector", "#list .value").text == "no probability"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import spacy
 from command_line import run_tener
-from small_corpora import add_rules, ruled
+from small_corpora import add_rules, rule_pipeline
 from small_systems import learn
 from spacy.language import Language
 from spacy.tokens import Doc
@@ -38,7 +38,7 @@ def saved_rules(tmp_path):
     """Saves pipelines of rules."""
 
     def save(**patterns):
-        ruled(**patterns).to_disk(path := tmp_path / "-".join(patterns))
+        rule_pipeline(**patterns).to_disk(path := tmp_path / "-".join(patterns))
         return path
 
     return save
@@ -143,7 +143,7 @@ def test_teachers_that_find_nothing_are_refused_or_warned_of(run, tmp_path):
 
 def test_teachers_vote_whatever_they_are(trained):
     """A CRF with its probabilities, and rules that know one place but take a name for another entity."""
-    crf, rules = spacy.load(trained), ruled(GPE="上海", ORG="小明")
+    crf, rules = spacy.load(trained), rule_pipeline(GPE="上海", ORG="小明")
     [found] = beliefs([crf, rules], [TEXT])
     [alone] = beliefs([crf], [TEXT])
     assert found.entities[5, 7, "GPE"] == pytest.approx(0.5 + alone.entities[5, 7, "GPE"] / 2)
@@ -154,7 +154,7 @@ def test_teachers_vote_whatever_they_are(trained):
 
 
 def test_a_text_longer_than_spacy_lets_through_is_annotated_whole(trained):
-    teachers = [spacy.load(trained), ruled(GPE="上海")]
+    teachers = [spacy.load(trained), rule_pipeline(GPE="上海")]
     for teacher in teachers:
         teacher.max_length = len(TEXT) - 1
     for found in beliefs(teachers, [TEXT]):
@@ -163,7 +163,7 @@ def test_a_text_longer_than_spacy_lets_through_is_annotated_whole(trained):
 
 
 def test_labels_that_a_teacher_does_not_know_are_named(trained):
-    teachers = {"crf": spacy.load(trained), "rules": ruled(GPE="上海", ORG="小明")}
+    teachers = {"crf": spacy.load(trained), "rules": rule_pipeline(GPE="上海", ORG="小明")}
     assert unknown_labels(teachers) == {"crf": ["ORG"], "rules": ["PER"]}
     assert unknown_labels({"crf": teachers["crf"], "same": teachers["crf"]}) == {}
 
