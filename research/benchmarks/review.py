@@ -1,11 +1,10 @@
-"""Measure how well `tener review` detects annotation errors: errors are planted in a corpus, and their ranks are
-compared.
+"""What is annotated wrongly: errors planted in a corpus, and how early `tener review` ranks them.
 
     python research/benchmarks/review.py --data corpus --work training/review
 
-5 % of the entities in the training set of Resume are changed, a third of them in each way: to another label of the
-corpus, by moving a boundary by one token, or by removing the entity. Then models are trained by cross-validation with
-TENER (width 128, one layer). A suspected error counts as correct if it overlaps a planted error.
+Five in a hundred of the entities of Resume's training part are made wrong, a third each: another label, drawn from
+those of the corpus; an edge moved by one token; not annotated at all. Then the corpus is cross-trained, by TENER of
+width 128 with one layer. A place counts as an error found where it shares characters with one that was planted.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ from spacy_tener.training.runs import MODEL, Processes, is_trained, train
 SHARE, FOLDS, PLANTINGS = 0.05, 5, 10
 KINDS = ("label", "edges", "missing")
 STEPS = ["training.max_steps=500", "training.eval_frequency=250"]
-# Index of the Doc, start and end in characters of the original and changed entity, and the type of error.
 Planted = tuple[int, int, int, str]
+"""The Doc's number, start and end in characters of what was or is annotated, and the kind of error."""
 
 
 def main() -> None:
@@ -89,7 +88,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def by_model(args: argparse.Namespace) -> None:
-    """Detect errors in the test set with a pipeline trained on the training set, averaged over random plantings."""
+    """The same with errors in the test part, of which a pipeline knows nothing: means of many plantings."""
     nlp, found = spacy.load(args.model), []
     for seed in range(PLANTINGS):
         docs = read(args.data / args.corpus / "test.spacy")
@@ -114,17 +113,14 @@ def sizes_of(planted: Sequence[Planted]) -> list[int]:
 
 
 def table(sizes: Sequence[int], found: Sequence[Sequence[Sequence[float]]]) -> str:
-    """Return a table of means.
-
-    found: Values by planting and size.
-    """
+    """found: by planting and size."""
     header = ["first", "precision", "recall", *(f"recall of {kind}" for kind in KINDS)]
     rows = [[f"{100 * mean(values):.1f} %" for values in zip(*rows, strict=True)] for rows in zip(*found, strict=True)]
     return _report.table(header, [[f"{size:,}", *cells] for size, cells in zip(sizes, rows, strict=True)])
 
 
 def plant(docs: Sequence[Doc], seed: int) -> list[Planted]:
-    """Change some entities in place, and return the planted errors."""
+    """Make some entities wrong, in place."""
     random_ = random.Random(seed)
     places = [(number, index) for number, doc in enumerate(docs) for index in range(len(doc.ents))]
     labels = sorted({ent.label_ for doc in docs for ent in doc.ents})
@@ -167,11 +163,11 @@ def trained_on_all(validation: CrossValidation) -> spacy.language.Language:
     return spacy.load(run.folder / MODEL)
 
 
-def row(planted: Sequence[Planted], doubts: Sequence[Doubt], size: int) -> list[float]:
-    """Return precision, recall, and recall by error type of the highest-ranked suspected errors."""
-    first = doubts[:size]
-    hits = [any(_meets(doubt, error) for error in planted) for doubt in first]
-    found = [error for error in planted if any(_meets(doubt, error) for doubt in first)]
+def row(planted: Sequence[Planted], suspects: Sequence[SuspectedError], size: int) -> list[float]:
+    """Precision, recall, and the recall of each kind among the first suspected errors."""
+    first = suspects[:size]
+    hits = [any(_meets(suspect, error) for error in planted) for suspect in first]
+    found = [error for error in planted if any(_meets(suspect, error) for suspect in first)]
     recalls = [_share(sum(k == kind for *_, k in found), sum(k == kind for *_, k in planted)) for kind in KINDS]
     return [_share(sum(hits), len(first)), _share(len(found), len(planted)), *recalls]
 

@@ -92,9 +92,7 @@ def test_pairs_agree_with_scores(nlp: Language) -> None:
         assert counts["fp"] == sum(pair.found is not None and pair.found[2] == label for pair in pairs) - right
 
 
-def test_each_text_is_read_once_for_scores_and_for_probabilities_of_what_is_found_and_of_what_is_missed(
-    saved: dict[str, Path], encoded_batches: list[list[str]]
-) -> None:
+def test_each_text_is_predicted_once(saved: dict[str, Path], encoded_batches: list[list[str]]) -> None:
     nlp = spacy.load(saved["tener"])
     ner: Any = nlp.get_pipe("tener_ner")
     ner.cfg["max_units"] = 200
@@ -190,7 +188,7 @@ def test_filters(browser: Browser, nlp: Language, tmp_path: Path, size: tuple[in
     assert browser.driver.find_element("id", "shown").text == "4 texts"
     assert browser.run("return document.documentElement.scrollWidth <= window.innerWidth")
     assert browser.run("return [scores, matrix].every((table) => table.scrollWidth <= table.clientWidth)")
-    assert (browser.violations(), browser.console_messages(), browser.requested_urls()) == ([], [], [])
+    assert (browser.violations(), browser.said(), browser.fetched()) == ([], [], [])
 
 
 def test_errors_link_to_explanations(browser: Browser, nlp: Language, tmp_path: Path) -> None:
@@ -217,7 +215,7 @@ def test_overlapping_entities_are_stacked(browser: Browser, nlp: Language, tmp_p
     heights = browser.run(f"return [{above}.{edges}, {below}.{edges}]")
     assert max(top - stack for top, stack in heights[0]) < min(top - stack for top, stack in heights[1])
     assert browser.run("return document.documentElement.scrollWidth <= window.innerWidth")
-    assert (browser.violations(), browser.console_messages()) == ([], [])
+    assert (browser.violations(), browser.said()) == ([], [])
 
 
 def test_link_to_a_text(browser: Browser, nlp: Language, tmp_path: Path) -> None:
@@ -246,7 +244,7 @@ def test_messages_on_missing_data(browser: Browser, nlp: Language, tmp_path: Pat
         browser.open(write(nlp, tmp_path / "errors.html", examples, labels=["PER", "LOC"]))
     assert message in browser.driver.find_element("id", "state").text
     assert len(lines(browser)) == (texts is not None)
-    assert (browser.violations(), browser.console_messages()) == ([], [])
+    assert (browser.violations(), browser.said()) == ([], [])
 
 
 def test_arbitrary_texts_and_labels(browser: Browser, nlp: Language, tmp_path: Path) -> None:

@@ -131,14 +131,14 @@ def test_wrong_gold_entities_are_found(nlp: Language) -> None:
     assert min(error.suspicion for error in rank_suspected_errors([right, wrong])) > 0.8
 
 
-def test_each_text_is_read_once_and_judged_by_itself(
+def test_results_do_not_depend_on_the_batch(
     nlp: Language, encoded_batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(nlp.get_pipe("tener_ner").cfg, "max_units", 200)
     docs = [gold((0, 3, "ORG")), gold((0, 3, "PER"), (5, 7, "GPE")), gold(missing=(3, 5)), Doc(nlp.vocab), gold()]
-    alone = [judged(nlp, doc) for doc in docs]
+    alone = [reviewed(nlp, doc) for doc in docs]
     encoded_batches.clear()
-    together = list(judge(nlp, [(7, doc) for doc in docs * 60]))
+    together = list(find_suspected_errors(nlp, [(7, doc) for doc in docs * 60]))
     assert len(encoded_batches) > 5
     assert [text for group in encoded_batches for text in group] == [doc.text for doc in docs * 60]
     for found, expected in zip(together, alone * 60, strict=True):
