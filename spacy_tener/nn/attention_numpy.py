@@ -1,6 +1,6 @@
 """Attention among the tokens of a sequence, as in `attention_torch`.
 
-Sequences are computed in padded rectangles of similar lengths, one after the other, each small enough for a core's own
+Sequences are computed in padded buckets of similar lengths, one after the other, each small enough for a core's own
 cache.
 """
 
@@ -18,27 +18,27 @@ from .graph import PaddedBatch, Value
 
 PAIRS_PER_TOKEN = 160
 """Cost of a slot, in pairs of slots: of its linear layers, beside its attention."""
-PAIRS_PER_RECTANGLE = 8192
-"""Cost of one more rectangle, in pairs of slots."""
+PAIRS_PER_PADDED_BUCKET = 8192
+"""Cost of one more bucket, in pairs of slots."""
 PAIRS_AT_ONCE = 1 << 17
-"""Maximum cost of a rectangle with more than one sequence: one that fits into a core's own cache."""
+"""Maximum cost of a bucket with more than one sequence: one that fits into a core's own cache."""
 
 
 @dataclass(frozen=True)
-class Rectangle:
+class PaddedBucket:
     """Sequences of similar lengths, padded to the longest of them. Arrays have a row for each slot, joined.
 
     Two sequences of 5 and 4 tokens, with padding at the dot, in the shape (2, 5):
 
-        c d e f g       real:  1 1 1 1 1      rows of slots:  c d e f g i j k l .
+        c d e f g       is_real:  1 1 1 1 1      rows of slots:  c d e f g i j k l .
         i j k l .              1 1 1 1 0
 
     lengths (IntArray): Tokens of each sequence, at least one. *Shape:* (sequences,)
-    real (BoolArray | None): Mask of slots with tokens; None if there is no padding. *Shape:* (sequences, keys)
+    is_real (BoolArray | None): Mask of slots with tokens; None if there is no padding. *Shape:* (sequences, keys)
     """
 
     lengths: IntArray
-    real: BoolArray | None
+    is_real: BoolArray | None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -47,41 +47,45 @@ class Rectangle:
     def means(self, x: FloatArray) -> FloatArray:
         """Return the mean over each sequence, repeated at each of its slots. *Shape:* (slots, width)"""
         slots = x.reshape(*self.shape, x.shape[1])
-        total = slots.sum(axis=1) if self.real is None else np.einsum("nld,nl->nd", slots, self.real.astype(np.float32))
+        total = (
+            slots.sum(axis=1)
+            if self.is_real is None
+            else np.einsum("nld,nl->nd", slots, self.is_real.astype(np.float32))
+        )
         return np.repeat(total / self.lengths[:, None].astype(np.float32), self.shape[1], axis=0)
 
 
-def in_rectangles(
-    lengths: Lengths, x: FloatArray, width: int, compute: Callable[[FloatArray, Rectangle], FloatArray]
+def compute_in_buckets(
+    lengths: Lengths, x: FloatArray, width: int, compute: Callable[[FloatArray, PaddedBucket], FloatArray]
 ) -> FloatArray:
-    """Compute the rows of all sequences, rectangle by rectangle.
+    """Compute the rows of all sequences, bucket by bucket.
 
     x (FloatArray): *Shape:* (tokens, input width)
     width (int): Width of the output.
-    compute (Callable): The function of one rectangle. *Shape:* (slots, input width) to (slots, width)
+    compute (Callable): The function of one bucket. *Shape:* (slots, input width) to (slots, width)
     RETURNS (FloatArray): *Shape:* (tokens, width)
     """
     lengths = as_lengths(lengths, len(x))
     if len(lengths) == 1 and len(x):
-        return compute(x, Rectangle(lengths, None))
+        return compute(x, PaddedBucket(lengths, None))
     outputs = np.empty((len(x), width), np.float32)
-    for tokens, rectangle in _rectangles(lengths):
-        computed = compute(x[tokens], rectangle)
-        if rectangle.real is None:
+    for tokens, bucket in _padded_buckets(lengths):
+        computed = compute(x[tokens], bucket)
+        if bucket.is_real is None:
             outputs[tokens] = computed
         else:
-            real = rectangle.real.reshape(-1)
-            outputs[tokens[real]] = computed[real]
+            is_real = bucket.is_real.reshape(-1)
+            outputs[tokens[is_real]] = computed[is_real]
     return outputs
 
 
-def _rectangles(lengths: IntArray) -> Iterator[tuple[IntArray, Rectangle]]:
-    """Yield rectangles of all sequences that have tokens, each with the row that each slot reads. *Shape:* (slots,)"""
+def _padded_buckets(lengths: IntArray) -> Iterator[tuple[IntArray, PaddedBucket]]:
+    """Yield buckets of all sequences that have tokens, each with the row that each slot reads. *Shape:* (slots,)"""
     begins = starts(lengths)
     costs = lengths * (lengths + PAIRS_PER_TOKEN)
-    for sequences in plan_buckets(costs, price=PAIRS_PER_RECTANGLE, most=PAIRS_AT_ONCE):
+    for sequences in plan_buckets(costs, price=PAIRS_PER_PADDED_BUCKET, most=PAIRS_AT_ONCE):
         rows, is_real = pad_rows(begins[sequences], lengths[sequences])
-        yield rows.ravel(), Rectangle(lengths[sequences], None if is_real.all() else is_real)
+        yield rows.ravel(), PaddedBucket(lengths[sequences], None if is_real.all() else is_real)
 
 
 SCORES_IN_CACHE = 1 << 18
@@ -114,25 +118,25 @@ def attend(
     q: FloatArray,
     k: FloatArray,
     v: FloatArray,
-    real: BoolArray | None,
+    is_real: BoolArray | None,
     weighting: Weighting = exponentials,
     per_query: FloatArray | None = None,
 ) -> FloatArray:
-    """Compute attention within each sequence of a rectangle; any scale is in the queries.
+    """Compute attention within each sequence of a bucket; any scale is in the queries.
 
     q, k, v (FloatArray): *Shape:* (sequences, heads, length, width) each
-    real (Optional[BoolArray]): Mask of real keys. *Shape:* (sequences, length)
+    is_real (Optional[BoolArray]): Mask of real keys. *Shape:* (sequences, length)
     per_query (Optional[FloatArray]): Thresholds of the weighting. *Shape:* (sequences, heads, length)
     RETURNS (FloatArray): *Shape:* (slots, width)
     """
     n, n_heads, length, width = v.shape
     mixed = np.empty((n, length, n_heads, width), np.float32)
     counted, padding = np.ones((n, 1, length, 1), np.float32), None
-    if real is not None:
+    if is_real is not None:
         # Padding counts neither in the sum of values nor in that of weights.
-        counted = real[:, None, :, None].astype(np.float32)
+        counted = is_real[:, None, :, None].astype(np.float32)
         v = v * counted
-        padding = np.where(real, np.float32(0.0), np.float32(-np.inf))[:, None, None]
+        padding = np.where(is_real, np.float32(0.0), np.float32(-np.inf))[:, None, None]
     step = max(SCORES_IN_CACHE // (n * n_heads * length), 32)
     for begin in range(0, length, step):
         part = slice(begin, begin + step)

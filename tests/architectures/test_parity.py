@@ -23,7 +23,7 @@ from spacy_tener.embedders import spelling_numpy as characters
 from spacy_tener.embedders.spelling_torch import CharacterFeatures, char_cnn
 from spacy_tener.nn import attention_numpy as attention
 from spacy_tener.nn import layers_numpy as dense
-from spacy_tener.nn.attention_numpy import in_rectangles
+from spacy_tener.nn.attention_numpy import compute_in_buckets
 from spacy_tener.nn.layers_numpy import Weights
 from spacy_tener.nn.layers_torch import EmbeddingTables
 
@@ -184,7 +184,7 @@ def test_kth_largest(length, k):
 
 def test_padding_is_written_nowhere():
     lengths, x = [3, 0, 9, 8, 1], rows(21, 2)
-    np.testing.assert_array_equal(in_rectangles(lengths, x, 2, lambda slots, _: slots.copy()), x)
+    np.testing.assert_array_equal(compute_in_buckets(lengths, x, 2, lambda slots, _: slots.copy()), x)
 
 
 def test_a_long_lattice_in_groups():

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...embedders.lattice import Lattice
-from ...nn.attention_numpy import Rectangle, attend, in_rectangles, interleave, sinusoids
+from ...nn.attention_numpy import PaddedBucket, attend, compute_in_buckets, interleave, sinusoids
 from ...nn.layers_numpy import Linear, TransformerLayer, Weights
 from ...types import FloatArray, IntArray
 from ..tener.tener_numpy import AdaptedAttention
@@ -86,14 +86,14 @@ class SelectiveAttention(AdaptedAttention):
         self.k = config.k
         self.threshold = Linear(weights.part("threshold"))
 
-    def __call__(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
-        """Transform the rows of a rectangle. *Shape:* (slots, width)"""
-        thresholds = self.thresholds(x, rectangle).reshape(*rectangle.shape, self.n_heads).transpose(0, 2, 1)
-        return attend(*self.heads(x, rectangle), rectangle.real, partial(select, k=self.k), thresholds)
+    def __call__(self, x: FloatArray, bucket: PaddedBucket) -> FloatArray:
+        """Transform the rows of a bucket. *Shape:* (slots, width)"""
+        thresholds = self.thresholds(x, bucket).reshape(*bucket.shape, self.n_heads).transpose(0, 2, 1)
+        return attend(*self.heads(x, bucket), bucket.is_real, partial(select, k=self.k), thresholds)
 
-    def thresholds(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
+    def thresholds(self, x: FloatArray, bucket: PaddedBucket) -> FloatArray:
         """Return T (eq. 7). *Shape:* (slots, heads)"""
-        mean = rectangle.means(x)
+        mean = bucket.means(x)
         return self.threshold(np.concatenate((x, mean, x * mean, x - mean), axis=1))
 
 
@@ -143,12 +143,12 @@ class AtssaEncoder:
         *Shape:* (characters, character width) and (words, word width), to (characters, width)
         """
         x = np.concatenate((chars, self.fusion(chars, words, lattice)), axis=1)
-        return in_rectangles(lattice.lengths, x, self.config.width, self._encode)
+        return compute_in_buckets(lattice.lengths, x, self.config.width, self._encode)
 
-    def _encode(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
+    def _encode(self, x: FloatArray, bucket: PaddedBucket) -> FloatArray:
         x = self.input(x)
         for layer in self.layers:
-            x = layer(x, rectangle)
+            x = layer(x, bucket)
         return x
 
 

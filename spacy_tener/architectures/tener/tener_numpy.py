@@ -4,8 +4,8 @@ Each class computes in evaluation what the class of the same name in `tener_torc
 `tests/architectures/test_parity.py` compares them. `__call__` computes in NumPy. `write` adds the same computation to
 an ONNX graph, for `spacy tener export`, where batches are padded.
 
-`in_rectangles` splits a batch into rectangles, padded arrays of sequences of similar lengths. An array has a row for
-each slot of a rectangle, padding included.
+`compute_in_buckets` splits a batch into buckets, padded arrays of sequences of similar lengths. An array has a row for
+each slot of a bucket, padding included.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...nn.attention_numpy import (
-    Rectangle,
+    PaddedBucket,
     attend,
-    in_rectangles,
+    compute_in_buckets,
     interleave,
     sinusoids,
     split_heads,
@@ -54,12 +54,12 @@ class VanillaAttention:
         weights.shaped("out.weight", config.width, config.width)
         self.out = Linear(weights.part("out"))
 
-    def __call__(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
-        """Compute attention within each sequence of a rectangle. *Shape:* (slots, width) to (slots, width)"""
-        query = split_heads(self.query(x) * self.scale, rectangle.shape, self.n_heads)
-        key = split_heads(self.key(x), rectangle.shape, self.n_heads)
-        value = split_heads(self.value(x), rectangle.shape, self.n_heads)
-        return self.out(attend(query, key, value, rectangle.real))
+    def __call__(self, x: FloatArray, bucket: PaddedBucket) -> FloatArray:
+        """Compute attention within each sequence of a bucket. *Shape:* (slots, width) to (slots, width)"""
+        query = split_heads(self.query(x) * self.scale, bucket.shape, self.n_heads)
+        key = split_heads(self.key(x), bucket.shape, self.n_heads)
+        value = split_heads(self.value(x), bucket.shape, self.n_heads)
+        return self.out(attend(query, key, value, bucket.is_real))
 
     def write(self, x: Value, batch: PaddedBatch) -> Value:
         """Add the attention to the graph of `x`. *Shape:* (sequences, longest, width)"""
@@ -124,27 +124,27 @@ class AdaptedAttention:
         self.key = Linear(weights.part("key")) if key_projection else None
         self.value = Linear(weights.part("value"))
 
-    def __call__(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
-        """Compute attention within each sequence of a rectangle. *Shape:* (slots, width) to (slots, width)"""
-        query, key, value = self.heads(x, rectangle)
-        return attend(query, key, value, rectangle.real)
+    def __call__(self, x: FloatArray, bucket: PaddedBucket) -> FloatArray:
+        """Compute attention within each sequence of a bucket. *Shape:* (slots, width) to (slots, width)"""
+        query, key, value = self.heads(x, bucket)
+        return attend(query, key, value, bucket.is_real)
 
-    def heads(self, x: FloatArray, rectangle: Rectangle) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def heads(self, x: FloatArray, bucket: PaddedBucket) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return queries, keys and values, where queries and keys are concatenated with their position terms.
 
         x (FloatArray): *Shape:* (slots, width)
         RETURNS (Tuple[FloatArray, FloatArray, FloatArray]): *Shape:* (sequences, heads, length, 2 * head width) for
             queries and keys, (sequences, heads, length, head width) for values
         """
-        n_sequences, length = rectangle.shape
+        n_sequences, length = bucket.shape
         relative = RelativePositions.of(length, self.head_width)
         query = self.query(x)
-        to_keys = split_heads((query + self.u) * self.scale, rectangle.shape, self.n_heads)
+        to_keys = split_heads((query + self.u) * self.scale, bucket.shape, self.n_heads)
         # Each pair of neighbouring numbers is read as a complex number, and multiplied by its position's factor.
         pairs = ((query + self.v) * self.scale).view(np.complex64).reshape(n_sequences, length, self.n_heads, -1)
         to_positions = (pairs * relative.query_factors[:, None]).view(np.float32).transpose(0, 2, 1, 3)
-        key = split_heads(x if self.key is None else self.key(x), rectangle.shape, self.n_heads)
-        value = split_heads(self.value(x), rectangle.shape, self.n_heads)
+        key = split_heads(x if self.key is None else self.key(x), bucket.shape, self.n_heads)
+        value = split_heads(self.value(x), bucket.shape, self.n_heads)
         queries = np.concatenate((to_keys, to_positions), axis=3)
         keys = np.concatenate((key, np.broadcast_to(relative.key_table, key.shape)), axis=3)
         return queries, keys, value
@@ -193,17 +193,17 @@ class TransformerEncoder:
         lengths (Lengths): Number of tokens of each sequence. *Shape:* (sequences,)
         RETURNS (FloatArray): *Shape:* (tokens, width)
         """
-        return in_rectangles(lengths, x, self.config.width, self._encode)
+        return compute_in_buckets(lengths, x, self.config.width, self._encode)
 
-    def _encode(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
+    def _encode(self, x: FloatArray, bucket: PaddedBucket) -> FloatArray:
         if self.input is not None:
             x = self.input(x)
         if not self.config.adapted:
-            n_sequences, length = rectangle.shape
+            n_sequences, length = bucket.shape
             positions = interleave(*sinusoids(length, self.config.width))  # eq. 8, 9
             x = x + np.tile(positions, (n_sequences, 1))
         for layer in self.layers:
-            x = layer(x, rectangle)
+            x = layer(x, bucket)
         return x
 
     def write(self, x: Value, batch: PaddedBatch) -> Value:
