@@ -64,12 +64,12 @@ def read_units(graph: Graph, codes: Value, lengths: Value, view: View) -> UnitVa
     lengths (Value): Characters of each text. *Shape:* (texts,)
     """
     size, kinds, starts = graph.size(codes), read_kinds(graph, codes), graph.starts(lengths)
-    begins = graph.marks(starts, size) > 0
+    begins = graph.count_indices(starts, size) > 0
     is_break = graph.Equal(kinds, LINE_BREAK)
     is_space = (graph.Equal(kinds, SPACE) | is_break) & np.bool_(view == "tokens")
-    opens = is_space & (begins | ~graph.shifted(is_space, False))
+    opens = is_space & (begins | ~graph.shift_right(is_space, False))
     is_left_out = opens & graph.Equal(codes, _BLANK) & ~begins
-    is_first = ~is_space | (opens & ~is_left_out) | (is_space & ~begins & graph.shifted(is_left_out, False))
+    is_first = ~is_space | (opens & ~is_left_out) | (is_space & ~begins & graph.shift_right(is_left_out, False))
     firsts = graph.where_true(is_first)
     ends = graph.Concat(firsts, graph.shape(size), axis=0)[1:]
     # White space with a line break in it is a line break.
@@ -110,14 +110,14 @@ def joined_letters(graph: Graph, codes: Value) -> Value:
     """Mark each Latin letter behind another one. *Shape:* (characters,)"""
     letters = np.flatnonzero(is_latin_letter(np.arange(_KINDS_UP_TO, dtype=np.uint32))).tolist()
     is_letter = graph.lookup(codes, dict.fromkeys(letters, 1), 0) > 0
-    return is_letter & graph.shifted(is_letter, False)
+    return is_letter & graph.shift_right(is_letter, False)
 
 
 def word_neighbours(graph: Graph, units: UnitValues) -> Value:
     """Return `pipeline.units.letter_neighbours`. *Shape:* (units,)"""
     # Without a space between them, which is in no unit.
-    is_next = graph.Equal(units.firsts - graph.shifted(units.firsts, -1), 1)
-    begins = graph.marks(graph.starts(units.lengths), graph.size(units.codes)) > 0
+    is_next = graph.Equal(units.firsts - graph.shift_right(units.firsts, -1), 1)
+    begins = graph.count_indices(graph.starts(units.lengths), graph.size(units.codes)) > 0
     joined = (joined_letters(graph, units.codes) & is_next & ~begins).to(np.int64)
     return joined + graph.Concat(joined[1:], [0], axis=0)[: graph.size(joined)] * 2
 

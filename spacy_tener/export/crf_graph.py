@@ -44,8 +44,8 @@ def write_viterbi(
 
     shape = graph.shape(graph.size(lengths), len(start))
     best = graph.scan([graph.Expand(start, shape)], [scores], advance)
-    tags = graph.scan([graph.Expand(end, shape)], [graph.backwards(best, lengths)], go_back)
-    return graph.backwards(tags, lengths)
+    tags = graph.scan([graph.Expand(end, shape)], [graph.reverse_sequences(best, lengths)], go_back)
+    return graph.reverse_sequences(tags, lengths)
 
 
 def write_forward_backward(
@@ -69,11 +69,13 @@ def write_forward_backward(
         largest = graph.ReduceMax(sums, axes=[2])
         return [graph.Log(graph.Exp(sums - largest) @ factors) + largest, sums]
 
-    both = graph.Concat(*(graph.Unsqueeze(part, [1]) for part in (scores, graph.backwards(scores, lengths))), axis=1)
+    both = graph.Concat(
+        *(graph.Unsqueeze(part, [1]) for part in (scores, graph.reverse_sequences(scores, lengths))), axis=1
+    )
     edges = graph.Expand(np.stack([start, end])[:, None], graph.shape(2, graph.size(lengths), len(start)))
     sums = graph.scan([edges], [both], advance)
     forward, backward = (graph.Squeeze(part, [1]) for part in graph.add("Split", sums, axis=1, outputs=2))
-    backward = graph.backwards(backward, lengths)
+    backward = graph.reverse_sequences(backward, lengths)
     log_partition = graph.ReduceLogSumExp(backward[0] + start, axes=[1])
     before, emissions, after = (graph.GatherElements(part, paths, axis=2) for part in (forward, scores, backward))
     moves = graph.value(table.ravel())[graph.slice(paths, 0, -1) * len(start) + paths[1:]]

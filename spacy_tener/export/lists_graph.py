@@ -61,7 +61,7 @@ def _find(graph: Graph, codes: Value, lengths: Value, ranked: Sequence[str], siz
     sizes (Value): Number of characters in each word. *Shape:* (words,)
     """
     starts, size = graph.starts(lengths), graph.size(codes)
-    stops = (starts + lengths)[graph.owners(starts, size)]
+    stops = (starts + lengths)[graph.sequence_index(starts, size)]
     number_of = {character: number for number, character in enumerate(sorted(set(chain.from_iterable(ranked))), 1)}
     # A trie like `WordTrie`: `nodes` maps a node and a character to the next node. Node 0 is the root.
     width, nodes, ends = len(number_of) + 1, dict[int, int](), dict[int, int]()
@@ -144,7 +144,7 @@ def _select(
     # Sort by group, then by rank. Matches with the same rank keep the order of the text.
     _, order = graph.add("TopK", groups * len(tags_of) + ranks, graph.shape(graph.size(ranks)), outputs=2, largest=0)
     firsts, ranks, groups = firsts[order], ranks[order], groups[order]
-    heads = graph.where_true(~graph.Equal(groups, graph.shifted(groups, 0)))
+    heads = graph.where_true(~graph.Equal(groups, graph.shift_right(groups, 0)))
     stops = graph.Concat(heads[1:], graph.shape(graph.size(groups)), axis=0)
     # The loop only processes characters that are covered by a match.
     covered = graph.where_true(n_covering > 0)
@@ -206,7 +206,7 @@ def fix_tags(
     inner = np.zeros((3, model.n_tags))
     inner[1, model.continuers] = inner[2, tags != model.outside] = -np.inf
     is_fixed, is_outside = fixed > NO_WORD, graph.Equal(fixed, file.outside)
-    is_edge = (fixed < file.end.start) & (is_fixed | graph.shifted(is_fixed, False))
+    is_edge = (fixed < file.end.start) & (is_fixed | graph.shift_right(is_fixed, False))
     kinds = graph.Where(is_gap | is_outside, 2, is_edge.to(np.int64))
 
     def fix(slots: Value, penalties: Value) -> Value:

@@ -290,7 +290,7 @@ def write_lac(graph: Graph, codes: Value, lengths: Value, tagger: LacTagger, lab
     """
     size = graph.size(codes)
     is_break = graph.lookup(codes, dict.fromkeys(BREAKS.tolist(), 1), 0) > 0
-    opens = (graph.marks(graph.starts(lengths), size) > 0) | graph.shifted(is_break, False)
+    opens = (graph.count_indices(graph.starts(lengths), size) > 0) | graph.shift_right(is_break, False)
     begins = graph.where_true(opens)
     stops = graph.Concat(begins, graph.shape(size), axis=0)[1:]
     ends = stops - is_break[stops - 1].to(np.int64)

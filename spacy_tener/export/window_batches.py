@@ -101,7 +101,7 @@ def cut_evenly(graph: Graph, begins: Value, ends: Value, *, size: int, overlap: 
     step, lengths = size - 2 * overlap, ends - begins
     counts = graph.Where(lengths > 0, graph.Max((lengths - (2 * overlap + 1)) / step + 1, 1), 0)
     firsts, total = graph.starts(counts), graph.ReduceSum(counts, keepdims=0)
-    owners = graph.owners(firsts, total)
+    owners = graph.sequence_index(firsts, total)
     numbers = graph.Range(0, total, 1) - firsts[owners]
     begins, ends = begins[owners], ends[owners]
     starts = graph.Min(begins + numbers * step, graph.Max(begins, ends - size))

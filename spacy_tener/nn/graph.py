@@ -227,25 +227,25 @@ class Graph:
         """Return the first index of each sequence among all joined. *Shape:* (sequences,)"""
         return self.CumSum(lengths, 0, exclusive=1)
 
-    def backwards(self, value: Value, lengths: Value) -> Value:
+    def reverse_sequences(self, value: Value, lengths: Value) -> Value:
         """Return sequences in the reverse order, each up to its length. *Shape:* (longest, sequences, ...)"""
         return self.ReverseSequence(value, lengths, time_axis=0, batch_axis=1)
 
-    def marks(self, indices: Value, size: Value) -> Value:
+    def count_indices(self, indices: Value, size: Value) -> Value:
         """Return how often each number below `size` is among the indices. *Shape:* (size,)"""
         # One more, for the start of empty sequences at the end.
         ones = self.full(1, self.size(indices))
         return self.ScatterElements(self.full(0, size + 1), indices, ones, axis=0, reduction="add")[:size]
 
-    def owners(self, starts: Value, size: Value) -> Value:
+    def sequence_index(self, starts: Value, size: Value) -> Value:
         """Return the sequence of each index among all joined. *Shape:* (size,)"""
-        return self.CumSum(self.marks(starts, size), 0) - 1
+        return self.CumSum(self.count_indices(starts, size), 0) - 1
 
     def where_true(self, mask: Value) -> Value:
         """Return the indices at which a mask is true. *Shape:* (indices,)"""
         return self.Squeeze(self.NonZero(mask), [0])
 
-    def shifted(self, value: Value, first: Any) -> Value:
+    def shift_right(self, value: Value, first: Any) -> Value:
         """Return the values one place later, behind a first one. *Shape:* (size,)"""
         return self.Concat(self.value(np.asarray([first])), self.slice(value, 0, -1), axis=0)
 
