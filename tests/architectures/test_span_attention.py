@@ -33,8 +33,8 @@ LENGTHS = [7, 1, 0, 40, 12]
 OPTIONS: list[dict[str, Any]] = [
     {},
     {"distances": ("hh", "tt")},
-    {"places": 100},
-    {"places": 60, "distances": ("hh", "tt")},
+    {"n_positions": 100},
+    {"n_positions": 60, "distances": ("hh", "tt")},
     {"key_projection": False},
 ]
 
@@ -103,7 +103,7 @@ def test_spans_get_what_the_papers_form_gives(options: dict[str, Any], crossed: 
 
 @pytest.mark.parametrize("most", [1, 5, 1000])
 def test_the_size_of_groups_changes_nothing(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    setting = Setting(random_lattice(LENGTHS), places=20)
+    setting = Setting(random_lattice(LENGTHS), n_positions=20)
     expected = setting.attend(word_queries=True)
     monkeypatch.setattr(span_plan, "MOST_QUERIES", most)
     assert_same(setting.attend(word_queries=True), expected, setting.leaves)
@@ -111,7 +111,7 @@ def test_the_size_of_groups_changes_nothing(most: int, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(("price", "most"), [(0, 1), (1 << 30, 1 << 30), (1 << 30, 20_000)])
 def test_the_padding_of_groups_changes_nothing(price: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    setting = Setting(random_lattice(LENGTHS), places=20)
+    setting = Setting(random_lattice(LENGTHS), n_positions=20)
     expected = setting.attend(word_queries=True)
     monkeypatch.setitem(span_groups.SPAN_PAIRS_PER_BUCKET, "cpu", price)
     monkeypatch.setitem(span_groups.MOST_PAIRS, "cpu", most)
@@ -155,13 +155,13 @@ def test_gradients_under_dropout_are_those_of_differences(word_queries: bool) ->
 
 
 def test_checkpointing_finds_each_tensor_and_so_the_gpu_whose_random_numbers_it_restores() -> None:
-    heads, _ = Setting(random_lattice(LENGTHS), places=30).heads(word_queries=True)
+    heads, _ = Setting(random_lattice(LENGTHS), n_positions=30).heads(word_queries=True)
     assert sum(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(heads)) == len(heads._fields)
 
 
 @pytest.mark.parametrize("p", [0.0, 0.4])
 def test_long_sentences_whose_maps_are_recomputed_get_the_same(p: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    setting = Setting(random_lattice(LENGTHS), places=30, dropout=p)
+    setting = Setting(random_lattice(LENGTHS), n_positions=30, dropout=p)
     torch.manual_seed(1)
     expected = setting.attend(word_queries=True)
     monkeypatch.setattr(spans, "WHOLE_MAP", 8)

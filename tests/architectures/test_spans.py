@@ -46,39 +46,39 @@ def test_weights_begin_as_those_of_one_layer_over_all_distances() -> None:
 
 
 HEADS = 3
-PLACES = [1, 5, BLOCK, BLOCK + 1, 40, 3 * BLOCK]
+N_POSITIONS = [1, 5, BLOCK, BLOCK + 1, 40, 3 * BLOCK]
 
 
-def make_attention(places: int, n_heads: int = HEADS) -> RandomAttention:
+def make_attention(n_positions: int, n_heads: int = HEADS) -> RandomAttention:
     torch.manual_seed(0)
-    return RandomAttention(n_heads=n_heads, places=places).double()
+    return RandomAttention(n_heads=n_heads, n_positions=n_positions).double()
 
 
 def one_by_one(attention: RandomAttention, queries: int, keys: int) -> Tensor:
     """The numbers, each looked up by itself."""
-    along = math.ceil(attention.places / BLOCK)
+    blocks_per_side = math.ceil(attention.n_positions / BLOCK)
     numbers = torch.zeros(queries, HEADS, keys, dtype=torch.float64)
     for head in range(HEADS):
         for i in range(queries):
             for j in range(keys):
-                block = attention.blocks[i // BLOCK * along + j // BLOCK].view(HEADS, BLOCK, BLOCK)
+                block = attention.blocks[i // BLOCK * blocks_per_side + j // BLOCK].view(HEADS, BLOCK, BLOCK)
                 numbers[i, head, j] = block[head, i % BLOCK, j % BLOCK]
     return numbers
 
 
-@pytest.mark.parametrize("places", PLACES)
+@pytest.mark.parametrize("n_positions", N_POSITIONS)
 @pytest.mark.parametrize(("queries", "keys"), [(0, 0), (0, 3), (1, 1), (16, 17), (17, 16), (12, 40), (40, 40)])
-def test_each_head_and_pair_of_places_has_its_number(places: int, queries: int, keys: int) -> None:
-    attention = make_attention(places)
+def test_each_head_and_pair_of_positions_has_its_number(n_positions: int, queries: int, keys: int) -> None:
+    attention = make_attention(n_positions)
     got = attention(queries, keys)
-    assert got.shape == (min(queries, places), HEADS, min(keys, places))
+    assert got.shape == (min(queries, n_positions), HEADS, min(keys, n_positions))
     assert torch.equal(got, one_by_one(attention, got.shape[0], got.shape[2]))
 
 
-@pytest.mark.parametrize("places", PLACES)
-def test_no_two_pairs_share_a_number(places: int) -> None:
-    numbers = make_attention(places)(places, places)
-    assert len(numbers.unique()) == HEADS * places**2
+@pytest.mark.parametrize("n_positions", N_POSITIONS)
+def test_no_two_pairs_share_a_number(n_positions: int) -> None:
+    numbers = make_attention(n_positions)(n_positions, n_positions)
+    assert len(numbers.unique()) == HEADS * n_positions**2
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_the_gradient_is_that_of_the_numbers_one_by_one() -> None:
     (found,) = torch.autograd.grad((attention(11, 21) * weight).sum(), attention.blocks)
     (wanted,) = torch.autograd.grad((one_by_one(attention, 11, 21) * weight).sum(), attention.blocks)
     assert torch.equal(found.to_dense(), wanted)
-    # What lies in the blocks but behind the last places has no part in it.
+    # What lies in the blocks but behind the last positions has no part in it.
     assert int((wanted != 0).sum()) == HEADS * 11 * 21
 
 

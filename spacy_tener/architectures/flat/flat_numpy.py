@@ -71,8 +71,8 @@ class SpanAttention:
         self.key = Linear(weights.part("key")) if config.key_projection else None
         self.n_positions, self.blocks = config.random_attention, None
         if self.n_positions:
-            along = -(-self.n_positions // BLOCK)
-            self.blocks = weights.shaped("random.blocks", along**2, config.heads * BLOCK**2)
+            blocks_per_side = -(-self.n_positions // BLOCK)
+            self.blocks = weights.shaped("random.blocks", blocks_per_side**2, config.heads * BLOCK**2)
 
     def __call__(
         self, x: FloatArray, rows: FloatArray, relative: FloatArray, groups: Sequence[QueryGroup]
@@ -112,10 +112,10 @@ class SpanAttention:
             return None
         queries = min(max(group.position + len(group.queries) for group in groups), self.n_positions)
         keys = min(max(len(group.keys) for group in groups), self.n_positions)
-        down, across = (np.arange(-(-n // BLOCK)) for n in (queries, keys))
-        blocks: FloatArray = self.blocks[down[:, None] * -(-self.n_positions // BLOCK) + across]
-        square = blocks.reshape(len(down), len(across), self.n_heads, BLOCK, BLOCK).transpose(2, 0, 3, 1, 4)
-        bias: FloatArray = square.reshape(self.n_heads, len(down) * BLOCK, len(across) * BLOCK)
+        query_blocks, key_blocks = (np.arange(-(-n // BLOCK)) for n in (queries, keys))
+        blocks: FloatArray = self.blocks[query_blocks[:, None] * -(-self.n_positions // BLOCK) + key_blocks]
+        square = blocks.reshape(len(query_blocks), len(key_blocks), self.n_heads, BLOCK, BLOCK).transpose(2, 0, 3, 1, 4)
+        bias: FloatArray = square.reshape(self.n_heads, len(query_blocks) * BLOCK, len(key_blocks) * BLOCK)
         return bias[:, :queries, :keys]
 
 

@@ -77,33 +77,33 @@ class RandomAttention(nn.Module):
     of an embedding table with a sparse gradient. Only the blocks that a batch needs are read and updated.
 
     n_heads (int): Number of heads h.
-    places (int): Number M of positions with a learned bias. Later positions have none, so that a sentence may have any
-        length. In the released code, M is the length of a corpus' longest sentence, and the limit.
+    n_positions (int): Number M of positions with a learned bias. Later positions have none, so that a sentence may
+        have any length. In the released code, M is the length of a corpus' longest sentence, and the limit.
     """
 
-    def __init__(self, *, n_heads: int, places: int) -> None:
+    def __init__(self, *, n_heads: int, n_positions: int) -> None:
         super().__init__()
         self.n_heads = n_heads
-        self.places = places
+        self.n_positions = n_positions
         # Initially as small as in the released code: positions that training does not reach hardly count.
-        deviation = 1.0 / (places * math.sqrt(3 * n_heads))
-        self.blocks = nn.Parameter(torch.randn(self._along**2, n_heads * BLOCK * BLOCK) * deviation)
+        deviation = 1.0 / (n_positions * math.sqrt(3 * n_heads))
+        self.blocks = nn.Parameter(torch.randn(self._blocks_per_side**2, n_heads * BLOCK * BLOCK) * deviation)
 
     @property
-    def _along(self) -> int:
+    def _blocks_per_side(self) -> int:
         """Number of blocks along each side of the square."""
-        return -(-self.places // BLOCK)
+        return -(-self.n_positions // BLOCK)
 
     def forward(self, queries: int, keys: int) -> Tensor:
         """Return the biases of the first `queries` and `keys` positions, as far as they have some.
 
         RETURNS (Tensor): *Shape:* (queries, heads, keys)
         """
-        queries, keys = min(queries, self.places), min(keys, self.places)
-        down, across = (torch.arange(-(-n // BLOCK), device=self.blocks.device) for n in (queries, keys))
-        blocks = F.embedding(down[:, None] * self._along + across, self.blocks, sparse=True)
-        square = blocks.view(len(down), len(across), self.n_heads, BLOCK, BLOCK).permute(0, 3, 2, 1, 4)
-        return square.reshape(len(down) * BLOCK, self.n_heads, len(across) * BLOCK)[:queries, :, :keys]
+        queries, keys = min(queries, self.n_positions), min(keys, self.n_positions)
+        query_blocks, key_blocks = (torch.arange(-(-n // BLOCK), device=self.blocks.device) for n in (queries, keys))
+        blocks = F.embedding(query_blocks[:, None] * self._blocks_per_side + key_blocks, self.blocks, sparse=True)
+        square = blocks.view(len(query_blocks), len(key_blocks), self.n_heads, BLOCK, BLOCK).permute(0, 3, 2, 1, 4)
+        return square.reshape(len(query_blocks) * BLOCK, self.n_heads, len(key_blocks) * BLOCK)[:queries, :, :keys]
 
 
 class SpanHeads(NamedTuple):
@@ -185,10 +185,10 @@ class SpanAttention(nn.Module):
     width (int): Width d of input and output.
     n_heads (int): Number of heads h; each is `width / n_heads` wide.
     key_projection (bool): Project the keys, as FLAT does; otherwise the keys are the input itself (MECT's eq. 7).
-    places (int): Number of positions of a sentence with MECT's random attention (eq. 12 and 13); 0 for none.
+    n_positions (int): Number of positions of a sentence with MECT's random attention (eq. 12 and 13); 0 for none.
     """
 
-    def __init__(self, *, width: int, n_heads: int, key_projection: bool = True, places: int = 0) -> None:
+    def __init__(self, *, width: int, n_heads: int, key_projection: bool = True, n_positions: int = 0) -> None:
         super().__init__()
         head_width = width // n_heads
         self.n_heads = n_heads
@@ -198,7 +198,7 @@ class SpanAttention(nn.Module):
         self.position = Linear(width, width, bias=False)
         self.u = nn.Parameter(nn.init.xavier_normal_(torch.empty(n_heads, head_width)))
         self.v = nn.Parameter(nn.init.xavier_normal_(torch.empty(n_heads, head_width)))
-        self.random = RandomAttention(n_heads=n_heads, places=places) if places else None
+        self.random = RandomAttention(n_heads=n_heads, n_positions=n_positions) if n_positions else None
 
     def heads(self, x: Tensor, rows: Tensor, relative: Tensor, groups: PaddedGroups) -> SpanHeads:
         """Return queries, keys, values (eq. 6) and positions by head.
@@ -223,7 +223,7 @@ def span_layer(config: FlatConfig | MectConfig) -> TransformerLayer:
         width=config.width,
         n_heads=config.heads,
         key_projection=config.key_projection,
-        places=config.random_attention,
+        n_positions=config.random_attention,
     )
     return TransformerLayer(attention, config)
 
