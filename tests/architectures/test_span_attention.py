@@ -105,7 +105,7 @@ def test_spans_get_what_the_papers_form_gives(options: dict[str, Any], crossed: 
 def test_the_size_of_groups_changes_nothing(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     setting = Setting(random_lattice(LENGTHS), n_positions=20)
     expected = setting.attend(word_queries=True)
-    monkeypatch.setattr(span_plan, "MOST_QUERIES", most)
+    monkeypatch.setattr(span_plan, "MAX_QUERIES", most)
     assert_same(setting.attend(word_queries=True), expected, setting.leaves)
 
 
@@ -114,7 +114,7 @@ def test_the_padding_of_groups_changes_nothing(price: int, most: int, monkeypatc
     setting = Setting(random_lattice(LENGTHS), n_positions=20)
     expected = setting.attend(word_queries=True)
     monkeypatch.setitem(span_groups.SPAN_PAIRS_PER_BUCKET, "cpu", price)
-    monkeypatch.setitem(span_groups.MOST_PAIRS, "cpu", most)
+    monkeypatch.setitem(span_groups.MAX_PAIRS, "cpu", most)
     _, groups = setting.heads(word_queries=True)
     for bucket in groups.buckets:
         n_groups, n_queries, n_keys, n_columns = bucket.shape

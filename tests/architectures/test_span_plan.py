@@ -19,7 +19,7 @@ any_plan = settings(max_examples=40, deadline=None)
 @given(any_lattice, st.integers(1, 20))
 def test_each_pair_has_its_four_distances(lattice: Lattice, most: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(span_plan, "MOST_QUERIES", most)
+        patch.setattr(span_plan, "MAX_QUERIES", most)
         plan = plan_spans(lattice, word_queries=True)
     spans_of_sentences = sentences_of(lattice)
     for group in plan.character_groups + plan.word_groups:
@@ -35,7 +35,7 @@ def test_each_pair_has_its_four_distances(lattice: Lattice, most: int) -> None:
 @given(any_lattice, st.integers(1, 20), st.booleans())
 def test_groups_cover_each_query_once_and_cut_sentences_evenly(lattice: Lattice, most: int, words: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(span_plan, "MOST_QUERIES", most)
+        patch.setattr(span_plan, "MAX_QUERIES", most)
         plan = plan_spans(lattice, word_queries=words)
     queries = [row for group in plan.character_groups + plan.word_groups for row in group.queries]
     assert queries == list(range(lattice.n_characters + (lattice.n_words if words else 0)))

@@ -213,7 +213,7 @@ class SpanAttention(nn.Module):
         bias = None
         if self.random is not None:
             # Queries and keys beyond the last position with a bias get zeros.
-            bias = F.pad(self.random(*groups.most_positions), (0, 0, 0, 0, 0, 1))
+            bias = F.pad(self.random(*groups.max_positions), (0, 0, 0, 0, 0, 1))
         return SpanHeads(q + self.u, q + self.v, k, v, positions, bias)
 
 

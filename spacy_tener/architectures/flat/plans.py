@@ -45,7 +45,7 @@ class Covers:
         return cls(ranges(first, sizes), words, from_head, from_tail, int(sizes.max(initial=0)))
 
 
-MOST_QUERIES = 48
+MAX_QUERIES = 48
 """Maximum number of queries of a group. Smaller groups have fewer columns per query, but need more operations."""
 
 
@@ -169,7 +169,7 @@ class _PositionTable:
 
 
 def _query_blocks(queries: Sequence[IntArray], first: IntArray) -> list[tuple[int, int, IntArray]]:
-    """Divide the queries of each sentence evenly into blocks of at most `MOST_QUERIES`.
+    """Divide the queries of each sentence evenly into blocks of at most `MAX_QUERIES`.
 
     queries (Sequence[IntArray]): The queries of each sentence.
     first (IntArray): Position of the first query in each sentence. *Shape:* (sentences,)
@@ -177,7 +177,7 @@ def _query_blocks(queries: Sequence[IntArray], first: IntArray) -> list[tuple[in
     """
     blocks = []
     for sentence, position in enumerate(first.tolist()):
-        n_blocks = -(-len(queries[sentence]) // MOST_QUERIES)
+        n_blocks = -(-len(queries[sentence]) // MAX_QUERIES)
         for rows in np.array_split(queries[sentence], n_blocks) if n_blocks else []:
             blocks.append((sentence, position, rows))
             position += len(rows)

@@ -17,7 +17,7 @@ from .plans import QueryGroup
 
 SPAN_PAIRS_PER_BUCKET = {"cpu": 1 << 12, "cuda": 1 << 20}
 """Cost of one more bucket, in pairs of a query and a key or column."""
-MOST_PAIRS = {"cpu": 1 << 16, "cuda": 1 << 21}
+MAX_PAIRS = {"cpu": 1 << 16, "cuda": 1 << 21}
 """Maximum number of pairs of a bucket of several groups."""
 
 
@@ -44,7 +44,7 @@ class PaddedGroups:
 
     queries, keys, columns (Segments): The row that each slot of the buckets reads.
     slots (Tensor): The slot of each query. *Shape:* (queries,)
-    most_positions (tuple[int, int]): Numbers of queries and of keys of the sentences that have most.
+    max_positions (tuple[int, int]): Numbers of queries and of keys of the sentences that have most.
     """
 
     buckets: tuple[GroupBucket, ...]
@@ -52,7 +52,7 @@ class PaddedGroups:
     keys: Segments
     columns: Segments
     slots: Tensor
-    most_positions: tuple[int, int]
+    max_positions: tuple[int, int]
 
     @classmethod
     def of(cls, groups: Sequence[QueryGroup], n_columns: int, device: torch.device | str) -> PaddedGroups:
@@ -64,7 +64,7 @@ class PaddedGroups:
         costs = np.array([len(group.queries) * (len(group.keys) + len(group.columns)) for group in groups])
         buckets = [
             _pad_bucket([groups[i] for i in bucket], device)
-            for bucket in plan_buckets(costs, price=SPAN_PAIRS_PER_BUCKET[kind], most=MOST_PAIRS[kind])
+            for bucket in plan_buckets(costs, price=SPAN_PAIRS_PER_BUCKET[kind], most=MAX_PAIRS[kind])
         ]
         queries, keys, columns = (
             np.concatenate([np.zeros(0, np.int64), *(rows[i].ravel() for rows, *_ in buckets)]) for i in range(3)

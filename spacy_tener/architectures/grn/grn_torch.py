@@ -166,13 +166,13 @@ class _Tiles:
     """Buffers for one tile of pairs of tokens.
 
     like (Tensor): The batch. *Shape:* (tokens, width)
-    most (int): Number of sequences of the largest bucket.
+    max_sequences (int): Number of sequences of the largest bucket.
     """
 
-    def __init__(self, like: Tensor, most: int = 1) -> None:
+    def __init__(self, like: Tensor, max_sequences: int = 1) -> None:
         n_tokens, width = like.shape
         room = min(TILE["cpu" if like.is_cpu else "cuda"], n_tokens * n_tokens * width)
-        self.pairs = max(room // width, most)
+        self.pairs = max(room // width, max_sequences)
         self._gates, self._terms = (like.new_empty(self.pairs * width) for _ in range(2))
         self._one = like.new_ones(())
 
