@@ -29,7 +29,7 @@ class SpanPositions:
 
     def __init__(self, width: int, distances: Sequence[str], weights: Weights) -> None:
         self.width = width
-        self.kinds = [DISTANCES.index(distance) for distance in distances]
+        self.distance_indices = [DISTANCES.index(distance) for distance in distances]
         weights.shaped("fuse.weight", len(distances) * width, width)
         self.fuse = Linear(weights.part("fuse"))
         self._cached: tuple[int, FloatArray] | None = None
@@ -37,16 +37,16 @@ class SpanPositions:
     def __call__(self, plan: SpanPlan) -> FloatArray:
         """Return the relative positions. *Shape:* (relative positions, width)"""
         zero, terms = self._terms(plan.longest)
-        rows = plan.distances[:, self.kinds] + zero
+        rows = plan.distances[:, self.distance_indices] + zero
         total = terms[rows[:, 0], 0]
-        for i in range(1, len(self.kinds)):
+        for i in range(1, len(self.distance_indices)):
             total += terms[rows[:, i], i]
         return relu(total)
 
     def _terms(self, longest: int) -> tuple[int, FloatArray]:
         """Return the index of distance 0, and the projected embeddings of all distances.
 
-        RETURNS (Tuple[int, FloatArray]): *Shape:* (distances, kinds, width)
+        RETURNS (Tuple[int, FloatArray]): *Shape:* (distances, used distances, width)
         """
         cached = self._cached  # read once, since other threads may replace it
         if cached is not None and longest <= cached[0] + 1:
@@ -55,7 +55,7 @@ class SpanPositions:
         sin, cos = sinusoids(length, self.width)
         # p(d) for all distances -length < d < length.
         symmetric = interleave(np.concatenate((-sin[:0:-1], sin)), np.concatenate((cos[:0:-1], cos)))
-        terms = length - 1, self.fuse(symmetric).reshape(len(symmetric), len(self.kinds), self.width)
+        terms = length - 1, self.fuse(symmetric).reshape(len(symmetric), len(self.distance_indices), self.width)
         if length <= MAX_CACHED:
             self._cached = terms
         return terms

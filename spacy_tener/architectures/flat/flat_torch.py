@@ -42,13 +42,13 @@ class SpanPositions(nn.Module):
         its released code and MECT have `hh` and `tt`.
     """
 
-    kinds: Tensor
+    distance_indices: Tensor
 
     def __init__(self, *, width: int, distances: Sequence[str] = DISTANCES) -> None:
         super().__init__()
         # Not a list: torch would copy it to the device at each use, and wait for it.
-        kinds = torch.tensor([DISTANCES.index(distance) for distance in distances])
-        self.register_buffer("kinds", kinds, persistent=False)
+        distance_indices = torch.tensor([DISTANCES.index(distance) for distance in distances])
+        self.register_buffer("distance_indices", distance_indices, persistent=False)
         # W_1, W_2, .. in rows rather than in columns as in W_r.
         self.fuse = Linear(width, len(distances) * width, bias=False)
         bound = 1.0 / math.sqrt(len(distances) * width)
@@ -60,13 +60,15 @@ class SpanPositions(nn.Module):
         distances (Tensor): All four distances of each relative position. *Shape:* (relative positions, 4)
         longest (int): An upper limit of the distances, exclusive.
         """
-        width, n = self.fuse.in_features, len(self.kinds)
+        width, n = self.fuse.in_features, len(self.distance_indices)
         sin, cos = sinusoids(longest, width, self.fuse.weight)
         # p(d) (eq. 3) for all distances -longest < d < longest.
         symmetric = interleave(torch.cat((-sin[1:].flip(0), sin)), torch.cat((cos[1:].flip(0), cos)))
         terms = self.fuse(symmetric).view(-1, width)
         zero = torch.arange((longest - 1) * n, longest * n, device=terms.device)
-        return torch.relu(F.embedding_bag(distances.index_select(1, self.kinds) * n + zero, terms, mode="sum"))
+        return torch.relu(
+            F.embedding_bag(distances.index_select(1, self.distance_indices) * n + zero, terms, mode="sum")
+        )
 
 
 class RandomAttention(nn.Module):
