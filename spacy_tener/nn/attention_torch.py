@@ -16,9 +16,9 @@ from .devices_torch import on_device
 from .layers_torch import dropout
 from .ragged_torch import Ragged
 
-WHOLE_MAP = 512
+MAX_UNCHUNKED_LENGTH = 512
 """Maximum length of sequences whose maps are computed whole, so that memory grows with the number of tokens only."""
-SCORES_PER_PART = 1 << 20
+SCORES_PER_CHUNK = 1 << 20
 """Number of scores in a part of a longer sequence's map: about what fits into a core's own cache."""
 
 Weighting = Callable[[Tensor, Tensor | None], Tensor]
@@ -125,26 +125,26 @@ def _pad(heads: Heads, ragged: Ragged) -> Iterator[Heads]:
 
 
 def _attend_bucket(padded: Heads, key_mask: Tensor | None, p: float, weighting: Weighting | None) -> Tensor:
-    """Compute one bucket by matrix products: a long one in parts, some queries at a time.
+    """Compute one bucket by matrix products: a long one in chunks, some queries at a time.
 
     torch's fused CPU kernel takes neither dropout nor values narrower than keys, and is slower at every length.
 
     RETURNS (Tensor): *Shape:* (sequences, heads, length, head width)
     """
     n, h, length, _ = padded.q.shape
-    if length <= WHOLE_MAP:
+    if length <= MAX_UNCHUNKED_LENGTH:
         return _mix_values(padded, key_mask, p, weighting)
     # Memory grows with the length and not with its square: maps are recomputed in the backward pass.
-    step = max(SCORES_PER_PART // (n * h * length), 32)
-    none = [None] * -(-length // step)
-    per_part: Any = (
-        none if x is None else x.split(step, dim=2) for x in (padded.q, padded.q_position, padded.per_query)
+    chunk_size = max(SCORES_PER_CHUNK // (n * h * length), 32)
+    none = [None] * -(-length // chunk_size)
+    per_chunk: Any = (
+        none if x is None else x.split(chunk_size, dim=2) for x in (padded.q, padded.q_position, padded.per_query)
     )
-    parts = (
+    chunks = (
         padded._replace(q=q, q_position=q_position, per_query=per_query)
-        for q, q_position, per_query in zip(*per_part, strict=True)
+        for q, q_position, per_query in zip(*per_chunk, strict=True)
     )
-    return torch.cat([checkpointed(_mix_values, part, key_mask, p, weighting) for part in parts], dim=2)
+    return torch.cat([checkpointed(_mix_values, chunk, key_mask, p, weighting) for chunk in chunks], dim=2)
 
 
 def _mix_values(padded: Heads, key_mask: Tensor | None, p: float, weighting: Weighting | None) -> Tensor:

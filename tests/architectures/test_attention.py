@@ -57,17 +57,17 @@ def plain(heads: Heads, lengths: list[int]) -> tuple[Tensor, list[Tensor]]:
 @pytest.fixture
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Treat everything longer than 4 as long, 32 queries at a time."""
-    monkeypatch.setattr(attention, "WHOLE_MAP", 4)
-    monkeypatch.setattr(attention, "SCORES_PER_PART", 1)
+    monkeypatch.setattr(attention, "MAX_UNCHUNKED_LENGTH", 4)
+    monkeypatch.setattr(attention, "SCORES_PER_CHUNK", 1)
 
 
-@pytest.mark.parametrize("longest_whole_map", [4, attention.WHOLE_MAP])
+@pytest.mark.parametrize("max_unchunked_length", [4, attention.MAX_UNCHUNKED_LENGTH])
 @pytest.mark.parametrize("q_position", [True, False])
 def test_attention_whole_or_in_parts_and_its_gradients_are_those_of_single_sequences(
-    q_position: bool, longest_whole_map: int, monkeypatch: pytest.MonkeyPatch
+    q_position: bool, max_unchunked_length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attention, "WHOLE_MAP", longest_whole_map)
-    monkeypatch.setattr(attention, "SCORES_PER_PART", 1)
+    monkeypatch.setattr(attention, "MAX_UNCHUNKED_LENGTH", max_unchunked_length)
+    monkeypatch.setattr(attention, "SCORES_PER_CHUNK", 1)
     heads = random_heads(LENGTHS, q_position=q_position)
     assert_same(attend(heads, Ragged.of(LENGTHS, heads=3), 0.0), plain(heads, LENGTHS)[0], inputs(heads), within=1e-11)
 
@@ -133,13 +133,13 @@ class LargestResult(TorchDispatchMode):
 
 
 def test_long_sequences_never_make_a_map_of_length_by_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention, "SCORES_PER_PART", 1 << 14)
+    monkeypatch.setattr(attention, "SCORES_PER_CHUNK", 1 << 14)
     length = 640
     heads = random_heads([length], n_heads=1)
     with LargestResult() as in_parts:
         attend(heads, Ragged.of([length], heads=1), 0.2).sum().backward()
     assert in_parts.numel <= 32 * length
-    monkeypatch.setattr(attention, "WHOLE_MAP", length)
+    monkeypatch.setattr(attention, "MAX_UNCHUNKED_LENGTH", length)
     with LargestResult() as at_once:
         attend(heads, Ragged.of([length], heads=1), 0.2)
     assert at_once.numel == length**2

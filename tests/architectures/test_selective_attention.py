@@ -74,8 +74,8 @@ def no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Treat everything longer than 4 as long, 32 queries at a time."""
-    monkeypatch.setattr(attention_module, "WHOLE_MAP", 4)
-    monkeypatch.setattr(attention_module, "SCORES_PER_PART", 1)
+    monkeypatch.setattr(attention_module, "MAX_UNCHUNKED_LENGTH", 4)
+    monkeypatch.setattr(attention_module, "SCORES_PER_CHUNK", 1)
 
 
 @each_variant
@@ -199,7 +199,7 @@ def test_reading_in_parts_changes_neither_training_nor_prediction(
     lengths = [40, 70, 33, 3]
     module, x = make(**options), tokens(sum(lengths))
     trained, predicted = run(module, x, lengths), run(module.eval(), x, lengths)
-    monkeypatch.setattr(attention_module, "WHOLE_MAP", 512)
+    monkeypatch.setattr(attention_module, "MAX_UNCHUNKED_LENGTH", 512)
     assert_same(predicted, run(module, x, lengths), [x])
     assert_same(trained, run(module.train(), x, lengths), [x, *module.parameters()])
 
@@ -213,7 +213,7 @@ def test_long_sentences_never_have_all_their_scores_at_once(training: bool, monk
         return kth_largest(x, k)
 
     monkeypatch.setattr(selection, "kth_largest", noted)
-    monkeypatch.setattr(attention_module, "SCORES_PER_PART", 1 << 14)
+    monkeypatch.setattr(attention_module, "SCORES_PER_CHUNK", 1 << 14)
     length = 700
     module, x = make().train(training), tokens(length)
     run(module, x, [length]).sum().backward()

@@ -164,7 +164,7 @@ def test_long_sentences_whose_maps_are_recomputed_get_the_same(p: float, monkeyp
     setting = Setting(random_lattice(LENGTHS), n_positions=30, dropout=p)
     torch.manual_seed(1)
     expected = setting.attend(word_queries=True)
-    monkeypatch.setattr(spans, "WHOLE_MAP", 8)
+    monkeypatch.setattr(spans, "MAX_UNCHUNKED_LENGTH", 8)
     torch.manual_seed(1)
     assert_same(setting.attend(word_queries=True), expected, setting.leaves, within=1e-12)
 

@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...nn.attention_torch import WHOLE_MAP, checkpointed, interleave, sinusoids, split_heads
+from ...nn.attention_torch import MAX_UNCHUNKED_LENGTH, checkpointed, interleave, sinusoids, split_heads
 from ...nn.devices_torch import on_device
 from ...nn.layers_torch import Linear, TransformerLayer, dropout
 from .flat_config import DISTANCES, FlatConfig, MectConfig
@@ -146,7 +146,7 @@ def attend_spans(heads: SpanHeads, groups: PaddedGroups, p: float) -> Tensor:
     mixed = []
     for padded, bucket in zip(pad_heads(heads, groups), groups.buckets, strict=True):
         attend = partial(_attend, bucket=bucket, p=p)
-        is_long = padded.k.shape[2] > WHOLE_MAP
+        is_long = padded.k.shape[2] > MAX_UNCHUNKED_LENGTH
         mixed.append(checkpointed(attend, padded) if is_long else attend(padded))
     return groups.join(mixed)
 
