@@ -19,7 +19,7 @@ from ..types import FloatArray, IntArray
 from .ragged_torch import Segments
 from .stack_config import StackConfig
 
-_STEPS = 1 << 16
+_DROPOUT_LEVELS = 1 << 16
 """Dropout probabilities are rounded to multiples of one in so many."""
 
 
@@ -29,17 +29,17 @@ def dropout(x: Tensor, p: float, *, training: bool) -> Tensor:
     One 64-bit draw decides four numbers, where torch's CPU kernel draws one for each: a training step of TENER takes 10
     to 20% less. Other devices keep torch's own kernel.
     """
-    dropped = round(p * _STEPS)
+    dropped = round(p * _DROPOUT_LEVELS)
     if not training or dropped == 0:
         return x
-    if not x.is_cpu or dropped == _STEPS:
+    if not x.is_cpu or dropped == _DROPOUT_LEVELS:
         return F.dropout(x, p)
     # Clamped arithmetic rather than a comparison: comparing and selecting are not vectorised.
-    keep = random_steps(x).sub_(dropped - _STEPS // 2 - 1).clamp_(0.0, 1.0)
-    return x * keep.mul_(_STEPS / (_STEPS - dropped))
+    keep = random_int16(x).sub_(dropped - _DROPOUT_LEVELS // 2 - 1).clamp_(0.0, 1.0)
+    return x * keep.mul_(_DROPOUT_LEVELS / (_DROPOUT_LEVELS - dropped))
 
 
-def random_steps(like: Tensor) -> Tensor:
+def random_int16(like: Tensor) -> Tensor:
     """Draw integers from -2^15 .. 2^15 - 1 uniformly, in the dtype of `like`. One 64-bit draw gives four of them."""
     draws = torch.empty((like.numel() + 3) // 4, dtype=torch.int64, device=like.device).random_(-(1 << 63), None)
     return draws.view(torch.int16)[: like.numel()].view(like.shape).to(like.dtype)
@@ -114,13 +114,13 @@ class EmbeddingTables(nn.Module):
         return self.dropout(parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1))
 
     def _drop_words(self, rows: Sequence[Tensor]) -> Sequence[Tensor]:
-        shares = [self.word_dropout[name] for name in self.names]
-        if not self.training or not any(shares):
+        probabilities = [self.word_dropout[name] for name in self.names]
+        if not self.training or not any(probabilities):
             return rows
         draws = torch.rand(len(rows), *rows[0].shape, device=rows[0].device)
         return [
-            ids.masked_fill(draw < share, UNKNOWN_ROW) if share else ids
-            for ids, draw, share in zip(rows, draws, shares, strict=True)
+            ids.masked_fill(draw < probability, UNKNOWN_ROW) if probability else ids
+            for ids, draw, probability in zip(rows, draws, probabilities, strict=True)
         ]
 
     def grow(self, name: str, height: int) -> None:
@@ -218,20 +218,20 @@ class Penalty(nn.Module):
     def __init__(self, weight: float) -> None:
         super().__init__()
         self.weight = weight
-        self.share = 1.0
+        self.batch_fraction = 1.0
         """The batch's share of the sequences over which the loss is averaged, which may be those of several batches."""
         self._recorded: Tensor | None = None
 
     def factor(self, n_sequences: int) -> float:
         """Return the factor in the loss of the penalty of one sequence."""
-        return self.weight * self.share / max(1, n_sequences)
+        return self.weight * self.batch_fraction / max(1, n_sequences)
 
     def record(self, value: Tensor) -> None:
         """Add a part of the term, whose gradient has been added, to the record."""
         value = value.detach()
         self._recorded = value if self._recorded is None else self._recorded + value
 
-    def take(self) -> float:
+    def pop_value(self) -> float:
         """Return the sum of the values recorded since the last call."""
         recorded, self._recorded = self._recorded, None
         return 0.0 if recorded is None else float(recorded)

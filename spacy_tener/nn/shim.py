@@ -275,4 +275,4 @@ def forget_gradients(model: Model[Any, Any]) -> None:
             if hasattr(module, "zero_grad"):
                 module.zero_grad()
     for penalty in penalties(torch_shims(model)):
-        penalty.take()
+        penalty.pop_value()

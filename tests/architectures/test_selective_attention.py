@@ -122,8 +122,8 @@ def test_the_penalty_has_the_gradient_of_the_term_in_the_papers_loss(options: di
     assert any(gradient.abs().max() > 1e-3 for gradient in wanted)
     for a, b, c in zip(priced, unpriced, wanted, strict=True):
         assert (a - b - c).abs().max() < 1e-9
-    assert module.penalty.take() == pytest.approx(term.item())
-    assert module.penalty.take() == free.penalty.take() == 0.0
+    assert module.penalty.pop_value() == pytest.approx(term.item())
+    assert module.penalty.pop_value() == free.penalty.pop_value() == 0.0
 
 
 @pytest.mark.parametrize("training", [True, False])

@@ -22,7 +22,7 @@ def test_the_asked_share_is_dropped_and_the_rest_scaled(p: float) -> None:
 
 def test_the_share_and_the_mean_are_exact_where_each_step_is_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = torch.arange(-(1 << 15), 1 << 15)
-    monkeypatch.setattr(dense, "random_steps", lambda like: steps.to(like.dtype))
+    monkeypatch.setattr(dense, "random_int16", lambda like: steps.to(like.dtype))
     dropped = dropout(torch.ones(1 << 16, dtype=torch.float64), 0.15, training=True)
     assert (dropped == 0).sum() == round(0.15 * 65536)
     assert dropped.mean().item() == pytest.approx(1.0, abs=1e-12)

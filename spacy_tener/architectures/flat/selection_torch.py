@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from ...nn.attention_torch import Heads, Weighting
-from ...nn.layers_torch import Linear, Penalty, random_steps
+from ...nn.layers_torch import Linear, Penalty, random_int16
 from ...nn.ragged_torch import Segments
 from ..tener.tener_torch import AdaptedAttention
 
@@ -130,7 +130,7 @@ def kth_largest(x: Tensor, k: int) -> Tensor:
 
 def logistic_noise(like: Tensor) -> Tensor:
     """Draw from the logistic distribution, which is that of the difference of two Gumbel variables."""
-    return random_steps(like).add_((1 << 15) + 0.5).mul_(1.0 / (1 << 16)).logit_()
+    return random_int16(like).add_((1 << 15) + 0.5).mul_(1.0 / (1 << 16)).logit_()
 
 
 class _Sample(torch.autograd.Function):

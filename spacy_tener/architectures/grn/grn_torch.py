@@ -54,7 +54,7 @@ class ContextLayer(nn.Module):
             for branch in self.branches
         ]
         # tanh is increasing: the maximum of several is tanh of the maximum.
-        return torch.tanh(_largest(branches))
+        return torch.tanh(_elementwise_maximum(branches))
 
 
 def kaiming_uniform_start(layer: Linear) -> None:
@@ -63,7 +63,7 @@ def kaiming_uniform_start(layer: Linear) -> None:
     nn.init.zeros_(layer.bias)
 
 
-def _largest(branches: Sequence[Tensor]) -> Tensor:
+def _elementwise_maximum(branches: Sequence[Tensor]) -> Tensor:
     """Return the elementwise maximum.
 
     The gradient of `torch.maximum` takes many times as long on a CPU, where selecting by a condition is not vectorised.
@@ -112,15 +112,15 @@ class _GatedMean(torch.autograd.Function):
     def forward(ctx: Any, a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
         u, v = _exponential(a), _exponential(b)
         ctx.save_for_backward(u, v, x)
-        ctx.ragged, ctx.shares = _plan(lengths, x), _shares(lengths, x)
+        ctx.ragged, ctx.inverse_lengths = _plan_buckets(lengths, x), _inverse_lengths(lengths, x)
         tiles = _Tiles.of(x, ctx.ragged)
         sums = [_gated(tiles, *padded)[:, None] for padded in _pad(ctx.ragged, u, v, x)]
-        return ctx.ragged.join(sums) * ctx.shares
+        return ctx.ragged.join(sums) * ctx.inverse_lengths
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         u, v, x = ctx.saved_tensors
-        padded = _pad(ctx.ragged, u, v, x, gradients[0] * ctx.shares)
+        padded = _pad(ctx.ragged, u, v, x, gradients[0] * ctx.inverse_lengths)
         tiles = _Tiles.of(x, ctx.ragged)
         parts = zip(*(_gated_gradients(tiles, *bucket) for bucket in padded), strict=True)
         da, db, dx = (ctx.ragged.join([part[:, None] for part in sums]) for sums in parts)
@@ -132,11 +132,11 @@ def _exponential(score: Tensor) -> Tensor:
     return score.neg().clamp_(-EXPONENT_LIMIT, EXPONENT_LIMIT).exp_()
 
 
-def _shares(lengths: Sequence[int], like: Tensor) -> Tensor:
+def _inverse_lengths(lengths: Sequence[int], like: Tensor) -> Tensor:
     """Return 1/T of each token's sequence. *Shape:* (tokens, 1)"""
     sizes = as_lengths(lengths)
-    own_lengths = torch.from_numpy(np.repeat(sizes, sizes)[:, None]).to(like.dtype)
-    return on_device(own_lengths.reciprocal_(), like.device)
+    length_of_token = torch.from_numpy(np.repeat(sizes, sizes)[:, None]).to(like.dtype)
+    return on_device(length_of_token.reciprocal_(), like.device)
 
 
 NUMBERS_PER_BUCKET = {"cpu": 0, "cuda": 1 << 23}
@@ -144,7 +144,7 @@ NUMBERS_PER_BUCKET = {"cpu": 0, "cuda": 1 << 23}
 take as long as reading and writing so many numbers a dozen times."""
 
 
-def _plan(lengths: Sequence[int], like: Tensor) -> Ragged:
+def _plan_buckets(lengths: Sequence[int], like: Tensor) -> Ragged:
     """Plan buckets of sequences: of equal length on a CPU, of similar lengths on a GPU."""
     price = NUMBERS_PER_BUCKET["cpu" if like.is_cpu else "cuda"] // max(like.shape[1], 1)
     return Ragged.of(lengths, device=like.device, price=price)
@@ -209,8 +209,8 @@ def _gated(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor) -> Tensor:
     """Return the sum of eq. 6 for one bucket. *Shape:* (sequences, length, width) each"""
     total = torch.zeros_like(x)
     rows, columns = tiles.shape(x.shape[1], len(x))
-    for total_i, u_i in _parts(rows, total, u):
-        for v_j, x_j in _parts(columns, v, x):
+    for total_i, u_i in _split_tokens(rows, total, u):
+        for v_j, x_j in _split_tokens(columns, v, x):
             terms = tiles.denominators(u_i, v_j)
             total_i += torch.div(x_j[:, None], terms, out=terms).sum(2)
     return total
@@ -224,8 +224,8 @@ def _gated_gradients(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor, y: Tensor) 
     vx, uy = v * x, u * y
     da, db, dx = x.new_zeros(3, *x.shape)
     rows, columns = tiles.shape(x.shape[1], len(x))
-    for da_i, u_i, y_i, uy_i in _parts(rows, da, u, y, uy):
-        for db_j, dx_j, v_j, vx_j in _parts(columns, db, dx, v, vx):
+    for da_i, u_i, y_i, uy_i in _split_tokens(rows, da, u, y, uy):
+        for db_j, dx_j, v_j, vx_j in _split_tokens(columns, db, dx, v, vx):
             gates = tiles.denominators(u_i, v_j).reciprocal_()
             dx_j += tiles.product(gates, y_i[:, :, None]).sum(1)
             gates *= gates
@@ -234,7 +234,7 @@ def _gated_gradients(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor, y: Tensor) 
     return da.mul_(uy), db.mul_(vx), dx
 
 
-def _parts(size: int, *arrays: Tensor) -> Iterator[tuple[Tensor, ...]]:
+def _split_tokens(size: int, *arrays: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """Cut several arrays into parts of `size` tokens. *Shape:* (sequences, length, width) each"""
     if arrays[0].shape[1] <= size:
         return iter((arrays,))

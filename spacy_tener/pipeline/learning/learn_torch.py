@@ -268,7 +268,7 @@ def _accumulate(
     try:
         for batch, count in zip(batches, counts, strict=True):
             for term in terms:
-                term.share = scale * count
+                term.batch_fraction = scale * count
             tokens = tokens_of_windows(batch)
             backend = TorchBackend.of(model, tokens, training=True, shims=batcher.shims)
             with host_threads(backend.threads):
@@ -281,4 +281,4 @@ def _accumulate(
     except BaseException:
         forget_gradients(model)
         raise
-    return total + sum(term.take() for term in terms)
+    return total + sum(term.pop_value() for term in terms)
