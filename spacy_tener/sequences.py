@@ -170,10 +170,10 @@ def plan_buckets(costs: IntArray, *, price: int, most: int | None = None) -> lis
         # If the bucket is split before position i, all sequences from i on are padded to the length of sequence i only.
         savings = (costs[bucket[0]] - costs[bucket]) * np.arange(len(bucket), 0, -1)
         cut = int(savings.argmax())
-        if savings[cut] > price:
+        if savings[cut] > bucket_cost:
             unfinished += [bucket[cut:], bucket[:cut]]
         else:
-            size = len(bucket) if most is None else max(1, most // int(costs[bucket[0]]))
+            size = len(bucket) if max_cost is None else max(1, max_cost // int(costs[bucket[0]]))
             buckets += [bucket[first : first + size] for first in range(0, len(bucket), size)]
     return buckets
 

@@ -14,37 +14,37 @@ COSTS = st.lists(st.one_of(st.integers(0, 12), st.integers(0, 400)), max_size=20
 LENGTHS = st.lists(st.integers(1, 12), min_size=1, max_size=8)
 
 
-def cut_naively(costs: list[int], price: int) -> list[list[int]]:
-    """Cut costs in descending order where most is saved, until no cut saves more than the price."""
+def cut_naively(costs: list[int], bucket_cost: int) -> list[list[int]]:
+    """Cut costs in descending order where most is saved, until no cut saves more than the cost."""
 
     def padded(bucket: list[int]) -> int:
         return len(bucket) * max(bucket)
 
     cuts = [(padded(costs) - padded(costs[:i]) - padded(costs[i:]), -i) for i in range(1, len(costs))]
     saved, cut = max(cuts, default=(0, 0))
-    if saved <= price:
+    if saved <= bucket_cost:
         return [costs]
-    return cut_naively(costs[:-cut], price) + cut_naively(costs[-cut:], price)
+    return cut_naively(costs[:-cut], bucket_cost) + cut_naively(costs[-cut:], bucket_cost)
 
 
 @settings(max_examples=100)
 @given(COSTS, st.integers(0, 200))
-def test_buckets_are_those_of_the_plain_form(costs: list[int], price: int) -> None:
-    buckets = plan_buckets(np.array(costs, np.int64), price=price)
+def test_buckets_are_those_of_the_plain_form(costs: list[int], bucket_cost: int) -> None:
+    buckets = plan_buckets(np.array(costs, np.int64), bucket_cost=bucket_cost)
     assert sorted(i for bucket in buckets for i in bucket) == [i for i, cost in enumerate(costs) if cost]
     ordered = sorted((cost for cost in costs if cost), reverse=True)
-    assert [[costs[i] for i in bucket] for bucket in buckets] == (cut_naively(ordered, price) if ordered else [])
+    assert [[costs[i] for i in bucket] for bucket in buckets] == (cut_naively(ordered, bucket_cost) if ordered else [])
     for bucket in buckets:
         wasted = sum(costs[bucket[0]] - costs[i] for i in bucket)
-        assert wasted <= price * (1 + math.log(len(bucket)))
+        assert wasted <= bucket_cost * (1 + math.log(len(bucket)))
 
 
 @settings(max_examples=50)
 @given(COSTS, st.integers(1, 1000))
-def test_a_bucket_of_several_sequences_costs_no_more_than_the_limit(costs: list[int], most: int) -> None:
-    buckets = plan_buckets(np.array(costs, np.int64), price=1 << 30, most=most)
+def test_a_bucket_of_several_sequences_costs_no_more_than_the_limit(costs: list[int], max_cost: int) -> None:
+    buckets = plan_buckets(np.array(costs, np.int64), bucket_cost=1 << 30, max_cost=max_cost)
     assert sum(map(len, buckets)) == sum(cost > 0 for cost in costs)
-    assert all(len(bucket) == 1 or len(bucket) * costs[bucket[0]] <= most for bucket in buckets)
+    assert all(len(bucket) == 1 or len(bucket) * costs[bucket[0]] <= max_cost for bucket in buckets)
 
 
 @settings(max_examples=50)

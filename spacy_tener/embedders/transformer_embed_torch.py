@@ -177,8 +177,8 @@ class PretrainedTransformer(nn.Module):
         device = self._device
         if not len(pieces.lengths):
             return torch.zeros(0, self.transformer.config.hidden_size, device=device)
-        price = _PIECES_PER_CALL["cpu" if device.type == "cpu" else "cuda"]
-        ragged = Ragged.of(pieces.lengths, device=device, price=price, by_tokens=True)
+        bucket_cost = _PIECES_PER_CALL["cpu" if device.type == "cpu" else "cuda"]
+        ragged = Ragged.of(pieces.lengths, device=device, bucket_cost=bucket_cost, by_tokens=True)
         at_once = self.pieces_at_once(device)
         with self._precision(device):
             read = [

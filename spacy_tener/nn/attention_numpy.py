@@ -46,11 +46,11 @@ class PaddedBucket:
 
     def means(self, x: FloatArray) -> FloatArray:
         """Return the mean over each sequence, repeated at each of its slots. *Shape:* (slots, width)"""
-        slots = x.reshape(*self.shape, x.shape[1])
+        padded = x.reshape(*self.shape, x.shape[1])
         total = (
-            slots.sum(axis=1)
+            padded.sum(axis=1)
             if self.is_real is None
-            else np.einsum("nld,nl->nd", slots, self.is_real.astype(np.float32))
+            else np.einsum("nld,nl->nd", padded, self.is_real.astype(np.float32))
         )
         return np.repeat(total / self.lengths[:, None].astype(np.float32), self.shape[1], axis=0)
 
@@ -83,7 +83,7 @@ def _padded_buckets(lengths: IntArray) -> Iterator[tuple[IntArray, PaddedBucket]
     """Yield buckets of all sequences that have tokens, each with the row that each slot reads. *Shape:* (slots,)"""
     begins = starts(lengths)
     costs = lengths * (lengths + PAIRS_PER_TOKEN)
-    for sequences in plan_buckets(costs, price=PAIRS_PER_PADDED_BUCKET, most=PAIRS_AT_ONCE):
+    for sequences in plan_buckets(costs, bucket_cost=PAIRS_PER_PADDED_BUCKET, max_cost=PAIRS_AT_ONCE):
         rows, is_real = pad_rows(begins[sequences], lengths[sequences])
         yield rows.ravel(), PaddedBucket(lengths[sequences], None if is_real.all() else is_real)
 
@@ -130,12 +130,12 @@ def attend(
     RETURNS (FloatArray): *Shape:* (slots, width)
     """
     n, n_heads, length, width = v.shape
-    mixed = np.empty((n, length, n_heads, width), np.float32)
-    counted, padding = np.ones((n, 1, length, 1), np.float32), None
+    attended = np.empty((n, length, n_heads, width), np.float32)
+    key_weights, padding = np.ones((n, 1, length, 1), np.float32), None
     if is_real is not None:
         # Padding counts neither in the sum of values nor in that of weights.
-        counted = is_real[:, None, :, None].astype(np.float32)
-        v = v * counted
+        key_weights = is_real[:, None, :, None].astype(np.float32)
+        v = v * key_weights
         padding = np.where(is_real, np.float32(0.0), np.float32(-np.inf))[:, None, None]
     step = max(SCORES_IN_CACHE // (n * n_heads * length), 32)
     for begin in range(0, length, step):
@@ -143,9 +143,9 @@ def attend(
         scores = q[:, :, part] @ k.swapaxes(2, 3)
         weights = weighting(scores, padding, None if per_query is None else per_query[..., part])
         # A product is several times as fast as a sum over the last dimension.
-        total = weights @ counted
-        mixed[:, part] = (weights @ v / (total + (total == 0.0))).transpose(0, 2, 1, 3)
-    return mixed.reshape(n * length, n_heads * width)
+        total = weights @ key_weights
+        attended[:, part] = (weights @ v / (total + (total == 0.0))).transpose(0, 2, 1, 3)
+    return attended.reshape(n * length, n_heads * width)
 
 
 def split_heads(x: FloatArray, shape: tuple[int, int], n_heads: int) -> FloatArray:
@@ -167,8 +167,8 @@ def write_attend(q: Value, k: Value, v: Value, batch: PaddedBatch) -> Value:
     graph = q.graph
     padding = graph.Where(batch.is_real, np.float32(0), np.float32(-np.inf))
     scores = q @ graph.Transpose(k, perm=[0, 1, 3, 2]) + graph.Unsqueeze(padding, [1, 2])
-    mixed = graph.Softmax(scores, axis=-1) @ v
-    return graph.Reshape(graph.Transpose(mixed, perm=[0, 2, 1, 3]), [0, 0, -1])
+    attended = graph.Softmax(scores, axis=-1) @ v
+    return graph.Reshape(graph.Transpose(attended, perm=[0, 2, 1, 3]), [0, 0, -1])
 
 
 def write_sinusoids(longest: Value, width: int) -> tuple[Value, Value]:

@@ -49,9 +49,9 @@ class Ragged:
     heads (int): Rows per token.
     buckets (tuple[Bucket, ...]): Longest first; sequences without tokens are in none of them.
     positions (Tensor): Each token's position in its sequence. *Shape:* (tokens,)
-    to_padded (Tensor): The flat row that each slot reads; padding reads its sequence's last token. *Shape:* (slots,)
-    to_flat (Tensor): The slot of each flat row. *Shape:* (tokens * heads,)
-    real (Tensor | None): 1 at slots of real tokens, 0 at padding, or None if there is no padding. *Shape:* (slots, 1)
+    to_padded (Tensor): The flat row of each padded row; for padding, its sequence's last token. *Shape:* (padded rows,)
+    to_flat (Tensor): The padded row of each flat row. *Shape:* (tokens * heads,)
+    mask (Tensor | None): 1 at real tokens, 0 at padding, or None if there is no padding. *Shape:* (padded rows, 1)
     """
 
     lengths: tuple[int, ...]
@@ -60,7 +60,7 @@ class Ragged:
     positions: Tensor
     to_padded: Tensor
     to_flat: Tensor
-    real: Tensor | None
+    mask: Tensor | None
 
     @classmethod
     def of(
@@ -70,33 +70,33 @@ class Ragged:
         heads: int = 1,
         device: torch.device | str = "cpu",
         n_tokens: int | None = None,
-        price: int | None = None,
+        bucket_cost: int | None = None,
         by_tokens: bool = False,
     ) -> Ragged:
         """Plan the buckets.
 
         n_tokens (int | None): Number of tokens, to check the lengths against.
-        price (int | None): Cost of one more bucket, in pairs of tokens; None for the cost in attention.
-        by_tokens (bool): True if the price is in tokens, for layers whose time grows with tokens, not with pairs of
+        bucket_cost (int | None): Cost of one more bucket, in pairs of tokens; None for the cost in attention.
+        by_tokens (bool): True if the cost is in tokens, for layers whose time grows with tokens, not with pairs of
             them.
         """
         device = torch.device(device)
-        if price is None:
-            price = PAIRS_PER_BUCKET["cpu" if device.type == "cpu" else "cuda"]
+        if bucket_cost is None:
+            bucket_cost = PAIRS_PER_BUCKET["cpu" if device.type == "cpu" else "cuda"]
         sizes = as_lengths(lengths, n_tokens)
         begins = starts(sizes)
-        members = plan_buckets(sizes if by_tokens else sizes**2, price=price)
-        buckets, slots, masks = [], [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
+        members = plan_buckets(sizes if by_tokens else sizes**2, bucket_cost=bucket_cost)
+        buckets, row_of_position, masks = [], [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
         for sequences in members:
             tokens, mask = pad_rows(begins[sequences], sizes[sequences])
-            slots.append((tokens[:, None] * heads + np.arange(heads)[:, None]).ravel())
+            row_of_position.append((tokens[:, None] * heads + np.arange(heads)[:, None]).ravel())
             masks.append(np.repeat(mask, heads, axis=0).ravel())
             key_mask = None if mask.all() else on_device(key_mask_of(mask), device)
             buckets.append(Bucket(tuple(sequences.tolist()), mask.shape[1], key_mask))
-        to_padded, is_real = np.concatenate(slots), np.concatenate(masks)
+        to_padded, is_real = np.concatenate(row_of_position), np.concatenate(masks)
         to_flat = np.empty(sizes.sum() * heads, np.int64)
         to_flat[to_padded[is_real]] = np.flatnonzero(is_real)
-        real = None if is_real.all() else on_device(is_real[:, None].astype(np.float32), device)
+        real_mask = None if is_real.all() else on_device(is_real[:, None].astype(np.float32), device)
         return cls(
             tuple(sizes.tolist()),
             heads,
@@ -104,7 +104,7 @@ class Ragged:
             on_device(ranges(np.zeros_like(sizes), sizes), device),
             on_device(to_padded, device),
             on_device(to_flat, device),
-            real,
+            real_mask,
         )
 
     @property
@@ -118,13 +118,13 @@ class Ragged:
         zeros (bool): Pad with zeros.
         RETURNS (list[Tensor]): *Shape:* (sequences, heads, length, width) for each bucket
         """
-        slots = x.index_select(0, self.to_padded)
-        if zeros and self.real is not None:
-            slots = slots * self.real
+        padded_rows = x.index_select(0, self.to_padded)
+        if zeros and self.mask is not None:
+            padded_rows = padded_rows * self.mask
         shapes = [(len(bucket.sequences), self.heads, bucket.length) for bucket in self.buckets]
         sizes = [n * heads * length for n, heads, length in shapes]
         # Without a split if there is one bucket: its gradient would be a copy.
-        parts = slots.split(sizes) if len(sizes) > 1 else (slots,) * len(sizes)
+        parts = padded_rows.split(sizes) if len(sizes) > 1 else (padded_rows,) * len(sizes)
         return [part.view(*shape, x.shape[-1]) for part, shape in zip(parts, shapes, strict=True)]
 
     def join(self, parts: Sequence[Tensor]) -> Tensor:
@@ -134,8 +134,8 @@ class Ragged:
         RETURNS (Tensor): *Shape:* (tokens * heads, width)
         """
         rows = [part.reshape(-1, part.shape[-1]) for part in parts]
-        slots = rows[0] if len(rows) == 1 else torch.cat(rows)
-        return slots.index_select(0, self.to_flat)
+        padded_rows = rows[0] if len(rows) == 1 else torch.cat(rows)
+        return padded_rows.index_select(0, self.to_flat)
 
 
 def key_mask_of(is_key: BoolArray) -> FloatArray:

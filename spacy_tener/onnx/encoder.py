@@ -205,8 +205,8 @@ class Encoder:
         if not len(ids):
             return np.zeros((0, self.width), dtype=np.float32)
         begins = starts(lengths)
-        price, most = _BUCKETS[self.batching]
-        for windows in plan_buckets(lengths, price=price, most=most):
+        bucket_cost, max_cost = _BUCKETS[self.batching]
+        for windows in plan_buckets(lengths, bucket_cost=bucket_cost, max_cost=max_cost):
             pieces, mask = pad_rows(begins[windows], lengths[windows])
             padded = np.where(mask, ids[pieces], 0)
             arrays = {IDS: padded, MASK: mask, TYPES: np.zeros_like(padded), LENGTHS: lengths[windows]}

@@ -184,7 +184,7 @@ def test_kth_largest(length, k):
 
 def test_padding_is_written_nowhere():
     lengths, x = [3, 0, 9, 8, 1], rows(21, 2)
-    np.testing.assert_array_equal(compute_in_buckets(lengths, x, 2, lambda slots, _: slots.copy()), x)
+    np.testing.assert_array_equal(compute_in_buckets(lengths, x, 2, lambda padded, _: padded.copy()), x)
 
 
 def test_a_long_lattice_in_groups():

@@ -60,7 +60,7 @@ def test_equal_lengths_need_one_bucket_and_no_mask() -> None:
     ragged = Ragged.of([30] * 20, heads=4)
     assert len(ragged.buckets) == 1
     assert ragged.buckets[0].key_mask is None
-    assert ragged.real is None
+    assert ragged.mask is None
 
 
 def test_negative_lengths_are_refused() -> None:

@@ -43,7 +43,7 @@ class PaddedGroups:
     """All groups of some queries of a batch.
 
     queries, keys, columns (Segments): The row that each slot of the buckets reads.
-    slots (Tensor): The slot of each query. *Shape:* (queries,)
+    to_flat (Tensor): The slot of each query. *Shape:* (queries,)
     max_positions (tuple[int, int]): Numbers of queries and of keys of the sentences that have most.
     """
 
@@ -51,7 +51,7 @@ class PaddedGroups:
     queries: Segments
     keys: Segments
     columns: Segments
-    slots: Tensor
+    to_flat: Tensor
     max_positions: tuple[int, int]
 
     @classmethod
@@ -64,21 +64,21 @@ class PaddedGroups:
         costs = np.array([len(group.queries) * (len(group.keys) + len(group.columns)) for group in groups])
         buckets = [
             _pad_bucket([groups[i] for i in bucket], device)
-            for bucket in plan_buckets(costs, price=SPAN_PAIRS_PER_BUCKET[kind], most=MAX_PAIRS[kind])
+            for bucket in plan_buckets(costs, bucket_cost=SPAN_PAIRS_PER_BUCKET[kind], max_cost=MAX_PAIRS[kind])
         ]
         queries, keys, columns = (
             np.concatenate([np.zeros(0, np.int64), *(rows[i].ravel() for rows, *_ in buckets)]) for i in range(3)
         )
-        slots = np.flatnonzero(
+        to_flat = np.flatnonzero(
             np.concatenate([np.zeros(0, np.bool_), *(is_query.ravel() for _, is_query, _ in buckets)])
         )
-        slots = slots[np.argsort(queries[slots])]
+        to_flat = to_flat[np.argsort(queries[to_flat])]
         return cls(
             tuple(bucket for *_, bucket in buckets),
-            Segments.of(queries, len(slots), device=device),
+            Segments.of(queries, len(to_flat), device=device),
             Segments.of(keys, keys.max(initial=-1) + 1, device=device),
             Segments.of(columns, n_columns, device=device),
-            on_device(slots, device),
+            on_device(to_flat, device),
             (
                 max((group.position + len(group.queries) for group in groups), default=0),
                 max((len(group.keys) for group in groups), default=0),
@@ -93,8 +93,8 @@ class PaddedGroups:
         """
         padded = []
         for i, (segments, x) in enumerate([(self.queries, queries), (self.keys, keys), (self.columns, columns)], 1):
-            slots = segments.gather(x.flatten(1)).unflatten(1, x.shape[1:])
-            parts = slots.split([bucket.shape[0] * bucket.shape[i] for bucket in self.buckets])
+            padded_rows = segments.gather(x.flatten(1)).unflatten(1, x.shape[1:])
+            parts = padded_rows.split([bucket.shape[0] * bucket.shape[i] for bucket in self.buckets])
             # Copied by rows: the products would copy number by number.
             padded.append(
                 [
@@ -110,7 +110,7 @@ class PaddedGroups:
         parts (Sequence[Tensor]): Rows of each bucket. *Shape:* (groups, heads, queries, width)
         RETURNS (Tensor): *Shape:* (queries, heads, width)
         """
-        return torch.cat([part.transpose(1, 2).flatten(0, 1) for part in parts]).index_select(0, self.slots)
+        return torch.cat([part.transpose(1, 2).flatten(0, 1) for part in parts]).index_select(0, self.to_flat)
 
 
 def _pad_bucket(

@@ -146,8 +146,8 @@ take as long as reading and writing so many numbers a dozen times."""
 
 def _plan_buckets(lengths: Sequence[int], like: Tensor) -> Ragged:
     """Plan buckets of sequences: of equal length on a CPU, of similar lengths on a GPU."""
-    price = NUMBERS_PER_BUCKET["cpu" if like.is_cpu else "cuda"] // max(like.shape[1], 1)
-    return Ragged.of(lengths, device=like.device, price=price)
+    bucket_cost = NUMBERS_PER_BUCKET["cpu" if like.is_cpu else "cuda"] // max(like.shape[1], 1)
+    return Ragged.of(lengths, device=like.device, bucket_cost=bucket_cost)
 
 
 def _pad(ragged: Ragged, *arrays: Tensor) -> Iterator[tuple[Tensor, ...]]:
