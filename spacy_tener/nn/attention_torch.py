@@ -109,8 +109,8 @@ def attend(heads: Heads, ragged: Ragged, p: float, weighting: Weighting | None =
     if not ragged.buckets:
         return heads.v.flatten(1)
     padded = zip(_pad(heads, ragged), ragged.buckets, strict=True)
-    mixed = [_attend_bucket(heads_of_bucket, bucket.key_mask, p, weighting) for heads_of_bucket, bucket in padded]
-    return ragged.join(mixed).view(heads.v.shape[0], -1)
+    attended = [_attend_bucket(heads_of_bucket, bucket.key_mask, p, weighting) for heads_of_bucket, bucket in padded]
+    return ragged.join(attended).view(heads.v.shape[0], -1)
 
 
 def _pad(heads: Heads, ragged: Ragged) -> Iterator[Heads]:
@@ -133,7 +133,7 @@ def _attend_bucket(padded: Heads, key_mask: Tensor | None, p: float, weighting: 
     """
     n, h, length, _ = padded.q.shape
     if length <= MAX_UNCHUNKED_LENGTH:
-        return _mix_values(padded, key_mask, p, weighting)
+        return _attend_chunk(padded, key_mask, p, weighting)
     # Memory grows with the length and not with its square: maps are recomputed in the backward pass.
     chunk_size = max(SCORES_PER_CHUNK // (n * h * length), 32)
     none = [None] * -(-length // chunk_size)
@@ -144,11 +144,11 @@ def _attend_bucket(padded: Heads, key_mask: Tensor | None, p: float, weighting: 
         padded._replace(q=q, q_position=q_position, per_query=per_query)
         for q, q_position, per_query in zip(*per_chunk, strict=True)
     )
-    return torch.cat([checkpointed(_mix_values, chunk, key_mask, p, weighting) for chunk in chunks], dim=2)
+    return torch.cat([checkpointed(_attend_chunk, chunk, key_mask, p, weighting) for chunk in chunks], dim=2)
 
 
-def _mix_values(padded: Heads, key_mask: Tensor | None, p: float, weighting: Weighting | None) -> Tensor:
-    """Return the mixed values of some queries of a bucket. *Shape:* (sequences, heads, queries, head width)"""
+def _attend_chunk(padded: Heads, key_mask: Tensor | None, p: float, weighting: Weighting | None) -> Tensor:
+    """Return the attention output of some queries of a bucket. *Shape:* (sequences, heads, queries, head width)"""
     return torch.matmul(dropout(_attention_map(padded, key_mask, weighting), p, training=True), padded.v)
 
 

@@ -196,10 +196,10 @@ class FeedForward:
         """Transform the rows of all texts. *Shape:* (tokens, width)"""
         if len(x) <= _ROWS:
             return self.narrow(relu(self.widen(x)))
-        mixed = np.empty((len(x), self.narrow.weight.shape[1]), np.float32)
+        outputs = np.empty((len(x), self.narrow.weight.shape[1]), np.float32)
         for begin in range(0, len(x), _ROWS):
-            mixed[begin : begin + _ROWS] = self.narrow(relu(self.widen(x[begin : begin + _ROWS])))
-        return mixed
+            outputs[begin : begin + _ROWS] = self.narrow(relu(self.widen(x[begin : begin + _ROWS])))
+        return outputs
 
     def write(self, x: Value) -> Value:
         return self.narrow.write(x.graph.Relu(self.widen.write(x)))
@@ -222,17 +222,17 @@ class TransformerLayer:
         """Transform the rows of all texts. *Shape:* (tokens, width)"""
         return self.complete(x, self.attention(x, *context))
 
-    def complete(self, x: FloatArray, mixed: FloatArray) -> FloatArray:
+    def complete(self, x: FloatArray, attended: FloatArray) -> FloatArray:
         """Return the output of the layer, from that of its attention.
 
         x (FloatArray): The input of the layer. *Shape:* (tokens, width)
-        mixed (FloatArray): The output of attention, which is overwritten. *Shape:* (tokens, width)
+        attended (FloatArray): The output of attention, which is overwritten. *Shape:* (tokens, width)
         RETURNS (FloatArray): *Shape:* (tokens, width)
         """
-        mixed += x
-        mixed = self.attention_norm(mixed)
-        added = self.feed_forward(mixed)
-        added += mixed
+        attended += x
+        attended = self.attention_norm(attended)
+        added = self.feed_forward(attended)
+        added += attended
         return self.feed_forward_norm(added)
 
     def write(self, x: Value, batch: PaddedBatch) -> Value:

@@ -271,12 +271,12 @@ class TransformerLayer(nn.Module):
         """Transform the rows of all texts. *Shape:* (tokens, width) to (tokens, width)"""
         return self.complete(x, self.attention(x, *context))
 
-    def complete(self, x: Tensor, mixed: Tensor) -> Tensor:
+    def complete(self, x: Tensor, attended: Tensor) -> Tensor:
         """Return the output of the layer, from that of its attention.
 
         x (Tensor): The input of the layer. *Shape:* (tokens, width)
-        mixed (Tensor): The output of attention. *Shape:* (tokens, width)
+        attended (Tensor): The output of attention. *Shape:* (tokens, width)
         RETURNS (Tensor): *Shape:* (tokens, width)
         """
-        x = self.attention_norm(x + mixed)
+        x = self.attention_norm(x + attended)
         return self.feed_forward_norm(x + self.feed_forward(x))

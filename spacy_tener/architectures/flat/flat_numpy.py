@@ -77,7 +77,7 @@ class SpanAttention:
     def __call__(
         self, x: FloatArray, rows: FloatArray, relative: FloatArray, groups: Sequence[QueryGroup]
     ) -> FloatArray:
-        """Return the mixed values of each query. *Shape:* (queries, width)
+        """Return the attention output of each query. *Shape:* (queries, width)
 
         x (FloatArray): Input of the queries, of this stream or of another. *Shape:* (queries, width)
         rows (FloatArray): All spans. *Shape:* (spans, width)
@@ -86,7 +86,7 @@ class SpanAttention:
         key = rows if self.key is None else self.key(rows)
         q, k, v, positions = map(self._split_heads, (self.query(x), key, self.value(rows), self.position(relative)))
         q, q_position, bias = q + self.u, q + self.v, self._bias(groups)
-        mixed: FloatArray = np.empty_like(q)
+        attended: FloatArray = np.empty_like(q)
         for group in groups:
             scores = _products(q[group.queries], k[group.keys])
             products = _products(q_position[group.queries], positions[group.columns])
@@ -98,8 +98,8 @@ class SpanAttention:
                 scores[:, : queries.shape[1], : queries.shape[2]] += queries
             weights = exponentials(scores)
             sums = weights @ v[group.keys].swapaxes(0, 1)
-            mixed[group.queries] = (sums / weights.sum(axis=-1, keepdims=True)).swapaxes(0, 1)
-        values: FloatArray = mixed.reshape(x.shape)
+            attended[group.queries] = (sums / weights.sum(axis=-1, keepdims=True)).swapaxes(0, 1)
+        values: FloatArray = attended.reshape(x.shape)
         return values
 
     def _split_heads(self, x: FloatArray) -> FloatArray:

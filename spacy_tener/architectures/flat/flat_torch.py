@@ -143,12 +143,12 @@ def attend_spans(heads: SpanHeads, groups: PaddedGroups, p: float) -> Tensor:
     """
     if not groups.buckets:
         return heads.q
-    mixed = []
+    attended = []
     for padded, bucket in zip(pad_heads(heads, groups), groups.buckets, strict=True):
         attend = partial(_attend, bucket=bucket, p=p)
         is_long = padded.k.shape[2] > MAX_UNCHUNKED_LENGTH
-        mixed.append(checkpointed(attend, padded) if is_long else attend(padded))
-    return groups.join(mixed)
+        attended.append(checkpointed(attend, padded) if is_long else attend(padded))
+    return groups.join(attended)
 
 
 def pad_heads(heads: SpanHeads, groups: PaddedGroups) -> Iterator[SpanHeads]:
@@ -163,7 +163,7 @@ def pad_heads(heads: SpanHeads, groups: PaddedGroups) -> Iterator[SpanHeads]:
 
 
 def _attend(padded: SpanHeads, bucket: GroupBucket, p: float) -> Tensor:
-    """Return the mixed values of one bucket. *Shape:* (groups, heads, queries, head width)"""
+    """Return the attention output of one bucket. *Shape:* (groups, heads, queries, head width)"""
     return torch.matmul(dropout(span_map(padded, bucket), p, training=True), padded.v)
 
 
@@ -255,8 +255,8 @@ class SpanLayer(nn.Module):
         """
         heads = self.heads(queries, rows, relative, groups)
         p = self.dropout if self.training else 0.0
-        mixed = attend_spans(SpanHeads.join(heads), groups, p).flatten(1).chunk(len(heads), dim=1)
-        streams = zip(self.streams, queries, mixed, strict=True)
+        attended = attend_spans(SpanHeads.join(heads), groups, p).flatten(1).chunk(len(heads), dim=1)
+        streams = zip(self.streams, queries, attended, strict=True)
         return [cast(TransformerLayer, layer).complete(x, values) for layer, x, values in streams]
 
     def heads(
