@@ -46,7 +46,7 @@ def save_tiny_e5(path: Path, pieces: list[str] = PIECES) -> Path:
         if in_blocks:
             blocks = Blocks.of(numbers)
             scales = blocks.scales.astype("<f2")[..., None].view("u1")
-            content = np.concatenate([scales, blocks.halves], axis=2).tobytes()
+            content = np.concatenate([scales, blocks.packed], axis=2).tobytes()
         entries.append((name.encode(), in_blocks, numbers.size, len(contents), len(content)))
         contents += content
     directory = sum(2 + len(name) + 21 for name, *_ in entries)

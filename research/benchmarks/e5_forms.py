@@ -49,7 +49,7 @@ def main() -> None:
     weights, _ = read_weights()
     whole = weights.vocabulary
     kept = select_pieces(whole, texts)
-    weights = weights.take(kept)
+    weights = weights.with_pieces(kept)
     pieces = weights.vocabulary.reader(512, 64).encode(texts[: args.first])[0]
     lengths = np.array([len(ids) + 2 for ids in pieces])
     joined = np.concatenate([np.concatenate([[0], ids, [2]]) for ids in pieces])

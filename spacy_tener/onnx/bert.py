@@ -43,8 +43,8 @@ def layer_name(layer: int) -> str:
 class _Graph:
     """Nodes and tensors of a graph that is being written."""
 
-    def __init__(self, weights: BertWeights, by_blocks: bool) -> None:
-        self.weights, self.by_blocks = weights, by_blocks
+    def __init__(self, weights: BertWeights, in_blocks: bool) -> None:
+        self.weights, self.in_blocks = weights, in_blocks
         self.nodes: list[Any] = []
         self.tensors: dict[str, Any] = {}
 
@@ -55,14 +55,14 @@ class _Graph:
         for name, rows in outputs.items():
             self.nodes.append(helper.make_node("Identity", [rows], [name]))
         shape = ["windows", "pieces"]
-        shown = [
+        output_infos = [
             helper.make_tensor_value_info(name, TensorProto.FLOAT, [*shape, self.weights.width]) for name in outputs
         ]
         graph = helper.make_graph(
             self.nodes,
             "bert",
             [helper.make_tensor_value_info(IDS, TensorProto.INT64, shape)],
-            shown,
+            output_infos,
             [numpy_helper.from_array(np.asarray(array), name) for name, array in self.tensors.items()],
         )
         opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(_DOMAIN, 1)]
@@ -74,9 +74,9 @@ class _Graph:
     def embed(self) -> str:
         """Add the rows of pieces, positions and the only type, and return their normalized sum."""
         positions = self.weights.tensors["emb.pos"] + self.weights.tensors["emb.type"][:1]  # type: ignore[operator,index]
-        length = self._add("Shape", [IDS], start=1, end=2)
-        ends = [self._keep("first", np.zeros(1, "i8")), length]
-        rows = self._add("Slice", [self._keep("positions", positions.astype("f")), *ends])
+        length = self._add_node("Shape", [IDS], start=1, end=2)
+        ends = [self._add_tensor("first", np.zeros(1, "i8")), length]
+        rows = self._add_node("Slice", [self._add_tensor("positions", positions.astype("f")), *ends])
         return self._normalize(self._look_up("emb.word"), rows, "emb.ln")
 
     def add_layer(self, layer: int, rows: str) -> str:
@@ -84,53 +84,53 @@ class _Graph:
         name = f"l{layer}"
         query, key, value = (self._multiply(rows, f"{name}.{part}.w") for part in "qkv")
         bias = np.concatenate([self.weights.vector(f"{name}.{part}.b") for part in "qkv"])
-        heads = self._add(
+        heads = self._add_node(
             "MultiHeadAttention",
-            [query, key, value, self._keep(f"{name}.qkv.b", bias)],
+            [query, key, value, self._add_tensor(f"{name}.qkv.b", bias)],
             domain=_DOMAIN,
             num_heads=self.weights.heads,
         )
-        seen = self._multiply(heads, f"{name}.ao.w")
-        rows = self._normalize(rows, seen, f"{name}.aln", f"{name}.ao.b")
-        inner = self._add(
-            "BiasGelu", [self._multiply(rows, f"{name}.fi.w"), self._vector(f"{name}.fi.b")], domain=_DOMAIN
+        attended = self._multiply(heads, f"{name}.ao.w")
+        rows = self._normalize(rows, attended, f"{name}.aln", f"{name}.ao.b")
+        inner = self._add_node(
+            "BiasGelu", [self._multiply(rows, f"{name}.fi.w"), self._add_vector(f"{name}.fi.b")], domain=_DOMAIN
         )
         return self._normalize(rows, self._multiply(inner, f"{name}.fo.w"), f"{name}.oln", f"{name}.fo.b")
 
-    def _add(self, operator: str, inputs: Sequence[str], **attributes: Any) -> str:
+    def _add_node(self, operator: str, inputs: Sequence[str], **attributes: Any) -> str:
         from onnx.helper import make_node
 
         output = f"{operator}_{len(self.nodes)}"
         self.nodes.append(make_node(operator, inputs, [output], **attributes))
         return output
 
-    def _keep(self, name: str, array: Any) -> str:
+    def _add_tensor(self, name: str, array: Any) -> str:
         self.tensors[name] = array
         return name
 
-    def _vector(self, name: str) -> str:
-        return self._keep(name, self.weights.vector(name))
+    def _add_vector(self, name: str) -> str:
+        return self._add_tensor(name, self.weights.vector(name))
 
     def _normalize(self, rows: str, more: str, norm: str, bias: str = "") -> str:
         inputs = [
             rows,
             more,
-            *(self._vector(f"{norm}.{part}") for part in "wb"),
-            *([self._vector(bias)] if bias else []),
+            *(self._add_vector(f"{norm}.{part}") for part in "wb"),
+            *([self._add_vector(bias)] if bias else []),
         ]
-        return self._add("SkipLayerNormalization", inputs, domain=_DOMAIN, epsilon=self.weights.epsilon)
+        return self._add_node("SkipLayerNormalization", inputs, domain=_DOMAIN, epsilon=self.weights.epsilon)
 
     def _multiply(self, rows: str, name: str) -> str:
         matrix = self.weights.tensors[name]
-        if not self.by_blocks:
-            return self._add("MatMul", [rows, self._keep(name, np.ascontiguousarray(_floats(matrix).T))])
+        if not self.in_blocks:
+            return self._add_node("MatMul", [rows, self._add_tensor(name, np.ascontiguousarray(_floats(matrix).T))])
         blocks = matrix if isinstance(matrix, Blocks) else Blocks.of(matrix)
         # Each byte has two weights that follow each other.
-        steps = np.concatenate([blocks.halves & 15, blocks.halves >> 4], axis=2)
-        self._keep(f"{name}.blocks", steps[..., ::2] | steps[..., 1::2] << 4)
-        self._keep(f"{name}.scales", blocks.scales.astype("f").reshape(-1))
+        steps = np.concatenate([blocks.packed & 15, blocks.packed >> 4], axis=2)
+        self._add_tensor(f"{name}.blocks", steps[..., ::2] | steps[..., 1::2] << 4)
+        self._add_tensor(f"{name}.scales", blocks.scales.astype("f").reshape(-1))
         n_outputs, n_blocks = blocks.scales.shape
-        return self._add(
+        return self._add_node(
             "MatMulNBits",
             [rows, f"{name}.blocks", f"{name}.scales"],
             domain=_DOMAIN,
@@ -144,8 +144,8 @@ class _Graph:
     def _look_up(self, name: str) -> str:
         """Add the rows of pieces. A table in blocks stays in them."""
         table = self.weights.tensors[name]
-        if not isinstance(table, Blocks) and not self.by_blocks:
-            return self._add("Gather", [self._keep(name, table), IDS])
+        if not isinstance(table, Blocks) and not self.in_blocks:
+            return self._add_node("Gather", [self._add_tensor(name, table), IDS])
         blocks = table if isinstance(table, Blocks) else Blocks.of(table)
         tensors, nodes = blocks_look_up(name, blocks, IDS, f"{name}.rows")
         self.tensors |= tensors

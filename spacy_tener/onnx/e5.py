@@ -57,7 +57,7 @@ class E5Source:
         weights, about = read_weights(self.path)
         if has_scores(weights.vocabulary):
             whole_scripts = self.pieces == "scripts"
-            weights = weights.take(select_pieces(weights.vocabulary, texts, whole_scripts=whole_scripts))
+            weights = weights.with_pieces(select_pieces(weights.vocabulary, texts, whole_scripts=whole_scripts))
         return self._encoder(weights, about)
 
     def _encoder(self, weights: BertWeights, about: dict[str, str]) -> Encoder:

@@ -63,7 +63,7 @@ def use_lengths(model: Any, lengths: str) -> None:
         nodes.insert(0, make_node("Cast", [lengths], [f"{lengths}_int32"], to=TensorProto.INT32))
 
 
-def take_rows(model: Any, table: str, rows: IntArray) -> None:
+def select_rows(model: Any, table: str, rows: IntArray) -> None:
     """Keep only some rows of a table of weights, in the given order."""
     from onnx import numpy_helper
 
@@ -145,7 +145,7 @@ def blocks_look_up(table: str, blocks: Blocks, ids: str, output: str) -> tuple[d
     from onnx.helper import make_node
 
     tensors = {
-        f"{table}_halves": np.ascontiguousarray(blocks.halves),
+        f"{table}_halves": np.ascontiguousarray(blocks.packed),
         f"{table}_scales": np.ascontiguousarray(blocks.scales)[..., None],
         f"{table}_bits": np.uint8(4),
         f"{table}_middle": np.float32(MIDDLE),

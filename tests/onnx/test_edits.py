@@ -94,7 +94,7 @@ def test_a_file_with_a_flipped_bit_is_read_or_refused() -> None:
 
 def test_edits_give_valid_files() -> None:
     model = edits.read_graph(recurrent_encoder(9).SerializeToString())
-    edits.take_rows(model, "table", np.array([2, 0]))
+    edits.select_rows(model, "table", np.array([2, 0]))
     edits.use_lengths(model, "length")
     edits.add_softmax(model, "states", "shares")
     edits.show_outputs(model, ["states", "shares"])
