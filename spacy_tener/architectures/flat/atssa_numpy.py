@@ -1,7 +1,7 @@
-"""The predictor of FLAT-ATSSA in NumPy, for pipelines that run on a CPU without torch.
+"""The NumPy implementation of FLAT-ATSSA's encoder, for prediction on a CPU without torch.
 
-Each class computes in evaluation what the class of the same name in `atssa_torch` or `selection_torch` does, from the
-same weights.
+Each class computes the same as the class of this name in `atssa_torch` or `selection_torch`, in evaluation mode and
+from the same weights. `tests/architectures/test_parity.py` compares both.
 """
 
 from __future__ import annotations
@@ -22,7 +22,12 @@ from .plans import Covers
 
 
 class WordFusion:
-    """Multi-head attention of each character to the words that cover it."""
+    """Multi-head attention from each character to the words that contain it (eq. 13 to 15). See `atssa_torch`.
+
+    n_heads (int): Number of heads.
+    width (int): Width of the output.
+    weights (Weights): Weights of the module.
+    """
 
     def __init__(self, n_heads: int, width: int, weights: Weights) -> None:
         self.query = Linear(weights.part("query"))
@@ -31,17 +36,18 @@ class WordFusion:
         self.u, self.v = (weights.shaped(name, n_heads, width // n_heads) for name in ("u", "v"))
 
     def __call__(self, chars: FloatArray, words: FloatArray, lattice: Lattice) -> FloatArray:
-        """Return the attention output of each character; zeros for a character without words.
+        """Compute the attention output of each character. It is zero for characters without a word.
 
-        chars (FloatArray): *Shape:* (characters, character width)
-        words (FloatArray): *Shape:* (words, word width)
+        chars (FloatArray): Character embeddings. *Shape:* (characters, character width)
+        words (FloatArray): Word embeddings. *Shape:* (words, word width)
+        lattice (Lattice): The positions of the words.
         RETURNS (FloatArray): *Shape:* (characters, width)
         """
         fused = np.zeros((len(chars), self.u.size), np.float32)
         if not len(words):
             return fused
         covers = Covers.of(lattice)
-        # Pairs sorted by character, so that reduceat sums over neighbours.
+        # The pairs are sorted by character, so that `reduceat` computes the maximum and the sums of each softmax.
         order = np.argsort(covers.characters, kind="stable")
         characters = covers.characters[order]
         begins = np.flatnonzero(np.diff(characters, prepend=-1))
@@ -59,7 +65,10 @@ class WordFusion:
         return fused
 
     def _scores(self, query: FloatArray, key: FloatArray, covers: Covers, order: IntArray) -> FloatArray:
-        """Return `(q + u) . k + (q + v) . R`, for each pair and head. *Shape:* (pairs, heads)"""
+        """Compute the scores `(q + u) . k + (q + v) . R` (eq. 5). *Shape:* (pairs, heads)
+
+        order (IntArray): The order of the pairs. *Shape:* (pairs,)
+        """
         sin, cos = sinusoids(covers.longest, self.u.size)
         from_head, from_tail = (
             table.reshape(-1, *self.u.shape)
@@ -74,12 +83,16 @@ class WordFusion:
         return scores
 
 
+# A finite score below all others, so that a threshold is never -inf.
 _LOWEST = float(np.finfo(np.float32).min) / 2
-"""A finite score below all others."""
 
 
 class SelectiveAttention(AdaptedAttention):
-    """TENER's attention with projected keys, of which each query selects a few."""
+    """TENER's attention with projected keys, where each query attends to the keys above its threshold (eq. 7, 8).
+
+    config (AtssaConfig): Sizes and options.
+    weights (Weights): Weights of the module.
+    """
 
     def __init__(self, config: AtssaConfig, weights: Weights) -> None:
         super().__init__(config, weights, key_projection=True)
@@ -87,27 +100,32 @@ class SelectiveAttention(AdaptedAttention):
         self.threshold = Linear(weights.part("threshold"))
 
     def __call__(self, x: FloatArray, bucket: PaddedBucket) -> FloatArray:
-        """Transform the rows of a bucket. *Shape:* (slots, width)"""
+        """Compute attention within each sequence of a bucket. *Shape:* (padded tokens, width)"""
         thresholds = self.thresholds(x, bucket).reshape(*bucket.shape, self.n_heads).transpose(0, 2, 1)
         return attend(*self.heads(x, bucket), bucket.is_real, partial(select, k=self.k), thresholds)
 
     def thresholds(self, x: FloatArray, bucket: PaddedBucket) -> FloatArray:
-        """Return T (eq. 7). *Shape:* (slots, heads)"""
+        """Compute the thresholds T (eq. 7). *Shape:* (padded tokens, heads)"""
         mean = bucket.means(x)
         return self.threshold(np.concatenate((x, mean, x * mean, x - mean), axis=1))
 
 
 def select(scores: FloatArray, padding: FloatArray | None, thresholds: Any, *, k: int) -> FloatArray:
-    """Return the softmax over the keys whose scores reach their query's threshold (eq. 8), up to a factor per query,
-    and 0 for other keys.
+    """Compute unnormalized attention weights: the exponentials of the scores that reach the query's threshold (eq. 8),
+    and 0 for other keys. See `attention_numpy.Weighting`.
 
-    A query that selects no key gets zeros.
+    If no key reaches the threshold, all weights are 0.
+
+    scores (FloatArray): *Shape:* (sequences, heads, queries, keys)
+    padding (Optional[FloatArray]): -inf for padded keys, 0 for others. *Shape:* (sequences, 1, 1, keys)
+    thresholds (FloatArray): T of each query (eq. 7). *Shape:* (sequences, heads, queries)
+    k (int): Minimum number of keys that are selected.
     """
     if padding is not None:
         scores += padding
     bound = thresholds[..., None]
     if k:
-        # With fewer than k keys all are selected, and the floor stays finite.
+        # In a sequence with fewer than k keys, the k-th largest score is -inf. A finite bound excludes padding.
         bound = np.minimum(np.maximum(kth_largest(scores, k), _LOWEST), bound)
     is_selected = scores >= bound
     scores -= scores.max(axis=-1, keepdims=True)
@@ -117,7 +135,8 @@ def select(scores: FloatArray, padding: FloatArray | None, thresholds: Any, *, k
 
 
 def kth_largest(x: FloatArray, k: int) -> FloatArray:
-    """Return the k-th largest number of each row, -inf if there are fewer. Equal numbers count separately.
+    """Return the k-th largest number of each row, or -inf if there are fewer numbers. Equal numbers are counted
+    separately.
 
     *Shape:* (.., keys) to (.., 1)
     """
@@ -128,7 +147,11 @@ def kth_largest(x: FloatArray, k: int) -> FloatArray:
 
 
 class AtssaEncoder:
-    """FLAT-ATSSA: word fusion, a linear layer, and context layers over the characters."""
+    """FLAT-ATSSA's encoder: word fusion, a linear layer, and transformer layers over the characters.
+
+    config (AtssaConfig): Sizes and options.
+    weights (Weights): Weights of the module.
+    """
 
     def __init__(self, config: AtssaConfig, weights: Weights) -> None:
         self.config = config
@@ -138,9 +161,12 @@ class AtssaEncoder:
         self.layers = [TransformerLayer(config, _context(config, layer.part("attention")), layer) for layer in layers]
 
     def __call__(self, chars: FloatArray, words: FloatArray, lattice: Lattice) -> FloatArray:
-        """Encode characters and the words over them.
+        """Encode the characters of all sentences.
 
-        *Shape:* (characters, character width) and (words, word width), to (characters, width)
+        chars (FloatArray): Character embeddings. *Shape:* (characters, character width)
+        words (FloatArray): Word embeddings. *Shape:* (words, word width)
+        lattice (Lattice): The positions of the words.
+        RETURNS (FloatArray): *Shape:* (characters, width)
         """
         x = np.concatenate((chars, self.fusion(chars, words, lattice)), axis=1)
         return compute_in_buckets(lattice.lengths, x, self.config.width, self._encode)

@@ -1,15 +1,17 @@
-"""FLAT-ATSSA's encoder in torch: word fusion, and context layers with selective self-attention (`selection_torch`).
+"""FLAT-ATSSA's encoder in torch (Hu et al., 2022): word fusion, and transformer layers with selective attention.
 
-Word fusion is attention of each character to the words that cover it (Hu et al., 2022, eq. 13 to 15). The character at
-position i is the query, and the words with `head <= i <= tail` are keys and values:
+`WordFusion` is attention from each character to the words that contain it (section 3.3, eq. 13 to 15). The query is the
+character at position i. Keys and values are the words with `head <= i <= tail`:
 
-    R = W_r [p_{i - head} ; p_{i - tail}]    (eq. 15)
-    A = (q + u) . k + (q + v) . R            (eq. 5)
+    R = W_r [p(i - head) ; p(i - tail)]    (eq. 15)
+    A = (q + u) . k + (q + v) . R          (eq. 5)
 
-The product of `W_r` with two concatenated vectors is the sum of two products, each of which is a row of a small table
-of distances. All arrays are flat, with a row for each pair of a character and a word that covers it. There are as many
-pairs as the words have characters, so time and memory are linear in the length of the text, however unevenly the words
-are distributed.
+As in FLAT, the product of `W_r` with two concatenated embeddings is the sum of two products, each of them a row of a
+small table of distances. There is no padding: all arrays have a row for each pair of a character and a word that
+contains it. The number of pairs is the total length of the words, so time and memory do not depend on how evenly the
+words are distributed.
+
+The transformer layers above have the attention of `selection_torch.SelectiveAttention`.
 """
 
 from __future__ import annotations
@@ -30,11 +32,11 @@ from .selection_torch import Selection, SelectiveAttention
 
 
 class CoverSegments:
-    """Pairs of a character and a word that covers it, as `Segments`. Made once per batch.
+    """The pairs of a character and a word that contains it, as gather indices and segments. Computed once per batch.
 
-    characters, words (Segments): The pairs by character, and by word.
-    from_head, from_tail (Segments): The pairs by the distances `i - head`, and by `tail - i`.
-    longest (int): Length of the longest word.
+    characters, words (Segments): Pairs with the same character, and pairs with the same word.
+    from_head, from_tail (Segments): Pairs with the same distance `i - head`, and with the same distance `tail - i`.
+    longest (int): Length of the longest word in characters.
     """
 
     def __init__(self, lattice: Lattice, *, device: torch.device | str = "cpu") -> None:
@@ -47,10 +49,10 @@ class CoverSegments:
 
 
 class WordFusion(nn.Module):
-    """Multi-head attention of each character to the words that cover it, un-scaled as in eq. 5.
+    """Multi-head attention from each character to the words that contain it. Scores are not scaled (eq. 5).
 
-    config (AtssaConfig): Sizes. Positions are as wide as the output, whose width the heads share.
-    char_width, word_width (int): Widths of the input.
+    config (AtssaConfig): Sizes and options. Position embeddings have the same width as the output.
+    char_width, word_width (int): Widths of the character and word embeddings.
     """
 
     def __init__(self, config: AtssaConfig, char_width: int, word_width: int) -> None:
@@ -66,10 +68,11 @@ class WordFusion(nn.Module):
         self.v = nn.Parameter(nn.init.xavier_normal_(torch.empty(config.heads, config.head_width)))
 
     def forward(self, chars: Tensor, words: Tensor, covers: CoverSegments) -> Tensor:
-        """Return the attention output of each character; zeros for a character without words.
+        """Compute the attention output of each character. It is zero for characters without a word (section 3.3).
 
-        chars (Tensor): *Shape:* (characters, character width)
-        words (Tensor): *Shape:* (words, word width)
+        chars (Tensor): Character embeddings. *Shape:* (characters, character width)
+        words (Tensor): Word embeddings. *Shape:* (words, word width)
+        covers (CoverSegments): The pairs of a character and a word that contains it.
         RETURNS (Tensor): *Shape:* (characters, width)
         """
         weights = self.weights(chars, words, covers)
@@ -78,19 +81,20 @@ class WordFusion(nn.Module):
         return covers.characters.sum((weights[..., None] * values).flatten(1))
 
     def weights(self, chars: Tensor, words: Tensor, covers: CoverSegments) -> Tensor:
-        """Return the attention of each character to its words, for each pair and head. *Shape:* (pairs, heads)"""
+        """Compute the attention weights: a softmax over the pairs of each character. *Shape:* (pairs, heads)"""
         return covers.characters.softmax(self.scores(chars, words, covers))
 
     def scores(self, chars: Tensor, words: Tensor, covers: CoverSegments) -> Tensor:
-        """Return A (eq. 5), for each pair and head. *Shape:* (pairs, heads)"""
+        """Compute the attention scores A (eq. 5). *Shape:* (pairs, heads)"""
         q = self._by_head(covers.characters.gather(self.query(chars)))
         k = self._by_head(covers.words.gather(self.key(words)))
         r = self._by_head(self.positions(covers, like=chars))
         return ((q + self.u) * k + (q + self.v) * r).sum(-1)
 
     def positions(self, covers: CoverSegments, *, like: Tensor) -> Tensor:
-        """Return R (eq. 15), for each pair. *Shape:* (pairs, width)"""
+        """Compute the relative position embeddings R (eq. 15). *Shape:* (pairs, width)"""
         sin, cos = sinusoids(covers.longest, self.width, like)
+        # from_tail is the distance tail - i, so that p(i - tail) has the negative sine.
         behind, ahead = self.from_head(interleave(sin, cos)), self.from_tail(interleave(-sin, cos))
         return covers.from_head.gather(behind) + covers.from_tail.gather(ahead)
 
@@ -99,7 +103,7 @@ class WordFusion(nn.Module):
 
 
 def context_attention(config: AtssaConfig) -> Attention:
-    """Return the attention of one context layer."""
+    """Build the attention of a transformer layer: selective, or of all keys."""
     sizes: Any = {"width": config.width, "n_heads": config.heads, "dropout": config.map_dropout}
     if not config.selects:
         return AdaptedAttention(**sizes, key_projection=True)
@@ -109,11 +113,11 @@ def context_attention(config: AtssaConfig) -> Attention:
 
 
 class AtssaEncoder(nn.Module):
-    """FLAT-ATSSA: word fusion, a linear layer over `[x ; x^w]`, and context layers over the characters.
+    """FLAT-ATSSA's encoder: word fusion, a linear layer over `[x ; x^w]`, and transformer layers over the characters.
 
-    config (AtssaConfig): Sizes and choices.
-    char_width (int): Width of the characters.
-    word_width (int): Width of the words.
+    config (AtssaConfig): Sizes and options.
+    char_width (int): Width of the character embeddings.
+    word_width (int): Width of the word embeddings.
     """
 
     def __init__(self, config: AtssaConfig, char_width: int, word_width: int) -> None:
@@ -124,10 +128,11 @@ class AtssaEncoder(nn.Module):
         self.layers = nn.ModuleList(TransformerLayer(context_attention(config), config) for _ in range(config.layers))
 
     def forward(self, chars: Tensor, words: Tensor, lattice: Lattice) -> Tensor:
-        """Encode the characters of all sentences, joined.
+        """Encode the characters of all sentences.
 
-        chars (Tensor): *Shape:* (characters, character width)
-        words (Tensor): *Shape:* (words, word width)
+        chars (Tensor): Character embeddings. *Shape:* (characters, character width)
+        words (Tensor): Word embeddings. *Shape:* (words, word width)
+        lattice (Lattice): The positions of the words.
         RETURNS (Tensor): *Shape:* (characters, width)
         """
         lattice.check_rows(characters=len(chars), words=len(words))

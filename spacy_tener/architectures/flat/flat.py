@@ -200,7 +200,7 @@ def build_mect(
         embed = build_char_embed()
     if radicals is None:
         radicals = build_radical_embed()
-    # An encoder from outside of this package has no form in NumPy.
+    # An encoder of another package has no NumPy implementation.
     predictor = None if streams else flat_numpy.SpanEncoder
     return _lattice_layer("mect", predictor, config, [embed, radicals], words)
 
@@ -212,15 +212,18 @@ def _lattice_layer(
     streams: list[EmbedModel],
     words: LexiconModel | None,
 ) -> EmbedModel:
-    """Return a layer over embedders of characters and of lexicon words.
+    """Return a Thinc layer that embeds characters and lexicon words, and encodes both.
 
     name (str): Name of the layer.
-    predictor (Optional[Callable]): Class of the predictor, called with the config and the weights. None for an encoder
-        that runs in torch only.
-    config (LatticeConfig): Sizes and options.
-    streams (List[Model[List[Doc], List[Floats2d]]]): The embedders of characters. *Shape:* (characters, nI) each
-    words (Optional[Model[List[Doc], LatticeWords]]): The embedder of words. *Shape:* (words, nW)
-    RETURNS (Model[List[Doc], List[Floats2d]]): *Shape:* (characters, nO)
+    predictor (Optional[Callable]): Class of the NumPy implementation, called with the config and the weights. None if
+        the encoder needs torch.
+    config (LatticeConfig): Sizes and options of the encoder.
+    streams (List[Model[List[Doc], List[Floats2d]]]): The embedders of characters: one for FLAT and FLAT-ATSSA, and for
+        MECT a second one, of radicals.
+    words (Optional[Model[List[Doc], LatticeWords]]): The embedder of lexicon words. None for
+        `spacy_tener.LexiconEmbed.v1` with its defaults.
+    RETURNS (Model[List[Doc], List[Floats2d]]): The layer, which returns a vector for each character. *Shape:*
+        (characters, width)
     """
     if words is None:
         words = build_lexicon_embed()
@@ -231,7 +234,7 @@ def _lattice_layer(
 
 
 class LatticeLayer(Layer):
-    """Thinc layer of an encoder of characters and lexicon words. Its sublayers are the embedders, words last."""
+    """A Thinc layer that encodes characters and lexicon words. Its sublayers are the embedders, with words last."""
 
     __slots__ = ()
 
@@ -241,11 +244,12 @@ class LatticeLayer(Layer):
 
 
 def _build_lattice_encoder(*, config: LatticeConfig, nO: int, nW: int, **nI: int) -> nn.Module:
-    """Build the torch module.
+    """Build the torch module of an encoder.
 
-    nO (int): Width of the output, which `config.width` is.
-    nW (int): Width of the embedded words.
-    nI (int): Widths of the embedded characters of each stream: `nI0`, `nI1`, ..
+    config (LatticeConfig): Sizes and options.
+    nO (int): Width of the output. Thinc passes it; it always equals `config.width`.
+    nW (int): Width of the word embeddings.
+    nI (int): Width of the character embeddings of each stream: `nI0` and, for MECT, `nI1`.
     """
     from .atssa_torch import AtssaEncoder
     from .flat_torch import SpanEncoder
@@ -257,6 +261,7 @@ def _build_lattice_encoder(*, config: LatticeConfig, nO: int, nW: int, **nI: int
 
 
 def _init_lattice(lattice_layer: LatticeLayer, X: list[Doc] | None = None, Y: Any = None) -> None:
+    """Initialize the embedders, and build the torch module if all their widths are known."""
     for layer in lattice_layer.layers:
         layer.initialize(X=X)
     *streams, words = lattice_layer.layers
@@ -267,7 +272,7 @@ def _init_lattice(lattice_layer: LatticeLayer, X: list[Doc] | None = None, Y: An
 
 
 def _stream_width(stream: EmbedModel, X: list[Doc] | None) -> int | None:
-    """Return the width of a stream; None if it is unknown and there is no sample."""
+    """Return an embedder's output width, computed from a sample text if necessary, or None if there is no sample."""
     if stream.has_dim("nO"):
         return stream.get_dim("nO")
     return stream.predict(X[:1])[0].shape[1] if X else None

@@ -13,11 +13,12 @@ from ...validation import STRICT, Probability, SettingError
 
 Distance = Literal["hh", "ht", "th", "tt"]
 
+# The four distances from a query span to a key span (FLAT, eq. 4 to 7): head to head, head to tail, tail to head, tail
+#     to tail. `SpanPlan.distances` has its columns in this order.
 DISTANCES = ("hh", "ht", "th", "tt")
-"""From query to key: head to head, head to tail, tail to head, tail to tail. The order of `SpanPlan.distances`."""
 
+# MECT's random attention is stored in blocks of so many query positions and key positions.
 RANDOM_BLOCK = 16
-"""Positions of queries, and of keys, in a block of MECT's random attention."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -42,6 +43,7 @@ class FlatConfig(StackConfig):
     attention_dropout: Probability | None = 0.0
     distances: Sequence[Distance] | None = None
 
+    # MectConfig has these options, too. The modules of flat_torch and flat_numpy take either config.
     n_streams: ClassVar[int] = 1
     streams: ClassVar[None] = None
     key_projection: ClassVar[bool] = True
@@ -54,6 +56,7 @@ class FlatConfig(StackConfig):
 
     @property
     def used_distances(self) -> Sequence[str]:
+        """The distances that the relative position embeddings use: `distances`, or all four."""
         return self.distances or DISTANCES
 
 
@@ -91,11 +94,12 @@ class AtssaConfig(StackConfig):
 
     @property
     def position_width(self) -> int:
+        """Width of the position embeddings of a head: TENER's attention has them per head (TENER, eq. 17)."""
         return self.head_width
 
     @property
     def selects(self) -> bool:
-        """Whether a query attends to some keys only."""
+        """Whether each query attends to selected keys only."""
         return self.selection != "none"
 
 
@@ -125,7 +129,7 @@ class MectConfig(StackConfig):
 
     n_streams: ClassVar[int] = 2
 
+    # The keys are the input itself, without a projection (I in eq. 7).
     key_projection: ClassVar[bool] = False
-    """Keys are the input itself: I in eq. 7."""
+    # Only the distances from head to head and from tail to tail are used (eq. 11).
     used_distances: ClassVar[Sequence[str]] = ("hh", "tt")
-    """Head to head and tail to tail only (eq. 11)."""

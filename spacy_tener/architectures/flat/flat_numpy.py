@@ -1,6 +1,7 @@
-"""Predictors of FLAT and MECT in NumPy, for pipelines that run on a CPU without torch.
+"""The NumPy implementation of FLAT's and MECT's encoder, for prediction on a CPU without torch.
 
-Each class computes in evaluation what the class of the same name in `flat_torch` does, from the same weights.
+Each class computes the same as the class of this name in `flat_torch`, in evaluation mode and from the same weights.
+`tests/architectures/test_parity.py` compares both.
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ from .flat_config import DISTANCES, FlatConfig, MectConfig
 from .flat_config import RANDOM_BLOCK as BLOCK
 from .plans import QueryGroup, SpanPlan, plan_spans
 
+# Maximum length in characters whose table of positions is cached. Windows of long texts are shorter than this.
 MAX_CACHED = 512
-"""Maximum length in characters whose table of positions is cached; windows of long texts are shorter."""
 
 
 class SpanPositions:
-    """Relative position embeddings `R_ij`, for each row of a plan's position table.
+    """The relative position embeddings `R_ij` of all relative positions in a batch. See `flat_torch.SpanPositions`.
 
-    distances (Sequence[str]): Names of the distances to embed, of `DISTANCES`.
+    width (int): Width d of the embeddings.
+    distances (Sequence[str]): Names of the distances to use, as in `DISTANCES`.
+    weights (Weights): Weights of the module.
     """
 
     def __init__(self, width: int, distances: Sequence[str], weights: Weights) -> None:
@@ -35,7 +38,7 @@ class SpanPositions:
         self._cached: tuple[int, FloatArray] | None = None
 
     def __call__(self, plan: SpanPlan) -> FloatArray:
-        """Return the relative positions. *Shape:* (relative positions, width)"""
+        """Compute the relative position embeddings. *Shape:* (relative positions, width)"""
         zero, terms = self._terms(plan.longest)
         rows = plan.distances[:, self.distance_indices] + zero
         total = terms[rows[:, 0], 0]
@@ -44,16 +47,20 @@ class SpanPositions:
         return relu(total)
 
     def _terms(self, longest: int) -> tuple[int, FloatArray]:
-        """Return the index of distance 0, and the projected embeddings of all distances.
+        """Return the products of all distances with the weights, and the index of distance 0.
 
-        RETURNS (Tuple[int, FloatArray]): *Shape:* (distances, used distances, width)
+        The table depends on the weights only, not on the batch. So it is cached, for lengths that are powers of 2.
+
+        longest (int): Length of the longest sentence. The absolute values of all distances are smaller.
+        RETURNS (Tuple[int, FloatArray]): The index of distance 0, and the products. *Shape:* (distances, used
+            distances, width)
         """
-        cached = self._cached  # read once, since other threads may replace it
+        cached = self._cached  # a local reference, since another thread may replace the attribute
         if cached is not None and longest <= cached[0] + 1:
             return cached
         length = longest if longest > MAX_CACHED else min(MAX_CACHED, 1 << max(longest - 1, 63).bit_length())
         sin, cos = sinusoids(length, self.width)
-        # p(d) for all distances -length < d < length.
+        # p(d) for all distances -length < d < length: sin(-x) = -sin(x), cos(-x) = cos(x).
         symmetric = interleave(np.concatenate((-sin[:0:-1], sin)), np.concatenate((cos[:0:-1], cos)))
         terms = length - 1, self.fuse(symmetric).reshape(len(symmetric), len(self.distance_indices), self.width)
         if length <= MAX_CACHED:
@@ -62,7 +69,11 @@ class SpanPositions:
 
 
 class SpanAttention:
-    """Multi-head attention of spans."""
+    """Multi-head attention between spans.
+
+    config (FlatConfig | MectConfig): Sizes and options.
+    weights (Weights): Weights of the module.
+    """
 
     def __init__(self, config: FlatConfig | MectConfig, weights: Weights) -> None:
         self.n_heads = config.heads
@@ -77,11 +88,13 @@ class SpanAttention:
     def __call__(
         self, x: FloatArray, rows: FloatArray, relative: FloatArray, groups: Sequence[QueryGroup]
     ) -> FloatArray:
-        """Return the attention output of each query. *Shape:* (queries, width)
+        """Compute attention within each sentence.
 
-        x (FloatArray): Input of the queries, of this stream or of another. *Shape:* (queries, width)
-        rows (FloatArray): All spans. *Shape:* (spans, width)
-        relative (FloatArray): The relative positions. *Shape:* (relative positions, width)
+        x (FloatArray): Input of the queries. In MECT, it comes from the other stream. *Shape:* (queries, width)
+        rows (FloatArray): The hidden states of all spans. *Shape:* (spans, width)
+        relative (FloatArray): The relative position embeddings. *Shape:* (relative positions, width)
+        groups (Sequence[QueryGroup]): The groups of queries.
+        RETURNS (FloatArray): *Shape:* (queries, width)
         """
         key = rows if self.key is None else self.key(rows)
         q, k, v, positions = map(self._split_heads, (self.query(x), key, self.value(rows), self.position(relative)))
@@ -90,7 +103,7 @@ class SpanAttention:
         for group in groups:
             scores = _products(q[group.queries], k[group.keys])
             products = _products(q_position[group.queries], positions[group.columns])
-            # np.take of single numbers is fastest along one row at a time.
+            # Pick the score of each pair. With one flat row per head, np.take is faster than take_along_axis.
             pairs = group.pairs + np.arange(0, products[0].size, products.shape[2])[:, None]
             scores += np.take(products.reshape(self.n_heads, -1), pairs, axis=1)
             if bias is not None:
@@ -103,11 +116,13 @@ class SpanAttention:
         return values
 
     def _split_heads(self, x: FloatArray) -> FloatArray:
-        """Split the last dimension by head. *Shape:* (rows, width) to (rows, heads, head width)"""
+        """Split the last dimension into heads. *Shape:* (rows, width) to (rows, heads, head width)"""
         return x.reshape(len(x), self.n_heads, x.shape[1] // self.n_heads)
 
     def _bias(self, groups: Sequence[QueryGroup]) -> FloatArray | None:
-        """Return the random attention of the positions of queries and keys. *Shape:* (heads, queries, keys)"""
+        """Return MECT's random attention up to the last position in the batch that has a bias. *Shape:* (heads,
+        queries, keys)
+        """
         if self.blocks is None or not groups:
             return None
         queries = min(max(group.position + len(group.queries) for group in groups), self.n_positions)
@@ -120,16 +135,20 @@ class SpanAttention:
 
 
 def _products(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Return the product of each pair of rows, by head.
+    """Multiply all pairs of rows, head by head.
 
-    *Shape:* (a, heads, width) and (b, heads, width) to (heads, a, b)
+    *Shape:* (rows of a, heads, width) and (rows of b, heads, width) to (heads, rows of a, rows of b)
     """
     products: FloatArray = a.swapaxes(0, 1) @ b.transpose(1, 2, 0)
     return products
 
 
 class SpanEncoder:
-    """FLAT, and MECT with a stream of characters and one of radicals. Its output are rows of characters."""
+    """The encoder of FLAT, with one stream, and of MECT, with a stream of characters and a stream of radicals.
+
+    config (FlatConfig | MectConfig): Sizes and options.
+    weights (Weights): Weights of the module.
+    """
 
     def __init__(self, config: FlatConfig | MectConfig, weights: Weights) -> None:
         self.config = config
@@ -147,9 +166,11 @@ class SpanEncoder:
         self.fusion = Linear(weights.part("fusion")) if config.n_streams == 2 else None
 
     def __call__(self, *inputs: Any) -> FloatArray:
-        """Encode rows of characters, in MECT of radicals, and of words; then comes the `Lattice`.
+        """Encode the characters of all sentences.
 
-        RETURNS (FloatArray): Rows of characters. *Shape:* (characters, width)
+        inputs (Any): The embeddings of characters and, for MECT, of their radicals, *Shape:* (characters, width); the
+            embeddings of words, *Shape:* (words, word width); and the `Lattice`.
+        RETURNS (FloatArray): *Shape:* (characters, width)
         """
         *characters, words, lattice = inputs
         *inner, last = self.layers
@@ -157,7 +178,7 @@ class SpanEncoder:
         relative = [positions(plan) for positions in self.positions]
         streams = [project(rows) for project, rows in zip(self.inputs, characters, strict=True)]
         of_words = self.word_input(words)
-        # The radicals' stream has zeros for words.
+        # Words have no radicals: they are zeros in the second stream.
         words_of_streams = [of_words, *(np.zeros_like(of_words) for _ in streams[1:])]
         rows = [np.concatenate(pair) for pair in zip(streams, words_of_streams, strict=True)]
         for layer in inner:
@@ -174,12 +195,14 @@ class SpanEncoder:
         relative: Sequence[FloatArray],
         groups: Sequence[QueryGroup],
     ) -> list[FloatArray]:
-        """Run one layer of each stream.
+        """Compute one layer for all streams. The queries of MECT's streams are computed from the other stream.
 
-        queries (Sequence[FloatArray]): The spans that are queries. *Shape:* (queries, width) each
-        rows (Sequence[FloatArray]): All spans, as keys and values. *Shape:* (spans, width) each
-        relative (Sequence[FloatArray]): The relative positions. *Shape:* (relative positions, width) each
-        RETURNS (list[FloatArray]): *Shape:* (queries, width) each
+        queries (Sequence[FloatArray]): The hidden states of the spans that are queries, for each stream. *Shape:*
+            (queries, width)
+        rows (Sequence[FloatArray]): The hidden states of all spans, for each stream. *Shape:* (spans, width)
+        relative (Sequence[FloatArray]): The relative position embeddings, for each stream. *Shape:* (relative
+            positions, width)
+        RETURNS (list[FloatArray]): The new hidden states of the queries, for each stream. *Shape:* (queries, width)
         """
         return [
             layer.complete(x, layer.attention(source, *inputs, groups))

@@ -1,13 +1,19 @@
-"""The encoder of FLAT and MECT in torch: attention over characters and words, with relative positions of spans.
+"""The encoder of FLAT (Li et al., 2020) and of MECT (Wu et al., 2021) in torch.
 
-A character or a word is a span of the sentence. For a query span i and a key span j of the same sentence, the attention
-score is (FLAT, eq. 4 to 6)
+A character or a lexicon word is a span of the sentence, from its head to its tail. The attention score of a query span
+i and a key span j of the same sentence is (FLAT, section 2.2 and the equations of 3.2)
 
     A_ij = (q_i + u) . k_j + (q_i + v) . (W_R R_ij)
+    R_ij = ReLU(W_r [p(h_i - h_j) ; p(h_i - t_j) ; p(t_i - h_j) ; p(t_i - t_j)])
 
-where `R_ij` is the relative position embedding of the two spans (`SpanPositions`). The paper computes `R_ij`, and its
-product with `W_R`, for every pair. Here each distinct `R` of a batch is multiplied by `W_R` once. A group of
-neighbouring queries is then multiplied, in one product, by those rows of the result that its pairs need (`plans.py`).
+where `R_ij` is the relative position embedding, and p the sinusoidal embedding of a distance between the heads h and
+the tails t. Computed as written, `R_ij` is an array of the shape (sentences, spans, spans, 4 d), and `W_R R_ij` takes a
+matrix product for each pair. Here, `R` is computed once for each distinct relative position in the batch
+(`SpanPositions`). Groups of neighbouring queries are then multiplied with the relative positions that occur in the
+group, and the score of each pair is picked from the product (see `plans.py`).
+
+`SpanEncoder` is the model. Its parts are `SpanLayer` with one `SpanAttention` per stream, `SpanPositions`, and MECT's
+`RandomAttention`.
 """
 
 from __future__ import annotations
@@ -31,40 +37,41 @@ from .span_groups_torch import GroupBucket, PaddedGroups
 
 
 class SpanPositions(nn.Module):
-    """Relative position embeddings `R_ij = ReLU(W_r [p(d_1) ; p(d_2) ; ..])`, for each row of a plan's table, with `p`
-    the sines and cosines of a distance.
+    """The relative position embeddings `R_ij = ReLU(W_r [p(d_1) ; p(d_2) ; ..])` of all relative positions in a batch.
 
-    Since `W_r [p(d_1) ; ..] = W_1 p(d_1) + ..`, each distance is multiplied once for the whole batch, and a row is the
-    sum of as many rows as there are distances.
+    Since `W_r [p(d_1) ; p(d_2) ; ..] = W_1 p(d_1) + W_2 p(d_2) + ..`, each distance is multiplied once per batch, and a
+    relative position is the ReLU of a sum of rows: one row for each distance used.
 
-    width (int): Width d of `p` and of the result.
-    distances (Sequence[str]): Names of the distances to embed, of `hh`, `ht`, `th` and `tt`. FLAT's paper has all four;
-        its released code and MECT have `hh` and `tt`.
+    width (int): Width d of p and of the result.
+    distances (Sequence[str]): Names of the distances to use, out of "hh", "ht", "th" and "tt". FLAT's paper uses all
+        four; its released code and MECT use "hh" and "tt".
     """
 
     distance_indices: Tensor
 
     def __init__(self, *, width: int, distances: Sequence[str] = DISTANCES) -> None:
         super().__init__()
-        # Not a list: torch would copy it to the device at each use, and wait for it.
+        # A buffer moves to the device with the module. A list would be copied there in every batch, and waited for.
         distance_indices = torch.tensor([DISTANCES.index(distance) for distance in distances])
         self.register_buffer("distance_indices", distance_indices, persistent=False)
-        # W_1, W_2, .. in rows rather than in columns as in W_r.
+        # W_1, W_2, .. stacked below each other. In W_r they are side by side, hence the bounds of its initialization.
         self.fuse = Linear(width, len(distances) * width, bias=False)
         bound = 1.0 / math.sqrt(len(distances) * width)
         nn.init.uniform_(self.fuse.weight, -bound, bound)
 
     def forward(self, distances: Tensor, longest: int) -> Tensor:
-        """Return the embeddings. *Shape:* (relative positions, width)
+        """Compute the embeddings. *Shape:* (relative positions, width)
 
-        distances (Tensor): All four distances of each relative position. *Shape:* (relative positions, 4)
-        longest (int): An upper limit of the distances, exclusive.
+        distances (Tensor): The four distances of each relative position, in the order of `DISTANCES`. *Shape:*
+            (relative positions, 4)
+        longest (int): Length of the longest sentence. The absolute values of all distances are smaller.
         """
         width, n = self.fuse.in_features, len(self.distance_indices)
         sin, cos = sinusoids(longest, width, self.fuse.weight)
-        # p(d) (eq. 3) for all distances -longest < d < longest.
+        # p(d) for all distances -longest < d < longest: sin(-x) = -sin(x), cos(-x) = cos(x).
         symmetric = interleave(torch.cat((-sin[1:].flip(0), sin)), torch.cat((cos[1:].flip(0), cos)))
         terms = self.fuse(symmetric).view(-1, width)
+        # `terms` has the row d_index * n + i for the i-th used distance. Distance 0 is at index longest - 1.
         zero = torch.arange((longest - 1) * n, longest * n, device=terms.device)
         return torch.relu(
             F.embedding_bag(distances.index_select(1, self.distance_indices) * n + zero, terms, mode="sum")
@@ -72,32 +79,34 @@ class SpanPositions(nn.Module):
 
 
 class RandomAttention(nn.Module):
-    """MECT's random attention: learned biases B of one stream (eq. 12 and 13), by the positions of query and key.
+    """MECT's random attention: a learned bias B for each pair of positions, which is added to the scores (eq. 12, 13).
 
-    A position is that in the sentence, characters first, then words, as in the released code. Most sentences are short,
-    and a batch needs no positions beyond its longest. So the square of positions is cut into small blocks, each a row
-    of an embedding table with a sparse gradient. Only the blocks that a batch needs are read and updated.
+    As in the released code, the position of a span is its index in the sentence, where the words follow the characters.
+    Most sentences are short, so a batch needs the biases of the first positions only. Therefore the matrix of positions
+    is divided into square blocks, each of them a row of an embedding table with sparse gradients, so that a training
+    step only looks up and updates the blocks within the length of its longest sentence.
 
     n_heads (int): Number of heads h.
-    n_positions (int): Number M of positions with a learned bias. Later positions have none, so that a sentence may
-        have any length. In the released code, M is the length of a corpus' longest sentence, and the limit.
+    n_positions (int): Number M of positions with a learned bias. Later positions have no bias, so that sentences may be
+        longer. In the released code M is the length of the corpus' longest sentence, and longer input raises an error.
     """
 
     def __init__(self, *, n_heads: int, n_positions: int) -> None:
         super().__init__()
         self.n_heads = n_heads
         self.n_positions = n_positions
-        # Initially as small as in the released code: positions that training does not reach hardly count.
+        # The initial values are as small as in the released code. So positions that do not occur in training, and keep
+        # their initial values, hardly change the scores.
         deviation = 1.0 / (n_positions * math.sqrt(3 * n_heads))
         self.blocks = nn.Parameter(torch.randn(self._blocks_per_side**2, n_heads * BLOCK * BLOCK) * deviation)
 
     @property
     def _blocks_per_side(self) -> int:
-        """Number of blocks along each side of the square."""
+        """Number of blocks along each side of the matrix."""
         return -(-self.n_positions // BLOCK)
 
     def forward(self, queries: int, keys: int) -> Tensor:
-        """Return the biases of the first `queries` and `keys` positions, as far as they have some.
+        """Return the biases of the first `queries` and `keys` positions, cut off at `n_positions`.
 
         RETURNS (Tensor): *Shape:* (queries, heads, keys)
         """
@@ -109,15 +118,15 @@ class RandomAttention(nn.Module):
 
 
 class SpanHeads(NamedTuple):
-    """Queries, keys and values of a batch by head.
+    """Queries, keys and values of a batch, split into heads.
 
-    q (Tensor): Queries to keys. *Shape:* (queries, heads, head width)
-    q_position (Tensor): Queries to positions. *Shape:* (queries, heads, head width)
-    k (Tensor): *Shape:* (spans, heads, head width)
-    v (Tensor): *Shape:* (spans, heads, head width)
-    positions (Tensor): Projected relative positions. *Shape:* (relative positions, heads, head width)
-    bias (Tensor | None): Added to scores, by the positions of queries and of the first keys of a sentence. Its last row
-        is that of all later queries. *Shape:* (positions, heads, positions)
+    q (Tensor): `q + u`, which is multiplied with keys. *Shape:* (queries, heads, head width)
+    q_position (Tensor): `q + v`, which is multiplied with relative positions. *Shape:* (queries, heads, head width)
+    k (Tensor): Keys. *Shape:* (spans, heads, head width)
+    v (Tensor): Values. *Shape:* (spans, heads, head width)
+    positions (Tensor): The projected relative positions `W_R R`. *Shape:* (relative positions, heads, head width)
+    bias (Tensor | None): Biases of scores, by the positions of queries and keys in their sentence. Its last row belongs
+        to all queries at later positions. *Shape:* (positions, heads, positions)
     """
 
     q: Tensor
@@ -129,7 +138,9 @@ class SpanHeads(NamedTuple):
 
     @classmethod
     def join(cls, streams: Sequence[SpanHeads]) -> SpanHeads:
-        """Join the heads of streams over the same spans: one pass takes 7% less than two in a step of MECT."""
+        """Concatenate the heads of several streams over the same spans, so that they are computed as one attention. In
+        a training step of MECT, this takes 7 % less time than computing the streams one after the other.
+        """
         if len(streams) == 1:
             return streams[0]
         names = ["q", "q_position", "k", "v", "positions"] + ["bias"] * (streams[0].bias is not None)
@@ -137,8 +148,11 @@ class SpanHeads(NamedTuple):
 
 
 def attend_spans(heads: SpanHeads, groups: PaddedGroups, p: float) -> Tensor:
-    """Compute attention within each sentence, with dropout of probability `p` on its map.
+    """Compute attention within each sentence.
 
+    heads (SpanHeads): Queries, keys and values of the batch.
+    groups (PaddedGroups): The groups of queries, padded.
+    p (float): Dropout rate of the attention weights.
     RETURNS (Tensor): *Shape:* (queries, heads, head width)
     """
     if not groups.buckets:
@@ -152,9 +166,9 @@ def attend_spans(heads: SpanHeads, groups: PaddedGroups, p: float) -> Tensor:
 
 
 def pad_heads(heads: SpanHeads, groups: PaddedGroups) -> Iterator[SpanHeads]:
-    """Yield the queries, keys, values and positions of each bucket of groups.
+    """Yield the heads of each bucket of groups, padded.
 
-    YIELDS (SpanHeads): *Shape:* (groups, heads, rows, head width) each; the bias stays as it is
+    YIELDS (SpanHeads): *Shape:* (groups, heads, rows, head width) for each tensor except the bias, which is not padded
     """
     queries, keys = torch.cat((heads.q, heads.q_position), dim=1), torch.cat((heads.k, heads.v), dim=1)
     for padded_queries, padded_keys, positions in groups.pad(queries, keys, heads.positions):
@@ -163,14 +177,15 @@ def pad_heads(heads: SpanHeads, groups: PaddedGroups) -> Iterator[SpanHeads]:
 
 
 def _attend(padded: SpanHeads, bucket: GroupBucket, p: float) -> Tensor:
-    """Return the attention output of one bucket. *Shape:* (groups, heads, queries, head width)"""
+    """Compute the attention of one bucket. *Shape:* (groups, heads, queries, head width)"""
     return torch.matmul(dropout(span_map(padded, bucket), p, training=True), padded.v)
 
 
 def span_map(padded: SpanHeads, bucket: GroupBucket) -> Tensor:
-    """Return the attention of each query to the keys. *Shape:* (groups, heads, queries, keys)"""
+    """Compute the attention weights of one bucket. *Shape:* (groups, heads, queries, keys)"""
     scores = torch.matmul(padded.q, padded.k.transpose(2, 3))
     products = torch.matmul(padded.q_position, padded.positions.transpose(2, 3))
+    # Pick the score of each pair from the products with all columns.
     scores += products.gather(3, bucket.pairs.expand(-1, products.shape[1], -1, -1))
     if padded.bias is not None:
         n_keys = min(padded.bias.shape[2], scores.shape[3])
@@ -182,12 +197,13 @@ def span_map(padded: SpanHeads, bucket: GroupBucket) -> Tensor:
 
 
 class SpanAttention(nn.Module):
-    """Multi-head attention of spans. It has no output projection.
+    """Multi-head attention between spans, without an output projection.
 
     width (int): Width d of input and output.
-    n_heads (int): Number of heads h; each is `width / n_heads` wide.
-    key_projection (bool): Project the keys, as FLAT does; otherwise the keys are the input itself (MECT's eq. 7).
-    n_positions (int): Number of positions of a sentence with MECT's random attention (eq. 12 and 13); 0 for none.
+    n_heads (int): Number of heads h, each with a width of `width / n_heads`.
+    key_projection (bool): Project the keys, as FLAT does. If False, the keys are the input itself (MECT, eq. 7).
+    n_positions (int): Number of positions of a sentence that have MECT's random attention (eq. 12, 13). 0 for no random
+        attention.
     """
 
     def __init__(self, *, width: int, n_heads: int, key_projection: bool = True, n_positions: int = 0) -> None:
@@ -203,24 +219,24 @@ class SpanAttention(nn.Module):
         self.random = RandomAttention(n_heads=n_heads, n_positions=n_positions) if n_positions else None
 
     def heads(self, x: Tensor, rows: Tensor, relative: Tensor, groups: PaddedGroups) -> SpanHeads:
-        """Return queries, keys, values (eq. 6) and positions by head.
+        """Compute queries, keys, values and relative positions, split into heads.
 
-        x (Tensor): Input of the queries, of this stream or of another. *Shape:* (queries, width)
-        rows (Tensor): All spans. *Shape:* (spans, width)
-        relative (Tensor): The relative positions. *Shape:* (relative positions, width)
-        groups (PaddedGroups): The queries of the batch.
+        x (Tensor): Input of the queries. In MECT, it comes from the other stream. *Shape:* (queries, width)
+        rows (Tensor): The hidden states of all spans. *Shape:* (spans, width)
+        relative (Tensor): The relative position embeddings R. *Shape:* (relative positions, width)
+        groups (PaddedGroups): The groups of queries.
         """
         inputs = (self.query, x), (self.key, rows), (self.value, rows), (self.position, relative)
         q, k, v, positions = (split_heads(project(source), self.n_heads) for project, source in inputs)
         bias = None
         if self.random is not None:
-            # Queries and keys beyond the last position with a bias get zeros.
+            # An additional row of zeros is the bias of queries beyond the last position with a bias. See `span_map`.
             bias = F.pad(self.random(*groups.max_positions), (0, 0, 0, 0, 0, 1))
         return SpanHeads(q + self.u, q + self.v, k, v, positions, bias)
 
 
 def span_layer(config: FlatConfig | MectConfig) -> TransformerLayer:
-    """Return a layer of span attention and feed-forward."""
+    """Build a transformer layer with span attention."""
     attention = SpanAttention(
         width=config.width,
         n_heads=config.heads,
@@ -231,10 +247,11 @@ def span_layer(config: FlatConfig | MectConfig) -> TransformerLayer:
 
 
 class SpanLayer(nn.Module):
-    """Transformer layers, one for each stream. The queries of MECT's two streams are computed from the other one.
+    """One transformer layer for each stream. In MECT's cross-attention, each stream's queries are computed from the
+    other stream.
 
-    config (FlatConfig | MectConfig): Sizes and choices.
-    n_streams (int): Number of streams.
+    config (FlatConfig | MectConfig): Sizes and options.
+    n_streams (int): Number of streams: 1 for FLAT, 2 for MECT.
     """
 
     def __init__(self, config: FlatConfig | MectConfig, n_streams: int) -> None:
@@ -245,13 +262,15 @@ class SpanLayer(nn.Module):
     def forward(
         self, queries: Sequence[Tensor], rows: Sequence[Tensor], relative: Sequence[Tensor], groups: PaddedGroups
     ) -> list[Tensor]:
-        """Run attention and feed-forward of each stream.
+        """Compute the layer for all streams.
 
-        queries (Sequence[Tensor]): The spans that are queries. *Shape:* (queries, width) each
-        rows (Sequence[Tensor]): All spans, as keys and values. *Shape:* (spans, width) each
-        relative (Sequence[Tensor]): Relative positions. *Shape:* (relative positions, width) each
-        groups (PaddedGroups): The groups of the queries.
-        RETURNS (List[Tensor]): *Shape:* (queries, width) each
+        queries (Sequence[Tensor]): The hidden states of the spans that are queries, for each stream. *Shape:* (queries,
+            width)
+        rows (Sequence[Tensor]): The hidden states of all spans, for each stream. *Shape:* (spans, width)
+        relative (Sequence[Tensor]): The relative position embeddings, for each stream. *Shape:* (relative positions,
+            width)
+        groups (PaddedGroups): The groups of queries.
+        RETURNS (List[Tensor]): The new hidden states of the queries, for each stream. *Shape:* (queries, width)
         """
         heads = self.heads(queries, rows, relative, groups)
         p = self.dropout if self.training else 0.0
@@ -262,7 +281,8 @@ class SpanLayer(nn.Module):
     def heads(
         self, queries: Sequence[Tensor], rows: Sequence[Tensor], relative: Sequence[Tensor], groups: PaddedGroups
     ) -> list[SpanHeads]:
-        """Return the queries, keys and values of each stream, from the inputs of `forward`."""
+        """Compute the queries, keys and values of each stream. The arguments are those of `forward`."""
+        # The reversed order of `queries` crosses the two streams of MECT. A single stream is unchanged.
         return [
             cast(SpanAttention, layer.attention).heads(source, spans, positions, groups)
             for layer, source, spans, positions in zip(self.streams, queries[::-1], rows, relative, strict=True)
@@ -270,13 +290,13 @@ class SpanLayer(nn.Module):
 
 
 class SpanEncoder(nn.Module):
-    """FLAT and MECT: a linear layer for each stream and one for words, a stack of layers over both, and the fusion of
-    MECT's two streams (eq. 14).
+    """The encoder of FLAT and MECT: a linear layer for each input, transformer layers over the spans and, for MECT, the
+    fusion of both streams (eq. 14).
 
-    Its output are rows of characters, so only these are queries in the last layer.
+    The output are the hidden states of characters. So only characters are queries in the last layer.
 
-    config (FlatConfig | MectConfig): Sizes and choices.
-    widths (int): Widths of the input: those of characters, in MECT of their radicals, and of words.
+    config (FlatConfig | MectConfig): Sizes and options.
+    widths (int): Widths of the input: of characters, for MECT of radicals, and of words.
     """
 
     def __init__(self, config: FlatConfig | MectConfig, *widths: int) -> None:
@@ -293,10 +313,10 @@ class SpanEncoder(nn.Module):
         self.fusion = Linear(2 * config.width, config.width) if n_streams == 2 else nn.Identity()
 
     def forward(self, *inputs: Any) -> Tensor:
-        """Encode the characters of all sentences, joined.
+        """Encode the characters of all sentences.
 
-        inputs (Any): The rows of characters and, in MECT, those of their radicals, *Shape:* (characters, width) each;
-            the rows of words, *Shape:* (words, word width); and the `Lattice`.
+        inputs (Any): The embeddings of characters and, for MECT, of their radicals, *Shape:* (characters, width); the
+            embeddings of words, *Shape:* (words, word width); and the `Lattice`.
         RETURNS (Tensor): *Shape:* (characters, width)
         """
         *characters, words, lattice = inputs
@@ -308,7 +328,7 @@ class SpanEncoder(nn.Module):
         relative = [positions(distances, plan.longest) for positions in self.positions]
         streams = [project(rows) for project, rows in zip(self.inputs, characters, strict=True)]
         of_words = self.word_input(words)
-        # The radicals' stream has zeros for words.
+        # Words have no radicals: they are zeros in the second stream.
         words_of_streams = [of_words, *(torch.zeros_like(of_words) for _ in streams[1:])]
         rows = [torch.cat(pair) for pair in zip(streams, words_of_streams, strict=True)]
         if inner:

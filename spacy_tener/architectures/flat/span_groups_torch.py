@@ -1,4 +1,8 @@
-"""Groups of queries of a batch of lattices as tensors, padded into buckets of groups of similar size."""
+"""The groups of queries of a batch (`plans.QueryGroup`) as tensors, for the attention of `flat_torch`.
+
+Matrix products of many small groups would each be a call of torch. So groups of similar size are padded to a common
+size and form a bucket, which is computed at once.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +19,21 @@ from ...sequences import pad_arrays, plan_buckets
 from ...types import BoolArray, IntArray
 from .plans import QueryGroup
 
+# Cost of one more bucket, in pairs of a query and a key or column: another bucket pays if it saves more padding.
 SPAN_PAIRS_PER_BUCKET = {"cpu": 1 << 12, "cuda": 1 << 20}
-"""Cost of one more bucket, in pairs of a query and a key or column."""
+# Maximum number of pairs in a bucket with more than one group. On a CPU, larger buckets do not fit into the cache.
 MAX_PAIRS = {"cpu": 1 << 16, "cuda": 1 << 21}
-"""Maximum number of pairs of a bucket of several groups."""
 
 
 @dataclass(frozen=True)
 class GroupBucket:
-    """Groups that are padded to the same number of queries, keys and columns.
+    """Groups that are padded to the same numbers of queries, keys and columns.
 
     shape (tuple[int, int, int, int]): Numbers of groups, queries, keys and columns.
     positions (Tensor): Position of each query in its sentence. *Shape:* (groups, queries)
-    pairs (Tensor): The column of each query and key. *Shape:* (groups, 1, queries, keys)
-    key_mask (Tensor | None): Added to scores, -inf at padded keys, else 0; None without padding. *Shape:* (groups, 1,
-        1, keys)
+    pairs (Tensor): Column of each pair of a query and a key. *Shape:* (groups, 1, queries, keys)
+    key_mask (Tensor | None): Mask that is added to scores: -inf for padded keys, 0 for others. None without padding.
+        *Shape:* (groups, 1, 1, keys)
     """
 
     shape: tuple[int, int, int, int]
@@ -40,11 +44,13 @@ class GroupBucket:
 
 @dataclass(frozen=True)
 class PaddedGroups:
-    """All groups of some queries of a batch.
+    """All groups of a batch, in buckets.
 
-    queries, keys, columns (Segments): The row that each slot of the buckets reads.
-    to_flat (Tensor): The slot of each query. *Shape:* (queries,)
-    max_positions (tuple[int, int]): Numbers of queries and of keys of the sentences that have most.
+    buckets (tuple[GroupBucket, ...]): The buckets.
+    queries, keys, columns (Segments): The query, key or relative position in each row of the padded buckets, as a
+        gather index.
+    to_flat (Tensor): The padded row of each query, which removes the padding. *Shape:* (queries,)
+    max_positions (tuple[int, int]): Largest number of queries, and of keys, in a sentence.
     """
 
     buckets: tuple[GroupBucket, ...]
@@ -56,9 +62,11 @@ class PaddedGroups:
 
     @classmethod
     def of(cls, groups: Sequence[QueryGroup], n_columns: int, device: torch.device | str) -> PaddedGroups:
-        """Plan the padding.
+        """Divide groups into buckets, and compute the indices for padding them.
 
-        n_columns (int): Number of relative positions of the batch.
+        groups (Sequence[QueryGroup]): The groups of all queries.
+        n_columns (int): Number of relative positions in the batch.
+        device (torch.device | str): The device of the result.
         """
         kind = "cpu" if torch.device(device).type == "cpu" else "cuda"
         costs = np.array([len(group.queries) * (len(group.keys) + len(group.columns)) for group in groups])
@@ -69,6 +77,7 @@ class PaddedGroups:
         queries, keys, columns = (
             np.concatenate([np.zeros(0, np.int64), *(rows[i].ravel() for rows, *_ in buckets)]) for i in range(3)
         )
+        # A query is in one group only, so sorting the padded rows by their query inverts the gather index.
         to_flat = np.flatnonzero(
             np.concatenate([np.zeros(0, np.bool_), *(is_query.ravel() for _, is_query, _ in buckets)])
         )
@@ -86,16 +95,17 @@ class PaddedGroups:
         )
 
     def pad(self, queries: Tensor, keys: Tensor, columns: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yield the queries, keys and columns of each bucket by head.
+        """Yield the padded queries, keys and columns of each bucket, split into heads.
 
-        queries, keys, columns (Tensor): Their rows. *Shape:* (rows, heads, width)
-        YIELDS (Tuple[Tensor, Tensor, Tensor]): *Shape:* (groups, heads, queries or keys or columns, width)
+        queries, keys, columns (Tensor): The rows of the batch. *Shape:* (rows, heads, width)
+        YIELDS (Tuple[Tensor, Tensor, Tensor]): *Shape:* (groups, heads, padded queries, keys or columns, width) each
         """
         padded = []
         for i, (segments, x) in enumerate([(self.queries, queries), (self.keys, keys), (self.columns, columns)], 1):
             padded_rows = segments.gather(x.flatten(1)).unflatten(1, x.shape[1:])
             parts = padded_rows.split([bucket.shape[0] * bucket.shape[i] for bucket in self.buckets])
-            # Copied by rows: the products would copy number by number.
+            # Transposed tensors are made contiguous here, which copies whole rows. Otherwise torch.matmul would do it,
+            # but number by number.
             padded.append(
                 [
                     part.unflatten(0, (bucket.shape[0], -1)).transpose(1, 2).contiguous()
@@ -105,9 +115,9 @@ class PaddedGroups:
         return zip(*padded, strict=True)
 
     def join(self, parts: Sequence[Tensor]) -> Tensor:
-        """Return the row of each query from the buckets.
+        """Remove the padding, and return a row for each query.
 
-        parts (Sequence[Tensor]): Rows of each bucket. *Shape:* (groups, heads, queries, width)
+        parts (Sequence[Tensor]): The output for each bucket. *Shape:* (groups, heads, queries, width)
         RETURNS (Tensor): *Shape:* (queries, heads, width)
         """
         return torch.cat([part.transpose(1, 2).flatten(0, 1) for part in parts]).index_select(0, self.to_flat)
@@ -118,8 +128,8 @@ def _pad_bucket(
 ) -> tuple[tuple[IntArray, IntArray, IntArray], BoolArray, GroupBucket]:
     """Pad the groups of a bucket.
 
-    RETURNS (tuple[tuple[IntArray, IntArray, IntArray], BoolArray, GroupBucket]): The rows of queries, keys and columns,
-        a mask of real queries, and the bucket.
+    RETURNS (tuple[tuple[IntArray, IntArray, IntArray], BoolArray, GroupBucket]): The indices of queries, keys and
+        columns, *Shape:* (groups, padded length) each; a mask of the queries that are not padding; and the bucket.
     """
     queries, is_query = pad_arrays([group.queries for group in groups])
     keys, is_key = pad_arrays([group.keys for group in groups])
