@@ -1,7 +1,7 @@
-"""The model that `tener_ner` trains: any token-to-vector model, with a CRF on top.
+"""The model of the component `tener_ner`: any token-to-vector model with a CRF on top.
 
-`spacy_tener.CRFTagger.v1` is the registered function. The other functions give the component access to the CRF and to
-the number of labels.
+`spacy_tener.CRFTagger.v1` is the registered function. The component uses the other functions to access the CRF and to
+change the number of labels.
 """
 
 from __future__ import annotations
@@ -70,12 +70,14 @@ def build_crf_tagger(
 
 
 def _build_head(*, nI: int, nO: int, dropout: float, depth: int) -> CRFHead:
+    """Build the torch module of the output layer."""
     from ..crf.crf_torch import CRFHead
 
     return CRFHead(width=nI, n_labels=_count_labels(nO, depth), dropout=dropout, depth=depth)
 
 
 def _count_labels(nO: int, depth: int) -> int:
+    """Return the number of labels, or raise a ValueError if `nO` is not a possible number of tags."""
     n_labels, rest = divmod(nO - depth, 4 * depth)
     if rest or n_labels < 0:
         times = f", times its depth of {depth}" if depth > 1 else ""
@@ -86,14 +88,14 @@ def _count_labels(nO: int, depth: int) -> int:
 
 
 def depth_of(model: Model[Any, Any]) -> int:
-    """Return how deep the entities that a tagger finds may be nested."""
+    """Return the maximum nesting depth of the entities that a tagger predicts."""
     return int(model.attrs.get("depth", 1))
 
 
 def split_depths(rows: Rows, depth: int) -> Rows:
-    """Return the emissions of each depth as rows of their own: those of all units at the first depth come first.
+    """Split the emissions by nesting depth, so that the CRF gets a sequence for each text and depth.
 
-    A text is then one sequence of the CRF for each depth.
+    The emissions of the first depth come first, for all units, then the emissions of the second depth, and so on.
 
     *Shape:* (units, depth * tags) to (depth * units, tags)
     """
@@ -103,7 +105,12 @@ def split_depths(rows: Rows, depth: int) -> Rows:
 
 
 def resize_output(model: TaggerModel, nO: int) -> TaggerModel:
-    """Grow the model to the tags of more labels. The weights of its present labels are kept."""
+    """Add tags to the model for new labels, and keep the weights of existing labels.
+
+    model (TaggerModel): The tagger, which is modified.
+    nO (int): The new number of tags.
+    RETURNS (TaggerModel): The same model.
+    """
     n_labels = _count_labels(nO, depth_of(model))
     output = _output_layer(model)
     shim = torch_shim(output)
@@ -117,27 +124,29 @@ def resize_output(model: TaggerModel, nO: int) -> TaggerModel:
 
 
 def set_labels(model: TaggerModel, n_labels: int) -> None:
-    """Set the number of entity types of a model, initialized or not."""
+    """Set the number of labels of a model, whether it is initialized or not."""
     resize_output(model, depth_of(model) * TagLayout(n_labels).n_tags)
 
 
 def crf(model: Model[Any, Any]) -> CRF:
-    """Return the CRF of a tagger for training, a torch module."""
+    """Return the torch module of the CRF, for training."""
     head: CRFHead = torch_shim(_output_layer(model)).module
     return head.crf
 
 
 def crf_scorer(model: Model[Any, Any]) -> PathScorer:
-    """Return the CRF of a tagger for prediction on the CPU."""
+    """Return the NumPy implementation of the CRF, for prediction on the CPU."""
     return cast(CRFPredictor, torch_shim(_output_layer(model)).predictor()).scorer
 
 
 def on_host(model: Model[Any, Any], emissions: Rows) -> tuple[PathScorer, AnyFloats]:
-    """Return the CRF of a tagger for prediction, and emissions as an array. A GPU is synchronised once.
+    """Return the NumPy implementation of the CRF, and the emissions as an array on the CPU.
 
-    The CRF has copies of its weights, which training does not change.
+    The weights of the CRF are copies, so that later training does not change them. Emissions and weights are copied
+    from a GPU together, which takes one synchronization.
 
-    emissions (Rows): What `predict` returned. *Shape:* (units, tags)
+    emissions (Rows): The output of `predict`. *Shape:* (units, tags)
+    RETURNS (tuple[PathScorer, AnyFloats]): The CRF and the emissions.
     """
     if isinstance(emissions, np.ndarray):
         return crf_scorer(model), emissions
@@ -147,6 +156,7 @@ def on_host(model: Model[Any, Any], emissions: Rows) -> tuple[PathScorer, AnyFlo
 
 
 def _output_layer(model: Model[Any, Any]) -> Model[Any, Any]:
+    """Return the output layer with the CRF, or raise a ValueError if the model has none."""
     if not model.has_ref("output_layer") or model.get_ref("output_layer").name != "crf_head":
         raise ValueError(
             "The component 'tener_ner' needs a model with a CRF on top. In the config, set "

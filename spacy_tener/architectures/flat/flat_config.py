@@ -13,7 +13,7 @@ from ...validation import STRICT, Probability, SettingError
 
 Distance = Literal["hh", "ht", "th", "tt"]
 
-# The four distances from a query span to a key span (FLAT, eq. 4 to 7): head to head, head to tail, tail to head, tail
+# The four distances from a query span to a key span (FLAT, section 3.2): head to head, head to tail, tail to head, tail
 #     to tail. `SpanPlan.distances` has its columns in this order.
 DISTANCES = ("hh", "ht", "th", "tt")
 

@@ -1,7 +1,7 @@
 """The encoder of FLAT (Li et al., 2020) and of MECT (Wu et al., 2021) in torch.
 
 A character or a lexicon word is a span of the sentence, from its head to its tail. The attention score of a query span
-i and a key span j of the same sentence is (FLAT, section 2.2 and the equations of 3.2)
+i and a key span j of the same sentence is (FLAT, section 3.2)
 
     A_ij = (q_i + u) . k_j + (q_i + v) . (W_R R_ij)
     R_ij = ReLU(W_r [p(h_i - h_j) ; p(h_i - t_j) ; p(t_i - h_j) ; p(t_i - t_j)])

@@ -9,7 +9,7 @@ and the offset between their heads, so that the pairs of a sentence share a smal
 consists of neighbouring queries of one sentence. Its *columns* are the distinct relative positions of its pairs. One
 matrix product of the queries with the embeddings of the columns gives all position scores of the group, and an index
 picks the score of each pair. For a batch of ten sentences of 100 characters and 60 words, this takes a sixteenth of the
-time and less than a tenth of the memory of computing FLAT's eq. 4 to 8 for each pair.
+time and less than a tenth of the memory of computing each pair on its own, as in the paper.
 
 Two queries and three keys in a sentence of single characters, with the head-to-head distance as their relative
 position:

@@ -86,7 +86,7 @@ def build_gated_relation_encoder(
 
 def _gated_relation_layer(config: GRNConfig) -> RaggedModel:
     build_module = partial(_build_grn, config=config)
-    # A relation layer from outside of this package has no form in NumPy.
+    # A relation layer of another package has no NumPy implementation.
     make_predictor = None if callable(config.relation) else partial(GRNPredictor, config)
     return ragged_layer("gated_relation_encoder", build_module, make_predictor, width_out=config.width)
 

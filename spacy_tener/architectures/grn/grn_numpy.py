@@ -1,7 +1,8 @@
-"""The predictor of GRN's encoder in NumPy, for pipelines that run on a CPU without torch.
+"""The NumPy implementation of GRN's encoder, for prediction on a CPU without torch.
 
-It computes in evaluation what `grn_torch.GRNEncoder` does, from the same weights. `write` adds the same computation to
-an ONNX graph, for `spacy tener export`.
+It computes the same as `grn_torch.GRNEncoder`, in evaluation mode and from the same weights;
+`tests/architectures/test_parity.py` compares both. `write` adds the same computation to an ONNX graph, for `spacy tener
+export`.
 """
 
 from __future__ import annotations
@@ -17,19 +18,23 @@ from ...sequences import Lengths, as_lengths
 from ...types import FloatArray, IntArray
 from .grn_config import GRNConfig
 
+# Exponents are clipped to this value, positive and negative, so that `u v` is a finite float32 number: e^80 = 5.5e34.
+# This changes a sum `a + b` only if one of the two is beyond 40. Even then, the gate changes only if the other one is
+# beyond 20 with the opposite sign: otherwise the gate is 0 or 1 to within e^-20, clipped or not. Context features are
+# between -1 and 1. So with 400 channels and initial weights, neither can be above 35, and most are below 2.
 EXPONENT_LIMIT = 40.0
-"""Exponents are clipped to this, positive and negative, so that `u v` fits into float32: e^80 = 5.5e34.
-
-That changes a sum `a + b` only where one of the two is beyond 40. Even then it changes the gate only where the other is
-beyond 20 with the opposite sign: otherwise the gate is 0 or 1 to within e^-20, clipped or not. Context features are
-between -1 and 1. So with 400 channels and initial weights neither can be above 35, and most are below 2.
-"""
+# Maximum number of gates in a tile. A tile is computed at once, and fits into the cache of a core.
 TILE = 1 << 17
-"""Maximum number of gates in a tile, which are computed at once."""
 
 
 def relate(a: FloatArray, b: FloatArray, x: FloatArray, lengths: IntArray) -> FloatArray:
-    """Return r_i of every token (eq. 6). *Shape:* (tokens, width) each"""
+    """Compute r_i of each token (eq. 6).
+
+    a, b (FloatArray): The terms of `r_ij = a_i + b_j`. *Shape:* (tokens, width)
+    x (FloatArray): The tokens. *Shape:* (tokens, width)
+    lengths (IntArray): Number of tokens of each sequence. *Shape:* (sequences,)
+    RETURNS (FloatArray): *Shape:* (tokens, width)
+    """
     related = np.empty_like(x)
     u, w = (np.exp(np.clip(part, -EXPONENT_LIMIT, EXPONENT_LIMIT)) for part in (-a, b))
     for begin, end in pairwise([0, *np.cumsum(lengths).tolist()]):
@@ -39,8 +44,13 @@ def relate(a: FloatArray, b: FloatArray, x: FloatArray, lengths: IntArray) -> Fl
 
 
 def _gated(u: FloatArray, w: FloatArray, x: FloatArray, out: FloatArray) -> None:
-    """Write the mean over j of `sigma(a_i + b_j) x_j = w_j x_j / (u_i + w_j)`, with `u_i = e^(-a_i)` and
-    `w_j = e^(b_j)`, tile by tile."""
+    """Write r_i of the tokens of one sequence to `out`, tile by tile.
+
+    With `u_i = e^(-a_i)` and `w_j = e^(b_j)`, a term of the mean is `sigma(a_i + b_j) x_j = w_j x_j / (u_i + w_j)`,
+    where the product `w_j x_j` is computed once for each token.
+
+    u, w, x, out (FloatArray): *Shape:* (length, width) each
+    """
     length, width = x.shape
     weighted = w * x
     columns = min(length, max(1, int((TILE // width) ** 0.5)))
@@ -58,7 +68,11 @@ def _gated(u: FloatArray, w: FloatArray, x: FloatArray, out: FloatArray) -> None
 
 
 class GRNEncoder:
-    """Gated relation network: the context layer and the relation layer."""
+    """The encoder of GRN: the context layer and the relation layer.
+
+    config (GRNConfig): Sizes and options.
+    weights (Weights): Weights of the module.
+    """
 
     def __init__(self, config: GRNConfig, weights: Weights) -> None:
         self.config = config
@@ -73,7 +87,12 @@ class GRNEncoder:
             self.left, self.right = map(Linear, halves)
 
     def __call__(self, x: FloatArray, lengths: Lengths) -> FloatArray:
-        """Encode the tokens of all sequences, joined. *Shape:* (tokens, input width) to (tokens, width)"""
+        """Encode the tokens of all sequences.
+
+        x (FloatArray): The tokens, concatenated. *Shape:* (tokens, input width)
+        lengths (Lengths): Number of tokens of each sequence. *Shape:* (sequences,)
+        RETURNS (FloatArray): *Shape:* (tokens, width)
+        """
         lengths = as_lengths(lengths, len(x))
         if self.branches:
             x = np.tanh(reduce(np.maximum, (branch(x, lengths) for branch in self.branches)))
@@ -84,7 +103,11 @@ class GRNEncoder:
         return np.tanh(relate(self.left(x), self.right(x), x, lengths))
 
     def write(self, x: Value, batch: PaddedBatch) -> Value:
-        """Write the encoder to the graph of `x`. *Shape:* (sequences, longest, input width) to (.., .., width)"""
+        """Add the encoder to the graph of `x`.
+
+        x (Value): *Shape:* (sequences, longest, input width)
+        RETURNS (Value): *Shape:* (sequences, longest, width)
+        """
         graph = x.graph
         if self.branches:
             x = graph.Tanh(reduce(graph.Max, (branch.write(x, batch) for branch in self.branches)))
@@ -94,10 +117,11 @@ class GRNEncoder:
             return x
         limits = np.float32(-EXPONENT_LIMIT), np.float32(EXPONENT_LIMIT)
         u, w = (graph.Exp(graph.Clip(part, *limits)) for part in (graph.Neg(self.left.write(x)), self.right.write(x)))
+        # Terms of padded tokens are multiplied by 0. A loop over the tokens i (ONNX's Scan) keeps memory linear.
         weighted = w * x * graph.Unsqueeze(batch.is_real.to(np.float32), [2])
 
         def relate_one(u_i: Value) -> list[Value]:
-            """Return the sum over all tokens of what one token's gates let through."""
+            """Return the sum over j in eq. 6, for one token i of each sequence."""
             return [graph.ReduceSum(weighted / (graph.Unsqueeze(u_i, [1]) + w), [1], keepdims=0)]
 
         related = graph.scan([], [u], relate_one, axis=1)
