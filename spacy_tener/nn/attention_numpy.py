@@ -1,7 +1,8 @@
-"""Attention among the tokens of a sequence, as in `attention_torch`.
+"""Multi-head attention within sequences of different lengths, in NumPy. It is the counterpart of `attention_torch`.
 
-Sequences are computed in padded buckets of similar lengths, one after the other, each small enough for a core's own
-cache.
+Sequences of similar lengths are padded and form a bucket. Buckets are computed one after the other, and are so small
+that the arrays of a bucket fit into the cache of a core. `write_attend` and the other functions with this prefix add
+the same computations to an ONNX graph.
 """
 
 from __future__ import annotations
@@ -16,25 +17,28 @@ from ..sequences import Lengths, as_lengths, pad_rows, plan_buckets, starts
 from ..types import BoolArray, FloatArray, IntArray
 from .graph import PaddedBatch, Value
 
+# Cost of the linear layers for a token, in pairs of tokens: computing them takes as long as attention over so many
+# pairs.
 PAIRS_PER_TOKEN = 160
-"""Cost of a slot, in pairs of slots: of its linear layers, beside its attention."""
+# Cost of one more bucket, in pairs of tokens: another bucket pays if it saves more padding.
 PAIRS_PER_PADDED_BUCKET = 8192
-"""Cost of one more bucket, in pairs of slots."""
+# Maximum cost of a bucket with more than one sequence, in pairs of tokens. Its arrays fit into the cache of a core.
 PAIRS_AT_ONCE = 1 << 17
-"""Maximum cost of a bucket with more than one sequence: one that fits into a core's own cache."""
 
 
 @dataclass(frozen=True)
 class PaddedBucket:
-    """Sequences of similar lengths, padded to the longest of them. Arrays have a row for each slot, joined.
+    """Sequences of similar lengths, padded to the length of the longest one. The rows of the padded sequences are
+    concatenated.
 
-    Two sequences of 5 and 4 tokens, with padding at the dot, in the shape (2, 5):
+    Two sequences of 5 and 4 tokens, with the shape (2, 5) and padding at the dot:
 
-        c d e f g       is_real:  1 1 1 1 1      rows of slots:  c d e f g i j k l .
-        i j k l .              1 1 1 1 0
+        c d e f g       is_real:  1 1 1 1 1      rows:  c d e f g i j k l .
+        i j k l .                 1 1 1 1 0
 
-    lengths (IntArray): Tokens of each sequence, at least one. *Shape:* (sequences,)
-    is_real (BoolArray | None): Mask of slots with tokens; None if there is no padding. *Shape:* (sequences, keys)
+    lengths (IntArray): Number of tokens of each sequence, at least one. *Shape:* (sequences,)
+    is_real (BoolArray | None): Mask of the tokens that are not padding. None if there is no padding. *Shape:*
+        (sequences, longest)
     """
 
     lengths: IntArray
@@ -42,10 +46,14 @@ class PaddedBucket:
 
     @property
     def shape(self) -> tuple[int, int]:
+        """Number of sequences, and length of the longest sequence."""
         return len(self.lengths), int(self.lengths.max())
 
     def means(self, x: FloatArray) -> FloatArray:
-        """Return the mean over each sequence, repeated at each of its slots. *Shape:* (slots, width)"""
+        """Compute the mean of each sequence without its padding, repeated for all tokens of the sequence.
+
+        *Shape:* (padded tokens, width) to (padded tokens, width)
+        """
         padded = x.reshape(*self.shape, x.shape[1])
         total = (
             padded.sum(axis=1)
@@ -58,11 +66,13 @@ class PaddedBucket:
 def compute_in_buckets(
     lengths: Lengths, x: FloatArray, width: int, compute: Callable[[FloatArray, PaddedBucket], FloatArray]
 ) -> FloatArray:
-    """Compute the rows of all sequences, bucket by bucket.
+    """Divide sequences into padded buckets, call a function for each bucket, and remove the padding from its output.
 
-    x (FloatArray): *Shape:* (tokens, input width)
+    lengths (Lengths): Number of tokens of each sequence. *Shape:* (sequences,)
+    x (FloatArray): The tokens of all sequences, concatenated. *Shape:* (tokens, input width)
     width (int): Width of the output.
-    compute (Callable): The function of one bucket. *Shape:* (slots, input width) to (slots, width)
+    compute (Callable): The function, which gets the rows of a bucket and the bucket. *Shape:* (padded tokens, input
+        width) to (padded tokens, width)
     RETURNS (FloatArray): *Shape:* (tokens, width)
     """
     lengths = as_lengths(lengths, len(x))
@@ -80,7 +90,10 @@ def compute_in_buckets(
 
 
 def _padded_buckets(lengths: IntArray) -> Iterator[tuple[IntArray, PaddedBucket]]:
-    """Yield buckets of all sequences that have tokens, each with the row that each slot reads. *Shape:* (slots,)"""
+    """Yield each bucket with its gather index: the token in each padded row. *Shape:* (padded tokens,)
+
+    Sequences without tokens are left out.
+    """
     begins = starts(lengths)
     costs = lengths * (lengths + PAIRS_PER_TOKEN)
     for sequences in plan_buckets(costs, bucket_cost=PAIRS_PER_PADDED_BUCKET, max_cost=PAIRS_AT_ONCE):
@@ -88,25 +101,33 @@ def _padded_buckets(lengths: IntArray) -> Iterator[tuple[IntArray, PaddedBucket]
         yield rows.ravel(), PaddedBucket(lengths[sequences], None if is_real.all() else is_real)
 
 
+# Number of attention scores that fit into the cache of a core. The attention of a longer sequence is computed in chunks
+# of queries.
 SCORES_IN_CACHE = 1 << 18
-"""Number of scores that fit into a core's own cache; a longer sequence is computed in parts."""
 
+# Scores up to this absolute value can be exponentiated: exp(60) = 1e26, so that a sum of thousands is finite in
+# float32, and exp(-60) = 9e-27 is not 0.
 SAFE_EXPONENT = 60.0
-"""Exponentials of scores up to this, positive or negative, and sums of thousands of them, fit into float32."""
+# A function that computes attention weights from scores. It may leave the weights unnormalized, since `attend` divides
+# by their sum. Its arguments are:
+# - the scores, which it may overwrite. *Shape:* (sequences, heads, queries, keys)
+# - a mask that is added to scores, -inf for padded keys and 0 for others; None without padding. *Shape:* (sequences, 1,
+#   1, keys)
+# - a value for each query, such as a threshold, or None. *Shape:* (sequences, heads, queries)
 Weighting = Callable[[FloatArray, FloatArray | None, FloatArray | None], FloatArray]
-"""Function from scores to attention weights, up to a factor per query. Its arguments are:
-
-The scores, which it may overwrite. *Shape:* (sequences, heads, queries, keys)
-What is added to scores, -inf at padded keys, else 0; None without padding. *Shape:* (sequences, 1, 1, keys)
-A value for each query, if there are any. *Shape:* (sequences, heads, queries)
-"""
 
 
 def exponentials(
     scores: FloatArray, padding: FloatArray | None = None, per_query: FloatArray | None = None
 ) -> FloatArray:
-    """Return the softmax over the last dimension, up to a factor per query, in place."""
-    # Where no score is large, passes over all scores are saved: a twentieth of TENER's nlp.pipe.
+    """Compute softmax over the last dimension without normalizing it. This is the default `Weighting`.
+
+    scores (FloatArray): *Shape:* (sequences, heads, queries, keys). It is overwritten.
+    padding (FloatArray | None): -inf for padded keys, 0 for others. *Shape:* (sequences, 1, 1, keys)
+    per_query (FloatArray | None): Not used.
+    """
+    # Subtracting the maximum prevents an overflow. If no score is large, it isn't needed, which makes TENER's nlp.pipe
+    # 5 % faster. Then padding needs no mask either: `attend` gives padded keys the weight 0 in both sums.
     if scores.size and not (scores.max() < SAFE_EXPONENT and scores.min() > -SAFE_EXPONENT):
         if padding is not None:
             scores += padding
@@ -122,18 +143,20 @@ def attend(
     weighting: Weighting = exponentials,
     per_query: FloatArray | None = None,
 ) -> FloatArray:
-    """Compute attention within each sequence of a bucket; any scale is in the queries.
+    """Compute attention within each sequence of a bucket. If scores are scaled, the queries must contain the factor.
 
-    q, k, v (FloatArray): *Shape:* (sequences, heads, length, width) each
-    is_real (Optional[BoolArray]): Mask of real keys. *Shape:* (sequences, length)
-    per_query (Optional[FloatArray]): Thresholds of the weighting. *Shape:* (sequences, heads, length)
-    RETURNS (FloatArray): *Shape:* (slots, width)
+    q, k, v (FloatArray): Queries, keys and values. *Shape:* (sequences, heads, length, width) each
+    is_real (Optional[BoolArray]): Mask of the tokens that are not padding. None without padding. *Shape:* (sequences,
+        length)
+    weighting (Weighting): The function from scores to attention weights.
+    per_query (Optional[FloatArray]): The third argument of the weighting. *Shape:* (sequences, heads, length)
+    RETURNS (FloatArray): The heads' outputs, concatenated. *Shape:* (padded tokens, width)
     """
     n, n_heads, length, width = v.shape
     attended = np.empty((n, length, n_heads, width), np.float32)
     key_weights, padding = np.ones((n, 1, length, 1), np.float32), None
     if is_real is not None:
-        # Padding counts neither in the sum of values nor in that of weights.
+        # Padded keys are left out of the weighted sum of values, and of the sum of weights.
         key_weights = is_real[:, None, :, None].astype(np.float32)
         v = v * key_weights
         padding = np.where(is_real, np.float32(0.0), np.float32(-np.inf))[:, None, None]
@@ -142,24 +165,28 @@ def attend(
         part = slice(begin, begin + step)
         scores = q[:, :, part] @ k.swapaxes(2, 3)
         weights = weighting(scores, padding, None if per_query is None else per_query[..., part])
-        # A product is several times as fast as a sum over the last dimension.
+        # A matrix product is several times as fast as NumPy's sum over the last dimension.
         total = weights @ key_weights
+        # total == 0 if a query selects no key (see `atssa_numpy.select`). Its output is 0.
         attended[:, part] = (weights @ v / (total + (total == 0.0))).transpose(0, 2, 1, 3)
     return attended.reshape(n * length, n_heads * width)
 
 
 def split_heads(x: FloatArray, shape: tuple[int, int], n_heads: int) -> FloatArray:
-    """Split the last dimension by head. *Shape:* (slots, width) to (sequences, heads, length, head width)"""
+    """Split the last dimension into heads. *Shape:* (padded tokens, width) to (sequences, heads, length, head width)"""
     return x.reshape(*shape, n_heads, x.shape[1] // n_heads).transpose(0, 2, 1, 3)
 
 
 def write_split_heads(x: Value, n_heads: int) -> Value:
-    """Write `split_heads`. *Shape:* (sequences, longest, width) to (sequences, heads, longest, head width)"""
+    """Add `split_heads` to the graph.
+
+    *Shape:* (sequences, longest, width) to (sequences, heads, longest, head width)
+    """
     return x.graph.Transpose(x.graph.Reshape(x, [0, 0, n_heads, -1]), perm=[0, 2, 1, 3])
 
 
 def write_attend(q: Value, k: Value, v: Value, batch: PaddedBatch) -> Value:
-    """Write attention within each sequence.
+    """Add attention within each sequence to the graph.
 
     q, k, v (Value): *Shape:* (sequences, heads, longest, width) each
     RETURNS (Value): *Shape:* (sequences, longest, width)
@@ -172,7 +199,7 @@ def write_attend(q: Value, k: Value, v: Value, batch: PaddedBatch) -> Value:
 
 
 def write_sinusoids(longest: Value, width: int) -> tuple[Value, Value]:
-    """Write `sinusoids` of positions up to the longest sequence's. *Shape:* (longest, width / 2) each"""
+    """Add `sinusoids` of the positions in the longest sequence to the graph. *Shape:* (longest, width / 2) each"""
     graph = longest.graph
     positions = graph.Unsqueeze(graph.Range(0, longest, 1).to(np.float64), [1])
     angles = positions * _frequencies(width)
@@ -180,7 +207,10 @@ def write_sinusoids(longest: Value, width: int) -> tuple[Value, Value]:
 
 
 def sinusoids(length: int, width: int) -> tuple[FloatArray, FloatArray]:
-    """Return `sin(t c_i)` and `cos(t c_i)` for the positions `t < length`. *Shape:* (length, width / 2) each"""
+    """Return `sin(t c_i)` and `cos(t c_i)` for the positions `t < length` (TENER, eq. 8, 9). *Shape:* (length, width /
+    2) each
+    """
+    # Computed in float64, since the angles of late positions are large. See `attention_torch.sinusoids`.
     angles = np.outer(np.arange(length, dtype=np.float64), _frequencies(width))
     return np.sin(angles).astype(np.float32), np.cos(angles).astype(np.float32)
 

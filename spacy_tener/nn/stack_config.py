@@ -1,6 +1,7 @@
-"""The base of the configs of `architectures`: the sizes of a stack of transformer layers, and their checks.
+"""`StackConfig`, the base class of configs of transformer encoders, in `architectures` and in the spelling embedder.
 
-`TransformerLayer`, in torch and in NumPy, takes its sizes from such a config.
+A config has the sizes and options that the torch module and the NumPy implementation of an encoder share. Both versions
+of `TransformerLayer` take the config as an argument.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ class StackConfig:
     dropout: Probability = 0.15
     attention_dropout: Probability | None = 0.0
 
+    # Hidden size of the feed-forward networks if `ff_width` is None, in multiples of `width`.
     ff_factor: ClassVar[int] = 3
-    """Hidden size of the feed-forward networks in multiples of `width`, where `ff_width` is None."""
 
     def __post_init__(self) -> None:
         if self.width % self.heads:

@@ -4,8 +4,8 @@ Each class computes in evaluation what the class of the same name in `tener_torc
 `tests/architectures/test_parity.py` compares them. `__call__` computes in NumPy. `write` adds the same computation to
 an ONNX graph, for `spacy tener export`, where batches are padded.
 
-`compute_in_buckets` splits a batch into buckets, padded arrays of sequences of similar lengths. An array has a row for
-each slot of a bucket, padding included.
+`compute_in_buckets` divides a batch into buckets of sequences of similar lengths. The arrays of a bucket are padded:
+they have a row for each padded token. *Shape:* (padded tokens, width)
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class VanillaAttention:
         self.out = Linear(weights.part("out"))
 
     def __call__(self, x: FloatArray, bucket: PaddedBucket) -> FloatArray:
-        """Compute attention within each sequence of a bucket. *Shape:* (slots, width) to (slots, width)"""
+        """Compute attention within each sequence of a bucket. *Shape:* (padded tokens, width)"""
         query = split_heads(self.query(x) * self.scale, bucket.shape, self.n_heads)
         key = split_heads(self.key(x), bucket.shape, self.n_heads)
         value = split_heads(self.value(x), bucket.shape, self.n_heads)
@@ -125,14 +125,14 @@ class AdaptedAttention:
         self.value = Linear(weights.part("value"))
 
     def __call__(self, x: FloatArray, bucket: PaddedBucket) -> FloatArray:
-        """Compute attention within each sequence of a bucket. *Shape:* (slots, width) to (slots, width)"""
+        """Compute attention within each sequence of a bucket. *Shape:* (padded tokens, width)"""
         query, key, value = self.heads(x, bucket)
         return attend(query, key, value, bucket.is_real)
 
     def heads(self, x: FloatArray, bucket: PaddedBucket) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return queries, keys and values, where queries and keys are concatenated with their position terms.
 
-        x (FloatArray): *Shape:* (slots, width)
+        x (FloatArray): *Shape:* (padded tokens, width)
         RETURNS (Tuple[FloatArray, FloatArray, FloatArray]): *Shape:* (sequences, heads, length, 2 * head width) for
             queries and keys, (sequences, heads, length, head width) for values
         """
