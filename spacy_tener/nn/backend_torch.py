@@ -1,4 +1,7 @@
-"""The torch back end: training steps, and predictions on a GPU or by modules without a NumPy form."""
+"""`TorchBackend`: runs models with torch, for training, on a GPU, and if a module has no NumPy implementation.
+
+The counterpart `NumpyBackend` and the interface of both are in `backends`. See "How a model is run" in CONTRIBUTING.md.
+"""
 
 from __future__ import annotations
 
@@ -37,17 +40,24 @@ _process = os.getpid()
 
 
 class Leaf(NamedTuple):
-    """Rows at which the graph ends: input, or the output of another library's layer with its backprop."""
+    """A tensor at which torch's graph begins: the input, or the output of a layer of another library.
+
+    rows (Tensor): The tensor. Its gradient is computed in the backward pass.
+    backprop (Optional[Callable]): The layer's backpropagation function, which gets the gradient. None for input.
+    """
 
     rows: Tensor
     backprop: Callable[[list[Floats2d]], object] | None
 
 
 class TorchBackend:
-    """Computes layers by their torch modules. In training, all layers are one graph.
+    """Runs the torch modules of layers. During training, all layers form a single graph.
 
-    lengths (list[int]): Tokens of each text.
-    threads (int): Threads of the host that it uses.
+    ops (Ops): Thinc's ops of the model.
+    lengths (list[int]): Number of tokens of each text.
+    device (torch.device): The device of the modules.
+    training (bool): Whether dropout is active and gradients are computed.
+    threads (int): Number of CPU threads.
     """
 
     def __init__(self, ops: Ops, lengths: list[int], device: torch.device, *, training: bool, threads: int) -> None:
@@ -67,9 +77,12 @@ class TorchBackend:
         training: bool,
         shims: Sequence[TorchShim] | None = None,
     ) -> TorchBackend:
-        """Return the back end for a batch.
+        """Create the back end for a batch.
 
-        shims (Sequence[TorchShim] | None): The model's, if they are known.
+        model (Model): The model that will be run.
+        batch (Batch): The input.
+        training (bool): Whether the batch is for training.
+        shims (Sequence[TorchShim] | None): The shims of the model, if the caller has them already.
         """
         shims = torch_shims(model) if shims is None else shims
         device = shims[0].device if shims else torch.device("cpu")
@@ -118,12 +131,14 @@ class TorchBackend:
         return torch.cat([rows[:start], groups.mean(rows[start:].detach())])[on_device(order, self.device)]
 
     def backward(self, result: Tensor | None, gradient: Tensor | None = None) -> None:
-        """Compute the gradients of a result, such as the loss, and pass them on to layers of other libraries.
+        """Backpropagate a result, such as the loss, through all layers, including layers of other libraries.
 
-        result (Tensor): None for gradients of zero, which listeners need if there is no loss.
+        result (Tensor | None): The result. None if there is no loss: then other libraries' layers, such as spaCy's
+            listeners, get gradients of zero, since they expect a gradient in each step.
+        gradient (Tensor | None): The gradient of the result, unless it is a scalar.
         """
         with host_threads(self.threads), wrap_memory_errors(self.lengths):
-            # No gradient is required if all modules are frozen, or the batch has no tokens.
+            # The result requires no gradient if all modules are frozen, or if the batch has no tokens.
             if result is not None and result.requires_grad:
                 result.backward(gradient)
             for leaf in reversed(self._leaves):
@@ -131,7 +146,7 @@ class TorchBackend:
                     leaf.backprop(self._gradient(leaf))
 
     def input_gradient(self) -> list[Floats2d]:
-        """Return the gradient of the rows that a model without embedder was run with."""
+        """Return the gradient of the input of a model without embedder, for each text."""
         return self._gradient(self._leaves[0])
 
     def _add_leaf(
@@ -142,7 +157,7 @@ class TorchBackend:
         return rows
 
     def _gradient(self, leaf: Leaf) -> list[Floats2d]:
-        # An input may be unused: if it is empty, or if a setting leaves it out.
+        # The gradient is None if the output does not depend on this input: it is empty, or an option leaves it out.
         gradient = torch.zeros_like(leaf.rows) if leaf.rows.grad is None else leaf.rows.grad
         return split_tensor(self.ops, gradient, self.lengths)
 
@@ -150,7 +165,10 @@ class TorchBackend:
 def begin_update(
     layer: Layer, batch: Sequence[Any]
 ) -> tuple[list[Floats2d], Callable[[list[Floats2d]], Sequence[Any]]]:
-    """Run a layer for a training step of Thinc. Return its arrays, and the function that takes their gradients."""
+    """Run a layer for training, as Thinc's `begin_update` does.
+
+    RETURNS (Tuple[list[Floats2d], Callable]): The output for each text, and the backpropagation function.
+    """
     inputs = as_batch(batch)
     backend = TorchBackend.of(layer, inputs, training=True)
     rows = backend.run(layer, inputs)
@@ -163,19 +181,21 @@ def begin_update(
 
 
 def join_tensors(ops: Ops, arrays: Sequence[Floats2d], device: torch.device) -> Tensor:
-    """Join the arrays of a batch as one tensor."""
+    """Concatenate the arrays of a batch to a tensor in float32. *Shape:* (tokens, width) for each text to (all tokens,
+    width)
+    """
     return xp2torch(join_rows(ops, arrays), device=device).to(torch.float32)
 
 
 def split_tensor(ops: Ops, tensor: Tensor, lengths: Sequence[int]) -> list[Floats2d]:
-    """Split a tensor into one array for each text: views, not copies."""
+    """Split a tensor into an array for each text. The arrays are views."""
     return split_rows(cast(Floats2d, torch2xp(tensor.detach(), ops=ops)), lengths)
 
 
 def use_one_thread_if_forked() -> None:
-    """Use a single thread in a forked worker, such as one of `nlp.pipe(n_process=2)`.
+    """Use a single CPU thread if this process is a fork, such as a worker of `nlp.pipe(n_process=2)`.
 
-    A fork lacks the threads of torch's pool, and would wait for them forever.
+    A forked process does not have the threads of torch's pool, and would wait for them forever.
     """
     global _process
     if os.getpid() != _process:
@@ -185,16 +205,16 @@ def use_one_thread_if_forked() -> None:
 
 @functools.cache
 def hide_known_warnings() -> None:
-    """Hide two warnings that users of a GPU can do nothing about, from its first use on."""
-    # Thinc hands over CuPy's arrays by `toDlpack`, which CuPy 14 warns of.
+    """Hide two warnings that users of a GPU can't do anything about."""
+    # Thinc converts CuPy's arrays with `toDlpack`, which is deprecated in CuPy 14.
     warnings.filterwarnings("ignore", r"This function is deprecated.*cupy\.from_dlpack", module=r"thinc\.util$")
-    # The thread of torch's backward pass gets its context by the first product.
+    # The first matrix product of torch's backward thread creates its CUDA context.
     warnings.filterwarnings("ignore", "Attempting to run cuBLAS, but there was no current CUDA context")
 
 
 @contextlib.contextmanager
 def wrap_memory_errors(lengths: Sequence[int]) -> Iterator[None]:
-    """Raise out-of-memory errors of a GPU with the size of the batch, and with settings to lower."""
+    """Add the size of the batch, and settings that reduce memory, to out-of-memory errors of a GPU."""
     try:
         yield
     except Exception as error:

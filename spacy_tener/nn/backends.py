@@ -1,8 +1,14 @@
-"""Layers of this package, and the back ends that compute them: NumPy here, torch in `backend_torch`.
+"""`Layer`, the base class of this package's Thinc layers, and the back ends that run them.
 
-Layers exchange rows: those of all tokens or words of a batch, joined. They are arrays in NumPy, and tensors with their
-graph in torch, so that a training step is one graph however many layers a model has. The input of embedders is a
-`TokenBatch`. Layers of other libraries are called as Thinc calls them, with Docs and arrays.
+The layers exchange *rows*: an array or tensor with the vectors of all tokens in a batch, concatenated. `NumpyBackend`
+computes with NumPy arrays, `TorchBackend` of `backend_torch` with tensors. The tensors are connected by torch's graph,
+so that the backward pass of all layers is a single one. The input of embedders is a `TokenBatch`. Layers of other
+libraries are called with Docs or a list of arrays, as Thinc does.
+
+    class Chain(Layer):
+        def compute(self, inputs: TokenBatch, backend: Backend) -> Rows:
+            embed, encode = self.layers
+            return backend.compute(encode, backend.compute(embed, inputs))
 """
 
 from __future__ import annotations
@@ -26,108 +32,127 @@ from ..sequences import starts
 from ..types import IntArray
 from .shim import TorchShim, torch_shim
 
+# Name of the file with a component's model, in the directory of the component.
 COMPONENT_MODEL = "model"
-"""Name of the file with a component's model, in the component's folder."""
+# The vectors of all tokens or words in a batch, concatenated: a NumPy array or a tensor. *Shape:* (units, width)
 Rows = Any
-"""Rows of all tokens or words of a batch: an array or a tensor. *Shape:* (units, width)"""
 
 
+# The input of a model for a batch of texts: a `TokenBatch` or, for a model without an embedder, an array for each text.
+# *Shape:* (tokens, width)
 Batch = TokenBatch | Sequence[Floats2d]
-"""The input of a model for a batch of texts: their tokens or, for a model without an embedder, an array for each text.
-*Shape:* (tokens, width)"""
 
 
 class Indices(NamedTuple):
-    """Indices that a module needs on its own device. Other arrays stay on the host."""
+    """Indices that a torch module needs on its own device. Other arrays among a module's arguments stay on the CPU."""
 
     array: IntArray
 
 
 class Layer(Model[Any, Any], ABC):
-    """A layer of this package: a Thinc model that a back end computes, as one with the layers around it.
+    """Base class of this package's Thinc layers. A back end runs it together with the layers around it.
 
-    Its forward function in Thinc is `forward` of `nn/run.py`, by which layers of other libraries call it.
+    Its Thinc forward function is `forward` of `nn/run.py`, with which layers of other libraries can call it.
     """
 
     __slots__ = ()
 
     @abstractmethod
     def compute(self, inputs: Any, backend: Backend) -> Any:
-        """Return the layer's rows for a `TokenBatch`, or for the rows of the layer below."""
+        """Compute the output of the layer.
+
+        inputs (Any): A `TokenBatch` for an embedder, otherwise the rows of the layer below.
+        backend (Backend): Runs sublayers and the layer's module.
+        RETURNS (Any): The rows.
+        """
 
     @property
     def shim(self) -> TorchShim:
-        """The layer's module, and its form in NumPy."""
+        """The layer's torch module and its NumPy implementation."""
         return torch_shim(self)
 
     @property
     def packages(self) -> Sequence[str]:
-        """Packages that a pipeline with this layer requires, beside this one."""
+        """Packages that a pipeline with this layer requires, in addition to this package."""
         return ()
 
     @property
     def encoders(self) -> Sequence[Pretrained]:
-        """Pretrained encoders of this layer."""
+        """The layer's pretrained encoders, for meta.json."""
         return ()
 
     def select_pieces(self, read: Callable[[], Iterable[str]]) -> None:
-        """Keep the word pieces of a multilingual encoder that the training texts need.
+        """Reduce the vocabulary of a multilingual encoder to the word pieces that the training texts need.
 
         read (Callable[[], Iterable[str]]): Returns the training texts.
         """
 
     def to_disk(self, path: Path | str) -> None:
-        """Save the model; what the model of a component needs goes to the meta.json of the component's pipeline."""
+        """Save the model. If it is the model of a component, add its requirements to the meta.json of the pipeline."""
         super().to_disk(path)
         if Path(path).name == COMPONENT_MODEL:
             save_requirements(Path(path).parent, self.walk())
 
     def _copy(self, seen: dict[int, Model[Any, Any] | Shim] | None = None) -> Layer:
-        # Thinc copies every layer as a plain `Model`.
+        # Thinc's implementation returns an instance of `Model`, whatever the class of the layer is.
         copied = super()._copy(seen)
         copied.__class__ = type(self)
         return copied
 
 
 class Backend(Protocol):
-    """What layers ask of the library that computes them."""
+    """The interface of back ends, for layers.
+
+    ops (Ops): Thinc's ops of the model.
+    lengths (list[int]): Number of tokens of each text.
+    training (bool): Whether the batch is for training.
+    """
 
     ops: Ops
     lengths: list[int]
-    """Tokens of each text."""
     training: bool
 
     def run(self, model: Model[Any, Any], batch: Batch) -> Any:
-        """Return a model's rows for a batch."""
+        """Compute the output of a model for a batch."""
 
     def compute(self, layer: Model[Any, Any], inputs: Any) -> Any:
-        """Return the rows of a layer, of this package or another one, for a `TokenBatch` or rows."""
+        """Compute the output of a layer of this package or of another library, for a `TokenBatch` or rows."""
 
     def call(self, layer: Layer, *inputs: Any) -> Rows:
-        """Call a layer's module with rows, with `Indices`, and with what it reads on the host."""
+        """Call the layer's module.
+
+        inputs (Any): Rows, `Indices`, and arguments that the module uses on the CPU, such as lengths.
+        """
 
     def join(self, arrays: Sequence[Floats2d], *, learn: bool = True) -> Rows:
-        """Return the rows of all texts.
+        """Concatenate the arrays of all texts to rows.
 
         learn (bool): Whether their gradient is computed in training.
         """
 
     def split(self, rows: Rows) -> list[Floats2d]:
-        """Return one array for each text."""
+        """Split rows into an array for each text."""
 
     def concatenate_columns(self, parts: Sequence[Rows]) -> Rows:
-        """Return wider rows, with the columns of all parts."""
+        """Concatenate rows along the last dimension."""
 
     def replace_by_means(self, rows: Rows, start: int, sizes: IntArray, order: IntArray) -> Rows:
-        """Replace the rows from `start` on by means of groups, which pass on no gradient.
+        """Replace groups of rows by their means, without gradient.
 
-        sizes (IntArray): Rows of each group. *Shape:* (groups,)
-        order (IntArray): The rows of the result, by index: first the rows before `start`, then the means.
+        rows (Rows): The rows. The groups follow each other, beginning with the row `start`.
+        start (int): Index of the first row of the first group.
+        sizes (IntArray): Number of rows of each group. *Shape:* (groups,)
+        order (IntArray): Order of the result, as indices of the array with the rows before `start`, followed by the
+            means.
         """
 
 
 class NumpyBackend:
-    """Predictions on the CPU, by the NumPy forms of the layers' modules."""
+    """Runs layers for prediction on the CPU, with their NumPy implementations.
+
+    ops (Ops): Thinc's ops of the model.
+    lengths (list[int]): Number of tokens of each text.
+    """
 
     training = False
 
@@ -162,7 +187,7 @@ class NumpyBackend:
 
 
 def as_batch(texts: Sequence[Doc] | Batch) -> Batch:
-    """Return the input of a model as Thinc passes it, Docs or arrays, as this package's layers take it."""
+    """Convert the input of a layer as Thinc passes it, Docs or arrays, to the input of this package's layers."""
     if isinstance(texts, TokenBatch) or not isinstance(texts[0], Doc):
         return cast(Batch, texts)
     return TokenBatch.of(cast(Sequence[Doc], texts))
@@ -177,24 +202,24 @@ def text_lengths(batch: Batch) -> list[int]:
 
 
 def thinc_input(inputs: Any) -> Any:
-    """Return the input of a layer of another library, which takes Docs instead of a `TokenBatch`."""
+    """Convert a `TokenBatch` to Docs for a layer of another library, and return other input unchanged."""
     return inputs.docs if isinstance(inputs, TokenBatch) else inputs
 
 
 def join_rows(ops: Ops, arrays: Sequence[Floats2d]) -> Floats2d:
-    """Join the arrays of a batch. *Shape:* (tokens, width) for each text, to (all tokens, width)"""
-    # A transformer's listener does not know how wide the rows of an empty text are.
+    """Concatenate the arrays of a batch. *Shape:* (tokens, width) for each text to (all tokens, width)"""
+    # The arrays of empty texts are left out: a transformer's listener doesn't know their width.
     filled = [array for array in arrays if len(array)] or list(arrays[:1])
-    # Contiguous, since torch crashes on an array with negative strides.
+    # The array is made contiguous, since torch doesn't support negative strides.
     joined = ops.xp.ascontiguousarray(filled[0]) if len(filled) == 1 else ops.xp.concatenate(filled, axis=0)
     return cast(Floats2d, joined)
 
 
 def split_rows(array: Floats2d, lengths: Sequence[int]) -> list[Floats2d]:
-    """Undo `join_rows`, by views."""
+    """Split an array into an array for each text, as views. The inverse of `join_rows`."""
     return [array[end - length : end] for end, length in zip(itertools.accumulate(lengths), lengths, strict=True)]
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Return True for a GPU's out-of-memory error. torch and CuPy both name it OutOfMemoryError."""
+    """Return True for an out-of-memory error of a GPU. The classes of torch and of CuPy have the same name."""
     return any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__)

@@ -1,4 +1,4 @@
-"""Layers from rows to rows, and layers that combine others: a chain, and embedders side by side."""
+"""Thinc layers that this package builds its models from: a layer with a torch module, a chain, and a concatenation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class RaggedLayer(Layer):
-    """A module from the tokens of all texts, joined, to as many rows."""
+    """A layer whose module transforms the tokens of all texts, concatenated, and returns a row for each."""
 
     __slots__ = ()
 
@@ -36,18 +36,22 @@ def ragged_layer(
     width_in: int | None = None,
     width_out: int | None = None,
 ) -> RaggedModel:
-    """Return a module from rows to rows as a layer.
+    """Build a Thinc layer from a torch module, which gets the rows and the length of each text. *Shape:* (tokens, nI)
+    to (tokens, nO)
 
-    build (Callable): Takes `nI` and `nO` and returns a module. The module takes the tokens of all texts joined and the
-        texts' lengths. *Shape:* (tokens, nI) to (tokens, nO)
-    make_predictor (Callable): Makes the module's form in NumPy; None for a module that only torch can run.
-    width_out (int): The module's width; None to infer it from sample output.
+    name (str): Name of the layer.
+    build (Callable): Function that builds the module, called with the arguments `nI` and `nO`. It must be picklable.
+    make_predictor (Callable): Function that builds the NumPy implementation from the `Weights`. None if there is none.
+    width_in (int): Width of the input. None to set it when the layer is initialized or chained.
+    width_out (int): Width of the output. None to infer it from sample output.
+    RETURNS (Model[List[Floats2d], List[Floats2d]]): The layer.
     """
     dims = {"nI": width_in, "nO": width_out}
     return RaggedLayer(name, forward, init=_init_ragged, dims=dims, shims=[TorchShim(build, make_predictor)])
 
 
 def _init_ragged(layer: RaggedLayer, X: list[Floats2d] | None = None, Y: list[Floats2d] | None = None) -> None:
+    """Set missing widths from sample data, and build the module if both are known."""
     if X and layer.has_dim("nI") is None:
         layer.set_dim("nI", X[0].shape[1])
     if Y and layer.has_dim("nO") is None:
@@ -57,18 +61,19 @@ def _init_ragged(layer: RaggedLayer, X: list[Floats2d] | None = None, Y: list[Fl
 
 
 def projection(width: int, dropout: float = 0.0) -> RaggedModel:
-    """Return a linear layer between two parts of a model that differ in width."""
+    """Build a linear layer between two parts of a model with different widths."""
     return ragged_layer("project", partial(_build_projection, dropout=dropout), Projection, width_out=width)
 
 
 def _build_projection(*, nI: int, nO: int, dropout: float) -> nn.Module:
+    """Build the torch module."""
     from .layers_torch import Projection
 
     return Projection(width_in=nI, width_out=nO, dropout=dropout)
 
 
 class Chain(Layer):
-    """An embedder, and an encoder over its rows."""
+    """An embedder, followed by an encoder."""
 
     __slots__ = ()
 
@@ -77,7 +82,7 @@ class Chain(Layer):
         return backend.compute(encode, backend.compute(embed, inputs))
 
     def infer_widths(self) -> None:
-        """Set the widths that follow from those of the parts."""
+        """Set widths that follow from the widths of the embedder and of the encoder."""
         embed, encode = self.layers
         if embed.has_dim("nO") and encode.has_dim("nI") is None:
             encode.set_dim("nI", embed.get_dim("nO"))
@@ -86,13 +91,16 @@ class Chain(Layer):
 
 
 def chain_layers(embed: EmbedModel, encode: RaggedModel) -> EmbedModel:
-    """Return an embedder and an encoder as one layer, as Thinc's `chain` does."""
+    """Combine an embedder and an encoder to one layer, as Thinc's `chain` does."""
     chain = Chain(f"{embed.name}>>{encode.name}", forward, init=_init_chain, dims={"nO": None}, layers=[embed, encode])
     chain.infer_widths()
     return chain
 
 
 def _init_chain(chain: Chain, X: list[Doc] | None = None, Y: list[Floats2d] | None = None) -> None:
+    """Initialize the embedder, and then the encoder, with a sample of the embedder's output if its input width is
+    unknown.
+    """
     embed, encode = chain.layers
     embed.initialize(X=X)
     encode.initialize(X=embed.predict(X[:1]) if X and encode.has_dim("nI") is None else None, Y=Y)
@@ -100,7 +108,7 @@ def _init_chain(chain: Chain, X: list[Doc] | None = None, Y: list[Floats2d] | No
 
 
 class JoinedEmbedders(Layer):
-    """Embedders side by side: the columns of all of them."""
+    """Several embedders whose outputs are concatenated along the last dimension."""
 
     __slots__ = ()
 
@@ -108,13 +116,13 @@ class JoinedEmbedders(Layer):
         return backend.concatenate_columns([backend.compute(embedder, inputs) for embedder in self.layers])
 
     def infer_width(self) -> None:
-        """Set the width if those of all embedders are known."""
+        """Set the output width if the widths of all embedders are known."""
         if all(embedder.has_dim("nO") for embedder in self.layers):
             self.set_dim("nO", sum(embedder.get_dim("nO") for embedder in self.layers))
 
 
 def join_embedders(*embedders: EmbedModel) -> EmbedModel:
-    """Concatenate the rows of embedders."""
+    """Concatenate the outputs of several embedders, as Thinc's `concatenate` does."""
     name = "|".join(embedder.name for embedder in embedders)
     model = JoinedEmbedders(name, forward, init=_init_joined, dims={"nO": None}, layers=embedders)
     model.infer_width()
@@ -122,6 +130,7 @@ def join_embedders(*embedders: EmbedModel) -> EmbedModel:
 
 
 def _init_joined(model: JoinedEmbedders, X: list[Doc] | None = None, Y: Any = None) -> None:
+    """Initialize all embedders, and set the width."""
     for embedder in model.layers:
         embedder.initialize(X)
     model.infer_width()

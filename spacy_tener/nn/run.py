@@ -1,5 +1,4 @@
-"""Running a model: the choice of a GPU, separately for each thread, and of a back end; the forward function by which
-Thinc calls a layer."""
+"""Functions that run a model: `predict` for the component, `forward` for Thinc, and the choice of a GPU."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from .shim import TorchShim, require_torch, torch_shims
 
 
 def check_gpu(gpu_id: int) -> None:
-    """Raise if a GPU does not exist; -1 is the CPU."""
+    """Raise an error if a GPU doesn't exist. The id -1 means the CPU."""
     n_gpus = 0
     if thinc.util.gpu_is_available():
         n_gpus = thinc.compat.cupy.cuda.runtime.getDeviceCount() if thinc.compat.has_cupy_gpu else 1
@@ -35,13 +34,17 @@ def check_gpu(gpu_id: int) -> None:
 
 
 def use_gpu(gpu_id: int) -> None:
-    """Let this thread compute on a GPU; raise if it cannot. -1 changes nothing. New threads start on the CPU, whatever
-    the others use."""
+    """Select the GPU on which the current thread computes. Raise an error if it can't be used.
+
+    New threads start on the CPU, so each of them has to call this function.
+
+    gpu_id (int): The GPU, or -1 to change nothing.
+    """
     check_gpu(gpu_id)
     if gpu_id >= 0:
         try:
             thinc.util.require_gpu(gpu_id)
-        except (ValueError, RuntimeError) as error:  # of Thinc; of CuPy
+        except (ValueError, RuntimeError) as error:  # Thinc raises the first, CuPy the second
             raise _unusable_gpu(gpu_id, str(error)) from error
 
 
@@ -51,9 +54,11 @@ def _unusable_gpu(gpu_id: int, reason: str) -> RemedyError:
 
 
 def prediction_backend(model: Model[Any, Any], batch: Batch, shims: Sequence[TorchShim] | None = None) -> Backend:
-    """Return NumPy's back end if a model can predict with it, otherwise torch's.
+    """Return the NumPy back end if all modules can predict with it, otherwise the torch back end.
 
-    shims (Sequence[TorchShim]): The model's, if they are known.
+    model (Model): The model.
+    batch (Batch): The input.
+    shims (Sequence[TorchShim]): The shims of the model, if the caller has them already.
     """
     shims = torch_shims(model) if shims is None else shims
     if all(shim.predicts_with_numpy(model.ops) for shim in shims):
@@ -65,11 +70,14 @@ def prediction_backend(model: Model[Any, Any], batch: Batch, shims: Sequence[Tor
 
 
 def predict(model: Model[Any, Any], tokens: TokenBatch, shims: Sequence[TorchShim] | None = None) -> Rows:
-    """Return a model's rows for at least one text: an array, or a tensor.
+    """Compute the output of a model for one or more texts.
 
-    A batch that takes more memory than the GPU has is computed in halves.
+    If the GPU doesn't have enough memory for the batch, its halves are computed one after the other.
 
-    shims (Sequence[TorchShim]): The model's, if they are known.
+    model (Model): The model.
+    tokens (TokenBatch): The texts.
+    shims (Sequence[TorchShim]): The shims of the model, if the caller has them already.
+    RETURNS (Rows): A NumPy array or a tensor.
     """
     try:
         return prediction_backend(model, tokens, shims).run(model, tokens)
@@ -78,16 +86,16 @@ def predict(model: Model[Any, Any], tokens: TokenBatch, shims: Sequence[TorchShi
             raise
         if len(tokens) < 2:
             raise RemedyError(
-                "The GPU's memory is too small to read one text",
+                "The GPU's memory is too small for a single text",
                 "Lower `window` of tener_ner, and `max_units` with it, or predict on the CPU.",
             ) from error
-    # Not inside the handler: there, the error still refers to the tensors of the failed attempt.
+    # This is outside of the except block, where the error still refers to the tensors of the failed attempt.
     halves = np.array_split(np.arange(len(tokens)), [len(tokens) // 2])
     return concatenate_rows([predict(model, tokens.select(half), shims) for half in halves])
 
 
 def concatenate_rows(parts: Sequence[Rows]) -> Rows:
-    """Join rows: arrays or tensors."""
+    """Concatenate NumPy arrays or tensors."""
     if len(parts) == 1:
         return parts[0]
     if isinstance(parts[0], np.ndarray):
@@ -100,7 +108,7 @@ def concatenate_rows(parts: Sequence[Rows]) -> Rows:
 def forward(
     layer: Layer, batch: Sequence[Any], is_train: bool
 ) -> tuple[list[Floats2d], Callable[[list[Floats2d]], Sequence[Any]]]:
-    """Compute a layer of this package alone, or inside a layer of another library, as Thinc calls it."""
+    """Run a layer of this package, as Thinc's forward functions do, alone or inside a layer of another library."""
     if not len(batch):
         return [], lambda gradient: batch
     if not is_train:
@@ -114,4 +122,5 @@ def forward(
 
 
 def _refuse_gradient(gradient: list[Floats2d]) -> Sequence[Any]:
+    """Raise an error: a prediction can't be backpropagated."""
     raise ValueError("Cannot backpropagate through a prediction. Call begin_update() instead of predict().")

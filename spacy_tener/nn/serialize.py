@@ -1,4 +1,7 @@
-"""Safetensors files with a checksum, so that damage is found when a model is loaded, not in its predictions."""
+"""Reading and writing of safetensors files with a checksum, so that a damaged file is found when it is loaded.
+
+Models are saved in this format, since loading it can't run code, in contrast to pickle.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ from safetensors.numpy import load, save
 from ..errors import RemedyError
 
 _CHECKSUM = "checksum"
+# Name of the array with the JSON of all values that are neither arrays nor bytes.
 _VALUES = "values.json"
-"""Name of the array with all parts that are neither arrays nor bytes."""
 
 
 def to_safetensors(parts: Mapping[str, Any]) -> bytes:
-    """Return a safetensors file with arrays, bytes, and other values that JSON can hold.
+    """Return a safetensors file with arrays, bytes, and values that can be written as JSON.
 
-    Bytes are arrays of uint8 there, and so is the JSON of the other values. The checksum is in the header's metadata.
+    Bytes and the JSON of other values are stored as arrays of uint8, and the checksum in the metadata of the header.
     """
     arrays, values = {}, {}
     for name, part in parts.items():
@@ -36,9 +39,10 @@ def to_safetensors(parts: Mapping[str, Any]) -> bytes:
 
 
 def from_safetensors(data: bytes) -> dict[str, Any]:
-    """Return the parts of a file of `to_safetensors`, after verifying its checksum."""
+    """Read a file that `to_safetensors` has written. Raise an error if the checksum is wrong."""
     try:
         arrays = load(data)
+        # The file begins with the length of the header in 8 bytes, followed by the header as JSON.
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
         intact = header["__metadata__"] == {_CHECKSUM: _checksum(arrays)}
     except (SafetensorError, KeyError, ValueError):
@@ -55,7 +59,7 @@ def from_safetensors(data: bytes) -> dict[str, Any]:
 
 
 def _checksum(arrays: Mapping[str, np.ndarray[Any, Any]]) -> str:
-    """Return a digest of the arrays' names, dtypes, shapes and bytes."""
+    """Return a digest of the names, dtypes, shapes and contents of arrays."""
     digest = blake2b(digest_size=16)
     for name, array in sorted(arrays.items()):
         digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())

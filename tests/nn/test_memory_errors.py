@@ -48,7 +48,7 @@ def test_a_batch_is_halved_until_it_fits(limit: int, calls: list[int]) -> None:
 
 
 def test_a_text_that_does_not_fit_alone_is_told_with_the_setting_to_lower() -> None:
-    with pytest.raises(RemedyError, match=r"too small to read one text. Lower `window`"):
+    with pytest.raises(RemedyError, match=r"too small for a single text. Lower `window`"):
         predict(length_layer(0), texts_of_lengths(1, 2))
 
 
