@@ -1,8 +1,8 @@
-"""Weights by their names, and layers that architectures share: embedding tables, linear layers, layer norm,
-convolutions, and a transformer layer around any attention with the settings of its stacks.
+"""Layers that architectures share, in NumPy, and `Weights`, from which they are built. Counterpart of `layers_torch`.
 
-Beside what a layer computes in NumPy stands what it writes to a graph of ONNX (`write`), where rows are padded.
-*Shape:* (sequences, longest, width)
+Each layer computes the same as the torch module of this name in evaluation mode. `__call__` computes in NumPy, with the
+tokens of all sequences concatenated. `write` adds the layer to an ONNX graph, where sequences are padded. *Shape:*
+(sequences, longest, width)
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ from ..types import FloatArray, IntArray
 from .graph import PaddedBatch, Value
 from .stack_config import StackConfig
 
+# The default of torch's `nn.LayerNorm`.
 _EPSILON = 1e-5
-"""As in `nn.LayerNorm`."""
+# The feed-forward network computes so many rows at once, so that its hidden layer fits into the cache of a core.
 _ROWS = 256
-"""Rows that the feed-forward computes at once, so that its hidden layer fits into a core's own cache."""
 
 
 class WeightsError(ValueError):
-    """The weights do not fit the settings."""
+    """Raised for weights that don't fit the settings of the model."""
 
 
 class Weights:
-    """Arrays of a module or of a submodule, by their names in torch's state_dict.
+    """The weights of a module by their names in torch's `state_dict`, or those of a submodule.
 
-    arrays (Mapping[str, NDArray[Any]]): Arrays of the whole module.
-    prefix (str): Prefix of the names of the submodule's arrays.
+    arrays (Mapping[str, NDArray[Any]]): The weights of the whole module.
+    prefix (str): Prefix of the submodule's names, such as `layers.0.`.
+    used (set[str] | None): Names of the weights that have been accessed, shared by all submodules.
     """
 
     def __init__(self, arrays: Mapping[str, NDArray[Any]], prefix: str = "", used: set[str] | None = None) -> None:
@@ -47,10 +48,15 @@ class Weights:
         return self._arrays[name]
 
     def get(self, name: str) -> NDArray[Any] | None:
+        """Return an array, or None if it doesn't exist."""
         return self[name] if self._prefix + name in self._arrays else None
 
     def shaped(self, name: str, *shape: int | None) -> NDArray[Any]:
-        """Return an array, after checking its shape against the settings; None for any size."""
+        """Return an array. Raise an error if its shape doesn't fit the settings.
+
+        name (str): Name of the array.
+        shape (int | None): The size of each dimension. None for any size.
+        """
         array = self[name]
         fits = array.ndim == len(shape) and all(n in (None, size) for n, size in zip(shape, array.shape, strict=True))
         if not fits:
@@ -61,47 +67,54 @@ class Weights:
         return array
 
     def part(self, *names: object) -> Weights:
-        """Return the arrays of a submodule: `part("layers", 0)` has those whose names begin with `layers.0.`."""
+        """Return the weights of a submodule. The names in `part("layers", 0)` begin with `layers.0.`."""
         return Weights(self._arrays, self._prefix + "".join(f"{name}." for name in names), self._used)
 
     def check_all_used(self) -> None:
-        """Raise if any array was not read: the weights belong to another config."""
+        """Raise an error if some weights have not been accessed, since they belong to a model with other settings."""
         unused = sorted(set(self._arrays) - self._used)
         if unused:
             raise WeightsError(f"The weights hold '{unused[0]}', which the settings do not use")
 
 
 class Linear:
-    """`x W^T + b`. Several layers are computed as one, with their outputs side by side."""
+    """The linear layer `x W^T + b`. Several layers over the same input are computed as one, and their outputs
+    concatenated.
+
+    layers (Weights): Weights of each layer.
+    """
 
     def __init__(self, *layers: Weights) -> None:
-        # Transposed and contiguous: products of few rows then take half the time.
+        # Products of few rows take half the time if W^T is contiguous.
         self.weight = np.ascontiguousarray(np.concatenate([layer["weight"] for layer in layers]).T)
         biases = [bias for layer in layers if (bias := layer.get("bias")) is not None]
         self.bias: FloatArray | None = np.concatenate(biases) if biases else None
 
     def __call__(self, x: FloatArray) -> FloatArray:
-        """Transform the rows of all texts. *Shape:* (tokens, input width) to (tokens, width)"""
+        """Compute the layer. *Shape:* (tokens, input width) to (tokens, width)"""
         product: FloatArray = x @ self.weight
         if self.bias is not None:
             product += self.bias
         return product
 
     def write(self, x: Value) -> Value:
-        """Write the layer to the graph of `x`."""
+        """Add the layer to the graph of `x`."""
         product = x @ self.weight
         return product if self.bias is None else product + self.bias
 
 
 class LayerNorm:
-    """`nn.LayerNorm` over the last dimension."""
+    """Layer normalization over the last dimension, as in `nn.LayerNorm`.
+
+    weights (Weights): Weights of the module.
+    """
 
     def __init__(self, weights: Weights) -> None:
         self.weight, self.bias = weights["weight"], weights["bias"]
 
     def __call__(self, x: FloatArray) -> FloatArray:
-        """Normalise each row. *Shape:* (tokens, width)"""
-        # A product with a constant vector is several times as fast as a mean over columns.
+        """Normalize each row. *Shape:* (tokens, width)"""
+        # A product with a constant vector is several times as fast as NumPy's mean over the last dimension.
         normed: FloatArray = x - (x @ np.full(x.shape[1], 1.0 / x.shape[1], np.float32))[:, None]
         variance = np.einsum("nd,nd->n", normed, normed) / x.shape[1]
         normed *= (1.0 / np.sqrt(variance + _EPSILON))[:, None]
@@ -110,39 +123,40 @@ class LayerNorm:
         return normed
 
     def write(self, x: Value) -> Value:
-        """Write the norm to the graph of `x`."""
+        """Add the layer to the graph of `x`."""
         return x.graph.LayerNormalization(x, self.weight, self.bias, axis=-1, epsilon=_EPSILON)
 
 
 def relu(x: FloatArray) -> FloatArray:
-    """Return `max(x, 0)`, in place."""
+    """Compute `max(x, 0)` in place, and return `x`."""
     return np.maximum(x, np.float32(0.0), out=x)
 
 
 class EmbeddingTables:
-    """Embedding tables, whose rows are concatenated.
+    """Embedding tables whose rows are concatenated for each token.
 
     widths (Mapping[str, int]): Width of each table, by name.
+    weights (Weights): Weights of the module.
     """
 
     def __init__(self, widths: Mapping[str, int], weights: Weights) -> None:
         self.tables = [weights.shaped(f"tables.{name}", None, width) for name, width in widths.items()]
 
     def __call__(self, *rows: IntArray) -> FloatArray:
-        """Embed the rows of each table, side by side. *Shape:* (tokens,) each to (tokens, sum of widths)"""
-        # Tables may be float16.
+        """Look up the rows of each table, and concatenate them. *Shape:* (tokens,) each to (tokens, sum of widths)"""
+        # Static vectors may be stored in float16.
         parts = [table[ids].astype(np.float32, copy=False) for table, ids in zip(self.tables, rows, strict=True)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
 
 class Projection:
-    """Linear layer that is called as an encoder is, with the lengths of the texts."""
+    """A linear layer with the arguments of an encoder: the tokens, and the lengths of the sequences."""
 
     def __init__(self, weights: Weights) -> None:
         self.linear = Linear(weights.part("linear"))
 
     def __call__(self, tokens: FloatArray, lengths: Lengths) -> FloatArray:
-        """Transform the rows of all texts. *Shape:* (tokens, input width) to (tokens, width)"""
+        """Compute the layer. *Shape:* (tokens, input width) to (tokens, width)"""
         return self.linear(tokens)
 
     def write(self, tokens: Value, batch: PaddedBatch) -> Value:
@@ -150,10 +164,11 @@ class Projection:
 
 
 class Convolution:
-    """Convolution with zero padding at both ends of each sequence.
+    """A convolution over each sequence, with zero padding at both ends.
 
+    weights (Weights): Weights of the module.
     out (int): Width of the output.
-    size (int): Number of tokens in a window.
+    size (int): Window size in tokens, an odd number.
     """
 
     def __init__(self, weights: Weights, out: int, size: int) -> None:
@@ -164,10 +179,16 @@ class Convolution:
         self.product = Linear(weights.part("product"))
 
     def __call__(self, x: FloatArray, lengths: IntArray) -> FloatArray:
-        """Transform the rows of all texts. *Shape:* (tokens, width) to (tokens, out)"""
+        """Compute the convolution.
+
+        x (FloatArray): The tokens, concatenated. *Shape:* (tokens, width)
+        lengths (IntArray): Number of tokens of each sequence. *Shape:* (sequences,)
+        RETURNS (FloatArray): *Shape:* (tokens, out)
+        """
         if len(self.offsets) == 1:
             return self.product(x)
         positions = ranges(np.zeros_like(lengths), lengths)[:, None] + self.offsets
+        # Window positions outside of the sequence are zeros.
         outside = (positions < 0) | (positions >= np.repeat(lengths, lengths)[:, None])
         rows = np.arange(len(x))[:, None] + self.offsets
         rows[outside] = 0
@@ -176,10 +197,11 @@ class Convolution:
         return self.product(windows.reshape(len(x), len(self.offsets) * x.shape[1]))
 
     def write(self, x: Value, batch: PaddedBatch) -> Value:
-        """Write the convolution to the graph of `x`."""
+        """Add the convolution to the graph of `x`."""
         graph, size = x.graph, len(self.offsets)
         if size == 1:
             return self.product.write(x)
+        # From (size * width, out), as `Linear` stores the weights, to (out, width, size), as ONNX's Conv expects them.
         weight = self.product.weight.reshape(size, -1, self.product.weight.shape[1]).transpose(2, 1, 0)
         columns = graph.Transpose(x * graph.Unsqueeze(batch.is_real.to(np.float32), [2]), perm=[0, 2, 1])
         biases = [] if self.product.bias is None else [self.product.bias]
@@ -187,13 +209,13 @@ class Convolution:
 
 
 class FeedForward:
-    """`max(0, x W_1 + b_1) W_2 + b_2`."""
+    """The feed-forward network `max(0, x W_1 + b_1) W_2 + b_2`."""
 
     def __init__(self, weights: Weights) -> None:
         self.widen, self.narrow = Linear(weights.part("widen")), Linear(weights.part("narrow"))
 
     def __call__(self, x: FloatArray) -> FloatArray:
-        """Transform the rows of all texts. *Shape:* (tokens, width)"""
+        """Compute the network. *Shape:* (tokens, width)"""
         if len(x) <= _ROWS:
             return self.narrow(relu(self.widen(x)))
         outputs = np.empty((len(x), self.narrow.weight.shape[1]), np.float32)
@@ -206,9 +228,11 @@ class FeedForward:
 
 
 class TransformerLayer:
-    """Attention and feed-forward, each with a residual connection and a layer norm.
+    """A transformer layer: attention and a feed-forward network, each followed by a residual connection and layer norm.
 
-    attention (Any): Called with the layer's arguments, or by whoever calls `complete` with its output.
+    config (StackConfig): Sizes of the layer.
+    attention (Any): The attention, called with the arguments of the layer.
+    weights (Weights): Weights of the module.
     """
 
     def __init__(self, config: StackConfig, attention: Any, weights: Weights) -> None:
@@ -219,15 +243,19 @@ class TransformerLayer:
         self.feed_forward_norm = LayerNorm(weights.part("feed_forward_norm"))
 
     def __call__(self, x: FloatArray, *context: Any) -> FloatArray:
-        """Transform the rows of all texts. *Shape:* (tokens, width)"""
+        """Compute the layer. *Shape:* (tokens, width)
+
+        x (FloatArray): The tokens.
+        context (Any): Additional arguments of the attention.
+        """
         return self.complete(x, self.attention(x, *context))
 
     def complete(self, x: FloatArray, attended: FloatArray) -> FloatArray:
-        """Return the output of the layer, from that of its attention.
+        """Compute the part of the layer that follows attention.
 
         x (FloatArray): The input of the layer. *Shape:* (tokens, width)
-        attended (FloatArray): The output of attention, which is overwritten. *Shape:* (tokens, width)
-        RETURNS (FloatArray): *Shape:* (tokens, width)
+        attended (FloatArray): The output of the attention. It is overwritten. *Shape:* (tokens, width)
+        RETURNS (FloatArray): The output of the layer. *Shape:* (tokens, width)
         """
         attended += x
         attended = self.attention_norm(attended)
@@ -236,6 +264,6 @@ class TransformerLayer:
         return self.feed_forward_norm(added)
 
     def write(self, x: Value, batch: PaddedBatch) -> Value:
-        """Write the layer to the graph of `x`."""
+        """Add the layer to the graph of `x`."""
         x = self.attention_norm.write(x + self.attention.write(x, batch))
         return self.feed_forward_norm.write(x + self.feed_forward.write(x))

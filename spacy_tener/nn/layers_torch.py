@@ -1,5 +1,7 @@
-"""Layers that architectures share: linear layers, dropout, embedding tables, convolutions, a transformer layer around
-any attention; and a term of the loss."""
+"""Layers that architectures share, in torch: dropout, embedding tables, convolutions and a transformer layer.
+
+They work on the tokens of all sequences, concatenated without padding. `layers_numpy` has the NumPy implementations.
+"""
 
 from __future__ import annotations
 
@@ -19,28 +21,36 @@ from ..types import FloatArray, IntArray
 from .ragged_torch import Segments
 from .stack_config import StackConfig
 
+# Dropout rates are rounded to multiples of 1 / 65,536, the resolution of 16 random bits.
 _DROPOUT_LEVELS = 1 << 16
-"""Dropout probabilities are rounded to multiples of one in so many."""
 
 
 def dropout(x: Tensor, p: float, *, training: bool) -> Tensor:
-    """Zero each number with probability `p` and scale the others by `1 / (1 - p)`; in evaluation return `x` itself.
+    """Set each number to 0 with probability `p`, and multiply other numbers by `1 / (1 - p)`. Return `x` itself in
+    evaluation.
 
-    One 64-bit draw decides four numbers, where torch's CPU kernel draws one for each: a training step of TENER takes 10
-    to 20% less. Other devices keep torch's own kernel.
+    On a CPU, one 64-bit random number is used for four decisions, while torch draws a random number for each. A
+    training step of TENER takes 10 to 20 % less time with it. Other devices use torch's own kernel.
+
+    x (Tensor): The numbers.
+    p (float): The dropout rate.
+    training (bool): Whether dropout is active.
     """
     dropped = round(p * _DROPOUT_LEVELS)
     if not training or dropped == 0:
         return x
     if not x.is_cpu or dropped == _DROPOUT_LEVELS:
         return F.dropout(x, p)
-    # Clamped arithmetic rather than a comparison: comparing and selecting are not vectorised.
+    # The mask is 1 for the numbers from `dropped - 2^15` on, and 0 for smaller ones. It is computed by clamping, since
+    # torch does not vectorize comparisons and selections on a CPU.
     keep = random_int16(x).sub_(dropped - _DROPOUT_LEVELS // 2 - 1).clamp_(0.0, 1.0)
     return x * keep.mul_(_DROPOUT_LEVELS / (_DROPOUT_LEVELS - dropped))
 
 
 def random_int16(like: Tensor) -> Tensor:
-    """Draw integers from -2^15 .. 2^15 - 1 uniformly, in the dtype of `like`. One 64-bit draw gives four of them."""
+    """Draw integers from -2^15 to 2^15 - 1 uniformly, in the shape and dtype of `like`. A 64-bit random number gives
+    four.
+    """
     draws = torch.empty((like.numel() + 3) // 4, dtype=torch.int64, device=like.device).random_(-(1 << 63), None)
     return draws.view(torch.int16)[: like.numel()].view(like.shape).to(like.dtype)
 
@@ -57,9 +67,11 @@ class Dropout(nn.Module):
 
 
 class Projection(nn.Module):
-    """Linear layer between two parts of a model that differ in width. It is called as an encoder is, with lengths.
+    """A linear layer with the arguments of an encoder: the tokens, and the lengths of the sequences.
 
-    dropout (float): Dropout on its input.
+    width_in (int): Width of the input.
+    width_out (int): Width of the output.
+    dropout (float): Dropout rate of the input.
     """
 
     def __init__(self, *, width_in: int, width_out: int, dropout: float = 0.0) -> None:
@@ -68,24 +80,25 @@ class Projection(nn.Module):
         self.linear = Linear(width_in, width_out)
 
     def forward(self, tokens: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Transform the rows of all texts. *Shape:* (tokens, input width) to (tokens, width)"""
+        """Compute the layer. *Shape:* (tokens, input width) to (tokens, width)"""
         return self.linear(self.dropout(tokens))
 
 
+# Index of the row in each embedding table that all unknown strings share.
 UNKNOWN_ROW = 0
-"""The row of each table that all unknown strings share."""
 
 
 class EmbeddingTables(nn.Module):
-    """Embedding tables, whose rows are concatenated.
+    """Embedding tables whose rows are concatenated for each token.
 
-    Word dropout replaces a row by the unknown one at random, so that the unknown row is trained as well; dropout then
-    acts on the joined embedding.
+    Word dropout replaces rows by the row for unknown strings at random, so that this row is trained. Dropout follows on
+    the concatenated rows. Gradients of tables are sparse, so that the time of a training step doesn't depend on the
+    size of the vocabulary.
 
-    rows (Mapping[str, int]): Height of each table, by name.
+    rows (Mapping[str, int]): Number of rows of each table, by name.
     widths (Mapping[str, int]): Width of each table, by name.
-    word_dropout (Mapping[str, float]): Probability of the unknown row, by name.
-    dropout (float): Dropout on the joined embedding.
+    word_dropout (Mapping[str, float]): Word dropout rate of each table, by name.
+    dropout (float): Dropout rate of the concatenated rows.
     """
 
     def __init__(
@@ -97,7 +110,7 @@ class EmbeddingTables(nn.Module):
         dropout: float,
     ) -> None:
         super().__init__()
-        # Kept beside the parameters, since a ParameterDict orders its keys by itself.
+        # The order of the arguments of `forward`. A ParameterDict doesn't keep the order of its keys.
         self.names = tuple(rows)
         self.word_dropout = dict(word_dropout)
         self.dropout = Dropout(dropout)
@@ -106,7 +119,7 @@ class EmbeddingTables(nn.Module):
         )
 
     def forward(self, *rows: Tensor) -> Tensor:
-        """Embed the rows of each table, side by side. *Shape:* (tokens,) each to (tokens, sum of widths)"""
+        """Look up the rows of each table, and concatenate them. *Shape:* (tokens,) each to (tokens, sum of widths)"""
         parts = [
             F.embedding(ids, self.tables[name], sparse=True)
             for name, ids in zip(self.names, self._drop_words(rows), strict=True)
@@ -114,6 +127,7 @@ class EmbeddingTables(nn.Module):
         return self.dropout(parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1))
 
     def _drop_words(self, rows: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Apply word dropout to the row indices, in training mode."""
         probabilities = [self.word_dropout[name] for name in self.names]
         if not self.training or not any(probabilities):
             return rows
@@ -124,38 +138,44 @@ class EmbeddingTables(nn.Module):
         ]
 
     def grow(self, name: str, height: int) -> None:
-        """Add random rows to a table, up to `height` rows in all."""
+        """Add randomly initialized rows to a table.
+
+        name (str): Name of the table.
+        height (int): The new number of rows.
+        """
         table = self.tables[name]
         added = random_rows(height - len(table), table.shape[1]).to(table)
         grown = torch.cat((table.data, added))
         gradient = table.grad
         self.tables[name] = nn.Parameter(grown)
         if gradient is not None:
-            # Gradients may be accumulated over several batches, and a table may grow between two of them.
+            # The gradients of several batches may be accumulated, and a table may grow between two of these batches.
             gradient = gradient.coalesce()
             self.tables[name].grad = torch.sparse_coo_tensor(
                 gradient.indices(), gradient.values(), grown.shape, check_invariants=False
             )
 
     def fill(self, name: str, rows: IntArray, vectors: FloatArray) -> None:
-        """Write pretrained vectors into rows of a table."""
+        """Write pretrained vectors to rows of a table."""
         table = self.tables[name]
         table.data[torch.as_tensor(rows)] = torch.as_tensor(vectors).to(table)
 
 
 def random_rows(height: int, width: int) -> Tensor:
-    """Return rows uniform within ±sqrt(3 / width), of unit length on average, as in the papers."""
+    """Return rows with uniform numbers within ±sqrt(3 / width), so that their expected squared norm is 1, as in the
+    papers.
+    """
     bound = math.sqrt(3.0 / width)
     return torch.empty(height, width).uniform_(-bound, bound)
 
 
 @dataclass(frozen=True)
 class ConvolutionWindows:
-    """Windows around each token of a batch. Made once per batch, for all convolutions of this size.
+    """The windows around each token of a batch, for convolutions of this size. Computed once per batch.
 
-    size (int): Number of tokens in a window: odd, with the token itself in the middle.
-    tokens (Segments): The token at each place of each window, in reading order. Beyond the sequence's ends it is the
-        number of tokens.
+    size (int): Window size in tokens, an odd number.
+    tokens (Segments): Gather index of the token at each position of each window. Positions outside of the sequence have
+        the index of a row of zeros, the number of tokens. *Shape:* (tokens * size,)
     """
 
     size: int
@@ -163,7 +183,12 @@ class ConvolutionWindows:
 
     @classmethod
     def of(cls, lengths: IntArray, size: int, *, device: torch.device | str = "cpu") -> ConvolutionWindows:
-        """Plan the windows."""
+        """Compute the windows of a batch.
+
+        lengths (IntArray): Number of tokens of each sequence. *Shape:* (sequences,)
+        size (int): Window size in tokens.
+        device (torch.device | str): The device of the result.
+        """
         if size < 1 or size % 2 == 0:
             raise ValueError(f"A convolution's window must be an odd number of tokens; got {size!r}.")
         offsets, n_tokens = np.arange(size) - size // 2, int(lengths.sum())
@@ -173,9 +198,8 @@ class ConvolutionWindows:
         return cls(size, Segments.of(tokens.ravel(), n_tokens + 1, device=device))
 
     def gather(self, x: Tensor) -> Tensor:
-        """Return the tokens of each window, concatenated in reading order, with zeros beyond the sequence's ends.
-
-        *Shape:* (tokens, width) to (tokens, window * width)
+        """Concatenate the tokens of each window, with zeros outside of the sequence. *Shape:* (tokens, width) to
+        (tokens, size * width)
         """
         if self.size == 1:
             return x
@@ -183,17 +207,18 @@ class ConvolutionWindows:
 
 
 class Convolution(nn.Module):
-    """Convolution with zero padding at both ends of each sequence.
+    """A convolution over each sequence, with zero padding at both ends.
 
-    torch's own convolution needs padded sequences, and on a CPU compiles a kernel for every new shape. Here one gather
-    concatenates the tokens of each window, and a linear layer multiplies them. On batches of sentences of mixed
-    lengths, that takes about half the time of `nn.Conv1d`, forwards and backwards.
+    `nn.Conv1d` needs padded sequences, and compiles a kernel for each new shape on a CPU. Here, the tokens of each
+    window are gathered, and multiplied by a linear layer. For batches of sentences of mixed lengths, forward and
+    backward pass take about half the time of `nn.Conv1d`.
 
-    Its weights are those of `nn.Conv1d` with the last two dimensions swapped and joined.
+    The weights have the shape (out, size * width), and are those of `nn.Conv1d`, transposed to (out, size, width) and
+    flattened.
 
     width (int): Width of the input.
     out (int): Width of the output.
-    size (int): Number of tokens in a window.
+    size (int): Window size in tokens, an odd number.
     """
 
     def __init__(self, width: int, out: int, *, size: int) -> None:
@@ -202,43 +227,53 @@ class Convolution(nn.Module):
         self.product = Linear(size * width, out)
 
     def forward(self, x: Tensor, windows: ConvolutionWindows) -> Tensor:
-        """Transform the rows of all texts. *Shape:* (tokens, width) to (tokens, out)
+        """Compute the convolution. *Shape:* (tokens, width) to (tokens, out)
 
-        windows (ConvolutionWindows): Windows of `size` tokens.
+        x (Tensor): The tokens, concatenated.
+        windows (ConvolutionWindows): Windows of this size.
         """
         return self.product(windows.gather(x))
 
 
 class Penalty(nn.Module):
-    """Weighted penalty term of the loss, a mean over the sequences of a batch, with a record of its value.
+    """A penalty that a layer adds to the loss, as a mean over the sequences of a batch.
 
-    weight (float): Weight of the term in the loss.
+    The layer adds the gradient of the penalty in its backward pass (see `flat.selection_torch`), and records its value
+    here, so that the value can be added to the reported loss.
+
+    weight (float): Weight of the penalty in the loss.
     """
 
     def __init__(self, weight: float) -> None:
         super().__init__()
         self.weight = weight
+        # The loss may be averaged over several batches. This is the fraction of their sequences that is in this batch.
         self.batch_fraction = 1.0
-        """The batch's share of the sequences over which the loss is averaged, which may be those of several batches."""
         self._recorded: Tensor | None = None
 
     def factor(self, n_sequences: int) -> float:
-        """Return the factor in the loss of the penalty of one sequence."""
+        """Return the factor of the penalty of one sequence in the loss."""
         return self.weight * self.batch_fraction / max(1, n_sequences)
 
     def record(self, value: Tensor) -> None:
-        """Add a part of the term, whose gradient has been added, to the record."""
+        """Add a value to the record."""
         value = value.detach()
         self._recorded = value if self._recorded is None else self._recorded + value
 
     def pop_value(self) -> float:
-        """Return the sum of the values recorded since the last call."""
+        """Return the sum of the values that were recorded since the last call."""
         recorded, self._recorded = self._recorded, None
         return 0.0 if recorded is None else float(recorded)
 
 
 class FeedForward(nn.Module):
-    """`max(0, x W_1 + b_1) W_2 + b_2` (eq. 7) with dropout after each half."""
+    """The feed-forward network `max(0, x W_1 + b_1) W_2 + b_2` (TENER, eq. 7), with dropout after the ReLU and at the
+    end.
+
+    width (int): Width d of input and output.
+    hidden (int): Hidden size d_ff.
+    dropout (float): Dropout rate.
+    """
 
     def __init__(self, *, width: int, hidden: int, dropout: float) -> None:
         super().__init__()
@@ -247,17 +282,18 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Transform the rows of all texts. *Shape:* (tokens, width) to (tokens, width)"""
+        """Compute the network. *Shape:* (tokens, width) to (tokens, width)"""
         hidden = F.relu(self.widen(x), inplace=True)
         return self.dropout(self.narrow(self.dropout(hidden)))
 
 
 class TransformerLayer(nn.Module):
-    """Attention and feed-forward, each with a residual connection and a layer norm.
+    """A transformer layer: attention and a feed-forward network, each followed by a residual connection and layer norm.
 
-    There is no dropout after attention.
+    As in TENER's released code, the output of the attention has no dropout.
 
-    attention (nn.Module): A module that gets the layer's arguments.
+    attention (nn.Module): The attention, called with the arguments of the layer.
+    config (StackConfig): Sizes and dropout rates of the layer.
     """
 
     def __init__(self, attention: nn.Module, config: StackConfig) -> None:
@@ -268,15 +304,19 @@ class TransformerLayer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(config.width)
 
     def forward(self, x: Tensor, *context: Any) -> Tensor:
-        """Transform the rows of all texts. *Shape:* (tokens, width) to (tokens, width)"""
+        """Compute the layer. *Shape:* (tokens, width) to (tokens, width)
+
+        x (Tensor): The tokens of all sequences, concatenated.
+        context (Any): Additional arguments of the attention.
+        """
         return self.complete(x, self.attention(x, *context))
 
     def complete(self, x: Tensor, attended: Tensor) -> Tensor:
-        """Return the output of the layer, from that of its attention.
+        """Compute the part of the layer that follows attention.
 
         x (Tensor): The input of the layer. *Shape:* (tokens, width)
-        attended (Tensor): The output of attention. *Shape:* (tokens, width)
-        RETURNS (Tensor): *Shape:* (tokens, width)
+        attended (Tensor): The output of the attention. *Shape:* (tokens, width)
+        RETURNS (Tensor): The output of the layer. *Shape:* (tokens, width)
         """
         x = self.attention_norm(x + attended)
         return self.feed_forward_norm(x + self.feed_forward(x))
