@@ -28,8 +28,9 @@ from .errors import RemedyError
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
+# pydantic's settings for configs and registered functions. Integers are accepted for floats, but neither booleans nor
+# floats for integers.
 STRICT = ConfigDict(strict=True, arbitrary_types_allowed=True, allow_inf_nan=False)
-"""Refuse booleans and floats for integers, but accept integers for floats. For configs, which are dataclasses."""
 
 
 class SettingError(ValueError):
@@ -37,17 +38,18 @@ class SettingError(ValueError):
 
 
 def _check_odd(value: int) -> int:
+    """Raise an error for an even number."""
     if value % 2 == 0:
         raise SettingError("must be odd, so that it has a middle")
     return value
 
 
+# A window size, which must be odd so that the window has a middle.
 OddInt = Annotated[PositiveInt, AfterValidator(_check_odd)]
-"""A window size."""
+# A probability below 1, such as a dropout rate.
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
-"""A probability below 1, such as a dropout rate."""
+# A fraction above 0 and up to 1.
 Fraction = Annotated[float, Field(gt=0.0, le=1.0)]
-"""A fraction of a whole that is not empty."""
 
 
 def validated(registered: str) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
@@ -63,7 +65,7 @@ def validated(registered: str) -> Callable[[Callable[Arguments, Result]], Callab
         @wraps(function)
         def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
             with name_errors(registered):
-                # By name, since errors would number positional arguments.
+                # Arguments are passed by name, since pydantic's errors give positional arguments a number.
                 return checked(**parameters.bind(*args, **kwargs).arguments)  # type: ignore[call-arg]
 
         return call
@@ -73,7 +75,7 @@ def validated(registered: str) -> Callable[[Callable[Arguments, Result]], Callab
 
 @contextmanager
 def name_errors(registered: str) -> Iterator[None]:
-    """Raise errors of pydantic, and `SettingError`s, as a `RemedyError` that begins with the registered name."""
+    """Convert errors of pydantic, and `SettingError`s, to a `RemedyError` that begins with the registered name."""
     try:
         yield
     except ValidationError as error:
@@ -86,7 +88,7 @@ def name_errors(registered: str) -> Iterator[None]:
 
 
 def _describe(error: Any) -> str:
-    """Return the argument's name, what is wrong with it, and its value, from an error of pydantic."""
+    """Describe an error of pydantic: the argument's name, what is wrong, and its value."""
     if not error["loc"]:  # a `SettingError` of a config's `__post_init__`
         return str(error["ctx"]["error"])
     # For an argument with several types, pydantic adds the type to its name: "layers.constrained-int".
@@ -97,7 +99,7 @@ def _describe(error: Any) -> str:
 
 
 def check_pieces(window: int, overlap: int) -> None:
-    """Raise an error if windows of word pieces are too short for their overlap."""
+    """Raise an error if a window of word pieces is too short for its overlap."""
     minimum = 2 * overlap + 16
     if window < minimum:
         raise SettingError(f"window must be at least {minimum}, twice the overlap and 16 pieces; got {window}")

@@ -1,11 +1,14 @@
-"""Padding of sequences of different lengths: from one flat array to a few padded buckets, and back.
+"""Batches of sequences with different lengths in torch: padding into buckets, and operations on groups of rows.
 
-Token-wise layers (linear layers, norms, feed-forward) work on flat rows, those of all tokens of a batch. Only attention
-needs padding. `Ragged` plans it once per batch: sequences of similar length share a bucket, and padding and joining are
-one gather each. The rows of sequences of 2, 5, 1 and 4 tokens, and how they fill two buckets, with padding at the dots:
+Layers that transform each token alone (linear layers, layer norm, feed-forward) work on *flat* rows: the tokens of all
+sequences, concatenated without padding. Attention is the only part that needs padding. `Ragged` plans it once per
+batch: sequences of similar lengths are padded in a common bucket, and adding or removing the padding is a single
+gather. Sequences of 2, 5, 1 and 4 tokens in two buckets, with padding at the dots:
 
     a b|c d e f g|h|i j k l    flat        c d e f g    a b    buckets
                                            i j k l .    h .
+
+`Segments` has sums, means and softmax over groups of rows, without padding.
 """
 
 from __future__ import annotations
@@ -22,18 +25,19 @@ from ..sequences import Lengths, as_lengths, pad_rows, plan_buckets, ranges, sta
 from ..types import BoolArray, FloatArray, IntArray
 from .devices_torch import on_device
 
+# Cost of one more bucket, in pairs of tokens: the dozen operations for it take as long as attention over so many pairs.
 PAIRS_PER_BUCKET = {"cpu": 8192, "cuda": 1 << 22}
-"""Cost of one more bucket, in pairs of tokens: its dozen operations take as long as attention over so many pairs."""
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """One padded batch of sequences of similar length.
+    """A padded batch of sequences with similar lengths.
 
-    sequences (tuple[int, ...]): Indices of its sequences in the batch, the longest first. *Shape:* (sequences,)
+    sequences (tuple[int, ...]): Indices of the sequences in the batch, beginning with the longest. *Shape:*
+        (sequences,)
     length (int): Length of the longest sequence.
-    key_mask (Tensor | None): Added to scores, -inf at padded keys, else 0; None if there is no padding.
-        *Shape:* (sequences, 1, 1, length)
+    key_mask (Tensor | None): Mask that is added to attention scores: -inf for padded keys, 0 for others. None without
+        padding. *Shape:* (sequences, 1, 1, length)
     """
 
     sequences: tuple[int, ...]
@@ -43,15 +47,17 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Ragged:
-    """A batch of sequences, each token split into `heads` rows, planned into buckets.
+    """A batch of sequences, with the indices for padding them. Each token may consist of several rows, its heads.
 
-    lengths (tuple[int, ...]): Tokens of each sequence; 0 is legal. *Shape:* (sequences,)
-    heads (int): Rows per token.
-    buckets (tuple[Bucket, ...]): Longest first; sequences without tokens are in none of them.
-    positions (Tensor): Each token's position in its sequence. *Shape:* (tokens,)
-    to_padded (Tensor): The flat row of each padded row; for padding, its sequence's last token. *Shape:* (padded rows,)
-    to_flat (Tensor): The padded row of each flat row. *Shape:* (tokens * heads,)
-    mask (Tensor | None): 1 at real tokens, 0 at padding, or None if there is no padding. *Shape:* (padded rows, 1)
+    lengths (tuple[int, ...]): Number of tokens of each sequence, which may be 0. *Shape:* (sequences,)
+    heads (int): Number of rows for each token.
+    buckets (tuple[Bucket, ...]): The buckets, beginning with the longest sequences. Sequences without tokens are left
+        out.
+    positions (Tensor): Position of each token in its sequence. *Shape:* (tokens,)
+    to_padded (Tensor): Gather index of padding: the flat row in each padded row. Padding repeats the last token of its
+        sequence. *Shape:* (padded rows,)
+    to_flat (Tensor): Gather index that removes the padding: the padded row of each flat row. *Shape:* (tokens * heads,)
+    mask (Tensor | None): 1 for tokens, 0 for padding. None without padding. *Shape:* (padded rows, 1)
     """
 
     lengths: tuple[int, ...]
@@ -73,12 +79,15 @@ class Ragged:
         bucket_cost: int | None = None,
         by_tokens: bool = False,
     ) -> Ragged:
-        """Plan the buckets.
+        """Divide sequences into buckets.
 
-        n_tokens (int | None): Number of tokens, to check the lengths against.
-        bucket_cost (int | None): Cost of one more bucket, in pairs of tokens; None for the cost in attention.
-        by_tokens (bool): True if the cost is in tokens, for layers whose time grows with tokens, not with pairs of
-            them.
+        lengths (Lengths): Number of tokens of each sequence. *Shape:* (sequences,)
+        heads (int): Number of rows for each token.
+        device (torch.device | str): The device of the tensors.
+        n_tokens (int | None): The expected sum of the lengths, to check them.
+        bucket_cost (int | None): Cost of one more bucket, in pairs of tokens. None for `PAIRS_PER_BUCKET`.
+        by_tokens (bool): Whether `bucket_cost` is in tokens, for layers whose computing time grows linearly with the
+            length.
         """
         device = torch.device(device)
         if bucket_cost is None:
@@ -109,28 +118,29 @@ class Ragged:
 
     @property
     def longest(self) -> int:
+        """Length of the longest sequence."""
         return max(self.lengths, default=0)
 
     def pad(self, x: Tensor, *, zeros: bool = False) -> list[Tensor]:
-        """Pad flat rows, bucket by bucket. Padding holds a finite filler, the last row of its sequence.
+        """Pad flat rows.
 
         x (Tensor): *Shape:* (tokens * heads, width)
-        zeros (bool): Pad with zeros.
-        RETURNS (list[Tensor]): *Shape:* (sequences, heads, length, width) for each bucket
+        zeros (bool): Pad with zeros. Otherwise padding repeats the last token of its sequence, which is faster.
+        RETURNS (list[Tensor]): The padded rows of each bucket. *Shape:* (sequences, heads, length, width)
         """
         padded_rows = x.index_select(0, self.to_padded)
         if zeros and self.mask is not None:
             padded_rows = padded_rows * self.mask
         shapes = [(len(bucket.sequences), self.heads, bucket.length) for bucket in self.buckets]
         sizes = [n * heads * length for n, heads, length in shapes]
-        # Without a split if there is one bucket: its gradient would be a copy.
+        # A single bucket is not split, since the backward pass of `split` would copy the gradient.
         parts = padded_rows.split(sizes) if len(sizes) > 1 else (padded_rows,) * len(sizes)
         return [part.view(*shape, x.shape[-1]) for part, shape in zip(parts, shapes, strict=True)]
 
     def join(self, parts: Sequence[Tensor]) -> Tensor:
-        """Undo `pad`: drop the padding, and join the buckets.
+        """Remove the padding. This is the inverse of `pad`.
 
-        parts (Sequence[Tensor]): *Shape:* (sequences, heads, length, width) for each bucket
+        parts (Sequence[Tensor]): The padded rows of each bucket. *Shape:* (sequences, heads, length, width)
         RETURNS (Tensor): *Shape:* (tokens * heads, width)
         """
         rows = [part.reshape(-1, part.shape[-1]) for part in parts]
@@ -139,20 +149,23 @@ class Ragged:
 
 
 def key_mask_of(is_key: BoolArray) -> FloatArray:
-    """Return what is added to scores: -inf at padded keys, else 0. *Shape:* (rows, keys) to (rows, 1, 1, keys)"""
+    """Return a mask that is added to attention scores: -inf for padded keys, 0 for others.
+
+    *Shape:* (rows, keys) to (rows, 1, 1, keys)
+    """
     return np.where(is_key, np.float32(0.0), np.float32(-np.inf))[:, None, None]
 
 
 @dataclass(frozen=True)
 class Segments:
-    """Assignment of rows to segments, of which some may be empty.
+    """Groups of rows, the segments: for example, the tokens of each sequence. Segments may be empty.
 
-    `gather` gives each row that of its segment; `sum` adds up the rows of each segment.
+    `gather` returns the segment's row for each row. `sum`, `mean` and `softmax` compute over the rows of each segment.
 
     index (Tensor): The segment of each row. *Shape:* (rows,)
-    members (Tensor): The rows, segment after segment. *Shape:* (rows,)
-    starts (Tensor): Where each segment begins in `members`. *Shape:* (segments,)
-    sizes (Tensor): Rows of each segment; 1 for an empty one, so that it can be divided by. *Shape:* (segments, 1)
+    members (Tensor): The rows, ordered by their segment. *Shape:* (rows,)
+    starts (Tensor): Index of each segment's first row in `members`. *Shape:* (segments,)
+    sizes (Tensor): Number of rows of each segment. It is 1 for empty segments, as a divisor. *Shape:* (segments, 1)
     """
 
     index: Tensor
@@ -162,14 +175,19 @@ class Segments:
 
     @classmethod
     def of(cls, index: IntArray, n_segments: int, *, device: torch.device | str = "cpu") -> Segments:
-        """Make the segments, from that of each row. *Shape:* (rows,)"""
+        """Create segments from the segment of each row.
+
+        index (IntArray): The segment of each row. *Shape:* (rows,)
+        n_segments (int): Number of segments.
+        device (torch.device | str): The device of the tensors.
+        """
         counts = np.bincount(index, minlength=n_segments)
         arrays = index, np.argsort(index, kind="stable"), starts(counts), np.maximum(counts, 1)[:, None]
         return cls(*(on_device(array, device) for array in arrays))
 
     @classmethod
     def of_sequences(cls, lengths: Lengths, *, device: torch.device | str = "cpu") -> Segments:
-        """Make segments of sequences: the rows of each are its tokens."""
+        """Create a segment for each sequence, which has the sequence's tokens."""
         sizes = as_lengths(lengths)
         return cls.of(np.repeat(np.arange(len(sizes)), sizes), len(sizes), device=device)
 
@@ -178,16 +196,16 @@ class Segments:
         return x.index_select(0, self.index)
 
     def sum(self, x: Tensor) -> Tensor:
-        """Return the sum of each segment's rows, 0 for an empty one. *Shape:* (rows, width) to (segments, width)"""
-        # The fastest of torch's sums over segments, in a fixed order on every device.
+        """Return the sum of each segment, 0 for an empty one. *Shape:* (rows, width) to (segments, width)"""
+        # `embedding_bag` is the fastest way to sum over segments in torch, and adds in a fixed order on every device.
         return F.embedding_bag(self.members, x.contiguous(), self.starts, mode="sum")
 
     def mean(self, x: Tensor) -> Tensor:
-        """Return the mean of each segment's rows, 0 for an empty one. *Shape:* (rows, width) to (segments, width)"""
+        """Return the mean of each segment, 0 for an empty one. *Shape:* (rows, width) to (segments, width)"""
         return self.sum(x) / self.sizes
 
     def softmax(self, x: Tensor) -> Tensor:
-        """Return the softmax over the rows of each segment, column by column. *Shape:* (rows, width)"""
+        """Compute softmax over the rows of each segment, column by column. *Shape:* (rows, width)"""
         index = self.index[:, None].expand_as(x)
         highest = x.new_zeros(len(self.starts), x.shape[1])
         highest.scatter_reduce_(0, index, x.detach(), "amax", include_self=False)

@@ -1,4 +1,8 @@
-"""Torch modules in Thinc models: built when their sizes are known, saved as data, and predicting without torch."""
+"""`TorchShim`, which connects a torch module and its NumPy implementation with a Thinc model.
+
+Thinc's own `PyTorchShim` needs torch, and saves modules with pickle. `TorchShim` saves weights as safetensors, and
+builds the torch module only for training or for a GPU.
+"""
 
 from __future__ import annotations
 
@@ -30,24 +34,25 @@ Build = Callable[..., "nn.Module"]
 Predict = Callable[..., NDArray[Any]]
 MakePredictor = Callable[[Weights], Predict]
 
+# Names of Thinc's ops that compute on the CPU.
 _HOST_OPS = {"numpy", "apple"}
 
 
 class TorchShim(Shim):
-    """Thinc shim of a torch module, which is built when its sizes are known, can grow, and has a form in NumPy.
+    """A Thinc shim with the weights of a torch module, the module, and its NumPy implementation (the predictor).
 
-    Weights are loaded as arrays by name. For training or a GPU, the module is built from them; from then on it owns
-    them. The predictor, the module's form in NumPy, is made from the present weights when it is needed. Weights are
-    saved as safetensors, with the sizes, so that a model file can never run code.
+    Weights are loaded as NumPy arrays. For training or a GPU, the torch module is built from them. From then on, the
+    module owns the weights, and the predictor is built anew from the module's weights if it is needed after an update.
+    Weights are saved as safetensors, together with the sizes, so that loading a model never runs code.
 
-    Gradients of embedding tables are sparse: only rows in use are updated. The module stays in evaluation mode except
-    in a training step, so that prediction need not switch its submodules.
+    Gradients of embedding tables are sparse, so that only the rows of a batch are updated. The module is in evaluation
+    mode except during a training step. So predictions don't have to switch the mode of its submodules.
 
-    build (Callable): Builds the module from its sizes, given as keyword arguments: a module-level function or a
-        `functools.partial` of one, so that a pipeline can be pickled.
-    make_predictor (Callable): Builds the predictor from the weights; likewise picklable. None for a module that only
-        torch can run.
-    saved_as (DTypeLike): The dtype of saved weights; None for their own.
+    build (Callable): Function that builds the module, called with the sizes as keyword arguments. It must be picklable,
+        as a function of a module, or a `functools.partial` of one, is.
+    make_predictor (Callable): Function that builds the predictor from the `Weights`. It must be picklable, too. None if
+        the module has no NumPy implementation.
+    saved_as (DTypeLike): The dtype in which weights are saved. None for the dtype that they have.
     """
 
     def __init__(
@@ -63,13 +68,12 @@ class TorchShim(Shim):
 
     @property
     def is_built(self) -> bool:
-        """True if there are weights."""
+        """Whether there are weights."""
         return self._model is not None or self._arrays is not None
 
     @property
     def module(self) -> Any:
-        """The torch module, built from the weights when it is first needed. Call `clear_predictor` after changing its
-        weights."""
+        """The torch module, built on first access. If you change its weights, call `clear_predictor` afterwards."""
         if self._model is None:
             self._model, self._arrays = self._build_module(self.weights, self.sizes), None
             self._predictor = None
@@ -77,7 +81,7 @@ class TorchShim(Shim):
 
     @property
     def weights(self) -> Arrays:
-        """The weights by name: views of the module's memory if it is on the CPU, otherwise copies."""
+        """The weights by name. If the module is on the CPU, they share its memory, otherwise they are copies."""
         if self._model is not None:
             return {name: value.cpu().numpy() for name, value in self._model.state_dict().items()}
         if self._arrays is None:
@@ -93,13 +97,13 @@ class TorchShim(Shim):
         return cast("torch.device", next(self.module.parameters()).device)
 
     def predicts_with_numpy(self, ops: Ops) -> bool:
-        """Return True if predictions need no torch: on the CPU, by a module with a form in NumPy."""
+        """Return True if predictions don't need torch: on the CPU, if there is a NumPy implementation."""
         if self._make_predictor is None or ops.name not in _HOST_OPS:
             return False
         return self._model is None or self.device.type == "cpu"
 
     def predictor(self) -> Predict:
-        """Return the module's form in NumPy, with its present weights."""
+        """Return the NumPy implementation, with the current weights. Raise an error if there is none."""
         if self._predictor is None:
             if self._make_predictor is None:
                 remedy = "Predict with torch, or train the architecture without its variant."
@@ -108,31 +112,34 @@ class TorchShim(Shim):
         return self._predictor
 
     def clear_predictor(self) -> None:
-        """Make the predictor again when it is next needed, since the module's weights have changed."""
+        """Let the predictor be built anew when it is needed next, since weights of the module have changed."""
         self._predictor = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_predictor": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Finish a copy: deep, shallow or unpickled."""
+        """Restore a copy or an unpickled shim."""
         self.__dict__.update(state)
         self._renew_id()
 
     def _renew_id(self) -> None:
-        # Optimizers find a parameter's momentum and average by this id. A copy, or a module of other shapes, must not
-        # get those of the original.
+        # Optimizers store the momentum and average of each parameter under this id. A copy, or a module with other
+        # shapes, must not use the values of the original.
         with Shim.global_id_lock:
             Shim.global_id += 1
             self.id = Shim.global_id
 
     def build(self, **sizes: Any) -> None:
-        """Build the module with initial weights, on Thinc's default device."""
+        """Build the module with initial weights, on Thinc's default device.
+
+        sizes (Any): The arguments of the function `build`.
+        """
         require_torch()
         self.set_module(self._build(**sizes).to(get_torch_default_device()), sizes)
 
     def _build_module(self, arrays: Arrays, sizes: Mapping[str, Any]) -> nn.Module:
-        """Build a module with these weights, on Thinc's default device, in evaluation mode."""
+        """Build a module with the given weights, on Thinc's default device and in evaluation mode."""
         require_torch()
         import torch
 
@@ -144,14 +151,23 @@ class TorchShim(Shim):
         return module.to(get_torch_default_device()).eval()
 
     def set_module(self, module: nn.Module, sizes: Mapping[str, Any]) -> None:
-        """Replace the module by one of the given sizes, such as a grown one. It stays on its device."""
+        """Replace the module, for example by one with more labels. It stays on its device.
+
+        module (nn.Module): The new module.
+        sizes (Mapping[str, Any]): The sizes of the new module.
+        """
         if module is not self._model:
             self._renew_id()
         self.sizes = dict(sizes)
         self._model, self._arrays, self._predictor = module.eval(), None, None
 
     def load_arrays(self, arrays: Arrays, sizes: Mapping[str, Any]) -> None:
-        """Replace weights and sizes. Without arrays the shim has no weights."""
+        """Replace weights and sizes.
+
+        arrays (Arrays): The weights by name. Empty for a model that is not initialized.
+        sizes (Mapping[str, Any]): The sizes.
+        """
+        # Either the predictor or the module is built right away, since this checks whether the weights fit the config.
         module = predictor = None
         if arrays and self._make_predictor is not None:
             weights = Weights(arrays)
@@ -165,7 +181,7 @@ class TorchShim(Shim):
         self._arrays = arrays if arrays and module is None else None
 
     def finish_update(self, optimizer: Optimizer) -> None:
-        """Update parameters by their gradients, and remove the gradients."""
+        """Update the parameters of the module with their gradients, and delete the gradients."""
         parameters = [] if self._model is None else self._model.named_parameters()
         with_gradient = {(self.id, name): weight for name, weight in parameters if weight.grad is not None}
         if with_gradient:
@@ -177,8 +193,11 @@ class TorchShim(Shim):
 
     @contextlib.contextmanager
     def use_params(self, params: Mapping[Any, FloatsXd]) -> Iterator[None]:
-        """Use other weights, such as averages, inside the context."""
-        # Averages of parameters exist only if the module was trained, and so was built.
+        """Use other weights inside the context, such as averages.
+
+        params (Mapping[Any, FloatsXd]): The weights, by the id of the shim and the name of the parameter.
+        """
+        # There are averages only if the module has been trained. So a module that has not been built has none.
         parameters = {} if self._model is None else dict(self._model.named_parameters())
         parameters = {name: weight for name, weight in parameters.items() if (self.id, name) in params}
         backups = {name: weight.detach().clone() for name, weight in parameters.items()}
@@ -214,10 +233,17 @@ class TorchShim(Shim):
 
 
 def _update(optimizer: Optimizer, parameters: Mapping[tuple[int, str], nn.Parameter]) -> None:
-    """Update parameters of a module by their gradients, and remove the gradients."""
+    """Update parameters with their gradients, and delete the gradients.
+
+    Sparse gradients of embedding tables are applied row by row. On a GPU, Adam updates all other parameters together,
+    which takes fewer kernel launches than one update for each parameter.
+
+    optimizer (Optimizer): Thinc's optimizer.
+    parameters (Mapping[tuple[int, str], nn.Parameter]): The parameters, by the optimizer's key.
+    """
     from ..optim.updates_torch import apply_row_gradient, is_adam, step_together
 
-    # Arrays of Apple's GPU are copies on the host, which the optimizer keeps.
+    # Only CuPy arrays share their memory with the tensors. On Apple's GPU, Thinc's arrays are copies on the CPU.
     at_once = is_adam(optimizer) and is_cupy_array(_floats(next(iter(parameters.values())).data))
     dense: dict[tuple[int, str], torch.Tensor] = {}
     for key, parameter in parameters.items():
@@ -242,7 +268,7 @@ def _floats(tensor: Any) -> FloatsXd:
 
 
 def require_torch() -> None:
-    """Raise if torch is not installed."""
+    """Raise an error if torch is not installed."""
     remedy = f"{install('torch')}. Other trained pipelines do not need it."
     check_package("torch", "Training, a GPU, and pipelines with a transformer need", remedy)
 
@@ -258,7 +284,7 @@ def torch_shims(model: Model[Any, Any]) -> list[TorchShim]:
 
 
 def penalties(shims: Sequence[TorchShim]) -> list[Penalty]:
-    """Return the penalties that layers of a trained model add to the loss."""
+    """Return the penalties that the modules of a model add to the loss."""
     from .layers_torch import Penalty
 
     modules = (part for shim in shims if shim.is_built for part in shim.module.modules())
@@ -266,7 +292,7 @@ def penalties(shims: Sequence[TorchShim]) -> list[Penalty]:
 
 
 def forget_gradients(model: Model[Any, Any]) -> None:
-    """Remove all gradients that a step has accumulated, and what its penalties recorded."""
+    """Delete the gradients that a training step has accumulated, and the recorded values of penalties."""
     for node in model.walk():
         for name in node.grad_names:
             node.set_grad(name, node.ops.xp.zeros_like(node.get_grad(name)))

@@ -1,4 +1,4 @@
-"""`StackConfig`, the base class of configs of transformer encoders, in `architectures` and in the spelling embedder.
+"""`StackConfig`, the base class of the configs of transformer encoders in `architectures`.
 
 A config has the sizes and options that the torch module and the NumPy implementation of an encoder share. Both versions
 of `TransformerLayer` take the config as an argument.
