@@ -27,8 +27,8 @@ from .decode import ScoredPath, list_viterbi, viterbi
 from .forward import ForwardBackward
 from .transitions import CRFArrays, Transitions
 
+# Longer sequences, in tokens, are decoded in float64.
 LONGEST_IN_FLOAT32 = 1024
-"""Longer sequences, in tokens, are decoded in float64."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class PathScorer:
 
     @property
     def layout(self) -> TagLayout:
+        """The ids of the tags."""
         return TagLayout(self.weights[-1].shape[1] // 2)
 
     def decode(self, emissions: AnyFloats, lengths: Lengths, allowed: BoolArray | None = None) -> IntArray:
@@ -84,6 +85,7 @@ class PathScorer:
 
     @cached_property
     def transitions(self) -> Transitions:
+        """The transition scores, as tables over all tags."""
         return Transitions.of(*self.weights)
 
 
@@ -114,4 +116,5 @@ class CRFHead:
         return self.emit(tokens)
 
     def write(self, tokens: Value, batch: PaddedBatch) -> Value:
+        """Add the linear layer to the graph of `tokens`."""
         return self.emit.write(tokens)

@@ -96,8 +96,8 @@ def _gradients(
     return next(gradients).to(dtype), *gradients
 
 
+# The parameters of a CRF: start, end, outside and inside.
 CRFWeights = tuple[Tensor, Tensor, Tensor, Tensor]
-"""start, end, outside, inside: the parameters of a CRF."""
 
 
 class CRF(nn.Module):

@@ -128,8 +128,8 @@ def decode_uncertain(
     tags[uncertain[stretches.forward]] = found
 
 
+# The score of a path and its tags.
 ScoredPath = tuple[float, IntArray]
-"""The score of a path and its tags."""
 
 
 def list_viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packing, k: int) -> list[list[ScoredPath]]:

