@@ -6,7 +6,6 @@ from the same weights. `tests/architectures/test_parity.py` compares both.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -157,8 +156,9 @@ class AtssaEncoder:
         self.config = config
         self.fusion = WordFusion(config.heads, config.width, weights.part("fusion"))
         self.input = Linear(weights.part("input"))
+        attention = SelectiveAttention if config.selects else partial(AdaptedAttention, key_projection=True)
         layers = [weights.part("layers", i) for i in range(config.layers)]
-        self.layers = [TransformerLayer(config, _context(config, layer.part("attention")), layer) for layer in layers]
+        self.layers = [TransformerLayer(config, attention(config, layer.part("attention")), layer) for layer in layers]
 
     def __call__(self, chars: FloatArray, words: FloatArray, lattice: Lattice) -> FloatArray:
         """Encode the characters of all sentences.
@@ -176,9 +176,3 @@ class AtssaEncoder:
         for layer in self.layers:
             x = layer(x, bucket)
         return x
-
-
-def _context(config: AtssaConfig, weights: Weights) -> Callable[..., FloatArray]:
-    if config.selects:
-        return SelectiveAttention(config, weights)
-    return AdaptedAttention(config, weights, key_projection=True)

@@ -129,7 +129,7 @@ class _GatedMean(torch.autograd.Function):
         u, v = _exponential(a), _exponential(b)
         ctx.save_for_backward(u, v, x)
         ctx.ragged, ctx.inverse_lengths = _plan_buckets(lengths, x), _inverse_lengths(lengths, x)
-        tiles = _Tiles.of(x, ctx.ragged)
+        tiles = _Tiles(x, ctx.ragged)
         sums = [_gated(tiles, *padded)[:, None] for padded in _pad(ctx.ragged, u, v, x)]
         return ctx.ragged.join(sums) * ctx.inverse_lengths
 
@@ -137,7 +137,7 @@ class _GatedMean(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         u, v, x = ctx.saved_tensors
         padded = _pad(ctx.ragged, u, v, x, gradients[0] * ctx.inverse_lengths)
-        tiles = _Tiles.of(x, ctx.ragged)
+        tiles = _Tiles(x, ctx.ragged)
         parts = zip(*(_gated_gradients(tiles, *bucket) for bucket in padded), strict=True)
         da, db, dx = (ctx.ragged.join([part[:, None] for part in sums]) for sums in parts)
         return da, db, dx, None
@@ -183,20 +183,16 @@ class _Tiles:
     """Two buffers for a tile of pairs of tokens, which all tiles use one after the other.
 
     like (Tensor): The batch, whose device and dtype the buffers have. *Shape:* (tokens, width)
-    max_sequences (int): Number of sequences in the largest bucket.
+    ragged (Ragged): The buckets of the batch.
     """
 
-    def __init__(self, like: Tensor, max_sequences: int = 1) -> None:
+    def __init__(self, like: Tensor, ragged: Ragged) -> None:
         n_tokens, width = like.shape
         room = min(TILE["cpu" if like.is_cpu else "cuda"], n_tokens * n_tokens * width)
-        self.pairs = max(room // width, max_sequences)
+        # At least one pair of tokens for each sequence of a bucket.
+        self.pairs = max([room // width, *(len(bucket.sequences) for bucket in ragged.buckets)])
         self._gates, self._terms = (like.new_empty(self.pairs * width) for _ in range(2))
         self._one = like.new_ones(())
-
-    @classmethod
-    def of(cls, like: Tensor, ragged: Ragged) -> _Tiles:
-        """Allocate the buffers for a batch."""
-        return cls(like, max(len(bucket.sequences) for bucket in ragged.buckets))
 
     def shape(self, length: int, n: int = 1) -> tuple[int, int]:
         """Return the numbers of rows i and columns j of a tile, for `n` sequences of a length."""
